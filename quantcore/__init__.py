@@ -1,0 +1,44 @@
+"""quantcore: what quantization does to a tensor, with every number at hand.
+
+>>> import quantcore as qc
+>>> result = qc.apply([[0.5, -1.0], [2.0, 0.1]], qc.Scheme(qc.INT4))
+>>> result.codes.tolist()
+[[2, -3], [7, 0]]
+"""
+
+from quantcore.conventions import CONVENTIONS, TEXTBOOK, Convention
+from quantcore.errors import QuantError
+from quantcore.formats import (
+    FORMATS,
+    INT2,
+    INT4,
+    INT8,
+    INT16,
+    UINT2,
+    UINT4,
+    UINT8,
+    UINT16,
+    Format,
+    IntFormat,
+    parse_format,
+)
+from quantcore.granularity import (
+    Granularity,
+    PerBlock,
+    PerChannel,
+    PerGroup,
+    PerTensor,
+    block_shape,
+    from_blocks,
+    to_blocks,
+)
+from quantcore.quantize import QParams, Quantized, apply, choose_qparams, dequantize, quantize
+from quantcore.range_setting import Fixed, Given, MinMax, Percentile, RangeSetting
+from quantcore.scheme import Scheme
+
+__all__ = [
+    "CONVENTIONS", "FORMATS", "INT2", "INT4", "INT8", "INT16", "TEXTBOOK", "UINT2", "UINT4", "UINT8", "UINT16",
+    "Convention", "Fixed", "Format", "Given", "Granularity", "IntFormat", "MinMax", "PerBlock", "PerChannel",
+    "PerGroup", "PerTensor", "Percentile", "QParams", "QuantError", "Quantized", "RangeSetting", "Scheme",
+    "apply", "block_shape", "choose_qparams", "dequantize", "from_blocks", "parse_format", "quantize", "to_blocks",
+]

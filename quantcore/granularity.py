@@ -1,0 +1,227 @@
+"""How many elements share one scale.
+
+Every granularity reduces to one fact, the *block shape*: the extent, along each axis of the tensor,
+of the elements that share quantization parameters. Everything downstream works on blocks and never
+asks which granularity made them.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from quantcore import notation
+from quantcore.errors import QuantError
+
+Shape = tuple[int, ...]
+Slices = tuple[slice, ...]
+
+
+@dataclass(frozen=True)
+class PerTensor:
+    """One scale for the whole tensor."""
+
+
+@dataclass(frozen=True)
+class PerChannel:
+    """One scale per index along ``axis``."""
+
+    axis: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "axis", notation.whole(self.axis, "axis"))
+
+
+@dataclass(frozen=True)
+class PerGroup:
+    """One scale per run of ``size`` elements along ``axis``; the last run may be shorter."""
+
+    size: int
+    axis: int = -1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", notation.whole(self.size, "group size"))
+        object.__setattr__(self, "axis", notation.whole(self.axis, "axis"))
+        if self.size < 1:
+            raise QuantError(f"A group size of {self.size} holds no element; choose 1 or more.")
+
+
+@dataclass(frozen=True)
+class PerBlock:
+    """One scale per box of ``shape``; -1 stands for the whole axis, and boxes at the end may be smaller."""
+
+    shape: Shape
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.shape, tuple | list) or not self.shape:
+            raise QuantError(f"A block shape is a list of lengths, one per axis, not {self.shape!r}.")
+        shape = tuple(notation.whole(n, "a block length") for n in self.shape)
+        if any(n < 1 and n != -1 for n in shape):
+            raise QuantError(f"The block shape {shape} must hold lengths of 1 or more, or -1 for a whole axis.")
+        object.__setattr__(self, "shape", shape)
+
+
+Granularity = PerTensor | PerChannel | PerGroup | PerBlock
+PER_TENSOR = PerTensor()
+GRANULARITIES: dict[str, type[Granularity]] = {
+    notation.snake_case(kind.__name__): kind for kind in (PerTensor, PerChannel, PerGroup, PerBlock)
+}
+
+
+def block_shape(granularity: Granularity, shape: Shape) -> Shape:
+    """Return the extent of one block along each axis of a tensor of ``shape``.
+
+    =====================  ==========  ===========  =============
+    granularity            shape       block shape  scales
+    =====================  ==========  ===========  =============
+    ``PerTensor()``        (8, 16)     (8, 16)      1
+    ``PerChannel(0)``      (8, 16)     (1, 16)      8
+    ``PerGroup(4)``        (8, 16)     (1, 4)       8 * 4 = 32
+    ``PerBlock((2, 4))``   (8, 16)     (2, 4)       4 * 4 = 16
+    ``PerGroup(5)``        (8, 16)     (1, 5)       8 * 4 = 32, the last block of each row 1 long
+    =====================  ==========  ===========  =============
+
+    Raises:
+        QuantError: the granularity names an axis that the tensor has not, or a block longer than its axis.
+    """
+    match granularity:
+        case PerTensor():
+            return shape
+        case PerChannel(axis):
+            axis = _axis(granularity, axis, shape)
+            return tuple(1 if i == axis else n for i, n in enumerate(shape))
+        case PerGroup(size, axis):
+            axis = _axis(granularity, axis, shape)
+            block = tuple(size if i == axis else 1 for i in range(len(shape)))
+        case PerBlock(lengths):
+            if len(lengths) != len(shape):
+                raise QuantError(
+                    f"The block shape {lengths} has {len(lengths)} lengths, but the tensor has {len(shape)} axes, "
+                    f"shape {shape}. Give one length per axis."
+                )
+            block = tuple(n if length == -1 else length for length, n in zip(lengths, shape, strict=True))
+    for i, (length, n) in enumerate(zip(block, shape, strict=True)):
+        if length > n:
+            raise QuantError(
+                f"{notation.write_call(granularity)} is longer than axis {i}: {length} elements against {n}, "
+                f"shape {shape}. Choose at most {n}."
+            )
+    return block
+
+
+def grid_shape(shape: Shape, block: Shape) -> Shape:
+    """Return the number of blocks along each axis: the shape of scales in block form."""
+    return tuple(-(-n // b) for n, b in zip(shape, block, strict=True))
+
+
+def block_bounds(shape: Shape, block: Shape, position: Shape) -> tuple[tuple[int, int], ...]:
+    """Return (start, stop) along each axis of the block at ``position`` of the grid."""
+    return tuple((p * b, min((p + 1) * b, n)) for n, b, p in zip(shape, block, position, strict=True))
+
+
+def split_axes(x: Tensor, block: Shape) -> Tensor:
+    """View x of shape (n0, n1, …) as (g0, b0, g1, b1, …); each b divides its n."""
+    sizes = [size for n, b in zip(x.shape, block, strict=True) for size in (n // b, b)]
+    return x.view(sizes)  # splitting axes never needs a copy, whatever the strides
+
+
+def spread(parameters: Tensor) -> Tensor:
+    """View parameters of shape (g0, g1, …) as (g0, 1, g1, 1, …), to stand beside `split_axes`."""
+    return parameters.reshape([size for g in parameters.shape for size in (g, 1)])
+
+
+def to_blocks(x: Tensor, block: Shape) -> Tensor:
+    """Return x, whose axes ``block`` divides, as (number of blocks, elements of a block).
+
+    (8, 16) in blocks of (2, 4) becomes (16, 8). A view where the memory allows it.
+    """
+    axes = range(len(block))
+    return (
+        split_axes(x, block)
+        .permute([2 * i for i in axes] + [2 * i + 1 for i in axes])
+        .reshape(-1, math.prod(block))
+    )
+
+
+def from_blocks(blocks: Tensor, shape: Shape, block: Shape) -> Tensor:
+    """Undo `to_blocks`."""
+    grid = grid_shape(shape, block)
+    rank = len(shape)
+    order = [place for i in range(rank) for place in (i, rank + i)]
+    return blocks.reshape(*grid, *block).permute(order).reshape(shape)
+
+
+@dataclass(frozen=True)
+class Region:
+    """A box of the tensor in which every block has the same shape.
+
+    ``elements`` slices the tensor, ``grid`` slices what is in block form, ``block`` divides the box.
+    """
+
+    elements: Slices
+    grid: Slices
+    block: Shape
+
+    @property
+    def numel(self) -> int:
+        """Number of elements in the box."""
+        return math.prod(e.stop - e.start for e in self.elements)
+
+
+def regions(shape: Shape, block: Shape, limit: int, whole_blocks: bool) -> Iterator[Region]:
+    """Cut a tensor into boxes of about ``limit`` elements, in row-major order.
+
+    Short last blocks come out as boxes of their own, so nobody else has to know of them. With
+    ``whole_blocks`` no block is cut, and a box may exceed the limit by what its blocks need.
+    """
+    inner = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
+
+    def cut(i: int, used: int, region: Region) -> Iterator[Region]:
+        if i == len(shape):
+            yield region
+            return
+        room = max(1, limit // max(1, used * inner[i]))
+        for start, stop, size in _runs(shape[i], block[i], room, whole_blocks):
+            first = start // block[i]
+            grown = Region(
+                (*region.elements, slice(start, stop)),
+                (*region.grid, slice(first, first + (stop - start) // size)),
+                (*region.block, size),
+            )
+            yield from cut(i + 1, used * (stop - start), grown)
+
+    yield from cut(0, 1, Region((), (), ()))
+
+
+def _runs(n: int, b: int, room: int, whole_blocks: bool) -> Iterator[tuple[int, int, int]]:
+    """Cut one axis of n elements in blocks of b into (start, stop, local block length)."""
+    step = max(b, room // b * b)
+    full = n // b * b
+    for start in range(0, full, step):
+        stop = min(start + step, full)
+        if step == b and room < b and not whole_blocks:
+            yield from ((s, min(s + room, stop), min(room, stop - s)) for s in range(start, stop, room))
+        else:
+            yield start, stop, b
+    if full < n:
+        room = n if whole_blocks else room
+        yield from ((s, min(s + room, n), min(room, n - s)) for s in range(full, n, room))
+
+
+def _axis(granularity: Granularity, axis: int, shape: Shape) -> int:
+    if not -len(shape) <= axis < len(shape):
+        axes = f"axes 0..{len(shape) - 1}" if shape else "no axis"
+        raise QuantError(
+            f"{notation.write_call(granularity)} names axis {axis}, but the tensor has {axes}, shape {shape}."
+            + (" Choose one of them." if shape else " Choose PerTensor.")
+        )
+    return axis % len(shape)
+
+
+def cells_of(parameters: Tensor, shape: Shape, block: Shape) -> Tensor:
+    """Repeat parameters in block form for every element: the result has ``shape``."""
+    for i, (n, b) in enumerate(zip(shape, block, strict=True)):
+        parameters = parameters.repeat_interleave(b, dim=i).narrow(i, 0, n)
+    return parameters.to(memory_format=torch.contiguous_format)

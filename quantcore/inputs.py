@@ -1,0 +1,63 @@
+"""What people hand in, as the float32 tensor that everything is computed from."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from quantcore.errors import QuantError
+
+CHUNK = 1 << 19  # elements worked on at a time: 2 MB of float32 stays in the cache (measured best of 2^14..2^19)
+
+
+def as_float32(x: Any) -> Tensor:
+    """Return x as a float32 tensor on its own device; float32 comes back without a copy.
+
+    float16, bfloat16, float64 and integers are converted: float64 and integers beyond 2^24 are rounded
+    to the nearest float32, since that is what every library here computes in.
+
+    Raises:
+        QuantError: x is not an array of real numbers, has no elements, or exceeds float32.
+    """
+    x = x if isinstance(x, Tensor) else _from_numpy(x)
+    if x.dtype.is_complex or x.is_quantized or x.layout != torch.strided:
+        kind = "quantized" if x.is_quantized else "sparse" if x.layout != torch.strided else "complex"
+        raise QuantError(f"x is a {kind} tensor; give a plain one of real numbers.")
+    if x.numel() == 0:
+        raise QuantError(f"x has no elements, shape {tuple(x.shape)}; give at least one number.")
+    result: Tensor = x.detach().to(torch.float32)
+    if x.dtype == torch.float64 and torch.isinf(result).sum() > torch.isinf(x).sum():
+        raise QuantError("x holds numbers beyond float32, whose largest is 3.4e38; scale the tensor down.")
+    return result
+
+
+def _from_numpy(x: Any) -> Tensor:
+    try:
+        array = np.asarray(x)
+    except ValueError:
+        raise QuantError("x has rows of different lengths; give a rectangular array.") from None
+    if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
+        raise QuantError(f"x has dtype {array.dtype}; give an array of real numbers up to float64.")
+    if array.dtype.kind == "u" and array.dtype.itemsize > 1:
+        array = array.astype(np.float64)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    # torch shares memory, but neither what it may not write nor what runs backwards
+    if not array.flags.writeable or any(s < 0 for s in array.strides):
+        array = array.copy()
+    return torch.from_numpy(array)
+
+
+def refuse_nonfinite(x: Tensor, who: str) -> None:
+    """Raise a QuantError that counts NaN and infinities and names the first, if there are any."""
+    rows = x.reshape(-1)
+    if all(torch.isfinite(rows[i : i + CHUNK]).all() for i in range(0, len(rows), CHUNK)):
+        return
+    nan, inf = int(rows.isnan().sum()), int(rows.isinf().sum())
+    first = int((~rows.isfinite()).nonzero()[0])
+    index = tuple(int(i) for i in np.unravel_index(first, x.shape))
+    raise QuantError(
+        f"x holds {nan:,} NaN and {inf:,} infinite values, the first at index {index}; "
+        f"{who} refuses them. Replace or remove them."
+    )

@@ -1,0 +1,121 @@
+"""The compact text form of a choice: ``per_group(32, axis=0)``, ``percentile(99)``.
+
+Every choice is a frozen dataclass; its text is its name in snake case, then the arguments that
+differ from the defaults. The text is what links, files and table rows carry.
+"""
+
+import ast
+import dataclasses
+import math
+import re
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any
+
+from quantcore.errors import QuantError
+
+MAX_CHARS = 100_000  # parameters given by hand for some thousand blocks; a longer text is not a scheme
+
+
+def snake_case(name: str) -> str:
+    """``PerGroup`` -> ``per_group``."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+def write_value(value: object) -> str:
+    """Write one argument so that `parse_call` reads the same value."""
+    if isinstance(value, tuple):
+        return "[" + ",".join(write_value(v) for v in value) + "]"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return str(value)
+
+
+def write_call(choice: Any, name: str | None = None, skip: tuple[str, ...] = ()) -> str:
+    """Write a dataclass instance; arguments without a default stand first, without their names."""
+    arguments = []
+    for field in dataclasses.fields(choice):
+        value = getattr(choice, field.name)
+        required = field.default is dataclasses.MISSING
+        if field.name in skip or (not required and value == field.default):
+            continue
+        arguments.append(write_value(value) if required else f"{field.name}={write_value(value)}")
+    head = name or snake_case(type(choice).__name__)
+    return f"{head}({', '.join(arguments)})" if arguments else head
+
+
+def split_words(text: str) -> list[str]:
+    """Split at the spaces and middle dots that stand outside brackets."""
+    if len(text) > MAX_CHARS:
+        raise QuantError(f"The scheme's text has {len(text):,} characters; at most {MAX_CHARS:,} are read.")
+    words, depth, word = [], 0, ""
+    for char in text:
+        depth += (char in "([") - (char in ")]")
+        if depth == 0 and (char.isspace() or char == "·"):
+            words.append(word)
+            word = ""
+        else:
+            word += char
+    return [w for w in [*words, word] if w]
+
+
+def parse_call(word: str) -> tuple[str, list[Any], dict[str, Any]]:
+    """Read ``name(1, key=2)`` into its name, arguments and keyword arguments.
+
+    Raises:
+        QuantError: the word is not of that form, or an argument is not a number, a word or a list of them.
+    """
+    try:
+        node = ast.parse(word, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise QuantError(f"{_short(word)} can't be read; write a name, or name(value, key=value).") from None
+    if isinstance(node, ast.Name):
+        return node.id, [], {}
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
+        raise QuantError(f"{_short(word)} is not a choice; write a name, or name(value, key=value).")
+    arguments = [_value(a, word) for a in node.args]
+    return node.func.id, arguments, {k.arg or "": _value(k.value, word) for k in node.keywords}
+
+
+def parse_choice(word: str, kinds: Mapping[str, type], what: str) -> Any:
+    """Build the dataclass that ``word`` names, one of ``kinds``."""
+    name, arguments, keywords = parse_call(word)
+    if name not in kinds:
+        raise QuantError(f"{_short(name)} is not a {what}; choose one of {', '.join(kinds)}.")
+    try:
+        return kinds[name](*arguments, **keywords)
+    except TypeError:
+        fields = ", ".join(f.name for f in dataclasses.fields(kinds[name]))
+        raise QuantError(f"{_short(word)} has other arguments than {name}({fields}).") from None
+
+
+def whole(value: object, what: str) -> int:
+    """Return ``value`` as an int, if it is a whole number (2.0 is)."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value) or value % 1:
+        raise QuantError(f"{what} must be a whole number, not {_short(str(value))}.")
+    return int(float(value)) if isinstance(value, float) else int(value)  # type: ignore[call-overload,no-any-return]
+
+
+def finite(value: object, what: str) -> float:
+    """Return ``value`` as a float, if it is a finite number."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        raise QuantError(f"{what} must be a finite number, not {_short(str(value))}.")
+    return float(value)
+
+
+def _value(node: ast.expr, word: str) -> Any:
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        return node.value
+    if isinstance(node, ast.Name):
+        return {"true": True, "false": False}.get(node.id.lower(), node.id)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        value = _value(node.operand, word)
+        if isinstance(value, int | float):
+            return -value
+    if isinstance(node, ast.Tuple | ast.List):
+        return tuple(_value(n, word) for n in node.elts)
+    raise QuantError(f"In {_short(word)}, an argument is not a number, a word or a list of them.")
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:37] + "…")

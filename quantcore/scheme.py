@@ -1,0 +1,68 @@
+"""All that decides the codes, in one record."""
+
+import dataclasses
+from dataclasses import dataclass
+
+from quantcore import notation
+from quantcore.conventions import CONVENTIONS, TEXTBOOK, Convention
+from quantcore.errors import QuantError
+from quantcore.formats import INT8, Format, parse_format
+from quantcore.granularity import GRANULARITIES, PER_TENSOR, Granularity
+from quantcore.range_setting import MIN_MAX, RANGE_SETTINGS, RangeSetting
+
+SYMMETRY = {"symmetric": True, "asymmetric": False}
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """format + symmetric + granularity + range setting + convention.
+
+    >>> str(Scheme())
+    'int8 symmetric per_tensor min_max textbook'
+    >>> Scheme.parse("int4 asymmetric per_group(32)").granularity
+    PerGroup(size=32, axis=-1)
+    """
+
+    format: Format = INT8
+    symmetric: bool = True
+    granularity: Granularity = PER_TENSOR
+    range_setting: RangeSetting = MIN_MAX
+    convention: Convention = TEXTBOOK
+
+    def __str__(self) -> str:
+        symmetry = "symmetric" if self.symmetric else "asymmetric"
+        granularity, range_setting = (notation.write_call(c) for c in (self.granularity, self.range_setting))
+        return f"{self.format} {symmetry} {granularity} {range_setting} {self.convention}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Scheme":
+        """Read the text form; what is left out has its default, the order of the words is free.
+
+        Raises:
+            QuantError: a word is not a format, a symmetry, a granularity, a range setting or a convention,
+                or one of them stands twice.
+        """
+        found: dict[str, object] = {}
+        for word in notation.split_words(text):
+            field, value = _read(word)
+            if field in found:
+                raise QuantError(f"The scheme {text[:80]!r} names its {field.replace('_', ' ')} twice; leave one out.")
+            found[field] = value
+        return cls(**found)  # type: ignore[arg-type]
+
+
+def _read(word: str) -> tuple[str, object]:
+    """Say which field of a scheme a word belongs to, and its value."""
+    if word in SYMMETRY:
+        return "symmetric", SYMMETRY[word]
+    name, arguments, changes = notation.parse_call(word)
+    if name in GRANULARITIES:
+        return "granularity", notation.parse_choice(word, GRANULARITIES, "granularity")
+    if name in RANGE_SETTINGS:
+        return "range_setting", notation.parse_choice(word, RANGE_SETTINGS, "range setting")
+    if name in CONVENTIONS:
+        allowed = {f.name for f in dataclasses.fields(Convention)} - {"name"}
+        if arguments or not set(changes) <= allowed:
+            raise QuantError(f"{word[:60]!r}: a convention takes only {', '.join(sorted(allowed))}.")
+        return "convention", dataclasses.replace(CONVENTIONS[name], **changes)
+    return "format", parse_format(word)
