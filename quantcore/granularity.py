@@ -59,7 +59,9 @@ class PerBlock:
             raise QuantError(f"A block shape is a list of lengths, one per axis, not {self.shape!r}.")
         shape = tuple(notation.whole(n, "a block length") for n in self.shape)
         if any(n < 1 and n != -1 for n in shape):
-            raise QuantError(f"The block shape {shape} must hold lengths of 1 or more, or -1 for a whole axis.")
+            raise QuantError(
+                f"The block shape {shape} must hold lengths of 1 or more, or -1 for a whole axis."
+            )
         object.__setattr__(self, "shape", shape)
 
 

@@ -8,7 +8,9 @@ from torch import Tensor
 
 from quantcore.errors import QuantError
 
-CHUNK = 1 << 19  # elements worked on at a time: 2 MB of float32 stays in the cache (measured best of 2^14..2^19)
+CHUNK = (
+    1 << 19
+)  # elements worked on at a time: 2 MB of float32 stays in the cache (measured best of 2^14..2^19)
 
 
 def as_float32(x: Any) -> Tensor:

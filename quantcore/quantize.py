@@ -156,7 +156,9 @@ def quantize(x: Any, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | 
     return codes
 
 
-def dequantize(codes: Tensor, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | None = None) -> Tensor:
+def dequantize(
+    codes: Tensor, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | None = None
+) -> Tensor:
     """Return (codes - zero_point) * scale, float32; parameters as in `quantize`."""
     shape = tuple(codes.shape)
     block = block_shape(scheme.granularity, shape)
@@ -236,7 +238,9 @@ def _output(out: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype, devi
     if out is None:
         return torch.empty(shape, dtype=dtype, device=device)
     if out.shape != shape or out.dtype != dtype or out.device != device:
-        raise QuantError(f"out has shape {tuple(out.shape)} and {out.dtype}; it must have {shape} and {dtype}.")
+        raise QuantError(
+            f"out has shape {tuple(out.shape)} and {out.dtype}; it must have {shape} and {dtype}."
+        )
     return out
 
 

@@ -33,6 +33,7 @@ class MinMax:
     """The lowest and the highest element: nothing is clipped."""
 
     def __call__(self, blocks: Tensor, task: Task) -> Range:
+        """Return (low, high), one number a block."""
         return blocks.amin(-1), blocks.amax(-1)
 
 
@@ -51,10 +52,13 @@ class Percentile:
     def __post_init__(self) -> None:
         p = notation.finite(self.p, "The percentile")
         if not 50 < p <= 100:
-            raise QuantError(f"The percentile must be over 50 and at most 100, not {p:g}; 99.9 clips 1 in 1,000.")
+            raise QuantError(
+                f"The percentile must be over 50 and at most 100, not {p:g}; 99.9 clips 1 in 1,000."
+            )
         object.__setattr__(self, "p", p)
 
     def __call__(self, blocks: Tensor, task: Task) -> Range:
+        """Return (low, high), one number a block."""
         if task.symmetric:
             high = _percentiles(blocks.abs(), [self.p])[0]
             return -high, high
@@ -78,11 +82,14 @@ class Fixed:
         if not low < high:
             raise QuantError(f"The range needs low < high, not {low:g} and {high:g}.")
         if max(abs(low), abs(high)) > torch.finfo(torch.float32).max:
-            raise QuantError(f"The range {low:g} .. {high:g} does not fit float32, whose largest number is 3.4e38.")
+            raise QuantError(
+                f"The range {low:g} .. {high:g} does not fit float32, whose largest number is 3.4e38."
+            )
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
 
     def __call__(self, blocks: Tensor, task: Task) -> Range:
+        """Return (low, high), one number a block."""
         low = blocks.new_full(blocks.shape[:1], self.low)
         return low, blocks.new_full(blocks.shape[:1], self.high)
 
@@ -101,7 +108,9 @@ class Given:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "scale", _each(self.scale, _positive))
-        object.__setattr__(self, "zero_point", _each(self.zero_point, lambda v: notation.whole(v, "zero_point")))
+        object.__setattr__(
+            self, "zero_point", _each(self.zero_point, lambda v: notation.whole(v, "zero_point"))
+        )
 
     def parameters(self, grid: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:
         """Return scale (float32) and zero_point (int32) for a grid of blocks.
@@ -158,7 +167,9 @@ def _filled(value: Any, grid: tuple[int, ...], dtype: torch.dtype, what: str, de
     try:
         tensor = torch.tensor(value, dtype=dtype, device=device)
     except (ValueError, TypeError):
-        raise QuantError(f"The rows of {what} have different lengths; give one number a block, shape {grid}.") from None
+        raise QuantError(
+            f"The rows of {what} have different lengths; give one number a block, shape {grid}."
+        ) from None
     except (OverflowError, RuntimeError):
         raise QuantError(f"{what}={value} does not fit 32 bits.") from None
     if tensor.dim() and tensor.shape != grid:

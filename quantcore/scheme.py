@@ -46,7 +46,9 @@ class Scheme:
         for word in notation.split_words(text):
             field, value = _read(word)
             if field in found:
-                raise QuantError(f"The scheme {text[:80]!r} names its {field.replace('_', ' ')} twice; leave one out.")
+                raise QuantError(
+                    f"The scheme {text[:80]!r} names its {field.replace('_', ' ')} twice; leave one out."
+                )
             found[field] = value
         return cls(**found)  # type: ignore[arg-type]
 
