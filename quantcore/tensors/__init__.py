@@ -1,0 +1,46 @@
+"""Where tensors come from: pasted text, a distribution and a seed, examples, files, and links."""
+
+from quantcore.tensors.content import content_hash
+from quantcore.tensors.distributions import DISTRIBUTIONS, Distribution, Parameter
+from quantcore.tensors.examples import EXAMPLES, Example
+from quantcore.tensors.files import EXTENSIONS, list_tensors, read_tensor
+from quantcore.tensors.generate import Generated, generate
+from quantcore.tensors.limits import (
+    MAX_BYTES,
+    MAX_ELEMENTS,
+    MAX_LINK_CHARS,
+    MAX_RANK,
+    MAX_TEXT_CHARS,
+    MAX_TEXT_FILE_BYTES,
+)
+from quantcore.tensors.link import decode, encode, fits_link
+from quantcore.tensors.shapes import check_shape, parse_shape
+from quantcore.tensors.sources import TensorInfo
+from quantcore.tensors.text import parse
+
+__all__ = [
+    "DISTRIBUTIONS",
+    "EXAMPLES",
+    "EXTENSIONS",
+    "MAX_BYTES",
+    "MAX_ELEMENTS",
+    "MAX_LINK_CHARS",
+    "MAX_RANK",
+    "MAX_TEXT_CHARS",
+    "MAX_TEXT_FILE_BYTES",
+    "Distribution",
+    "Example",
+    "Generated",
+    "Parameter",
+    "TensorInfo",
+    "check_shape",
+    "content_hash",
+    "decode",
+    "encode",
+    "fits_link",
+    "generate",
+    "list_tensors",
+    "parse",
+    "parse_shape",
+    "read_tensor",
+]

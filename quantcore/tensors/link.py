@@ -1,0 +1,123 @@
+"""A small tensor as text that a link can carry.
+
+The text is ``1.`` (the version) and base64url of: CRC-32 of the rest, then zlib of rank (1 byte), sizes
+(4 bytes each), and the elements. These are float32, little-endian, all first bytes before all second
+bytes and so on, since exponents resemble each other and compress better together.
+"""
+
+import base64
+import re
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from quantcore.errors import QuantError
+from quantcore.tensors.limits import MAX_LINK_CHARS, MAX_LINK_ELEMENTS, MAX_RANK
+from quantcore.tensors.wording import element_count, shape_text, short
+
+_VERSION = "1"
+_LARGEST = 1 + 4 * MAX_RANK + 4 * MAX_LINK_ELEMENTS  # bytes before compression
+_DAMAGED = "The tensor in the link is damaged ({}); copy the whole link again, or paste the tensor."
+
+
+def encode(x: npt.NDArray[np.float32]) -> str:
+    """Return ``x`` as at most `MAX_LINK_CHARS` characters of A-Z, a-z, 0-9, ``-``, ``_`` and ``.``.
+
+    Every bit is kept, of NaN too.
+
+    Raises:
+        QuantError: ``x`` is not float32, is empty, or is too large for a link.
+    """
+    text = _encode(x)
+    if text is None or len(text) > MAX_LINK_CHARS:
+        raise QuantError(
+            f"A tensor of shape {shape_text(x.shape)} is too large for a link of {MAX_LINK_CHARS:,} "
+            "characters; save it as a file."
+        )
+    return text
+
+
+def fits_link(x: npt.NDArray[Any]) -> bool:
+    """Say whether `encode` can write ``x``; large tensors are not compressed to find out."""
+    if x.dtype != np.float32 or x.size == 0:
+        return False
+    text = _encode(x)
+    return text is not None and len(text) <= MAX_LINK_CHARS
+
+
+def decode(text: str) -> npt.NDArray[np.float32]:
+    """Return the tensor that `encode` wrote.
+
+    Raises:
+        QuantError: the text is not whole, not of this version, or larger than `encode` writes.
+    """
+    if len(text) > MAX_LINK_CHARS:
+        raise QuantError(
+            f"The tensor in the link has {len(text):,} characters; at most {MAX_LINK_CHARS:,} are read."
+        )
+    version, point, body = text.partition(".")
+    if not point or version != _VERSION:
+        raise QuantError(
+            f"The tensor in the link begins with {short(version)}, not with version {_VERSION}; "
+            "copy the whole link again, or open it in the version that wrote it."
+        )
+    shape, elements = _split(_inflate(_from_base64(body)))
+    planes = np.frombuffer(elements, dtype=np.uint8).reshape(4, element_count(shape))
+    return np.ascontiguousarray(planes.T).view("<f4").astype(np.float32).reshape(shape)
+
+
+def _encode(x: npt.NDArray[Any]) -> str | None:
+    """Return the text however long it is, or None where it is long beyond doubt."""
+    if x.dtype != np.float32:
+        raise QuantError(
+            f"x has dtype {x.dtype}; a link carries float32, so convert it: x.astype('float32')."
+        )
+    if x.size == 0:
+        raise QuantError(f"x has no elements, shape {shape_text(x.shape)}; give at least one number.")
+    if x.size > MAX_LINK_ELEMENTS or x.ndim > MAX_RANK:
+        return None
+    header = struct.pack(f"<B{x.ndim}I", x.ndim, *x.shape)
+    planes = np.ascontiguousarray(x.reshape(-1), dtype="<f4").view(np.uint8).reshape(-1, 4).T
+    packed = zlib.compress(header + planes.tobytes(), level=9)
+    checked = struct.pack("<I", zlib.crc32(packed)) + packed
+    return f"{_VERSION}.{base64.urlsafe_b64encode(checked).decode().rstrip('=')}"
+
+
+def _from_base64(body: str) -> bytes:
+    """Return the compressed bytes, after their checksum has been found right."""
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", body) or len(body) % 4 == 1:
+        raise QuantError(_DAMAGED.format("it has characters too few or not its own"))
+    raw = base64.urlsafe_b64decode(body + "=" * (-len(body) % 4))
+    # the last character may carry bits that belong to no byte: they are damage too
+    if base64.urlsafe_b64encode(raw).decode().rstrip("=") != body or len(raw) < 4:
+        raise QuantError(_DAMAGED.format("it is cut short"))
+    if struct.unpack("<I", raw[:4])[0] != zlib.crc32(raw[4:]):
+        raise QuantError(_DAMAGED.format("its checksum is another"))
+    return raw[4:]
+
+
+def _inflate(packed: bytes) -> bytes:
+    """Decompress, but never more than `encode` would have compressed."""
+    inflater = zlib.decompressobj()
+    try:
+        plain = inflater.decompress(packed, _LARGEST)
+    except zlib.error:
+        raise QuantError(_DAMAGED.format("it does not decompress")) from None
+    if not inflater.eof or inflater.unused_data:
+        raise QuantError(_DAMAGED.format("its length is another than it says"))
+    return plain
+
+
+def _split(plain: bytes) -> tuple[tuple[int, ...], bytes]:
+    """Return shape and elements, after they have been found to match."""
+    rank = plain[0] if plain else MAX_RANK + 1
+    start = 1 + 4 * rank
+    if rank > MAX_RANK or len(plain) < start:
+        raise QuantError(_DAMAGED.format("its shape can't be read"))
+    shape = struct.unpack(f"<{rank}I", plain[1:start])
+    if element_count(shape) == 0 or 4 * element_count(shape) != len(plain) - start:
+        raise QuantError(_DAMAGED.format(f"its shape {shape_text(shape)} does not match its data"))
+    return shape, plain[start:]

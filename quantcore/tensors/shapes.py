@@ -1,0 +1,58 @@
+"""Shapes that a user asks for: read from text, and checked."""
+
+import re
+from numbers import Integral
+
+from quantcore.errors import QuantError
+from quantcore.tensors.limits import MAX_ELEMENTS
+from quantcore.tensors.wording import element_count, shape_text, short
+
+MAX_GENERATED_RANK = 6
+_WRAPPED = re.compile(r"(?:torch\.Size\()?[\[(](.*?),?\s*[\])]\)?", re.DOTALL)
+_BETWEEN = re.compile(r"\s*[x×X*,;]\s*|\s+")
+
+
+def parse_shape(text: str) -> tuple[int, ...]:
+    """Read ``64x128``, ``64, 128``, ``64 128``, ``(64,128)`` or ``64×128`` as (64, 128); ``()`` is a scalar.
+
+    Raises:
+        QuantError: a size is missing or not a whole number, or `check_shape` refuses the shape.
+    """
+    text = text.strip()
+    if not text:
+        raise QuantError("The shape is empty; write sizes such as 64x128.")
+    if len(text) > 200:
+        raise QuantError(f"{short(text)} is too long for a shape; write sizes such as 64x128.")
+    if wrapped := _WRAPPED.fullmatch(text):
+        text = wrapped.group(1).strip()
+    words = _BETWEEN.split(text) if text else []
+    for word in words:
+        if not word:
+            raise QuantError(f"A size is missing in the shape {short(text)}; write sizes such as 64x128.")
+        if not re.fullmatch(r"-?[0-9]+", word):
+            raise QuantError(f"{short(word)} in the shape is not a whole number; write sizes such as 64x128.")
+    return check_shape(tuple(int(word) for word in words))
+
+
+def check_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return ``shape`` as plain ints, if a tensor of it can be made.
+
+    Raises:
+        QuantError: an axis is not a whole number of 1 or more, or there are too many axes or elements.
+    """
+    if len(shape) > MAX_GENERATED_RANK:
+        raise QuantError(f"The shape has {len(shape)} axes; give at most {MAX_GENERATED_RANK}.")
+    for axis, size in enumerate(shape):
+        if isinstance(size, bool) or not isinstance(size, Integral):
+            raise QuantError(f"Axis {axis} of the shape is {short(str(size))}; give a whole number.")
+        if size < 1:
+            raise QuantError(
+                f"Axis {axis} of the shape {shape_text(shape)} has size {size}; give at least 1."
+            )
+    shape = tuple(int(size) for size in shape)
+    if element_count(shape) > MAX_ELEMENTS:
+        raise QuantError(
+            f"The shape {shape_text(shape)} has more than {MAX_ELEMENTS:,} elements (4096×14336); "
+            "make it smaller."
+        )
+    return shape

@@ -1,0 +1,104 @@
+"""What a file holds, before its data are read: names, dtypes, shapes; and data to float32."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from quantcore.errors import QuantError
+from quantcore.tensors.limits import MAX_RANK
+from quantcore.tensors.wording import element_count, megabytes, shape_text, short
+
+Float32Array = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """A tensor in a file: its name, shape, dtype as the file calls it, and bytes once unpacked."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A tensor in a file and how to read it; ``load`` raises QuantError for what it can't."""
+
+    info: TensorInfo
+    load: Callable[[], npt.NDArray[Any]]
+
+
+def check_claim(name: str, shape: tuple[int, ...], itemsize: int) -> int:
+    """Return the bytes that a header claims, if they can be said at all.
+
+    Raises:
+        QuantError: an axis is negative or beyond any file, or there are too many axes.
+    """
+    if len(shape) > MAX_RANK:
+        raise QuantError(f"{short(name)} has {len(shape)} axes; at most {MAX_RANK} are read.")
+    if any(n < 0 or n >= 2**48 for n in shape):
+        raise QuantError(f"The header of {short(name)} claims an impossible shape; write the file again.")
+    return element_count(shape) * itemsize
+
+
+def check_size(info: TensorInfo, limit: int) -> None:
+    """Raise unless the tensor has elements, and fits the limit both as stored and as float32."""
+    elements = element_count(info.shape)
+    if elements == 0:
+        raise QuantError(
+            f"{short(info.name)} has no elements, shape {shape_text(info.shape)}; give another tensor."
+        )
+    size = max(info.nbytes, 4 * elements)
+    if size > limit:
+        raise QuantError(
+            f"{short(info.name)} claims shape {shape_text(info.shape)}, which takes {megabytes(size)}; "
+            f"at most {megabytes(limit)} are read. Save a slice of it."
+        )
+
+
+def to_float32(name: str, x: npt.NDArray[Any]) -> Float32Array:
+    """Return ``x`` as a new float32 array in C order.
+
+    float32, float16, bool (0 and 1) and integers up to 16 bits keep their values; float64 and longer
+    integers are rounded to the nearest float32, which is exact for integers up to 2^24.
+
+    Raises:
+        QuantError: the dtype is not a real number, or a finite value is beyond float32's 3.4e38.
+    """
+    refuse_dtype(name, x.dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        result = x.astype(np.float32, order="C", copy=True)
+    if x.dtype.kind == "f" and x.dtype.itemsize == 8:
+        beyond = np.isinf(result) & np.isfinite(x)
+        if beyond.any():
+            first = tuple(int(i) for i in np.unravel_index(int(np.argmax(beyond)), x.shape))
+            raise QuantError(
+                f"{short(name)} holds {x[first]:.3g} at index {first}, beyond float32, whose largest is "
+                "3.4e38; scale the tensor down."
+            )
+    return result
+
+
+def refuse_dtype(name: str, dtype: np.dtype[Any]) -> None:
+    """Raise unless ``dtype`` is a boolean, an integer, or a float of up to 64 bits."""
+    if dtype.hasobject:
+        raise QuantError(
+            f"{short(name)} holds Python objects, which only unpickling could read, and that runs whatever "
+            "code the file contains; save an array of numbers."
+        )
+    if dtype.kind in "biuf" and dtype.itemsize <= 8 and dtype.shape == ():
+        return
+    kinds = {
+        "c": "complex numbers",
+        "U": "strings",
+        "S": "strings",
+        "V": "records",
+        "M": "dates",
+        "m": "durations",
+    }
+    what = kinds.get(dtype.kind, f"{dtype} numbers")
+    raise QuantError(f"{short(name)} holds {what}; save an array of real numbers, up to float64.")

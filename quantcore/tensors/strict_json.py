@@ -1,0 +1,48 @@
+"""JSON whose every key and number means what it says."""
+
+import json
+import math
+from typing import Any
+
+from quantcore.errors import QuantError
+from quantcore.tensors.wording import short
+
+
+def load_json(text: str, name: str) -> Any:
+    """Return the value of ``text``; ``NaN`` and ``Infinity`` are read as Python writes them.
+
+    Raises:
+        QuantError: the text is not JSON, nests too deep, or an object has a key twice, or a number is
+            beyond float64.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_without_duplicates, parse_float=_finite)
+    except json.JSONDecodeError as error:
+        raise QuantError(
+            f"{short(name)} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}; "
+            "correct it there."
+        ) from None
+    except RecursionError:
+        raise QuantError(f"{short(name)} nests its brackets too deep; give a plain list of lists.") from None
+    except QuantError:
+        raise
+    except ValueError:  # Python's limit of 4300 digits
+        raise QuantError(f"{short(name)} has a whole number of too many digits; shorten it.") from None
+
+
+def _finite(word: str) -> float:
+    value = float(word)
+    if math.isinf(value):  # 1e999; a written Infinity does not come through here
+        raise QuantError(
+            f"The JSON holds {short(word)}, beyond float32, whose largest is 3.4e38; scale it down."
+        )
+    return value
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise QuantError(f"The JSON has the key {short(twice)} twice; rename one.")
+    return result

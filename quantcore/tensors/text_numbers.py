@@ -1,0 +1,58 @@
+"""What the readers of rows and of brackets share: numbers to float32, and words that are no numbers."""
+
+from array import array
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from quantcore.errors import QuantError
+from quantcore.tensors.wording import place, short
+
+Float32Array = npt.NDArray[np.float32]
+
+
+def not_a_number(text: str, position: int, word: str) -> QuantError:
+    """Return the error for the ``word`` at ``position`` of ``text``, with the remedy that fits it."""
+    where = place(text, position)
+    if "..." in word or "…" in word:
+        return QuantError(
+            f"The print left numbers out ({short(word)} at {where}); print it whole with "
+            'torch.set_printoptions(profile="full") or np.set_printoptions(threshold=sys.maxsize), '
+            "or upload a .npy file."
+        )
+    if "*" in word:
+        return QuantError(
+            f"A factor stands before the numbers ({short(word)} at {where}); "
+            "multiply it into them and paste again."
+        )
+    if word.startswith(";"):
+        return QuantError(
+            f"There is a ';' inside brackets at {where}; put each row into brackets of its own, "
+            "[[1, 2], [3, 4]]."
+        )
+    return QuantError(f"{short(word)} at {where} is not a number; remove it or write a number there.")
+
+
+def to_float32(values: "array[float]", words: Iterable[tuple[int, str]], text: str) -> Float32Array:
+    """Round to the nearest float32, refusing finite numbers beyond its range.
+
+    Args:
+        values: the numbers as float64.
+        words: position and spelling of each number, walked through only when some value is infinite.
+        text: where the words stand.
+
+    Raises:
+        QuantError: a number is beyond 3.4e38 and was not written as ``inf``.
+    """
+    with np.errstate(over="ignore"):
+        result = np.frombuffer(values, dtype=np.float64).astype(np.float32)
+    infinite = np.isinf(result)
+    if infinite.any():
+        for is_infinite, (position, word) in zip(infinite, words, strict=False):
+            if is_infinite and "i" not in word.lower():
+                raise QuantError(
+                    f"{short(word)} at {place(text, position)} is beyond float32, whose largest is 3.4e38; "
+                    "scale the numbers down."
+                )
+    return result
