@@ -1,0 +1,90 @@
+"""Arrays as Python source text, for the scripts of `snippets`.
+
+=====================  ==========================================================================
+array                  source
+=====================  ==========================================================================
+up to 300 elements     ``torch.tensor([[0.5, -1.0]])``, each number the shortest that reads back
+up to 64 kB            its bytes, compressed, in base64
+larger                 (only x) read from the file that the export offers
+=====================  ==========================================================================
+"""
+
+import base64
+import textwrap
+import zlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.generic]
+
+READABLE = 300  # elements that a person would still look through
+PACKED = 1 << 16  # bytes before compression: some 850 lines of base64
+WIDTH = 100
+
+
+def literal(x: Array) -> str:
+    """Return source that binds ``x`` to a float32 torch tensor of x's shape, bit for bit.
+
+    It needs torch, and for more than 300 elements np, base64 and zlib. Above 64 kB it reads the file
+    quantscope.npz of the Export tab.
+
+    >>> literal(np.array([[0.1, -2.0]], np.float32))
+    'x = torch.tensor([[0.1, -2.0]])'
+    """
+    x = np.asarray(x, np.float32)
+    if x.size > READABLE and x.nbytes > PACKED:
+        return 'x = torch.from_numpy(np.load("quantscope.npz")["x"])  # from the Export tab, .npz'
+    return f"x = {array_source(x)}"
+
+
+def array_source(values: Array) -> str:
+    """Return an expression for a torch tensor of the same dtype (float32 or an integer) and bits."""
+    if values.size > READABLE:
+        return _packed(values)
+    dtype = "" if values.dtype.kind == "f" else f", dtype=torch.{values.dtype.name}"
+    return f"torch.tensor({_nested(values)}{dtype})"
+
+
+def number_texts(values: Array) -> list[str]:
+    """Write each element of a 1-D array: integers as such, float32 with the fewest digits.
+
+    >>> number_texts(np.array([0.1, 1e-30], np.float32))
+    ['0.1', '1e-30']
+    """
+    texts = [str(v) for v in values]
+    if values.dtype.kind == "f":
+        # Readers go through float64, and that double rounding misses a few numbers ("7.038531e-26")
+        back = np.array([float(t) for t in texts], np.float64).astype(np.float32)
+        for i in np.flatnonzero(back != values):
+            texts[i] = repr(float(values[i]))
+    return texts
+
+
+def little_endian(values: Array) -> Array:
+    """Return the array row-major and little-endian; as it is where it already is so."""
+    return np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
+
+
+def _nested(values: Array, indent: int = 0) -> str:
+    if values.ndim == 0:
+        return number_texts(values.reshape(1))[0]
+    if values.ndim == 1:
+        line = f"[{', '.join(number_texts(values))}]"
+        return textwrap.fill(
+            line, WIDTH - indent, subsequent_indent=" " * (indent + 1), break_on_hyphens=False
+        )
+    rows = [_nested(row, indent + 4) for row in values]
+    if sum(map(len, rows)) < WIDTH - 40 and not any("\n" in row for row in rows):
+        return f"[{', '.join(rows)}]"
+    pad = " " * indent
+    return "[\n" + "".join(f"{pad}    {row},\n" for row in rows) + f"{pad}]"
+
+
+def _packed(values: Array) -> str:
+    text = base64.b64encode(zlib.compress(little_endian(values).tobytes(), 9)).decode()
+    lines = "\n".join(f'    "{line}"' for line in textwrap.wrap(text, WIDTH))
+    dtype = values.dtype.newbyteorder("<").str
+    # copied, since torch warns of memory that it may not write to
+    read = f'np.frombuffer(zlib.decompress(base64.b64decode(\n{lines}\n)), "{dtype}")'
+    return f"torch.from_numpy({read}.reshape({values.shape}).copy())"

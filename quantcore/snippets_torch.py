@@ -1,0 +1,151 @@
+"""The arithmetic of one scheme on one tensor, as a person would write it by hand in torch.
+
+`arithmetic` writes only the lines that this tensor needs: no guard against a scale of 0 where no block
+is without a range. The order of operations is that of `quantize`, so the codes are the same bits.
+"""
+
+from quantcore.literals import Array, array_source
+from quantcore.notation import write_value
+from quantcore.quantize import Quantized
+from quantcore.range_setting import Fixed, Given, Percentile
+from quantcore.snippets_blocks import Layout, layout_of, spread_source
+
+_PERCENTILE = '''
+def percentile(rows, p):
+    """The p-th percentile of each row: linear between two elements, in float64."""
+    rows = rows.double().sort(-1).values
+    place = p / 100 * (rows.shape[-1] - 1)
+    k = int(place)
+    below, above = rows[..., k], rows[..., min(k + 1, rows.shape[-1] - 1)]
+    return (below + (above - below) * (place - k)).float()
+
+'''
+_NO_RANGE = 1e-30  # a scale of exactly 1 with a smaller range was a 0 that the convention replaced
+_CAST_LIMIT = 1 << 62  # quotients near it need the clamp of `quantize.wrap` before the cast
+
+
+def arithmetic(result: Quantized) -> list[str]:
+    """Return lines that bind codes and x_hat, and print both; they need x, torch and itertools."""
+    fmt = result.scheme.format
+    lines = [f"qmin, qmax = {fmt.qmin}, {fmt.qmax}", ""]
+    if isinstance(result.scheme.range_setting, Given):
+        lines += _given(result)
+    else:
+        lines += [*_range(result), "", *_parameters(result)]
+    scale, zero_point, spread = _for_each_element(result)
+    rounded, back = f"torch.round(x / {scale})", "codes.float()"
+    if zero_point:
+        rounded, back = f"({rounded} + {zero_point})", f"({back} - {zero_point})"
+    return [
+        *lines,
+        *spread,
+        "",
+        *_codes(result, rounded),
+        f"x_hat = {back} * {scale}",
+        "print(codes)",
+        "print(x_hat)",
+    ]
+
+
+def _given(result: Quantized) -> list[str]:
+    """Parameters by hand; one number for all blocks stays one number."""
+    scale, zero_point = _short(result.scale.cpu().numpy()), _short(result.zero_point.cpu().numpy())
+    lines = ["# parameters by hand", f"scale = {array_source(scale)}"]
+    if zero_point.any():
+        lines.append(f"zero_point = {array_source(zero_point) if zero_point.ndim else int(zero_point)}")
+    return lines
+
+
+def _short(parameters: Array) -> Array:
+    first: Array = parameters.flat[:1].reshape(())
+    return first if (parameters == first).all() else parameters
+
+
+def _range(result: Quantized) -> list[str]:
+    """Lines that bind low and high, one number a block; symmetric: high alone."""
+    setting, symmetric = result.scheme.range_setting, result.scheme.symmetric
+    if isinstance(setting, Fixed):
+        lines = ["# a fixed range"]
+        if symmetric:
+            lines.append(f"high = torch.tensor({max(abs(setting.low), abs(setting.high))!r})")
+        else:
+            lines.append(f"low, high = torch.tensor({setting.low!r}), torch.tensor({setting.high!r})")
+    else:
+        layout = layout_of(result)
+        lines = [_PERCENTILE] if isinstance(setting, Percentile) else []
+        lines += [f"# {layout.comment}", *layout.before]
+        lines += [_end(layout, end, result) for end in (("high",) if symmetric else ("low", "high"))]
+    return lines if symmetric else [*lines, "low, high = low.clamp(max=0), high.clamp(min=0)  # 0 is exact"]
+
+
+def _end(layout: Layout, end: str, result: Quantized) -> str:
+    """The line that binds one end of the ranges."""
+    source = f"{layout.source}.abs()" if result.scheme.symmetric else layout.source
+    setting = result.scheme.range_setting
+    if isinstance(setting, Percentile):
+        p = f"100 - {write_value(setting.p)}" if end == "low" else write_value(setting.p)
+        return layout.target.format(end) + layout.percentile.format(x=source, p=p)
+    return layout.target.format(end) + layout.extreme.format(x=source, end="amin" if end == "low" else "amax")
+
+
+def _parameters(result: Quantized) -> list[str]:
+    """Lines from the range to scale and zero_point."""
+    fmt, low, high = result.scheme.format, result.params.low, result.params.high
+    assert low is not None
+    assert high is not None
+    if result.scheme.symmetric:
+        lines = [f"scale = high / {(1 << (fmt.bits - 1)) - 1}"]
+    elif (high - low).isinf().any():
+        split = "high / (qmax - qmin) - low / (qmax - qmin)"
+        lines = [
+            "scale = (high - low) / (qmax - qmin)",
+            f"scale = torch.where(scale.isinf(), {split}, scale)  # high - low overflows",
+        ]
+    else:
+        lines = ["scale = (high - low) / (qmax - qmin)"]
+    if ((result.scale == 1) & (high < _NO_RANGE) & (low > -_NO_RANGE)).any():
+        lines.append("scale[scale == 0] = 1  # a block without a range")
+    if not result.scheme.symmetric:
+        lines.append("zero_point = (qmin - torch.round(low / scale)).clamp(qmin, qmax)")
+    elif fmt.middle:
+        lines.append(f"zero_point = {fmt.middle}  # the middle of the codes")
+    return lines
+
+
+def _for_each_element(result: Quantized) -> tuple[str, str, list[str]]:
+    """Names of scale and zero_point ("" where it is 0) that broadcast with x, and lines that bind them."""
+    setting = result.scheme.range_setting
+    one_scale = isinstance(setting, Fixed)
+    one_zero_point = one_scale or result.scheme.symmetric
+    if isinstance(setting, Given):
+        one_scale = not _short(result.scale.cpu().numpy()).ndim
+        one_zero_point = not _short(result.zero_point.cpu().numpy()).ndim
+    spread = spread_source(result)
+    scale, lines = "scale", []
+    if spread and not one_scale:
+        scale = "s"
+        lines += ["", "# each element with its block's parameters", f"s = scale{spread}"]
+    if result.scheme.symmetric and not isinstance(setting, Given):
+        return scale, "zero_point" if result.scheme.format.middle else "", lines
+    if isinstance(setting, Given) and not result.zero_point.any():
+        return scale, "", lines
+    if spread and not one_zero_point:
+        return scale, "z", [*lines, f"z = zero_point{spread}"]
+    return scale, "zero_point", lines
+
+
+def _codes(result: Quantized, rounded: str) -> list[str]:
+    """Lines that bring rounded values into the format."""
+    fmt = result.scheme.format
+    dtype = f".to({fmt.dtype})"
+    if result.scheme.convention.overflow == "saturate":
+        return [f"codes = {rounded}.clamp(qmin, qmax){dtype}"]
+    limit = ""
+    if float(result.x.abs().max()) / float(result.scale.min()) > _CAST_LIMIT / 2:
+        limit = ".clamp(-(2**62), 2**62)"
+    half, modulus = 1 << (fmt.bits - 1), 1 << fmt.bits
+    wrapped = f"(codes + {half}) % {modulus} - {half}" if fmt.signed else f"codes % {modulus}"
+    return [
+        f"codes = {rounded}{limit}.long()  # no clamp: the lowest {fmt.bits} bits are kept",
+        f"codes = ({wrapped}){dtype}",
+    ]

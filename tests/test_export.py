@@ -1,0 +1,88 @@
+"""Files read back bit for bit, and say which scheme made them."""
+
+import io
+
+import numpy as np
+import pytest
+import safetensors
+import safetensors.torch
+import torch
+
+import quantcore as qc
+from quantcore.export import arrays, to_csv, to_npz, to_safetensors
+
+SCHEMES = [
+    "int4 per_group(3)",
+    "uint8 asymmetric per_tensor",
+    "uint16 asymmetric per_tensor",
+    "int16 per_tensor",
+]
+CASES = [((4, 7), text) for text in SCHEMES] + [
+    ((), "int8"),
+    ((5,), "int8"),
+    ((2, 3, 4), "int4 per_channel(1)"),
+]
+
+
+def result_of(shape, text):
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    return qc.apply(x, qc.Scheme.parse(text))
+
+
+@pytest.mark.parametrize(("shape", "text"), CASES)
+def test_npz_reads_back(shape, text):
+    result = result_of(shape, text)
+    with np.load(io.BytesIO(to_npz(result)), allow_pickle=False) as file:
+        assert qc.Scheme.parse(str(file["scheme"])) == result.scheme
+        assert set(file) == {"x", "codes", "scale", "zero_point", "dequantized", "scheme"}
+        for name, expected in arrays(result).items():
+            assert torch.equal(torch.from_numpy(file[name]), expected)
+            assert file[name].dtype == expected.numpy().dtype
+
+
+@pytest.mark.parametrize(("shape", "text"), CASES)
+def test_safetensors_reads_back(shape, text, tmp_path):
+    result = result_of(shape, text)
+    data = to_safetensors(result)
+    read = safetensors.torch.load(data)
+    assert read.keys() == arrays(result).keys()
+    for name, expected in arrays(result).items():
+        assert torch.equal(read[name], expected)
+        assert read[name].dtype == expected.dtype
+    (tmp_path / "result.safetensors").write_bytes(data)
+    with safetensors.safe_open(tmp_path / "result.safetensors", "pt") as file:
+        assert qc.Scheme.parse(file.metadata()["scheme"]) == result.scheme
+
+
+def test_files_take_a_tensor_that_is_not_row_major():
+    x = torch.randn((6, 4), generator=torch.Generator().manual_seed(0)).t()
+    result = qc.apply(x, qc.Scheme())
+    assert torch.equal(safetensors.torch.load(to_safetensors(result))["x"], x)
+    assert np.array_equal(np.load(io.BytesIO(to_npz(result)))["x"], x.numpy())
+
+
+def test_arrays_are_not_copied():
+    result = result_of((4, 7), "int8")
+    assert arrays(result)["x"].data_ptr() == result.x.data_ptr()
+    assert arrays(result)["codes"].data_ptr() == result.codes.data_ptr()
+
+
+def test_csv_of_floats_reads_back_bit_for_bit():
+    bits = np.random.default_rng(0).integers(0, 2**32, (50, 40), dtype=np.uint32).view(np.float32)
+    values = np.where(np.isfinite(bits), bits, np.float32(7.038530691851209e-26))
+    read = np.loadtxt(io.StringIO(to_csv(values)), delimiter=",", dtype=np.float64).astype(np.float32)
+    assert np.array_equal(read.view(np.uint32), values.view(np.uint32))
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32])
+def test_csv_of_codes_has_whole_numbers(dtype):
+    codes = torch.tensor([[1, 2], [3, 100]], dtype=dtype)
+    assert to_csv(codes) == "1,2\n3,100\n"
+
+
+@pytest.mark.parametrize(
+    ("shape", "text"),
+    [((), "0\n"), ((3,), "0,1,2\n"), ((2, 2, 2), "0,1\n2,3\n4,5\n6,7\n"), ((2, 1), "0\n1\n")],
+)
+def test_csv_lays_leading_axes_one_under_another(shape, text):
+    assert to_csv(torch.arange(int(np.prod(shape))).reshape(shape)) == text

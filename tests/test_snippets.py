@@ -1,0 +1,193 @@
+"""Every script runs, and its own assertions hold: against codes that it did not compute itself."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import quantcore as qc
+from quantcore.literals import number_texts
+from quantcore.snippets import literal, quantcore_script, scheme_source, torch_script
+
+WRITERS = [quantcore_script, torch_script]
+SHAPES = [(), (5,), (7, 10), (3, 4, 6), (2, 3, 4, 5)]
+SETTINGS = ["min_max", "percentile(90)", "percentile(99.9)", "fixed(-1,2.5)", "given(0.3,5)"]
+GRANULARITIES = {
+    0: ["per_tensor"],
+    1: ["per_tensor", "per_channel(0)", "per_group(2)", "per_group(5)", "per_block([3])"],
+    2: [
+        "per_tensor",
+        "per_channel(axis=1)",
+        "per_group(4)",
+        "per_group(5)",
+        "per_group(3,axis=0)",
+        "per_block([2,4])",
+    ],
+    3: ["per_channel(axis=1)", "per_group(2,axis=1)", "per_block([-1,2,4])", "per_block([2,2,3])"],
+    4: ["per_channel(axis=-2)", "per_group(2)", "per_group(3,axis=1)", "per_block([1,2,-1,3])"],
+}
+FORMATS = ["int4 symmetric", "uint4 asymmetric", "int8n asymmetric", "uint3 symmetric", "uint16 asymmetric"]
+
+
+def combinations():
+    """Every granularity of every rank with every range setting; format and overflow take turns."""
+    found = []
+    for shape in SHAPES:
+        for granularity in GRANULARITIES[len(shape)]:
+            for setting in SETTINGS:
+                overflow = "textbook(overflow=wrap)" if len(found) % 3 == 2 else "textbook"
+                text = f"{FORMATS[len(found) * 2 // 3 % len(FORMATS)]} {granularity} {setting} {overflow}"
+                found.append(pytest.param(shape, text, id=f"{shape} {text}"))
+    return found
+
+
+def sample(shape, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=generator) * 2 + 0.3
+
+
+def run(script):
+    names = {}
+    exec(compile(script, "script", "exec"), names)
+    return names
+
+
+@pytest.mark.parametrize(("shape", "text"), combinations())
+@pytest.mark.parametrize("write", WRITERS)
+def test_script_holds(write, shape, text):
+    x = sample(shape)
+    result = qc.apply(x, qc.Scheme.parse(text))
+    script = write(literal(x.numpy()), result)
+    names = run(script)
+    assert torch.equal(names["x"], x)
+    assert names["x"].shape == x.shape
+    if write is torch_script:
+        assert "quantcore" not in script
+        assert torch.equal(names["codes"], result.codes)
+        assert torch.equal(names["x_hat"], result.dequantized)
+    else:
+        assert names["scheme"] == result.scheme
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ([[0.0, 0.0], [1.0, -2.0]], "int4 per_channel"),
+        ([0.0, -0.0], "uint8 asymmetric"),
+        ([1e-45, 0.0], "int8"),
+        ([3e38, -3e38, 1.0], "uint4 asymmetric"),
+        ([[3e38, -3e38], [1.0, 2.0]], "int8 asymmetric per_channel"),
+        ([[3e38, -3e38, 1.0]], "int4 asymmetric per_group(2) percentile(99)"),
+        ([3e38, -3e38, 1.0], "int8 fixed(-1e-30,1e-30) textbook(overflow=wrap)"),
+        ([3e38, 7.0, -300.0], "uint8 asymmetric given(1e-20,3) textbook(overflow=wrap)"),
+        ([7.038530691851209e-26, 1.1754944e-38, 16777216.0], "int8"),
+        ([5.0, -3.0, 2.0], "uint4 given([0.5,1,0.25],[0,70000,-3]) per_channel"),
+        ([5.0, -3.0, 2.0], "int4 given([0.5,1],1) per_group(2)"),
+        ([5.0, -3.0, 2.0], "int4 given(0.7,[0,2]) per_group(2)"),
+    ],
+)
+@pytest.mark.parametrize("write", WRITERS)
+@pytest.mark.filterwarnings("ignore:The zero_point")
+def test_script_of_a_corner_holds(write, values, text):
+    x = torch.tensor(values)
+    result = qc.apply(x, qc.Scheme.parse(text))
+    names = run(write(literal(x.numpy()), result))
+    assert torch.equal(names["x"], x)
+
+
+@pytest.mark.parametrize(
+    "text", ["int4 asymmetric per_group(32)", "uint16 asymmetric per_block([7,9]) percentile(99)"]
+)
+@pytest.mark.parametrize("write", WRITERS)
+def test_many_elements_are_packed_and_hashed(write, text):
+    x = sample((60, 96))
+    script = write(literal(x.numpy()), qc.apply(x, qc.Scheme.parse(text)))
+    assert "sha256" in script
+    assert max(map(len, script.splitlines())) <= 115
+    assert torch.equal(run(script)["x"], x)
+
+
+@pytest.mark.parametrize("write", WRITERS)
+@pytest.mark.parametrize(("shape", "old"), [((4, 5), "expected = torch.tensor("), ((40, 50), '== (\n    "')])
+def test_script_notices_another_tensor(write, shape, old):
+    x = sample(shape)
+    script = write(literal(x.numpy()), qc.apply(x, qc.Scheme()))
+    assert old in script
+    with pytest.raises(AssertionError):
+        run(write(literal(sample(shape, seed=1).numpy()), qc.apply(x, qc.Scheme())))
+
+
+def test_scheme_that_is_long_stands_in_lines():
+    scheme = qc.Scheme.parse(f"int4 per_channel given({[0.1 + i for i in range(64)]})".replace("], [", "],["))
+    source = scheme_source(scheme)
+    assert max(map(len, source.splitlines())) <= 100
+    assert eval(source, {"qc": qc}) == scheme
+
+
+def test_scheme_shows_only_what_differs():
+    assert scheme_source(qc.Scheme()) == "qc.Scheme()"
+    changed = qc.Scheme.parse("int5 asymmetric percentile(99) textbook(overflow=wrap)")
+    assert eval(scheme_source(changed), {"qc": qc}) == changed
+
+
+def test_literal_has_three_forms():
+    small, packed, large = (sample(shape).numpy() for shape in ((15, 20), (128, 128), (129, 128)))
+    assert literal(small).startswith("x = torch.tensor([\n")
+    assert "base64" in literal(packed)
+    assert literal(large).startswith('x = torch.from_numpy(np.load("quantscope.npz")["x"])')
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3, 1), (17, 17), (2, 3, 4, 5), (20, 20), (3, 7, 11, 5)])
+def test_literal_keeps_every_bit(shape):
+    bits = np.random.default_rng(0).integers(0, 2**32, shape, dtype=np.uint32)
+    x = np.where(np.isfinite(bits.view(np.float32)), bits.view(np.float32), np.float32(-0.0)).reshape(shape)
+    names = run(f"import torch, zlib, base64\nimport numpy as np\n{literal(x)}")
+    assert names["x"].dtype == torch.float32
+    assert names["x"].shape == x.shape
+    assert names["x"].numpy().tobytes() == x.tobytes()
+
+
+def test_numbers_survive_a_reader_that_goes_through_float64():
+    values = np.array([7.038530691851209e-26, 0.1, 3.4028235e38, 1e-45], np.float32)
+    assert np.float32(float(str(values[0]))) != values[0]
+    assert [np.float32(float(t)) for t in number_texts(values)] == values.tolist()
+
+
+def test_imports_of_the_tensor_code_stand_first():
+    x = torch.arange(4.0)
+    code = "import math\nfrom torch import arange\n\nx = arange(math.sqrt(16))"
+    script = quantcore_script(code, qc.apply(x, qc.Scheme()))
+    assert script.startswith(
+        "import math\n\nimport quantcore as qc\nimport torch\nfrom torch import arange\n\nx ="
+    )
+    run(script)
+
+
+@pytest.mark.parametrize(
+    ("write", "shape", "text"),
+    [
+        (torch_script, (3, 10), "uint4 asymmetric per_group(4) percentile(95)"),
+        (torch_script, (40, 50), "int4 per_block([16,16])"),
+        (quantcore_script, (40, 50), "int8 per_channel"),
+    ],
+)
+def test_script_runs_by_itself(tmp_path, write, shape, text):
+    x = sample(shape)
+    (tmp_path / "script.py").write_text(write(literal(x.numpy()), qc.apply(x, qc.Scheme.parse(text))))
+    subprocess.run(
+        [sys.executable, "script.py"],
+        cwd=tmp_path,
+        check=True,
+        env={"PYTHONPATH": str(qc.__path__[0]) + "/.."},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_script_of_a_large_tensor_reads_the_export(tmp_path, monkeypatch):
+    x = sample((200, 200))
+    np.savez(tmp_path / "quantscope.npz", x=x.numpy())
+    monkeypatch.chdir(tmp_path)
+    run(torch_script(literal(x.numpy()), qc.apply(x, qc.Scheme.parse("int4 per_group(32)"))))
