@@ -32,45 +32,18 @@ from quantcore.granularity import (
     from_blocks,
     to_blocks,
 )
+from quantcore.metrics import Errors, Report, block_errors, errors, report
 from quantcore.quantize import QParams, Quantized, apply, choose_qparams, dequantize, quantize
 from quantcore.range_setting import Fixed, Given, MinMax, Percentile, RangeSetting
 from quantcore.scheme import Scheme
+from quantcore.storage import Storage, bits_per_element, compression_ratio, storage
+from quantcore.trace import Step, Trace, trace
 
 __all__ = [
-    "CONVENTIONS",
-    "FORMATS",
-    "INT2",
-    "INT4",
-    "INT8",
-    "INT16",
-    "TEXTBOOK",
-    "UINT2",
-    "UINT4",
-    "UINT8",
-    "UINT16",
-    "Convention",
-    "Fixed",
-    "Format",
-    "Given",
-    "Granularity",
-    "IntFormat",
-    "MinMax",
-    "PerBlock",
-    "PerChannel",
-    "PerGroup",
-    "PerTensor",
-    "Percentile",
-    "QParams",
-    "QuantError",
-    "Quantized",
-    "RangeSetting",
-    "Scheme",
-    "apply",
-    "block_shape",
-    "choose_qparams",
-    "dequantize",
-    "from_blocks",
-    "parse_format",
-    "quantize",
-    "to_blocks",
-]
+    "CONVENTIONS", "FORMATS", "INT2", "INT4", "INT8", "INT16", "TEXTBOOK", "UINT2", "UINT4", "UINT8", "UINT16",
+    "Convention", "Errors", "Fixed", "Format", "Given", "Granularity", "IntFormat", "MinMax", "PerBlock",
+    "PerChannel", "PerGroup", "PerTensor", "Percentile", "QParams", "QuantError", "Quantized", "RangeSetting",
+    "Report", "Scheme", "Step", "Storage", "Trace", "apply", "bits_per_element", "block_errors", "block_shape",
+    "choose_qparams", "compression_ratio", "dequantize", "errors", "from_blocks", "parse_format", "quantize",
+    "report", "storage", "to_blocks", "trace",
+]  # fmt: skip

@@ -6,6 +6,7 @@ outputs made once: fresh temporaries of the whole tensor would cost many times t
 
 import math
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from quantcore.errors import QuantError
 from quantcore.formats import Format
-from quantcore.granularity import block_shape, grid_shape, regions, split_axes, spread, to_blocks
+from quantcore.granularity import Region, block_shape, grid_shape, regions, split_axes, spread, to_blocks
 from quantcore.inputs import CHUNK, as_float32, refuse_nonfinite
 from quantcore.range_setting import Given, MinMax, Task
 from quantcore.scheme import Scheme
@@ -140,20 +141,28 @@ def quantize(x: Any, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | 
         QuantError: shapes do not fit, or x holds NaN or infinity where no range was looked for.
     """
     x = as_float32(x)
+    codes = _output(out, tuple(x.shape), scheme.format.dtype, x.device)
+    for region, work in unclamped(x, scale, zero_point, scheme):
+        split_axes(codes[region.elements], region.block).copy_(fit(work, scheme))
+    return codes
+
+
+def unclamped(x: Tensor, scale: Any, zero_point: Any, scheme: Scheme) -> Iterator[tuple[Region, Tensor]]:
+    """Yield round(x / s) + z, box by box, float32 with the axes of `split_axes`.
+
+    The only place of this arithmetic. The tensor is a scratch that the next box overwrites.
+    """
     shape = tuple(x.shape)
     block = block_shape(scheme.granularity, shape)
     scale, zero_point, shifted = _prepare(scale, zero_point, shape, block, x.device)
-    codes = _output(out, shape, scheme.format.dtype, x.device)
-    scratch = torch.empty(min(x.numel(), _largest(shape, block)), device=x.device)
+    scratch = torch.empty(_largest(shape, block), device=x.device)
     for region in regions(shape, block, CHUNK, whole_blocks=False):
         values = split_axes(x[region.elements], region.block)
         work = scratch[: values.numel()].view(values.shape)
         torch.div(values, spread(scale[region.grid]), out=work).round_()
         if shifted:
             work.add_(spread(zero_point[region.grid]))
-        target = split_axes(codes[region.elements], region.block)
-        target.copy_(_fit(work, scheme))
-    return codes
+        yield region, work
 
 
 def dequantize(
@@ -195,8 +204,8 @@ def _asymmetric(low: Tensor, high: Tensor, fmt: Format) -> QParams:
     return QParams(scale, zero_point.to(torch.int32), low, high)
 
 
-def _fit(values: Tensor, scheme: Scheme) -> Tensor:
-    """Bring rounded values into the format; may work in place."""
+def fit(values: Tensor, scheme: Scheme) -> Tensor:
+    """Bring rounded values into the format by the scheme's overflow rule; may work in place."""
     fmt = scheme.format
     if scheme.convention.overflow == "saturate":
         return values.clamp_(fmt.qmin, fmt.qmax)

@@ -1,0 +1,73 @@
+"""The entry of `streamlit run app.py`: warm-up, the route for plotly.js, response headers; nothing else."""
+
+import gc
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import plotly
+import streamlit as st
+from starlette.middleware import Middleware
+from starlette.routing import Mount
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+PLOTLY_JS = Path(plotly.__file__).parent / "package_data"
+HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    # Whoever may show the app in a frame of theirs; README.md says how to change it.
+    (b"content-security-policy", b"frame-ancestors 'self' https://*.streamlit.app https://*.hf.space https://huggingface.co"),
+]
+
+
+class SecurityHeaders:
+    """Add HEADERS to every HTTP response, and let the browser keep plotly.js."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on; touch only the head of its response."""
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = [*message.get("headers", []), *HEADERS]
+                if "/vendor/" in scope["path"]:
+                    headers.append((b"cache-control", b"public, max-age=86400"))
+                message = {**message, "headers": headers}
+            await send(message)
+
+        await self.app(scope, receive, send_with_headers if scope["type"] == "http" else send)
+
+
+@asynccontextmanager
+async def lifespan(app: st.App) -> AsyncIterator[dict[str, Any]]:
+    """Import and draw once before the first visitor; then keep the collector off what stays anyway."""
+    from pages.shared.warm import warm_up
+
+    warm_up()
+    gc.collect()
+    gc.freeze()
+    yield {}
+
+
+def say_that_it_failed(error: Exception) -> bool:
+    """Log our own mistake with its traceback, and tell the visitor in one sentence."""
+    logging.getLogger("quantscope").exception("A page failed", exc_info=error)
+    st.error(
+        f"Quantscope failed here ({type(error).__name__}); that is our mistake, and it was logged. "
+        "What you entered is kept: change a control to go on, or reload the page."
+    )
+    return True
+
+
+app = st.App(
+    "pages/main.py",
+    lifespan=lifespan,
+    routes=[Mount("/vendor", StaticFiles(directory=PLOTLY_JS))],
+    middleware=[Middleware(SecurityHeaders)],
+    on_script_error=say_that_it_failed,
+)

@@ -1,0 +1,14 @@
+"""The least that a page can do: one slider, one text, in a server as warm as the app's."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import streamlit as st
+
+from pages.shared.warm import warm_once
+
+warm_once()
+bits = st.slider("Bits", 2, 16, 4, key="bits", bind="query-params")
+st.markdown(f"painted-{bits}")

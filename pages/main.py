@@ -1,0 +1,25 @@
+"""The page registry, and what every page shares: configuration, the tensor and scheme controls."""
+
+import sys
+from pathlib import Path
+
+# `streamlit run pages/main.py` and AppTest do not have the root on the path
+ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+import streamlit as st
+
+from pages.shared import controls, link, warm
+
+st.set_page_config("Quantscope", "🔬", layout="wide")
+warm.warm_once()
+page = st.navigation(
+    {"Explore": [st.Page("explore/quantize.py", title="Explore", icon=":material/grid_view:", default=True)]},
+    position="top",
+)
+before = link.raw_parameters()
+with st.sidebar:
+    controls.draw()
+link.name_dropped(before)
+page.run()

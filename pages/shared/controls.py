@@ -1,0 +1,25 @@
+"""The sidebar: the tensor, then the scheme."""
+
+import streamlit as st
+
+import quantcore as qc
+from pages.shared import current, scheme_controls, tensor_controls
+
+
+def draw() -> None:
+    """Draw all controls and leave what they chose in `current`; errors wait there for the page to show."""
+    problems = []
+    tensor = scheme = None
+    try:
+        tensor = tensor_controls.draw()
+        st.session_state["_shape"] = tensor.shape
+    except qc.QuantError as error:
+        problems.append(str(error))
+    text_error = st.session_state.pop(scheme_controls.TEXT_ERROR, None)
+    if text_error:
+        problems.append(text_error)
+    try:
+        scheme = scheme_controls.draw(st.session_state.get("_shape", (8, 8)))
+    except qc.QuantError as error:
+        problems.append(str(error))
+    current.put(current.Current(tensor, scheme, tuple(problems)))

@@ -1,0 +1,49 @@
+"""A small tensor, typed into as in a spreadsheet."""
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+import quantcore as qc
+
+SIDE = 16
+_BASE, _VERSION = "_grid_base", "_grid_version"
+
+
+def draw(x: np.ndarray) -> np.ndarray:
+    """Draw an editor for x, of up to 16×16, and return what it holds now.
+
+    The editor keeps its changes against the frame it began with, so that frame stays the same until the
+    editor was away (another source, another page) or the size changes; then it begins with x anew.
+
+    Raises:
+        QuantError: a cell is empty or no number, or x is too large.
+    """
+    rows, columns = x.reshape(-1, x.shape[-1]).shape if x.ndim else (1, 1)
+    if max(rows, columns) > SIDE or x.ndim > 2:
+        raise qc.QuantError(f"The grid takes up to {SIDE}×{SIDE} elements, not shape {x.shape}; choose Paste for this one.")
+    left, right = st.columns(2)
+    wanted = (
+        left.number_input("Rows", 1, SIDE, rows, key="_grid_rows"),
+        right.number_input("Columns", 1, SIDE, columns, key="_grid_columns"),
+    )
+    values = np.zeros(wanted, np.float32)
+    values[:rows, :columns] = x.reshape(rows, columns)[: wanted[0], : wanted[1]]
+    version = st.session_state.setdefault(_VERSION, 0)
+    base = st.session_state.get(_BASE)
+    if base is None or base.shape != wanted or f"_grid_{version}" not in st.session_state:
+        st.session_state[_VERSION] = version = version + 1
+        # float(str()): 0.1 stays 0.1 to the eye, and float32 makes the same value of it
+        exact = [[float(str(v)) for v in row] for row in values]
+        st.session_state[_BASE] = base = pd.DataFrame(exact, columns=[str(i) for i in range(wanted[1])])
+    typed = st.data_editor(
+        base, key=f"_grid_{version}", num_rows="fixed", height="content",
+        column_config={c: st.column_config.NumberColumn(c, format="%.6g", width=64) for c in base.columns},
+    )  # fmt: skip
+    table = typed.to_numpy(dtype=np.float64, na_value=np.nan)
+    empty = np.argwhere(np.isnan(table))
+    if len(empty):
+        raise qc.QuantError(f"The cell in row {empty[0][0]}, column {empty[0][1]} is empty; type a number.")
+    if np.abs(table).max() > np.finfo(np.float32).max:
+        raise qc.QuantError("A number in the grid is beyond float32, whose largest is 3.4e38; type a smaller one.")
+    return table.astype(np.float32)

@@ -1,0 +1,80 @@
+"""The top of a page: the scheme as text, the link, and the key figures with what changed."""
+
+from typing import NamedTuple
+
+import streamlit as st
+
+import quantcore as qc
+from pages.shared import link, scheme_controls
+from pages.shared.current import Current, Tensor
+
+
+class Figure(NamedTuple):
+    """A key figure: its label, value, how it is written, whether more is better, and what it means."""
+
+    label: str
+    value: float
+    pattern: str
+    more_is_better: bool
+    help: str
+
+
+def scheme_line(chosen: Current) -> None:
+    """Draw the scheme's text form, to be read or typed into, and the link."""
+    if chosen.scheme is not None:
+        st.session_state[scheme_controls.TEXT] = str(chosen.scheme)
+    left, right = st.columns([7, 1], vertical_alignment="bottom")
+    left.text_input(
+        "Scheme as text", key=scheme_controls.TEXT, on_change=scheme_controls.apply_text,
+        label_visibility="collapsed",
+        help="The whole scheme in one line: copy it, or type another and press Enter.",
+    )  # fmt: skip
+    with right.popover("Link", icon=":material/link:", width="stretch"):
+        link.draw(chosen.tensor)
+
+
+def figures(tensor: Tensor, scheme: qc.Scheme, report: qc.Report) -> list[Figure]:
+    """The key figures of a result, as data."""
+    bits = qc.bits_per_element(scheme, tensor.shape)
+    return [
+        Figure("SQNR", report.sqnr_db, "{:.2f} dB", True,
+               "Signal to quantization noise, 10·log10(Σx² / Σerror²). One more bit brings about 6 dB."),
+        Figure("MSE", report.mse, "{:.3g}", False, "Mean of the squared error."),
+        Figure("MAE", report.mae, "{:.3g}", False, "Mean of |error|."),
+        Figure("max |error|", report.max_abs_error, "{:.3g}", False,
+               f"The largest |error|, at element {report.max_abs_error_index}."),
+        Figure("Bits per element", bits, "{:.3g}", False,
+               "True storage cost: the codes, and the scales and zero points shared out over the elements."),
+        Figure("Compression", qc.compression_ratio(scheme, tensor.shape), "{:.2f}×", True,
+               "Size in float32 over size quantized, scales and zero points counted."),
+        Figure("Clipped", 100 * report.clipped_share, "{:.3g} %", False,
+               "Share of the elements outside the representable range, whose code was clamped or wrapped. "
+               f"{report.codes_used} of {report.codes_available} codes are used."),
+    ]  # fmt: skip
+
+
+def key_figures(tensor: Tensor, scheme: qc.Scheme, report: qc.Report) -> None:
+    """Draw the key figures with their change against the previous setting of the same tensor."""
+    shown = figures(tensor, scheme, report)
+    previous = _previous(tensor.key, str(scheme), [f.value for f in shown])
+    for column, figure, before in zip(st.columns(len(shown)), shown, previous, strict=True):
+        change = None if before is None or before == figure.value else figure.value - before
+        column.metric(
+            figure.label,
+            figure.pattern.format(figure.value),
+            None if change is None else f"{change:+.3g}",
+            delta_color="normal" if figure.more_is_better else "inverse",
+            help=figure.help,
+        )
+
+
+def _previous(tensor: str, scheme: str, values: list[float]) -> list[float | None]:
+    """Figures of the setting before this one; reruns that change neither tensor nor scheme keep it."""
+    now = (tensor, scheme, values)
+    last, before = st.session_state.get("_figures", (None, None))
+    if last is None or last[0] != tensor:
+        last, before = now, None
+    elif last[1] != scheme:
+        last, before = now, last
+    st.session_state["_figures"] = (last, before)
+    return list(before[2]) if before else [None] * len(values)

@@ -1,0 +1,138 @@
+"""The four maps, what part of the tensor they show, and the arithmetic of the chosen element."""
+
+import streamlit as st
+
+import quantcore as qc
+from pages.shared import maps
+from pages.shared.current import Tensor
+from quantcore.views import View
+
+DEFAULTS = {"borders": False, "numbers": True, "cell": "", "rows": "", "cols": "", "across": 0, "down": 0, "at": ""}
+
+
+def draw(tensor: Tensor, result: qc.Quantized, report: qc.Report) -> View | None:
+    """Draw the maps and the arithmetic; return the view, or None where what was typed makes none."""
+    place = st.container()  # the maps stand above their controls, but need what these say
+    worst = report.max_abs_error_index
+    try:
+        view = _view_controls(tensor.shape, worst)
+        index = _element(st.session_state.get("cell", ""), tensor.shape) or worst
+    except qc.QuantError as error:
+        st.error(str(error), icon=":material/error:")
+        return None
+    with place:
+        maps.four_maps(
+            result, view, key="maps", uirevision=f"{tensor.key} {view}", selected=index,
+            borders=st.session_state["borders"], numbers=st.session_state["numbers"],
+            on_pick=pick, on_region=region,
+        )  # fmt: skip
+    arithmetic(qc.trace(result, index), is_worst=index == worst)
+    return view
+
+
+def pick(index: tuple[int, ...]) -> None:
+    """Choose an element (a callback)."""
+    st.session_state["cell"] = ", ".join(map(str, index))
+
+
+def region(rows: tuple[int, int] | None, columns: tuple[int, int] | None) -> None:
+    """Open a part of the tensor, or all of it (a callback)."""
+    st.session_state["rows"] = "" if rows is None else f"{rows[0]}:{rows[1]}"
+    st.session_state["cols"] = "" if columns is None else f"{columns[0]}:{columns[1]}"
+
+
+def arithmetic(trace: qc.Trace, is_worst: bool) -> None:
+    """Show one element's way from x to its error, with the numbers put in."""
+    where = f"element {trace.index}" + (", the worst" if is_worst else "")
+    bounds = " × ".join(f"{a}..{b - 1}" if b - a > 1 else str(a) for a, b in trace.bounds) or "the only element"
+    st.markdown(f"**The arithmetic of {where}**, in the block {bounds}")
+    steps = trace.steps()
+    name = max(len(s.name) for s in steps)
+    formula = max(len(s.formula) for s in steps)
+    st.code("\n".join(f"{s.name:<{name}}  {s.formula:<{formula}}  {s.value}" for s in steps), language=None)
+
+
+def _view_controls(shape: tuple[int, ...], worst: tuple[int, ...]) -> View:
+    """Draw the controls under the maps, in one row."""
+    cells = st.columns([1.1, 1.1, 1.2, 1.2, 1.2, 1.6], vertical_alignment="bottom")
+    bind = {"bind": "query-params"}
+    cells[0].checkbox("Block borders", DEFAULTS["borders"], key="borders", **bind, help="Draw the borders of the blocks that share a scale")
+    cells[1].checkbox("Numbers", DEFAULTS["numbers"], key="numbers", **bind, help="Write the numbers into the cells where they come out readable")
+    cells[2].text_input("Element", key="cell", placeholder=str(worst), **bind, help="Index of the element whose arithmetic is shown; empty: the worst. A click on a cell fills it in.")
+    rows = cells[3].text_input("Rows", key="rows", placeholder="all", **bind, help="Part to open, such as 0:16; empty: all. Or drag a box on the map.")
+    columns = cells[4].text_input("Columns", key="cols", placeholder="all", **bind, help="Part to open, such as 0:16; empty: all.")
+    with cells[5].container(horizontal=True):
+        st.button("Go to worst", on_click=_go_to_worst, args=(shape, worst), help="Open the surroundings of the largest |error|")
+        if rows or columns:
+            st.button("Show all", on_click=region, args=(None, None))
+    axes, index = _axes(shape)
+    return View(axes=axes, index=index, rows=_span(rows, "Rows"), columns=_span(columns, "Columns"))
+
+
+def _axes(shape: tuple[int, ...]) -> tuple[tuple[int, int] | None, tuple[int, ...]]:
+    """For a rank over 2: which two axes are drawn, and where the others stand."""
+    rank = len(shape)
+    if rank <= 2:
+        return None, ()
+    left, middle, right = st.columns([1, 1, 3])
+    axes = list(range(rank))
+    down = left.selectbox("Rows along axis", axes, index=rank - 2, key="down", bind="query-params")
+    across = middle.selectbox("Columns along axis", axes, index=rank - 1, key="across", bind="query-params")
+    if down == across:
+        raise qc.QuantError(f"Rows and columns are both drawn along axis {down}; choose two different axes.")
+    others = [i for i in axes if i not in (down, across)]
+    names = ", ".join(f"axis {i} (0..{shape[i] - 1})" for i in others)
+    typed = right.text_input(f"Where on {names}", key="at", placeholder=", ".join("0" * len(others)), bind="query-params")
+    at = _whole_numbers(typed, "The place on the other axes") or (0,) * len(others)
+    if len(at) != len(others) or any(not 0 <= n < shape[i] for n, i in zip(at, others, strict=True)):
+        raise qc.QuantError(f"The place on the other axes needs one index for each of {names}, not {typed[:40]!r}.")
+    return (down, across), at
+
+
+def _go_to_worst(shape: tuple[int, ...], worst: tuple[int, ...]) -> None:
+    """Open the 16×16 elements around the worst one (a callback)."""
+    pick(worst)
+    if len(shape) > 2:
+        down, across = st.session_state["down"], st.session_state["across"]
+        st.session_state["at"] = ", ".join(str(n) for i, n in enumerate(worst) if i not in (down, across))
+    else:
+        down, across = len(shape) - 2, len(shape) - 1
+    spans = [_around(worst[i], shape[i]) if i >= 0 else None for i in (down, across)]
+    region(spans[0], spans[1])
+
+
+def _around(place: int, length: int) -> tuple[int, int] | None:
+    if length <= 16:
+        return None
+    start = min(max(0, place - 8), length - 16)
+    return start, start + 16
+
+
+def _span(typed: str, what: str) -> tuple[int, int] | None:
+    """Read ``3:17``; an empty text stands for all."""
+    if not typed.strip():
+        return None
+    parts = typed.replace("..", ":").split(":")
+    try:
+        start, stop = (int(p) for p in parts)
+    except ValueError:
+        raise qc.QuantError(f"{what} must be two whole numbers such as 0:16, or empty for all, not {typed[:40]!r}.") from None
+    return start, stop
+
+
+def _element(typed: str, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Read ``3, 17``; an empty text stands for none."""
+    index = _whole_numbers(typed, "The element")
+    if index is None:
+        return () if not shape else None
+    if len(index) != len(shape) or any(not -n <= i < n for i, n in zip(index, shape, strict=True)):
+        raise qc.QuantError(f"The element {typed[:40]!r} is not in a tensor of shape {shape}; write one index per axis.")
+    return tuple(i % n for i, n in zip(index, shape, strict=True))
+
+
+def _whole_numbers(typed: str, what: str) -> tuple[int, ...] | None:
+    words = typed.strip().strip("()").replace(",", " ").split()
+    try:
+        return tuple(int(word) for word in words) or None
+    except ValueError:
+        raise qc.QuantError(f"{what} must be whole numbers such as 3, 17, not {typed[:40]!r}.") from None

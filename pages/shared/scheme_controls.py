@@ -1,0 +1,198 @@
+"""The scheme's controls: one widget a choice, each bound to one parameter of the link."""
+
+import ast
+import dataclasses
+from typing import Any
+
+import streamlit as st
+
+import quantcore as qc
+from quantcore.formats import MAX_BITS, MIN_BITS
+
+# Widget keys are the parameters of the link; a parameter at its default is left out of it.
+DEFAULTS: dict[str, Any] = {
+    "bits": 4,
+    "codes": "signed",
+    "narrow": False,
+    "mode": "symmetric",
+    "per": "tensor",
+    "axis": 0,
+    "group_axis": 1,
+    "group": 4,
+    "block": "2x2",
+    "range": "min-max",
+    "p": 99.0,
+    "low": -1.0,
+    "high": 1.0,
+    "scale": "0.1",
+    "zero_point": "0",
+    "overflow": "saturate",
+}
+TEXT, TEXT_ERROR = "_scheme_text", "_scheme_text_error"
+_BIND: dict[str, Any] = {"bind": "query-params"}
+_ROW: dict[str, Any] = {**_BIND, "required": True, "width": "stretch"}
+
+
+def draw(shape: tuple[int, ...]) -> qc.Scheme:
+    """Draw the controls for a tensor of ``shape`` and return the scheme that they stand for.
+
+    Raises:
+        QuantError: what was typed makes no scheme.
+    """
+    left, right = st.columns([3, 1], vertical_alignment="bottom")
+    left.subheader("Scheme")
+    right.button("Reset", on_click=reset, type="tertiary", help="All choices of the scheme back to their defaults")
+    bits = st.slider("Bits", MIN_BITS, MAX_BITS, DEFAULTS["bits"], key="bits", **_BIND)
+    signs = st.segmented_control(
+        "Codes", ["signed", "unsigned"], default=DEFAULTS["codes"], key="codes", label_visibility="collapsed", **_ROW
+    )
+    mode = st.segmented_control(
+        "Symmetry", ["symmetric", "asymmetric"], default=DEFAULTS["mode"], key="mode",
+        label_visibility="collapsed", **_ROW,
+    )  # fmt: skip
+    try:
+        granularity = _granularity(shape)
+        range_setting = _range_setting()
+    finally:  # what is typed wrong above must not take the rest of the controls away
+        overflow = st.segmented_control(
+            "Overflow", ["saturate", "wrap"], default=DEFAULTS["overflow"], key="overflow", **_ROW,
+            help="What becomes of a code that does not fit: saturate clamps it to the nearest, wrap keeps its "
+            "lowest bits, as a cast without a clamp does.",
+        )  # fmt: skip
+        narrow = st.checkbox(
+            "Narrow range", DEFAULTS["narrow"], key="narrow", **_BIND,
+            help="Leave out the lowest code, so that signed codes are symmetric: -127..127 for 8 bits.",
+        )  # fmt: skip
+    return qc.Scheme(
+        qc.IntFormat(bits, signs == "signed", narrow),
+        mode == "symmetric",
+        granularity,
+        range_setting,
+        dataclasses.replace(qc.TEXTBOOK, overflow=overflow),
+    )
+
+
+def reset() -> None:
+    """Put every choice back to its default (a callback)."""
+    st.session_state.update(DEFAULTS)
+
+
+def apply_scheme(scheme: qc.Scheme) -> None:
+    """Set the controls to a scheme (for callbacks)."""
+    fmt, chosen = scheme.format, dict(DEFAULTS)
+    chosen |= {"bits": fmt.bits, "codes": "signed" if fmt.signed else "unsigned", "narrow": fmt.narrow}
+    chosen |= {"mode": "symmetric" if scheme.symmetric else "asymmetric", "overflow": scheme.convention.overflow}
+    match scheme.granularity:
+        case qc.PerChannel(axis):
+            chosen |= {"per": "channel", "axis": axis % _rank()}
+        case qc.PerGroup(size, axis):
+            chosen |= {"per": "group", "group": size, "group_axis": axis % _rank()}
+        case qc.PerBlock(lengths):
+            chosen |= {"per": "block", "block": "x".join(map(str, lengths))}
+    match scheme.range_setting:
+        case qc.Percentile(p):
+            chosen |= {"range": "percentile", "p": p}
+        case qc.Fixed(low, high):
+            chosen |= {"range": "fixed", "low": low, "high": high}
+        case qc.Given(scale, zero_point):
+            chosen |= {"range": "by hand", "scale": _typed(scale), "zero_point": _typed(zero_point)}
+    st.session_state.update(chosen)
+
+
+def apply_text() -> None:
+    """Read the scheme's text form out of its field (a callback)."""
+    try:
+        apply_scheme(qc.Scheme.parse(st.session_state[TEXT]))
+    except qc.QuantError as error:
+        st.session_state[TEXT_ERROR] = str(error)
+
+
+def _granularity(shape: tuple[int, ...]) -> qc.Granularity:
+    st.session_state["_rank"] = len(shape)
+    # A number has no axis to choose; a control that offered one would only lead to an error.
+    kinds = ["tensor", "channel", "group", "block"]
+    per = st.selectbox(
+        "One scale per", kinds, key="per", **_BIND,
+        help="The elements that share one scale: the whole tensor, a channel (one index along an axis), a group "
+        "(a run along an axis) or a block (a box).",
+    )  # fmt: skip
+    axes = list(range(max(1, len(shape))))
+    if per == "channel":
+        return qc.PerChannel(st.selectbox("Axis", axes, key="axis", **_BIND, help=_axes_help(shape)))
+    if per == "group":
+        left, right = st.columns(2)
+        axis = right.selectbox("Along axis", axes, index=axes[-1], key="group_axis", **_BIND, help=_axes_help(shape))
+        length = shape[axis] if shape else 1
+        sizes = _sizes(length)
+        typed = left.selectbox(
+            "Group size", sizes, index=min(len(sizes) - 1, 2), key="group", accept_new_options=True, **_BIND,
+            help=f"Elements that share a scale. Axis {axis} has {length:,}; the last group may be shorter.",
+        )  # fmt: skip
+        return qc.PerGroup(_number(typed, "The group size"), axis)
+    if per == "block":
+        typed = st.text_input(
+            "Block shape", DEFAULTS["block"], key="block", **_BIND, max_chars=60,
+            help="One length per axis, such as 2x2; -1 stands for the whole axis.",
+        )  # fmt: skip
+        return qc.PerBlock(tuple(_number(part, "A block length") for part in typed.lower().replace("×", "x").split("x")))
+    return qc.PerTensor()
+
+
+def _range_setting() -> qc.RangeSetting:
+    kind = st.selectbox(
+        "Range", ["min-max", "percentile", "fixed", "by hand"], key="range", **_BIND,
+        help="How the range that the codes span is found: lowest to highest element, a percentile of them, two "
+        "numbers, or scale and zero point typed by hand.",
+    )  # fmt: skip
+    if kind == "percentile":
+        return qc.Percentile(
+            st.number_input(
+                "Percentile", 50.001, 100.0, DEFAULTS["p"], 0.1, "%.3f", key="p", **_BIND,
+                help="Symmetric: of |x|. Asymmetric: of both tails. What lies outside is clipped.",
+            )  # fmt: skip
+        )
+    left, right = st.columns(2)
+    if kind == "fixed":
+        low = left.number_input("Low", value=DEFAULTS["low"], format="%g", key="low", **_BIND)
+        return qc.Fixed(low, right.number_input("High", value=DEFAULTS["high"], format="%g", key="high", **_BIND))
+    if kind == "by hand":
+        hint = "A number for all blocks, or a nested list with one number a block, such as [[0.1], [0.2]]"
+        scale = left.text_input("Scale", DEFAULTS["scale"], key="scale", help=hint, **_BIND)
+        zero_point = right.text_input("Zero point", DEFAULTS["zero_point"], key="zero_point", help=hint, **_BIND)
+        return qc.Given(_literal(scale, "scale"), _literal(zero_point, "zero_point"))
+    return qc.MinMax()
+
+
+def _sizes(length: int) -> list[int]:
+    """Group sizes that make sense on an axis: its divisors and the powers of two, at most 24 of them."""
+    sizes = [n for n in range(1, min(length, 1024) + 1) if length % n == 0 or n & (n - 1) == 0]
+    usual = [n for n in sizes if n & (n - 1) == 0]
+    return sizes if len(sizes) <= 24 else usual
+
+
+def _axes_help(shape: tuple[int, ...]) -> str:
+    return "The tensor's axes and their lengths: " + ", ".join(f"{i}: {n:,}" for i, n in enumerate(shape))
+
+
+def _number(typed: object, what: str) -> int:
+    try:
+        return int(str(typed).strip())
+    except ValueError:
+        raise qc.QuantError(f"{what} must be a whole number, not {str(typed)[:40]!r}.") from None
+
+
+def _literal(typed: str, what: str) -> Any:
+    try:
+        return ast.literal_eval(typed.strip())
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        raise qc.QuantError(
+            f"{what} must be a number or a nested list of numbers such as [[0.1], [0.2]], not {typed[:40]!r}."
+        ) from None
+
+
+def _typed(value: Any) -> str:
+    return str(value).replace("(", "[").replace(",)", "]").replace(")", "]")
+
+
+def _rank() -> int:
+    return max(1, int(st.session_state.get("_rank", 1)))

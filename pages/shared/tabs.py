@@ -1,0 +1,125 @@
+"""What stands under the maps, in tabs that compute nothing while closed."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+import quantcore as qc
+from pages.shared import compute
+from pages.shared.current import Tensor
+from quantcore import export, figures, snippets
+from quantcore.views import View
+
+LABELS = ["Distribution", "Scales", "Numbers", "Code", "Export"]
+MAPS = {"original": "x", "codes": "codes", "dequantized": "dequantized", "error": "error"}
+TABLE_ROWS = 2000
+
+
+def draw(tensor: Tensor, result: qc.Quantized, view: View | None, element: tuple[int, ...]) -> None:
+    """Draw the tabs and the content of the open one."""
+    draws: list[Callable[[], None]] = [
+        partial(_distribution, tensor, result, element),
+        partial(_scales, tensor, result),
+        partial(_numbers, tensor, result, view),
+        partial(_code, tensor, result),
+        partial(_export, tensor, result, view),
+    ]
+    for tab, content in zip(st.tabs(LABELS, key="tab", bind="query-params"), draws, strict=True):
+        if tab.open:
+            with tab:
+                content()
+
+
+def theme() -> str:
+    """light or dark, as the visitor has it."""
+    return st.context.theme.type or "light"
+
+
+def _distribution(tensor: Tensor, result: qc.Quantized, element: tuple[int, ...]) -> None:
+    left, right = st.columns([1, 3])
+    log = left.toggle("Log counts", key="log", bind="query-params", help="Show rare values beside frequent ones")
+    one = right.toggle(
+        "Only the chosen element's block", key="one_block", bind="query-params",
+        help="The elements that share its scale, with the values that this scale can represent",
+    )  # fmt: skip
+    block = qc.trace(result, element).block if one else None
+    what = f"distribution {result.scheme} {block} {log} {theme()}"
+    make = partial(figures.distribution, result, block=block, log=log, theme=theme())
+    st.plotly_chart(compute.kept(tensor, what, make), theme=None, key="distribution_chart")
+
+
+def _scales(tensor: Tensor, result: qc.Quantized) -> None:
+    make = partial(figures.scales, result, theme=theme())
+    st.plotly_chart(compute.kept(tensor, f"scales {result.scheme} {theme()}", make), theme=None, key="scales_chart")
+    st.dataframe(
+        compute.kept(tensor, f"scale table {result.scheme}", partial(scale_table, result)),
+        hide_index=True, height=280, column_config={c: st.column_config.NumberColumn(format="%.6g") for c in ("scale", "low", "high", "mse")},
+    )  # fmt: skip
+    if result.scale.numel() > TABLE_ROWS:
+        st.caption(f"The first {TABLE_ROWS:,} of {result.scale.numel():,} blocks; the .npz under Export has all.")
+
+
+def scale_table(result: qc.Quantized) -> pd.DataFrame:
+    """One row a block, in row-major order: its position, bounds, parameters and error."""
+    grid = tuple(result.scale.shape)
+    places = np.stack(np.unravel_index(np.arange(min(result.scale.numel(), TABLE_ROWS)), grid or (1,)), axis=1)
+    numbers: dict[str, Any] = {
+        "scale": result.scale, "zero_point": result.zero_point, "low": result.params.low,
+        "high": result.params.high, "mse": qc.block_errors(result),
+    }  # fmt: skip
+    table = {"block": [str(tuple(int(i) for i in place[: len(grid)])) for place in places]}
+    for name, values in numbers.items():
+        if values is not None:
+            table[name] = values.reshape(-1)[:TABLE_ROWS].cpu().numpy()
+    return pd.DataFrame(table)
+
+
+def _numbers(tensor: Tensor, result: qc.Quantized, view: View | None) -> None:
+    if view is None:
+        return
+    data = compute.drawn(tensor, result.scheme, view)
+    chosen = st.segmented_control("Map", list(MAPS), default="codes", key="table", required=True, bind="query-params", label_visibility="collapsed")
+    st.dataframe(_frame(data, MAPS[chosen]), height=420)
+    if data.step != (1, 1):
+        st.caption(data.legend)
+
+
+def _frame(data: Any, name: str) -> pd.DataFrame:
+    values = getattr(data, name)
+    rows = [data.row_start + i * data.step[0] for i in range(values.shape[0])]
+    columns = [str(data.column_start + i * data.step[1]) for i in range(values.shape[1])]
+    return pd.DataFrame(values, index=rows, columns=columns)
+
+
+def _code(tensor: Tensor, result: qc.Quantized) -> None:
+    left, right = st.columns(2)
+    literal = compute.kept(tensor, "literal", lambda: snippets.literal(compute.values(tensor)))
+    with left:
+        st.markdown("**With quantcore**")
+        st.code(snippets.quantcore_script(tensor.recipe or literal, result), language="python")
+    with right:
+        st.markdown("**With torch alone**")
+        st.code(snippets.torch_script(literal, result), language="python")
+    st.caption("Both make this tensor and these codes again, and assert it.")
+
+
+def _export(tensor: Tensor, result: qc.Quantized, view: View | None) -> None:
+    st.markdown("**The whole tensor**: x, codes, scale, zero_point, dequantized")
+    with st.container(horizontal=True):
+        st.download_button("NumPy .npz", partial(export.to_npz, result), "quantscope.npz", on_click="ignore")
+        st.download_button(".safetensors", partial(export.to_safetensors, result), "quantscope.safetensors", on_click="ignore")
+        for label, name in MAPS.items():
+            make = partial(_csv, result, name)
+            st.download_button(f"{label} .csv", make, f"{name}.csv", on_click="ignore")
+    if view is not None:
+        st.markdown("**The maps as shown**")
+        make_page = lambda: figures.to_html(figures.maps(result, view, theme="light", borders=st.session_state["borders"]))  # noqa: E731
+        st.download_button("Figure .html", make_page, "quantscope.html", on_click="ignore", help="Opens offline: plotly.js is inside")
+
+
+def _csv(result: qc.Quantized, name: str) -> str:
+    return export.to_csv(getattr(result, name))

@@ -1,0 +1,171 @@
+"""The tensor's controls: generated, an example, pasted, edited or uploaded."""
+
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+import quantcore as qc
+from pages.shared import grid, link
+from pages.shared.current import Tensor
+from quantcore import tensors
+
+SOURCES = {
+    "generate": "Generate",
+    "example": "Example",
+    "paste": "Paste",
+    "edit": "Edit in a grid",
+    "upload": "Upload a file",
+}
+DEFAULTS: dict[str, Any] = {
+    "src": "generate",
+    "ex": next(iter(tensors.EXAMPLES)),
+    "dist": "outlier_channel",
+    "shape": "8x8",
+    "seed": 0,
+}
+# x_: a distribution's parameters share names (low, high, scale) with the scheme's
+PARAMETERS = {f"x_{p.name}" for d in tensors.DISTRIBUTIONS.values() for p in d.parameters}
+_BIND: dict[str, Any] = {"bind": "query-params"}
+_PASTED, _EDITED, _UPLOADED = "_pasted", "_edited", "_uploaded"
+
+
+def draw() -> Tensor:
+    """Draw the controls and return the tensor that they stand for.
+
+    Raises:
+        QuantError: what was typed, uploaded or linked makes no tensor.
+    """
+    st.subheader("Tensor")
+    source = st.selectbox(
+        "Source of the tensor", list(SOURCES), key="src", format_func=SOURCES.__getitem__,
+        label_visibility="collapsed", **_BIND,
+    )  # fmt: skip
+    tensor = _DRAW[source]()
+    elements = int(np.prod(tensor.shape, dtype=np.int64))
+    st.caption(f"shape {tensor.shape}, {elements:,} element{'s' * (elements != 1)}, float32")
+    return tensor
+
+
+def _generated() -> Tensor:
+    kinds = tensors.DISTRIBUTIONS
+    name = st.selectbox(
+        "Distribution", list(kinds), key="dist", format_func=lambda k: kinds[k].label, **_BIND,
+        help="\n".join(f"- **{d.label}**: {d.help}" for d in kinds.values()),
+    )  # fmt: skip
+    left, right = st.columns(2)
+    shape = left.text_input(
+        "Shape", DEFAULTS["shape"], key="shape", max_chars=60, **_BIND, help="Such as 64x128; up to 4096x14336."
+    )
+    seed = right.number_input("Seed", 0, 2**31, DEFAULTS["seed"], key="seed", **_BIND, help="Another seed, other numbers")
+    chosen = []
+    if kinds[name].parameters:
+        for column, p in zip(st.columns(len(kinds[name].parameters)), kinds[name].parameters, strict=True):
+            value = column.number_input(
+                p.name.capitalize(), float(p.low), float(p.high), float(p.default), format="%g",
+                key=f"x_{p.name}", help=p.help, **_BIND,
+            )  # fmt: skip
+            chosen.append((p.name, float(value)))
+    spec = tensors.Generated(name, tensors.parse_shape(shape), int(seed), tuple(chosen))
+    link.carry(None, repr(spec))
+    code = f"x = qc.tensors.generate(qc.tensors.{spec})"
+    return Tensor(f"generated {spec}", kinds[name].label, spec.shape, lambda: tensors.generate(spec), code)
+
+
+def _example() -> Tensor:
+    examples = tensors.EXAMPLES
+    name = st.selectbox(
+        "Example", list(examples), key="ex", format_func=lambda k: examples[k].title,
+        label_visibility="collapsed", **_BIND,
+    )  # fmt: skip
+    st.caption(f"{examples[name].description} Source: {examples[name].source}")
+    link.carry(None, name)
+    x = examples[name].load()
+    code = f"x = qc.tensors.EXAMPLES[{name!r}].load()"
+    return Tensor(f"example {name}", examples[name].title, x.shape, examples[name].load, code)
+
+
+def _own(x: np.ndarray, title: str) -> Tensor:
+    """A tensor that is known by its values alone."""
+    key = f"values {tensors.content_hash(x)}"
+    link.carry(x, key)
+    return Tensor(key, title, x.shape, lambda: x)
+
+
+def _pasted() -> Tensor:
+    if _PASTED not in st.session_state:
+        x = link.tensor_from_link()
+        st.session_state[_PASTED] = "" if x is None else write(x)
+    text = st.text_area(
+        "Values", key=_PASTED, height=180, persist_state="session",
+        placeholder="0.5, -1.2, 3\n2, 0.25, -4\n\nor what print shows of a tensor, an array or a list",
+        help="Rows of numbers, nested brackets, or a printed tensor. Ctrl+Enter when done.",
+    )  # fmt: skip
+    if not text.strip():
+        raise qc.QuantError("There is no tensor yet: paste numbers into the field on the left, then press Ctrl+Enter.")
+    return _own(_parse(text), "pasted")
+
+
+@st.cache_data(max_entries=30, show_spinner="Reading…")
+def _parse(text: str) -> np.ndarray:
+    return tensors.parse(text)
+
+
+def _edited() -> Tensor:
+    if _EDITED not in st.session_state:
+        x = link.tensor_from_link()
+        st.session_state[_EDITED] = np.zeros((4, 4), np.float32) if x is None else x
+    st.session_state[_EDITED] = x = grid.draw(st.session_state[_EDITED])
+    return _own(x, "edited")
+
+
+def _uploaded() -> Tensor:
+    file = st.file_uploader(
+        "File", type=list(tensors.EXTENSIONS), label_visibility="collapsed",
+        help=f"Up to {tensors.MAX_BYTES >> 20} MB. Nothing in it is ever executed.",
+    )  # fmt: skip
+    if file is None:
+        return _kept_upload()
+    data = file.getvalue()
+    names = _listed(file.file_id, data, file.name)
+    picked = 0
+    if len(names) > 1:
+        picked = st.selectbox("Tensor in the file", range(len(names)), format_func=lambda i: _described(names[i]))
+    identity = (file.file_id, names[picked].name)
+    if st.session_state.get(_UPLOADED, (None,))[0] != identity:
+        x = tensors.read_tensor(data, file.name, names[picked].name)
+        st.session_state[_UPLOADED] = (identity, f"{file.name} {names[picked].name}".strip(), x)
+    return _own(st.session_state[_UPLOADED][2], st.session_state[_UPLOADED][1])
+
+
+def _listed(file_id: str, data: bytes, name: str) -> list[tensors.TensorInfo]:
+    known = st.session_state.get("_listed")
+    if known is None or known[0] != file_id:
+        st.session_state["_listed"] = known = (file_id, tensors.list_tensors(data, name))
+    return known[1]
+
+
+def _described(info: tensors.TensorInfo) -> str:
+    return f"{info.name} {info.shape} {info.dtype}"
+
+
+def _kept_upload() -> Tensor:
+    """The file uploaded before (the widget loses it on a page switch), or the values in the link."""
+    if _UPLOADED not in st.session_state:
+        x = link.tensor_from_link()
+        if x is None:
+            raise qc.QuantError("There is no tensor yet: upload a file on the left, or choose another source.")
+        st.session_state[_UPLOADED] = (("link", ""), "from the link", x)
+    _, title, x = st.session_state[_UPLOADED]
+    st.caption(f"Shown: {title}")
+    return _own(x, title)
+
+
+def write(x: np.ndarray) -> str:
+    """Write a tensor so that it can be read, typed into, and parsed back to the same float32 values."""
+    if x.ndim == 2 and min(x.shape) > 1:
+        return "\n".join(", ".join(str(v) for v in row) for row in x)
+    return str(np.vectorize(lambda v: float(str(v)), otypes=[object])(x).tolist())
+
+
+_DRAW = {"generate": _generated, "example": _example, "paste": _pasted, "edit": _edited, "upload": _uploaded}

@@ -1,0 +1,57 @@
+"""What a quantized tensor costs to store."""
+
+import math
+from dataclasses import dataclass
+
+from quantcore.granularity import block_shape, grid_shape
+from quantcore.range_setting import Given
+from quantcore.scheme import Scheme
+
+SCALE_BITS = 32  # scales are kept as float32
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Bits spent on codes, scales and zero points of a tensor of ``elements``."""
+
+    elements: int
+    codes: int
+    scales: int
+    zero_points: int
+
+    @property
+    def bits_per_element(self) -> float:
+        """All bits over elements."""
+        return (self.codes + self.scales + self.zero_points) / self.elements
+
+
+def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
+    """Count the bits: codes at the format's width, scales as float32, zero points at the format's width.
+
+    A symmetric scheme's zero points are known and cost nothing, unless they were typed by hand (`Given`)
+    and differ from 0.
+
+    Raises:
+        QuantError: the scheme does not fit the shape.
+    """
+    blocks = math.prod(grid_shape(shape, block_shape(scheme.granularity, shape)))
+    elements, bits = math.prod(shape), scheme.format.bits
+    setting = scheme.range_setting
+    free = not scheme.symmetric or (isinstance(setting, Given) and setting.zero_point not in (0, scheme.format.middle))
+    return Storage(elements, elements * bits, blocks * SCALE_BITS, blocks * bits if free else 0)
+
+
+def bits_per_element(scheme: Scheme, shape: tuple[int, ...]) -> float:
+    """Return the true storage cost in bits, scales and zero points shared out over the elements.
+
+    >>> from quantcore.granularity import PerGroup
+    >>> from quantcore.formats import INT4
+    >>> bits_per_element(Scheme(INT4, granularity=PerGroup(32)), (64, 128))
+    5.0
+    """
+    return storage(scheme, shape).bits_per_element
+
+
+def compression_ratio(scheme: Scheme, shape: tuple[int, ...], original_bits: int = 32) -> float:
+    """Return the size at ``original_bits`` an element over the size quantized."""
+    return original_bits / bits_per_element(scheme, shape)
