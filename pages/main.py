@@ -10,7 +10,9 @@ if str(ROOT) not in sys.path:
 
 import streamlit as st
 
-from pages.shared import controls, link, warm
+from pages.shared import controls, link, maps_view, scheme_controls, tabs, tensor_controls, warm
+
+KEYS = {*scheme_controls.DEFAULTS, *tensor_controls.DEFAULTS, *tensor_controls.PARAMETERS, *maps_view.KEYS, *tabs.KEYS}
 
 st.set_page_config("Quantscope", "🔬", layout="wide")
 warm.warm_once()
@@ -21,5 +23,6 @@ page = st.navigation(
 before = link.raw_parameters()
 with st.sidebar:
     controls.draw()
-link.name_dropped(before)
+notice = st.container()
 page.run()
+link.name_dropped(before, KEYS, notice)

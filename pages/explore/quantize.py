@@ -3,7 +3,7 @@
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import compute, current, headline, link, maps_view, scheme_controls, tabs
+from pages.shared import compute, current, headline, maps_view, tabs
 
 chosen = current.get()
 headline.scheme_line(chosen)
@@ -23,5 +23,5 @@ for warning in result.warnings:
 
 report = compute.report(tensor, scheme)
 headline.key_figures(tensor, scheme, report)
-maps_view.draw(tensor, scheme, result, report)
-tabs.draw(tensor, scheme, result)
+view, element = maps_view.draw(tensor, result, report)
+tabs.draw(tensor, result, view, element)

@@ -3,31 +3,41 @@
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import maps
+from pages.shared import compute, maps
 from pages.shared.current import Tensor
-from quantcore.views import View
+from quantcore.views import View, element
 
-DEFAULTS = {"borders": False, "numbers": True, "cell": "", "rows": "", "cols": "", "across": 0, "down": 0, "at": ""}
+# Keys of the controls, which are parameters of the link
+KEYS = {"borders", "numbers", "cell", "rows", "cols", "across", "down", "at"}
 
 
-def draw(tensor: Tensor, result: qc.Quantized, report: qc.Report) -> View | None:
-    """Draw the maps and the arithmetic; return the view, or None where what was typed makes none."""
+def draw(tensor: Tensor, result: qc.Quantized, report: qc.Report) -> tuple[View | None, tuple[int, ...]]:
+    """Draw the maps and the arithmetic; return the view (None where what was typed makes none) and the element."""
     place = st.container()  # the maps stand above their controls, but need what these say
     worst = report.max_abs_error_index
+    index, view = worst, None
     try:
         view = _view_controls(tensor.shape, worst)
-        index = _element(st.session_state.get("cell", ""), tensor.shape) or worst
+        index = _element(st.session_state["cell"], tensor.shape) or worst
+        data = compute.drawn(tensor, result.scheme, view)
     except qc.QuantError as error:
-        st.error(str(error), icon=":material/error:")
-        return None
+        place.error(str(error), icon=":material/error:")
+        return None, index
     with place:
         maps.four_maps(
-            result, view, key="maps", uirevision=f"{tensor.key} {view}", selected=index,
+            result, data, view, key="maps", identity=tensor.key, element=index, theme=theme(),
             borders=st.session_state["borders"], numbers=st.session_state["numbers"],
-            on_pick=pick, on_region=region,
+            on_pick=lambda row, column: pick(element(view, tensor.shape, row, column)), on_region=region,
         )  # fmt: skip
+        if data.legend:
+            st.caption(data.legend + " Drag a box to open a part exactly.")
     arithmetic(qc.trace(result, index), is_worst=index == worst)
-    return view
+    return view, index
+
+
+def theme() -> str:
+    """light or dark, as the visitor has it."""
+    return st.context.theme.type or "light"
 
 
 def pick(index: tuple[int, ...]) -> None:
@@ -56,8 +66,8 @@ def _view_controls(shape: tuple[int, ...], worst: tuple[int, ...]) -> View:
     """Draw the controls under the maps, in one row."""
     cells = st.columns([1.1, 1.1, 1.2, 1.2, 1.2, 1.6], vertical_alignment="bottom")
     bind = {"bind": "query-params"}
-    cells[0].checkbox("Block borders", DEFAULTS["borders"], key="borders", **bind, help="Draw the borders of the blocks that share a scale")
-    cells[1].checkbox("Numbers", DEFAULTS["numbers"], key="numbers", **bind, help="Write the numbers into the cells where they come out readable")
+    cells[0].checkbox("Block borders", False, key="borders", **bind, help="Draw the borders of the blocks that share a scale")
+    cells[1].checkbox("Numbers", True, key="numbers", **bind, help="Write the numbers into the cells where they come out readable")
     cells[2].text_input("Element", key="cell", placeholder=str(worst), **bind, help="Index of the element whose arithmetic is shown; empty: the worst. A click on a cell fills it in.")
     rows = cells[3].text_input("Rows", key="rows", placeholder="all", **bind, help="Part to open, such as 0:16; empty: all. Or drag a box on the map.")
     columns = cells[4].text_input("Columns", key="cols", placeholder="all", **bind, help="Part to open, such as 0:16; empty: all.")

@@ -11,11 +11,13 @@ import streamlit as st
 import quantcore as qc
 from pages.shared import compute
 from pages.shared.current import Tensor
+from pages.shared.maps_view import theme
 from quantcore import export, figures, snippets
 from quantcore.views import View
 
 LABELS = ["Distribution", "Scales", "Numbers", "Code", "Export"]
 MAPS = {"original": "x", "codes": "codes", "dequantized": "dequantized", "error": "error"}
+KEYS = {"tab", "log", "one_block", "table"}
 TABLE_ROWS = 2000
 
 
@@ -32,11 +34,6 @@ def draw(tensor: Tensor, result: qc.Quantized, view: View | None, element: tuple
         if tab.open:
             with tab:
                 content()
-
-
-def theme() -> str:
-    """light or dark, as the visitor has it."""
-    return st.context.theme.type or "light"
 
 
 def _distribution(tensor: Tensor, result: qc.Quantized, element: tuple[int, ...]) -> None:
@@ -90,8 +87,8 @@ def _numbers(tensor: Tensor, result: qc.Quantized, view: View | None) -> None:
 
 def _frame(data: Any, name: str) -> pd.DataFrame:
     values = getattr(data, name)
-    rows = [data.row_start + i * data.step[0] for i in range(values.shape[0])]
-    columns = [str(data.column_start + i * data.step[1]) for i in range(values.shape[1])]
+    rows = [data.rows[0] + i * data.step[0] for i in range(values.shape[0])]
+    columns = [str(data.columns[0] + i * data.step[1]) for i in range(values.shape[1])]
     return pd.DataFrame(values, index=rows, columns=columns)
 
 

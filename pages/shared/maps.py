@@ -1,0 +1,128 @@
+"""The four maps behind one function: a component that keeps zoom, hover and outlines in the browser.
+
+Plotly itself comes from the installed plotly wheel, by the route that app.py serves; where that is
+missing (`streamlit run pages/main.py`), the same figure is drawn by st.plotly_chart.
+"""
+
+import base64
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from quantcore import figures
+from quantcore.quantize import Quantized
+from quantcore.views import MapData, View, place
+
+_HERE = Path(__file__).parent
+_FAILED = "_maps_failed"
+_COMPONENT = st.components.v2.component(
+    "quantscope_maps",
+    html='<div class="qs-maps" tabindex="0" role="application"><div class="qs-plot" aria-hidden="true"></div>\n'
+    '<div class="qs-tip" hidden></div><div class="qs-live" aria-live="polite"></div></div>',
+    css=(_HERE / "maps.css").read_text(encoding="utf-8"),
+    js=(_HERE / "maps.js").read_text(encoding="utf-8"),
+    isolate_styles=False,
+)
+
+
+def four_maps(
+    result: Quantized, data: MapData, view: View, *, key: str, identity: str, element: tuple[int, ...],
+    borders: bool, numbers: bool, theme: str, on_pick: Callable[[int, int], None],
+    on_region: Callable[[tuple[int, int], tuple[int, int]], None],
+) -> None:  # fmt: skip
+    """Draw the maps.
+
+    Args:
+        identity: the tensor's; while it and the view stay the same, so does the zoom.
+        element: the chosen element, outlined together with its block.
+        on_pick: called with row and column in the plane when a cell is clicked.
+        on_region: called with rows and columns when a box is dragged on an overview.
+    """
+    if st.session_state.get(_FAILED):
+        figure = figures.maps(result, view, numbers=numbers, borders=borders, theme=theme)
+        st.plotly_chart(figure, theme=None, key=f"{key}_chart")
+        return
+
+    def picked() -> None:
+        if st.session_state[key].picked:
+            on_pick(*(int(i) for i in st.session_state[key].picked))
+
+    def region() -> None:
+        chosen = st.session_state[key].region
+        if chosen:
+            on_region(tuple(chosen["rows"]), tuple(chosen["columns"]))
+
+    _COMPONENT(
+        key=key,
+        data={
+            **cells(result, data, identity),
+            "vendor": f"/{st.get_option('server.baseUrlPath').strip('/')}/vendor/plotly.min.js".replace("//", "/"),
+            "uirevision": f"{identity} {view}",
+            "painted": f" {result.scheme} ",
+            "numbers": numbers,
+            "borders": [list(lines) for lines in data.borders] if borders else None,
+            "selected": _inside(place(view, element), data),
+            "block": _block(result, data, view, element),
+        },
+        on_picked_change=picked,
+        on_region_change=region,
+        on_failed_change=lambda: st.session_state.update({_FAILED: True}),
+    )
+
+
+def cells(result: Quantized, data: MapData, identity: str) -> dict[str, Any]:
+    """The values of the maps, as the component reads them."""
+    height, width = data.x.shape
+    names = ["x", "codes", "dequantized", "error", "scale", "zero_point"]
+    if data.step != (1, 1):
+        names += ["row", "column"]
+    return {
+        "arrays": {name: _packed(getattr(data, name), name in ("scale", "zero_point")) for name in names},
+        "arrays_key": f"{identity} {result.scheme} {data.rows} {data.columns} {data.step}",
+        "colours": figures.scales_of_maps(data, result),
+        "titles": figures.TITLES,
+        "height": height, "width": width, "rows": data.rows, "columns": data.columns, "step": data.step,
+        "alt": alternative(result, data),
+    }  # fmt: skip
+
+
+def alternative(result: Quantized, data: MapData) -> str:
+    """What the maps show, in words."""
+    shape = " by ".join(str(n) for n in data.x.shape)
+    ranges = [
+        f"{title} from {getattr(data, name).min():.4g} to {getattr(data, name).max():.4g}"
+        for name, title in figures.TITLES.items()
+    ]
+    return f"Four maps of {shape} cells. {'; '.join(ranges)}. {data.legend} Arrow keys walk the cells, Enter follows one's arithmetic."
+
+
+def _packed(values: np.ndarray, may_shrink: bool) -> dict[str, str]:
+    """A typed array in base64; with ``may_shrink`` one number where all are the same."""
+    flat = values.reshape(-1)
+    if may_shrink and (flat == flat[0]).all():
+        flat = flat[:1]
+    return {"dtype": f"{flat.dtype.kind}{flat.dtype.itemsize}", "bdata": base64.b64encode(flat.tobytes()).decode()}
+
+
+def _inside(at: tuple[int, int] | None, data: MapData) -> list[int] | None:
+    if at is None or not (data.rows[0] <= at[0] < data.rows[1] and data.columns[0] <= at[1] < data.columns[1]):
+        return None
+    return list(at)
+
+
+def _block(result: Quantized, data: MapData, view: View, element: tuple[int, ...]) -> list[int] | None:
+    """Bounds of the element's block in the plane: first row, row after the last, likewise columns."""
+    if _inside(place(view, element), data) is None:
+        return None
+    axes = view.axes or (len(element) - 2, len(element) - 1)
+    bounds = []
+    for axis in axes:
+        if axis < 0:
+            bounds += [0, 1]
+            continue
+        first = element[axis] // result.block[axis] * result.block[axis]
+        bounds += [first, min(first + result.block[axis], result.x.shape[axis])]
+    return bounds
