@@ -47,7 +47,7 @@ def _from_lists(name: str, value: Any) -> npt.NDArray[Any]:
     except (ValueError, OverflowError, RecursionError):
         x = np.array(None)
     # strings, null, ragged lists and integers beyond 64 bits are other kinds; [1, true] would be [1, 1]
-    if x.dtype.kind not in "iuf" or x.size == 0 or x.ndim > MAX_RANK or _holds_bool(value):
+    if x.dtype.kind not in "iuf" or x.ndim > MAX_RANK or _holds_bool(value):
         raise QuantError(
             f"{short(name)} is not a rectangular nest of lists of numbers; write [[1, 2], [3, 4]], "
             'or {"name": [[1, 2], [3, 4]]}.'
