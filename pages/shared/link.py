@@ -6,7 +6,6 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 import numpy as np
 import streamlit as st
 
-import quantcore as qc
 from pages.shared.current import Tensor
 from quantcore import tensors
 
@@ -81,9 +80,9 @@ def name_dropped(before: dict[str, str], known: set[str], place: Any) -> None:
             f"the default stands instead: {', '.join(_short(d) for d in dropped[:5])}"
         )
     if st.session_state.get(_TOLD):
-        with place:
+        with place.container(horizontal=True, vertical_alignment="center"):
             st.warning(_plain(st.session_state[_TOLD]), icon=":material/link_off:")
-            st.button("Close this note", on_click=lambda: st.session_state.pop(_TOLD), type="tertiary")
+            st.button("Close", on_click=lambda: st.session_state.pop(_TOLD), type="tertiary")
 
 
 def _same(text: str, value: object) -> bool:

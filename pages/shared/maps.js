@@ -31,7 +31,7 @@ function decode({ dtype, bdata }) {
 
 function grid(values, height, width) {
   const rows = [];
-  for (let r = 0; r < height; r++) rows.push(values.subarray(r * width, (r + 1) * width));
+  for (let r = 0; r < height; r++) rows.push((values.subarray ?? values.slice).call(values, r * width, (r + 1) * width));
   return rows;
 }
 
@@ -66,8 +66,9 @@ function place(data, width) {
   const columns = width >= WIDE ? 4 : 2;
   const inner = (width - LEFT * columns - BAR * columns - GAP * (columns - 1)) / columns;
   const square = (inner * data.height) / data.width;
-  const height = Math.round(Math.max(Math.min(64, inner), Math.min(square, columns === 4 ? 440 : 330)));
-  const wide = data.height > data.width * 2 && height < square ? inner : Math.min(inner, Math.max(height * (data.width / data.height), 120));
+  const height = Math.round(Math.max(Math.min(64, inner), Math.min(square, columns === 4 ? 440 : 290)));
+  // square cells where there is room for them; a tall or a large map may stretch
+  const wide = height < square && data.width > 32 ? inner : Math.min(inner, Math.max(height * (data.width / data.height), 150));
   const boxes = NAMES.map((_, i) => {
     const column = i % columns, row = Math.floor(i / columns);
     return { left: column * (LEFT + inner + BAR + GAP) + LEFT, top: row * (TITLE + height + BOTTOM) + TITLE, width: wide, height };
@@ -81,18 +82,23 @@ function style(root) {
   return { ink: get("--st-text-color", "#31333f"), font: get("--st-font", "sans-serif"), faint: get("--st-border-color", "#ccc") };
 }
 
-// A size at which the longest number fits its cell; 0 where that can't be read
-function textSize(data, values, name, box) {
-  if (!data.numbers || data.height * data.width > NUMBERS_UP_TO) return 0;
-  let longest = 1;
-  for (const v of values) longest = Math.max(longest, written(name, v).length);
-  const size = Math.min(box.width / data.width / (longest * 0.62), (box.height / data.height) * 0.62, 15);
-  return size >= READABLE ? size : 0;
+// How numbers are written into the cells of one map: with the decimals that its largest one needs
+function writer(name, values) {
+  if (name === "codes") return String;
+  let most = 0;
+  for (const v of values) most = Math.max(most, Math.abs(v));
+  if (most && (most >= 1e5 || most < 1e-3)) return (v) => (v === 0 ? "0" : v.toExponential(1).replace("e+", "e"));
+  const decimals = most >= 1000 ? 0 : most >= 100 ? 1 : most >= 1 ? 2 : most >= 0.1 ? 3 : 4;
+  return (v) => (v === 0 ? "0" : v.toFixed(decimals));
 }
 
-function written(name, value) {
-  if (name === "codes") return String(value);
-  return value === 0 ? "0" : String(Number(value.toPrecision(Math.abs(value) >= 1000 ? 4 : 3)));
+// The cells' numbers and a size at which the longest fits; null where that can't be read
+function numbers(data, values, name, box) {
+  if (!data.numbers || data.height * data.width > NUMBERS_UP_TO) return null;
+  const write = writer(name, values), texts = Array.from(values, write);
+  const longest = Math.max(...texts.map((t) => t.length));
+  const size = Math.min(box.width / data.width / (longest * 0.6), (box.height / data.height) * 0.62, 15);
+  return size >= READABLE ? { size, texts: grid(texts, data.height, data.width) } : null;
 }
 
 function axis(domain, anchor, range, matches) {
@@ -118,12 +124,11 @@ function draw(state) {
     layout["xaxis" + n] = axis(x, "y" + n, [c0 - 0.5, c1 - 0.5], i ? "x" : undefined);
     layout["yaxis" + n] = axis(y, "x" + n, [r1 - 0.5, r0 - 0.5], i ? "y" : undefined);
     layout.annotations.push({ text: "<b>" + data.titles[name] + "</b>", x: x[0], y: y[1], xref: "paper", yref: "paper", xanchor: "left", yanchor: "bottom", showarrow: false, font: { size: 13 }, yshift: 2 });
-    const size = textSize(data, state.values[name], name, box);
+    const written = numbers(data, state.values[name], name, box);
     return {
       type: "heatmap", z: state.z[name], x0: c0 + (data.step[1] - 1) / 2, dx: data.step[1], y0: r0 + (data.step[0] - 1) / 2, dy: data.step[0],
       xaxis: "x" + n, yaxis: "y" + n, ...data.colours[name], hoverinfo: "skip",
-      text: size ? state.z[name].map((row) => Array.from(row, (v) => written(name, v))) : undefined,
-      texttemplate: size ? "%{text}" : "", textfont: size ? { size } : undefined,
+      text: written?.texts, texttemplate: written ? "%{text}" : "", textfont: written ? { size: written.size } : undefined,
       colorbar: { x: x[1], xpad: 6, thickness: 8, y: (y[0] + y[1]) / 2, len: box.height, lenmode: "pixels", ypad: 0, nticks: 5, tickfont: { size: 10 }, outlinewidth: 0 },
     };
   });
@@ -189,7 +194,10 @@ function outline(state) {
     const clip = element("svg", { x: f.left, y: f.top, width: f.width, height: f.height }, svg);
     const px = (c) => f.xa.d2p(c - 0.5), py = (r) => f.ya.d2p(r - 0.5);
     if (data.borders) {
-      const lines = data.borders[0].map((r) => `M0 ${py(r)}H${f.width}`).concat(data.borders[1].map((c) => `M${px(c)} 0V${f.height}`));
+      // closer than a few pixels, lines hide the cells that they part
+      const apart = (places, at) => places.length < 2 || at(places[1]) - at(places[0]) >= 6;
+      const lines = apart(data.borders[0], py) ? data.borders[0].map((r) => `M0 ${py(r)}H${f.width}`) : [];
+      if (apart(data.borders[1], px)) lines.push(...data.borders[1].map((c) => `M${px(c)} 0V${f.height}`));
       element("path", { d: lines.join(""), class: "qs-border" }, clip);
     }
     const box = ([r0, r1, c0, c1], name) => {

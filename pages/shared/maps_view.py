@@ -1,5 +1,7 @@
 """The four maps, what part of the tensor they show, and the arithmetic of the chosen element."""
 
+import unicodedata
+
 import streamlit as st
 
 import quantcore as qc
@@ -57,9 +59,17 @@ def arithmetic(trace: qc.Trace, is_worst: bool) -> None:
     bounds = " × ".join(f"{a}..{b - 1}" if b - a > 1 else str(a) for a, b in trace.bounds) or "the only element"
     st.markdown(f"**The arithmetic of {where}**, in the block {bounds}")
     steps = trace.steps()
-    name = max(len(s.name) for s in steps)
-    formula = max(len(s.formula) for s in steps)
-    st.code("\n".join(f"{s.name:<{name}}  {s.formula:<{formula}}  {s.value}" for s in steps), language=None)
+    name, formula = (max(len(_wide(part)) for part in parts) for parts in zip(*((s.name, s.formula) for s in steps), strict=True))
+    st.code("\n".join(f"{_pad(s.name, name)}  {_pad(s.formula, formula)}  {s.value}" for s in steps), language=None)
+
+
+def _wide(text: str) -> str:
+    """The characters that take room: the hat of x̂ takes none."""
+    return "".join(c for c in text if not unicodedata.combining(c))
+
+
+def _pad(text: str, width: int) -> str:
+    return text + " " * (width - len(_wide(text)))
 
 
 def _view_controls(shape: tuple[int, ...], worst: tuple[int, ...]) -> View:

@@ -149,7 +149,7 @@ def _range_setting() -> qc.RangeSetting:
             st.number_input(
                 "Percentile", 50.001, 100.0, DEFAULTS["p"], 0.1, "%.3f", key="p", **_BIND,
                 help="Symmetric: of |x|. Asymmetric: of both tails. What lies outside is clipped.",
-            )  # fmt: skip
+            )
         )
     left, right = st.columns(2)
     if kind == "fixed":

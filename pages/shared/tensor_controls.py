@@ -10,13 +10,6 @@ from pages.shared import grid, link
 from pages.shared.current import Tensor
 from quantcore import tensors
 
-SOURCES = {
-    "generate": "Generate",
-    "example": "Example",
-    "paste": "Paste",
-    "edit": "Edit in a grid",
-    "upload": "Upload a file",
-}
 DEFAULTS: dict[str, Any] = {
     "src": "generate",
     "ex": next(iter(tensors.EXAMPLES)),
@@ -26,6 +19,7 @@ DEFAULTS: dict[str, Any] = {
 }
 # x_: a distribution's parameters share names (low, high, scale) with the scheme's
 PARAMETERS = {f"x_{p.name}" for d in tensors.DISTRIBUTIONS.values() for p in d.parameters}
+# No format_func beside it: the link would carry the label, and break when that is reworded
 _BIND: dict[str, Any] = {"bind": "query-params"}
 _PASTED, _EDITED, _UPLOADED = "_pasted", "_edited", "_uploaded"
 
@@ -38,8 +32,7 @@ def draw() -> Tensor:
     """
     st.subheader("Tensor")
     source = st.selectbox(
-        "Source of the tensor", list(SOURCES), key="src", format_func=SOURCES.__getitem__,
-        label_visibility="collapsed", **_BIND,
+        "Source of the tensor", list(_DRAW), key="src", label_visibility="collapsed", **_BIND
     )  # fmt: skip
     tensor = _DRAW[source]()
     elements = int(np.prod(tensor.shape, dtype=np.int64))
@@ -50,8 +43,8 @@ def draw() -> Tensor:
 def _generated() -> Tensor:
     kinds = tensors.DISTRIBUTIONS
     name = st.selectbox(
-        "Distribution", list(kinds), key="dist", format_func=lambda k: kinds[k].label, **_BIND,
-        help="\n".join(f"- **{d.label}**: {d.help}" for d in kinds.values()),
+        "Distribution", list(kinds), key="dist", **_BIND,
+        help="\n".join(f"- **{name}**: {d.help}" for name, d in kinds.items()),
     )  # fmt: skip
     left, right = st.columns(2)
     shape = left.text_input(
@@ -75,10 +68,9 @@ def _generated() -> Tensor:
 def _example() -> Tensor:
     examples = tensors.EXAMPLES
     name = st.selectbox(
-        "Example", list(examples), key="ex", format_func=lambda k: examples[k].title,
-        label_visibility="collapsed", **_BIND,
-    )  # fmt: skip
-    st.caption(f"{examples[name].description} Source: {examples[name].source}")
+        "Example", list(examples), key="ex", label_visibility="collapsed", **_BIND
+    )
+    st.caption(f"{examples[name].title}. {examples[name].description} Source: {examples[name].source}")
     link.carry(None, name)
     x = examples[name].load()
     code = f"x = qc.tensors.EXAMPLES[{name!r}].load()"
