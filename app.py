@@ -19,7 +19,10 @@ HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     # Whoever may show the app in a frame of theirs; README.md says how to change it.
-    (b"content-security-policy", b"frame-ancestors 'self' https://*.streamlit.app https://*.hf.space https://huggingface.co"),
+    (
+        b"content-security-policy",
+        b"frame-ancestors 'self' https://*.streamlit.app https://*.hf.space https://huggingface.co",
+    ),
 ]
 
 

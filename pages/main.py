@@ -12,11 +12,19 @@ import streamlit as st
 
 from pages.shared import controls, link, maps_view, scheme_controls, tabs, tensor_controls, warm
 
-KEYS = {*scheme_controls.DEFAULTS, *tensor_controls.DEFAULTS, *tensor_controls.PARAMETERS, *maps_view.KEYS, *tabs.KEYS}
+KEYS = {
+    *scheme_controls.DEFAULTS,
+    *tensor_controls.DEFAULTS,
+    *tensor_controls.PARAMETERS,
+    *maps_view.KEYS,
+    *tabs.KEYS,
+}
 
 st.set_page_config("Quantscope", "🔬", layout="wide")
 # Streamlit leaves 6 rem above and 5 beside the page, which the maps need
-st.html("<style>.stMainBlockContainer{padding:3.2rem 2rem 2rem}[data-testid=stSidebarHeader]{height:2.6rem}</style>")
+st.html(
+    "<style>.stMainBlockContainer{padding:3.2rem 2rem 2rem}[data-testid=stSidebarHeader]{height:2.6rem}</style>"
+)
 warm.warm_once()
 page = st.navigation(
     {"Explore": [st.Page("explore/quantize.py", title="Explore", icon=":material/grid_view:", default=True)]},

@@ -6,6 +6,9 @@
 [[2, -3], [7, 0]]
 """
 
+import importlib
+from types import ModuleType
+
 from quantcore.conventions import CONVENTIONS, TEXTBOOK, Convention
 from quantcore.errors import QuantError
 from quantcore.formats import (
@@ -39,11 +42,63 @@ from quantcore.scheme import Scheme
 from quantcore.storage import Storage, bits_per_element, compression_ratio, storage
 from quantcore.trace import Step, Trace, trace
 
+# Imported when first asked for: plotly and safetensors take their time
+_MODULES = ("export", "figures", "snippets", "tensors", "views")
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in _MODULES:
+        return importlib.import_module(f"quantcore.{name}")
+    raise AttributeError(f"module 'quantcore' has no attribute {name!r}")
+
+
 __all__ = [
-    "CONVENTIONS", "FORMATS", "INT2", "INT4", "INT8", "INT16", "TEXTBOOK", "UINT2", "UINT4", "UINT8", "UINT16",
-    "Convention", "Errors", "Fixed", "Format", "Given", "Granularity", "IntFormat", "MinMax", "PerBlock",
-    "PerChannel", "PerGroup", "PerTensor", "Percentile", "QParams", "QuantError", "Quantized", "RangeSetting",
-    "Report", "Scheme", "Step", "Storage", "Trace", "apply", "bits_per_element", "block_errors", "block_shape",
-    "choose_qparams", "compression_ratio", "dequantize", "errors", "from_blocks", "parse_format", "quantize",
-    "report", "storage", "to_blocks", "trace",
-]  # fmt: skip
+    "CONVENTIONS",
+    "FORMATS",
+    "INT2",
+    "INT4",
+    "INT8",
+    "INT16",
+    "TEXTBOOK",
+    "UINT2",
+    "UINT4",
+    "UINT8",
+    "UINT16",
+    "Convention",
+    "Errors",
+    "Fixed",
+    "Format",
+    "Given",
+    "Granularity",
+    "IntFormat",
+    "MinMax",
+    "PerBlock",
+    "PerChannel",
+    "PerGroup",
+    "PerTensor",
+    "Percentile",
+    "QParams",
+    "QuantError",
+    "Quantized",
+    "RangeSetting",
+    "Report",
+    "Scheme",
+    "Step",
+    "Storage",
+    "Trace",
+    "apply",
+    "bits_per_element",
+    "block_errors",
+    "block_shape",
+    "choose_qparams",
+    "compression_ratio",
+    "dequantize",
+    "errors",
+    "from_blocks",
+    "parse_format",
+    "quantize",
+    "report",
+    "storage",
+    "to_blocks",
+    "trace",
+]

@@ -60,9 +60,14 @@ def scales_of_maps(data: MapData, result: Quantized) -> dict[str, dict[str, Any]
 
 
 def maps(
-    result: Quantized, view: View | None = None, *, numbers: bool = True, borders: bool = False,
-    columns: int = 4, theme: str = "light",
-) -> go.Figure:  # fmt: skip
+    result: Quantized,
+    view: View | None = None,
+    *,
+    numbers: bool = True,
+    borders: bool = False,
+    columns: int = 4,
+    theme: str = "light",
+) -> go.Figure:
     """Return the four maps, original | codes | dequantized | error, in one figure with linked axes.
 
     Args:
@@ -74,31 +79,76 @@ def maps(
     colours = scales_of_maps(data, result)
     rows = 4 // columns
     figure = go.Figure(layout=base_layout(theme, 300 * rows + 40))
-    hover = np.stack([data.row, data.column, data.x, data.codes, data.dequantized, data.error, data.scale, data.zero_point], -1)
+    hover = np.stack(
+        [
+            data.row,
+            data.column,
+            data.x,
+            data.codes,
+            data.dequantized,
+            data.error,
+            data.scale,
+            data.zero_point,
+        ],
+        -1,
+    )
     for i, (name, title) in enumerate(TITLES.items()):
         domain_x, domain_y = _domain(i % columns, columns, 0.05), _domain(rows - 1 - i // columns, rows, 0.12)
         axis = str(i + 1) if i else ""
         values = getattr(data, name)
         figure.add_trace(
             go.Heatmap(
-                z=values, x0=_first(data.columns, data.step[1]), dx=data.step[1],
-                y0=_first(data.rows, data.step[0]), dy=data.step[0], xaxis=f"x{axis}", yaxis=f"y{axis}",
-                customdata=hover, hovertemplate=_HOVER, name=title, **colours[name],
-                texttemplate=("%{z}" if name == "codes" else "%{z:.3~g}") if numbers and values.size <= NUMBERS_UP_TO else None,
-                colorbar={"x": domain_x[1], "xpad": 4, "thickness": 8, "y": sum(domain_y) / 2, "len": domain_y[1] - domain_y[0], "nticks": 5},
-            )  # fmt: skip
+                z=values,
+                x0=_first(data.columns, data.step[1]),
+                dx=data.step[1],
+                y0=_first(data.rows, data.step[0]),
+                dy=data.step[0],
+                xaxis=f"x{axis}",
+                yaxis=f"y{axis}",
+                customdata=hover,
+                hovertemplate=_HOVER,
+                name=title,
+                **colours[name],
+                texttemplate=("%{z}" if name == "codes" else "%{z:.3~g}")
+                if numbers and values.size <= NUMBERS_UP_TO
+                else None,
+                colorbar={
+                    "x": domain_x[1],
+                    "xpad": 4,
+                    "thickness": 8,
+                    "y": sum(domain_y) / 2,
+                    "len": domain_y[1] - domain_y[0],
+                    "nticks": 5,
+                },
+            )
         )
         match = {} if i == 0 else {"matches": "x"}
-        figure.layout[f"xaxis{axis}"] = {"domain": domain_x, "anchor": f"y{axis}", "showgrid": False, "zeroline": False, **match}
+        figure.layout[f"xaxis{axis}"] = {
+            "domain": domain_x,
+            "anchor": f"y{axis}",
+            "showgrid": False,
+            "zeroline": False,
+            **match,
+        }
         match = {} if i == 0 else {"matches": "y"}
         figure.layout[f"yaxis{axis}"] = {
-            "domain": domain_y, "anchor": f"x{axis}", "showgrid": False, "zeroline": False,
-            "range": [data.rows[1] - 0.5, data.rows[0] - 0.5], **match,
-        }  # fmt: skip
+            "domain": domain_y,
+            "anchor": f"x{axis}",
+            "showgrid": False,
+            "zeroline": False,
+            "range": [data.rows[1] - 0.5, data.rows[0] - 0.5],
+            **match,
+        }
         figure.add_annotation(
-            text=title, x=domain_x[0], y=domain_y[1], xref="paper", yref="paper", xanchor="left",
-            yanchor="bottom", showarrow=False,
-        )  # fmt: skip
+            text=title,
+            x=domain_x[0],
+            y=domain_y[1],
+            xref="paper",
+            yref="paper",
+            xanchor="left",
+            yanchor="bottom",
+            showarrow=False,
+        )
         if borders:
             _draw_borders(figure, data, axis, theme)
     return figure
@@ -114,12 +164,21 @@ _HOVER = (
 def base_layout(theme: str, height: int) -> dict[str, Any]:
     """A layout with a template of its own: Streamlit makes another one the default, whose colours only it replaces."""
     ink = {"color": _INK[theme]}
-    axis = {"gridcolor": _GRID[theme], "linecolor": _GRID[theme], "zerolinecolor": _GRID[theme], "tickfont": ink}
+    axis = {
+        "gridcolor": _GRID[theme],
+        "linecolor": _GRID[theme],
+        "zerolinecolor": _GRID[theme],
+        "tickfont": ink,
+    }
     return {
         "template": go.layout.Template(layout={"xaxis": axis, "yaxis": axis}),
-        "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "font": ink, "height": height,
-        "margin": {"l": 44, "r": 12, "t": 32, "b": 36}, "showlegend": False,
-    }  # fmt: skip
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": ink,
+        "height": height,
+        "margin": {"l": 44, "r": 12, "t": 32, "b": 36},
+        "showlegend": False,
+    }
 
 
 def distribution(
@@ -139,9 +198,12 @@ def distribution(
     figure = go.Figure(layout=base_layout(theme, 340))
     figure.add_trace(
         go.Bar(
-            x=(edges[:-1] + edges[1:]) / 2, y=counts, width=np.diff(edges), marker={"color": _ACCENT[theme], "line": {"width": 0}},
+            x=(edges[:-1] + edges[1:]) / 2,
+            y=counts,
+            width=np.diff(edges),
+            marker={"color": _ACCENT[theme], "line": {"width": 0}},
             hovertemplate="x near %{x:.4~g}: %{y} elements<extra></extra>",
-        )  # fmt: skip
+        )
     )
     shown = grid[(grid >= edges[0] - (edges[-1] - edges[0])) & (grid <= edges[-1] + (edges[-1] - edges[0]))]
     if len(shown) <= MAX_LINES:
@@ -150,17 +212,27 @@ def distribution(
     else:
         figure.add_trace(
             go.Scatter(
-                x=shown, y=np.zeros(len(shown)), mode="markers", hovertemplate="x̂ %{x:.6~g}<extra></extra>",
+                x=shown,
+                y=np.zeros(len(shown)),
+                mode="markers",
+                hovertemplate="x̂ %{x:.6~g}<extra></extra>",
                 marker={"symbol": "line-ns", "size": 9, "line": {"color": _LINE[theme], "width": 1}},
-            )  # fmt: skip
+            )
         )
     if len(grid):
-        figure.add_vrect(x0=float(grid[0]), x1=float(grid[-1]), fillcolor=_LINE[theme], opacity=0.08, line={"width": 0})
+        figure.add_vrect(
+            x0=float(grid[0]), x1=float(grid[-1]), fillcolor=_LINE[theme], opacity=0.08, line={"width": 0}
+        )
     what = "all of x" if block is None else f"the block at {block}"
     figure.update_layout(
-        title={"text": f"{what}, and the {fmt.available:,} values that {fmt} represents there (in the shaded range)", "font": {"size": 13}},
-        xaxis_title="value", yaxis={"title": "elements", "type": "log" if log else "linear"}, bargap=0,
-    )  # fmt: skip
+        title={
+            "text": f"{what}, and the {fmt.available:,} values that {fmt} represents there (in the shaded range)",
+            "font": {"size": 13},
+        },
+        xaxis_title="value",
+        yaxis={"title": "elements", "type": "log" if log else "linear"},
+        bargap=0,
+    )
     return figure
 
 
@@ -187,21 +259,50 @@ def grid_values(result: Quantized, block: tuple[int, ...]) -> np.ndarray:
 def scales(result: Quantized, *, theme: str = "light") -> go.Figure:
     """Return the scale of every block and its mean squared error, side by side as maps of the grid."""
     figure = go.Figure(layout=base_layout(theme, 320))
-    for i, (title, values) in enumerate({"scale": result.scale, "MSE of the block": block_errors(result)}.items()):
+    for i, (title, values) in enumerate(
+        {"scale": result.scale, "MSE of the block": block_errors(result)}.items()
+    ):
         cells, step = _reduced(values.cpu().numpy().astype(np.float32))
         axis = "" if i == 0 else "2"
         domain = _domain(i, 2, 0.1)
         figure.add_trace(
             go.Heatmap(
-                z=cells, dx=step[1], dy=step[0], x0=(step[1] - 1) / 2, y0=(step[0] - 1) / 2, xaxis=f"x{axis}", yaxis=f"y{axis}",
-                colorscale=palette("sequential"), colorbar={"x": domain[1], "xpad": 4, "thickness": 8, "nticks": 5},
+                z=cells,
+                dx=step[1],
+                dy=step[0],
+                x0=(step[1] - 1) / 2,
+                y0=(step[0] - 1) / 2,
+                xaxis=f"x{axis}",
+                yaxis=f"y{axis}",
+                colorscale=palette("sequential"),
+                colorbar={"x": domain[1], "xpad": 4, "thickness": 8, "nticks": 5},
                 hovertemplate=f"block (%{{y}}, %{{x}}): {title} %{{z:.5~g}}<extra></extra>",
-            )  # fmt: skip
+            )
         )
-        figure.layout[f"xaxis{axis}"] = {"domain": domain, "anchor": f"y{axis}", "title": "block", "showgrid": False, **_ticks(cells.shape[1], step[1])}
-        figure.layout[f"yaxis{axis}"] = {"anchor": f"x{axis}", "autorange": "reversed", "showgrid": False, **_ticks(cells.shape[0], step[0])}
+        figure.layout[f"xaxis{axis}"] = {
+            "domain": domain,
+            "anchor": f"y{axis}",
+            "title": "block",
+            "showgrid": False,
+            **_ticks(cells.shape[1], step[1]),
+        }
+        figure.layout[f"yaxis{axis}"] = {
+            "anchor": f"x{axis}",
+            "autorange": "reversed",
+            "showgrid": False,
+            **_ticks(cells.shape[0], step[0]),
+        }
         note = "" if step == (1, 1) else f", largest of {step[0]} × {step[1]} blocks"
-        figure.add_annotation(text=title + note, x=domain[0], y=1, xref="paper", yref="paper", xanchor="left", yanchor="bottom", showarrow=False)
+        figure.add_annotation(
+            text=title + note,
+            x=domain[0],
+            y=1,
+            xref="paper",
+            yref="paper",
+            xanchor="left",
+            yanchor="bottom",
+            showarrow=False,
+        )
     return figure
 
 
@@ -229,16 +330,34 @@ def _ticks(cells: int, step: int) -> dict[str, Any]:
 def _draw_borders(figure: go.Figure, data: MapData, axis: str, theme: str) -> None:
     line = {"color": _INK[theme], "width": 1}
     for row in data.borders[0]:
-        figure.add_shape(type="line", x0=data.columns[0] - 0.5, x1=data.columns[1] - 0.5, y0=row - 0.5, y1=row - 0.5,
-                         xref=f"x{axis}", yref=f"y{axis}", line=line)  # fmt: skip
+        figure.add_shape(
+            type="line",
+            x0=data.columns[0] - 0.5,
+            x1=data.columns[1] - 0.5,
+            y0=row - 0.5,
+            y1=row - 0.5,
+            xref=f"x{axis}",
+            yref=f"y{axis}",
+            line=line,
+        )
     for column in data.borders[1]:
-        figure.add_shape(type="line", y0=data.rows[0] - 0.5, y1=data.rows[1] - 0.5, x0=column - 0.5, x1=column - 0.5,
-                         xref=f"x{axis}", yref=f"y{axis}", line=line)  # fmt: skip
+        figure.add_shape(
+            type="line",
+            y0=data.rows[0] - 0.5,
+            y1=data.rows[1] - 0.5,
+            x0=column - 0.5,
+            x1=column - 0.5,
+            xref=f"x{axis}",
+            yref=f"y{axis}",
+            line=line,
+        )
 
 
 def _widest(result: Quantized) -> tuple[int, ...]:
     flat = int(result.scale.reshape(-1).argmax())
-    return tuple(int(i) for i in np.unravel_index(flat, tuple(result.scale.shape))) if result.scale.dim() else ()
+    return (
+        tuple(int(i) for i in np.unravel_index(flat, tuple(result.scale.shape))) if result.scale.dim() else ()
+    )
 
 
 def _box(result: Quantized, block: tuple[int, ...]) -> tuple[slice, ...]:

@@ -82,18 +82,20 @@ class _Sums:
     def errors(self, shape: tuple[int, ...]) -> dict[str, Any]:
         """The fields of `Errors`."""
         n = math.prod(shape)
-        if self.sse == 0:
-            sqnr = math.inf
-        else:
-            sqnr = 10 * math.log10(self.xx / self.sse) if self.xx else -math.inf
+        sqnr = math.inf if self.sse == 0 else 10 * math.log10(self.xx / self.sse) if self.xx else -math.inf
         length = math.sqrt(self.xx) * math.sqrt(self.yy)
         cosine = self.xy / length if length else float(self.xx == self.yy)
         index = tuple(int(i) for i in np.unravel_index(self.worst_at, shape)) if shape else ()
         return {
-            "mse": self.sse / n, "mae": self.sae / n, "sse": self.sse, "rmse": math.sqrt(self.sse / n),
-            "sqnr_db": sqnr, "max_abs_error": self.worst, "max_abs_error_index": index,
+            "mse": self.sse / n,
+            "mae": self.sae / n,
+            "sse": self.sse,
+            "rmse": math.sqrt(self.sse / n),
+            "sqnr_db": sqnr,
+            "max_abs_error": self.worst,
+            "max_abs_error_index": index,
             "cosine": max(-1.0, min(1.0, cosine)),
-        }  # fmt: skip
+        }
 
 
 def errors(x: Any, x_hat: Any) -> Errors:
@@ -107,7 +109,9 @@ def errors(x: Any, x_hat: Any) -> Errors:
     """
     x, x_hat = as_float32(x), as_float32(x_hat)
     if x.shape != x_hat.shape:
-        raise QuantError(f"x has shape {tuple(x.shape)}, but x̂ has {tuple(x_hat.shape)}; give two of the same shape.")
+        raise QuantError(
+            f"x has shape {tuple(x.shape)}, but x̂ has {tuple(x_hat.shape)}; give two of the same shape."
+        )
     sums = _Sums()
     flat, flat_hat = x.reshape(-1), x_hat.reshape(-1)
     for start in range(0, len(flat), CHUNK):
@@ -146,7 +150,9 @@ def block_errors(result: Quantized) -> Tensor:
     total = torch.zeros(result.scale.shape, dtype=torch.float64, device=result.x.device)
     count = torch.zeros_like(total)
     for region in _parts(result):
-        error = split_axes(result.x[region.elements], region.block) - split_axes(_x_hat(result, region), region.block)
+        error = split_axes(result.x[region.elements], region.block) - split_axes(
+            _x_hat(result, region), region.block
+        )
         inner = tuple(range(1, 2 * len(region.block), 2))
         square = error.double().square_()
         total[region.grid] += square.sum(inner) if inner else square
@@ -171,7 +177,11 @@ def _placed(region: Region, shape: tuple[int, ...]) -> Callable[[int], int]:
 
     def flat_index(place: int) -> int:
         inside = np.unravel_index(place, box)
-        return int(np.ravel_multi_index([int(i) + e.start for i, e in zip(inside, region.elements, strict=True)], shape))
+        return int(
+            np.ravel_multi_index(
+                [int(i) + e.start for i, e in zip(inside, region.elements, strict=True)], shape
+            )
+        )
 
     return flat_index if shape else int
 

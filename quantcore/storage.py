@@ -37,7 +37,9 @@ def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
     blocks = math.prod(grid_shape(shape, block_shape(scheme.granularity, shape)))
     elements, bits = math.prod(shape), scheme.format.bits
     setting = scheme.range_setting
-    free = not scheme.symmetric or (isinstance(setting, Given) and setting.zero_point not in (0, scheme.format.middle))
+    free = not scheme.symmetric or (
+        isinstance(setting, Given) and setting.zero_point not in (0, scheme.format.middle)
+    )
     return Storage(elements, elements * bits, blocks * SCALE_BITS, blocks * bits if free else 0)
 
 

@@ -58,12 +58,16 @@ class Trace:
         steps.append(Step("x / s", f"{_text(self.x)} / {s}", _text(self.quotient)))
         steps.append(Step("round", f"round({_text(self.quotient)}), half to even", _text(self.rounded)))
         if self.zero_point:
-            steps.append(Step("+ z", f"{_text(self.rounded)} + {_signed(self.zero_point)}", _text(self.shifted)))
+            steps.append(
+                Step("+ z", f"{_text(self.rounded)} + {_signed(self.zero_point)}", _text(self.shifted))
+            )
         if self.scheme.convention.overflow == "saturate":
             what, how = "clamp", f"clamp({_text(self.shifted)}, {fmt.qmin}, {fmt.qmax})"
         else:
             what, how = "wrap", f"{_text(self.shifted)} modulo 2^{fmt.bits}, in {_wrapped_span(fmt)}"
-        steps.append(Step(f"code q ({what})", how, q + ("  <- changed: it does not fit" if self.overflow else "")))
+        steps.append(
+            Step(f"code q ({what})", how, q + ("  <- changed: it does not fit" if self.overflow else ""))
+        )
         inner = f"({q} - {_signed(self.zero_point)}) · {s}" if self.zero_point else f"{q} · {s}"
         steps.append(Step("dequantized x̂", inner, _text(self.dequantized)))
         steps.append(Step("error x - x̂", f"{_text(self.x)} - {_signed(self.dequantized)}", _text(self.error)))
@@ -90,19 +94,36 @@ def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
     x_hat = dequantize(code.view(x.shape), scale, zero_point, single)
     low, high = (None if p is None else float(p[place]) for p in (result.params.low, result.params.high))
     return Trace(
-        index=at, scheme=scheme, block=position, bounds=block_bounds(shape, result.block, position),
-        low=low, high=high, x=float(x), scale=float(scale), zero_point=int(zero_point),
-        quotient=float(x / scale), rounded=float(rounded), shifted=float(shifted), code=int(code),
+        index=at,
+        scheme=scheme,
+        block=position,
+        bounds=block_bounds(shape, result.block, position),
+        low=low,
+        high=high,
+        x=float(x),
+        scale=float(scale),
+        zero_point=int(zero_point),
+        quotient=float(x / scale),
+        rounded=float(rounded),
+        shifted=float(shifted),
+        code=int(code),
         overflow=scheme.convention.overflow if float(shifted) != int(code) else None,
-        dequantized=float(x_hat), error=float(x - x_hat),
-    )  # fmt: skip
+        dequantized=float(x_hat),
+        error=float(x - x_hat),
+    )
 
 
 def _checked(index: Sequence[int] | int, shape: tuple[int, ...]) -> tuple[int, ...]:
     given: tuple[Any, ...] = tuple(index) if isinstance(index, Sequence) else (index,)
     whole = all(isinstance(i, int | np.integer) and not isinstance(i, bool) for i in given)
-    if not whole or len(given) != len(shape) or any(not -n <= i < n for i, n in zip(given, shape, strict=True)):
-        raise QuantError(f"There is no element {given} in a tensor of shape {shape}; give one index per axis.")
+    if (
+        not whole
+        or len(given) != len(shape)
+        or any(not -n <= i < n for i, n in zip(given, shape, strict=True))
+    ):
+        raise QuantError(
+            f"There is no element {given} in a tensor of shape {shape}; give one index per axis."
+        )
     return tuple(int(i) % n for i, n in zip(given, shape, strict=True))
 
 

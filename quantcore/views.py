@@ -118,9 +118,15 @@ def map_data(result: Quantized, view: View | None = None) -> MapData:
         for (start, stop), b in zip((rows, columns), plane.block, strict=True)
     )
     arrays = {
-        "x": x, "codes": codes, "dequantized": x_hat, "error": x - x_hat, "scale": scale,
-        "zero_point": zero_point, "row": row.to(torch.int32), "column": column.to(torch.int32),
-    }  # fmt: skip
+        "x": x,
+        "codes": codes,
+        "dequantized": x_hat,
+        "error": x - x_hat,
+        "scale": scale,
+        "zero_point": zero_point,
+        "row": row.to(torch.int32),
+        "column": column.to(torch.int32),
+    }
     drawn = {name: np.ascontiguousarray(array.cpu().numpy()) for name, array in arrays.items()}
     return MapData(**drawn, rows=rows, columns=columns, step=step, borders=(borders[0], borders[1]))
 
@@ -135,7 +141,9 @@ def _plane(result: Quantized, view: View) -> _Plane:
     others = [i for i in range(x.dim()) if i not in (down, across)]
     index = view.index or (0,) * len(others)
     if len(index) != len(others) or any(not 0 <= n < shape[i] for n, i in zip(index, others, strict=True)):
-        raise QuantError(f"The view's index {index} is not on the axes {others} of a tensor of shape {shape}.")
+        raise QuantError(
+            f"The view's index {index} is not on the axes {others} of a tensor of shape {shape}."
+        )
     at: dict[int, int] = dict(zip(others, index, strict=True))
     cut = tuple(at.get(i, slice(None)) for i in range(x.dim()))
     cut_grid = tuple(at[i] // block[i] if i in at else slice(None) for i in range(x.dim()))
@@ -185,7 +193,9 @@ def _error_size(plane: _Plane, rows: Span, columns: Span) -> Tensor:
 def _axes(view: View, rank: int) -> Span:
     down, across = view.axes or (rank - 2, rank - 1)
     if not (0 <= down < rank and 0 <= across < rank and down != across):
-        raise QuantError(f"The view's axes {(down, across)} are not two different axes of a tensor of rank {rank}.")
+        raise QuantError(
+            f"The view's axes {(down, across)} are not two different axes of a tensor of rank {rank}."
+        )
     return down, across
 
 
@@ -194,5 +204,7 @@ def _span(span: Span | None, length: int, what: str) -> Span:
         return 0, length
     start, stop = span
     if not 0 <= start < stop <= length:
-        raise QuantError(f"The {what} {start}:{stop} are not within 0:{length}; give a start below a stop, both inside.")
+        raise QuantError(
+            f"The {what} {start}:{stop} are not within 0:{length}; give a start below a stop, both inside."
+        )
     return start, stop

@@ -21,7 +21,9 @@ def draw(x: np.ndarray) -> np.ndarray:
     """
     rows, columns = x.reshape(-1, x.shape[-1]).shape if x.ndim else (1, 1)
     if max(rows, columns) > SIDE or x.ndim > 2:
-        raise qc.QuantError(f"The grid takes up to {SIDE}×{SIDE} elements, not shape {x.shape}; choose Paste for this one.")
+        raise qc.QuantError(
+            f"The grid takes up to {SIDE}×{SIDE} elements, not shape {x.shape}; choose Paste for this one."
+        )
     left, right = st.columns(2)
     wanted = (
         left.number_input("Rows", 1, SIDE, rows, key="_grid_rows"),
@@ -37,13 +39,18 @@ def draw(x: np.ndarray) -> np.ndarray:
         exact = [[float(str(v)) for v in row] for row in values]
         st.session_state[_BASE] = base = pd.DataFrame(exact, columns=[str(i) for i in range(wanted[1])])
     typed = st.data_editor(
-        base, key=f"_grid_{version}", num_rows="fixed", height="content",
+        base,
+        key=f"_grid_{version}",
+        num_rows="fixed",
+        height="content",
         column_config={c: st.column_config.NumberColumn(c, format="%.6g", width=64) for c in base.columns},
-    )  # fmt: skip
+    )
     table = typed.to_numpy(dtype=np.float64, na_value=np.nan)
     empty = np.argwhere(np.isnan(table))
     if len(empty):
         raise qc.QuantError(f"The cell in row {empty[0][0]}, column {empty[0][1]} is empty; type a number.")
     if np.abs(table).max() > np.finfo(np.float32).max:
-        raise qc.QuantError("A number in the grid is beyond float32, whose largest is 3.4e38; type a smaller one.")
+        raise qc.QuantError(
+            "A number in the grid is beyond float32, whose largest is 3.4e38; type a smaller one."
+        )
     return table.astype(np.float32)

@@ -25,10 +25,12 @@ def scheme_line(chosen: Current) -> None:
         st.session_state[scheme_controls.TEXT] = str(chosen.scheme)
     left, right = st.columns([7, 1], vertical_alignment="bottom")
     left.text_input(
-        "Scheme as text", key=scheme_controls.TEXT, on_change=scheme_controls.apply_text,
+        "Scheme as text",
+        key=scheme_controls.TEXT,
+        on_change=scheme_controls.apply_text,
         label_visibility="collapsed",
         help="The whole scheme in one line: copy it, or type another and press Enter.",
-    )  # fmt: skip
+    )
     with right.popover("Link", icon=":material/link:", width="stretch"):
         link.draw(chosen.tensor)
 
@@ -37,20 +39,45 @@ def figures(tensor: Tensor, scheme: qc.Scheme, report: qc.Report) -> list[Figure
     """The key figures of a result, as data."""
     bits = qc.bits_per_element(scheme, tensor.shape)
     return [
-        Figure("SQNR", report.sqnr_db, "{:.2f} dB", True,
-               "Signal to quantization noise, 10·log10(Σx² / Σerror²). One more bit brings about 6 dB."),
+        Figure(
+            "SQNR",
+            report.sqnr_db,
+            "{:.2f} dB",
+            True,
+            "Signal to quantization noise, 10·log10(Σx² / Σerror²). One more bit brings about 6 dB.",
+        ),
         Figure("MSE", report.mse, "{:.3g}", False, "Mean of the squared error."),
         Figure("MAE", report.mae, "{:.3g}", False, "Mean of |error|."),
-        Figure("max |error|", report.max_abs_error, "{:.3g}", False,
-               f"The largest |error|, at element {report.max_abs_error_index}."),
-        Figure("Bits per element", bits, "{:.3g}", False,
-               "True storage cost: the codes, and the scales and zero points shared out over the elements."),
-        Figure("Compression", qc.compression_ratio(scheme, tensor.shape), "{:.2f}×", True,
-               "Size in float32 over size quantized, scales and zero points counted."),
-        Figure("Clipped", 100 * report.clipped_share, "{:.3g} %", False,
-               "Share of the elements outside the representable range, whose code was clamped or wrapped. "
-               f"{report.codes_used} of {report.codes_available} codes are used."),
-    ]  # fmt: skip
+        Figure(
+            "max |error|",
+            report.max_abs_error,
+            "{:.3g}",
+            False,
+            f"The largest |error|, at element {report.max_abs_error_index}.",
+        ),
+        Figure(
+            "Bits per element",
+            bits,
+            "{:.3g}",
+            False,
+            "True storage cost: the codes, and the scales and zero points shared out over the elements.",
+        ),
+        Figure(
+            "Compression",
+            qc.compression_ratio(scheme, tensor.shape),
+            "{:.2f}×",
+            True,
+            "Size in float32 over size quantized, scales and zero points counted.",
+        ),
+        Figure(
+            "Clipped",
+            100 * report.clipped_share,
+            "{:.3g} %",
+            False,
+            "Share of the elements outside the representable range, whose code was clamped or wrapped. "
+            f"{report.codes_used} of {report.codes_available} codes are used.",
+        ),
+    ]
 
 
 def key_figures(tensor: Tensor, scheme: qc.Scheme, report: qc.Report) -> None:

@@ -70,10 +70,12 @@ def name_dropped(before: dict[str, str], known: set[str], place: Any) -> None:
     """Say which parts of the link had no effect, so that nobody trusts a view that it did not ask for."""
     after = st.query_params.to_dict()
     dropped = [
-        f"{k}={v}" for k, v in before.items()
-        if k not in _STREAMLIT and k != TENSOR
+        f"{k}={v}"
+        for k, v in before.items()
+        if k not in _STREAMLIT
+        and k != TENSOR
         and (k not in known or (k not in after and not _same(v, st.session_state.get(k))))
-    ]  # fmt: skip
+    ]
     if dropped:
         st.session_state[_TOLD] = (
             f"This link holds {len(dropped)} part{'s' * (len(dropped) > 1)} that can't be used; "

@@ -29,10 +29,19 @@ _COMPONENT = st.components.v2.component(
 
 
 def four_maps(
-    result: Quantized, data: MapData, view: View, *, key: str, identity: str, element: tuple[int, ...],
-    borders: bool, numbers: bool, theme: str, on_pick: Callable[[int, int], None],
+    result: Quantized,
+    data: MapData,
+    view: View,
+    *,
+    key: str,
+    identity: str,
+    element: tuple[int, ...],
+    borders: bool,
+    numbers: bool,
+    theme: str,
+    on_pick: Callable[[int, int], None],
     on_region: Callable[[tuple[int, int], tuple[int, int]], None],
-) -> None:  # fmt: skip
+) -> None:
     """Draw the maps.
 
     Args:
@@ -59,7 +68,9 @@ def four_maps(
         key=key,
         data={
             **cells(result, data, identity),
-            "vendor": f"/{st.get_option('server.baseUrlPath').strip('/')}/vendor/plotly.min.js".replace("//", "/"),
+            "vendor": f"/{st.get_option('server.baseUrlPath').strip('/')}/vendor/plotly.min.js".replace(
+                "//", "/"
+            ),
             "uirevision": f"{identity} {view}",
             "painted": f" {result.scheme} ",
             "numbers": numbers,
@@ -84,9 +95,13 @@ def cells(result: Quantized, data: MapData, identity: str) -> dict[str, Any]:
         "arrays_key": f"{identity} {result.scheme} {data.rows} {data.columns} {data.step}",
         "colours": figures.scales_of_maps(data, result),
         "titles": figures.TITLES,
-        "height": height, "width": width, "rows": data.rows, "columns": data.columns, "step": data.step,
+        "height": height,
+        "width": width,
+        "rows": data.rows,
+        "columns": data.columns,
+        "step": data.step,
         "alt": alternative(result, data),
-    }  # fmt: skip
+    }
 
 
 def alternative(result: Quantized, data: MapData) -> str:
@@ -104,11 +119,16 @@ def _packed(values: np.ndarray, may_shrink: bool) -> dict[str, str]:
     flat = values.reshape(-1)
     if may_shrink and (flat == flat[0]).all():
         flat = flat[:1]
-    return {"dtype": f"{flat.dtype.kind}{flat.dtype.itemsize}", "bdata": base64.b64encode(flat.tobytes()).decode()}
+    return {
+        "dtype": f"{flat.dtype.kind}{flat.dtype.itemsize}",
+        "bdata": base64.b64encode(flat.tobytes()).decode(),
+    }
 
 
 def _inside(at: tuple[int, int] | None, data: MapData) -> list[int] | None:
-    if at is None or not (data.rows[0] <= at[0] < data.rows[1] and data.columns[0] <= at[1] < data.columns[1]):
+    if at is None or not (
+        data.rows[0] <= at[0] < data.rows[1] and data.columns[0] <= at[1] < data.columns[1]
+    ):
         return None
     return list(at)
 

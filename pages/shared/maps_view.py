@@ -27,10 +27,18 @@ def draw(tensor: Tensor, result: qc.Quantized, report: qc.Report) -> tuple[View 
         return None, index
     with place:
         maps.four_maps(
-            result, data, view, key="maps", identity=tensor.key, element=index, theme=theme(),
-            borders=st.session_state["borders"], numbers=st.session_state["numbers"],
-            on_pick=lambda row, column: pick(element(view, tensor.shape, row, column)), on_region=region,
-        )  # fmt: skip
+            result,
+            data,
+            view,
+            key="maps",
+            identity=tensor.key,
+            element=index,
+            theme=theme(),
+            borders=st.session_state["borders"],
+            numbers=st.session_state["numbers"],
+            on_pick=lambda row, column: pick(element(view, tensor.shape, row, column)),
+            on_region=region,
+        )
         if data.legend:
             st.caption(data.legend + " Drag a box to open a part exactly.")
     arithmetic(qc.trace(result, index), is_worst=index == worst)
@@ -56,11 +64,19 @@ def region(rows: tuple[int, int] | None, columns: tuple[int, int] | None) -> Non
 def arithmetic(trace: qc.Trace, is_worst: bool) -> None:
     """Show one element's way from x to its error, with the numbers put in."""
     where = f"element {trace.index}" + (", the worst" if is_worst else "")
-    bounds = " × ".join(f"{a}..{b - 1}" if b - a > 1 else str(a) for a, b in trace.bounds) or "the only element"
+    bounds = (
+        " × ".join(f"{a}..{b - 1}" if b - a > 1 else str(a) for a, b in trace.bounds) or "the only element"
+    )
     st.markdown(f"**The arithmetic of {where}**, in the block {bounds}")
     steps = trace.steps()
-    name, formula = (max(len(_wide(part)) for part in parts) for parts in zip(*((s.name, s.formula) for s in steps), strict=True))
-    st.code("\n".join(f"{_pad(s.name, name)}  {_pad(s.formula, formula)}  {s.value}" for s in steps), language=None)
+    name, formula = (
+        max(len(_wide(part)) for part in parts)
+        for parts in zip(*((s.name, s.formula) for s in steps), strict=True)
+    )
+    st.code(
+        "\n".join(f"{_pad(s.name, name)}  {_pad(s.formula, formula)}  {s.value}" for s in steps),
+        language=None,
+    )
 
 
 def _wide(text: str) -> str:
@@ -76,13 +92,44 @@ def _view_controls(shape: tuple[int, ...], worst: tuple[int, ...]) -> View:
     """Draw the controls under the maps, in one row."""
     cells = st.columns([1.1, 1.1, 1.2, 1.2, 1.2, 1.6], vertical_alignment="bottom")
     bind = {"bind": "query-params"}
-    cells[0].checkbox("Block borders", False, key="borders", **bind, help="Draw the borders of the blocks that share a scale")
-    cells[1].checkbox("Numbers", True, key="numbers", **bind, help="Write the numbers into the cells where they come out readable")
-    cells[2].text_input("Element", key="cell", placeholder=str(worst), **bind, help="Index of the element whose arithmetic is shown; empty: the worst. A click on a cell fills it in.")
-    rows = cells[3].text_input("Rows", key="rows", placeholder="all", **bind, help="Part to open, such as 0:16; empty: all. Or drag a box on the map.")
-    columns = cells[4].text_input("Columns", key="cols", placeholder="all", **bind, help="Part to open, such as 0:16; empty: all.")
+    cells[0].checkbox(
+        "Block borders",
+        False,
+        key="borders",
+        **bind,
+        help="Draw the borders of the blocks that share a scale",
+    )
+    cells[1].checkbox(
+        "Numbers",
+        True,
+        key="numbers",
+        **bind,
+        help="Write the numbers into the cells where they come out readable",
+    )
+    cells[2].text_input(
+        "Element",
+        key="cell",
+        placeholder=str(worst),
+        **bind,
+        help="Index of the element whose arithmetic is shown; empty: the worst. A click on a cell fills it in.",
+    )
+    rows = cells[3].text_input(
+        "Rows",
+        key="rows",
+        placeholder="all",
+        **bind,
+        help="Part to open, such as 0:16; empty: all. Or drag a box on the map.",
+    )
+    columns = cells[4].text_input(
+        "Columns", key="cols", placeholder="all", **bind, help="Part to open, such as 0:16; empty: all."
+    )
     with cells[5].container(horizontal=True):
-        st.button("Go to worst", on_click=_go_to_worst, args=(shape, worst), help="Open the surroundings of the largest |error|")
+        st.button(
+            "Go to worst",
+            on_click=_go_to_worst,
+            args=(shape, worst),
+            help="Open the surroundings of the largest |error|",
+        )
         if rows or columns:
             st.button("Show all", on_click=region, args=(None, None))
     axes, index = _axes(shape)
@@ -102,10 +149,14 @@ def _axes(shape: tuple[int, ...]) -> tuple[tuple[int, int] | None, tuple[int, ..
         raise qc.QuantError(f"Rows and columns are both drawn along axis {down}; choose two different axes.")
     others = [i for i in axes if i not in (down, across)]
     names = ", ".join(f"axis {i} (0..{shape[i] - 1})" for i in others)
-    typed = right.text_input(f"Where on {names}", key="at", placeholder=", ".join("0" * len(others)), bind="query-params")
+    typed = right.text_input(
+        f"Where on {names}", key="at", placeholder=", ".join("0" * len(others)), bind="query-params"
+    )
     at = _whole_numbers(typed, "The place on the other axes") or (0,) * len(others)
     if len(at) != len(others) or any(not 0 <= n < shape[i] for n, i in zip(at, others, strict=True)):
-        raise qc.QuantError(f"The place on the other axes needs one index for each of {names}, not {typed[:40]!r}.")
+        raise qc.QuantError(
+            f"The place on the other axes needs one index for each of {names}, not {typed[:40]!r}."
+        )
     return (down, across), at
 
 
@@ -136,7 +187,9 @@ def _span(typed: str, what: str) -> tuple[int, int] | None:
     try:
         start, stop = (int(p) for p in parts)
     except ValueError:
-        raise qc.QuantError(f"{what} must be two whole numbers such as 0:16, or empty for all, not {typed[:40]!r}.") from None
+        raise qc.QuantError(
+            f"{what} must be two whole numbers such as 0:16, or empty for all, not {typed[:40]!r}."
+        ) from None
     return start, stop
 
 
@@ -146,7 +199,9 @@ def _element(typed: str, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     if index is None:
         return () if not shape else None
     if len(index) != len(shape) or any(not -n <= i < n for i, n in zip(index, shape, strict=True)):
-        raise qc.QuantError(f"The element {typed[:40]!r} is not in a tensor of shape {shape}; write one index per axis.")
+        raise qc.QuantError(
+            f"The element {typed[:40]!r} is not in a tensor of shape {shape}; write one index per axis."
+        )
     return tuple(i % n for i, n in zip(index, shape, strict=True))
 
 

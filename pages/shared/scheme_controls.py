@@ -41,28 +41,46 @@ def draw(shape: tuple[int, ...]) -> qc.Scheme:
     """
     left, right = st.columns([3, 1], vertical_alignment="bottom")
     left.subheader("Scheme")
-    right.button("Reset", on_click=reset, type="tertiary", help="All choices of the scheme back to their defaults")
+    right.button(
+        "Reset", on_click=reset, type="tertiary", help="All choices of the scheme back to their defaults"
+    )
     bits = st.slider("Bits", MIN_BITS, MAX_BITS, DEFAULTS["bits"], key="bits", **_BIND)
     signs = st.segmented_control(
-        "Codes", ["signed", "unsigned"], default=DEFAULTS["codes"], key="codes", label_visibility="collapsed", **_ROW
+        "Codes",
+        ["signed", "unsigned"],
+        default=DEFAULTS["codes"],
+        key="codes",
+        label_visibility="collapsed",
+        **_ROW,
     )
     mode = st.segmented_control(
-        "Symmetry", ["symmetric", "asymmetric"], default=DEFAULTS["mode"], key="mode",
-        label_visibility="collapsed", **_ROW,
-    )  # fmt: skip
+        "Symmetry",
+        ["symmetric", "asymmetric"],
+        default=DEFAULTS["mode"],
+        key="mode",
+        label_visibility="collapsed",
+        **_ROW,
+    )
     try:
         granularity = _granularity(shape)
         range_setting = _range_setting()
     finally:  # what is typed wrong above must not take the rest of the controls away
         overflow = st.segmented_control(
-            "Overflow", ["saturate", "wrap"], default=DEFAULTS["overflow"], key="overflow", **_ROW,
+            "Overflow",
+            ["saturate", "wrap"],
+            default=DEFAULTS["overflow"],
+            key="overflow",
+            **_ROW,
             help="What becomes of a code that does not fit: saturate clamps it to the nearest, wrap keeps its "
             "lowest bits, as a cast without a clamp does.",
-        )  # fmt: skip
+        )
         narrow = st.checkbox(
-            "Narrow range", DEFAULTS["narrow"], key="narrow", **_BIND,
+            "Narrow range",
+            DEFAULTS["narrow"],
+            key="narrow",
+            **_BIND,
             help="Leave out the lowest code, so that signed codes are symmetric: -127..127 for 8 bits.",
-        )  # fmt: skip
+        )
     return qc.Scheme(
         qc.IntFormat(bits, signs == "signed", narrow),
         mode == "symmetric",
@@ -81,7 +99,10 @@ def apply_scheme(scheme: qc.Scheme) -> None:
     """Set the controls to a scheme (for callbacks)."""
     fmt, chosen = scheme.format, dict(DEFAULTS)
     chosen |= {"bits": fmt.bits, "codes": "signed" if fmt.signed else "unsigned", "narrow": fmt.narrow}
-    chosen |= {"mode": "symmetric" if scheme.symmetric else "asymmetric", "overflow": scheme.convention.overflow}
+    chosen |= {
+        "mode": "symmetric" if scheme.symmetric else "asymmetric",
+        "overflow": scheme.convention.overflow,
+    }
     match scheme.granularity:
         case qc.PerChannel(axis):
             chosen |= {"per": "channel", "axis": axis % _rank()}
@@ -112,53 +133,83 @@ def _granularity(shape: tuple[int, ...]) -> qc.Granularity:
     # A number has no axis to choose; a control that offered one would only lead to an error.
     kinds = ["tensor", "channel", "group", "block"]
     per = st.selectbox(
-        "One scale per", kinds, key="per", **_BIND,
+        "One scale per",
+        kinds,
+        key="per",
+        **_BIND,
         help="The elements that share one scale: the whole tensor, a channel (one index along an axis), a group "
         "(a run along an axis) or a block (a box).",
-    )  # fmt: skip
+    )
     axes = list(range(max(1, len(shape))))
     if per == "channel":
         return qc.PerChannel(st.selectbox("Axis", axes, key="axis", **_BIND, help=_axes_help(shape)))
     if per == "group":
         left, right = st.columns(2)
-        axis = right.selectbox("Along axis", axes, index=axes[-1], key="group_axis", **_BIND, help=_axes_help(shape))
+        axis = right.selectbox(
+            "Along axis", axes, index=axes[-1], key="group_axis", **_BIND, help=_axes_help(shape)
+        )
         length = shape[axis] if shape else 1
         sizes = _sizes(length)
         typed = left.selectbox(
-            "Group size", sizes, index=min(len(sizes) - 1, 2), key="group", accept_new_options=True, **_BIND,
+            "Group size",
+            sizes,
+            index=min(len(sizes) - 1, 2),
+            key="group",
+            accept_new_options=True,
+            **_BIND,
             help=f"Elements that share a scale. Axis {axis} has {length:,}; the last group may be shorter.",
-        )  # fmt: skip
+        )
         return qc.PerGroup(_number(typed, "The group size"), axis)
     if per == "block":
         typed = st.text_input(
-            "Block shape", DEFAULTS["block"], key="block", **_BIND, max_chars=60,
+            "Block shape",
+            DEFAULTS["block"],
+            key="block",
+            **_BIND,
+            max_chars=60,
             help="One length per axis, such as 2x2; -1 stands for the whole axis.",
-        )  # fmt: skip
-        return qc.PerBlock(tuple(_number(part, "A block length") for part in typed.lower().replace("×", "x").split("x")))
+        )
+        return qc.PerBlock(
+            tuple(_number(part, "A block length") for part in typed.lower().replace("×", "x").split("x"))
+        )
     return qc.PerTensor()
 
 
 def _range_setting() -> qc.RangeSetting:
     kind = st.selectbox(
-        "Range", ["min-max", "percentile", "fixed", "by hand"], key="range", **_BIND,
+        "Range",
+        ["min-max", "percentile", "fixed", "by hand"],
+        key="range",
+        **_BIND,
         help="How the range that the codes span is found: lowest to highest element, a percentile of them, two "
         "numbers, or scale and zero point typed by hand.",
-    )  # fmt: skip
+    )
     if kind == "percentile":
         return qc.Percentile(
             st.number_input(
-                "Percentile", 50.001, 100.0, DEFAULTS["p"], 0.1, "%.3f", key="p", **_BIND,
+                "Percentile",
+                50.001,
+                100.0,
+                DEFAULTS["p"],
+                0.1,
+                "%.3f",
+                key="p",
+                **_BIND,
                 help="Symmetric: of |x|. Asymmetric: of both tails. What lies outside is clipped.",
             )
         )
     left, right = st.columns(2)
     if kind == "fixed":
         low = left.number_input("Low", value=DEFAULTS["low"], format="%g", key="low", **_BIND)
-        return qc.Fixed(low, right.number_input("High", value=DEFAULTS["high"], format="%g", key="high", **_BIND))
+        return qc.Fixed(
+            low, right.number_input("High", value=DEFAULTS["high"], format="%g", key="high", **_BIND)
+        )
     if kind == "by hand":
         hint = "A number for all blocks, or a nested list with one number a block, such as [[0.1], [0.2]]"
         scale = left.text_input("Scale", DEFAULTS["scale"], key="scale", help=hint, **_BIND)
-        zero_point = right.text_input("Zero point", DEFAULTS["zero_point"], key="zero_point", help=hint, **_BIND)
+        zero_point = right.text_input(
+            "Zero point", DEFAULTS["zero_point"], key="zero_point", help=hint, **_BIND
+        )
         return qc.Given(_literal(scale, "scale"), _literal(zero_point, "zero_point"))
     return qc.MinMax()
 

@@ -38,11 +38,15 @@ def draw(tensor: Tensor, result: qc.Quantized, view: View | None, element: tuple
 
 def _distribution(tensor: Tensor, result: qc.Quantized, element: tuple[int, ...]) -> None:
     left, right = st.columns([1, 3])
-    log = left.toggle("Log counts", key="log", bind="query-params", help="Show rare values beside frequent ones")
+    log = left.toggle(
+        "Log counts", key="log", bind="query-params", help="Show rare values beside frequent ones"
+    )
     one = right.toggle(
-        "Only the chosen element's block", key="one_block", bind="query-params",
+        "Only the chosen element's block",
+        key="one_block",
+        bind="query-params",
         help="The elements that share its scale, with the values that this scale can represent",
-    )  # fmt: skip
+    )
     block = qc.trace(result, element).block if one else None
     what = f"distribution {result.scheme} {block} {log} {theme()}"
     make = partial(figures.distribution, result, block=block, log=log, theme=theme())
@@ -51,23 +55,36 @@ def _distribution(tensor: Tensor, result: qc.Quantized, element: tuple[int, ...]
 
 def _scales(tensor: Tensor, result: qc.Quantized) -> None:
     make = partial(figures.scales, result, theme=theme())
-    st.plotly_chart(compute.kept(tensor, f"scales {result.scheme} {theme()}", make), theme=None, key="scales_chart")
+    st.plotly_chart(
+        compute.kept(tensor, f"scales {result.scheme} {theme()}", make), theme=None, key="scales_chart"
+    )
     st.dataframe(
         compute.kept(tensor, f"scale table {result.scheme}", partial(scale_table, result)),
-        hide_index=True, height=280, column_config={c: st.column_config.NumberColumn(format="%.6g") for c in ("scale", "low", "high", "mse")},
-    )  # fmt: skip
+        hide_index=True,
+        height=280,
+        column_config={
+            c: st.column_config.NumberColumn(format="%.6g") for c in ("scale", "low", "high", "mse")
+        },
+    )
     if result.scale.numel() > TABLE_ROWS:
-        st.caption(f"The first {TABLE_ROWS:,} of {result.scale.numel():,} blocks; the .npz under Export has all.")
+        st.caption(
+            f"The first {TABLE_ROWS:,} of {result.scale.numel():,} blocks; the .npz under Export has all."
+        )
 
 
 def scale_table(result: qc.Quantized) -> pd.DataFrame:
     """One row a block, in row-major order: its position, bounds, parameters and error."""
     grid = tuple(result.scale.shape)
-    places = np.stack(np.unravel_index(np.arange(min(result.scale.numel(), TABLE_ROWS)), grid or (1,)), axis=1)
+    places = np.stack(
+        np.unravel_index(np.arange(min(result.scale.numel(), TABLE_ROWS)), grid or (1,)), axis=1
+    )
     numbers: dict[str, Any] = {
-        "scale": result.scale, "zero_point": result.zero_point, "low": result.params.low,
-        "high": result.params.high, "mse": qc.block_errors(result),
-    }  # fmt: skip
+        "scale": result.scale,
+        "zero_point": result.zero_point,
+        "low": result.params.low,
+        "high": result.params.high,
+        "mse": qc.block_errors(result),
+    }
     table = {"block": [str(tuple(int(i) for i in place[: len(grid)])) for place in places]}
     for name, values in numbers.items():
         if values is not None:
@@ -79,7 +96,15 @@ def _numbers(tensor: Tensor, result: qc.Quantized, view: View | None) -> None:
     if view is None:
         return
     data = compute.drawn(tensor, result.scheme, view)
-    chosen = st.segmented_control("Map", list(MAPS), default="codes", key="table", required=True, bind="query-params", label_visibility="collapsed")
+    chosen = st.segmented_control(
+        "Map",
+        list(MAPS),
+        default="codes",
+        key="table",
+        required=True,
+        bind="query-params",
+        label_visibility="collapsed",
+    )
     st.dataframe(_frame(data, MAPS[chosen]), height=420)
     if data.step != (1, 1):
         st.caption(data.legend)
@@ -97,10 +122,10 @@ def _code(tensor: Tensor, result: qc.Quantized) -> None:
     literal = compute.kept(tensor, "literal", lambda: snippets.literal(compute.values(tensor)))
     with left:
         st.markdown("**With quantcore**")
-        st.code(snippets.quantcore_script(tensor.recipe or literal, result), language="python")
+        st.code(snippets.quantcore_script(tensor.recipe or literal, result), language="python", height=460)
     with right:
         st.markdown("**With torch alone**")
-        st.code(snippets.torch_script(literal, result), language="python")
+        st.code(snippets.torch_script(literal, result), language="python", height=460)
     st.caption("Both make this tensor and these codes again, and assert it.")
 
 
@@ -108,14 +133,27 @@ def _export(tensor: Tensor, result: qc.Quantized, view: View | None) -> None:
     st.markdown("**The whole tensor**: x, codes, scale, zero_point, dequantized")
     with st.container(horizontal=True):
         st.download_button("NumPy .npz", partial(export.to_npz, result), "quantscope.npz", on_click="ignore")
-        st.download_button(".safetensors", partial(export.to_safetensors, result), "quantscope.safetensors", on_click="ignore")
+        st.download_button(
+            ".safetensors",
+            partial(export.to_safetensors, result),
+            "quantscope.safetensors",
+            on_click="ignore",
+        )
         for label, name in MAPS.items():
             make = partial(_csv, result, name)
             st.download_button(f"{label} .csv", make, f"{name}.csv", on_click="ignore")
     if view is not None:
         st.markdown("**The maps as shown**")
-        make_page = lambda: figures.to_html(figures.maps(result, view, theme="light", borders=st.session_state["borders"]))  # noqa: E731
-        st.download_button("Figure .html", make_page, "quantscope.html", on_click="ignore", help="Opens offline: plotly.js is inside")
+        make_page = lambda: figures.to_html(
+            figures.maps(result, view, theme="light", borders=st.session_state["borders"])
+        )  # noqa: E731
+        st.download_button(
+            "Figure .html",
+            make_page,
+            "quantscope.html",
+            on_click="ignore",
+            help="Opens offline: plotly.js is inside",
+        )
 
 
 def _csv(result: qc.Quantized, name: str) -> str:

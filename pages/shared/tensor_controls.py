@@ -33,7 +33,7 @@ def draw() -> Tensor:
     st.subheader("Tensor")
     source = st.selectbox(
         "Source of the tensor", list(_DRAW), key="src", label_visibility="collapsed", **_BIND
-    )  # fmt: skip
+    )
     tensor = _DRAW[source]()
     elements = int(np.prod(tensor.shape, dtype=np.int64))
     st.caption(f"shape {tensor.shape}, {elements:,} element{'s' * (elements != 1)}, float32")
@@ -43,21 +43,37 @@ def draw() -> Tensor:
 def _generated() -> Tensor:
     kinds = tensors.DISTRIBUTIONS
     name = st.selectbox(
-        "Distribution", list(kinds), key="dist", **_BIND,
+        "Distribution",
+        list(kinds),
+        key="dist",
+        **_BIND,
         help="\n".join(f"- **{name}**: {d.help}" for name, d in kinds.items()),
-    )  # fmt: skip
+    )
     left, right = st.columns(2)
     shape = left.text_input(
-        "Shape", DEFAULTS["shape"], key="shape", max_chars=60, **_BIND, help="Such as 64x128; up to 4096x14336."
+        "Shape",
+        DEFAULTS["shape"],
+        key="shape",
+        max_chars=60,
+        **_BIND,
+        help="Such as 64x128; up to 4096x14336.",
     )
-    seed = right.number_input("Seed", 0, 2**31, DEFAULTS["seed"], key="seed", **_BIND, help="Another seed, other numbers")
+    seed = right.number_input(
+        "Seed", 0, 2**31, DEFAULTS["seed"], key="seed", **_BIND, help="Another seed, other numbers"
+    )
     chosen = []
     if kinds[name].parameters:
         for column, p in zip(st.columns(len(kinds[name].parameters)), kinds[name].parameters, strict=True):
             value = column.number_input(
-                p.name.capitalize(), float(p.low), float(p.high), float(p.default), format="%g",
-                key=f"x_{p.name}", help=p.help, **_BIND,
-            )  # fmt: skip
+                p.name.capitalize(),
+                float(p.low),
+                float(p.high),
+                float(p.default),
+                format="%g",
+                key=f"x_{p.name}",
+                help=p.help,
+                **_BIND,
+            )
             chosen.append((p.name, float(value)))
     spec = tensors.Generated(name, tensors.parse_shape(shape), int(seed), tuple(chosen))
     link.carry(None, repr(spec))
@@ -67,9 +83,7 @@ def _generated() -> Tensor:
 
 def _example() -> Tensor:
     examples = tensors.EXAMPLES
-    name = st.selectbox(
-        "Example", list(examples), key="ex", label_visibility="collapsed", **_BIND
-    )
+    name = st.selectbox("Example", list(examples), key="ex", label_visibility="collapsed", **_BIND)
     st.caption(f"{examples[name].title}. {examples[name].description} Source: {examples[name].source}")
     link.carry(None, name)
     x = examples[name].load()
@@ -89,12 +103,17 @@ def _pasted() -> Tensor:
         x = link.tensor_from_link()
         st.session_state[_PASTED] = "" if x is None else write(x)
     text = st.text_area(
-        "Values", key=_PASTED, height=180, persist_state="session",
+        "Values",
+        key=_PASTED,
+        height=180,
+        persist_state="session",
         placeholder="0.5, -1.2, 3\n2, 0.25, -4\n\nor what print shows of a tensor, an array or a list",
         help="Rows of numbers, nested brackets, or a printed tensor. Ctrl+Enter when done.",
-    )  # fmt: skip
+    )
     if not text.strip():
-        raise qc.QuantError("There is no tensor yet: paste numbers into the field on the left, then press Ctrl+Enter.")
+        raise qc.QuantError(
+            "There is no tensor yet: paste numbers into the field on the left, then press Ctrl+Enter."
+        )
     return _own(_parse(text), "pasted")
 
 
@@ -113,16 +132,20 @@ def _edited() -> Tensor:
 
 def _uploaded() -> Tensor:
     file = st.file_uploader(
-        "File", type=list(tensors.EXTENSIONS), label_visibility="collapsed",
+        "File",
+        type=list(tensors.EXTENSIONS),
+        label_visibility="collapsed",
         help=f"Up to {tensors.MAX_BYTES >> 20} MB. Nothing in it is ever executed.",
-    )  # fmt: skip
+    )
     if file is None:
         return _kept_upload()
     data = file.getvalue()
     names = _listed(file.file_id, data, file.name)
     picked = 0
     if len(names) > 1:
-        picked = st.selectbox("Tensor in the file", range(len(names)), format_func=lambda i: _described(names[i]))
+        picked = st.selectbox(
+            "Tensor in the file", range(len(names)), format_func=lambda i: _described(names[i])
+        )
     identity = (file.file_id, names[picked].name)
     if st.session_state.get(_UPLOADED, (None,))[0] != identity:
         x = tensors.read_tensor(data, file.name, names[picked].name)
@@ -146,7 +169,9 @@ def _kept_upload() -> Tensor:
     if _UPLOADED not in st.session_state:
         x = link.tensor_from_link()
         if x is None:
-            raise qc.QuantError("There is no tensor yet: upload a file on the left, or choose another source.")
+            raise qc.QuantError(
+                "There is no tensor yet: upload a file on the left, or choose another source."
+            )
         st.session_state[_UPLOADED] = (("link", ""), "from the link", x)
     _, title, x = st.session_state[_UPLOADED]
     st.caption(f"Shown: {title}")
