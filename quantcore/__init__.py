@@ -36,7 +36,8 @@ from quantcore.granularity import (
     to_blocks,
 )
 from quantcore.metrics import Errors, Report, block_errors, errors, report
-from quantcore.quantize import QParams, Quantized, apply, choose_qparams, dequantize, quantize
+from quantcore.qparams import QParams, choose_qparams
+from quantcore.quantize import Quantized, apply, dequantize, quantize
 from quantcore.range_setting import Fixed, Given, MinMax, Percentile, RangeSetting
 from quantcore.scheme import Scheme
 from quantcore.storage import Storage, bits_per_element, compression_ratio, storage

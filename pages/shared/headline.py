@@ -3,9 +3,10 @@
 from typing import NamedTuple
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.shared import link, scheme_controls
+from pages.shared import scheme_controls
 from pages.shared.current import Current, Tensor
 
 
@@ -19,8 +20,8 @@ class Figure(NamedTuple):
     help: str
 
 
-def scheme_line(chosen: Current) -> None:
-    """Draw the scheme's text form, to be read or typed into, and the link."""
+def scheme_line(chosen: Current) -> DeltaGenerator:
+    """Draw the scheme's text form, to be read or typed into; return the place for the link."""
     if chosen.scheme is not None:
         st.session_state[scheme_controls.TEXT] = str(chosen.scheme)
     left, right = st.columns([7, 1], vertical_alignment="bottom")
@@ -31,8 +32,7 @@ def scheme_line(chosen: Current) -> None:
         label_visibility="collapsed",
         help="The whole scheme in one line: copy it, or type another and press Enter.",
     )
-    with right.popover("Link", icon=":material/link:", width="stretch"):
-        link.draw(chosen.tensor)
+    return right
 
 
 def figures(tensor: Tensor, scheme: qc.Scheme, report: qc.Report) -> list[Figure]:
@@ -92,6 +92,7 @@ def key_figures(tensor: Tensor, scheme: qc.Scheme, report: qc.Report) -> None:
             None if change is None else f"{change:+.3g}",
             delta_color="normal" if figure.more_is_better else "inverse",
             help=figure.help,
+            height=96,  # room for the change, so that nothing jumps when there is one
         )
 
 

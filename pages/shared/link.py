@@ -47,7 +47,10 @@ def carry(x: np.ndarray | None, key: str) -> None:
 
 
 def draw(tensor: Tensor | None) -> None:
-    """Show the link, or say that this tensor can't be carried by one."""
+    """Show the link, or say that this tensor can't be carried by one.
+
+    To be called last: what a widget writes into the link stands there once the widget has been drawn.
+    """
     if tensor is None:
         st.write("There is no tensor to share yet.")
     elif tensor.recipe is None and st.session_state.get(_CARRIED, (None, None))[1] is None:
@@ -63,7 +66,7 @@ def draw(tensor: Tensor | None) -> None:
 def address() -> str:
     """The address of the page with all its parameters."""
     parts = urlsplit(st.context.url or "")
-    return urlunsplit((parts.scheme, parts.netloc, parts.path, urlencode(st.query_params.to_dict()), ""))
+    return urlunsplit((parts.scheme, parts.netloc, parts.path or "/", urlencode(st.query_params.to_dict()), ""))
 
 
 def name_dropped(before: dict[str, str], known: set[str], place: Any) -> None:

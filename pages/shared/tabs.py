@@ -144,12 +144,10 @@ def _export(tensor: Tensor, result: qc.Quantized, view: View | None) -> None:
             st.download_button(f"{label} .csv", make, f"{name}.csv", on_click="ignore")
     if view is not None:
         st.markdown("**The maps as shown**")
-        make_page = lambda: figures.to_html(
-            figures.maps(result, view, theme="light", borders=st.session_state["borders"])
-        )  # noqa: E731
+        figure = partial(figures.maps, result, view, borders=st.session_state["borders"])
         st.download_button(
             "Figure .html",
-            make_page,
+            lambda: figures.to_html(figure()),
             "quantscope.html",
             on_click="ignore",
             help="Opens offline: plotly.js is inside",
