@@ -4,7 +4,6 @@ The tensor is walked in boxes of about 1 MB whose blocks all have the same shape
 outputs made once: fresh temporaries of the whole tensor would cost many times the arithmetic.
 """
 
-import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,27 +14,13 @@ from torch import Tensor
 
 from quantcore.errors import QuantError
 from quantcore.formats import Format
-from quantcore.granularity import Region, block_shape, grid_shape, regions, split_axes, spread, to_blocks
-from quantcore.inputs import CHUNK, as_float32, refuse_nonfinite
-from quantcore.range_setting import Given, MinMax, Task
+from quantcore.granularity import Region, block_shape, grid_shape, regions, split_axes, spread
+from quantcore.inputs import CHUNK, as_float32
+from quantcore.qparams import QParams, choose_qparams
 from quantcore.scheme import Scheme
 
 # float32 has every whole number up to 2^24; beyond 2^62 no cast to an integer is defined
 _CAST_LIMIT = float(1 << 62)
-
-
-@dataclass(frozen=True)
-class QParams:
-    """Quantization parameters in block form: axis i holds the number of blocks along axis i.
-
-    ``low``, ``high``: the range that led to them (0 included, or made symmetric, where the scheme says
-    so); None for `Given`.
-    """
-
-    scale: Tensor
-    zero_point: Tensor
-    low: Tensor | None = None
-    high: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,36 +86,6 @@ def apply(x: Any, scheme: Scheme, out: Quantized | None = None) -> Quantized:
     return Quantized(x, scheme, codes, params, (outside,) if outside else ())
 
 
-def choose_qparams(x: Any, scheme: Scheme) -> QParams:
-    """Find scale and zero_point of every block.
-
-    Raises:
-        QuantError: the scheme does not fit x, or x holds NaN or infinity.
-    """
-    x = as_float32(x)
-    shape = tuple(x.shape)
-    block = block_shape(scheme.granularity, shape)
-    grid = grid_shape(shape, block)
-    setting = scheme.range_setting
-    who = f"the {scheme.convention.name} convention"
-    if isinstance(setting, Given):
-        refuse_nonfinite(x, who)
-        return QParams(*setting.parameters(grid, x.device))
-    low, high = (torch.empty(grid, device=x.device) for _ in range(2))
-    task = Task(scheme.format, scheme.symmetric)
-    for region in regions(shape, block, CHUNK, whole_blocks=True):
-        part = low[region.grid]
-        blocks = to_blocks(x[region.elements], region.block)
-        if not isinstance(setting, MinMax):
-            _check_finite(x, blocks.amin(), blocks.amax(), who)
-        found = setting(blocks, task)
-        part.copy_(found[0].view(part.shape))
-        high[region.grid].copy_(found[1].view(part.shape))
-    # NaN and infinity show in the extremes of MinMax: no pass of its own over x
-    _check_finite(x, low.amin(), high.amax(), who)
-    return _symmetric(low, high, scheme.format) if scheme.symmetric else _asymmetric(low, high, scheme.format)
-
-
 def quantize(x: Any, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | None = None) -> Tensor:
     """Return the codes of x under given parameters (numbers, or tensors in block form).
 
@@ -180,28 +135,6 @@ def dequantize(
             target.sub_(spread(zero_point[region.grid]))
         target.mul_(spread(scale[region.grid]))
     return x_hat
-
-
-def _check_finite(x: Tensor, low: Tensor, high: Tensor, who: str) -> None:
-    if not (math.isfinite(low) and math.isfinite(high)):
-        refuse_nonfinite(x, who)
-
-
-def _symmetric(low: Tensor, high: Tensor, fmt: Format) -> QParams:
-    high = torch.maximum(low.abs(), high.abs())
-    scale = high / ((1 << (fmt.bits - 1)) - 1)
-    scale[scale == 0] = 1.0
-    zero_point = torch.full(scale.shape, fmt.middle, dtype=torch.int32, device=scale.device)
-    return QParams(scale, zero_point, -high, high)
-
-
-def _asymmetric(low: Tensor, high: Tensor, fmt: Format) -> QParams:
-    low, high = low.clamp(max=0.0), high.clamp(min=0.0)
-    steps = fmt.qmax - fmt.qmin
-    scale = torch.where(torch.isinf(high - low), high / steps - low / steps, (high - low) / steps)
-    scale[scale == 0] = 1.0
-    zero_point = (fmt.qmin - torch.round(low / scale)).clamp_(fmt.qmin, fmt.qmax)
-    return QParams(scale, zero_point.to(torch.int32), low, high)
 
 
 def fit(values: Tensor, scheme: Scheme) -> Tensor:
