@@ -51,8 +51,8 @@ def _from_numpy(x: Any) -> Tensor:
     return torch.from_numpy(array)
 
 
-def refuse_nonfinite(x: Tensor, who: str) -> None:
-    """Raise a QuantError that counts NaN and infinities and names the first, if there are any."""
+def refuse_nonfinite(x: Tensor, who: str, what: str = "x") -> None:
+    """Raise a QuantError that counts NaN and infinities in ``what`` and names the first, if there are any."""
     rows = x.reshape(-1)
     if all(torch.isfinite(rows[i : i + CHUNK]).all() for i in range(0, len(rows), CHUNK)):
         return
@@ -60,6 +60,6 @@ def refuse_nonfinite(x: Tensor, who: str) -> None:
     first = int((~rows.isfinite()).nonzero()[0])
     index = tuple(int(i) for i in np.unravel_index(first, x.shape))
     raise QuantError(
-        f"x holds {nan:,} NaN and {inf:,} infinite values, the first at index {index}; "
+        f"{what} holds {nan:,} NaN and {inf:,} infinite values, the first at index {index}; "
         f"{who} refuses them. Replace or remove them."
     )

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from quantcore.errors import QuantError
 from quantcore.granularity import Region, regions, split_axes, spread
-from quantcore.inputs import CHUNK, as_float32
-from quantcore.quantize import Quantized, unclamped
+from quantcore.inputs import CHUNK, as_float32, refuse_nonfinite
+from quantcore.quantize import Quantized, decode, unclamped
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,8 @@ class Errors:
 
     ``sqnr_db`` = 10·log10(Σx² / Σerror²): inf where nothing is lost (all-zero x too), -inf where x is zero
     and x̂ is not. ``max_abs_error_index``: the first in row-major order. ``cosine``: 1 where both tensors
-    are zero, 0 where one is.
+    are zero, 0 where one is. Near the end of float32 x̂ or the error can be infinite: the sums are inf
+    then, ``sqnr_db`` is -inf and ``cosine`` may be nan.
     """
 
     mse: float
@@ -63,26 +64,34 @@ class _Sums:
         self.worst, self.worst_at = -1.0, 0
 
     def add(self, x: Tensor, x_hat: Tensor, flat_index: Callable[[int], int]) -> Tensor:
-        """Count one part; ``flat_index`` places its elements in the whole. Return its error, float32."""
+        """Count one part; ``flat_index`` places its elements in the whole. Return its squared error, float64."""
         x, x_hat = x.reshape(-1), x_hat.reshape(-1)
         error = x - x_hat
-        size = error.abs()
-        place = int(size.argmax())
-        worst, at = float(size[place]), flat_index(place)
-        if worst > self.worst or (worst == self.worst and at < self.worst_at):
-            self.worst, self.worst_at = worst, at
-        wide, wide_hat = x.double(), x_hat.double()
-        self.sae += float(size.sum(dtype=torch.float64))
-        self.sse += _square(error.double())
-        self.xx += _square(wide)
-        self.yy += _square(wide_hat)
+        wide, wide_hat, square = x.double(), x_hat.double(), error.double()
+        self.xx += float(torch.dot(wide, wide))
+        self.yy += float(torch.dot(wide_hat, wide_hat))
         self.xy += float(torch.dot(wide, wide_hat))
-        return error
+        self.sse += float(torch.dot(square, square))
+        size = error.abs_()
+        self.sae += float(size.sum(dtype=torch.float64))
+        self._keep_worst(size, flat_index)
+        return square.square_()
+
+    def _keep_worst(self, size: Tensor, flat_index: Callable[[int], int]) -> None:
+        worst = float(size.amax())
+        if worst < self.worst:  # argmax costs 15 times amax, so it waits until it is needed
+            return
+        at = flat_index(int(size.argmax()))
+        if worst > self.worst or at < self.worst_at:
+            self.worst, self.worst_at = worst, at
 
     def errors(self, shape: tuple[int, ...]) -> dict[str, Any]:
         """The fields of `Errors`."""
         n = math.prod(shape)
-        sqnr = math.inf if self.sse == 0 else 10 * math.log10(self.xx / self.sse) if self.xx else -math.inf
+        if self.sse == 0:
+            sqnr = math.inf
+        else:
+            sqnr = 10 * math.log10(self.xx / self.sse) if self.xx and self.sse < math.inf else -math.inf
         length = math.sqrt(self.xx) * math.sqrt(self.yy)
         cosine = self.xy / length if length else float(self.xx == self.yy)
         index = tuple(int(i) for i in np.unravel_index(self.worst_at, shape)) if shape else ()
@@ -94,7 +103,7 @@ class _Sums:
             "sqnr_db": sqnr,
             "max_abs_error": self.worst,
             "max_abs_error_index": index,
-            "cosine": max(-1.0, min(1.0, cosine)),
+            "cosine": math.nan if math.isnan(cosine) else max(-1.0, min(1.0, cosine)),
         }
 
 
@@ -105,7 +114,7 @@ def errors(x: Any, x_hat: Any) -> Errors:
     0.125
 
     Raises:
-        QuantError: the shapes differ.
+        QuantError: the shapes differ, or one of them holds NaN or infinity.
     """
     x, x_hat = as_float32(x), as_float32(x_hat)
     if x.shape != x_hat.shape:
@@ -113,34 +122,38 @@ def errors(x: Any, x_hat: Any) -> Errors:
             f"x has shape {tuple(x.shape)}, but x̂ has {tuple(x_hat.shape)}; give two of the same shape."
         )
     sums = _Sums()
-    flat, flat_hat = x.reshape(-1), x_hat.reshape(-1)
+    flat, flat_hat = x.reshape(-1), x_hat.to(x.device).reshape(-1)
     for start in range(0, len(flat), CHUNK):
         sums.add(flat[start : start + CHUNK], flat_hat[start : start + CHUNK], start.__add__)
+    if not math.isfinite(sums.sse):  # what is not finite shows here, without a pass of its own
+        refuse_nonfinite(x, "a comparison")
+        refuse_nonfinite(x_hat, "a comparison", what="x̂")
     return Errors(**sums.errors(tuple(x.shape)))
 
 
 def report(result: Quantized) -> Report:
     """Return every metric of a result, in one walk over it."""
     fmt, shape = result.scheme.format, tuple(result.x.shape)
-    sums, clipped, clipping_sse = _Sums(), 0, 0.0
-    used = torch.zeros(1 << fmt.bits, dtype=torch.bool, device=result.x.device)
-    lowest = fmt.qmin - fmt.narrow  # a wrapped code may be the one that narrow leaves out
+    sums, clipped, clipping_sse, rounding_sse = _Sums(), 0, 0.0, 0.0
+    counts = torch.zeros((), dtype=torch.int64, device=result.x.device)
     for region, values in unclamped(result.x, result.scale, result.zero_point, result.scheme):
-        codes = split_axes(result.codes[region.elements], region.block)
-        error = sums.add(result.x[region.elements], _x_hat(result, region), _placed(region, shape))
-        outside = ((values < fmt.qmin) | (values > fmt.qmax)).reshape(-1)
-        count = int(outside.sum())
-        if count:
-            clipped += count
-            clipping_sse += _square(error[outside].double())
-        used[(codes.to(torch.int32) - lowest).reshape(-1)] = True
+        x, codes = (split_axes(t[region.elements], region.block) for t in (result.x, result.codes))
+        square = sums.add(x, _x_hat(result, region), _placed(region, shape))
+        counts = counts + _count_codes(codes)
+        lowest, highest = torch.aminmax(values)
+        if lowest < fmt.qmin or highest > fmt.qmax:
+            outside = ((values < fmt.qmin) | (values > fmt.qmax)).reshape(-1)
+            clipped += int(outside.count_nonzero())
+            clipping_sse += float(square[outside].sum())
+            square[outside] = 0.0
+        rounding_sse += float(square.sum())
     return Report(
         **sums.errors(shape),
         clipped=clipped,
         clipped_share=clipped / math.prod(shape),
         clipping_sse=clipping_sse,
-        rounding_sse=max(0.0, sums.sse - clipping_sse),
-        codes_used=int(used.sum()),
+        rounding_sse=rounding_sse,
+        codes_used=int(counts.count_nonzero()),
         codes_available=fmt.available,
     )
 
@@ -150,9 +163,7 @@ def block_errors(result: Quantized) -> Tensor:
     total = torch.zeros(result.scale.shape, dtype=torch.float64, device=result.x.device)
     count = torch.zeros_like(total)
     for region in _parts(result):
-        error = split_axes(result.x[region.elements], region.block) - split_axes(
-            _x_hat(result, region), region.block
-        )
+        error = split_axes(result.x[region.elements], region.block) - _x_hat(result, region)
         inner = tuple(range(1, 2 * len(region.block), 2))
         square = error.double().square_()
         total[region.grid] += square.sum(inner) if inner else square
@@ -165,10 +176,17 @@ def _parts(result: Quantized) -> Iterator[Region]:
 
 
 def _x_hat(result: Quantized, region: Region) -> Tensor:
-    """x̂ of one box: (q - z) * s."""
-    codes = split_axes(result.codes[region.elements], region.block).to(torch.float32)
-    codes.sub_(spread(result.zero_point[region.grid])).mul_(spread(result.scale[region.grid]))
-    return codes.view(result.x[region.elements].shape)
+    """x̂ of one box, with the axes of `split_axes`."""
+    codes = split_axes(result.codes[region.elements], region.block)
+    scale, zero_point = (spread(p[region.grid]) for p in (result.scale, result.zero_point))
+    return decode(codes, scale, zero_point, out=torch.empty(codes.shape, device=codes.device))
+
+
+def _count_codes(codes: Tensor) -> Tensor:
+    """How often each code occurs, their bits taken as unsigned."""
+    if codes.dtype.itemsize == 1:
+        return torch.bincount(codes.view(torch.uint8).reshape(-1), minlength=1 << 8)
+    return torch.bincount(codes.to(torch.int32).bitwise_and_(0xFFFF).reshape(-1), minlength=1 << 16)
 
 
 def _placed(region: Region, shape: tuple[int, ...]) -> Callable[[int], int]:
@@ -184,8 +202,3 @@ def _placed(region: Region, shape: tuple[int, ...]) -> Callable[[int], int]:
         )
 
     return flat_index if shape else int
-
-
-def _square(values: Tensor) -> float:
-    flat = values.reshape(-1)
-    return float(torch.dot(flat, flat))

@@ -129,12 +129,18 @@ def dequantize(
     scale, zero_point, shifted = _prepare(scale, zero_point, shape, block, codes.device)
     x_hat = _output(out, shape, torch.float32, codes.device)
     for region in regions(shape, block, CHUNK, whole_blocks=False):
-        target = split_axes(x_hat[region.elements], region.block)
-        target.copy_(split_axes(codes[region.elements], region.block))
-        if shifted:
-            target.sub_(spread(zero_point[region.grid]))
-        target.mul_(spread(scale[region.grid]))
+        source, target = (split_axes(t[region.elements], region.block) for t in (codes, x_hat))
+        z = spread(zero_point[region.grid]) if shifted else None
+        decode(source, spread(scale[region.grid]), z, out=target)
     return x_hat
+
+
+def decode(codes: Tensor, scale: Tensor, zero_point: Tensor | None, out: Tensor) -> Tensor:
+    """Write (codes - zero_point) * scale into ``out``, float32; parameters broadcast, None stands for 0."""
+    out.copy_(codes)
+    if zero_point is not None:
+        out.sub_(zero_point)
+    return out.mul_(scale)
 
 
 def fit(values: Tensor, scheme: Scheme) -> Tensor:
