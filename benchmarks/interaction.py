@@ -89,7 +89,7 @@ def measure(page: Page, address: str, done: str) -> float:
     page.goto(address)
     page.wait_for_selector(REST, timeout=120_000)
     page.wait_for_timeout(1500)
-    page.locator(".st-key-bits [role=slider]").focus()
+    page.locator(".st-key-bits input[type=range]").focus()
     times, bits = [], 4
     for i in range(PRESSES + 2):
         up = bits < 16 and i < 12

@@ -1,24 +1,24 @@
 """Explore: a tensor and its quantized form side by side."""
 
-import streamlit as st
-
 import quantcore as qc
-from pages.shared import compute, current, headline, link, maps_view, tabs
+from pages.shared import compute, current, headline, link, maps_view, say, tabs
 
 chosen = current.get()
 link_place = headline.scheme_line(chosen)
 for problem in chosen.problems:
-    st.error(problem, icon=":material/error:")
+    say.error(problem)
+if chosen.hint:
+    say.hint(chosen.hint)
 
 if chosen.tensor is not None and chosen.scheme is not None:
     tensor, scheme = chosen.tensor, chosen.scheme
     try:
         result = compute.result(tensor, scheme)
     except qc.QuantError as error:
-        st.error(str(error), icon=":material/error:")
+        say.error(str(error))
     else:
         for warning in result.warnings:
-            st.warning(warning, icon=":material/warning:")
+            say.warning(warning)
         report = compute.report(tensor, scheme)
         headline.key_figures(tensor, scheme, report)
         view, element = maps_view.draw(tensor, result, report)

@@ -8,11 +8,13 @@ from pages.shared import current, scheme_controls, tensor_controls
 
 def draw() -> None:
     """Draw all controls and leave what they chose in `current`; errors wait there for the page to show."""
-    problems = []
+    problems, hint = [], ""
     tensor = scheme = None
     try:
         tensor = tensor_controls.draw()
         st.session_state["_shape"] = tensor.shape
+    except tensor_controls.NoTensorYet as waiting:
+        hint = str(waiting)
     except qc.QuantError as error:
         problems.append(str(error))
     text_error = st.session_state.pop(scheme_controls.TEXT_ERROR, None)
@@ -22,4 +24,4 @@ def draw() -> None:
         scheme = scheme_controls.draw(st.session_state.get("_shape", (8, 8)))
     except qc.QuantError as error:
         problems.append(str(error))
-    current.put(current.Current(tensor, scheme, tuple(problems)))
+    current.put(current.Current(tensor, scheme, tuple(problems), hint))

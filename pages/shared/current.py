@@ -28,11 +28,15 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Current:
-    """The tensor and the scheme, or the sentences that say why there is none."""
+    """The tensor and the scheme, or the sentences that say why there is none.
+
+    ``hint``: what to do next, where nothing is wrong but there is no tensor yet.
+    """
 
     tensor: Tensor | None
     scheme: qc.Scheme | None
     problems: tuple[str, ...] = ()
+    hint: str = ""
 
 
 def put(current: Current) -> None:

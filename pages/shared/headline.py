@@ -92,7 +92,7 @@ def key_figures(tensor: Tensor, scheme: qc.Scheme, report: qc.Report) -> None:
             None if change is None else f"{change:+.3g}",
             delta_color="normal" if figure.more_is_better else "inverse",
             help=figure.help,
-            height=96,  # room for the change, so that nothing jumps when there is one
+            height=78,  # room for the change, so that nothing jumps when there is one
         )
 
 

@@ -6,6 +6,7 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 import numpy as np
 import streamlit as st
 
+from pages.shared import say
 from pages.shared.current import Tensor
 from quantcore import tensors
 
@@ -66,7 +67,9 @@ def draw(tensor: Tensor | None) -> None:
 def address() -> str:
     """The address of the page with all its parameters."""
     parts = urlsplit(st.context.url or "")
-    return urlunsplit((parts.scheme, parts.netloc, parts.path or "/", urlencode(st.query_params.to_dict()), ""))
+    return urlunsplit(
+        (parts.scheme, parts.netloc, parts.path or "/", urlencode(st.query_params.to_dict()), "")
+    )
 
 
 def name_dropped(before: dict[str, str], known: set[str], place: Any) -> None:
@@ -86,7 +89,7 @@ def name_dropped(before: dict[str, str], known: set[str], place: Any) -> None:
         )
     if st.session_state.get(_TOLD):
         with place.container(horizontal=True, vertical_alignment="center"):
-            st.warning(_plain(st.session_state[_TOLD]), icon=":material/link_off:")
+            say.warning(st.session_state[_TOLD])
             st.button("Close", on_click=lambda: st.session_state.pop(_TOLD), type="tertiary")
 
 
@@ -99,8 +102,3 @@ def _same(text: str, value: object) -> bool:
 
 def _short(text: str) -> str:
     return text if len(text) <= 40 else text[:39] + "…"
-
-
-def _plain(text: str) -> str:
-    """Keep Markdown from reading a stranger's text."""
-    return "".join(f"\\{c}" if c in "\\`*_{}[]<>#$:|~!" else c for c in text)

@@ -102,7 +102,7 @@ function numbers(data, values, name, box) {
 }
 
 function axis(domain, anchor, range, matches) {
-  return { domain, anchor, range, matches, showgrid: false, zeroline: false, ticks: "", nticks: 6, tickfont: { size: 10 }, constrain: "domain" };
+  return { domain, anchor, range, matches, showgrid: false, zeroline: false, ticks: "", ...(Math.abs(range[1] - range[0]) <= 10 ? { dtick: 1 } : { nticks: 6 }), tickfont: { size: 10 }, constrain: "domain" };
 }
 
 function draw(state) {

@@ -5,7 +5,7 @@ import unicodedata
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import compute, maps
+from pages.shared import compute, maps, say
 from pages.shared.current import Tensor
 from quantcore.views import View, element
 
@@ -23,7 +23,7 @@ def draw(tensor: Tensor, result: qc.Quantized, report: qc.Report) -> tuple[View 
         index = _element(st.session_state["cell"], tensor.shape) or worst
         data = compute.drawn(tensor, result.scheme, view)
     except qc.QuantError as error:
-        place.error(str(error), icon=":material/error:")
+        say.error(str(error), place)
         return None, index
     with place:
         maps.four_maps(
@@ -63,7 +63,7 @@ def region(rows: tuple[int, int] | None, columns: tuple[int, int] | None) -> Non
 
 def arithmetic(trace: qc.Trace, is_worst: bool) -> None:
     """Show one element's way from x to its error, with the numbers put in."""
-    where = f"element {trace.index}" + (", the worst" if is_worst else "")
+    where = f"element ({', '.join(map(str, trace.index))})" + (", the worst" if is_worst else "")
     bounds = (
         " × ".join(f"{a}..{b - 1}" if b - a > 1 else str(a) for a, b in trace.bounds) or "the only element"
     )

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-import quantcore as qc
 from pages.shared import grid, link
 from pages.shared.current import Tensor
 from quantcore import tensors
@@ -22,6 +21,10 @@ PARAMETERS = {f"x_{p.name}" for d in tensors.DISTRIBUTIONS.values() for p in d.p
 # No format_func beside it: the link would carry the label, and break when that is reworded
 _BIND: dict[str, Any] = {"bind": "query-params"}
 _PASTED, _EDITED, _UPLOADED = "_pasted", "_edited", "_uploaded"
+
+
+class NoTensorYet(Exception):
+    """Nothing was pasted or uploaded so far; the message says what to do."""
 
 
 def draw() -> Tensor:
@@ -111,7 +114,7 @@ def _pasted() -> Tensor:
         help="Rows of numbers, nested brackets, or a printed tensor. Ctrl+Enter when done.",
     )
     if not text.strip():
-        raise qc.QuantError(
+        raise NoTensorYet(
             "There is no tensor yet: paste numbers into the field on the left, then press Ctrl+Enter."
         )
     return _own(_parse(text), "pasted")
@@ -169,9 +172,7 @@ def _kept_upload() -> Tensor:
     if _UPLOADED not in st.session_state:
         x = link.tensor_from_link()
         if x is None:
-            raise qc.QuantError(
-                "There is no tensor yet: upload a file on the left, or choose another source."
-            )
+            raise NoTensorYet("There is no tensor yet: upload a file on the left, or choose another source.")
         st.session_state[_UPLOADED] = (("link", ""), "from the link", x)
     _, title, x = st.session_state[_UPLOADED]
     st.caption(f"Shown: {title}")
