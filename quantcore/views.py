@@ -6,6 +6,7 @@ four maps tell of the same element.
 """
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ MAX_CELLS = 256
 MAX_BORDERS = 64  # lines along one axis; more would be a grey haze
 
 Span = tuple[int, int]
+Place = TypeVar("Place", int, str)
 
 
 @dataclass(frozen=True)
@@ -79,8 +81,12 @@ class _Plane:
     block: Span
 
 
-def element(view: View, shape: tuple[int, ...], row: int, column: int) -> tuple[int, ...]:
-    """Return the index in the tensor of what stands at (row, column) of the plane."""
+def element(view: View, shape: tuple[int, ...], row: Place, column: Place) -> tuple[int | Place, ...]:
+    """Return the index in the tensor of what stands at (row, column) of the plane.
+
+    >>> element(View(index=(5,)), (8, 16, 16), "row", "column")
+    (5, 'row', 'column')
+    """
     if len(shape) < 2:
         return (column,)[: len(shape)]
     down, across = _axes(view, len(shape))
@@ -112,7 +118,8 @@ def map_data(result: Quantized, view: View | None = None) -> MapData:
     scale = plane.scale[row // plane.block[0], column // plane.block[1]]
     zero_point = plane.zero_point[row // plane.block[0], column // plane.block[1]]
     x, codes = plane.x[row, column], plane.codes[row, column].to(torch.int32)
-    x_hat = (codes - zero_point).to(torch.float32) * scale
+    # float32 throughout, as dequantize: a zero_point given by hand may be larger than float32 is exact for
+    x_hat = (codes.to(torch.float32) - zero_point.to(torch.float32)) * scale
     borders = tuple(
         tuple(range(-(-start // b) * b or b, stop, b)) if (stop - start) // b <= MAX_BORDERS else ()
         for (start, stop), b in zip((rows, columns), plane.block, strict=True)

@@ -1,0 +1,34 @@
+"""Plotly figures of results; the only part of quantcore that imports plotly.
+
+Colours: original and dequantized share one scale, so that equal colours mean equal values; error is
+diverging and centred on 0; codes span the format's full range. All palettes can be told apart by
+colour-blind people.
+"""
+
+import plotly.graph_objects as go
+
+from quantcore.figures.distribution import distribution, grid_values, histogram
+from quantcore.figures.maps import TITLES, maps, scales_of_maps
+from quantcore.figures.scales import scales
+from quantcore.figures.style import base_layout, palette
+
+
+def to_html(figure: go.Figure) -> str:
+    """Return a page that opens offline: plotly.js is inside."""
+    config = {"displaylogo": False, "showSendToCloud": False, "responsive": True}
+    page: str = figure.to_html(include_plotlyjs=True, full_html=True, config=config)
+    return page
+
+
+__all__ = [
+    "TITLES",
+    "base_layout",
+    "distribution",
+    "grid_values",
+    "histogram",
+    "maps",
+    "palette",
+    "scales",
+    "scales_of_maps",
+    "to_html",
+]

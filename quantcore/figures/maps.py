@@ -1,0 +1,138 @@
+"""The four maps: original, codes, dequantized, error."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import plotly.graph_objects as go
+
+from quantcore.figures.style import INK, base_layout, palette, share, title, whole_ticks
+from quantcore.quantize import Quantized
+from quantcore.views import MapData, View, element, map_data
+
+TITLES = {"x": "Original x", "codes": "Codes q", "dequantized": "Dequantized x̂", "error": "Error x − x̂"}
+NUMBERS_UP_TO = 256  # cells; text costs more than all the rest of a map
+BORDERS_UP_TO = 32  # lines along one axis; at the size of these maps more would hide the cells
+
+
+def scales_of_maps(data: MapData, result: Quantized, theme: str = "light") -> dict[str, dict[str, Any]]:
+    """Return zmin, zmax and colorscale of each of the four maps."""
+    low, high = _finite_range(data.x, data.dequantized)
+    if low < 0 < high:
+        most = max(-low, high)
+        values = {"zmin": -most, "zmax": most, "colorscale": palette("diverging", theme)}
+    else:
+        if low == high:  # one value alone: from 0, so that it has a colour of its own
+            low, high = min(low, 0.0), max(high, 0.0)
+        values = {"zmin": low, "zmax": high if high > low else 1.0, "colorscale": palette("sequential")}
+    low, high = _finite_range(data.error)
+    most = max(-low, high) or 1.0
+    fmt = result.scheme.format
+    return {
+        "x": values,
+        "codes": {"zmin": fmt.qmin, "zmax": fmt.qmax, "colorscale": palette("codes")},
+        "dequantized": values,
+        "error": {"zmin": -most, "zmax": most, "colorscale": palette("error", theme)},
+    }
+
+
+def maps(
+    result: Quantized,
+    view: View | None = None,
+    *,
+    numbers: bool = True,
+    borders: bool = False,
+    columns: int = 4,
+    theme: str = "light",
+) -> go.Figure:
+    """Return the four maps, original | codes | dequantized | error, in one figure with linked axes.
+
+    Args:
+        numbers: write the numbers into the cells, where there are at most 256.
+        borders: draw where blocks begin.
+        columns: 4 for a row, 2 for a square.
+    """
+    view = view or View()
+    data = map_data(result, view)
+    colours = scales_of_maps(data, result, theme)
+    rows = 4 // columns
+    layout = {**base_layout(theme, 300 * rows + 60), "annotations": [], "shapes": []}
+    shared = _cells(data) | _hover(result, data, view)
+    traces = []
+    for i, (name, text) in enumerate(TITLES.items()):
+        across, down = share(i % columns, columns, 0.075), share(rows - 1 - i // columns, rows, 0.12)
+        axis = str(i + 1) if i else ""
+        written = numbers and data.x.size <= NUMBERS_UP_TO
+        number = "%{z}" if name == "codes" else "%{z:.3~g}"
+        bar = {"x": across[1], "xpad": 4, "thickness": 8, "y": sum(down) / 2, "len": down[1] - down[0]}
+        traces.append(
+            {"z": getattr(data, name), "xaxis": f"x{axis}", "yaxis": f"y{axis}", "name": text}
+            | shared
+            | colours[name]
+            | {
+                "texttemplate": number if written else None,
+                "colorbar": bar | {"nticks": 5, "tickfont": {"size": 10}},
+            }
+        )
+        layout[f"xaxis{axis}"] = _axis(across, f"y{axis}", data.columns, "x" if i else None)
+        layout[f"yaxis{axis}"] = _axis(down, f"x{axis}", data.rows[::-1], "y" if i else None)
+        layout["annotations"].append(title(text, across[0], down[1]))
+        if borders:
+            layout["shapes"] += _borders(data, axis, theme)
+    return go.Figure([go.Heatmap(**trace) for trace in traces], layout)
+
+
+def _finite_range(*arrays: npt.NDArray[np.float32]) -> tuple[float, float]:
+    """Lowest and highest finite value; (0, 0) where there is none. x̂ can overflow by given parameters."""
+    finite = [a[np.isfinite(a)] for a in arrays]
+    found = [a for a in finite if a.size]
+    if not found:
+        return 0.0, 0.0
+    return float(min(a.min() for a in found)), float(max(a.max() for a in found))
+
+
+def _cells(data: MapData) -> dict[str, Any]:
+    """Where the cells stand, in elements."""
+    down, across = data.step
+    x0, y0 = data.columns[0] + (across - 1) / 2, data.rows[0] + (down - 1) / 2
+    return {"x0": x0, "dx": across, "y0": y0, "dy": down}
+
+
+def _hover(result: Quantized, data: MapData, view: View) -> dict[str, Any]:
+    """All numbers of a cell's element, for the tooltip of each map; plotly takes them from one map alone."""
+    names = ("row", "column", "x", "codes", "dequantized", "error", "scale", "zero_point")
+    arrays = [getattr(data, name) for name in names]
+    # float32, half the payload, holds whole numbers up to 2^24
+    whole = max(int(np.abs(a.astype(np.int64)).max()) for a in arrays if a.dtype == np.int32)
+    numbers = np.stack(arrays, -1).astype(np.float32 if whole <= 1 << 24 else np.float64)
+    index = element(view, tuple(result.x.shape), "%{customdata[0]}", "%{customdata[1]}")
+    return {
+        "customdata": numbers,
+        "hovertemplate": f"element ({', '.join(map(str, index))})"
+        "<br>x %{customdata[2]:.6~g}<br>q %{customdata[3]}<br>x̂ %{customdata[4]:.6~g}"
+        "<br>error %{customdata[5]:.4~g}<br>scale %{customdata[6]:.6~g}"
+        "<br>zero_point %{customdata[7]}<extra></extra>",
+    }
+
+
+def _axis(domain: list[float], anchor: str, ends: tuple[int, int], matches: str | None) -> dict[str, Any]:
+    """An axis from one end to the other: (stop, start) turns it round."""
+    plain = {"showgrid": False, "zeroline": False, **whole_ticks(abs(ends[1] - ends[0]))}
+    span = [ends[0] - 0.5, ends[1] - 0.5]
+    return {"domain": domain, "anchor": anchor, "range": span, "matches": matches, **plain}
+
+
+def _borders(data: MapData, axis: str, theme: str) -> list[dict[str, Any]]:
+    (top, bottom), (left, right) = data.rows, data.columns
+    down, across = (b if len(b) <= BORDERS_UP_TO else () for b in data.borders)
+    lines = [(left, right, row, row) for row in down]
+    lines += [(column, column, top, bottom) for column in across]
+    style = {
+        "type": "line",
+        "xref": f"x{axis}",
+        "yref": f"y{axis}",
+        "line": {"color": INK[theme], "width": 1},
+    }
+    return [
+        style | {"x0": x0 - 0.5, "x1": x1 - 0.5, "y0": y0 - 0.5, "y1": y1 - 0.5} for x0, x1, y0, y1 in lines
+    ]

@@ -1,0 +1,89 @@
+"""The scale of every block and what error it left."""
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import plotly.graph_objects as go
+
+from quantcore.figures.style import FILL, LINE, base_layout, palette, share, title, whole_ticks
+from quantcore.metrics import block_errors
+from quantcore.quantize import Quantized
+from quantcore.views import MAX_CELLS, Span
+
+Array = npt.NDArray[Any]
+
+
+def scales(result: Quantized, *, theme: str = "light") -> go.Figure:
+    """Return the scale of every block and its mean squared error, side by side.
+
+    Blocks in one row or column come as bars, others as a map of the grid: leading axes become rows, and
+    where there are more than 256 a side a cell shows the largest of several.
+    """
+    grid = tuple(result.scale.shape) or (1,)
+    plane = (math.prod(grid[:-1]), grid[-1])
+    bars = 1 in plane and max(plane) <= MAX_CELLS
+    layout = base_layout(theme, 320) | {"annotations": [], "bargap": 0.1}
+    traces = []
+    columns = {"Scale": result.scale, "MSE": block_errors(result)}
+    for i, (name, values) in enumerate(columns.items()):
+        cells, row, column, step = largest(values.cpu().numpy().astype(np.float32).reshape(plane))
+        axis = "2" if i else ""
+        domain = share(i, 2, 0.06 if bars else 0.1)
+        index = [*np.unravel_index(row, grid[:-1]), column] if len(grid) > 1 else [column]
+        places = np.stack([np.asarray(n, np.int32) for n in index], -1)
+        common = {"xaxis": f"x{axis}", "yaxis": f"y{axis}", **_hover(name, len(index), "y" if bars else "z")}
+        make = _bars if bars else _map
+        traces.append(make(cells, places, common, step, domain, (LINE if i else FILL)[theme]))
+        many = "" if step == (1, 1) else f", the largest of {step[0]} × {step[1]} blocks"
+        layout["annotations"].append(title(f"{name} of each block{many}", domain[0], 1))
+        layout |= _axes(axis, domain, plane, bars)
+    return go.Figure(traces, layout)
+
+
+def largest(values: Array) -> tuple[Array, Array, Array, Span]:
+    """Reduce a plane to at most 256×256 cells.
+
+    Return the largest value of each cell, its row and its column in the plane, and what a cell stands for.
+    """
+    step = (-(-values.shape[0] // MAX_CELLS), -(-values.shape[1] // MAX_CELLS))
+    short = [(0, -n % s) for n, s in zip(values.shape, step, strict=True)]
+    padded = np.pad(values, short, constant_values=-np.inf)  # which no value is
+    rows, columns = padded.shape[0] // step[0], padded.shape[1] // step[1]
+    cells = padded.reshape(rows, step[0], columns, step[1]).transpose(0, 2, 1, 3).reshape(rows, columns, -1)
+    place = cells.argmax(-1)
+    row = np.arange(rows)[:, None] * step[0] + place // step[1]
+    column = np.arange(columns) * step[1] + place % step[1]
+    return cells.max(-1), row, column, step
+
+
+def _hover(name: str, rank: int, value: str) -> dict[str, str]:
+    index = ", ".join(f"%{{customdata[{i}]}}" for i in range(rank))
+    return {"hovertemplate": f"block ({index})<br>{name} %{{{value}:.5~g}}<extra></extra>"}
+
+
+def _bars(
+    cells: Array, places: Array, common: dict[str, Any], step: Span, domain: list[float], colour: str
+) -> go.Bar:
+    marker = {"color": colour, "line": {"width": 0}}
+    return go.Bar(y=cells.reshape(-1), customdata=places.reshape(cells.size, -1), marker=marker, **common)
+
+
+def _map(
+    cells: Array, places: Array, common: dict[str, Any], step: Span, domain: list[float], colour: str
+) -> go.Heatmap:
+    bar = {"x": domain[1], "xpad": 4, "thickness": 8, "nticks": 5}
+    where = {"dx": step[1], "dy": step[0], "x0": (step[1] - 1) / 2, "y0": (step[0] - 1) / 2}
+    return go.Heatmap(
+        z=cells, customdata=places, colorscale=palette("sequential"), colorbar=bar, **where, **common
+    )
+
+
+def _axes(axis: str, domain: list[float], plane: Span, bars: bool) -> dict[str, Any]:
+    plain = {"showgrid": False, "zeroline": False}
+    across = {"domain": domain, "anchor": f"y{axis}", "title": "block", **plain}
+    down: dict[str, Any] = {"anchor": f"x{axis}", "rangemode": "tozero"}
+    if not bars:
+        down |= {"autorange": "reversed", **plain, **whole_ticks(plane[0])}
+    return {f"xaxis{axis}": across | whole_ticks(max(plane) if bars else plane[1]), f"yaxis{axis}": down}

@@ -1,0 +1,81 @@
+"""Colours and layout that all figures share, for a light and a dark background.
+
+Colours are written rgb(): Streamlit's front end replaces #000001 to #000040 by colours of its theme.
+"""
+
+from typing import Any
+
+import plotly.colors
+import plotly.graph_objects as go
+
+INK = {"light": "rgb(49,51,63)", "dark": "rgb(250,250,250)"}
+FAINT = {"light": "rgba(49,51,63,0.12)", "dark": "rgba(250,250,250,0.15)"}
+DIM = {"light": "rgba(49,51,63,0.45)", "dark": "rgba(250,250,250,0.5)"}
+FILL = {"light": "rgb(11,110,153)", "dark": "rgb(77,182,226)"}
+LINE = {"light": "rgb(179,88,6)", "dark": "rgb(253,184,99)"}
+
+# Blue to red and purple to orange, as RdBu and PuOr, but through a dark middle: on a dark page zero must
+# be the quietest colour, not a glaring white
+_DARK_VALUES = ["146,197,255", "76,142,209", "46,84,126", "46,47,52", "124,56,50", "211,94,78", "255,176,150"]
+_DARK_ERROR = [
+    "208,188,255",
+    "146,116,214",
+    "82,66,124",
+    "46,47,52",
+    "116,76,26",
+    "205,130,28",
+    "255,204,118",
+]
+
+
+def palette(name: str, theme: str = "light") -> list[list[Any]]:
+    """A palette as [[place, rgb()], …]: "diverging", "error", "codes" or "sequential"."""
+    if theme == "dark" and name in ("diverging", "error"):
+        colours = [f"rgb({c})" for c in (_DARK_VALUES if name == "diverging" else _DARK_ERROR)]
+    else:
+        scales = {
+            "diverging": plotly.colors.diverging.RdBu_r,
+            "error": plotly.colors.diverging.PuOr_r,
+            "codes": plotly.colors.sequential.Cividis,
+            "sequential": plotly.colors.sequential.Viridis,
+        }
+        colours = plotly.colors.convert_colors_to_same_type(scales[name], colortype="rgb")[0]
+    return [[i / (len(colours) - 1), colour] for i, colour in enumerate(colours)]
+
+
+def base_layout(theme: str, height: int) -> dict[str, Any]:
+    """A layout with a template of its own: importing streamlit makes another one the default."""
+    ink = {"color": INK[theme]}
+    axis = {
+        "gridcolor": FAINT[theme],
+        "linecolor": FAINT[theme],
+        "zerolinecolor": FAINT[theme],
+        "tickfont": ink,
+    }
+    return {
+        "template": go.layout.Template(layout={"xaxis": axis, "yaxis": axis}),
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": DIM[theme], "activecolor": INK[theme]},
+        "font": ink,
+        "height": height,
+        "margin": {"l": 44, "r": 12, "t": 40, "b": 40},
+        "showlegend": False,
+    }
+
+
+def title(text: str, x: float, y: float) -> dict[str, Any]:
+    """A title above the plot whose upper left corner is (x, y) of the figure."""
+    place = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom", "showarrow": False}
+    return {"text": text, "x": x, "y": y, "font": {"size": 13}, **place}
+
+
+def share(i: int, n: int, gap: float) -> list[float]:
+    """Part of the figure for the i-th of n plots side by side, ``gap`` kept free behind each."""
+    width = 1 / n - gap
+    return [i / n, i / n + width]
+
+
+def whole_ticks(cells: int) -> dict[str, Any]:
+    """Ticks of an axis of ``cells`` whole numbers: never one between two of them."""
+    return {"tick0": 0, "dtick": 1} if cells <= 8 else {"nticks": 8}
