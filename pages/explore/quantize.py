@@ -22,7 +22,7 @@ if chosen.tensor is not None and chosen.scheme is not None:
         report = compute.report(tensor, scheme)
         headline.key_figures(tensor, scheme, report)
         view, element = maps_view.draw(tensor, result, report)
-        tabs.draw(tensor, result, view, element)
+        tabs.draw(tensor, result, view, element, element == report.max_abs_error_index)
 
 with link_place.popover("Link", icon=":material/link:", width="stretch"):
     link.draw(chosen.tensor)

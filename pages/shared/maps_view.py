@@ -1,6 +1,4 @@
-"""The four maps, what part of the tensor they show, and the arithmetic of the chosen element."""
-
-import unicodedata
+"""The four maps, what part of the tensor they show, and which element is chosen."""
 
 import streamlit as st
 
@@ -9,12 +7,13 @@ from pages.shared import compute, maps, say
 from pages.shared.current import Tensor
 from quantcore.views import View, element
 
+ARITHMETIC = "Arithmetic"  # the tab that shows the chosen element
 # Keys of the controls, which are parameters of the link
 KEYS = {"borders", "numbers", "cell", "rows", "cols", "across", "down", "at"}
 
 
 def draw(tensor: Tensor, result: qc.Quantized, report: qc.Report) -> tuple[View | None, tuple[int, ...]]:
-    """Draw the maps and the arithmetic; return the view (None where what was typed makes none) and the element."""
+    """Draw the maps and their controls; return the view (None where what was typed makes none) and the element."""
     place = st.container()  # the maps stand above their controls, but need what these say
     worst = report.max_abs_error_index
     index, view = worst, None
@@ -41,7 +40,6 @@ def draw(tensor: Tensor, result: qc.Quantized, report: qc.Report) -> tuple[View 
         )
         if data.legend:
             st.caption(data.legend + " Drag a box to open a part exactly.")
-    arithmetic(qc.trace(result, index), is_worst=index == worst)
     return view, index
 
 
@@ -51,41 +49,15 @@ def theme() -> str:
 
 
 def pick(index: tuple[int, ...]) -> None:
-    """Choose an element (a callback)."""
+    """Choose an element and open its arithmetic (a callback)."""
     st.session_state["cell"] = ", ".join(map(str, index))
+    st.session_state["tab"] = ARITHMETIC
 
 
 def region(rows: tuple[int, int] | None, columns: tuple[int, int] | None) -> None:
     """Open a part of the tensor, or all of it (a callback)."""
     st.session_state["rows"] = "" if rows is None else f"{rows[0]}:{rows[1]}"
     st.session_state["cols"] = "" if columns is None else f"{columns[0]}:{columns[1]}"
-
-
-def arithmetic(trace: qc.Trace, is_worst: bool) -> None:
-    """Show one element's way from x to its error, with the numbers put in."""
-    where = f"element ({', '.join(map(str, trace.index))})" + (", the worst" if is_worst else "")
-    bounds = (
-        " × ".join(f"{a}..{b - 1}" if b - a > 1 else str(a) for a, b in trace.bounds) or "the only element"
-    )
-    st.markdown(f"**The arithmetic of {where}**, in the block {bounds}")
-    steps = trace.steps()
-    name, formula = (
-        max(len(_wide(part)) for part in parts)
-        for parts in zip(*((s.name, s.formula) for s in steps), strict=True)
-    )
-    st.code(
-        "\n".join(f"{_pad(s.name, name)}  {_pad(s.formula, formula)}  {s.value}" for s in steps),
-        language=None,
-    )
-
-
-def _wide(text: str) -> str:
-    """The characters that take room: the hat of x̂ takes none."""
-    return "".join(c for c in text if not unicodedata.combining(c))
-
-
-def _pad(text: str, width: int) -> str:
-    return text + " " * (width - len(_wide(text)))
 
 
 def _view_controls(shape: tuple[int, ...], worst: tuple[int, ...]) -> View:

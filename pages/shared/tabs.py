@@ -1,5 +1,6 @@
 """What stands under the maps, in tabs that compute nothing while closed."""
 
+import unicodedata
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -11,19 +12,22 @@ import streamlit as st
 import quantcore as qc
 from pages.shared import compute
 from pages.shared.current import Tensor
-from pages.shared.maps_view import theme
+from pages.shared.maps_view import ARITHMETIC, theme
 from quantcore import export, figures, snippets
 from quantcore.views import View
 
-LABELS = ["Distribution", "Scales", "Numbers", "Code", "Export"]
+LABELS = [ARITHMETIC, "Distribution", "Scales", "Numbers", "Code", "Export"]
 MAPS = {"original": "x", "codes": "codes", "dequantized": "dequantized", "error": "error"}
 KEYS = {"tab", "log", "one_block", "table"}
 TABLE_ROWS = 2000
 
 
-def draw(tensor: Tensor, result: qc.Quantized, view: View | None, element: tuple[int, ...]) -> None:
+def draw(
+    tensor: Tensor, result: qc.Quantized, view: View | None, element: tuple[int, ...], is_worst: bool
+) -> None:
     """Draw the tabs and the content of the open one."""
     draws: list[Callable[[], None]] = [
+        partial(_arithmetic, result, element, is_worst),
         partial(_distribution, tensor, result, element),
         partial(_scales, tensor, result),
         partial(_numbers, tensor, result, view),
@@ -34,6 +38,34 @@ def draw(tensor: Tensor, result: qc.Quantized, view: View | None, element: tuple
         if tab.open:
             with tab:
                 content()
+
+
+def _arithmetic(result: qc.Quantized, element: tuple[int, ...], is_worst: bool) -> None:
+    """Show one element's way from x to its error, with the numbers put in."""
+    trace = qc.trace(result, element)
+    where = f"element ({', '.join(map(str, trace.index))})" + (", the worst" if is_worst else "")
+    bounds = (
+        " × ".join(f"{a}..{b - 1}" if b - a > 1 else str(a) for a, b in trace.bounds) or "the only element"
+    )
+    st.markdown(f"**The arithmetic of {where}**, in the block {bounds}")
+    steps = trace.steps()
+    name, formula = (
+        max(len(_wide(part)) for part in parts)
+        for parts in zip(*((s.name, s.formula) for s in steps), strict=True)
+    )
+    st.code(
+        "\n".join(f"{_pad(s.name, name)}  {_pad(s.formula, formula)}  {s.value}" for s in steps),
+        language=None,
+    )
+
+
+def _wide(text: str) -> str:
+    """The characters that take room: the hat of x̂ takes none."""
+    return "".join(c for c in text if not unicodedata.combining(c))
+
+
+def _pad(text: str, width: int) -> str:
+    return text + " " * (width - len(_wide(text)))
 
 
 def _distribution(tensor: Tensor, result: qc.Quantized, element: tuple[int, ...]) -> None:
