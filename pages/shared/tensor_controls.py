@@ -16,8 +16,9 @@ DEFAULTS: dict[str, Any] = {
     "shape": "8x8",
     "seed": 0,
 }
-# x_: a distribution's parameters share names (low, high, scale) with the scheme's
-PARAMETERS = {f"x_{p.name}" for d in tensors.DISTRIBUTIONS.values() for p in d.parameters}
+# With the distribution's name: parameters share names with the scheme's (low, high, scale) and with each other
+# (factor), and one widget with two defaults would keep the value of the first, which the link leaves out.
+PARAMETERS = {f"{name}_{p.name}" for name, d in tensors.DISTRIBUTIONS.items() for p in d.parameters}
 # No format_func beside it: the link would carry the label, and break when that is reworded
 _BIND: dict[str, Any] = {"bind": "query-params"}
 _PASTED, _EDITED, _UPLOADED = "_pasted", "_edited", "_uploaded"
@@ -73,7 +74,7 @@ def _generated() -> Tensor:
                 float(p.high),
                 float(p.default),
                 format="%g",
-                key=f"x_{p.name}",
+                key=f"{name}_{p.name}",
                 help=p.help,
                 **_BIND,
             )
