@@ -17,7 +17,7 @@ def draw() -> None:
         hint = str(waiting)
     except qc.QuantError as error:
         problems.append(str(error))
-    text_error = st.session_state.pop(scheme_controls.TEXT_ERROR, None)
+    text_error = st.session_state.get(scheme_controls.TEXT_ERROR)
     if text_error:
         problems.append(text_error)
     try:

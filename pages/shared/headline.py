@@ -22,7 +22,8 @@ class Figure(NamedTuple):
 
 def scheme_line(chosen: Current) -> DeltaGenerator:
     """Draw the scheme's text form, to be read or typed into; return the place for the link."""
-    if chosen.scheme is not None:
+    mistyped = st.session_state.pop(scheme_controls.TEXT_ERROR, None)  # stays there to be mended
+    if chosen.scheme is not None and not mistyped:
         st.session_state[scheme_controls.TEXT] = str(chosen.scheme)
     left, right = st.columns([7, 1], vertical_alignment="bottom")
     left.text_input(

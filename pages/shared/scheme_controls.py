@@ -28,6 +28,7 @@ DEFAULTS: dict[str, Any] = {
     "zero_point": "0",
     "overflow": "saturate",
 }
+LEAST_PERCENTILE = 50.001  # the control's; quantcore takes any over 50
 TEXT, TEXT_ERROR = "_scheme_text", "_scheme_text_error"
 _BIND: dict[str, Any] = {"bind": "query-params"}
 _ROW: dict[str, Any] = {**_BIND, "required": True, "width": "stretch"}
@@ -96,7 +97,11 @@ def reset() -> None:
 
 
 def apply_scheme(scheme: qc.Scheme) -> None:
-    """Set the controls to a scheme (for callbacks)."""
+    """Set the controls to a scheme (for callbacks).
+
+    Raises:
+        QuantError: the tensor has no such axis, or a control does not reach a value.
+    """
     fmt, chosen = scheme.format, dict(DEFAULTS)
     chosen |= {"bits": fmt.bits, "codes": "signed" if fmt.signed else "unsigned", "narrow": fmt.narrow}
     chosen |= {
@@ -105,13 +110,15 @@ def apply_scheme(scheme: qc.Scheme) -> None:
     }
     match scheme.granularity:
         case qc.PerChannel(axis):
-            chosen |= {"per": "channel", "axis": axis % _rank()}
+            chosen |= {"per": "channel", "axis": _from_start(axis)}
         case qc.PerGroup(size, axis):
-            chosen |= {"per": "group", "group": size, "group_axis": axis % _rank()}
+            chosen |= {"per": "group", "group": size, "group_axis": _from_start(axis)}
         case qc.PerBlock(lengths):
             chosen |= {"per": "block", "block": "x".join(map(str, lengths))}
     match scheme.range_setting:
         case qc.Percentile(p):
+            if p < LEAST_PERCENTILE:
+                raise qc.QuantError(f"The percentile here is at least {LEAST_PERCENTILE}, not {p}.")
             chosen |= {"range": "percentile", "p": p}
         case qc.Fixed(low, high):
             chosen |= {"range": "fixed", "low": low, "high": high}
@@ -188,7 +195,7 @@ def _range_setting() -> qc.RangeSetting:
         return qc.Percentile(
             st.number_input(
                 "Percentile",
-                50.001,
+                LEAST_PERCENTILE,
                 100.0,
                 DEFAULTS["p"],
                 0.1,
@@ -245,5 +252,9 @@ def _typed(value: Any) -> str:
     return str(value).replace("(", "[").replace(",)", "]").replace(")", "]")
 
 
-def _rank() -> int:
-    return max(1, int(st.session_state.get("_rank", 1)))
+def _from_start(axis: int) -> int:
+    """The axis counted from the first; a scheme may count from the last."""
+    rank = max(1, int(st.session_state.get("_rank", 1)))
+    if not -rank <= axis < rank:
+        raise qc.QuantError(f"The tensor has no axis {axis}: its axes are 0..{rank - 1}.")
+    return axis % rank
