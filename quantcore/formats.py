@@ -84,7 +84,7 @@ def parse_format(word: str) -> Format:
     Raises:
         QuantError: no such format.
     """
-    match = re.fullmatch(r"(u?)int(\d{1,3})(n?)", word)
+    match = re.fullmatch(r"(u?)int([0-9]{1,3})(n?)", word)
     if not match:
         raise QuantError(f"{word[:40]!r} is not a format; write int4, uint8, int8n (narrow) and the like.")
     return IntFormat(int(match[2]), signed=not match[1], narrow=bool(match[3]))

@@ -1,5 +1,6 @@
 """What people hand in, as the float32 tensor that everything is computed from."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -39,23 +40,25 @@ def _from_numpy(x: Any) -> Tensor:
         array = np.asarray(x)
     except ValueError:
         raise QuantError("x has rows of different lengths; give a rectangular array.") from None
+    except (TypeError, RuntimeError):  # a list of tensors that numpy may not read
+        raise QuantError("x is not an array of numbers; give a tensor, an array or nested lists.") from None
     if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
         raise QuantError(f"x has dtype {array.dtype}; give an array of real numbers up to float64.")
     if array.dtype.kind == "u" and array.dtype.itemsize > 1:
-        array = array.astype(np.float64)
+        array = array.astype(np.float32)
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
-    # torch shares memory, but neither what it may not write nor what runs backwards
-    if not array.flags.writeable or any(s < 0 for s in array.strides):
+    # torch shares memory, but not what it may not write, what runs backwards, or one field of records
+    if not array.flags.writeable or any(s < 0 or s % array.itemsize for s in array.strides):
         array = array.copy()
     return torch.from_numpy(array)
 
 
 def refuse_nonfinite(x: Tensor, who: str, what: str = "x") -> None:
     """Raise a QuantError that counts NaN and infinities in ``what`` and names the first, if there are any."""
-    rows = x.reshape(-1)
-    if all(torch.isfinite(rows[i : i + CHUNK]).all() for i in range(0, len(rows), CHUNK)):
+    if math.isfinite(x.amin()) and math.isfinite(x.amax()):  # NaN counts as the extreme
         return
+    rows = x.reshape(-1)
     nan, inf = int(rows.isnan().sum()), int(rows.isinf().sum())
     first = int((~rows.isfinite()).nonzero()[0])
     index = tuple(int(i) for i in np.unravel_index(first, x.shape))

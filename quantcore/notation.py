@@ -8,7 +8,6 @@ import ast
 import dataclasses
 import math
 import re
-from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
@@ -74,46 +73,54 @@ def parse_call(word: str) -> tuple[str, list[Any], dict[str, Any]]:
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
         raise QuantError(f"{_short(word)} is not a choice; write a name, or name(value, key=value).")
     arguments = [_value(a, word) for a in node.args]
-    return node.func.id, arguments, {k.arg or "": _value(k.value, word) for k in node.keywords}
+    keywords = {k.arg or "": _value(k.value, word) for k in node.keywords}
+    if len(keywords) < len(node.keywords):
+        raise QuantError(f"{_short(word)} names an argument twice; leave one out.")
+    return node.func.id, arguments, keywords
 
 
-def parse_choice(word: str, kinds: Mapping[str, type], what: str) -> Any:
-    """Build the dataclass that ``word`` names, one of ``kinds``."""
-    name, arguments, keywords = parse_call(word)
-    if name not in kinds:
-        raise QuantError(f"{_short(name)} is not a {what}; choose one of {', '.join(kinds)}.")
+def build(kind: type, arguments: list[Any], keywords: dict[str, Any], word: str) -> Any:
+    """Make a dataclass of what `parse_call` found in ``word``."""
     try:
-        return kinds[name](*arguments, **keywords)
+        return kind(*arguments, **keywords)
     except TypeError:
-        fields = ", ".join(f.name for f in dataclasses.fields(kinds[name]))
+        fields = ", ".join(f.name for f in dataclasses.fields(kind))
+        name = snake_case(kind.__name__)
         raise QuantError(f"{_short(word)} has other arguments than {name}({fields}).") from None
 
 
 def whole(value: object, what: str) -> int:
     """Return ``value`` as an int, if it is a whole number (2.0 is)."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value) or value % 1:
+    if not _is_finite(value, what) or value % 1:  # type: ignore[operator]
         raise QuantError(f"{what} must be a whole number, not {_short(str(value))}.")
-    return int(float(value)) if isinstance(value, float) else int(value)  # type: ignore[call-overload,no-any-return]
+    return int(float(value)) if isinstance(value, float) else int(value)  # type: ignore[call-overload]
 
 
 def finite(value: object, what: str) -> float:
     """Return ``value`` as a float, if it is a finite number."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+    if not _is_finite(value, what):
         raise QuantError(f"{what} must be a finite number, not {_short(str(value))}.")
-    return float(value)
+    return float(value)  # type: ignore[arg-type]
+
+
+def _is_finite(value: object, what: str) -> bool:
+    try:
+        return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:
+        raise QuantError(f"{what} is larger than any float64, 1.8e308.") from None
 
 
 def _value(node: ast.expr, word: str) -> Any:
-    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-        return node.value
-    if isinstance(node, ast.Name):
-        return {"true": True, "false": False}.get(node.id.lower(), node.id)
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        value = _value(node.operand, word)
-        if isinstance(value, int | float):
-            return -value
-    if isinstance(node, ast.Tuple | ast.List):
-        return tuple(_value(n, word) for n in node.elts)
+    match node:
+        case ast.Constant(value=int() | float() as number):
+            return number
+        # one sign, before a number: a chain of them would recurse as deep as the text is long
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
+            return -number
+        case ast.Name(id=name):
+            return {"true": True, "false": False}.get(name.lower(), name)
+        case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            return tuple(_value(part, word) for part in parts)
     raise QuantError(f"In {_short(word)}, an argument is not a number, a word or a list of them.")
 
 

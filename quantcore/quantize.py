@@ -15,7 +15,7 @@ from torch import Tensor
 from quantcore.errors import QuantError
 from quantcore.formats import Format
 from quantcore.granularity import Region, block_shape, grid_shape, regions, split_axes, spread
-from quantcore.inputs import CHUNK, as_float32
+from quantcore.inputs import CHUNK, as_float32, refuse_nonfinite
 from quantcore.qparams import QParams, choose_qparams
 from quantcore.scheme import Scheme
 
@@ -79,7 +79,7 @@ def apply(x: Any, scheme: Scheme, out: Quantized | None = None) -> Quantized:
     """
     x = as_float32(x)
     params = choose_qparams(x, scheme)
-    codes = quantize(x, params.scale, params.zero_point, scheme, out=None if out is None else out.codes)
+    codes = _codes(x, params.scale, params.zero_point, scheme, out=None if out is None else out.codes)
     outside = _zero_point_outside(params, scheme.format)
     if outside:
         warnings.warn(outside, stacklevel=2)
@@ -93,9 +93,14 @@ def quantize(x: Any, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | 
         out: a tensor of x's shape and the format's dtype to write into.
 
     Raises:
-        QuantError: shapes do not fit, or x holds NaN or infinity where no range was looked for.
+        QuantError: shapes do not fit, or x holds NaN or infinity.
     """
     x = as_float32(x)
+    refuse_nonfinite(x, f"the {scheme.convention.name} convention")
+    return _codes(x, scale, zero_point, scheme, out)
+
+
+def _codes(x: Tensor, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | None) -> Tensor:
     codes = _output(out, tuple(x.shape), scheme.format.dtype, x.device)
     for region, work in unclamped(x, scale, zero_point, scheme):
         split_axes(codes[region.elements], region.block).copy_(fit(work, scheme))

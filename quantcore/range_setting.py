@@ -150,7 +150,9 @@ def _percentiles(blocks: Tensor, ps: list[float]) -> list[Tensor]:
 
 def _positive(value: object) -> float:
     scale = notation.finite(value, "The scale")
-    if not 0 < np.float32(scale) < np.inf:
+    with np.errstate(over="ignore"):
+        fits = 0 < np.float32(scale) < np.inf
+    if not fits:
         raise QuantError(f"The scale must be positive and a float32 number, not {scale:g}.")
     return scale
 

@@ -59,9 +59,9 @@ def _read(word: str) -> tuple[str, object]:
         return "symmetric", SYMMETRY[word]
     name, arguments, changes = notation.parse_call(word)
     if name in GRANULARITIES:
-        return "granularity", notation.parse_choice(word, GRANULARITIES, "granularity")
+        return "granularity", notation.build(GRANULARITIES[name], arguments, changes, word)
     if name in RANGE_SETTINGS:
-        return "range_setting", notation.parse_choice(word, RANGE_SETTINGS, "range setting")
+        return "range_setting", notation.build(RANGE_SETTINGS[name], arguments, changes, word)
     if name in CONVENTIONS:
         allowed = {f.name for f in dataclasses.fields(Convention)} - {"name"}
         if arguments or not set(changes) <= allowed:
