@@ -1,0 +1,642 @@
+"""Every control of the pages without a browser: what it does, and what it says to bad input."""
+
+import base64
+import json
+import re
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+import quantcore as qc
+from quantcore import tensors
+
+MAIN = Path(__file__).resolve().parent.parent / "pages" / "main.py"
+DEFAULT = "int4 symmetric per_tensor min_max textbook"
+HOSTILE = ["<script>alert(1)</script>", '<iframe srcdoc="<script>alert(1)</script>"></iframe>']
+
+
+def opened(**parameters: str) -> AppTest:
+    """The page as a link with these parameters opens it."""
+    at = AppTest.from_file(MAIN, default_timeout=60)
+    for key, value in parameters.items():
+        at.query_params[key] = value
+    return at.run()
+
+
+def widget(at: AppTest, key: str) -> Any:
+    found = [e for e in at if getattr(e, "key", None) == key]
+    assert len(found) == 1, f"{len(found)} widgets with key {key!r}"
+    return found[0]
+
+
+def change(at: AppTest, key: str, value: Any) -> AppTest:
+    return widget(at, key).set_value(value).run()
+
+
+def scheme(at: AppTest) -> str:
+    return str(at.text_input(key="_scheme_text").value)
+
+
+def maps(at: AppTest) -> dict[str, Any]:
+    """What the component was told to draw."""
+    return dict(json.loads(at.get("bidi_component")[0].proto.json))
+
+
+def drawn(at: AppTest, name: str = "codes") -> np.ndarray:
+    data = maps(at)
+    array = data["arrays"][name]
+    values = np.frombuffer(base64.b64decode(array["bdata"]), dtype=array["dtype"])
+    return np.broadcast_to(values, data["height"] * data["width"]).reshape(data["height"], data["width"])
+
+
+def said(elements: Any) -> list[str]:
+    """The sentences, without the backslashes that keep Markdown from reading them."""
+    return [re.sub(r"\\(.)", r"\1", element.value) for element in elements]
+
+
+def assert_clean(at: AppTest) -> None:
+    assert not at.exception
+    assert said(at.error) == []
+
+
+def assert_codes(at: AppTest, x: np.ndarray | None = None) -> None:
+    """The drawn codes are those of the scheme that stands above them."""
+    assert_clean(at)
+    if x is None:
+        x = drawn(at, "x")
+    np.testing.assert_array_equal(drawn(at), qc.apply(x, qc.Scheme.parse(scheme(at))).codes.numpy())
+
+
+def assert_one_sentence(at: AppTest, *words: str) -> str:
+    """One error that says these words, and nothing else went wrong."""
+    assert not at.exception
+    (sentence,) = said(at.error)
+    assert sentence.rstrip().endswith(".")
+    assert len(sentence) < 300
+    for word in words:
+        assert word in sentence
+    return sentence
+
+
+def test_first_view() -> None:
+    at = opened()
+    assert_codes(at, tensors.generate(tensors.Generated()))
+    assert scheme(at) == DEFAULT
+    assert len(at.metric) == 7
+    assert not at.warning
+    assert at.query_params == {}
+
+
+# Every control of the scheme: what is set before it, the control, its new value, what the scheme then says.
+SCHEME_CHANGES = [
+    ({}, "bits", 8, "int8 symmetric per_tensor min_max textbook"),
+    ({}, "bits", 2, "int2 symmetric per_tensor min_max textbook"),
+    ({}, "bits", 16, "int16 symmetric per_tensor min_max textbook"),
+    ({"bits": "16"}, "codes", "unsigned", "uint16 symmetric per_tensor min_max textbook"),
+    ({}, "codes", "unsigned", "uint4 symmetric per_tensor min_max textbook"),
+    ({}, "mode", "asymmetric", "int4 asymmetric per_tensor min_max textbook"),
+    ({}, "narrow", True, "int4n symmetric per_tensor min_max textbook"),
+    ({}, "overflow", "wrap", "int4 symmetric per_tensor min_max textbook(overflow=wrap)"),
+    ({}, "per", "channel", "int4 symmetric per_channel min_max textbook"),
+    ({}, "per", "group", "int4 symmetric per_group(4, axis=1) min_max textbook"),
+    ({}, "per", "block", "int4 symmetric per_block([2,2]) min_max textbook"),
+    ({"per": "channel"}, "axis", 1, "int4 symmetric per_channel(axis=1) min_max textbook"),
+    ({"per": "channel"}, "per", "tensor", DEFAULT),
+    ({"per": "group"}, "group", 2, "int4 symmetric per_group(2, axis=1) min_max textbook"),
+    ({"per": "group"}, "group_axis", 0, "int4 symmetric per_group(4, axis=0) min_max textbook"),
+    ({"per": "block"}, "block", "4x-1", "int4 symmetric per_block([4,-1]) min_max textbook"),
+    ({}, "range", "percentile", "int4 symmetric per_tensor percentile(99) textbook"),
+    ({}, "range", "fixed", "int4 symmetric per_tensor fixed(-1, 1) textbook"),
+    ({}, "range", "by hand", "int4 symmetric per_tensor given(0.1) textbook"),
+    ({"range": "percentile"}, "p", 90.5, "int4 symmetric per_tensor percentile(90.5) textbook"),
+    ({"range": "fixed"}, "low", -2.5, "int4 symmetric per_tensor fixed(-2.5, 1) textbook"),
+    ({"range": "fixed"}, "high", 0.25, "int4 symmetric per_tensor fixed(-1, 0.25) textbook"),
+    ({"range": "by hand"}, "scale", "0.5", "int4 symmetric per_tensor given(0.5) textbook"),
+    (
+        {"range": "by hand"},
+        "zero_point",
+        "-3",
+        "int4 symmetric per_tensor given(0.1, zero_point=-3) textbook",
+    ),
+    (
+        {"range": "by hand", "per": "block", "block": "4x8"},
+        "scale",
+        "[[0.1], [0.2]]",
+        "int4 symmetric per_block([4,8]) given([[0.1],[0.2]]) textbook",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("before", "key", "value", "expected"),
+    SCHEME_CHANGES,
+    ids=[f"{key}={value}" for _, key, value, _ in SCHEME_CHANGES],
+)
+def test_control_of_the_scheme(before: dict[str, str], key: str, value: Any, expected: str) -> None:
+    at = opened(**before)
+    assert_clean(at)
+    x = drawn(at, "x").copy()
+    change(at, key, value)
+    assert scheme(at) == expected
+    assert_codes(at, x)
+
+
+@pytest.mark.parametrize("text", sorted({expected for *_, expected in SCHEME_CHANGES}))
+def test_scheme_as_text_sets_the_controls(text: str) -> None:
+    at = change(opened(bits="7", range="fixed", overflow="wrap", per="channel"), "_scheme_text", text)
+    assert_codes(at)
+    assert scheme(at) == text
+    # the controls, not a text kept aside, hold the scheme: another change starts from it
+    change(at, "bits", 5)
+    expected = qc.Scheme.parse(text)
+    assert scheme(at) == re.sub(r"^(u?int)\d+", r"\g<1>5", str(expected))
+
+
+def test_axes_in_a_scheme_text_count_from_the_end_too() -> None:
+    at = change(opened(), "_scheme_text", "int4 per_group(2, axis=-2)")
+    assert scheme(at) == "int4 symmetric per_group(2, axis=0) min_max textbook"
+    assert_codes(at)
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("int4 nonsense", "nonsense"),
+        ("int99", "2..16"),
+        ("int4 int5", "twice"),
+        ("per_channel(7)", "no axis 7"),
+        ("per_group(4, axis=-3)", "no axis -3"),
+        ("percentile(40)", "over 50"),
+        ("percentile(50.0001)", "50.001"),
+        ("fixed(2, 1)", "low < high"),
+        ("given(0)", "positive"),
+        ("int4 per_group(", "per_group("),
+        ("x" * 10_000, "xxx"),
+        *((text, "alert(1)" if "script>" in text[:9] else "iframe") for text in HOSTILE),
+    ],
+    ids=lambda v: v[:24],
+)
+def test_bad_scheme_text(text: str, word: str) -> None:
+    at = change(opened(bits="6"), "_scheme_text", text)
+    assert_one_sentence(at, word)
+    assert scheme(at) == text  # what was typed is there to be mended
+    assert maps(at)["painted"] == " int6 symmetric per_tensor min_max textbook "
+    change(at, "bits", 7)
+    assert_clean(at)
+    assert scheme(at) == "int7 symmetric per_tensor min_max textbook"
+
+
+def test_reset() -> None:
+    at = opened(
+        bits="9",
+        codes="unsigned",
+        mode="asymmetric",
+        per="group",
+        group="2",
+        range="by hand",
+        overflow="wrap",
+    )
+    assert scheme(at) == "uint9 asymmetric per_group(2, axis=1) given(0.1) textbook(overflow=wrap)"
+    next(b for b in at.button if b.label == "Reset").click().run()
+    assert scheme(at) == DEFAULT
+    assert_codes(at)
+
+
+# The tensor
+
+
+@pytest.mark.parametrize("name", list(tensors.DISTRIBUTIONS))
+def test_distribution(name: str) -> None:
+    at = change(opened(), "dist", name)
+    assert_codes(at, tensors.generate(tensors.Generated(name)))
+    for parameter in tensors.DISTRIBUTIONS[name].parameters:
+        value = {"low": 0.5, "density": 0.25}.get(parameter.name, parameter.default + 1.5)
+        change(at, f"{name}_{parameter.name}", value)
+        spec = tensors.Generated(name, parameters=((parameter.name, value),))
+        assert_codes(at, tensors.generate(spec))
+        change(at, f"{name}_{parameter.name}", float(parameter.default))
+
+
+@pytest.mark.parametrize("name", list(tensors.EXAMPLES))
+def test_example(name: str) -> None:
+    at = change(change(opened(), "src", "example"), "ex", name)
+    x = tensors.EXAMPLES[name].load()
+    np.testing.assert_array_equal(drawn(at, "x"), x.reshape(-1, x.shape[-1]))
+    assert_codes(at)
+
+
+def test_seed_and_shape() -> None:
+    at = change(change(opened(), "seed", 3), "shape", "4, 6")
+    assert_codes(at, tensors.generate(tensors.Generated(shape=(4, 6), seed=3)))
+
+
+@pytest.mark.parametrize("shape", ["()", "7", "1x1", "2x3x4", "2x1x3x2"])
+def test_any_rank(shape: str) -> None:
+    at = opened(shape=shape, dist="normal")
+    assert_clean(at)
+    assert scheme(at) == DEFAULT
+    for per in ("channel", "group", "block"):
+        change(at, "per", per)
+        assert not at.exception
+
+
+def test_large_tensor_is_an_overview() -> None:
+    at = opened(shape="300x300", dist="normal")
+    assert_clean(at)
+    assert max(maps(at)["step"]) > 1
+    x = tensors.generate(tensors.Generated("normal", (300, 300)))
+    change(change(at, "rows", "10:20"), "cols", "0..5")
+    expected = qc.apply(x, qc.Scheme.parse(scheme(at))).codes.numpy()
+    np.testing.assert_array_equal(drawn(at), expected[10:20, :5])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1 2\n3 4", "[[1, 2], [3, 4]]", "tensor([[1., 2.],\n        [3., 4.]])", "1;2\n3;4", "\ufeff1,2\r\n3,4"],
+)
+def test_paste(text: str) -> None:
+    at = change(opened(src="paste"), "_pasted", text)
+    assert_codes(at, np.array([[1, 2], [3, 4]], np.float32))
+    np.testing.assert_array_equal(tensors.decode(at.query_params["t"]), [[1, 2], [3, 4]])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("1 2\n3 four", ["'four'", "line 2", "column 3"]),
+        ("1 2\n3", ["Line 2", "1 number", "2"]),
+        ("[[1, 2], [3]]", ["line 1"]),
+        ("[[1, 2], [3, 4]", ["line 1"]),
+        ("1 nan 2", ["NaN", "(1,)"]),
+        ("1 inf", ["infinite", "(1,)"]),
+        ("1e39", ["float32"]),
+        ("1 " * 5_000_000, ["10,000,000 characters"]),
+        ("1,5", ["line 1"]),
+        *((text, ["line 1"]) for text in HOSTILE),
+        ("1 **2** :red[3] $4$", ["line 1"]),
+    ],
+    ids=lambda v: v[:20] if isinstance(v, str) else "",
+)
+def test_bad_paste(text: str, words: list[str]) -> None:
+    at = change(opened(src="paste"), "_pasted", text)
+    if text == "1,5" and not at.error:  # read as two numbers; the caption says so
+        assert_codes(at, np.array([1, 5], np.float32)[None])
+        return
+    assert_one_sentence(at, *words)
+    assert at.text_area(key="_pasted").value == text
+    change(at, "_pasted", "1 2")
+    assert_codes(at, np.array([[1, 2]], np.float32))
+
+
+@pytest.mark.parametrize("text", ["", "  \n\t "])
+def test_empty_paste_says_what_to_do(text: str) -> None:
+    at = change(opened(src="paste"), "_pasted", text)
+    assert not at.exception
+    assert not at.error
+    assert any("paste numbers" in sentence for sentence in said(at.info))
+
+
+@pytest.mark.parametrize(
+    ("shape", "word"),
+    [
+        ("0x8", "size 0"),
+        ("-1x8", "size -1"),
+        ("1000000x1000000", "58,720,256"),
+        ("", "empty"),
+        ("8x", "missing"),
+        ("a", "'a'"),
+        ("2.5x3", "'2.5'"),
+        ("2x2x2x2x2x2x2", "7 axes"),
+        ("9" * 60, "elements"),
+        *((text[:60], "whole number") for text in HOSTILE),
+    ],
+)
+def test_bad_shape(shape: str, word: str) -> None:
+    at = change(opened(), "shape", shape)
+    assert_one_sentence(at, word)
+    assert at.text_input(key="shape").value == shape
+    change(at, "shape", "3x5")
+    assert_codes(at, tensors.generate(tensors.Generated(shape=(3, 5))))
+
+
+def test_contradicting_parameters_of_a_distribution() -> None:
+    at = opened(dist="uniform", uniform_low="2", uniform_high="1")
+    assert_one_sentence(at, "low < high")
+
+
+def test_upload() -> None:
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    at = opened(src="upload")
+    assert any("upload a file" in sentence for sentence in said(at.info))
+    at.file_uploader[0].upload("x.csv", b"0,1,2\n3,4,5\n", "text/csv").run()
+    assert_codes(at, x)
+    np.testing.assert_array_equal(tensors.decode(at.query_params["t"]), x)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "word"),
+    [
+        ("x.npy", b"not numpy", "x.npy"),
+        ("x.csv", b"1,2\n3,x\n", "line 2"),
+        ("x.csv", b"", "empty"),
+        ("x.json", b'{"a": [1, "2"]}', "x.json"),
+        ("x.safetensors", b"\xff" * 16, "x.safetensors"),
+    ],
+)
+def test_bad_upload(name: str, data: bytes, word: str) -> None:
+    at = opened(src="upload")
+    at.file_uploader[0].upload(name, data).run()
+    assert not at.exception
+    (sentence,) = said(at.error)
+    assert len(sentence) < 400
+
+
+# What does not fit the tensor, or makes no scheme
+
+
+@pytest.mark.parametrize(
+    ("before", "key", "value", "word"),
+    [
+        ({"per": "block"}, "block", "2", "one length per axis"),
+        ({"per": "block"}, "block", "2x2x2", "one length per axis"),
+        ({"per": "block"}, "block", "0x2", "1 or more"),
+        ({"per": "block"}, "block", "9x2", "9 elements against 8"),
+        ({"per": "block"}, "block", "axb", "'a'"),
+        ({"per": "block"}, "block", "", "whole number"),
+        ({"range": "fixed"}, "low", 1.0, "low < high"),
+        ({"range": "fixed"}, "low", 2.0, "low < high"),
+        ({"range": "fixed"}, "high", 1e39, "float32"),
+        *(({"range": "by hand"}, "scale", text, "positive") for text in ("0", "-0.1", "1e-50", "1e39", "-1")),
+        *(
+            ({"range": "by hand"}, "scale", text, "must be")
+            for text in (
+                "nan",
+                "inf",
+                "abc",
+                "",
+                "[0.1",
+                "True",
+                "'1'",
+                "None",
+                "1j",
+                "__import__('os')",
+                *HOSTILE,
+            )
+        ),
+        ({"range": "by hand"}, "scale", "[" * 3000, "must be"),
+        ({"range": "by hand"}, "scale", "9" * 5000, "must be"),
+        ({"range": "by hand"}, "scale", "[[0.1], [0.2]]", "grid"),
+        ({"range": "by hand"}, "scale", "[[0.1], [0.2, 0.3]]", "different lengths"),
+        ({"range": "by hand"}, "zero_point", "1.5", "whole number"),
+        ({"range": "by hand"}, "zero_point", "nan", "must be"),
+        ({"range": "by hand"}, "zero_point", "1" * 14, "32 bits"),
+        ({}, "cell", "8, 8", "shape (8, 8)"),
+        ({}, "cell", "1", "one index per axis"),
+        ({}, "cell", "a, b", "whole numbers"),
+        ({}, "cell", "1.5, 2", "whole numbers"),
+        ({}, "cell", "9" * 40 + ", 0", "shape (8, 8)"),
+        ({}, "rows", "9:10", "0:8"),
+        ({}, "rows", "3:3", "0:8"),
+        ({}, "rows", "5:2", "0:8"),
+        ({}, "rows", "-1:3", "0:8"),
+        ({}, "rows", "3", "0:16"),
+        ({}, "rows", "a", "'a'"),
+        ({}, "cols", "0:9", "0:8"),
+        ({}, "cols", HOSTILE[0], "0:16"),
+        ({"shape": "2x3x4"}, "down", 2, "two different axes"),
+        ({"shape": "2x3x4"}, "at", "2", "axis 0 (0..1)"),
+        ({"shape": "2x3x4"}, "at", "x", "whole numbers"),
+        ({"shape": "2x3x4"}, "at", "1, 1", "axis 0 (0..1)"),
+    ],
+    ids=lambda v: v[:24] if isinstance(v, str) else None,
+)
+def test_bad_value(before: dict[str, str], key: str, value: Any, word: str) -> None:
+    at = opened(**before)
+    assert_clean(at)
+    good = widget(at, key).value
+    change(at, key, value)
+    assert_one_sentence(at, word)
+    assert str(widget(at, key).value) == str(value)
+    change(at, key, good)
+    assert_codes(at) if "shape" not in before else assert_clean(at)
+
+
+@pytest.mark.parametrize(
+    ("size", "word"),
+    [
+        ("9", "9 elements against 8"),
+        ("0", "1 or more"),
+        ("-4", "1 or more"),
+        ("four", "'four'"),
+        ("2.5", "'2.5'"),
+    ],
+)
+def test_bad_group_size(size: str, word: str) -> None:
+    at = opened(per="group", group=size)  # AppTest can't type what is not in the list
+    assert_one_sentence(at, word)
+    assert at.selectbox(key="group").value == size
+    change(at, "group", 2)
+    assert_codes(at)
+
+
+@pytest.mark.parametrize("zero_point", ["8", "-9", "1000"])
+def test_zero_point_outside_the_format_is_computed_with_a_warning(zero_point: str) -> None:
+    at = change(opened(range="by hand"), "zero_point", zero_point)
+    assert_clean(at)
+    (warning,) = said(at.warning)
+    assert f"zero_point {zero_point} lies outside the codes -8..7" in warning
+    with pytest.warns(UserWarning, match="zero_point"):
+        assert_codes(at)
+
+
+def test_pattern_for_python_scales_is_not_evaluated() -> None:
+    at = change(opened(range="by hand"), "scale", "[[1e-3]*2]")
+    assert_one_sentence(at, "must be a number or a nested list")
+
+
+# The view
+
+
+def test_element() -> None:
+    at = change(opened(), "cell", "2, -1")
+    assert maps(at)["selected"] == [2, 7]
+    assert any("element (2, 7)" in m.value for m in at.markdown)
+    x = drawn(at, "x")[2, 7]
+    assert any(f"{x:.3g}"[:4] in code.value for code in at.code)
+
+
+def test_switches_of_the_maps() -> None:
+    at = opened(per="block", block="4x2")
+    assert maps(at)["borders"] is None
+    change(change(at, "borders", True), "numbers", False)
+    assert_codes(at)
+    assert maps(at)["numbers"] is False
+    assert [[n for n in lines if 0 < n < 8] for lines in maps(at)["borders"]] == [[4], [2, 4, 6]]
+
+
+@pytest.mark.parametrize("key", ["log", "one_block"])
+def test_switches_of_the_distribution(key: str) -> None:
+    assert_codes(change(opened(per="block", tab="Distribution"), key, True))
+
+
+def test_axes_of_the_view() -> None:
+    at = opened(shape="2x3x4", dist="normal")
+    x = tensors.generate(tensors.Generated("normal", (2, 3, 4)))
+    np.testing.assert_array_equal(drawn(at, "x"), x[0])
+    change(at, "at", "1")
+    np.testing.assert_array_equal(drawn(at, "x"), x[1])
+    change(at, "down", 0)
+    np.testing.assert_array_equal(drawn(at, "x"), x[:, 1])
+    change(at, "cell", "1, 2, 3")
+    assert_clean(at)
+
+
+def test_go_to_worst_and_show_all() -> None:
+    at = opened(shape="64x64", dist="outlier_element")
+    next(b for b in at.button if b.label == "Go to worst").click().run()
+    assert_clean(at)
+    assert drawn(at).shape == (16, 16)
+    worst = qc.report(
+        qc.apply(tensors.generate(tensors.Generated("outlier_element", (64, 64))), qc.Scheme.parse(DEFAULT))
+    )
+    assert at.text_input(key="cell").value == ", ".join(map(str, worst.max_abs_error_index))
+    next(b for b in at.button if b.label == "Show all").click().run()
+    assert_clean(at)
+    assert drawn(at).shape == (64, 64)
+
+
+@pytest.mark.parametrize("tab", ["Arithmetic", "Distribution", "Scales", "Numbers", "Code", "Export"])
+@pytest.mark.parametrize("shape", ["()", "5", "8x8", "2x3x4", "300x300"])
+def test_tab(tab: str, shape: str) -> None:
+    at = opened(tab=tab, shape=shape)
+    assert_clean(at)
+    content = next(t for t in at.tabs if t.label == tab)
+    assert len(content.children)
+    assert all(not len(t.children) for t in at.tabs if t.label != tab)
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [("x", "original"), ("codes", "codes"), ("dequantized", "dequantized"), ("error", "error")],
+)
+def test_table_of_numbers(name: str, label: str) -> None:
+    at = opened(tab="Numbers", table=label)
+    np.testing.assert_array_equal(at.dataframe[0].value.to_numpy(), drawn(at, name))
+
+
+def test_key_figures_are_those_of_quantcore() -> None:
+    at = opened(bits="5")
+    report = qc.report(qc.apply(drawn(at, "x"), qc.Scheme.parse(scheme(at))))
+    values = {metric.label: metric.value for metric in at.metric}
+    assert values["SQNR"] == f"{report.sqnr_db:.2f} dB"
+    assert values["MSE"] == f"{report.mse:.3g}"
+    assert values["max |error|"] == f"{report.max_abs_error:.3g}"
+    assert values["Bits per element"] == "5.5"
+    change(at, "bits", 6)
+    after = qc.report(qc.apply(drawn(at, "x"), qc.Scheme.parse(scheme(at))))
+    assert at.metric[0].delta == f"{after.sqnr_db - report.sqnr_db:+.3g}"
+
+
+# Links
+
+
+def pack(plain: bytes) -> str:
+    packed = zlib.compress(plain, 9)
+    raw = struct.pack("<I", zlib.crc32(packed)) + packed
+    return "1." + base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+X = np.array([[1.5, -2.25], [0.1, 3]], np.float32)
+
+
+@pytest.mark.parametrize("src", ["paste", "edit", "upload"])
+def test_tensor_in_the_link(src: str) -> None:
+    at = opened(src=src, t=tensors.encode(X), bits="3")
+    assert_codes(at, X)
+    assert scheme(at) == "int3 symmetric per_tensor min_max textbook"
+
+
+@pytest.mark.parametrize("src", ["paste", "edit", "upload"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "1.",
+        "x",
+        "2.AAAA",
+        tensors.encode(X)[:-5],
+        tensors.encode(X)[:8],
+        HOSTILE[0],
+        pack(struct.pack("<B2I", 2, 60000, 60000) + bytes(3 << 20)),
+        pack(bytes(100 << 20)),
+        pack(struct.pack("<B2I", 2, 3, 3) + bytes(4)),
+    ],
+    ids=["empty", "no body", "word", "version", "cut", "cut early", "script", "bomb", "long bomb", "shape"],
+)
+def test_damaged_tensor_in_the_link(src: str, text: str) -> None:
+    at = opened(src=src, t=text)
+    assert_one_sentence(at, "The tensor in the link")
+    change(at, "src", "generate")
+    assert_codes(at)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"nonsense": "1"},
+        {"bits": "99"},
+        {"bits": "four"},
+        {"bits": "4.5"},
+        {"bits": ""},
+        {"codes": "neither"},
+        {"mode": HOSTILE[0]},
+        {"per": "thing"},
+        {"per": "channel", "axis": "5"},
+        {"range": "percentile", "p": "40"},
+        {"range": "percentile", "p": "nan"},
+        {"range": "fixed", "low": "inf"},
+        {"overflow": "x"},
+        {"narrow": "perhaps"},
+        {"src": "nowhere"},
+        {"src": "example", "ex": "none"},
+        {"dist": "none"},
+        {"seed": "-1"},
+        {"seed": "1e99"},
+        {"outlier_channel_factor": "0"},
+        {"borders": "7"},
+        {"tab": HOSTILE[1]},
+        {"shape": "2x3x4", "down": "9"},
+        {HOSTILE[0]: "1"},
+    ],
+    ids=lambda p: "&".join(f"{k}={v}" for k, v in p.items())[:30],
+)
+def test_link_with_a_value_that_cannot_be_used(parameters: dict[str, str]) -> None:
+    at = opened(**parameters)
+    assert_clean(at)
+    (warning,) = said(at.warning)
+    assert warning.startswith("This link holds 1 part that can't be used")
+    key, value = list(parameters.items())[-1]
+    assert f"{key}={value}"[:39] in warning
+    # said until it is closed, however many controls change
+    change(at, "seed", 2) if at.number_input and "ex" not in parameters else at.run()
+    assert said(at.warning) == [warning]
+    next(b for b in at.button if b.label == "Close").click().run()
+    assert not at.warning
+    assert_clean(at)
+
+
+def test_good_link_is_not_complained_about() -> None:
+    at = opened(
+        bits="8", codes="unsigned", mode="asymmetric", per="group", group="2", group_axis="0", range="percentile",
+        p="99.5", narrow="true", borders="true", numbers="false", cell="1, 2", rows="0:4", cols="2:6", tab="Numbers",
+        table="error", seed="7", shape="8x8", dist="normal", normal_std="2", embed="true",
+    )  # fmt: skip
+    assert_clean(at)
+    assert not at.warning
+    assert scheme(at) == "uint8n asymmetric per_group(2, axis=0) percentile(99.5) textbook"
+    assert drawn(at).shape == (4, 4)
