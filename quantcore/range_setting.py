@@ -62,7 +62,7 @@ class Percentile:
         if task.symmetric:
             high = _percentiles(blocks.abs(), [self.p])[0]
             return -high, high
-        low, high = _percentiles(blocks, [100 - self.p, self.p])
+        low, high = _percentiles(blocks.clone(), [100 - self.p, self.p])
         return low, high
 
 
@@ -132,12 +132,16 @@ RANGE_SETTINGS: dict[str, type[RangeSetting]] = {
 
 
 def _percentiles(blocks: Tensor, ps: list[float]) -> list[Tensor]:
-    """Percentiles of each row. np.partition selects without sorting, and with one copy of the data:
-    torch.quantile stops at 16 million elements, torch.kthvalue takes 8 bytes more an element."""
+    """Percentiles of each row of ``blocks``, whose elements are moved about in place.
+
+    numpy's partition selects without sorting and without another copy: torch.quantile stops at 16 million
+    elements, torch.kthvalue takes 8 bytes more an element.
+    """
     n = blocks.shape[-1]
     places = [p / 100 * (n - 1) for p in ps]
     ranks = {k for place in places for k in (int(place), min(int(place) + 1, n - 1))}
-    ordered = np.partition(blocks.cpu().numpy(), sorted(ranks), axis=-1)
+    ordered = blocks.cpu().numpy()
+    ordered.partition(sorted(ranks), axis=-1)
     found = []
     for place in places:
         k = int(place)

@@ -139,7 +139,7 @@ def _uploaded() -> Tensor:
         "File",
         type=list(tensors.EXTENSIONS),
         label_visibility="collapsed",
-        help=f"Up to {tensors.MAX_BYTES >> 20} MB. Nothing in it is ever executed.",
+        help=f"Up to {_limit() >> 20} MB. Nothing in it is ever executed.",
     )
     if file is None:
         return _kept_upload()
@@ -152,7 +152,7 @@ def _uploaded() -> Tensor:
         )
     identity = (file.file_id, names[picked].name)
     if st.session_state.get(_UPLOADED, (None,))[0] != identity:
-        x = tensors.read_tensor(data, file.name, names[picked].name)
+        x = tensors.read_tensor(data, file.name, names[picked].name, _limit())
         st.session_state[_UPLOADED] = (identity, f"{file.name} {names[picked].name}".strip(), x)
     return _own(st.session_state[_UPLOADED][2], st.session_state[_UPLOADED][1])
 
@@ -160,8 +160,13 @@ def _uploaded() -> Tensor:
 def _listed(file_id: str, data: bytes, name: str) -> list[tensors.TensorInfo]:
     known = st.session_state.get("_listed")
     if known is None or known[0] != file_id:
-        st.session_state["_listed"] = known = (file_id, tensors.list_tensors(data, name))
+        st.session_state["_listed"] = known = (file_id, tensors.list_tensors(data, name, _limit()))
     return known[1]
+
+
+def _limit() -> int:
+    """The largest upload in bytes: the server's own limit, so that it is set in one place."""
+    return int(st.get_option("server.maxUploadSize")) * 2**20
 
 
 def _described(info: tensors.TensorInfo) -> str:
