@@ -1,5 +1,6 @@
 """The top of a page: the scheme as text, the link, and the key figures with what changed."""
 
+import math
 from typing import NamedTuple
 
 import streamlit as st
@@ -8,6 +9,11 @@ from streamlit.delta_generator import DeltaGenerator
 import quantcore as qc
 from pages.shared import scheme_controls
 from pages.shared.current import Current, Tensor
+
+
+_SQNR = "Signal to quantization noise, 10·log10(Σx² / Σerror²). One more bit brings about 6 dB."
+_BITS = "True storage cost: the codes, and the scales and zero points shared out over the elements."
+_CLIPPED = "Share of the elements outside the representable range, whose code was clamped or wrapped."
 
 
 class Figure(NamedTuple):
@@ -39,45 +45,19 @@ def scheme_line(chosen: Current) -> DeltaGenerator:
 def figures(tensor: Tensor, scheme: qc.Scheme, report: qc.Report) -> list[Figure]:
     """The key figures of a result, as data."""
     bits = qc.bits_per_element(scheme, tensor.shape)
+    ratio = qc.compression_ratio(scheme, tensor.shape)
+    worst = f"The largest |error|, at element {report.max_abs_error_index}."
+    clipped = f"{_CLIPPED} {report.codes_used:,} of {report.codes_available:,} codes are used."
     return [
-        Figure(
-            "SQNR",
-            report.sqnr_db,
-            "{:.2f} dB",
-            True,
-            "Signal to quantization noise, 10·log10(Σx² / Σerror²). One more bit brings about 6 dB.",
-        ),
+        Figure("SQNR", report.sqnr_db, "{:.2f} dB", True, _SQNR),
         Figure("MSE", report.mse, "{:.3g}", False, "Mean of the squared error."),
         Figure("MAE", report.mae, "{:.3g}", False, "Mean of |error|."),
+        Figure("max |error|", report.max_abs_error, "{:.3g}", False, worst),
+        Figure("Bits per element", bits, "{:.3g}", False, _BITS),
         Figure(
-            "max |error|",
-            report.max_abs_error,
-            "{:.3g}",
-            False,
-            f"The largest |error|, at element {report.max_abs_error_index}.",
+            "Compression", ratio, "{:.2f}×", True, "Size in float32 over size quantized, everything counted."
         ),
-        Figure(
-            "Bits per element",
-            bits,
-            "{:.3g}",
-            False,
-            "True storage cost: the codes, and the scales and zero points shared out over the elements.",
-        ),
-        Figure(
-            "Compression",
-            qc.compression_ratio(scheme, tensor.shape),
-            "{:.2f}×",
-            True,
-            "Size in float32 over size quantized, scales and zero points counted.",
-        ),
-        Figure(
-            "Clipped",
-            100 * report.clipped_share,
-            "{:.3g} %",
-            False,
-            "Share of the elements outside the representable range, whose code was clamped or wrapped. "
-            f"{report.codes_used} of {report.codes_available} codes are used.",
-        ),
+        Figure("Clipped", 100 * report.clipped_share, "{:.3g} %", False, clipped),
     ]
 
 
@@ -86,11 +66,11 @@ def key_figures(tensor: Tensor, scheme: qc.Scheme, report: qc.Report) -> None:
     shown = figures(tensor, scheme, report)
     previous = _previous(tensor.key, str(scheme), [f.value for f in shown])
     for column, figure, before in zip(st.columns(len(shown)), shown, previous, strict=True):
-        change = None if before is None or before == figure.value else figure.value - before
+        change = None if before is None else figure.value - before
         column.metric(
             figure.label,
             figure.pattern.format(figure.value),
-            None if change is None else f"{change:+.3g}",
+            f"{change:+.3g}" if change and math.isfinite(change) else None,
             delta_color="normal" if figure.more_is_better else "inverse",
             help=figure.help,
             height=78,  # room for the change, so that nothing jumps when there is one

@@ -1,12 +1,16 @@
 """The four maps, what part of the tensor they show, and which element is chosen."""
 
+from typing import Any
+
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
 from pages.shared import compute, maps, say
 from pages.shared.current import Tensor
 from quantcore.views import View, element
 
+_BIND: dict[str, Any] = {"bind": "query-params"}
 ARITHMETIC = "Arithmetic"  # the tab that shows the chosen element
 # Keys of the controls, which are parameters of the link
 KEYS = {"borders", "numbers", "cell", "rows", "cols", "across", "down", "at"}
@@ -19,7 +23,7 @@ def draw(tensor: Tensor, result: qc.Quantized, report: qc.Report) -> tuple[View 
     index, view = worst, None
     try:
         view = _view_controls(tensor.shape, worst)
-        index = _element(st.session_state["cell"], tensor.shape) or worst
+        index = _chosen(tensor.shape, worst, place)
         data = compute.drawn(tensor, result.scheme, view)
     except qc.QuantError as error:
         say.error(str(error), place)
@@ -60,52 +64,45 @@ def region(rows: tuple[int, int] | None, columns: tuple[int, int] | None) -> Non
     st.session_state["cols"] = "" if columns is None else f"{columns[0]}:{columns[1]}"
 
 
+def _chosen(shape: tuple[int, ...], worst: tuple[int, ...], place: DeltaGenerator) -> tuple[int, ...]:
+    """The element that is followed; one that this tensor has not is named, and the worst taken."""
+    try:
+        return _element(st.session_state["cell"], shape) or worst
+    except qc.QuantError as error:
+        say.warning(f"{error} The worst element is shown instead.", place)
+        return worst
+
+
 def _view_controls(shape: tuple[int, ...], worst: tuple[int, ...]) -> View:
-    """Draw the controls under the maps, in one row."""
-    cells = st.columns([1.1, 1.1, 1.2, 1.2, 1.2, 1.6], vertical_alignment="bottom")
-    bind = {"bind": "query-params"}
-    cells[0].checkbox(
-        "Block borders",
-        False,
-        key="borders",
-        **bind,
-        help="Draw the borders of the blocks that share a scale",
-    )
-    cells[1].checkbox(
-        "Numbers",
-        True,
-        key="numbers",
-        **bind,
-        help="Write the numbers into the cells where they come out readable",
-    )
-    cells[2].text_input(
+    """Draw the controls under the maps: what is drawn into them, the element, the part shown."""
+    look, element, part, buttons = st.columns([2.2, 1.2, 2.4, 1.6], vertical_alignment="bottom")
+    with look.container(horizontal=True):
+        st.checkbox(
+            "Block borders", key="borders", help="Draw where the blocks that share a scale end", **_BIND
+        )
+        st.checkbox(
+            "Numbers", True, key="numbers", help="Write the numbers into the cells where they fit", **_BIND
+        )
+    element.text_input(
         "Element",
         key="cell",
-        placeholder=str(worst),
-        **bind,
+        placeholder=", ".join(map(str, worst)),
         help="Index of the element whose arithmetic is shown; empty: the worst. A click on a cell fills it in.",
+        **_BIND,
     )
-    rows = cells[3].text_input(
-        "Rows",
-        key="rows",
-        placeholder="all",
-        **bind,
-        help="Part to open, such as 0:16; empty: all. Or drag a box on the map.",
-    )
-    columns = cells[4].text_input(
-        "Columns", key="cols", placeholder="all", **bind, help="Part to open, such as 0:16; empty: all."
-    )
-    with cells[5].container(horizontal=True):
-        st.button(
-            "Go to worst",
-            on_click=_go_to_worst,
-            args=(shape, worst),
-            help="Open the surroundings of the largest |error|",
-        )
-        if rows or columns:
+    spans = []
+    for column, name, key in zip(part.columns(2), ("Rows", "Columns"), ("rows", "cols"), strict=True):
+        hint = f"{name} to show, such as 0:16; empty: all."
+        typed = column.text_input(name, key=key, placeholder="all", help=hint, **_BIND)
+        spans.append((typed, name))
+    with buttons.container(horizontal=True):
+        hint = "Show the elements around the largest |error|"
+        st.button("Go to worst", on_click=_go_to_worst, args=(shape, worst), help=hint)
+        if any(typed for typed, _ in spans):
             st.button("Show all", on_click=region, args=(None, None))
     axes, index = _axes(shape)
-    return View(axes=axes, index=index, rows=_span(rows, "Rows"), columns=_span(columns, "Columns"))
+    rows, columns = (_span(*span) for span in spans)
+    return View(axes=axes, index=index, rows=rows, columns=columns)
 
 
 def _axes(shape: tuple[int, ...]) -> tuple[tuple[int, int] | None, tuple[int, ...]]:

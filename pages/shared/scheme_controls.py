@@ -31,7 +31,10 @@ DEFAULTS: dict[str, Any] = {
 LEAST_PERCENTILE = 50.001  # the control's; quantcore takes any over 50
 TEXT, TEXT_ERROR = "_scheme_text", "_scheme_text_error"
 _BIND: dict[str, Any] = {"bind": "query-params"}
-_ROW: dict[str, Any] = {**_BIND, "required": True, "width": "stretch"}
+_OVERFLOW_HELP = (
+    "What becomes of a code that does not fit: saturate clamps it to the nearest, wrap keeps its lowest bits, "
+    "as a cast without a clamp does."
+)
 
 
 def draw(shape: tuple[int, ...]) -> qc.Scheme:
@@ -46,35 +49,13 @@ def draw(shape: tuple[int, ...]) -> qc.Scheme:
         "Reset", on_click=reset, type="tertiary", help="All choices of the scheme back to their defaults"
     )
     bits = st.slider("Bits", MIN_BITS, MAX_BITS, DEFAULTS["bits"], key="bits", **_BIND)
-    signs = st.segmented_control(
-        "Codes",
-        ["signed", "unsigned"],
-        default=DEFAULTS["codes"],
-        key="codes",
-        label_visibility="collapsed",
-        **_ROW,
-    )
-    mode = st.segmented_control(
-        "Symmetry",
-        ["symmetric", "asymmetric"],
-        default=DEFAULTS["mode"],
-        key="mode",
-        label_visibility="collapsed",
-        **_ROW,
-    )
+    signed = _either("Codes", "codes", ["signed", "unsigned"], label_visibility="collapsed")
+    symmetric = _either("Symmetry", "mode", ["symmetric", "asymmetric"], label_visibility="collapsed")
     try:
         granularity = _granularity(shape)
         range_setting = _range_setting()
     finally:  # what is typed wrong above must not take the rest of the controls away
-        overflow = st.segmented_control(
-            "Overflow",
-            ["saturate", "wrap"],
-            default=DEFAULTS["overflow"],
-            key="overflow",
-            **_ROW,
-            help="What becomes of a code that does not fit: saturate clamps it to the nearest, wrap keeps its "
-            "lowest bits, as a cast without a clamp does.",
-        )
+        saturate = _either("Overflow", "overflow", ["saturate", "wrap"], help=_OVERFLOW_HELP)
         narrow = st.checkbox(
             "Narrow range",
             DEFAULTS["narrow"],
@@ -82,12 +63,14 @@ def draw(shape: tuple[int, ...]) -> qc.Scheme:
             **_BIND,
             help="Leave out the lowest code, so that signed codes are symmetric: -127..127 for 8 bits.",
         )
-    return qc.Scheme(
-        qc.IntFormat(bits, signs == "signed", narrow),
-        mode == "symmetric",
-        granularity,
-        range_setting,
-        dataclasses.replace(qc.TEXTBOOK, overflow=overflow),
+    convention = dataclasses.replace(qc.TEXTBOOK, overflow="saturate" if saturate else "wrap")
+    return qc.Scheme(qc.IntFormat(bits, signed, narrow), symmetric, granularity, range_setting, convention)
+
+
+def _either(label: str, key: str, options: list[str], **more: Any) -> bool:
+    """Draw a choice of two; return whether the first one is chosen."""
+    return options[0] == st.segmented_control(
+        label, options, default=DEFAULTS[key], key=key, required=True, width="stretch", **_BIND, **more
     )
 
 
@@ -137,49 +120,58 @@ def apply_text() -> None:
 
 def _granularity(shape: tuple[int, ...]) -> qc.Granularity:
     st.session_state["_rank"] = len(shape)
-    # A number has no axis to choose; a control that offered one would only lead to an error.
-    kinds = ["tensor", "channel", "group", "block"]
     per = st.selectbox(
         "One scale per",
-        kinds,
+        ["tensor", "channel", "group", "block"],
         key="per",
         **_BIND,
         help="The elements that share one scale: the whole tensor, a channel (one index along an axis), a group "
         "(a run along an axis) or a block (a box).",
     )
-    axes = list(range(max(1, len(shape))))
-    if per == "channel":
-        return qc.PerChannel(st.selectbox("Axis", axes, key="axis", **_BIND, help=_axes_help(shape)))
-    if per == "group":
-        left, right = st.columns(2)
-        axis = right.selectbox(
-            "Along axis", axes, index=axes[-1], key="group_axis", **_BIND, help=_axes_help(shape)
-        )
-        length = shape[axis] if shape else 1
-        sizes = _sizes(length)
-        typed = left.selectbox(
-            "Group size",
-            sizes,
-            index=min(len(sizes) - 1, 2),
-            key="group",
-            accept_new_options=True,
-            **_BIND,
-            help=f"Elements that share a scale. Axis {axis} has {length:,}; the last group may be shorter.",
-        )
-        return qc.PerGroup(_number(typed, "The group size"), axis)
-    if per == "block":
-        typed = st.text_input(
-            "Block shape",
-            DEFAULTS["block"],
-            key="block",
-            **_BIND,
-            max_chars=60,
-            help="One length per axis, such as 2x2; -1 stands for the whole axis.",
-        )
-        return qc.PerBlock(
-            tuple(_number(part, "A block length") for part in typed.lower().replace("×", "x").split("x"))
-        )
+    match per:
+        case "channel":
+            axes = list(range(max(1, len(shape))))
+            return qc.PerChannel(st.selectbox("Axis", axes, key="axis", **_BIND, help=_axes_help(shape)))
+        case "group":
+            return _group(shape)
+        case "block":
+            return _block(shape)
     return qc.PerTensor()
+
+
+def _group(shape: tuple[int, ...]) -> qc.PerGroup:
+    axes = list(range(max(1, len(shape))))
+    left, right = st.columns(2)
+    axis = right.selectbox(
+        "Along axis", axes, index=axes[-1], key="group_axis", **_BIND, help=_axes_help(shape)
+    )
+    length = shape[axis] if shape else 1
+    sizes = _sizes(length)
+    typed = left.selectbox(
+        "Group size",
+        sizes,
+        index=min(len(sizes) - 1, 2),
+        key="group",
+        accept_new_options=True,
+        **_BIND,
+        help=f"Elements that share a scale. Axis {axis} has {length:,}; the last group may be shorter.",
+    )
+    return qc.PerGroup(_number(typed, "The group size"), axis)
+
+
+def _block(shape: tuple[int, ...]) -> qc.PerBlock:
+    # two by two on the last axes: a length for every axis, none longer than it
+    usual = [min(n, 2 if i >= len(shape) - 2 else 1) for i, n in enumerate(shape)] or [1]
+    typed = st.text_input(
+        "Block shape",
+        "x".join(map(str, usual)),
+        key="block",
+        **_BIND,
+        max_chars=60,
+        help="One length per axis, such as 2x2; -1 stands for the whole axis.",
+    )
+    lengths = typed.lower().replace("×", "x").replace(",", "x").split("x")
+    return qc.PerBlock(tuple(_number(length, "A block length") for length in lengths))
 
 
 def _range_setting() -> qc.RangeSetting:
@@ -205,20 +197,18 @@ def _range_setting() -> qc.RangeSetting:
                 help="Symmetric: of |x|. Asymmetric: of both tails. What lies outside is clipped.",
             )
         )
+    if kind == "min-max":
+        return qc.MinMax()
     left, right = st.columns(2)
     if kind == "fixed":
         low = left.number_input("Low", value=DEFAULTS["low"], format="%g", key="low", **_BIND)
         return qc.Fixed(
             low, right.number_input("High", value=DEFAULTS["high"], format="%g", key="high", **_BIND)
         )
-    if kind == "by hand":
-        hint = "A number for all blocks, or a nested list with one number a block, such as [[0.1], [0.2]]"
-        scale = left.text_input("Scale", DEFAULTS["scale"], key="scale", help=hint, **_BIND)
-        zero_point = right.text_input(
-            "Zero point", DEFAULTS["zero_point"], key="zero_point", help=hint, **_BIND
-        )
-        return qc.Given(_literal(scale, "scale"), _literal(zero_point, "zero_point"))
-    return qc.MinMax()
+    hint = "A number for all blocks, or a nested list with one number a block, such as [[0.1], [0.2]]"
+    scale = left.text_input("Scale", DEFAULTS["scale"], key="scale", help=hint, **_BIND)
+    zero_point = right.text_input("Zero point", DEFAULTS["zero_point"], key="zero_point", help=hint, **_BIND)
+    return qc.Given(_literal(scale, "The scale"), _literal(zero_point, "The zero_point"))
 
 
 def _sizes(length: int) -> list[int]:
