@@ -152,7 +152,7 @@ def from_blocks(blocks: Tensor, shape: Shape, block: Shape) -> Tensor:
     grid = grid_shape(shape, block)
     rank = len(shape)
     order = [place for i in range(rank) for place in (i, rank + i)]
-    return blocks.reshape(*grid, *block).permute(order).reshape(shape)
+    return blocks.reshape((*grid, *block)).permute(order).reshape(shape)
 
 
 @dataclass(frozen=True)

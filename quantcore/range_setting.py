@@ -99,7 +99,8 @@ class Given:
     """Scale and zero_point by hand: numbers for all blocks, or nested tuples in block form.
 
     Raises:
-        QuantError: a scale that is not positive and finite, a zero_point that is no whole number, or
+        QuantError: a scale that is not positive and finite, a zero_point that is no whole number of 32
+            bits, or
             nested tuples that are ragged.
     """
 
@@ -108,9 +109,7 @@ class Given:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "scale", _each(self.scale, _positive))
-        object.__setattr__(
-            self, "zero_point", _each(self.zero_point, lambda v: notation.whole(v, "zero_point"))
-        )
+        object.__setattr__(self, "zero_point", _each(self.zero_point, _int32))
 
     def parameters(self, grid: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:
         """Return scale (float32) and zero_point (int32) for a grid of blocks.
@@ -161,6 +160,13 @@ def _positive(value: object) -> float:
     return scale
 
 
+def _int32(value: object) -> int:
+    zero_point = notation.whole(value, "zero_point")
+    if not -(1 << 31) <= zero_point < 1 << 31:
+        raise QuantError(f"zero_point={zero_point} does not fit 32 bits.")
+    return zero_point
+
+
 def _each(value: Any, check: Any) -> Any:
     if isinstance(value, torch.Tensor | np.ndarray):
         value = value.tolist()
@@ -176,8 +182,6 @@ def _filled(value: Any, grid: tuple[int, ...], dtype: torch.dtype, what: str, de
         raise QuantError(
             f"The rows of {what} have different lengths; give one number a block, shape {grid}."
         ) from None
-    except (OverflowError, RuntimeError):
-        raise QuantError(f"{what}={value} does not fit 32 bits.") from None
     if tensor.dim() and tensor.shape != grid:
         raise QuantError(
             f"{what} has shape {tuple(tensor.shape)}, but the blocks form a grid of {grid}. "
