@@ -100,8 +100,7 @@ class Given:
 
     Raises:
         QuantError: a scale that is not positive and finite, a zero_point that is no whole number of 32
-            bits, or
-            nested tuples that are ragged.
+            bits, or nested tuples that are ragged.
     """
 
     scale: Any
