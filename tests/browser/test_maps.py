@@ -1,0 +1,228 @@
+"""The four maps in the browser: hover, click, keyboard, zoom, dragging, themes, and what stands in their place."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+import quantcore as qc
+from quantcore import tensors
+
+DEFAULT = "int4 symmetric per_tensor min_max textbook"
+X = tensors.generate(tensors.Generated())
+
+
+def assert_codes(app: Any, x: np.ndarray, scheme: str) -> None:
+    app.expect_scheme(scheme)
+    result = qc.apply(x, qc.Scheme.parse(scheme))
+    np.testing.assert_array_equal(app.map("x"), x)
+    np.testing.assert_array_equal(app.map("codes"), result.codes.numpy())
+    np.testing.assert_array_equal(app.map("dequantized"), result.dequantized.numpy())
+    np.testing.assert_array_equal(app.map("error"), result.error.numpy())
+
+
+def test_first_view(app: Any) -> None:
+    app.open()
+    assert_codes(app, X, DEFAULT)
+    app.expect_parameters()
+    expect(app.page.get_by_role("application")).to_have_attribute(
+        "aria-label", re.compile("Four maps of 8 by 8")
+    )
+    expect(app.page.get_by_test_id("stAlert")).to_have_count(0)
+    # the four titles, and a number in each cell of each map
+    expect(app.page.locator(".qs-plot .annotation")).to_have_count(4)
+    expect(app.page.locator(".qs-plot .heatmap-label")).to_have_count(4 * 64)
+
+
+def test_hover_outlines_the_cell_in_all_four_maps(app: Any) -> None:
+    app.open()
+    app.expect_scheme(DEFAULT)
+    result = qc.apply(X, qc.Scheme.parse(DEFAULT))
+    for number, (row, column) in enumerate([(0, 0), (2, 7), (7, 0), (5, 3)]):
+        app.point(row, column, number)
+        expect(app.page.locator("rect.qs-hover")).to_have_count(4)
+        lines = app.page.locator(".qs-tip:visible div")
+        expect(lines.first).to_have_text(f"row {row}, column {column}")
+        texts = lines.all_inner_texts()
+        assert [text.rsplit(" ", 1)[0] for text in texts[1:]] == [
+            "x",
+            "q",
+            "x̂",
+            "error",
+            "scale",
+            "zero point",
+        ]
+        shown = np.array([float(text.rsplit(" ", 1)[1]) for text in texts[1:]], np.float32)
+        at = (row, column)
+        expected = [X[at], result.codes[at], result.dequantized[at], result.error[at], result.scale[0, 0], 0]
+        np.testing.assert_array_equal(shown, np.array([float(v) for v in expected], np.float32))
+    app.page.mouse.move(5, 5)
+    expect(app.page.locator("rect.qs-hover")).to_have_count(0)
+    expect(app.page.locator(".qs-tip")).to_be_hidden()
+
+
+def test_click_follows_the_arithmetic_and_back_undoes_it(app: Any) -> None:
+    app.open(tab="Scales")
+    app.expect_scheme(DEFAULT)
+    app.click(2, 5, number=3)
+    app.expect_parameter("cell", "2, 5")
+    expect(app.page.get_by_text("The arithmetic of element (2, 5)")).to_be_visible()
+    expect(app.page.locator("rect.qs-selected")).to_have_count(4)
+    expect(app.input("cell")).to_have_value("2, 5")
+    arithmetic = app.page.get_by_test_id("stCode").filter(has_text="error").inner_text()
+    trace = qc.trace(qc.apply(X, qc.Scheme.parse(DEFAULT)), (2, 5))
+    for step in trace.steps():
+        assert step.name in arithmetic
+        assert str(step.value) in arithmetic
+    app.click(6, 1)
+    app.expect_parameter("cell", "6, 1")
+    app.rest()
+    app.page.go_back()
+    app.expect_parameter("cell", "2, 5")
+    expect(app.page.get_by_text("The arithmetic of element (2, 5)")).to_be_visible()
+
+
+def test_keyboard(app: Any) -> None:
+    app.open()
+    app.expect_scheme(DEFAULT)
+    maps = app.page.locator(".qs-maps")
+    maps.focus()
+    maps.press("ArrowDown")  # begins at the chosen element
+    worst = qc.report(qc.apply(X, qc.Scheme.parse(DEFAULT))).max_abs_error_index
+    live = app.page.locator(".qs-live")
+    expect(live).to_contain_text("row {}, column {},".format(*worst))
+    for key in ["ArrowRight"] * 9 + ["ArrowUp"] * 9 + ["ArrowLeft", "ArrowDown"]:
+        maps.press(key)
+    expect(live).to_contain_text("row 1, column 6,")
+    expect(app.page.locator("rect.qs-hover")).to_have_count(4)
+    maps.press("Enter")
+    app.expect_parameter("cell", "1, 6")
+    expect(app.page.get_by_text("The arithmetic of element (1, 6)")).to_be_visible()
+    maps.press("Escape")
+    expect(app.page.locator("rect.qs-hover")).to_have_count(0)
+
+
+ZOOM = "[..._quiet('xaxis'), ..._quiet('yaxis')]".replace(
+    "_quiet(",
+    "((name) => document.querySelector('.qs-plot')._fullLayout[name].range.map((v) => +v.toFixed(6)))(",
+)
+
+
+def test_zoom_stays_when_a_control_changes(app: Any) -> None:
+    app.open()
+    app.expect_scheme(DEFAULT)
+    whole = app.page.evaluate(ZOOM)
+    app.drag((1, 1), (5, 6))
+    app.page.wait_for_function(f"JSON.stringify({ZOOM}) !== '{str(whole).replace(' ', '')}'")
+    zoomed = app.page.evaluate(ZOOM)
+    assert zoomed[1] - zoomed[0] < 6
+    app.input("bits").focus()
+    app.page.keyboard.press("ArrowRight")
+    app.expect_scheme("int5 symmetric per_tensor min_max textbook")
+    assert app.page.evaluate(ZOOM) == zoomed
+    app.press("mode", "asymmetric")
+    app.expect_scheme("int5 asymmetric per_tensor min_max textbook")
+    assert app.page.evaluate(ZOOM) == zoomed
+    app.click(3, 4)  # also where it is zoomed, a click finds its cell
+    app.expect_parameter("cell", "3, 4")
+    assert app.page.evaluate(ZOOM) == zoomed
+    app.type("seed", "5")  # another tensor: all of it
+    app.page.wait_for_function(f"JSON.stringify({ZOOM}) === '{str(whole).replace(' ', '')}'")
+
+
+def test_dragging_a_box_on_an_overview_opens_the_part(app: Any) -> None:
+    app.open(shape="300x300", dist="normal")
+    app.expect_scheme(DEFAULT)
+    assert app.map("x").shape == (150, 150)
+    expect(app.page.locator(".qs-plot .heatmap-label")).to_have_count(0)
+    app.drag((50, 100), (90, 180))
+    app.page.wait_for_url(re.compile("rows=.*cols=|cols=.*rows="))
+    app.rest()
+    spans = [[int(n) for n in app.input(key).input_value().split(":")] for key in ("rows", "cols")]
+    np.testing.assert_allclose(spans, [[50, 91], [100, 181]], atol=3)
+    (top, bottom), (left, right) = spans
+    app.page.wait_for_function(f"document.querySelector('.qs-plot').data[0].z.length === {bottom - top}")
+    x = tensors.generate(tensors.Generated("normal", (300, 300)))
+    np.testing.assert_array_equal(app.map("x"), x[top:bottom, left:right])
+    codes = qc.apply(x, qc.Scheme.parse(DEFAULT)).codes.numpy()
+    np.testing.assert_array_equal(app.map("codes"), codes[top:bottom, left:right])
+    app.click(top + 3, left + 5)
+    app.expect_parameter("cell", f"{top + 3}, {left + 5}")
+    app.button("Show all")
+    app.expect_parameter("rows", None)
+    app.page.wait_for_function("document.querySelector('.qs-plot').data[0].z.length === 150")
+
+
+def test_block_borders(app: Any) -> None:
+    app.open(per="block", block="4x2")
+    app.expect_scheme("int4 symmetric per_block([4,2]) min_max textbook")
+    expect(app.page.locator("path.qs-border")).to_have_count(0)
+    app.tick("borders")
+    expect(app.page.locator("path.qs-border")).to_have_count(4)
+    app.expect_parameter("borders", "true")
+    line = app.page.locator("path.qs-border").first.get_attribute("d")
+    assert line.count("H") in (1, 3)  # with or without those at the edges
+    assert line.count("V") in (3, 5)
+    app.type("block", "2x8")
+    app.expect_scheme("int4 symmetric per_block([2,8]) min_max textbook")
+    assert app.page.locator("path.qs-border").first.get_attribute("d") != line
+
+
+def luminance(colour: str) -> float:
+    if colour.startswith("#"):
+        return sum(int(colour[i : i + 2], 16) for i in (1, 3, 5)) / 765
+    return sum(float(n) for n in re.findall(r"[\d.]+", colour)[:3]) / 765
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_themes(new_app: Callable[..., Any], server: str, scheme: str) -> None:
+    app = new_app(server, color_scheme=scheme).open(tab="Distribution")
+    app.expect_scheme(DEFAULT)
+    expect(app.page.get_by_test_id("stPlotlyChart").locator(".main-svg").first).to_be_visible()
+    back = app.page.get_by_test_id("stApp").evaluate("e => getComputedStyle(e).backgroundColor")
+    inks = app.page.evaluate(
+        """[...document.querySelectorAll('.qs-plot .annotation text, .qs-plot .xtick text, .stPlotlyChart .xtick text')]
+        .map((e) => getComputedStyle(e).fill)"""
+    )
+    assert inks
+    if scheme == "dark":
+        assert luminance(back) < 0.2
+        assert min(map(luminance, inks)) > 0.5
+    else:
+        assert luminance(back) > 0.9
+        assert max(map(luminance, inks)) < 0.5
+
+
+@pytest.mark.parametrize("width", [1280, 1920, 1024])
+def test_no_scrolling_sideways(new_app: Callable[..., Any], server: str, width: int) -> None:
+    app = new_app(server, viewport={"width": width, "height": 900})
+    app.open(shape="2x16x16", per="group", range="by hand", borders="true", dist="normal")
+    app.expect_scheme("int4 symmetric per_group(4, axis=2) given(0.1) textbook")
+    for tab in ["Arithmetic", "Distribution", "Scales", "Numbers", "Code", "Export"]:
+        app.tab(tab)
+        app.rest()
+        wide = app.page.evaluate(
+            "[document.scrollingElement, ...document.querySelectorAll('[data-testid=stMain], [data-testid=stSidebarContent]')]"
+            ".map((e) => e.scrollWidth - e.clientWidth)"
+        )
+        assert max(wide) <= 0, tab
+    right = app.page.evaluate("document.querySelector('.qs-plot').getBoundingClientRect().right")
+    assert right <= width
+
+
+def test_without_plotly_the_maps_are_a_chart_of_streamlit(app: Any) -> None:
+    app.expected = ["plotly.min.js"]
+    app.page.route("**/vendor/plotly.min.js", lambda route: route.abort())
+    app.open(bits="5", tab="Code")
+    chart = app.page.get_by_test_id("stPlotlyChart")
+    expect(chart).to_have_count(1)
+    expect(chart.locator(".heatmaplayer image, .heatmaplayer .hm").first).to_be_visible()
+    app.input("bits").focus()
+    app.page.keyboard.press("ArrowRight")
+    expect(app.input("_scheme_text")).to_have_value("int6 symmetric per_tensor min_max textbook")
+    app.type("cell", "3, 4")
+    app.tab("Arithmetic")
+    expect(app.page.get_by_text("The arithmetic of element (3, 4)")).to_be_visible()
