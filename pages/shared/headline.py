@@ -10,7 +10,6 @@ import quantcore as qc
 from pages.shared import scheme_controls
 from pages.shared.current import Current, Tensor
 
-
 _SQNR = "Signal to quantization noise, 10·log10(Σx² / Σerror²). One more bit brings about 6 dB."
 _BITS = "True storage cost: the codes, and the scales and zero points shared out over the elements."
 _CLIPPED = "Share of the elements outside the representable range, whose code was clamped or wrapped."
