@@ -2,7 +2,9 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
+from quantcore.errors import QuantError
 from quantcore.granularity import block_shape, grid_shape
 from quantcore.range_setting import Given
 from quantcore.scheme import Scheme
@@ -24,23 +26,35 @@ class Storage:
         """All bits over elements."""
         return (self.codes + self.scales + self.zero_points) / self.elements
 
+    @property
+    def total_bytes(self) -> int:
+        """All bits in bytes, rounded up."""
+        return -(-(self.codes + self.scales + self.zero_points) // 8)
+
 
 def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
     """Count the bits: codes at the format's width, scales as float32, zero points at the format's width.
 
-    A symmetric scheme's zero points are known and cost nothing, unless they were typed by hand (`Given`)
-    and differ from 0.
+    Every block pays for a scale of its own, equal or not. A symmetric scheme's zero points are known and
+    cost nothing; typed by hand (`Given`), they cost nothing if all are 0 or all are the format's middle.
 
     Raises:
-        QuantError: the scheme does not fit the shape.
+        QuantError: the scheme does not fit the shape, or the shape has no elements.
     """
+    shape = tuple(shape)
+    if any(n < 1 for n in shape):
+        raise QuantError(f"A tensor of shape {shape} has no elements; every axis needs 1 or more.")
     blocks = math.prod(grid_shape(shape, block_shape(scheme.granularity, shape)))
     elements, bits = math.prod(shape), scheme.format.bits
     setting = scheme.range_setting
-    free = not scheme.symmetric or (
-        isinstance(setting, Given) and setting.zero_point not in (0, scheme.format.middle)
-    )
+    typed = _numbers(setting.zero_point) if isinstance(setting, Given) else set()
+    free = not scheme.symmetric or not any(typed <= {known} for known in (0, scheme.format.middle))
     return Storage(elements, elements * bits, blocks * SCALE_BITS, blocks * bits if free else 0)
+
+
+def _numbers(value: Any) -> set[int]:
+    """The distinct numbers in nested tuples."""
+    return set().union(*(_numbers(v) for v in value)) if isinstance(value, tuple) else {value}
 
 
 def bits_per_element(scheme: Scheme, shape: tuple[int, ...]) -> float:

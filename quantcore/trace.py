@@ -10,7 +10,7 @@ from quantcore.errors import QuantError
 from quantcore.formats import Format
 from quantcore.granularity import block_bounds
 from quantcore.quantize import Quantized, dequantize, fit, unclamped
-from quantcore.range_setting import Given
+from quantcore.range_setting import Given, MinMax
 from quantcore.scheme import Scheme
 
 
@@ -65,9 +65,7 @@ class Trace:
             what, how = "clamp", f"clamp({_text(self.shifted)}, {fmt.qmin}, {fmt.qmax})"
         else:
             what, how = "wrap", f"{_text(self.shifted)} modulo 2^{fmt.bits}, in {_wrapped_span(fmt)}"
-        steps.append(
-            Step(f"code q ({what})", how, q + ("  <- changed: it does not fit" if self.overflow else ""))
-        )
+        steps.append(Step(f"code q ({what})", how + (", since it does not fit" if self.overflow else ""), q))
         inner = f"({q} - {_signed(self.zero_point)}) · {s}" if self.zero_point else f"{q} · {s}"
         steps.append(Step("dequantized x̂", inner, _text(self.dequantized)))
         steps.append(Step("error x - x̂", f"{_text(self.x)} - {_signed(self.dequantized)}", _text(self.error)))
@@ -90,7 +88,7 @@ def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
     single = Scheme(scheme.format, scheme.symmetric, convention=scheme.convention)
     rounded = next(unclamped(x, scale, 0, single))[1].clone()
     shifted = next(unclamped(x, scale, zero_point, single))[1].clone()
-    code = fit(shifted.clone(), single)
+    code = fit(shifted.clone(), single).to(result.codes.dtype)
     x_hat = dequantize(code.view(x.shape), scale, zero_point, single)
     low, high = (None if p is None else float(p[place]) for p in (result.params.low, result.params.high))
     return Trace(
@@ -132,11 +130,18 @@ def _scale_formula(t: Trace) -> str:
     if t.low is None or t.high is None:
         return "given by hand"
     if t.low == t.high == 0:
-        return "1, since the block is all zero"
+        return "1, since the range is 0"
+    low, high = _signed(t.low), _text(t.high)
+    steps = (1 << (fmt.bits - 1)) - 1 if t.scheme.symmetric else fmt.qmax - fmt.qmin
     if t.scheme.symmetric:
-        return f"max(|low|, |high|) / {(1 << (fmt.bits - 1)) - 1} = {_text(t.high)} / {(1 << (fmt.bits - 1)) - 1}"
-    steps = fmt.qmax - fmt.qmin
-    return f"(high - low) / {steps} = ({_text(t.high)} - {_signed(t.low)}) / {steps}"
+        name = "max|x|" if isinstance(t.scheme.range_setting, MinMax) else "max(|low|, |high|)"
+        formula = f"{name} / {steps} = {high} / {steps}"
+    elif t.high - t.low > float(np.finfo(np.float32).max):
+        formula = f"high / {steps} - low / {steps} = {high} / {steps} - {low} / {steps}"
+    else:
+        formula = f"(high - low) / {steps} = ({high} - {low}) / {steps}"
+    tiny = t.high - t.low < t.scale  # never so in a range that a scale was divided from
+    return formula + (" = 0 in float32; 1 instead" if tiny else "")
 
 
 def _zero_point_formula(t: Trace) -> str:
@@ -145,7 +150,7 @@ def _zero_point_formula(t: Trace) -> str:
         return "given by hand"
     if t.scheme.symmetric:
         return "0, symmetric and signed" if fmt.signed else f"2^{fmt.bits - 1}, symmetric and unsigned"
-    return f"clamp(qmin - round(low / s)) = {fmt.qmin} - round({_text(t.low)} / {_text(t.scale)})"
+    return f"clamp(qmin - round(low / s)) = clamp({fmt.qmin} - round({_text(t.low)} / {_text(t.scale)}))"
 
 
 def _wrapped_span(fmt: Format) -> str:
