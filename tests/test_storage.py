@@ -1,0 +1,65 @@
+"""Bits, counted by hand."""
+
+import itertools
+import math
+
+import pytest
+
+import quantcore as qc
+
+BY_BLOCKS = [
+    (qc.PerTensor(), (64, 128), 1),
+    (qc.PerTensor(), (), 1),
+    (qc.PerChannel(0), (64, 128), 64),
+    (qc.PerChannel(-1), (64, 128), 128),
+    (qc.PerGroup(32), (64, 128), 64 * 4),
+    (qc.PerGroup(100), (64, 128), 64 * 2),
+    (qc.PerBlock((16, 48)), (64, 128), 4 * 3),
+]
+
+
+@pytest.mark.parametrize(("granularity", "shape", "blocks"), BY_BLOCKS)
+def test_bits(granularity, shape, blocks):
+    elements = math.prod(shape)
+    for bits, signed, symmetric in itertools.product((2, 4, 5, 8, 16), (True, False), (True, False)):
+        scheme = qc.Scheme(qc.IntFormat(bits, signed), symmetric, granularity)
+        found = qc.storage(scheme, shape)
+        zero_points = 0 if symmetric else blocks * bits
+        assert found == qc.Storage(elements, elements * bits, blocks * 32, zero_points)
+        total = elements * bits + blocks * 32 + zero_points
+        assert found.bits_per_element == qc.bits_per_element(scheme, shape) == total / elements
+        assert qc.compression_ratio(scheme, shape) == pytest.approx(32 * elements / total)
+        assert qc.compression_ratio(scheme, shape, 16) == pytest.approx(16 * elements / total)
+
+
+def test_known_costs():
+    int4 = qc.Scheme(qc.INT4, granularity=qc.PerGroup(32))
+    assert qc.bits_per_element(int4, (64, 128)) == 5.0
+    assert qc.compression_ratio(int4, (64, 128)) == 6.4
+    asymmetric = qc.Scheme(qc.INT4, False, qc.PerGroup(32))
+    assert qc.bits_per_element(asymmetric, (64, 128)) == 5.125
+
+
+@pytest.mark.parametrize(
+    ("fmt", "zero_point", "bits"),
+    [
+        (qc.INT8, 0, 0),
+        (qc.INT8, 5, 16),
+        (qc.INT8, ((0,), (0,)), 0),
+        (qc.INT8, ((0,), (1,)), 16),
+        (qc.UINT8, 128, 0),
+        (qc.UINT8, ((128,), (128,)), 0),
+        (qc.UINT8, 0, 0),
+        (qc.UINT8, 5, 16),
+    ],
+)
+def test_zero_points_by_hand(fmt, zero_point, bits):
+    setting = qc.Given(0.1, zero_point)
+    scheme = qc.Scheme(fmt, True, qc.PerChannel(0), setting)
+    assert qc.storage(scheme, (2, 8)).zero_points == bits
+    assert qc.storage(qc.Scheme(fmt, False, qc.PerChannel(0), setting), (2, 8)).zero_points == 16
+
+
+def test_scheme_that_does_not_fit():
+    with pytest.raises(qc.QuantError, match="longer than axis"):
+        qc.bits_per_element(qc.Scheme(granularity=qc.PerGroup(32)), (8, 16))

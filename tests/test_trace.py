@@ -1,0 +1,141 @@
+"""A trace tells what really happened: bit for bit what the result holds."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+import quantcore as qc
+
+WRAP = dataclasses.replace(qc.TEXTBOOK, overflow="wrap")
+GRANULARITIES = {
+    0: [qc.PerTensor()],
+    1: [qc.PerTensor(), qc.PerChannel(0), qc.PerGroup(3)],
+    2: [qc.PerTensor(), qc.PerChannel(1), qc.PerGroup(4), qc.PerBlock((4, 3))],
+    3: [qc.PerChannel(-2), qc.PerGroup(2, axis=1), qc.PerBlock((2, -1, 3))],
+    4: [qc.PerChannel(-4), qc.PerBlock((1, 2, 3, 4))],
+}
+SHAPES = [(), (7,), (5, 7), (3, 4, 5), (2, 3, 4, 5)]
+CASES = [
+    pytest.param(shape, qc.Scheme(fmt, symmetric, granularity, setting, convention), id=f"{shape} {i}")
+    for i, (shape, fmt, symmetric, setting, convention) in enumerate(
+        itertools.product(
+            SHAPES,
+            (qc.INT4, qc.IntFormat(8, signed=False, narrow=True), qc.UINT16),
+            (True, False),
+            (qc.MinMax(), qc.Percentile(75), qc.Fixed(-0.7, 1), qc.Given(0.21, 5)),
+            (qc.TEXTBOOK, WRAP),
+        )
+    )
+    for granularity in GRANULARITIES[len(shape)]
+]
+
+
+def sample(shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)) * 2
+
+
+def read(text):
+    return float(np.float32(text))
+
+
+@pytest.mark.parametrize(("shape", "scheme"), CASES)
+def test_trace_is_the_result(shape, scheme):
+    result = qc.apply(sample(shape, len(shape)), scheme)
+    x_hat, error = result.dequantized, result.error
+    indices = list(itertools.product(*map(range, shape)))
+    for index in indices[:: max(1, len(indices) // 9)]:
+        t = qc.trace(result, index)
+        position = tuple(i // b for i, b in zip(index, result.block, strict=True))
+        scale, zero_point = result.scale[position].item(), result.zero_point[position].item()
+        assert (t.index, t.scheme, t.block) == (index, scheme, position)
+        assert all(start <= i < stop for i, (start, stop) in zip(index, t.bounds, strict=True))
+        assert (t.x, t.scale, t.zero_point) == (result.x[index].item(), scale, zero_point)
+        assert t.quotient == float(np.float32(t.x) / np.float32(scale))
+        assert t.rounded == float(np.rint(np.float32(t.quotient)))
+        assert t.shifted == t.rounded + zero_point
+        assert t.code == result.codes[index].item()
+        assert (t.dequantized, t.error) == (x_hat[index].item(), error[index].item())
+        fits = scheme.format.qmin <= t.shifted <= scheme.format.qmax
+        assert t.overflow == (scheme.convention.overflow if t.code != t.shifted else None)
+        # a wrap may give the code that narrow leaves out unchanged
+        assert (t.overflow is None) == fits or (scheme.format.narrow and t.code == scheme.format.qmin - 1)
+        if isinstance(scheme.range_setting, qc.Given):
+            assert t.low is t.high is None
+        else:
+            assert (t.low, t.high) == (
+                result.params.low[position].item(),
+                result.params.high[position].item(),
+            )
+
+
+@pytest.mark.parametrize(("shape", "scheme"), CASES[::3])
+def test_numbers_of_the_steps_read_back(shape, scheme):
+    result = qc.apply(sample(shape, 3), scheme)
+    t = qc.trace(result, tuple(n // 2 for n in shape))
+    steps = t.steps()
+    values = [t.x, t.scale, t.zero_point, t.quotient, t.rounded, t.shifted, t.code, t.dequantized, t.error]
+    if not t.zero_point:
+        del values[5]
+    assert [read(step.value) for step in steps] == values
+    assert [step.name[0] for step in steps] == list("xszxr+cde" if t.zero_point else "xszxrcde")
+    formulas = {step.name.split(" (")[0]: step.formula for step in steps}
+    x, scale = formulas["x / s"].split(" / ")
+    assert (read(x), read(scale)) == (t.x, t.scale)
+    assert read(formulas["round"].split("(")[1].split(")")[0]) == t.quotient
+    assert read(formulas["dequantized x̂"].split(" · ")[1]) == t.scale
+    code = formulas["dequantized x̂"].lstrip("(").split(" ")[0]
+    assert int(code) == t.code
+    before, after = formulas["error x - x̂"].split(" - ", 1)
+    assert (read(before), read(after.strip("()"))) == (t.x, t.dequantized)
+    if scheme.convention.overflow == "saturate":
+        inside = formulas["code q"].split("(")[1].split(")")[0].split(", ")
+        assert [float(v) for v in inside] == [t.shifted, scheme.format.qmin, scheme.format.qmax]
+
+
+def test_known_steps():
+    result = qc.apply([0.6, -1.0, 2.5, 8.0], qc.Scheme(qc.INT4, range_setting=qc.Given(0.4, 1)))
+    assert [(s.name, s.value) for s in qc.trace(result, 1).steps()] == [
+        ("x", "-1"),
+        ("scale s", "0.4"),
+        ("zero point z", "1"),
+        ("x / s", "-2.5"),
+        ("round", "-2"),
+        ("+ z", "-1"),
+        ("code q (clamp)", "-1"),
+        ("dequantized x̂", "-0.8"),
+        ("error x - x̂", "-0.19999999"),
+    ]
+    t = qc.trace(result, 3)
+    assert (t.shifted, t.code, t.overflow) == (21, 7, "saturate")
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("x", "scheme", "says"),
+    [
+        ([0.0, 0.0], qc.Scheme(), "1, since"),
+        ([1e-45], qc.Scheme(), "1 instead"),
+        ([-3e38, 3e38], qc.Scheme(symmetric=False), "/ 255 - "),
+        ([1.0, 2.0], qc.Scheme(range_setting=qc.Given(0.1)), "given by hand"),
+    ],
+)
+def test_formula_of_the_scale_in_special_cases(x, scheme, says):
+    assert says in qc.trace(qc.apply(x, scheme), 0).steps()[1].formula
+
+
+def test_indices_from_the_end_and_of_numpy():
+    result = qc.apply(sample((4, 5)), qc.Scheme())
+    assert qc.trace(result, (-1, -2)) == qc.trace(result, (3, 3))
+    assert qc.trace(result, [np.int64(2), 1]) == qc.trace(result, (2, 1))
+
+
+@pytest.mark.parametrize(
+    "index", [(4, 0), (0, 5), (-5, 0), (0,), 0, (0, 0, 0), (), (0.0, 1), (True, 0), "00", (None, 0)]
+)
+def test_indices_that_are_none(index):
+    result = qc.apply(sample((4, 5)), qc.Scheme())
+    with pytest.raises(qc.QuantError, match="no element"):
+        qc.trace(result, index)
