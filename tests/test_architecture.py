@@ -77,8 +77,9 @@ def packages(tree):
 
 @pytest.mark.parametrize("name", MODULES)
 def test_imports_come_from_below(name):
-    above = {other: floor(other) for other in imports_of_ours(name) if floor(other) > floor(name)}
-    assert not above, f"{name}, on floor {floor(name)}, imports from above: {above}"
+    height = floor(name)
+    above = {other: floor(other) for other in imports_of_ours(name) if floor(other) > height}
+    assert not above, f"{name}, on floor {height}, imports from above: {above}"
 
 
 def test_no_circles():
