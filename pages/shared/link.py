@@ -6,6 +6,7 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 import numpy as np
 import streamlit as st
 
+import quantcore as qc
 from pages.shared import say
 from pages.shared.current import Tensor
 from quantcore import tensors
@@ -24,13 +25,13 @@ def raw_parameters() -> dict[str, str]:
 
 
 def tensor_from_link() -> np.ndarray | None:
-    """The values that the link carries, if any.
-
-    Raises:
-        QuantError: they are damaged.
-    """
+    """The values that the link carries; None where there are none, or damaged ones, which is told."""
     text = st.query_params.get(TENSOR)
-    return None if text is None else tensors.decode(text)
+    try:
+        return None if text is None else tensors.decode(text)
+    except qc.QuantError as error:
+        st.session_state[_TOLD] = str(error)
+        return None
 
 
 def carry(x: np.ndarray | None, key: str) -> None:
@@ -83,10 +84,11 @@ def name_dropped(before: dict[str, str], known: set[str], place: Any) -> None:
         and (k not in known or (k not in after and not _same(v, st.session_state.get(k))))
     ]
     if dropped:
-        st.session_state[_TOLD] = (
+        told = (
             f"This link holds {len(dropped)} part{'s' * (len(dropped) > 1)} that can't be used; "
-            f"the default stands instead: {', '.join(_short(d) for d in dropped[:5])}"
+            f"the default stands instead: {', '.join(_short(d) for d in dropped[:5])}."
         )
+        st.session_state[_TOLD] = " ".join([*filter(None, [st.session_state.get(_TOLD)]), told])
     if st.session_state.get(_TOLD):
         with place.container(horizontal=True, vertical_alignment="center"):
             say.warning(st.session_state[_TOLD])

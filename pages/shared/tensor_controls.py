@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 import streamlit as st
+from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-from pages.shared import grid, link
+from pages.shared import grid, link, say
 from pages.shared.current import Tensor
 from quantcore import tensors
 
@@ -90,16 +91,19 @@ def _example() -> Tensor:
     name = st.selectbox("Example", list(examples), key="ex", label_visibility="collapsed", **_BIND)
     st.caption(f"{examples[name].title}. {examples[name].description} Source: {examples[name].source}")
     link.carry(None, name)
-    x = examples[name].load()
     code = f"x = qc.tensors.EXAMPLES[{name!r}].load()"
-    return Tensor(f"example {name}", examples[name].title, x.shape, examples[name].load, code)
+    return Tensor(f"example {name}", examples[name].title, examples[name].shape, examples[name].load, code)
 
 
 def _own(x: np.ndarray, title: str) -> Tensor:
     """A tensor that is known by its values alone."""
-    key = f"values {tensors.content_hash(x)}"
-    link.carry(x, key)
-    return Tensor(key, title, x.shape, lambda: x)
+    return Tensor(f"values {tensors.content_hash(x)}", title, x.shape, lambda: x)
+
+
+def _carried(tensor: Tensor) -> Tensor:
+    """The same, its values in the link where they fit."""
+    link.carry(tensor.load(), tensor.key)
+    return tensor
 
 
 def _pasted() -> Tensor:
@@ -118,7 +122,7 @@ def _pasted() -> Tensor:
         raise NoTensorYet(
             "There is no tensor yet: paste numbers into the field on the left, then press Ctrl+Enter."
         )
-    return _own(_parse(text), "pasted")
+    return _carried(_own(_parse(text), "pasted"))
 
 
 @st.cache_data(max_entries=30, show_spinner="Reading…")
@@ -131,7 +135,7 @@ def _edited() -> Tensor:
         x = link.tensor_from_link()
         st.session_state[_EDITED] = np.zeros((4, 4), np.float32) if x is None else x
     st.session_state[_EDITED] = x = grid.draw(st.session_state[_EDITED])
-    return _own(x, "edited")
+    return _carried(_own(x, "edited"))
 
 
 def _uploaded() -> Tensor:
@@ -143,8 +147,7 @@ def _uploaded() -> Tensor:
     )
     if file is None:
         return _kept_upload()
-    data = file.getvalue()
-    names = _listed(file.file_id, data, file.name)
+    names = _listed(file)
     picked = 0
     if len(names) > 1:
         picked = st.selectbox(
@@ -152,15 +155,16 @@ def _uploaded() -> Tensor:
         )
     identity = (file.file_id, names[picked].name)
     if st.session_state.get(_UPLOADED, (None,))[0] != identity:
-        x = tensors.read_tensor(data, file.name, names[picked].name, _limit())
-        st.session_state[_UPLOADED] = (identity, f"{file.name} {names[picked].name}".strip(), x)
-    return _own(st.session_state[_UPLOADED][2], st.session_state[_UPLOADED][1])
+        x = tensors.read_tensor(file.getvalue(), file.name, names[picked].name, _limit())
+        st.session_state[_UPLOADED] = (identity, _own(x, f"{file.name} {names[picked].name}".strip()))
+    return _carried(st.session_state[_UPLOADED][1])
 
 
-def _listed(file_id: str, data: bytes, name: str) -> list[tensors.TensorInfo]:
+def _listed(file: UploadedFile) -> list[tensors.TensorInfo]:
     known = st.session_state.get("_listed")
-    if known is None or known[0] != file_id:
-        st.session_state["_listed"] = known = (file_id, tensors.list_tensors(data, name, _limit()))
+    if known is None or known[0] != file.file_id:
+        listed = tensors.list_tensors(file.getvalue(), file.name, _limit())
+        st.session_state["_listed"] = known = (file.file_id, listed)
     return known[1]
 
 
@@ -179,10 +183,10 @@ def _kept_upload() -> Tensor:
         x = link.tensor_from_link()
         if x is None:
             raise NoTensorYet("There is no tensor yet: upload a file on the left, or choose another source.")
-        st.session_state[_UPLOADED] = (("link", ""), "from the link", x)
-    _, title, x = st.session_state[_UPLOADED]
-    st.caption(f"Shown: {title}")
-    return _own(x, title)
+        st.session_state[_UPLOADED] = (("link", ""), _own(x, "from the link"))
+    tensor: Tensor = st.session_state[_UPLOADED][1]
+    st.caption(f"Shown: {say.plain(tensor.title)}")
+    return _carried(tensor)
 
 
 def write(x: np.ndarray) -> str:
