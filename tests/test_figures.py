@@ -1,0 +1,247 @@
+"""Colours that can be trusted, all numbers in the payload, pages that open offline."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import plotly.io
+import pytest
+import torch
+
+import quantcore as qc
+from quantcore import figures
+from quantcore.views import View, map_data
+
+SHAPES = [(), (7,), (6, 10), (3, 4, 5), (2, 3, 4, 5), (300, 20)]
+SCHEMES = [
+    qc.Scheme(),
+    qc.Scheme(qc.UINT4, False, range_setting=qc.Percentile(80)),
+    qc.Scheme(qc.UINT16, False),
+    qc.Scheme(qc.IntFormat(3, narrow=True)),
+]
+
+
+def result_of(shape, scheme=SCHEMES[1], shift=0.0):
+    return qc.apply(torch.randn(shape, generator=torch.Generator().manual_seed(1)) + shift, scheme)
+
+
+def rgb(colour):
+    return [int(n) for n in re.fullmatch(r"rgb\((\d+), ?(\d+), ?(\d+)\)", colour).groups()]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("scheme", SCHEMES, ids=str)
+def test_maps_show_the_result(shape, scheme):
+    result = result_of(shape, scheme)
+    data = map_data(result)
+    original, codes, dequantized, error = figures.maps(result).data
+    for trace, name in ((original, "x"), (codes, "codes"), (dequantized, "dequantized"), (error, "error")):
+        assert np.array_equal(trace.z, getattr(data, name))
+        assert trace.z.dtype == (np.int32 if name == "codes" else np.float32)
+    # equal colours mean equal values
+    assert (original.zmin, original.zmax, original.colorscale) == (
+        dequantized.zmin,
+        dequantized.zmax,
+        dequantized.colorscale,
+    )
+    shown = np.concatenate([data.x.ravel(), data.dequantized.ravel()])
+    assert original.zmin <= shown.min()
+    assert shown.max() <= original.zmax
+    assert error.zmin == -error.zmax
+    assert error.zmax == np.abs(data.error).max() or not data.error.any()
+    assert error.zmax > 0
+    assert (codes.zmin, codes.zmax) == (scheme.format.qmin, scheme.format.qmax)
+
+
+@pytest.mark.parametrize(
+    ("x", "low", "high"), [([-1, 3], -3, 3), ([-4, 3], -4, 4), ([2, 5], 2, 5), ([-5, -2], -5, -2)]
+)
+def test_values_are_centred_where_both_signs_occur(x, low, high):
+    original = figures.maps(qc.apply(x, qc.Scheme(range_setting=qc.Given(1.0)))).data[0]
+    assert (original.zmin, original.zmax) == (low, high)
+
+
+@pytest.mark.parametrize("value", [0.0, 5.0, -5.0])
+def test_one_value_alone_has_a_range(value):
+    for trace in figures.maps(qc.apply([[value] * 3], qc.Scheme())).data:
+        assert trace.zmin < trace.zmax
+        assert (trace.zmin <= trace.z).all()
+        assert (trace.z <= trace.zmax).all()
+
+
+def test_infinite_dequantized_leaves_finite_colours():
+    result = qc.apply([3.4028235e38, 1.0], qc.Scheme(range_setting=qc.Given(2.2e38)))
+    assert torch.isinf(result.dequantized).any()
+    for trace in figures.maps(result).data:
+        assert np.isfinite([trace.zmin, trace.zmax]).all()
+        assert trace.zmin < trace.zmax
+
+
+@pytest.mark.parametrize("name", ["diverging", "error", "codes", "sequential"])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_palettes(name, theme):
+    places, colours = zip(*figures.palette(name, theme), strict=True)
+    assert (places[0], places[-1]) == (0, 1)
+    assert list(places) == sorted(set(places))
+    assert len({tuple(rgb(colour)) for colour in colours}) == len(colours)
+    if name in ("diverging", "error"):
+        assert len(colours) % 2 == 1  # 0 has a colour of its own
+        middle = rgb(colours[len(colours) // 2])
+        assert max(middle) - min(middle) < 12
+
+
+def test_tooltip_of_each_map_has_all_numbers():
+    result = result_of((6, 10))
+    data = map_data(result)
+    names = ("row", "column", "x", "codes", "dequantized", "error", "scale", "zero_point")
+    for trace in figures.maps(result).data:
+        assert np.array_equal(trace.customdata, np.stack([getattr(data, n) for n in names], -1))
+        assert all(f"customdata[{i}]" in trace.hovertemplate for i in range(len(names)))
+
+
+@pytest.mark.parametrize("columns", [4, 2])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_maps_are_linked_and_lie_apart(columns, theme):
+    figure = figures.maps(result_of((6, 10)), View(rows=(1, 5)), columns=columns, theme=theme, borders=True)
+    layout = figure.to_dict()["layout"]
+    assert [layout[f"xaxis{i}"]["matches"] for i in (2, 3, 4)] == ["x"] * 3
+    assert [layout[f"yaxis{i}"]["matches"] for i in (2, 3, 4)] == ["y"] * 3
+    assert layout["yaxis"]["range"] == [4.5, 0.5]  # rows run downwards
+    boxes = [(layout[f"xaxis{i}"]["domain"], layout[f"yaxis{i}"]["domain"]) for i in ("", 2, 3, 4)]
+    for (x, y), (u, v) in ((a, b) for i, a in enumerate(boxes) for b in boxes[:i]):
+        assert x[1] < u[0] or u[1] < x[0] or y[1] < v[0] or v[1] < y[0]
+    assert [a["text"].split()[0] for a in layout["annotations"]] == [
+        "Original",
+        "Codes",
+        "Dequantized",
+        "Error",
+    ]
+
+
+@pytest.mark.parametrize(("shape", "written"), [((16, 16), True), ((16, 17), False)])
+def test_numbers_stand_in_few_cells_only(shape, written):
+    result = result_of(shape)
+    assert all(bool(t.texttemplate) == written for t in figures.maps(result).data)
+    assert not any(t.texttemplate for t in figures.maps(result, numbers=False).data)
+
+
+def test_borders_stand_between_blocks():
+    result = result_of((6, 10), qc.Scheme(granularity=qc.PerBlock((4, 3))))
+    assert not figures.maps(result).layout.shapes
+    shapes = figures.maps(result, borders=True).layout.shapes
+    lines = {(s.x0, s.x1, s.y0, s.y1) for s in shapes if s.xref == "x3"}
+    assert lines == {(-0.5, 9.5, 3.5, 3.5), *((c, c, -0.5, 5.5) for c in (2.5, 5.5, 8.5))}
+    assert len(shapes) == 4 * len(lines)
+
+
+@pytest.mark.parametrize(
+    "x", [torch.linspace(-2, 3, 1000), torch.zeros(5), torch.full((4,), -7.0), torch.tensor(2.5)]
+)
+def test_histogram_counts_every_element(x):
+    counts, edges = figures.histogram(x, bins=10)
+    assert counts.sum() == x.numel()
+    assert (len(counts), len(edges)) == (10, 11)
+    assert edges[0] <= x.min() <= x.max() <= edges[-1]
+    assert (np.diff(edges) > 0).all()
+
+
+def test_histogram_of_a_large_tensor():
+    x = torch.randn(1_500_000, generator=torch.Generator().manual_seed(2))
+    counts, edges = figures.histogram(x)
+    expected, borders = np.histogram(x.numpy(), 120, (float(x.min()), float(x.max())))
+    assert np.array_equal(counts, expected)
+    assert edges == pytest.approx(borders)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=str)
+def test_grid_values_are_what_codes_stand_for(scheme):
+    result = result_of((6, 10), scheme)
+    values = figures.grid_values(result, (0, 0))
+    codes = torch.arange(scheme.format.qmin, scheme.format.qmax + 1)
+    scale, zero_point = result.scale.item(), result.zero_point.item()
+    assert np.array_equal(values, qc.dequantize(codes, scale, zero_point, qc.Scheme()).numpy())
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("log", [False, True])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_distribution(shape, log, theme):
+    result = result_of(shape)
+    figure = figures.distribution(result, log=log, theme=theme)
+    assert sum(figure.data[0].y) == result.x.numel()
+    assert figure.layout.yaxis.type == ("log" if log else "linear")
+
+
+def test_distribution_of_one_block():
+    result = result_of((6, 10), qc.Scheme(granularity=qc.PerBlock((4, 3))))
+    figure = figures.distribution(result, (1, 3))
+    assert sum(figure.data[0].y) == 2 * 1
+    values = figures.grid_values(result, (1, 3))
+    shade = figure.layout.shapes[0]
+    assert (shade.x0, shade.x1) == (values[0], values[-1])
+
+
+@pytest.mark.parametrize(
+    ("shape", "granularity"),
+    [
+        ((), qc.PerTensor()),
+        ((7,), qc.PerGroup(3)),
+        ((6, 10), qc.PerChannel(0)),
+        ((6, 10), qc.PerBlock((4, 3))),
+        ((3, 4, 5), qc.PerGroup(2)),
+        ((300, 700), qc.PerGroup(1)),
+    ],
+)
+def test_scales_show_the_largest_of_every_block(shape, granularity):
+    result = result_of(shape, qc.Scheme(qc.INT4, granularity=granularity))
+    figure = figures.scales(result)
+    for trace, values in zip(figure.data, (result.scale, qc.block_errors(result)), strict=True):
+        cells = np.asarray(trace.y if trace.type == "bar" else trace.z)
+        assert cells.max() == np.float32(values.max())
+        if values.numel() <= 256:
+            assert sorted(cells.ravel()) == sorted(values.float().flatten().tolist())
+        assert max(cells.shape) <= 256
+
+
+FIGURES = [
+    lambda result: figures.maps(result, borders=True),
+    figures.distribution,
+    figures.scales,
+]
+
+
+@pytest.mark.parametrize("make", FIGURES)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_arrays_travel_as_bytes(make, shape):
+    """Nested lists would be several times the payload; plotly sends numpy's own types as base64."""
+    text = plotly.io.to_json(make(result_of(shape)))
+    for trace in json.loads(text)["data"]:
+        for name in ("z", "customdata", "x", "y"):
+            value = trace.get(name)
+            if isinstance(value, dict):
+                assert value["dtype"] in ("i1", "i2", "i4", "u1", "f4", "f8")
+            else:
+                assert value is None or len(value) == 0 or isinstance(value, str)
+    assert "#0000" not in text
+
+
+class Sources(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def handle_starttag(self, tag, attrs):
+        self.found += [value for name, value in attrs if name in ("src", "href", "data", "action")]
+
+
+@pytest.mark.parametrize("make", FIGURES)
+def test_page_opens_offline(make):
+    page = figures.to_html(make(result_of((6, 10))))
+    parser = Sources()
+    parser.feed(page)
+    assert parser.found == []
+    assert "plotly.js v" in page
+    assert "Plotly.newPlot" in page
+    assert len(page) > 3_000_000
+    assert '"showSendToCloud": false' in page

@@ -1,0 +1,190 @@
+"""What a map shows, against a search through every element."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+import quantcore as qc
+from quantcore.granularity import cells_of
+from quantcore.views import MAX_CELLS, View, element, map_data, place
+
+INT4 = qc.Scheme(qc.INT4, False, range_setting=qc.Percentile(95))
+
+
+def randn(shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)) * 2
+
+
+def with_granularity(granularity):
+    return dataclasses.replace(INT4, granularity=granularity)
+
+
+def check_cells(result, data, view, rows, columns, step):
+    """Every cell tells of one element of its box, of the worst, and tells the truth."""
+    shape = tuple(result.x.shape)
+    x, codes, x_hat, error = (t.numpy() for t in (result.x, result.codes, result.dequantized, result.error))
+    scale = cells_of(result.scale, shape, result.block).numpy()
+    zero_point = cells_of(result.zero_point, shape, result.block).numpy()
+    height, width = (-(-(stop - start) // s) for (start, stop), s in zip((rows, columns), step, strict=True))
+    assert (data.rows, data.columns, data.step) == (rows, columns, step)
+    for name in ("x", "codes", "dequantized", "error", "scale", "zero_point", "row", "column"):
+        array = getattr(data, name)
+        assert array.shape == (height, width)
+        assert array.flags.c_contiguous
+        whole = name in ("codes", "zero_point", "row", "column")
+        assert array.dtype == (np.int32 if whole else np.float32)
+    sizes = np.empty((rows[1] - rows[0], columns[1] - columns[0]))
+    for r, c in np.ndindex(*sizes.shape):
+        sizes[r, c] = abs(error[element(view, shape, r + rows[0], c + columns[0])])
+    for i, j in np.ndindex(height, width):
+        top, left = i * step[0], j * step[1]
+        box = sizes[top : top + step[0], left : left + step[1]]
+        row, column = int(data.row[i, j]), int(data.column[i, j])
+        assert 0 <= row - rows[0] - top < box.shape[0]
+        assert 0 <= column - columns[0] - left < box.shape[1]
+        index = element(view, shape, row, column)
+        assert abs(data.error[i, j]) == box.max() == abs(error[index])
+        shown = (data.x, data.codes, data.dequantized, data.error, data.scale, data.zero_point)
+        true = (x, codes, x_hat, error, scale, zero_point)
+        assert [a[i, j].item() for a in shown] == [t[index].item() for t in true]
+
+
+@pytest.mark.parametrize(
+    ("shape", "granularity", "view", "rows", "columns"),
+    [
+        ((), qc.PerTensor(), View(), (0, 1), (0, 1)),
+        ((7,), qc.PerGroup(3), View(), (0, 1), (0, 7)),
+        ((7,), qc.PerChannel(0), View(columns=(2, 5)), (0, 1), (2, 5)),
+        ((6, 10), qc.PerGroup(4), View(), (0, 6), (0, 10)),
+        ((6, 10), qc.PerBlock((4, 3)), View(rows=(1, 5), columns=(4, 10)), (1, 5), (4, 10)),
+        ((6, 10), qc.PerChannel(0), View(axes=(1, 0)), (0, 10), (0, 6)),
+        ((6, 10), qc.PerBlock((4, 3)), View(axes=(1, 0), rows=(3, 9), columns=(5, 6)), (3, 9), (5, 6)),
+        ((3, 4, 5), qc.PerGroup(2), View(), (0, 4), (0, 5)),
+        ((3, 4, 5), qc.PerBlock((2, 3, 2)), View(index=(2,)), (0, 4), (0, 5)),
+        ((3, 4, 5), qc.PerBlock((2, 3, 2)), View(axes=(0, 2), index=(3,)), (0, 3), (0, 5)),
+        ((3, 4, 5), qc.PerBlock((2, 3, 2)), View(axes=(2, 0), index=(3,)), (0, 5), (0, 3)),
+        ((2, 3, 4, 5), qc.PerBlock((1, 2, 3, 4)), View(index=(1, 2)), (0, 4), (0, 5)),
+        ((2, 3, 4, 5), qc.PerBlock((1, 2, 3, 4)), View(axes=(3, 0), index=(2, 1)), (0, 5), (0, 2)),
+        ((2, 3, 4, 5), qc.PerTensor(), View(axes=(0, 1)), (0, 2), (0, 3)),
+    ],
+)
+def test_plane_shown_element_by_element(shape, granularity, view, rows, columns):
+    result = qc.apply(randn(shape, 1), with_granularity(granularity))
+    data = map_data(result, view)
+    check_cells(result, data, view, rows, columns, (1, 1))
+    assert data.legend == ""
+
+
+@pytest.mark.parametrize(
+    ("shape", "granularity", "view", "rows", "columns", "step"),
+    [
+        ((257, 5), qc.PerChannel(0), View(), (0, 257), (0, 5), (2, 1)),
+        ((3, 600), qc.PerGroup(7), View(), (0, 3), (0, 600), (1, 3)),
+        ((600,), qc.PerGroup(7), View(), (0, 1), (0, 600), (1, 3)),
+        ((600,), qc.PerTensor(), View(columns=(10, 500)), (0, 1), (10, 500), (1, 2)),
+        ((300, 530), qc.PerBlock((7, 9)), View(), (0, 300), (0, 530), (2, 3)),
+        ((300, 530), qc.PerTensor(), View(axes=(1, 0), rows=(5, 530)), (5, 530), (0, 300), (3, 2)),
+        ((2, 530, 3), qc.PerBlock((1, 4, 2)), View(index=(1,), rows=(1, 520)), (1, 520), (0, 3), (3, 1)),
+    ],
+)
+def test_plane_reduced_to_the_worst(shape, granularity, view, rows, columns, step):
+    result = qc.apply(randn(shape, 2), with_granularity(granularity))
+    data = map_data(result, view)
+    check_cells(result, data, view, rows, columns, step)
+    assert f"{step[0]} × {step[1]} elements" in data.legend
+
+
+@pytest.mark.parametrize("at", [(0, 0), (511, 1020), (512, 1021), (1099, 2046), (1100, 2047), (777, 3)])
+def test_one_bad_element_of_many_is_shown(at):
+    """The reduction works in bands of rows; the worst is found in each of them, and in short last cells."""
+    x = torch.zeros(1101, 2048)
+    x[at] = 9.25
+    data = map_data(qc.apply(x, qc.Scheme(range_setting=qc.Given(1.0))))
+    assert (data.x.shape, data.step) == ((221, 256), (5, 8))
+    assert int((data.error != 0).sum()) == 1
+    i, j = (int(n) for n in np.argwhere(data.error)[0])
+    assert (data.error[i, j], data.x[i, j], data.codes[i, j]) == (0.25, 9.25, 9)
+    assert (data.row[i, j], data.column[i, j]) == at
+    assert (i, j) == (at[0] // 5, at[1] // 8)
+
+
+def test_no_map_is_larger_than_the_limit():
+    for shape in ((256, 256), (257, 512), (2000, 1), (1, 70_000)):
+        data = map_data(qc.apply(randn(shape), qc.Scheme()))
+        assert max(data.x.shape) <= MAX_CELLS
+        assert (data.step == (1, 1)) == (max(shape) <= MAX_CELLS)
+
+
+@pytest.mark.parametrize("shape", [(), (4,), (3, 4), (2, 3, 4), (2, 3, 2, 4)])
+def test_element_and_place_are_inverse(shape):
+    rank = len(shape)
+    for axes in itertools.permutations(range(rank), 2) if rank >= 2 else [None]:
+        others = [n for i, n in enumerate(shape) if axes is None or i not in axes]
+        for index in itertools.product(*map(range, others)) if rank > 2 else [()]:
+            view = View(axes=axes, index=index)
+            height, width = (shape[a] for a in axes) if axes else (1, shape[0] if shape else 1)
+            seen = set()
+            for row, column in np.ndindex(height, width):
+                at = element(view, shape, row, column)
+                assert place(view, at) == (row, column)
+                seen.add(at)
+            everything = set(itertools.product(*map(range, shape)))
+            assert seen <= everything
+            assert len(seen) == height * width
+            assert all(place(view, other) is None for other in everything - seen)
+
+
+@pytest.mark.parametrize(
+    ("view", "borders"),
+    [
+        (View(), ((4, 8, 12), (3, 6, 9))),
+        (View(rows=(4, 9), columns=(5, 7)), ((4, 8), (6,))),
+        (View(axes=(1, 0)), ((3, 6, 9), (4, 8, 12))),
+        (View(rows=(1, 3)), ((), (3, 6, 9))),
+    ],
+)
+def test_borders(view, borders):
+    result = qc.apply(randn((13, 10)), with_granularity(qc.PerBlock((4, 3))))
+    assert map_data(result, view).borders == borders
+
+
+def test_too_many_borders_are_left_out():
+    result = qc.apply(randn((65, 64)), with_granularity(qc.PerGroup(1)))
+    assert map_data(result).borders == ((), tuple(range(1, 64)))
+
+
+@pytest.mark.filterwarnings("ignore:The zero_point")
+def test_parameters_by_hand_beyond_float32():
+    result = qc.apply(
+        [[1.0, -5.0]],
+        qc.Scheme(range_setting=qc.Given(0.5, ((-(2**31), 2**31 - 1),)), granularity=qc.PerChannel(1)),
+    )
+    data = map_data(result)
+    assert np.array_equal(data.dequantized, result.dequantized.numpy())
+    assert np.array_equal(data.error, result.error.numpy())
+
+
+@pytest.mark.parametrize(
+    ("shape", "view", "words"),
+    [
+        ((4, 5), View(rows=(0, 5)), "rows 0:5 are not within 0:4"),
+        ((4, 5), View(columns=(3, 3)), "columns 3:3"),
+        ((4, 5), View(columns=(-1, 3)), "columns -1:3"),
+        ((4, 5), View(rows=(3, 1)), "rows 3:1"),
+        ((4, 5), View(axes=(0, 0)), "not two different axes"),
+        ((4, 5), View(axes=(0, 2)), "not two different axes"),
+        ((4, 5), View(axes=(-1, 0)), "not two different axes"),
+        ((4, 5), View(index=(0,)), r"index \(0,\)"),
+        ((3, 4, 5), View(index=(3,)), r"index \(3,\) is not on the axes \[0\]"),
+        ((3, 4, 5), View(index=(-1,)), r"index \(-1,\)"),
+        ((3, 4, 5), View(index=(0, 0)), r"index \(0, 0\)"),
+        ((7,), View(columns=(0, 8)), "columns 0:8"),
+        ((), View(rows=(0, 2)), "rows 0:2"),
+    ],
+)
+def test_views_of_what_is_not_there(shape, view, words):
+    with pytest.raises(qc.QuantError, match=words):
+        map_data(qc.apply(randn(shape), qc.Scheme()), view)
