@@ -163,7 +163,7 @@ def wrap(values: Tensor, fmt: Format) -> Tensor:
     """
     whole = values.clamp(-_CAST_LIMIT, _CAST_LIMIT).to(torch.int64)
     lowest = -(1 << (fmt.bits - 1)) if fmt.signed else 0
-    return (whole - lowest).remainder_(1 << fmt.bits).add_(lowest)
+    return whole.sub_(lowest).bitwise_and_((1 << fmt.bits) - 1).add_(lowest)
 
 
 def _largest(shape: tuple[int, ...], block: tuple[int, ...]) -> int:
