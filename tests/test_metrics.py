@@ -146,6 +146,25 @@ def test_report_of_one_number():
     assert (found.sse, found.clipping_sse, found.rounding_sse, found.max_abs_error_index) == (4, 4, 0, ())
 
 
+def test_clipping_does_not_swallow_rounding():
+    # 1e30 is clipped; beside its square, the errors 0.25 and -0.25 vanish in any difference of sums
+    found = qc.report(qc.apply([1e30, 0.25, 0.75], qc.Scheme(range_setting=qc.Given(1.0))))
+    assert found.rounding_sse == 0.125
+    assert found.clipping_sse == found.sse > 1e59
+
+
+def test_wrapped_codes_count_as_clipped():
+    scheme = qc.Scheme(range_setting=qc.Given(1.0), convention=WRAP)
+    found = qc.report(qc.apply([127.0, 128.0, 129.0, -128.0], scheme))
+    assert (found.clipped, found.clipping_sse, found.rounding_sse) == (2, 2 * 256.0**2, 0.0)
+    assert found.codes_used == 3  # 128 wraps onto -128
+
+
+def test_sums_stand_in_float64():
+    n = (1 << 24) + 1  # where a float32 sum of ones stops
+    assert qc.errors(torch.ones(n), torch.zeros(n)).sse == n
+
+
 def test_report_of_a_tensor_larger_than_a_box():
     x = randn((1000, 1300), 4)
     result = qc.apply(x, qc.Scheme(qc.INT4, True, qc.PerGroup(128), qc.Percentile(95)))

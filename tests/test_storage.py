@@ -27,6 +27,7 @@ def test_bits(granularity, shape, blocks):
         zero_points = 0 if symmetric else blocks * bits
         assert found == qc.Storage(elements, elements * bits, blocks * 32, zero_points)
         total = elements * bits + blocks * 32 + zero_points
+        assert found.total_bytes == math.ceil(total / 8)
         assert found.bits_per_element == qc.bits_per_element(scheme, shape) == total / elements
         assert qc.compression_ratio(scheme, shape) == pytest.approx(32 * elements / total)
         assert qc.compression_ratio(scheme, shape, 16) == pytest.approx(16 * elements / total)
@@ -58,6 +59,12 @@ def test_zero_points_by_hand(fmt, zero_point, bits):
     scheme = qc.Scheme(fmt, True, qc.PerChannel(0), setting)
     assert qc.storage(scheme, (2, 8)).zero_points == bits
     assert qc.storage(qc.Scheme(fmt, False, qc.PerChannel(0), setting), (2, 8)).zero_points == 16
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (2, -1)])
+def test_shape_without_elements(shape):
+    with pytest.raises(qc.QuantError, match="no elements"):
+        qc.storage(qc.Scheme(), shape)
 
 
 def test_scheme_that_does_not_fit():

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -37,6 +38,10 @@ def sample(shape, seed=0):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed)) * 2
 
 
+def bits(*values):
+    return np.array(values, np.float32).tobytes()
+
+
 def read(text):
     return float(np.float32(text))
 
@@ -57,7 +62,8 @@ def test_trace_is_the_result(shape, scheme):
         assert t.rounded == float(np.rint(np.float32(t.quotient)))
         assert t.shifted == t.rounded + zero_point
         assert t.code == result.codes[index].item()
-        assert (t.dequantized, t.error) == (x_hat[index].item(), error[index].item())
+        # in bits, since a zero has two signs
+        assert bits(t.dequantized, t.error) == bits(x_hat[index].item(), error[index].item())
         fits = scheme.format.qmin <= t.shifted <= scheme.format.qmax
         assert t.overflow == (scheme.convention.overflow if t.code != t.shifted else None)
         # a wrap may give the code that narrow leaves out unchanged
@@ -93,6 +99,25 @@ def test_numbers_of_the_steps_read_back(shape, scheme):
     if scheme.convention.overflow == "saturate":
         inside = formulas["code q"].split("(")[1].split(")")[0].split(", ")
         assert [float(v) for v in inside] == [t.shifted, scheme.format.qmin, scheme.format.qmax]
+
+
+def redone(formula):
+    """What the numbers in a formula come to, in numpy's float32."""
+    last = formula.split(" = ")[-1].replace("·", "*").removesuffix(", since it does not fit")
+    arithmetic = re.sub(r"[\d.]+(e[-+]\d+)?", r"f('\g<0>')", last.removesuffix(", half to even"))
+    names = {"f": np.float32, "round": np.rint, "clamp": np.clip}
+    return float(eval(arithmetic, names))
+
+
+@pytest.mark.parametrize(("shape", "scheme"), CASES)
+def test_formulas_come_to_their_values(shape, scheme):
+    result = qc.apply(sample(shape, 5), scheme)
+    steps = qc.trace(result, tuple(n // 2 for n in shape)).steps()
+    # a clamp is written without its ends at the zero point, and a modulo is not arithmetic of float32
+    spoken = ("by hand", "symmetric", "clamp(qmin", "modulo")
+    written = [s for s in steps if s.formula and not any(words in s.formula for words in spoken)]
+    assert len(written) >= 4
+    assert [redone(s.formula) for s in written] == [read(s.value) for s in written]
 
 
 def test_known_steps():
