@@ -1,26 +1,36 @@
-// The four maps: one Plotly figure of four heatmaps, and above it an SVG for outlines.
+// The four maps: one Plotly figure of four heatmaps, above it a canvas for the numbers (Plotly's own text in
+// cells costs ten times as much, and stays where it can't be read) and an SVG for outlines.
 // Hover, outlines and keyboard live here without a rerun; a pick or an opened region goes to Python.
 
 const NAMES = ["x", "codes", "dequantized", "error"];
 const TYPES = { f4: Float32Array, i4: Int32Array, i2: Int16Array, i1: Int8Array, u1: Uint8Array };
-const GAP = 12, TITLE = 24, LEFT = 40, BAR = 58, BOTTOM = 24;
-const WIDE = 1250;          // px: from here on the maps stand in one row
+const GAP = 12, TITLE = 30, BAR = 56, BOTTOM = 24;
+const WIDE = 1250, NARROW = 520;  // px: from here on the maps stand in one row; below, in one column
+const CELL = 72;            // px: no cell is higher
+const STRETCH = 1.7;        // a cell may be that much wider than high: room for its number
 const READABLE = 9;         // px: smaller numbers are not shown
-const NUMBERS_UP_TO = 256;  // cells: text costs more than all the rest of a map
+const NUMBERS_UP_TO = 400;  // cells in sight: more are no longer read one by one
 const SVG = "http://www.w3.org/2000/svg";
 
 const instances = new WeakMap();
 let loading = null;
 
-function loadPlotly(url) {
-  if (window.Plotly) return Promise.resolve(window.Plotly);
-  loading ??= new Promise((resolve, reject) => {
+function loadScript(url) {
+  return new Promise((resolve, reject) => {
     const script = document.createElement("script");
     script.src = url;
     script.onload = () => (window.Plotly ? resolve(window.Plotly) : reject(new Error("no Plotly in " + url)));
-    script.onerror = () => { loading = null; reject(new Error("cannot load " + url)); };
+    script.onerror = () => reject(new Error("cannot load " + url));
     document.head.appendChild(script);
   });
+}
+
+// Beside Streamlit's own files, wherever a host has put them; else where the server's configuration says
+function loadPlotly(url) {
+  if (window.Plotly) return Promise.resolve(window.Plotly);
+  const own = document.querySelector('script[src*="static/js/"]')?.src;
+  const beside = own ? own.replace(/static\/js\/.*$/, "vendor/plotly.min.js") : url;
+  loading ??= loadScript(beside).catch(() => loadScript(url)).finally(() => { loading = null; });
   return loading;
 }
 
@@ -47,7 +57,7 @@ function exact(value) {
 
 function mount(parent) {
   const root = parent.querySelector(".qs-maps");
-  const state = { root, plot: root.querySelector(".qs-plot"), tip: root.querySelector(".qs-tip"), live: root.querySelector(".qs-live"), cursor: null, drawn: null };
+  const state = { root, plot: root.querySelector(".qs-plot"), canvas: root.querySelector("canvas"), tip: root.querySelector(".qs-tip"), live: root.querySelector(".qs-live"), cursor: null, drawn: null };
   state.observer = new ResizeObserver(() => {
     const width = Math.floor(root.clientWidth);
     if (state.P && state.data && width && width !== state.width) draw(state);
@@ -61,19 +71,25 @@ function mount(parent) {
   return state;
 }
 
-// Where each map stands, from the width at hand: in one row, or two by two
+// Where each map stands: in one row where that costs no size, else two by two
 function place(data, width) {
-  const columns = width >= WIDE ? 4 : 2;
-  const inner = (width - LEFT * columns - BAR * columns - GAP * (columns - 1)) / columns;
-  const square = (inner * data.height) / data.width;
-  const height = Math.round(Math.max(Math.min(64, inner), Math.min(square, columns === 4 ? 440 : 290)));
-  // square cells where there is room for them; a tall or a large map may stretch
-  const wide = height < square && data.width > 32 ? inner : Math.min(inner, Math.max(height * (data.width / data.height), 150));
-  const boxes = NAMES.map((_, i) => {
-    const column = i % columns, row = Math.floor(i / columns);
-    return { left: column * (LEFT + inner + BAR + GAP) + LEFT, top: row * (TITLE + height + BOTTOM) + TITLE, width: wide, height };
-  });
-  return { boxes, height: Math.ceil(4 / columns) * (TITLE + height + BOTTOM) };
+  if (width < NARROW) return boxes(data, width, 1);
+  const four = boxes(data, width, 4), two = boxes(data, width, 2);
+  return width >= WIDE || four[0].width * four[0].height >= two[0].width * two[0].height ? four : two;
+}
+
+function boxes(data, width, columns) {
+  const left = 14 + 6 * String(Math.max(data.rows[1], 10) - 1).length;
+  const room = Math.max(40, (width - columns * (left + BAR) - GAP * (columns - 1)) / columns);
+  const aspect = data.width / data.height;
+  const height = Math.round(Math.max(Math.min(64, room), Math.min(room / aspect, CELL * data.height, columns === 4 ? 440 : 290)));
+  // a map of few columns keeps its cells near square; others take the room there is
+  const wide = Math.round(data.width > 32 ? room : Math.min(room, Math.max(height * aspect * STRETCH, 150)));
+  return NAMES.map((_, i) => ({
+    left: (i % columns) * (left + wide + BAR + GAP) + left,
+    top: Math.floor(i / columns) * (TITLE + height + BOTTOM) + TITLE,
+    width: wide, height, total: Math.ceil(4 / columns) * (TITLE + height + BOTTOM),
+  }));
 }
 
 function style(root) {
@@ -82,54 +98,120 @@ function style(root) {
   return { ink: get("--st-text-color", "#31333f"), font: get("--st-font", "sans-serif"), faint: get("--st-border-color", "#ccc") };
 }
 
-// How numbers are written into the cells of one map: with the decimals that its largest one needs
-function writer(name, values) {
-  if (name === "codes") return String;
+// Ways to write the numbers of one map, the most exact first; all with the same decimals
+function writers(name, values) {
+  if (name === "codes") return [String];
   let most = 0;
   for (const v of values) most = Math.max(most, Math.abs(v));
-  if (most && (most >= 1e5 || most < 1e-3)) return (v) => (v === 0 ? "0" : v.toExponential(1).replace("e+", "e"));
-  const decimals = most >= 1000 ? 0 : most >= 100 ? 1 : most >= 1 ? 2 : most >= 0.1 ? 3 : 4;
-  return (v) => (v === 0 ? "0" : v.toFixed(decimals));
+  if (most && (most >= 1e5 || most < 1e-3)) return [1, 0].map((n) => (v) => (v === 0 ? "0" : v.toExponential(n).replace("e+", "e")));
+  const decimals = most >= 1000 ? 0 : most >= 100 ? 1 : most >= 1 ? 2 : most >= 0.1 ? 3 : most >= 0.01 ? 4 : 5;
+  const fixed = (n) => (v) => (v === 0 ? "0" : v.toFixed(n));
+  const short = (n) => (v) => (v === 0 ? "0" : v.toFixed(n).replace(/^(-?)0\./, "$1."));
+  // where not even that fits, two digits: .75 and -1.6
+  const fewer = short(Math.max(0, decimals - 1)), digits = short(2);
+  return [fixed(decimals), short(decimals), (v) => (Math.abs(v) < 0.995 && decimals === 2 ? digits(v) : fewer(v))];
 }
 
-// The cells' numbers and a size at which the longest fits; null where that can't be read
-function numbers(data, values, name, box) {
-  if (!data.numbers || data.height * data.width > NUMBERS_UP_TO) return null;
-  const write = writer(name, values), texts = Array.from(values, write);
-  const longest = Math.max(...texts.map((t) => t.length));
-  const size = Math.min(box.width / data.width / (longest * 0.6), (box.height / data.height) * 0.62, 15);
-  return size >= READABLE ? { size, texts: grid(texts, data.height, data.width) } : null;
+// A colour scale as a function: value -> whether the colour there is dark
+function darkness({ zmin, zmax, colorscale }) {
+  const grey = colorscale.map(([, colour]) => colour.match(/[\d.]+/g).reduce((sum, part, i) => sum + part * [0.299, 0.587, 0.114][i], 0));
+  return (value) => {
+    const place = Math.max(0, Math.min(1, (value - zmin) / (zmax - zmin))) * (grey.length - 1), i = Math.floor(place);
+    return grey[i] + ((grey[i + 1] ?? grey[i]) - grey[i]) * (place - i) < 140;
+  };
 }
 
-function axis(domain, anchor, range, matches) {
-  return { domain, anchor, range, matches, showgrid: false, zeroline: false, ticks: "", ...(Math.abs(range[1] - range[0]) <= 10 ? { dtick: 1 } : { nticks: 6 }), tickfont: { size: 10 }, constrain: "domain" };
+// Write the numbers of the cells in sight, where they are few and come out readable
+function write(state) {
+  const { data, values, root, canvas } = state, ratio = devicePixelRatio || 1;
+  canvas.width = root.clientWidth * ratio;
+  canvas.height = root.clientHeight * ratio;
+  const pen = canvas.getContext("2d"), { font } = style(root);
+  pen.scale(ratio, ratio);
+  pen.textAlign = "center";
+  const written = frames(state).map((f, i) => {
+    const name = NAMES[i], { step, rows, columns } = data;
+    const inSight = (range, first, s, n) => [Math.max(0, Math.floor((Math.min(...range) + 0.5 - first) / s)), Math.min(n, Math.ceil((Math.max(...range) + 0.5 - first) / s))];
+    const [r0, r1] = inSight(f.ya.range, rows[0], step[0], data.height), [c0, c1] = inSight(f.xa.range, columns[0], step[1], data.width);
+    if (!data.numbers || (r1 - r0) * (c1 - c0) > NUMBERS_UP_TO) return 0;
+    const cells = [];
+    for (let r = r0; r < r1; r++) for (let c = c0; c < c1; c++) cells.push([r, c, values[name][r * data.width + c]]);
+    const found = fitting(name, values[name], cells, f.width / Math.abs(f.xa.range[1] - f.xa.range[0]) * step[1], f.height / Math.abs(f.ya.range[1] - f.ya.range[0]) * step[0]);
+    if (!found) return 0;
+    pen.save();
+    pen.beginPath();
+    pen.rect(f.left, f.top, f.width, f.height);
+    pen.clip();
+    pen.font = `${found.size}px ${font}`;
+    const dark = darkness(data.colours[name]);
+    cells.forEach(([r, c, value], k) => {
+      pen.fillStyle = dark(value) ? "#fff" : "#1a1a1a";
+      pen.fillText(found.texts[k], f.left + f.xa.d2p(columns[0] + (c + 0.5) * step[1] - 0.5), f.top + f.ya.d2p(rows[0] + (r + 0.5) * step[0] - 0.5) + found.size * 0.35);
+    });
+    pen.restore();
+    return cells.length;
+  });
+  root.dataset.numbers = written.join(" ");
+}
+
+// The most exact way to write the cells that comes out readable, and its size in px; null where none does
+function fitting(name, values, cells, width, height) {
+  for (const write of writers(name, values)) {
+    const texts = cells.map(([, , value]) => write(value));
+    const size = Math.min(width / (Math.max(...texts.map((t) => t.length)) * 0.58), height * 0.62, 15);
+    if (size >= READABLE) return { size, texts };
+  }
+  return null;
+}
+
+// Distance of an axis' ticks: 1, 2, 5, 10, … elements, never a part of one
+function tick(span) {
+  const rough = Math.abs(span) / 7, power = 10 ** Math.floor(Math.log10(Math.max(rough, 1)));
+  return rough <= 1.2 ? 1 : power * [1, 2, 5, 10].find((n) => n * power >= rough);
+}
+
+function ticks(xRange, yRange) {
+  return [tick(xRange[1] - xRange[0]), tick(yRange[1] - yRange[0])];
+}
+
+// Ticks of a colour bar of codes: the two ends, and quarters that stand clear of them
+function codeTicks({ zmin, zmax }) {
+  const step = Math.max(1, 2 ** Math.round(Math.log2(zmax - zmin + 1) - 2)), ticks = [zmin];
+  for (let v = Math.ceil((zmin + step / 2) / step) * step; v <= zmax - step / 2; v += step) ticks.push(v);
+  return [...ticks, zmax];
+}
+
+function axis(domain, anchor, range, matches, dtick) {
+  return { domain, anchor, range, matches, tick0: 0, dtick, showgrid: false, zeroline: false, ticks: "", tickfont: { size: 10 }, tickangle: 0, constrain: "domain" };
 }
 
 function draw(state) {
   const { data, P, plot, root } = state;
   const width = Math.floor(root.clientWidth);
   if (!width) return;
-  const { boxes, height } = place(data, width);
+  const boxes = place(data, width), height = boxes[0].total;
   const look = style(root);
   const [r0, r1] = data.rows, [c0, c1] = data.columns;
   const layout = {
     width, height, margin: { l: 0, r: 0, t: 0, b: 0 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { color: look.ink, family: look.font, size: 12 }, template: { layout: {} }, showlegend: false, annotations: [],
     dragmode: "zoom", hovermode: false, uirevision: data.uirevision,
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: look.ink, activecolor: look.ink },
   };
+  // a zoom that stays, by uirevision, keeps its ticks too
+  const before = plot._fullLayout?.uirevision === data.uirevision ? plot._fullLayout : null;
+  const [xTick, yTick] = ticks(before?.xaxis.range ?? [c0, c1], before?.yaxis.range ?? [r0, r1]);
   const traces = NAMES.map((name, i) => {
     const box = boxes[i], n = i ? i + 1 : "";
     const x = [box.left / width, (box.left + box.width) / width];
     const y = [1 - (box.top + box.height) / height, 1 - box.top / height];
-    layout["xaxis" + n] = axis(x, "y" + n, [c0 - 0.5, c1 - 0.5], i ? "x" : undefined);
-    layout["yaxis" + n] = axis(y, "x" + n, [r1 - 0.5, r0 - 0.5], i ? "y" : undefined);
-    layout.annotations.push({ text: "<b>" + data.titles[name] + "</b>", x: x[0], y: y[1], xref: "paper", yref: "paper", xanchor: "left", yanchor: "bottom", showarrow: false, font: { size: 13 }, yshift: 2 });
-    const written = numbers(data, state.values[name], name, box);
+    layout["xaxis" + n] = axis(x, "y" + n, [c0 - 0.5, c1 - 0.5], i ? "x" : undefined, xTick);
+    layout["yaxis" + n] = axis(y, "x" + n, [r1 - 0.5, r0 - 0.5], i ? "y" : undefined, yTick);
+    layout.annotations.push({ text: "<b>" + data.titles[name] + "</b>", x: x[0], y: y[1], xref: "paper", yref: "paper", xanchor: "left", yanchor: "bottom", showarrow: false, font: { size: 13 }, yshift: 3 });
     return {
       type: "heatmap", z: state.z[name], x0: c0 + (data.step[1] - 1) / 2, dx: data.step[1], y0: r0 + (data.step[0] - 1) / 2, dy: data.step[0],
       xaxis: "x" + n, yaxis: "y" + n, ...data.colours[name], hoverinfo: "skip",
-      text: written?.texts, texttemplate: written ? "%{text}" : "", textfont: written ? { size: written.size } : undefined,
-      colorbar: { x: x[1], xpad: 6, thickness: 8, y: (y[0] + y[1]) / 2, len: box.height, lenmode: "pixels", ypad: 0, nticks: 5, tickfont: { size: 10 }, outlinewidth: 0 },
+      colorbar: { x: x[1], xpad: 6, thickness: 8, y: (y[0] + y[1]) / 2, len: box.height, lenmode: "pixels", ypad: 0, nticks: 5, tickfont: { size: 10 }, outlinewidth: 0, tickvals: name === "codes" ? codeTicks(data.colours.codes) : undefined },
     };
   });
   root.style.height = height + "px";
@@ -141,27 +223,36 @@ function draw(state) {
   P.react(plot, traces, layout, config).then(() => {
     if (!state.listening) {
       state.listening = true;
-      plot.on("plotly_afterplot", () => outline(state));
-      plot.on("plotly_relayouting", () => outline(state));
+      plot.on("plotly_afterplot", () => overlay(state));
+      plot.on("plotly_relayouting", () => overlay(state));
       plot.on("plotly_relayout", (change) => zoomed(state, change));
     }
     state.drawn = state.data;
-    outline(state);
+    overlay(state);
     root.dataset.painted = data.painted;
   });
 }
 
-// On an overview, a dragged box opens that part of the tensor exactly
 function zoomed(state, change) {
-  const { data } = state;
-  outline(state);
-  if ((data.step[0] === 1 && data.step[1] === 1) || !("xaxis.range[0]" in change || "yaxis.range[0]" in change)) return;
-  const full = state.plot._fullLayout;
+  const { data, plot, P } = state, full = plot._fullLayout;
+  const [xTick, yTick] = ticks(full.xaxis.range, full.yaxis.range);
+  if (xTick !== full.xaxis.dtick || yTick !== full.yaxis.dtick) {
+    P.relayout(plot, Object.fromEntries(NAMES.flatMap((_, i) => [[`xaxis${i ? i + 1 : ""}.dtick`, xTick], [`yaxis${i ? i + 1 : ""}.dtick`, yTick]])));
+  }
+  // on an overview, a dragged box opens that part of the tensor exactly
+  const dragged = full.dragmode === "zoom" && ("xaxis.range[0]" in change || "yaxis.range[0]" in change);
+  if (!dragged || data.step[0] * data.step[1] === 1) return;
   const cut = (range, [low, high]) => {
     const [a, b] = [Math.min(...range), Math.max(...range)].map((v) => Math.round(v + 0.5));
     return [Math.max(low, Math.min(a, high - 1)), Math.min(high, Math.max(b, low + 1))];
   };
-  state.emit("region", { rows: cut(full.yaxis.range, data.rows), columns: cut(full.xaxis.range, data.columns) });
+  const rows = cut(full.yaxis.range, data.rows), columns = cut(full.xaxis.range, data.columns);
+  if (`${rows} ${columns}` !== `${data.rows} ${data.columns}`) state.emit("region", { rows, columns });
+}
+
+function overlay(state) {
+  write(state);
+  outline(state);
 }
 
 function frames(state) {
@@ -205,10 +296,15 @@ function outline(state) {
       element("rect", { ...size, class: name + "-under" }, clip);
       element("rect", { ...size, class: name }, clip);
     };
-    if (data.block) box(data.block, "qs-block");
+    if (data.block && !all(data)) box(data.block, "qs-block");
     if (data.selected) box(cell(data, data.selected), "qs-selected");
     if (state.cursor) box(cell(data, state.cursor), "qs-hover");
   }
+}
+
+// Whether the block holds all that is shown: its outline would be a frame around nothing else
+function all({ block, rows, columns }) {
+  return block[0] <= rows[0] && block[1] >= rows[1] && block[2] <= columns[0] && block[3] >= columns[1];
 }
 
 // Bounds of the drawn cell that holds an element
@@ -233,15 +329,17 @@ function under(state, event) {
 // What the cell at an element shows: place of the shown element, and its values
 function read(state, [row, column]) {
   const { data, values } = state;
-  const i = Math.floor((row - data.rows[0]) / data.step[0]) * data.width + Math.floor((column - data.columns[0]) / data.step[1]);
-  const at = (name) => values[name][values[name].length === 1 ? 0 : i];
-  const shown = data.step[0] * data.step[1] === 1 ? [row, column] : [at("row"), at("column")];
+  const r = Math.floor((row - data.rows[0]) / data.step[0]), c = Math.floor((column - data.columns[0]) / data.step[1]);
+  const at = (name) => values[name][values[name].length === 1 ? 0 : r * data.width + c];
+  const shown = values.down ? [data.rows[0] + r * data.step[0] + at("down"), data.columns[0] + c * data.step[1] + at("across")] : [row, column];
   return { shown, x: at("x"), q: at("codes"), xHat: at("dequantized"), error: at("error"), scale: at("scale"), z: at("zero_point") };
 }
 
-function sentence(state, cursor) {
-  const v = read(state, cursor);
-  return [`row ${v.shown[0]}, column ${v.shown[1]}`, `x ${exact(v.x)}`, `q ${v.q}`, `x̂ ${exact(v.xHat)}`, `error ${exact(v.error)}`, `scale ${exact(v.scale)}`, `zero point ${v.z}`];
+// [name, value] of all that is known of a cell; its element first, by its full index in the tensor
+function facts(state, cursor) {
+  const v = read(state, cursor), place = { row: v.shown[0], column: v.shown[1] };
+  const index = state.data.index.map((part) => place[part] ?? part).join(", ");
+  return [["element", `(${index})`], ["x", exact(v.x)], ["q", v.q], ["x̂", exact(v.xHat)], ["error", exact(v.error)], ["scale", exact(v.scale)], ["zero point", v.z]];
 }
 
 function point(state, cursor, event) {
@@ -251,7 +349,7 @@ function point(state, cursor, event) {
     state.cursor = cursor;
     outline(state);
     tip.hidden = !cursor;
-    if (cursor) tip.replaceChildren(...sentence(state, cursor).map((line) => Object.assign(document.createElement("div"), { textContent: line })));
+    if (cursor) tip.replaceChildren(...facts(state, cursor).flat().map((text) => Object.assign(document.createElement("span"), { textContent: text })));
   }
   if (!cursor) return;
   let x, y;
@@ -281,6 +379,17 @@ function press(state, event) {
   }, { once: true, capture: true });
 }
 
+// Move a zoomed view so far that it shows a cell
+function reveal(state, cursor) {
+  const full = state.plot._fullLayout, [r0, r1, c0, c1] = cell(state.data, cursor), change = {};
+  for (const [name, start, stop] of [["xaxis", c0, c1], ["yaxis", r0, r1]]) {
+    const range = full[name].range, low = Math.min(...range), high = Math.max(...range);
+    const shift = start - 0.5 < low ? start - 0.5 - low : stop - 0.5 > high ? stop - 0.5 - high : 0;
+    if (shift) change[name + ".range"] = range.map((v) => v + shift);
+  }
+  if (Object.keys(change).length) state.P.relayout(state.plot, change);
+}
+
 function key(state, event) {
   const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
   const { data } = state;
@@ -294,8 +403,10 @@ function key(state, event) {
     const from = state.cursor ?? data.selected ?? [data.rows[0], data.columns[0]];
     const to = state.cursor ? [from[0] + down * data.step[0], from[1] + right * data.step[1]] : from;
     const clamp = (v, [low, high]) => Math.max(low, Math.min(high - 1, v));
-    point(state, [clamp(to[0], data.rows), clamp(to[1], data.columns)]);
-    state.live.textContent = sentence(state, state.cursor).join(", ");
+    const cursor = [clamp(to[0], data.rows), clamp(to[1], data.columns)];
+    reveal(state, cursor);
+    point(state, cursor);
+    state.live.textContent = facts(state, cursor).map((fact) => fact.join(" ")).join(", ");
   } else {
     return;
   }
@@ -312,15 +423,22 @@ export default function (component) {
   state.emit = setTriggerValue;
   state.root.setAttribute("aria-label", data.alt);
   if (state.data?.arrays_key !== data.arrays_key || !state.values) {
-    state.values = Object.fromEntries(Object.entries(data.arrays).map(([name, array]) => [name, decode(array)]));
+    const values = Object.fromEntries(Object.entries(data.arrays).map(([name, array]) => [name, decode(array)]));
+    // float32 x - x̂, as Python has it, at a quarter less to carry
+    values.error = values.x.map((x, i) => x - values.dequantized[i]);
+    state.values = values;
     state.z = Object.fromEntries(NAMES.map((name) => [name, grid(state.values[name], data.height, data.width)]));
   }
   state.data = data;
+  // what stands below must not move when plotly.js has come
+  const width = Math.floor(state.root.clientWidth);
+  if (!state.P && width) state.root.style.height = place(data, width)[0].total + "px";
   loadPlotly(data.vendor).then(
-    (P) => { state.P = P; draw(state); },
-    () => setTriggerValue("failed", true),
+    (P) => { state.P = P; if (!state.gone) draw(state); },
+    () => state.gone || setTriggerValue("failed", true),
   );
   return () => {
+    state.gone = true;
     state.observer.disconnect();
     if (state.P) state.P.purge(state.plot);
     instances.delete(parentElement);

@@ -14,13 +14,13 @@ import streamlit as st
 
 from quantcore import figures
 from quantcore.quantize import Quantized
-from quantcore.views import MapData, View, place
+from quantcore.views import MapData, View, element, place
 
 _HERE = Path(__file__).parent
 _FAILED = "_maps_failed"
 _COMPONENT = st.components.v2.component(
     "quantscope_maps",
-    html='<div class="qs-maps" tabindex="0" role="application"><div class="qs-plot" aria-hidden="true"></div>\n'
+    html='<div class="qs-maps" tabindex="0" role="application"><div class="qs-plot" aria-hidden="true"></div><canvas aria-hidden="true"></canvas>\n'
     '<div class="qs-tip" hidden></div><div class="qs-live" aria-live="polite"></div></div>',
     css=(_HERE / "maps.css").read_text(encoding="utf-8"),
     js=(_HERE / "maps.js").read_text(encoding="utf-8"),
@@ -67,7 +67,7 @@ def four_maps(
     _COMPONENT(
         key=key,
         data={
-            **cells(result, data, identity),
+            **cells(result, data, view, identity, theme),
             "vendor": f"/{st.get_option('server.baseUrlPath').strip('/')}/vendor/plotly.min.js".replace(
                 "//", "/"
             ),
@@ -84,22 +84,26 @@ def four_maps(
     )
 
 
-def cells(result: Quantized, data: MapData, identity: str) -> dict[str, Any]:
-    """The values of the maps, as the component reads them."""
+def cells(result: Quantized, data: MapData, view: View, identity: str, theme: str) -> dict[str, Any]:
+    """The values of the maps, as the component reads them; it finds the error itself, x - x̂."""
     height, width = data.x.shape
-    names = ["x", "codes", "dequantized", "error", "scale", "zero_point"]
+    arrays = {name: _packed(getattr(data, name)) for name in ("x", "codes", "dequantized")}
+    arrays |= {name: _packed(_shrunk(getattr(data, name))) for name in ("scale", "zero_point")}
     if data.step != (1, 1):
-        names += ["row", "column"]
+        down = data.row - np.arange(height)[:, None] * data.step[0] - data.rows[0]
+        across = data.column - np.arange(width) * data.step[1] - data.columns[0]
+        arrays |= {"down": _packed(down), "across": _packed(across)}
     return {
-        "arrays": {name: _packed(getattr(data, name), name in ("scale", "zero_point")) for name in names},
-        "arrays_key": f"{identity} {result.scheme} {data.rows} {data.columns} {data.step}",
-        "colours": figures.scales_of_maps(data, result),
+        "arrays": arrays,
+        "arrays_key": f"{identity} {result.scheme} {view}",
+        "colours": figures.scales_of_maps(data, result, theme),
         "titles": figures.TITLES,
         "height": height,
         "width": width,
         "rows": data.rows,
         "columns": data.columns,
         "step": data.step,
+        "index": element(view, tuple(result.x.shape), "row", "column"),
         "alt": alternative(result, data),
     }
 
@@ -114,15 +118,22 @@ def alternative(result: Quantized, data: MapData) -> str:
     return f"Four maps of {shape} cells. {'; '.join(ranges)}. {data.legend} Arrow keys walk the cells, Enter follows one's arithmetic."
 
 
-def _packed(values: np.ndarray, may_shrink: bool) -> dict[str, str]:
-    """A typed array in base64; with ``may_shrink`` one number where all are the same."""
-    flat = values.reshape(-1)
-    if may_shrink and (flat == flat[0]).all():
-        flat = flat[:1]
+def _packed(values: np.ndarray) -> dict[str, str]:
+    """A typed array in base64; whole numbers in the fewest bytes that hold them all."""
+    if values.dtype.kind == "i":
+        low, high = values.min(), values.max()
+        fits = (d for d in ("i1", "u1", "i2") if np.iinfo(d).min <= low and high <= np.iinfo(d).max)
+        values = values.astype(next(fits, "i4"))
     return {
-        "dtype": f"{flat.dtype.kind}{flat.dtype.itemsize}",
-        "bdata": base64.b64encode(flat.tobytes()).decode(),
+        "dtype": f"{values.dtype.kind}{values.dtype.itemsize}",
+        "bdata": base64.b64encode(values.tobytes()).decode(),
     }
+
+
+def _shrunk(values: np.ndarray) -> np.ndarray:
+    """One number where all are the same."""
+    flat = values.reshape(-1)
+    return flat[:1] if (flat == flat[0]).all() else flat
 
 
 def _inside(at: tuple[int, int] | None, data: MapData) -> list[int] | None:

@@ -24,6 +24,11 @@ def assert_codes(app: Any, x: np.ndarray, scheme: str) -> None:
     np.testing.assert_array_equal(app.map("error"), result.error.numpy())
 
 
+# Whether anything is written on the canvas that holds the numbers
+INK = """(() => { const c = document.querySelector(".qs-maps canvas");
+    return c.getContext("2d").getImageData(0, 0, c.width, c.height).data.some((v) => v > 0); })()"""
+
+
 def test_first_view(app: Any) -> None:
     app.open()
     assert_codes(app, X, DEFAULT)
@@ -34,7 +39,8 @@ def test_first_view(app: Any) -> None:
     expect(app.page.get_by_test_id("stAlert")).to_have_count(0)
     # the four titles, and a number in each cell of each map
     expect(app.page.locator(".qs-plot .annotation")).to_have_count(4)
-    expect(app.page.locator(".qs-plot .heatmap-label")).to_have_count(4 * 64)
+    expect(app.page.locator(".qs-maps")).to_have_attribute("data-numbers", "64 64 64 64")
+    assert app.page.evaluate(INK)
 
 
 def test_hover_outlines_the_cell_in_all_four_maps(app: Any) -> None:
@@ -44,18 +50,16 @@ def test_hover_outlines_the_cell_in_all_four_maps(app: Any) -> None:
     for number, (row, column) in enumerate([(0, 0), (2, 7), (7, 0), (5, 3)]):
         app.point(row, column, number)
         expect(app.page.locator("rect.qs-hover")).to_have_count(4)
-        lines = app.page.locator(".qs-tip:visible div")
-        expect(lines.first).to_have_text(f"row {row}, column {column}")
-        texts = lines.all_inner_texts()
-        assert [text.rsplit(" ", 1)[0] for text in texts[1:]] == [
-            "x",
-            "q",
-            "x̂",
-            "error",
-            "scale",
-            "zero point",
-        ]
-        shown = np.array([float(text.rsplit(" ", 1)[1]) for text in texts[1:]], np.float32)
+        outlines = [box.bounding_box() for box in app.page.locator("rect.qs-hover").all()]
+        for map_number, box in enumerate(outlines):
+            x, y = app.place(row, column, map_number)
+            assert abs(box["x"] + box["width"] / 2 - x) < 2
+            assert abs(box["y"] + box["height"] / 2 - y) < 2
+        texts = app.page.locator(".qs-tip:visible span")
+        expect(texts.nth(1)).to_have_text(f"({row}, {column})")
+        names, values = texts.all_inner_texts()[::2], texts.all_inner_texts()[1::2]
+        assert names == ["element", "x", "q", "x̂", "error", "scale", "zero point"]
+        shown = np.array([float(value) for value in values[1:]], np.float32)
         at = (row, column)
         expected = [X[at], result.codes[at], result.dequantized[at], result.error[at], result.scale[0, 0], 0]
         np.testing.assert_array_equal(shown, np.array([float(v) for v in expected], np.float32))
@@ -93,10 +97,10 @@ def test_keyboard(app: Any) -> None:
     maps.press("ArrowDown")  # begins at the chosen element
     worst = qc.report(qc.apply(X, qc.Scheme.parse(DEFAULT))).max_abs_error_index
     live = app.page.locator(".qs-live")
-    expect(live).to_contain_text("row {}, column {},".format(*worst))
+    expect(live).to_contain_text("element ({}, {}),".format(*worst))
     for key in ["ArrowRight"] * 9 + ["ArrowUp"] * 9 + ["ArrowLeft", "ArrowDown"]:
         maps.press(key)
-    expect(live).to_contain_text("row 1, column 6,")
+    expect(live).to_contain_text("element (1, 6),")
     expect(app.page.locator("rect.qs-hover")).to_have_count(4)
     maps.press("Enter")
     app.expect_parameter("cell", "1, 6")
@@ -117,12 +121,16 @@ def test_zoom_stays_when_a_control_changes(app: Any) -> None:
     whole = app.page.evaluate(ZOOM)
     app.drag((1, 1), (5, 6))
     app.page.wait_for_function(f"JSON.stringify({ZOOM}) !== '{str(whole).replace(' ', '')}'")
+    app.page.evaluate("document.querySelector('.qs-plot').mark = 'not drawn anew'")
+    frame = app.page.locator(".qs-maps").bounding_box()
     zoomed = app.page.evaluate(ZOOM)
     assert zoomed[1] - zoomed[0] < 6
     app.input("bits").focus()
     app.page.keyboard.press("ArrowRight")
     app.expect_scheme("int5 symmetric per_tensor min_max textbook")
     assert app.page.evaluate(ZOOM) == zoomed
+    assert app.page.evaluate("document.querySelector('.qs-plot').mark")
+    assert app.page.locator(".qs-maps").bounding_box() == frame
     app.press("mode", "asymmetric")
     app.expect_scheme("int5 asymmetric per_tensor min_max textbook")
     assert app.page.evaluate(ZOOM) == zoomed
@@ -133,11 +141,23 @@ def test_zoom_stays_when_a_control_changes(app: Any) -> None:
     app.page.wait_for_function(f"JSON.stringify({ZOOM}) === '{str(whole).replace(' ', '')}'")
 
 
+def test_numbers_appear_where_a_zoom_makes_them_readable(app: Any) -> None:
+    app.open(shape="64x128", dist="normal")
+    app.expect_scheme(DEFAULT)
+    expect(app.page.locator(".qs-maps")).to_have_attribute("data-numbers", "0 0 0 0")
+    app.drag((20, 30), (27, 37))
+    expect(app.page.locator(".qs-maps")).to_have_attribute("data-numbers", re.compile(r"(\d{2} ?){4}"))
+    assert app.page.evaluate(INK)
+    ticks = app.page.locator(".qs-plot .xtick text, .qs-plot .ytick text").all_text_contents()
+    assert all(re.fullmatch(r"\d+", tick) for tick in ticks)
+
+
 def test_dragging_a_box_on_an_overview_opens_the_part(app: Any) -> None:
     app.open(shape="300x300", dist="normal")
     app.expect_scheme(DEFAULT)
     assert app.map("x").shape == (150, 150)
-    expect(app.page.locator(".qs-plot .heatmap-label")).to_have_count(0)
+    expect(app.page.locator(".qs-maps")).to_have_attribute("data-numbers", "0 0 0 0")
+    assert not app.page.evaluate(INK)
     app.drag((50, 100), (90, 180))
     app.page.wait_for_url(re.compile("rows=.*cols=|cols=.*rows="))
     app.rest()
