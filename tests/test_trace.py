@@ -151,6 +151,13 @@ def test_formula_of_the_scale_in_special_cases(x, scheme, says):
     assert says in qc.trace(qc.apply(x, scheme), 0).steps()[1].formula
 
 
+def test_formula_of_a_range_beyond_float32_comes_to_the_scale():
+    t = qc.trace(qc.apply([-2e38, 3e38], qc.Scheme(symmetric=False)), 0)
+    formula = t.steps()[1].formula
+    assert formula == "high / 255 - low / 255 = 3e+38 / 255 - (-2e+38) / 255"
+    assert redone(formula) == t.scale
+
+
 def test_indices_from_the_end_and_of_numpy():
     result = qc.apply(sample((4, 5)), qc.Scheme())
     assert qc.trace(result, (-1, -2)) == qc.trace(result, (3, 3))
