@@ -130,6 +130,21 @@ def test_regions_tile_the_tensor_once(shape, whole_blocks, limit):
         assert (of_block == 1).all() if whole_blocks else (of_block >= 1).all()
 
 
+@pytest.mark.parametrize("whole_blocks", [True, False])
+@pytest.mark.parametrize(
+    ("shape", "block", "count"),
+    [
+        ((64, 64), (1, 1), 4),
+        ((64, 64), (2, 4), 4),
+        ((4096,), (4,), 4),
+        ((2, 2), (1, 1), 1),
+        ((8, 8, 64), (8, 1, 8), 4),
+    ],
+)
+def test_regions_are_not_cut_smaller_than_they_need(shape, block, count, whole_blocks):
+    assert len(list(regions(shape, block, 1024, whole_blocks))) == count
+
+
 @pytest.mark.parametrize("shape", [(), (12,), (4, 6), (2, 4, 6), (2, 3, 4, 5)])
 def test_to_blocks_and_back(shape):
     x = torch.arange(math.prod(shape)).view(shape)

@@ -157,11 +157,9 @@ def test_too_many_borders_are_left_out():
 
 
 @pytest.mark.filterwarnings("ignore:The zero_point")
-def test_parameters_by_hand_beyond_float32():
-    result = qc.apply(
-        [[1.0, -5.0]],
-        qc.Scheme(range_setting=qc.Given(0.5, ((-(2**31), 2**31 - 1),)), granularity=qc.PerChannel(1)),
-    )
+@pytest.mark.parametrize("zero_point", [2**24 + 1, -(2**24) - 1, 2**31 - 1, -(2**31)])
+def test_zero_point_beyond_float32(zero_point):
+    result = qc.apply([[1.0, -5.0]], qc.Scheme(range_setting=qc.Given(0.5, zero_point)))
     data = map_data(result)
     assert np.array_equal(data.dequantized, result.dequantized.numpy())
     assert np.array_equal(data.error, result.error.numpy())
