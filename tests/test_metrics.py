@@ -177,7 +177,7 @@ def test_report_of_a_tensor_larger_than_a_box():
 
 
 def test_error_beyond_float32_is_said_not_raised():
-    # the zero point comes out at the lower end, and -128 · s leaves float32
+    # x / s rounds to 2, and 2 · s leaves float32
     found = qc.report(qc.apply([3.4028235e38], qc.Scheme(range_setting=qc.Given(2.2e38))))
     assert (found.sqnr_db, found.max_abs_error, found.sse) == (-math.inf, math.inf, math.inf)
     assert math.isnan(found.cosine)
