@@ -51,7 +51,7 @@ def four_maps(
         on_region: called with rows and columns when a box is dragged on an overview.
     """
     if st.session_state.get(_FAILED):
-        figure = figures.maps(result, view, numbers=numbers, borders=borders, theme=theme)
+        figure = figures.maps(result, view, numbers=numbers, borders=borders, columns=2, theme=theme)
         st.plotly_chart(figure, theme=None, key=f"{key}_chart")
         return
 
