@@ -59,26 +59,17 @@ def maps(
     layout = {**base_layout(theme, 300 * rows + 60), "annotations": [], "shapes": []}
     shared = _cells(data) | _hover(result, data, view)
     traces = []
+    written = numbers and data.x.size <= NUMBERS_UP_TO
     for i, (name, text) in enumerate(TITLES.items()):
         across, down = share(i % columns, columns, 0.075), share(rows - 1 - i // columns, rows, 0.12)
         axis = str(i + 1) if i else ""
-        written = numbers and data.x.size <= NUMBERS_UP_TO
-        number = "%{z}" if name == "codes" else "%{z:.3~g}"
-        bar = {"x": across[1], "xpad": 4, "thickness": 8, "y": sum(down) / 2, "len": down[1] - down[0]}
-        traces.append(
-            {"z": getattr(data, name), "xaxis": f"x{axis}", "yaxis": f"y{axis}", "name": text}
-            | shared
-            | colours[name]
-            | {
-                "texttemplate": number if written else None,
-                "colorbar": bar | {"nticks": 5, "tickfont": {"size": 10}},
-            }
-        )
+        number = ("%{z}" if name == "codes" else "%{z:.3~g}") if written else None
+        own = {"z": getattr(data, name), "name": text, "texttemplate": number, **_bar(across, down)}
+        traces.append({"xaxis": f"x{axis}", "yaxis": f"y{axis}"} | own | shared | colours[name])
         layout[f"xaxis{axis}"] = _axis(across, f"y{axis}", data.columns, "x" if i else None)
         layout[f"yaxis{axis}"] = _axis(down, f"x{axis}", data.rows[::-1], "y" if i else None)
         layout["annotations"].append(title(text, across[0], down[1]))
-        if borders:
-            layout["shapes"] += _borders(data, axis, theme)
+        layout["shapes"] += _borders(data, axis, theme) if borders else []
     return go.Figure([go.Heatmap(**trace) for trace in traces], layout)
 
 
@@ -89,6 +80,12 @@ def _finite_range(*arrays: npt.NDArray[np.float32]) -> tuple[float, float]:
     if not found:
         return 0.0, 0.0
     return float(min(a.min() for a in found)), float(max(a.max() for a in found))
+
+
+def _bar(across: list[float], down: list[float]) -> dict[str, Any]:
+    """The colour bar, as high as its map and close beside it."""
+    place = {"x": across[1], "xpad": 4, "y": sum(down) / 2, "len": down[1] - down[0]}
+    return {"colorbar": place | {"thickness": 8, "nticks": 5, "tickfont": {"size": 10}}}
 
 
 def _cells(data: MapData) -> dict[str, Any]:
