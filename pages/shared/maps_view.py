@@ -112,8 +112,10 @@ def _axes(shape: tuple[int, ...]) -> tuple[tuple[int, int] | None, tuple[int, ..
         return None, ()
     left, middle, right = st.columns([1, 1, 3])
     axes = list(range(rank))
-    down = left.selectbox("Rows along axis", axes, index=rank - 2, key="down", bind="query-params")
-    across = middle.selectbox("Columns along axis", axes, index=rank - 1, key="across", bind="query-params")
+    # empty stands for the last two axes, so that the link need not say which these are
+    left.selectbox("Rows along axis", axes, None, key="down", placeholder=str(rank - 2), **_BIND)
+    middle.selectbox("Columns along axis", axes, None, key="across", placeholder=str(rank - 1), **_BIND)
+    down, across = _drawn_axes(rank)
     if down == across:
         raise qc.QuantError(f"Rows and columns are both drawn along axis {down}; choose two different axes.")
     others = [i for i in axes if i not in (down, across)]
@@ -129,14 +131,17 @@ def _axes(shape: tuple[int, ...]) -> tuple[tuple[int, int] | None, tuple[int, ..
     return (down, across), at
 
 
+def _drawn_axes(rank: int) -> tuple[int, int]:
+    down, across = st.session_state.get("down"), st.session_state.get("across")
+    return rank - 2 if down is None else down, rank - 1 if across is None else across
+
+
 def _go_to_worst(shape: tuple[int, ...], worst: tuple[int, ...]) -> None:
     """Open the 16×16 elements around the worst one (a callback)."""
     pick(worst)
+    down, across = _drawn_axes(len(shape)) if len(shape) > 2 else (len(shape) - 2, len(shape) - 1)
     if len(shape) > 2:
-        down, across = st.session_state["down"], st.session_state["across"]
         st.session_state["at"] = ", ".join(str(n) for i, n in enumerate(worst) if i not in (down, across))
-    else:
-        down, across = len(shape) - 2, len(shape) - 1
     spans = [_around(worst[i], shape[i]) if i >= 0 else None for i in (down, across)]
     region(spans[0], spans[1])
 

@@ -9,7 +9,8 @@ import streamlit as st
 import quantcore as qc
 from quantcore.formats import MAX_BITS, MIN_BITS
 
-# Widget keys are the parameters of the link; a parameter at its default is left out of it.
+# Widget keys are the parameters of the link; a parameter at its default is left out of it. So no default may
+# depend on the tensor: where what is usual does, the default is to be empty, and stands for it.
 DEFAULTS: dict[str, Any] = {
     "bits": 4,
     "codes": "signed",
@@ -17,9 +18,9 @@ DEFAULTS: dict[str, Any] = {
     "mode": "symmetric",
     "per": "tensor",
     "axis": 0,
-    "group_axis": 1,
-    "group": 4,
-    "block": "2x2",
+    "group_axis": None,
+    "group": None,
+    "block": "",
     "range": "min-max",
     "p": 99.0,
     "low": -1.0,
@@ -63,6 +64,9 @@ def draw(shape: tuple[int, ...]) -> qc.Scheme:
             **_BIND,
             help="Leave out the lowest code, so that signed codes are symmetric: -127..127 for 8 bits.",
         )
+        # Streamlit writes what a callback sets into the link only of widgets whose key it has met before.
+        for key, default in DEFAULTS.items():
+            st.session_state.setdefault(key, default)
     convention = dataclasses.replace(qc.TEXTBOOK, overflow="saturate" if saturate else "wrap")
     return qc.Scheme(qc.IntFormat(bits, signed, narrow), symmetric, granularity, range_setting, convention)
 
@@ -143,20 +147,29 @@ def _group(shape: tuple[int, ...]) -> qc.PerGroup:
     axes = list(range(max(1, len(shape))))
     left, right = st.columns(2)
     axis = right.selectbox(
-        "Along axis", axes, index=axes[-1], key="group_axis", **_BIND, help=_axes_help(shape)
+        "Along axis",
+        axes,
+        index=None,
+        placeholder=f"{axes[-1]} (last)",
+        key="group_axis",
+        **_BIND,
+        help=_axes_help(shape),
     )
+    axis = axes[-1] if axis is None else axis
     length = shape[axis] if shape else 1
     sizes = _sizes(length)
+    usual = sizes[min(len(sizes) - 1, 2)]
     typed = left.selectbox(
         "Group size",
         sizes,
-        index=min(len(sizes) - 1, 2),
+        index=None,
+        placeholder=str(usual),
         key="group",
         accept_new_options=True,
         **_BIND,
         help=f"Elements that share a scale. Axis {axis} has {length:,}; the last group may be shorter.",
     )
-    return qc.PerGroup(_number(typed, "The group size"), axis)
+    return qc.PerGroup(usual if typed is None else _number(typed, "The group size"), axis)
 
 
 def _block(shape: tuple[int, ...]) -> qc.PerBlock:
@@ -164,12 +177,15 @@ def _block(shape: tuple[int, ...]) -> qc.PerBlock:
     usual = [min(n, 2 if i >= len(shape) - 2 else 1) for i, n in enumerate(shape)] or [1]
     typed = st.text_input(
         "Block shape",
-        "x".join(map(str, usual)),
+        DEFAULTS["block"],
+        placeholder="x".join(map(str, usual)),
         key="block",
         **_BIND,
         max_chars=60,
         help="One length per axis, such as 2x2; -1 stands for the whole axis.",
     )
+    if not typed.strip():
+        return qc.PerBlock(tuple(usual))
     lengths = typed.lower().replace("×", "x").replace(",", "x").split("x")
     return qc.PerBlock(tuple(_number(length, "A block length") for length in lengths))
 
