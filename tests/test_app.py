@@ -367,7 +367,7 @@ def test_bad_upload(name: str, data: bytes, word: str) -> None:
         ({"per": "block"}, "block", "0x2", "1 or more"),
         ({"per": "block"}, "block", "9x2", "9 elements against 8"),
         ({"per": "block"}, "block", "axb", "'a'"),
-        ({"per": "block"}, "block", "", "whole number"),
+        ({"per": "block"}, "block", "2x", "whole number"),
         ({"range": "fixed"}, "low", 1.0, "low < high"),
         ({"range": "fixed"}, "low", 2.0, "low < high"),
         ({"range": "fixed"}, "high", 1e39, "float32"),
@@ -454,6 +454,22 @@ def test_bad_group_size(size: str, word: str) -> None:
     assert at.selectbox(key="group").value == size
     change(at, "group", 2)
     assert_codes(at)
+
+
+@pytest.mark.parametrize(
+    ("shape", "group", "block"),
+    [
+        ("8x8", "per_group(4, axis=1)", "per_block([2,2])"),
+        ("3", "per_group(3, axis=0)", "per_block([2])"),
+        ("2x3x1", "per_group(1, axis=2)", "per_block([1,2,1])"),
+    ],
+)
+def test_what_is_left_empty_fits_the_tensor(shape: str, group: str, block: str) -> None:
+    at = change(opened(shape="4x4x4x4", dist="normal", per="group"), "shape", shape)
+    assert scheme(at) == f"int4 symmetric {group} min_max textbook"
+    change(at, "per", "block")
+    assert scheme(at) == f"int4 symmetric {block} min_max textbook"
+    assert_clean(at)
 
 
 @pytest.mark.parametrize("zero_point", ["8", "-9", "1000"])
