@@ -227,7 +227,7 @@ function draw(state) {
   state.width = width;
   const config = {
     displaylogo: false, showSendToCloud: false, responsive: false, doubleClick: "reset",
-    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "hoverClosestCartesian", "hoverCompareCartesian", "toggleSpikelines"],
+    modeBarButtonsToRemove: ["toImage", "select2d", "lasso2d", "autoScale2d", "hoverClosestCartesian", "hoverCompareCartesian", "toggleSpikelines"],
   };
   P.react(plot, traces, layout, config).then(() => {
     if (!state.listening) {

@@ -6,6 +6,7 @@ missing (`streamlit run pages/main.py`), the same figure is drawn by st.plotly_c
 
 import base64
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,30 +29,42 @@ _COMPONENT = st.components.v2.component(
 )
 
 
+@dataclass(frozen=True)
+class Picture:
+    """What the maps show and how.
+
+    ``identity``: the tensor's; while it and the view stay the same, so does the zoom. ``element``: the
+    chosen one, outlined together with its block.
+    """
+
+    result: Quantized
+    data: MapData
+    view: View
+    identity: str
+    element: tuple[int, ...]
+    borders: bool
+    numbers: bool
+    theme: str
+
+
 def four_maps(
-    result: Quantized,
-    data: MapData,
-    view: View,
+    picture: Picture,
     *,
     key: str,
-    identity: str,
-    element: tuple[int, ...],
-    borders: bool,
-    numbers: bool,
-    theme: str,
     on_pick: Callable[[int, int], None],
     on_region: Callable[[tuple[int, int], tuple[int, int]], None],
 ) -> None:
     """Draw the maps.
 
     Args:
-        identity: the tensor's; while it and the view stay the same, so does the zoom.
-        element: the chosen element, outlined together with its block.
         on_pick: called with row and column in the plane when a cell is clicked.
         on_region: called with rows and columns when a box is dragged on an overview.
     """
     if st.session_state.get(_FAILED):
-        figure = figures.maps(result, view, numbers=numbers, borders=borders, columns=2, theme=theme)
+        p = picture
+        figure = figures.maps(
+            p.result, p.view, numbers=p.numbers, borders=p.borders, columns=2, theme=p.theme
+        )
         st.plotly_chart(figure, theme=None, key=f"{key}_chart")
         return
 
@@ -66,26 +79,31 @@ def four_maps(
 
     _COMPONENT(
         key=key,
-        data={
-            **cells(result, data, view, identity, theme),
-            "vendor": f"/{st.get_option('server.baseUrlPath').strip('/')}/vendor/plotly.min.js".replace(
-                "//", "/"
-            ),
-            "uirevision": f"{identity} {view}",
-            "painted": f" {result.scheme} ",
-            "numbers": numbers,
-            "borders": [list(lines) for lines in data.borders] if borders else None,
-            "selected": _inside(place(view, element), data),
-            "block": _block(result, data, view, element),
-        },
+        data={**cells(picture), **marks(picture)},
         on_picked_change=picked,
         on_region_change=region,
         on_failed_change=lambda: st.session_state.update({_FAILED: True}),
     )
 
 
-def cells(result: Quantized, data: MapData, view: View, identity: str, theme: str) -> dict[str, Any]:
+def marks(picture: Picture) -> dict[str, Any]:
+    """What stands upon the values and around them: outlines, borders, and where plotly.js is."""
+    data, view, element = picture.data, picture.view, picture.element
+    base = st.get_option("server.baseUrlPath").strip("/")
+    return {
+        "vendor": f"/{base}/vendor/plotly.min.js".replace("//", "/"),
+        "uirevision": f"{picture.identity} {view}",
+        "painted": f" {picture.result.scheme} ",
+        "numbers": picture.numbers,
+        "borders": [list(lines) for lines in data.borders] if picture.borders else None,
+        "selected": _inside(place(view, element), data),
+        "block": _block(picture.result, data, view, element),
+    }
+
+
+def cells(picture: Picture) -> dict[str, Any]:
     """The values of the maps, as the component reads them; it finds the error itself, x - x̂."""
+    result, data, view = picture.result, picture.data, picture.view
     height, width = data.x.shape
     arrays = {name: _packed(getattr(data, name)) for name in ("x", "codes", "dequantized")}
     arrays |= {name: _packed(_shrunk(getattr(data, name))) for name in ("scale", "zero_point")}
@@ -95,8 +113,8 @@ def cells(result: Quantized, data: MapData, view: View, identity: str, theme: st
         arrays |= {"down": _packed(down), "across": _packed(across)}
     return {
         "arrays": arrays,
-        "arrays_key": f"{identity} {result.scheme} {view}",
-        "colours": figures.scales_of_maps(data, result, theme),
+        "arrays_key": f"{picture.identity} {result.scheme} {view}",
+        "colours": figures.scales_of_maps(data, result, picture.theme),
         "titles": figures.TITLES,
         "height": height,
         "width": width,
@@ -104,18 +122,19 @@ def cells(result: Quantized, data: MapData, view: View, identity: str, theme: st
         "columns": data.columns,
         "step": data.step,
         "index": element(view, tuple(result.x.shape), "row", "column"),
-        "alt": alternative(result, data),
+        "alt": alternative(data),
     }
 
 
-def alternative(result: Quantized, data: MapData) -> str:
+def alternative(data: MapData) -> str:
     """What the maps show, in words."""
     shape = " by ".join(str(n) for n in data.x.shape)
     ranges = [
         f"{title} from {getattr(data, name).min():.4g} to {getattr(data, name).max():.4g}"
         for name, title in figures.TITLES.items()
     ]
-    return f"Four maps of {shape} cells. {'; '.join(ranges)}. {data.legend} Arrow keys walk the cells, Enter follows one's arithmetic."
+    keys = "Arrow keys walk the cells, Enter follows one's arithmetic."
+    return f"Four maps of {shape} cells. {'; '.join(ranges)}. {data.legend} {keys}"
 
 
 def _packed(values: np.ndarray) -> dict[str, str]:

@@ -29,16 +29,19 @@ def draw(tensor: Tensor, result: qc.Quantized, report: qc.Report) -> tuple[View 
         say.error(str(error), place)
         return None, index
     with place:
-        maps.four_maps(
+        picture = maps.Picture(
             result,
             data,
             view,
-            key="maps",
             identity=tensor.key,
             element=index,
-            theme=theme(),
             borders=st.session_state["borders"],
             numbers=st.session_state["numbers"],
+            theme=theme(),
+        )
+        maps.four_maps(
+            picture,
+            key="maps",
             on_pick=lambda row, column: pick(element(view, tensor.shape, row, column)),
             on_region=region,
         )
