@@ -10,10 +10,10 @@ if str(ROOT) not in sys.path:
 
 import streamlit as st
 
-from pages.shared import controls, link, maps_view, scheme_controls, tabs, tensor_controls, warm
+from pages.shared import controls, link, maps_view, scheme_state, tabs, tensor_controls, warm
 
 KEYS = {
-    *scheme_controls.DEFAULTS,
+    *scheme_state.DEFAULTS,
     *tensor_controls.DEFAULTS,
     *tensor_controls.PARAMETERS,
     *maps_view.KEYS,

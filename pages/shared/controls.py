@@ -3,7 +3,7 @@
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import current, scheme_controls, tensor_controls
+from pages.shared import current, scheme_controls, scheme_state, tensor_controls
 
 
 def draw() -> None:
@@ -17,7 +17,7 @@ def draw() -> None:
         hint = str(waiting)
     except qc.QuantError as error:
         problems.append(str(error))
-    text_error = st.session_state.get(scheme_controls.TEXT_ERROR)
+    text_error = st.session_state.get(scheme_state.TEXT_ERROR)
     if text_error:
         problems.append(text_error)
     try:

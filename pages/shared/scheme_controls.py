@@ -7,30 +7,9 @@ from typing import Any
 import streamlit as st
 
 import quantcore as qc
+from pages.shared.scheme_state import DEFAULTS, LEAST_PERCENTILE, RANK, reset
 from quantcore.formats import MAX_BITS, MIN_BITS
 
-# Widget keys are the parameters of the link; a parameter at its default is left out of it. So no default may
-# depend on the tensor: where what is usual does, the default is to be empty, and stands for it.
-DEFAULTS: dict[str, Any] = {
-    "bits": 4,
-    "codes": "signed",
-    "narrow": False,
-    "mode": "symmetric",
-    "per": "tensor",
-    "axis": 0,
-    "group_axis": None,
-    "group": None,
-    "block": "",
-    "range": "min-max",
-    "p": 99.0,
-    "low": -1.0,
-    "high": 1.0,
-    "scale": "0.1",
-    "zero_point": "0",
-    "overflow": "saturate",
-}
-LEAST_PERCENTILE = 50.001  # the control's; quantcore takes any over 50
-TEXT, TEXT_ERROR = "_scheme_text", "_scheme_text_error"
 _BIND: dict[str, Any] = {"bind": "query-params"}
 _OVERFLOW_HELP = (
     "What becomes of a code that does not fit: saturate clamps it to the nearest, wrap keeps its lowest bits, "
@@ -78,52 +57,8 @@ def _either(label: str, key: str, options: list[str], **more: Any) -> bool:
     )
 
 
-def reset() -> None:
-    """Put every choice back to its default (a callback)."""
-    st.session_state.update(DEFAULTS)
-
-
-def apply_scheme(scheme: qc.Scheme) -> None:
-    """Set the controls to a scheme (for callbacks).
-
-    Raises:
-        QuantError: the tensor has no such axis, or a control does not reach a value.
-    """
-    fmt, chosen = scheme.format, dict(DEFAULTS)
-    chosen |= {"bits": fmt.bits, "codes": "signed" if fmt.signed else "unsigned", "narrow": fmt.narrow}
-    chosen |= {
-        "mode": "symmetric" if scheme.symmetric else "asymmetric",
-        "overflow": scheme.convention.overflow,
-    }
-    match scheme.granularity:
-        case qc.PerChannel(axis):
-            chosen |= {"per": "channel", "axis": _from_start(axis)}
-        case qc.PerGroup(size, axis):
-            chosen |= {"per": "group", "group": size, "group_axis": _from_start(axis)}
-        case qc.PerBlock(lengths):
-            chosen |= {"per": "block", "block": "x".join(map(str, lengths))}
-    match scheme.range_setting:
-        case qc.Percentile(p):
-            if p < LEAST_PERCENTILE:
-                raise qc.QuantError(f"The percentile here is at least {LEAST_PERCENTILE}, not {p}.")
-            chosen |= {"range": "percentile", "p": p}
-        case qc.Fixed(low, high):
-            chosen |= {"range": "fixed", "low": low, "high": high}
-        case qc.Given(scale, zero_point):
-            chosen |= {"range": "by hand", "scale": _typed(scale), "zero_point": _typed(zero_point)}
-    st.session_state.update(chosen)
-
-
-def apply_text() -> None:
-    """Read the scheme's text form out of its field (a callback)."""
-    try:
-        apply_scheme(qc.Scheme.parse(st.session_state[TEXT]))
-    except qc.QuantError as error:
-        st.session_state[TEXT_ERROR] = str(error)
-
-
 def _granularity(shape: tuple[int, ...]) -> qc.Granularity:
-    st.session_state["_rank"] = len(shape)
+    st.session_state[RANK] = len(shape)
     per = st.selectbox(
         "One scale per",
         ["tensor", "channel", "group", "block"],
@@ -252,15 +187,3 @@ def _literal(typed: str, what: str) -> Any:
         raise qc.QuantError(
             f"{what} must be a number or a nested list of numbers such as [[0.1], [0.2]], not {typed[:40]!r}."
         ) from None
-
-
-def _typed(value: Any) -> str:
-    return str(value).replace("(", "[").replace(",)", "]").replace(")", "]")
-
-
-def _from_start(axis: int) -> int:
-    """The axis counted from the first; a scheme may count from the last."""
-    rank = max(1, int(st.session_state.get("_rank", 1)))
-    if not -rank <= axis < rank:
-        raise qc.QuantError(f"The tensor has no axis {axis}: its axes are 0..{rank - 1}.")
-    return axis % rank
