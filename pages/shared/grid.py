@@ -35,22 +35,29 @@ def draw(x: np.ndarray) -> np.ndarray:
     base = st.session_state.get(_BASE)
     if base is None or base.shape != wanted or f"_grid_{version}" not in st.session_state:
         st.session_state[_VERSION] = version = version + 1
-        # float(str()): 0.1 stays 0.1 to the eye, and float32 makes the same value of it
-        exact = [[float(str(v)) for v in row] for row in values]
+        # as text: a column of numbers takes 1e-3 for 13 without a word
+        exact = [[str(v).removesuffix(".0") for v in row] for row in values]
         st.session_state[_BASE] = base = pd.DataFrame(exact, columns=[str(i) for i in range(wanted[1])])
     typed = st.data_editor(
         base,
         key=f"_grid_{version}",
         num_rows="fixed",
         height="content",
-        column_config={c: st.column_config.NumberColumn(c, format="%.6g", width=64) for c in base.columns},
+        column_config={c: st.column_config.TextColumn(c, width=64, alignment="right") for c in base.columns},
     )
-    table = typed.to_numpy(dtype=np.float64, na_value=np.nan)
-    empty = np.argwhere(np.isnan(table))
-    if len(empty):
-        raise qc.QuantError(f"The cell in row {empty[0][0]}, column {empty[0][1]} is empty; type a number.")
-    if np.abs(table).max() > np.finfo(np.float32).max:
+    return np.array([[_number(v, r, c) for c, v in enumerate(row)] for r, row in enumerate(typed.to_numpy())])
+
+
+def _number(typed: object, row: int, column: int) -> np.float32:
+    text, cell = str(typed or "").strip().replace("−", "-"), f"The cell in row {row}, column {column}"
+    if not text:
+        raise qc.QuantError(f"{cell} is empty; type a number.")
+    try:
+        value = float(text)
+    except ValueError:
         raise qc.QuantError(
-            "A number in the grid is beyond float32, whose largest is 3.4e38; type a smaller one."
-        )
-    return table.astype(np.float32)
+            f"{cell} holds {text[:40]!r}, which is no number; type one such as 0.5."
+        ) from None
+    if np.isfinite(value) and abs(value) > np.finfo(np.float32).max:
+        raise qc.QuantError(f"{cell} is beyond float32, whose largest is 3.4e38; type a smaller number.")
+    return np.float32(value)
