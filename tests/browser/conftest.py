@@ -242,6 +242,12 @@ def server(browser: Browser) -> Iterator[str]:
 
 
 @pytest.fixture
+def serving(browser: Browser) -> Callable[..., Any]:
+    """`serve`, for tests of other entries."""
+    return serve
+
+
+@pytest.fixture
 def fresh_server(browser: Browser) -> Iterator[str]:
     """The app as nobody has opened it yet."""
     with serve() as address:
