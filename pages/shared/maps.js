@@ -433,7 +433,10 @@ export default function (component) {
   state.root.setAttribute("aria-label", data.alt);
   if (state.data?.arrays_key !== data.arrays_key || !state.values) {
     const values = Object.fromEntries(Object.entries(data.arrays).map(([name, array]) => [name, decode(array)]));
-    // float32 x - x̂, as Python has it, at a quarter less to carry
+    // (q - z) · s and x - x̂ as Python has them: a product of two float32 is exact in JavaScript's float64, so
+    // one rounding to float32 gives the same bits; half as much is to be carried
+    const each = (array, i) => array[array.length === 1 ? 0 : i];
+    values.dequantized = values.x.map((_, i) => Math.fround(values.codes[i] - Math.fround(each(values.zero_point, i))) * each(values.scale, i));
     values.error = values.x.map((x, i) => x - values.dequantized[i]);
     state.values = values;
     state.z = Object.fromEntries(NAMES.map((name) => [name, grid(state.values[name], data.height, data.width)]));

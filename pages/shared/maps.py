@@ -102,10 +102,10 @@ def marks(picture: Picture) -> dict[str, Any]:
 
 
 def cells(picture: Picture) -> dict[str, Any]:
-    """The values of the maps, as the component reads them; it finds the error itself, x - x̂."""
+    """The values of the maps, as the component reads them; it finds x̂ and the error itself."""
     result, data, view = picture.result, picture.data, picture.view
     height, width = data.x.shape
-    arrays = {name: _packed(getattr(data, name)) for name in ("x", "codes", "dequantized")}
+    arrays = {name: _packed(getattr(data, name)) for name in ("x", "codes")}
     arrays |= {name: _packed(_shrunk(getattr(data, name))) for name in ("scale", "zero_point")}
     if data.step != (1, 1):
         down = data.row - np.arange(height)[:, None] * data.step[0] - data.rows[0]
