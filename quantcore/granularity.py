@@ -85,6 +85,8 @@ def block_shape(granularity: Granularity, shape: Shape) -> Shape:
     ``PerGroup(5)``        (8, 16)     (1, 5)       8 * 4 = 32, the last block of each row 1 long
     =====================  ==========  ===========  =============
 
+    A group longer than its axis is one short block; `refusal` says which libraries take it.
+
     Raises:
         QuantError: the granularity names an axis that the tensor has not, or a block longer than its axis.
     """
@@ -96,7 +98,7 @@ def block_shape(granularity: Granularity, shape: Shape) -> Shape:
             return tuple(1 if i == axis else n for i, n in enumerate(shape))
         case PerGroup(size, axis):
             axis = _axis(granularity, axis, shape)
-            block = tuple(size if i == axis else 1 for i in range(len(shape)))
+            return tuple(min(size, n) if i == axis else 1 for i, n in enumerate(shape))
         case PerBlock(lengths):
             if len(lengths) != len(shape):
                 raise QuantError(

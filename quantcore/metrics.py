@@ -136,12 +136,12 @@ def report(result: Quantized) -> Report:
     fmt, shape = result.scheme.format, tuple(result.x.shape)
     sums, clipped, clipping_sse, rounding_sse = _Sums(), 0, 0.0, 0.0
     counts = torch.zeros((), dtype=torch.int64, device=result.x.device)
-    for region, values in unclamped(result.x, result.scale, result.zero_point, result.scheme):
+    for region, values in unclamped(result.x, result.params, result.scheme):
         x, codes = (split_axes(t[region.elements], region.block) for t in (result.x, result.codes))
         square = sums.add(x, _x_hat(result, region), _placed(region, shape))
         counts = counts + _count_codes(codes)
         lowest, highest = torch.aminmax(values)
-        if lowest < fmt.qmin or highest > fmt.qmax:
+        if not (lowest >= fmt.qmin and highest <= fmt.qmax):  # NaN too
             outside = ((values < fmt.qmin) | (values > fmt.qmax)).reshape(-1)
             clipped += int(outside.count_nonzero())
             clipping_sse += float(square[outside].sum())

@@ -64,19 +64,21 @@ def parse_call(word: str) -> tuple[str, list[Any], dict[str, Any]]:
     Raises:
         QuantError: the word is not of that form, or an argument is not a number, a word or a list of them.
     """
-    try:
-        node = ast.parse(word, mode="eval").body
+    name, bracket, rest = word.partition("(")
+    dotted = re.fullmatch(r"[A-Za-z]\w*(\.\w+)+", name)
+    try:  # names such as aimet.2024.Quantize are no Python
+        node = ast.parse("dotted" + bracket + rest if dotted else word, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise QuantError(f"{_short(word)} can't be read; write a name, or name(value, key=value).") from None
     if isinstance(node, ast.Name):
-        return node.id, [], {}
+        return name if dotted else node.id, [], {}
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
         raise QuantError(f"{_short(word)} is not a choice; write a name, or name(value, key=value).")
     arguments = [_value(a, word) for a in node.args]
     keywords = {k.arg or "": _value(k.value, word) for k in node.keywords}
     if len(keywords) < len(node.keywords):
         raise QuantError(f"{_short(word)} names an argument twice; leave one out.")
-    return node.func.id, arguments, keywords
+    return name if dotted else node.func.id, arguments, keywords
 
 
 def build(kind: type, arguments: list[Any], keywords: dict[str, Any], word: str) -> Any:

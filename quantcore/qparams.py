@@ -7,10 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quantcore.formats import Format
+from quantcore.errors import QuantError
 from quantcore.granularity import block_shape, grid_shape, regions, split_axes, to_blocks
 from quantcore.inputs import CHUNK, as_float32, refuse_nonfinite
 from quantcore.range_setting import Given, MinMax, Task
+from quantcore.refusal import full_name, refuse
+from quantcore.scales import is_bad, parameters
 from quantcore.scheme import Scheme
 
 
@@ -19,29 +21,36 @@ class QParams:
     """Quantization parameters in block form: axis i holds the number of blocks along axis i.
 
     ``low``, ``high``: the range that led to them (0 included, or made symmetric, where the scheme says
-    so); None for `Given`.
+    so); None for `Given`. ``inverse``: 1/scale as the library keeps it (hqq), else None.
+    ``replaced``: whether the range gave a scale that the convention does not use.
     """
 
     scale: Tensor
     zero_point: Tensor
     low: Tensor | None = None
     high: Tensor | None = None
+    inverse: Tensor | None = None
+    replaced: Tensor | None = None
 
 
 def choose_qparams(x: Any, scheme: Scheme) -> QParams:
     """Find scale and zero_point of every block.
 
     Raises:
-        QuantError: the scheme does not fit x, or x holds NaN or infinity.
+        QuantError: the scheme does not fit x, its library can't do it, or x holds NaN or infinity and
+            the convention (or a range setting other than `MinMax`) refuses that.
     """
     x = as_float32(x)
     shape = tuple(x.shape)
+    refuse(scheme, shape)
     block = block_shape(scheme.granularity, shape)
     grid = grid_shape(shape, block)
-    setting = scheme.range_setting
-    who = f"the {scheme.convention.name} convention"
+    setting, convention = scheme.range_setting, scheme.convention.at(scheme.granularity)
+    refuses = convention.refuses_nonfinite
+    who = f"the {convention.name} convention" if refuses else "this range setting"
     if isinstance(setting, Given):
-        refuse_nonfinite(x, who)
+        if refuses:
+            refuse_nonfinite(x, who)
         return QParams(*setting.parameters(grid, x.device))
     low, high = (torch.empty(grid, device=x.device) for _ in range(2))
     task = Task(scheme.format, scheme.symmetric)
@@ -53,9 +62,15 @@ def choose_qparams(x: Any, scheme: Scheme) -> QParams:
             found = setting(to_blocks(values, region.block), task)
         for whole, part in zip((low, high), found, strict=True):
             whole[region.grid].copy_(part.reshape(whole[region.grid].shape))
-    # NaN and infinity show in the extremes of MinMax: no pass of its own over x
-    _check_finite(x, low, high, who)
-    return _symmetric(low, high, scheme.format) if scheme.symmetric else _asymmetric(low, high, scheme.format)
+    if refuses:  # NaN and infinity show in the extremes of MinMax: no pass of its own over x
+        _check_finite(x, low, high, who)
+    params = QParams(*parameters(low, high, scheme.symmetric, scheme.format, convention))
+    if is_bad(params.scale, convention):
+        raise QuantError(
+            f"{full_name(convention)} refuses a scale that is not a finite "
+            "number; replace NaN and infinity in x, or scale it down."
+        )
+    return params
 
 
 def _extremes(x: Tensor, block: tuple[int, ...]) -> tuple[Tensor, Tensor]:
@@ -70,20 +85,3 @@ def _extremes(x: Tensor, block: tuple[int, ...]) -> tuple[Tensor, Tensor]:
 def _check_finite(x: Tensor, low: Tensor, high: Tensor, who: str) -> None:
     if not (math.isfinite(low.amin()) and math.isfinite(high.amax())):
         refuse_nonfinite(x, who)
-
-
-def _symmetric(low: Tensor, high: Tensor, fmt: Format) -> QParams:
-    high = torch.maximum(low.abs(), high.abs())
-    scale = high / ((1 << (fmt.bits - 1)) - 1)
-    scale[scale == 0] = 1.0
-    zero_point = torch.full(scale.shape, fmt.middle, dtype=torch.int32, device=scale.device)
-    return QParams(scale, zero_point, -high, high)
-
-
-def _asymmetric(low: Tensor, high: Tensor, fmt: Format) -> QParams:
-    low, high = low.clamp(max=0.0), high.clamp(min=0.0)
-    steps = fmt.qmax - fmt.qmin
-    scale = torch.where(torch.isinf(high - low), high / steps - low / steps, (high - low) / steps)
-    scale[scale == 0] = 1.0
-    zero_point = (fmt.qmin - torch.round(low / scale)).clamp_(fmt.qmin, fmt.qmax)
-    return QParams(scale, zero_point.to(torch.int32), low, high)

@@ -12,11 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from quantcore.casts import may_leave_integers, nan_note, settle
 from quantcore.errors import QuantError
 from quantcore.formats import Format
 from quantcore.granularity import Region, block_shape, grid_shape, regions, split_axes, spread
 from quantcore.inputs import CHUNK, as_float32, refuse_nonfinite
+from quantcore.kernels import KERNELS
 from quantcore.qparams import QParams, choose_qparams
+from quantcore.refusal import refuse
 from quantcore.scheme import Scheme
 
 # float32 has every whole number up to 2^24; beyond 2^62 no cast to an integer is defined
@@ -44,7 +47,7 @@ class Quantized:
 
     @property
     def zero_point(self) -> Tensor:
-        """Zero points, int32, block form."""
+        """Zero points, block form: int32, or float32 where the convention has it so (hqq)."""
         return self.params.zero_point
 
     @property
@@ -79,11 +82,11 @@ def apply(x: Any, scheme: Scheme, out: Quantized | None = None) -> Quantized:
     """
     x = as_float32(x)
     params = choose_qparams(x, scheme)
-    codes = _codes(x, params.scale, params.zero_point, scheme, out=None if out is None else out.codes)
-    outside = _zero_point_outside(params, scheme.format)
-    if outside:
-        warnings.warn(outside, stacklevel=2)
-    return Quantized(x, scheme, codes, params, (outside,) if outside else ())
+    codes, odd = _codes(x, params, scheme, out=None if out is None else out.codes)
+    notes = [note for note in (_zero_point_outside(params, scheme), odd) if note]
+    for note in notes:
+        warnings.warn(note, stacklevel=2)
+    return Quantized(x, scheme, codes, params, tuple(notes))
 
 
 def quantize(x: Any, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | None = None) -> Tensor:
@@ -93,36 +96,59 @@ def quantize(x: Any, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | 
         out: a tensor of x's shape and the format's dtype to write into.
 
     Raises:
-        QuantError: shapes do not fit, or x holds NaN or infinity.
+        QuantError: shapes do not fit, the scheme's library can't do it, or x holds NaN or infinity and the
+            convention refuses that.
     """
     x = as_float32(x)
-    refuse_nonfinite(x, f"the {scheme.convention.name} convention")
-    return _codes(x, scale, zero_point, scheme, out)
+    refuse(scheme, tuple(x.shape))
+    if scheme.convention.refuses_nonfinite:
+        refuse_nonfinite(x, f"the {scheme.convention.name} convention")
+    return _codes(x, QParams(scale, zero_point), scheme, out)[0]
 
 
-def _codes(x: Tensor, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | None) -> Tensor:
+def _codes(x: Tensor, params: QParams, scheme: Scheme, out: Tensor | None) -> tuple[Tensor, str]:
+    """Return the codes, and a sentence if some come from NaN."""
     codes = _output(out, tuple(x.shape), scheme.format.dtype, x.device)
-    for region, work in unclamped(x, scale, zero_point, scheme):
+    convention = scheme.convention.at(scheme.granularity)
+    careful = not convention.refuses_nonfinite and may_leave_integers(x, params, scheme, convention)
+    nans = 0
+    for region, work, shift in _boxes(x, params, scheme):
+        if careful:
+            nans += int(work.isnan().sum())
+            settle(work, shift, scheme.format, convention)
         split_axes(codes[region.elements], region.block).copy_(fit(work, scheme))
-    return codes
+    return codes, nan_note(nans, convention) if nans else ""
 
 
-def unclamped(x: Tensor, scale: Any, zero_point: Any, scheme: Scheme) -> Iterator[tuple[Region, Tensor]]:
-    """Yield round(x / s) + z, box by box, float32 with the axes of `split_axes`.
+def unclamped(x: Tensor, params: QParams, scheme: Scheme) -> Iterator[tuple[Region, Tensor]]:
+    """Yield what the convention's kernel gives, box by box, float32 with the axes of `split_axes`.
 
     The only place of this arithmetic. The tensor is a scratch that the next box overwrites.
     """
+    for region, work, _ in _boxes(x, params, scheme):
+        yield region, work
+
+
+def _boxes(x: Tensor, params: QParams, scheme: Scheme) -> Iterator[tuple[Region, Tensor, Tensor | None]]:
+    """Yield region, unclamped values, and the zero_point that was added to them (None: all are 0)."""
     shape = tuple(x.shape)
     block = block_shape(scheme.granularity, shape)
-    scale, zero_point, shifted = _prepare(scale, zero_point, shape, block, x.device)
+    scale, zero_point, shifted = _prepare(params.scale, params.zero_point, shape, block, x.device)
+    kernel = KERNELS[scheme.convention.at(scheme.granularity).kernel]
     scratch = torch.empty(_largest(shape, block), device=x.device)
     for region in regions(shape, block, CHUNK, whole_blocks=False):
         values = split_axes(x[region.elements], region.block)
         work = scratch[: values.numel()].view(values.shape)
-        torch.div(values, spread(scale[region.grid]), out=work).round_()
-        if shifted:
-            work.add_(spread(zero_point[region.grid]))
-        yield region, work
+        if kernel.inverse:
+            s = (
+                torch.reciprocal(scale[region.grid])
+                if params.inverse is None
+                else params.inverse[region.grid]
+            )
+        else:
+            s = scale[region.grid]
+        shift = spread(zero_point[region.grid]) if shifted else None
+        yield region, kernel.run(values, spread(s), shift, work), shift
 
 
 def dequantize(
@@ -197,7 +223,10 @@ def _output(out: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype, devi
     return out
 
 
-def _zero_point_outside(params: QParams, fmt: Format) -> str:
+def _zero_point_outside(params: QParams, scheme: Scheme) -> str:
+    fmt = scheme.format
+    if params.zero_point.is_floating_point():
+        return ""
     low, high = int(params.zero_point.min()), int(params.zero_point.max())
     if fmt.qmin <= low and high <= fmt.qmax:
         return ""

@@ -1,6 +1,5 @@
 """All that decides the codes, in one record."""
 
-import dataclasses
 from dataclasses import dataclass
 
 from quantcore import notation
@@ -63,8 +62,7 @@ def _read(word: str) -> tuple[str, object]:
     if name in RANGE_SETTINGS:
         return "range_setting", notation.build(RANGE_SETTINGS[name], arguments, changes, word)
     if name in CONVENTIONS:
-        allowed = {f.name for f in dataclasses.fields(Convention)} - {"name"}
-        if arguments or not set(changes) <= allowed:
-            raise QuantError(f"{word[:60]!r}: a convention takes only {', '.join(sorted(allowed))}.")
-        return "convention", dataclasses.replace(CONVENTIONS[name], **changes)
+        if arguments:
+            raise QuantError(f"{word[:60]!r}: a convention takes only named choices, such as overflow=wrap.")
+        return "convention", CONVENTIONS[name].changed(**changes)
     return "format", parse_format(word)

@@ -1,31 +1,20 @@
 """A result as a Python script that rebuilds it and asserts its codes: with quantcore, or torch alone."""
 
-import ast
 import dataclasses
-import hashlib
 import itertools
-import sys
 import textwrap
 from typing import Any
 
+from quantcore.conventions import Convention
 from quantcore.formats import FORMATS, IntFormat
-from quantcore.literals import READABLE, WIDTH, array_source, literal, little_endian
+from quantcore.literals import WIDTH, literal
 from quantcore.quantize import Quantized
 from quantcore.scheme import Scheme
+from quantcore.snippets_libraries import library_script
+from quantcore.snippets_script import assemble, check
 from quantcore.snippets_torch import arithmetic
 
-__all__ = ["literal", "quantcore_script", "torch_script"]
-
-# what a script may use without importing it
-_IMPORTS = {
-    "base64": "import base64",
-    "hashlib": "import hashlib",
-    "itertools": "import itertools",
-    "zlib": "import zlib",
-    "np": "import numpy as np",
-    "qc": "import quantcore as qc",
-    "torch": "import torch",
-}
+__all__ = ["library_script", "literal", "quantcore_script", "torch_script"]
 
 
 def quantcore_script(tensor_code: str, result: Quantized) -> str:
@@ -41,9 +30,9 @@ def quantcore_script(tensor_code: str, result: Quantized) -> str:
         "print(result.codes)",
         "print(result.error.abs().max())",
         "",
-        *_check("result.codes", result),
+        *check("result.codes", result.codes.cpu().numpy()),
     ]
-    return _script(tensor_code, body)
+    return assemble(tensor_code, body)
 
 
 def torch_script(tensor_code: str, result: Quantized) -> str:
@@ -51,8 +40,8 @@ def torch_script(tensor_code: str, result: Quantized) -> str:
 
     ``tensor_code`` is source that binds ``x`` to a float32 torch tensor, as `literal` writes it.
     """
-    body = [f"# {_comment(result.scheme)}", *arithmetic(result), "", *_check("codes", result)]
-    return _script(tensor_code, body)
+    body = [f"# {_comment(result.scheme)}", *arithmetic(result), "", *check("codes", result.codes.cpu().numpy())]
+    return assemble(tensor_code, body)
 
 
 def scheme_source(scheme: Scheme) -> str:
@@ -75,6 +64,9 @@ def scheme_source(scheme: Scheme) -> str:
 def _constructor(choice: Any) -> str:
     if isinstance(choice, IntFormat) and choice in FORMATS.values():
         return f"qc.{str(choice).upper()}"
+    if isinstance(choice, Convention):
+        changes = ", ".join(f"{name}={value!r}" for name, value in choice.changes().items())
+        return f'qc.CONVENTIONS["{choice.name}"]' + (f".changed({changes})" if changes else "")
     return f"qc.{type(choice).__name__}({', '.join(_arguments(choice))})"
 
 
@@ -92,36 +84,3 @@ def _arguments(choice: Any) -> list[str]:
 def _comment(scheme: Scheme) -> str:
     text = str(scheme)
     return text if len(text) <= WIDTH else text[: WIDTH - 1] + "…"
-
-
-def _check(name: str, result: Quantized) -> list[str]:
-    """Lines that assert the codes: one by one, or by a hash where they are many."""
-    codes = result.codes.cpu().numpy()
-    if codes.size <= READABLE:
-        return [f"expected = {array_source(codes)}", f"assert torch.equal({name}, expected)"]
-    codes = little_endian(codes)
-    digest = hashlib.sha256(codes.data).hexdigest()
-    dtype = codes.dtype.newbyteorder("<").str
-    return [
-        f'data = {name}.numpy().astype("{dtype}").tobytes()  # row by row, little-endian',
-        f'assert hashlib.sha256(data).hexdigest() == (\n    "{digest}"\n)',
-        f"assert tuple({name}.shape) == {codes.shape}",
-    ]
-
-
-def _script(tensor_code: str, body: list[str]) -> str:
-    """Put together the imports, of which ``tensor_code`` may bring its own, the tensor and the body."""
-    tree = ast.parse(tensor_code)
-    own = list(itertools.takewhile(lambda node: isinstance(node, ast.Import | ast.ImportFrom), tree.body))
-    lines = tensor_code.strip().split("\n")
-    below = own[-1].end_lineno or 0 if own else 0
-    code = "\n".join([*lines[below:], "", *body]).strip()
-    used = {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)}
-    imports = {ast.unparse(node) for node in own} | {_IMPORTS[name] for name in used & _IMPORTS.keys()}
-    standard = {line for line in imports if line.split()[1].split(".")[0] in sys.stdlib_module_names}
-    blocks = ["\n".join(sorted(lines, key=_import_order)) for lines in (standard, imports - standard)]
-    return "\n\n".join([*filter(None, blocks), code]) + "\n"
-
-
-def _import_order(line: str) -> tuple[bool, str]:
-    return line.startswith("from"), line

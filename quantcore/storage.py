@@ -7,9 +7,11 @@ from typing import Any
 from quantcore.errors import QuantError
 from quantcore.granularity import block_shape, grid_shape
 from quantcore.range_setting import Given
+from quantcore.refusal import refuse
 from quantcore.scheme import Scheme
 
 SCALE_BITS = 32  # scales are kept as float32
+FLOAT_BITS = 32  # of a zero_point that is no code (hqq)
 
 
 @dataclass(frozen=True)
@@ -44,12 +46,14 @@ def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
     shape = tuple(shape)
     if any(n < 1 for n in shape):
         raise QuantError(f"A tensor of shape {shape} has no elements; every axis needs 1 or more.")
+    refuse(scheme, shape)
     blocks = math.prod(grid_shape(shape, block_shape(scheme.granularity, shape)))
     elements, bits = math.prod(shape), scheme.format.bits
     setting = scheme.range_setting
     typed = _numbers(setting.zero_point) if isinstance(setting, Given) else set()
     free = not scheme.symmetric or not any(typed <= {known} for known in (0, scheme.format.middle))
-    return Storage(elements, elements * bits, blocks * SCALE_BITS, blocks * bits if free else 0)
+    zero_point_bits = bits if scheme.convention.zero_point == "integer" else FLOAT_BITS
+    return Storage(elements, elements * bits, blocks * SCALE_BITS, blocks * zero_point_bits if free else 0)
 
 
 def _numbers(value: Any) -> set[int]:

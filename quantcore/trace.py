@@ -5,13 +5,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from quantcore.errors import QuantError
-from quantcore.formats import Format
 from quantcore.granularity import block_bounds
-from quantcore.quantize import Quantized, dequantize, fit, unclamped
-from quantcore.range_setting import Given, MinMax
+from quantcore.kernels import KERNELS, Kernel
+from quantcore.quantize import Quantized, dequantize
 from quantcore.scheme import Scheme
+from quantcore.trace_text import (
+    code_formula,
+    number,
+    scale_formula,
+    signed,
+    zero_point_formula,
+)
 
 
 @dataclass(frozen=True)
@@ -40,8 +48,11 @@ class Trace:
     high: float | None
     x: float
     scale: float
-    zero_point: int
+    zero_point: float
+    replaced: bool
+    factor: float | None
     quotient: float
+    summed: float | None
     rounded: float
     shifted: float
     code: int
@@ -51,25 +62,45 @@ class Trace:
 
     def steps(self) -> list[Step]:
         """The arithmetic as lines for display; numbers are written so that they read back the same."""
-        fmt = self.scheme.format
-        z, s, q = _text(self.zero_point), _text(self.scale), _text(self.code)
-        steps = [Step("x", "", _text(self.x)), Step("scale s", _scale_formula(self), s)]
-        steps.append(Step("zero point z", _zero_point_formula(self), z))
-        steps.append(Step("x / s", f"{_text(self.x)} / {s}", _text(self.quotient)))
-        steps.append(Step("round", f"round({_text(self.quotient)}), half to even", _text(self.rounded)))
-        if self.zero_point:
-            steps.append(
-                Step("+ z", f"{_text(self.rounded)} + {_signed(self.zero_point)}", _text(self.shifted))
-            )
-        if self.scheme.convention.overflow == "saturate":
-            what, how = "clamp", f"clamp({_text(self.shifted)}, {fmt.qmin}, {fmt.qmax})"
-        else:
-            what, how = "wrap", f"{_text(self.shifted)} modulo 2^{fmt.bits}, in {_wrapped_span(fmt)}"
-        steps.append(Step(f"code q ({what})", how + (", since it does not fit" if self.overflow else ""), q))
-        inner = f"({q} - {_signed(self.zero_point)}) · {s}" if self.zero_point else f"{q} · {s}"
-        steps.append(Step("dequantized x̂", inner, _text(self.dequantized)))
-        steps.append(Step("error x - x̂", f"{_text(self.x)} - {_signed(self.dequantized)}", _text(self.error)))
+        z, s, q = number(self.zero_point), number(self.scale), number(self.code)
+        steps = [Step("x", "", number(self.x)), Step("scale s", scale_formula(self), s)]
+        steps.append(Step("zero point z", zero_point_formula(self), z))
+        steps += self._kernel_steps()
+        steps.append(Step(*code_formula(self), q))
+        inner = f"({q} - {signed(self.zero_point)}) · {s}" if self.zero_point else f"{q} · {s}"
+        steps.append(Step("dequantized x̂", inner, number(self.dequantized)))
+        steps.append(
+            Step("error x - x̂", f"{number(self.x)} - {signed(self.dequantized)}", number(self.error))
+        )
         return steps
+
+    def _kernel_steps(self) -> list[Step]:
+        """The steps from x to the rounded code, in the order of the convention's kernel."""
+        kernel = kernel_of(self.scheme)
+        x, z = number(self.x), signed(self.zero_point)
+        steps, product = [], f"{x} / {signed(self.scale)}"
+        name = "x / s"
+        if self.factor is not None:
+            name, product = "x · (1/s)", f"{x} · {signed(self.factor)}"
+            steps.append(Step("1/s", f"1 / {signed(self.scale)}, float32", number(self.factor)))
+        if kernel.fused:
+            steps.append(Step(f"{name} + z", f"{product} + {z}, rounded once", number(self.summed or 0.0)))
+        else:
+            steps.append(Step(name, product, number(self.quotient)))
+        before = self.quotient
+        if self.summed is not None:
+            if self.zero_point and not kernel.fused:
+                steps.append(Step("+ z", f"{number(self.quotient)} + {z}", number(self.summed)))
+            before = self.summed
+        steps.append(Step("round", f"round({number(before)}), half to even", number(self.rounded)))
+        if self.zero_point and not kernel.shift_first:
+            steps.append(Step("+ z", f"{number(self.rounded)} + {z}", number(self.shifted)))
+        return steps
+
+
+def kernel_of(scheme: Scheme) -> Kernel:
+    """The kernel that a scheme's convention runs at its granularity."""
+    return KERNELS[scheme.convention.at(scheme.granularity).kernel]
 
 
 def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
@@ -84,13 +115,18 @@ def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
     one = tuple(slice(i, i + 1) for i in at)
     place = tuple(slice(p, p + 1) for p in position)
     x, scale, zero_point = result.x[one], result.scale[place], result.zero_point[place]
-    # A box of one element runs through the arithmetic of `quantize` itself, once without z and once with it.
-    single = Scheme(scheme.format, scheme.symmetric, convention=scheme.convention)
-    rounded = next(unclamped(x, scale, 0, single))[1].clone()
-    shifted = next(unclamped(x, scale, zero_point, single))[1].clone()
-    code = fit(shifted.clone(), single).to(result.codes.dtype)
-    x_hat = dequantize(code.view(x.shape), scale, zero_point, single)
+    shift = zero_point.to(torch.float32)
+    kernel = kernel_of(scheme)
+    factor = None
+    if kernel.inverse:
+        kept = result.params.inverse
+        factor = torch.reciprocal(scale) if kept is None else kept[place]
+    steps = replay(kernel, x, scale if factor is None else factor, shift)
+    code = int(result.codes[one])
+    single = Scheme(scheme.format, scheme.symmetric)
+    x_hat = dequantize(result.codes[one], scale, zero_point, single)
     low, high = (None if p is None else float(p[place]) for p in (result.params.low, result.params.high))
+    replaced = result.params.replaced
     return Trace(
         index=at,
         scheme=scheme,
@@ -100,15 +136,41 @@ def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
         high=high,
         x=float(x),
         scale=float(scale),
-        zero_point=int(zero_point),
-        quotient=float(x / scale),
-        rounded=float(rounded),
-        shifted=float(shifted),
-        code=int(code),
-        overflow=scheme.convention.overflow if float(shifted) != int(code) else None,
+        zero_point=zero_point.item(),
+        replaced=replaced is not None and bool(replaced[place]),
+        factor=None if factor is None else float(factor),
+        **steps,
+        code=code,
+        overflow=_overflow(steps["shifted"], code, scheme),
         dequantized=float(x_hat),
         error=float(x - x_hat),
     )
+
+
+def replay(kernel: Kernel, x: Tensor, s: Tensor, z: Tensor) -> dict[str, Any]:
+    """Return quotient, summed, rounded and shifted of single elements; ``s`` as the kernel takes it."""
+    quotient = x * s if kernel.inverse else x / s
+    unclamped = float(kernel.run(x, s, z, torch.empty_like(x)))
+    if not kernel.shift_first:
+        rounded = float(kernel.run(x, s, None, torch.empty_like(x)))
+        return {"quotient": float(quotient), "summed": None, "rounded": rounded, "shifted": unclamped}
+    summed = torch.add(z.reshape(()), x, alpha=s.item()) if kernel.fused else quotient + z
+    return {
+        "quotient": float(quotient),
+        "summed": float(summed),
+        "rounded": unclamped,
+        "shifted": unclamped,
+    }
+
+
+def _overflow(shifted: float, code: int, scheme: Scheme) -> str | None:
+    if shifted == code:
+        return None
+    within = scheme.format.qmin <= code <= scheme.format.qmax
+    clamped = min(max(shifted, scheme.format.qmin), scheme.format.qmax) == code
+    if scheme.convention.overflow == "saturate" and not (within and clamped):
+        return "cast"
+    return scheme.convention.overflow
 
 
 def _checked(index: Sequence[int] | int, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -123,47 +185,3 @@ def _checked(index: Sequence[int] | int, shape: tuple[int, ...]) -> tuple[int, .
             f"There is no element {given} in a tensor of shape {shape}; give one index per axis."
         )
     return tuple(int(i) % n for i, n in zip(given, shape, strict=True))
-
-
-def _scale_formula(t: Trace) -> str:
-    fmt = t.scheme.format
-    if t.low is None or t.high is None:
-        return "given by hand"
-    if t.low == t.high == 0:
-        return "1, since the range is 0"
-    low, high = _signed(t.low), _text(t.high)
-    steps = (1 << (fmt.bits - 1)) - 1 if t.scheme.symmetric else fmt.qmax - fmt.qmin
-    if t.scheme.symmetric:
-        name = "max|x|" if isinstance(t.scheme.range_setting, MinMax) else "max(|low|, |high|)"
-        formula = f"{name} / {steps} = {high} / {steps}"
-    elif t.high - t.low > float(np.finfo(np.float32).max):
-        formula = f"high / {steps} - low / {steps} = {high} / {steps} - {low} / {steps}"
-    else:
-        formula = f"(high - low) / {steps} = ({high} - {low}) / {steps}"
-    tiny = t.high - t.low < t.scale  # never so in a range that a scale was divided from
-    return formula + (" = 0 in float32; 1 instead" if tiny else "")
-
-
-def _zero_point_formula(t: Trace) -> str:
-    fmt = t.scheme.format
-    if isinstance(t.scheme.range_setting, Given) or t.low is None:
-        return "given by hand"
-    if t.scheme.symmetric:
-        return "0, symmetric and signed" if fmt.signed else f"2^{fmt.bits - 1}, symmetric and unsigned"
-    return f"clamp(qmin - round(low / s)) = clamp({fmt.qmin} - round({_text(t.low)} / {_text(t.scale)}))"
-
-
-def _wrapped_span(fmt: Format) -> str:
-    lowest = fmt.qmin - fmt.narrow
-    return f"{lowest}..{fmt.qmax}"
-
-
-def _text(value: float) -> str:
-    """The shortest decimal that reads back as the same float32."""
-    if float(value).is_integer() and abs(value) < 1e15:
-        return str(int(value))
-    return str(np.float32(value))
-
-
-def _signed(value: float) -> str:
-    return f"({_text(value)})" if value < 0 else _text(value)

@@ -56,7 +56,7 @@ def test_block_shape(granularity, shape, block, scales):
 )
 def test_granularity_that_does_not_fit(granularity, shape, words):
     with pytest.raises(qc.QuantError, match=words):
-        qc.block_shape(granularity, shape)
+        qc.apply(torch.zeros(shape), qc.Scheme(granularity=granularity))
 
 
 @pytest.mark.parametrize(

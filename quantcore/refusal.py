@@ -1,0 +1,123 @@
+"""What a library can't do, in its own terms."""
+
+from collections.abc import Callable
+from typing import Any
+
+from quantcore.conventions import Convention
+from quantcore.errors import QuantError
+from quantcore.granularity import PerBlock, PerChannel, PerGroup, block_shape
+from quantcore.notation import snake_case, write_call
+from quantcore.scheme import Scheme
+
+Shape = tuple[int, ...]
+# What a property is of a scheme on a shape: every value that says the same, and words; None where there is none
+Property = Callable[[Scheme, Shape], tuple[tuple[Any, ...], str] | None]
+
+
+def refusal(scheme: Scheme, shape: Shape) -> str | None:
+    """Return one sentence if the scheme's library can't quantize this shape so, else None.
+
+    Raises:
+        QuantError: the granularity does not fit the shape.
+    """
+    block_shape(scheme.granularity, shape)
+    convention = scheme.convention
+    for limit in convention.limits:
+        found = PROPERTIES[limit.of](scheme, shape)
+        if found and not set(found[0]) & set(limit.allowed):
+            return f"{full_name(convention)} {limit.words}; here {found[1]}."
+    return None
+
+
+def full_name(convention: Convention) -> str:
+    """``torchao.no_clipping_err (torchao 0.18.0)``."""
+    if not convention.version:
+        return f"The {convention.name} convention"
+    return f"{convention.name} ({convention.library} {convention.version})"
+
+
+def refuse(scheme: Scheme, shape: Shape) -> None:
+    """Raise what `refusal` says.
+
+    Raises:
+        QuantError: the library can't do it, or the granularity does not fit the shape.
+    """
+    sentence = refusal(scheme, shape)
+    if sentence:
+        raise QuantError(sentence)
+
+
+def _bits(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
+    return (scheme.format.bits,), f"it is {scheme.format}"
+
+
+def _kind(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
+    sign = "signed" if scheme.format.signed else "unsigned"
+    symmetry = "symmetric" if scheme.symmetric else "asymmetric"
+    return (f"{sign} {symmetry}",), f"it is {scheme.format} {symmetry}"
+
+
+def _narrow(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
+    return (scheme.format.narrow,), f"it is {scheme.format}"
+
+
+def _granularity(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
+    return (snake_case(type(scheme.granularity).__name__),), f"it is {write_call(scheme.granularity)}"
+
+
+def _axis(axis: int, rank: int) -> tuple[tuple[Any, ...], str]:
+    place = axis % rank
+    return (place, place - rank), f"it is axis {axis}"
+
+
+def _divides(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
+    block = list(block_shape(scheme.granularity, shape))
+    if isinstance(scheme.granularity, PerGroup):
+        block[scheme.granularity.axis] = scheme.granularity.size  # also where it is longer than the axis
+    fits = all(n % b == 0 for n, b in zip(shape, block, strict=True))
+    return (fits,), f"blocks of shape {tuple(block)} do not divide the shape {shape}"
+
+
+def _group_length(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
+    granularity = scheme.granularity
+    assert isinstance(granularity, PerGroup)
+    axis, size = granularity.axis % len(shape), granularity.size
+    return (size <= shape[axis],), (
+        f"{write_call(granularity)} is longer than axis {axis}: {size} elements against {shape[axis]}, "
+        f"shape {shape}. Choose at most {shape[axis]}"
+    )
+
+
+def _rank(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
+    return (len(shape),), f"the tensor has {len(shape)}"
+
+
+def _only(kind: type, then: Property) -> Property:
+    """The property for schemes of one granularity."""
+    return lambda scheme, shape: then(scheme, shape) if isinstance(scheme.granularity, kind) else None
+
+
+def _axis_of(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str] | None:
+    granularity = scheme.granularity
+    if not isinstance(granularity, PerChannel | PerGroup) or not shape:
+        return None
+    return _axis(granularity.axis, len(shape))
+
+
+PROPERTIES: dict[str, Property] = {
+    "bits": _bits,
+    "kind": _kind,
+    "narrow": _narrow,
+    "granularity": _granularity,
+    "divides": _divides,
+    "channel_axis": _only(PerChannel, _axis_of),
+    "channel_rank": _only(PerChannel, _rank),
+    "group_axis": _only(PerGroup, _axis_of),
+    "group_bits": _only(PerGroup, _bits),
+    "group_length": _only(PerGroup, _group_length),
+    "group_divides": _only(PerGroup, _divides),
+    "group_rank": _only(PerGroup, _rank),
+    "block_rank": _only(PerBlock, _rank),
+    "symmetric_narrow": lambda scheme, shape: _narrow(scheme, shape) if scheme.symmetric else None,
+    "asymmetric_narrow": lambda scheme, shape: None if scheme.symmetric else _narrow(scheme, shape),
+}

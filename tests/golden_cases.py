@@ -1,0 +1,47 @@
+"""What real libraries gave, as recorded in golden/libraries.*: see golden/README.md."""
+
+import json
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+import quantcore as qc
+
+HERE = Path(__file__).parent / "golden"
+
+
+@cache
+def _recorded():
+    with np.load(HERE / "libraries.npz", allow_pickle=False) as arrays:
+        return json.loads((HERE / "libraries.json").read_text()), {name: arrays[name] for name in arrays}
+
+
+def array(reference):
+    """The array that (dtype, offset, shape) names."""
+    dtype, start, shape = reference
+    return _recorded()[1][dtype][start : start + int(np.prod(shape))].reshape(shape).copy()
+
+
+def cases(convention=None):
+    """Every recorded case, or those of one convention; arrays still as references."""
+    return [c for c in _recorded()[0]["cases"] if convention in (None, c["convention"])]
+
+
+def kernels():
+    """Codes of each library's kernel for given x, scale and zero_point; ``arithmetic`` names its formula."""
+    data = _recorded()[0]
+    return data["kernels"], data["arithmetic"]
+
+
+def scheme_of(case):
+    """The case as one of our schemes."""
+    s = case["scheme"]
+    granularity = {
+        "tensor": lambda: qc.PerTensor(),
+        "channel": lambda: qc.PerChannel(s["axis"]),
+        "group": lambda: qc.PerGroup(s["group_size"], s["axis"]),
+        "block": lambda: qc.PerBlock(tuple(s["block_size"])),
+    }[s["granularity"]]()
+    fmt = qc.IntFormat(s["bits"], s["signed"], bool(s.get("narrow")))
+    return qc.Scheme(fmt, s["symmetric"], granularity, convention=qc.CONVENTIONS[case["convention"]])
