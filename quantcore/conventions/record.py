@@ -70,7 +70,7 @@ class Convention:
     """What a library does beyond format, symmetry, granularity and range setting.
 
     The defaults are the textbook's. ``variants``: what differs by granularity, as (its name, choice, value).
-    ``library``, ``version``, ``call``: what the record stands for; ``sources``: (choice, where it is written
+    ``own_numbers``: what it also reports, see `encodings`. ``library``, ``version``, ``call``: what the record stands for; ``sources``: (choice, where it is written
     or how it was measured).
 
     Raises:
@@ -105,6 +105,7 @@ class Convention:
     unsigned_symmetric_zero_point: Literal["middle", "observer", "zero"] = "middle"
     variants: tuple[tuple[str, str, Any], ...] = field(default=(), repr=False)
     limits: tuple[Limit, ...] = field(default=(), repr=False, compare=False)
+    own_numbers: tuple[str, ...] = field(default=(), repr=False, compare=False)
     library: str = field(default="", repr=False, compare=False)
     version: str = field(default="", repr=False, compare=False)
     call: str = field(default="", repr=False, compare=False)
@@ -177,7 +178,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     for name, hint in _HINTS.items()
     if get_origin(hint) is Literal or hint is bool
 }
-_DESCRIPTION = ("name", "variants", "limits", "library", "version", "call", "sources")
+_DESCRIPTION = ("name", "variants", "limits", "own_numbers", "library", "version", "call", "sources")
 # What decides numbers, in the order of the fields
 CHOICES: tuple[str, ...] = tuple(f.name for f in dataclasses.fields(Convention) if f.name not in _DESCRIPTION)
 

@@ -66,6 +66,7 @@ _AIMET: dict[str, Any] = {
     "replacement": FLOAT32_EPS,
     "nan": "undefined",
     "limits": (_DIVIDES,),
+    "own_numbers": ("offset", "min", "max"),
 }
 _AIMET_DIVIDES = ("kernel", "aimet_torch/quantization/affine/backends/torch_builtins.py:609; measured")
 

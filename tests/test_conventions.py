@@ -1,0 +1,353 @@
+"""Each convention gives the integers, scales and zero points that its library gave, bit for bit."""
+
+import dataclasses
+import itertools
+import warnings
+
+import golden_cases as golden
+import numpy as np
+import pytest
+import torch
+
+import quantcore as qc
+from quantcore.conventions.record import CHOICES
+from quantcore.kernels import KERNELS
+
+LIBRARIES = [name for name in qc.CONVENTIONS if golden.cases(name)]
+NO_INTEGER = (-(1 << 31), -(1 << 63))  # what stands for NaN in the records
+
+
+def run(case, convention=None):
+    """The case quantized by us; its warnings about NaN are wanted."""
+    scheme = golden.scheme_of(case)
+    if convention is not None:
+        scheme = dataclasses.replace(scheme, convention=convention)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return qc.apply(golden.array(case["x"]), scheme)
+
+
+def same_bits(ours, theirs):
+    """Equal bit for bit, or both NaN."""
+    ours = ours.numpy()
+    return (ours.view(np.int32) == theirs.view(np.int32)) | (np.isnan(ours) & np.isnan(theirs))
+
+
+def differences(case, convention=None):
+    """What differs from the record, in words; empty if nothing does."""
+    try:
+        result = run(case, convention)
+    except qc.QuantError as error:
+        return [] if "raises" in case else [f"refused: {error}"]
+    if "raises" in case:
+        return [f"not refused, but the library says {case['raises']}"]
+    scale, zero_point, codes = (golden.array(case[name]) for name in ("scale", "zero_point", "codes"))
+    found = {
+        "scale": ~same_bits(result.scale, scale),
+        "zero_point": (result.zero_point.numpy() != zero_point) & ~np.isin(zero_point, NO_INTEGER),
+        "codes": (result.codes.numpy() != codes) & ~np.isin(codes, NO_INTEGER),
+    }
+    recorded = {"scale": scale, "zero_point": zero_point, "codes": codes}
+    words = []
+    for name, wrong in found.items():
+        if wrong.any():
+            at = tuple(int(i) for i in np.argwhere(wrong)[0])
+            ours = getattr(result, name)[at].item()
+            words.append(
+                f"{name}: {wrong.sum()} differ, first at {at}: {ours!r}, recorded {recorded[name][at]!r}"
+            )
+    return words
+
+
+def test_every_library_is_recorded():
+    assert set(qc.CONVENTIONS) - set(LIBRARIES) == {"textbook", "aimet.2024.Quantize"}
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_integers_of_the_library(name):
+    wrong = {case["id"]: words for case in golden.cases(name) if (words := differences(case))}
+    assert not wrong, (
+        f"{len(wrong)} of {len(golden.cases(name))} cases: {dict(itertools.islice(wrong.items(), 5))}"
+    )
+
+
+def spread(parameters, block, shape):
+    """Block form to one value an element."""
+    for axis, length in enumerate(block):
+        parameters = np.repeat(parameters, length, axis)
+    return parameters[tuple(slice(0, n) for n in shape)]
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_dequantized_is_the_library_s(name):
+    for case in golden.cases(name):
+        if case.get("dequant_kind", "").startswith("canonical"):
+            result = run(case)
+            q, z, s = (golden.array(case[k]) for k in ("codes", "zero_point", "scale"))
+            z, s = (spread(p, result.block, q.shape) for p in (z, s))
+            with np.errstate(all="ignore"):
+                theirs = (q.astype(np.float32) - z.astype(np.float32)) * s
+            ours = result.dequantized.numpy()
+            assert ((ours == theirs) | (np.isnan(ours) & np.isnan(theirs))).all(), case["id"]
+
+
+# In the records of kernels, by the name of the call: the family of its formula
+FAMILIES = {
+    "round(x/s)": "A",  # recorded with z = 0 alone
+    "round(x/s)+z": "A",
+    "round(x*(1/s))+z": "B",
+    "round(x/s+z)": "C",
+    "round(x*(1/s)+z)": "D",
+    "round(fma(x,1/s,z))": "E",
+}
+
+
+@pytest.mark.parametrize("call", golden.kernels()[1])
+def test_kernel(call):
+    records, formulas = golden.kernels()
+    kernel = KERNELS[FAMILIES[formulas[call]]]
+    compared = 0
+    for record in records:
+        if call not in record["codes"]:
+            continue
+        x = torch.from_numpy(golden.array(record["x"]))
+        s, z = torch.tensor([record["s"]]), torch.tensor([float(record["z"])])
+        factor = torch.reciprocal(s) if kernel.inverse else s
+        found = kernel.run(x, factor, z, torch.empty_like(x)).clamp_(record["lo"], record["hi"])
+        wrong = found.numpy() != golden.array(record["codes"][call])
+        assert not wrong.any(), f"s={record['s']!r} z={record['z']}: {wrong.sum()} differ, x={x[wrong][:3]}"
+        compared += len(x)
+    assert compared >= 300
+
+
+@pytest.mark.parametrize("letter", KERNELS)
+def test_kernels_are_told_apart(letter):
+    """The recorded ties part each family from each other: a kernel in the wrong place would be seen."""
+    records, _formulas = golden.kernels()
+    apart = set()
+    for record in records:
+        x, s, z = torch.from_numpy(golden.array(record["x"])), torch.tensor([record["s"]]), record["z"]
+        got = {
+            name: kernel.run(
+                x, torch.reciprocal(s) if kernel.inverse else s, torch.tensor([float(z)]), torch.empty_like(x)
+            )
+            for name, kernel in KERNELS.items()
+        }
+        apart |= {other for other in KERNELS if (got[other] != got[letter]).any()}
+    assert apart == set(KERNELS) - {letter}
+
+
+def test_fused_kernel_rounds_once():
+    """Against exact arithmetic: 2,000 random products and sums as fractions, every length of the vector loop."""
+    from fractions import Fraction
+
+    rng = np.random.default_rng(5)
+    for n in (1, 3, 8, 15, 16, 17, 31, 200):
+        x = rng.normal(size=n).astype(np.float32)
+        inverse = np.float32(1) / np.float32(rng.uniform(0.001, 0.1))
+        z = float(rng.integers(-128, 128))
+        found = torch.add(torch.tensor(z), torch.from_numpy(x), alpha=float(inverse)).numpy()
+        for a, b in zip(x, found, strict=True):
+            exact = Fraction(float(a)) * Fraction(float(inverse)) + Fraction(z)
+            below, above = np.nextafter(b, np.float32(-np.inf)), np.nextafter(b, np.float32(np.inf))
+            distance = abs(exact - Fraction(float(b)))
+            assert distance <= abs(exact - Fraction(float(below)))
+            assert distance <= abs(exact - Fraction(float(above)))
+
+
+# choice -> (library whose record holds it, a value that must not go unnoticed)
+CHANGES = {
+    "kernel": [("onnxruntime", "B"), ("torchao", "A"), ("torch.quantize_per_channel", "B"),
+               ("torch.quantize_per_tensor", "B"), ("hqq", "B")],
+    "overflow": [("torchao", "wrap")],
+    "nan": [("torchao", "qmin"), ("torch.quantize_per_channel", "qmin")],
+    "cast": [("torchao", "int64"), ("quanto", "int32")],
+    "zero_in_range": [("torchao", "no"), ("brevitas", "both"), ("hqq", "both")],
+    "range_overflow": [("torchao", "split")],
+    "finite_range": [("torchao", True)],
+    "widen_range": [("aimet.Quantize", False)],
+    "smallest_range": [("brevitas", 0.0)],
+    "symmetric_scale": [("torchao", "positive_steps"), ("torchao.no_clipping_err", "half_range"),
+                        ("aimet.Quantize", "half_range"), ("onnxruntime", "half_range"), ("quanto", "half_range")],
+    "asymmetric_scale": [("hqq", "range")],
+    "narrow_scale_bits": [("onnxruntime", ())],
+    "scale_precision": [("onnxruntime", "float32")],
+    "smallest_scale": [("torchao", 2.0**-23), ("quanto", 1e-3)],
+    "replacement": [("compressed_tensors", 1.0), ("torch.fake_quantize", 1.0)],
+    "bad_scale": [("brevitas", "kept")],
+    "zero_point": [("hqq", "float_rounded")],
+    "zero_point_order": [],  # parts on neighbours of ties alone: test_conventions_live has them
+    "zero_point_precision": [("onnxruntime", "float32")],
+    "zero_point_scale": [("compressed_tensors", "final"), ("onnxruntime", "final")],
+    "replaced_zero_point": [("onnxruntime", "computed")],
+    "nan_zero_point": [("compressed_tensors", "lowest"), ("torch.fake_quantize", "lowest")],
+    "unsigned_symmetric_zero_point": [("torch.fake_quantize", "middle"), ("onnxruntime", "zero")],
+}  # fmt: skip
+
+
+def test_every_choice_is_changed():
+    assert set(CHANGES) == set(CHOICES)
+
+
+@pytest.mark.parametrize(
+    ("choice", "name", "value"),
+    [(choice, *change) for choice, changes in CHANGES.items() for change in changes],
+)
+def test_choice_is_read(choice, name, value):
+    """A record whose choice is changed fails against the recorded cases."""
+    changed = qc.CONVENTIONS[name].changed(**{choice: value})
+    assert any(differences(case, changed) for case in golden.cases(name))
+
+
+@pytest.mark.parametrize("name", [n for n in LIBRARIES if n.startswith("aimet")])
+def test_aimet_s_own_numbers(name):
+    compared = 0
+    for case in golden.cases(name):
+        found = qc.encoding(run(case))
+        assert np.array_equal(found["offset"], -golden.array(case["zero_point"]).astype(np.float32))
+        for end in ("min", "max"):
+            theirs = golden.array(case[f"x_{end}"])
+            assert same_bits(found[end] + 0.0, theirs + np.float32(0)).all(), (case["id"], end)
+            compared += 1
+    assert compared > 100
+    assert qc.encoding(qc.apply([1.0], qc.Scheme())) == {}
+
+
+# The tables of one tensor in AIMET's four modes, spring 2024; of 2.42.0 where it parts from them
+AIMET_X = [
+    [-1.1258, -1.1524, -0.2506, -0.4339],
+    [0.8487, 0.6920, -0.3160, -2.1152],
+    [0.3223, -1.2633, 0.3500, 0.3081],
+    [0.1198, 1.2377, 1.1168, -0.2473],
+]
+
+
+def aimet_sample():
+    """The tensor behind the printed digits."""
+    x = torch.randn(4, 4, generator=torch.Generator().manual_seed(0))
+    assert (x - torch.tensor(AIMET_X)).abs().max() < 6e-5
+    return x
+
+
+@pytest.mark.parametrize(
+    ("convention", "text", "offset", "ends", "codes"),
+    [
+        ("aimet.2024.Quantize", "uint8 asymmetric", -161, (-2.1169, 1.2360),
+         [[75, 73, 142, 128], [226, 214, 137, 0], [186, 65, 188, 184], [170, 255, 246, 142]]),
+        ("aimet.2024.Quantize", "int8 asymmetric", -33, (-2.1169, 1.2360),
+         [[-53, -55, 14, 0], [98, 86, 9, -128], [58, -63, 60, 56], [42, 127, 118, 14]]),
+        ("aimet.2024.Quantize", "int8 symmetric", 0, (-2.1152, 2.0987),
+         [[-68, -70, -15, -26], [51, 42, -19, -128], [20, -76, 21, 19], [7, 75, 68, -15]]),
+        ("aimet.2024.Quantize", "uint8 symmetric", 0, (0.0, 4.2139),
+         [[0, 0, 0, 0], [51, 42, 0, 0], [20, 0, 21, 19], [7, 75, 68, 0]]),
+        ("aimet.Quantize", "uint8 symmetric", -128, (-2.1152, 2.0987),
+         [[60, 58, 113, 102], [179, 170, 109, 0], [148, 52, 149, 147], [135, 203, 196, 113]]),
+    ],
+)  # fmt: skip
+def test_printed_tables_of_aimet(convention, text, offset, ends, codes):
+    result = qc.apply(aimet_sample(), qc.Scheme.parse(f"{text} {convention}"))
+    own = qc.encoding(result)
+    assert result.codes.tolist() == codes
+    assert own["offset"].item() == offset
+    assert (round(own["min"].item(), 4), round(own["max"].item(), 4)) == ends
+
+
+REFUSED = [
+    ("int8 per_group(4) torch.fake_quantize", (4, 8), "per-tensor and per-channel"),
+    ("int10 torch.fake_quantize", (4, 8), "up to 8 bits and for 16"),
+    ("int4 torch.quantize_per_tensor", (4, 8), "8 bits only"),
+    ("int8n torch.quantize_per_tensor", (4, 8), "whole range"),
+    ("int8 per_channel torch.quantize_per_tensor", (4, 8), "one scale for the tensor"),
+    ("int8 torch.quantize_per_channel", (4, 8), "one scale a channel"),
+    ("int4 per_group(3) torchao", (4, 8), r"divide the axis; here blocks of shape \(1, 3\)"),
+    ("int4 per_block([3,8]) torchao", (4, 8), "divide"),
+    ("int4 per_group(16) torchao", (4, 8), "divide"),
+    ("int4 asymmetric torchao.no_clipping_err", (4, 8), "symmetric codes only"),
+    ("int4 per_group(3) aimet.Quantize", (4, 8), "aimet-torch 2.42.0.*divide"),
+    ("int2 onnxruntime", (4, 8), "4, 8 and 16 bits"),
+    ("int8 per_block([2,2]) onnx", (4, 8), "per-group"),
+    ("int16 per_group(4) onnxruntime", (4, 8), "groups for 4 and 8"),
+    ("int8 per_group(4) onnxruntime", (2, 4, 8), "two axes only"),
+    ("uint8 compressed_tensors", (4, 8), "signed codes only"),
+    ("int8 per_channel(1) compressed_tensors", (4, 8), "along axis 0"),
+    ("int8 per_group(2,axis=0) compressed_tensors", (4, 8), "last axis"),
+    ("int8 per_group(3) compressed_tensors", (4, 8), "divide the last axis"),
+    ("int8 brevitas", (4, 8), "narrow range.*int8n"),
+    ("uint8 symmetric brevitas", (4, 8), "Int8Weight"),
+    ("int8n per_channel(1) brevitas", (4, 8), "axis 0"),
+    ("int8 asymmetric quanto", (4, 8), "signed symmetric"),
+    ("int3 quanto", (4, 8), "2, 4 and 8"),
+    ("int8 per_channel(1) quanto", (2, 4, 8), "first or the last"),
+    ("int8 per_channel(0) quanto", (8,), "one axis"),
+    ("uint4 symmetric hqq", (4, 8), "unsigned asymmetric"),
+    ("uint7 asymmetric hqq", (4, 8), "2, 3, 4, 5, 6 and 8"),
+    ("uint4 asymmetric per_group(4,axis=0) hqq", (4, 8), "last axis"),
+    ("uint4 asymmetric per_group(3) hqq.round_zero", (4, 8), "divide"),
+]
+
+
+@pytest.mark.parametrize(("text", "shape", "words"), REFUSED)
+def test_what_the_library_refuses(text, shape, words):
+    scheme = qc.Scheme.parse(text)
+    with pytest.raises(qc.QuantError, match=words) as raised:
+        qc.apply(torch.ones(shape), scheme)
+    assert qc.refusal(scheme, shape) == str(raised.value)
+    with pytest.raises(qc.QuantError, match=words):
+        qc.quantize(torch.ones(shape), 1.0, 0, scheme)
+    assert str(scheme.convention) in str(raised.value)
+
+
+@pytest.mark.parametrize("name", qc.CONVENTIONS)
+def test_only_the_textbook_refuses_nan(name):
+    """brevitas and onnxruntime's tool refuse the scale that comes of it, with given ones they do not."""
+    fmt, symmetric = {
+        "brevitas": ("int8n", "symmetric"),
+        "hqq": ("uint8", "asymmetric"),
+        "hqq.round_zero": ("uint8", "asymmetric"),
+    }.get(name, ("int8", "symmetric"))
+    granularity = "per_channel(0)" if name == "torch.quantize_per_channel" else "per_tensor"
+    x = torch.tensor([[float("nan"), float("inf"), 0.25]])
+    scheme = qc.Scheme.parse(f"{fmt} {symmetric} {granularity} given(0.1) {name}")
+    if name == "textbook":
+        with pytest.raises(qc.QuantError, match="1 NaN and 1 infinite"):
+            qc.apply(x, scheme)
+        return
+    with pytest.warns(UserWarning, match="1 element comes to NaN"):
+        result = qc.apply(x, scheme)
+    assert result.warnings
+    assert result.codes[0, 2] == 2
+    assert result.codes[0, 1] == (scheme.format.qmin if name == "onnx" else scheme.format.qmax)
+
+
+def test_scales_that_libraries_refuse():
+    x = torch.tensor([[float("nan"), 1.0]])
+    for text in ("int8n brevitas", "int8 onnxruntime", "int8 onnx"):
+        with pytest.raises(qc.QuantError, match="refuses a scale that is not a finite number"):
+            qc.apply(x, qc.Scheme.parse(text))
+
+
+@pytest.mark.parametrize("name", qc.CONVENTIONS)
+def test_text_of_a_convention(name):
+    convention = qc.CONVENTIONS[name]
+    assert str(convention) == name
+    assert qc.Scheme.parse(f"int4 {name}").convention == convention
+    for choice in CHOICES:
+        for value in (True, "A", "wrap", "no", "zero", 0.5, (4, 16), "float64", "nan"):
+            try:
+                changed = convention.changed(**{choice: value})
+            except qc.QuantError:
+                continue
+            assert qc.Scheme.parse(f"int4 {changed}").convention == changed
+
+
+@pytest.mark.parametrize("name", qc.CONVENTIONS)
+def test_every_record_names_its_sources(name):
+    convention = qc.CONVENTIONS[name]
+    assert convention.library
+    assert convention.call
+    if name != "textbook":
+        assert convention.version
+        base = qc.TEXTBOOK
+        named = {choice for choice, _ in convention.sources}
+        assert named <= {*CHOICES}
+        assert "kernel" in named or convention.kernel == base.kernel
