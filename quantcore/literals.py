@@ -10,6 +10,7 @@ larger                 (only x) read from the file that the export offers
 """
 
 import base64
+import re
 import textwrap
 import zlib
 
@@ -23,10 +24,10 @@ PACKED = 1 << 16  # bytes before compression: some 850 lines of base64
 WIDTH = 100
 
 
-def literal(x: Array) -> str:
-    """Return source that binds ``x`` to a float32 torch tensor of x's shape, bit for bit.
+def literal(x: Array, module: str = "torch") -> str:
+    """Return source that binds ``x`` to a float32 tensor of x's shape, bit for bit.
 
-    It needs torch, and for more than 300 elements np, base64 and zlib. Above 64 kB it reads the file
+    It needs torch (or np, if that is the ``module``), and for more than 300 elements np, base64 and zlib. Above 64 kB it reads the file
     quantscope.npz of the Export tab.
 
     >>> literal(np.array([[0.1, -2.0]], np.float32))
@@ -34,16 +35,26 @@ def literal(x: Array) -> str:
     """
     x = np.asarray(x, np.float32)
     if x.size > READABLE and x.nbytes > PACKED:
-        return 'x = torch.from_numpy(np.load("quantscope.npz")["x"])  # from the Export tab, .npz'
-    return f"x = {array_source(x)}"
+        read = 'np.load("quantscope.npz")["x"]'
+        read = read if module == "np" else f"torch.from_numpy({read})"
+        return f"x = {read}  # from the Export tab, .npz"
+    return f"x = {array_source(x, module)}"
 
 
-def array_source(values: Array) -> str:
-    """Return an expression for a torch tensor of the same dtype (float32 or an integer) and bits."""
+def array_source(values: Array, module: str = "torch") -> str:
+    """Return an expression for a tensor of the same dtype (float32 or an integer) and bits.
+
+    ``module``: "torch" for a torch tensor, "np" for a numpy array.
+    """
     if values.size > READABLE:
-        return _packed(values)
+        return _packed(values, module)
+    numbers = _nested(values)
+    if values.dtype.kind == "f":
+        numbers = re.sub("nan|inf", lambda word: f"{module}.{word[0]}", numbers)
+    if module == "np":
+        return f"np.array({numbers}, np.{values.dtype.name})"
     dtype = "" if values.dtype.kind == "f" else f", dtype=torch.{values.dtype.name}"
-    return f"torch.tensor({_nested(values)}{dtype})"
+    return f"torch.tensor({numbers}{dtype})"
 
 
 def number_texts(values: Array) -> list[str]:
@@ -81,10 +92,10 @@ def _nested(values: Array, indent: int = 0) -> str:
     return "[\n" + "".join(f"{pad}    {row},\n" for row in rows) + f"{pad}]"
 
 
-def _packed(values: Array) -> str:
+def _packed(values: Array, module: str) -> str:
     text = base64.b64encode(zlib.compress(little_endian(values).tobytes(), 9)).decode()
     lines = "\n".join(f'    "{line}"' for line in textwrap.wrap(text, WIDTH))
     dtype = values.dtype.newbyteorder("<").str
+    read = f'np.frombuffer(zlib.decompress(base64.b64decode(\n{lines}\n)), "{dtype}").reshape({values.shape})'
     # copied, since torch warns of memory that it may not write to
-    read = f'np.frombuffer(zlib.decompress(base64.b64decode(\n{lines}\n)), "{dtype}")'
-    return f"torch.from_numpy({read}.reshape({values.shape}).copy())"
+    return read if module == "np" else f"torch.from_numpy({read}.copy())"

@@ -40,7 +40,12 @@ def torch_script(tensor_code: str, result: Quantized) -> str:
 
     ``tensor_code`` is source that binds ``x`` to a float32 torch tensor, as `literal` writes it.
     """
-    body = [f"# {_comment(result.scheme)}", *arithmetic(result), "", *check("codes", result.codes.cpu().numpy())]
+    body = [
+        f"# {_comment(result.scheme)}",
+        *arithmetic(result),
+        "",
+        *check("codes", result.codes.cpu().numpy()),
+    ]
     return assemble(tensor_code, body)
 
 

@@ -4,11 +4,13 @@
 is without a range. The order of operations is that of `quantize`, so the codes are the same bits.
 """
 
+from quantcore.conventions.record import CHOICES, TEXTBOOK
 from quantcore.literals import Array, array_source
 from quantcore.notation import write_value
 from quantcore.quantize import Quantized
 from quantcore.range_setting import Fixed, Given, Percentile
 from quantcore.snippets_blocks import Layout, layout_of, spread_source
+from quantcore.snippets_kernels import kernel_source
 
 _PERCENTILE = '''
 def percentile(rows, p):
@@ -20,39 +22,58 @@ def percentile(rows, p):
     return (below + (above - below) * (place - k)).float()
 
 '''
+_OF_CODES = {"kernel", "overflow", "nan", "cast"}  # choices that scale and zero_point do not depend on
 _NO_RANGE = 1e-30  # a scale of exactly 1 with a smaller range was a 0 that the convention replaced
 _CAST_LIMIT = 1 << 62  # quotients near it need the clamp of `quantize.wrap` before the cast
 
 
 def arithmetic(result: Quantized) -> list[str]:
-    """Return lines that bind codes and x_hat, and print both; they need x, torch and itertools."""
+    """Return lines that bind codes and x_hat, and print both; they need x, torch and itertools.
+
+    Parameters that are found otherwise than by the textbook stand as numbers.
+    """
     fmt = result.scheme.format
     lines = [f"qmin, qmax = {fmt.qmin}, {fmt.qmax}", ""]
-    if isinstance(result.scheme.range_setting, Given):
+    if _by_value(result):
         lines += _given(result)
     else:
         lines += [*_range(result), "", *_parameters(result)]
     scale, zero_point, spread = _for_each_element(result)
-    rounded, back = f"torch.round(x / {scale})", "codes.float()"
-    if zero_point:
-        rounded, back = f"({rounded} + {zero_point})", f"({back} - {zero_point})"
+    before, values = kernel_source(result, scale, zero_point)
+    back = f"(codes.float() - {zero_point})" if zero_point else "codes.float()"
     return [
         *lines,
         *spread,
         "",
-        *_codes(result, rounded),
+        *before,
+        *_codes(result, values),
         f"x_hat = {back} * {scale}",
         "print(codes)",
         "print(x_hat)",
     ]
 
 
+def _by_value(result: Quantized) -> bool:
+    """Whether scale and zero_point stand as numbers: they are given, or not the textbook's."""
+    convention = result.scheme.convention.at(result.scheme.granularity)
+    names = set(CHOICES) - _OF_CODES
+    differs = any(getattr(convention, name) != getattr(TEXTBOOK, name) for name in names)
+    return differs or isinstance(result.scheme.range_setting, Given)
+
+
 def _given(result: Quantized) -> list[str]:
-    """Parameters by hand; one number for all blocks stays one number."""
+    """Parameters by hand, or by a library; one number for all blocks stays one number."""
     scale, zero_point = _short(result.scale.cpu().numpy()), _short(result.zero_point.cpu().numpy())
-    lines = ["# parameters by hand", f"scale = {array_source(scale)}"]
+    by_hand = isinstance(result.scheme.range_setting, Given)
+    who = "by hand" if by_hand else f"as {result.scheme.convention.name} finds them"
+    lines = [f"# parameters {who}", f"scale = {array_source(scale)}"]
     if zero_point.any():
-        lines.append(f"zero_point = {array_source(zero_point) if zero_point.ndim else int(zero_point)}")
+        number = zero_point.dtype.kind == "i" and not zero_point.ndim
+        lines.append(f"zero_point = {int(zero_point) if number else array_source(zero_point)}")
+    if result.params.inverse is not None:
+        inverse = _short(result.params.inverse.cpu().numpy())
+        spread = spread_source(result) if inverse.ndim else ""
+        lines.append(f"inverse = {array_source(inverse)}{spread}  # kept beside the scale")
     return lines
 
 
@@ -117,7 +138,8 @@ def _for_each_element(result: Quantized) -> tuple[str, str, list[str]]:
     setting = result.scheme.range_setting
     one_scale = isinstance(setting, Fixed)
     one_zero_point = one_scale or result.scheme.symmetric
-    if isinstance(setting, Given):
+    by_value = _by_value(result)
+    if by_value:
         one_scale = not _short(result.scale.cpu().numpy()).ndim
         one_zero_point = not _short(result.zero_point.cpu().numpy()).ndim
     spread = spread_source(result)
@@ -125,27 +147,27 @@ def _for_each_element(result: Quantized) -> tuple[str, str, list[str]]:
     if spread and not one_scale:
         scale = "s"
         lines += ["", "# each element with its block's parameters", f"s = scale{spread}"]
-    if result.scheme.symmetric and not isinstance(setting, Given):
+    if result.scheme.symmetric and not by_value:
         return scale, "zero_point" if result.scheme.format.middle else "", lines
-    if isinstance(setting, Given) and not result.zero_point.any():
+    if by_value and not result.zero_point.any():
         return scale, "", lines
     if spread and not one_zero_point:
         return scale, "z", [*lines, f"z = zero_point{spread}"]
     return scale, "zero_point", lines
 
 
-def _codes(result: Quantized, rounded: str) -> list[str]:
+def _codes(result: Quantized, values: str) -> list[str]:
     """Lines that bring rounded values into the format."""
     fmt = result.scheme.format
     dtype = f".to({fmt.dtype})"
     if result.scheme.convention.overflow == "saturate":
-        return [f"codes = {rounded}.clamp(qmin, qmax){dtype}"]
+        return [f"codes = {values}.clamp(qmin, qmax){dtype}"]
     limit = ""
     if float(result.x.abs().max()) / float(result.scale.min()) > _CAST_LIMIT / 2:
         limit = ".clamp(-(2**62), 2**62)"
     half, modulus = 1 << (fmt.bits - 1), 1 << fmt.bits
     wrapped = f"(codes + {half}) % {modulus} - {half}" if fmt.signed else f"codes % {modulus}"
     return [
-        f"codes = {rounded}{limit}.long()  # no clamp: the lowest {fmt.bits} bits are kept",
+        f"codes = {values}{limit}.long()  # no clamp: the lowest {fmt.bits} bits are kept",
         f"codes = ({wrapped}){dtype}",
     ]

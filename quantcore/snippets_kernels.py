@@ -1,0 +1,51 @@
+"""A convention's kernel as an expression in torch, with what becomes of values that no integer holds."""
+
+from quantcore.conventions import Convention
+from quantcore.kernels import KERNELS
+from quantcore.quantize import Quantized
+
+_SAFE = float(1 << 30)  # below it no cast to an integer loses anything
+_CAST_ENDS = {"int32": "2.0**31", "int64": "2.0**63"}
+
+
+def kernel_source(result: Quantized, scale: str, zero_point: str) -> tuple[list[str], str]:
+    """Return lines that come first, and the expression of the codes before they are clamped.
+
+    ``scale`` and ``zero_point`` are expressions that broadcast with x; an empty zero_point stands for 0.
+    """
+    convention = result.scheme.convention.at(result.scheme.granularity)
+    kernel = KERNELS[convention.kernel]
+    before, plus = [], f" + {zero_point}" if zero_point else ""
+    if kernel.inverse and result.params.inverse is None:
+        before.append(f"inverse = 1 / {scale}")
+    product = "x * inverse" if kernel.inverse else f"x / {scale}"
+    if kernel.fused and zero_point:
+        # alpha makes it one operation with one rounding, as the library's is
+        product = f"torch.add(torch.tensor(float({zero_point})), x, alpha=inverse.item())"
+        plus = ""
+    rounded = f"torch.round({product}{plus})" if kernel.shift_first else f"torch.round({product}){plus}"
+    needs_brackets = plus and not kernel.shift_first
+    if _all_are_integers(result):
+        return before, f"({rounded})" if needs_brackets else rounded
+    return [*before, f"values = {rounded}", *_settled(result, convention, zero_point)], "values"
+
+
+def _all_are_integers(result: Quantized) -> bool:
+    """Whether no value is NaN, infinite or too large for a cast."""
+    if result.scheme.convention.refuses_nonfinite:
+        return True
+    return bool(result.x.abs().max() / result.scale.min() < _SAFE)
+
+
+def _settled(result: Quantized, convention: Convention, zero_point: str) -> list[str]:
+    """Lines that replace what the library's cast to an integer would not keep."""
+    if convention.cast == "none":
+        code = {"qmin": "qmin", "qmax": "qmax"}.get(convention.nan, "0")
+        return [f"values = torch.where(values.isnan(), {code}, values)  # NaN, cast to an integer"]
+    lines = [
+        f"lost = ~(values.abs() < {_CAST_ENDS[convention.cast]})  # what no {convention.cast} holds",
+        "values = torch.where(lost, qmin, values)",
+    ]
+    if convention.cast == "int32" and zero_point and bool((result.zero_point < 0).any()):
+        lines.append(f"values = torch.where(lost & (torch.tensor({zero_point}) < 0), qmax, values)")
+    return lines

@@ -1,0 +1,84 @@
+"""A result as a script in the API of the library whose integers it holds, with assertions on them.
+
+`RECIPES` has one function a convention; each knows its library's API and nothing of the others.
+"""
+
+from collections.abc import Callable
+
+from quantcore.conventions import CONVENTIONS
+from quantcore.errors import QuantError
+from quantcore.literals import WIDTH, literal
+from quantcore.quantize import Quantized
+from quantcore.snippets_libraries import (
+    aimet,
+    brevitas,
+    compressed_tensors,
+    hqq,
+    onnx,
+    pytorch,
+    quanto,
+    torchao,
+)
+from quantcore.snippets_libraries.recipe import Recipe, finds_range
+from quantcore.snippets_script import TORCH, assemble, check, check_parameters
+
+RECIPES: dict[str, Callable[[Quantized], Recipe]] = {
+    "torch.fake_quantize": pytorch.fake_quantize,
+    "torch.quantize_per_tensor": pytorch.quantize,
+    "torch.quantize_per_channel": pytorch.quantize,
+    "torchao": torchao.affine,
+    "torchao.no_clipping_err": torchao.affine_no_clipping_err,
+    "aimet.Quantize": aimet.quantize,
+    "aimet.QuantizeDequantize": aimet.quantize_dequantize,
+    "aimet.QuantizeDequantize.grad": aimet.quantize_dequantize_grad,
+    "onnxruntime": onnx.by_session,
+    "onnx": onnx.by_reference,
+    "compressed_tensors": compressed_tensors.integers,
+    "brevitas": brevitas.weight,
+    "quanto": quanto.symmetric,
+    "hqq": hqq.float_zero,
+    "hqq.round_zero": hqq.rounded_zero,
+}
+
+
+def library_script(result: Quantized) -> str:
+    """Return a script in the own API of the convention's library, that asserts the codes of ``result``.
+
+    It also asserts scale and zero_point where the library finds them: for every range setting but
+    `MinMax` they stand in the script as numbers.
+
+    Raises:
+        QuantError: the convention stands for no library that can be installed, was changed, or its library
+            can't be given these parameters.
+    """
+    convention = result.scheme.convention
+    _refuse(result)
+    recipe = RECIPES[convention.name](result)
+    language = recipe.language
+    also = (f"torch=={CONVENTIONS['torch.fake_quantize'].version}",) if language is TORCH else ()
+    pins = sorted({f"{convention.library}=={convention.version}", *also, *recipe.also})
+    heading = f"# {convention.call}"[:WIDTH] + f"\n# pip install {' '.join(pins)}\n"
+    body = [*recipe.lines, "print(codes)", "", *check("codes", result.codes.cpu().numpy(), language)]
+    for name in recipe.gives:
+        body += check_parameters(name, getattr(result, name).cpu().numpy(), language)
+    return assemble(literal(result.x.cpu().numpy(), language.module), body, heading, recipe.imports)
+
+
+def _refuse(result: Quantized) -> None:
+    scheme, convention = result.scheme, result.scheme.convention
+    if convention.name not in RECIPES:
+        raise QuantError(
+            f"{convention.name} is no library of today to write a script for; choose another convention."
+        )
+    if convention != CONVENTIONS[convention.name]:
+        raise QuantError(
+            f"{convention} changes what {convention.library} does, so {convention.library} can't give these "
+            "codes; choose the convention as it is."
+        )
+    z, fmt = result.zero_point, scheme.format
+    outside = not finds_range(result) and bool(((z < fmt.qmin) | (z > fmt.qmax)).any())
+    if outside:
+        raise QuantError(
+            f"{convention.library} takes only a zero_point within the codes {fmt.qmin}..{fmt.qmax} of {fmt}; "
+            "choose one of them."
+        )
