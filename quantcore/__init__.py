@@ -10,6 +10,7 @@ import importlib
 from types import ModuleType
 
 from quantcore.conventions import CONVENTIONS, TEXTBOOK, Convention
+from quantcore.differences import differences
 from quantcore.encodings import encoding
 from quantcore.errors import QuantError
 from quantcore.formats import (
@@ -40,7 +41,7 @@ from quantcore.metrics import Errors, Report, block_errors, errors, report
 from quantcore.qparams import QParams, choose_qparams
 from quantcore.quantize import Quantized, apply, dequantize, quantize
 from quantcore.range_setting import Fixed, Given, MinMax, Percentile, RangeSetting
-from quantcore.refusal import refusal
+from quantcore.refusal import fitting, refusal
 from quantcore.scheme import Scheme
 from quantcore.storage import Storage, bits_per_element, compression_ratio, storage
 from quantcore.trace import Step, Trace, trace
@@ -96,8 +97,10 @@ __all__ = [
     "choose_qparams",
     "compression_ratio",
     "dequantize",
+    "differences",
     "encoding",
     "errors",
+    "fitting",
     "from_blocks",
     "parse_format",
     "quantize",

@@ -26,7 +26,8 @@ class Errors:
     ``sqnr_db`` = 10·log10(Σx² / Σerror²): inf where nothing is lost (all-zero x too), -inf where x is zero
     and x̂ is not. ``max_abs_error_index``: the first in row-major order. ``cosine``: 1 where both tensors
     are zero, 0 where one is. Near the end of float32 x̂ or the error can be infinite: the sums are inf
-    then, ``sqnr_db`` is -inf and ``cosine`` may be nan.
+    then, ``sqnr_db`` is -inf and ``cosine`` may be nan. NaN in x or x̂, where a convention lets it through,
+    makes the sums and ``sqnr_db`` nan.
     """
 
     mse: float
@@ -90,6 +91,8 @@ class _Sums:
         n = math.prod(shape)
         if self.sse == 0:
             sqnr = math.inf
+        elif math.isnan(self.sse):
+            sqnr = math.nan
         else:
             sqnr = 10 * math.log10(self.xx / self.sse) if self.xx and self.sse < math.inf else -math.inf
         length = math.sqrt(self.xx) * math.sqrt(self.yy)

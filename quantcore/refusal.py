@@ -5,7 +5,8 @@ from typing import Any
 
 from quantcore.conventions import Convention
 from quantcore.errors import QuantError
-from quantcore.granularity import PerBlock, PerChannel, PerGroup, block_shape
+from quantcore.formats import MAX_BITS, MIN_BITS, IntFormat
+from quantcore.granularity import Granularity, PerBlock, PerChannel, PerGroup, PerTensor, block_shape
 from quantcore.notation import snake_case, write_call
 from quantcore.scheme import Scheme
 
@@ -121,3 +122,51 @@ PROPERTIES: dict[str, Property] = {
     "symmetric_narrow": lambda scheme, shape: _narrow(scheme, shape) if scheme.symmetric else None,
     "asymmetric_narrow": lambda scheme, shape: None if scheme.symmetric else _narrow(scheme, shape),
 }
+
+
+def fitting(scheme: Scheme, shape: Shape) -> Scheme | None:
+    """Return the nearest scheme that its library takes: the fewest changes, then the nearest bit width.
+
+    The scheme itself where nothing refuses it; None where no change of format, symmetry and granularity helps.
+
+    Raises:
+        QuantError: the granularity does not fit the shape.
+    """
+    if refusal(scheme, shape) is None:
+        return scheme
+    fmt = scheme.format
+    widths = sorted(range(MIN_BITS, MAX_BITS + 1), key=lambda bits: (abs(bits - fmt.bits), bits))
+    candidates = [
+        Scheme(
+            IntFormat(bits, signed, narrow), symmetric, granularity, scheme.range_setting, scheme.convention
+        )
+        for granularity in _near(scheme.granularity, shape)
+        for symmetric in (scheme.symmetric, not scheme.symmetric)
+        for narrow in (fmt.narrow, not fmt.narrow)
+        for signed in (fmt.signed, not fmt.signed)
+        for bits in widths
+    ]
+
+    def changes(candidate: Scheme) -> tuple[int, int]:
+        other = candidate.format
+        pairs = ((other.signed, fmt.signed), (other.narrow, fmt.narrow), (candidate.symmetric, scheme.symmetric),
+                 (candidate.granularity, scheme.granularity), (other.bits, fmt.bits))  # fmt: skip
+        return sum(a != b for a, b in pairs), abs(other.bits - fmt.bits)
+
+    # sorted keeps the order of equals: the nearest granularity first
+    return next((c for c in sorted(candidates, key=changes) if refusal(c, shape) is None), None)
+
+
+def _near(granularity: Granularity, shape: Shape) -> list[Granularity]:
+    """The granularity, then others from the nearest to the farthest."""
+    found: list[Granularity] = [granularity]
+    if isinstance(granularity, PerGroup) and shape:
+        for axis in (granularity.axis, -1):
+            n = shape[axis]
+            divisors = [size for size in range(1, n + 1) if n % size == 0]
+            found += [
+                PerGroup(s, axis) for s in sorted(divisors, key=lambda s: abs(s - granularity.size))[:3]
+            ]
+    if not isinstance(granularity, PerTensor) and shape:
+        found += [PerChannel(0), PerChannel(-1)]
+    return [*found, PerTensor(), *([PerChannel(0)] if shape else [])]

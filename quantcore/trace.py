@@ -82,7 +82,9 @@ class Trace:
         name = "x / s"
         if self.factor is not None:
             name, product = "x · (1/s)", f"{x} · {signed(self.factor)}"
-            steps.append(Step("1/s", f"1 / {signed(self.scale)}, float32", number(self.factor)))
+            kept = self.scheme.convention.asymmetric_scale == "inverse_range" and self.low is not None
+            how = "as kept, before s was made of it" if kept else f"1 / {signed(self.scale)}, float32"
+            steps.append(Step("1/s", how, number(self.factor)))
         if kernel.fused:
             steps.append(Step(f"{name} + z", f"{product} + {z}, rounded once", number(self.summed or 0.0)))
         else:

@@ -53,7 +53,7 @@ class MapData:
     dequantized: npt.NDArray[np.float32]
     error: npt.NDArray[np.float32]
     scale: npt.NDArray[np.float32]
-    zero_point: npt.NDArray[np.int32]
+    zero_point: npt.NDArray[np.int32 | np.float32]
     row: npt.NDArray[np.int32]
     column: npt.NDArray[np.int32]
     rows: Span

@@ -670,3 +670,65 @@ def test_good_link_is_not_complained_about() -> None:
     assert not at.warning
     assert scheme(at) == "uint8n asymmetric per_group(2, axis=0) percentile(99.5) textbook"
     assert drawn(at).shape == (4, 4)
+
+
+LIBRARY_LINES = {
+    "torchao": "codes are round(x · (1/s)) + z; the scale is max|x| / 7.5",
+    "aimet.Quantize": "the scale is the larger of high / 7 and -low / 8",
+    "onnxruntime": "scale and zero point are found in float64",
+}
+
+
+@pytest.mark.parametrize("name", LIBRARY_LINES)
+def test_library_says_what_it_does_differently(name: str) -> None:
+    at = change(opened(), "library", name)
+    assert_codes(at)
+    assert scheme(at) == DEFAULT.replace("textbook", name)
+    assert any(LIBRARY_LINES[name] in caption.value for caption in at.caption)
+    assert ("own numbers" in " ".join(c.value for c in at.caption)) == name.startswith("aimet")
+
+
+@pytest.mark.parametrize("name", qc.CONVENTIONS)
+def test_link_names_a_library(name: str) -> None:
+    at = opened(library=name, bits="8")
+    if at.error:
+        at = widget(at, "fit").click().run()
+    assert_codes(at)
+    assert scheme(at).endswith(name)
+
+
+def test_library_that_refuses_offers_the_nearest_scheme() -> None:
+    at = change(opened(), "library", "hqq")
+    assert_one_sentence(at, "hqq 0.2.8.post1", "unsigned asymmetric codes only", "int4 symmetric")
+    at = widget(at, "fit").click().run()
+    assert_codes(at)
+    assert scheme(at) == "uint4 asymmetric per_tensor min_max hqq"
+
+
+def test_library_changes_what_can_be_chosen() -> None:
+    at = change(opened(), "library", "quanto")
+    assert widget(at, "per").options == ["tensor", "channel"]
+    at = change(change(at, "library", "torchao"), "per", "group")
+    assert_codes(at)
+    assert all(8 % int(size) == 0 for size in widget(at, "group").options)
+
+
+@pytest.mark.parametrize("opens", [lambda: change(change(opened(), "per", "block"), "library", "onnx"),
+                                   lambda: opened(per="block", library="onnx")])  # fmt: skip
+def test_what_the_library_has_not_stays_until_changed(opens: Any) -> None:
+    at = opens()
+    assert widget(at, "per").value == "block"
+    assert_one_sentence(at, "per-tensor, per-channel and per-group")
+
+
+def test_scheme_text_with_a_library() -> None:
+    at = change(opened(), "_scheme_text", "uint8 asymmetric per_channel(1) torch.quantize_per_channel")
+    assert_codes(at)
+    assert widget(at, "library").value == "torch.quantize_per_channel"
+    at = change(at, "_scheme_text", "int8 torchao(kernel=A)")
+    assert_one_sentence(at, "kernel of torchao")
+
+
+def test_nan_that_a_library_takes() -> None:
+    at = opened(source="paste", text="1 nan 2", library="torchao")
+    assert not at.exception

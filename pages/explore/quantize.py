@@ -1,7 +1,7 @@
 """Explore: a tensor and its quantized form side by side."""
 
 import quantcore as qc
-from pages.shared import compute, current, headline, link, maps_view, say, tabs
+from pages.shared import compute, current, headline, link, maps_view, refused, say, tabs
 
 chosen = current.get()
 link_place = headline.scheme_line(chosen)
@@ -15,8 +15,9 @@ if chosen.tensor is not None and chosen.scheme is not None:
     try:
         result = compute.result(tensor, scheme)
     except qc.QuantError as error:
-        say.error(str(error))
+        refused.show(error, tensor, scheme)
     else:
+        headline.library_line(scheme)
         for warning in result.warnings:
             say.warning(warning)
         report = compute.report(tensor, scheme)

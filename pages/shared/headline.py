@@ -41,6 +41,19 @@ def scheme_line(chosen: Current) -> DeltaGenerator:
     return right
 
 
+def library_line(scheme: qc.Scheme) -> None:
+    """Say in one line what the chosen library does differently from the textbook."""
+    convention = scheme.convention
+    if convention.name == qc.TEXTBOOK.name:
+        return
+    phrases = qc.differences(scheme)
+    said = "; ".join(phrases) if phrases else "for this scheme, nothing"
+    st.caption(
+        f"**{convention.library} {convention.version}** against the textbook: {said}.",
+        help=f"Stands for {convention.call}",
+    )
+
+
 def figures(tensor: Tensor, scheme: qc.Scheme, report: qc.Report) -> list[Figure]:
     """The key figures of a result, as data."""
     bits = qc.bits_per_element(scheme, tensor.shape)

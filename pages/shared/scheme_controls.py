@@ -1,7 +1,6 @@
 """The scheme's controls: one widget a choice, each bound to one parameter of the link."""
 
 import ast
-import dataclasses
 from typing import Any
 
 import streamlit as st
@@ -10,6 +9,7 @@ import quantcore as qc
 from pages.shared.scheme_state import DEFAULTS, LEAST_PERCENTILE, RANK, reset
 from quantcore.formats import MAX_BITS, MIN_BITS
 
+PER = ("tensor", "channel", "group", "block")
 _BIND: dict[str, Any] = {"bind": "query-params"}
 _OVERFLOW_HELP = (
     "What becomes of a code that does not fit: saturate clamps it to the nearest, wrap keeps its lowest bits, "
@@ -28,11 +28,12 @@ def draw(shape: tuple[int, ...]) -> qc.Scheme:
     right.button(
         "Reset", on_click=reset, type="tertiary", help="All choices of the scheme back to their defaults"
     )
+    convention = _library()
     bits = st.slider("Bits", MIN_BITS, MAX_BITS, DEFAULTS["bits"], key="bits", **_BIND)
     signed = _either("Codes", "codes", ["signed", "unsigned"], label_visibility="collapsed")
     symmetric = _either("Symmetry", "mode", ["symmetric", "asymmetric"], label_visibility="collapsed")
     try:
-        granularity = _granularity(shape)
+        granularity = _granularity(shape, convention)
         range_setting = _range_setting()
     finally:  # what is typed wrong above must not take the rest of the controls away
         saturate = _either("Overflow", "overflow", ["saturate", "wrap"], help=_OVERFLOW_HELP)
@@ -46,8 +47,26 @@ def draw(shape: tuple[int, ...]) -> qc.Scheme:
         # Streamlit writes what a callback sets into the link only of widgets whose key it has met before.
         for key, default in DEFAULTS.items():
             st.session_state.setdefault(key, default)
-    convention = dataclasses.replace(qc.TEXTBOOK, overflow="saturate" if saturate else "wrap")
+    if not saturate:
+        convention = convention.changed(overflow="wrap")
     return qc.Scheme(qc.IntFormat(bits, signed, narrow), symmetric, granularity, range_setting, convention)
+
+
+def _library() -> qc.Convention:
+    name = st.selectbox(
+        "Library",
+        list(qc.CONVENTIONS),
+        key="library",
+        **_BIND,
+        help="Whose integers are shown, bit for bit. Libraries part in the scale, in the order of operations and "
+        "at the edges, all else equal; the textbook is what courses teach.",
+    )
+    return qc.CONVENTIONS[name]
+
+
+def _allowed(convention: qc.Convention, what: str) -> tuple[Any, ...] | None:
+    """The values of a property that the library takes, None where it takes all."""
+    return next((limit.allowed for limit in convention.limits if limit.of == what), None)
 
 
 def _either(label: str, key: str, options: list[str], **more: Any) -> bool:
@@ -57,11 +76,14 @@ def _either(label: str, key: str, options: list[str], **more: Any) -> bool:
     )
 
 
-def _granularity(shape: tuple[int, ...]) -> qc.Granularity:
+def _granularity(shape: tuple[int, ...], convention: qc.Convention) -> qc.Granularity:
     st.session_state[RANK] = len(shape)
+    allowed = _allowed(convention, "granularity")
+    # what stands there, or in the link, stays: the page says that the library has it not
+    kept = (st.session_state.get("per"), st.query_params.get("per"))
     per = st.selectbox(
         "One scale per",
-        ["tensor", "channel", "group", "block"],
+        [p for p in PER if allowed is None or f"per_{p}" in allowed or p in kept],
         key="per",
         **_BIND,
         help="The elements that share one scale: the whole tensor, a channel (one index along an axis), a group "
@@ -72,13 +94,13 @@ def _granularity(shape: tuple[int, ...]) -> qc.Granularity:
             axes = list(range(max(1, len(shape))))
             return qc.PerChannel(st.selectbox("Axis", axes, key="axis", **_BIND, help=_axes_help(shape)))
         case "group":
-            return _group(shape)
+            return _group(shape, _allowed(convention, "divides") or _allowed(convention, "group_divides"))
         case "block":
             return _block(shape)
     return qc.PerTensor()
 
 
-def _group(shape: tuple[int, ...]) -> qc.PerGroup:
+def _group(shape: tuple[int, ...], must_divide: tuple[Any, ...] | None) -> qc.PerGroup:
     axes = list(range(max(1, len(shape))))
     left, right = st.columns(2)
     axis = right.selectbox(
@@ -92,7 +114,7 @@ def _group(shape: tuple[int, ...]) -> qc.PerGroup:
     )
     axis = axes[-1] if axis is None else axis
     length = shape[axis] if shape else 1
-    sizes = _sizes(length)
+    sizes = [n for n in _sizes(length) if not must_divide or length % n == 0]
     usual = sizes[min(len(sizes) - 1, 2)]
     typed = left.selectbox(
         "Group size",
@@ -102,7 +124,8 @@ def _group(shape: tuple[int, ...]) -> qc.PerGroup:
         key="group",
         accept_new_options=True,
         **_BIND,
-        help=f"Elements that share a scale. Axis {axis} has {length:,}; the last group may be shorter.",
+        help=f"Elements that share a scale. Axis {axis} has {length:,}; "
+        + ("the size must divide it." if must_divide else "the last group may be shorter."),
     )
     return qc.PerGroup(usual if typed is None else _number(typed, "The group size"), axis)
 

@@ -9,6 +9,7 @@ import quantcore as qc
 # Widget keys are the parameters of the link; a parameter at its default is left out of it. So no default may
 # depend on the tensor: where what is usual does, the default is to be empty, and stands for it.
 DEFAULTS: dict[str, Any] = {
+    "library": "textbook",
     "bits": 4,
     "codes": "signed",
     "narrow": False,
@@ -42,11 +43,17 @@ def apply_scheme(scheme: qc.Scheme) -> None:
     Raises:
         QuantError: the tensor has no such axis, or a control does not reach a value.
     """
-    fmt, chosen = scheme.format, dict(DEFAULTS)
+    fmt, chosen, convention = scheme.format, dict(DEFAULTS), scheme.convention
+    changed = sorted(convention.changes().keys() - {"overflow"})
+    if changed:
+        raise qc.QuantError(
+            f"No control here reaches {changed[0]} of {convention.name}; it is a choice of quantcore's alone."
+        )
     chosen |= {"bits": fmt.bits, "codes": "signed" if fmt.signed else "unsigned", "narrow": fmt.narrow}
     chosen |= {
         "mode": "symmetric" if scheme.symmetric else "asymmetric",
-        "overflow": scheme.convention.overflow,
+        "overflow": convention.overflow,
+        "library": convention.name,
     }
     match scheme.granularity:
         case qc.PerChannel(axis):

@@ -53,6 +53,10 @@ def _arithmetic(result: qc.Quantized, element: tuple[int, ...], is_worst: bool) 
         max(len(_wide(part)) for part in parts)
         for parts in zip(*((s.name, s.formula) for s in steps), strict=True)
     )
+    own = qc.encoding(result)
+    if own:
+        numbers = ", ".join(f"{what} {values[trace.block].item():.7g}" for what, values in own.items())
+        st.caption(f"{result.scheme.convention.library}'s own numbers of this block: {numbers}")
     st.code(
         "\n".join(f"{_pad(s.name, name)}  {_pad(s.formula, formula)}  {s.value}" for s in steps),
         language=None,
@@ -113,6 +117,7 @@ def scale_table(result: qc.Quantized) -> pd.DataFrame:
     numbers: dict[str, Any] = {
         "scale": result.scale,
         "zero_point": result.zero_point,
+        **qc.encoding(result),
         "low": result.params.low,
         "high": result.params.high,
         "mse": qc.block_errors(result),

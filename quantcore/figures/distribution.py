@@ -1,5 +1,6 @@
 """How the values are spread, and which of them the codes can stand for."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 from quantcore.figures.style import FILL, LINE, base_layout
 from quantcore.granularity import block_bounds
 from quantcore.inputs import CHUNK
-from quantcore.quantize import Quantized
+from quantcore.quantize import Quantized, decode
 
 MAX_LINES = 64  # representable values drawn as lines; more become a rug
 MAX_MARKS = 256  # marks of the rug; of more values only the span is shown
@@ -58,8 +59,11 @@ def distribution(
 
 
 def histogram(x: torch.Tensor, bins: int = 120) -> tuple[Array, Array]:
-    """Return counts and edges of ``bins`` equal bins from the lowest to the highest element."""
+    """Return counts and edges of ``bins`` equal bins from the lowest to the highest finite element."""
     low, high = (float(v) for v in torch.aminmax(x))
+    if not (math.isfinite(low) and math.isfinite(high)):
+        x = x[x.isfinite()]
+        low, high = (float(v) for v in torch.aminmax(x)) if len(x) else (0.0, 0.0)
     if low == high:
         low, high = low - 0.5 * (abs(low) or 1), high + 0.5 * (abs(high) or 1)
     flat = x.reshape(-1)
@@ -72,9 +76,9 @@ def histogram(x: torch.Tensor, bins: int = 120) -> tuple[Array, Array]:
 def grid_values(result: Quantized, block: tuple[int, ...]) -> Array:
     """Return (q - zero_point) * scale for every code of a block, float32, ascending."""
     fmt = result.scheme.format
-    codes = np.arange(fmt.qmin, fmt.qmax + 1, dtype=np.int64)
-    zero_point, scale = int(result.zero_point[block]), np.float32(result.scale[block].item())
-    return (codes - zero_point).astype(np.float32) * scale
+    codes = torch.arange(fmt.qmin, fmt.qmax + 1)
+    values = decode(codes, result.scale[block], result.zero_point[block], torch.empty(codes.shape))
+    return values.cpu().numpy()
 
 
 def _visible(edges: Array, values: Array) -> tuple[float, float]:
