@@ -25,7 +25,8 @@ def integers(result: Quantized) -> Recipe:
         lines += [*low_high, "scale, zero_point = calculate_qparams(low, high, args)"]
     else:
         lines += parameters_source(result, None if result.x.dim() and "tensor" not in strategy else (1,))
-    lines.append(f"codes = quantize(x, scale, zero_point, args, dtype={fmt.dtype})")
+    back = "" if result.x.dim() else ".reshape(())"  # its scale has shape (1,)
+    lines.append(f"codes = quantize(x, scale, zero_point, args, dtype={fmt.dtype}){back}")
     return Recipe(imports, lines, gives)
 
 
