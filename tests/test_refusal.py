@@ -1,0 +1,127 @@
+"""The nearest scheme that a library takes, what it does differently, and its arithmetic step by step."""
+
+import itertools
+import warnings
+
+import golden_cases as golden
+import numpy as np
+import pytest
+import torch
+
+import quantcore as qc
+from quantcore.kernels import KERNELS
+
+SCHEMES = [
+    "int4",
+    "int5 asymmetric",
+    "uint8 symmetric",
+    "int8n per_channel(1)",
+    "int2 per_group(3)",
+    "uint16 asymmetric per_block([2,3])",
+]
+
+
+@pytest.mark.parametrize("name", qc.CONVENTIONS)
+@pytest.mark.parametrize("text", SCHEMES)
+@pytest.mark.parametrize("shape", [(8, 16), (4, 6, 10), (7,), ()])
+def test_nearest_scheme_is_taken(name, text, shape):
+    scheme = qc.Scheme.parse(f"{text} {name}")
+    try:
+        sentence = qc.refusal(scheme, shape)
+    except qc.QuantError:  # the granularity does not fit the shape at all
+        with pytest.raises(qc.QuantError):
+            qc.fitting(scheme, shape)
+        return
+    other = qc.fitting(scheme, shape)
+    assert (other == scheme) == (sentence is None)
+    if other is None:
+        assert (name, shape) == ("torch.quantize_per_channel", ())
+        return
+    assert qc.refusal(other, shape) is None
+    assert other.convention == scheme.convention
+    assert qc.apply(torch.randn(shape), other).codes.shape == shape
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("int5 onnxruntime", "int4 onnxruntime"),
+        ("int7 onnxruntime", "int8 onnxruntime"),
+        ("int4 per_group(5) torchao", "int4 per_group(4) torchao"),
+        ("int8 brevitas", "int8n brevitas"),
+        ("int4 hqq", "uint4 asymmetric hqq"),
+        ("uint4 asymmetric compressed_tensors", "int4 asymmetric compressed_tensors"),
+        ("int8 per_channel(1) compressed_tensors", "int8 per_channel(0) compressed_tensors"),
+        ("int4 torch.quantize_per_channel", "int8 per_channel(0) torch.quantize_per_channel"),
+    ],
+)
+def test_fewest_changes(text, other):
+    assert qc.fitting(qc.Scheme.parse(text), (8, 16)) == qc.Scheme.parse(other)
+
+
+@pytest.mark.parametrize(
+    ("text", "phrases"),
+    [
+        ("int8", []),
+        ("int8 given(0.1) torchao", ["codes are round(x · (1/s)) + z", "NaN becomes code 0"]),
+        ("uint4 symmetric torch.fake_quantize", ["the zero point is 7"]),
+        ("uint8 symmetric torch.fake_quantize", ["the scale is max|x| / 127.5"]),
+        ("uint8 symmetric aimet.2024.Quantize", ["the zero point is 0"]),
+        ("int8 onnxruntime", ["the scale is max|x| / 127", "scale and zero point are found in float64"]),
+        ("int4 onnxruntime", ["the scale is max|x| / 7.5"]),
+        ("int8 asymmetric per_group(2) onnx", ["the zero point is found in float64"]),
+        ("int8 asymmetric compressed_tensors", ["the zero point is rounded after the subtraction", "a scale of 0 becomes 1.19e-07"]),
+        ("uint8 asymmetric brevitas", ["the range is lowered to 0, but not raised to it"]),
+        ("uint4 asymmetric hqq", ["the range need not include 0", "1/s is found first, and multiplies"]),
+        ("int2 aimet.Quantize", ["the scale is the larger of high / 2 and -low / 2, found again from the grid"]),
+    ],
+)  # fmt: skip
+def test_differences(text, phrases):
+    said = qc.differences(qc.Scheme.parse(text))
+    assert set(phrases) <= set(said)
+    assert bool(said) == bool(phrases)
+
+
+@pytest.mark.parametrize("name", [n for n in qc.CONVENTIONS if golden.cases(n)])
+def test_trace_is_what_the_library_computed(name):
+    """The recorded code of an element is the end of its trace, and each step follows from the one before."""
+    kernels = {}
+    for case in itertools.islice((c for c in golden.cases(name) if "raises" not in c), 0, None, 7):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            result = qc.apply(golden.array(case["x"]), golden.scheme_of(case))
+        codes, scale = golden.array(case["codes"]), golden.array(case["scale"])
+        for index in itertools.islice(np.ndindex(codes.shape), 0, None, max(1, codes.size // 9)):
+            trace = qc.trace(result, index)
+            if codes[index] in (-(1 << 31), -(1 << 63)):
+                continue
+            kernel = KERNELS[result.scheme.convention.at(result.scheme.granularity).kernel]
+            kernels[kernel.formula] = kernel
+            assert trace.code == codes[index]
+            assert np.float32(trace.scale) == scale[trace.block] or np.isnan(scale[trace.block])
+            before = trace.quotient if trace.summed is None else trace.summed
+            assert trace.rounded == np.round(np.float32(before)) or np.isnan(trace.rounded)
+            if trace.overflow is None and not np.isnan(trace.shifted):
+                assert trace.code == trace.shifted
+            if trace.overflow == "saturate":
+                assert trace.code in (result.scheme.format.qmin, result.scheme.format.qmax)
+            assert [s.value for s in trace.steps()][-3] == str(trace.code)
+    assert kernels
+
+
+def test_steps_stand_in_the_kernel_s_order():
+    x = torch.tensor([[1.3, -2.2, 0.7]])
+
+    def names(text):
+        return [s.name for s in qc.trace(qc.apply(x, qc.Scheme.parse(text)), (0, 0)).steps()[3:-3]]
+
+    assert names("uint8 asymmetric onnxruntime") == ["x / s", "round", "+ z"]
+    assert names("uint8 asymmetric torchao") == ["1/s", "x · (1/s)", "round", "+ z"]
+    assert names("int8 asymmetric compressed_tensors") == ["x / s", "+ z", "round"]
+    assert names("uint8 asymmetric per_channel torch.quantize_per_channel") == [
+        "1/s",
+        "x · (1/s)",
+        "+ z",
+        "round",
+    ]
+    assert names("uint8 asymmetric torch.quantize_per_tensor") == ["1/s", "x · (1/s) + z", "round"]
