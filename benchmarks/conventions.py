@@ -1,0 +1,62 @@
+"""What a library's convention costs beside the textbook's: python benchmarks/conventions.py
+
+4096 x 4096 float32, one thread, the range found included, buffers reused. Each convention takes its turn
+beside the textbook on the same scheme; the figure is the median of their ratios. Prints Markdown; exits 1
+when one costs more than the textbook by over a tenth, which two runs of the same code differ by here.
+"""
+
+import statistics
+import sys
+import time
+import warnings
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import torch
+
+import quantcore as qc
+
+SHAPE, ROUNDS, BUDGET = (4096, 4096), 9, 1.1
+SCHEMES = ["int8 per_tensor", "int8 per_channel(0)", "int8n per_channel(0)", "uint8 asymmetric per_channel(0)",
+           "uint8 asymmetric per_tensor", "int4 per_group(128)", "uint4 asymmetric per_group(128)"]  # fmt: skip
+
+
+def seconds(x: torch.Tensor, scheme: qc.Scheme, earlier: qc.Quantized) -> float:
+    start = time.perf_counter()
+    qc.apply(x, scheme, out=earlier)
+    return time.perf_counter() - start
+
+
+def ratio(x: torch.Tensor, scheme: qc.Scheme, textbook: qc.Scheme) -> float:
+    """The convention's time over the textbook's: the median of turns taken one after the other."""
+    earlier = qc.apply(x, scheme)
+    return statistics.median(
+        seconds(x, scheme, earlier) / seconds(x, textbook, earlier) for _ in range(ROUNDS)
+    )
+
+
+def main() -> int:
+    """Print the table; return the exit status."""
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    x = torch.randn(SHAPE, generator=torch.Generator().manual_seed(0))
+    print(f"| convention | {' | '.join(SCHEMES)} |\n|---|{'---:|' * len(SCHEMES)}")
+    worst = 0.0
+    for name in qc.CONVENTIONS:
+        cells = []
+        for text in SCHEMES:
+            scheme = qc.Scheme.parse(f"{text} {name}")
+            if qc.refusal(scheme, SHAPE):
+                cells.append("")
+                continue
+            found = ratio(x, scheme, qc.Scheme.parse(text))
+            worst = max(worst, found)
+            cells.append(f"{found:.2f}")
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+    print(f"\nmost: {worst:.2f}, budget {BUDGET} {'kept' if worst <= BUDGET else 'EXCEEDED'}")
+    return int(worst > BUDGET)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
