@@ -1,6 +1,6 @@
 """Scripts in compressed-tensors' own API."""
 
-from quantcore.granularity import PerBlock, PerChannel, PerGroup
+from quantcore.granularity import PerBlock, PerChannel, PerGroup, PerTensor
 from quantcore.quantize import Quantized
 from quantcore.snippets_libraries.recipe import Recipe, axes_but, finds_range, parameters_source
 
@@ -20,13 +20,17 @@ def integers(result: Quantized) -> Recipe:
         f"args = QuantizationArgs(num_bits={fmt.bits}, symmetric={result.scheme.symmetric}, {strategy})",
     ]
     imports, gives = _IMPORTS, tuple[str, ...]()
+    row = isinstance(result.scheme.granularity, PerGroup) and result.x.dim() == 1
     if finds_range(result):
         imports, gives = f"{_IMPORTS}\n{_HELPERS}", ("scale", "zero_point")
         lines += [*low_high, "scale, zero_point = calculate_qparams(low, high, args)"]
     else:
-        lines += parameters_source(result, None if result.x.dim() and "tensor" not in strategy else (1,))
-    back = "" if result.x.dim() else ".reshape(())"  # its scale has shape (1,)
-    lines.append(f"codes = quantize(x, scale, zero_point, args, dtype={fmt.dtype}){back}")
+        one = not result.x.dim() or isinstance(result.scheme.granularity, PerTensor)
+        lines += parameters_source(result, (1,) if one else (1, -1) if row else None)
+    x, back = ("x[None]", "[0]") if row else ("x", "")
+    if not result.x.dim():
+        back = ".reshape(())"  # the library's scale has shape (1,)
+    lines.append(f"codes = quantize({x}, scale, zero_point, args, dtype={fmt.dtype}){back}")
     return Recipe(imports, lines, gives)
 
 
@@ -39,7 +43,8 @@ def _strategy(result: Quantized) -> tuple[str, list[str]]:
             ends = "low, high = x, x" if not axes else _ends("x", axes)
             return 'strategy="channel"', [ends]
         case PerGroup(size):
-            split = f"x.unflatten(-1, ({x.shape[-1] // size}, {size}))"
+            source = "x[None]" if x.dim() == 1 else "x"
+            split = f"{source}.unflatten(-1, ({x.shape[-1] // size}, {size}))"
             return f'strategy="group", group_size={size}', [f"low, high = {split}.aminmax(dim=-1)"]
         case PerBlock():
             (rows, columns), (a, b) = x.shape, block
