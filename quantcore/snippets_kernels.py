@@ -1,10 +1,10 @@
 """A convention's kernel as an expression in torch, with what becomes of values that no integer holds."""
 
+from quantcore.casts import may_leave_integers
 from quantcore.conventions import Convention
 from quantcore.kernels import KERNELS
 from quantcore.quantize import Quantized
 
-_SAFE = float(1 << 30)  # below it no cast to an integer loses anything
 _CAST_ENDS = {"int32": "2.0**31", "int64": "2.0**63"}
 
 
@@ -25,16 +25,16 @@ def kernel_source(result: Quantized, scale: str, zero_point: str) -> tuple[list[
         plus = ""
     rounded = f"torch.round({product}{plus})" if kernel.shift_first else f"torch.round({product}){plus}"
     needs_brackets = plus and not kernel.shift_first
-    if _all_are_integers(result):
+    if _all_are_integers(result, convention):
         return before, f"({rounded})" if needs_brackets else rounded
     return [*before, f"values = {rounded}", *_settled(result, convention, zero_point)], "values"
 
 
-def _all_are_integers(result: Quantized) -> bool:
+def _all_are_integers(result: Quantized, convention: Convention) -> bool:
     """Whether no value is NaN, infinite or too large for a cast."""
-    if result.scheme.convention.refuses_nonfinite:
+    if convention.refuses_nonfinite:
         return True
-    return bool(result.x.abs().max() / result.scale.min() < _SAFE)
+    return not may_leave_integers(result.x, result.params, result.scheme, convention)
 
 
 def _settled(result: Quantized, convention: Convention, zero_point: str) -> list[str]:

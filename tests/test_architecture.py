@@ -18,7 +18,7 @@ FLOORS = [
     ["quantcore.metrics", "quantcore.storage", "quantcore.trace", "quantcore.trace_text",
      "quantcore.encodings", "quantcore.differences"],
     ["quantcore.views", "quantcore.literals", "quantcore.snippets", "quantcore.snippets_", "quantcore.export",
-     "quantcore.tensors", "quantcore.tensors."],
+     "quantcore.export_onnx", "quantcore.tensors", "quantcore.tensors."],
     ["quantcore.figures", "quantcore.figures."],
     ["quantcore"],
     ["pages", "pages.shared", "pages.shared."],
