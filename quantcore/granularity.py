@@ -6,7 +6,7 @@ asks which granularity made them.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -65,10 +65,24 @@ class PerBlock:
         object.__setattr__(self, "shape", shape)
 
 
-Granularity = PerTensor | PerChannel | PerGroup | PerBlock
+@dataclass(frozen=True)
+class PerFlatGroup:
+    """One scale per run of ``size`` elements of the row-major flattened tensor, over the ends of rows.
+
+    As bitsandbytes and torchao's NF4 do. The last run may be shorter; scales have shape (number of runs,).
+    """
+
+    size: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", PerGroup(self.size).size)
+
+
+Granularity = PerTensor | PerChannel | PerGroup | PerBlock | PerFlatGroup
 PER_TENSOR = PerTensor()
 GRANULARITIES: dict[str, type[Granularity]] = {
-    notation.snake_case(kind.__name__): kind for kind in (PerTensor, PerChannel, PerGroup, PerBlock)
+    notation.snake_case(kind.__name__): kind
+    for kind in (PerTensor, PerChannel, PerGroup, PerBlock, PerFlatGroup)
 }
 
 
@@ -83,8 +97,10 @@ def block_shape(granularity: Granularity, shape: Shape) -> Shape:
     ``PerGroup(4)``        (8, 16)     (1, 4)       8 * 4 = 32
     ``PerBlock((2, 4))``   (8, 16)     (2, 4)       4 * 4 = 16
     ``PerGroup(5)``        (8, 16)     (1, 5)       8 * 4 = 32, the last block of each row 1 long
+    ``PerFlatGroup(20)``   (8, 16)     (20,)        7, the last block 8 long
     =====================  ==========  ===========  =============
 
+    Of a `PerFlatGroup` it is the block of the flattened tensor, see `laid_shape`.
     A group longer than its axis is one short block; `refusal` says which libraries take it.
 
     Raises:
@@ -99,6 +115,8 @@ def block_shape(granularity: Granularity, shape: Shape) -> Shape:
         case PerGroup(size, axis):
             axis = _axis(granularity, axis, shape)
             return tuple(min(size, n) if i == axis else 1 for i, n in enumerate(shape))
+        case PerFlatGroup(size):
+            return (min(size, math.prod(shape)),)
         case PerBlock(lengths):
             if len(lengths) != len(shape):
                 raise QuantError(
@@ -113,6 +131,11 @@ def block_shape(granularity: Granularity, shape: Shape) -> Shape:
                 f"shape {shape}. Choose at most {n}."
             )
     return block
+
+
+def laid_shape(granularity: Granularity, shape: Shape) -> Shape:
+    """Return the shape in which the blocks are boxes: the tensor's own, or flat for `PerFlatGroup`."""
+    return (math.prod(shape),) if isinstance(granularity, PerFlatGroup) else shape
 
 
 def grid_shape(shape: Shape, block: Shape) -> Shape:
@@ -222,6 +245,23 @@ def _axis(granularity: Granularity, axis: int, shape: Shape) -> int:
             + (" Choose one of them." if shape else " Choose PerTensor.")
         )
     return axis % len(shape)
+
+
+def as_boxes(parameters: Sequence[Tensor], size: int, shape: Shape) -> tuple[list[Tensor], Shape]:
+    """Return the parameters of a `PerFlatGroup` in block form of ``shape``, and the block.
+
+    Where the runs are no boxes of the shape, every element is a block.
+    """
+    size = min(size, math.prod(shape))
+    for i, n in enumerate(shape):
+        inner = math.prod(shape[i + 1 :])
+        rows = size // inner  # of axis i in one run
+        whole = size % inner == 0 and rows <= n and (n % rows == 0 or math.prod(shape[:i]) == 1)
+        if whole:
+            grid = (*shape[:i], -(-n // rows), *([1] * (len(shape) - i - 1)))
+            return [p.reshape(grid) for p in parameters], (*([1] * i), rows, *shape[i + 1 :])
+    each = [p.repeat_interleave(size)[: math.prod(shape)].reshape(shape) for p in parameters]
+    return each, (1,) * len(shape)
 
 
 def cells_of(parameters: Tensor, shape: Shape, block: Shape) -> Tensor:

@@ -139,9 +139,10 @@ def report(result: Quantized) -> Report:
     fmt, shape = result.scheme.format, tuple(result.x.shape)
     sums, clipped, clipping_sse, rounding_sse = _Sums(), 0, 0.0, 0.0
     counts = torch.zeros((), dtype=torch.int64, device=result.x.device)
+    laid = [t.reshape(result.laid_shape) for t in (result.x, result.codes)]
     for region, values in unclamped(result.x, result.params, result.scheme):
-        x, codes = (split_axes(t[region.elements], region.block) for t in (result.x, result.codes))
-        square = sums.add(x, _x_hat(result, region), _placed(region, shape))
+        x, codes = (split_axes(t[region.elements], region.block) for t in laid)
+        square = sums.add(x, _x_hat(result, region), _placed(region, result.laid_shape))
         counts = counts + _count_codes(codes)
         lowest, highest = torch.aminmax(values)
         if not (lowest >= fmt.qmin and highest <= fmt.qmax):  # NaN too
@@ -165,8 +166,9 @@ def block_errors(result: Quantized) -> Tensor:
     """Return the MSE of every block: block form, float64."""
     total = torch.zeros(result.scale.shape, dtype=torch.float64, device=result.x.device)
     count = torch.zeros_like(total)
+    x = result.x.reshape(result.laid_shape)
     for region in _parts(result):
-        error = split_axes(result.x[region.elements], region.block) - _x_hat(result, region)
+        error = split_axes(x[region.elements], region.block) - _x_hat(result, region)
         inner = tuple(range(1, 2 * len(region.block), 2))
         square = error.double().square_()
         total[region.grid] += square.sum(inner) if inner else square
@@ -175,12 +177,12 @@ def block_errors(result: Quantized) -> Tensor:
 
 
 def _parts(result: Quantized) -> Iterator[Region]:
-    return regions(tuple(result.x.shape), result.block, CHUNK, whole_blocks=False)
+    return regions(result.laid_shape, result.block, CHUNK, whole_blocks=False)
 
 
 def _x_hat(result: Quantized, region: Region) -> Tensor:
     """x̂ of one box, with the axes of `split_axes`."""
-    codes = split_axes(result.codes[region.elements], region.block)
+    codes = split_axes(result.codes.view(result.laid_shape)[region.elements], region.block)
     scale, zero_point = (spread(p[region.grid]) for p in (result.scale, result.zero_point))
     return decode(codes, scale, zero_point, out=torch.empty(codes.shape, device=codes.device))
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from quantcore.errors import QuantError
-from quantcore.granularity import block_shape, grid_shape, regions, split_axes, to_blocks
+from quantcore.granularity import block_shape, grid_shape, laid_shape, regions, split_axes, to_blocks
 from quantcore.inputs import CHUNK, as_float32, refuse_nonfinite
 from quantcore.range_setting import Given, MinMax, Task
 from quantcore.refusal import full_name, refuse
@@ -44,6 +44,8 @@ def choose_qparams(x: Any, scheme: Scheme) -> QParams:
     shape = tuple(x.shape)
     refuse(scheme, shape)
     block = block_shape(scheme.granularity, shape)
+    shape = laid_shape(scheme.granularity, shape)
+    laid = x.reshape(shape)
     grid = grid_shape(shape, block)
     setting, convention = scheme.range_setting, scheme.convention.at(scheme.granularity)
     refuses = convention.refuses_nonfinite
@@ -55,7 +57,7 @@ def choose_qparams(x: Any, scheme: Scheme) -> QParams:
     low, high = (torch.empty(grid, device=x.device) for _ in range(2))
     task = Task(scheme.format, scheme.symmetric)
     for region in regions(shape, block, CHUNK, whole_blocks=True):
-        values = x[region.elements]
+        values = laid[region.elements]
         found = _extremes(values, region.block)
         if not isinstance(setting, MinMax):
             _check_finite(x, *found, who)

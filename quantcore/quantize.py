@@ -15,7 +15,15 @@ from torch import Tensor
 from quantcore.casts import may_leave_integers, nan_note, settle
 from quantcore.errors import QuantError
 from quantcore.formats import Format
-from quantcore.granularity import Region, block_shape, grid_shape, regions, split_axes, spread
+from quantcore.granularity import (
+    Region,
+    block_shape,
+    grid_shape,
+    laid_shape,
+    regions,
+    split_axes,
+    spread,
+)
 from quantcore.inputs import CHUNK, as_float32, refuse_nonfinite
 from quantcore.kernels import KERNELS
 from quantcore.qparams import QParams, choose_qparams
@@ -52,8 +60,13 @@ class Quantized:
 
     @property
     def block(self) -> tuple[int, ...]:
-        """Extent of one block along each axis."""
+        """Extent of one block along each axis of `laid_shape`."""
         return block_shape(self.scheme.granularity, tuple(self.x.shape))
+
+    @property
+    def laid_shape(self) -> tuple[int, ...]:
+        """The shape in which the blocks are boxes: x's own, or flat where groups run over the ends of rows."""
+        return laid_shape(self.scheme.granularity, tuple(self.x.shape))
 
     @property
     def dequantized(self) -> Tensor:
@@ -111,17 +124,17 @@ def _codes(x: Tensor, params: QParams, scheme: Scheme, out: Tensor | None) -> tu
     codes = _output(out, tuple(x.shape), scheme.format.dtype, x.device)
     convention = scheme.convention.at(scheme.granularity)
     careful = not convention.refuses_nonfinite and may_leave_integers(x, params, scheme, convention)
-    nans = 0
+    nans, laid = 0, codes.view(laid_shape(scheme.granularity, tuple(x.shape)))
     for region, work, shift in _boxes(x, params, scheme):
         if careful:
             nans += int(work.isnan().sum())
             settle(work, shift, scheme.format, convention)
-        split_axes(codes[region.elements], region.block).copy_(fit(work, scheme))
+        split_axes(laid[region.elements], region.block).copy_(fit(work, scheme))
     return codes, nan_note(nans, convention) if nans else ""
 
 
 def unclamped(x: Tensor, params: QParams, scheme: Scheme) -> Iterator[tuple[Region, Tensor]]:
-    """Yield what the convention's kernel gives, box by box, float32 with the axes of `split_axes`.
+    """Yield what the convention's kernel gives, box by box of `laid_shape`, float32, axes of `split_axes`.
 
     The only place of this arithmetic. The tensor is a scratch that the next box overwrites.
     """
@@ -131,8 +144,9 @@ def unclamped(x: Tensor, params: QParams, scheme: Scheme) -> Iterator[tuple[Regi
 
 def _boxes(x: Tensor, params: QParams, scheme: Scheme) -> Iterator[tuple[Region, Tensor, Tensor | None]]:
     """Yield region, unclamped values, and the zero_point that was added to them (None: all are 0)."""
-    shape = tuple(x.shape)
-    block = block_shape(scheme.granularity, shape)
+    block = block_shape(scheme.granularity, tuple(x.shape))
+    shape = laid_shape(scheme.granularity, tuple(x.shape))
+    x = x.reshape(shape)
     scale, zero_point, shifted = _prepare(params.scale, params.zero_point, shape, block, x.device)
     kernel = KERNELS[scheme.convention.at(scheme.granularity).kernel]
     scratch = torch.empty(_largest(shape, block), device=x.device)
@@ -155,12 +169,13 @@ def dequantize(
     codes: Tensor, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | None = None
 ) -> Tensor:
     """Return (codes - zero_point) * scale, float32; parameters as in `quantize`."""
-    shape = tuple(codes.shape)
-    block = block_shape(scheme.granularity, shape)
+    block = block_shape(scheme.granularity, tuple(codes.shape))
+    shape = laid_shape(scheme.granularity, tuple(codes.shape))
     scale, zero_point, shifted = _prepare(scale, zero_point, shape, block, codes.device)
-    x_hat = _output(out, shape, torch.float32, codes.device)
+    x_hat = _output(out, tuple(codes.shape), torch.float32, codes.device)
+    laid = (codes.reshape(shape), x_hat.view(shape))
     for region in regions(shape, block, CHUNK, whole_blocks=False):
-        source, target = (split_axes(t[region.elements], region.block) for t in (codes, x_hat))
+        source, target = (split_axes(t[region.elements], region.block) for t in laid)
         z = spread(zero_point[region.grid]) if shifted else None
         decode(source, spread(scale[region.grid]), z, out=target)
     return x_hat

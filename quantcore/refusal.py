@@ -6,7 +6,16 @@ from typing import Any
 from quantcore.conventions import Convention
 from quantcore.errors import QuantError
 from quantcore.formats import MAX_BITS, MIN_BITS, IntFormat
-from quantcore.granularity import Granularity, PerBlock, PerChannel, PerGroup, PerTensor, block_shape
+from quantcore.granularity import (
+    Granularity,
+    PerBlock,
+    PerChannel,
+    PerFlatGroup,
+    PerGroup,
+    PerTensor,
+    block_shape,
+    laid_shape,
+)
 from quantcore.notation import snake_case, write_call
 from quantcore.scheme import Scheme
 
@@ -72,7 +81,9 @@ def _axis(axis: int, rank: int) -> tuple[tuple[Any, ...], str]:
 
 
 def _divides(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
-    block = list(block_shape(scheme.granularity, shape))
+    block, shape = list(block_shape(scheme.granularity, shape)), laid_shape(scheme.granularity, shape)
+    if isinstance(scheme.granularity, PerFlatGroup):
+        block = [scheme.granularity.size]
     if isinstance(scheme.granularity, PerGroup):
         block[scheme.granularity.axis] = scheme.granularity.size  # also where it is longer than the axis
     fits = all(n % b == 0 for n, b in zip(shape, block, strict=True))

@@ -34,6 +34,9 @@ def arithmetic(result: Quantized) -> list[str]:
     """
     fmt = result.scheme.format
     lines = [f"qmin, qmax = {fmt.qmin}, {fmt.qmax}", ""]
+    flat = result.laid_shape != tuple(result.x.shape)
+    if flat:
+        lines += ["x = x.flatten()  # the groups run over the ends of rows", ""]
     if _by_value(result):
         lines += _given(result)
     else:
@@ -48,6 +51,11 @@ def arithmetic(result: Quantized) -> list[str]:
         *before,
         *_codes(result, values),
         f"x_hat = {back} * {scale}",
+        *(
+            [f"codes, x_hat = codes.reshape({tuple(result.x.shape)}), x_hat.reshape({tuple(result.x.shape)})"]
+            if flat
+            else []
+        ),
         "print(codes)",
         "print(x_hat)",
     ]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quantcore.errors import QuantError
-from quantcore.granularity import block_shape, grid_shape
+from quantcore.granularity import block_shape, grid_shape, laid_shape
 from quantcore.range_setting import Given
 from quantcore.refusal import refuse
 from quantcore.scheme import Scheme
@@ -47,7 +47,9 @@ def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
     if any(n < 1 for n in shape):
         raise QuantError(f"A tensor of shape {shape} has no elements; every axis needs 1 or more.")
     refuse(scheme, shape)
-    blocks = math.prod(grid_shape(shape, block_shape(scheme.granularity, shape)))
+    blocks = math.prod(
+        grid_shape(laid_shape(scheme.granularity, shape), block_shape(scheme.granularity, shape))
+    )
     elements, bits = math.prod(shape), scheme.format.bits
     setting = scheme.range_setting
     typed = _numbers(setting.zero_point) if isinstance(setting, Given) else set()

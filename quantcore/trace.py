@@ -113,16 +113,19 @@ def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
     """
     shape, scheme = tuple(result.x.shape), result.scheme
     at = _checked(index, shape)
-    position = tuple(i // b for i, b in zip(at, result.block, strict=True))
+    laid = result.laid_shape
+    inside = at if laid == shape else (int(np.ravel_multi_index(at, shape)) if at else 0,)
+    position = tuple(i // b for i, b in zip(inside, result.block, strict=True))
     one = tuple(slice(i, i + 1) for i in at)
     place = tuple(slice(p, p + 1) for p in position)
-    x, scale, zero_point = result.x[one], result.scale[place], result.zero_point[place]
+    x = result.x[one]
+    scale, zero_point = (p[place].reshape(x.shape) for p in (result.scale, result.zero_point))
     shift = zero_point.to(torch.float32)
     kernel = kernel_of(scheme)
     factor = None
     if kernel.inverse:
         kept = result.params.inverse
-        factor = torch.reciprocal(scale) if kept is None else kept[place]
+        factor = torch.reciprocal(scale) if kept is None else kept[place].reshape(x.shape)
     steps = replay(kernel, x, scale if factor is None else factor, shift)
     code = int(result.codes[one])
     single = Scheme(scheme.format, scheme.symmetric)
@@ -133,7 +136,7 @@ def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
         index=at,
         scheme=scheme,
         block=position,
-        bounds=block_bounds(shape, result.block, position),
+        bounds=block_bounds(laid, result.block, position),
         low=low,
         high=high,
         x=float(x),

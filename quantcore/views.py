@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from quantcore.errors import QuantError
+from quantcore.granularity import PerFlatGroup, Shape, as_boxes
 from quantcore.inputs import CHUNK
 from quantcore.quantize import Quantized
 
@@ -138,12 +139,21 @@ def map_data(result: Quantized, view: View | None = None) -> MapData:
     return MapData(**drawn, rows=rows, columns=columns, step=step, borders=(borders[0], borders[1]))
 
 
+def box_of_blocks(result: Quantized) -> Shape:
+    """The extent of a block along each axis of x; 1 along each where runs over the ends of rows are no boxes."""
+    if isinstance(result.scheme.granularity, PerFlatGroup):
+        return as_boxes((), result.block[0], tuple(result.x.shape))[1]
+    return result.block
+
+
 def _plane(result: Quantized, view: View) -> _Plane:
     x, codes, scale, zero_point = result.x, result.codes, result.scale, result.zero_point
+    shape, block = tuple(x.shape), result.block
+    if isinstance(result.scheme.granularity, PerFlatGroup):
+        (scale, zero_point), block = as_boxes((scale, zero_point), block[0], shape)
     if x.dim() < 2:
         x, codes, scale, zero_point = (t.reshape(1, -1) for t in (x, codes, scale, zero_point))
-        return _Plane(x, codes, scale, zero_point, (1, result.block[0] if result.block else 1))
-    shape, block = tuple(x.shape), result.block
+        return _Plane(x, codes, scale, zero_point, (1, block[0] if block else 1))
     down, across = _axes(view, x.dim())
     others = [i for i in range(x.dim()) if i not in (down, across)]
     index = view.index or (0,) * len(others)

@@ -34,7 +34,7 @@ SHAPES = {
         "per_block([4,-1])",
     ],
     (3, 4, 6): ["per_tensor", "per_channel(0)", "per_channel(1)", "per_group(3)", "per_block([1,2,3])"],
-    (20, 24): ["per_channel(0)", "per_group(2)"],
+    (20, 24): ["per_channel(0)", "per_group(2)", "per_flat_group(16)"],
 }
 SETTINGS = ["min_max", "percentile(95)", "fixed(-1,2.5)", "given(0.3,0)", "given(0.3,5)"]
 WIDTHS = ["int4", "uint4", "int8", "uint8", "int8n", "int3", "uint6", "int16", "uint16", "int2", "int5n"]

@@ -15,7 +15,7 @@ import streamlit as st
 
 from quantcore import figures
 from quantcore.quantize import Quantized
-from quantcore.views import MapData, View, element, place
+from quantcore.views import MapData, View, box_of_blocks, element, place
 
 _HERE = Path(__file__).parent
 _FAILED = "_maps_failed"
@@ -168,11 +168,12 @@ def _block(result: Quantized, data: MapData, view: View, element: tuple[int, ...
     if _inside(place(view, element), data) is None:
         return None
     axes = view.axes or (len(element) - 2, len(element) - 1)
+    box = box_of_blocks(result)
     bounds = []
     for axis in axes:
         if axis < 0:
             bounds += [0, 1]
             continue
-        first = element[axis] // result.block[axis] * result.block[axis]
-        bounds += [first, min(first + result.block[axis], result.x.shape[axis])]
+        first = element[axis] // box[axis] * box[axis]
+        bounds += [first, min(first + box[axis], result.x.shape[axis])]
     return bounds

@@ -60,7 +60,7 @@ _HQQ: dict[str, Any] = {
         Limit("kind", ("unsigned asymmetric",), "has unsigned asymmetric codes only"),
         Limit("bits", (2, 3, 4, 5, 6, 8), "has 2, 3, 4, 5, 6 and 8 bits"),
         Limit("narrow", (False,), "uses every code"),
-        Limit("granularity", (_TENSOR, _CHANNEL, _GROUP), "has per-tensor, per-channel and per-group scales"),
+        Limit("granularity", (_TENSOR, _CHANNEL, _GROUP, "per_flat_group"), "has no blocks of two axes"),
         Limit("channel_rank", (2,), "has one scale a row for two axes only"),
         Limit("channel_axis", (0,), "with axis=1 gives each row its scale: channels lie along axis 0"),
         Limit("group_axis", (-1,), "with axis=1 groups consecutive elements: groups lie along the last axis"),
@@ -102,6 +102,9 @@ OTHER_LIBRARIES: tuple[Convention, ...] = (
         limits=(
             Limit("kind", ("signed symmetric", "signed asymmetric"), "has signed codes only"),
             Limit("narrow", (False,), "uses every code"),
+            Limit(
+                "granularity", (_TENSOR, _CHANNEL, _GROUP, "per_block"), "has no groups over the ends of rows"
+            ),
             Limit("channel_axis", (0,), "gives each row its scale: channels lie along axis 0"),
             Limit("group_axis", (-1,), "groups along the last axis only"),
             Limit("group_divides", (True,), "takes only groups that divide the last axis"),

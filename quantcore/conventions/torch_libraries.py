@@ -4,6 +4,11 @@ from typing import Any
 
 from quantcore.conventions.record import FLOAT32_EPS, FLOAT32_TINY, Convention, Limit
 
+_BOXES = Limit(
+    "granularity",
+    ("per_tensor", "per_channel", "per_group", "per_block"),
+    "has no groups over the ends of rows",
+)
 _DIVIDES = Limit("divides", (True,), "takes only blocks that divide the axis")
 _TENSOR, _CHANNEL, _GROUP, _BLOCK = "per_tensor", "per_channel", "per_group", "per_block"
 
@@ -34,7 +39,7 @@ _TORCHAO: dict[str, Any] = {
     "range_overflow": "infinite",
     "smallest_scale": FLOAT32_TINY,
     "replacement": FLOAT32_TINY,
-    "limits": (_DIVIDES,),
+    "limits": (_BOXES, _DIVIDES),
     "sources": (
         ("kernel", "torchao/quantization/quant_primitives.py:491; measured"),
         ("symmetric_scale", "torchao/quantization/quant_primitives.py:1554-1576"),
@@ -65,7 +70,7 @@ _AIMET: dict[str, Any] = {
     "smallest_scale": FLOAT32_EPS,
     "replacement": FLOAT32_EPS,
     "nan": "undefined",
-    "limits": (_DIVIDES,),
+    "limits": (_BOXES, _DIVIDES),
     "own_numbers": ("offset", "min", "max"),
 }
 _AIMET_DIVIDES = ("kernel", "aimet_torch/quantization/affine/backends/torch_builtins.py:609; measured")
@@ -117,7 +122,7 @@ TORCH_LIBRARIES: tuple[Convention, ...] = (
         **_TORCHAO
         | {
             "symmetric_scale": "larger_side",
-            "limits": (_SYMMETRIC_ONLY, _DIVIDES),
+            "limits": (_SYMMETRIC_ONLY, _BOXES, _DIVIDES),
         },
     ),
     Convention(

@@ -30,7 +30,9 @@ def distribution(
         log: count on a logarithmic axis.
     """
     where = _widest(result) if block is None else block
-    counts, edges = histogram(result.x if block is None else result.x[_box(result, where)])
+    counts, edges = histogram(
+        result.x if block is None else result.x.reshape(result.laid_shape)[_box(result, where)]
+    )
     values = grid_values(result, where)
     low, high = _visible(edges, values)
     shown = values[(values >= low) & (values <= high)]
@@ -137,4 +139,4 @@ def _widest(result: Quantized) -> tuple[int, ...]:
 
 
 def _box(result: Quantized, block: tuple[int, ...]) -> tuple[slice, ...]:
-    return tuple(slice(*bound) for bound in block_bounds(tuple(result.x.shape), result.block, block))
+    return tuple(slice(*bound) for bound in block_bounds(result.laid_shape, result.block, block))

@@ -1,7 +1,7 @@
 """Scripts in hqq's own API."""
 
 from quantcore.errors import QuantError
-from quantcore.granularity import PerGroup, PerTensor
+from quantcore.granularity import PerFlatGroup, PerGroup, PerTensor
 from quantcore.quantize import Quantized
 from quantcore.snippets_libraries.recipe import Recipe, finds_range
 
@@ -22,7 +22,7 @@ def _quantizer(result: Quantized, round_zero: bool) -> Recipe:
             "Quantizer.quantize of hqq finds the range and the codes in one call; choose min-max."
         )
     fmt, granularity = result.scheme.format, result.scheme.granularity
-    group = granularity.size if isinstance(granularity, PerGroup) else None
+    group = granularity.size if isinstance(granularity, PerGroup | PerFlatGroup) else None
     lines = [
         "codes, meta = Quantizer.quantize(",
         f"    x, nbits={fmt.bits}, group_size={group}, channel_wise={not isinstance(granularity, PerTensor)},",

@@ -1,0 +1,110 @@
+"""Groups of the flattened tensor: as PerGroup on it, over the ends of rows, everywhere a result is used."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import quantcore as qc
+from quantcore.granularity import cells_of
+from quantcore.views import View, box_of_blocks, map_data
+
+SHAPES = [(), (7,), (5, 7), (6, 8), (3, 4, 5), (1, 1, 9), (2, 64)]
+SIZES = [1, 3, 4, 5, 8, 16, 20, 64, 1000]
+
+
+def pair(shape, size, text="int4 asymmetric"):
+    """The result, and that of the flattened tensor in groups along its axis."""
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(size)) * 3
+    scheme = dataclasses.replace(qc.Scheme.parse(text), granularity=qc.PerFlatGroup(size))
+    flat = dataclasses.replace(scheme, granularity=qc.PerGroup(min(size, x.numel())))
+    return qc.apply(x, scheme), qc.apply(x.reshape(-1), flat)
+
+
+each = pytest.mark.parametrize(("shape", "size"), [(shape, size) for shape in SHAPES for size in SIZES])
+
+
+@each
+def test_numbers_are_those_of_the_flattened_tensor(shape, size):
+    result, flat = pair(shape, size)
+    assert result.codes.shape == shape
+    assert torch.equal(result.codes.reshape(-1), flat.codes)
+    assert torch.equal(result.scale, flat.scale)
+    assert torch.equal(result.zero_point, flat.zero_point)
+    assert torch.equal(result.dequantized.reshape(-1), flat.dequantized)
+    assert result.scale.shape == (math.ceil(max(1, math.prod(shape)) / size),)
+    ours, theirs = qc.report(result), qc.report(flat)
+    assert (ours.mse, ours.sqnr_db, ours.clipped) == (theirs.mse, theirs.sqnr_db, theirs.clipped)
+    if shape:
+        (place,) = theirs.max_abs_error_index
+        assert np.ravel_multi_index(ours.max_abs_error_index, shape) == place
+    assert torch.equal(qc.block_errors(result), qc.block_errors(flat))
+    assert qc.storage(result.scheme, shape) == qc.storage(flat.scheme, (max(1, math.prod(shape)),))
+
+
+@each
+def test_trace_and_maps_find_the_right_scale(shape, size):
+    result, flat = pair(shape, size)
+    each_scale = cells_of(flat.scale, flat.laid_shape, flat.block).reshape(shape)
+    for index in list(np.ndindex(shape))[:: max(1, math.prod(shape) // 11)]:
+        trace = qc.trace(result, index)
+        assert trace.scale == each_scale[index]
+        assert trace.code == result.codes[index]
+        assert trace.error == result.error[index]
+    if len(shape) == 2:
+        data = map_data(result, View())
+        assert np.array_equal(data.scale, each_scale.numpy())
+        assert np.array_equal(data.error, result.error.numpy())
+
+
+def test_runs_that_are_boxes_are_drawn_as_boxes():
+    assert box_of_blocks(pair((6, 8), 4)[0]) == (1, 4)
+    assert box_of_blocks(pair((6, 8), 16)[0]) == (2, 8)
+    assert box_of_blocks(pair((6, 8), 20)[0]) == (1, 1)
+    assert box_of_blocks(pair((3, 4, 5), 20)[0]) == (1, 4, 5)
+
+
+def test_text_and_refusal():
+    scheme = qc.Scheme.parse("int4 per_flat_group(64)")
+    assert scheme.granularity == qc.PerFlatGroup(64)
+    assert str(scheme) == "int4 symmetric per_flat_group(64) min_max textbook"
+    with pytest.raises(qc.QuantError, match="holds no element"):
+        qc.Scheme.parse("int4 per_flat_group(0)")
+    for name in (
+        "onnxruntime",
+        "torch.fake_quantize",
+        "quanto",
+        "brevitas",
+        "torchao",
+        "compressed_tensors",
+    ):
+        assert qc.refusal(qc.Scheme.parse(f"int8 per_flat_group(3) {name}"), (4, 8))
+
+
+@pytest.mark.parametrize("size", [3, 8, 20])
+def test_scripts_hold(size):
+    result, _ = pair((6, 8), size, "uint4 asymmetric")
+    code = "import torch\n\nx = torch.tensor(" + repr(result.x.tolist()) + ")"
+    for script in (qc.snippets.quantcore_script, qc.snippets.torch_script):
+        exec(script(code, result), {})
+
+
+def test_figures_take_them():
+    result, _ = pair((6, 8), 20)
+    assert qc.figures.maps(result).data
+    assert qc.figures.scales(result).data
+    assert qc.figures.distribution(result, block=(1,)).data
+
+
+def test_hqq_groups_over_the_ends_of_rows():
+    hqq = pytest.importorskip("hqq.core.quantize").Quantizer
+    x = torch.randn(6, 10, generator=torch.Generator().manual_seed(2))
+    codes, meta = hqq.quantize(x, nbits=4, group_size=4, axis=1, optimize=False, bitpack=False, device="cpu")
+    result = qc.apply(x, qc.Scheme.parse("uint4 asymmetric per_flat_group(4) hqq"))
+    assert torch.equal(result.codes.reshape(-1, 4).float(), codes)
+    assert torch.equal(result.scale, meta["scale"].reshape(-1))
+    assert torch.equal(result.zero_point, meta["zero"].reshape(-1))
+    with pytest.raises(qc.QuantError, match="divide"):
+        qc.apply(x, qc.Scheme.parse("uint4 asymmetric per_flat_group(7) hqq"))
