@@ -32,6 +32,7 @@ SHAPES = {
         "per_group(3,axis=0)",
         "per_block([2,4])",
         "per_block([4,-1])",
+        "per_flat_group(12)",
     ],
     (3, 4, 6): ["per_tensor", "per_channel(0)", "per_channel(1)", "per_group(3)", "per_block([1,2,3])"],
     (20, 24): ["per_channel(0)", "per_group(2)", "per_flat_group(16)"],
