@@ -10,11 +10,11 @@ from quantcore.formats import FORMATS, IntFormat
 from quantcore.literals import WIDTH, literal
 from quantcore.quantize import Quantized
 from quantcore.scheme import Scheme
-from quantcore.snippets_libraries import library_script
+from quantcore.snippets_libraries import RECORDED_ONLY, library_script
 from quantcore.snippets_script import assemble, check
 from quantcore.snippets_torch import arithmetic
 
-__all__ = ["library_script", "literal", "quantcore_script", "torch_script"]
+__all__ = ["RECORDED_ONLY", "library_script", "literal", "quantcore_script", "torch_script"]
 
 
 def quantcore_script(tensor_code: str, result: Quantized) -> str:

@@ -10,14 +10,14 @@ import pandas as pd
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import compute
+from pages.shared import compute, tabs_files
 from pages.shared.current import Tensor
 from pages.shared.maps_view import ARITHMETIC, theme
-from quantcore import export, figures, snippets
+from pages.shared.tabs_files import MAPS
+from quantcore import figures
 from quantcore.views import View
 
 LABELS = [ARITHMETIC, "Distribution", "Scales", "Numbers", "Code", "Export"]
-MAPS = {"original": "x", "codes": "codes", "dequantized": "dequantized", "error": "error"}
 KEYS = {"tab", "log", "one_block", "table"}
 TABLE_ROWS = 2000
 
@@ -31,8 +31,8 @@ def draw(
         partial(_distribution, tensor, result, element),
         partial(_scales, tensor, result),
         partial(_numbers, tensor, result, view),
-        partial(_code, tensor, result),
-        partial(_export, tensor, result, view),
+        partial(tabs_files.code, tensor, result),
+        partial(tabs_files.export, tensor, result, view),
     ]
     for tab, content in zip(st.tabs(LABELS, key="tab", bind="query-params"), draws, strict=True):
         if tab.open:
@@ -152,44 +152,3 @@ def _frame(data: Any, name: str) -> pd.DataFrame:
     rows = [data.rows[0] + i * data.step[0] for i in range(values.shape[0])]
     columns = [str(data.columns[0] + i * data.step[1]) for i in range(values.shape[1])]
     return pd.DataFrame(values, index=rows, columns=columns)
-
-
-def _code(tensor: Tensor, result: qc.Quantized) -> None:
-    left, right = st.columns(2)
-    literal = compute.kept(tensor, "literal", lambda: snippets.literal(compute.values(tensor)))
-    with left:
-        st.markdown("**With quantcore**")
-        st.code(snippets.quantcore_script(tensor.recipe or literal, result), language="python", height=460)
-    with right:
-        st.markdown("**With torch alone**")
-        st.code(snippets.torch_script(literal, result), language="python", height=460)
-    st.caption("Both make this tensor and these codes again, and assert it.")
-
-
-def _export(tensor: Tensor, result: qc.Quantized, view: View | None) -> None:
-    st.markdown("**The whole tensor**: x, codes, scale, zero_point, dequantized")
-    with st.container(horizontal=True):
-        st.download_button("NumPy .npz", partial(export.to_npz, result), "quantscope.npz", on_click="ignore")
-        st.download_button(
-            ".safetensors",
-            partial(export.to_safetensors, result),
-            "quantscope.safetensors",
-            on_click="ignore",
-        )
-        for label, name in MAPS.items():
-            make = partial(_csv, result, name)
-            st.download_button(f"{label} .csv", make, f"{name}.csv", on_click="ignore")
-    if view is not None:
-        st.markdown("**The maps as shown**")
-        figure = partial(figures.maps, result, view, borders=st.session_state["borders"])
-        st.download_button(
-            "Figure .html",
-            lambda: figures.to_html(figure()),
-            "quantscope.html",
-            on_click="ignore",
-            help="Opens offline: plotly.js is inside",
-        )
-
-
-def _csv(result: qc.Quantized, name: str) -> str:
-    return export.to_csv(getattr(result, name))

@@ -39,6 +39,9 @@ RECIPES: dict[str, Callable[[Quantized], Recipe]] = {
     "hqq": hqq.float_zero,
     "hqq.round_zero": hqq.rounded_zero,
 }
+# Libraries that do not install beside the CPU build of torch: their scripts were run by hand, in an environment
+# of their own, and run in the tests where they import
+RECORDED_ONLY = frozenset({"aimet-torch"})
 
 
 def library_script(result: Quantized) -> str:

@@ -27,7 +27,7 @@ class Recipe:
 
 def finds_range(result: Quantized) -> bool:
     """Whether the library finds scale and zero_point by itself: its observers do min-max here."""
-    return isinstance(result.scheme.range_setting, MinMax)
+    return isinstance(result.scheme.range_setting, MinMax) and result.scales is None
 
 
 def parameters_source(
