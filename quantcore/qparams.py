@@ -22,7 +22,8 @@ class QParams:
 
     ``low``, ``high``: the range that led to them (0 included, or made symmetric, where the scheme says
     so); None for `Given`. ``inverse``: 1/scale as the library keeps it (hqq), else None.
-    ``replaced``: whether the range gave a scale that the convention does not use.
+    ``replaced``: whether the range gave a scale that the convention does not use. ``raw``: the scales
+    before they were quantized themselves, None where they were not.
     """
 
     scale: Tensor
@@ -31,10 +32,11 @@ class QParams:
     high: Tensor | None = None
     inverse: Tensor | None = None
     replaced: Tensor | None = None
+    raw: Tensor | None = None
 
 
 def choose_qparams(x: Any, scheme: Scheme) -> QParams:
-    """Find scale and zero_point of every block.
+    """Find scale and zero_point of every block; the scales are not yet quantized themselves.
 
     Raises:
         QuantError: the scheme does not fit x, its library can't do it, or x holds NaN or infinity and

@@ -4,6 +4,8 @@ The tensor is walked in boxes of about 1 MB whose blocks all have the same shape
 outputs made once: fresh temporaries of the whole tensor would cost many times the arithmetic.
 """
 
+import dataclasses
+import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -39,7 +41,8 @@ class Quantized:
     """A tensor, its scheme and what came of it.
 
     ``x`` float32; ``codes`` of x's shape, the smallest of int8, uint8, int16, int32; ``params`` in
-    block form. ``warnings``: sentences on what was computed although it is likely a mistake.
+    block form. ``scales``: the quantized scales, if the scheme quantizes them; `scale` is what they
+    dequantize to. ``warnings``: sentences on what was computed although it is likely a mistake.
     """
 
     x: Tensor
@@ -47,6 +50,7 @@ class Quantized:
     codes: Tensor
     params: QParams
     warnings: tuple[str, ...] = field(default=())
+    scales: "Quantized | None" = None
 
     @property
     def scale(self) -> Tensor:
@@ -94,12 +98,15 @@ def apply(x: Any, scheme: Scheme, out: Quantized | None = None) -> Quantized:
         QuantError: the scheme does not fit x, or x holds NaN or infinity.
     """
     x = as_float32(x)
-    params = choose_qparams(x, scheme)
+    params, scales = choose_qparams(x, scheme), None
+    if scheme.scales is not None:
+        scales = apply(params.scale, scheme.scales)
+        params = dataclasses.replace(params, scale=scales.dequantized, raw=params.scale, inverse=None)
     codes, odd = _codes(x, params, scheme, out=None if out is None else out.codes)
     notes = [note for note in (_zero_point_outside(params, scheme), odd) if note]
     for note in notes:
         warnings.warn(note, stacklevel=2)
-    return Quantized(x, scheme, codes, params, tuple(notes))
+    return Quantized(x, scheme, codes, params, tuple(notes), scales)
 
 
 def quantize(x: Any, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | None = None) -> Tensor:
@@ -161,6 +168,8 @@ def _boxes(x: Tensor, params: QParams, scheme: Scheme) -> Iterator[tuple[Region,
             )
         else:
             s = scale[region.grid]
+        if params.raw is not None:  # a scale that became 0 brings every code to the one of 0
+            s = s.masked_fill(scale[region.grid] == 0, 0.0 if kernel.inverse else math.inf)
         shift = spread(zero_point[region.grid]) if shifted else None
         yield region, kernel.run(values, spread(s), shift, work), shift
 

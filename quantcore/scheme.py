@@ -9,12 +9,16 @@ from quantcore.formats import INT8, Format, parse_format
 from quantcore.granularity import GRANULARITIES, PER_TENSOR, Granularity
 from quantcore.range_setting import MIN_MAX, RANGE_SETTINGS, RangeSetting
 
+MAX_LEVELS = 4  # of scales whose scales are quantized: deeper texts are made to hurt
 SYMMETRY = {"symmetric": True, "asymmetric": False}
 
 
 @dataclass(frozen=True)
 class Scheme:
-    """format + symmetric + granularity + range setting + convention.
+    """format + symmetric + granularity + range setting + convention, and how the scales are stored.
+
+    ``scales``: quantizes the tensor of scales in block form, its granularity over that tensor; None keeps
+    them as float32.
 
     >>> str(Scheme())
     'int8 symmetric per_tensor min_max textbook'
@@ -27,11 +31,13 @@ class Scheme:
     granularity: Granularity = PER_TENSOR
     range_setting: RangeSetting = MIN_MAX
     convention: Convention = TEXTBOOK
+    scales: "Scheme | None" = None
 
     def __str__(self) -> str:
         symmetry = "symmetric" if self.symmetric else "asymmetric"
         granularity, range_setting = (notation.write_call(c) for c in (self.granularity, self.range_setting))
-        return f"{self.format} {symmetry} {granularity} {range_setting} {self.convention}"
+        own = f"{self.format} {symmetry} {granularity} {range_setting} {self.convention}"
+        return own if self.scales is None else f"{own} scales({self.scales})"
 
     @classmethod
     def parse(cls, text: str) -> "Scheme":
@@ -54,6 +60,10 @@ class Scheme:
 
 def _read(word: str) -> tuple[str, object]:
     """Say which field of a scheme a word belongs to, and its value."""
+    if word.startswith("scales(") and word.endswith(")"):
+        if word.count("scales(") > MAX_LEVELS:
+            raise QuantError(f"The scheme has more than {MAX_LEVELS} levels of scales; leave some out.")
+        return "scales", Scheme.parse(word.removeprefix("scales(")[:-1])
     if word in SYMMETRY:
         return "symmetric", SYMMETRY[word]
     name, arguments, changes = notation.parse_call(word)

@@ -66,7 +66,7 @@ def _by_value(result: Quantized) -> bool:
     convention = result.scheme.convention.at(result.scheme.granularity)
     names = set(CHOICES) - _OF_CODES
     differs = any(getattr(convention, name) != getattr(TEXTBOOK, name) for name in names)
-    return differs or isinstance(result.scheme.range_setting, Given)
+    return differs or result.scales is not None or isinstance(result.scheme.range_setting, Given)
 
 
 def _given(result: Quantized) -> list[str]:

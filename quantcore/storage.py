@@ -35,7 +35,8 @@ class Storage:
 
 
 def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
-    """Count the bits: codes at the format's width, scales as float32, zero points at the format's width.
+    """Count the bits: codes at the format's width, scales as float32 or as ``scheme.scales`` stores them,
+    zero points at the format's width.
 
     Every block pays for a scale of its own, equal or not. A symmetric scheme's zero points are known and
     cost nothing; typed by hand (`Given`), they cost nothing if all are 0 or all are the format's middle.
@@ -47,15 +48,18 @@ def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
     if any(n < 1 for n in shape):
         raise QuantError(f"A tensor of shape {shape} has no elements; every axis needs 1 or more.")
     refuse(scheme, shape)
-    blocks = math.prod(
-        grid_shape(laid_shape(scheme.granularity, shape), block_shape(scheme.granularity, shape))
-    )
+    grid = grid_shape(laid_shape(scheme.granularity, shape), block_shape(scheme.granularity, shape))
+    blocks = math.prod(grid)
     elements, bits = math.prod(shape), scheme.format.bits
     setting = scheme.range_setting
     typed = _numbers(setting.zero_point) if isinstance(setting, Given) else set()
     free = not scheme.symmetric or not any(typed <= {known} for known in (0, scheme.format.middle))
     zero_point_bits = bits if scheme.convention.zero_point == "integer" else FLOAT_BITS
-    return Storage(elements, elements * bits, blocks * SCALE_BITS, blocks * zero_point_bits if free else 0)
+    scale_bits = blocks * SCALE_BITS
+    if scheme.scales is not None:
+        inner = storage(scheme.scales, grid)
+        scale_bits = inner.codes + inner.scales + inner.zero_points
+    return Storage(elements, elements * bits, scale_bits, blocks * zero_point_bits if free else 0)
 
 
 def _numbers(value: Any) -> set[int]:

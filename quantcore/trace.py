@@ -36,8 +36,13 @@ class Trace:
     """What happened to one element. Floats are float32 values.
 
     ``block``: position in the grid of blocks; ``bounds``: (start, stop) of the block along each axis;
-    ``low``, ``high``: the block's range, None where scale and zero_point were given; ``shifted``: the code
-    before it is brought into the format; ``overflow``: "saturate" or "wrap" where that changed it, else None.
+    ``low``, ``high``: the block's range, None where scale and zero_point were given; ``replaced``: whether
+    the convention put another scale in the place of what the range gave; ``raw_scale``: the scale before it
+    was quantized itself, else None; ``factor``: what x was multiplied with where the kernel multiplies, else
+    None; ``quotient``: x / s, or x times the factor; ``summed``: that plus z, where z is added before
+    rounding, else None; ``shifted``: the code before it is brought into the format; ``overflow``: "saturate"
+    or "wrap" where that changed it, "cast" where NaN or a number too large became what the library makes of
+    it, else None.
     """
 
     index: tuple[int, ...]
@@ -48,6 +53,7 @@ class Trace:
     high: float | None
     x: float
     scale: float
+    raw_scale: float | None
     zero_point: float
     replaced: bool
     factor: float | None
@@ -141,6 +147,7 @@ def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
         high=high,
         x=float(x),
         scale=float(scale),
+        raw_scale=None if result.params.raw is None else float(result.params.raw[place]),
         zero_point=zero_point.item(),
         replaced=replaced is not None and bool(replaced[place]),
         factor=None if factor is None else float(factor),

@@ -23,6 +23,8 @@ class Traced(Protocol):
     @property
     def scale(self) -> float: ...
     @property
+    def raw_scale(self) -> float | None: ...
+    @property
     def zero_point(self) -> float: ...
     @property
     def replaced(self) -> bool: ...
@@ -45,7 +47,14 @@ def signed(value: float) -> str:
 
 
 def scale_formula(t: Traced) -> str:
-    """How the scale came from the block's range."""
+    """How the scale came from the block's range, and how it was quantized itself."""
+    own = _own_scale_formula(t)
+    if t.raw_scale is None:
+        return own
+    return f"{number(t.raw_scale)} quantized ({t.scheme.scales}), of {own}"
+
+
+def _own_scale_formula(t: Traced) -> str:
     if t.low is None or t.high is None:
         return "given by hand"
     c = t.scheme.convention.at(t.scheme.granularity)

@@ -43,6 +43,8 @@ def apply_scheme(scheme: qc.Scheme) -> None:
     Raises:
         QuantError: the tensor has no such axis, or a control does not reach a value.
     """
+    if scheme.scales is not None:
+        raise qc.QuantError("No control here reaches scales that are quantized; they are quantcore's alone.")
     fmt, chosen, convention = scheme.format, dict(DEFAULTS), scheme.convention
     changed = sorted(convention.changes().keys() - {"overflow"})
     if changed:
