@@ -52,7 +52,7 @@ def _library(tensor: Tensor, result: qc.Quantized) -> None:
         )
     else:
         st.caption(
-            f"The tests run such scripts with {name}: every granularity, symmetry and width that it has."
+            f"The tests run such scripts with {name}, over its granularities, symmetries and widths."
         )
 
 
