@@ -21,7 +21,7 @@ from torch import Tensor
 from quantcore.conventions import CONVENTIONS, TEXTBOOK
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
-from quantcore.granularity import cells_of
+from quantcore.granularity import PerFlatGroup, as_boxes, cells_of
 from quantcore.kernels import KERNELS
 from quantcore.quantize import Quantized, quantize
 from quantcore.scheme import Scheme
@@ -58,19 +58,23 @@ def layout_of(result: Quantized) -> Layout:
     """Choose between one scale, scales along one axis, and blocks along one axis.
 
     QuantizeLinear has blocks along one axis only; blocks of several become those of the longest, with their
-    parameters repeated along the others.
+    parameters repeated along the others. Flat groups that are no boxes have their parameters at every element.
     """
     shape, block = tuple(result.x.shape), result.block
+    parameters = [result.scale, result.zero_point]
+    if isinstance(result.scheme.granularity, PerFlatGroup):
+        parameters, block = as_boxes(parameters, result.scheme.granularity.size, shape)
+    scale, zero_point = parameters
     cut = [i for i, (n, b) in enumerate(zip(shape, block, strict=True)) if b < n]
     if not cut:
-        return Layout(result.scale.reshape(()), result.zero_point.reshape(()), {})
+        return Layout(scale.reshape(()), zero_point.reshape(()), {})
     if len(cut) == 1 and block[cut[0]] == 1:
-        return Layout(result.scale.flatten(), result.zero_point.flatten(), {"axis": cut[0]})
+        return Layout(scale.flatten(), zero_point.flatten(), {"axis": cut[0]})
     axis = max(range(len(shape)), key=lambda i: block[i])
     # every axis but the blocked one with a parameter an element
-    grid = tuple(result.scale.shape[axis] if i == axis else n for i, n in enumerate(shape))
+    grid = tuple(scale.shape[axis] if i == axis else n for i, n in enumerate(shape))
     repeated = tuple(1 if i == axis else b for i, b in enumerate(block))
-    scale, zero_point = (cells_of(t, grid, repeated) for t in (result.scale, result.zero_point))
+    scale, zero_point = (cells_of(t, grid, repeated) for t in parameters)
     return Layout(scale, zero_point, {"axis": axis, "block_size": block[axis]})
 
 
