@@ -2,7 +2,7 @@
 
 Real numbers would make them equal; float32 rounds each operation, so ties and their neighbours part. Which
 library runs which was measured on 300,000 near-ties and stands in the records of `quantcore.conventions`.
-All round half to even.
+Libraries round half to even.
 """
 
 from collections.abc import Callable
@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 
 from quantcore.errors import QuantError
+from quantcore.rounding import Rounding, half_even
 
-# (x, s, z, out): s is the scale, or its inverse where `Kernel.inverse` says so; z is None where all are 0
-Arithmetic = Callable[[Tensor, Tensor, Tensor | None, Tensor], Tensor]
+# (x, s, z, out, round_): s is the scale, or its inverse where `Kernel.inverse` says so; z is None where all are 0;
+# round_ rounds in place
+Arithmetic = Callable[[Tensor, Tensor, Tensor | None, Tensor, Rounding], Tensor]
 
 
 @dataclass(frozen=True)
@@ -32,31 +34,41 @@ class Kernel:
     fused: bool = False
 
 
-def divide_round_shift(x: Tensor, s: Tensor, z: Tensor | None, out: Tensor) -> Tensor:
+def divide_round_shift(
+    x: Tensor, s: Tensor, z: Tensor | None, out: Tensor, round_: Rounding = half_even
+) -> Tensor:
     """round(x / s) + z."""
-    torch.div(x, s, out=out).round_()
+    round_(torch.div(x, s, out=out))
     return out if z is None else out.add_(z)
 
 
-def multiply_round_shift(x: Tensor, s: Tensor, z: Tensor | None, out: Tensor) -> Tensor:
+def multiply_round_shift(
+    x: Tensor, s: Tensor, z: Tensor | None, out: Tensor, round_: Rounding = half_even
+) -> Tensor:
     """round(x * (1/s)) + z."""
-    torch.mul(x, s, out=out).round_()
+    round_(torch.mul(x, s, out=out))
     return out if z is None else out.add_(z)
 
 
-def divide_shift_round(x: Tensor, s: Tensor, z: Tensor | None, out: Tensor) -> Tensor:
+def divide_shift_round(
+    x: Tensor, s: Tensor, z: Tensor | None, out: Tensor, round_: Rounding = half_even
+) -> Tensor:
     """round(x / s + z)."""
     torch.div(x, s, out=out)
-    return (out if z is None else out.add_(z)).round_()
+    return round_(out if z is None else out.add_(z))
 
 
-def multiply_shift_round(x: Tensor, s: Tensor, z: Tensor | None, out: Tensor) -> Tensor:
+def multiply_shift_round(
+    x: Tensor, s: Tensor, z: Tensor | None, out: Tensor, round_: Rounding = half_even
+) -> Tensor:
     """round(x * (1/s) + z): product and sum each rounded to float32."""
     torch.mul(x, s, out=out)
-    return (out if z is None else out.add_(z)).round_()
+    return round_(out if z is None else out.add_(z))
 
 
-def fused_shift_round(x: Tensor, s: Tensor, z: Tensor | None, out: Tensor) -> Tensor:
+def fused_shift_round(
+    x: Tensor, s: Tensor, z: Tensor | None, out: Tensor, round_: Rounding = half_even
+) -> Tensor:
     """round(fma(x, 1/s, z)): one rounding, as FBGEMM does on x86.
 
     Raises:
@@ -66,7 +78,7 @@ def fused_shift_round(x: Tensor, s: Tensor, z: Tensor | None, out: Tensor) -> Te
         raise QuantError("The fused kernel takes one scale; choose per_tensor, or another convention.")
     shift = out.new_zeros(()) if z is None else z.reshape(())
     # add with alpha is torch's fused multiply-add: a test compares it with exact arithmetic
-    return torch.add(shift, x, alpha=s.item(), out=out).round_()
+    return round_(torch.add(shift, x, alpha=s.item(), out=out))
 
 
 KERNELS: dict[str, Kernel] = {

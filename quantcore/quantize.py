@@ -30,6 +30,7 @@ from quantcore.inputs import CHUNK, as_float32, refuse_nonfinite
 from quantcore.kernels import KERNELS
 from quantcore.qparams import QParams, choose_qparams
 from quantcore.refusal import refuse
+from quantcore.rounding import rounding
 from quantcore.scheme import Scheme
 
 # float32 has every whole number up to 2^24; beyond 2^62 no cast to an integer is defined
@@ -155,7 +156,8 @@ def _boxes(x: Tensor, params: QParams, scheme: Scheme) -> Iterator[tuple[Region,
     shape = laid_shape(scheme.granularity, tuple(x.shape))
     x = x.reshape(shape)
     scale, zero_point, shifted = _prepare(params.scale, params.zero_point, shape, block, x.device)
-    kernel = KERNELS[scheme.convention.at(scheme.granularity).kernel]
+    convention = scheme.convention.at(scheme.granularity)
+    kernel, round_ = KERNELS[convention.kernel], rounding(convention.rounding)
     scratch = torch.empty(_largest(shape, block), device=x.device)
     for region in regions(shape, block, CHUNK, whole_blocks=False):
         values = split_axes(x[region.elements], region.block)
@@ -171,7 +173,7 @@ def _boxes(x: Tensor, params: QParams, scheme: Scheme) -> Iterator[tuple[Region,
         if params.raw is not None:  # a scale that became 0 brings every code to the one of 0
             s = s.masked_fill(scale[region.grid] == 0, 0.0 if kernel.inverse else math.inf)
         shift = spread(zero_point[region.grid]) if shifted else None
-        yield region, kernel.run(values, spread(s), shift, work), shift
+        yield region, kernel.run(values, spread(s), shift, work, round_), shift
 
 
 def dequantize(

@@ -2,6 +2,7 @@
 
 from quantcore.casts import may_leave_integers
 from quantcore.conventions import Convention
+from quantcore.errors import QuantError
 from quantcore.kernels import KERNELS
 from quantcore.quantize import Quantized
 
@@ -23,11 +24,39 @@ def kernel_source(result: Quantized, scale: str, zero_point: str) -> tuple[list[
         # alpha makes it one operation with one rounding, as the library's is
         product = f"torch.add(torch.tensor(float({zero_point})), x, alpha=inverse.item())"
         plus = ""
-    rounded = f"torch.round({product}{plus})" if kernel.shift_first else f"torch.round({product}){plus}"
+    round_, rule = _rounding(convention.rounding)
+    before += rule
+    rounded = f"{round_}({product}{plus})" if kernel.shift_first else f"{round_}({product}){plus}"
     needs_brackets = plus and not kernel.shift_first
     if _all_are_integers(result, convention):
         return before, f"({rounded})" if needs_brackets else rounded
     return [*before, f"values = {rounded}", *_settled(result, convention, zero_point)], "values"
+
+
+_HALF_UP = ["def half_up(v):", "    return v.floor() + (v - v.floor() >= 0.5)"]
+_ROUNDINGS = {
+    "half_even": ("torch.round", []),
+    "floor": ("torch.floor", []),
+    "ceil": ("torch.ceil", []),
+    "toward_zero": ("torch.trunc", []),
+    "half_up": ("half_up", _HALF_UP),
+    "half_away": (
+        "half_away",
+        [
+            "def half_away(v):",
+            "    return (v.abs().floor() + (v.abs() - v.abs().floor() >= 0.5)).copysign(v)",
+        ],
+    ),
+}
+
+
+def _rounding(name: str) -> tuple[str, list[str]]:
+    """The function that rounds, and lines that define it."""
+    if name not in _ROUNDINGS:
+        raise QuantError(
+            "Rounding by chance follows quantcore's own sequence of random numbers; use the quantcore script."
+        )
+    return _ROUNDINGS[name]
 
 
 def _all_are_integers(result: Quantized, convention: Convention) -> bool:

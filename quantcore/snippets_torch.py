@@ -22,7 +22,7 @@ def percentile(rows, p):
     return (below + (above - below) * (place - k)).float()
 
 '''
-_OF_CODES = {"kernel", "overflow", "nan", "cast"}  # choices that scale and zero_point do not depend on
+_OF_CODES = {"kernel", "rounding", "overflow", "nan", "cast"}  # choices that scale and zero_point do not depend on
 _NO_RANGE = 1e-30  # a scale of exactly 1 with a smaller range was a 0 that the convention replaced
 _CAST_LIMIT = 1 << 62  # quotients near it need the clamp of `quantize.wrap` before the cast
 

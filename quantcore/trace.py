@@ -12,6 +12,7 @@ from quantcore.errors import QuantError
 from quantcore.granularity import block_bounds
 from quantcore.kernels import KERNELS, Kernel
 from quantcore.quantize import Quantized, dequantize
+from quantcore.rounding import Rounding, Stochastic, half_even, rounding
 from quantcore.scheme import Scheme
 from quantcore.trace_text import (
     code_formula,
@@ -100,10 +101,40 @@ class Trace:
             if self.zero_point and not kernel.fused:
                 steps.append(Step("+ z", f"{number(self.quotient)} + {z}", number(self.summed)))
             before = self.summed
-        steps.append(Step("round", f"round({number(before)}), half to even", number(self.rounded)))
+        steps.append(Step("round", f"round({number(before)}), {_rule(self.scheme)}", number(self.rounded)))
         if self.zero_point and not kernel.shift_first:
             steps.append(Step("+ z", f"{number(self.rounded)} + {z}", number(self.shifted)))
         return steps
+
+
+_RULES = {
+    "half_even": "half to even",
+    "half_away": "half away from zero",
+    "half_up": "half up",
+    "floor": "down",
+    "ceil": "up",
+    "toward_zero": "toward zero",
+}
+
+
+def _rule(scheme: Scheme) -> str:
+    return _RULES.get(scheme.convention.rounding, "up or down by chance")
+
+
+def _rounding_of(result: Quantized, code: int, kept: float) -> Rounding:
+    """The rule that rounded one element; what chance did is read from its code.
+
+    ``kept``: what is added to the rounded value before it is the code.
+    """
+    rule = rounding(result.scheme.convention.rounding)
+    if not isinstance(rule, Stochastic):
+        return rule
+
+    def as_it_fell(values: Tensor) -> Tensor:
+        down = float(values.floor()) + kept
+        return values.floor_() if down >= code else values.ceil_()
+
+    return as_it_fell
 
 
 def kernel_of(scheme: Scheme) -> Kernel:
@@ -132,8 +163,9 @@ def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
     if kernel.inverse:
         kept = result.params.inverse
         factor = torch.reciprocal(scale) if kept is None else kept[place].reshape(x.shape)
-    steps = replay(kernel, x, scale if factor is None else factor, shift)
     code = int(result.codes[one])
+    round_ = _rounding_of(result, code, 0.0 if kernel.shift_first else float(shift))
+    steps = replay(kernel, x, scale if factor is None else factor, shift, round_)
     single = Scheme(scheme.format, scheme.symmetric)
     x_hat = dequantize(result.codes[one], scale, zero_point, single)
     low, high = (None if p is None else float(p[place]) for p in (result.params.low, result.params.high))
@@ -159,12 +191,12 @@ def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
     )
 
 
-def replay(kernel: Kernel, x: Tensor, s: Tensor, z: Tensor) -> dict[str, Any]:
+def replay(kernel: Kernel, x: Tensor, s: Tensor, z: Tensor, round_: Rounding = half_even) -> dict[str, Any]:
     """Return quotient, summed, rounded and shifted of single elements; ``s`` as the kernel takes it."""
     quotient = x * s if kernel.inverse else x / s
-    unclamped = float(kernel.run(x, s, z, torch.empty_like(x)))
+    unclamped = float(kernel.run(x, s, z, torch.empty_like(x), round_))
     if not kernel.shift_first:
-        rounded = float(kernel.run(x, s, None, torch.empty_like(x)))
+        rounded = float(kernel.run(x, s, None, torch.empty_like(x), round_))
         return {"quotient": float(quotient), "summed": None, "rounded": rounded, "shifted": unclamped}
     summed = torch.add(z.reshape(()), x, alpha=s.item()) if kernel.fused else quotient + z
     return {

@@ -732,3 +732,15 @@ def test_scheme_text_with_a_library() -> None:
 def test_nan_that_a_library_takes() -> None:
     at = opened(source="paste", text="1 nan 2", library="torchao")
     assert not at.exception
+
+
+@pytest.mark.parametrize("name", ["half_away", "toward_zero", "stochastic_7"])
+def test_rounding(name: str) -> None:
+    at = opened(rounding=name)
+    assert_codes(at)
+    assert scheme(at) == DEFAULT + f"(rounding={name})"
+    assert_codes(change(opened(), "_scheme_text", f"int4 onnxruntime(rounding={name})"))
+
+
+def test_rounding_that_is_none() -> None:
+    assert_one_sentence(change(opened(), "rounding", "sideways"), "sideways", "half_even")

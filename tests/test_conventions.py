@@ -2,7 +2,9 @@
 
 import dataclasses
 import itertools
+import math
 import warnings
+from fractions import Fraction
 
 import golden_cases as golden
 import numpy as np
@@ -139,8 +141,6 @@ def test_kernels_are_told_apart(letter):
 
 def test_fused_kernel_rounds_once():
     """Against exact arithmetic: 2,000 random products and sums as fractions, every length of the vector loop."""
-    from fractions import Fraction
-
     rng = np.random.default_rng(5)
     for n in (1, 3, 8, 15, 16, 17, 31, 200):
         x = rng.normal(size=n).astype(np.float32)
@@ -159,6 +159,7 @@ def test_fused_kernel_rounds_once():
 CHANGES = {
     "kernel": [("onnxruntime", "B"), ("torchao", "A"), ("torch.quantize_per_channel", "B"),
                ("torch.quantize_per_tensor", "B"), ("hqq", "B")],
+    "rounding": [("torchao", "half_away"), ("onnxruntime", "half_up"), ("hqq", "floor")],
     "overflow": [("torchao", "wrap")],
     "nan": [("torchao", "qmin"), ("torch.quantize_per_channel", "qmin")],
     "cast": [("torchao", "int64"), ("quanto", "int32")],
@@ -351,3 +352,66 @@ def test_every_record_names_its_sources(name):
         named = {choice for choice, _ in convention.sources}
         assert named <= {*CHOICES}
         assert "kernel" in named or convention.kernel == base.kernel
+
+
+EXACT = {  # by Python's own exact arithmetic
+    "half_even": lambda v: round(v),
+    "half_away": lambda v: math.floor(abs(v) + Fraction(1, 2)) * (1 if v > 0 else -1),
+    "half_up": lambda v: math.floor(v + Fraction(1, 2)),
+    "floor": math.floor,
+    "ceil": math.ceil,
+    "toward_zero": math.trunc,
+}
+
+
+@pytest.mark.parametrize("rounding", EXACT)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "int8 given(0.25,0) {}",
+        "uint8 asymmetric given(0.25,100) {}",
+        "int8 asymmetric given(0.25,-7) compressed_tensors({})",
+    ],
+)
+def test_rounding_is_a_choice(text, rounding):
+    """x/s is exact here, so the code is what exact arithmetic says; its trace and scripts say the same."""
+    change = f"rounding={rounding}"
+    scheme = qc.Scheme.parse(text.format(change if "compressed" in text else f"textbook({change})"))
+    x = torch.tensor([[-2.5, -1.75, -0.5, -0.49999997, 0.0], [0.5, 0.49999997, 1.5, 2.5, 8388607.0]]) / 4
+    result = qc.apply(x, scheme)
+    z = int(result.zero_point)
+    before = "compressed" in text  # z is added before rounding
+    for index in np.ndindex(x.shape):
+        quotient = Fraction(float(x[index])) * 4
+        if before:
+            quotient = Fraction(float(np.float32(float(x[index]) * 4) + np.float32(z)))
+        code = EXACT[rounding](quotient) + (0 if before else z)
+        clamped = min(max(code, scheme.format.qmin), scheme.format.qmax)
+        assert result.codes[index] == clamped
+        assert qc.trace(result, index).code == clamped
+    assert qc.Scheme.parse(str(scheme)) == scheme
+    code = f"import torch\n\nx = torch.tensor({x.tolist()})"
+    for script in (qc.snippets.quantcore_script, qc.snippets.torch_script):
+        exec(script(code, result), {})
+
+
+def test_rounding_by_chance():
+    """Unbiased: the mean of n codes of probability p lies within 6 standard deviations, sqrt(p(1-p)/n), of x/s."""
+    n = 40_000
+    x = torch.tensor([0.1, 0.5, -0.3, 2.75, -1.999]).repeat(n, 1)
+    first, again, other = (
+        qc.apply(x, qc.Scheme.parse(f"int8 given(1) textbook(rounding={name})"))
+        for name in ("stochastic", "stochastic_0", "stochastic_7")
+    )
+    p = (x[0] - x[0].floor()).double()
+    bound = 6 * (p * (1 - p) / n).sqrt()
+    assert ((first.codes.double().mean(0) - x[0].double()).abs() <= bound).all()
+    assert torch.equal(first.codes, again.codes)
+    assert not torch.equal(first.codes, other.codes)
+    for index in ((0, 0), (1, 3), (2, 4)):
+        trace = qc.trace(first, index)
+        assert trace.code == first.codes[index]
+        assert trace.rounded == trace.code
+        assert "by chance" in next(s.formula for s in trace.steps() if s.name == "round")
+    with pytest.raises(qc.QuantError, match="by chance"):
+        qc.snippets.torch_script("import torch\n\nx = torch.zeros(2)", qc.apply([1.0, 2.0], first.scheme))

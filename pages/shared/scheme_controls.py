@@ -8,6 +8,7 @@ import streamlit as st
 import quantcore as qc
 from pages.shared.scheme_state import DEFAULTS, LEAST_PERCENTILE, RANK, reset
 from quantcore.formats import MAX_BITS, MIN_BITS
+from quantcore.rounding import NAMES
 
 PER = ("tensor", "channel", "group", "block")
 _BIND: dict[str, Any] = {"bind": "query-params"}
@@ -37,6 +38,7 @@ def draw(shape: tuple[int, ...]) -> qc.Scheme:
         range_setting = _range_setting()
     finally:  # what is typed wrong above must not take the rest of the controls away
         saturate = _either("Overflow", "overflow", ["saturate", "wrap"], help=_OVERFLOW_HELP)
+        rounding = _rounding()
         narrow = st.checkbox(
             "Narrow range",
             DEFAULTS["narrow"],
@@ -49,7 +51,23 @@ def draw(shape: tuple[int, ...]) -> qc.Scheme:
             st.session_state.setdefault(key, default)
     if not saturate:
         convention = convention.changed(overflow="wrap")
+    if rounding != convention.rounding:
+        convention = convention.changed(rounding=rounding)
     return qc.Scheme(qc.IntFormat(bits, signed, narrow), symmetric, granularity, range_setting, convention)
+
+
+def _rounding() -> str:
+    return str(
+        st.selectbox(
+            "Rounding",
+            NAMES,
+            key="rounding",
+            accept_new_options=True,
+            **_BIND,
+            help="Of x/s to a whole number. Libraries round half to even. For chance with another seed, type "
+            "stochastic_7.",
+        )
+    )
 
 
 def _library() -> qc.Convention:

@@ -26,6 +26,7 @@ DEFAULTS: dict[str, Any] = {
     "scale": "0.1",
     "zero_point": "0",
     "overflow": "saturate",
+    "rounding": "half_even",
 }
 LEAST_PERCENTILE = 50.001  # the control's; quantcore takes any over 50
 RANK = "_rank"  # of the tensor that the controls were last drawn for
@@ -46,7 +47,7 @@ def apply_scheme(scheme: qc.Scheme) -> None:
     if scheme.scales is not None:
         raise qc.QuantError("No control here reaches scales that are quantized; they are quantcore's alone.")
     fmt, chosen, convention = scheme.format, dict(DEFAULTS), scheme.convention
-    changed = sorted(convention.changes().keys() - {"overflow"})
+    changed = sorted(convention.changes().keys() - {"overflow", "rounding"})
     if changed:
         raise qc.QuantError(
             f"No control here reaches {changed[0]} of {convention.name}; it is a choice of quantcore's alone."
@@ -55,6 +56,7 @@ def apply_scheme(scheme: qc.Scheme) -> None:
     chosen |= {
         "mode": "symmetric" if scheme.symmetric else "asymmetric",
         "overflow": convention.overflow,
+        "rounding": convention.rounding,
         "library": convention.name,
     }
     match scheme.granularity:

@@ -7,6 +7,9 @@ choice                          values, the textbook's first
 ==============================  ======================================================================
 kernel                          "A" round(x/s)+z · "B" round(x·(1/s))+z · "C" round(x/s+z) ·
                                 "D" round(x·(1/s)+z) · "E" round(fma(x, 1/s, z)); see `kernels`
+rounding                        "half_even" · "half_away" · "half_up" · "floor" · "ceil" ·
+                                "toward_zero" · "stochastic", or with a seed "stochastic_7"; of codes,
+                                the zero_point is always rounded half to even
 overflow                        "saturate" codes are clamped · "wrap" modulo 2^bits, a cast without clamp
 nan                             "refuse" NaN and infinity in x · the code that NaN becomes: "zero" ·
                                 "qmin" · "qmax" · "undefined" (NaN stays NaN there; stored here as 0)
@@ -37,7 +40,7 @@ unsigned_symmetric_zero_point   "middle" 2^(bits-1) · "observer" that for 8 and
                                 floor((qmin+qmax)/2) · "zero"
 ==============================  ======================================================================
 
-Always: dequantized is float32(q - z) · s, and rounding is half to even.
+Always: dequantized is float32(q - z) · s.
 """
 
 import dataclasses
@@ -47,6 +50,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from quantcore import notation
 from quantcore.errors import QuantError
 from quantcore.granularity import Granularity
+from quantcore.rounding import rounding
 
 FLOAT32_EPS = 2.0**-23
 FLOAT32_TINY = 2.0**-126  # the smallest normal number
@@ -79,6 +83,7 @@ class Convention:
 
     name: str
     kernel: Literal["A", "B", "C", "D", "E"] = "A"
+    rounding: str = "half_even"
     overflow: Literal["saturate", "wrap"] = "saturate"
     nan: Literal["refuse", "zero", "qmin", "qmax", "undefined"] = "refuse"
     cast: Literal["none", "int32", "int64"] = "none"
@@ -119,6 +124,7 @@ class Convention:
                 raise QuantError(
                     f"{name}={str(value)[:40]!r} is not a choice; write {', '.join(others)} or {last}."
                 )
+        rounding(self.rounding)
         for name in ("smallest_range", "smallest_scale", "replacement"):
             number = notation.finite(getattr(self, name), name)
             if number < 0:

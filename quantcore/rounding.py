@@ -1,0 +1,118 @@
+"""From a real number to a whole one: every rule works in place and exactly, also beside a tie.
+
+=================  ====================================================  ====================
+rounding           what it does                                          -2.5  -0.5  0.5  2.5
+=================  ====================================================  ====================
+``half_even``      nearest, ties to the even one (IEEE 754)              -2    0     0    2
+``half_away``      nearest, ties away from zero (C's ``roundf``)         -3    -1    1    3
+``half_up``        nearest, ties upward                                  -2    0     1    3
+``floor``          down                                                  -3    -1    0    2
+``ceil``           up                                                    -2    0     1    3
+``toward_zero``    cut off                                               -2    0     0    2
+``stochastic``     up with the probability of the part cut off,          at random; the mean
+                   seed 0; ``stochastic_7`` has seed 7                   is the value
+=================  ====================================================  ====================
+
+NaN and the infinities stay as they are.
+"""
+
+import re
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from quantcore.errors import QuantError
+
+Rounding = Callable[[Tensor], Tensor]  # rounds a float32 tensor in place and returns it
+
+MAX_SEED = (1 << 32) - 1
+
+
+def half_even(values: Tensor) -> Tensor:
+    """Round to the nearest whole number, ties to the even one."""
+    return values.round_()
+
+
+def half_up(values: Tensor) -> Tensor:
+    """Round to the nearest whole number, ties upward."""
+    # not floor(x + 0.5): the sum rounds, and takes 0.49999997 to 1
+    part = torch.floor(values)
+    values.sub_(part).ge_(0.5)
+    return values.add_(part)
+
+
+def half_away(values: Tensor) -> Tensor:
+    """Round to the nearest whole number, ties away from zero."""
+    signed = values.clone()
+    return half_up(values.abs_()).copysign_(signed)
+
+
+def floor(values: Tensor) -> Tensor:
+    """Round down."""
+    return values.floor_()
+
+
+def ceil(values: Tensor) -> Tensor:
+    """Round up."""
+    return values.ceil_()
+
+
+def toward_zero(values: Tensor) -> Tensor:
+    """Cut off what follows the point."""
+    return values.trunc_()
+
+
+class Stochastic:
+    """Round up with the probability of the part that is cut off, else down: the mean is the value.
+
+    The probability is that part rounded up to a multiple of 2^-24, for float32 noise knows no finer one.
+    One instance draws one sequence, so a tensor walked in pieces gets the noise that it gets whole.
+    Gupta et al. 2015, "Deep Learning with Limited Numerical Precision", arXiv 1502.02551, section 3.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self._seed = seed
+        self._generator: torch.Generator | None = None
+
+    def __call__(self, values: Tensor) -> Tensor:
+        """Round in place."""
+        if self._generator is None:
+            self._generator = torch.Generator(values.device).manual_seed(self._seed)
+        noise = torch.empty_like(values).uniform_(generator=self._generator)
+        part = torch.floor(values)
+        values.sub_(part).gt_(noise)
+        return values.add_(part)
+
+
+ROUNDINGS: dict[str, Rounding] = {
+    rule.__name__: rule for rule in (half_even, half_away, half_up, floor, ceil, toward_zero)
+}
+NAMES = (*ROUNDINGS, "stochastic")
+
+
+def rounding(name: str) -> Rounding:
+    """Return the rule of that name; for ``stochastic`` a fresh sequence of its seed.
+
+    Raises:
+        QuantError: no such rule, or a seed beyond 32 bits.
+    """
+    if name in ROUNDINGS:
+        return ROUNDINGS[name]
+    match = re.fullmatch(r"stochastic(?:_([0-9]{1,10}))?", name) if isinstance(name, str) else None
+    if not match:
+        raise QuantError(
+            f"{str(name)[:40]!r} is not a rounding; choose {', '.join(NAMES)} or stochastic_<seed>."
+        )
+    seed = int(match[1] or 0)
+    if seed > MAX_SEED:
+        raise QuantError(f"The seed {seed} is beyond {MAX_SEED}; choose a smaller one.")
+    return Stochastic(seed)
+
+
+def overflow_stays(rule: Rounding) -> tuple[bool, bool]:
+    """Whether a finite number below the range, or above it, takes the format's extreme even unsaturated.
+
+    A rule that never rounds outward there delivers the extreme, not infinity: IEEE 754-2019, 7.4.
+    """
+    return rule in (toward_zero, ceil), rule in (toward_zero, floor)
