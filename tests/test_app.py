@@ -743,4 +743,4 @@ def test_rounding(name: str) -> None:
 
 
 def test_rounding_that_is_none() -> None:
-    assert_one_sentence(change(opened(), "rounding", "sideways"), "sideways", "half_even")
+    assert_one_sentence(opened(rounding="sideways"), "sideways", "half_even")
