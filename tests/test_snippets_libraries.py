@@ -37,7 +37,7 @@ SHAPES = {
     (3, 4, 6): ["per_tensor", "per_channel(0)", "per_channel(1)", "per_group(3)", "per_block([1,2,3])"],
     (20, 24): ["per_channel(0)", "per_group(2)", "per_flat_group(16)"],
 }
-SETTINGS = ["min_max", "percentile(95)", "fixed(-1,2.5)", "given(0.3,0)", "given(0.3,5)"]
+SETTINGS = ["min_max", "percentile(95)", "fixed(-1,2.5)", "given(0.3,0)", "given(0.3,5)", "scales(int8)"]
 WIDTHS = ["int4", "uint4", "int8", "uint8", "int8n", "int3", "uint6", "int16", "uint16", "int2", "int5n"]
 SYMMETRIES = ["symmetric", "asymmetric"]
 AIMET = importlib.util.find_spec("aimet_torch") is not None
@@ -190,7 +190,9 @@ def test_script_of_a_large_tensor_reads_the_export(name, tmp_path, monkeypatch):
         ("int8 aimet.2024.Quantize", "aimet.2024.Quantize is no library of today"),
         ("int8 onnxruntime(overflow=wrap)", "onnxruntime(overflow=wrap) changes what onnxruntime does"),
         ("int4 given(0.3,9) torchao", "torchao takes only a zero_point within the codes -8..7 of int4"),
-        ("uint4 asymmetric fixed(-1,1) hqq", "finds the range and the codes in one call; choose min-max"),
+        ("uint4 asymmetric fixed(-1,1) hqq", "finds scale and codes in one call; choose min-max"),
+        ("int8 per_channel(0) torchao scales(uint2 given(0.5))", "A scale is 0, and torchao would divide by it"),
+        ("uint4 asymmetric hqq scales(int8)", "and scales that are kept as they are"),
         ("int4 percentile(95) quanto", "clamps to int8 at any width, so it clips nothing at 4 bits"),
         ("int8 given(0.3,5) quanto", "has no zero_point; choose 0"),
         ("int8 per_block([1,1]) torchao", "takes blocks of one element for the whole tensor"),

@@ -51,9 +51,7 @@ def _library(tensor: Tensor, result: qc.Quantized) -> None:
             "ones of that version."
         )
     else:
-        st.caption(
-            f"The tests run such scripts with {name}, over its granularities, symmetries and widths."
-        )
+        st.caption(f"The tests run such scripts with {name}, over its granularities, symmetries and widths.")
 
 
 def export(tensor: Tensor, result: qc.Quantized, view: View | None) -> None:

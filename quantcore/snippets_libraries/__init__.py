@@ -85,3 +85,7 @@ def _refuse(result: Quantized) -> None:
             f"{convention.library} takes only a zero_point within the codes {fmt.qmin}..{fmt.qmax} of {fmt}; "
             "choose one of them."
         )
+    if not finds_range(result) and bool((result.scale == 0).any()):
+        raise QuantError(
+            f"A scale is 0, and {convention.library} would divide by it; choose scales that keep it above 0."
+        )

@@ -19,7 +19,8 @@ def rounded_zero(result: Quantized) -> Recipe:
 def _quantizer(result: Quantized, round_zero: bool) -> Recipe:
     if not finds_range(result):
         raise QuantError(
-            "Quantizer.quantize of hqq finds the range and the codes in one call; choose min-max."
+            "Quantizer.quantize of hqq finds scale and codes in one call; choose min-max, and scales "
+            "that are kept as they are."
         )
     fmt, granularity = result.scheme.format, result.scheme.granularity
     group = granularity.size if isinstance(granularity, PerGroup | PerFlatGroup) else None

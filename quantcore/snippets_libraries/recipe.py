@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from quantcore.literals import Array, array_source
+from quantcore.literals import WIDTH, Array, array_source
+from quantcore.notation import write_call
 from quantcore.quantize import Quantized
 from quantcore.range_setting import MinMax
 from quantcore.snippets_script import TORCH, Language
@@ -37,7 +38,13 @@ def parameters_source(
 
     ``shape``: None for block form; ``dtype``: that of the zero_point.
     """
-    lines = [f"# by the range setting {type(result.scheme.range_setting).__name__}, not by the library"]
+    scheme = result.scheme
+    who = (
+        f"the range setting {write_call(scheme.range_setting)}"
+        if scheme.scales is None
+        else "scales of scales"
+    )
+    lines = [f"# by {who}, not by the library"[:WIDTH]]
     for name, values in (("scale", result.scale), ("zero_point", result.zero_point)):
         array: Array = values.cpu().numpy()
         array = array if shape is None else array.reshape(shape)
