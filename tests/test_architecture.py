@@ -16,6 +16,7 @@ FLOORS = [
     ["quantcore.scheme", "quantcore.scales"],
     ["quantcore.refusal", "quantcore.qparams", "quantcore.casts", "quantcore.quantize"],
     ["quantcore.metrics", "quantcore.storage", "quantcore.trace", "quantcore.trace_text",
+     "quantcore.training", "quantcore.training.",
      "quantcore.encodings", "quantcore.differences"],
     ["quantcore.views", "quantcore.literals", "quantcore.snippets", "quantcore.snippets_", "quantcore.export",
      "quantcore.export_onnx", "quantcore.tensors", "quantcore.tensors."],

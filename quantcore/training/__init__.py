@@ -1,0 +1,42 @@
+"""Post-training quantization against quantization-aware training, on handwritten digits.
+
+>>> from quantcore import Scheme, training
+>>> *_, trained = training.train(seed=0)
+>>> scheme = Scheme.parse("int2 per_channel")
+>>> after = training.ptq(trained.network, scheme)
+>>> for progress in training.qat(trained.network, scheme, learned_scales=True):
+...     print(f"{progress.epoch}/{progress.epochs} {progress.accuracy:.1%}")  # doctest: +SKIP
+
+A seed means the same for everyone: see `quantcore.training.network`. Weights before and after are
+``trained.network.weights[0]`` and ``after.weights[0]``, what `quantcore.apply` returns.
+"""
+
+from quantcore.training.curve import FLOAT, METHODS, Point, Row, accuracy_curve, summary
+from quantcore.training.descent import HIDDEN, TRAINING, TUNING, Progress, Training, qat, train
+from quantcore.training.digits import Digits, load_digits
+from quantcore.training.network import Network, share_right
+from quantcore.training.quantized import QuantizedNetwork, ptq
+from quantcore.training.straight_through import fake_quantize
+
+__all__ = [
+    "FLOAT",
+    "HIDDEN",
+    "METHODS",
+    "TRAINING",
+    "TUNING",
+    "Digits",
+    "Network",
+    "Point",
+    "Progress",
+    "QuantizedNetwork",
+    "Row",
+    "Training",
+    "accuracy_curve",
+    "fake_quantize",
+    "load_digits",
+    "ptq",
+    "qat",
+    "share_right",
+    "summary",
+    "train",
+]

@@ -1,0 +1,109 @@
+"""Accuracy against bits: each way of quantizing, at each width, over several seeds."""
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass
+
+from quantcore.errors import QuantError
+from quantcore.formats import IntFormat
+from quantcore.scheme import Scheme
+from quantcore.training.descent import HIDDEN, TRAINING, TUNING, Training, qat, train
+from quantcore.training.digits import load_digits
+from quantcore.training.network import Network, share_right
+from quantcore.training.quantized import ptq
+
+METHODS = ("ptq", "qat", "lsq")
+FLOAT = "float"
+FLOAT_BITS = 32
+WEIGHTS = Scheme()
+
+
+@dataclass(frozen=True)
+class Row:
+    """Accuracy, 0 to 1 on the held-out images; method "float" is the network before it is quantized."""
+
+    method: str
+    bits: int
+    seed: int
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Point:
+    """Rows of several seeds together: their mean accuracy and its spread."""
+
+    method: str
+    bits: int
+    seeds: int
+    mean: float
+    lowest: float
+    highest: float
+
+
+def accuracy_curve(
+    bits: Sequence[int] = (2, 3, 4, 6, 8),
+    seeds: Sequence[int] = (0, 1, 2, 3, 4),
+    methods: Sequence[str] = METHODS,
+    weights: Scheme = WEIGHTS,
+    activations: Scheme | None = None,
+    training: Training = TRAINING,
+    tuning: Training = TUNING,
+    hidden: tuple[int, ...] = HIDDEN,
+) -> Generator[Row, None, None]:
+    """Yield a row as soon as it is known: of each seed the float network, then every width and method.
+
+    Args:
+        weights, activations: schemes whose integers take each width in turn.
+        methods: "ptq", "qat" (straight-through, scales by the scheme), "lsq" (learned scales).
+
+    Raises:
+        QuantError: an unknown method, a width that is none, or a format that has none, at once; the rest
+            when it comes to it.
+    """
+    unknown = [m for m in methods if m not in METHODS]
+    if unknown:
+        raise QuantError(f"{str(unknown[0])[:40]!r} is not a method; choose among {', '.join(METHODS)}.")
+    schemes = {b: (_at(b, weights), activations and _at(b, activations)) for b in bits}
+    return _rows(schemes, seeds, methods, training, tuning, hidden)
+
+
+def summary(rows: Iterable[Row]) -> list[Point]:
+    """Return one point a method and width, in the order in which they come."""
+    found: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for row in rows:
+        found[row.method, row.bits].append(row.accuracy)
+    return [Point(*key, len(a), sum(a) / len(a), min(a), max(a)) for key, a in found.items()]
+
+
+def _rows(
+    schemes: dict[int, tuple[Scheme, Scheme | None]],
+    seeds: Sequence[int],
+    methods: Sequence[str],
+    training: Training,
+    tuning: Training,
+    hidden: tuple[int, ...],
+) -> Generator[Row, None, None]:
+    for seed in seeds:
+        *_, last = train(training, seed, hidden)
+        yield Row(FLOAT, FLOAT_BITS, seed, last.accuracy)
+        for bits, (weights, activations) in schemes.items():
+            for method in methods:
+                accuracy = _accuracy(method, last.network, weights, activations, tuning, seed)
+                yield Row(method, bits, seed, accuracy)
+
+
+def _accuracy(
+    method: str, network: Network, weights: Scheme, activations: Scheme | None, tuning: Training, seed: int
+) -> float:
+    if method == "ptq":
+        digits = load_digits()
+        return share_right(ptq(network, weights, activations).logits(digits.test_images), digits.test_labels)
+    *_, last = qat(network, weights, activations, tuning, seed, learned_scales=method == "lsq")
+    return last.accuracy
+
+
+def _at(bits: int, scheme: Scheme) -> Scheme:
+    if not isinstance(scheme.format, IntFormat):
+        raise QuantError(f"{scheme.format} has no other widths to run over; choose integers, such as int8.")
+    return dataclasses.replace(scheme, format=dataclasses.replace(scheme.format, bits=bits))
