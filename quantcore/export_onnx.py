@@ -1,15 +1,18 @@
 """A result as an ONNX model: x through QuantizeLinear to the codes, and through DequantizeLinear to x̂.
 
-==========  ===========  =======  ==========================================================
-bits        tensor type  opset    which codes
-==========  ===========  =======  ==========================================================
-2           (U)INT2      25       all results whose codes QuantizeLinear gives:
-3, 4        (U)INT4      21       saturate(round(x / s) + z), half to even, with the bounds
-5 to 8      (U)INT8      21       of the type
-9 to 16     (U)INT16     21
-==========  ===========  =======  ==========================================================
+QuantizeLinear computes saturate(round(x / s) + z), half to even, within the bounds of the type:
 
-Specification: onnx.ai/onnx/operators/onnx__QuantizeLinear.html. Needs the package onnx, which nothing else does.
+==========  ===========  =======
+bits        tensor type  opset
+==========  ===========  =======
+2           (U)INT2      25
+3, 4        (U)INT4      21
+5 to 8      (U)INT8      21
+9 to 16     (U)INT16     21
+==========  ===========  =======
+
+Results whose codes that gives can be written, whichever rule made them. Specification:
+onnx.ai/onnx/operators/onnx__QuantizeLinear.html. Needs the package onnx, which nothing else here does.
 """
 
 import importlib
@@ -109,15 +112,27 @@ def _refuse_other_codes(result: Quantized, bits: int) -> None:
     other = int((codes != result.codes).sum())
     if not other:
         return
-    convention = scheme.convention.at(scheme.granularity)
-    ours = KERNELS[convention.kernel].formula
-    ends = f"{scheme.format.qmin}..{scheme.format.qmax}"
-    how = f"{ours}, clamped to {ends}" if convention.overflow == "saturate" else f"{ours}, wrapped to {ends}"
     raise QuantError(
-        f"These codes are {how} ({scheme.convention.name}); QuantizeLinear computes {KERNELS['A'].formula}, clamped "
-        f"to {wide.qmin}..{wide.qmax}, and {other:,} of {codes.numel():,} codes would differ. Choose the onnxruntime "
-        "convention."
+        f"{other:,} of {codes.numel():,} codes would differ: {_apart(result, wide)}. Choose the onnxruntime convention."
     )
+
+
+def _apart(result: Quantized, wide: IntFormat) -> str:
+    """What parts these codes from QuantizeLinear's, most of it first."""
+    fmt, convention = result.scheme.format, result.scheme.convention.at(result.scheme.granularity)
+    formula, theirs = KERNELS[convention.kernel].formula, KERNELS["A"].formula
+    found = []
+    if bool((result.scale == 0).any()):
+        found.append("it divides by a scale of 0, which here brings every code to the one of 0")
+    if convention.overflow == "wrap":
+        found.append("it clamps, and these wrap around")
+    elif (fmt.qmin, fmt.qmax) != (wide.qmin, wide.qmax):
+        found.append(f"it clamps to {wide.qmin}..{wide.qmax}, these to {fmt.qmin}..{fmt.qmax}")
+    if convention.rounding != "half_even":
+        found.append(f"it rounds half to even, these {convention.rounding}")
+    if formula != theirs:
+        found.append(f"it computes {theirs}, {convention.name} {formula}")
+    return "QuantizeLinear is not this rule: " + "; ".join(found or ["it turns NaN into the lowest code"])
 
 
 def _onnx(module: str) -> Any:

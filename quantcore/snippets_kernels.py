@@ -17,6 +17,10 @@ def kernel_source(result: Quantized, scale: str, zero_point: str) -> tuple[list[
     convention = result.scheme.convention.at(result.scheme.granularity)
     kernel = KERNELS[convention.kernel]
     before, plus = [], f" + {zero_point}" if zero_point else ""
+    if result.scales is not None and bool((result.scale == 0).any()):
+        zeros = f"torch.where({scale} == 0, torch.inf, {scale})"
+        before.append(f"divisor = {zeros}  # a scale that became 0 brings every code to the one of 0")
+        scale = "divisor"
     if kernel.inverse and result.params.inverse is None:
         before.append(f"inverse = 1 / {scale}")
     product = "x * inverse" if kernel.inverse else f"x / {scale}"

@@ -66,6 +66,13 @@ def test_code_tab_says_why_there_is_no_script() -> None:
     assert len(scripts(at)) == 2
 
 
+def test_code_tab_says_why_there_is_nothing_by_hand() -> None:
+    at = opened(tab="Code", rounding="stochastic", **SMALL)
+    assert_clean(at)
+    assert any("by chance" in info.value for info in at.info)
+    assert len(scripts(at)) == 1
+
+
 def test_export_has_an_onnx_file_of_these_codes() -> None:
     at = opened(tab="Export", bits="4", per="group", group="4", **SMALL)
     assert_clean(at)

@@ -97,6 +97,20 @@ def test_script_of_a_corner_holds(write, values, text):
     assert torch.equal(names["x"], x)
 
 
+@pytest.mark.parametrize("convention", ["textbook", "torchao", "compressed_tensors", "hqq"])
+@pytest.mark.parametrize("scales", ["int4", "uint8 asymmetric per_group(2,axis=0)"])
+def test_scripts_hold_for_scales_of_scales(convention, scales):
+    """Also where a small scale becomes 0 beside a large one."""
+    x = sample((6, 8)) * torch.tensor([1e-3, 1e-3, 1.0, 1.0, 1e3, 1e3])[:, None]
+    fmt = "uint4 asymmetric" if convention == "hqq" else "int4 asymmetric"
+    result = qc.apply(x, qc.Scheme.parse(f"{fmt} per_group(4) {convention} scales({scales})"))
+    if scales == "int4":
+        assert (result.scale == 0).any()
+    for write in WRITERS:
+        names = run(write(literal(x.numpy()), result))
+        assert torch.equal(names["x"], x)
+
+
 @pytest.mark.parametrize(
     "text", ["int4 asymmetric per_group(32)", "uint16 asymmetric per_block([7,9]) percentile(99)"]
 )

@@ -27,8 +27,12 @@ def code(tensor: Tensor, result: qc.Quantized) -> None:
         st.code(snippets.quantcore_script(tensor.recipe or literal, result), language="python", height=460)
     with right:
         st.markdown("**With torch alone**")
-        st.code(snippets.torch_script(literal, result), language="python", height=460)
-    st.caption("Both make this tensor and these codes again, and assert it.")
+        script, problem = _or_sentence(lambda: snippets.torch_script(literal, result))
+        if problem:
+            st.info(say.plain(problem))
+        else:
+            st.code(script, language="python", height=460)
+    st.caption("Each makes this tensor and these codes again, and asserts it.")
 
 
 def _library(tensor: Tensor, result: qc.Quantized) -> None:
