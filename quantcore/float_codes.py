@@ -1,0 +1,118 @@
+"""Between float32 and the bit patterns of a small float, exactly and in a few passes.
+
+Encoding divides by the power of two below each number, so that the format's mantissa is a whole number
+to be rounded; the pattern is that number plus the exponent field, and a carry runs into the next
+exponent by itself. Decoding looks up a table of every code.
+"""
+
+import math
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from quantcore.float_layout import FloatLayout
+from quantcore.rounding import Rounding, half_even, overflow_stays
+
+_EXPONENT, _MANTISSA, _BIAS = 0x7F800000, 23, 127  # of float32: the exponent's bits, the mantissa's width
+
+
+@lru_cache(maxsize=64)
+def table(layout: FloatLayout) -> Tensor:
+    """Return the value of every code, float32, (2^bits,); shared, so not to be written to."""
+    codes = np.arange(1 << layout.bits)
+    pattern = codes & ~layout.sign_bit
+    field, mantissa = pattern >> layout.mantissa, pattern & ((1 << layout.mantissa) - 1)
+    normal = (field > 0) | (not layout.subnormals)
+    significand = mantissa + (normal << layout.mantissa)
+    power = np.maximum(field, int(layout.subnormals)) - layout.bias - layout.mantissa
+    values = np.ldexp(significand.astype(np.float64), power)
+    values[pattern > layout.top] = math.nan
+    if layout.infinity is not None:
+        values[pattern == layout.infinity] = math.inf
+    if layout.sign_bit:
+        values = np.copysign(values, np.where(codes & layout.sign_bit, -1.0, 1.0))
+    if layout.nan == "negative_zero":
+        values[layout.sign_bit] = math.nan
+    return torch.from_numpy(values.astype(np.float32))
+
+
+def decode_(codes: Tensor, out: Tensor, layout: FloatLayout) -> Tensor:
+    """Write the values of the codes into ``out``, float32, contiguous and of their number."""
+    values = table(layout).to(codes.device)
+    torch.index_select(values, 0, codes.reshape(-1).to(torch.int32), out=out.view(-1))
+    return out
+
+
+def encode_(work: Tensor, out: Tensor, layout: FloatLayout, rule: Rounding = half_even) -> Tensor:
+    """Write the codes of ``work``, float32 and contiguous, into ``out``; ``work`` is used up."""
+    sign = _sign(work, layout)
+    if layout.sign == "dropped":
+        work.abs_()
+    odd = work.clone() if _has_odd(work, layout) else None
+    codes = _patterns(work, layout, rule)
+    if odd is not None:
+        _settle(odd, codes, layout, rule)
+    if sign is not None:
+        if layout.nan == "negative_zero":  # a zero takes no sign: only there -pattern lacks the bit
+            sign.bitwise_and_(codes.neg())
+        codes.bitwise_or_(sign)
+    return out.copy_(codes)
+
+
+def _has_odd(work: Tensor, layout: FloatLayout) -> bool:
+    """Whether some number needs a second look; if saturating is all they need, do it here, in place."""
+    low, high = (float(end) for end in work.aminmax())
+    most = float(table(layout)[layout.top])
+    least = -most if layout.sign == "bit" else 0.0
+    if layout.sign == "nan" and not (low > 0 or (low == 0 and layout.subnormals)):
+        return True
+    if least <= low and high <= most:
+        return False
+    if layout.saturate and not (math.isnan(low) or math.isnan(high)):
+        work.clamp_(-most, most)
+        return False
+    return True
+
+
+def _sign(work: Tensor, layout: FloatLayout) -> Tensor | None:
+    """The sign bits, int32, where the format has them."""
+    if not layout.sign_bit:
+        return None
+    # the shift repeats the sign to the left, and the mask leaves one of them
+    return (work.view(torch.int32) >> (32 - layout.bits)).bitwise_and_(layout.sign_bit)
+
+
+def _patterns(work: Tensor, layout: FloatLayout, rule: Rounding) -> Tensor:
+    """Round ``work`` to patterns without a sign, int32; they run on above the format's largest."""
+    lowest = layout.lowest_exponent
+    # ml_dtypes and torch give e8m0 float32's exponent field, plus 1 if the mantissa is over its half; below
+    # the normal numbers, where the mantissa has no leading 1, all beyond 2^-127 so come to 2^-126
+    least = -126 if lowest == -127 and rule is half_even else lowest
+    power = work.view(torch.int32) & _EXPONENT
+    power.view(torch.float32).clamp_min_(2.0**least)
+    field = power >> (_MANTISSA - layout.mantissa)
+    work.div_(power.view(torch.float32).mul_(2.0**-layout.mantissa))
+    codes = power.copy_(rule(work).abs_())
+    # the exponent that patterns begin with, and the leading 1 that they leave out
+    below = lowest + _BIAS + (not layout.subnormals)
+    codes.add_(field.sub_(below << layout.mantissa))
+    return codes if layout.subnormals else codes.clamp_min_(0)
+
+
+def _settle(odd: Tensor, codes: Tensor, layout: FloatLayout, rule: Rounding) -> None:
+    """Give what is beyond the format, no number, or has a sign too many its pattern, in place."""
+    over = (codes > layout.top) | odd.isinf()
+    beyond = layout.quiet_nan if layout.infinity is None else layout.infinity
+    if layout.saturate:
+        beyond = layout.top
+    else:  # the largest number may be as far as the rule goes
+        below, above = overflow_stays(rule)
+        stays = over & odd.isfinite() & (((odd < 0) & below) | ((odd > 0) & above))
+        codes.masked_fill_(stays, layout.top)
+        over &= ~stays
+    codes.masked_fill_(over, beyond)
+    if layout.sign == "nan":
+        codes.masked_fill_(odd < 0 if layout.subnormals else odd <= 0, layout.quiet_nan)
+    codes.masked_fill_(odd.isnan(), layout.quiet_nan)

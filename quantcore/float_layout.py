@@ -1,0 +1,142 @@
+"""What decides a small float: its bits, and which patterns are given up for infinity and NaN."""
+
+from dataclasses import dataclass
+
+import torch
+
+from quantcore import notation
+from quantcore.errors import QuantError
+
+NAN_STYLES = ("none", "ieee", "all_ones", "negative_zero")
+SIGN_STYLES = ("bit", "nan", "dropped")
+MAX_BITS, MAX_EXPONENT = 16, 8
+
+
+@dataclass(frozen=True)
+class FloatLayout:
+    """Floats of ``exponent`` and ``mantissa`` bits, and what becomes of numbers that they do not have.
+
+    Args:
+        bias: what is taken off the exponent field; by default 2^(exponent-1) - 1, as in IEEE 754.
+        infinities: whether the highest pattern that is no NaN stands for infinity.
+        nan: which patterns are NaN: ``none``; ``ieee``, the highest exponent with a mantissa over 0;
+            ``all_ones``; ``negative_zero``, so that there is no -0.
+        saturate: what is beyond the largest number, infinity too, becomes the largest number. Otherwise
+            what rounds beyond becomes infinity, or NaN where there is none. A NaN stays NaN; without a
+            pattern for it, it becomes -0 (as in ml_dtypes).
+        sign: ``bit``; or no bit, and a number below zero becomes ``nan`` or has its sign ``dropped``.
+        subnormals: whether the exponent field 0 means zero and the subnormals, or one more power of two.
+            Without zero, 0 becomes NaN, or where signs are dropped the smallest number.
+
+    Raises:
+        QuantError: the choices contradict each other, or a value would not be a float32.
+    """
+
+    exponent: int
+    mantissa: int
+    bias: int = None  # type: ignore[assignment]  # filled in below
+    infinities: bool = False
+    nan: str = "none"
+    saturate: bool = True
+    sign: str = "bit"
+    subnormals: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("exponent", "mantissa"):
+            object.__setattr__(self, name, notation.whole(getattr(self, name), name))
+        if not (1 <= self.exponent <= MAX_EXPONENT and 0 <= self.mantissa <= MAX_BITS):
+            raise QuantError(
+                f"exponent={self.exponent} and mantissa={self.mantissa} bits are no float here; choose 1 to "
+                f"{MAX_EXPONENT} and 0 or more."
+            )
+        usual = (1 << (self.exponent - 1)) - 1
+        object.__setattr__(self, "bias", usual if self.bias is None else notation.whole(self.bias, "bias"))
+        self._check_words()
+        self._check_specials()
+        self._check_reach()
+
+    def _check_words(self) -> None:
+        for name, known in (("nan", NAN_STYLES), ("sign", SIGN_STYLES)):
+            if getattr(self, name) not in known:
+                word = str(getattr(self, name))[:40]
+                raise QuantError(f"{name} must be one of {', '.join(known)}, not {word!r}.")
+        for name in ("infinities", "saturate", "subnormals"):
+            if not isinstance(getattr(self, name), bool):
+                raise QuantError(f"{name} must be true or false, not {str(getattr(self, name))[:40]!r}.")
+
+    def _check_specials(self) -> None:
+        if self.nan == "ieee" and not (self.infinities and self.mantissa):
+            raise QuantError(
+                "nan=ieee needs infinities=true and a mantissa bit; choose nan=all_ones otherwise."
+            )
+        if self.sign != "bit" and self.nan == "negative_zero":
+            raise QuantError("nan=negative_zero needs a sign bit; choose nan=all_ones, or sign=bit.")
+        if self.sign == "nan" and self.nan == "none":
+            raise QuantError("sign=nan needs a pattern for NaN; choose nan=all_ones, or sign=dropped.")
+        if not (self.saturate or self.infinities or self.nan != "none"):
+            raise QuantError(
+                "With neither infinity nor NaN every number must saturate; choose saturate=true."
+            )
+
+    def _check_reach(self) -> None:
+        if not 2 <= self.bits <= MAX_BITS or self.top < 1:
+            raise QuantError(
+                f"exponent={self.exponent} and mantissa={self.mantissa} make {self.bits} bits with the largest "
+                f"number in pattern {self.top}; choose at most {MAX_BITS} bits, and enough for a number over 0."
+            )
+        smallest = self.lowest_exponent - self.mantissa * self.subnormals
+        highest = max(self.top >> self.mantissa, self.subnormals) - self.bias
+        # float32's own normal numbers, and the one power of two below them that e8m0 has
+        if self.lowest_exponent < (-126 if self.mantissa else -127) or smallest > 0 or highest > 127:
+            raise QuantError(
+                f"bias={self.bias} puts normal numbers at 2^{self.lowest_exponent} to 2^{highest}; choose one "
+                "that keeps them within 2^-126 to 2^127, as float32 has them, and the smallest number at most 1."
+            )
+
+    @property
+    def bits(self) -> int:
+        """Width of a code."""
+        return (self.sign == "bit") + self.exponent + self.mantissa
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The smallest of uint8, int16, int32 that holds every code."""
+        return torch.uint8 if self.bits <= 8 else torch.int16 if self.bits < 16 else torch.int32
+
+    @property
+    def sign_bit(self) -> int:
+        """The pattern of the sign alone; 0 where there is none."""
+        return (self.sign == "bit") << (self.exponent + self.mantissa)
+
+    @property
+    def lowest_exponent(self) -> int:
+        """The exponent of the smallest normal number, a power of two."""
+        return self.subnormals - self.bias
+
+    @property
+    def infinity(self) -> int | None:
+        """The pattern of +infinity."""
+        if not self.infinities:
+            return None
+        if self.nan == "ieee":
+            return ((1 << self.exponent) - 1) << self.mantissa
+        return self._ones - (self.nan == "all_ones")
+
+    @property
+    def top(self) -> int:
+        """The pattern of the largest finite number; all below it are finite, and in rising order."""
+        return self._ones - (self.nan == "all_ones") if self.infinity is None else self.infinity - 1
+
+    @property
+    def quiet_nan(self) -> int:
+        """The pattern that a NaN is written as, without its sign; without one, that of -0."""
+        match self.nan:
+            case "ieee":  # the quiet one: the highest bit of the mantissa
+                return (((1 << self.exponent) - 1) << self.mantissa) | 1 << (self.mantissa - 1)
+            case "all_ones":
+                return self._ones
+        return self.sign_bit
+
+    @property
+    def _ones(self) -> int:
+        return (1 << (self.exponent + self.mantissa)) - 1
