@@ -13,6 +13,7 @@ from quantcore.conventions import CONVENTIONS, TEXTBOOK, Convention
 from quantcore.differences import differences
 from quantcore.encodings import encoding
 from quantcore.errors import QuantError
+from quantcore.float_format import FLOATS, FloatFormat
 from quantcore.formats import (
     FORMATS,
     INT2,
@@ -59,6 +60,7 @@ def __getattr__(name: str) -> ModuleType:
 
 __all__ = [
     "CONVENTIONS",
+    "FLOATS",
     "FORMATS",
     "INT2",
     "INT4",
@@ -72,6 +74,7 @@ __all__ = [
     "Convention",
     "Errors",
     "Fixed",
+    "FloatFormat",
     "Format",
     "Given",
     "Granularity",

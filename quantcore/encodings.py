@@ -19,7 +19,7 @@ def encoding(result: Quantized) -> dict[str, Tensor]:
 
 
 def _offset(result: Quantized) -> Tensor:
-    offset = -result.zero_point.to(torch.float32)
+    offset = -result.params.zero_point.to(torch.float32)
     return offset + 0.0  # -0.0 becomes 0.0
 
 

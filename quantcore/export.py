@@ -21,7 +21,7 @@ def arrays(result: Quantized) -> dict[str, Tensor]:
         "x": result.x,
         "codes": result.codes,
         "scale": result.scale,
-        "zero_point": result.zero_point,
+        "zero_point": result.params.zero_point,
         "dequantized": result.dequantized,
     }
     return {name: tensor.cpu().contiguous() for name, tensor in found.items()}

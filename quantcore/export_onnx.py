@@ -64,7 +64,7 @@ def layout_of(result: Quantized) -> Layout:
     parameters repeated along the others. Flat groups that are no boxes have their parameters at every element.
     """
     shape, block = tuple(result.x.shape), result.block
-    parameters = [result.scale, result.zero_point]
+    parameters = [result.scale, result.params.zero_point]
     if isinstance(result.scheme.granularity, PerFlatGroup):
         parameters, block = as_boxes(parameters, result.scheme.granularity.size, shape)
     scale, zero_point = parameters
@@ -88,7 +88,7 @@ def _type_bits(result: Quantized) -> int:
         raise QuantError(
             f"This ONNX export has integers only, and the format is {fmt}; choose an integer one."
         )
-    z = result.zero_point
+    z = result.params.zero_point
     if z.is_floating_point():
         raise QuantError(
             f"QuantizeLinear takes an integer zero_point, and {result.scheme.convention.name} has a float one; choose "
@@ -108,7 +108,7 @@ def _refuse_other_codes(result: Quantized, bits: int) -> None:
     scheme = result.scheme
     wide = IntFormat(bits, scheme.format.signed)
     theirs = Scheme(wide, scheme.symmetric, scheme.granularity, convention=TEXTBOOK.changed(nan="qmin"))
-    codes = quantize(result.x, result.scale, result.zero_point, theirs)
+    codes = quantize(result.x, result.scale, result.params.zero_point, theirs)
     other = int((codes != result.codes).sum())
     if not other:
         return

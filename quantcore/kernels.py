@@ -5,8 +5,8 @@ library runs which was measured on 300,000 near-ties and stands in the records o
 Libraries round half to even.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -14,9 +14,15 @@ from torch import Tensor
 from quantcore.errors import QuantError
 from quantcore.rounding import Rounding, half_even
 
-# (x, s, z, out, round_): s is the scale, or its inverse where `Kernel.inverse` says so; z is None where all are 0;
-# round_ rounds in place
-Arithmetic = Callable[[Tensor, Tensor, Tensor | None, Tensor, Rounding], Tensor]
+
+class Arithmetic(Protocol):
+    """A kernel: ``s`` is the scale, or its inverse where `Kernel.inverse` says so.
+
+    ``z`` is None where all are 0; ``out`` is written into; ``round_`` rounds in place.
+    """
+
+    def __call__(self, x: Tensor, s: Tensor, z: Tensor | None, out: Tensor, round_: Rounding = ...) -> Tensor:
+        """Return ``out``."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from quantcore.errors import QuantError
+from quantcore.formats import IntFormat
 from quantcore.granularity import Region, regions, split_axes, spread
 from quantcore.inputs import CHUNK, as_float32, refuse_nonfinite
 from quantcore.quantize import Quantized, decode, unclamped
@@ -44,7 +45,8 @@ class Errors:
 class Report(Errors):
     """`Errors` of a quantized tensor, and what became of its codes.
 
-    An element is clipped where round(x/s) + z lies outside the format's codes, so that the clamp (or the
+    An element is clipped where round(x/s) + z lies outside the format's codes (of a float format, where x/s
+    lies more than half a step beyond its largest value), so that the clamp (or the
     wrap) changed it; ``clipping_sse`` and ``rounding_sse`` split the squared error into those elements'
     part and the others'. ``codes_used`` counts distinct codes.
     """
@@ -138,6 +140,7 @@ def report(result: Quantized) -> Report:
     """Return every metric of a result, in one walk over it."""
     fmt, shape = result.scheme.format, tuple(result.x.shape)
     sums, clipped, clipping_sse, rounding_sse = _Sums(), 0, 0.0, 0.0
+    least, most = (fmt.qmin, fmt.qmax) if isinstance(fmt, IntFormat) else (-fmt.reach, fmt.reach)
     counts = torch.zeros((), dtype=torch.int64, device=result.x.device)
     laid = [t.reshape(result.laid_shape) for t in (result.x, result.codes)]
     for region, values in unclamped(result.x, result.params, result.scheme):
@@ -145,8 +148,8 @@ def report(result: Quantized) -> Report:
         square = sums.add(x, _x_hat(result, region), _placed(region, result.laid_shape))
         counts = counts + _count_codes(codes)
         lowest, highest = torch.aminmax(values)
-        if not (lowest >= fmt.qmin and highest <= fmt.qmax):  # NaN too
-            outside = ((values < fmt.qmin) | (values > fmt.qmax)).reshape(-1)
+        if not (lowest >= least and highest <= most):  # NaN too
+            outside = ((values < least) | (values > most)).reshape(-1)
             clipped += int(outside.count_nonzero())
             clipping_sse += float(square[outside].sum())
             square[outside] = 0.0
@@ -183,8 +186,10 @@ def _parts(result: Quantized) -> Iterator[Region]:
 def _x_hat(result: Quantized, region: Region) -> Tensor:
     """x̂ of one box, with the axes of `split_axes`."""
     codes = split_axes(result.codes.view(result.laid_shape)[region.elements], region.block)
-    scale, zero_point = (spread(p[region.grid]) for p in (result.scale, result.zero_point))
-    return decode(codes, scale, zero_point, out=torch.empty(codes.shape, device=codes.device))
+    scale, zero_point = (spread(p[region.grid]) for p in (result.scale, result.params.zero_point))
+    return decode(
+        codes, scale, zero_point, torch.empty(codes.shape, device=codes.device), result.scheme.format
+    )
 
 
 def _count_codes(codes: Tensor) -> Tensor:

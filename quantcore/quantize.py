@@ -16,7 +16,7 @@ from torch import Tensor
 
 from quantcore.casts import may_leave_integers, nan_note, settle
 from quantcore.errors import QuantError
-from quantcore.formats import Format
+from quantcore.formats import Format, IntFormat
 from quantcore.granularity import (
     Region,
     block_shape,
@@ -30,7 +30,7 @@ from quantcore.inputs import CHUNK, as_float32, refuse_nonfinite
 from quantcore.kernels import KERNELS
 from quantcore.qparams import QParams, choose_qparams
 from quantcore.refusal import refuse
-from quantcore.rounding import rounding
+from quantcore.rounding import rounding, unrounded
 from quantcore.scheme import Scheme
 
 # float32 has every whole number up to 2^24; beyond 2^62 no cast to an integer is defined
@@ -59,9 +59,12 @@ class Quantized:
         return self.params.scale
 
     @property
-    def zero_point(self) -> Tensor:
-        """Zero points, block form: int32, or float32 where the convention has it so (hqq)."""
-        return self.params.zero_point
+    def zero_point(self) -> Tensor | None:
+        """Zero points, block form: int32, or float32 where the convention has it so (hqq).
+
+        None for float formats, which have none.
+        """
+        return self.params.zero_point if isinstance(self.scheme.format, IntFormat) else None
 
     @property
     def block(self) -> tuple[int, ...]:
@@ -75,8 +78,8 @@ class Quantized:
 
     @property
     def dequantized(self) -> Tensor:
-        """x̂ = (codes - zero_point) * scale, float32; computed anew each time."""
-        return dequantize(self.codes, self.scale, self.zero_point, self.scheme)
+        """x̂ = (codes - zero_point) * scale, of a float format value * scale; float32, computed anew each time."""
+        return dequantize(self.codes, self.scale, self.params.zero_point, self.scheme)
 
     @property
     def error(self) -> Tensor:
@@ -132,12 +135,17 @@ def _codes(x: Tensor, params: QParams, scheme: Scheme, out: Tensor | None) -> tu
     codes = _output(out, tuple(x.shape), scheme.format.dtype, x.device)
     convention = scheme.convention.at(scheme.granularity)
     careful = not convention.refuses_nonfinite and may_leave_integers(x, params, scheme, convention)
+    round_ = rounding(convention.rounding)
     nans, laid = 0, codes.view(laid_shape(scheme.granularity, tuple(x.shape)))
     for region, work, shift in _boxes(x, params, scheme):
         if careful:
             nans += int(work.isnan().sum())
             settle(work, shift, scheme.format, convention)
-        split_axes(laid[region.elements], region.block).copy_(fit(work, scheme))
+        target = split_axes(laid[region.elements], region.block)
+        if isinstance(scheme.format, IntFormat):
+            target.copy_(fit(work, scheme))
+        else:
+            scheme.format.encode_(work, target, round_)
     return codes, nan_note(nans, convention) if nans else ""
 
 
@@ -157,7 +165,9 @@ def _boxes(x: Tensor, params: QParams, scheme: Scheme) -> Iterator[tuple[Region,
     x = x.reshape(shape)
     scale, zero_point, shifted = _prepare(params.scale, params.zero_point, shape, block, x.device)
     convention = scheme.convention.at(scheme.granularity)
-    kernel, round_ = KERNELS[convention.kernel], rounding(convention.rounding)
+    kernel = KERNELS[convention.kernel]
+    # a float's codes are rounded where its exponent is known, in `encode_`
+    round_ = rounding(convention.rounding) if isinstance(scheme.format, IntFormat) else unrounded
     scratch = torch.empty(_largest(shape, block), device=x.device)
     for region in regions(shape, block, CHUNK, whole_blocks=False):
         values = split_axes(x[region.elements], region.block)
@@ -179,7 +189,7 @@ def _boxes(x: Tensor, params: QParams, scheme: Scheme) -> Iterator[tuple[Region,
 def dequantize(
     codes: Tensor, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | None = None
 ) -> Tensor:
-    """Return (codes - zero_point) * scale, float32; parameters as in `quantize`."""
+    """Return (codes - zero_point) * scale, float32; parameters as in `quantize`; of floats value * scale."""
     block = block_shape(scheme.granularity, tuple(codes.shape))
     shape = laid_shape(scheme.granularity, tuple(codes.shape))
     scale, zero_point, shifted = _prepare(scale, zero_point, shape, block, codes.device)
@@ -188,13 +198,19 @@ def dequantize(
     for region in regions(shape, block, CHUNK, whole_blocks=False):
         source, target = (split_axes(t[region.elements], region.block) for t in laid)
         z = spread(zero_point[region.grid]) if shifted else None
-        decode(source, spread(scale[region.grid]), z, out=target)
+        decode(source, spread(scale[region.grid]), z, target, scheme.format)
     return x_hat
 
 
-def decode(codes: Tensor, scale: Tensor, zero_point: Tensor | None, out: Tensor) -> Tensor:
-    """Write (codes - zero_point) * scale into ``out``, float32; parameters broadcast, None stands for 0."""
-    out.copy_(codes)
+def decode(codes: Tensor, scale: Tensor, zero_point: Tensor | None, out: Tensor, fmt: Format) -> Tensor:
+    """Write (codes - zero_point) * scale into ``out``, float32; parameters broadcast, None stands for 0.
+
+    The codes of a float format stand for its values.
+    """
+    if isinstance(fmt, IntFormat):
+        out.copy_(codes)
+    else:
+        out.copy_(fmt.decode_(codes, torch.empty(codes.shape, device=codes.device)))
     if zero_point is not None:
         out.sub_(zero_point)
     return out.mul_(scale)
@@ -251,7 +267,7 @@ def _output(out: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype, devi
 
 def _zero_point_outside(params: QParams, scheme: Scheme) -> str:
     fmt = scheme.format
-    if params.zero_point.is_floating_point():
+    if params.zero_point.is_floating_point() or not isinstance(fmt, IntFormat):
         return ""
     low, high = int(params.zero_point.min()), int(params.zero_point.max())
     if fmt.qmin <= low and high <= fmt.qmax:

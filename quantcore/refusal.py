@@ -1,5 +1,6 @@
 """What a library can't do, in its own terms."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,11 @@ def refusal(scheme: Scheme, shape: Shape) -> str | None:
     """
     block_shape(scheme.granularity, shape)
     convention = scheme.convention
+    if not isinstance(scheme.format, IntFormat):
+        if not scheme.symmetric:
+            return f"{scheme.format} has no zero_point, so nothing to be asymmetric with; choose symmetric."
+        if "float" not in convention.formats:
+            return f"{full_name(convention)} stands for its integer codes; here it is {scheme.format}."
     for limit in convention.limits:
         found = PROPERTIES[limit.of](scheme, shape)
         if found and not set(found[0]) & set(limit.allowed):
@@ -145,6 +151,9 @@ def fitting(scheme: Scheme, shape: Shape) -> Scheme | None:
     """
     if refusal(scheme, shape) is None:
         return scheme
+    if not isinstance(scheme.format, IntFormat):
+        other = dataclasses.replace(scheme, symmetric=True)
+        return other if refusal(other, shape) is None else None
     fmt = scheme.format
     widths = sorted(range(MIN_BITS, MAX_BITS + 1), key=lambda bits: (abs(bits - fmt.bits), bits))
     candidates = [

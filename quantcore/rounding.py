@@ -63,6 +63,11 @@ def toward_zero(values: Tensor) -> Tensor:
     return values.trunc_()
 
 
+def unrounded(values: Tensor) -> Tensor:
+    """Leave the values as they are, where rounding comes later."""
+    return values
+
+
 class Stochastic:
     """Round up with the probability of the part that is cut off, else down: the mean is the value.
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from quantcore.conventions import Convention
-from quantcore.formats import Format
+from quantcore.formats import Format, IntFormat
 
 Range = tuple[Tensor, Tensor]
 _PRECISION = {"float32": torch.float32, "float64": torch.float64}
@@ -119,7 +119,8 @@ Symmetric = Callable[[Tensor, Tensor, Format, Convention], tuple[Tensor, Tensor,
 
 def _positive_steps(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
     largest = _largest(low, high, c)
-    return largest / ((1 << (fmt.bits - 1)) - 1), -largest, largest
+    steps = (1 << (fmt.bits - 1)) - 1 if isinstance(fmt, IntFormat) else fmt.max
+    return largest / steps, -largest, largest
 
 
 def _half_range(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:

@@ -6,6 +6,7 @@ import textwrap
 from typing import Any
 
 from quantcore.conventions import Convention
+from quantcore.float_format import FloatFormat
 from quantcore.formats import FORMATS, IntFormat
 from quantcore.literals import WIDTH, literal
 from quantcore.quantize import Quantized
@@ -69,6 +70,8 @@ def scheme_source(scheme: Scheme) -> str:
 def _constructor(choice: Any) -> str:
     if isinstance(choice, IntFormat) and choice in FORMATS.values():
         return f"qc.{str(choice).upper()}"
+    if isinstance(choice, FloatFormat):
+        return f'qc.parse_format("{choice}")'
     if isinstance(choice, Convention):
         changes = ", ".join(f"{name}={value!r}" for name, value in choice.changes().items())
         return f'qc.CONVENTIONS["{choice.name}"]' + (f".changed({changes})" if changes else "")

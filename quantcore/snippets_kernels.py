@@ -79,6 +79,6 @@ def _settled(result: Quantized, convention: Convention, zero_point: str) -> list
         f"lost = ~(values.abs() < {_CAST_ENDS[convention.cast]})  # what no {convention.cast} holds",
         "values = torch.where(lost, qmin, values)",
     ]
-    if convention.cast == "int32" and zero_point and bool((result.zero_point < 0).any()):
+    if convention.cast == "int32" and zero_point and bool((result.params.zero_point < 0).any()):
         lines.append(f"values = torch.where(lost & (torch.tensor({zero_point}) < 0), qmax, values)")
     return lines

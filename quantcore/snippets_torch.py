@@ -5,6 +5,8 @@ is without a range. The order of operations is that of `quantize`, so the codes 
 """
 
 from quantcore.conventions.record import CHOICES, TEXTBOOK
+from quantcore.errors import QuantError
+from quantcore.formats import IntFormat
 from quantcore.literals import Array, array_source
 from quantcore.notation import write_value
 from quantcore.quantize import Quantized
@@ -22,7 +24,13 @@ def percentile(rows, p):
     return (below + (above - below) * (place - k)).float()
 
 '''
-_OF_CODES = {"kernel", "rounding", "overflow", "nan", "cast"}  # choices that scale and zero_point do not depend on
+_OF_CODES = {
+    "kernel",
+    "rounding",
+    "overflow",
+    "nan",
+    "cast",
+}  # choices that scale and zero_point do not depend on
 _NO_RANGE = 1e-30  # a scale of exactly 1 with a smaller range was a 0 that the convention replaced
 _CAST_LIMIT = 1 << 62  # quotients near it need the clamp of `quantize.wrap` before the cast
 
@@ -33,6 +41,8 @@ def arithmetic(result: Quantized) -> list[str]:
     Parameters that are found otherwise than by the textbook stand as numbers.
     """
     fmt = result.scheme.format
+    if not isinstance(fmt, IntFormat):
+        raise QuantError(f"The script by hand writes integers; of {fmt}, use the quantcore script.")
     lines = [f"qmin, qmax = {fmt.qmin}, {fmt.qmax}", ""]
     flat = result.laid_shape != tuple(result.x.shape)
     if flat:
@@ -71,7 +81,7 @@ def _by_value(result: Quantized) -> bool:
 
 def _given(result: Quantized) -> list[str]:
     """Parameters by hand, or by a library; one number for all blocks stays one number."""
-    scale, zero_point = _short(result.scale.cpu().numpy()), _short(result.zero_point.cpu().numpy())
+    scale, zero_point = _short(result.scale.cpu().numpy()), _short(result.params.zero_point.cpu().numpy())
     by_hand = isinstance(result.scheme.range_setting, Given)
     who = "by hand" if by_hand else f"as {result.scheme.convention.name} finds them"
     lines = [f"# parameters {who}", f"scale = {array_source(scale)}"]
@@ -149,7 +159,7 @@ def _for_each_element(result: Quantized) -> tuple[str, str, list[str]]:
     by_value = _by_value(result)
     if by_value:
         one_scale = not _short(result.scale.cpu().numpy()).ndim
-        one_zero_point = not _short(result.zero_point.cpu().numpy()).ndim
+        one_zero_point = not _short(result.params.zero_point.cpu().numpy()).ndim
     spread = spread_source(result)
     scale, lines = "scale", []
     if spread and not one_scale:
@@ -157,7 +167,7 @@ def _for_each_element(result: Quantized) -> tuple[str, str, list[str]]:
         lines += ["", "# each element with its block's parameters", f"s = scale{spread}"]
     if result.scheme.symmetric and not by_value:
         return scale, "zero_point" if result.scheme.format.middle else "", lines
-    if by_value and not result.zero_point.any():
+    if by_value and not result.params.zero_point.any():
         return scale, "", lines
     if spread and not one_zero_point:
         return scale, "z", [*lines, f"z = zero_point{spread}"]

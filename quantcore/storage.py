@@ -58,7 +58,9 @@ def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
     scale_bits = blocks * SCALE_BITS
     if scheme.scales is not None:
         inner = storage(scheme.scales, grid)
-        scale_bits = inner.codes + inner.scales + inner.zero_points
+        # a scale of scales that is given is part of the scheme: MX blocks store none
+        given = isinstance(scheme.scales.range_setting, Given)
+        scale_bits = inner.codes + (0 if given else inner.scales + inner.zero_points)
     return Storage(elements, elements * bits, scale_bits, blocks * zero_point_bits if free else 0)
 
 

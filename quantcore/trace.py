@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from quantcore.errors import QuantError
+from quantcore.float_format import FloatFormat
+from quantcore.formats import IntFormat
 from quantcore.granularity import block_bounds
 from quantcore.kernels import KERNELS, Kernel
 from quantcore.quantize import Quantized, dequantize
@@ -41,7 +43,8 @@ class Trace:
     the convention put another scale in the place of what the range gave; ``raw_scale``: the scale before it
     was quantized itself, else None; ``factor``: what x was multiplied with where the kernel multiplies, else
     None; ``quotient``: x / s, or x times the factor; ``summed``: that plus z, where z is added before
-    rounding, else None; ``shifted``: the code before it is brought into the format; ``overflow``: "saturate"
+    rounding, else None; ``shifted``: the code before it is brought into the format (of a float
+    format, ``rounded`` and this are the value of the code); ``overflow``: "saturate"
     or "wrap" where that changed it, "cast" where NaN or a number too large became what the library makes of
     it, else None.
     """
@@ -71,9 +74,13 @@ class Trace:
         """The arithmetic as lines for display; numbers are written so that they read back the same."""
         z, s, q = number(self.zero_point), number(self.scale), number(self.code)
         steps = [Step("x", "", number(self.x)), Step("scale s", scale_formula(self), s)]
-        steps.append(Step("zero point z", zero_point_formula(self), z))
-        steps += self._kernel_steps()
-        steps.append(Step(*code_formula(self), q))
+        if isinstance(self.scheme.format, IntFormat):
+            steps.append(Step("zero point z", zero_point_formula(self), z))
+            steps += self._kernel_steps()
+            steps.append(Step(*code_formula(self), q))
+        else:
+            steps += self._float_steps(self.scheme.format)
+            q = signed(self.rounded)
         inner = f"({q} - {signed(self.zero_point)}) · {s}" if self.zero_point else f"{q} · {s}"
         steps.append(Step("dequantized x̂", inner, number(self.dequantized)))
         steps.append(
@@ -92,10 +99,12 @@ class Trace:
             kept = self.scheme.convention.asymmetric_scale == "inverse_range" and self.low is not None
             how = "as kept, before s was made of it" if kept else f"1 / {signed(self.scale)}, float32"
             steps.append(Step("1/s", how, number(self.factor)))
-        if kernel.fused:
+        if kernel.fused and isinstance(self.scheme.format, IntFormat):
             steps.append(Step(f"{name} + z", f"{product} + {z}, rounded once", number(self.summed or 0.0)))
         else:
             steps.append(Step(name, product, number(self.quotient)))
+        if not isinstance(self.scheme.format, IntFormat):
+            return steps
         before = self.quotient
         if self.summed is not None:
             if self.zero_point and not kernel.fused:
@@ -105,6 +114,22 @@ class Trace:
         if self.zero_point and not kernel.shift_first:
             steps.append(Step("+ z", f"{number(self.rounded)} + {z}", number(self.shifted)))
         return steps
+
+    def _float_steps(self, fmt: FloatFormat) -> list[Step]:
+        """From x / s to the value of a float format and its bits."""
+        parts = fmt.fields(self.code)
+        bits = [
+            "" if parts.sign is None else f"sign {parts.sign}",
+            f"exponent {parts.exponent:0{fmt.exponent}b}",
+            f"mantissa {parts.mantissa:0{fmt.mantissa}b}" if fmt.mantissa else "",
+        ]
+        clipped = f", clipped to the largest, {number(fmt.max)}" if self.overflow else ""
+        rounding = f"of {number(self.quotient)} in {fmt}, {_rule(self.scheme)}{clipped}"
+        return [
+            *self._kernel_steps(),
+            Step("value v", rounding, number(self.rounded)),
+            Step("code q", ", ".join(filter(None, bits)), number(self.code)),
+        ]
 
 
 _RULES = {
@@ -156,7 +181,7 @@ def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
     one = tuple(slice(i, i + 1) for i in at)
     place = tuple(slice(p, p + 1) for p in position)
     x = result.x[one]
-    scale, zero_point = (p[place].reshape(x.shape) for p in (result.scale, result.zero_point))
+    scale, zero_point = (p[place].reshape(x.shape) for p in (result.scale, result.params.zero_point))
     shift = zero_point.to(torch.float32)
     kernel = kernel_of(scheme)
     factor = None
@@ -164,8 +189,15 @@ def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
         kept = result.params.inverse
         factor = torch.reciprocal(scale) if kept is None else kept[place].reshape(x.shape)
     code = int(result.codes[one])
-    round_ = _rounding_of(result, code, 0.0 if kernel.shift_first else float(shift))
-    steps = replay(kernel, x, scale if factor is None else factor, shift, round_)
+    s = scale if factor is None else factor
+    if isinstance(scheme.format, IntFormat):
+        round_ = _rounding_of(result, code, 0.0 if kernel.shift_first else float(shift))
+        steps = replay(kernel, x, s, shift, round_)
+        overflow = _overflow(steps["shifted"], code, scheme)
+    else:
+        quotient, value = float(x * s if kernel.inverse else x / s), float(scheme.format.table[code])
+        steps = {"quotient": quotient, "summed": None, "rounded": value, "shifted": value}
+        overflow = "saturate" if abs(quotient) > scheme.format.reach else None
     single = Scheme(scheme.format, scheme.symmetric)
     x_hat = dequantize(result.codes[one], scale, zero_point, single)
     low, high = (None if p is None else float(p[place]) for p in (result.params.low, result.params.high))
@@ -185,7 +217,7 @@ def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
         factor=None if factor is None else float(factor),
         **steps,
         code=code,
-        overflow=_overflow(steps["shifted"], code, scheme),
+        overflow=overflow,
         dequantized=float(x_hat),
         error=float(x - x_hat),
     )

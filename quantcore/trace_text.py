@@ -5,7 +5,7 @@ from typing import Protocol
 import numpy as np
 
 from quantcore.conventions import Convention
-from quantcore.formats import Format
+from quantcore.formats import Format, IntFormat
 from quantcore.range_setting import Given, MinMax
 from quantcore.scheme import Scheme
 
@@ -82,7 +82,10 @@ def _symmetric(t: Traced, c: Convention, low: float, high: float) -> str:
     narrowed = steps - (fmt.signed and not fmt.narrow and fmt.bits in c.narrow_scale_bits)
     if c.symmetric_scale == "whole_range":
         return f"2 · {name} / {narrowed} = 2 · {number(high)} / {narrowed}"
-    divisor = number(narrowed / 2 if c.symmetric_scale == "half_range" else (1 << (fmt.bits - 1)) - 1)
+    if not isinstance(fmt, IntFormat):
+        divisor = number(fmt.max)
+    else:
+        divisor = number(narrowed / 2 if c.symmetric_scale == "half_range" else (1 << (fmt.bits - 1)) - 1)
     return f"{name} / {divisor} = {number(high)} / {divisor}"
 
 

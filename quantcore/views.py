@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from quantcore.errors import QuantError
+from quantcore.formats import IntFormat
 from quantcore.granularity import PerFlatGroup, Shape, as_boxes
 from quantcore.inputs import CHUNK
 from quantcore.quantize import Quantized
@@ -44,13 +45,15 @@ class View:
 class MapData:
     """The cells of the four maps, 2-D arrays of one shape: float32, and int32 for codes and zero points.
 
-    ``rows``, ``columns``: the first element and the one after the last; ``step``: how many elements (down,
+    ``values``: what the codes stand for before zero_point and scale: the codes themselves, or of a float
+    format its values. ``rows``, ``columns``: the first element and the one after the last; ``step``: how many elements (down,
     across) a cell stands for; ``row``, ``column``: where the element that a cell shows stands in the plane;
     ``borders``: rows and columns before which a new block begins.
     """
 
     x: npt.NDArray[np.float32]
     codes: npt.NDArray[np.int32]
+    values: npt.NDArray[np.float32]
     dequantized: npt.NDArray[np.float32]
     error: npt.NDArray[np.float32]
     scale: npt.NDArray[np.float32]
@@ -80,6 +83,11 @@ class _Plane:
     scale: Tensor
     zero_point: Tensor
     block: Span
+    table: Tensor | None
+
+    def values(self, codes: Tensor) -> Tensor:
+        """What codes stand for before zero_point and scale, float32."""
+        return codes.to(torch.float32) if self.table is None else self.table[codes.to(torch.int64)]
 
 
 def element(view: View, shape: tuple[int, ...], row: Place, column: Place) -> tuple[int | Place, ...]:
@@ -120,7 +128,8 @@ def map_data(result: Quantized, view: View | None = None) -> MapData:
     zero_point = plane.zero_point[row // plane.block[0], column // plane.block[1]]
     x, codes = plane.x[row, column], plane.codes[row, column].to(torch.int32)
     # float32 throughout, as dequantize: a zero_point given by hand may be larger than float32 is exact for
-    x_hat = (codes.to(torch.float32) - zero_point.to(torch.float32)) * scale
+    values = plane.values(codes)
+    x_hat = (values - zero_point.to(torch.float32)) * scale
     borders = tuple(
         tuple(range(-(-start // b) * b or b, stop, b)) if (stop - start) // b <= MAX_BORDERS else ()
         for (start, stop), b in zip((rows, columns), plane.block, strict=True)
@@ -128,6 +137,7 @@ def map_data(result: Quantized, view: View | None = None) -> MapData:
     arrays = {
         "x": x,
         "codes": codes,
+        "values": values,
         "dequantized": x_hat,
         "error": x - x_hat,
         "scale": scale,
@@ -147,13 +157,15 @@ def box_of_blocks(result: Quantized) -> Shape:
 
 
 def _plane(result: Quantized, view: View) -> _Plane:
-    x, codes, scale, zero_point = result.x, result.codes, result.scale, result.zero_point
+    x, codes, scale, zero_point = result.x, result.codes, result.scale, result.params.zero_point
     shape, block = tuple(x.shape), result.block
+    fmt = result.scheme.format
+    table = None if isinstance(fmt, IntFormat) else fmt.table
     if isinstance(result.scheme.granularity, PerFlatGroup):
         (scale, zero_point), block = as_boxes((scale, zero_point), block[0], shape)
     if x.dim() < 2:
         x, codes, scale, zero_point = (t.reshape(1, -1) for t in (x, codes, scale, zero_point))
-        return _Plane(x, codes, scale, zero_point, (1, block[0] if block else 1))
+        return _Plane(x, codes, scale, zero_point, (1, block[0] if block else 1), table)
     down, across = _axes(view, x.dim())
     others = [i for i in range(x.dim()) if i not in (down, across)]
     index = view.index or (0,) * len(others)
@@ -167,7 +179,7 @@ def _plane(result: Quantized, view: View) -> _Plane:
     x, codes, scale, zero_point = x[cut], codes[cut], scale[cut_grid], zero_point[cut_grid]
     if down > across:
         x, codes, scale, zero_point = x.T, codes.T, scale.T, zero_point.T
-    return _Plane(x, codes, scale, zero_point, (block[down], block[across]))
+    return _Plane(x, codes, scale, zero_point, (block[down], block[across]), table)
 
 
 def _shown(plane: _Plane, rows: Span, columns: Span, step: Span) -> tuple[Tensor, Tensor]:
@@ -199,7 +211,7 @@ def _error_size(plane: _Plane, rows: Span, columns: Span) -> Tensor:
     box = (slice(*rows), slice(*columns))
     row = torch.arange(*rows, device=plane.x.device) // plane.block[0]
     column = torch.arange(*columns, device=plane.x.device) // plane.block[1]
-    x_hat = plane.codes[box].to(torch.float32)
+    x_hat = plane.values(plane.codes[box])
     for parameters, combine in ((plane.zero_point.to(torch.float32), x_hat.sub_), (plane.scale, x_hat.mul_)):
         # an axis with a single block broadcasts; gathering for every element is what costs
         part = parameters.index_select(0, row) if parameters.shape[0] > 1 else parameters

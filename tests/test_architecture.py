@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 # Lowest floor first; a name ending in a dot or an underscore stands for all that begin with it
 FLOORS = [
     ["quantcore.errors", "quantcore.notation", "quantcore.rounding"],
-    ["quantcore.formats", "quantcore.granularity", "quantcore.inputs"],
+    ["quantcore.float_layout", "quantcore.float_codes", "quantcore.float_format", "quantcore.formats", "quantcore.granularity", "quantcore.inputs"],
     ["quantcore.range_setting", "quantcore.conventions", "quantcore.conventions.", "quantcore.kernels"],
     ["quantcore.scheme", "quantcore.scales"],
     ["quantcore.refusal", "quantcore.qparams", "quantcore.casts", "quantcore.quantize"],

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+import quantcore as qc
 from quantcore import figures
 from quantcore.quantize import Quantized
 from quantcore.views import MapData, View, box_of_blocks, element, place
@@ -106,6 +107,8 @@ def cells(picture: Picture) -> dict[str, Any]:
     result, data, view = picture.result, picture.data, picture.view
     height, width = data.x.shape
     arrays = {name: _packed(getattr(data, name)) for name in ("x", "codes")}
+    if not isinstance(result.scheme.format, qc.IntFormat):
+        arrays["values"] = _packed(data.values)
     arrays |= {name: _packed(_shrunk(getattr(data, name))) for name in ("scale", "zero_point")}
     if data.step != (1, 1):
         down = data.row - np.arange(height)[:, None] * data.step[0] - data.rows[0]

@@ -116,7 +116,7 @@ def scale_table(result: qc.Quantized) -> pd.DataFrame:
     )
     numbers: dict[str, Any] = {
         "scale": result.scale,
-        "zero_point": result.zero_point,
+        "zero_point": result.params.zero_point,
         **qc.encoding(result),
         "low": result.params.low,
         "high": result.params.high,

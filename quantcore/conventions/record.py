@@ -21,7 +21,7 @@ range_overflow                  "split" high/N - low/N where high - low overflow
 finite_range                    infinite ends become the largest float32
 widen_range                     a range too narrow for smallest_scale is widened by N·smallest_scale
 smallest_range                  what max|x|, or high - low, is raised to
-symmetric_scale                 "positive_steps" max|x| / (2^(bits-1)-1) · "half_range" max|x| / (N/2) ·
+symmetric_scale                 "positive_steps" max|x| / (2^(bits-1)-1), of a float format max|x| / its max · "half_range" max|x| / (N/2) ·
                                 "whole_range" (max|x| + max|x|) / N · "larger_side" the larger of
                                 low/qmin, high/qmax · "regridded" the larger of -low/ceil(N/2),
                                 high/floor(N/2), then (floor(N/2)·d + ceil(N/2)·d) / N
@@ -74,7 +74,7 @@ class Convention:
     """What a library does beyond format, symmetry, granularity and range setting.
 
     The defaults are the textbook's. ``variants``: what differs by granularity, as (its name, choice, value).
-    ``own_numbers``: what it also reports, see `encodings`. ``library``, ``version``, ``call``: what the record stands for; ``sources``: (choice, where it is written
+    ``formats``: the kinds of format that the call has. ``own_numbers``: what it also reports, see `encodings`. ``library``, ``version``, ``call``: what the record stands for; ``sources``: (choice, where it is written
     or how it was measured).
 
     Raises:
@@ -110,6 +110,7 @@ class Convention:
     unsigned_symmetric_zero_point: Literal["middle", "observer", "zero"] = "middle"
     variants: tuple[tuple[str, str, Any], ...] = field(default=(), repr=False)
     limits: tuple[Limit, ...] = field(default=(), repr=False, compare=False)
+    formats: tuple[str, ...] = field(default=("int",), repr=False, compare=False)
     own_numbers: tuple[str, ...] = field(default=(), repr=False, compare=False)
     library: str = field(default="", repr=False, compare=False)
     version: str = field(default="", repr=False, compare=False)
@@ -184,7 +185,17 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     for name, hint in _HINTS.items()
     if get_origin(hint) is Literal or hint is bool
 }
-_DESCRIPTION = ("name", "variants", "limits", "own_numbers", "library", "version", "call", "sources")
+_DESCRIPTION = (
+    "name",
+    "variants",
+    "limits",
+    "formats",
+    "own_numbers",
+    "library",
+    "version",
+    "call",
+    "sources",
+)
 # What decides numbers, in the order of the fields
 CHOICES: tuple[str, ...] = tuple(f.name for f in dataclasses.fields(Convention) if f.name not in _DESCRIPTION)
 
@@ -192,6 +203,7 @@ TEXTBOOK = Convention(
     "textbook",
     library="textbook",
     call="quantcore.apply(x, scheme)",
+    formats=("int", "float"),
     limits=(Limit("group_length", (True,), "takes no group longer than its axis"),),
     sources=(
         ("all", "Jacob et al. 2018, arXiv 1712.05877, section 2.1; Nagel et al. 2021, arXiv 2106.08295, 2.2"),

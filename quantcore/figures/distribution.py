@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 import torch
 
 from quantcore.figures.style import FILL, LINE, base_layout
+from quantcore.formats import IntFormat
 from quantcore.granularity import block_bounds
 from quantcore.inputs import CHUNK
 from quantcore.quantize import Quantized, decode
@@ -78,8 +79,12 @@ def histogram(x: torch.Tensor, bins: int = 120) -> tuple[Array, Array]:
 def grid_values(result: Quantized, block: tuple[int, ...]) -> Array:
     """Return (q - zero_point) * scale for every code of a block, float32, ascending."""
     fmt = result.scheme.format
+    if not isinstance(fmt, IntFormat):
+        return (fmt.values.to(result.scale.device) * result.scale[block]).cpu().numpy()
     codes = torch.arange(fmt.qmin, fmt.qmax + 1)
-    values = decode(codes, result.scale[block], result.zero_point[block], torch.empty(codes.shape))
+    values = decode(
+        codes, result.scale[block], result.params.zero_point[block], torch.empty(codes.shape), fmt
+    )
     return values.cpu().numpy()
 
 

@@ -78,7 +78,7 @@ def _refuse(result: Quantized) -> None:
             f"{convention} changes what {convention.library} does, so {convention.library} can't give these "
             "codes; choose the convention as it is."
         )
-    z, fmt = result.zero_point, scheme.format
+    z, fmt = result.params.zero_point, scheme.format
     outside = not finds_range(result) and bool(((z < fmt.qmin) | (z > fmt.qmax)).any())
     if outside:
         raise QuantError(

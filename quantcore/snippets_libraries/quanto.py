@@ -29,7 +29,7 @@ def symmetric(result: Quantized) -> Recipe:
                 "quantize_symmetric of optimum-quanto clamps to int8 at any width, so it clips nothing at "
                 f"{fmt.bits} bits; choose min-max, or 8 bits."
             )
-        if result.zero_point.any():
+        if result.params.zero_point.any():
             raise QuantError("quantize_symmetric of optimum-quanto has no zero_point; choose 0.")
         imports = "import optimum.quanto\nimport torch"
         lines = parameters_source(result, None if axis is not None else ())[:-1]

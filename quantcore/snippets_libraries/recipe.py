@@ -45,7 +45,7 @@ def parameters_source(
         else "scales of scales"
     )
     lines = [f"# by {who}, not by the library"[:WIDTH]]
-    for name, values in (("scale", result.scale), ("zero_point", result.zero_point)):
+    for name, values in (("scale", result.scale), ("zero_point", result.params.zero_point)):
         array: Array = values.cpu().numpy()
         array = array if shape is None else array.reshape(shape)
         if name == "zero_point":

@@ -1,0 +1,126 @@
+"""Small floats as the codes of a scheme, against ml_dtypes' own casts and torch's."""
+
+import numpy as np
+import pytest
+import torch
+
+import quantcore as qc
+
+TORCH = {
+    "e4m3fn": torch.float8_e4m3fn,
+    "e5m2": torch.float8_e5m2,
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+}
+NAMES = [name for name in qc.FLOATS if name != "e8m0"]
+
+
+def sample(shape=(6, 64), seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)) * 3
+
+
+@pytest.mark.parametrize("name", TORCH)
+@pytest.mark.parametrize(
+    "granularity", ["per_tensor", "per_channel(0)", "per_group(16)", "per_flat_group(24)"]
+)
+def test_codes_are_torch_s_cast(name, granularity):
+    """s = max|x| / max as a float32 division; x / s cast by torch; its bits are the codes."""
+    scheme = qc.Scheme.parse(f"{name} {granularity}")
+    result = qc.apply(sample(), scheme)
+    width = {"per_tensor": 384, "per_channel(0)": 64, "per_group(16)": 16, "per_flat_group(24)": 24}[
+        granularity
+    ]
+    blocks = sample().reshape(-1, width)
+    scale = blocks.abs().amax(1, keepdim=True) / torch.finfo(TORCH[name]).max
+    cast = (blocks / scale).to(TORCH[name])
+    assert torch.equal(result.scale.reshape(-1), scale.reshape(-1))
+    bits = cast.view(torch.uint8 if cast.itemsize == 1 else torch.int16).to(torch.int32) & (
+        0xFF if cast.itemsize == 1 else 0xFFFF
+    )
+    assert torch.equal(result.codes.reshape(-1, width).to(torch.int32) & 0xFFFF, bits)
+    assert torch.equal(result.dequantized.reshape(-1, width), cast.float() * scale)
+    assert result.zero_point is None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_part_takes_floats(name):
+    scheme = qc.Scheme.parse(f"{name} per_group(16)")
+    result = qc.apply(sample(), scheme)
+    fmt = scheme.format
+    error, step = result.error.abs(), fmt.max * 2.0 ** -(fmt.mantissa + 1)
+    assert (
+        error <= step * result.scale.repeat_interleave(16, 1)
+    ).all()  # half a step of the highest exponent
+    report = qc.report(result)
+    assert report.clipped == 0
+    assert report.mse == pytest.approx(float(result.error.double().square().mean()), rel=1e-12)
+    assert report.codes_used == len(result.codes.unique())
+    trace = qc.trace(result, (2, 5))
+    assert trace.code == result.codes[2, 5]
+    assert trace.dequantized == result.dequantized[2, 5]
+    assert [s.name for s in trace.steps()] == [
+        "x",
+        "scale s",
+        "x / s",
+        "value v",
+        "code q",
+        "dequantized x̂",
+        "error x - x̂",
+    ]
+    data = qc.views.map_data(result)
+    assert np.array_equal(data.dequantized, result.dequantized.numpy())
+    for figure in (qc.figures.maps, qc.figures.distribution, qc.figures.scales):
+        assert figure(result).data
+    again = qc.apply(result.dequantized, scheme)  # what lies on the grid stays
+    assert torch.equal(again.dequantized, result.dequantized)
+    exec(
+        qc.snippets.quantcore_script(
+            f"import torch\n\nx = torch.tensor({sample((2, 16)).tolist()})", qc.apply(sample((2, 16)), scheme)
+        ),
+        {},
+    )
+    assert qc.Scheme.parse(str(scheme)) == scheme
+    assert qc.storage(scheme, (6, 64)).codes == 384 * fmt.bits
+
+
+def test_clipping_is_beyond_half_a_step():
+    x = torch.tensor([448.0, 463.9, 464.1, -500.0])
+    result = qc.apply(x, qc.Scheme.parse("e4m3fn given(1)"))
+    assert qc.report(result).clipped == 2
+    assert result.dequantized.tolist() == [448, 448, 448, -448]
+    assert [qc.trace(result, i).overflow for i in range(4)] == [None, None, "saturate", "saturate"]
+
+
+@pytest.mark.parametrize("rounding", ["toward_zero", "ceil", "stochastic_3"])
+def test_rounding_of_floats(rounding):
+    scheme = qc.Scheme.parse(f"e3m2 given(1) textbook(rounding={rounding})")
+    x = sample().clamp(-28, 28)
+    result = qc.apply(x, scheme)
+    codes = scheme.format.encode(x, rounding)
+    assert torch.equal(result.codes, codes)
+
+
+def test_what_floats_have_not():
+    x = sample()
+    with pytest.raises(qc.QuantError, match="no zero_point"):
+        qc.apply(x, qc.Scheme.parse("e4m3fn asymmetric"))
+    with pytest.raises(qc.QuantError, match="integer codes; here it is e2m1"):
+        qc.apply(x, qc.Scheme.parse("e2m1 onnxruntime"))
+    with pytest.raises(qc.QuantError, match="use the quantcore script"):
+        qc.snippets.torch_script(
+            "import torch\n\nx = torch.zeros(2)", qc.apply([1.0, 2.0], qc.Scheme.parse("e2m1"))
+        )
+    assert qc.fitting(qc.Scheme.parse("e4m3fn asymmetric"), (4, 4)) == qc.Scheme.parse("e4m3fn")
+
+
+def test_blocks_with_powers_of_two_as_scales():
+    """The OCP MX mechanism: a scale of 8 exponent bits for 32 elements is 4.25 bits an element in all."""
+    scheme = qc.Scheme.parse("e2m1 per_group(32) scales(e8m0 given(1) textbook(rounding=ceil))")
+    result = qc.apply(sample(), scheme)
+    exponent = torch.log2(result.scale)
+    assert torch.equal(exponent, exponent.round())
+    assert torch.equal(result.scales.codes.int(), (exponent + 127).int())
+    assert (result.scale >= result.params.raw).all()
+    assert (result.scale < 2 * result.params.raw).all()
+    assert qc.bits_per_element(scheme, (6, 64)) == 4.25
+    assert qc.Scheme.parse(str(scheme)) == scheme
