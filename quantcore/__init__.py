@@ -39,6 +39,7 @@ from quantcore.granularity import (
     from_blocks,
     to_blocks,
 )
+from quantcore.match import Matches, match, match_steps
 from quantcore.metrics import Errors, Report, block_errors, errors, report
 from quantcore.qparams import QParams, choose_qparams
 from quantcore.quantize import Quantized, apply, dequantize, quantize
@@ -79,6 +80,7 @@ __all__ = [
     "Given",
     "Granularity",
     "IntFormat",
+    "Matches",
     "MinMax",
     "PerBlock",
     "PerChannel",
@@ -107,6 +109,8 @@ __all__ = [
     "errors",
     "fitting",
     "from_blocks",
+    "match",
+    "match_steps",
     "parse_format",
     "quantize",
     "refusal",

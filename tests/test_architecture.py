@@ -18,7 +18,7 @@ FLOORS = [
     ["quantcore.metrics", "quantcore.storage", "quantcore.trace", "quantcore.trace_text",
      "quantcore.training", "quantcore.training.",
      "quantcore.encodings", "quantcore.differences"],
-    ["quantcore.views", "quantcore.literals", "quantcore.snippets", "quantcore.snippets_", "quantcore.export",
+    ["quantcore.views", "quantcore.match", "quantcore.match.", "quantcore.literals", "quantcore.snippets", "quantcore.snippets_", "quantcore.export",
      "quantcore.export_onnx", "quantcore.tensors", "quantcore.tensors."],
     ["quantcore.figures", "quantcore.figures."],
     ["quantcore"],

@@ -1,0 +1,28 @@
+"""Integers from elsewhere: which conventions and schemes give them, or the nearest, and why the rest does not fit.
+
+>>> import quantcore as qc
+>>> found = qc.match([[0.5, -1.0], [2.0, 0.1]], [[2, -3], [7, 0]])
+>>> str(found.candidates[0].scheme)
+'int4 symmetric per_tensor min_max textbook'
+"""
+
+from quantcore.match.damage import COMPUTED, Damage, Reread, Transposed
+from quantcore.match.expected import apart
+from quantcore.match.record import Candidate, Cell, Matches, Progress
+from quantcore.match.search import match, match_steps
+from quantcore.match.whole import produced
+
+__all__ = [
+    "COMPUTED",
+    "Candidate",
+    "Cell",
+    "Damage",
+    "Matches",
+    "Progress",
+    "Reread",
+    "Transposed",
+    "apart",
+    "match",
+    "match_steps",
+    "produced",
+]

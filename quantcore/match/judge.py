@@ -1,0 +1,155 @@
+"""Hypotheses on the whole tensor, and candidates out of them."""
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from quantcore.conventions import CONVENTIONS
+from quantcore.errors import QuantError
+from quantcore.granularity import Granularity, block_shape
+from quantcore.match.damage import COMPUTED, Damage
+from quantcore.match.evidence import scale_note, zero_point_note
+from quantcore.match.reasons import explain
+from quantcore.match.record import Candidate, Cell
+from quantcore.match.scoring import Hypothesis
+from quantcore.match.whole import produced
+from quantcore.qparams import QParams, choose_qparams
+from quantcore.range_setting import MinMax
+from quantcore.scheme import Scheme
+
+NEAREST = 12  # candidates shown where nothing fits
+_KINDS = list(COMPUTED)
+_NAMES = list(CONVENTIONS)
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """What a hypothesis gave on the whole tensor. ``codes``, ``parameters``: equal for equal ones."""
+
+    scheme: Scheme
+    damage: Damage
+    differing: int
+    codes: bytes
+    parameters: tuple[bytes, ...]
+    notes: tuple[str, ...]
+    scale_agrees: bool
+
+
+@dataclass(eq=False)
+class Judge:
+    """Compares hypotheses with the given codes. ``searched``: the granularities, simplest first."""
+
+    x: Tensor
+    given: Tensor
+    scale: Tensor | None
+    zero_point: Tensor | None
+    searched: list[Granularity]
+    verdicts: list[Verdict] = field(default_factory=list)
+    _seen: set[tuple[str, Damage]] = field(default_factory=set)
+    _known: dict[Any, tuple[int, bytes]] = field(default_factory=dict)
+    _shown: tuple[Any, tuple[Candidate, ...]] = (None, ())
+
+    def hear(self, hypothesis: Hypothesis) -> None:
+        """Compare one hypothesis; what its library refuses is left out."""
+        scheme, damage = hypothesis.scheme, hypothesis.damage
+        name = (str(scheme), damage)
+        if name in self._seen:
+            return
+        self._seen.add(name)
+        try:
+            params = choose_qparams(self.x, scheme)
+            differing, codes = self._compared(scheme, damage, params)
+        except QuantError:
+            return
+        numbers = (params.scale.numpy().tobytes(), params.zero_point.to(torch.float32).numpy().tobytes())
+        notes = self._notes(params)
+        told = tuple(note for note in notes if note)
+        agrees = self.scale is None or not notes[0]
+        self.verdicts.append(Verdict(scheme, damage, differing, codes, numbers, told, agrees))
+
+    def exact(self) -> list[Verdict]:
+        """Those that give every code."""
+        return [v for v in self.verdicts if not v.differing]
+
+    def explains(self) -> bool:
+        """Whether something gives every code, and the scale given, if one was."""
+        return any(v.scale_agrees for v in self.exact())
+
+    def candidates(self, explained: bool = False) -> tuple[Candidate, ...]:
+        """Return what is exact, or else what is nearest; ``explained`` with the cells that differ."""
+        state = len(self.verdicts), explained
+        if self._shown[0] != state:
+            self._shown = state, self._candidates(explained)
+        return self._shown[1]
+
+    def _candidates(self, explained: bool) -> tuple[Candidate, ...]:
+        groups: dict[Any, list[Verdict]] = {}
+        for v in sorted(self.exact() or self.verdicts, key=self._order):
+            groups.setdefault((v.differing, v.codes, v.damage, v.parameters), []).append(v)
+        shown = list(groups.values()) if self.exact() else _nearest(list(groups.values()))
+        return tuple(self._candidate(group, explained) for group in shown)
+
+    def _compared(self, scheme: Scheme, damage: Damage, params: QParams) -> tuple[int, bytes]:
+        """How many codes differ, and what stands for the codes; equal arithmetic is run once."""
+        c, fmt = scheme.convention.at(scheme.granularity), scheme.format
+        tame = isinstance(scheme.range_setting, MinMax) and bool(params.scale.isfinite().all())
+        arithmetic = (
+            block_shape(scheme.granularity, tuple(self.x.shape)),
+            *(
+                None if p is None else p.numpy().tobytes()
+                for p in (params.scale, params.zero_point, params.inverse)
+            ),
+            (c.kernel, c.rounding, c.overflow, None if tame else (c.nan, c.cast)),
+            (fmt.qmin, fmt.qmax, damage),
+        )
+        if arithmetic not in self._known:
+            expected = produced(self.x, scheme, damage)
+            differing = int((damage.undo(self.given) != expected).sum())
+            # of those that fit all codes are the same
+            shown = expected.contiguous().numpy().tobytes() if differing else b""
+            self._known[arithmetic] = differing, hashlib.blake2b(shown, digest_size=16).digest()
+        return self._known[arithmetic]
+
+    def _notes(self, params: QParams) -> list[str]:
+        notes = [] if self.scale is None else [scale_note(self.scale, params.scale)]
+        notes += [] if self.zero_point is None else [zero_point_note(self.zero_point, params.zero_point)]
+        return notes
+
+    def _order(self, v: Verdict) -> tuple[Any, ...]:
+        """Fewest differences, then what agrees with scale and zero_point given, then the simplest."""
+        scheme, fmt = v.scheme, v.scheme.format
+        steps = len(v.damage.stored) + bool(v.damage.computed)
+        mistake = _KINDS.index(v.damage.computed) if v.damage.computed else -1
+        return (
+            (
+                v.differing,
+                steps,
+                len(v.notes),
+                not isinstance(scheme.range_setting, MinMax),
+                mistake,
+                fmt.bits,
+            ),
+            (self.searched.index(scheme.granularity), fmt.narrow, not scheme.symmetric, not fmt.signed),
+            _NAMES.index(scheme.convention.name),
+        )
+
+    def _candidate(self, group: list[Verdict], explained: bool) -> Candidate:
+        first = group[0]
+        cells: tuple[Cell, ...] = ()
+        reasons: tuple[tuple[str, int], ...] = ()
+        if explained and first.differing:
+            given = first.damage.undo(self.given)
+            expected = produced(self.x, first.scheme, first.damage)
+            cells, reasons = explain(self.x, given, expected, first.scheme, first.damage)
+        same = tuple(v.scheme for v in group[1:])
+        return Candidate(first.scheme, first.differing, first.damage, cells, reasons, first.notes, same)
+
+
+def _nearest(groups: list[list[Verdict]]) -> list[list[Verdict]]:
+    """The nearest groups; a damage that does not halve what differs explains nothing and is left out."""
+    undamaged = [g[0].differing for g in groups if not g[0].damage]
+    least = min(undamaged, default=1 << 62)
+    return [g for g in groups if not g[0].damage or g[0].differing < least / 2][:NEAREST]

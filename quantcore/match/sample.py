@@ -1,0 +1,166 @@
+"""Many schemes at once on few elements.
+
+For every granularity some blocks are drawn, and of each some elements; their ranges are those of the whole
+blocks. All stand one after the other in flat tensors, so that one run of a kernel serves all granularities of
+a kind. What fits no sample fits no tensor.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from quantcore.conventions import Convention
+from quantcore.conventions.record import CHOICES
+from quantcore.formats import IntFormat
+from quantcore.granularity import Granularity, block_bounds, block_shape, grid_shape
+from quantcore.kernels import KERNELS
+from quantcore.match.damage import arithmetic
+from quantcore.match.spaces import flat_index
+from quantcore.scales import parameters
+
+Shape = tuple[int, ...]
+Counts = npt.NDArray[np.int64]
+
+BLOCKS, ELEMENTS = 16, 512  # drawn per granularity, at most
+_AFTER = ("kernel", "rounding", "overflow", "nan", "cast")  # choices that do not enter scale and zero_point
+_LOST = float(1 << 31)  # values that a cast may not keep are left to the whole tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Drawn blocks and elements of granularities of one kind.
+
+    ``low``, ``high``: one a block; ``x``, ``index`` (flat, into the tensor), ``block`` (into the blocks): one an
+    element; ``starts``: the first element of each granularity; ``blocks``: flat places in its grid;
+    ``schemes``: room for what `scoring` has found out about them.
+    """
+
+    granularities: tuple[Granularity, ...]
+    low: Tensor
+    high: Tensor
+    x: Tensor
+    index: Tensor
+    block: Tensor
+    starts: Counts
+    blocks: tuple[Tensor, ...]
+    schemes: dict[Any, Any] = field(default_factory=dict)
+
+    @cached_property
+    def sizes(self) -> Counts:
+        """Elements drawn of each granularity."""
+        return np.diff(self.starts, append=self.x.numel())
+
+    def count(self, wrong: Tensor) -> Counts:
+        """Sum a mask over the elements of each granularity."""
+        counted: Counts = np.add.reduceat(wrong.numpy(), self.starts, dtype=np.int64)
+        return counted
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Scale, zero_point and what the kernel takes for the scale, one a drawn block."""
+
+    scale: Tensor
+    zero_point: Tensor
+    inverse: Tensor | None
+
+    def key(self) -> tuple[bytes, ...]:
+        """Equal for equal numbers."""
+        parts = (self.scale, self.zero_point, *(() if self.inverse is None else (self.inverse,)))
+        return tuple(p.numpy().tobytes() for p in parts)
+
+
+def draw(x: Tensor, searched: list[Granularity], seed: int = 0) -> list[Sample]:
+    """Draw a sample of each kind of granularity; the same for the same seed."""
+    chance = torch.Generator().manual_seed(seed)
+    kinds = [list(group) for _, group in itertools.groupby(searched, type)]
+    return [_sample(x, kind, chance) for kind in kinds]
+
+
+def _sample(x: Tensor, kind: Sequence[Granularity], chance: torch.Generator) -> Sample:
+    shape = tuple(x.shape)
+    low: list[Tensor] = []
+    high: list[Tensor] = []
+    index: list[Tensor] = []
+    block: list[Tensor] = []
+    starts: list[int] = []
+    places: list[Tensor] = []
+    for granularity in kind:
+        size = block_shape(granularity, shape)
+        grid = grid_shape(shape, size)
+        drawn = torch.randperm(math.prod(grid), generator=chance)[:BLOCKS].sort().values
+        places.append(drawn)
+        starts.append(sum(len(part) for part in index))
+        for position in drawn.tolist():
+            at = tuple(int(i) for i in np.unravel_index(position, grid)) if grid else ()
+            bounds = block_bounds(shape, size, at)
+            values = x[tuple(slice(*b) for b in bounds)]
+            chosen = _elements(values, -(-ELEMENTS // len(drawn)), bounds, shape, chance)
+            index.append(chosen)
+            block.append(torch.full(chosen.shape, len(low)))
+            low.append(values.amin())
+            high.append(values.amax())
+    flat = torch.cat(index)
+    return Sample(
+        tuple(kind),
+        torch.stack(low),
+        torch.stack(high),
+        x.reshape(-1)[flat],
+        flat,
+        torch.cat(block),
+        np.array(starts),
+        tuple(places),
+    )
+
+
+def _elements(
+    values: Tensor, most: int, bounds: Sequence[tuple[int, int]], shape: Shape, chance: torch.Generator
+) -> Tensor:
+    """Flat places in the tensor of a block's extremes and of some more of its elements."""
+    n = values.numel()
+    if n > most:
+        chosen = torch.randint(n, (most,), generator=chance)
+        chosen[:2] = torch.stack([values.argmin(), values.argmax()])
+    else:
+        chosen = torch.arange(n)
+    lengths = [stop - start for start, stop in bounds]
+    local = np.stack(np.unravel_index(chosen.numpy(), lengths), -1) if lengths else np.zeros((1, 0), np.int64)
+    return flat_index(
+        torch.from_numpy(local) + torch.tensor([b[0] for b in bounds], dtype=torch.int64), shape
+    )
+
+
+def parameter_key(convention: Convention) -> tuple[Any, ...]:
+    """The choices that decide scale and zero_point."""
+    return tuple(getattr(convention, name) for name in CHOICES if name not in _AFTER)
+
+
+def grid_of(sample: Sample, symmetric: bool, fmt: IntFormat, resolved: Convention) -> Grid:
+    """Return the parameters that a convention (resolved by `Convention.at`) finds for the drawn blocks."""
+    found = parameters(sample.low, sample.high, symmetric, fmt, resolved)
+    return Grid(found.scale, found.zero_point.to(torch.float32), found.inverse)
+
+
+def values_of(sample: Sample, grid: Grid, kernel_name: str, kind: str = "") -> Tensor:
+    """Return the codes of the sample before they are brought into a format."""
+    kernel = KERNELS[kernel_name]
+    s = grid.scale
+    if kernel.inverse:
+        s = torch.reciprocal(grid.scale) if grid.inverse is None else grid.inverse
+    z = grid.zero_point
+    if not kernel.fused:
+        s, z = s[sample.block], z[sample.block]
+    return arithmetic(kind, kernel, sample.x, s, z)
+
+
+def is_lost(values: Tensor) -> Tensor:
+    """Where NaN or a cast decide the code, which only the whole arithmetic knows."""
+    return ~(values.abs() < _LOST)

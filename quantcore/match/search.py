@@ -1,0 +1,159 @@
+"""Which conventions and schemes give these integers."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from quantcore.inputs import as_float32
+from quantcore.match.damage import CHOICES, COMPUTED, Damage, stored_damages
+from quantcore.match.evidence import read_codes, read_parameter
+from quantcore.match.judge import Judge
+from quantcore.match.record import Matches, Progress
+from quantcore.match.scoring import Hypothesis, Reading, Task, score
+from quantcore.match.sources import Source, by_hand, by_range, crossed
+from quantcore.match.spaces import granularities, likely_formats, other_formats, other_groups
+
+# Whole tensors compared: those whose sample fits, and the nearest where none does
+MOST_FITTING, MOST_NEAR, STRIDE = 400, 60, 10
+LARGE, FEW_NEAR = 1 << 20, 12  # elements from which on fewer of the near are compared
+_MISTAKES = tuple(kind for kind in COMPUTED if kind != "other_axis")  # that one is a source of its own
+
+
+def match(x: Any, codes: Any, scale: Any = None, zero_point: Any = None) -> Matches:
+    """Find the schemes, of every convention, that give these codes for x, or the nearest.
+
+    Args:
+        x: the original, any rank.
+        codes: whole numbers in the shape of x, or with its axes permuted.
+        scale: the scale that belongs to the codes, if known: one number, or one per block.
+        zero_point: likewise.
+
+    >>> found = match([[0.5, -1.0], [2.0, 0.1]], [[2, -3], [7, 0]])
+    >>> str(found.candidates[0].scheme), found.candidates[0].differing
+    ('int4 symmetric per_tensor min_max textbook', 0)
+
+    Raises:
+        QuantError: what was given can't be codes, scale or zero_point of x.
+    """
+    *_, last = match_steps(x, codes, scale, zero_point)
+    return last.matches
+
+
+def match_steps(x: Any, codes: Any, scale: Any = None, zero_point: Any = None) -> Iterator[Progress]:
+    """Do what `match` does in steps of some milliseconds, each with what has been found so far.
+
+    Raises:
+        QuantError: at once, before the first step; see `match`.
+    """
+    x = as_float32(x).cpu()
+    shape = tuple(x.shape)
+    searched = granularities(shape)
+    given = read_codes(codes, shape)
+    scale = read_parameter(scale, "scale", shape, searched)
+    zero_point = read_parameter(zero_point, "zero_point", shape, searched)
+    return _Search(Judge(x, given, scale, zero_point, searched)).steps()
+
+
+class _Search:
+    """Rounds of tasks, the simplest first, until something fits."""
+
+    def __init__(self, judge: Judge) -> None:
+        self.judge, self.tried = judge, 0
+        self.near: list[Hypothesis] = []
+        shape = tuple(judge.x.shape)
+        damages = stored_damages(judge.given, shape)
+        fewest = len(damages[0].stored)  # 1 where only a transposition has the shape of the codes
+        self.readings = [self._reading(d) for d in damages if len(d.stored) == fewest][:1]
+        self.others = [self._reading(d) for d in damages[1:]]
+
+    def _reading(self, damage: Damage) -> Reading:
+        codes = damage.undo(self.judge.given)
+        return Reading(damage, codes.to(torch.float32), tuple(likely_formats(codes)))
+
+    def steps(self) -> Iterator[Progress]:
+        """Run the rounds."""
+        ranged = by_range(self.judge.x, self.judge.searched)
+        rounds: list[tuple[str, Callable[[], list[Task]]]] = [
+            ("schemes", lambda: [Task(ranged, self.readings)]),
+            ("the scale given", lambda: self._by_hand(self.readings)),
+            ("other group sizes", self._other_groups),
+            ("damaged codes", lambda: [Task(ranged, self.others), *self._by_hand(self.others)]),
+            ("mistakes in the arithmetic", lambda: self._mistaken(ranged)),
+            ("wider formats", lambda: [Task(ranged, [self._wider(r) for r in self.readings])]),
+        ]
+        count = len(rounds) + 1
+        for i, (what, tasks) in enumerate(rounds):
+            for part, detail in self._round(tasks()):
+                yield self._progress((i + part) / count, f"{what}{detail}")
+            # a scale given is one more thing to explain, but no reason to look for damages
+            if self.judge.explains() or (self.judge.exact() and i > 0):
+                break
+        else:
+            for part in self._hear(self._nearest()):
+                yield self._progress((count - 1 + part) / count, "the nearest")
+        yield Progress(1.0, "done", Matches(self.judge.candidates(explained=True), self.tried))
+
+    def _progress(self, fraction: float, what: str) -> Progress:
+        return Progress(fraction, what, Matches(self.judge.candidates(), self.tried))
+
+    def _round(self, tasks: list[Task]) -> Iterator[tuple[float, str]]:
+        """Score all tasks, then compare what fits; yield the share done."""
+        steps = [(task, fmt) for task in tasks for fmt in task.formats()]
+        fitting: list[Hypothesis] = []
+        shape = tuple(self.judge.x.shape)
+        for i, (task, fmt) in enumerate(steps):
+            before = task.tried
+            for found in score(task, fmt, shape, self._limit()):
+                (self.near if found.share else fitting).append(found)
+            self.tried += task.tried - before
+            self.near = sorted(self.near, key=lambda h: h.share)[:MOST_NEAR]
+            yield 0.8 * i / len(steps), f": {fmt}"
+        fitting.sort(key=lambda h: (h.scheme.format.bits, self.judge.searched.index(h.scheme.granularity)))
+        for part in self._hear(fitting[:MOST_FITTING]):
+            yield 0.8 + 0.2 * part, ", the whole tensor"
+
+    def _limit(self) -> float:
+        return 2.0 if len(self.near) < MOST_NEAR else self.near[-1].share
+
+    def _hear(self, hypotheses: list[Hypothesis]) -> Iterator[float]:
+        for i, hypothesis in enumerate(hypotheses):
+            self.judge.hear(hypothesis)
+            if i % STRIDE == 0 or self.judge.x.numel() > LARGE:
+                yield i / len(hypotheses)
+
+    def _nearest(self) -> list[Hypothesis]:
+        return self.near[: FEW_NEAR if self.judge.x.numel() > LARGE else MOST_NEAR]
+
+    def _by_hand(self, readings: list[Reading], computed: tuple[str, ...] = ("",)) -> list[Task]:
+        """Tasks with the scale that was given, if one was."""
+        judge = self.judge
+        if judge.scale is None:
+            return []
+        return [
+            Task(source, [reading], computed)
+            for reading in readings
+            for source in by_hand(judge.x, reading.codes, judge.scale, judge.zero_point, judge.searched)
+        ]
+
+    def _mistaken(self, ranged: Source) -> list[Task]:
+        """Tasks with a mistake in the arithmetic, in the likeliest formats of all readings."""
+        readings = [_likeliest(reading) for reading in (*self.readings, *self.others)]
+        tasks = [Task(ranged, readings, _MISTAKES), *self._by_hand(readings, tuple(CHOICES))]
+        return tasks + [Task(source, readings) for source in crossed(self.judge.x)]
+
+    def _other_groups(self) -> list[Task]:
+        groups = other_groups(tuple(self.judge.x.shape))
+        if not groups:
+            return []
+        self.judge.searched += groups
+        return [Task(by_range(self.judge.x, groups), [_likeliest(r) for r in self.readings])]
+
+    def _wider(self, reading: Reading) -> Reading:
+        return Reading(reading.damage, reading.codes, tuple(other_formats(reading.codes.to(torch.int64))))
+
+
+def _likeliest(reading: Reading) -> Reading:
+    """The reading with fewer formats: its two narrowest widths, and 8 bits."""
+    kept = {*sorted({f.bits for f in reading.formats})[:2], 8}
+    return Reading(reading.damage, reading.codes, tuple(f for f in reading.formats if f.bits in kept))

@@ -1,0 +1,67 @@
+"""Schemes, damaged or not, on the whole tensor."""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from quantcore.formats import IntFormat
+from quantcore.granularity import block_shape, cells_of
+from quantcore.inputs import as_float32
+from quantcore.kernels import KERNELS, Kernel
+from quantcore.match.damage import CHOICES, NONE, Damage, arithmetic, brought
+from quantcore.qparams import QParams, choose_qparams
+from quantcore.quantize import apply
+from quantcore.scheme import Scheme
+
+
+@dataclass(frozen=True, eq=False)
+class Laid:
+    """What a scheme's kernel takes: x, the scale (or its inverse) and zero_point, one an element.
+
+    A fused kernel takes one scale and one zero_point.
+    """
+
+    kernel: Kernel
+    x: Tensor
+    s: Tensor
+    z: Tensor
+
+    def at(self, places: Tensor) -> "Laid":
+        """Return the elements at flat places."""
+        s, z = (p if self.kernel.fused else p.reshape(-1)[places] for p in (self.s, self.z))
+        return Laid(self.kernel, self.x.reshape(-1)[places], s, z)
+
+
+def produced(x: Any, scheme: Scheme, damage: Damage = NONE) -> Tensor:
+    """Return the codes that a scheme gives under a damage's mistake in the arithmetic, on the original's axes.
+
+    Raises:
+        QuantError: the scheme does not fit x.
+    """
+    x = as_float32(x)
+    if not damage.computed or damage.computed in CHOICES:  # which the scheme has
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return apply(x, scheme).codes
+    laid = lay(x, scheme, choose_qparams(x, scheme), damage)
+    values = arithmetic(damage.computed, laid.kernel, laid.x, laid.s, laid.z)
+    assert isinstance(scheme.format, IntFormat)
+    return brought(damage.computed, values, scheme.format).nan_to_num(0).to(scheme.format.dtype)
+
+
+def lay(x: Tensor, scheme: Scheme, params: QParams, damage: Damage = NONE) -> Laid:
+    """Spread parameters over the elements; of channels along the other axis, where that is the damage."""
+    kernel = KERNELS[scheme.convention.at(scheme.granularity).kernel]
+    s, z = params.scale, params.zero_point.to(torch.float32)
+    if kernel.inverse:
+        s = torch.reciprocal(s) if params.inverse is None else params.inverse
+    if kernel.fused:
+        return Laid(kernel, x, s, z)
+    shape = tuple(x.shape)
+    block = block_shape(scheme.granularity, shape)
+    if damage.computed == "other_axis":
+        s, z, block = s.T, z.T, block[::-1]
+    return Laid(kernel, x, cells_of(s, shape, block), cells_of(z, shape, block))

@@ -1,0 +1,394 @@
+"""Match: the recorded integers of each library are found again, and every damage done to them is named."""
+
+import warnings
+
+import golden_cases as golden
+import numpy as np
+import pytest
+import torch
+
+import quantcore as qc
+from quantcore.match import Reread, Transposed, apart, match, match_steps, produced
+
+NO_INTEGER = (-(1 << 31), -(1 << 63))  # what stands for NaN in the records
+PER_LIBRARY = 8
+
+
+@pytest.fixture(autouse=True)
+def _quiet():
+    """Warnings about NaN and zero points are wanted here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def recorded(name):
+    """Cases of a library with integers, spread over its records."""
+    whole = [
+        c
+        for c in golden.cases(name)
+        if "raises" not in c and not np.isin(golden.array(c["codes"]), NO_INTEGER).any()
+    ]
+    return whole[:: max(1, len(whole) // PER_LIBRARY)][:PER_LIBRARY]
+
+
+CASES = [(name, case) for name in qc.CONVENTIONS for case in recorded(name)]
+each_case = pytest.mark.parametrize(("name", "case"), CASES, ids=[c["id"] for _, c in CASES])
+
+
+def is_recorded(scheme, case, shape):
+    """Whether a scheme is that of the record; granularities with the same blocks are the same."""
+    wanted = golden.scheme_of(case)
+    same = (scheme.convention.name, scheme.format, scheme.symmetric) == (
+        wanted.convention.name,
+        wanted.format,
+        wanted.symmetric,
+    )
+    blocks = [qc.block_shape(s.granularity, shape) for s in (scheme, wanted)]
+    return same and blocks[0] == blocks[1]
+
+
+@each_case
+def test_library_is_found_again(name, case):
+    x, codes = golden.array(case["x"]), golden.array(case["codes"])
+    found = match(x, codes)
+    schemes = [s for c in found.exact if not c.damage for s in c.schemes]
+    assert any(is_recorded(s, case, x.shape) for s in schemes), [str(c.scheme) for c in found.candidates]
+    for candidate in found.exact:
+        for scheme in candidate.schemes:
+            np.testing.assert_array_equal(produced(x, scheme, candidate.damage).numpy(), codes)
+
+
+def test_every_library_has_cases():
+    assert {name for name, _ in CASES} == set(qc.CONVENTIONS) - {"textbook", "aimet.2024.Quantize"}
+
+
+# Of one library each, per channel and in groups: enough codes that chance makes none of the damages
+def sample():
+    return torch.randn(24, 32, generator=torch.Generator().manual_seed(3))
+
+
+SCHEMES = [
+    "int8 asymmetric per_channel(0) aimet.Quantize",
+    "int4 symmetric per_group(8) torchao",
+    "uint8 asymmetric per_tensor onnxruntime",
+    "int8 symmetric per_channel(0) compressed_tensors",
+]
+each_scheme = pytest.mark.parametrize("text", SCHEMES)
+
+
+def found_with(found, scheme, says):
+    """The first exact candidate has the scheme, and its damage says these words."""
+    assert found.exact, found.candidates
+    assert says in str(found.exact[0].damage)
+    assert scheme in found.exact[0].schemes, [str(s) for s in found.exact[0].schemes]
+
+
+def given(scheme, scale, zero_point):
+    """Whether the scheme carries these parameters."""
+    found = scheme.range_setting.parameters(tuple(scale.shape), scale.device)
+    return torch.equal(found[0], scale) and torch.equal(found[1], zero_point.to(torch.int32))
+
+
+@each_scheme
+def test_transposed(text):
+    scheme = qc.Scheme.parse(text)
+    found = match(sample(), qc.apply(sample(), scheme).codes.T)
+    found_with(found, scheme, "transposed")
+    assert found.exact[0].damage.stored == (Transposed((1, 0)),)
+
+
+def test_axes_of_rank_3():
+    x = torch.randn(4, 6, 8, generator=torch.Generator().manual_seed(1))
+    scheme = qc.Scheme.parse("int8 symmetric per_channel(0) torchao")
+    found = match(x, qc.apply(x, scheme).codes.permute(2, 0, 1))
+    found_with(found, scheme, "axes in the order (2, 0, 1)")
+
+
+@pytest.mark.parametrize("text", [SCHEMES[0], SCHEMES[1], SCHEMES[3]])
+def test_signed_read_as_unsigned(text):
+    scheme = qc.Scheme.parse(text)
+    read = qc.apply(sample(), scheme).codes.view(torch.uint8)
+    found = match(sample(), read)
+    found_with(found, scheme, "signed codes read as unsigned")
+    assert found.exact[0].damage.stored == (Reread(8, signed=False),)
+
+
+@pytest.mark.parametrize("text", [SCHEMES[2], "uint8 asymmetric per_channel(1) torch.quantize_per_channel"])
+def test_unsigned_read_as_signed(text):
+    scheme = qc.Scheme.parse(text)
+    found = match(sample(), qc.apply(sample(), scheme).codes.view(torch.int8))
+    found_with(found, scheme, "unsigned codes read as signed")
+
+
+def test_transposed_and_read_as_unsigned():
+    scheme = qc.Scheme.parse(SCHEMES[0])
+    found = match(sample(), qc.apply(sample(), scheme).codes.view(torch.uint8).T)
+    found_with(found, scheme, "transposed, signed codes read as unsigned")
+
+
+@pytest.mark.parametrize("text", [SCHEMES[1], SCHEMES[3], "uint8 asymmetric per_channel(0) textbook"])
+def test_wrapped(text):
+    """The cast without a clamp, by numpy: max|x| / 127.5 makes 128 of the largest, which becomes -128."""
+    scheme = qc.Scheme.parse(text)
+    result = qc.apply(sample(), scheme)
+    bits, s = scheme.format.bits, result.scale.numpy()
+    if scheme.symmetric:
+        spread = np.repeat(s, 32 // s.shape[1], axis=1)
+        whole = np.round(
+            sample().numpy() * np.reciprocal(spread) if "torchao" in text else sample().numpy() / spread
+        )
+        low = -(1 << (bits - 1))
+    else:  # a scale a little too small, as from a clipped range
+        whole, low = np.round(sample().numpy() / s) + result.zero_point.numpy() + 9, 0
+    codes = (whole.astype(np.int64) - low) % (1 << bits) + low
+    if scheme.symmetric:
+        assert (codes != result.codes.numpy()).any()
+        found = match(sample(), codes)
+        assert "wrapped around" in str(found.exact[0].damage)
+        names = [(x.convention.name, x.convention.overflow) for x in found.exact[0].schemes]
+        assert (scheme.convention.name, "wrap") in names
+    else:
+        shifted = result.zero_point + 9
+        found = match(sample(), codes, scale=result.scale, zero_point=shifted)
+        assert "wrapped around" in str(found.exact[0].damage)
+        assert given(found.exact[0].scheme, result.scale, shifted)
+
+
+@pytest.mark.parametrize("text", [SCHEMES[0], "uint4 asymmetric per_group(8) torchao"])
+def test_zero_point_with_the_other_sign(text):
+    scheme = qc.Scheme.parse(text)
+    r = qc.apply(sample(), scheme)
+    z = np.repeat(r.zero_point.numpy(), 32 // r.zero_point.shape[1], axis=1)
+    s = np.repeat(r.scale.numpy(), 32 // r.scale.shape[1], axis=1)
+    codes = np.round(sample().numpy() / s) - z
+    found = match(sample(), codes.clip(scheme.format.qmin, scheme.format.qmax))
+    found_with(found, scheme, "zero_point with the other sign")
+
+
+ROUNDINGS = {
+    "ties rounded away from zero": lambda v: (
+        np.trunc(v) + np.where(abs(v - np.trunc(v)) >= 0.5, np.sign(v), 0)
+    ),
+    "ties rounded up": lambda v: np.floor(v) + (v - np.floor(v) >= 0.5),
+    "rounded towards zero": np.trunc,
+    "rounded down": np.floor,
+}
+NAMES = dict(zip(ROUNDINGS, ("half_away", "half_up", "toward_zero", "floor"), strict=True))
+
+
+def tied():
+    """Where x/s = k/8, exact; one element in eight is a tie, more in the first rows."""
+    x = np.random.default_rng(0).integers(-1016, 1017, (16, 32)).astype(np.float32) / 1024
+    x[:4] = np.random.default_rng(1).integers(-254, 255, (4, 32)) / 256
+    x[0, 0] = 1016 / 1024  # so that the scale is 8/1024
+    return x
+
+
+@pytest.mark.parametrize("says", ROUNDINGS)
+def test_another_rounding(says):
+    x = tied()
+    codes = ROUNDINGS[says](x / np.float32(2 / 256)).clip(-128, 127)
+    found = match(x, codes)
+    name = NAMES[says]
+    found_with(found, qc.Scheme.parse(f"int8 symmetric per_tensor textbook(rounding={name})"), says)
+
+
+def test_some_ties_off_by_one():
+    """No rule made these: the nearest scheme is named, and every cell that differs is a tie."""
+    x = tied()
+    codes = np.round(x / np.float32(2 / 256)).astype(int)
+    ties = np.argwhere(x * 128 % 1 == 0.5)
+    for i, (row, column) in enumerate(ties[5:12]):
+        up = np.floor(x[row, column] * 128) + 1 == codes[row, column]
+        codes[row, column] += -1 if up else 1
+        assert i < 7
+    found = match(x, codes)
+    nearest = found.candidates[0]
+    assert (found.exact, nearest.differing, nearest.reasons) == ((), 7, (("tie", 7),))
+    assert qc.Scheme.parse("int8 symmetric per_tensor textbook") in nearest.schemes
+    assert [c.index for c in nearest.cells] == [tuple(t) for t in ties[5:12].tolist()]
+    assert all("half to even" in c.reason for c in nearest.cells)
+
+
+def test_clamped_to_the_narrow_range():
+    """onnxruntime's int4 scale is max|x|/7.5, and its lowest code -8; here it was left out."""
+    scheme = qc.Scheme.parse("int4 symmetric per_channel(0) onnxruntime")
+    codes = qc.apply(sample(), scheme).codes
+    assert (codes == -8).any()
+    found = match(sample(), codes.clamp(min=-7))
+    assert any(scheme in c.schemes and "narrow range" in str(c.damage) for c in found.exact)
+
+
+def test_narrow_format_is_found():
+    scheme = qc.Scheme.parse("int8n symmetric per_channel(0) brevitas")
+    found = match(sample(), qc.apply(sample(), scheme).codes)
+    assert scheme in [s for c in found.exact for s in c.schemes]
+
+
+def test_scales_along_the_other_axis():
+    x = sample()[:, :24]
+    s = x.abs().amax(1) / 127.5  # one a row, laid along the columns
+    codes = torch.round(x * (1 / s)).clamp(-128, 127)
+    found = match(x, codes)
+    found_with(found, qc.Scheme.parse("int8 per_channel(0) torchao"), "scales laid along another axis")
+
+
+def test_wrong_axis_against_what_was_expected():
+    expected, made = (qc.Scheme.parse(f"int8 symmetric per_channel({axis}) torchao") for axis in (0, 1))
+    found = match(sample(), qc.apply(sample(), made).codes)
+    assert made in found.exact[0].schemes
+    assert apart(found.exact[0], expected, 2) == ("wrong axis: 1, not 0",)
+    assert apart(found.exact[0], made, 2) == ()
+    expected = qc.Scheme.parse("uint4 asymmetric per_group(8) hqq")
+    assert apart(found.exact[0], expected, 2)[:4] == (
+        "per_channel(axis=1), not per_group(8)", "8 bits, not 4", "signed, not unsigned", "symmetric, not asymmetric",
+    )  # fmt: skip
+
+
+def test_scale_bit_for_bit():
+    """Several libraries give these integers; the scale tells which of them."""
+    x = sample()
+    r = qc.apply(x, qc.Scheme.parse("uint8 asymmetric per_channel(0) onnxruntime"))
+    assert (r.scale != qc.apply(x, qc.Scheme.parse("uint8 asymmetric per_channel(0) textbook")).scale).any()
+    found = match(x, r.codes, scale=r.scale, zero_point=r.zero_point)
+    assert {s.convention.name for s in found.exact[0].schemes} == {"onnxruntime", "onnx"}
+    assert found.exact[0].notes == ()
+    assert all("the scale given is another" in c.notes[0] for c in found.exact[1:])
+    flat = match(x, r.codes, scale=r.scale.flatten().tolist(), zero_point=r.zero_point.flatten().tolist())
+    assert flat.exact == found.exact
+
+
+def test_scale_of_another_granularity():
+    r = qc.apply(sample(), qc.Scheme.parse("int8 symmetric per_channel(0) textbook"))
+    found = match(sample(), r.codes, scale=r.scale.max())
+    assert r.scheme in found.exact[0].schemes
+    assert found.exact[0].notes == ("the scale given is of another granularity: 1 numbers for 24 blocks",)
+
+
+def test_aimet_s_offset():
+    r = qc.apply(sample(), qc.Scheme.parse("uint8 asymmetric per_tensor aimet.Quantize"))
+    offset = qc.encoding(r)["offset"]
+    found = match(sample(), r.codes, scale=float(r.scale), zero_point=float(offset))
+    assert r.scheme in found.exact[0].schemes
+    assert found.exact[0].notes == ("the zero_point given has the other sign, as AIMET's offset has",)
+
+
+def test_inverse_scale():
+    r = qc.apply(sample(), qc.Scheme.parse("int8 per_tensor textbook"))
+    found = match(sample(), r.codes, scale=torch.reciprocal(r.scale))
+    assert found.exact[0].notes == ("the scale given is the inverse, 1/s",)
+
+
+@pytest.mark.parametrize("kernel", ["textbook", "torchao", "compressed_tensors"])
+def test_scale_from_elsewhere(kernel):
+    """A scale that no range of ours gives: which kernels make these codes of it."""
+    x = sample()
+    scheme = qc.Scheme.parse(f"int8 asymmetric per_channel(0) {kernel}")
+    scale = torch.linspace(0.01, 0.02, 24)[:, None]
+    zero_point = torch.arange(-12, 12)[:, None]
+    codes = qc.quantize(x, scale, zero_point, scheme)
+    for z in (zero_point, -zero_point, None):  # also of the other sign, or not known at all
+        best = match(x, codes, scale=scale, zero_point=z).exact[0]
+        assert given(best.scheme, scale, zero_point)
+        assert kernel in {s.convention.name for s in best.schemes}
+
+
+def test_damaged_cells_are_named():
+    scheme = qc.Scheme.parse("int8 symmetric per_channel(0) textbook")
+    codes = qc.apply(sample(), scheme).codes.to(torch.int64)
+    row, column = divmod(int(sample().abs().argmin()), 32)  # far from the ends of its row
+    expected = int(codes[row, column])
+    codes[row, column] += 5
+    codes[7, 8] = 300  # which no 8 bits hold
+    found = match(sample(), codes)
+    nearest = found.candidates[0]
+    assert nearest.scheme == scheme or scheme in nearest.same
+    assert [(c.index, c.got) for c in sorted(nearest.cells, key=lambda c: c.got)] == [
+        ((row, column), expected + 5), ((7, 8), 300),
+    ]  # fmt: skip
+    assert all("needs a scale" in c.reason or "no scale" in c.reason for c in nearest.cells)
+
+
+def test_nothing_fits_noise():
+    noise = torch.randint(-8, 8, (24, 32), generator=torch.Generator().manual_seed(0))
+    found = match(sample(), noise)
+    assert not found.exact
+    assert found.candidates
+    assert found.candidates[0].differing > 300
+
+
+def test_steps_tell_progress_and_can_be_left():
+    codes = qc.apply(sample(), qc.Scheme.parse("int4 per_group(8) torchao")).codes
+    steps = list(match_steps(sample(), codes))
+    fractions = [s.fraction for s in steps]
+    assert fractions == sorted(fractions)
+    assert (fractions[0], fractions[-1]) == (0, 1)
+    assert steps[-1].matches == match(sample(), codes)
+    assert len({s.what for s in steps}) > 5
+    begun = match_steps(sample(), codes)
+    next(begun)
+    begun.close()
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (5,), (3, 4), (2, 3, 4), (2, 2, 3, 2)])
+def test_every_rank(shape):
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(5))
+    result = qc.apply(x, qc.Scheme.parse("int8 asymmetric per_tensor torchao"))
+    found = match(x, result.codes)
+    assert result.scheme in [s for c in found.exact for s in c.schemes]
+
+
+def test_nan_is_what_the_library_makes_of_it():
+    x = sample()
+    x[3, 4] = float("inf")
+    scheme = qc.Scheme.parse("int8 symmetric per_channel(0) torchao")
+    found = match(x, qc.apply(x, scheme).codes)
+    assert scheme in [s for c in found.exact for s in c.schemes]
+
+
+BAD = [
+    ([[1, 2], [3]], "rows of different lengths"),
+    ([["a", "b"]], "not numbers"),
+    ([], "no codes"),
+    ([[1, 2, 3], [4, 5, 6]], "2 too few.*shape (2, 4) has 8 elements"),
+    ([[1, 2, 3, 4, 5], [4, 5, 6, 7, 8]], "2 too many"),
+    ([1, 2, 3, 4, 5, 6, 7, 8], "have shape (8,), the original (2, 4)"),
+    ([[1, 2, 3, 4], [5, 6, 7.5, 8]], "code 7.5 at index (1, 2) is not a whole number"),
+    ([[1, 2, 3, 4], [5, 6, float("nan"), 8]], "not a whole number"),
+    ([[1, 2, 3, 4], [5, 6, 70000, 8]], "code 70000 at index (1, 2) does not fit 16 bits"),
+    ([[1, 2, 3, 4], [-5, 6, 40000, 8]], "run from -5 to 40000"),
+    ([[True, False, True, True]] * 2, "not numbers"),
+]
+
+
+@pytest.mark.parametrize(("codes", "words"), BAD)
+def test_bad_codes(codes, words):
+    first, _, second = words.partition(".*")
+    with pytest.raises(qc.QuantError) as raised:
+        match_steps(torch.ones(2, 4), codes)
+    sentence = str(raised.value)
+    assert first in sentence
+    assert second in sentence
+    assert sentence.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("scale", "zero_point", "words"),
+    [
+        ([1.0, 2.0, 3.0], None, "scale has 3 numbers, which fits no granularity of shape (2, 4)"),
+        (0.1, [1, 2, 3], "zero_point has 3 numbers"),
+        (0.0, None, "scale must be a positive and finite"),
+        ([0.1, -0.2], None, "scale at index (1,) must be"),
+        (1e-60, None, "must be a positive and finite"),
+        (0.1, float("inf"), "zero_point must be a finite"),
+        ("a", None, "not numbers"),
+        ([], None, "is empty"),
+        ([[1.0], [2.0, 3.0]], None, "rows of different lengths"),
+    ],
+)
+def test_bad_parameters(scale, zero_point, words):
+    with pytest.raises(qc.QuantError) as raised:
+        match_steps(torch.ones(2, 4), torch.ones(2, 4), scale, zero_point)
+    assert words in str(raised.value)
+    assert str(raised.value).endswith(".")
