@@ -11,11 +11,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from quantcore.conventions import Convention
 from quantcore.formats import MAX_BITS, IntFormat
-from quantcore.kernels import Kernel
+from quantcore.kernels import KERNELS, Kernel
 from quantcore.match.spaces import signed_bits
 from quantcore.quantize import wrap
-from quantcore.rounding import ROUNDINGS
+from quantcore.rounding import rounding
 from quantcore.scheme import Scheme
 
 
@@ -103,17 +104,17 @@ def changed(scheme: Scheme, mistake: str) -> Scheme:
     return dataclasses.replace(scheme, convention=scheme.convention.changed(**CHOICES[mistake]))
 
 
-def arithmetic(kind: str, kernel: Kernel, x: Tensor, s: Tensor, z: Tensor) -> Tensor:
-    """Return codes before they are brought into the format, the kernel run with a mistake of `COMPUTED`.
+def arithmetic(kind: str, convention: Convention, x: Tensor, s: Tensor, z: Tensor) -> Tensor:
+    """Return codes before they are brought into the format, a kernel run with a mistake of `COMPUTED`.
 
-    ``s`` as the kernel takes it; all broadcast against x.
+    ``convention``: resolved by `Convention.at`; ``s`` as its kernel takes it; all broadcast against x.
     """
     if kind == "zero_point_negated":
         z = -z
     elif kind == "zero_point_left_out":
         z = torch.zeros_like(z)
-    rule = CHOICES.get(kind, {}).get("rounding", "half_even")
-    return kernel.run(x, s, z, torch.empty_like(x), ROUNDINGS[rule])
+    rule = CHOICES.get(kind, {}).get("rounding", convention.rounding)
+    return KERNELS[convention.kernel].run(x, s, z, torch.empty_like(x), rounding(rule))
 
 
 def unrounded(kernel: Kernel, x: Tensor, s: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:

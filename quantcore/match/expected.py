@@ -1,5 +1,6 @@
 """How what was found stands to what was expected."""
 
+from quantcore.formats import IntFormat
 from quantcore.granularity import Granularity, PerChannel, PerGroup
 from quantcore.match.record import Candidate
 from quantcore.notation import write_call
@@ -20,13 +21,14 @@ def apart(candidate: Candidate, expected: Scheme, rank: int) -> tuple[str, ...]:
 def _phrases(found: Scheme, expected: Scheme, rank: int) -> tuple[str, ...]:
     fmt, wanted = found.format, expected.format
     phrases = [_granularity(found.granularity, expected.granularity, rank)]
-    if fmt.bits != wanted.bits:
-        phrases.append(f"{fmt.bits} bits, not {wanted.bits}")
-    pairs = [
-        (fmt.signed, wanted.signed, "signed", "unsigned"),
-        (found.symmetric, expected.symmetric, "symmetric", "asymmetric"),
-        (fmt.narrow, wanted.narrow, "narrow range", "whole range"),
-    ]
+    pairs = [(found.symmetric, expected.symmetric, "symmetric", "asymmetric")]
+    if isinstance(fmt, IntFormat) and isinstance(wanted, IntFormat):
+        if fmt.bits != wanted.bits:
+            phrases.append(f"{fmt.bits} bits, not {wanted.bits}")
+        pairs.insert(0, (fmt.signed, wanted.signed, "signed", "unsigned"))
+        pairs.append((fmt.narrow, wanted.narrow, "narrow range", "whole range"))
+    else:
+        phrases.append(f"{fmt}, not {wanted}")
     phrases += [f"{yes}, not {no}" if a else f"{no}, not {yes}" for a, b, yes, no in pairs if a != b]
     if found.convention.name != expected.convention.name:
         phrases.append(f"{found.convention.name}, not {expected.convention.name}")

@@ -149,16 +149,16 @@ def grid_of(sample: Sample, symmetric: bool, fmt: IntFormat, resolved: Conventio
     return Grid(found.scale, found.zero_point.to(torch.float32), found.inverse)
 
 
-def values_of(sample: Sample, grid: Grid, kernel_name: str, kind: str = "") -> Tensor:
+def values_of(sample: Sample, grid: Grid, resolved: Convention, kind: str = "") -> Tensor:
     """Return the codes of the sample before they are brought into a format."""
-    kernel = KERNELS[kernel_name]
+    kernel = KERNELS[resolved.kernel]
     s = grid.scale
     if kernel.inverse:
         s = torch.reciprocal(grid.scale) if grid.inverse is None else grid.inverse
     z = grid.zero_point
     if not kernel.fused:
         s, z = s[sample.block], z[sample.block]
-    return arithmetic(kind, kernel, sample.x, s, z)
+    return arithmetic(kind, resolved, sample.x, s, z)
 
 
 def is_lost(values: Tensor) -> Tensor:

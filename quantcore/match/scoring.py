@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from quantcore.conventions import CONVENTIONS
+from quantcore.conventions import CONVENTIONS, Convention
 from quantcore.formats import IntFormat
 from quantcore.match.damage import Damage, brought, changed
 from quantcore.match.sample import Counts, Grid, Sample, is_lost, parameter_key, values_of
@@ -20,6 +20,9 @@ NEAREST = 3  # granularities that are kept of one convention and format, where n
 # Mistakes that come after the plain arithmetic, and those that matter only where a zero_point is not 0
 _CLAMPS = ("", "wrapped", "narrow")
 _ZERO_POINT = ("zero_point_negated", "zero_point_left_out")
+
+
+_OF_INTEGERS = [c for c in CONVENTIONS.values() if "int" in c.formats]
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,17 +70,17 @@ def score(task: Task, fmt: IntFormat, shape: Shape, limit: float) -> Iterator[Hy
     for symmetric in task.source.symmetries(fmt):
         for sample in task.source.samples:
             known: dict[Any, dict[tuple[int, str], Counts]] = {}
-            for convention in CONVENTIONS.values():
+            for convention in _OF_INTEGERS:
                 kept = _Kept(task.source, sample, Scheme(fmt, symmetric, convention=convention), shape)
                 if not kept.any():
                     continue
                 resolved = convention.at(sample.granularities[0])
-                key = parameter_key(resolved), resolved.kernel
+                key = parameter_key(resolved), resolved.kernel, resolved.rounding
                 if key not in known:
                     grid = task.source.grid(sample, symmetric, fmt, resolved)
-                    same = grid.key(), resolved.kernel
+                    same = grid.key(), resolved.kernel, resolved.rounding
                     if same not in known:
-                        known[same] = _counts(sample, grid, resolved.kernel, fmt, readings, task.computed)
+                        known[same] = _counts(sample, grid, resolved, fmt, readings, task.computed)
                     known[key] = known[same]
                 for (i, computed), wrong in known[key].items():
                     task.tried += len(wrong)
@@ -126,7 +129,7 @@ class _Kept:
 def _counts(
     sample: Sample,
     grid: Grid,
-    kernel: str,
+    resolved: Convention,
     fmt: IntFormat,
     readings: list[Reading],
     computed: tuple[str, ...],
@@ -139,10 +142,10 @@ def _counts(
         if kind in _ZERO_POINT and not shifted:
             continue
         if kind in _CLAMPS:
-            plain = values_of(sample, grid, kernel) if plain is None else plain
+            plain = values_of(sample, grid, resolved) if plain is None else plain
             values = plain
         else:
-            values = values_of(sample, grid, kernel, kind)
+            values = values_of(sample, grid, resolved, kind)
         codes, lost = brought(kind, values.clone(), fmt), is_lost(values)
         for i, given in enumerate(drawn):
             found[i, kind] = sample.count((codes != given) & ~lost)

@@ -46,8 +46,9 @@ def produced(x: Any, scheme: Scheme, damage: Damage = NONE) -> Tensor:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return apply(x, scheme).codes
+    convention = scheme.convention.at(scheme.granularity)
     laid = lay(x, scheme, choose_qparams(x, scheme), damage)
-    values = arithmetic(damage.computed, laid.kernel, laid.x, laid.s, laid.z)
+    values = arithmetic(damage.computed, convention, laid.x, laid.s, laid.z)
     assert isinstance(scheme.format, IntFormat)
     return brought(damage.computed, values, scheme.format).nan_to_num(0).to(scheme.format.dtype)
 
