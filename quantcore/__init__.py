@@ -10,6 +10,7 @@ import importlib
 from types import ModuleType
 
 from quantcore.conventions import CONVENTIONS, TEXTBOOK, Convention
+from quantcore.diagnose import Finding, diagnose
 from quantcore.differences import differences
 from quantcore.encodings import encoding
 from quantcore.errors import QuantError
@@ -74,6 +75,7 @@ __all__ = [
     "UINT16",
     "Convention",
     "Errors",
+    "Finding",
     "Fixed",
     "FloatFormat",
     "Format",
@@ -104,6 +106,7 @@ __all__ = [
     "choose_qparams",
     "compression_ratio",
     "dequantize",
+    "diagnose",
     "differences",
     "encoding",
     "errors",

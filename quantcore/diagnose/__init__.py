@@ -1,0 +1,66 @@
+"""What is wrong with a result, or could be better, each with this tensor's numbers and a scheme that mends it.
+
+A kind of finding is a function ``kind(case) -> Iterator[Finding]``; `KINDS` has them by name. A scheme is
+proposed only after it was computed on the same tensor and found better.
+"""
+
+from collections.abc import Callable, Iterator
+
+from quantcore.diagnose.blocks import constant_block, tiny_block, zero_block
+from quantcore.diagnose.case import Case
+from quantcore.diagnose.codes import (
+    nan,
+    negatives_lost,
+    wrapped,
+    zero_not_exact,
+    zero_point_clamped,
+    zero_point_outside,
+)
+from quantcore.diagnose.economy import per_channel, small_groups, spare_bits, ties
+from quantcore.diagnose.outliers import outlier_channel, outlier_element
+from quantcore.diagnose.ranges import clipped_too_much, clips_too_little, codes_unused, one_sided
+from quantcore.diagnose.record import SEVERITIES, Finding, Gain
+from quantcore.formats import IntFormat
+from quantcore.metrics import Report
+from quantcore.quantize import Quantized
+
+Kind = Callable[[Case], Iterator[Finding]]
+_ALL: tuple[Kind, ...] = (
+    nan, wrapped, zero_point_outside, zero_point_clamped, negatives_lost, zero_not_exact, one_sided,
+    outlier_channel, outlier_element, clipped_too_much, clips_too_little, codes_unused, per_channel,
+    small_groups, tiny_block, zero_block, constant_block, spare_bits, ties,
+)  # fmt: skip
+KINDS: dict[str, Kind] = {kind.__name__: kind for kind in _ALL}
+# What follows from another finding, and is left out beside it
+FOLLOWS: dict[str, tuple[str, ...]] = {
+    "clipped_too_much": ("nan", "wrapped", "zero_point_outside", "zero_point_clamped", "negatives_lost"),
+    "codes_unused": ("nan", "zero_point_outside"),
+    "one_sided": ("outlier_element", "outlier_channel", "negatives_lost", "wrapped"),
+    "per_channel": ("outlier_element", "outlier_channel"),
+    "clips_too_little": ("outlier_element", "outlier_channel", "per_channel"),
+}
+# What can be said of a tensor that holds NaN or infinity
+_OF_ANY_NUMBERS = ("nan", "zero_point_outside")
+
+
+def diagnose(result: Quantized, report: Report | None = None) -> list[Finding]:
+    """Return what is wrong with a result, the worst first; empty where nothing is.
+
+    Args:
+        report: `metrics.report` of the result, where it is known.
+
+    >>> from quantcore import Scheme, apply
+    >>> [f.kind for f in diagnose(apply([[0.0, 1.0], [2.0, 3.0]], Scheme()))]
+    ['one_sided']
+    """
+    if not isinstance(result.scheme.format, IntFormat):
+        return []
+    case = Case(result, report)
+    names = KINDS if case.finite else _OF_ANY_NUMBERS
+    found = [finding for name in names for finding in KINDS[name](case)]
+    kinds = {finding.kind for finding in found}
+    found = [finding for finding in found if not kinds & set(FOLLOWS.get(finding.kind, ()))]
+    return sorted(found, key=lambda f: SEVERITIES.index(f.severity))
+
+
+__all__ = ["KINDS", "Case", "Finding", "Gain", "diagnose"]

@@ -1,0 +1,297 @@
+"""Every kind of finding: what brings it, what nearly does, and whether its mend is better, computed anew."""
+
+import itertools
+import math
+import warnings
+
+import numpy as np
+import pytest
+
+import quantcore as qc
+from quantcore import tensors
+from quantcore.diagnose import FOLLOWS, KINDS
+from quantcore.diagnose.examples import EXAMPLES
+from quantcore.diagnose.record import MAX_BOXES, SEVERITIES
+from quantcore.tensors import Generated
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+EXERCISE = EXAMPLES["wrapped"].load()
+RNG = np.random.default_rng(7)
+
+
+def found(x, scheme):
+    return qc.diagnose(qc.apply(x, qc.Scheme.parse(scheme)))
+
+
+def only(kind, x, scheme):
+    (finding,) = [f for f in found(x, scheme) if f.kind == kind]
+    return finding
+
+
+def generated(name, *shape, **parameters):
+    return tensors.generate(Generated(name, shape, parameters=tuple(parameters.items())))
+
+
+def test_every_kind_has_an_example_and_a_near_one():
+    assert set(EXAMPLES) == set(KINDS) == set(NEAR)
+    assert {k for kinds in FOLLOWS.items() for k in (kinds[0], *kinds[1])} <= set(KINDS)
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_example_shows_its_kind_first(kind):
+    example = EXAMPLES[kind]
+    findings = found(example.load(), example.scheme)
+    assert findings[0].kind == kind
+    assert str(example.parsed()) == str(qc.Scheme.parse(str(example.parsed())))
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_finding_is_well_formed(kind):
+    x, scheme = EXAMPLES[kind].load(), EXAMPLES[kind].scheme
+    for finding in found(x, scheme):
+        assert finding.severity in SEVERITIES
+        assert finding.sentence[0].isupper() or finding.sentence[0].isdigit() or finding.sentence[0] == "x"
+        assert finding.sentence.endswith(".")
+        assert len(finding.sentence) < 280
+        assert len(finding.boxes) <= MAX_BOXES
+        for box in finding.boxes:
+            assert len(box) == x.ndim
+            assert all(0 <= a < b <= n for (a, b), n in zip(box, x.shape, strict=True))
+        assert (finding.mended is None) == (finding.gain is None)
+
+
+LEAST_DB = {
+    "wrapped": 1, "zero_point_outside": 1, "zero_point_clamped": 1, "negatives_lost": 1, "one_sided": 3,
+    "outlier_channel": 3, "outlier_element": 3, "clipped_too_much": 1, "clips_too_little": 4, "codes_unused": 3,
+    "per_channel": 6, "small_groups": 3,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_mend_is_better_when_computed_anew(kind):
+    x, scheme = EXAMPLES[kind].load(), EXAMPLES[kind].scheme
+    finding = only(kind, x, scheme)
+    if finding.mended is None:
+        assert kind in ("nan", "tiny_block", "zero_block", "constant_block", "ties")
+        return
+    before, after = (qc.apply(x, s) for s in (qc.Scheme.parse(scheme), finding.mended))
+    sqnr = [qc.errors(x, r.dequantized).sqnr_db for r in (before, after)]
+    if finding.gain.what == "SQNR":
+        assert [finding.gain.before, finding.gain.after] == pytest.approx(sqnr, abs=1e-6)
+        assert sqnr[1] >= sqnr[0] + LEAST_DB[kind]
+    elif finding.gain.what == "error at 0":
+        lost = [float(abs(r.dequantized[x == 0]).max()) for r in (before, after)]
+        assert lost == [pytest.approx(finding.gain.before), 0.0]
+        assert sqnr[1] >= sqnr[0] - 1
+    else:
+        bits = [qc.bits_per_element(s, x.shape) for s in (qc.Scheme.parse(scheme), finding.mended)]
+        assert [finding.gain.before, finding.gain.after] == bits
+        assert bits[1] < bits[0]
+        assert sqnr[1] >= min(sqnr[0] - 0.5, 130)
+    assert str(finding.gain).count("→") == 1
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_mended_scheme_has_the_finding_no_more(kind):
+    x = EXAMPLES[kind].load()
+    mended = only(kind, x, EXAMPLES[kind].scheme).mended
+    if mended is not None:
+        assert kind not in [f.kind for f in found(x, str(mended))]
+
+
+# Tensors and schemes beside the examples, which do not have the finding
+TERNARY, HALVES = EXAMPLES["spare_bits"].load(), EXAMPLES["ties"].load()
+NEAR = {
+    "wrapped": [(EXERCISE, "int8 given(0.0119) textbook(overflow=wrap)"), (EXERCISE, "int8 given(0.0116)")],
+    "zero_point_outside": [([1, 2.5, 3, 4.5, 5], "int8 given(0.1, zero_point=127)"),
+                           ([1, 2.5, 3, 4.5, 5], "uint8 given(0.1, zero_point=128)")],
+    "zero_point_clamped": [(-generated("uniform", 4, 4, low=5.0, high=6.0), "uint8 asymmetric"),
+                           (generated("uniform", 4, 4, low=5.0, high=6.0), "uint8 asymmetric brevitas"),
+                           (generated("uniform", 4, 4), "uint8 asymmetric brevitas")],
+    "negatives_lost": [(generated("relu", 8, 8), "uint8 symmetric aimet.2024.Quantize"),
+                       (generated("normal", 8, 8), "int8 symmetric aimet.2024.Quantize"),
+                       (generated("normal", 8, 8), "uint8 symmetric")],
+    "zero_not_exact": [(generated("sparse", 16, 16, density=0.3), "uint4 asymmetric per_channel(0) hqq.round_zero"),
+                       (generated("normal", 16, 16), "uint4 asymmetric per_channel(0) hqq"),
+                       (generated("sparse", 16, 16, density=0.3), "uint4 asymmetric per_channel(0)")],
+    "one_sided": [(generated("relu", 16, 16) - 0.4, "int4"), (generated("relu", 16, 16), "int4 asymmetric")],
+    "outlier_channel": [(generated("outlier_channel", 16, 16, factor=3.0), "int8"),
+                        (generated("outlier_channel", 16, 16), "int8 per_channel(1)"),
+                        (generated("normal", 16, 16), "int8")],
+    "outlier_element": [(generated("outlier_element", 16, 16, factor=9.0), "int8"),
+                        (generated("outlier_channel", 16, 16), "int8"),
+                        (generated("outlier_element", 64, 64), "int8 per_group(32)")],
+    "clipped_too_much": [(generated("normal", 16, 16), "int8 fixed(-3, 3)"), (generated("normal", 16, 16), "int8"),
+                         (generated("normal", 64, 64), "int4 percentile(99)")],
+    "clips_too_little": [(generated("laplace", 128, 256), "int4 percentile(99)"),
+                         (generated("uniform", 128, 256), "int4"), (generated("normal", 64, 128), "int8")],
+    "codes_unused": [(generated("normal", 16, 16), "int8 fixed(-5, 5)"), (generated("normal", 16, 16), "int8")],
+    "per_channel": [(generated("outlier_channel", 64, 64, factor=3.5), "int8"),
+                    (generated("outlier_channel", 512, 64, factor=1.5), "int8"),
+                    (generated("outlier_channel", 512, 64, factor=3.5), "int8 per_channel(1)")],
+    "small_groups": [(generated("normal", 32, 64), "int4 per_group(32)"), (generated("normal", 32, 64), "int4")],
+    "tiny_block": [([[1e-30, -2e-30], [1, 2]], "int8 per_channel(0)"), (np.zeros((2, 2)), "int8 per_channel(0)")],
+    "zero_block": [([[0.5, -1.1, 0.3, 2], [0, 0, 1e-3, 0]], "int8 per_channel(0)"),
+                   (generated("sparse", 64, 128), "int4 per_group(16)")],
+    "constant_block": [([[0.5, -1.1, 0.3, 2], [0.7, 0.7, 0.7, 0.70001]], "int8 per_channel(0)"),
+                       ([[0.5, -1.1], [0.7, 0.7]], "int8 per_channel(1)")],
+    "spare_bits": [(TERNARY + 1e-2 * RNG.standard_normal((4, 4)).astype(np.float32), "int8"), (TERNARY, "int2n")],
+    "ties": [(HALVES + 0.01, "int4 given(1)"), (HALVES, "int4 given(0.99)"),
+             (HALVES, "int4 given(1) textbook(rounding=floor)")],
+    "nan": [([0, 0.5, 1, -1], "int8 torch.fake_quantize"), ([0.1, 0.5, 1, -1], "int8 given(1e-3) torch.fake_quantize")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "x", "scheme"), [(k, *pair) for k, pairs in NEAR.items() for pair in pairs])
+def test_near_one_has_it_not(kind, x, scheme):
+    assert kind not in [f.kind for f in found(x, scheme)]
+
+
+# No false alarm: what each scheme is made for
+HEALTHY = {
+    "normal": ["int8", "int8 per_channel(0)", "int4 per_group(32)", "uint4 asymmetric per_group(32)",
+               "int8 per_group(128) percentile(99.99)"],
+    "uniform": ["int8", "uint8 asymmetric", "int4 per_channel(0)", "int4 asymmetric per_group(32)"],
+    "laplace": ["int8", "int8 per_channel(0)", "int4 per_group(32)"],
+    "student_t": ["int8 per_channel(0)", "int4 per_group(32)", "int8 per_group(64)"],
+    "bimodal": ["int8", "int4 per_channel(0)", "uint8 asymmetric"],
+    "relu": ["uint8 asymmetric", "uint8 asymmetric per_channel(0)", "uint4 asymmetric per_group(32)"],
+    "log_normal": ["uint8 asymmetric per_channel(0)", "uint4 asymmetric per_group(32)",
+                   "uint8 asymmetric per_group(64)"],
+    "sparse": ["int8", "int8 per_channel(0)", "int8 per_group(64)"],
+}  # fmt: skip
+
+
+def test_no_finding_on_200_healthy_tensors():
+    pairs = [(name, scheme) for name, schemes in HEALTHY.items() for scheme in schemes]
+    shapes = [(64, 128), (32, 256), (128, 64)]
+    alarms = []
+    for seed, (name, scheme) in zip(range(200), itertools.cycle(pairs), strict=False):
+        x = tensors.generate(Generated(name, shapes[seed % 3], seed))
+        alarms += [(name, scheme, seed, f.kind, f.sentence) for f in found(x, scheme)]
+    assert alarms == []
+
+
+# The numbers in the sentences, from numpy alone
+
+
+def test_wrapped_names_cells_and_codes():
+    wide = np.round(EXERCISE / np.float32(0.01)).astype(np.int64)
+    cast = wide.astype(np.int8)
+    places = {tuple(map(int, p)) for p in np.argwhere(wide != cast)}
+    finding = only("wrapped", EXERCISE, "int8 given(0.01) textbook(overflow=wrap)")
+    assert {tuple(a for a, _ in box) for box in finding.boxes} == places
+    first = tuple(a for a, _ in finding.boxes[0])
+    assert f"{len(places)} codes do not fit" in finding.sentence
+    assert f"{wide[first]} became {cast[first]}" in finding.sentence
+
+
+def test_outlier_channel_is_outlined_as_a_whole():
+    x = RNG.standard_normal((8, 6, 5)).astype(np.float32)
+    x[:, 2, :] *= 40
+    finding = only("outlier_channel", x, "int8")
+    assert finding.boxes == (((0, 8), (2, 3), (0, 5)),)
+    others = np.delete(x, 2, axis=1)
+    for values, result in (
+        (others, np.delete(qc.apply(x, qc.Scheme()).dequantized.numpy(), 2, axis=1)),
+        (others, qc.apply(others, qc.Scheme()).dequantized.numpy()),
+    ):
+        assert f"{qc.errors(values, result).sqnr_db:.1f} dB" in finding.sentence
+
+
+def test_outlier_element_in_a_row_of_few():
+    x = RNG.standard_normal((4, 32)).astype(np.float32)
+    x[2, 5] = 60
+    finding = only("outlier_element", x, "int8 per_channel(0)")
+    assert finding.boxes == (((2, 3), (5, 6)),)
+    alone = np.delete(x[2], 5)
+    assert (
+        f"{qc.errors(alone, qc.apply(alone, qc.Scheme()).dequantized).sqnr_db:.1f} dB without"
+        in finding.sentence
+    )
+
+
+def test_ties_are_counted_exactly():
+    x = (np.arange(64, dtype=np.float32).reshape(8, 8) - 32) / 4
+    finding = only("ties", x, "int8 given(1)")
+    ties = np.argwhere(np.abs(x) % 1 == 0.5)
+    assert [tuple(a for a, _ in box) for box in finding.boxes] == [tuple(map(int, p)) for p in ties]
+    assert finding.sentence.startswith(f"{len(ties)} elements")
+
+
+def test_zeros_that_are_not_exact_are_the_ones_outlined():
+    example = EXAMPLES["zero_not_exact"]
+    x = example.load()
+    finding = only("zero_not_exact", x, example.scheme)
+    x_hat = qc.apply(x, example.parsed()).dequantized.numpy()
+    assert finding.sentence.startswith(f"{np.count_nonzero((x == 0) & (x_hat != 0))} elements")
+    assert f"{np.abs(x_hat[x == 0]).max():.4g}" in finding.sentence
+    assert all(x[tuple(a for a, _ in box)] == 0 for box in finding.boxes)
+
+
+def test_nan_through_a_library():
+    x = np.array([[1, np.nan, 2], [3, np.inf, -1]], np.float32)
+    finding = found(x, "int8 torchao")[0]
+    assert finding.kind == "nan"
+    assert finding.severity == "error"
+    assert finding.boxes[0] == ((0, 1), (1, 2))
+    assert "(0, 1)" in finding.sentence
+
+
+def test_blocks_over_the_ends_of_rows():
+    x = RNG.standard_normal((4, 6)).astype(np.float32)
+    x.reshape(-1)[4:8] = 0
+    finding = only("zero_block", x, "int8 per_flat_group(4)")
+    assert finding.boxes == (((0, 1), (4, 5)),)  # a run that is no box: its first element
+    x = RNG.standard_normal((4, 8)).astype(np.float32)
+    x[1, 4:] = 0
+    assert only("zero_block", x, "int8 per_flat_group(4)").boxes == (((1, 2), (4, 8)),)
+
+
+# Nothing that a user can bring breaks it
+
+ODD = {
+    "scalar": np.float32(3),
+    "one": np.array([-2.0], np.float32),
+    "zeros": np.zeros((3, 4), np.float32),
+    "constant": np.full((3, 4), 5, np.float32),
+    "huge": np.array([[3e38, -3e38], [1, 2]], np.float32),
+    "denormal": np.array([[1e-45, -3e-45], [0, 0]], np.float32),
+    "rank 4": RNG.standard_normal((2, 3, 4, 5)).astype(np.float32),
+    "row": RNG.standard_normal((1, 40)).astype(np.float32),
+    "short last": RNG.standard_normal((5, 13)).astype(np.float32),
+}
+SCHEMES = [
+    "int8", "int2", "uint4 asymmetric", "int4n per_group(4)", "uint4 asymmetric per_group(3) hqq", "int8 per_flat_group(3)",
+    "int4 percentile(90)", "int8 fixed(-1, 1) textbook(overflow=wrap)", "uint8 given(0.1, zero_point=-9)", "int8 torchao",
+    "uint8 asymmetric brevitas", "int16", "e4m3fn", "uint8 aimet.2024.Quantize", "int8 per_group(2) scales(int8)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("name", ODD)
+def test_odd_tensors(name, scheme):
+    try:
+        result = qc.apply(ODD[name], qc.Scheme.parse(scheme))
+    except qc.QuantError:
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        findings = qc.diagnose(result)
+    for finding in findings:
+        assert "nan" not in finding.sentence.lower() or finding.kind == "nan"
+        if finding.gain is not None:
+            assert not math.isnan(finding.gain.after)
+        if finding.mended is not None:
+            qc.apply(ODD[name], finding.mended)
+
+
+def test_input_is_left_alone():
+    for example in EXAMPLES.values():
+        x = example.load()
+        result = qc.apply(x, example.parsed())
+        before = [t.clone() for t in (result.x, result.codes, result.scale)]
+        qc.diagnose(result)
+        assert all(
+            bool((a == b).all()) for a, b in zip(before, (result.x, result.codes, result.scale), strict=True)
+        )
