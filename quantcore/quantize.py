@@ -34,6 +34,7 @@ from quantcore.rounding import rounding, unrounded
 from quantcore.scheme import Scheme
 
 # float32 has every whole number up to 2^24; beyond 2^62 no cast to an integer is defined
+_LEAST_STORED = 2.0**-127  # of e8m0
 _CAST_LIMIT = float(1 << 62)
 
 
@@ -140,13 +141,14 @@ def _codes(x: Tensor, params: QParams, scheme: Scheme, out: Tensor | None) -> tu
     for region, work, shift in _boxes(x, params, scheme):
         if careful:
             nans += int(work.isnan().sum())
-            settle(work, shift, scheme.format, convention)
+            if isinstance(scheme.format, IntFormat):  # a float has codes for NaN
+                settle(work, shift, scheme.format, convention)
         target = split_axes(laid[region.elements], region.block)
         if isinstance(scheme.format, IntFormat):
             target.copy_(fit(work, scheme))
         else:
             scheme.format.encode_(work, target, round_)
-    return codes, nan_note(nans, convention) if nans else ""
+    return codes, nan_note(nans, convention) if nans and isinstance(scheme.format, IntFormat) else ""
 
 
 def unclamped(x: Tensor, params: QParams, scheme: Scheme) -> Iterator[tuple[Region, Tensor]]:
@@ -180,6 +182,10 @@ def _boxes(x: Tensor, params: QParams, scheme: Scheme) -> Iterator[tuple[Region,
             )
         else:
             s = scale[region.grid]
+        if convention.coded_least:
+            lowest = scale[region.grid] == _LEAST_STORED
+            least = convention.coded_least
+            s = s.masked_fill(lowest, 1 / least if kernel.inverse else least)
         if params.raw is not None:  # a scale that became 0 brings every code to the one of 0
             s = s.masked_fill(scale[region.grid] == 0, 0.0 if kernel.inverse else math.inf)
         shift = spread(zero_point[region.grid]) if shifted else None

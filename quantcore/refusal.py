@@ -1,6 +1,7 @@
 """What a library can't do, in its own terms."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from quantcore.granularity import (
     laid_shape,
 )
 from quantcore.notation import snake_case, write_call
+from quantcore.range_setting import MinMax
 from quantcore.scheme import Scheme
 
 Shape = tuple[int, ...]
@@ -106,6 +108,17 @@ def _group_length(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
     )
 
 
+def _block_elements(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str] | None:
+    one = math.prod(block_shape(scheme.granularity, shape)) == 1
+    return (("one",) if one else ("more",), "every block has one") if math.prod(shape) > 1 else None
+
+
+def _sub_byte_range(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str] | None:
+    if scheme.format.bits >= 8:
+        return None
+    return (isinstance(scheme.range_setting, MinMax),), f"it is {write_call(scheme.range_setting)}"
+
+
 def _rank(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
     return (len(shape),), f"the tensor has {len(shape)}"
 
@@ -132,6 +145,8 @@ PROPERTIES: dict[str, Property] = {
     "channel_rank": _only(PerChannel, _rank),
     "group_axis": _only(PerGroup, _axis_of),
     "group_bits": _only(PerGroup, _bits),
+    "block_elements": _block_elements,
+    "sub_byte_range": _sub_byte_range,
     "group_length": _only(PerGroup, _group_length),
     "group_divides": _only(PerGroup, _divides),
     "group_rank": _only(PerGroup, _rank),

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from quantcore.conventions import Convention
 from quantcore.formats import Format, IntFormat
+from quantcore.scales_of_floats import POWERS
 
 Range = tuple[Tensor, Tensor]
 _PRECISION = {"float32": torch.float32, "float64": torch.float64}
@@ -153,6 +154,7 @@ _SYMMETRIC: dict[str, Symmetric] = {
     "whole_range": _whole_range,
     "larger_side": _larger_side,
     "regridded": _regridded,
+    **POWERS,
 }
 
 

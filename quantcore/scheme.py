@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from quantcore import notation
-from quantcore.conventions import CONVENTIONS, TEXTBOOK, Convention
+from quantcore.conventions import BASES, TEXTBOOK, Convention
 from quantcore.errors import QuantError
 from quantcore.formats import INT8, Format, parse_format
 from quantcore.granularity import GRANULARITIES, PER_TENSOR, Granularity
@@ -71,8 +71,8 @@ def _read(word: str) -> tuple[str, object]:
         return "granularity", notation.build(GRANULARITIES[name], arguments, changes, word)
     if name in RANGE_SETTINGS:
         return "range_setting", notation.build(RANGE_SETTINGS[name], arguments, changes, word)
-    if name in CONVENTIONS:
+    if name in BASES:
         if arguments:
             raise QuantError(f"{word[:60]!r}: a convention takes only named choices, such as overflow=wrap.")
-        return "convention", CONVENTIONS[name].changed(**changes)
+        return "convention", BASES[name].changed(**changes)
     return "format", parse_format(word)

@@ -176,6 +176,7 @@ CHANGES = {
     "smallest_scale": [("torchao", 2.0**-23), ("quanto", 1e-3)],
     "replacement": [("compressed_tensors", 1.0), ("torch.fake_quantize", 1.0)],
     "bad_scale": [("brevitas", "kept")],
+    "coded_least": [],  # of floats alone: test_presets has it
     "zero_point": [("hqq", "float_rounded")],
     "zero_point_order": [],  # parts on neighbours of ties alone: test_conventions_live has them
     "zero_point_precision": [("onnxruntime", "float32")],
@@ -280,6 +281,8 @@ REFUSED = [
     ("int3 quanto", (4, 8), "2, 4 and 8"),
     ("int8 per_channel(1) quanto", (2, 4, 8), "first or the last"),
     ("int8 per_channel(0) quanto", (8,), "one axis"),
+    ("int4 given(0.1) quanto", (4, 8), "clamps to 8 bits"),
+    ("int4 per_group(1) torchao", (4, 8), "one scale for the whole tensor"),
     ("uint4 symmetric hqq", (4, 8), "unsigned asymmetric"),
     ("uint7 asymmetric hqq", (4, 8), "2, 3, 4, 5, 6 and 8"),
     ("uint4 asymmetric per_group(4,axis=0) hqq", (4, 8), "last axis"),

@@ -193,9 +193,7 @@ def test_script_of_a_large_tensor_reads_the_export(name, tmp_path, monkeypatch):
         ("uint4 asymmetric fixed(-1,1) hqq", "finds scale and codes in one call; choose min-max"),
         ("int8 per_channel(0) torchao scales(uint2 given(0.5))", "A scale is 0, and torchao would divide by it"),
         ("uint4 asymmetric hqq scales(int8)", "and scales that are kept as they are"),
-        ("int4 percentile(95) quanto", "clamps to int8 at any width, so it clips nothing at 4 bits"),
         ("int8 given(0.3,5) quanto", "has no zero_point; choose 0"),
-        ("int8 per_block([1,1]) torchao", "takes blocks of one element for the whole tensor"),
     ],
 )
 def test_what_no_script_can_give(text, words):

@@ -161,6 +161,9 @@ OTHER_LIBRARIES: tuple[Convention, ...] = (
             Limit("kind", ("signed symmetric",), "has signed symmetric codes here"),
             Limit("bits", (2, 4, 8), "has 2, 4 and 8 bits (qint2, qint4, qint8)"),
             Limit("narrow", (False,), "clamps to the whole range"),
+            Limit(
+                "sub_byte_range", (True,), "clamps to 8 bits also where the type has fewer: choose min_max"
+            ),
             Limit("granularity", (_TENSOR, _CHANNEL), "has per-tensor and per-channel scales"),
             Limit("channel_axis", (0, -1), "has channels along the first or the last axis"),
             Limit("channel_rank", tuple(range(2, 65)), "has no channels in a tensor of one axis"),

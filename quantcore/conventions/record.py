@@ -24,10 +24,13 @@ smallest_range                  what max|x|, or high - low, is raised to
 symmetric_scale                 "positive_steps" max|x| / (2^(bits-1)-1), of a float format max|x| / its max · "half_range" max|x| / (N/2) ·
                                 "whole_range" (max|x| + max|x|) / N · "larger_side" the larger of
                                 low/qmin, high/qmax · "regridded" the larger of -low/ceil(N/2),
-                                high/floor(N/2), then (floor(N/2)·d + ceil(N/2)·d) / N
+                                high/floor(N/2), then (floor(N/2)·d + ceil(N/2)·d) / N · powers of two
+                                for floats, see `scales_of_floats`: "power_floor" · "power_even" ·
+                                "power_ceil" · "power_log2_ceil"
 asymmetric_scale                "range" (high - low) / N · "inverse_range" see `scales.inverse_range`
 narrow_scale_bits               signed widths whose symmetric scale leaves out the lowest code
 scale_precision                 "float32" · "float64", then cast
+coded_least                     what a stored scale of 2^-127 counts as when x is divided by it; 0: itself
 smallest_scale, replacement     a scale below the first becomes the second
 bad_scale                       "kept" · refused are "nan" · "nonfinite"
 zero_point                      "integer", in the format · "float" -low·(1/s) · "float_rounded"
@@ -92,14 +95,23 @@ class Convention:
     finite_range: bool = False
     widen_range: bool = False
     smallest_range: float = 0.0
-    symmetric_scale: Literal["positive_steps", "half_range", "whole_range", "larger_side", "regridded"] = (
-        "positive_steps"
-    )
+    symmetric_scale: Literal[
+        "positive_steps",
+        "half_range",
+        "whole_range",
+        "larger_side",
+        "regridded",
+        "power_floor",
+        "power_even",
+        "power_ceil",
+        "power_log2_ceil",
+    ] = "positive_steps"
     asymmetric_scale: Literal["range", "inverse_range"] = "range"
     narrow_scale_bits: tuple[int, ...] = ()
     scale_precision: Literal["float32", "float64"] = "float32"
     smallest_scale: float = 2.0**-149
     replacement: float = 1.0
+    coded_least: float = 0.0
     bad_scale: Literal["kept", "nan", "nonfinite"] = "kept"
     zero_point: Literal["integer", "float", "float_rounded"] = "integer"
     zero_point_order: Literal["round_quotient", "round_difference"] = "round_quotient"
@@ -126,7 +138,7 @@ class Convention:
                     f"{name}={str(value)[:40]!r} is not a choice; write {', '.join(others)} or {last}."
                 )
         rounding(self.rounding)
-        for name in ("smallest_range", "smallest_scale", "replacement"):
+        for name in ("smallest_range", "smallest_scale", "replacement", "coded_least"):
             number = notation.finite(getattr(self, name), name)
             if number < 0:
                 raise QuantError(f"{name} must not be negative, and is {number:g}.")

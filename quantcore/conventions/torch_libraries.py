@@ -9,6 +9,11 @@ _BOXES = Limit(
     ("per_tensor", "per_channel", "per_group", "per_block"),
     "has no groups over the ends of rows",
 )
+_MORE_THAN_ONE = Limit(
+    "block_elements",
+    ("more",),
+    "gives blocks of one element one scale for the whole tensor: choose per_tensor",
+)
 _DIVIDES = Limit("divides", (True,), "takes only blocks that divide the axis")
 _TENSOR, _CHANNEL, _GROUP, _BLOCK = "per_tensor", "per_channel", "per_group", "per_block"
 
@@ -39,7 +44,7 @@ _TORCHAO: dict[str, Any] = {
     "range_overflow": "infinite",
     "smallest_scale": FLOAT32_TINY,
     "replacement": FLOAT32_TINY,
-    "limits": (_BOXES, _DIVIDES),
+    "limits": (_BOXES, _DIVIDES, _MORE_THAN_ONE),
     "sources": (
         ("kernel", "torchao/quantization/quant_primitives.py:491; measured"),
         ("symmetric_scale", "torchao/quantization/quant_primitives.py:1554-1576"),
@@ -122,7 +127,7 @@ TORCH_LIBRARIES: tuple[Convention, ...] = (
         **_TORCHAO
         | {
             "symmetric_scale": "larger_side",
-            "limits": (_SYMMETRIC_ONLY, _BOXES, _DIVIDES),
+            "limits": (_SYMMETRIC_ONLY, _BOXES, _DIVIDES, _MORE_THAN_ONE),
         },
     ),
     Convention(
