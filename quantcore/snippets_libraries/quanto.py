@@ -24,11 +24,6 @@ def symmetric(result: Quantized) -> Recipe:
         )
         lines = [f"scale = AbsmaxOptimizer()(x, qint{fmt.bits}, axis={axis})"]
     else:
-        if fmt.bits < 8:
-            raise QuantError(
-                "quantize_symmetric of optimum-quanto clamps to int8 at any width, so it clips nothing at "
-                f"{fmt.bits} bits; choose min-max, or 8 bits."
-            )
         if result.params.zero_point.any():
             raise QuantError("quantize_symmetric of optimum-quanto has no zero_point; choose 0.")
         imports = "import optimum.quanto\nimport torch"

@@ -1,6 +1,5 @@
 """Scripts in torchao's own API."""
 
-from quantcore.errors import QuantError
 from quantcore.quantize import Quantized
 from quantcore.snippets_libraries.recipe import Recipe, finds_range, parameters_source
 
@@ -25,11 +24,6 @@ def _affine(result: Quantized, symmetric: str) -> Recipe:
     imports = "from torchao.quantization.quant_primitives import "
     gives: tuple[str, ...] = ()
     if finds_range(result):
-        if all(n == 1 for n in result.block) and result.x.numel() > 1:
-            raise QuantError(
-                "choose_qparams_affine of torchao takes blocks of one element for the whole tensor; choose larger "
-                "blocks."
-            )
         imports += "MappingType, choose_qparams_affine, quantize_affine"
         mapping = f"MappingType.{symmetric if result.scheme.symmetric else 'ASYMMETRIC'}"
         lines += [
