@@ -15,7 +15,7 @@ import torch
 import quantcore as qc
 from quantcore import training
 from quantcore.training import descent
-from quantcore.training.learners import LearnedScales
+from quantcore.training.learners import LearnedScales, Parameter, StraightThrough
 
 SEEDS = (0, 1, 2, 3, 4)
 SHORT = training.Training(epochs=3, learning_rate=0.02)
@@ -28,6 +28,7 @@ GRANULARITIES = [
     qc.PerBlock((4, -1)),
 ]
 
+SCHEME = qc.Scheme.parse("int2 per_group(24)")
 HQQ = qc.Scheme(
     qc.UINT4,
     False,
@@ -319,6 +320,33 @@ def test_progress_is_of_its_network():
     assert kept[0].accuracy < 0.3 < 0.8 < kept[3].accuracy
 
 
+@pytest.mark.parametrize("kind", [StraightThrough, LearnedScales])
+@pytest.mark.parametrize("activations", [None, "uint2 asymmetric"])
+def test_training_sees_what_is_stored(network, kind, activations):
+    """Between two steps, the logits under training are those of the quantized network as it would be kept."""
+    images = training.load_digits().train_images
+    learner = kind(network, SCHEME, activations and qc.Scheme.parse(activations))
+    seen = learner.logits(images, learner.network())
+    assert torch.equal(seen, learner.network().logits(images))
+    gradients = torch.autograd.grad(seen.logsumexp(-1).sum(), [p.value for p in learner.parameters])
+    assert all(g.any() for g in gradients)
+
+
+def test_a_step_is_that_of_torchs_sgd():
+    """Numbers of few bits, so that no operation is rounded; the factor stands for a scaled gradient."""
+    ours, theirs = Parameter(eighths(5, 5), factor=0.5, lowest=-9.0), eighths(5, 5).requires_grad_()
+    sgd = torch.optim.SGD([theirs], lr=0.25, momentum=0.5)
+    for seed in (1, 2, 3):
+        gradient = eighths(5, 5, seed=seed)
+        descent._step(ours, gradient, rate=0.25, momentum=0.5)
+        theirs.grad = gradient * 0.5
+        sgd.step()
+        with torch.no_grad():
+            theirs.clamp_(min=-9)
+        assert torch.equal(ours.value, theirs)
+    assert ours.value.min() == -9
+
+
 # Running
 
 
@@ -368,7 +396,6 @@ def digest():
     return " ".join([found.hexdigest(), *(str(x) for p in (a, b, c) for x in (p.loss, p.accuracy))])
 
 
-SCHEME = qc.Scheme.parse("int2 per_group(24)")
 OTHERS = {"ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "COMPATIBLE", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2"}
 OTHERWISE = "import torch; torch.set_num_threads(2); from test_training import digest; print(digest())"
 

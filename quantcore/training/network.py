@@ -1,8 +1,9 @@
 """A small network of linear layers with ReLU between, for one thread and any machine alike.
 
 Every layer multiplies and adds in float64 and rounds once to float32, forward and backward. The order in
-which a machine sums then shows in the 16th digit and is rounded away, so that the same seed gives the same
-network whatever the instruction set and the number of threads.
+which a machine sums shows near the 16th digit and is rounded away, unless a sum lies that close to the middle
+of two float32 numbers; so one seed gives one network, to the last bit, whatever the instruction set and the
+number of threads. In plain float32 the order alone makes another network.
 """
 
 import itertools
