@@ -51,7 +51,7 @@ from quantcore.storage import Storage, bits_per_element, compression_ratio, stor
 from quantcore.trace import Step, Trace, trace
 
 # Imported when first asked for: plotly and safetensors take their time
-_MODULES = ("export", "figures", "snippets", "tensors", "views")
+_MODULES = ("export", "figures", "snippets", "tensors", "training", "views")
 
 
 def __getattr__(name: str) -> ModuleType:

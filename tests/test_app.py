@@ -473,11 +473,10 @@ def test_what_is_left_empty_fits_the_tensor(shape: str, group: str, block: str) 
 
 
 @pytest.mark.parametrize("zero_point", ["8", "-9", "1000"])
-def test_zero_point_outside_the_format_is_computed_with_a_warning(zero_point: str) -> None:
+def test_zero_point_outside_the_format_is_computed_with_a_finding(zero_point: str) -> None:
     at = change(opened(range="by hand"), "zero_point", zero_point)
     assert_clean(at)
-    (warning,) = said(at.warning)
-    assert f"zero_point {zero_point} lies outside the codes -8..7" in warning
+    assert any(f"zero point {zero_point} is none of int4's codes -8..7" in text for text in said(at.markdown))
     with pytest.warns(UserWarning, match="zero_point"):
         assert_codes(at)
 
@@ -744,3 +743,44 @@ def test_rounding(name: str) -> None:
 
 def test_rounding_that_is_none() -> None:
     assert_one_sentence(opened(rounding="sideways"), "sideways", "half_even")
+
+
+FLOAT_SCHEMES = [
+    "e4m3fn symmetric per_tensor min_max textbook",
+    "float(3, 1) symmetric per_channel min_max textbook",
+    "e2m1 symmetric per_group(4, axis=1) min_max torchao.mx.FLOOR scales(e8m0 symmetric per_tensor given(1) textbook)",
+    "e3m2 symmetric per_tensor min_max textbook(rounding=toward_zero)",
+    "int4 symmetric per_group(2, axis=1) min_max textbook scales(uint8 asymmetric per_tensor min_max textbook)",
+]
+
+
+@pytest.mark.parametrize("text", FLOAT_SCHEMES)
+def test_scheme_text_of_floats_and_of_scales(text: str) -> None:
+    at = change(opened(), "_scheme_text", text)
+    assert_codes(at)
+    assert scheme(at) == text
+
+
+@pytest.mark.parametrize("name", qc.FLOATS)
+def test_format(name: str) -> None:
+    at = opened(format=name)
+    if name == "e8m0":  # has no sign: what is negative is NaN
+        assert not at.exception
+        return
+    assert_codes(at)
+    assert scheme(at).startswith(name)
+    assert "torchao.mx.FLOOR" in widget(at, "library").options
+    assert "onnxruntime" not in widget(at, "library").options
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"format": "float(9, 9)"}, ["exponent=9", "no float"]),
+        ({"format": "nonsense"}, ["nonsense"]),
+        ({"scales": "nonsense"}, ["nonsense"]),
+        ({"format": "e4m3fn", "library": "onnxruntime"}, ["onnxruntime", "e4m3fn"]),
+    ],
+)
+def test_format_that_is_none(parameters: dict[str, str], words: list[str]) -> None:
+    assert_one_sentence(opened(**parameters), *words)

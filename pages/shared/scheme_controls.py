@@ -7,9 +7,11 @@ import streamlit as st
 
 import quantcore as qc
 from pages.shared.scheme_state import DEFAULTS, LEAST_PERCENTILE, RANK, reset
+from quantcore.conventions import BASES
 from quantcore.formats import MAX_BITS, MIN_BITS
 from quantcore.rounding import NAMES
 
+INTEGERS = DEFAULTS["format"]
 PER = ("tensor", "channel", "group", "block")
 _BIND: dict[str, Any] = {"bind": "query-params"}
 _OVERFLOW_HELP = (
@@ -29,38 +31,77 @@ def draw(shape: tuple[int, ...]) -> qc.Scheme:
     right.button(
         "Reset", on_click=reset, type="tertiary", help="All choices of the scheme back to their defaults"
     )
-    convention = _library()
-    bits = st.slider("Bits", MIN_BITS, MAX_BITS, DEFAULTS["bits"], key="bits", **_BIND)
-    signed = _either("Codes", "codes", ["signed", "unsigned"], label_visibility="collapsed")
-    symmetric = _either("Symmetry", "mode", ["symmetric", "asymmetric"], label_visibility="collapsed")
+    name = _format_name()
+    convention = _library("int" if name == INTEGERS else "float")
+    bits, signed, symmetric, narrow = 0, True, True, False
+    if name == INTEGERS:
+        bits = st.slider("Bits", MIN_BITS, MAX_BITS, DEFAULTS["bits"], key="bits", **_BIND)
+        signed = _either("Codes", "codes", ["signed", "unsigned"], label_visibility="collapsed")
+        symmetric = _either("Symmetry", "mode", ["symmetric", "asymmetric"], label_visibility="collapsed")
     try:
         granularity = _granularity(shape, convention)
         range_setting = _range_setting()
     finally:  # what is typed wrong above must not take the rest of the controls away
-        saturate = _either("Overflow", "overflow", ["saturate", "wrap"], help=_OVERFLOW_HELP)
-        rounding = _rounding()
-        narrow = st.checkbox(
-            "Narrow range",
-            DEFAULTS["narrow"],
-            key="narrow",
-            **_BIND,
-            help="Leave out the lowest code, so that signed codes are symmetric: -127..127 for 8 bits.",
+        saturate = name != INTEGERS or _either(
+            "Overflow", "overflow", ["saturate", "wrap"], help=_OVERFLOW_HELP
         )
+        rounding, scales = _rounding(), _scales()
+        if name == INTEGERS:
+            narrow = st.checkbox(
+                "Narrow range",
+                DEFAULTS["narrow"],
+                key="narrow",
+                **_BIND,
+                help="Leave out the lowest code, so that signed codes are symmetric: -127..127 for 8 bits.",
+            )
         # Streamlit writes what a callback sets into the link only of widgets whose key it has met before.
         for key, default in DEFAULTS.items():
             st.session_state.setdefault(key, default)
     if not saturate:
         convention = convention.changed(overflow="wrap")
-    if rounding != convention.rounding:
+    if rounding != DEFAULTS["rounding"]:
         convention = convention.changed(rounding=rounding)
-    return qc.Scheme(qc.IntFormat(bits, signed, narrow), symmetric, granularity, range_setting, convention)
+    fmt = qc.IntFormat(bits, signed, narrow) if name == INTEGERS else qc.parse_format(name)
+    return qc.Scheme(
+        fmt, symmetric, granularity, range_setting, convention, qc.Scheme.parse(scales) if scales else None
+    )
+
+
+def _format_name() -> str:
+    return str(
+        st.selectbox(
+            "Format",
+            [INTEGERS, *qc.FLOATS],
+            key="format",
+            accept_new_options=True,
+            **_BIND,
+            help="Integers, or small floats by name; any other float is typed as float(exponent bits, mantissa "
+            "bits, bias=…), such as float(3, 2).",
+        )
+    ).strip()
+
+
+def _scales() -> str:
+    """The scheme that quantizes the scales, as text; empty for none."""
+    return str(
+        st.text_input(
+            "Scales stored as",
+            DEFAULTS["scales"],
+            placeholder="float32",
+            key="scales",
+            **_BIND,
+            max_chars=300,
+            help="A scheme that quantizes the scales themselves, such as uint8 asymmetric, or for powers of two "
+            "e8m0 given(1). Its granularity is over the tensor of scales.",
+        )
+    ).strip()
 
 
 def _rounding() -> str:
     return str(
         st.selectbox(
             "Rounding",
-            NAMES,
+            [DEFAULTS["rounding"], *NAMES],
             key="rounding",
             accept_new_options=True,
             **_BIND,
@@ -70,16 +111,18 @@ def _rounding() -> str:
     )
 
 
-def _library() -> qc.Convention:
+def _library(kind: str) -> qc.Convention:
+    """The convention; ``kind`` is "int" or "float"."""
+    kept = (st.session_state.get("library"), st.query_params.get("library"))
     name = st.selectbox(
         "Library",
-        list(qc.CONVENTIONS),
+        [c.name for c in BASES.values() if kind in c.formats or c.name in kept],
         key="library",
         **_BIND,
         help="Whose integers are shown, bit for bit. Libraries part in the scale, in the order of operations and "
         "at the edges, all else equal; the textbook is what courses teach.",
     )
-    return qc.CONVENTIONS[name]
+    return BASES[name]
 
 
 def _allowed(convention: qc.Convention, what: str) -> tuple[Any, ...] | None:

@@ -9,6 +9,7 @@ import quantcore as qc
 # Widget keys are the parameters of the link; a parameter at its default is left out of it. So no default may
 # depend on the tensor: where what is usual does, the default is to be empty, and stands for it.
 DEFAULTS: dict[str, Any] = {
+    "format": "integers",
     "library": "textbook",
     "bits": 4,
     "codes": "signed",
@@ -26,7 +27,8 @@ DEFAULTS: dict[str, Any] = {
     "scale": "0.1",
     "zero_point": "0",
     "overflow": "saturate",
-    "rounding": "half_even",
+    "rounding": "the library's own",
+    "scales": "",
 }
 LEAST_PERCENTILE = 50.001  # the control's; quantcore takes any over 50
 RANK = "_rank"  # of the tensor that the controls were last drawn for
@@ -44,19 +46,21 @@ def apply_scheme(scheme: qc.Scheme) -> None:
     Raises:
         QuantError: the tensor has no such axis, or a control does not reach a value.
     """
-    if scheme.scales is not None:
-        raise qc.QuantError("No control here reaches scales that are quantized; they are quantcore's alone.")
     fmt, chosen, convention = scheme.format, dict(DEFAULTS), scheme.convention
     changed = sorted(convention.changes().keys() - {"overflow", "rounding"})
     if changed:
         raise qc.QuantError(
             f"No control here reaches {changed[0]} of {convention.name}; it is a choice of quantcore's alone."
         )
-    chosen |= {"bits": fmt.bits, "codes": "signed" if fmt.signed else "unsigned", "narrow": fmt.narrow}
+    if isinstance(fmt, qc.IntFormat):
+        chosen |= {"bits": fmt.bits, "codes": "signed" if fmt.signed else "unsigned", "narrow": fmt.narrow}
+    else:
+        chosen |= {"format": str(fmt)}
     chosen |= {
         "mode": "symmetric" if scheme.symmetric else "asymmetric",
         "overflow": convention.overflow,
-        "rounding": convention.rounding,
+        "rounding": convention.changes().get("rounding", DEFAULTS["rounding"]),
+        "scales": "" if scheme.scales is None else str(scheme.scales),
         "library": convention.name,
     }
     match scheme.granularity:
