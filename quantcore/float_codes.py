@@ -2,7 +2,7 @@
 
 Encoding divides by the power of two below each number, so that the format's mantissa is a whole number
 to be rounded; the pattern is that number plus the exponent field, and a carry runs into the next
-exponent by itself. Decoding looks up a table of every code.
+exponent by itself. Decoding is a look-up in the `table` of every code.
 """
 
 import math
@@ -36,13 +36,6 @@ def table(layout: FloatLayout) -> Tensor:
     if layout.nan == "negative_zero":
         values[layout.sign_bit] = math.nan
     return torch.from_numpy(values.astype(np.float32))
-
-
-def decode_(codes: Tensor, out: Tensor, layout: FloatLayout) -> Tensor:
-    """Write the values of the codes into ``out``, float32, contiguous and of their number."""
-    values = table(layout).to(codes.device)
-    torch.index_select(values, 0, codes.reshape(-1).to(torch.int32), out=out.view(-1))
-    return out
 
 
 def encode_(work: Tensor, out: Tensor, layout: FloatLayout, rule: Rounding = half_even) -> Tensor:

@@ -36,12 +36,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quantcore import float_codes, notation
+from quantcore import float_codes, lookup, notation
 from quantcore.errors import QuantError
 from quantcore.float_layout import FloatLayout
 from quantcore.rounding import Rounding, half_even, rounding
-
-CHUNK = 1 << 19  # elements worked on at a time: 2 MB of float32 stays in the cache
 
 
 @dataclass(frozen=True)
@@ -162,14 +160,8 @@ class FloatFormat(FloatLayout):
         Raises:
             QuantError: no such rounding.
         """
-        x = torch.as_tensor(x, dtype=torch.float32)
         rounds = rounding(rule)
-        codes = torch.empty(x.shape, dtype=self.dtype, device=x.device)
-        values, parts = x.reshape(-1), codes.view(-1)
-        for start in range(0, x.numel(), CHUNK):
-            piece = slice(start, start + CHUNK)
-            self.encode_(values[piece].clone(), parts[piece], rounds)
-        return codes
+        return lookup.encode(x, self.dtype, lambda work, out: self.encode_(work, out, rounds))
 
     def decode(self, codes: Any) -> Tensor:
         """Return the values of codes, float32 of their shape.
@@ -177,13 +169,7 @@ class FloatFormat(FloatLayout):
         Raises:
             QuantError: a code is no whole number, or outside the format.
         """
-        codes = torch.as_tensor(codes)
-        if codes.is_floating_point() or codes.is_complex() or codes.dtype == torch.bool:
-            raise QuantError(f"Codes are whole numbers, not {codes.dtype}; give an integer tensor.")
-        if codes.numel() and not (int(codes.min()) >= 0 and int(codes.max()) <= self.qmax):
-            raise QuantError(
-                f"Codes of {self} are 0..{self.qmax}; {int(codes.min())}..{int(codes.max())} came."
-            )
+        codes = lookup.checked(codes, self.qmax, str(self))
         return self.decode_(codes, torch.empty(codes.shape, device=codes.device))
 
     def encode_(self, work: Tensor, out: Tensor, rule: Rounding = half_even) -> Tensor:
@@ -195,7 +181,7 @@ class FloatFormat(FloatLayout):
 
     def decode_(self, codes: Tensor, out: Tensor) -> Tensor:
         """Write the values of codes into ``out``, float32 and contiguous, of the same shape."""
-        return float_codes.decode_(codes, out, self)
+        return lookup.decode_(codes, self.table, out)
 
     def round_value(self, x: float, rule: str = "half_even") -> float:
         """Return the value that a number rounds to, by way of its code."""

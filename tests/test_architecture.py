@@ -11,7 +11,9 @@ ROOT = Path(__file__).parents[1]
 # Lowest floor first; a name ending in a dot or an underscore stands for all that begin with it
 FLOORS = [
     ["quantcore.errors", "quantcore.notation", "quantcore.rounding"],
-    ["quantcore.float_layout", "quantcore.float_codes", "quantcore.float_format", "quantcore.formats", "quantcore.granularity", "quantcore.inputs"],
+    ["quantcore.lookup", "quantcore.float_layout", "quantcore.float_codes", "quantcore.float_format",
+     "quantcore.codebook_codes", "quantcore.codebook_format", "quantcore.codebook_fit",
+     "quantcore.formats", "quantcore.granularity", "quantcore.inputs"],
     ["quantcore.range_setting", "quantcore.conventions", "quantcore.conventions.", "quantcore.kernels"],
     ["quantcore.scheme", "quantcore.scales_of_floats", "quantcore.scales"],
     ["quantcore.refusal", "quantcore.qparams", "quantcore.casts", "quantcore.quantize"],
@@ -19,7 +21,8 @@ FLOORS = [
      "quantcore.training", "quantcore.training.",
      "quantcore.encodings", "quantcore.differences"],
     ["quantcore.diagnose", "quantcore.diagnose.", "quantcore.views", "quantcore.match", "quantcore.match.", "quantcore.literals", "quantcore.snippets", "quantcore.snippets_", "quantcore.export",
-     "quantcore.export_onnx", "quantcore.tensors", "quantcore.tensors."],
+     "quantcore.export_onnx", "quantcore.tensors", "quantcore.tensors.",
+     "quantcore.mistakes", "quantcore.mistakes.", "quantcore.predict"],
     ["quantcore.figures", "quantcore.figures."],
     ["quantcore"],
     ["pages", "pages.shared", "pages.shared."],

@@ -1,0 +1,132 @@
+"""Fitted codebooks against scikit-learn, the best there is, and the quantizers that Max tabulated."""
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from quantcore import QuantError
+from quantcore.codebook_fit import METHODS, fit_codebook
+
+with np.load(Path(__file__).parent / "golden" / "codebooks.npz", allow_pickle=False) as arrays:
+    RECORDED = {key: arrays[key] for key in arrays if key.startswith("kmeans.")}
+TENSORS = {key.removeprefix("kmeans."): x for key, x in RECORDED.items() if key.count(".") == 1}
+
+
+def squared_error(x, centres):
+    return (np.abs(x.astype(np.float64)[:, None] - np.asarray(centres, np.float64)).min(1) ** 2).sum()
+
+
+def slack(x, centres):
+    """What float32 costs: each value, the mean of its cell, is off by half a step; and sums round."""
+    step = np.spacing(np.abs(np.asarray(centres, np.float32)).max()) / 2
+    return len(x) * float(step) ** 2 + len(x) * 2.0**-52 * (x.astype(np.float64) ** 2).sum()
+
+
+def best(x, size):
+    """The least squared error of any codebook: every way to cut the sorted elements, by recursion on cells."""
+    x = np.sort(x.astype(np.float64))
+    cost = np.full((len(x) + 1, len(x) + 1), np.inf)
+    for a, b in itertools.combinations(range(len(x) + 1), 2):
+        cost[a, b] = ((x[a:b] - x[a:b].mean()) ** 2).sum()
+    least = cost[0]
+    for _ in range(size - 1):
+        least = (least[:, None] + cost).min(0)
+    return least[-1]
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 8])
+@pytest.mark.parametrize("name", TENSORS)
+def test_kmeans_is_as_good_as_scikit_learn(name, size):
+    x = TENSORS[name]
+    values = fit_codebook(x, size, "kmeans").values
+    theirs = RECORDED[f"kmeans.{name}.{size}.centres"]
+    assert squared_error(x, values) <= squared_error(x, theirs) + slack(x, values)
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+@pytest.mark.parametrize("name", TENSORS)
+def test_kmeans_finds_the_best(name, size):
+    x = TENSORS[name][:60]
+    values = fit_codebook(x, size, "kmeans").values
+    assert squared_error(x, values) <= best(x, size) + slack(x, values)
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 8, 16])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", TENSORS)
+def test_every_value_is_the_mean_of_what_takes_it(name, method, size):
+    """Lloyd's condition; means that float32 can't tell apart from a boundary would fail here."""
+    x = torch.from_numpy(TENSORS[name])
+    book = fit_codebook(x, size, method)
+    codes = book.encode(x)
+    assert book.values == tuple(sorted(set(book.values)))
+    for code, value in enumerate(book.values):
+        assert np.float32(x[codes == code].double().mean().item()) == np.float32(value)
+
+
+@pytest.mark.parametrize(
+    ("size", "values", "distortion"),
+    [
+        (2, [0.7980], 0.3634),
+        (4, [0.4528, 1.510], 0.1175),
+        (8, [0.2451, 0.7560, 1.344, 2.152], 0.03454),
+    ],
+)
+def test_the_quantizers_of_the_normal_distribution(size, values, distortion):
+    """Max 1960, table I, as printed: four digits, of which the last may be off by one."""
+    n = 1 << 20
+    x = torch.special.ndtri((torch.arange(n, dtype=torch.float64) + 0.5) / n).float()
+    book = fit_codebook(x, size)
+    for ours, printed in zip(book.values[size // 2 :], values, strict=True):
+        assert abs(ours - printed) < 1.5 * 10.0 ** (np.floor(np.log10(printed)) - 3)
+    error = (x - book.decode(book.encode(x))).double().square().mean().item()
+    assert abs(error - distortion) < 1.5 * 10.0 ** (np.floor(np.log10(distortion)) - 3)
+
+
+def test_kmeans_of_more_values_than_are_cut():
+    """Stretches in place of elements cost little: not worse than Lloyd alone, which may rest too early."""
+    x = np.random.default_rng(5).standard_t(3, 1 << 17).astype(np.float32)
+    for size in (4, 16, 256):
+        ours, lloyd = (fit_codebook(x, size, method).values for method in ("kmeans", "lloyd_max"))
+        assert squared_error(x, ours) <= squared_error(x, lloyd) + slack(x, ours)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_as_many_values_as_there_are(method):
+    x = [3.0, 1.0, 1.0, 1.0, 2.5, -7.0] + [0.0] * 500
+    assert fit_codebook(x, 5, method).values == (-7.0, 0.0, 1.0, 2.5, 3.0)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_outliers_among_a_million_equal_ones(method):
+    """No quantile sees them."""
+    x = torch.zeros(1 << 20)
+    x[:3] = torch.tensor([1.0, 2.0, -50.0])
+    assert fit_codebook(x, 4, method).values == (-50.0, 0.0, 1.0, 2.0)
+
+
+def test_x_is_left_alone():
+    x = torch.tensor([3.0, 1.0, 2.0])
+    fit_codebook(x, 2)
+    assert x.tolist() == [3, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("x", "size", "method", "words"),
+    [
+        ([1.0, 1.0, 2.0], 3, "kmeans", "2 different values"),
+        ([1.0, 2.0], 1, "kmeans", "size=1"),
+        ([1.0, 2.0], 257, "lloyd_max", "size=257"),
+        ([1.0, 2.0], 2, "median", "choose lloyd_max or kmeans"),
+        ([1.0, float("nan")], 2, "kmeans", "NaN"),
+        ([1.0, float("inf")], 2, "kmeans", "infinite"),
+        ([1.0, 2.0], 2.5, "kmeans", "whole number"),
+        ([], 2, "kmeans", "no elements"),
+    ],
+)
+def test_what_is_refused(x, size, method, words):
+    with pytest.raises(QuantError, match=words):
+        fit_codebook(x, size, method)
