@@ -1,0 +1,111 @@
+"""Mistakes that tables in print rest on, as the few lines that make them, each beside the lines that do not.
+
+Every function takes x and returns codes, scale and x̂. Their source is what a page shows, so they are written
+as a student would. A cast from float to int8 of a number that does not fit is undefined in C++; by way of int32
+it keeps the lowest 8 bits everywhere, which is what x86 machines do directly and what those tables show.
+"""
+
+# ruff: noqa: D103 (the record in the catalogue says what each does)
+
+import torch
+from torch import Tensor
+
+Parts = tuple[Tensor, Tensor, Tensor]
+
+
+def asymmetric_scale_then_cast(x: Tensor) -> Parts:
+    scale = (x.max() - x.min()) / 255
+    codes = torch.round(x / scale).int().to(torch.int8)
+    return codes, scale, codes * scale
+
+
+def symmetric_scale_then_cast(x: Tensor) -> Parts:
+    scale = x.abs().max() / 127
+    codes = torch.round(x / scale).int().to(torch.int8)
+    return codes, scale, codes * scale
+
+
+def asymmetric_scale_a_column(x: Tensor) -> Parts:
+    scale = (x.amax(dim=0) - x.amin(dim=0)) / 255
+    codes = torch.round(x / scale).int().to(torch.int8)
+    return codes, scale, codes * scale
+
+
+def symmetric_scale_a_column(x: Tensor) -> Parts:
+    scale = x.abs().amax(dim=0) / 127
+    codes = torch.round(x / scale).int().to(torch.int8)
+    return codes, scale, codes * scale
+
+
+def asymmetric_scale_a_half(x: Tensor) -> Parts:
+    halves = x.chunk(2, dim=1)
+    scales = [(h.max() - h.min()) / 255 for h in halves]
+    scale = torch.cat([s.expand_as(h) for s, h in zip(scales, halves, strict=True)], dim=1)
+    codes = torch.round(x / scale).int().to(torch.int8)
+    return codes, scale, codes * scale
+
+
+def symmetric_scale_a_half(x: Tensor) -> Parts:
+    halves = x.chunk(2, dim=1)
+    scales = [h.abs().max() / 127 for h in halves]
+    scale = torch.cat([s.expand_as(h) for s, h in zip(scales, halves, strict=True)], dim=1)
+    codes = torch.round(x / scale).int().to(torch.int8)
+    return codes, scale, codes * scale
+
+
+def clamp_to_bytes_cast_to_int8(x: Tensor) -> Parts:
+    scale, zero_point = torch.tensor(0.1), 128
+    codes = (torch.round(x / scale) + zero_point).clamp(0, 255)
+    codes = codes.int().to(torch.int8)
+    return codes, scale, (codes.float() - zero_point) * scale
+
+
+def clamp_to_bytes_cast_to_uint8(x: Tensor) -> Parts:
+    scale, zero_point = torch.tensor(0.1), 128
+    codes = (torch.round(x / scale) + zero_point).clamp(0, 255)
+    codes = codes.int().to(torch.uint8)
+    return codes, scale, (codes.float() - zero_point) * scale
+
+
+def range_from_zero_up(x: Tensor) -> Parts:
+    low, high = 0, x.abs().max()
+    scale = (high - low) / 255
+    zero_point = 0
+    codes = (torch.round(x / scale) + zero_point).clamp(-128, 127)
+    return codes, scale, (codes - zero_point) * scale
+
+
+def range_from_low_to_high(x: Tensor) -> Parts:
+    low, high = x.min(), x.max()
+    scale = (high - low) / 255
+    zero_point = -128 - torch.round(low / scale)
+    codes = (torch.round(x / scale) + zero_point).clamp(-128, 127)
+    return codes, scale, (codes - zero_point) * scale
+
+
+def percentile_of_x(x: Tensor) -> Parts:
+    high = torch.quantile(x, 0.999)
+    scale = high / 127
+    codes = torch.round(x / scale)
+    return codes, scale, codes * scale
+
+
+def percentile_of_size(x: Tensor) -> Parts:
+    high = torch.quantile(x.abs(), 0.999)
+    scale = high / 127
+    codes = torch.round(x / scale).clamp(-128, 127)
+    return codes, scale, codes * scale
+
+
+def unsigned_without_middle(x: Tensor) -> Parts:
+    scale = x.abs().max() / 128
+    zero_point = 0
+    codes = (torch.round(x / scale) + zero_point).clamp(0, 255).to(torch.uint8)
+    return codes, scale, (codes.float() - zero_point) * scale
+
+
+def unsigned_around_middle(x: Tensor) -> Parts:
+    scale = x.abs().max() / 128
+    zero_point = 128
+    codes = (torch.round(x / scale) + zero_point).clamp(0, 255).to(torch.uint8)
+    return codes, scale, (codes.float() - zero_point) * scale

@@ -1,0 +1,248 @@
+"""Each mistake gives the table that is in print, or what torch itself gives; each right way the recorded error."""
+
+import inspect
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.ao.quantization import MinMaxObserver
+
+import quantcore as qc
+from quantcore.mistakes import MISTAKES, compare, lines, run
+
+CASES = {
+    case["id"]: case
+    for case in json.loads((Path(__file__).parent / "data" / "worked_cases.json").read_text())["cases"]
+}
+IN_PRINT = {
+    "wraps-per-tensor": "s0-symmetric-wraps",
+    "wraps-per-column": "s0-per-channel-wraps",
+    "wraps-per-group": "s0-per-group-wraps",
+    "clamp-of-another-type": "s1-clamp-then-cast",
+    "range-without-minimum": "s2-asymmetric-that-is-not",
+    "percentile-of-signed-values": "s2-percentile-out-of-range",
+    "negatives-lost": "s4-symmetric-unsigned",
+}
+every = pytest.mark.parametrize("name", MISTAKES)
+in_print = pytest.mark.parametrize(("name", "case_id"), IN_PRINT.items())
+
+
+def rounded(values, decimals=4):
+    return np.round(np.asarray(values, dtype=np.float64), decimals).tolist()
+
+
+def cells(mask):
+    return [tuple(place) for place in mask.nonzero().tolist()]
+
+
+def of(case_id):
+    """The comparison on the tensor that was printed (its 4 decimals hide which x[0, 0] it was: see the cases)."""
+    name = next(n for n, c in IN_PRINT.items() if c == case_id)
+    x = MISTAKES[name].x()
+    if case_id.startswith("s2"):
+        x[0, 0] = -2.11036
+    return compare(MISTAKES[name], x)
+
+
+def test_every_marked_case_is_a_mistake():
+    marked = [i for i, case in CASES.items() if "pitfall" in case]
+    assert sorted(IN_PRINT.values()) == sorted(marked)
+
+
+@in_print
+def test_tensor_is_the_printed_one(name, case_id):
+    assert rounded(MISTAKES[name].x()) == rounded(CASES[case_id]["x"])
+
+
+@in_print
+def test_wrong_way_gives_the_printed_table(name, case_id):
+    case, wrong = CASES[case_id], of(case_id).wrong
+    assert wrong.codes.tolist() == case["codes"]
+    assert rounded(wrong.dequantized) == case["dequantized"]
+    for metric, decimals in (("mae", 6), ("sse", 4)):
+        if metric in case:
+            assert rounded(getattr(wrong, metric), decimals) == case[metric]
+
+
+@pytest.mark.parametrize("case_id", [i for i in IN_PRINT.values() if "mae_done_right" in CASES[i]])
+def test_right_way_gives_the_recorded_error(case_id):
+    assert of(case_id).right.mae == pytest.approx(CASES[case_id]["mae_done_right"], rel=1e-7)
+
+
+def test_right_ways_whose_codes_are_recorded():
+    assert of("s1-clamp-then-cast").right.codes.tolist() == CASES["s1-clamp-then-cast"]["codes_done_right"]
+    today = CASES["s4-symmetric-unsigned"]["today"].split("codes ")[1].split("]]")[0] + "]]"
+    assert of("s4-symmetric-unsigned").right.codes.tolist() == json.loads(today)
+
+
+def test_percentile_that_was_meant():
+    """Clamped alone, the error is the recorded one of the clipped -2.11; the right percentile has none of that."""
+    case = CASES["s2-percentile-out-of-range"]
+    comparison = compare(MISTAKES["percentile-of-signed-values"])  # worked out from the printed digits
+    scale = comparison.wrong.scale.flatten()[0]
+    assert float(scale) * 127 == pytest.approx(case["percentile_value"], abs=2e-6)
+    clamped = comparison.wrong.codes.clamp(-128, 127) * scale
+    assert rounded(qc.errors(comparison.x, clamped).sse) == case["sse_clamped"]
+    meant = qc.apply(comparison.x, qc.Scheme(range_setting=qc.Percentile(case["percentile"])))
+    assert torch.equal(comparison.right.codes.to(torch.int8), meant.codes)
+    assert comparison.right.sse < case["sse_clamped"] / 1000
+
+
+def observed(x, dtype, symmetric=False):
+    """Scale and zero_point as torch's own observer has them."""
+    scheme = torch.per_tensor_symmetric if symmetric else torch.per_tensor_affine
+    observer = MinMaxObserver(dtype=dtype, qscheme=scheme)
+    observer(x)
+    scale, zero_point = observer.calculate_qparams()
+    return float(scale), int(zero_point)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("range-without-minimum", torch.qint8),
+        ("zero-point-left-at-zero", torch.qint8),
+        ("zero-point-forgotten", torch.quint8),
+        ("zero-point-added", torch.quint8),
+        ("zero-point-after-scale", torch.quint8),
+    ],
+)
+def test_right_ways_give_what_torch_gives(name, dtype):
+    comparison = compare(MISTAKES[name])
+    theirs = torch.quantize_per_tensor(comparison.x, *observed(comparison.x, dtype), dtype)
+    assert comparison.right.codes.tolist() == theirs.int_repr().tolist()
+    assert torch.equal(comparison.right.dequantized, theirs.dequantize())
+
+
+@pytest.mark.parametrize(
+    ("name", "scale", "low", "high"),
+    [
+        ("cast-without-clamp", 1.5 / 127, -128, 127),
+        ("clamp-in-place", 1.5 / 127, -127, 127),
+        ("quantized-twice", 1 / 7, -8, 7),
+        ("truncated", 1 / 7, -8, 7),
+        ("scale-in-float16", 2e-6 / 127, -128, 127),
+    ],
+)
+def test_right_ways_of_a_given_scale_give_what_torch_gives(name, scale, low, high):
+    comparison = compare(MISTAKES[name])
+    theirs = torch.fake_quantize_per_tensor_affine(comparison.x, scale, 0, low, high)
+    assert torch.allclose(
+        comparison.right.dequantized, theirs, rtol=1e-6, atol=0
+    )  # their scale is rounded anew
+
+
+# what each mistake does to the cells, worked out by hand
+WRONG = {
+    "wraps-per-tensor": [(2, 0)],
+    "wraps-per-column": [(1, 2), (2, 0), (2, 3), (3, 2), (1, 1)],
+    "wraps-per-group": [(2, 0), (2, 3), (3, 2)],
+    "clamp-of-another-type": [(i,) for i in range(5)],
+    "range-without-minimum": [(0, 0), (0, 3), (2, 0), (2, 3)],
+    "percentile-of-signed-values": [(0, 0)],
+    "negatives-lost": [(0, 0), (0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 1), (3, 3)],
+    "cast-without-clamp": [(0, 0), (0, 3)],
+    "zero-point-left-at-zero": [(0, 3), (1, 2), (2, 0), (2, 1)],
+    "clamp-in-place": [(0, 0), (0, 3)],
+    "quantized-twice": [(0, 1), (1, 0), (1, 2)],
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_cells(name):
+    assert sorted(cells(compare(MISTAKES[name]).wrong_cells)) == sorted(WRONG[name])
+
+
+@every
+def test_the_wrong_way_is_wrong_and_the_right_one_right(name):
+    mistake = MISTAKES[name]
+    comparison = compare(mistake)
+    assert comparison.wrong_cells.any()
+    turned = compare(
+        type(mistake)(**{**vars(mistake), "wrong": mistake.right, "right": mistake.right}), comparison.x
+    )
+    assert not (turned.too_far | turned.hidden).any()
+    assert torch.equal(comparison.right.x, comparison.x)
+
+
+def test_the_shift_of_each_wrong_dequantization():
+    x = MISTAKES["zero-point-forgotten"].x()
+    scale, zero_point = observed(x, torch.quint8)
+    for name, shift in {
+        "zero-point-forgotten": -zero_point * scale,
+        "zero-point-added": -2 * zero_point * scale,
+        "zero-point-after-scale": zero_point - zero_point * scale,
+    }.items():
+        comparison = compare(MISTAKES[name])
+        drift = comparison.wrong.true_error - comparison.right.true_error
+        assert torch.allclose(drift, torch.full_like(drift, shift), atol=1e-5)
+
+
+def test_clamping_in_place_hides_the_clipping_error():
+    comparison = compare(MISTAKES["clamp-in-place"])
+    assert comparison.x[0, 0] < -2
+    assert comparison.wrong.x[0, 0] == -1.5
+    assert torch.equal(comparison.wrong.dequantized, comparison.right.dequantized)
+    assert comparison.wrong.error.abs().max() < 0.01 < comparison.right.error.abs().max()
+    assert cells(comparison.hidden) == [(0, 0), (0, 3)]
+
+
+def test_float16_makes_the_scale_zero():
+    comparison = compare(MISTAKES["scale-in-float16"])
+    assert comparison.wrong.scale.unique().tolist() == [0.0]
+    assert set(comparison.wrong.codes.unique().tolist()) == {-128, 127}
+    assert not comparison.wrong.dequantized.any()
+
+
+@every
+def test_shown_code_is_the_code_that_runs(name):
+    mistake = MISTAKES[name]
+    for way, shown in zip((mistake.wrong, mistake.right), lines(mistake), strict=True):
+        source = "\n".join(line.text for line in shown)
+        assert source == inspect.getsource(way).rstrip().replace("(x: Tensor) -> Parts:", "(x):")
+        scope = {"torch": torch}
+        exec(source, scope)
+        assert torch.equal(scope[way.__name__](mistake.x())[2], run(way, mistake.x()).dequantized)
+
+
+@every
+def test_the_lines_that_differ_are_marked(name):
+    wrong, right = lines(MISTAKES[name])
+    assert [w.text for w in wrong[1:] if not w.differs] == [r.text for r in right[1:] if not r.differs]
+    marked = {w.text for w in wrong if w.differs}, {r.text for r in right if r.differs}
+    assert all(marked)
+    assert not marked[0] & marked[1]
+    assert not wrong[0].differs
+    assert len(marked[0]) <= 3
+
+
+@every
+def test_the_input_is_left_alone(name):
+    x = MISTAKES[name].x()
+    kept = x.clone()
+    compare(MISTAKES[name], x)
+    assert torch.equal(x, kept)
+
+
+@pytest.mark.parametrize(
+    ("name", "x", "words"),
+    [
+        ("wraps-per-group", torch.ones(4), "does not run on a tensor of shape (4,)"),
+        ("zero-point-forgotten", torch.full((2, 2), 3.0), "its range has no width"),
+        ("truncated", torch.zeros(2, 2), "its range has no width"),
+    ],
+)
+def test_a_tensor_that_a_way_does_not_take(name, x, words):
+    with pytest.raises(qc.QuantError, match=r"\.$") as error:
+        compare(MISTAKES[name], x)
+    assert words in str(error.value)
+
+
+@every
+def test_what_is_said(name):
+    mistake = MISTAKES[name]
+    for text in (mistake.hint, mistake.why, mistake.mend, mistake.source):
+        assert text.rstrip().endswith((".", "?"))
+    assert len(mistake.title) < 50
