@@ -48,6 +48,7 @@ from quantcore.range_setting import Fixed, Given, MinMax, Percentile, RangeSetti
 from quantcore.refusal import fitting, refusal
 from quantcore.scheme import Scheme
 from quantcore.storage import Storage, bits_per_element, compression_ratio, storage
+from quantcore.sweep import frontier, sensible, sweep, sweep_rows
 from quantcore.trace import Step, Trace, trace
 
 # Imported when first asked for: plotly and safetensors take their time
@@ -112,13 +113,17 @@ __all__ = [
     "errors",
     "fitting",
     "from_blocks",
+    "frontier",
     "match",
     "match_steps",
     "parse_format",
     "quantize",
     "refusal",
     "report",
+    "sensible",
     "storage",
+    "sweep",
+    "sweep_rows",
     "to_blocks",
     "trace",
 ]

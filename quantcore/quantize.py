@@ -102,15 +102,25 @@ def apply(x: Any, scheme: Scheme, out: Quantized | None = None) -> Quantized:
     Raises:
         QuantError: the scheme does not fit x, or x holds NaN or infinity.
     """
+    result = apply_quietly(x, scheme, out)
+    for note in result.warnings:
+        warnings.warn(note, stacklevel=2)
+    return result
+
+
+def apply_quietly(x: Any, scheme: Scheme, out: Quantized | None = None) -> Quantized:
+    """`apply` whose warnings stand in the result alone: Python's filters of warnings know no threads.
+
+    Raises:
+        QuantError: as `apply`.
+    """
     x = as_float32(x)
     params, scales = choose_qparams(x, scheme), None
     if scheme.scales is not None:
-        scales = apply(params.scale, scheme.scales)
+        scales = apply_quietly(params.scale, scheme.scales)
         params = dataclasses.replace(params, scale=scales.dequantized, raw=params.scale, inverse=None)
     codes, odd = _codes(x, params, scheme, out=None if out is None else out.codes)
     notes = [note for note in (_zero_point_outside(params, scheme), odd) if note]
-    for note in notes:
-        warnings.warn(note, stacklevel=2)
     return Quantized(x, scheme, codes, params, tuple(notes), scales)
 
 

@@ -6,7 +6,6 @@ dataclasses.) What stands under a leading underscore is not hashed. The objects 
 visitors; nobody writes into them.
 """
 
-import warnings
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -15,6 +14,7 @@ import streamlit as st
 
 import quantcore as qc
 from pages.shared.current import Tensor
+from quantcore.quantize import apply_quietly
 from quantcore.views import MapData, View, map_data
 
 LARGE = 1 << 20  # elements; of larger tensors only the latest results are kept
@@ -53,9 +53,7 @@ def result(tensor: Tensor, scheme: qc.Scheme) -> qc.Quantized:
     """
 
     def make() -> qc.Quantized:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the page shows result.warnings
-            return qc.apply(values(tensor), scheme)
+        return apply_quietly(values(tensor), scheme)  # the page shows result.warnings
 
     return cast(qc.Quantized, kept(tensor, f"result {scheme}", make))
 

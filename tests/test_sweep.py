@@ -1,0 +1,88 @@
+"""A sweep is what single calls are, in order, with refusals as rows; the frontier has what no other beats."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import quantcore as qc
+
+
+def sample(shape=(24, 64)):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(1)) * 2
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_rows_are_single_calls(workers):
+    schemes = qc.sensible((24, 64))[::7]
+    frame = qc.sweep(sample(), schemes, workers)
+    assert list(frame["scheme"]) == [str(s) for s in schemes]
+    for scheme, row in zip(schemes, frame.itertuples(), strict=True):
+        report = qc.report(qc.apply(sample(), scheme))
+        for name in (
+            "mse",
+            "mae",
+            "sse",
+            "rmse",
+            "sqnr_db",
+            "max_abs_error",
+            "cosine",
+            "clipped",
+            "clipping_sse",
+            "codes_used",
+        ):
+            assert getattr(row, name) == getattr(report, name), (scheme, name)
+        assert row.bits_per_element == qc.bits_per_element(scheme, (24, 64))
+        assert row.refused == ""
+        assert row.seconds > 0
+
+
+def test_refused_schemes_are_rows_with_the_reason():
+    schemes = [qc.Scheme(), qc.Scheme.parse("int5 onnxruntime"), qc.Scheme.parse("int4 per_channel(5)")]
+    frame = qc.sweep(sample(), schemes)
+    assert "4, 8 and 16 bits" in frame["refused"][1]
+    assert "axis 5" in frame["refused"][2]
+    assert frame["sqnr_db"].isna().tolist() == [False, True, True]
+    with pytest.raises(qc.QuantError, match="no elements"):
+        qc.sweep(torch.empty(0), schemes)
+
+
+def test_rows_come_while_work_goes_on_and_can_be_left():
+    begun = []
+
+    def schemes():
+        for bits in itertools.cycle((2, 3, 4)):
+            begun.append(bits)
+            yield qc.Scheme(qc.IntFormat(bits))
+
+    rows = qc.sweep_rows(sample(), schemes(), workers=2)
+    first = [next(rows) for _ in range(4)]
+    assert len({row.index for row in first}) == 4
+    rows.close()
+    assert len(begun) <= 4 + 3 + 2  # an endless list: only what was asked for, and what was under way
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (5,), (24, 64), (3, 40, 200)])
+def test_sensible_schemes_fit(shape):
+    schemes = qc.sensible(shape)
+    assert len(set(schemes)) == len(schemes) >= 10
+    frame = qc.sweep(sample(shape), schemes)
+    assert (frame["refused"] == "").all()
+
+
+def test_frontier_against_every_pair():
+    rng = np.random.default_rng(2)
+    for n in (1, 2, 7, 60):
+        bits, gain = rng.integers(2, 9, n).astype(float), rng.normal(size=n).round(1)
+        gain[rng.random(n) < 0.1] = math.nan
+        found = qc.frontier(bits, gain)
+        known = [i for i in range(n) if not math.isnan(gain[i])]
+        beaten = {
+            i for i in known for j in known
+            if (bits[j] <= bits[i] and gain[j] > gain[i]) or (bits[j] < bits[i] and gain[j] >= gain[i])
+        }  # fmt: skip
+        # of equals the first stands for all
+        assert {(bits[i], gain[i]) for i in found} == {(bits[i], gain[i]) for i in set(known) - beaten}
+        assert sorted(found, key=lambda i: bits[i]) == found
