@@ -5,7 +5,6 @@ outputs made once: fresh temporaries of the whole tensor would cost many times t
 """
 
 import dataclasses
-import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,8 +14,12 @@ import torch
 from torch import Tensor
 
 from quantcore.casts import may_leave_integers, nan_note, settle
+from quantcore.coding import decode as decode
+from quantcore.coding import factor
+from quantcore.coding import fit as fit
+from quantcore.coding import wrap as wrap
 from quantcore.errors import QuantError
-from quantcore.formats import Format, IntFormat
+from quantcore.formats import IntFormat
 from quantcore.granularity import (
     Region,
     block_shape,
@@ -32,10 +35,6 @@ from quantcore.qparams import QParams, choose_qparams
 from quantcore.refusal import refuse
 from quantcore.rounding import rounding, unrounded
 from quantcore.scheme import Scheme
-
-# float32 has every whole number up to 2^24; beyond 2^62 no cast to an integer is defined
-_LEAST_STORED = 2.0**-127  # of e8m0
-_CAST_LIMIT = float(1 << 62)
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,20 +183,8 @@ def _boxes(x: Tensor, params: QParams, scheme: Scheme) -> Iterator[tuple[Region,
     for region in regions(shape, block, CHUNK, whole_blocks=False):
         values = split_axes(x[region.elements], region.block)
         work = scratch[: values.numel()].view(values.shape)
-        if kernel.inverse:
-            s = (
-                torch.reciprocal(scale[region.grid])
-                if params.inverse is None
-                else params.inverse[region.grid]
-            )
-        else:
-            s = scale[region.grid]
-        if convention.coded_least:
-            lowest = scale[region.grid] == _LEAST_STORED
-            least = convention.coded_least
-            s = s.masked_fill(lowest, 1 / least if kernel.inverse else least)
-        if params.raw is not None:  # a scale that became 0 brings every code to the one of 0
-            s = s.masked_fill(scale[region.grid] == 0, 0.0 if kernel.inverse else math.inf)
+        inverse = None if params.inverse is None else params.inverse[region.grid]
+        s = factor(scale[region.grid], inverse, convention, stored=params.raw is not None)
         shift = spread(zero_point[region.grid]) if shifted else None
         yield region, kernel.run(values, spread(s), shift, work, round_), shift
 
@@ -216,38 +203,6 @@ def dequantize(
         z = spread(zero_point[region.grid]) if shifted else None
         decode(source, spread(scale[region.grid]), z, target, scheme.format)
     return x_hat
-
-
-def decode(codes: Tensor, scale: Tensor, zero_point: Tensor | None, out: Tensor, fmt: Format) -> Tensor:
-    """Write (codes - zero_point) * scale into ``out``, float32; parameters broadcast, None stands for 0.
-
-    The codes of a float format stand for its values.
-    """
-    if isinstance(fmt, IntFormat):
-        out.copy_(codes)
-    else:
-        out.copy_(fmt.decode_(codes, torch.empty(codes.shape, device=codes.device)))
-    if zero_point is not None:
-        out.sub_(zero_point)
-    return out.mul_(scale)
-
-
-def fit(values: Tensor, scheme: Scheme) -> Tensor:
-    """Bring rounded values into the format by the scheme's overflow rule; may work in place."""
-    fmt = scheme.format
-    if scheme.convention.overflow == "saturate":
-        return values.clamp_(fmt.qmin, fmt.qmax)
-    return wrap(values, fmt)
-
-
-def wrap(values: Tensor, fmt: Format) -> Tensor:
-    """Two's complement: the code that is left when only the lowest bits are kept, int64.
-
-    Values beyond ±2^62, where no cast is defined, are taken as ±2^62.
-    """
-    whole = values.clamp(-_CAST_LIMIT, _CAST_LIMIT).to(torch.int64)
-    lowest = -(1 << (fmt.bits - 1)) if fmt.signed else 0
-    return whole.sub_(lowest).bitwise_and_((1 << fmt.bits) - 1).add_(lowest)
 
 
 def _largest(shape: tuple[int, ...], block: tuple[int, ...]) -> int:

@@ -1,0 +1,66 @@
+"""From unclamped values to codes, and from codes to values: one formula for every format."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from quantcore.conventions import Convention
+from quantcore.formats import Format, IntFormat
+from quantcore.kernels import KERNELS
+from quantcore.scheme import Scheme
+
+_LEAST_STORED = 2.0**-127  # of e8m0
+# float32 has every whole number up to 2^24; beyond 2^62 no cast to an integer is defined
+_CAST_LIMIT = float(1 << 62)
+
+
+def factor(scale: Tensor, inverse: Tensor | None, convention: Convention, *, stored: bool = False) -> Tensor:
+    """Return what the convention's kernel divides x by, or multiplies it with where it takes the inverse.
+
+    Args:
+        inverse: 1/scale where the library keeps that itself.
+        stored: the scale went through a format of its own, where it may have become 0.
+    """
+    inverts = KERNELS[convention.kernel].inverse
+    s = scale
+    if inverts:
+        s = torch.reciprocal(scale) if inverse is None else inverse
+    if convention.coded_least:
+        least = convention.coded_least
+        s = s.masked_fill(scale == _LEAST_STORED, 1 / least if inverts else least)
+    if stored:  # a scale of 0 brings every code to the one of 0
+        s = s.masked_fill(scale == 0, 0.0 if inverts else math.inf)
+    return s
+
+
+def decode(codes: Tensor, scale: Tensor, zero_point: Tensor | None, out: Tensor, fmt: Format) -> Tensor:
+    """Write (codes - zero_point) * scale into ``out``, float32; parameters broadcast, None stands for 0.
+
+    The codes of a float or a codebook stand for its values.
+    """
+    if isinstance(fmt, IntFormat):
+        out.copy_(codes)
+    else:
+        out.copy_(fmt.decode_(codes, torch.empty(codes.shape, device=codes.device)))
+    if zero_point is not None:
+        out.sub_(zero_point)
+    return out.mul_(scale)
+
+
+def fit(values: Tensor, scheme: Scheme) -> Tensor:
+    """Bring rounded values into the format by the scheme's overflow rule; may work in place."""
+    fmt = scheme.format
+    if scheme.convention.overflow == "saturate":
+        return values.clamp_(fmt.qmin, fmt.qmax)
+    return wrap(values, fmt)
+
+
+def wrap(values: Tensor, fmt: Format) -> Tensor:
+    """Two's complement: the code that is left when only the lowest bits are kept, int64.
+
+    Values beyond ±2^62, where no cast is defined, are taken as ±2^62.
+    """
+    whole = values.clamp(-_CAST_LIMIT, _CAST_LIMIT).to(torch.int64)
+    lowest = -(1 << (fmt.bits - 1)) if fmt.signed else 0
+    return whole.sub_(lowest).bitwise_and_((1 << fmt.bits) - 1).add_(lowest)
