@@ -1,0 +1,246 @@
+"""Answers that one wrong step gives are told from right ones, and the step is named."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import quantcore as qc
+from quantcore import predict, tensors
+from quantcore.predict import mark_codes, mark_scales, mark_zero_points
+
+X = [[0.5, -1.0, 2.0, 0.1], [-3.0, 0.6, 1.75, -0.2]]
+ASYMMETRIC = "uint4 asymmetric"  # s = 5 / 15, z = 9
+
+
+def of(scheme, x=X):
+    return qc.apply(x, qc.Scheme.parse(scheme))
+
+
+def code_mark(scheme, place, typed, x=X):
+    (mark,) = mark_codes(of(scheme, x), [place], [typed])
+    return mark
+
+
+@pytest.mark.parametrize(
+    "scheme", ["int4", ASYMMETRIC, "int8 per_channel(axis=1)", "int3 asymmetric per_group(2)"]
+)
+def test_right_answers(scheme):
+    result = of(scheme)
+    places = list(np.ndindex(2, 4))
+    typed = [str(code) for code in result.codes.flatten().tolist()]
+    marks = mark_codes(result, places, typed)
+    assert [m.right for m in marks] == [True] * 8
+    assert [m.sentence for m in marks] == [""] * 8
+    blocks = list(np.ndindex(*result.scale.shape))
+    scales, zeros = result.scale.flatten().tolist(), result.zero_point.flatten().tolist()
+    assert all(m.right for m in mark_scales(result, blocks, [f"{s:.7g}" for s in scales]))
+    assert all(m.right for m in mark_scales(result, blocks, [f"{s:.3g}" for s in scales]))
+    assert all(m.right for m in mark_zero_points(result, blocks, [f" {z} " for z in zeros]))
+
+
+# x = 0.5, z = 9, s = 1/3: x/s = 1.5, so 2 + 9 = 11; x = -3: -9 + 9 = 0; x = 2: 6 + 9 = 15
+@pytest.mark.parametrize(
+    ("place", "typed", "kind", "words"),
+    [
+        ((0, 0), "11", "right", ""),
+        ((0, 0), "11.0", "right", ""),
+        ((0, 0), "", "blank", ""),
+        ((0, 0), "  ", "blank", ""),
+        ((0, 0), "eleven", "words", "'eleven' is no number"),
+        ((0, 0), "nan", "words", "is no number"),
+        ((0, 0), "1e999999999", "words", "is no number"),
+        ((0, 0), "10,5", "fraction", "is a whole number"),
+        ((0, 0), "10", "rounding", "1.5 lies in the middle"),
+        ((0, 0), "12", "off by one", "Off by one. x / s = 1.5, rounded 2, with the zero_point 11."),
+        ((0, 0), "2", "zero point forgotten", "The zero_point 9 is missing: 2 + 9."),
+        ((1, 3), "10", "sign of x", "The sign of x = -0.2"),
+        ((0, 0), "7", "codes of another format", "-8..7, the codes of int4; uint4 has 0..15"),
+        ((0, 2), "−3", "unknown", "x / s = 6"),
+        ((0, 2), "0", "sign of zero point", "it is added: 6 + 9."),
+        ((0, 3), "8", "off by one", "rounded 0"),
+        ((0, 3), "10", "rounding", "rounded up to 1"),
+        ((1, 2), "5", "zero point forgotten", "5 + 9"),
+        ((1, 2), "10", "multiplied", "it is divided: 1.75 / 0.33333334."),
+    ],
+)  # fmt: skip
+def test_codes(place, typed, kind, words):
+    mark = code_mark(ASYMMETRIC, place, typed)
+    assert (mark.kind, mark.typed) == (kind, typed)
+    assert words in mark.sentence
+    assert mark.answer == {(0, 0): "11", (0, 2): "15", (0, 3): "9", (1, 2): "14", (1, 3): "8"}[place]
+
+
+# fixed(-1, 1) at 4 bits: s = 1/7, 2.0 / s = 14 is clamped to 7 and would wrap to -2
+@pytest.mark.parametrize(
+    ("scheme", "place", "typed", "kind", "words"),
+    [
+        ("int4 fixed(-1, 1)", (0, 2), "7", "right", ""),
+        ("int4 fixed(-1, 1)", (0, 2), "-2", "wrapped", "14 does not fit -8..7"),
+        ("int4 fixed(-1, 1)", (0, 2), "14", "not clamped", "14 does not fit -8..7"),
+        ("int5 fixed(-0.5, 0.5)", (0, 2), "31", "codes of another format", "0..31, the codes of uint5"),
+        ("int4 fixed(-1, 1) textbook(overflow=wrap)", (0, 2), "-2", "right", ""),
+        ("int4 fixed(-1, 1) textbook(overflow=wrap)", (0, 2), "7", "clamped", "wraps: it becomes -2"),
+        ("int4 fixed(-1, 1)", (0, 0), "-3", "sign of x", "0.5 was lost"),
+        ("int4 fixed(-1, 1)", (0, 0), "4", "rounding", "rounded up to 4"),
+        ("int8 per_channel(axis=0)", (0, 2), "85", "another block", "of block (1, 0); this is block (0, 0)"),
+        ("int8", (1, 0), "-3", "not scaled", "was not divided"),
+        ("int8", (1, 0), "-126", "off by one", "Off by one"),
+        ("int4 textbook(rounding=toward_zero)", (1, 3), "-1", "rounding", "rounded down to -1"),
+        ("int4n brevitas", (0, 0), "1", "right", ""),
+    ],
+)  # fmt: skip
+def test_codes_of_other_schemes(scheme, place, typed, kind, words):
+    mark = code_mark(scheme, place, typed)
+    assert (mark.kind, mark.right) == (kind, kind == "right")
+    assert words in mark.sentence
+
+
+# s = 3 / 7 symmetric; 5 / 15 asymmetric
+@pytest.mark.parametrize(
+    ("scheme", "typed", "kind", "words"),
+    [
+        ("int4", "0.428571", "right", ""),
+        ("int4", "0.4285", "right", ""),
+        ("int4", "0.429", "right", ""),
+        ("int4", ".43", "digits", "give 3 significant digits"),
+        ("int4", "", "blank", ""),
+        ("int4", "big", "words", "'big' is no number"),
+        ("int4", "0.375", "divisor", "Divided by 8; the highest code is 7. It is max|x| / 7 = 3 / 7."),
+        ("int4", "0.2", "divisor", "max|x| spans half of the codes"),
+        ("int4", "0.333", "symmetry", "This scheme is symmetric."),
+        ("int4", "0.2857", "absolute value", "but |-3| is larger"),
+        ("int4", "2.333", "inverse", "That is 1/s"),
+        ("int4", "3", "not divided", "divided among the codes"),
+        ("int4", "4.29", "decimal point", "slipped"),
+        ("int4", "17", "unknown", "It is max|x| / 7 = 3 / 7 = 0.42857143."),
+        ("int4 percentile(80)", "0.4286", "range", "That is the range from min to max."),
+        (ASYMMETRIC, "0.33333", "right", ""),
+        (ASYMMETRIC, "0.3125", "divisor", "16 codes have 15 steps"),
+        (ASYMMETRIC, "0.1333", "low forgotten", "begins at low"),
+        (ASYMMETRIC, "-0.0667", "sign of low", "adds"),
+        (ASYMMETRIC, "0.4286", "symmetry", "This scheme is asymmetric."),
+        ("int4 per_channel(axis=0)", "0.4286", "another block", "whole tensor"),
+        ("int4 per_channel(axis=1)", "0.1429", "another block", "another block"),
+    ],
+)  # fmt: skip
+def test_scales(scheme, typed, kind, words):
+    (mark,) = mark_scales(of(scheme), [(0, 0)], [typed])
+    assert mark.kind == kind
+    assert words in mark.sentence
+
+
+def test_three_digits_tell_127_from_128():
+    result = of("int8", [[1.4967]])
+    assert [m.kind for m in mark_scales(result, [(0, 0)] * 2, ["0.0118", "0.0117"])] == ["right", "divisor"]
+
+
+def test_scale_whose_range_needs_zero():
+    (mark,) = mark_scales(of("uint4 asymmetric", [[1.5, 3.0]]), [(0, 0)], ["0.1"])
+    assert (mark.kind, mark.answer) == ("zero left out", "0.2")
+
+
+# uint4 asymmetric: -round(-3 / (1/3)) = 9; int4: -8 + 9 = 1; int8: s = 5/255, -128 + 153 = 25
+@pytest.mark.parametrize(
+    ("scheme", "typed", "kind", "words"),
+    [
+        (ASYMMETRIC, "9", "right", ""),
+        (ASYMMETRIC, "-9", "sign of low", "It is qmin - round(low / s) = 0 - round(-9)."),
+        (ASYMMETRIC, "1", "codes of another format", "the zero_point of int4"),
+        (ASYMMETRIC, "", "blank", ""),
+        (ASYMMETRIC, "nine", "words", "'nine' is no number"),
+        (ASYMMETRIC, "8.5", "fraction", "A zero_point is a whole number"),
+        (ASYMMETRIC, "10", "off by one", "Off by one. It is clamp(qmin - round(low / s))"),
+        ("int4 asymmetric", "1", "right", ""),
+        ("int4 asymmetric", "-1", "sign of zero point", "The sign is wrong"),
+        ("int4 asymmetric", "9", "lowest code forgotten", "low gets the lowest code, -8"),
+        ("int8 asymmetric", "25", "right", ""),
+        ("int8 asymmetric", "-25", "sign of zero point", "The sign is wrong"),
+        ("int8 asymmetric", "153", "lowest code forgotten", "the lowest code, -128"),
+        ("int8", "0", "right", ""),
+        ("int8", "128", "symmetry", "Symmetric codes lie around 0"),
+        ("uint8", "0", "symmetry", "Symmetric unsigned codes lie around 128"),
+    ],
+)  # fmt: skip
+def test_zero_points(scheme, typed, kind, words):
+    (mark,) = mark_zero_points(of(scheme), [(0, 0)], [typed])
+    assert mark.kind == kind
+    assert words in mark.sentence
+
+
+def simulated(x, s, z, low, high, how):
+    """A learner's code in plain Python, with the step ``how`` wrong."""
+    q = x / s
+    whole = {"cut": math.trunc, "down": math.floor}.get(how, round)(q)
+    code = whole - z if how == "sign" else whole if how == "forgotten" else whole + z
+    if how == "wrap":
+        return (code - low) % (high - low + 1) + low
+    return code if how == "unclamped" else min(max(code, low), high)
+
+
+KINDS = {
+    "cut": "rounding",
+    "down": "rounding",
+    "sign": "sign of zero point",
+    "forgotten": "zero point forgotten",
+    "wrap": "wrapped",
+    "unclamped": "not clamped",
+}
+
+
+@pytest.mark.parametrize("how", KINDS)
+@pytest.mark.parametrize("scheme", ["int8 asymmetric percentile(90)", "uint6 asymmetric percentile(80)"])
+def test_a_learner_with_one_habit_is_told_so(scheme, how):
+    """Of 200 elements, whatever the habit gets wrong is told to be that habit, or one that gives the same."""
+    x = tensors.generate(tensors.Generated("normal", (10, 20), 5)) + 0.37
+    result = of(scheme, x)
+    fmt, z = result.scheme.format, int(result.zero_point)
+    places = list(np.ndindex(10, 20))
+    typed = [simulated(float(x[p]) / 1.0, float(result.scale), z, fmt.qmin, fmt.qmax, how) for p in places]
+    marks = mark_codes(result, places, [str(code) for code in typed])
+    for place, code, mark in zip(places, typed, marks, strict=True):
+        assert mark.right == (code == int(result.codes[place]))
+    wrong = [m.kind for m in marks if not m.right]
+    assert len(wrong) >= 15
+    assert wrong.count(KINDS[how]) >= 0.9 * len(wrong)
+    assert "unknown" not in wrong
+
+
+def test_blank_rows_and_hostile_text():
+    result = of("int4")
+    places = [(0, i) for i in range(4)]
+    marks = mark_codes(result, places, ["", "<script>alert(1)</script>", "9" * 400, "0"])
+    assert [m.kind for m in marks] == ["blank", "words", "words", "right"]
+    assert all(len(m.sentence) < 200 for m in marks)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: mark_codes(of("e4m3fn"), [(0, 0)], ["1"]), "are bit patterns"),
+        (lambda: mark_scales(of("int4 given(0.5)"), [(0, 0)], ["1"]), "given by hand"),
+        (lambda: mark_zero_points(of("int4 given(0.5)"), [(0, 0)], ["1"]), "given by hand"),
+        (lambda: mark_codes(of("int4"), [(0, 0)], ["1", "2"]), "2 answers to 1 questions"),
+        (lambda: mark_zero_points(of("uint4 asymmetric hqq per_group(2)"), [(0, 0)], ["1"]), "choose the textbook"),
+        (lambda: predict.first_of(of("int4 per_flat_group(3)"), (0,)), "run over the ends of rows"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_predicted(call, words):
+    with pytest.raises(qc.QuantError) as error:
+        call()
+    assert words in str(error.value)
+
+
+def test_every_library_marks_its_own_codes_right():
+    x = torch.tensor(X)
+    for name, convention in qc.CONVENTIONS.items():
+        scheme = qc.Scheme(qc.INT8, convention=convention)
+        scheme = qc.fitting(scheme, tuple(x.shape)) or scheme
+        if not isinstance(scheme.format, qc.IntFormat):
+            continue
+        result = qc.apply(x, scheme)
+        places = list(np.ndindex(2, 4))
+        marks = mark_codes(result, places, [str(c) for c in result.codes.flatten().tolist()])
+        assert all(m.right for m in marks), name
+        assert not any(m.right for m in mark_codes(result, places, ["200"] * 8)), name
