@@ -10,7 +10,17 @@ if str(ROOT) not in sys.path:
 
 import streamlit as st
 
-from pages.shared import controls, link, maps_view, scheme_state, tabs, tensor_controls, warm
+from pages.shared import (
+    controls,
+    link,
+    maps_view,
+    match_inputs,
+    scheme_state,
+    sweep_choice,
+    tabs,
+    tensor_controls,
+    warm,
+)
 
 KEYS = {
     *scheme_state.DEFAULTS,
@@ -18,6 +28,8 @@ KEYS = {
     *tensor_controls.PARAMETERS,
     *maps_view.KEYS,
     *tabs.KEYS,
+    *match_inputs.KEYS,
+    *sweep_choice.KEYS,
 }
 
 st.set_page_config("Quantscope", "🔬", layout="wide")
@@ -27,7 +39,15 @@ st.html(
 )
 warm.warm_once()
 page = st.navigation(
-    {"Explore": [st.Page("explore/quantize.py", title="Explore", icon=":material/grid_view:", default=True)]},
+    {
+        "Explore": [
+            st.Page("explore/quantize.py", title="Explore", icon=":material/grid_view:", default=True),
+        ],
+        "Compare": [
+            st.Page("compare/schemes.py", title="Schemes", icon=":material/stacked_line_chart:"),
+            st.Page("compare/match.py", title="Match", icon=":material/manage_search:"),
+        ],
+    },
     position="top",
 )
 before = link.raw_parameters()

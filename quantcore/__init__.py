@@ -48,7 +48,7 @@ from quantcore.range_setting import Fixed, Given, MinMax, Percentile, RangeSetti
 from quantcore.refusal import fitting, refusal
 from quantcore.scheme import Scheme
 from quantcore.storage import Storage, bits_per_element, compression_ratio, storage
-from quantcore.sweep import frontier, sensible, sweep, sweep_rows
+from quantcore.sweep import Row, frontier, sensible, sweep, sweep_rows
 from quantcore.trace import Step, Trace, trace
 
 # Imported when first asked for: plotly and safetensors take their time
@@ -96,6 +96,7 @@ __all__ = [
     "Quantized",
     "RangeSetting",
     "Report",
+    "Row",
     "Scheme",
     "Step",
     "Storage",

@@ -9,6 +9,8 @@ import plotly.graph_objects as go
 
 from quantcore.figures.distribution import distribution, grid_values, histogram
 from quantcore.figures.maps import TITLES, maps, scales_of_maps
+from quantcore.figures.pair import PairData, pair, pair_data
+from quantcore.figures.pareto import error_maps, pareto
 from quantcore.figures.scales import scales
 from quantcore.figures.style import base_layout, palette
 
@@ -22,12 +24,17 @@ def to_html(figure: go.Figure) -> str:
 
 __all__ = [
     "TITLES",
+    "PairData",
     "base_layout",
     "distribution",
+    "error_maps",
     "grid_values",
     "histogram",
     "maps",
+    "pair",
+    "pair_data",
     "palette",
+    "pareto",
     "scales",
     "scales_of_maps",
     "to_html",

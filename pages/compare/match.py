@@ -1,0 +1,68 @@
+"""Match: which rules made these integers?"""
+
+import streamlit as st
+
+import quantcore as qc
+from pages.shared import (
+    current,
+    link,
+    match_examples,
+    match_inputs,
+    match_results,
+    match_search,
+    say,
+    tensor_controls,
+)
+
+if st.session_state.pop(match_results.OPEN, False):
+    st.switch_page("explore/quantize.py")
+
+# Streamlit writes what an example sets into the link only of widgets whose key it has met before
+for name, default in tensor_controls.DEFAULTS.items():
+    st.session_state.setdefault(name, default)
+
+chosen = current.get()
+left, right = st.columns([7, 1], vertical_alignment="center")
+left.subheader("Which rules made these integers?", anchor=False)
+left.caption(
+    "Paste the codes that came from somewhere, for the tensor on the left: every library, granularity and width "
+    "is tried, and the mistakes that are made on the way."
+)
+link_place = right.popover("Link", icon=":material/link:", width="stretch")
+place, beside = st.columns([3, 1])
+for problem in chosen.problems:
+    say.error(problem)
+if chosen.hint:
+    say.hint(chosen.hint)
+inputs = None
+try:
+    inputs = match_inputs.draw(place, beside)
+    with beside:
+        with st.popover("Examples", width="stretch"):
+            for example in match_examples.EXAMPLES:
+                st.button(example.title, on_click=match_examples.load, args=(example,), width="stretch")
+        search_place = st.container()
+    if inputs is None:
+        say.hint("Paste integers above, upload a file with them, or open an example.")
+    elif chosen.tensor is not None:
+        key = f"{chosen.tensor.key} {inputs.key}"
+        search_place.button(
+            "Search", type="primary", on_click=match_search.want, args=(key,), width="stretch", key="match_go"
+        )
+        if st.session_state.pop(match_inputs.FILLED, False):
+            match_search.want(key)
+        if match_search.wanted(key):
+            match_search.run(chosen.tensor, inputs, key)
+        found = match_search.found(key)
+        if found is not None:
+            match_results.summary(found.matches, inputs.codes.size, found.fraction)
+            if found.matches.candidates:
+                candidate = match_results.table(found.matches, chosen.tensor, chosen.scheme)
+                match_results.detail(candidate, chosen.tensor, inputs.codes)
+except qc.QuantError as error:
+    say.error(str(error))
+
+with link_place:
+    link.draw(chosen.tensor)
+    if inputs is not None and not match_inputs.carried():
+        st.write("The integers are too many for a link: send them as a file beside it.")

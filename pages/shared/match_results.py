@@ -1,0 +1,155 @@
+"""What a search found: a sentence, a table, and the chosen candidate's maps, reasons and schemes."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+import torch
+
+import quantcore as qc
+from pages.shared import compute, say, scheme_state
+from pages.shared.current import Tensor
+from pages.shared.maps_view import theme
+from quantcore import figures
+from quantcore.match import Candidate, apart, produced
+from quantcore.notation import write_call
+
+MOST_ROWS, MOST_SCHEMES = 40, 200
+OPEN = "_match_open"  # set by a callback: the page goes to Explore
+TABLE = "match_table"
+
+
+def summary(matches: qc.Matches, elements: int, fraction: float) -> None:
+    """Say in one sentence what was found."""
+    tried = f"{matches.tried:,} schemes of {len(qc.CONVENTIONS)} conventions tried"
+    if fraction < 1:
+        tried = f"stopped at {fraction:.0%}, {tried}"
+    if not matches.candidates:
+        say.warning(f"Nothing was compared with the whole tensor yet: {tried}.")
+        return
+    best = matches.candidates[0]
+    scheme, libraries = _without_library(best.scheme), _listed(_libraries(best))
+    if best.differing == 0:
+        made = f"All {elements:,} integers are those of {libraries}, {scheme}"
+        if best.damage:
+            say.warning(f"{made}, but: {best.damage}. ({tried.capitalize()}.)")
+        else:
+            st.success(f"{say.plain(made)}. ({tried.capitalize()}.)", icon=":material/check_circle:")
+        return
+    near = "The nearest" if best.differing * 2 < elements else "Nothing comes near; the nearest"
+    say.warning(
+        f"{near} is {scheme} of {libraries}: {best.differing:,} of {elements:,} integers differ. "
+        f"({tried.capitalize()}.)"
+    )
+
+
+def table(matches: qc.Matches, tensor: Tensor, expected: qc.Scheme | None) -> Candidate:
+    """Draw the candidates, one a row; return the chosen one."""
+    shown = matches.candidates[:MOST_ROWS]
+    frame = pd.DataFrame([_row(c, tensor, expected) for c in shown])
+    frame = frame.loc[:, [(frame[name] != "").any() for name in frame]]  # columns that say something
+    event: Any = st.dataframe(
+        frame,
+        hide_index=True,
+        on_select="rerun",
+        selection_mode="single-row",
+        key=TABLE,
+        height=300 if len(frame) > 7 else "content",
+        column_config={"Libraries": st.column_config.TextColumn(width="large")},
+    )
+    if len(matches.candidates) > MOST_ROWS:
+        st.caption(f"The first {MOST_ROWS} of {len(matches.candidates)} candidates.")
+    rows = event.selection.rows
+    return shown[rows[0] if rows and rows[0] < len(shown) else 0]
+
+
+def _row(candidate: Candidate, tensor: Tensor, expected: qc.Scheme | None) -> dict[str, str]:
+    scheme = candidate.scheme
+    against = apart(candidate, expected, len(tensor.shape)) if expected is not None else ()
+    return {
+        "Differ": "none" if candidate.differing == 0 else f"{candidate.differing:,}",
+        "Libraries": ", ".join(_libraries(candidate)),
+        "Format": f"{scheme.format} {'symmetric' if scheme.symmetric else 'asymmetric'}",
+        "One scale": _granularity(scheme),
+        "What befell them": str(candidate.damage),
+        "Against the scheme on the left": "; ".join(against),
+        "Scale, zero point": "; ".join(candidate.notes),
+    }
+
+
+def detail(candidate: Candidate, tensor: Tensor, codes: np.ndarray) -> None:
+    """Draw the maps of a candidate, why cells differ, and its schemes."""
+    given = candidate.damage.undo(torch.from_numpy(codes.astype(np.int64))).numpy()
+    what = f"match {candidate.scheme} {candidate.damage}"
+    make = lambda: produced(compute.values(tensor), candidate.scheme, candidate.damage).numpy()  # noqa: E731
+    expected = compute.kept(tensor, what, make)
+    straightened = (
+        f" ({', '.join(map(str, candidate.damage.stored))}: undone)" if candidate.damage.stored else ""
+    )
+    ends = candidate.scheme.format.qmin, candidate.scheme.format.qmax
+    figure = figures.pair(given, expected, ("Given", "Produced"), ends=ends, theme=theme())
+    left, right = st.columns([7, 1.4], vertical_alignment="center")
+    left.markdown(f"**{say.plain(_without_library(candidate.scheme))}**{say.plain(straightened)}")
+    right.button(
+        "Open in Explore",
+        on_click=_open,
+        args=(candidate.scheme,),
+        width="stretch",
+        help="Sets the scheme on the left to this one, and shows its arithmetic",
+    )
+    st.plotly_chart(figure, theme=None, key="match_maps")
+    legend = figures.pair_data(given, expected).legend
+    if legend:
+        st.caption(legend)
+    _reasons(candidate)
+    count = len(candidate.schemes)
+    with st.expander("The scheme of this row" if count == 1 else f"All {count:,} schemes of this row"):
+        lines = [str(s) for s in candidate.schemes[:MOST_SCHEMES]]
+        st.code("\n".join(line if len(line) <= 200 else line[:199] + "…" for line in lines), language=None)
+
+
+def _reasons(candidate: Candidate) -> None:
+    if not candidate.cells:
+        return
+    counted = ", ".join(f"{n:,} {kind}" for kind, n in candidate.reasons)
+    total = sum(n for _, n in candidate.reasons)
+    first = f"Of the first {total:,}: " if total < candidate.differing else ""
+    st.markdown(f"**Why {candidate.differing:,} differ.** {say.plain(first + counted)}.")
+    cells = [(str(c.index), c.got, c.expected, c.reason) for c in candidate.cells]
+    st.dataframe(
+        pd.DataFrame(cells, columns=["Element", "Given", "Produced", "Reason"]),
+        hide_index=True,
+        height=300 if len(cells) > 7 else "content",
+        column_config={"Reason": st.column_config.TextColumn(width="large")},
+    )
+    if len(cells) < candidate.differing:
+        st.caption(f"The first {len(cells)} of {candidate.differing:,}.")
+
+
+def _open(scheme: qc.Scheme) -> None:
+    try:
+        scheme_state.apply_scheme(scheme)
+    except qc.QuantError as error:
+        st.session_state[scheme_state.TEXT_ERROR] = str(error)
+    else:
+        st.session_state[OPEN] = True
+
+
+def _libraries(candidate: Candidate) -> list[str]:
+    return list(dict.fromkeys(s.convention.name for s in candidate.schemes))
+
+
+def _listed(names: list[str]) -> str:
+    if len(names) > 3:
+        return f"{', '.join(names[:3])} and {len(names) - 3} more"
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
+
+
+def _granularity(scheme: qc.Scheme) -> str:
+    given = ", as given" if isinstance(scheme.range_setting, qc.Given) else ""
+    return write_call(scheme.granularity) + given
+
+
+def _without_library(scheme: qc.Scheme) -> str:
+    return f"{scheme.format} {'symmetric' if scheme.symmetric else 'asymmetric'} {_granularity(scheme)}"

@@ -1,0 +1,114 @@
+"""Two sets of codes of one tensor and where they part: three maps side by side."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import plotly.graph_objects as go
+
+from quantcore.figures.style import base_layout, palette, share, title, whole_ticks
+from quantcore.views import MAX_CELLS, Span
+
+Codes = npt.NDArray[np.integer[Any]]
+NUMBERS_UP_TO = 256  # cells
+
+
+@dataclass(frozen=True, eq=False)
+class PairData:
+    """Cells of the maps: codes of both, and where the element that a cell shows stands in the plane.
+
+    ``step``: how many elements (down, across) a cell stands for; it shows the one whose codes part most.
+    """
+
+    first: Codes
+    second: Codes
+    row: Codes
+    column: Codes
+    step: Span
+
+    @property
+    def legend(self) -> str:
+        """What a cell stands for, in one sentence; empty where it is one element."""
+        if self.step == (1, 1):
+            return ""
+        down, across = self.step
+        return f"Each cell stands for {down} × {across} elements and shows the one whose codes part most."
+
+
+def pair_data(first: Codes, second: Codes) -> PairData:
+    """Return at most 256×256 cells of two arrays of one shape; leading axes become rows."""
+    a, b = (c.reshape(-1, c.shape[-1] if c.ndim else 1).astype(np.int64) for c in (first, second))
+    step = (-(-a.shape[0] // MAX_CELLS), -(-a.shape[1] // MAX_CELLS))
+    short = [(0, -n % s) for n, s in zip(a.shape, step, strict=True)]
+    padded = np.pad(abs(a - b), short, constant_values=-1)  # which no difference is
+    rows, columns = padded.shape[0] // step[0], padded.shape[1] // step[1]
+    boxes = padded.reshape(rows, step[0], columns, step[1]).transpose(0, 2, 1, 3).reshape(rows, columns, -1)
+    place = boxes.argmax(-1)
+    row = np.arange(rows)[:, None] * step[0] + place // step[1]
+    column = np.arange(columns) * step[1] + place % step[1]
+    return PairData(a[row, column], b[row, column], row, column, step)
+
+
+def pair(
+    first: Codes, second: Codes, titles: tuple[str, str], *, ends: Span, theme: str = "light"
+) -> go.Figure:
+    """Return the maps of both and of first - second, with linked axes.
+
+    Args:
+        titles: names of the two.
+        ends: the lowest and the highest code, the ends of the colours.
+    """
+    data = pair_data(first, second)
+    apart = data.first - data.second
+    most = int(abs(apart).max()) or 1
+    height, width = data.first.shape
+    layout = {**base_layout(theme, _height(height, width)), "annotations": []}
+    codes = {"zmin": ends[0], "zmax": ends[1], "colorscale": palette("codes")}
+    differ = {"zmin": -most, "zmax": most, "colorscale": palette("error", theme)}
+    hover = _hover(data, tuple(first.shape), titles)
+    names = (*titles, f"{titles[0]} − {titles[1].lower()}")
+    traces = []
+    for i, (cells, name) in enumerate(zip((data.first, data.second, apart), names, strict=True)):
+        axis, domain = str(i + 1) if i else "", share(i, 3, 0.06)
+        bar = {"x": domain[1], "xpad": 4, "thickness": 8, "nticks": 5, "tickfont": {"size": 10}}
+        colours = differ if i == 2 else codes
+        own = {"z": cells, "name": name, "colorbar": bar, "xaxis": f"x{axis}", "yaxis": f"y{axis}"}
+        text = "%{z}" if data.first.size <= NUMBERS_UP_TO else None
+        traces.append(go.Heatmap(texttemplate=text, **own, **colours, **hover, **_places(data)))
+        layout |= _axes(data, axis, domain)
+        layout["annotations"].append(title(name, domain[0], 1))
+    return go.Figure(traces, layout)
+
+
+def _height(rows: int, columns: int) -> int:
+    """Cells about square, within what a page has room for."""
+    return int(min(max(290 * rows / columns, 150), 420)) + 80
+
+
+def _places(data: PairData) -> dict[str, Any]:
+    down, across = data.step
+    return {"x0": (across - 1) / 2, "dx": across, "y0": (down - 1) / 2, "dy": down}
+
+
+def _hover(data: PairData, shape: tuple[int, ...], titles: tuple[str, str]) -> dict[str, Any]:
+    """The element's index and both codes, in the tooltip of each map."""
+    leading = np.unravel_index(data.row, shape[:-1]) if len(shape) > 1 else ()
+    index = [*leading, *([data.column] if shape else [])]
+    cells = np.stack([*index, data.first, data.second], -1).astype(np.int32)
+    n = len(index)
+    where = ", ".join(f"%{{customdata[{i}]}}" for i in range(n))
+    words = f"{titles[0]} %{{customdata[{n}]}}<br>{titles[1]} %{{customdata[{n + 1}]}}"
+    return {"customdata": cells, "hovertemplate": f"element ({where})<br>{words}<extra></extra>"}
+
+
+def _axes(data: PairData, axis: str, domain: list[float]) -> dict[str, Any]:
+    rows, columns = (n * s for n, s in zip(data.first.shape, data.step, strict=True))
+    plain = {"showgrid": False, "zeroline": False}
+    linked = {"matches": "x"} if axis else {}
+    across = {"domain": domain, "anchor": f"y{axis}", "range": [-0.5, columns - 0.5], **linked}
+    down = {"anchor": f"x{axis}", "range": [rows - 0.5, -0.5], **({"matches": "y"} if axis else {})}
+    return {
+        f"xaxis{axis}": across | plain | whole_ticks(columns),
+        f"yaxis{axis}": down | plain | whole_ticks(rows),
+    }
