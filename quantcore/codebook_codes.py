@@ -1,6 +1,7 @@
 """From float32 to the nearest value of a codebook, exactly as libraries decide between two of them.
 
 Every rule comes down to one float32 for each pair of neighbours: the largest that still takes the lower one.
+Between these thresholds a number's upper half mostly says where it lies; a look-up and one comparison decide.
 """
 
 from functools import lru_cache
@@ -73,27 +74,49 @@ def _from_rank(ranks: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> Floats
     return bits.view(np.float32)
 
 
-def encode_(work: Tensor, out: Tensor, codebook: Codebook) -> Tensor:
-    """Write the codes of ``work``, float32, into ``out`` of the same shape; ``work`` is used up."""
+@lru_cache(maxsize=64)
+def _halves(codebook: Codebook) -> tuple[Tensor, Tensor] | None:
+    """For each upper half of a float32: the threshold among its numbers, and the codes below and above it.
+
+    Returns (65536,) float32, infinite where there is none, and (65536,) int32, code below + 256 · code above;
+    None where some upper half has two thresholds.
+    """
     codes, thresholds = steps(codebook)
-    nan = work.isnan() if bool(work.amax().isnan()) else None
-    found = (_count if len(codes) <= _COUNTED else _search)(work, codes, thresholds)
-    if nan is not None:
-        found.masked_fill_(nan, 0 if codebook[1] == "first" else codes[-1])
+    upper = np.arange(1 << 16, dtype=np.uint32) << 16
+    ends = np.sort(np.stack([upper, upper | 0xFFFF]).view(np.float32), axis=0)
+    below, above = np.searchsorted(np.array(thresholds, dtype=np.float32), ends)
+    number = ~np.isnan(ends).any(axis=0)
+    if (above - below)[number].max() > 1:
+        return None
+    limit = np.array([*thresholds, np.inf], dtype=np.float32)[below]
+    limit[(above == below) | ~number] = np.inf
+    order = np.array([*codes, codes[-1]], dtype=np.int32)
+    both = order[below] | order[np.minimum(below + 1, len(codes))] << 8
+    return torch.from_numpy(limit), torch.from_numpy(both)
+
+
+def encode_(work: Tensor, out: Tensor, codebook: Codebook) -> Tensor:
+    """Write the codes of ``work``, float32 and contiguous, into ``out`` of the same shape."""
+    halves, (codes, thresholds) = _halves(codebook), steps(codebook)
+    found = _search(work, codes, thresholds) if halves is None else _look_up(work, *halves)
+    if bool(work.amax().isnan()):
+        found.masked_fill_(work.isnan(), 0 if codebook[1] == "first" else codes[-1])
     return out.copy_(found)
 
 
-def _count(work: Tensor, codes: list[int], thresholds: list[float]) -> Tensor:
-    """Begin with the lowest value's code; each threshold that is passed adds what leads to the next."""
-    found, passed = torch.full_like(work, codes[0]), torch.empty_like(work)
-    for threshold, code, following in zip(thresholds, codes, codes[1:], strict=False):
-        # a float32 for true and false: comparing into booleans takes four times as long
-        found.add_(torch.gt(work, threshold, out=passed), alpha=following - code)
-    return found
+def _look_up(work: Tensor, limit: Tensor, both: Tensor) -> Tensor:
+    """Look the threshold up by the upper half of each number, and choose the code below or above it."""
+    index = (work.view(torch.int32).reshape(-1) >> 16).bitwise_and_(0xFFFF)
+    found = both.to(work.device).index_select(0, index)
+    passed = limit.to(work.device).index_select(0, index)
+    # a float32 for true and false: comparing into booleans takes four times as long
+    torch.gt(work.reshape(-1), passed, out=passed)
+    found.bitwise_right_shift_(index.copy_(passed.mul_(8)))
+    return found.bitwise_and_(0xFF).view(work.shape)
 
 
 def _search(work: Tensor, codes: list[int], thresholds: list[float]) -> Tensor:
-    """Halve the codebook until one value is left, all elements at once."""
+    """Halve the codebook until one value is left, all elements at once: for values that lie very close."""
     half = 1 << (len(thresholds).bit_length() - 1)
     padded = torch.full((2 * half,), torch.inf, device=work.device)
     padded[: len(thresholds)] = torch.tensor(thresholds, device=work.device)

@@ -48,9 +48,11 @@ def encode_(work: Tensor, out: Tensor, layout: FloatLayout, rule: Rounding = hal
     if odd is not None:
         _settle(odd, codes, layout, rule)
     if sign is not None:
-        if layout.nan == "negative_zero":  # a zero takes no sign: only there -pattern lacks the bit
-            sign.bitwise_and_(codes.neg())
-        codes.bitwise_or_(sign)
+        if layout.nan == "negative_zero":  # a zero takes no sign
+            sign.mul_(codes.clamp(max=1))
+        if odd is not None:  # nor does a NaN that has the pattern of -0
+            sign.masked_fill_(codes == layout.sign_bit, 0)
+        codes.sub_(sign, alpha=layout.sign_bit)
     return out.copy_(codes)
 
 
@@ -70,11 +72,8 @@ def _has_odd(work: Tensor, layout: FloatLayout) -> bool:
 
 
 def _sign(work: Tensor, layout: FloatLayout) -> Tensor | None:
-    """The sign bits, int32, where the format has them."""
-    if not layout.sign_bit:
-        return None
-    # the shift repeats the sign to the left, and the mask leaves one of them
-    return (work.view(torch.int32) >> (32 - layout.bits)).bitwise_and_(layout.sign_bit)
+    """-1 for the elements with a sign, -0 too, int32; None where the format has none."""
+    return work.view(torch.int32) >> 31 if layout.sign_bit else None
 
 
 def _patterns(work: Tensor, layout: FloatLayout, rule: Rounding) -> Tensor:
