@@ -263,7 +263,7 @@ def test_scale_of_another_granularity():
     r = qc.apply(sample(), qc.Scheme.parse("int8 symmetric per_channel(0) textbook"))
     found = match(sample(), r.codes, scale=r.scale.max())
     assert r.scheme in found.exact[0].schemes
-    assert found.exact[0].notes == ("the scale given is of another granularity: 1 numbers for 24 blocks",)
+    assert found.exact[0].notes == ("the scale given is of another granularity: 1 number for 24 blocks",)
 
 
 def test_aimet_s_offset():
@@ -307,7 +307,10 @@ def test_damaged_cells_are_named():
     assert [(c.index, c.got) for c in sorted(nearest.cells, key=lambda c: c.got)] == [
         ((row, column), expected + 5), ((7, 8), 300),
     ]  # fmt: skip
-    assert all("needs a scale" in c.reason or "no scale" in c.reason for c in nearest.cells)
+    words = {c.got: c.reason for c in nearest.cells}
+    assert "300 is no code of int8, which has -128 .. 127" in words[300]
+    assert "scale" in words[expected + 5]
+    assert dict(nearest.reasons)["outside the format"] == 1
 
 
 def test_nothing_fits_noise():

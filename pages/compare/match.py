@@ -55,7 +55,7 @@ try:
             match_search.run(chosen.tensor, inputs, key)
         found = match_search.found(key)
         if found is not None:
-            match_results.summary(found.matches, inputs.codes.size, found.fraction)
+            match_results.summary(found.matches, chosen.tensor, chosen.scheme, found.fraction)
             if found.matches.candidates:
                 candidate = match_results.table(found.matches, chosen.tensor, chosen.scheme)
                 match_results.detail(candidate, chosen.tensor, inputs.codes)

@@ -20,28 +20,32 @@ OPEN = "_match_open"  # set by a callback: the page goes to Explore
 TABLE = "match_table"
 
 
-def summary(matches: qc.Matches, elements: int, fraction: float) -> None:
-    """Say in one sentence what was found."""
-    tried = f"{matches.tried:,} schemes of {len(qc.CONVENTIONS)} conventions tried"
+def summary(matches: qc.Matches, tensor: Tensor, expected: qc.Scheme | None, fraction: float) -> None:
+    """Say in a few words what was found."""
+    elements = compute.size(tensor)
+    tried = f"{matches.tried:,} schemes of {len(qc.CONVENTIONS)} conventions tried."
     if fraction < 1:
-        tried = f"stopped at {fraction:.0%}, {tried}"
+        tried = f"Stopped at {fraction:.0%}: {tried}"
     if not matches.candidates:
-        say.warning(f"Nothing was compared with the whole tensor yet: {tried}.")
+        say.warning(f"Nothing was compared with the whole tensor yet. {tried}")
         return
     best = matches.candidates[0]
-    scheme, libraries = _without_library(best.scheme), _listed(_libraries(best))
-    if best.differing == 0:
-        made = f"All {elements:,} integers are those of {libraries}, {scheme}"
-        if best.damage:
-            say.warning(f"{made}, but: {best.damage}. ({tried.capitalize()}.)")
-        else:
-            st.success(f"{say.plain(made)}. ({tried.capitalize()}.)", icon=":material/check_circle:")
-        return
-    near = "The nearest" if best.differing * 2 < elements else "Nothing comes near; the nearest"
-    say.warning(
-        f"{near} is {scheme} of {libraries}: {best.differing:,} of {elements:,} integers differ. "
-        f"({tried.capitalize()}.)"
-    )
+    made = f"{_without_library(best.scheme)} of {_listed(_libraries(best))}"
+    odd = [*([str(best.damage)] if best.damage else []), *best.notes, *_against(best, tensor, expected)]
+    but = f", but: {'; '.join(odd)}" if odd else ""
+    if best.differing == 0 and not odd:
+        st.success(say.plain(f"All {elements:,} integers are {made}."), icon=":material/check_circle:")
+    elif best.differing == 0:
+        say.warning(f"All {elements:,} integers are {made}{but}.")
+    else:
+        near = "The nearest" if best.differing * 2 < elements else "Nothing comes near; the nearest"
+        say.warning(f"{near} is {made}{but}: {best.differing:,} of {elements:,} integers differ.")
+    st.caption(tried)
+
+
+def _against(candidate: Candidate, tensor: Tensor, expected: qc.Scheme | None) -> tuple[str, ...]:
+    """What was made otherwise than by the scheme on the left."""
+    return () if expected is None else apart(candidate, expected, len(tensor.shape))
 
 
 def table(matches: qc.Matches, tensor: Tensor, expected: qc.Scheme | None) -> Candidate:
@@ -66,14 +70,13 @@ def table(matches: qc.Matches, tensor: Tensor, expected: qc.Scheme | None) -> Ca
 
 def _row(candidate: Candidate, tensor: Tensor, expected: qc.Scheme | None) -> dict[str, str]:
     scheme = candidate.scheme
-    against = apart(candidate, expected, len(tensor.shape)) if expected is not None else ()
     return {
         "Differ": "none" if candidate.differing == 0 else f"{candidate.differing:,}",
         "Libraries": ", ".join(_libraries(candidate)),
         "Format": f"{scheme.format} {'symmetric' if scheme.symmetric else 'asymmetric'}",
         "One scale": _granularity(scheme),
         "What befell them": str(candidate.damage),
-        "Against the scheme on the left": "; ".join(against),
+        "Against the scheme on the left": "; ".join(_against(candidate, tensor, expected)),
         "Scale, zero point": "; ".join(candidate.notes),
     }
 
@@ -148,6 +151,9 @@ def _listed(names: list[str]) -> str:
 
 def _granularity(scheme: qc.Scheme) -> str:
     given = ", as given" if isinstance(scheme.range_setting, qc.Given) else ""
+    match scheme.granularity:
+        case qc.PerChannel(axis):  # also the default, since the axis is what goes wrong
+            return f"per_channel({axis})" + given
     return write_call(scheme.granularity) + given
 
 

@@ -70,7 +70,7 @@ def pair(
     names = (*titles, f"{titles[0]} − {titles[1].lower()}")
     traces = []
     for i, (cells, name) in enumerate(zip((data.first, data.second, apart), names, strict=True)):
-        axis, domain = str(i + 1) if i else "", share(i, 3, 0.06)
+        axis, domain = str(i + 1) if i else "", share(i, 3, 0.075)
         bar = {"x": domain[1], "xpad": 4, "thickness": 8, "nticks": 5, "tickfont": {"size": 10}}
         colours = differ if i == 2 else codes
         own = {"z": cells, "name": name, "colorbar": bar, "xaxis": f"x{axis}", "yaxis": f"y{axis}"}

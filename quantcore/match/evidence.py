@@ -109,7 +109,7 @@ def read_parameter(value: Any, what: str, shape: Shape, searched: list[Granulari
         some = sorted(counts.items())[:5]
         fits = ", ".join(f"{n:,} ({write_call(g)})" for n, g in some)
         raise QuantError(
-            f"The {what} has {array.size:,} numbers, which fits no granularity of shape {shape}; it takes {fits} "
+            f"The {what} has {array.size:,} numbers, which fits no granularity of shape {shape}; give {fits} "
             "and so on."
         )
     return torch.from_numpy(numbers)
@@ -132,7 +132,7 @@ def scale_note(given: Tensor, found: Tensor) -> str:
     """Say how a given scale stands to that of a scheme; empty where they are equal bit for bit."""
     laid = on_grid(given, tuple(found.shape))
     if laid is None:
-        return f"the scale given is of another granularity: {given.numel():,} numbers for {found.numel():,} blocks"
+        return _other_granularity("scale", given, found)
     if torch.equal(laid, found):
         return ""
     if torch.equal(laid, torch.reciprocal(found)) or torch.equal(torch.reciprocal(laid), found):
@@ -145,10 +145,7 @@ def zero_point_note(given: Tensor, found: Tensor) -> str:
     found = found.to(torch.float32)
     laid = given.reshape(()).expand(found.shape) if given.numel() == 1 else on_grid(given, tuple(found.shape))
     if laid is None:
-        return (
-            f"the zero_point given is of another granularity: {given.numel():,} numbers for "
-            f"{found.numel():,} blocks"
-        )
+        return _other_granularity("zero_point", given, found)
     if torch.equal(laid, found):
         return ""
     if torch.equal(laid, -found):
@@ -156,13 +153,18 @@ def zero_point_note(given: Tensor, found: Tensor) -> str:
     return _apart("zero_point", laid, found)
 
 
+def _other_granularity(what: str, given: Tensor, found: Tensor) -> str:
+    numbers, blocks = (f"{n:,} {word}{'s' * (n != 1)}" for n, word in
+                       ((given.numel(), "number"), (found.numel(), "block")))  # fmt: skip
+    return f"the {what} given is of another granularity: {numbers} for {blocks}"
+
+
 def _apart(what: str, given: Tensor, found: Tensor) -> str:
     wrong = given != found
-    at = tuple(int(i) for i in wrong.nonzero()[0]) if wrong.dim() else ()
-    where = (
-        f"{int(wrong.sum()):,} of {wrong.numel():,} differ, the first at block {at}"
-        if wrong.numel() > 1
-        else "it"
+    if wrong.numel() == 1:
+        return f"the {what} given is another: {given.item():.9g}, here {found.item():.9g}"
+    at = tuple(int(i) for i in wrong.nonzero()[0])
+    return (
+        f"the {what} given is another: {int(wrong.sum()):,} of {wrong.numel():,} differ, the first at block {at}: "
+        f"{given[at]:.9g}, here {found[at]:.9g}"
     )
-    here = f"{where}: " if wrong.numel() > 1 else ""
-    return f"the {what} given is another: {here}{given[at]:.9g}, here {found[at]:.9g}"

@@ -20,7 +20,7 @@ from quantcore.qparams import QParams, choose_qparams
 from quantcore.range_setting import MinMax
 from quantcore.scheme import Scheme
 
-NEAREST = 12  # candidates shown where nothing fits
+NEAREST = 8  # candidates shown where nothing fits
 _KINDS = list(COMPUTED)
 _NAMES = list(CONVENTIONS)
 

@@ -14,7 +14,7 @@ from quantcore.qparams import choose_qparams
 from quantcore.scheme import Scheme
 
 MOST_CELLS = 20  # named one by one
-MOST_EXPLAINED = 2_000  # counted by kind
+MOST_EXPLAINED = 1_000  # counted by kind
 # What a value may be beside a tie for another order of operations to have met it: 2 roundings each way
 _ULPS = 4
 
@@ -47,7 +47,7 @@ def explain(
 ) -> tuple[tuple[Cell, ...], tuple[tuple[str, int], ...]]:
     """Return the first cells that differ with their reasons, and how many there are of each kind of reason.
 
-    ``codes`` and ``expected`` on the axes of x. Of more than 2,000 cells only the first are counted.
+    ``codes`` and ``expected`` on the axes of x. Of more than 1,000 cells only the first are counted.
     """
     places = (codes != expected).reshape(-1).nonzero().reshape(-1)[:MOST_EXPLAINED]
     laid = lay(x, scheme, choose_qparams(x, scheme), damage).at(places)
@@ -86,6 +86,11 @@ def reason(e: Element) -> tuple[str, str]:
     if abs(apart) == 1 << fmt.bits:
         read = "signed codes read as unsigned" if apart > 0 else "unsigned codes read as signed"
         return read, f"{e.got} and {e.expected} have the same lowest {fmt.bits} bits"
+    if not fmt.qmin <= e.got <= fmt.qmax:
+        return (
+            "outside the format",
+            f"{value}; {e.got} is no code of {fmt}, which has {fmt.qmin} .. {fmt.qmax}",
+        )
     return _rounded(e, value) or _parameters(e, value)
 
 

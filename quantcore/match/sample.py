@@ -23,10 +23,10 @@ from quantcore.formats import IntFormat
 from quantcore.granularity import Granularity, block_bounds, block_shape, grid_shape
 from quantcore.kernels import KERNELS
 from quantcore.match.damage import arithmetic
-from quantcore.match.spaces import flat_index
 from quantcore.scales import parameters
 
 Shape = tuple[int, ...]
+Bounds = tuple[tuple[int, int], ...]
 Counts = npt.NDArray[np.int64]
 
 BLOCKS, ELEMENTS = 16, 512  # drawn per granularity, at most
@@ -86,56 +86,54 @@ def draw(x: Tensor, searched: list[Granularity], seed: int = 0) -> list[Sample]:
 
 
 def _sample(x: Tensor, kind: Sequence[Granularity], chance: torch.Generator) -> Sample:
-    shape = tuple(x.shape)
-    low: list[Tensor] = []
-    high: list[Tensor] = []
+    shape, values = tuple(x.shape), x.reshape(-1)
+    ends: list[Tensor] = []
     index: list[Tensor] = []
     block: list[Tensor] = []
-    starts: list[int] = []
     places: list[Tensor] = []
+    starts, count, blocks = [], 0, 0
     for granularity in kind:
         size = block_shape(granularity, shape)
         grid = grid_shape(shape, size)
         drawn = torch.randperm(math.prod(grid), generator=chance)[:BLOCKS].sort().values
+        bounds = [block_bounds(shape, size, _position(i, grid)) for i in drawn.tolist()]
+        chosen = _elements(x, bounds, -(-ELEMENTS // len(drawn)), chance)
+        starts.append(count)
         places.append(drawn)
-        starts.append(sum(len(part) for part in index))
-        for position in drawn.tolist():
-            at = tuple(int(i) for i in np.unravel_index(position, grid)) if grid else ()
-            bounds = block_bounds(shape, size, at)
-            values = x[tuple(slice(*b) for b in bounds)]
-            chosen = _elements(values, -(-ELEMENTS // len(drawn)), bounds, shape, chance)
-            index.append(chosen)
-            block.append(torch.full(chosen.shape, len(low)))
-            low.append(values.amin())
-            high.append(values.amax())
-    flat = torch.cat(index)
+        ends.append(chosen[:, :2])
+        index.append(chosen.reshape(-1))
+        block.append((torch.arange(len(drawn)) + blocks).repeat_interleave(chosen.shape[1]))
+        count, blocks = count + chosen.numel(), blocks + len(drawn)
+    flat, extremes = torch.cat(index), torch.cat(ends)
+    low, high = values[extremes[:, 0]], values[extremes[:, 1]]
     return Sample(
-        tuple(kind),
-        torch.stack(low),
-        torch.stack(high),
-        x.reshape(-1)[flat],
-        flat,
-        torch.cat(block),
-        np.array(starts),
-        tuple(places),
+        tuple(kind), low, high, values[flat], flat, torch.cat(block), np.array(starts), tuple(places)
     )
 
 
-def _elements(
-    values: Tensor, most: int, bounds: Sequence[tuple[int, int]], shape: Shape, chance: torch.Generator
-) -> Tensor:
-    """Flat places in the tensor of a block's extremes and of some more of its elements."""
-    n = values.numel()
-    if n > most:
-        chosen = torch.randint(n, (most,), generator=chance)
-        chosen[:2] = torch.stack([values.argmin(), values.argmax()])
+def _position(place: int, grid: Shape) -> Shape:
+    return tuple(int(i) for i in np.unravel_index(place, grid)) if grid else ()
+
+
+def _elements(x: Tensor, bounds: Sequence[Bounds], most: int, chance: torch.Generator) -> Tensor:
+    """Flat places in the tensor of each block's lowest and highest element, then of some or all of its elements."""
+    corners = torch.tensor([[start for start, _ in b] for b in bounds], dtype=torch.int64)
+    lengths = torch.tensor([[stop - start for start, stop in b] for b in bounds], dtype=torch.int64)
+    sizes = lengths.prod(1, keepdim=True)
+    blocks = [x[tuple(slice(*span) for span in b)] for b in bounds]
+    ends = torch.stack([torch.stack([b.argmin(), b.argmax()]) for b in blocks])
+    largest = int(sizes.max())
+    if largest <= most:
+        local = torch.arange(largest) % sizes
     else:
-        chosen = torch.arange(n)
-    lengths = [stop - start for start, stop in bounds]
-    local = np.stack(np.unravel_index(chosen.numpy(), lengths), -1) if lengths else np.zeros((1, 0), np.int64)
-    return flat_index(
-        torch.from_numpy(local) + torch.tensor([b[0] for b in bounds], dtype=torch.int64), shape
-    )
+        local = (torch.rand(len(bounds), most, generator=chance, dtype=torch.float64) * sizes).to(torch.int64)
+    local = torch.cat([ends, local], 1)
+    flat, stride = torch.zeros_like(local), 1
+    for axis in reversed(range(x.dim())):
+        length = lengths[:, axis, None]
+        flat += (corners[:, axis, None] + local % length) * stride
+        local, stride = local // length, stride * x.shape[axis]
+    return flat
 
 
 def parameter_key(convention: Convention) -> tuple[Any, ...]:

@@ -38,12 +38,14 @@ class Reading:
 class Task:
     """What is tried together: where scales come from, readings of the codes, mistakes in the arithmetic.
 
-    ``tried``: schemes compared so far.
+    ``uniform``: granularities that a library takes all or none of along an axis, and of which only those that
+    fit are kept, not the near; ``tried``: schemes compared so far.
     """
 
     source: Source
     readings: list[Reading]
     computed: tuple[str, ...] = ("",)
+    uniform: bool = False
     tried: int = 0
 
     def formats(self) -> list[IntFormat]:
@@ -72,7 +74,7 @@ def score(task: Task, fmt: IntFormat, shape: Shape, limit: float) -> Iterator[Hy
             known: dict[Any, dict[tuple[int, str], Counts]] = {}
             for convention in _OF_INTEGERS:
                 kept = _Kept(task.source, sample, Scheme(fmt, symmetric, convention=convention), shape)
-                if not kept.any():
+                if not kept.any(task.uniform):
                     continue
                 resolved = convention.at(sample.granularities[0])
                 key = parameter_key(resolved), resolved.kernel, resolved.rounding
@@ -85,7 +87,7 @@ def score(task: Task, fmt: IntFormat, shape: Shape, limit: float) -> Iterator[Hy
                 for (i, computed), wrong in known[key].items():
                     task.tried += len(wrong)
                     shares = wrong / sample.sizes
-                    if shares.min() < limit:
+                    if shares.min() < (0.0 if task.uniform else limit) or not shares.all():
                         damage = Damage(task.source.mistake or computed, readings[i].damage.stored)
                         yield from kept.hypotheses(damage, shares)
 
@@ -104,9 +106,10 @@ class _Kept:
         # asking a library's limits costs more than the arithmetic on a sample, so it is done once
         self._taken: dict[int, Scheme | None] = self.sample.schemes.setdefault(key, {})
 
-    def any(self) -> bool:
-        """Whether the library can do any of the granularities."""
-        return any(self._at(i) for i in range(len(self.sample.granularities)))
+    def any(self, uniform: bool) -> bool:
+        """Whether the library can do any of the granularities; of ``uniform`` ones the ends stand for all."""
+        count = len(self.sample.granularities)
+        return any(self._at(i) for i in ((0, count - 1) if uniform else range(count)))
 
     def hypotheses(self, damage: Damage, shares: Any) -> Iterator[Hypothesis]:
         """Yield the granularities that fit, or else the nearest."""

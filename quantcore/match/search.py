@@ -15,7 +15,7 @@ from quantcore.match.sources import Source, by_hand, by_range, crossed
 from quantcore.match.spaces import granularities, likely_formats, other_formats, other_groups
 
 # Whole tensors compared: those whose sample fits, and the nearest where none does
-MOST_FITTING, MOST_NEAR, STRIDE = 400, 60, 10
+MOST_FITTING, MOST_NEAR, STRIDE = 400, 40, 10
 LARGE, FEW_NEAR = 1 << 20, 12  # elements from which on fewer of the near are compared
 _MISTAKES = tuple(kind for kind in COMPUTED if kind != "other_axis")  # that one is a source of its own
 
@@ -147,7 +147,7 @@ class _Search:
         if not groups:
             return []
         self.judge.searched += groups
-        return [Task(by_range(self.judge.x, groups), [_likeliest(r) for r in self.readings])]
+        return [Task(by_range(self.judge.x, groups), [_likeliest(r) for r in self.readings], uniform=True)]
 
     def _wider(self, reading: Reading) -> Reading:
         return Reading(reading.damage, reading.codes, tuple(other_formats(reading.codes.to(torch.int64))))

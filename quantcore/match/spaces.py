@@ -3,7 +3,6 @@
 import itertools
 import math
 
-import torch
 from torch import Tensor
 
 from quantcore.formats import MAX_BITS, MIN_BITS, IntFormat
@@ -107,9 +106,3 @@ def _formats(widths: "list[int] | range", low: int, high: int) -> list[IntFormat
         if signed or not narrow or low >= 1
     ]
     return [f for f in every if f.qmin <= low and high <= f.qmax]
-
-
-def flat_index(positions: Tensor, shape: Shape) -> Tensor:
-    """Return where elements (k, rank) of a tensor of ``shape`` stand in its row-major order."""
-    strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
-    return (positions * torch.tensor(strides, dtype=torch.int64)).sum(-1)
