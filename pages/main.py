@@ -33,9 +33,9 @@ KEYS = {
 }
 
 st.set_page_config("Quantscope", "🔬", layout="wide")
-# Streamlit leaves 6 rem above and 5 beside the page, which the maps need
+# Streamlit leaves 6 rem above and 5 beside the page, which the maps need; the navigation covers 3.75
 st.html(
-    "<style>.stMainBlockContainer{padding:3.2rem 2rem 2rem}[data-testid=stSidebarHeader]{height:2.6rem}</style>"
+    "<style>.stMainBlockContainer{padding:4.2rem 2rem 2rem}[data-testid=stSidebarHeader]{height:2.6rem}</style>"
 )
 warm.warm_once()
 page = st.navigation(
