@@ -42,6 +42,7 @@ from quantcore.granularity import (
 )
 from quantcore.match import Matches, match, match_steps
 from quantcore.metrics import Errors, Report, block_errors, errors, report
+from quantcore.presets import PRESETS
 from quantcore.qparams import QParams, choose_qparams
 from quantcore.quantize import Quantized, apply, dequantize, quantize
 from quantcore.range_setting import Fixed, Given, MinMax, Percentile, RangeSetting
@@ -89,6 +90,7 @@ __all__ = [
     "PerChannel",
     "PerFlatGroup",
     "PerGroup",
+    "PRESETS",
     "PerTensor",
     "Percentile",
     "QParams",

@@ -15,7 +15,7 @@ FLOORS = [
      "quantcore.codebook_codes", "quantcore.codebook_format", "quantcore.codebook_fit",
      "quantcore.formats", "quantcore.granularity", "quantcore.inputs"],
     ["quantcore.range_setting", "quantcore.conventions", "quantcore.conventions.", "quantcore.kernels"],
-    ["quantcore.scheme", "quantcore.scales_of_floats", "quantcore.scales"],
+    ["quantcore.scheme", "quantcore.presets", "quantcore.scales_of_floats", "quantcore.scales"],
     ["quantcore.refusal", "quantcore.qparams", "quantcore.casts", "quantcore.coding", "quantcore.quantize"],
     ["quantcore.metrics", "quantcore.storage", "quantcore.trace", "quantcore.trace_text",
      "quantcore.training", "quantcore.training.",

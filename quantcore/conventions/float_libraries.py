@@ -28,7 +28,17 @@ def _mx(mode: str, rule: str, **choices: Any) -> Convention:
     )
 
 
+# A scale as it is kept: the nearest number of its format, NaN too
+STORED = Convention(
+    "stored",
+    library="quantcore",
+    call="the scales of a scheme",
+    sources=(("kernel", "IEEE 754-2019, 4.3.1"),),
+    **_FLOATS,
+)
+
 FLOAT_LIBRARIES: tuple[Convention, ...] = (
+    STORED,
     Convention(
         "torchao.float8",
         call="_choose_scale_float8 -> _quantize_affine_float8",
