@@ -39,8 +39,14 @@ try:
     inputs = match_inputs.draw(place, beside)
     with beside:
         with st.popover("Examples", width="stretch"):
-            for example in match_examples.EXAMPLES:
-                st.button(example.title, on_click=match_examples.load, args=(example,), width="stretch")
+            for i, example in enumerate(match_examples.EXAMPLES):
+                st.button(
+                    example.title,
+                    on_click=match_examples.load,
+                    args=(example,),
+                    width="stretch",
+                    key=f"match_example_{i}",
+                )
         search_place = st.container()
     if inputs is None:
         say.hint("Paste integers above, upload a file with them, or open an example.")

@@ -1,0 +1,229 @@
+"""Compare → Match without a browser: what each control does, and what it says to bad input."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from streamlit.testing.v1 import AppTest
+
+import quantcore as qc
+from quantcore import tensors
+
+MAIN = Path(__file__).resolve().parent.parent / "pages" / "main.py"
+SAMPLE = "randn-seed-0-4x4"
+
+
+def opened(**state):
+    """The page with the 4×4 sample as its tensor, and these fields filled in."""
+    at = AppTest.from_file(MAIN, default_timeout=120)
+    at.session_state["src"], at.session_state["ex"] = "example", SAMPLE
+    for key, value in state.items():
+        at.session_state[key] = value
+    return at.run().switch_page("compare/match.py").run()
+
+
+def sample():
+    return tensors.EXAMPLES[SAMPLE].load()
+
+
+def codes_of(text):
+    return qc.apply(sample(), qc.Scheme.parse(text)).codes.to(torch.int64)
+
+
+def typed(codes):
+    return "\n".join(", ".join(map(str, row)) for row in codes.tolist())
+
+
+def paste(at, text):
+    return at.text_area(key="match_text").set_value(text).run()
+
+
+def search(at):
+    return at.button(key="match_go").click().run()
+
+
+def said(elements):
+    """The sentences, without the backslashes that keep Markdown from reading them."""
+    return [re.sub(r"\\(.)", r"\1", element.value) for element in elements]
+
+
+def results(at):
+    """The table of candidates; its first column is named for a row that is chosen."""
+    assert not at.exception
+    assert said(at.error) == []
+    return at.dataframe[0].value
+
+
+def test_first_view_says_what_to_do():
+    at = opened()
+    assert not at.exception
+    assert said(at.info) == ["Paste integers above, upload a file with them, or open an example."]
+    assert not at.dataframe
+    assert all(button.key != "match_go" for button in at.button)
+
+
+def test_search_finds_and_tells_of_the_expected_scheme():
+    at = search(paste(opened(bits=8), typed(codes_of("int8 symmetric per_channel(1) torchao"))))
+    table = results(at)
+    assert "torchao" in table["Libraries"][0]
+    assert (table["Differ"][0], table["Format"][0]) == ("none", "int8 symmetric")
+    assert table["One scale"][0] == "per_channel(1)"
+    assert "per_channel(axis=1), not per_tensor" in table["Against the scheme on the left"][0]
+    (sentence,) = said(at.warning)
+    assert sentence.startswith("All 16 integers are int8 symmetric per_channel(1) of torch.fake_quantize,")
+    assert sentence.endswith("per_channel(axis=1), not per_tensor; torch.fake_quantize, not textbook.")
+
+
+def test_success_where_all_is_as_expected():
+    at = search(paste(opened(bits=4), typed(codes_of("int4 symmetric per_tensor textbook"))))
+    results(at)
+    assert not at.warning
+    (sentence,) = said(at.success)
+    assert sentence.startswith("All 16 integers are int4 symmetric per_tensor of textbook")
+
+
+def test_nothing_is_searched_before_it_is_asked_for():
+    at = paste(opened(), typed(codes_of("int4 per_tensor")))
+    assert not at.dataframe
+    assert results(search(at)).shape[0] == 1
+    assert not paste(
+        at, typed(-codes_of("int4n per_tensor"))
+    ).dataframe  # what was found is of other integers
+
+
+def test_transposed_on_the_page():
+    at = search(paste(opened(bits=8), typed(codes_of("int8 per_channel(0)").T)))
+    assert results(at)["What befell them"][0] == "transposed"
+    assert any("transposed: undone" in text for text in said(at.markdown))
+
+
+def test_cells_that_differ_have_reasons():
+    codes = codes_of("int8 per_tensor")
+    codes[2, 1] += 3
+    at = search(paste(opened(bits=8), typed(codes)))
+    assert results(at)["Differ"][0] == "1"
+    cells = at.dataframe[1].value
+    expected = int(codes_of("int8 per_tensor")[2, 1])
+    assert cells.iloc[0][["Element", "Given", "Produced"]].tolist() == ["(2, 1)", expected + 3, expected]
+    assert "needs a scale" in cells["Reason"][0]
+    assert any(text.startswith("**Why 1 differ.**") for text in said(at.markdown))
+
+
+def test_scale_and_zero_point():
+    result = qc.apply(sample(), qc.Scheme.parse("uint8 asymmetric per_tensor aimet.Quantize"))
+    at = opened(bits=8, codes="unsigned", mode="asymmetric", library="aimet.Quantize")
+    at.text_input(key="match_scale").set_value(str(result.scale.numpy()[0, 0]))
+    at.text_input(key="match_zero_point").set_value(str(-int(result.zero_point)))
+    at = search(paste(at, typed(result.codes)))
+    assert (
+        results(at)["Scale, zero point"][0]
+        == "the zero_point given has the other sign, as AIMET's offset has"
+    )
+    (sentence,) = said(at.warning)
+    assert "but: the zero_point given has the other sign" in sentence
+
+
+EXAMPLES = [
+    ("All 16 integers", "uint8 asymmetric per_tensor of textbook"),
+    ("All 8,192 integers", "wrong axis: 1, not 0"),
+    ("All 8,192 integers", "but: transposed"),
+    ("All 8,192 integers", "codes that did not fit wrapped around"),
+    ("All 16 integers", "signed codes read as unsigned, 8 bits"),
+    ("All 16 integers", "the zero_point given has the other sign"),
+    ("The nearest", ": 2 of 8,192 integers differ"),
+]
+
+
+@pytest.mark.parametrize("i", range(len(EXAMPLES)))
+def test_examples_are_searched_and_found(i):
+    at = opened().button(key=f"match_example_{i}").click().run()
+    results(at)
+    (sentence,) = said([*at.success, *at.warning])
+    for words in EXAMPLES[i]:
+        assert words in sentence
+
+
+def test_every_example_is_tested():
+    assert sum(str(button.key).startswith("match_example_") for button in opened().button) == len(EXAMPLES)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("1, 2, 3", "There are 3 codes, 13 too few"),
+        ("1, 2\n3", "row"),
+        ("hello", "'hello'"),
+        (typed(codes_of("int8")) + "\n1, 2, 3, 4", "4 too many"),
+        (typed(codes_of("int8")).replace("-", "1.5", 1), "is not a whole number"),
+        (typed(codes_of("int8")).replace("-", "99999", 1), "does not fit 16 bits"),
+        ("\n".join(["1, 2, 3, 4, 5, 6, 7, 8"] * 2), "have shape (2, 8), the original (4, 4)"),
+    ],
+)
+def test_bad_integers_stay_where_they_are(text, words):
+    at = paste(opened(), text)
+    at = search(at) if not at.error else at
+    assert not at.exception
+    (sentence,) = said(at.error)
+    assert words in sentence
+    assert sentence.endswith(".")
+    assert at.text_area(key="match_text").value == text
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "words"),
+    [
+        (
+            "match_scale",
+            "0.1, 0.2, 0.3",
+            "The scale has 3 numbers, which fits no granularity of shape (4, 4)",
+        ),
+        ("match_scale", "much", "In the scale: 'much'"),
+        ("match_scale", "-1", "must be a positive and finite"),
+        ("match_zero_point", "1; 2; three", "In the zero point"),
+        ("match_zero_point", "1, 2, 3, 4, 5", "The zero_point has 5 numbers"),
+    ],
+)
+def test_bad_parameters_stay_where_they_are(key, text, words):
+    at = paste(opened(), typed(codes_of("int8")))
+    at = at.text_input(key=key).set_value(text).run()
+    at = search(at) if not at.error else at
+    assert not at.exception
+    (sentence,) = said(at.error)
+    assert words in sentence
+    assert at.text_input(key=key).value == text
+    assert at.text_area(key="match_text").value == typed(codes_of("int8"))
+
+
+def test_codes_and_parameters_stand_in_the_link():
+    codes = codes_of("uint8 asymmetric per_channel(1)")
+    at = opened()
+    at.text_input(key="match_scale").set_value("0.5")
+    at = paste(at, typed(codes))
+    carried, scale = at.query_params["match_q"], at.query_params["match_s"]
+    other = AppTest.from_file(MAIN, default_timeout=120)
+    other.session_state["src"], other.session_state["ex"] = "example", SAMPLE
+    other.run().switch_page("compare/match.py")
+    other.query_params["match_q"], other.query_params["match_s"] = carried, scale
+    other.run()
+    assert other.text_area(key="match_text").value == typed(codes)
+    assert other.text_input(key="match_scale").value == "0.5"
+    results(other)  # and it was searched without being asked
+
+
+@pytest.mark.parametrize("values", [[0, -1, 1, 127, -128], [255, 0], [-32768, 32767], [65535, 1]])
+def test_integers_in_the_link_come_back(values):
+    from pages.shared.match_inputs import _packed, _unpacked
+
+    codes = np.array(values, np.float32)
+    text = tensors.encode(_packed(codes))
+    np.testing.assert_array_equal(_unpacked(tensors.decode(text)), codes)
+
+
+def test_a_search_of_a_tensor_with_nan():
+    at = AppTest.from_file(MAIN, default_timeout=120)
+    at.session_state["src"], at.session_state["_pasted"] = "paste", "1, nan\n-2, 0.5"
+    at = at.run().switch_page("compare/match.py").run()
+    at = search(paste(at, "4, 0\n-8, 2"))
+    results(at)
