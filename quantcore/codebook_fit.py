@@ -85,10 +85,8 @@ def _relocate(ordered: Tensor, ends: Tensor, means: Tensor) -> Tensor:
     empty = ends.diff() == 0
     low, high, own = ends[:-1][~empty], ends[1:][~empty] - 1, means[~empty]
     elements = torch.cat([ordered[low], ordered[high]])
-    distance = (elements - torch.cat([own, own])).abs()
-    # with more values than centres some cell holds two; if there are too few ends, the next step has more
-    farthest = distance.argsort(descending=True)[: int((distance > 0).sum())]
-    spare = empty.nonzero()[:, 0][: len(farthest)]
+    farthest = (elements - torch.cat([own, own])).abs().argsort(descending=True)
+    spare = empty.nonzero()[:, 0][: len(farthest)]  # if there are too few ends, the next step has more
     moved = means.clone()
     moved[spare] = elements[farthest[: len(spare)]]
     return moved.sort().values

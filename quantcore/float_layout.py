@@ -26,7 +26,7 @@ class FloatLayout:
             pattern for it, it becomes -0 (as in ml_dtypes).
         sign: ``bit``; or no bit, and a number below zero becomes ``nan`` or has its sign ``dropped``.
         subnormals: whether the exponent field 0 means zero and the subnormals, or one more power of two.
-            Without zero, 0 becomes NaN, or where signs are dropped the smallest number.
+            Without zero, the smallest number takes its place, or with ``sign=nan`` NaN.
 
     Raises:
         QuantError: the choices contradict each other, or a value would not be a float32.

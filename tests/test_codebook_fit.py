@@ -67,6 +67,14 @@ def test_every_value_is_the_mean_of_what_takes_it(name, method, size):
         assert np.float32(x[codes == code].double().mean().item()) == np.float32(value)
 
 
+def test_a_value_that_loses_all_its_elements():
+    """From the quantiles of these, Lloyd's second step leaves one of five values without any."""
+    x = [1.6677896, 0.14901064, 16.324701, 7.195825, 0.0170625, 0.0259024, 7.0379405, 3.5152628, 4.77305, 0.9014913,
+         0.9564917, 0.1059986]  # fmt: skip
+    book = fit_codebook(x, 5)
+    assert len(set(book.encode(x).tolist())) == 5
+
+
 @pytest.mark.parametrize(
     ("size", "values", "distortion"),
     [

@@ -197,6 +197,19 @@ def test_infinity():
     assert FLOATS["e2m1"].encode(x).tolist() == [7, 15]
 
 
+@pytest.mark.parametrize("rule", ["half_even", "half_away", "floor", "toward_zero", "stochastic"])
+def test_without_zero_the_smallest_takes_its_place(rule):
+    drops = dataclasses.replace(FLOATS["e8m0"], sign="dropped")
+    assert drops.encode([0.0, 1e-45, 2.0**-128, 2.0**-127], rule).tolist() == [0, 0, 0, 0]
+    signed = FloatFormat(4, 3, subnormals=False)
+    assert signed.smallest_subnormal == signed.min == 2.0**-7
+    assert signed.decode(signed.encode([0.0, -0.0, 1e-9], "toward_zero")).tolist() == [
+        2.0**-7,
+        -(2.0**-7),
+        2.0**-7,
+    ]
+
+
 def test_signs_that_there_are_not():
     refuses = FloatFormat(4, 3, nan="all_ones", sign="nan")
     drops = dataclasses.replace(refuses, sign="dropped")
