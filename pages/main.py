@@ -12,6 +12,8 @@ import streamlit as st
 
 from pages.shared import (
     controls,
+    format_bits,
+    lesson,
     link,
     maps_view,
     match_inputs,
@@ -29,7 +31,9 @@ KEYS = {
     *maps_view.KEYS,
     *tabs.KEYS,
     *match_inputs.KEYS,
+    *format_bits.KEYS,
     *sweep_choice.KEYS,
+    *lesson.KEYS,
 }
 
 st.set_page_config("Quantscope", "🔬", layout="wide")
@@ -42,11 +46,13 @@ page = st.navigation(
     {
         "Explore": [
             st.Page("explore/quantize.py", title="Explore", icon=":material/grid_view:", default=True),
+            st.Page("explore/formats.py", title="Formats", icon=":material/straighten:"),
         ],
         "Compare": [
             st.Page("compare/schemes.py", title="Schemes", icon=":material/stacked_line_chart:"),
             st.Page("compare/match.py", title="Match", icon=":material/manage_search:"),
         ],
+        "Learn": lesson.pages(),
     },
     position="top",
 )

@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 
 from quantcore.figures.distribution import distribution, grid_values, histogram
 from quantcore.figures.maps import TITLES, maps, scales_of_maps
+from quantcore.figures.number_line import number_line
 from quantcore.figures.pair import PairData, pair, pair_data
 from quantcore.figures.pareto import error_maps, pareto
 from quantcore.figures.scales import scales
@@ -31,6 +32,7 @@ __all__ = [
     "grid_values",
     "histogram",
     "maps",
+    "number_line",
     "pair",
     "pair_data",
     "palette",

@@ -1,0 +1,33 @@
+"""Explore → Formats in Chromium: values on a line, how a number rounds, and bits that are switched."""
+
+from playwright.sync_api import expect
+
+
+def opened(app, path):
+    app.expected.append("/_stcore/")  # Streamlit looks for its server below the page first
+    app.page.goto(app.address + path)
+    expect(app.page.locator("[data-testid=stApp][data-test-script-state=notRunning]")).to_have_count(1)
+    expect(app.page.get_by_role("heading", name="Which numbers can a format hold?")).to_be_visible()
+    return app.page
+
+
+def marks(page):
+    return page.locator(".st-key-fmt_chart .scatterlayer .trace path.point")
+
+
+def test_cold_link_shows_every_value(app):
+    page = opened(app, "/formats?fmt_shown=e2m1&fmt_shown=int3&fmt_axis=value")
+    expect(marks(page)).to_have_count(15 + 8)
+
+
+def test_bits_stand_in_the_link(app):
+    page = opened(app, "/formats?fmt_code=e4m3fn&fmt_bits=sign&fmt_bits=E3&fmt_bits=M1")
+    expect(page.get_by_text("11000010 = 194 stands for -2^(8 - 7) · (1 + 2/8) = -2.5")).to_be_visible()
+    page.get_by_role("button", name="M0", exact=True).click()
+    expect(page.get_by_text("11000011 = 195 stands for -2^(8 - 7) · (1 + 3/8) = -2.75")).to_be_visible()
+
+
+def test_typed_format_and_one_that_is_none(app):
+    page = opened(app, "/formats?fmt_shown=float(2%2C+2)&fmt_shown=float(9%2C+9)&fmt_axis=value")
+    expect(page.get_by_text("exponent=9")).to_be_visible()
+    expect(marks(page)).not_to_have_count(0)
