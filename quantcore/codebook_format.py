@@ -37,7 +37,7 @@ LOG2_BITS = range(2, 9)
 
 
 @dataclass(frozen=True)
-class CodebookFormat:
+class CodebookFormat(lookup.TableFormat):
     """The values that codes stand for, the value of code 0 first, in whatever order.
 
     Equal values may stand more than once: the codebook keeps them, as libraries' tables have them.
@@ -77,11 +77,6 @@ class CodebookFormat:
         return (len(self.values) - 1).bit_length()
 
     @property
-    def qmin(self) -> int:
-        """The lowest code, 0."""
-        return 0
-
-    @property
     def qmax(self) -> int:
         """The highest code."""
         return len(self.values) - 1
@@ -110,6 +105,16 @@ class CodebookFormat:
     def max(self) -> float:
         """The largest magnitude, which scales bring a block's largest one to."""
         return max(abs(v) for v in self.values)
+
+    @property
+    def reach(self) -> float:
+        """The largest magnitude: what lies further is clipped."""
+        return self.max
+
+    @property
+    def signed(self) -> bool:
+        """Whether there is a value below 0."""
+        return min(self.values) < 0
 
     @property
     def thresholds(self) -> Tensor:

@@ -57,17 +57,12 @@ class Fields:
 
 
 @dataclass(frozen=True)
-class FloatFormat(FloatLayout):
+class FloatFormat(FloatLayout, lookup.TableFormat):
     """A small float; `FloatLayout` says what its choices mean, `FLOATS` has those with a name.
 
     >>> FLOATS["e4m3fn"].max, FloatFormat(4, 3, nan="all_ones") == FLOATS["e4m3fn"]
     (448.0, True)
     """
-
-    @property
-    def qmin(self) -> int:
-        """The lowest code, 0."""
-        return 0
 
     @property
     def qmax(self) -> int:
@@ -78,16 +73,6 @@ class FloatFormat(FloatLayout):
     def signed(self) -> bool:
         """Whether there is a sign bit."""
         return bool(self.sign_bit)
-
-    @property
-    def narrow(self) -> bool:
-        """No code is left out."""
-        return False
-
-    @property
-    def middle(self) -> int:
-        """The zero_point that there is not."""
-        return 0
 
     @property
     def reach(self) -> float:

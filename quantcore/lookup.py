@@ -10,6 +10,25 @@ from quantcore.errors import QuantError
 from quantcore.inputs import CHUNK
 
 
+class TableFormat:
+    """What is known of every such format: its codes begin at 0, and none is left out."""
+
+    @property
+    def qmin(self) -> int:
+        """The lowest code, 0."""
+        return 0
+
+    @property
+    def narrow(self) -> bool:
+        """No code is left out."""
+        return False
+
+    @property
+    def middle(self) -> int:
+        """The zero_point that there is not."""
+        return 0
+
+
 def encode(x: Any, dtype: torch.dtype, encode_: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     """Return the codes of x, of its shape; ``encode_`` gets copies of pieces that fit the cache."""
     x = torch.as_tensor(x, dtype=torch.float32)
