@@ -784,3 +784,14 @@ def test_format(name: str) -> None:
 )
 def test_format_that_is_none(parameters: dict[str, str], words: list[str]) -> None:
     assert_one_sentence(opened(**parameters), *words)
+
+
+@pytest.mark.parametrize("name", list(qc.PRESETS)[:: max(1, len(qc.PRESETS) // 12)])
+def test_preset(name: str) -> None:
+    at = opened(src="generate", shape="4x64")
+    at = change(at, "_preset", name)
+    assert_codes(at)
+    # a granularity may count its axis from the start here
+    x = drawn(at, "x")
+    np.testing.assert_array_equal(drawn(at), qc.apply(x, qc.PRESETS[name]).codes.numpy())
+    assert widget(at, "_preset").value is None

@@ -6,7 +6,7 @@ from typing import Any
 import streamlit as st
 
 import quantcore as qc
-from pages.shared.scheme_state import DEFAULTS, LEAST_PERCENTILE, RANK, reset
+from pages.shared.scheme_state import DEFAULTS, LEAST_PERCENTILE, PRESET, RANK, load_preset, reset
 from quantcore.conventions import BASES
 from quantcore.formats import MAX_BITS, MIN_BITS
 from quantcore.rounding import NAMES
@@ -30,6 +30,16 @@ def draw(shape: tuple[int, ...]) -> qc.Scheme:
     left.subheader("Scheme")
     right.button(
         "Reset", on_click=reset, type="tertiary", help="All choices of the scheme back to their defaults"
+    )
+    st.selectbox(
+        "Preset",
+        list(qc.PRESETS),
+        index=None,
+        placeholder="Load a preset…",
+        key=PRESET,
+        on_change=load_preset,
+        label_visibility="collapsed",
+        help="A scheme under the name that a library gives it; sets all the choices below.",
     )
     name = _format_name()
     convention = _library("int" if name == INTEGERS else "float")

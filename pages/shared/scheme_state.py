@@ -32,6 +32,7 @@ DEFAULTS: dict[str, Any] = {
 }
 LEAST_PERCENTILE = 50.001  # the control's; quantcore takes any over 50
 RANK = "_rank"  # of the tensor that the controls were last drawn for
+PRESET = "_preset"
 TEXT, TEXT_ERROR = "_scheme_text", "_scheme_text_error"
 
 
@@ -86,6 +87,18 @@ def apply_text() -> None:
     """Read the scheme's text form out of its field (a callback)."""
     try:
         apply_scheme(qc.Scheme.parse(st.session_state[TEXT]))
+    except qc.QuantError as error:
+        st.session_state[TEXT_ERROR] = str(error)
+
+
+def load_preset() -> None:
+    """Set the controls to the preset that was chosen, and leave the choice empty again (a callback)."""
+    name = st.session_state[PRESET]
+    st.session_state[PRESET] = None
+    if name is None:
+        return
+    try:
+        apply_scheme(qc.PRESETS[name])
     except qc.QuantError as error:
         st.session_state[TEXT_ERROR] = str(error)
 

@@ -19,6 +19,7 @@ DEFAULTS: dict[str, Any] = {
     "sw_per": GRANULARITIES[:2],
     "sw_range": ["min_max"],
     "sw_more": "",
+    "sw_presets": [],
     "sw_metric": "sqnr_db",
 }
 KEYS = set(DEFAULTS)
@@ -60,6 +61,8 @@ def draw(shape: tuple[int, ...]) -> list[qc.Scheme]:
         max_chars=2000,
     )
     schemes += [qc.Scheme.parse(text) for text in more.split(";") if text.strip()]
+    presets = st.multiselect("And presets", list(qc.PRESETS), key="sw_presets", **_BIND)
+    schemes += [qc.PRESETS[name] for name in presets]
     for key, default in DEFAULTS.items():
         st.session_state.setdefault(key, default)
     if len(schemes) > MOST:
