@@ -1,12 +1,15 @@
 """Explore: a tensor and its quantized form side by side."""
 
+import streamlit as st
+
 import quantcore as qc
-from pages.shared import compute, current, headline, link, maps_view, refused, say, tabs
+from pages.shared import compute, current, findings, headline, link, maps_view, refused, say, tabs
 
 chosen = current.get()
 link_place = headline.scheme_line(chosen)
+notes = st.container()  # what comes and goes has a place, so that the maps keep theirs, and their zoom
 for problem in chosen.problems:
-    say.error(problem)
+    say.error(problem, notes)
 if chosen.hint:
     say.hint(chosen.hint)
 
@@ -17,12 +20,13 @@ if chosen.tensor is not None and chosen.scheme is not None:
     except qc.QuantError as error:
         refused.show(error, tensor, scheme)
     else:
-        headline.library_line(scheme)
-        for warning in result.warnings:
-            say.warning(warning)
+        with notes:
+            headline.library_line(scheme)
         report = compute.report(tensor, scheme)
         headline.key_figures(tensor, scheme, report)
-        view, element = maps_view.draw(tensor, result, report)
+        place = findings.reserve()
+        view, element = maps_view.draw(tensor, result, report, findings.shown(tensor, scheme))
+        findings.draw(place, tensor, result, report)  # after the maps, which need not wait for it
         tabs.draw(tensor, result, view, element, element == report.max_abs_error_index)
 
 with link_place.popover("Link", icon=":material/link:", width="stretch"):

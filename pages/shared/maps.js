@@ -9,6 +9,7 @@ const WIDE = 1250, NARROW = 520;  // px: from here on the maps stand in one row;
 const CELL = 72;            // px: no cell is higher
 const STRETCH = 1.7;        // a cell may be that much wider than high: room for its number
 const READABLE = 9;         // px: smaller numbers are not shown
+const LARGE = 1.6;          // type and cells of the large mode, over the usual
 const NUMBERS_UP_TO = 400;  // cells in sight: more are no longer read one by one
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -55,7 +56,23 @@ function exact(value) {
   return String(Number(value.toPrecision(9)));
 }
 
+// Streamlit makes a step in the history of every parameter that a callback changes; all that one run writes shall be
+// one step, so that Back undoes the whole of it
+function oneStepPerRun() {
+  const app = document.querySelector("[data-testid=stApp]"), push = window.history.pushState;
+  if (!app || window.history.oneStepPerRun) return;
+  const running = () => app.dataset.testScriptState !== "notRunning";
+  let stepped = false;
+  new MutationObserver(() => { stepped &&= running(); }).observe(app, { attributes: true, attributeFilter: ["data-test-script-state"] });
+  window.history.oneStepPerRun = true;
+  window.history.pushState = (...entry) => {
+    (stepped && running() ? window.history.replaceState : push).apply(window.history, entry);
+    stepped = running();
+  };
+}
+
 function mount(parent) {
+  oneStepPerRun();
   const root = parent.querySelector(".qs-maps");
   const state = { root, plot: root.querySelector(".qs-plot"), canvas: root.querySelector("canvas"), tip: root.querySelector(".qs-tip"), live: root.querySelector(".qs-live"), cursor: null, drawn: null };
   state.observer = new ResizeObserver(() => {
@@ -71,24 +88,30 @@ function mount(parent) {
   return state;
 }
 
+function zoom(data) {
+  return data.large ? LARGE : 1;
+}
+
 // Where each map stands: in one row where that costs no size, else two by two
 function place(data, width) {
   if (width < NARROW) return boxes(data, width, 1);
+  if (data.large) return boxes(data, width, 2);
   const four = boxes(data, width, 4), two = boxes(data, width, 2);
   return width >= WIDE || four[0].width * four[0].height >= two[0].width * two[0].height ? four : two;
 }
 
 function boxes(data, width, columns) {
-  const left = 14 + 6 * String(Math.max(data.rows[1], 10) - 1).length;
-  const room = Math.max(40, (width - columns * (left + BAR) - GAP * (columns - 1)) / columns);
+  const k = zoom(data), [bar, title, bottom] = [BAR * k, TITLE * k, BOTTOM * k];
+  const left = (14 + 6 * String(Math.max(data.rows[1], 10) - 1).length) * k;
+  const room = Math.max(40, (width - columns * (left + bar) - GAP * (columns - 1)) / columns);
   const aspect = data.width / data.height;
-  const height = Math.round(Math.max(Math.min(64, room), Math.min(room / aspect, CELL * data.height, columns === 4 ? 440 : 290)));
+  const height = Math.round(Math.max(Math.min(64, room), Math.min(room / aspect, CELL * k * data.height, columns === 4 ? 440 : 290)));
   // a map of few columns keeps its cells near square; others take the room there is
   const wide = Math.round(data.width > 32 ? room : Math.min(room, Math.max(height * aspect * STRETCH, 150)));
   return NAMES.map((_, i) => ({
-    left: (i % columns) * (left + wide + BAR + GAP) + left,
-    top: Math.floor(i / columns) * (TITLE + height + BOTTOM) + TITLE,
-    width: wide, height, total: Math.ceil(4 / columns) * (TITLE + height + BOTTOM),
+    left: (i % columns) * (left + wide + bar + GAP) + left,
+    top: Math.floor(i / columns) * (title + height + bottom) + title,
+    width: wide, height, total: Math.ceil(4 / columns) * (title + height + bottom),
   }));
 }
 
@@ -136,7 +159,7 @@ function write(state) {
     if (!data.numbers || (r1 - r0) * (c1 - c0) > NUMBERS_UP_TO) return 0;
     const cells = [];
     for (let r = r0; r < r1; r++) for (let c = c0; c < c1; c++) cells.push([r, c, values[name][r * data.width + c]]);
-    const found = fitting(name, values[name], cells, f.width / Math.abs(f.xa.range[1] - f.xa.range[0]) * step[1], f.height / Math.abs(f.ya.range[1] - f.ya.range[0]) * step[0]);
+    const found = fitting(name, values[name], cells, zoom(data), f.width / Math.abs(f.xa.range[1] - f.xa.range[0]) * step[1], f.height / Math.abs(f.ya.range[1] - f.ya.range[0]) * step[0]);
     if (!found) return 0;
     pen.save();
     pen.beginPath();
@@ -155,10 +178,10 @@ function write(state) {
 }
 
 // The most exact way to write the cells that comes out readable, and its size in px; null where none does
-function fitting(name, values, cells, width, height) {
+function fitting(name, values, cells, k, width, height) {
   for (const write of writers(name, values)) {
     const texts = cells.map(([, , value]) => write(value));
-    const size = Math.min(width / (Math.max(...texts.map((t) => t.length)) * 0.58), height * 0.62, 15);
+    const size = Math.min(width / (Math.max(...texts.map((t) => t.length)) * 0.58), height * 0.62, 15 * k);
     if (size >= READABLE) return { size, texts };
   }
   return null;
@@ -181,8 +204,8 @@ function codeTicks({ zmin, zmax }) {
   return [...ticks, zmax];
 }
 
-function axis(domain, anchor, range, matches, dtick) {
-  return { domain, anchor, range, matches, tick0: 0, dtick, showgrid: false, zeroline: false, ticks: "", tickfont: { size: 10 }, tickangle: 0, constrain: "domain" };
+function axis(domain, anchor, range, matches, dtick, k) {
+  return { domain, anchor, range, matches, tick0: 0, dtick, showgrid: false, zeroline: false, ticks: "", tickfont: { size: 10 * k }, tickangle: 0, constrain: "domain" };
 }
 
 function draw(state) {
@@ -191,7 +214,7 @@ function draw(state) {
   if (!width) return;
   const look = style(root);
   // another element chosen, borders or numbers switched: nothing for Plotly to do
-  const figure = JSON.stringify([data.arrays_key, data.uirevision, data.colours, width, look]);
+  const figure = JSON.stringify([data.arrays_key, data.uirevision, data.colours, data.large, width, look]);
   if (state.drawn && state.figure === figure) {
     state.drawn = data;
     overlay(state);
@@ -200,10 +223,10 @@ function draw(state) {
   }
   state.figure = figure;
   const boxes = place(data, width), height = boxes[0].total;
-  const [r0, r1] = data.rows, [c0, c1] = data.columns;
+  const [r0, r1] = data.rows, [c0, c1] = data.columns, k = zoom(data);
   const layout = {
     width, height, margin: { l: 0, r: 0, t: 0, b: 0 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-    font: { color: look.ink, family: look.font, size: 12 }, template: { layout: {} }, showlegend: false, annotations: [],
+    font: { color: look.ink, family: look.font, size: 12 * k }, template: { layout: {} }, showlegend: false, annotations: [],
     dragmode: "zoom", hovermode: false, uirevision: data.uirevision,
     modebar: { bgcolor: "rgba(0,0,0,0)", color: look.ink, activecolor: look.ink },
   };
@@ -214,13 +237,13 @@ function draw(state) {
     const box = boxes[i], n = i ? i + 1 : "";
     const x = [box.left / width, (box.left + box.width) / width];
     const y = [1 - (box.top + box.height) / height, 1 - box.top / height];
-    layout["xaxis" + n] = axis(x, "y" + n, [c0 - 0.5, c1 - 0.5], i ? "x" : undefined, xTick);
-    layout["yaxis" + n] = axis(y, "x" + n, [r1 - 0.5, r0 - 0.5], i ? "y" : undefined, yTick);
-    layout.annotations.push({ text: "<b>" + data.titles[name] + "</b>", x: x[0], y: y[1], xref: "paper", yref: "paper", xanchor: "left", yanchor: "bottom", showarrow: false, font: { size: 13 }, yshift: 3 });
+    layout["xaxis" + n] = axis(x, "y" + n, [c0 - 0.5, c1 - 0.5], i ? "x" : undefined, xTick, k);
+    layout["yaxis" + n] = axis(y, "x" + n, [r1 - 0.5, r0 - 0.5], i ? "y" : undefined, yTick, k);
+    layout.annotations.push({ text: "<b>" + data.titles[name] + "</b>", x: x[0], y: y[1], xref: "paper", yref: "paper", xanchor: "left", yanchor: "bottom", showarrow: false, font: { size: 13 * k }, yshift: 3 });
     return {
       type: "heatmap", z: state.z[name], x0: c0 + (data.step[1] - 1) / 2, dx: data.step[1], y0: r0 + (data.step[0] - 1) / 2, dy: data.step[0],
       xaxis: "x" + n, yaxis: "y" + n, ...data.colours[name], hoverinfo: "skip",
-      colorbar: { x: x[1], xpad: 6, thickness: 8, y: (y[0] + y[1]) / 2, len: box.height, lenmode: "pixels", ypad: 0, nticks: 5, tickfont: { size: 10 }, outlinewidth: 0, tickvals: name === "codes" ? codeTicks(data.colours.codes) : undefined },
+      colorbar: { x: x[1], xpad: 6, thickness: 8 * k, y: (y[0] + y[1]) / 2, len: box.height, lenmode: "pixels", ypad: 0, nticks: 5, tickfont: { size: 10 * k }, outlinewidth: 0, tickvals: name === "codes" ? codeTicks(data.colours.codes) : undefined },
     };
   });
   root.style.height = height + "px";
@@ -280,7 +303,7 @@ function element(tag, attributes, parent) {
   return node;
 }
 
-// Draw block borders, the chosen element, its block and the cell under the pointer into all four maps
+// Draw block borders, what a finding means, the chosen element, its block and the cell under the pointer into all four maps
 function outline(state) {
   const { data, root } = state;
   let svg = root.querySelector("svg.qs-over");
@@ -306,6 +329,7 @@ function outline(state) {
       element("rect", { ...size, class: name }, clip);
     };
     if (data.block && !all(data)) box(data.block, "qs-block");
+    for (const bounds of data.found) box(bounds, "qs-found");
     if (data.selected) box(cell(data, data.selected), "qs-selected");
     if (state.cursor) box(cell(data, state.cursor), "qs-hover");
   }
@@ -442,6 +466,7 @@ export default function (component) {
     state.z = Object.fromEntries(NAMES.map((name) => [name, grid(state.values[name], data.height, data.width)]));
   }
   state.data = data;
+  state.root.classList.toggle("qs-large", Boolean(data.large));
   // what stands below must not move when plotly.js has come
   const width = Math.floor(state.root.clientWidth);
   if (!state.P && width) state.root.style.height = place(data, width)[0].total + "px";

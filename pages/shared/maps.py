@@ -15,6 +15,7 @@ import streamlit as st
 
 import quantcore as qc
 from quantcore import figures
+from quantcore.diagnose.record import Box
 from quantcore.quantize import Quantized
 from quantcore.views import MapData, View, box_of_blocks, element, place
 
@@ -35,7 +36,8 @@ class Picture:
     """What the maps show and how.
 
     ``identity``: the tensor's; while it and the view stay the same, so does the zoom. ``element``: the
-    chosen one, outlined together with its block.
+    chosen one, outlined together with its block. ``large``: to be read from afar. ``found``: boxes of the
+    tensor that are outlined too.
     """
 
     result: Quantized
@@ -46,6 +48,8 @@ class Picture:
     borders: bool
     numbers: bool
     theme: str
+    large: bool = False
+    found: tuple[Box, ...] = ()
 
 
 def four_maps(
@@ -96,9 +100,11 @@ def marks(picture: Picture) -> dict[str, Any]:
         "uirevision": f"{picture.identity} {view}",
         "painted": f" {picture.result.scheme} ",
         "numbers": picture.numbers,
+        "large": picture.large,
         "borders": [list(lines) for lines in data.borders] if picture.borders else None,
         "selected": _inside(place(view, element), data),
         "block": _block(picture.result, data, view, element),
+        "found": [bounds for box in picture.found if (bounds := _in_plane(box, view, data))],
     }
 
 
@@ -164,6 +170,18 @@ def _inside(at: tuple[int, int] | None, data: MapData) -> list[int] | None:
     ):
         return None
     return list(at)
+
+
+def _in_plane(box: Box, view: View, data: MapData) -> list[int] | None:
+    """Bounds of a box in the plane, as of a block; None where nothing of it is in sight."""
+    rank = len(box)
+    down, across = (view.axes or (rank - 2, rank - 1)) if rank > 1 else (-1, rank - 1)
+    here = element(view, (0,) * rank, 0, 0)
+    if any(not box[i][0] <= here[i] < box[i][1] for i in range(rank) if i not in (down, across)):
+        return None
+    rows, columns = (box[i] if i >= 0 else (0, 1) for i in (down, across))
+    shown = ((rows, data.rows), (columns, data.columns))
+    return [*rows, *columns] if all(a < d and c < b for (a, b), (c, d) in shown) else None
 
 
 def _block(result: Quantized, data: MapData, view: View, element: tuple[int, ...]) -> list[int] | None:

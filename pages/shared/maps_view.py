@@ -8,6 +8,7 @@ from streamlit.delta_generator import DeltaGenerator
 import quantcore as qc
 from pages.shared import compute, maps, say
 from pages.shared.current import Tensor
+from quantcore.diagnose.record import Box
 from quantcore.views import View, element
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
@@ -16,8 +17,14 @@ ARITHMETIC = "Arithmetic"  # the tab that shows the chosen element
 KEYS = {"borders", "numbers", "cell", "rows", "cols", "across", "down", "at"}
 
 
-def draw(tensor: Tensor, result: qc.Quantized, report: qc.Report) -> tuple[View | None, tuple[int, ...]]:
-    """Draw the maps and their controls; return the view (None where what was typed makes none) and the element."""
+def draw(
+    tensor: Tensor, result: qc.Quantized, report: qc.Report, found: tuple[Box, ...] = ()
+) -> tuple[View | None, tuple[int, ...]]:
+    """Draw the maps and their controls; return the view (None where what was typed makes none) and the element.
+
+    Args:
+        found: what a finding means, to be outlined.
+    """
     place = st.container()  # the maps stand above their controls, but need what these say
     worst = report.max_abs_error_index
     index, view = worst, None
@@ -38,6 +45,7 @@ def draw(tensor: Tensor, result: qc.Quantized, report: qc.Report) -> tuple[View 
             borders=st.session_state["borders"],
             numbers=st.session_state["numbers"],
             theme=theme(),
+            found=found,
         )
         maps.four_maps(
             picture,
@@ -70,7 +78,7 @@ def region(rows: tuple[int, int] | None, columns: tuple[int, int] | None) -> Non
 def _chosen(shape: tuple[int, ...], worst: tuple[int, ...], place: DeltaGenerator) -> tuple[int, ...]:
     """The element that is followed; one that this tensor has not is named, and the worst taken."""
     try:
-        return _element(st.session_state["cell"], shape) or worst
+        return read_element(st.session_state["cell"], shape) or worst
     except qc.QuantError as error:
         say.warning(f"{error} The worst element is shown instead.", place)
         return worst
@@ -139,12 +147,19 @@ def _drawn_axes(rank: int) -> tuple[int, int]:
     return rank - 2 if down is None else down, rank - 1 if across is None else across
 
 
+def go_to(index: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    """Choose an element, and draw all of the plane in which it stands (a callback)."""
+    pick(index)
+    if len(shape) > 2:
+        drawn = _drawn_axes(len(shape))
+        st.session_state["at"] = ", ".join(str(n) for i, n in enumerate(index) if i not in drawn)
+    region(None, None)
+
+
 def _go_to_worst(shape: tuple[int, ...], worst: tuple[int, ...]) -> None:
     """Open the 16×16 elements around the worst one (a callback)."""
-    pick(worst)
+    go_to(worst, shape)
     down, across = _drawn_axes(len(shape)) if len(shape) > 2 else (len(shape) - 2, len(shape) - 1)
-    if len(shape) > 2:
-        st.session_state["at"] = ", ".join(str(n) for i, n in enumerate(worst) if i not in (down, across))
     spans = [_around(worst[i], shape[i]) if i >= 0 else None for i in (down, across)]
     region(spans[0], spans[1])
 
@@ -170,7 +185,7 @@ def _span(typed: str, what: str) -> tuple[int, int] | None:
     return start, stop
 
 
-def _element(typed: str, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+def read_element(typed: str, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     """Read ``3, 17``; an empty text stands for none."""
     index = _whole_numbers(typed, "The element")
     if index is None:

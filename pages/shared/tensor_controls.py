@@ -19,7 +19,9 @@ DEFAULTS: dict[str, Any] = {
 }
 # With the distribution's name: parameters share names with the scheme's (low, high, scale) and with each other
 # (factor), and one widget with two defaults would keep the value of the first, which the link leaves out.
-PARAMETERS = {f"{name}_{p.name}" for name, d in tensors.DISTRIBUTIONS.items() for p in d.parameters}
+PARAMETERS: dict[str, Any] = {
+    f"{name}_{p.name}": float(p.default) for name, d in tensors.DISTRIBUTIONS.items() for p in d.parameters
+}
 # No format_func beside it: the link would carry the label, and break when that is reworded
 _BIND: dict[str, Any] = {"bind": "query-params"}
 _PASTED, _EDITED, _UPLOADED = "_pasted", "_edited", "_uploaded"
@@ -39,7 +41,12 @@ def draw() -> Tensor:
     source = st.selectbox(
         "Source of the tensor", list(_DRAW), key="src", label_visibility="collapsed", **_BIND
     )
-    tensor = _DRAW[source]()
+    try:
+        tensor = _DRAW[source]()
+    finally:
+        # Streamlit writes what a callback sets into the link only of widgets whose key it has met before.
+        for key, default in (DEFAULTS | PARAMETERS).items():
+            st.session_state.setdefault(key, default)
     elements = int(np.prod(tensor.shape, dtype=np.int64))
     st.caption(f"shape {tensor.shape}, {elements:,} element{'s' * (elements != 1)}, float32")
     return tensor

@@ -54,7 +54,7 @@ def diagnose(result: Quantized, report: Report | None = None) -> list[Finding]:
     ['one_sided']
     """
     if not isinstance(result.scheme.format, IntFormat):
-        return []
+        return [Finding("nan", "error", note) for note in result.warnings]
     case = Case(result, report)
     names = KINDS if case.finite else _OF_ANY_NUMBERS
     found = [finding for name in names for finding in KINDS[name](case)]

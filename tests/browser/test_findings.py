@@ -1,0 +1,73 @@
+"""Findings in the browser: what is meant is outlined, a mend is undone by Back, nothing moves."""
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+import quantcore as qc
+from quantcore.diagnose.examples import EXAMPLES
+
+DEFAULT = "int4 symmetric per_tensor min_max textbook"
+WRAPPED = {"src": "example", "ex": "int8-exercise-4x4", "bits": "8", "range": "by hand", "scale": "0.01", "overflow": "wrap"}  # fmt: skip
+
+
+def finding_button(app: Any, name: str) -> Any:
+    return app.page.locator(".st-key-findings").get_by_role("button", name=name, exact=True)
+
+
+def open_examples(app: Any) -> None:
+    app.page.locator(".st-key-findings").get_by_test_id("stPopoverButton").locator(
+        "visible=true"
+    ).last.click()
+
+
+def test_show_outlines_the_cells_in_all_four_maps(app: Any) -> None:
+    app.open(**WRAPPED)
+    app.expect_scheme("int8 symmetric per_tensor given(0.01) textbook(overflow=wrap)")
+    x = EXAMPLES["wrapped"].load()
+    expect(app.page.locator("rect.qs-found")).to_have_count(0)
+    finding_button(app, "Show").click()
+    outside = [(r, c) for r in range(4) for c in range(4) if not -128 <= round(float(x[r, c]) / 0.01) <= 127]
+    expect(app.page.locator("rect.qs-found")).to_have_count(4 * len(outside))
+    boxes = [box.bounding_box() for box in app.page.locator("rect.qs-found").all()]
+    middles = [(b["x"] + b["width"] / 2, b["y"] + b["height"] / 2) for b in boxes]
+    for number in range(4):
+        for row, column in outside:
+            at = app.place(row, column, number)
+            assert any(abs(at[0] - x) < 3 and abs(at[1] - y) < 3 for x, y in middles)
+    finding_button(app, "Hide").click()
+    expect(app.page.locator("rect.qs-found")).to_have_count(0)
+
+
+def test_mend_and_back(app: Any) -> None:
+    app.open()
+    app.expect_scheme(DEFAULT)
+    (finding,) = qc.diagnose(qc.apply(qc.tensors.generate(qc.tensors.Generated()), qc.Scheme.parse(DEFAULT)))
+    frame = app.page.locator(".qs-maps").bounding_box()
+    finding_button(app, "Mend").click()
+    app.expect_scheme(str(finding.mended))
+    expect(app.page.get_by_text("Nothing wrong was found")).to_be_visible()
+    assert app.page.locator(".qs-maps").bounding_box() == frame
+    app.page.go_back()
+    app.expect_scheme(DEFAULT)
+    expect(finding_button(app, "Mend")).to_be_visible()
+
+
+@pytest.mark.parametrize("kind", ["zero_not_exact", "wrapped", "per_channel"])
+def test_the_link_of_a_loaded_example_shows_it_again(app: Any, kind: str) -> None:
+    app.open()
+    app.expect_scheme(DEFAULT)
+    open_examples(app)
+    app.button(EXAMPLES[kind].title)
+    scheme = str(EXAMPLES[kind].parsed())
+    expect(app.input("_scheme_text")).to_have_value(scheme)
+    app.rest()
+    app.expect_scheme(scheme)
+    x = app.map("x")
+    finding = qc.diagnose(qc.apply(EXAMPLES[kind].load(), EXAMPLES[kind].parsed()))[0]
+    expect(app.page.get_by_text(finding.sentence[:60])).to_be_visible()
+    other = app.beside(app.page.url)
+    other.expect_scheme(scheme)
+    assert (other.map("x") == x).all()
+    expect(other.page.get_by_text(finding.sentence[:60])).to_be_visible()

@@ -1,0 +1,111 @@
+"""The findings of Explore without a browser: every example loads, shows, and mends."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+import quantcore as qc
+from quantcore.diagnose.examples import EXAMPLES
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+MAIN = Path(__file__).resolve().parent.parent / "pages" / "main.py"
+
+
+def opened(**parameters: str) -> AppTest:
+    at = AppTest.from_file(MAIN, default_timeout=60)
+    for key, value in parameters.items():
+        at.query_params[key] = value
+    return at.run()
+
+
+def press(at: AppTest, key: str) -> AppTest:
+    at = at.button(key=key).click().run()
+    assert not at.exception
+    assert not at.error
+    return at
+
+
+def texts(at: AppTest) -> list[str]:
+    return [re.sub(r"\\(.)", r"\1", element.value) for element in at.markdown]
+
+
+def buttons(at: AppTest, part: str) -> list[str]:
+    return [b.key for b in at.button if part in str(b.key)]
+
+
+def maps(at: AppTest) -> dict[str, Any]:
+    return dict(json.loads(at.get("bidi_component")[0].proto.json))
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_example_loads_shows_and_mends(kind: str) -> None:
+    example = EXAMPLES[kind]
+    x, scheme = example.load(), str(example.parsed())
+    at = press(opened(cell="1, 1", rows="0:4"), f"_finding_example_{kind}")
+    drawn = qc.Scheme.parse(at.text_input(key="_scheme_text").value)
+    np.testing.assert_array_equal(qc.apply(x, drawn).codes, qc.apply(x, example.parsed()).codes)
+    finding = qc.diagnose(qc.apply(x, example.parsed()))[0]
+    assert finding.kind == kind
+    assert any(finding.sentence in text for text in texts(at))
+    assert maps(at)["found"] == []
+    if finding.boxes:
+        at = press(at, "_finding_show_0")
+        assert len(maps(at)["found"]) == len(finding.boxes)
+        spans = finding.boxes[0] if x.ndim > 1 else ((0, 1), *finding.boxes[0])
+        assert maps(at)["found"][0] == [n for span in spans for n in span]
+        assert at.text_input(key="cell").value == ", ".join(str(a) for a, _ in finding.boxes[0])
+        at = press(at, "_finding_show_0")
+        assert maps(at)["found"] == []
+    assert bool(buttons(at, "_finding_mend_0")) == (finding.mended is not None)
+    if finding.mended is not None:
+        at = press(at, "_finding_mend_0")
+        text = at.text_input(key="_scheme_text").value
+        assert text != scheme
+        codes = qc.apply(x, finding.mended).codes
+        np.testing.assert_array_equal(qc.apply(x, qc.Scheme.parse(text)).codes, codes)
+        assert not any(finding.sentence in text for text in texts(at))
+
+
+def test_a_healthy_result_says_so() -> None:
+    at = opened(dist="uniform", bits="8")
+    assert any("Nothing wrong was found" in text for text in texts(at))
+    assert buttons(at, "_finding_show") == buttons(at, "_finding_mend") == []
+
+
+def test_several_findings_stand_behind_the_first() -> None:
+    at = opened(dist="relu", bits="4", per="group", group="4", shape="32x64")
+    findings = qc.diagnose(
+        qc.apply(
+            qc.tensors.generate(qc.tensors.Generated("relu", (32, 64))),
+            qc.Scheme.parse(at.text_input(key="_scheme_text").value),
+        )
+    )
+    assert len(findings) > 1
+    for finding in findings:
+        assert any(finding.sentence in text for text in texts(at))
+    at = press(at, f"_finding_mend_{[f.mended is not None for f in findings].index(True)}")
+
+
+def test_outlines_are_those_of_the_scheme_they_were_asked_for() -> None:
+    at = press(press(opened(), "_finding_example_outlier_channel"), "_finding_show_0")
+    assert maps(at)["found"] == [[0, 16, 8, 9]]
+    at = at.slider(key="bits").set_value(7).run()
+    assert maps(at)["found"] == []
+
+
+def test_in_a_tensor_of_rank_3_the_plane_is_opened() -> None:
+    at = opened(shape="3x4x16", dist="outlier_element", bits="8")
+    spec = qc.tensors.Generated("outlier_element", (3, 4, 16))
+    (finding,) = qc.diagnose(qc.apply(qc.tensors.generate(spec), qc.Scheme()))
+    assert finding.kind == "outlier_element"
+    at = press(at, "_finding_show_0")
+    plane, row, column = (a for a, _ in finding.boxes[0])
+    assert at.text_input(key="at").value == str(plane)
+    assert maps(at)["found"] == [[row, row + 1, column, column + 1]]
+    at = at.text_input(key="at").set_value(str((plane + 1) % 3)).run()
+    assert maps(at)["found"] == []
