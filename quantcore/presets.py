@@ -1,7 +1,10 @@
 """Schemes under the names that libraries give them, exact: the same values out of the same tensor."""
 
+from dataclasses import replace
+
 from quantcore.conventions import BASES
 from quantcore.float_format import FLOATS
+from quantcore.formats import Format, IntFormat
 from quantcore.granularity import PerGroup
 from quantcore.range_setting import Given
 from quantcore.scheme import Scheme
@@ -29,4 +32,30 @@ def _torchao() -> dict[str, Scheme]:
     return found
 
 
-PRESETS: dict[str, Scheme] = _torchao()
+def _compressed_tensors() -> dict[str, Scheme]:
+    found = {"fp8_e4m3fn": Scheme(FLOATS["e4m3fn"], convention=BASES["compressed_tensors.float8"])}
+    # its byte 255 is 2^128, beyond float32, and no NaN
+    e8m0 = replace(FLOATS["e8m0"], infinities=True, nan="none", saturate=False, sign="dropped")
+    scales = replace(_E8M0, format=e8m0)
+    for name, rule in (("mxfp4", "mx"), ("mxfp6_e2m3", "mx"), ("mxfp8_e4m3", "mx8")):
+        convention = BASES[f"compressed_tensors.{rule}"]
+        found[name] = Scheme(_MX[name], granularity=PerGroup(32), convention=convention, scales=scales)
+    return {f"compressed_tensors.{name}": scheme for name, scheme in found.items()}
+
+
+def _microxcaling() -> dict[str, Scheme]:
+    """Its integers are the digits after the leading one of 1.xxx: their scale is the block's power over 2^(bits-2)."""
+    elements: dict[str, tuple[Format, float]] = {name: (fmt, 1.0) for name, fmt in _MX.items()}
+    elements |= {f"mxint{bits}": (IntFormat(bits, narrow=True), 2.0 ** (2 - bits)) for bits in (8, 4)}
+    found = {}
+    for suffix in ("", ".nearest"):
+        convention = BASES[f"microxcaling{suffix}"]
+        for name, (fmt, unit) in elements.items():
+            scales = replace(_E8M0, range_setting=Given(unit))
+            found[f"microxcaling.{name}{suffix}"] = Scheme(
+                fmt, granularity=PerGroup(32), convention=convention, scales=scales
+            )
+    return found
+
+
+PRESETS: dict[str, Scheme] = {**_torchao(), **_compressed_tensors(), **_microxcaling()}

@@ -32,6 +32,7 @@ from quantcore.granularity import (
 from quantcore.inputs import CHUNK, as_float32, refuse_nonfinite
 from quantcore.kernels import KERNELS
 from quantcore.qparams import QParams, choose_qparams
+from quantcore.range_setting import Given
 from quantcore.refusal import refuse
 from quantcore.rounding import rounding, unrounded
 from quantcore.scheme import Scheme
@@ -160,6 +161,11 @@ def _codes(x: Tensor, params: QParams, scheme: Scheme, out: Tensor | None) -> tu
     return codes, nan_note(nans, convention) if nans and isinstance(scheme.format, IntFormat) else ""
 
 
+def codes_of(x: Tensor, params: QParams, scheme: Scheme) -> Tensor:
+    """Return the codes of x under parameters found elsewhere, whatever the range setting says; x float32."""
+    return _codes(x, params, dataclasses.replace(scheme, range_setting=Given(1.0)), None)[0]
+
+
 def unclamped(x: Tensor, params: QParams, scheme: Scheme) -> Iterator[tuple[Region, Tensor]]:
     """Yield what the convention's kernel gives, box by box of `laid_shape`, float32, axes of `split_axes`.
 
@@ -179,13 +185,15 @@ def _boxes(x: Tensor, params: QParams, scheme: Scheme) -> Iterator[tuple[Region,
     kernel = KERNELS[convention.kernel]
     # a float's codes are rounded where its exponent is known, in `encode_`
     round_ = rounding(convention.rounding) if isinstance(scheme.format, IntFormat) else unrounded
+    # of small floats, which have -0, even a zero_point of 0 tells: -0 + 0 is 0
+    adds_zero = kernel.shift_first and not isinstance(scheme.format, IntFormat)
     scratch = torch.empty(_largest(shape, block), device=x.device)
     for region in regions(shape, block, CHUNK, whole_blocks=False):
         values = split_axes(x[region.elements], region.block)
         work = scratch[: values.numel()].view(values.shape)
         inverse = None if params.inverse is None else params.inverse[region.grid]
         s = factor(scale[region.grid], inverse, convention, stored=params.raw is not None)
-        shift = spread(zero_point[region.grid]) if shifted else None
+        shift = spread(zero_point[region.grid]) if shifted or adds_zero else None
         yield region, kernel.run(values, spread(s), shift, work, round_), shift
 
 

@@ -9,6 +9,8 @@ rounding           what it does                                          -2.5  -
 ``floor``          down                                                  -3    -1    0    2
 ``ceil``           up                                                    -2    0     1    3
 ``toward_zero``    cut off                                               -2    0     0    2
+``…_of_sum``       as the rules above, but a half is added in    as above
+                   float32 first, which takes 0.49999997 to 1
 ``stochastic``     up with the probability of the part cut off,          at random; the mean
                    seed 0; ``stochastic_7`` has seed 7                   is the value
 =================  ====================================================  ====================
@@ -46,6 +48,19 @@ def half_away(values: Tensor) -> Tensor:
     """Round to the nearest whole number, ties away from zero."""
     signed = values.clone()
     return half_up(values.abs_()).copysign_(signed)
+
+
+def half_away_of_sum(values: Tensor) -> Tensor:
+    """Add a half to the magnitude, in float32, and round down, as microxcaling does."""
+    signed = values.clone()
+    return values.abs_().add_(0.5).floor_().copysign_(signed)
+
+
+def half_even_of_sum(values: Tensor) -> Tensor:
+    """`half_away_of_sum`, but ties go to the even one."""
+    ties = (values.abs() - 0.5) % 2 == 0
+    signed = values.clone()
+    return values.abs_().add_(0.5).floor_().sub_(ties.to(values.dtype)).copysign_(signed)
 
 
 def floor(values: Tensor) -> Tensor:
@@ -94,6 +109,7 @@ ROUNDINGS: dict[str, Rounding] = {
     rule.__name__: rule for rule in (half_even, half_away, half_up, floor, ceil, toward_zero)
 }
 NAMES = (*ROUNDINGS, "stochastic")
+_OF_SUMS: dict[str, Rounding] = {rule.__name__: rule for rule in (half_away_of_sum, half_even_of_sum)}
 
 
 def rounding(name: str) -> Rounding:
@@ -102,8 +118,9 @@ def rounding(name: str) -> Rounding:
     Raises:
         QuantError: no such rule, or a seed beyond 32 bits.
     """
-    if name in ROUNDINGS:
-        return ROUNDINGS[name]
+    known = ROUNDINGS | _OF_SUMS
+    if name in known:
+        return known[name]
     match = re.fullmatch(r"stochastic(?:_([0-9]{1,10}))?", name) if isinstance(name, str) else None
     if not match:
         raise QuantError(

@@ -25,8 +25,9 @@ symmetric_scale                 "positive_steps" max|x| / (2^(bits-1)-1), of a f
                                 "whole_range" (max|x| + max|x|) / N · "larger_side" the larger of
                                 low/qmin, high/qmax · "regridded" the larger of -low/ceil(N/2),
                                 high/floor(N/2), then (floor(N/2)·d + ceil(N/2)·d) / N · powers of two
-                                for floats, see `scales_of_floats`: "power_floor" · "power_even" ·
-                                "power_ceil" · "power_log2_ceil"
+                                of blocks, see `scales_of_floats`: "power_floor" · "power_log2_floor" ·
+                                "power_even" · "power_rounded" · "power_rounded_e2m1" · "power_ceil" ·
+                                "power_log2_ceil"
 asymmetric_scale                "range" (high - low) / N · "inverse_range" see `scales.inverse_range`
 narrow_scale_bits               signed widths whose symmetric scale leaves out the lowest code
 scale_precision                 "float32" · "float64", then cast
@@ -102,7 +103,10 @@ class Convention:
         "larger_side",
         "regridded",
         "power_floor",
+        "power_log2_floor",
         "power_even",
+        "power_rounded",
+        "power_rounded_e2m1",
         "power_ceil",
         "power_log2_ceil",
     ] = "positive_steps"

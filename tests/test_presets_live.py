@@ -1,0 +1,123 @@
+"""Presets against the installed libraries themselves, on blocks made to part them.
+
+Of gguf, bitsandbytes and microxcaling, which the development requirements leave out, where they are installed.
+"""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+import quantcore as qc
+
+ROWS = 2000
+MX_FORMATS = ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e2m3", "mxfp6_e3m2", "mxfp4")
+
+
+def hard_rows(width, seed=5, finite=True):
+    """(ROWS, width) float32: every magnitude, maxima beside powers of two, elements beside ties, zeros, tiny
+    and huge ones; with ``finite=False`` some rows hold NaN or infinity."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((ROWS, width)).astype(np.float32)
+    kind = rng.integers(0, 12, ROWS)
+    x[kind == 1] = np.exp2(rng.integers(-149, 127, ((kind == 1).sum(), 1))) * x[kind == 1] / 8
+    x[kind == 2] = rng.integers(-25, 26, ((kind == 2).sum(), width)) / 8  # ties, equal extremes
+    x[kind == 3] *= 1e-39
+    x[kind == 4] *= 5e37
+    x[kind == 5] = np.abs(x[kind == 5])
+    x[kind == 6, : width // 2] = 0
+    x[kind == 7] = 0
+    x[kind == 8] = -0.0
+    # a maximum beside a power of two, everything else below it
+    edge = kind >= 9
+    power = np.exp2(rng.integers(-20, 20, edge.sum())).astype(np.float32)
+    near = power.copy()
+    for _ in range(3):
+        step = rng.integers(-1, 2, edge.sum())
+        near = np.where(step == 0, near, np.nextafter(near, np.where(step > 0, np.inf, 0).astype(np.float32)))
+    part = rng.integers(-64, 65, (edge.sum(), width)) / np.float32(64) * power[:, None]
+    moved = np.nextafter(part, np.float32(0))
+    part = np.where(rng.integers(0, 3, part.shape) == 0, moved, part)
+    part[:, 0] = near * rng.choice([-1, 1], edge.sum())
+    x[edge] = np.clip(part, -near[:, None], near[:, None])
+    if not finite:
+        bad = rng.choice(ROWS, 60, replace=False)
+        x[bad, rng.integers(0, width, 60)] = rng.choice([np.nan, np.inf, -np.inf], 60)
+    return torch.from_numpy(np.ascontiguousarray(x.astype(np.float32)))
+
+
+def ours(x, preset):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return qc.apply(x, qc.PRESETS[preset])
+
+
+def check(x, mine, theirs, what):
+    mine, theirs = (torch.as_tensor(t).to(torch.float32).reshape(x.shape[0], -1) for t in (mine, theirs))
+    wrong = (mine != theirs) & ~(mine.isnan() & theirs.isnan())
+    if wrong.any():
+        row, column = (int(i) for i in wrong.nonzero()[0])
+        pytest.fail(
+            f"{what}: {int(wrong.sum())} of {wrong.numel()} differ, first at {row, column}: {float(mine[row, column])!r}, "
+            f"the library {float(theirs[row, column])!r}, row {x[row].tolist()}"
+        )
+
+
+@pytest.mark.parametrize("mode", ["FLOOR", "EVEN", "CEIL", "RCEIL"])
+@pytest.mark.parametrize("name", MX_FORMATS)
+def test_torchao_mx(name, mode):
+    mx = pytest.importorskip("torchao.prototype.mx_formats.mx_tensor")
+    from torchao.prototype.mx_formats.constants import DTYPE_FP6_E2M3, DTYPE_FP6_E3M2
+
+    dtype = dict(
+        zip(
+            MX_FORMATS,
+            (torch.float8_e4m3fn, torch.float8_e5m2, DTYPE_FP6_E2M3, DTYPE_FP6_E3M2, torch.float4_e2m1fn_x2),
+            strict=True,
+        )
+    )[name]
+    x = hard_rows(64, finite=False)
+    made = mx.MXTensor.to_mx(x, dtype, 32, mx.ScaleCalculationMode[mode])
+    result = ours(x, f"torchao.{name}" + (f".{mode}" if mode != "FLOOR" else ""))
+    check(x, result.scales.codes, made.scale.view(torch.uint8), "scales")
+    check(x, result.dequantized, made.dequantize(torch.float32), "dequantized")
+
+
+@pytest.mark.parametrize("name", ["mxfp4", "mxfp6_e2m3", "mxfp8_e4m3", "fp8_e4m3fn"])
+def test_compressed_tensors(name):
+    pytest.importorskip("compressed_tensors")
+    from compressed_tensors.quantization import QuantizationArgs
+    from compressed_tensors.quantization.lifecycle.forward import dequantize, quantize
+    from compressed_tensors.quantization.utils import calculate_qparams
+
+    x = hard_rows(64)
+    if name == "fp8_e4m3fn":
+        args = QuantizationArgs(num_bits=8, type="float", strategy="tensor", symmetric=True)
+        x = x[x.abs().amax(1) < 1e30]
+        scale, zero_point = calculate_qparams(x.min(), x.max(), args)
+    else:
+        bits = int(name[4])
+        args = QuantizationArgs(
+            num_bits=bits, type="float", strategy="group", group_size=32, symmetric=True,
+            scale_dtype=torch.uint8, zp_dtype=torch.uint8,
+        )  # fmt: skip
+        blocks = x.reshape(x.shape[0], -1, 32)
+        scale, zero_point = calculate_qparams(blocks.amin(-1), blocks.amax(-1), args)
+    codes = quantize(x, scale, zero_point, args)
+    result = ours(x, f"compressed_tensors.{name}")
+    check(x[:1] if scale.numel() == 1 else x, result.scale, scale, "scale")
+    check(x, result.scheme.format.decode(result.codes), codes, "values")
+    check(x, result.dequantized, dequantize(codes, scale, zero_point, args), "dequantized")
+
+
+@pytest.mark.parametrize("mode", ["even", "nearest"])
+@pytest.mark.parametrize("name", [*MX_FORMATS, "mxint8", "mxint4"])
+def test_microxcaling(name, mode):
+    mx_ops = pytest.importorskip("mx.mx_ops")
+    element = {"mxfp4": "fp4_e2m1"}.get(name, name[2:])
+    for width in (64, 40):  # a short last block too
+        x = hard_rows(width, finite=False)
+        theirs = mx_ops._quantize_mx(x.clone(), 8, element, axes=[-1], block_size=32, round=mode)
+        result = ours(x, f"microxcaling.{name}" + (f".{mode}" if mode != "even" else ""))
+        check(x, result.dequantized, theirs, "values")
