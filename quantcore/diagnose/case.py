@@ -22,6 +22,7 @@ from quantcore.quantize import Quantized, apply
 from quantcore.scheme import Scheme
 from quantcore.storage import bits_per_element
 
+ALIKE_DB = 0.5  # between two schemes that gain as much, the simpler one is proposed
 SAMPLE = 1 << 14  # elements that estimates look at
 
 
@@ -191,11 +192,12 @@ class Case:
         return total
 
     def best(self, schemes: Iterable[Scheme], gain_db: float, most_bits: float = 1e9) -> Trial | None:
-        """The scheme of the highest SQNR, of equals the first; None where none gains that much."""
+        """The scheme of the highest SQNR; the first of those within `ALIKE_DB`; None where none gains that much."""
         cheap = [scheme for scheme in schemes if self._storage(scheme) <= most_bits]
         tried = [trial for scheme in cheap if (trial := self.tried(scheme))]
         better = [t for t in tried if t.sqnr_db >= self.report.sqnr_db + gain_db]
-        return max(better, key=lambda t: t.sqnr_db, default=None)
+        most = max((t.sqnr_db for t in better), default=0.0)
+        return next((t for t in better if t.sqnr_db >= most - ALIKE_DB), None)
 
     def _storage(self, scheme: Scheme) -> float:
         try:

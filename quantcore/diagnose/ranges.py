@@ -134,15 +134,15 @@ def _shrunk_error(x: Tensor, low: Tensor, high: Tensor, steps: int) -> float:
 
 def _narrower(case: Case, shrink: float) -> list[Scheme]:
     settings: list[RangeSetting] = []
-    if "min_mse" in RANGE_SETTINGS and case.laid.numel() <= 1 << 20:
-        settings.append(RANGE_SETTINGS["min_mse"]())  # type: ignore[call-arg]
     if isinstance(case.scheme.granularity, PerTensor):
         low, high = (float(t) * shrink for t in case.extremes)
         settings.append(Fixed(float(f"{min(low, 0.0):.3g}"), float(f"{max(high, 0.0):.3g}")))
     else:
         x, blocks = case.sample
         inside = float((x.abs() <= shrink * case.largest[blocks]).double().mean())
-        settings += [Percentile(p) for p in {round(max(90.0, 100 * inside), 2), 99.0, 99.9} if p < 100]
+        settings += [Percentile(p) for p in (round(max(90.0, 100 * inside), 2), 99.0, 99.9) if p < 100]
+    if "min_mse" in RANGE_SETTINGS and case.laid.numel() <= 1 << 20:
+        settings.append(RANGE_SETTINGS["min_mse"]())  # type: ignore[call-arg]
     return [case.but(range_setting=setting) for setting in settings]
 
 
