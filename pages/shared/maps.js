@@ -105,7 +105,7 @@ function boxes(data, width, columns) {
   const left = (14 + 6 * String(Math.max(data.rows[1], 10) - 1).length) * k;
   const room = Math.max(40, (width - columns * (left + bar) - GAP * (columns - 1)) / columns);
   const aspect = data.width / data.height;
-  const height = Math.round(Math.max(Math.min(64, room), Math.min(room / aspect, CELL * k * data.height, columns === 4 ? 440 : 290)));
+  const height = Math.round(Math.max(Math.min(64, room), Math.min(room / aspect, CELL * k * data.height, columns === 4 ? 440 : data.large ? 400 : 290)));
   // a map of few columns keeps its cells near square; others take the room there is
   const wide = Math.round(data.width > 32 ? room : Math.min(room, Math.max(height * aspect * STRETCH, 150)));
   return NAMES.map((_, i) => ({

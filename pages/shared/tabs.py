@@ -27,7 +27,7 @@ def draw(
 ) -> None:
     """Draw the tabs and the content of the open one."""
     draws: list[Callable[[], None]] = [
-        partial(_arithmetic, result, element, is_worst),
+        partial(arithmetic, result, element, is_worst),
         partial(_distribution, tensor, result, element),
         partial(_scales, tensor, result),
         partial(_numbers, tensor, result, view),
@@ -40,7 +40,7 @@ def draw(
                 content()
 
 
-def _arithmetic(result: qc.Quantized, element: tuple[int, ...], is_worst: bool) -> None:
+def arithmetic(result: qc.Quantized, element: tuple[int, ...], is_worst: bool) -> None:
     """Show one element's way from x to its error, with the numbers put in."""
     trace = qc.trace(result, element)
     where = f"element ({', '.join(map(str, trace.index))})" + (", the worst" if is_worst else "")
@@ -48,19 +48,20 @@ def _arithmetic(result: qc.Quantized, element: tuple[int, ...], is_worst: bool) 
         " × ".join(f"{a}..{b - 1}" if b - a > 1 else str(a) for a, b in trace.bounds) or "the only element"
     )
     st.markdown(f"**The arithmetic of {where}**, in the block {bounds}")
-    steps = trace.steps()
-    name, formula = (
-        max(len(_wide(part)) for part in parts)
-        for parts in zip(*((s.name, s.formula) for s in steps), strict=True)
-    )
     own = qc.encoding(result)
     if own:
         numbers = ", ".join(f"{what} {values[trace.block].item():.7g}" for what, values in own.items())
         st.caption(f"{result.scheme.convention.library}'s own numbers of this block: {numbers}")
-    st.code(
-        "\n".join(f"{_pad(s.name, name)}  {_pad(s.formula, formula)}  {s.value}" for s in steps),
-        language=None,
+    st.code("\n".join(aligned(trace.steps())), language=None)
+
+
+def aligned(steps: list[qc.Step]) -> list[str]:
+    """Steps as lines: name, formula and value below each other."""
+    name, formula = (
+        max(len(_wide(part)) for part in parts)
+        for parts in zip(*((s.name, s.formula) for s in steps), strict=True)
     )
+    return [f"{_pad(s.name, name)}  {_pad(s.formula, formula)}  {s.value}" for s in steps]
 
 
 def _wide(text: str) -> str:

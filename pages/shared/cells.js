@@ -1,0 +1,46 @@
+// Small tables of numbers, side by side, whose cells may be picked: built from text alone, nothing is read as HTML.
+
+const WORDS = { wrong: "wrong", missed: "wrong, not found", right: "right", false: "not wrong", chosen: "chosen" };
+
+function node(tag, name, text) {
+  const made = document.createElement(tag);
+  made.className = name;
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+function draw(table, number, pick) {
+  const figure = document.createElement("figure"), caption = node("figcaption", "", table.title);
+  if (table.note) caption.append(node("small", "", table.note));
+  const columns = table.cells[0]?.length ?? 0;
+  const grid = node("div", "qs-grid");
+  grid.style.gridTemplateColumns = `${table.index ? "auto " : ""}repeat(${columns}, auto)`;
+  if (table.index) {
+    grid.append(node("span", "qs-index", ""));
+    for (let c = 0; c < columns; c++) grid.append(node("span", "qs-index", String(c)));
+  }
+  table.cells.forEach((row, r) => {
+    if (table.index) grid.append(node("span", "qs-index", String(r)));
+    row.forEach(([text, mark], c) => {
+      const cell = node(table.pick ? "button" : "span", "qs-cell" + (mark ? " qs-" + mark : ""), text);
+      cell.dataset.place = `${number} ${r} ${c}`;
+      if (WORDS[mark]) cell.title = WORDS[mark];
+      if (table.pick) {
+        cell.type = "button";
+        cell.setAttribute("aria-label", `${table.title}, row ${r}, column ${c}: ${text}`);
+        cell.setAttribute("aria-pressed", String(mark === "chosen"));
+        cell.onclick = () => pick([r, c]);
+      }
+      grid.append(cell);
+    });
+  });
+  figure.append(caption, grid);
+  return figure;
+}
+
+export default function ({ data, parentElement, setTriggerValue }) {
+  const root = parentElement.querySelector(".qs-cells");
+  const focused = root.contains(document.activeElement) ? document.activeElement.dataset.place : null;
+  root.replaceChildren(...data.tables.map((table, i) => draw(table, i, (place) => setTriggerValue("picked", place))));
+  if (focused) root.querySelector(`[data-place="${focused}"]`)?.focus();
+}

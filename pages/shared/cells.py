@@ -1,0 +1,79 @@
+"""Small tables of numbers side by side, with marks on their cells: what lessons point at."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+_HERE = Path(__file__).parent
+_COMPONENT = st.components.v2.component(
+    "quantscope_cells",
+    html='<div class="qs-cells"></div>',
+    css=(_HERE / "cells.css").read_text(encoding="utf-8"),
+    js=(_HERE / "cells.js").read_text(encoding="utf-8"),
+    isolate_styles=False,
+)
+TINTS = 6  # colours that tell blocks apart
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of at most two axes.
+
+    ``marks``: a word for each cell, or "" (all, if it is left out): wrong, missed, right, false, chosen, faint,
+    tint0 to tint5; ``note``: behind the title; ``index``: whether rows and columns are numbered; ``pick``:
+    whether the cells can be picked.
+    """
+
+    title: str
+    values: Any
+    marks: Any = None
+    note: str = ""
+    index: bool = False
+    pick: bool = False
+
+
+def draw(tables: Sequence[Table], key: str, on_pick: Callable[[int, int], None] | None = None) -> None:
+    """Draw tables, one beside the other.
+
+    Args:
+        on_pick: called with row and column of a picked cell.
+    """
+
+    def picked() -> None:
+        place = st.session_state[key].picked
+        if place and on_pick:
+            on_pick(*(int(i) for i in place))
+
+    _COMPONENT(key=key, data={"tables": [_data(table) for table in tables]}, on_picked_change=picked)
+
+
+def tints(blocks: Any) -> np.ndarray:
+    """A mark for each cell by the number of its block."""
+    return np.array([[f"tint{int(n) % TINTS}" for n in row] for row in np.atleast_2d(blocks)])
+
+
+def _data(table: Table) -> dict[str, Any]:
+    values = np.atleast_2d(np.asarray(table.values))
+    marks = np.full(values.shape, "") if table.marks is None else np.atleast_2d(np.asarray(table.marks))
+    texts = _texts(values)
+    rows = [
+        [[text, str(mark)] for text, mark in zip(*pair, strict=True)]
+        for pair in zip(texts, marks, strict=True)
+    ]
+    return {"title": table.title, "note": table.note, "cells": rows, "index": table.index, "pick": table.pick}
+
+
+def _texts(values: np.ndarray) -> list[list[str]]:
+    """All numbers of a table with the same decimals: about four digits of the largest."""
+    if values.dtype.kind != "f":
+        return [[str(v) for v in row] for row in values]
+    finite = np.abs(values[np.isfinite(values)])
+    most = float(finite.max()) if finite.size else 0.0
+    if most and not 1e-3 <= most < 1e5:
+        return [[f"{v:.3g}" for v in row] for row in values]
+    decimals = 4 if most < 1 else max(0, 3 - int(np.log10(max(most, 1))))
+    return [[f"{v + 0.0:.{decimals}f}" for v in row] for row in values]
