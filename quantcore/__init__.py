@@ -9,6 +9,8 @@
 import importlib
 from types import ModuleType
 
+from quantcore.codebook_fit import fit_codebook
+from quantcore.codebook_format import CODEBOOKS, CodebookFormat
 from quantcore.conventions import CONVENTIONS, TEXTBOOK, Convention
 from quantcore.diagnose import Finding, diagnose
 from quantcore.differences import differences
@@ -63,6 +65,7 @@ def __getattr__(name: str) -> ModuleType:
 
 
 __all__ = [
+    "CODEBOOKS",
     "CONVENTIONS",
     "FLOATS",
     "FORMATS",
@@ -75,6 +78,7 @@ __all__ = [
     "UINT4",
     "UINT8",
     "UINT16",
+    "CodebookFormat",
     "Convention",
     "Errors",
     "Finding",
@@ -114,6 +118,7 @@ __all__ = [
     "differences",
     "encoding",
     "errors",
+    "fit_codebook",
     "fitting",
     "from_blocks",
     "frontier",

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from quantcore.conventions import Convention
+from quantcore.float_format import FloatFormat
 from quantcore.formats import Format, IntFormat
 from quantcore.kernels import KERNELS
 from quantcore.scheme import Scheme
@@ -32,6 +33,16 @@ def factor(scale: Tensor, inverse: Tensor | None, convention: Convention, *, sto
     if stored:  # a scale of 0 brings every code to the one of 0
         s = s.masked_fill(scale == 0, 0.0 if inverts else math.inf)
     return s
+
+
+def ends(fmt: Format) -> tuple[float, float]:
+    """Return between which unclamped values an element counts as rounded, and not as clipped."""
+    if isinstance(fmt, IntFormat):
+        return fmt.qmin, fmt.qmax
+    if isinstance(fmt, FloatFormat):
+        return -fmt.reach, fmt.reach
+    values = sorted(set(fmt.values))
+    return values[0] - (values[1] - values[0]) / 2, values[-1] + (values[-1] - values[-2]) / 2
 
 
 def decode(codes: Tensor, scale: Tensor, zero_point: Tensor | None, out: Tensor, fmt: Format) -> Tensor:

@@ -7,9 +7,11 @@ format                         text       codes       available
 ``IntFormat(8, narrow=True)``  int8n      -127..127   255
 ``IntFormat(4, signed=False)`` uint4      0..15       16
 ``FLOATS["e4m3fn"]``           e4m3fn     0..255      256
+``CODEBOOKS["nf4"]``           nf4        0..15       16
 =============================  =========  ==========  =========
 
-The codes of a `FloatFormat` are bit patterns; `float_format` says what each stands for.
+The codes of a `FloatFormat` are bit patterns, those of a `CodebookFormat` places in its table; `float_format`
+and `codebook_format` say what they stand for.
 """
 
 import re
@@ -18,6 +20,7 @@ from dataclasses import dataclass
 import torch
 
 from quantcore import notation
+from quantcore.codebook_format import CODEBOOKS, CodebookFormat, read_codebook
 from quantcore.errors import QuantError
 from quantcore.float_format import FLOATS, FloatFormat, read_float
 
@@ -75,26 +78,28 @@ class IntFormat:
         return f"{'' if self.signed else 'u'}int{self.bits}{'n' if self.narrow else ''}"
 
 
-Format = IntFormat | FloatFormat
+Format = IntFormat | FloatFormat | CodebookFormat
 
 INT2, INT4, INT8, INT16 = IntFormat(2), IntFormat(4), IntFormat(8), IntFormat(16)
 UINT2, UINT4, UINT8, UINT16 = (IntFormat(b, signed=False) for b in (2, 4, 8, 16))
 FORMATS: dict[str, Format] = {str(f): f for f in (INT2, INT4, INT8, INT16, UINT2, UINT4, UINT8, UINT16)}
 FORMATS |= FLOATS
+FORMATS |= CODEBOOKS
 
 
 def parse_format(word: str) -> Format:
-    """Read ``int4``, ``uint8``, ``int8n`` (narrow), ``e4m3fn`` or ``float(4, 3, bias=11)``.
+    """Read ``int4``, ``uint8``, ``int8n`` (narrow), ``e4m3fn``, ``float(4, 3, bias=11)``, ``nf4`` or ``codebook([-1,0,2])``.
 
     Raises:
         QuantError: no such format.
     """
-    small = read_float(word)
-    if small is not None:
-        return small
+    for read in (read_float, read_codebook):
+        found = read(word)
+        if found is not None:
+            return found
     match = re.fullmatch(r"(u?)int([0-9]{1,3})(n?)", word)
     if not match:
         raise QuantError(
-            f"{word[:40]!r} is not a format; write int4, uint8, int8n (narrow), e4m3fn and the like."
+            f"{word[:40]!r} is not a format; write int4, uint8, int8n (narrow), e4m3fn, nf4 and the like."
         )
     return IntFormat(int(match[2]), signed=not match[1], narrow=bool(match[3]))

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from quantcore.coding import decode, ends
 from quantcore.errors import QuantError
-from quantcore.formats import IntFormat
 from quantcore.granularity import Region, regions, split_axes, spread
 from quantcore.inputs import CHUNK, as_float32, refuse_nonfinite
-from quantcore.quantize import Quantized, decode, unclamped
+from quantcore.quantize import Quantized, unclamped
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class Errors:
 class Report(Errors):
     """`Errors` of a quantized tensor, and what became of its codes.
 
-    An element is clipped where round(x/s) + z lies outside the format's codes (of a float format, where x/s
-    lies more than half a step beyond its largest value), so that the clamp (or the
+    An element is clipped where round(x/s) + z lies outside the format's codes (of floats and codebooks, where x/s
+    lies more than half a step beyond the outermost value), so that the clamp (or the
     wrap) changed it; ``clipping_sse`` and ``rounding_sse`` split the squared error into those elements'
     part and the others'. ``codes_used`` counts distinct codes.
     """
@@ -140,7 +140,7 @@ def report(result: Quantized) -> Report:
     """Return every metric of a result, in one walk over it."""
     fmt, shape = result.scheme.format, tuple(result.x.shape)
     sums, clipped, clipping_sse, rounding_sse = _Sums(), 0, 0.0, 0.0
-    least, most = (fmt.qmin, fmt.qmax) if isinstance(fmt, IntFormat) else (-fmt.reach, fmt.reach)
+    least, most = ends(fmt)
     counts = torch.zeros((), dtype=torch.int64, device=result.x.device)
     laid = [t.reshape(result.laid_shape) for t in (result.x, result.codes)]
     for region, values in unclamped(result.x, result.params, result.scheme):

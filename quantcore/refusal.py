@@ -5,9 +5,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from quantcore.codebook_format import CodebookFormat
 from quantcore.conventions import Convention
 from quantcore.errors import QuantError
-from quantcore.formats import MAX_BITS, MIN_BITS, IntFormat
+from quantcore.float_format import FloatFormat
+from quantcore.formats import MAX_BITS, MIN_BITS, Format, IntFormat
 from quantcore.granularity import (
     Granularity,
     PerBlock,
@@ -27,6 +29,11 @@ Shape = tuple[int, ...]
 Property = Callable[[Scheme, Shape], tuple[tuple[Any, ...], str] | None]
 
 
+# What `Convention.formats` calls the kinds of format
+KINDS: dict[type[Format], str] = {IntFormat: "int", FloatFormat: "float", CodebookFormat: "codebook"}
+_KIND_WORDS = {"int": "integer codes", "float": "small floats", "codebook": "codebooks"}
+
+
 def refusal(scheme: Scheme, shape: Shape) -> str | None:
     """Return one sentence if the scheme's library can't quantize this shape so, else None.
 
@@ -35,11 +42,11 @@ def refusal(scheme: Scheme, shape: Shape) -> str | None:
     """
     block_shape(scheme.granularity, shape)
     convention = scheme.convention
-    if not isinstance(scheme.format, IntFormat):
-        if not scheme.symmetric:
-            return f"{scheme.format} has no zero_point, so nothing to be asymmetric with; choose symmetric."
-        if "float" not in convention.formats:
-            return f"{full_name(convention)} stands for its integer codes; here it is {scheme.format}."
+    if not isinstance(scheme.format, IntFormat) and not scheme.symmetric:
+        return f"{scheme.format} has no zero_point, so nothing to be asymmetric with; choose symmetric."
+    if KINDS[type(scheme.format)] not in convention.formats:
+        own = " and ".join(_KIND_WORDS[kind] for kind in convention.formats)
+        return f"{full_name(convention)} stands for its {own}; here it is {scheme.format}."
     for limit in convention.limits:
         found = PROPERTIES[limit.of](scheme, shape)
         if found and not set(found[0]) & set(limit.allowed):

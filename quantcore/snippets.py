@@ -5,7 +5,8 @@ import itertools
 import textwrap
 from typing import Any
 
-from quantcore.conventions import Convention
+from quantcore.codebook_format import CodebookFormat
+from quantcore.conventions import CONVENTIONS, Convention
 from quantcore.float_format import FloatFormat
 from quantcore.formats import FORMATS, IntFormat
 from quantcore.literals import WIDTH, literal
@@ -70,10 +71,12 @@ def scheme_source(scheme: Scheme) -> str:
 def _constructor(choice: Any) -> str:
     if isinstance(choice, IntFormat) and choice in FORMATS.values():
         return f"qc.{str(choice).upper()}"
-    if isinstance(choice, FloatFormat):
+    if isinstance(choice, FloatFormat | CodebookFormat):
         return f'qc.parse_format("{choice}")'
     if isinstance(choice, Convention):
         changes = ", ".join(f"{name}={value!r}" for name, value in choice.changes().items())
+        if choice.name not in CONVENTIONS:
+            return f'qc.Scheme.parse("{choice}").convention'
         return f'qc.CONVENTIONS["{choice.name}"]' + (f".changed({changes})" if changes else "")
     return f"qc.{type(choice).__name__}({', '.join(_arguments(choice))})"
 

@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from quantcore.codebook_format import CodebookFormat
+from quantcore.coding import ends
 from quantcore.errors import QuantError
 from quantcore.float_format import FloatFormat
 from quantcore.formats import IntFormat
@@ -79,7 +81,7 @@ class Trace:
             steps += self._kernel_steps()
             steps.append(Step(*code_formula(self), q))
         else:
-            steps += self._float_steps(self.scheme.format)
+            steps += self._value_steps(self.scheme.format)
             q = signed(self.rounded)
         inner = f"({q} - {signed(self.zero_point)}) · {s}" if self.zero_point else f"{q} · {s}"
         steps.append(Step("dequantized x̂", inner, number(self.dequantized)))
@@ -115,21 +117,33 @@ class Trace:
             steps.append(Step("+ z", f"{number(self.rounded)} + {z}", number(self.shifted)))
         return steps
 
-    def _float_steps(self, fmt: FloatFormat) -> list[Step]:
-        """From x / s to the value of a float format and its bits."""
-        parts = fmt.fields(self.code)
-        bits = [
-            "" if parts.sign is None else f"sign {parts.sign}",
-            f"exponent {parts.exponent:0{fmt.exponent}b}",
-            f"mantissa {parts.mantissa:0{fmt.mantissa}b}" if fmt.mantissa else "",
-        ]
-        clipped = f", clipped to the largest, {number(fmt.max)}" if self.overflow else ""
-        rounding = f"of {number(self.quotient)} in {fmt}, {_rule(self.scheme)}{clipped}"
+    def _value_steps(self, fmt: FloatFormat | CodebookFormat) -> list[Step]:
+        """From x / s to the value of a float or a codebook, and its code."""
+        if isinstance(fmt, FloatFormat):
+            name, rule, code = str(fmt), _rule(self.scheme), _bits(fmt, self.code)
+            clipped = f", clipped to the largest, {number(fmt.max)}" if self.overflow else ""
+        else:
+            name, rule, code = (
+                fmt.name or "the codebook",
+                f"ties: {fmt.tie}",
+                f"place {self.code} of {len(fmt.values)}",
+            )
+            clipped = f", clipped to the outermost, {number(self.rounded)}" if self.overflow else ""
         return [
             *self._kernel_steps(),
-            Step("value v", rounding, number(self.rounded)),
-            Step("code q", ", ".join(filter(None, bits)), number(self.code)),
+            Step("value v", f"of {number(self.quotient)} in {name}, {rule}{clipped}", number(self.rounded)),
+            Step("code q", code, number(self.code)),
         ]
+
+
+def _bits(fmt: FloatFormat, code: int) -> str:
+    parts = fmt.fields(code)
+    bits = [
+        "" if parts.sign is None else f"sign {parts.sign}",
+        f"exponent {parts.exponent:0{fmt.exponent}b}",
+        f"mantissa {parts.mantissa:0{fmt.mantissa}b}" if fmt.mantissa else "",
+    ]
+    return ", ".join(filter(None, bits))
 
 
 _RULES = {
@@ -195,9 +209,10 @@ def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
         steps = replay(kernel, x, s, shift, round_)
         overflow = _overflow(steps["shifted"], code, scheme)
     else:
+        least, most = ends(scheme.format)
         quotient, value = float(x * s if kernel.inverse else x / s), float(scheme.format.table[code])
         steps = {"quotient": quotient, "summed": None, "rounded": value, "shifted": value}
-        overflow = "saturate" if abs(quotient) > scheme.format.reach else None
+        overflow = "saturate" if not least <= quotient <= most else None
     single = Scheme(scheme.format, scheme.symmetric)
     x_hat = dequantize(result.codes[one], scale, zero_point, single)
     low, high = (None if p is None else float(p[place]) for p in (result.params.low, result.params.high))

@@ -13,6 +13,7 @@ TORCH = {
     "bf16": torch.bfloat16,
 }
 NAMES = [name for name in qc.FLOATS if name != "e8m0"]
+CODEBOOKS = [*qc.CODEBOOKS, "log2_6", "codebook([-3,0,0.5,0.5,2], name=mine)"]
 
 
 def sample(shape=(6, 64), seed=0):
@@ -124,3 +125,70 @@ def test_blocks_with_powers_of_two_as_scales():
     assert (result.scale < 2 * result.params.raw).all()
     assert qc.bits_per_element(scheme, (6, 64)) == 4.25
     assert qc.Scheme.parse(str(scheme)) == scheme
+
+
+@pytest.mark.parametrize("name", CODEBOOKS)
+@pytest.mark.parametrize(
+    "granularity", ["per_tensor", "per_channel(0)", "per_group(24)", "per_flat_group(50)"]
+)
+def test_codebooks_take_the_nearest_value(name, granularity):
+    """s = max|x| / the largest magnitude; every code stands for the value that lies nearest to x / s."""
+    scheme = qc.Scheme.parse(f"{name} {granularity}")
+    result = qc.apply(sample(), scheme)
+    scale = qc.granularity.cells_of(result.scale, result.laid_shape, result.block).reshape(6, 64)
+    quotient = sample() / scale
+    distance = (quotient[..., None].double() - scheme.format.table.double()).abs()
+    chosen = distance.gather(-1, result.codes[..., None].long())[..., 0]
+    assert (chosen <= distance.amin(-1) * (1 + 1e-6)).all()
+    assert torch.equal(result.dequantized, scheme.format.table[result.codes.long()] * scale)
+    block = qc.apply(sample(), qc.Scheme.parse(f"int8 {granularity}"))
+    largest = block.scale * 127
+    assert torch.allclose(result.scale * scheme.format.max, largest, rtol=1e-6)
+    assert qc.Scheme.parse(str(scheme)) == scheme
+
+
+@pytest.mark.parametrize("name", CODEBOOKS)
+def test_every_part_takes_codebooks(name):
+    scheme = qc.Scheme.parse(f"{name} per_group(16)")
+    result = qc.apply(sample(), scheme)
+    fmt, report = scheme.format, qc.report(result)
+    assert report.mse == pytest.approx(float(result.error.double().square().mean()), rel=1e-12)
+    assert report.clipped == 0 or max(fmt.values) != -min(fmt.values)
+    assert report.codes_used == len(result.codes.unique())
+    assert report.codes_available == len(fmt.values)
+    trace = qc.trace(result, (2, 5))
+    assert trace.code == result.codes[2, 5]
+    assert trace.dequantized == result.dequantized[2, 5]
+    assert trace.steps()[-4].name == "value v"
+    assert trace.steps()[-3].formula == f"place {trace.code} of {len(fmt.values)}"
+    data = qc.views.map_data(result)
+    assert np.array_equal(data.dequantized, result.dequantized.numpy())
+    for figure in (qc.figures.maps, qc.figures.distribution, qc.figures.scales):
+        assert figure(result).data
+    exec(
+        qc.snippets.quantcore_script(
+            f"import torch\n\nx = torch.tensor({sample((2, 16)).tolist()})", qc.apply(sample((2, 16)), scheme)
+        ),
+        {},
+    )
+    assert qc.storage(scheme, (6, 64)).codes == 384 * fmt.bits
+    assert result.zero_point is None
+
+
+def test_clipping_of_codebooks_is_beyond_half_a_step():
+    x = torch.tensor([1.0, 1.138, 1.139, -1.15, -1.16, 0.0])
+    result = qc.apply(x, qc.Scheme.parse("nf4 given(1)"))
+    assert qc.report(result).clipped == 2
+    assert [qc.trace(result, i).overflow for i in range(5)] == [None, None, "saturate", None, "saturate"]
+
+
+def test_what_codebooks_have_not():
+    with pytest.raises(qc.QuantError, match="no zero_point"):
+        qc.apply(sample(), qc.Scheme.parse("nf4 asymmetric"))
+    with pytest.raises(qc.QuantError, match="stands for its integer codes; here it is nf4"):
+        qc.apply(sample(), qc.Scheme.parse("nf4 torchao"))
+    with pytest.raises(qc.QuantError, match="stands for its small floats; here it is int8"):
+        qc.apply(sample(), qc.Scheme.parse("int8 torchao.mx.FLOOR per_group(16)"))
+    with pytest.raises(qc.QuantError, match="takes the nearest value"):
+        qc.apply(sample(), qc.Scheme.parse("nf4 textbook(rounding=floor)"))
+    assert qc.fitting(qc.Scheme.parse("nf4 asymmetric"), (4, 4)) == qc.Scheme.parse("nf4")

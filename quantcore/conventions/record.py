@@ -219,7 +219,7 @@ TEXTBOOK = Convention(
     "textbook",
     library="textbook",
     call="quantcore.apply(x, scheme)",
-    formats=("int", "float"),
+    formats=("int", "float", "codebook"),
     limits=(Limit("group_length", (True,), "takes no group longer than its axis"),),
     sources=(
         ("all", "Jacob et al. 2018, arXiv 1712.05877, section 2.1; Nagel et al. 2021, arXiv 2106.08295, 2.2"),

@@ -80,7 +80,9 @@ def grid_values(result: Quantized, block: tuple[int, ...]) -> Array:
     """Return (q - zero_point) * scale for every code of a block, float32, ascending."""
     fmt = result.scheme.format
     if not isinstance(fmt, IntFormat):
-        return (fmt.values.to(result.scale.device) * result.scale[block]).cpu().numpy()
+        table = fmt.table.numpy()
+        stood_for: Array = np.unique(table[np.isfinite(table)]) * float(result.scale[block])
+        return np.sort(stood_for)
     codes = torch.arange(fmt.qmin, fmt.qmax + 1)
     values = decode(
         codes, result.scale[block], result.params.zero_point[block], torch.empty(codes.shape), fmt
