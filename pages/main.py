@@ -14,6 +14,7 @@ from pages.shared import (
     controls,
     format_bits,
     lesson,
+    library_choice,
     link,
     maps_view,
     match_inputs,
@@ -30,6 +31,7 @@ KEYS = {
     *tensor_controls.PARAMETERS,
     *maps_view.KEYS,
     *tabs.KEYS,
+    *library_choice.KEYS,
     *match_inputs.KEYS,
     *format_bits.KEYS,
     *sweep_choice.KEYS,
@@ -49,6 +51,7 @@ page = st.navigation(
             st.Page("explore/formats.py", title="Formats", icon=":material/straighten:"),
         ],
         "Compare": [
+            st.Page("compare/libraries.py", title="Libraries", icon=":material/compare_arrows:"),
             st.Page("compare/schemes.py", title="Schemes", icon=":material/stacked_line_chart:"),
             st.Page("compare/match.py", title="Match", icon=":material/manage_search:"),
         ],

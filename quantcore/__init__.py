@@ -11,6 +11,9 @@ from types import ModuleType
 
 from quantcore.codebook_fit import fit_codebook
 from quantcore.codebook_format import CODEBOOKS, CodebookFormat
+from quantcore.compare import Comparison, Reason, compare, library_table
+from quantcore.codebook_fit import fit_codebook
+from quantcore.codebook_format import CODEBOOKS, CodebookFormat
 from quantcore.conventions import CONVENTIONS, TEXTBOOK, Convention
 from quantcore.diagnose import Finding, diagnose
 from quantcore.differences import differences
@@ -47,6 +50,9 @@ from quantcore.metrics import Errors, Report, block_errors, errors, report
 from quantcore.presets import PRESETS
 from quantcore.qparams import QParams, choose_qparams
 from quantcore.quantize import Quantized, apply, dequantize, quantize
+from quantcore.range_entropy import Entropy
+from quantcore.range_half_quadratic import HalfQuadratic
+from quantcore.range_methods import AbsMean, MeanStd, MinMse
 from quantcore.range_setting import Fixed, Given, MinMax, Percentile, RangeSetting
 from quantcore.refusal import fitting, refusal
 from quantcore.scheme import Scheme
@@ -78,8 +84,11 @@ __all__ = [
     "UINT4",
     "UINT8",
     "UINT16",
+    "AbsMean",
+    "Comparison",
     "CodebookFormat",
     "Convention",
+    "Entropy",
     "Errors",
     "Finding",
     "Fixed",
@@ -87,9 +96,12 @@ __all__ = [
     "Format",
     "Given",
     "Granularity",
+    "HalfQuadratic",
     "IntFormat",
     "Matches",
+    "MeanStd",
     "MinMax",
+    "MinMse",
     "PerBlock",
     "PerChannel",
     "PerFlatGroup",
@@ -101,6 +113,7 @@ __all__ = [
     "QuantError",
     "Quantized",
     "RangeSetting",
+    "Reason",
     "Report",
     "Row",
     "Scheme",
@@ -112,6 +125,7 @@ __all__ = [
     "block_errors",
     "block_shape",
     "choose_qparams",
+    "compare",
     "compression_ratio",
     "dequantize",
     "diagnose",
@@ -124,6 +138,7 @@ __all__ = [
     "frontier",
     "match",
     "match_steps",
+    "library_table",
     "parse_format",
     "quantize",
     "refusal",

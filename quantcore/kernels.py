@@ -27,7 +27,7 @@ class Arithmetic(Protocol):
 
 @dataclass(frozen=True)
 class Kernel:
-    """One order of operations.
+    """One order of operations. ``rounded``: what of the formula is rounded.
 
     ``inverse``: multiplies with float32(1/s) instead of dividing by s. ``shift_first``: adds z before it
     rounds. ``fused``: product and sum are rounded once.
@@ -35,6 +35,7 @@ class Kernel:
 
     run: Arithmetic
     formula: str
+    rounded: str
     inverse: bool
     shift_first: bool
     fused: bool = False
@@ -88,9 +89,18 @@ def fused_shift_round(
 
 
 KERNELS: dict[str, Kernel] = {
-    "A": Kernel(divide_round_shift, "round(x / s) + z", inverse=False, shift_first=False),
-    "B": Kernel(multiply_round_shift, "round(x · (1/s)) + z", inverse=True, shift_first=False),
-    "C": Kernel(divide_shift_round, "round(x / s + z)", inverse=False, shift_first=True),
-    "D": Kernel(multiply_shift_round, "round(x · (1/s) + z)", inverse=True, shift_first=True),
-    "E": Kernel(fused_shift_round, "round(fma(x, 1/s, z))", inverse=True, shift_first=True, fused=True),
+    "A": Kernel(divide_round_shift, "round(x / s) + z", "x / s", inverse=False, shift_first=False),
+    "B": Kernel(multiply_round_shift, "round(x · (1/s)) + z", "x · (1/s)", inverse=True, shift_first=False),
+    "C": Kernel(divide_shift_round, "round(x / s + z)", "x / s + z", inverse=False, shift_first=True),
+    "D": Kernel(
+        multiply_shift_round, "round(x · (1/s) + z)", "x · (1/s) + z", inverse=True, shift_first=True
+    ),
+    "E": Kernel(
+        fused_shift_round,
+        "round(fma(x, 1/s, z))",
+        "fma(x, 1/s, z)",
+        inverse=True,
+        shift_first=True,
+        fused=True,
+    ),
 }

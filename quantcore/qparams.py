@@ -1,5 +1,6 @@
 """From a tensor to the scale and zero_point of every block."""
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -10,10 +11,13 @@ from torch import Tensor
 from quantcore.errors import QuantError
 from quantcore.granularity import block_shape, grid_shape, laid_shape, regions, split_axes, to_blocks
 from quantcore.inputs import CHUNK, as_float32, refuse_nonfinite
-from quantcore.range_setting import Given, MinMax, Task
+from quantcore.range_half_quadratic import HalfQuadratic
+from quantcore.range_setting import Given, MinMax
+from quantcore.range_task import Task
 from quantcore.refusal import full_name, refuse
 from quantcore.scales import is_bad, parameters
 from quantcore.scheme import Scheme
+from quantcore.squared_error import BlockErrors
 
 
 @dataclass(frozen=True)
@@ -57,13 +61,13 @@ def choose_qparams(x: Any, scheme: Scheme) -> QParams:
             refuse_nonfinite(x, who)
         return QParams(*setting.parameters(grid, x.device))
     low, high = (torch.empty(grid, device=x.device) for _ in range(2))
-    task = Task(scheme.format, scheme.symmetric)
     for region in regions(shape, block, CHUNK, whole_blocks=True):
         values = laid[region.elements]
         found = _extremes(values, region.block)
         if not isinstance(setting, MinMax):
             _check_finite(x, *found, who)
-            found = setting(to_blocks(values, region.block), task)
+            blocks = to_blocks(values, region.block)
+            found = setting(blocks, Task(scheme.format, scheme.symmetric, BlockErrors(blocks, scheme)))
         for whole, part in zip((low, high), found, strict=True):
             whole[region.grid].copy_(part.reshape(whole[region.grid].shape))
     if refuses:  # NaN and infinity show in the extremes of MinMax: no pass of its own over x
@@ -74,6 +78,12 @@ def choose_qparams(x: Any, scheme: Scheme) -> QParams:
             f"{full_name(convention)} refuses a scale that is not a finite "
             "number; replace NaN and infinity in x, or scale it down."
         )
+    if isinstance(setting, HalfQuadratic):
+        assert params.inverse is not None  # as `refuse` has seen to
+        blocks, task = to_blocks(laid, block), Task(scheme.format, scheme.symmetric)
+        inverse, zero_point = (p.reshape(-1) for p in (params.inverse, params.zero_point))
+        moved = setting.zero_point(blocks, inverse, zero_point, task)
+        params = dataclasses.replace(params, zero_point=moved.reshape(grid))
     return params
 
 

@@ -7,7 +7,7 @@ The term is that of Nagel et al. 2021, "A White Paper on Neural Network Quantiza
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -15,17 +15,10 @@ from torch import Tensor
 
 from quantcore import notation
 from quantcore.errors import QuantError
-from quantcore.formats import Format
-
-Range = tuple[Tensor, Tensor]
-
-
-@dataclass(frozen=True)
-class Task:
-    """What a range setting may know of the scheme it serves."""
-
-    format: Format
-    symmetric: bool
+from quantcore.range_entropy import Entropy
+from quantcore.range_half_quadratic import HalfQuadratic
+from quantcore.range_methods import AbsMean, MeanStd, MinMse
+from quantcore.range_task import Range, Task
 
 
 @dataclass(frozen=True)
@@ -122,10 +115,10 @@ class Given:
         )
 
 
-RangeSetting = MinMax | Percentile | Fixed | Given
+RangeSetting = MinMax | Percentile | Fixed | Given | MinMse | Entropy | MeanStd | AbsMean | HalfQuadratic
 MIN_MAX = MinMax()
 RANGE_SETTINGS: dict[str, type[RangeSetting]] = {
-    notation.snake_case(kind.__name__): kind for kind in (MinMax, Percentile, Fixed, Given)
+    notation.snake_case(kind.__name__): kind for kind in get_args(RangeSetting)
 }
 
 

@@ -21,6 +21,7 @@ from quantcore.granularity import (
     laid_shape,
 )
 from quantcore.notation import snake_case, write_call
+from quantcore.range_half_quadratic import HalfQuadratic
 from quantcore.range_setting import MinMax
 from quantcore.scheme import Scheme
 
@@ -44,6 +45,11 @@ def refusal(scheme: Scheme, shape: Shape) -> str | None:
     convention = scheme.convention
     if not isinstance(scheme.format, IntFormat) and not scheme.symmetric:
         return f"{scheme.format} has no zero_point, so nothing to be asymmetric with; choose symmetric."
+    if isinstance(scheme.range_setting, HalfQuadratic):
+        if scheme.symmetric or convention.asymmetric_scale != "inverse_range":
+            return "half_quadratic moves a zero_point that is no whole number; choose the convention hqq."
+        if isinstance(scheme.granularity, PerTensor):
+            return "half_quadratic works on channels or groups, as hqq does; choose one of them."
     if KINDS[type(scheme.format)] not in convention.formats:
         own = " and ".join(_KIND_WORDS[kind] for kind in convention.formats)
         return f"{full_name(convention)} stands for its {own}; here it is {scheme.format}."

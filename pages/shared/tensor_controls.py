@@ -24,7 +24,7 @@ PARAMETERS: dict[str, Any] = {
 }
 # No format_func beside it: the link would carry the label, and break when that is reworded
 _BIND: dict[str, Any] = {"bind": "query-params"}
-_PASTED, _EDITED, _UPLOADED = "_pasted", "_edited", "_uploaded"
+PASTED, _EDITED, _UPLOADED = "_pasted", "_edited", "_uploaded"
 
 
 class NoTensorYet(Exception):
@@ -114,12 +114,12 @@ def _carried(tensor: Tensor) -> Tensor:
 
 
 def _pasted() -> Tensor:
-    if _PASTED not in st.session_state:
+    if PASTED not in st.session_state:
         x = link.tensor_from_link()
-        st.session_state[_PASTED] = "" if x is None else write(x)
+        st.session_state[PASTED] = "" if x is None else write(x)
     text = st.text_area(
         "Values",
-        key=_PASTED,
+        key=PASTED,
         height=180,
         persist_state="session",
         placeholder="0.5, -1.2, 3\n2, 0.25, -4\n\nor what print shows of a tensor, an array or a list",

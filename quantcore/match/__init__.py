@@ -7,7 +7,7 @@
 """
 
 from quantcore.match.damage import COMPUTED, Damage, Reread, Transposed
-from quantcore.match.expected import apart
+from quantcore.match.expected import apart, nearest
 from quantcore.match.record import Candidate, Cell, Matches, Progress
 from quantcore.match.search import match, match_steps
 from quantcore.match.whole import produced
@@ -24,5 +24,6 @@ __all__ = [
     "apart",
     "match",
     "match_steps",
+    "nearest",
     "produced",
 ]

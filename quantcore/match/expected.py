@@ -15,7 +15,12 @@ def apart(candidate: Candidate, expected: Scheme, rank: int) -> tuple[str, ...]:
     >>> apart(Candidate(Scheme.parse("int8 per_channel(1)"), 0), Scheme.parse("int4 per_channel(0)"), 2)
     ('wrong axis: 1, not 0', '8 bits, not 4')
     """
-    return min((_phrases(scheme, expected, rank) for scheme in candidate.schemes), key=len)
+    return _phrases(nearest(candidate, expected, rank), expected, rank)
+
+
+def nearest(candidate: Candidate, expected: Scheme, rank: int) -> Scheme:
+    """Return that of a candidate's schemes which has most in common with the expected one."""
+    return min(candidate.schemes, key=lambda scheme: len(_phrases(scheme, expected, rank)))
 
 
 def _phrases(found: Scheme, expected: Scheme, rank: int) -> tuple[str, ...]:

@@ -1,0 +1,96 @@
+"""Compare → Libraries: the two libraries, and examples where they part."""
+
+from typing import Any, NamedTuple
+
+import streamlit as st
+
+import quantcore as qc
+from pages.shared import scheme_state, tensor_controls
+
+_BIND: dict[str, Any] = {"bind": "query-params"}
+DEFAULTS = {"lib_a": "onnxruntime", "lib_b": "torchao"}
+KEYS = set(DEFAULTS)
+_EXAMPLE = "_lib_example"
+
+
+class Example(NamedTuple):
+    """A tensor as text, a scheme without its convention, and two libraries that part on it."""
+
+    title: str
+    tensor: str
+    rank: int
+    scheme: str
+    a: str
+    b: str
+
+
+EXAMPLES = (
+    Example(
+        "x = 2.25, s = 0.3: a tie by one ulp",
+        "2.25",
+        1,
+        "int8 given(0.3)",
+        "onnxruntime",
+        "torch.fake_quantize",
+    ),
+    Example(
+        "Ties with a zero point of 1",
+        "0.125 0.375 -0.125",
+        1,
+        "int8 asymmetric given(0.25, zero_point=1)",
+        "onnxruntime",
+        "compressed_tensors",
+    ),
+    Example(
+        "Four by four, symmetric int8: /127 or /127.5",
+        "-1.1258 -1.1524 -0.2506 -0.4339\n0.8487 0.692 -0.316 -2.1152\n0.3223 -1.2633 0.35 0.3081\n0.1198 1.2377 1.1168 -0.2473",
+        2,
+        "int8 symmetric",
+        "onnxruntime",
+        "torchao",
+    ),
+    Example("A constant row of -2.5", "-2.5 -2.5 -2.5 -2.5", 1, "int8 symmetric", "onnxruntime", "torchao"),
+    Example(
+        "A group from 10.5 to 14 at 4 bits: must 0 be in the range?",
+        "10.5 11 11.5 12 12.5 13 13.5 14",
+        1,
+        "uint4 asymmetric per_group(8)",
+        "torchao",
+        "hqq",
+    ),
+)
+
+
+def draw() -> tuple[qc.Convention, qc.Convention]:
+    """Draw both choices; return the conventions."""
+    left, middle, right = st.columns([3, 3, 2], vertical_alignment="bottom")
+    names = list(qc.CONVENTIONS)
+    a = left.selectbox("Library A", names, names.index(DEFAULTS["lib_a"]), key="lib_a", **_BIND)
+    b = middle.selectbox("Library B", names, names.index(DEFAULTS["lib_b"]), key="lib_b", **_BIND)
+    right.selectbox(
+        "Examples",
+        [example.title for example in EXAMPLES],
+        index=None,
+        placeholder="Where they part…",
+        key=_EXAMPLE,
+        on_change=_load,
+    )
+    return qc.CONVENTIONS[a], qc.CONVENTIONS[b]
+
+
+def _load() -> None:
+    """Put an example into the controls, and leave its choice empty again (a callback)."""
+    example = next((e for e in EXAMPLES if e.title == st.session_state[_EXAMPLE]), None)
+    st.session_state[_EXAMPLE] = None
+    if example is None:
+        return
+    st.session_state.update(
+        {"src": "paste", tensor_controls.PASTED: example.tensor, scheme_state.RANK: example.rank}
+    )
+    scheme_state.apply_scheme(qc.Scheme.parse(example.scheme))
+    st.session_state.update({"lib_a": example.a, "lib_b": example.b})
+
+
+def choose(name: str) -> None:
+    """Make a library B (a callback)."""
+    st.session_state["lib_b"] = name
