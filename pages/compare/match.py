@@ -14,9 +14,6 @@ from pages.shared import (
     tensor_controls,
 )
 
-if st.session_state.pop(match_results.OPEN, False):
-    st.switch_page("explore/quantize.py")
-
 # Streamlit writes what an example sets into the link only of widgets whose key it has met before
 for name, default in tensor_controls.DEFAULTS.items():
     st.session_state.setdefault(name, default)
@@ -38,15 +35,7 @@ inputs = None
 try:
     inputs = match_inputs.draw(place, beside)
     with beside:
-        with st.popover("Examples", width="stretch"):
-            for i, example in enumerate(match_examples.EXAMPLES):
-                st.button(
-                    example.title,
-                    on_click=match_examples.load,
-                    args=(example,),
-                    width="stretch",
-                    key=f"match_example_{i}",
-                )
+        match_examples.draw()
         search_place = st.container()
     if inputs is None:
         say.hint("Paste integers above, upload a file with them, or open an example.")
@@ -64,7 +53,7 @@ try:
             match_results.summary(found.matches, chosen.tensor, chosen.scheme, found.fraction)
             if found.matches.candidates:
                 candidate = match_results.table(found.matches, chosen.tensor, chosen.scheme)
-                match_results.detail(candidate, chosen.tensor, inputs.codes)
+                match_results.detail(candidate, chosen.tensor, inputs.codes, chosen.scheme)
 except qc.QuantError as error:
     say.error(str(error))
 

@@ -11,6 +11,8 @@ import quantcore as qc
 from pages.shared import match_inputs, scheme_state
 from quantcore import tensors
 
+_CHOICE = "match_example"
+
 
 @dataclass(frozen=True)
 class Example:
@@ -74,8 +76,22 @@ EXAMPLES = (
 )
 
 
-def load(example: Example) -> None:
-    """Set tensor, scheme and integers (a callback)."""
+def draw() -> None:
+    """Draw the choice of an example; it sets tensor, scheme and integers, and is empty again."""
+    st.selectbox(
+        "Example",
+        [example.title for example in EXAMPLES],
+        index=None,
+        key=_CHOICE,
+        placeholder="Open an example",
+        on_change=_load,
+        label_visibility="collapsed",
+    )
+
+
+def _load() -> None:
+    example = next(e for e in EXAMPLES if e.title == st.session_state[_CHOICE])
+    st.session_state[_CHOICE] = None
     x = tensors.EXAMPLES[example.tensor].load()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

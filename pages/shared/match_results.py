@@ -1,5 +1,6 @@
 """What a search found: a sentence, a table, and the chosen candidate's maps, reasons and schemes."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,10 @@ from pages.shared import compute, say, scheme_state
 from pages.shared.current import Tensor
 from pages.shared.maps_view import theme
 from quantcore import figures
-from quantcore.match import Candidate, apart, produced
+from quantcore.match import Candidate, apart, nearest, produced
 from quantcore.notation import write_call
 
 MOST_ROWS, MOST_SCHEMES = 40, 200
-OPEN = "_match_open"  # set by a callback: the page goes to Explore
 TABLE = "match_table"
 
 
@@ -81,7 +81,7 @@ def _row(candidate: Candidate, tensor: Tensor, expected: qc.Scheme | None) -> di
     }
 
 
-def detail(candidate: Candidate, tensor: Tensor, codes: np.ndarray) -> None:
+def detail(candidate: Candidate, tensor: Tensor, codes: np.ndarray, chosen: qc.Scheme | None) -> None:
     """Draw the maps of a candidate, why cells differ, and its schemes."""
     given = candidate.damage.undo(torch.from_numpy(codes.astype(np.int64))).numpy()
     what = f"match {candidate.scheme} {candidate.damage}"
@@ -94,13 +94,12 @@ def detail(candidate: Candidate, tensor: Tensor, codes: np.ndarray) -> None:
     figure = figures.pair(given, expected, ("Given", "Produced"), ends=ends, theme=theme())
     left, right = st.columns([7, 1.4], vertical_alignment="center")
     left.markdown(f"**{say.plain(_without_library(candidate.scheme))}**{say.plain(straightened)}")
-    right.button(
-        "Open in Explore",
-        on_click=_open,
-        args=(candidate.scheme,),
-        width="stretch",
-        help="Sets the scheme on the left to this one, and shows its arithmetic",
-    )
+    scheme = candidate.scheme if chosen is None else nearest(candidate, chosen, len(tensor.shape))
+    if set_already(scheme, chosen, len(tensor.shape)):
+        right.page_link("explore/quantize.py", label="Open in Explore", icon=":material/grid_view:")
+    else:
+        hint = "Sets the scheme on the left to this one; then it can be opened in Explore"
+        right.button("Use this scheme", on_click=_use, args=(scheme,), width="stretch", help=hint)
     st.plotly_chart(figure, theme=None, key="match_maps")
     legend = figures.pair_data(given, expected).legend
     if legend:
@@ -130,13 +129,27 @@ def _reasons(candidate: Candidate) -> None:
         st.caption(f"The first {len(cells)} of {candidate.differing:,}.")
 
 
-def _open(scheme: qc.Scheme) -> None:
+def set_already(scheme: qc.Scheme, chosen: qc.Scheme | None, rank: int) -> bool:
+    """Whether the scheme on the left is this one; axes may be counted from either end."""
+    if chosen is None:
+        return False
+    return str(_from_start(scheme, rank)) == str(_from_start(chosen, rank))
+
+
+def _from_start(scheme: qc.Scheme, rank: int) -> qc.Scheme:
+    granularity = scheme.granularity
+    if not isinstance(granularity, qc.PerChannel | qc.PerGroup):
+        return scheme
+    counted = dataclasses.replace(granularity, axis=granularity.axis % max(rank, 1))
+    return dataclasses.replace(scheme, granularity=counted)
+
+
+def _use(scheme: qc.Scheme) -> None:
+    """Set the scheme on the left (a callback)."""
     try:
         scheme_state.apply_scheme(scheme)
     except qc.QuantError as error:
         st.session_state[scheme_state.TEXT_ERROR] = str(error)
-    else:
-        st.session_state[OPEN] = True
 
 
 def _libraries(candidate: Candidate) -> list[str]:

@@ -1,0 +1,125 @@
+"""Compare → Match in Chromium: examples, a cold link, stopping, files, and the way to Explore."""
+
+import io
+import re
+
+import numpy as np
+from playwright.sync_api import expect
+
+import quantcore as qc
+from quantcore import tensors
+
+
+def opened(app, link=""):
+    app.expected.append("/_stcore/")  # Streamlit looks for its server below the page first
+    app.page.goto(link or f"{app.address}/match")
+    settled(app.page)
+    return app.page
+
+
+def settled(page):
+    expect(page.locator("[data-testid=stApp][data-test-script-state=notRunning]")).to_have_count(
+        1, timeout=60_000
+    )
+    expect(page.get_by_role("heading", name="Which rules made these integers?")).to_be_visible()
+
+
+def example(page, i):
+    page.locator(".st-key-match_example input").click()
+    page.get_by_role("option").nth(i).click()
+
+
+def sentence(page, words):
+    expect(page.get_by_test_id("stAlert").filter(has_text=re.compile(words))).to_have_count(1)
+    settled(page)
+
+
+def maps(page):
+    """What Plotly draws: given, produced, and the first less the second."""
+    plot = "document.querySelector('.st-key-match_maps .js-plotly-plot')"
+    page.wait_for_function(f"{plot}?.calcdata?.length === 3")
+    cells = page.evaluate(f"{plot}.calcdata.map((trace) => Array.from(trace[0].z, (row) => Array.from(row)))")
+    return [np.array(rows) for rows in cells]
+
+
+def test_example_and_its_link(app):
+    page = opened(app)
+    example(page, 1)
+    sentence(page, "All 8,192 integers are int4 symmetric per_channel\\(1\\).*wrong axis: 1, not 0")
+    scheme = qc.Scheme.parse("int4 symmetric per_channel(1) torchao")
+    codes = qc.apply(tensors.EXAMPLES["attention-query-64x128"].load(), scheme).codes.numpy()
+    given, produced, apart = maps(page)
+    np.testing.assert_array_equal(given, codes)
+    np.testing.assert_array_equal(produced, codes)
+    assert not apart.any()
+    assert page.evaluate("document.scrollingElement.scrollWidth - innerWidth") <= 0
+
+
+def test_cold_link_shows_the_same(app, new_app):
+    page = opened(app)
+    example(page, 5)
+    sentence(page, "All 16 integers.*the zero_point given has the other sign")
+    app.expect_parameter("match_z", "-161")
+    text = page.locator(".st-key-match_text textarea").input_value()
+    other = new_app(app.address)
+    there = opened(other, page.url)
+    sentence(there, "All 16 integers.*the zero_point given has the other sign")
+    expect(there.locator(".st-key-match_text textarea")).to_have_value(text)
+    expect(there.locator(".st-key-match_scale input")).to_have_value("0.013148538")
+    np.testing.assert_array_equal(maps(there)[0], maps(page)[0])
+
+
+def test_damaged_link_is_named(app):
+    page = opened(app, f"{app.address}/match?match_q=1.abcdef&src=example")
+    sentence(page, "can't be used.*match_q=1.abcdef")
+    expect(page.locator(".st-key-match_text textarea")).to_have_value("")
+
+
+def test_open_in_explore(app):
+    page = opened(app)
+    example(page, 3)
+    sentence(page, "codes that did not fit wrapped around")
+    page.get_by_role("button", name="Use this scheme").click()
+    page.get_by_role("link", name="Open in Explore").click()
+    app.rest()
+    app.expect_scheme("int8 symmetric per_channel min_max torchao(overflow=wrap)")
+    page.get_by_role("button", name="Compare").click()
+    page.locator("a[href$='/match']").click()
+    settled(page)
+    expect(page.locator(".st-key-match_text textarea")).not_to_have_value("")  # nothing typed was lost
+
+
+def test_upload(app):
+    page = opened(app, f"{app.address}/match?src=example&ex=randn-seed-0-4x4&bits=8")
+    codes = qc.apply(
+        tensors.EXAMPLES["randn-seed-0-4x4"].load(), qc.Scheme.parse("int8 per_channel(1)")
+    ).codes
+    file = io.BytesIO()
+    np.save(file, codes.numpy())
+    page.locator(".st-key-match_src").get_by_role("radio", name="upload").click()
+    page.locator(".st-key-match_file input[type=file]").set_input_files(
+        {"name": "codes.npy", "mimeType": "application/octet-stream", "buffer": file.getvalue()}
+    )
+    expect(page.get_by_text("codes.npy, shape (4, 4)")).to_be_visible()
+    page.locator(".st-key-match_go button").click()
+    sentence(page, "All 16 integers are int8 symmetric per_channel\\(1\\)")
+    np.testing.assert_array_equal(maps(page)[0], codes.numpy())
+
+
+def test_stop_keeps_what_was_found(app):
+    """A tensor of a million elements and noise for codes: a search of many seconds."""
+    page = opened(app, f"{app.address}/match?shape=1024x1024&dist=normal")
+    page.locator(".st-key-match_src").get_by_role("radio", name="upload").click()
+    noise = np.random.default_rng(0).integers(-8, 8, (1024, 1024)).astype(np.int8)
+    file = io.BytesIO()
+    np.save(file, noise)
+    page.locator(".st-key-match_file input[type=file]").set_input_files(
+        {"name": "noise.npy", "mimeType": "application/octet-stream", "buffer": file.getvalue()}
+    )
+    page.locator(".st-key-match_go button").click()
+    expect(page.get_by_test_id("stProgress")).to_contain_text("schemes tried")
+    page.locator(".st-key-match_stop button").click()
+    expect(page.get_by_text(re.compile("Nothing was compared|Stopped at"))).to_be_visible()
+    settled(page)
+    expect(page.get_by_test_id("stProgress")).to_have_count(0)
+    expect(page.locator(".st-key-match_go")).to_be_visible()
