@@ -1,0 +1,384 @@
+"""Range settings beyond min-max: MinMse against trying everything, the others against the libraries they are of."""
+
+import contextlib
+import io
+import itertools
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import quantcore as qc
+from quantcore.range_setting import RANGE_SETTINGS
+from quantcore.range_task import Task
+from quantcore.squared_error import BlockErrors
+
+HERE = Path(__file__).parent / "golden"
+RECORDED = json.loads((HERE / "ranges.json").read_text())
+with np.load(HERE / "ranges.npz", allow_pickle=False) as _file:
+    ARRAYS = dict(_file)
+TEXTS = ("min_mse", "min_mse(candidates=20)", "entropy", "entropy(num_bins=2048)", "mean_std(3)", "abs_mean",
+         "half_quadratic", "half_quadratic(iterations=5, lp_norm=0.5)")  # fmt: skip
+NORMAL = np.random.default_rng(0).normal(size=(6, 40)).astype(np.float32)
+DATA = {
+    "normal": NORMAL,
+    "outliers": NORMAL**5,
+    "above zero": np.abs(NORMAL) + 3,
+    "below zero": -np.abs(NORMAL) - 0.5,
+    "whole": np.rint(3 * NORMAL),
+    "huge": NORMAL * np.float32(1e37),
+    "tiny": NORMAL * np.float32(1e-36),
+    "denormal": NORMAL * np.float32(1e-42),
+    "constant": np.full((3, 7), -2.5, np.float32),
+    "zero": np.zeros((3, 7), np.float32),
+    "one element": NORMAL[:, :1],
+    "few": NORMAL[:, :3],
+    "one outlier": np.where(np.arange(40) == 7, np.float32(1e6), NORMAL),
+}
+FORMATS = ("int8", "int4", "int2", "int3n", "uint4 asymmetric", "int2 asymmetric", "e2m1", "e4m3fn", "nf4")
+each_data = pytest.mark.parametrize("data", DATA)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_text_form(text):
+    scheme = qc.Scheme.parse(f"int4 {text}")
+    assert qc.Scheme.parse(str(scheme)) == scheme
+    assert f" {text} " in str(scheme)
+
+
+def test_every_setting_has_one_name():
+    assert len(RANGE_SETTINGS) == 9
+    for name in RANGE_SETTINGS:
+        with pytest.raises(qc.QuantError, match="other arguments"):
+            qc.Scheme.parse(f"{name}(nonsense=1)")
+
+
+# MinMse
+
+
+def error_of(block, scheme, low, high):
+    """The squared error of one block under a range, by way of apply."""
+    low, high = float(low), float(high)
+    if not low < high:
+        return None
+    fixed = qc.Scheme(scheme.format, scheme.symmetric, qc.PerTensor(), qc.Fixed(low, high))
+    result = qc.apply(block, fixed)
+    return float(((block - result.dequantized.numpy()).astype(np.float64) ** 2).sum())
+
+
+def candidates_of(block, symmetric, n):
+    """Every range that the grid has, from numpy's float32."""
+    low, high = block.min(), block.max()
+    still = np.float32(0) if symmetric else np.clip(np.float32(0), low, high)
+    yield low, high
+    for k in range(1, n):
+        share = np.float32(1) - np.float32(k) / np.float32(n)
+        yield still + (low - still) * share, still + (high - still) * share
+
+
+@each_data
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_min_mse_is_the_best_of_all_candidates(fmt, data):
+    scheme = qc.Scheme.parse(f"{fmt} per_channel(0) min_mse(candidates=9)")
+    x = DATA[data][:4]
+    result = qc.apply(x, scheme)
+    found = ((x - result.dequantized.numpy()).astype(np.float64) ** 2).sum(1)
+    for block, error in zip(x, found, strict=True):
+        tried = [error_of(block, scheme, *ends) for ends in candidates_of(block, scheme.symmetric, 9)]
+        tried = [t for t in tried if t is not None]
+        if tried:
+            # the same numbers, but summed in another order
+            assert error == pytest.approx(min(tried), rel=1e-12, abs=0)
+
+
+@each_data
+@pytest.mark.parametrize(
+    "convention", ["textbook", "torch.fake_quantize", "torchao", "onnxruntime", "brevitas"]
+)
+def test_min_mse_is_never_worse_than_min_max(convention, data):
+    for symmetry in ("symmetric", "asymmetric"):
+        errors = []
+        for setting in ("min_max", "min_mse"):
+            scheme = qc.Scheme.parse(f"int8 {symmetry} per_channel(0) {setting} {convention}")
+            try:
+                errors.append(qc.block_errors(qc.apply(DATA[data], scheme)))
+            except qc.QuantError:
+                errors.append(None)
+        if None not in errors:
+            assert not (errors[1] > errors[0]).any()
+        assert (errors[0] is None) == (errors[1] is None)
+
+
+def test_min_mse_of_long_blocks_and_of_many_at_once():
+    """The ways through the search agree: a block alone, among others, longer than float32 sums are good for."""
+    x = torch.randn(3000, 16, generator=torch.Generator().manual_seed(1)) ** 3
+    scheme = qc.Scheme.parse("int3 per_channel(0) min_mse")
+    together = qc.choose_qparams(x, scheme).scale
+    assert torch.equal(
+        together[::500],
+        torch.cat([qc.choose_qparams(x[i : i + 1], scheme).scale for i in range(0, 3000, 500)]),
+    )
+    long = (x.reshape(1, -1) * 1.0)[:, :20_000]
+    found = qc.choose_qparams(long, scheme)
+    tried = [error_of(long.numpy(), scheme, *ends) for ends in candidates_of(long.numpy(), True, 100)]
+    own = qc.apply(long, scheme)
+    assert qc.report(own).sse == pytest.approx(min(tried), rel=1e-12)
+    assert found.high.item() < long.abs().max().item()
+
+
+def test_min_mse_takes_the_widest_of_equals():
+    x = torch.tensor([[0.0, 1.0, -1.0, 0.5]])  # int2n: ±1 and 0.5 ties; int8 with 127 exact steps of zero
+    assert qc.choose_qparams(torch.zeros(1, 4), qc.Scheme(range_setting=qc.MinMse())).high.item() == 0
+    exact = qc.Scheme.parse("uint2 asymmetric min_mse(candidates=4)")
+    assert qc.choose_qparams(x.abs() * 3, exact).high.item() == 3
+
+
+def test_min_mse_looks_at_the_convention_it_serves():
+    """On the same tensor two conventions can have two best ranges."""
+    x = torch.randn(64, 32, generator=torch.Generator().manual_seed(3))
+    highs = [
+        qc.choose_qparams(x, qc.Scheme.parse(f"int2 per_channel(0) min_mse {name}")).high
+        for name in ("textbook", "torchao")
+    ]
+    assert not torch.equal(*highs)
+
+
+@pytest.mark.parametrize("candidates", [0, -1, 1.5, 10_001, "9", None, True])
+def test_min_mse_refuses(candidates):
+    with pytest.raises(qc.QuantError, match="candidates"):
+        qc.MinMse(candidates)
+
+
+@each_data
+def test_squared_error_is_that_of_the_report(data):
+    x = torch.from_numpy(DATA[data])
+    for text in (
+        "int4 per_channel(0) fixed(-1, 0.5)",
+        "uint3 asymmetric per_channel(0) fixed(-0.75, 1)",
+        "e2m1 per_channel(0) fixed(-1, 1)",
+    ):
+        scheme = qc.Scheme.parse(text)
+        result = qc.apply(x, scheme)
+        measure = BlockErrors(x, scheme)
+        low, high = (
+            torch.full((len(x),), scheme.range_setting.low),
+            torch.full((len(x),), scheme.range_setting.high),
+        )
+        assert measure(low, high).numpy() == pytest.approx(
+            (qc.block_errors(result) * x.shape[1]).reshape(-1).numpy(), rel=1e-12
+        )
+        clipping, rounding = measure.split(low, high)
+        report = qc.report(result)
+        assert float(clipping.sum()) == pytest.approx(report.clipping_sse, rel=1e-12)
+        assert float(rounding.sum()) == pytest.approx(report.rounding_sse, rel=1e-12)
+
+
+# Entropy
+
+
+@pytest.mark.parametrize("case", RECORDED["onnxruntime"], ids=lambda c: f"{c['input']}-{c['num_bins']}")
+def test_entropy_has_the_recorded_thresholds(case):
+    x = torch.from_numpy(ARRAYS[f"x.{case['input']}"]).reshape(1, -1)
+    found = qc.Entropy(case["num_bins"])(x, Task(qc.INT8, False))
+    assert [float(end).hex() for end in found] == [float.fromhex(case[end]).hex() for end in ("low", "high")]
+
+
+def onnxruntimes(x, bins, quantized):
+    calibrate = pytest.importorskip("onnxruntime.quantization.calibrate")
+    collector = calibrate.HistogramCollector("entropy", False, bins, quantized, 99.99, "same")
+    with contextlib.redirect_stdout(io.StringIO()):
+        collector.collect({"x": x})
+        return collector.compute_collection_result()["x"][:2]
+
+
+@pytest.mark.parametrize(("bins", "quantized"), [(128, 128), (129, 128), (300, 64), (301, 100), (160, 16)])
+@pytest.mark.parametrize(
+    "data",
+    [
+        "normal",
+        "outliers",
+        "above zero",
+        "below zero",
+        "whole",
+        "constant",
+        "zero",
+        "one element",
+        "few",
+        "one outlier",
+    ],
+)
+def test_entropy_is_onnxruntimes(data, bins, quantized):
+    x = torch.from_numpy(DATA[data][:3])
+    low, high = qc.Entropy(bins, quantized)(x, Task(qc.INT8, False))
+    for block, *ends in zip(x.numpy(), low, high, strict=True):
+        assert [float(e) for e in ends] == [float(e) for e in onnxruntimes(block, bins, quantized)]
+
+
+def test_entropy_of_a_large_tensor_is_onnxruntimes():
+    x = np.random.default_rng(5).standard_t(3, size=1 << 17).astype(np.float32)
+    found = qc.Entropy(512)(torch.from_numpy(x).reshape(1, -1), Task(qc.INT8, False))
+    assert [float(e) for e in found] == [float(e) for e in onnxruntimes(x, 512, 128)]
+
+
+@pytest.mark.parametrize("data", ["huge", "tiny", "denormal"])
+def test_entropy_where_onnxruntime_fails_is_scaled(data):
+    """A power of two on all elements is one on the thresholds."""
+    exponent = {"huge": 126, "tiny": -126, "denormal": -140}[data]
+    x = np.ldexp(np.rint(NORMAL * 64).astype(np.float32) / 512, exponent)
+    near = np.ldexp(x.astype(np.float64), -exponent).astype(np.float32)
+    found, expected = (qc.Entropy(512)(torch.from_numpy(v), Task(qc.INT8, False)) for v in (x, near))
+    for a, b in zip(found, expected, strict=True):
+        assert np.array_equal(a.numpy(), np.ldexp(b.numpy().astype(np.float64), exponent).astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    "arguments", [(1, 1), (128, 256), (8193,), (128.5,), (128, 0), ("many",), (math.nan,)]
+)
+def test_entropy_refuses(arguments):
+    with pytest.raises(qc.QuantError):
+        qc.Entropy(*arguments)
+
+
+def test_entropy_refuses_what_takes_minutes():
+    with pytest.raises(qc.QuantError, match="takes minutes; choose fewer bins"):
+        qc.apply(torch.ones(4096, 2), qc.Scheme(range_setting=qc.Entropy(8192), granularity=qc.PerChannel(0)))
+
+
+# HQQ
+
+
+@pytest.mark.parametrize("case", RECORDED["hqq"], ids=lambda c: f"{c['input']}-{c['bits']}")
+def test_half_quadratic_has_the_recorded_parameters(case):
+    name, x = f"hqq.{case['input']}.{case['bits']}", ARRAYS[f"x.{case['input']}"]
+    scheme = qc.Scheme.parse(
+        f"uint{case['bits']} asymmetric per_group({case['group_size']}) half_quadratic hqq"
+    )
+    result = qc.apply(x, scheme)
+    for what, found in (("scale", result.scale), ("zero_point", result.zero_point), ("codes", result.codes)):
+        assert np.array_equal(found.numpy(), ARRAYS[f"{name}.{what}"].astype(found.numpy().dtype)), what
+
+
+@pytest.mark.parametrize("round_zero", [False, True])
+@pytest.mark.parametrize(
+    "data", ["normal", "outliers", "above zero", "whole", "constant", "zero", "tiny", "one outlier"]
+)
+def test_half_quadratic_is_hqqs(data, round_zero):
+    quantizer = pytest.importorskip("hqq.core.quantize").Quantizer
+    x = torch.from_numpy(np.resize(DATA[data], (48, 40)))
+    for bits, size in itertools.product((2, 4, 8), (8, 40)):
+        scheme = qc.Scheme.parse(
+            f"uint{bits} asymmetric per_group({size}) half_quadratic hqq{'.round_zero' if round_zero else ''}"
+        )
+        codes, meta = quantizer.quantize(
+            x,
+            nbits=bits,
+            group_size=size,
+            axis=1,
+            optimize=True,
+            round_zero=round_zero,
+            bitpack=False,
+            device="cpu",
+        )
+        result = qc.apply(x, scheme)
+        assert torch.equal(result.scale.reshape(-1), meta["scale"].reshape(-1))
+        assert torch.equal(result.zero_point.reshape(-1), meta["zero"].reshape(-1))
+        assert torch.equal(result.codes.float(), codes.reshape(x.shape).float())
+
+
+def test_half_quadratic_of_a_tensor_walked_in_pieces():
+    """Its mean is over the whole tensor, whatever is computed at a time."""
+    quantizer = pytest.importorskip("hqq.core.quantize").Quantizer
+    x = torch.randn(2048, 512, generator=torch.Generator().manual_seed(0)) ** 3
+    _, meta = quantizer.quantize(x, nbits=4, group_size=64, axis=1, bitpack=False, device="cpu")
+    result = qc.apply(x, qc.Scheme.parse("uint4 asymmetric per_group(64) half_quadratic hqq"))
+    assert torch.equal(result.zero_point.reshape(-1), meta["zero"].reshape(-1))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("uint4 asymmetric half_quadratic hqq", "channels or groups"),
+        ("uint4 asymmetric per_group(4) half_quadratic", "choose the convention hqq"),
+        ("int4 symmetric per_group(4) half_quadratic hqq", "choose the convention hqq"),
+        ("uint4 asymmetric per_group(3) half_quadratic hqq", "must divide"),
+    ],
+)
+def test_half_quadratic_refuses(text, words):
+    with pytest.raises(qc.QuantError, match=words):
+        qc.apply(NORMAL, qc.Scheme.parse(text))
+
+
+@pytest.mark.parametrize(
+    "arguments", [(0,), (1001,), (1.5,), (20, 0), (20, 1.1), (20, 0.7, 0), (20, 0.7, math.inf)]
+)
+def test_half_quadratic_refuses_arguments(arguments):
+    with pytest.raises(qc.QuantError):
+        qc.HalfQuadratic(*arguments)
+
+
+# MeanStd and AbsMean
+
+
+@each_data
+def test_mean_std_is_numpys(data):
+    x = DATA[data]
+    low, high = qc.MeanStd(2.5)(torch.from_numpy(x), Task(qc.INT8, False))
+    wide = x.astype(np.float64)
+    largest = np.finfo(np.float32).max
+    for found, sign in ((low, -1), (high, 1)):
+        expected = np.clip(wide.mean(1) + sign * 2.5 * wide.std(1), -largest, largest)
+        ulp = np.spacing(np.maximum(np.abs(expected), np.abs(wide).max(1)).astype(np.float32)).astype(
+            np.float64
+        )
+        assert (np.abs(found.numpy() - expected) <= ulp / 2 * (1 + 1e-6)).all()
+
+
+def test_mean_std_of_known_values():
+    x = torch.tensor([[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]])  # mean 5, deviation 2
+    assert [e.item() for e in qc.MeanStd(3)(x, Task(qc.INT8, False))] == [-1, 11]
+    scheme = qc.Scheme.parse("int8 mean_std(3)")  # LSQ+: max(|mean - 3 std|, |mean + 3 std|) / qmax
+    assert qc.choose_qparams(x, scheme).scale.item() == np.float32(11) / np.float32(127)
+
+
+@pytest.mark.parametrize("k", [0, -1, math.nan, math.inf, "3", None, True])
+def test_mean_std_refuses(k):
+    with pytest.raises(qc.QuantError, match="k"):
+        qc.MeanStd(k)
+
+
+@each_data
+def test_abs_mean_makes_ternary_codes_as_bitnet_does(data):
+    x = DATA[data]
+    result = qc.apply(x, qc.Scheme.parse("int2n per_channel(0) abs_mean"))
+    gamma = np.abs(x.astype(np.float64)).mean(1, keepdims=True).astype(np.float32)
+    assert np.array_equal(result.scale.numpy(), np.where(gamma > 0, gamma, 1))
+    with np.errstate(all="ignore"):
+        ternary = np.clip(np.rint(np.where(gamma > 0, x / gamma, 0)), -1, 1)
+    assert np.array_equal(result.codes.numpy(), ternary)
+
+
+@each_data
+@pytest.mark.parametrize("text", TEXTS[:6])
+@pytest.mark.parametrize("granularity", ["per_tensor", "per_channel(1)", "per_group(3)", "per_block([2,2])"])
+def test_odd_input_and_granularities(text, granularity, data):
+    if granularity == "per_block([2,2])" and min(DATA[data].shape) < 2:
+        granularity = "per_channel(0)"
+    if granularity == "per_group(3)" and DATA[data].shape[1] < 3:
+        granularity = "per_channel(0)"
+    for rest in ("int4 symmetric", "uint4 asymmetric"):
+        result = qc.apply(DATA[data], qc.Scheme.parse(f"{rest} {granularity} {text}"))
+        assert result.scale.isfinite().all()
+        assert (result.scale > 0).all()
+        assert result.dequantized.isfinite().all()
+
+
+@pytest.mark.parametrize("text", TEXTS[:6])
+def test_nan_is_refused_in_words(text):
+    x = NORMAL.copy()
+    x[2, 3] = np.nan
+    for convention in ("textbook", "torchao"):
+        with pytest.raises(qc.QuantError, match=r"1 NaN and 0 infinite values, the first at index \(2, 3\)"):
+            qc.apply(x, qc.Scheme.parse(f"int8 {text} {convention}"))
