@@ -12,8 +12,6 @@ from types import ModuleType
 from quantcore.codebook_fit import fit_codebook
 from quantcore.codebook_format import CODEBOOKS, CodebookFormat
 from quantcore.compare import Comparison, Reason, compare, library_table
-from quantcore.codebook_fit import fit_codebook
-from quantcore.codebook_format import CODEBOOKS, CodebookFormat
 from quantcore.conventions import CONVENTIONS, TEXTBOOK, Convention
 from quantcore.diagnose import Finding, diagnose
 from quantcore.differences import differences
