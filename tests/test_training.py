@@ -14,7 +14,7 @@ import torch
 
 import quantcore as qc
 from quantcore import training
-from quantcore.training import descent
+from quantcore.training import curve, descent
 from quantcore.training.learners import LearnedScales, Parameter, StraightThrough
 
 SEEDS = (0, 1, 2, 3, 4)
@@ -243,6 +243,16 @@ def test_eight_bits_lose_nothing():
     rows = training.accuracy_curve((8,), (0,), ("ptq",), activations=qc.Scheme.parse("uint8 asymmetric"))
     before, after = (row.accuracy for row in rows)
     assert abs(before - after) * 599 < 2.5
+
+
+def test_a_stopped_curve_goes_on(monkeypatch):
+    short = {"training": SHORT, "tuning": training.Training(epochs=1, learning_rate=0.02)}
+    whole = list(training.accuracy_curve((2, 3), (0, 1), **short))
+    assert len(whole) == 14
+    for stop in (0, 1, 4, 7, 13):
+        assert list(training.accuracy_curve((2, 3), (0, 1), **short, known=whole[:stop])) == whole[stop:]
+    monkeypatch.setattr(curve, "train", pytest.fail)  # nothing is left for which a network were needed
+    assert list(training.accuracy_curve((3, 2), (1, 0), **short, known=set(whole))) == []
 
 
 def test_summary(points):

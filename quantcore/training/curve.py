@@ -1,8 +1,9 @@
 """Accuracy against bits: each way of quantizing, at each width, over several seeds."""
 
 import dataclasses
+import itertools
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Collection, Generator, Iterable, Sequence
 from dataclasses import dataclass
 
 from quantcore.errors import QuantError
@@ -50,12 +51,14 @@ def accuracy_curve(
     training: Training = TRAINING,
     tuning: Training = TUNING,
     hidden: tuple[int, ...] = HIDDEN,
+    known: Collection[Row] = (),
 ) -> Generator[Row, None, None]:
     """Yield a row as soon as it is known: of each seed the float network, then every width and method.
 
     Args:
         weights, activations: schemes whose integers take each width in turn.
         methods: "ptq", "qat" (straight-through, scales by the scheme), "lsq" (learned scales).
+        known: rows of an earlier curve of the same arguments that was stopped; they are left out.
 
     Raises:
         QuantError: an unknown method, a width that is none, or a format that has none, at once; the rest
@@ -65,7 +68,8 @@ def accuracy_curve(
     if unknown:
         raise QuantError(f"{str(unknown[0])[:40]!r} is not a method; choose among {', '.join(METHODS)}.")
     schemes = {b: (_at(b, weights), activations and _at(b, activations)) for b in bits}
-    return _rows(schemes, seeds, methods, training, tuning, hidden)
+    done = {(row.method, row.bits, row.seed) for row in known}
+    return _rows(schemes, seeds, methods, training, tuning, hidden, done)
 
 
 def summary(rows: Iterable[Row]) -> list[Point]:
@@ -83,13 +87,18 @@ def _rows(
     training: Training,
     tuning: Training,
     hidden: tuple[int, ...],
+    done: set[tuple[str, int, int]],
 ) -> Generator[Row, None, None]:
     for seed in seeds:
+        wanted = [(FLOAT, FLOAT_BITS), *itertools.product(methods, schemes)]
+        if all((*what, seed) in done for what in wanted):
+            continue
         *_, last = train(training, seed, hidden)
-        yield Row(FLOAT, FLOAT_BITS, seed, last.accuracy)
-        for bits, (weights, activations) in schemes.items():
-            for method in methods:
-                accuracy = _accuracy(method, last.network, weights, activations, tuning, seed)
+        if (FLOAT, FLOAT_BITS, seed) not in done:
+            yield Row(FLOAT, FLOAT_BITS, seed, last.accuracy)
+        for bits, method in itertools.product(schemes, methods):
+            if (method, bits, seed) not in done:
+                accuracy = _accuracy(method, last.network, *schemes[bits], tuning, seed)
                 yield Row(method, bits, seed, accuracy)
 
 
