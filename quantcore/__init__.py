@@ -16,6 +16,7 @@ from quantcore.conventions import CONVENTIONS, TEXTBOOK, Convention
 from quantcore.diagnose import Finding, diagnose
 from quantcore.differences import differences
 from quantcore.encodings import encoding
+from quantcore.error_curve import RangeCurve, RangeMark, range_curve, range_marks
 from quantcore.errors import QuantError
 from quantcore.float_format import FLOATS, FloatFormat
 from quantcore.formats import (
@@ -110,6 +111,8 @@ __all__ = [
     "QParams",
     "QuantError",
     "Quantized",
+    "RangeCurve",
+    "RangeMark",
     "RangeSetting",
     "Reason",
     "Report",
@@ -139,6 +142,8 @@ __all__ = [
     "library_table",
     "parse_format",
     "quantize",
+    "range_curve",
+    "range_marks",
     "refusal",
     "report",
     "sensible",

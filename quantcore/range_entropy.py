@@ -14,7 +14,7 @@ from quantcore.range_task import Range, Task
 
 Array = npt.NDArray[Any]
 MAX_BINS = 8192
-MAX_WORK = 1 << 31  # bins, times thresholds, times blocks: some 10 seconds
+MAX_WORK = 1 << 28  # bins, times thresholds, times blocks: some 10 seconds
 _EPSILON = 0.0001  # what onnxruntime gives a bin without elements
 _TOGETHER = 1 << 20  # bins of all blocks that are worked on at a time
 _USUAL = 100  # exponent of two: what lies further from 1 is brought nearer, for bins need a width
@@ -53,10 +53,11 @@ class Entropy:
     def __call__(self, blocks: Tensor, task: Task) -> Range:
         """Return (low, high), one number a block."""
         thresholds = self.num_bins // 2 - self.num_quantized_bins // 2 + 1
-        if thresholds * self.num_bins * len(blocks) > MAX_WORK:
+        count = max(task.blocks, len(blocks))
+        if thresholds > 1 and thresholds * self.num_bins * count > MAX_WORK:
             raise QuantError(
-                f"Entropy would try {thresholds:,} thresholds in each of {len(blocks):,} blocks and more, which takes "
-                "minutes; choose fewer bins or larger blocks."
+                f"Entropy would try {thresholds:,} thresholds in each of {count:,} blocks, which takes minutes; "
+                "choose fewer bins or larger blocks."
             )
         x = blocks.cpu().numpy()
         low, high = x.min(-1), x.max(-1)

@@ -28,11 +28,15 @@ class SquaredError(Protocol):
 
 @dataclass(frozen=True)
 class Task:
-    """``squared_error`` measures a range; None where nothing is to be measured."""
+    """``squared_error`` measures ranges of the blocks handed in, None where nothing is to be measured.
+
+    ``blocks``: how many the tensor has; a range setting is handed some of them at a time.
+    """
 
     format: Format
     symmetric: bool
     squared_error: SquaredError | None = None
+    blocks: int = 0
 
 
 def parts(blocks: Tensor) -> Iterator[tuple[slice, Tensor]]:

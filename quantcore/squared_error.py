@@ -117,7 +117,7 @@ class BlockErrors:
         least = torch.where(first > 0, _upper(norms[0], self._slack), 0.0)
         for start in range(1, len(shares), _TOGETHER):
             share = shares[start : start + _TOGETHER, None]
-            coding = self._coding(*(_shrunk(end, still, share) for end in (low, high)))
+            coding = self._coding(*(still + (end - still) * share for end in (low, high)))
             needed = (~(self._bounds(coding) > least)).any(0) & (first > 0)
             rows: Any = needed.nonzero().reshape(-1)
             if not len(rows):

@@ -20,7 +20,7 @@ HERE = Path(__file__).parent / "golden"
 RECORDED = json.loads((HERE / "ranges.json").read_text())
 with np.load(HERE / "ranges.npz", allow_pickle=False) as _file:
     ARRAYS = dict(_file)
-TEXTS = ("min_mse", "min_mse(candidates=20)", "entropy", "entropy(num_bins=2048)", "mean_std(3)", "abs_mean",
+TEXTS = ("min_mse", "min_mse(candidates=20)", "entropy", "entropy(num_bins=160)", "mean_std(3)", "abs_mean",
          "half_quadratic", "half_quadratic(iterations=5, lp_norm=0.5)")  # fmt: skip
 NORMAL = np.random.default_rng(0).normal(size=(6, 40)).astype(np.float32)
 DATA = {

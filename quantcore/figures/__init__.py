@@ -12,6 +12,7 @@ from quantcore.figures.maps import TITLES, maps, scales_of_maps
 from quantcore.figures.number_line import number_line
 from quantcore.figures.pair import PairData, pair, pair_data
 from quantcore.figures.pareto import error_maps, pareto
+from quantcore.figures.ranges import range_error, range_histogram
 from quantcore.figures.scales import scales
 from quantcore.figures.style import base_layout, palette
 
@@ -37,6 +38,8 @@ __all__ = [
     "pair_data",
     "palette",
     "pareto",
+    "range_error",
+    "range_histogram",
     "scales",
     "scales_of_maps",
     "to_html",

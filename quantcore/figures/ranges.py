@@ -1,0 +1,157 @@
+"""Ranges: where each lies among the elements, and what error it leaves."""
+
+import math
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+import torch
+
+from quantcore.error_curve import RangeCurve, RangeMark
+from quantcore.figures.distribution import histogram
+from quantcore.figures.style import DIM, FILL, INK, LINE, base_layout
+
+# Okabe and Ito's palette, which colour-blind people can tell apart: light enough for dark pages, dark enough for light
+COLOURS = ("rgb(213,94,0)", "rgb(0,158,115)", "rgb(204,121,167)", "rgb(86,160,210)", "rgb(190,150,0)",
+           "rgb(120,94,180)", "rgb(150,110,80)", "rgb(90,150,60)", "rgb(140,140,140)")  # fmt: skip
+ROW = 19  # pixels a range takes under the histogram
+
+
+def range_histogram(
+    x: torch.Tensor, marks: tuple[RangeMark, ...], chosen: tuple[float, float] | None, *, theme: str = "light"
+) -> go.Figure:
+    """Return the histogram of x, the ``chosen`` range shaded in it, and under it the range of every setting."""
+    counts, edges = histogram(x)
+    bars = go.Bar(
+        x=(edges[:-1] + edges[1:]) / 2,
+        y=counts,
+        width=np.diff(edges),
+        marker={"color": FILL[theme], "line": {"width": 0}},
+        hovertemplate="x near %{x:.4~g}: %{y} elements<extra></extra>",
+    )
+    rows = ROW * len(marks)
+    height = 260 + rows
+    layout = base_layout(theme, height)
+    plot = height - layout["margin"]["t"] - layout["margin"]["b"]
+    foot = rows / plot
+    spans = [_span(mark, i, len(marks)) for i, mark in enumerate(marks)]
+    ends = [float(edges[0]), float(edges[-1]), *(chosen or ())]
+    layout |= {
+        "xaxis": {"title": "value", "range": _padded(min(ends), max(ends)), "anchor": "y2"},
+        "yaxis": {"title": "elements", "domain": [foot + 0.03, 1]},
+        "yaxis2": {
+            "domain": [0, foot],
+            "range": [-0.5, len(marks) - 0.5],
+            "tickvals": list(range(len(marks))),
+            "ticktext": [_escaped(mark.name) for mark in reversed(marks)],
+            "tickfont": {"size": 11},
+            "showgrid": False,
+            "zeroline": False,
+            "fixedrange": True,
+            "automargin": True,
+        },
+        "bargap": 0,
+        "shapes": _shade(chosen, theme),
+    }
+    return go.Figure([bars, *spans], layout)
+
+
+def range_error(
+    curve: RangeCurve, marks: tuple[RangeMark, ...], symmetric: bool, *, theme: str = "light"
+) -> go.Figure:
+    """Return the error of each range, its clipping and its rounding part, and the error of every setting."""
+    hover = "width %{x:.4~g}: %{y:.4~g}<extra>%{fullData.name}</extra>"
+    lines = [
+        _line(curve, curve.clipping, "clipping", LINE[theme], "dash", hover),
+        _line(curve, curve.rounding, "rounding", FILL[theme], "dot", hover),
+        _line(curve, curve.mse, "both", INK[theme], "solid", hover),
+    ]
+    points = [
+        go.Scatter(
+            x=[mark.width],
+            y=[_positive(mark.mse)],
+            mode="markers",
+            name=_escaped(mark.name),
+            marker={
+                "color": COLOURS[i % len(COLOURS)],
+                "size": 10,
+                "line": {"width": 1, "color": INK[theme]},
+            },
+            hovertemplate="width %{x:.4~g}: %{y:.4~g}<extra>%{fullData.name}</extra>",
+        )
+        for i, mark in enumerate(marks)
+    ]
+    at, least = float(curve.widths[curve.least]), float(curve.mse[curve.least])
+    what = "largest |x| that is not clipped" if symmetric else "width of the range, high - low"
+    layout = base_layout(theme, 260 + ROW * len(marks)) | {
+        "xaxis": {"title": what + (", mean of all blocks" if curve.blocks > 1 else ""), "rangemode": "tozero"},
+        "yaxis": {"title": "mean squared error", "type": "log", "exponentformat": "power", "range": _decades(curve)},
+        "showlegend": True,
+        "legend": {"orientation": "v", "font": {"size": 11}, "bgcolor": "rgba(0,0,0,0)"},
+        "shapes": [{"type": "line", "x0": at, "x1": at, "y0": 0, "y1": 1, "yref": "paper",
+                    "line": {"color": DIM[theme], "width": 1, "dash": "dot"}}],
+        "annotations": [{"x": at, "y": 1, "yref": "paper", "yanchor": "bottom", "showarrow": False, "font": {"size": 12},
+                         "text": f"least {least:.4g} at {at:.4g} ({curve.shares[curve.least]:.0%} of min-max)"}],
+    }  # fmt: skip
+    return go.Figure([*lines, *points], layout)
+
+
+def _span(mark: RangeMark, i: int, n: int) -> go.Scatter:
+    return go.Scatter(
+        x=[mark.low, mark.high],
+        y=[n - 1 - i] * 2,
+        yaxis="y2",
+        mode="lines+markers",
+        line={"color": COLOURS[i % len(COLOURS)], "width": 3},
+        marker={"symbol": "line-ns", "size": 11, "line": {"width": 2, "color": COLOURS[i % len(COLOURS)]}},
+        hovertemplate=f"%{{x:.6~g}}<extra>{_escaped(mark.name)}</extra>",
+    )
+
+
+def _shade(chosen: tuple[float, float] | None, theme: str) -> list[dict[str, Any]]:
+    if chosen is None:
+        return []
+    low, high = chosen
+    tall = {"y0": 0, "y1": 1, "yref": "paper"}
+    edge = {"type": "line", "line": {"color": LINE[theme], "width": 2}, **tall}
+    return [
+        {
+            "type": "rect",
+            "fillcolor": LINE[theme],
+            "opacity": 0.1,
+            "line": {"width": 0},
+            "x0": low,
+            "x1": high,
+            **tall,
+        },
+        *(edge | {"x0": end, "x1": end} for end in chosen),
+    ]
+
+
+def _line(curve: RangeCurve, y: Any, name: str, colour: str, dash: str, hover: str) -> go.Scatter:
+    line = {"color": colour, "dash": dash, "width": 2}
+    return go.Scatter(
+        x=curve.widths, y=[_positive(v) for v in y], name=name, mode="lines", line=line, hovertemplate=hover
+    )
+
+
+def _positive(value: float) -> float | None:
+    """What a logarithmic axis can show."""
+    return float(value) if value > 0 and math.isfinite(value) else None
+
+
+def _decades(curve: RangeCurve) -> list[float] | None:
+    """All of the error, and of its parts what is not far below the least of it."""
+    shown = [v for v in curve.mse.tolist() if v > 0 and math.isfinite(v)]
+    if not shown:
+        return None
+    return [math.log10(min(shown)) - 1, math.log10(max(shown)) + 0.15]
+
+
+def _padded(low: float, high: float) -> list[float]:
+    margin = 0.03 * (high - low) or 1.0
+    return [low - margin, high + margin]
+
+
+def _escaped(text: str) -> str:
+    return text.replace("<", "&lt;")
