@@ -13,7 +13,7 @@ from pages.shared import compute, say, scheme_state
 from pages.shared.current import Tensor
 from pages.shared.maps_view import theme
 from quantcore import figures
-from quantcore.match import Candidate, apart, nearest, produced
+from quantcore.match import Candidate, apart, explain_candidate, nearest, produced
 from quantcore.notation import write_call
 
 MOST_ROWS, MOST_SCHEMES = 40, 200
@@ -83,7 +83,8 @@ def _row(candidate: Candidate, tensor: Tensor, expected: qc.Scheme | None) -> di
 
 def detail(candidate: Candidate, tensor: Tensor, codes: np.ndarray, chosen: qc.Scheme | None) -> None:
     """Draw the maps of a candidate, why cells differ, and its schemes."""
-    given = candidate.damage.undo(torch.from_numpy(codes.astype(np.int64))).numpy()
+    stored = torch.from_numpy(codes.astype(np.int32))
+    given = candidate.damage.undo(stored).numpy()
     what = f"match {candidate.scheme} {candidate.damage}"
     make = lambda: produced(compute.values(tensor), candidate.scheme, candidate.damage).numpy()  # noqa: E731
     expected = compute.kept(tensor, what, make)
@@ -104,6 +105,9 @@ def detail(candidate: Candidate, tensor: Tensor, codes: np.ndarray, chosen: qc.S
     legend = figures.pair_data(given, expected).legend
     if legend:
         st.caption(legend)
+    if candidate.differing and not candidate.cells:
+        x = torch.from_numpy(compute.values(tensor))
+        candidate = explain_candidate(x, stored, candidate)
     _reasons(candidate)
     count = len(candidate.schemes)
     with st.expander("The scheme of this row" if count == 1 else f"All {count:,} schemes of this row"):

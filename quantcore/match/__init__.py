@@ -8,6 +8,7 @@
 
 from quantcore.match.damage import COMPUTED, Damage, Reread, Transposed
 from quantcore.match.expected import apart, nearest
+from quantcore.match.judge import explain_candidate
 from quantcore.match.record import Candidate, Cell, Matches, Progress
 from quantcore.match.search import match, match_steps
 from quantcore.match.whole import produced
@@ -22,6 +23,7 @@ __all__ = [
     "Reread",
     "Transposed",
     "apart",
+    "explain_candidate",
     "match",
     "match_steps",
     "nearest",

@@ -18,7 +18,7 @@ _LOWEST, _HIGHEST = -(1 << (MAX_BITS - 1)), (1 << MAX_BITS) - 1
 
 
 def read_codes(codes: Any, shape: Shape) -> Tensor:
-    """Return the codes as int64.
+    """Return the codes as int32.
 
     Raises:
         QuantError: they are no whole numbers, not of the original's shape (its axes may be permuted), or no
@@ -50,7 +50,7 @@ def read_codes(codes: Any, shape: Shape) -> Tensor:
             f"The codes run from {low} to {high}, which no format of up to {MAX_BITS} bits holds; "
             "check how the integers were read."
         )
-    return torch.from_numpy(array.astype(np.int64))
+    return torch.from_numpy(array.astype(np.int32))
 
 
 def _numbers(values: Any, what: str) -> np.ndarray[Any, Any]:

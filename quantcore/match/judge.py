@@ -1,5 +1,6 @@
 """Hypotheses on the whole tensor, and candidates out of them."""
 
+import dataclasses
 import hashlib
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +14,7 @@ from quantcore.granularity import Granularity, block_shape
 from quantcore.match.damage import COMPUTED, Damage
 from quantcore.match.evidence import scale_note, zero_point_note
 from quantcore.match.reasons import explain
-from quantcore.match.record import Candidate, Cell
+from quantcore.match.record import Candidate
 from quantcore.match.scoring import Hypothesis
 from quantcore.match.whole import produced
 from quantcore.qparams import QParams, choose_qparams
@@ -21,6 +22,7 @@ from quantcore.range_setting import MinMax
 from quantcore.scheme import Scheme
 
 NEAREST = 8  # candidates shown where nothing fits
+LARGE, EXPLAINED_OF_LARGE = 1 << 20, 2  # elements from which on few candidates are explained at once
 _KINDS = list(COMPUTED)
 _NAMES = list(CONVENTIONS)
 
@@ -90,7 +92,8 @@ class Judge:
         for v in sorted(self.exact() or self.verdicts, key=self._order):
             groups.setdefault((v.differing, v.codes, v.damage, v.parameters), []).append(v)
         shown = list(groups.values()) if self.exact() else _nearest(list(groups.values()))
-        return tuple(self._candidate(group, explained) for group in shown)
+        few = len(shown) if self.x.numel() <= LARGE else EXPLAINED_OF_LARGE
+        return tuple(self._candidate(group, explained and i < few) for i, group in enumerate(shown))
 
     def _compared(self, scheme: Scheme, damage: Damage, params: QParams) -> tuple[int, bytes]:
         """How many codes differ, and what stands for the codes; equal arithmetic is run once."""
@@ -138,14 +141,21 @@ class Judge:
 
     def _candidate(self, group: list[Verdict], explained: bool) -> Candidate:
         first = group[0]
-        cells: tuple[Cell, ...] = ()
-        reasons: tuple[tuple[str, int], ...] = ()
-        if explained and first.differing:
-            given = first.damage.undo(self.given)
-            expected = produced(self.x, first.scheme, first.damage)
-            cells, reasons = explain(self.x, given, expected, first.scheme, first.damage)
         same = tuple(v.scheme for v in group[1:])
-        return Candidate(first.scheme, first.differing, first.damage, cells, reasons, first.notes, same)
+        found = Candidate(first.scheme, first.differing, first.damage, notes=first.notes, same=same)
+        return explain_candidate(self.x, self.given, found) if explained else found
+
+
+def explain_candidate(x: Tensor, codes: Tensor, candidate: Candidate) -> Candidate:
+    """Return the candidate with the first cells that differ, and how many there are of each reason.
+
+    ``x`` float32; ``codes`` as they were given.
+    """
+    if not candidate.differing:
+        return candidate
+    scheme, damage = candidate.scheme, candidate.damage
+    cells, reasons = explain(x, damage.undo(codes), produced(x, scheme, damage), scheme, damage)
+    return dataclasses.replace(candidate, cells=cells, reasons=reasons)
 
 
 def _nearest(groups: list[list[Verdict]]) -> list[list[Verdict]]:

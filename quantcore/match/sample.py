@@ -29,7 +29,8 @@ Shape = tuple[int, ...]
 Bounds = tuple[tuple[int, int], ...]
 Counts = npt.NDArray[np.int64]
 
-BLOCKS, ELEMENTS = 16, 512  # drawn per granularity, at most
+BLOCKS, ELEMENTS = 16, 256  # drawn per granularity, at most
+SEARCHED = 1 << 18  # elements whose extremes are found per granularity, unless one block has more
 _AFTER = ("kernel", "rounding", "overflow", "nan", "cast")  # choices that do not enter scale and zero_point
 _LOST = float(1 << 31)  # values that a cast may not keep are left to the whole tensor
 
@@ -95,7 +96,7 @@ def _sample(x: Tensor, kind: Sequence[Granularity], chance: torch.Generator) -> 
     for granularity in kind:
         size = block_shape(granularity, shape)
         grid = grid_shape(shape, size)
-        drawn = torch.randperm(math.prod(grid), generator=chance)[:BLOCKS].sort().values
+        drawn = _some(math.prod(grid), min(BLOCKS, max(1, SEARCHED // math.prod(size))), chance)
         bounds = [block_bounds(shape, size, _position(i, grid)) for i in drawn.tolist()]
         chosen = _elements(x, bounds, -(-ELEMENTS // len(drawn)), chance)
         starts.append(count)
@@ -109,6 +110,14 @@ def _sample(x: Tensor, kind: Sequence[Granularity], chance: torch.Generator) -> 
     return Sample(
         tuple(kind), low, high, values[flat], flat, torch.cat(block), np.array(starts), tuple(places)
     )
+
+
+def _some(count: int, most: int, chance: torch.Generator) -> Tensor:
+    """Draw up to ``most`` of the first ``count`` numbers, in their order."""
+    if count <= 1 << 12:
+        return torch.randperm(count, generator=chance)[:most].sort().values
+    # one place drawn twice does no harm
+    return torch.randint(count, (most,), generator=chance).sort().values
 
 
 def _position(place: int, grid: Shape) -> Shape:

@@ -1,7 +1,7 @@
 """Every convention on a sample, for one format: how many of the drawn codes do not fit."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,13 @@ class Reading:
     damage: Damage
     codes: Tensor
     formats: tuple[IntFormat, ...]
+    _drawn: dict[Sample, Tensor] = field(default_factory=dict)
+
+    def drawn(self, sample: Sample) -> Tensor:
+        """The codes of the sample's elements."""
+        if sample not in self._drawn:
+            self._drawn[sample] = self.codes.reshape(-1)[sample.index]
+        return self._drawn[sample]
 
 
 @dataclass(eq=False)
@@ -138,7 +145,7 @@ def _counts(
     computed: tuple[str, ...],
 ) -> dict[tuple[int, str], Counts]:
     """Wrong codes per granularity, for each reading and mistake."""
-    drawn = [r.codes.reshape(-1)[sample.index] for r in readings]
+    drawn = [r.drawn(sample) for r in readings]
     shifted = bool(grid.zero_point.any())
     found, plain = {}, None
     for kind in computed:

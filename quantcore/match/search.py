@@ -1,6 +1,7 @@
 """Which conventions and schemes give these integers."""
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -8,7 +9,7 @@ import torch
 from quantcore.inputs import as_float32
 from quantcore.match.damage import CHOICES, COMPUTED, Damage, stored_damages
 from quantcore.match.evidence import read_codes, read_parameter
-from quantcore.match.judge import Judge
+from quantcore.match.judge import LARGE, Judge
 from quantcore.match.record import Matches, Progress
 from quantcore.match.scoring import Hypothesis, Reading, Task, score
 from quantcore.match.sources import Source, by_hand, by_range, crossed
@@ -16,7 +17,7 @@ from quantcore.match.spaces import granularities, likely_formats, other_formats,
 
 # Whole tensors compared: those whose sample fits, and the nearest where none does
 MOST_FITTING, MOST_NEAR, STRIDE = 400, 40, 10
-LARGE, FEW_NEAR = 1 << 20, 12  # elements from which on fewer of the near are compared
+FEW_NEAR = 12  # of large tensors
 _MISTAKES = tuple(kind for kind in COMPUTED if kind != "other_axis")  # that one is a source of its own
 
 
@@ -62,17 +63,24 @@ class _Search:
         self.judge, self.tried = judge, 0
         self.near: list[Hypothesis] = []
         shape = tuple(judge.x.shape)
-        damages = stored_damages(judge.given, shape)
-        fewest = len(damages[0].stored)  # 1 where only a transposition has the shape of the codes
-        self.readings = [self._reading(d) for d in damages if len(d.stored) == fewest][:1]
-        self.others = [self._reading(d) for d in damages[1:]]
+        # where only a transposition has the shape of the codes, that one comes first
+        self.damages = stored_damages(judge.given, shape)
+        self.readings = [self._reading(self.damages[0])]
+
+    @cached_property
+    def others(self) -> list[Reading]:
+        """The codes with every other damage undone."""
+        return [_likeliest(self._reading(damage)) for damage in self.damages[1:]]
 
     def _reading(self, damage: Damage) -> Reading:
         codes = damage.undo(self.judge.given)
-        return Reading(damage, codes.to(torch.float32), tuple(likely_formats(codes)))
+        # drawn from again and again: laid out flat once
+        flat = codes.to(torch.float32).contiguous()
+        return Reading(damage, flat, tuple(likely_formats(codes)))
 
     def steps(self) -> Iterator[Progress]:
         """Run the rounds."""
+        yield self._progress(0.0, "drawing samples")
         ranged = by_range(self.judge.x, self.judge.searched)
         rounds: list[tuple[str, Callable[[], list[Task]]]] = [
             ("schemes", lambda: [Task(ranged, self.readings)]),
@@ -138,7 +146,7 @@ class _Search:
 
     def _mistaken(self, ranged: Source) -> list[Task]:
         """Tasks with a mistake in the arithmetic, in the likeliest formats of all readings."""
-        readings = [_likeliest(reading) for reading in (*self.readings, *self.others)]
+        readings = [*map(_likeliest, self.readings), *self.others]
         tasks = [Task(ranged, readings, _MISTAKES), *self._by_hand(readings, tuple(CHOICES))]
         return tasks + [Task(source, readings) for source in crossed(self.judge.x)]
 
@@ -150,7 +158,8 @@ class _Search:
         return [Task(by_range(self.judge.x, groups), [_likeliest(r) for r in self.readings], uniform=True)]
 
     def _wider(self, reading: Reading) -> Reading:
-        return Reading(reading.damage, reading.codes, tuple(other_formats(reading.codes.to(torch.int64))))
+        ends = int(reading.codes.min()), int(reading.codes.max())
+        return Reading(reading.damage, reading.codes, tuple(other_formats(*ends, reading.formats)))
 
 
 def _likeliest(reading: Reading) -> Reading:

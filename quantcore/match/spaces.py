@@ -2,7 +2,9 @@
 
 import itertools
 import math
+from collections.abc import Collection
 
+import torch
 from torch import Tensor
 
 from quantcore.formats import MAX_BITS, MIN_BITS, IntFormat
@@ -69,19 +71,19 @@ def likely_formats(codes: Tensor) -> list[IntFormat]:
     ends = [(int(codes.min()), int(codes.max()))]
     if codes.numel() >= 1 / _FEW:
         cut = math.ceil(_FEW / 2 * codes.numel())
-        ordered = codes.reshape(-1).sort().values
-        ends.append((int(ordered[cut - 1]), int(ordered[-cut])))
+        below = torch.bincount(codes.reshape(-1) - ends[0][0]).cumsum(0)
+        places = (int((below < n).sum()) for n in (cut, codes.numel() - cut + 1))
+        ends.append((ends[0][0] + next(places), ends[0][0] + next(places)))
     narrowest = min(_needed(low, high) for low, high in ends)
     widths = {narrowest, narrowest + 1, _needed(*ends[0]), _needed(*ends[0]) + 1}
     held = {bits for bits in COMMON_BITS if bits >= _needed(*ends[0])}
     return _formats(sorted(b for b in widths | held if MIN_BITS <= b <= MAX_BITS), *ends[-1])
 
 
-def other_formats(codes: Tensor) -> list[IntFormat]:
-    """Return the wider formats that hold the codes and are not among the likely ones."""
-    low, high = int(codes.min()), int(codes.max())
-    tried = set(likely_formats(codes))
-    return [f for f in _formats(range(_needed(low, high), MAX_BITS + 1), low, high) if f not in tried]
+def other_formats(low: int, high: int, tried: Collection[IntFormat]) -> list[IntFormat]:
+    """Return the formats that hold low .. high, use their lowest code, and were not tried."""
+    every = _formats(range(_needed(low, high), MAX_BITS + 1), low, high)
+    return [f for f in every if f not in tried and not f.narrow]
 
 
 def _needed(low: int, high: int) -> int:
