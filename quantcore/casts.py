@@ -13,7 +13,7 @@ from quantcore.range_setting import MinMax
 from quantcore.scheme import Scheme
 
 # Where casts of the rounded value to an integer of that width end
-_CAST_ENDS = {"none": math.inf, "int32": 2.0**31, "int64": 2.0**63}
+_CAST_ENDS = {"none": math.inf, "int32": 2.0**31, "int64": 2.0**63, "low_bits": 2.0**31}
 
 
 def may_leave_integers(x: Tensor, params: QParams, scheme: Scheme, convention: Convention) -> bool:
@@ -22,7 +22,8 @@ def may_leave_integers(x: Tensor, params: QParams, scheme: Scheme, convention: C
     if low is None or high is None or not isinstance(scheme.range_setting, MinMax):
         low, high = x.amin(), x.amax()
     largest = torch.maximum(low.abs(), high.abs())
-    scale = torch.as_tensor(params.scale, dtype=torch.float32)
+    found = params.raw if convention.coded_with == "raw" and params.raw is not None else params.scale
+    scale = torch.as_tensor(found, dtype=torch.float32).abs()
     shift = torch.as_tensor(params.zero_point).abs()
     reach = largest * torch.reciprocal(scale) if KERNELS[convention.kernel].inverse else largest / scale
     # half of the end: the product above may be rounded, and z is added
@@ -36,7 +37,7 @@ def settle(work: Tensor, shift: Tensor | None, fmt: Format, convention: Conventi
         work.masked_fill_(work.isnan(), code)
         return
     lost = ~(work.abs() < _CAST_ENDS[convention.cast])
-    work.masked_fill_(lost, fmt.qmin)
+    work.masked_fill_(lost, 0 if convention.cast == "low_bits" else fmt.qmin)
     if convention.cast == "int32" and shift is not None:  # the lowest integer and a negative z wrap around
         work.masked_fill_(lost & (shift < 0), fmt.qmax)
 

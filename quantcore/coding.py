@@ -1,6 +1,8 @@
 """From unclamped values to codes, and from codes to values: one formula for every format."""
 
 import math
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -8,12 +10,24 @@ from torch import Tensor
 from quantcore.conventions import Convention
 from quantcore.float_format import FloatFormat
 from quantcore.formats import Format, IntFormat
+from quantcore.granularity import Region, spread
 from quantcore.kernels import KERNELS
+from quantcore.scales_of_floats import largest_value
 from quantcore.scheme import Scheme
 
 _LEAST_STORED = 2.0**-127  # of e8m0
 # float32 has every whole number up to 2^24; beyond 2^62 no cast to an integer is defined
 _CAST_LIMIT = float(1 << 62)
+
+
+class Parameters(Protocol):
+    """What of `qparams.QParams` is needed."""
+
+    # ruff: noqa: D102 (described there)
+    @property
+    def inverse(self) -> Tensor | None: ...
+    @property
+    def high(self) -> Tensor | None: ...
 
 
 def factor(scale: Tensor, inverse: Tensor | None, convention: Convention, *, stored: bool = False) -> Tensor:
@@ -24,6 +38,8 @@ def factor(scale: Tensor, inverse: Tensor | None, convention: Convention, *, sto
         stored: the scale went through a format of its own, where it may have become 0.
     """
     inverts = KERNELS[convention.kernel].inverse
+    if convention.coded_smallest:
+        scale = scale.clamp(min=convention.coded_smallest)
     s = scale
     if inverts:
         s = torch.reciprocal(scale) if inverse is None else inverse
@@ -45,18 +61,66 @@ def ends(fmt: Format) -> tuple[float, float]:
     return values[0] - (values[1] - values[0]) / 2, values[-1] + (values[-1] - values[-2]) / 2
 
 
-def decode(codes: Tensor, scale: Tensor, zero_point: Tensor | None, out: Tensor, fmt: Format) -> Tensor:
+class Kept(NamedTuple):
+    """What a library dequantizes with, ``how``: "shifted" q·s + z, or a value of `choices`' decoding."""
+
+    how: str
+    number: Tensor | None = None
+    constant: float = 1.0
+
+    def at(self, pick: Callable[[Tensor], Tensor]) -> "Kept":
+        """What is kept for some elements, as ``pick`` finds them in block form."""
+        return self if self.number is None else self._replace(number=pick(self.number))
+
+
+SCALED = Kept("scaled")
+
+
+def decode(
+    codes: Tensor,
+    scale: Tensor,
+    zero_point: Tensor | None,
+    out: Tensor,
+    fmt: Format,
+    kept: Kept = SCALED,
+) -> Tensor:
     """Write (codes - zero_point) * scale into ``out``, float32; parameters broadcast, None stands for 0.
 
-    The codes of a float or a codebook stand for its values.
+    The codes of a float or a codebook stand for its values. ``kept``: what the library computes with instead.
     """
     if isinstance(fmt, IntFormat):
         out.copy_(codes)
     else:
         out.copy_(fmt.decode_(codes, torch.empty(codes.shape, device=codes.device)))
+    return unscale(out, scale, zero_point, kept)
+
+
+def kept_at(kept: Kept, region: Region) -> Kept:
+    """Its part for a box, beside elements with the axes of `split_axes`."""
+    return kept.at(lambda number: spread(number[region.grid]))
+
+
+def unscale(values: Tensor, scale: Tensor, zero_point: Tensor | None, kept: Kept = SCALED) -> Tensor:
+    """Dequantize what codes stand for, in place."""
+    if kept.how == "shifted":
+        values.mul_(scale)
+        return values if zero_point is None else values.add_(zero_point)
     if zero_point is not None:
-        out.sub_(zero_point)
-    return out.mul_(scale)
+        values.sub_(zero_point)
+    if kept.number is None:
+        return values.mul_(scale)
+    return values.div_(kept.number) if kept.how == "divided" else values.mul_(kept.number).mul_(kept.constant)
+
+
+def kept_of(params: Parameters, fmt: Format, convention: Convention) -> Kept:
+    """Return what the convention dequantizes with; of parameters given by hand only these are known."""
+    if convention.zero_point == "shift":
+        return Kept("shifted")
+    if convention.decoding == "divided" and params.inverse is not None:
+        return Kept("divided", params.inverse)
+    if convention.decoding == "of_largest" and params.high is not None:
+        return Kept("of_largest", params.high, float(torch.tensor(1.0) / largest_value(fmt)))
+    return SCALED
 
 
 def fit(values: Tensor, scheme: Scheme) -> Tensor:

@@ -88,6 +88,22 @@ def fused_shift_round(
     return round_(torch.add(shift, x, alpha=s.item(), out=out))
 
 
+def multiply_shift_half_round(
+    x: Tensor, s: Tensor, z: Tensor | None, out: Tensor, round_: Rounding = half_even
+) -> Tensor:
+    """round(x * (1/s) + (z + ½)): rounded down, that is to the nearest."""
+    torch.mul(x, s, out=out)
+    return round_(out.add_(0.5 if z is None else z + 0.5))
+
+
+def subtract_multiply_half_round(
+    x: Tensor, s: Tensor, z: Tensor | None, out: Tensor, round_: Rounding = half_even
+) -> Tensor:
+    """round((x - z) * (1/s) + ½), where z is what code 0 stands for."""
+    torch.mul(x if z is None else torch.sub(x, z, out=out), s, out=out)
+    return round_(out.add_(0.5))
+
+
 KERNELS: dict[str, Kernel] = {
     "A": Kernel(divide_round_shift, "round(x / s) + z", "x / s", inverse=False, shift_first=False),
     "B": Kernel(multiply_round_shift, "round(x · (1/s)) + z", "x · (1/s)", inverse=True, shift_first=False),
@@ -102,5 +118,19 @@ KERNELS: dict[str, Kernel] = {
         inverse=True,
         shift_first=True,
         fused=True,
+    ),
+    "F": Kernel(
+        multiply_shift_half_round,
+        "round(x · (1/s) + (z + ½))",
+        "x · (1/s) + (z + ½)",
+        inverse=True,
+        shift_first=True,
+    ),
+    "G": Kernel(
+        subtract_multiply_half_round,
+        "round((x - z) · (1/s) + ½)",
+        "(x - z) · (1/s) + ½",
+        inverse=True,
+        shift_first=True,
     ),
 }

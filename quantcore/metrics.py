@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.coding import decode, ends
+from quantcore.coding import decode, ends, kept_at
 from quantcore.errors import QuantError
 from quantcore.granularity import Region, regions, split_axes, spread
 from quantcore.inputs import CHUNK, as_float32, refuse_nonfinite
@@ -188,7 +188,12 @@ def _x_hat(result: Quantized, region: Region) -> Tensor:
     codes = split_axes(result.codes.view(result.laid_shape)[region.elements], region.block)
     scale, zero_point = (spread(p[region.grid]) for p in (result.scale, result.params.zero_point))
     return decode(
-        codes, scale, zero_point, torch.empty(codes.shape, device=codes.device), result.scheme.format
+        codes,
+        scale,
+        zero_point,
+        torch.empty(codes.shape, device=codes.device),
+        result.scheme.format,
+        kept_at(result.kept, region),
     )
 
 

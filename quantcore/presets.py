@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 
+from quantcore.codebook_format import CODEBOOKS
 from quantcore.conventions import BASES
 from quantcore.float_format import FLOATS
-from quantcore.formats import Format, IntFormat
-from quantcore.granularity import PerGroup
+from quantcore.formats import INT8, Format, IntFormat
+from quantcore.granularity import PerChannel, PerFlatGroup, PerGroup
 from quantcore.range_setting import Given
 from quantcore.scheme import Scheme
 
@@ -58,4 +59,52 @@ def _microxcaling() -> dict[str, Scheme]:
     return found
 
 
-PRESETS: dict[str, Scheme] = {**_torchao(), **_compressed_tensors(), **_microxcaling()}
+def _bitsandbytes() -> dict[str, Scheme]:
+    blocks, convention = PerFlatGroup(64), BASES["bitsandbytes.4bit"]
+    rows = BASES["bitsandbytes.int8_vectorwise"]
+    return {
+        "bitsandbytes.nf4": Scheme(CODEBOOKS["nf4"], granularity=blocks, convention=convention),
+        "bitsandbytes.fp4": Scheme(CODEBOOKS["fp4_bitsandbytes"], granularity=blocks, convention=convention),
+        "bitsandbytes.int8_vectorwise": Scheme(INT8, granularity=PerChannel(0), convention=rows),
+    }
+
+
+def _gguf() -> dict[str, Scheme]:
+    half = Scheme(
+        replace(FLOATS["fp16"], saturate=False), range_setting=Given(1.0), convention=BASES["stored"]
+    )
+    parts: dict[str, tuple[Format, int, str]] = {
+        "Q4_0": (IntFormat(4, signed=False), 32, "Q4_0"),
+        "Q4_1": (IntFormat(4, signed=False), 32, "Q4_1"),
+        "Q5_0": (IntFormat(5, signed=False), 32, "Q4_0"),
+        "Q5_1": (IntFormat(5, signed=False), 32, "Q4_1"),
+        "Q8_0": (INT8, 32, "Q8_0"),
+        "TQ1_0": (CODEBOOKS["ternary"], 256, "TQ1_0"),
+        "TQ2_0": (CODEBOOKS["ternary"], 256, "TQ2_0"),
+    }
+    # the codebook holds twice the values of e2m1, so the scale is half the power that its byte stands for
+    mxfp4 = Scheme(
+        CODEBOOKS["mxfp4_gguf"],
+        granularity=PerGroup(32),
+        convention=BASES["gguf.MXFP4"],
+        scales=replace(_E8M0, range_setting=Given(0.5)),
+    )
+    return {"gguf.MXFP4": mxfp4} | {
+        f"gguf.{name}": Scheme(
+            fmt,
+            symmetric=not name.endswith("_1"),
+            granularity=PerGroup(size),
+            convention=BASES[f"gguf.{convention}"],
+            scales=half,
+        )
+        for name, (fmt, size, convention) in parts.items()
+    }
+
+
+PRESETS: dict[str, Scheme] = {
+    **_torchao(),
+    **_compressed_tensors(),
+    **_bitsandbytes(),
+    **_gguf(),
+    **_microxcaling(),
+}

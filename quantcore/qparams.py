@@ -9,7 +9,15 @@ import torch
 from torch import Tensor
 
 from quantcore.errors import QuantError
-from quantcore.granularity import block_shape, grid_shape, laid_shape, regions, split_axes, to_blocks
+from quantcore.granularity import (
+    PerFlatGroup,
+    block_shape,
+    grid_shape,
+    laid_shape,
+    regions,
+    split_axes,
+    to_blocks,
+)
 from quantcore.inputs import CHUNK, as_float32, refuse_nonfinite
 from quantcore.range_half_quadratic import HalfQuadratic
 from quantcore.range_setting import Given, MinMax
@@ -68,11 +76,16 @@ def choose_qparams(x: Any, scheme: Scheme) -> QParams:
             _check_finite(x, *found, who)
             blocks = to_blocks(values, region.block)
             found = setting(blocks, Task(scheme.format, scheme.symmetric, BlockErrors(blocks, scheme)))
+        elif convention.symmetric_scale == "signed_extreme":
+            found = _first_extreme(values, region.block, *found)
         for whole, part in zip((low, high), found, strict=True):
             whole[region.grid].copy_(part.reshape(whole[region.grid].shape))
     if refuses:  # NaN and infinity show in the extremes of MinMax: no pass of its own over x
         _check_finite(x, low, high, who)
     params = QParams(*parameters(low, high, scheme.symmetric, scheme.format, convention))
+    flat = scheme.granularity
+    if convention.short_block == "divided" and isinstance(flat, PerFlatGroup) and shape[0] % flat.size:
+        params.scale[-1:].clamp_(min=convention.coded_smallest)
     if is_bad(params.scale, convention):
         raise QuantError(
             f"{full_name(convention)} refuses a scale that is not a finite "
@@ -93,6 +106,18 @@ def _extremes(x: Tensor, block: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     for axis in reversed(range(len(block))):
         if block[axis] > 1:
             low, high = low.amin(2 * axis + 1, keepdim=True), high.amax(2 * axis + 1, keepdim=True)
+    return low, high
+
+
+def _first_extreme(x: Tensor, block: tuple[int, ...], low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    """Of two extremes of one magnitude leave only that which comes first, and 0 in the other's place."""
+    tied = (low == -high).reshape(-1)
+    if not tied.any():
+        return low, high
+    blocks = to_blocks(x, block)[tied]
+    first = blocks.gather(1, blocks.abs().argmax(1, keepdim=True)).reshape(-1)
+    low, high = low.clone(), high.clone()
+    low.view(-1)[tied], high.view(-1)[tied] = first.clamp(max=0), first.clamp(min=0)
     return low, high
 
 

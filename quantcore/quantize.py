@@ -6,35 +6,33 @@ outputs made once: fresh temporaries of the whole tensor would cost many times t
 
 import dataclasses
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from quantcore.boxes import boxes, prepare
+from quantcore.boxes import unclamped as unclamped
 from quantcore.casts import may_leave_integers, nan_note, settle
+from quantcore.coding import Kept, kept_at, kept_of
 from quantcore.coding import decode as decode
-from quantcore.coding import factor
 from quantcore.coding import fit as fit
 from quantcore.coding import wrap as wrap
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import (
-    Region,
     block_shape,
-    grid_shape,
     laid_shape,
     regions,
     split_axes,
     spread,
 )
 from quantcore.inputs import CHUNK, as_float32, refuse_nonfinite
-from quantcore.kernels import KERNELS
 from quantcore.qparams import QParams, choose_qparams
 from quantcore.range_setting import Given
 from quantcore.refusal import refuse
-from quantcore.rounding import rounding, unrounded
+from quantcore.rounding import rounding
 from quantcore.scheme import Scheme
 
 
@@ -78,9 +76,14 @@ class Quantized:
         return laid_shape(self.scheme.granularity, tuple(self.x.shape))
 
     @property
+    def kept(self) -> Kept:
+        """What the library dequantizes with, where that is not (codes - zero_point) * scale; block form."""
+        return kept_of(self.params, self.scheme.format, self.scheme.convention.at(self.scheme.granularity))
+
+    @property
     def dequantized(self) -> Tensor:
         """x̂ = (codes - zero_point) * scale, of a float format value * scale; float32, computed anew each time."""
-        return dequantize(self.codes, self.scale, self.params.zero_point, self.scheme)
+        return dequantize_with(self.codes, self.params, self.scheme)
 
     @property
     def error(self) -> Tensor:
@@ -118,10 +121,19 @@ def apply_quietly(x: Any, scheme: Scheme, out: Quantized | None = None) -> Quant
     params, scales = choose_qparams(x, scheme), None
     if scheme.scales is not None:
         scales = apply_quietly(params.scale, scheme.scales)
-        params = dataclasses.replace(params, scale=scales.dequantized, raw=params.scale, inverse=None)
+        params = _stored(params, scheme, scales.dequantized)
     codes, odd = _codes(x, params, scheme, out=None if out is None else out.codes)
     notes = [note for note in (_zero_point_outside(params, scheme), odd) if note]
     return Quantized(x, scheme, codes, params, tuple(notes), scales)
+
+
+def _stored(params: QParams, scheme: Scheme, scale: Tensor) -> QParams:
+    """The parameters as they are stored, ``scale`` being what the scales have become."""
+    stored = dataclasses.replace(params, scale=scale, raw=params.scale, inverse=None)
+    if scheme.convention.zero_point != "shift" or scheme.scales is None:
+        return stored
+    shift = apply_quietly(params.zero_point, scheme.scales).dequantized
+    return dataclasses.replace(stored, zero_point=shift)
 
 
 def quantize(x: Any, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | None = None) -> Tensor:
@@ -148,11 +160,13 @@ def _codes(x: Tensor, params: QParams, scheme: Scheme, out: Tensor | None) -> tu
     careful = not convention.refuses_nonfinite and may_leave_integers(x, params, scheme, convention)
     round_ = rounding(convention.rounding)
     nans, laid = 0, codes.view(laid_shape(scheme.granularity, tuple(x.shape)))
-    for region, work, shift in _boxes(x, params, scheme):
+    for region, work, shift in boxes(x, params, scheme):
         if careful:
             nans += int(work.isnan().sum())
             if isinstance(scheme.format, IntFormat):  # a float has codes for NaN
                 settle(work, shift, scheme.format, convention)
+            elif convention.cast == "low_bits":
+                work.masked_fill_(~work.isfinite(), 0.0)
         target = split_axes(laid[region.elements], region.block)
         if isinstance(scheme.format, IntFormat):
             target.copy_(fit(work, scheme))
@@ -166,72 +180,26 @@ def codes_of(x: Tensor, params: QParams, scheme: Scheme) -> Tensor:
     return _codes(x, params, dataclasses.replace(scheme, range_setting=Given(1.0)), None)[0]
 
 
-def unclamped(x: Tensor, params: QParams, scheme: Scheme) -> Iterator[tuple[Region, Tensor]]:
-    """Yield what the convention's kernel gives, box by box of `laid_shape`, float32, axes of `split_axes`.
-
-    The only place of this arithmetic. The tensor is a scratch that the next box overwrites.
-    """
-    for region, work, _ in _boxes(x, params, scheme):
-        yield region, work
-
-
-def _boxes(x: Tensor, params: QParams, scheme: Scheme) -> Iterator[tuple[Region, Tensor, Tensor | None]]:
-    """Yield region, unclamped values, and the zero_point that was added to them (None: all are 0)."""
-    block = block_shape(scheme.granularity, tuple(x.shape))
-    shape = laid_shape(scheme.granularity, tuple(x.shape))
-    x = x.reshape(shape)
-    scale, zero_point, shifted = _prepare(params.scale, params.zero_point, shape, block, x.device)
-    convention = scheme.convention.at(scheme.granularity)
-    kernel = KERNELS[convention.kernel]
-    # a float's codes are rounded where its exponent is known, in `encode_`
-    round_ = rounding(convention.rounding) if isinstance(scheme.format, IntFormat) else unrounded
-    # of small floats, which have -0, even a zero_point of 0 tells: -0 + 0 is 0
-    adds_zero = kernel.shift_first and not isinstance(scheme.format, IntFormat)
-    scratch = torch.empty(_largest(shape, block), device=x.device)
-    for region in regions(shape, block, CHUNK, whole_blocks=False):
-        values = split_axes(x[region.elements], region.block)
-        work = scratch[: values.numel()].view(values.shape)
-        inverse = None if params.inverse is None else params.inverse[region.grid]
-        s = factor(scale[region.grid], inverse, convention, stored=params.raw is not None)
-        shift = spread(zero_point[region.grid]) if shifted or adds_zero else None
-        yield region, kernel.run(values, spread(s), shift, work, round_), shift
-
-
 def dequantize(
     codes: Tensor, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | None = None
 ) -> Tensor:
     """Return (codes - zero_point) * scale, float32; parameters as in `quantize`; of floats value * scale."""
+    return dequantize_with(codes, QParams(scale, zero_point), scheme, out)
+
+
+def dequantize_with(codes: Tensor, params: QParams, scheme: Scheme, out: Tensor | None = None) -> Tensor:
+    """`dequantize` by all that the convention keeps, float32."""
     block = block_shape(scheme.granularity, tuple(codes.shape))
     shape = laid_shape(scheme.granularity, tuple(codes.shape))
-    scale, zero_point, shifted = _prepare(scale, zero_point, shape, block, codes.device)
+    scale, zero_point, shifted = prepare(params.scale, params.zero_point, shape, block, codes.device)
+    kept = kept_of(params, scheme.format, scheme.convention.at(scheme.granularity))
     x_hat = _output(out, tuple(codes.shape), torch.float32, codes.device)
     laid = (codes.reshape(shape), x_hat.view(shape))
     for region in regions(shape, block, CHUNK, whole_blocks=False):
         source, target = (split_axes(t[region.elements], region.block) for t in laid)
         z = spread(zero_point[region.grid]) if shifted else None
-        decode(source, spread(scale[region.grid]), z, target, scheme.format)
+        decode(source, spread(scale[region.grid]), z, target, scheme.format, kept_at(kept, region))
     return x_hat
-
-
-def _largest(shape: tuple[int, ...], block: tuple[int, ...]) -> int:
-    return max(r.numel for r in regions(shape, block, CHUNK, whole_blocks=False))
-
-
-def _prepare(
-    scale: Any, zero_point: Any, shape: tuple[int, ...], block: tuple[int, ...], device: torch.device
-) -> tuple[Tensor, Tensor, bool]:
-    """Parameters as float32 in block form, and whether any zero_point is not 0."""
-    grid = grid_shape(shape, block)
-    made = []
-    for what, value in (("scale", scale), ("zero_point", zero_point)):
-        tensor = torch.as_tensor(value, dtype=torch.float32, device=device)
-        if tensor.dim() and tensor.shape != grid:
-            raise QuantError(
-                f"{what} has shape {tuple(tensor.shape)}, but the blocks of shape {block} form a grid of {grid}; "
-                "give one number, or one a block in that shape."
-            )
-        made.append(tensor.expand(grid))
-    return made[0], made[1], bool(made[1].any())
 
 
 def _output(out: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from quantcore.conventions import Convention
-from quantcore.formats import Format, IntFormat
-from quantcore.scales_of_floats import POWERS
+from quantcore.formats import Format
+from quantcore.scales_of_floats import POWERS, largest_value
 
 Range = tuple[Tensor, Tensor]
 _PRECISION = {"float32": torch.float32, "float64": torch.float64}
@@ -39,6 +39,8 @@ def parameters(low: Tensor, high: Tensor, symmetric: bool, fmt: Format, c: Conve
     inverse = None
     if symmetric:
         raw, low, high = _SYMMETRIC[c.symmetric_scale](low, high, fmt, c)
+        if c.inverse == "of_range":
+            inverse = torch.reciprocal(high) * (largest_value(fmt) * c.divisor)
     elif c.asymmetric_scale == "inverse_range":
         inverse = inverse_range(low, high, _steps(fmt))
         raw = 1.0 / inverse
@@ -47,6 +49,8 @@ def parameters(low: Tensor, high: Tensor, symmetric: bool, fmt: Format, c: Conve
     scale, replaced = _replaced(raw, c)
     if symmetric:
         zero_point = torch.full(scale.shape, _middle(fmt, c), dtype=torch.int32, device=scale.device)
+    elif c.zero_point == "shift":
+        zero_point = low
     elif inverse is not None:
         zero_point = _float_zero_point(low, inverse, c)
     else:
@@ -120,8 +124,17 @@ Symmetric = Callable[[Tensor, Tensor, Format, Convention], tuple[Tensor, Tensor,
 
 def _positive_steps(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
     largest = _largest(low, high, c)
-    steps = (1 << (fmt.bits - 1)) - 1 if isinstance(fmt, IntFormat) else fmt.max
-    return largest / steps, -largest, largest
+    return largest / (largest_value(fmt) * c.divisor), -largest, largest
+
+
+def _largest_itself(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
+    largest = _largest(low, high, c)
+    return largest, -largest, largest
+
+
+def _signed_extreme(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
+    extreme = torch.where(high > -low, high, low)
+    return extreme / -(1 << (fmt.bits - 1)), -extreme.abs(), extreme.abs()
 
 
 def _half_range(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
@@ -154,13 +167,15 @@ _SYMMETRIC: dict[str, Symmetric] = {
     "whole_range": _whole_range,
     "larger_side": _larger_side,
     "regridded": _regridded,
+    "largest": _largest_itself,
+    "signed_extreme": _signed_extreme,
     **POWERS,
 }
 
 
 def _replaced(raw: Tensor, c: Convention) -> tuple[Tensor, Tensor]:
     """Return the scale as float32, and which blocks had one too small."""
-    small = raw < c.smallest_scale
+    small = raw.abs() < c.smallest_scale
     return torch.where(small, c.replacement, raw).to(torch.float32), small
 
 

@@ -7,6 +7,7 @@ rule                    e                                                       
 ======================  ===========================================================  ==========================
 ``power_floor``         floor(log2(max|x|)), from the bits                           2^127
 ``power_log2_floor``    the same of a logarithm in float32                           NaN
+``power_log2_wrapped``  the same; below 2^-128 the exponent's lowest 8 bits are kept
 ``power_even``          that of max|x| and half a step of the element's mantissa     2^127
 ``power_rounded``       the same                                                     infinite, so for NaN
 ``power_rounded_e2m1``  the same, with the mantissa of e2m1 for every element        infinite, so for NaN
@@ -76,7 +77,7 @@ def _ceil(largest: Tensor, fmt: Format) -> Tensor:
 
 def _log2_ceil(largest: Tensor, fmt: Format) -> Tensor:
     """ceil(log2(max|x| / format's max)), the logarithm rounded to float32."""
-    exponent = torch.ceil(torch.log2(largest / _largest_value(fmt))).clamp(_LEAST, _MOST)
+    exponent = torch.ceil(torch.log2(largest / largest_value(fmt))).clamp(_LEAST, _MOST)
     return exponent.nan_to_num(nan=0.0).to(torch.int32)
 
 
@@ -84,12 +85,13 @@ def _mantissa(fmt: Format) -> int:
     return fmt.mantissa if isinstance(fmt, FloatFormat) else fmt.bits - 2
 
 
-def _largest_value(fmt: Format) -> float:
+def largest_value(fmt: Format) -> float:
+    """What max|x| is brought to: of integers 2^(bits-1) - 1."""
     return (1 << (fmt.bits - 1)) - 1 if isinstance(fmt, IntFormat) else fmt.max
 
 
 def _largest_power(fmt: Format) -> int:
-    return math.frexp(_largest_value(fmt))[1] - 1
+    return math.frexp(largest_value(fmt))[1] - 1
 
 
 def _power(exponent_of: Callable[[Tensor, Format], Tensor], beyond: float) -> Callable[..., Any]:
@@ -109,10 +111,19 @@ def _power(exponent_of: Callable[[Tensor, Format], Tensor], beyond: float) -> Ca
     return rule
 
 
+def _wrapped(low: Tensor, high: Tensor, fmt: Any, c: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """gguf's byte is the exponent of twice the scale, cast to 8 bits without a clamp; of 0 it is 0."""
+    largest = torch.maximum(low.abs(), high.abs())
+    byte = (_log2_floor(largest, fmt) + 1 - _LEAST) & 0xFF
+    exponent = torch.where((largest > 0) & (largest < torch.inf), byte, 0) + _LEAST - 1
+    return torch.ldexp(torch.ones(()), exponent).to(torch.float32), -largest, largest
+
+
 _POWER = 2.0**_MOST
 POWERS: dict[str, Callable[..., Any]] = {
     "power_floor": _power(_floor, _POWER),
     "power_log2_floor": _power(_log2_floor, torch.nan),
+    "power_log2_wrapped": _wrapped,
     "power_even": _power(_even, _POWER),
     "power_rounded": _power(_rounded, torch.inf),
     "power_rounded_e2m1": _power(_rounded_e2m1, torch.inf),

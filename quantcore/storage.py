@@ -35,8 +35,8 @@ class Storage:
 
 
 def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
-    """Count the bits: codes at the format's width, scales as float32 or as ``scheme.scales`` stores them,
-    zero points at the format's width.
+    """Count the bits: codes at the format's width or as the convention packs them, scales as float32 or as
+    ``scheme.scales`` stores them, zero points at the format's width, or where they are shifts as the scales.
 
     Every block pays for a scale of its own, equal or not. A symmetric scheme's zero points are known and
     cost nothing; typed by hand (`Given`), they cost nothing if all are 0 or all are the format's middle.
@@ -54,14 +54,17 @@ def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
     setting = scheme.range_setting
     typed = _numbers(setting.zero_point) if isinstance(setting, Given) else set()
     free = not scheme.symmetric or not any(typed <= {known} for known in (0, scheme.format.middle))
-    zero_point_bits = bits if scheme.convention.zero_point == "integer" else FLOAT_BITS
+    packed = scheme.convention.code_bits or bits
+    zero_point_bits = blocks * (bits if scheme.convention.zero_point == "integer" else FLOAT_BITS)
     scale_bits = blocks * SCALE_BITS
     if scheme.scales is not None:
         inner = storage(scheme.scales, grid)
         # a scale of scales that is given is part of the scheme: MX blocks store none
         given = isinstance(scheme.scales.range_setting, Given)
         scale_bits = inner.codes + (0 if given else inner.scales + inner.zero_points)
-    return Storage(elements, elements * bits, scale_bits, blocks * zero_point_bits if free else 0)
+        if scheme.convention.zero_point == "shift":
+            zero_point_bits = scale_bits
+    return Storage(elements, math.ceil(elements * packed), scale_bits, zero_point_bits if free else 0)
 
 
 def _numbers(value: Any) -> set[int]:

@@ -5,6 +5,7 @@ and shows one of them, the one with the largest |error|, in all four maps: so th
 four maps tell of the same element.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -13,6 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from quantcore.coding import Kept, unscale
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import PerFlatGroup, Shape, as_boxes
@@ -84,10 +86,16 @@ class _Plane:
     zero_point: Tensor
     block: Span
     table: Tensor | None
+    kept: Kept
 
     def values(self, codes: Tensor) -> Tensor:
         """What codes stand for before zero_point and scale, float32."""
         return codes.to(torch.float32) if self.table is None else self.table[codes.to(torch.int64)]
+
+    def dequantized(self, codes: Tensor, pick: Callable[[Tensor], Tensor]) -> Tensor:
+        """x̂ of some codes; ``pick`` finds what belongs to them in block form."""
+        zero_point = pick(self.zero_point.to(torch.float32))
+        return unscale(self.values(codes), pick(self.scale), zero_point, self.kept.at(pick))
 
 
 def element(view: View, shape: tuple[int, ...], row: Place, column: Place) -> tuple[int | Place, ...]:
@@ -127,9 +135,7 @@ def map_data(result: Quantized, view: View | None = None) -> MapData:
     scale = plane.scale[row // plane.block[0], column // plane.block[1]]
     zero_point = plane.zero_point[row // plane.block[0], column // plane.block[1]]
     x, codes = plane.x[row, column], plane.codes[row, column].to(torch.int32)
-    # float32 throughout, as dequantize: a zero_point given by hand may be larger than float32 is exact for
-    values = plane.values(codes)
-    x_hat = (values - zero_point.to(torch.float32)) * scale
+    x_hat = plane.dequantized(codes, lambda p: p[row // plane.block[0], column // plane.block[1]])
     borders = tuple(
         tuple(range(-(-start // b) * b or b, stop, b)) if (stop - start) // b <= MAX_BORDERS else ()
         for (start, stop), b in zip((rows, columns), plane.block, strict=True)
@@ -137,7 +143,7 @@ def map_data(result: Quantized, view: View | None = None) -> MapData:
     arrays = {
         "x": x,
         "codes": codes,
-        "values": values,
+        "values": plane.values(codes),
         "dequantized": x_hat,
         "error": x - x_hat,
         "scale": scale,
@@ -159,13 +165,12 @@ def box_of_blocks(result: Quantized) -> Shape:
 def _plane(result: Quantized, view: View) -> _Plane:
     x, codes, scale, zero_point = result.x, result.codes, result.scale, result.params.zero_point
     shape, block = tuple(x.shape), result.block
-    fmt = result.scheme.format
-    table = None if isinstance(fmt, IntFormat) else fmt.table
+    number = scale if result.kept.number is None else result.kept.number  # or what nobody reads
     if isinstance(result.scheme.granularity, PerFlatGroup):
-        (scale, zero_point), block = as_boxes((scale, zero_point), block[0], shape)
+        (scale, zero_point, number), block = as_boxes((scale, zero_point, number), block[0], shape)
+    whole = [x, codes, scale, zero_point, number]
     if x.dim() < 2:
-        x, codes, scale, zero_point = (t.reshape(1, -1) for t in (x, codes, scale, zero_point))
-        return _Plane(x, codes, scale, zero_point, (1, block[0] if block else 1), table)
+        return _drawn([t.reshape(1, -1) for t in whole], (1, block[0] if block else 1), result)
     down, across = _axes(view, x.dim())
     others = [i for i in range(x.dim()) if i not in (down, across)]
     index = view.index or (0,) * len(others)
@@ -176,10 +181,16 @@ def _plane(result: Quantized, view: View) -> _Plane:
     at: dict[int, int] = dict(zip(others, index, strict=True))
     cut = tuple(at.get(i, slice(None)) for i in range(x.dim()))
     cut_grid = tuple(at[i] // block[i] if i in at else slice(None) for i in range(x.dim()))
-    x, codes, scale, zero_point = x[cut], codes[cut], scale[cut_grid], zero_point[cut_grid]
-    if down > across:
-        x, codes, scale, zero_point = x.T, codes.T, scale.T, zero_point.T
-    return _Plane(x, codes, scale, zero_point, (block[down], block[across]), table)
+    parts = [t[cut if t is x or t is codes else cut_grid] for t in whole]
+    return _drawn([p.T for p in parts] if down > across else parts, (block[down], block[across]), result)
+
+
+def _drawn(parts: list[Tensor], block: Span, result: Quantized) -> _Plane:
+    """The plane of x, codes, scale, zero_point and what is kept."""
+    x, codes, scale, zero_point, number = parts
+    fmt, kept = result.scheme.format, result.kept.at(lambda _: number)
+    table = None if isinstance(fmt, IntFormat) else fmt.table
+    return _Plane(x, codes, scale, zero_point, block, table, kept)
 
 
 def _shown(plane: _Plane, rows: Span, columns: Span, step: Span) -> tuple[Tensor, Tensor]:
@@ -211,12 +222,13 @@ def _error_size(plane: _Plane, rows: Span, columns: Span) -> Tensor:
     box = (slice(*rows), slice(*columns))
     row = torch.arange(*rows, device=plane.x.device) // plane.block[0]
     column = torch.arange(*columns, device=plane.x.device) // plane.block[1]
-    x_hat = plane.values(plane.codes[box])
-    for parameters, combine in ((plane.zero_point.to(torch.float32), x_hat.sub_), (plane.scale, x_hat.mul_)):
+
+    def gathered(parameters: Tensor) -> Tensor:
         # an axis with a single block broadcasts; gathering for every element is what costs
         part = parameters.index_select(0, row) if parameters.shape[0] > 1 else parameters
-        combine(part.index_select(1, column) if part.shape[1] > 1 else part)
-    return x_hat.sub_(plane.x[box]).abs_()
+        return part.index_select(1, column) if part.shape[1] > 1 else part
+
+    return plane.dequantized(plane.codes[box], gathered).sub_(plane.x[box]).abs_()
 
 
 def _axes(view: View, rank: int) -> Span:

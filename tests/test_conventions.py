@@ -176,7 +176,9 @@ CHANGES = {
     "smallest_scale": [("torchao", 2.0**-23), ("quanto", 1e-3)],
     "replacement": [("compressed_tensors", 1.0), ("torch.fake_quantize", 1.0)],
     "bad_scale": [("brevitas", "kept")],
-    "coded_least": [],  # of floats alone: test_presets has it
+    # of presets alone: test_presets has them
+    "inverse": [], "divisor": [], "coded_with": [], "coded_least": [], "coded_smallest": [], "short_block": [],
+    "decoding": [], "code_bits": [],
     "zero_point": [("hqq", "float_rounded")],
     "zero_point_order": [],  # parts on neighbours of ties alone: test_conventions_live has them
     "zero_point_precision": [("onnxruntime", "float32")],

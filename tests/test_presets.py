@@ -44,8 +44,12 @@ def found(case, scheme):
         result = qc.apply(array(case["x"]), scheme)
     codes = result.codes.numpy()
     ours = {"dequantized": result.dequantized.numpy(), "codes": codes, "scale": result.scale.numpy()}
+    if result.params.high is not None:
+        ours["largest"] = result.params.high.numpy()
     if not isinstance(scheme.format, qc.IntFormat):
         ours["values"] = scheme.format.decode(result.codes).numpy()
+    if result.zero_point is not None:
+        ours["min"] = result.zero_point.numpy()
     if result.scales is not None:
         ours["scale_codes"] = result.scales.codes.numpy()
     return ours
@@ -63,7 +67,7 @@ def differences(case, scheme):
     The sign of zero is left aside, and with which of its patterns a NaN is written.
     """
     ours, words = found(case, scheme), []
-    for name in ("scale", "scale_codes", "codes", "values", "dequantized"):
+    for name in ("scale", "scale_codes", "min", "largest", "codes", "values", "dequantized"):
         if name not in case:
             continue
         theirs = array(case[name])
@@ -89,3 +93,53 @@ def test_exact(preset):
 def test_text_round_trips(preset):
     scheme = qc.PRESETS[preset]
     assert qc.Scheme.parse(str(scheme)) == scheme
+
+
+# choice -> (preset, a value that must not go unnoticed)
+CHANGES = [
+    ("torchao.fp8_e4m3fn", "kernel", "B"),
+    ("torchao.mxfp8_e4m3", "symmetric_scale", "power_even"),
+    ("torchao.mxfp8_e4m3.EVEN", "symmetric_scale", "power_ceil"),
+    ("torchao.mxfp8_e4m3.CEIL", "symmetric_scale", "power_log2_ceil"),
+    ("torchao.mxfp8_e4m3.RCEIL", "symmetric_scale", "power_floor"),
+    ("torchao.mxfp8_e4m3", "coded_least", 0.0),
+    ("torchao.mxfp8_e4m3.RCEIL", "coded_least", 2.0**-126),
+    ("compressed_tensors.fp8_e4m3fn", "kernel", "A"),
+    ("compressed_tensors.mxfp4", "symmetric_scale", "power_even"),
+    ("compressed_tensors.mxfp8_e4m3", "symmetric_scale", "power_rounded"),
+    ("microxcaling.mxint8", "symmetric_scale", "power_ceil"),
+    ("microxcaling.mxfp4", "rounding", "half_away_of_sum"),
+    ("microxcaling.mxfp4.nearest", "rounding", "half_even_of_sum"),
+    ("bitsandbytes.nf4", "kernel", "A"),
+    ("bitsandbytes.nf4", "coded_smallest", 0.0),
+    ("bitsandbytes.nf4", "short_block", "as_others"),
+    ("bitsandbytes.int8_vectorwise", "inverse", "of_scale"),
+    ("bitsandbytes.int8_vectorwise", "decoding", "scaled"),
+    ("bitsandbytes.int8_vectorwise", "cast", "none"),
+    ("gguf.Q8_0", "coded_with", "stored"),
+    ("gguf.Q8_0", "rounding", "half_even"),
+    ("gguf.Q8_0", "cast", "none"),
+    ("gguf.Q4_0", "symmetric_scale", "positive_steps"),
+    ("gguf.Q4_0", "kernel", "D"),
+    ("gguf.Q4_0", "rounding", "half_even"),
+    ("gguf.Q4_0", "cast", "none"),
+    ("gguf.Q4_1", "kernel", "F"),
+    ("gguf.Q4_1", "zero_in_range", "both"),
+    ("gguf.Q4_1", "coded_with", "stored"),
+    ("gguf.Q4_1", "zero_point", "integer"),
+    ("gguf.Q5_1", "range_overflow", "split"),
+    ("gguf.MXFP4", "symmetric_scale", "power_log2_floor"),
+    ("gguf.TQ2_0", "coded_with", "stored"),
+    ("gguf.TQ2_0", "cast", "none"),
+]
+
+
+@pytest.mark.parametrize(("preset", "choice", "value"), CHANGES)
+def test_choice_is_read(preset, choice, value):
+    """A preset one of whose choices is changed fails against the recorded cases."""
+    for case in cases(preset):
+        scheme = scheme_of(case)
+        changed = dataclasses.replace(scheme, convention=scheme.convention.changed(**{choice: value}))
+        if differences(case, changed):
+            return
+    pytest.fail(f"no recorded case tells {choice}={value} from {scheme.convention}")

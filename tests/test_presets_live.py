@@ -3,6 +3,7 @@
 Of gguf, bitsandbytes and microxcaling, which the development requirements leave out, where they are installed.
 """
 
+import dataclasses
 import warnings
 
 import numpy as np
@@ -121,3 +122,56 @@ def test_microxcaling(name, mode):
         theirs = mx_ops._quantize_mx(x.clone(), 8, element, axes=[-1], block_size=32, round=mode)
         result = ours(x, f"microxcaling.{name}" + (f".{mode}" if mode != "even" else ""))
         check(x, result.dequantized, theirs, "values")
+
+
+@pytest.mark.parametrize("name", ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "MXFP4", "TQ1_0", "TQ2_0"])
+def test_gguf(name):
+    gguf = pytest.importorskip("gguf")
+    x = hard_rows(512 if name.startswith("TQ") else 64)
+    kind = gguf.GGMLQuantizationType[name]
+    with np.errstate(all="ignore"):
+        packed = gguf.quants.quantize(x.numpy(), kind)
+        theirs = gguf.quants.dequantize(packed, kind)
+    result = ours(x, f"gguf.{name}")
+    check(x, result.dequantized, theirs, "dequantized")
+    packed = packed.reshape(-1, gguf.GGML_QUANT_SIZES[kind][1])
+    bits = qc.bits_per_element(result.scheme, x.shape)
+    assert bits * x.numel() == packed.size * 8, "the file's own size"
+    if name[0] == "Q" and name[1] in "458":
+        scale = packed[:, :2].copy().view(np.float16).astype(np.float32)
+        check(x, result.scale, scale.reshape(x.shape[0], -1), "scale")
+    if name == "Q8_0":
+        check(x, result.codes, packed[:, 2:].copy().view(np.int8), "codes")
+    if name in ("Q4_0", "Q4_1"):
+        nibbles = packed[:, -16:]
+        check(x, result.codes, np.concatenate([nibbles & 15, nibbles >> 4], 1), "codes")
+
+
+@pytest.mark.parametrize("size", [64, 128, 256])
+@pytest.mark.parametrize("name", ["nf4", "fp4"])
+def test_bitsandbytes(name, size):
+    functional = pytest.importorskip("bitsandbytes.functional")
+    for shape in ((ROWS, 64), (ROWS, 61), (3, 7), (1, 1)):
+        x = hard_rows(64, finite=False).reshape(-1)[: shape[0] * shape[1]].reshape(shape).contiguous()
+        packed, state = functional.quantize_4bit(x, blocksize=size, quant_type=name)
+        codes = torch.stack([packed.reshape(-1) >> 4, packed.reshape(-1) & 15], 1).reshape(-1)[: x.numel()]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            preset = qc.PRESETS[f"bitsandbytes.{name}"]
+            result = qc.apply(x, dataclasses.replace(preset, granularity=qc.PerFlatGroup(size)))
+        check(x, result.codes, codes.reshape(shape), "codes")
+        check(x[:1], result.scale, state.absmax, "scale")
+        # table times largest magnitude, by hand: the CPU kernel takes another block's where rows cut blocks
+        theirs = state.code[codes.long()] * state.absmax.repeat_interleave(size)[: x.numel()]
+        check(x, result.dequantized, theirs.reshape(shape), "dequantized")
+
+
+def test_bitsandbytes_int8():
+    functional = pytest.importorskip("bitsandbytes.functional")
+    for width in (64, 61, 1):
+        x = hard_rows(64, finite=False)[:, :width].contiguous()
+        codes, largest, _ = functional.int8_vectorwise_quant(x.clone())
+        result = ours(x, "bitsandbytes.int8_vectorwise")
+        check(x, result.codes, codes, "codes")
+        check(x, result.params.high, largest, "largest")
+        check(x, result.dequantized, functional.int8_vectorwise_dequant(codes, largest), "dequantized")

@@ -460,7 +460,7 @@ export default function (component) {
     // (q - z) · s and x - x̂ as Python has them: a product of two float32 is exact in JavaScript's float64, so
     // one rounding to float32 gives the same bits; half as much is to be carried
     const each = (array, i) => array[array.length === 1 ? 0 : i];
-    values.dequantized = values.x.map((_, i) => Math.fround((values.values ?? values.codes)[i] - Math.fround(each(values.zero_point, i))) * each(values.scale, i));
+    values.dequantized ??= values.x.map((_, i) => Math.fround((values.values ?? values.codes)[i] - Math.fround(each(values.zero_point, i))) * each(values.scale, i));
     values.error = values.x.map((x, i) => x - values.dequantized[i]);
     state.values = values;
     state.z = Object.fromEntries(NAMES.map((name) => [name, grid(state.values[name], data.height, data.width)]));

@@ -115,6 +115,8 @@ def cells(picture: Picture) -> dict[str, Any]:
     arrays = {name: _packed(getattr(data, name)) for name in ("x", "codes")}
     if not isinstance(result.scheme.format, qc.IntFormat):
         arrays["values"] = _packed(data.values)
+    if result.kept.how != "scaled":  # another formula than the component's
+        arrays["dequantized"] = _packed(data.dequantized)
     arrays |= {name: _packed(_shrunk(getattr(data, name))) for name in ("scale", "zero_point")}
     if data.step != (1, 1):
         down = data.row - np.arange(height)[:, None] * data.step[0] - data.rows[0]

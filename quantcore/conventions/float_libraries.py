@@ -19,6 +19,12 @@ _TORCHAO: dict[str, Any] = {**_FLOATS, "library": "torchao", "version": "0.18.0"
 _MX = "torchao/prototype/mx_formats/mx_tensor.py"
 _COMPRESSED: dict[str, Any] = {**_FLOATS, "kernel": "C", "library": "compressed-tensors", "version": "0.20.0"}
 _HELPERS = "compressed_tensors/quantization/utils/helpers.py"
+_BITSANDBYTES: dict[str, Any] = {
+    **{name: value for name, value in _FLOATS.items() if name != "formats"},
+    "library": "bitsandbytes",
+    "version": "0.50.2",
+}
+_BITSANDBYTES_OPS = "bitsandbytes/backends/default/ops.py"
 _MICROXCALING: dict[str, Any] = {
     **_FLOATS,
     "formats": ("int", "float"),
@@ -81,6 +87,19 @@ def _microxcaling(name: str, rounding: str, words: str) -> Convention:
     )
 
 
+def _gguf(name: str, lines: str, **choices: Any) -> Convention:
+    return Convention(
+        name,
+        call=f"quants.quantize(x, {name.partition('.')[2]})",
+        range_overflow="infinite",
+        cast="low_bits",
+        coded_with="raw",
+        sources=(("all", f"gguf/quants.py:{lines}"),),
+        limits=_GROUPS,
+        **{**_FLOATS, "formats": ("int",), "library": "gguf", "version": "0.19.0", **choices},
+    )
+
+
 FLOAT_LIBRARIES: tuple[Convention, ...] = (
     STORED,
     Convention(
@@ -110,6 +129,62 @@ FLOAT_LIBRARIES: tuple[Convention, ...] = (
     _compressed_mx("mx", "power_rounded"),
     # rounds the scale as if the elements were e2m1
     _compressed_mx("mx8", "power_rounded_e2m1"),
+    Convention(
+        "bitsandbytes.4bit",
+        call="quantize_4bit -> dequantize_4bit",
+        formats=("codebook",),
+        kernel="B",
+        coded_smallest=1e-38,
+        short_block="divided",
+        sources=(
+            ("kernel", f"{_BITSANDBYTES_OPS}:230-239"),
+            ("coded_smallest", f"{_BITSANDBYTES_OPS}:236, 238"),
+            ("short_block", f"{_BITSANDBYTES_OPS}:237-240"),
+        ),
+        limits=(
+            Limit("granularity", ("per_flat_group",), "shares a scale among runs of the flattened tensor"),
+        ),
+        **_BITSANDBYTES,
+    ),
+    Convention(
+        "bitsandbytes.int8_vectorwise",
+        call="int8_vectorwise_quant -> int8_vectorwise_dequant",
+        kernel="B",
+        inverse="of_range",
+        decoding="of_largest",
+        sources=(
+            ("inverse", f"{_BITSANDBYTES_OPS}:151"),
+            ("decoding", "bitsandbytes/_ops.py, int8_vectorwise_dequant"),
+        ),
+        limits=(
+            Limit("kind", ("signed symmetric",), "has signed symmetric codes only"),
+            Limit("bits", (8,), "has 8 bits"),
+            Limit("granularity", ("per_channel",), "gives each row its scale"),
+            Limit("channel_axis", (0,), "gives each row its scale: channels lie along axis 0"),
+            Limit("channel_rank", (2,), "takes two axes"),
+        ),
+        **{**_BITSANDBYTES, "nan": "zero", "cast": "low_bits"},
+    ),
+    _gguf("gguf.Q8_0", "379-393", rounding="half_away", kernel="B"),
+    _gguf(
+        "gguf.Q4_0",
+        "222-238",
+        kernel="F",
+        rounding="toward_zero",
+        symmetric_scale="signed_extreme",
+        unsigned_symmetric_zero_point="middle",
+    ),
+    _gguf(
+        "gguf.Q4_1",
+        "256-273",
+        kernel="G",
+        rounding="toward_zero",
+        zero_in_range="no",
+        zero_point="shift",
+    ),
+    _gguf("gguf.MXFP4", "668-688", symmetric_scale="power_log2_wrapped", formats=("codebook",)),
+    _gguf("gguf.TQ2_0", "625-640", kernel="B", formats=("codebook",)),
+    _gguf("gguf.TQ1_0", "577-599", kernel="B", formats=("codebook",), code_bits=1.625),
     _microxcaling("microxcaling", "half_even_of_sum", "even"),
     _microxcaling("microxcaling.nearest", "half_away_of_sum", "nearest"),
 )

@@ -1,57 +1,11 @@
-"""What a convention is: the choices, and what each of their values means.
-
-With N = qmax - qmin, and (low, high) the range that the range setting found:
-
-==============================  ======================================================================
-choice                          values, the textbook's first
-==============================  ======================================================================
-kernel                          "A" round(x/s)+z · "B" round(x·(1/s))+z · "C" round(x/s+z) ·
-                                "D" round(x·(1/s)+z) · "E" round(fma(x, 1/s, z)); see `kernels`
-rounding                        "half_even" · "half_away" · "half_up" · "floor" · "ceil" ·
-                                "toward_zero" · "stochastic", or with a seed "stochastic_7"; of codes,
-                                the zero_point is always rounded half to even
-overflow                        "saturate" codes are clamped · "wrap" modulo 2^bits, a cast without clamp
-nan                             "refuse" NaN and infinity in x · the code that NaN becomes: "zero" ·
-                                "qmin" · "qmax" · "undefined" (NaN stays NaN there; stored here as 0)
-cast                            "none" · the integer that the rounded value is cast to before it is
-                                clamped, where a value too large becomes the lowest: "int64" after z is
-                                added · "int32" before, so that adding a negative z wraps around
-zero_in_range                   "both" low = min(low, 0), high = max(high, 0) · "low" only that · "no"
-range_overflow                  "split" high/N - low/N where high - low overflows · "infinite"
-finite_range                    infinite ends become the largest float32
-widen_range                     a range too narrow for smallest_scale is widened by N·smallest_scale
-smallest_range                  what max|x|, or high - low, is raised to
-symmetric_scale                 "positive_steps" max|x| / (2^(bits-1)-1), of a float format max|x| / its max · "half_range" max|x| / (N/2) ·
-                                "whole_range" (max|x| + max|x|) / N · "larger_side" the larger of
-                                low/qmin, high/qmax · "regridded" the larger of -low/ceil(N/2),
-                                high/floor(N/2), then (floor(N/2)·d + ceil(N/2)·d) / N · powers of two
-                                of blocks, see `scales_of_floats`: "power_floor" · "power_log2_floor" ·
-                                "power_even" · "power_rounded" · "power_rounded_e2m1" · "power_ceil" ·
-                                "power_log2_ceil"
-asymmetric_scale                "range" (high - low) / N · "inverse_range" see `scales.inverse_range`
-narrow_scale_bits               signed widths whose symmetric scale leaves out the lowest code
-scale_precision                 "float32" · "float64", then cast
-coded_least                     what a stored scale of 2^-127 counts as when x is divided by it; 0: itself
-smallest_scale, replacement     a scale below the first becomes the second
-bad_scale                       "kept" · refused are "nan" · "nonfinite"
-zero_point                      "integer", in the format · "float" -low·(1/s) · "float_rounded"
-zero_point_order                "round_quotient" qmin - round(low/s) · "round_difference" round(qmin - low/s)
-zero_point_precision            "float32" · "float64"
-zero_point_scale                "final" · "raw": before it was cast or replaced
-replaced_zero_point             of a replaced scale: "computed" · "zero" · "zero_if_asymmetric"
-nan_zero_point                  "lowest" -2^31 · "zero" · "wrapped": -2^31 taken from qmin in int32
-unsigned_symmetric_zero_point   "middle" 2^(bits-1) · "observer" that for 8 and 16 bits, else
-                                floor((qmin+qmax)/2) · "zero"
-==============================  ======================================================================
-
-Always: dequantized is float32(q - z) · s.
-"""
+"""What a convention is; `choices` has what each of its choices means."""
 
 import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from quantcore import notation
+from quantcore.conventions import choices
 from quantcore.errors import QuantError
 from quantcore.granularity import Granularity
 from quantcore.rounding import rounding
@@ -86,44 +40,38 @@ class Convention:
     """
 
     name: str
-    kernel: Literal["A", "B", "C", "D", "E"] = "A"
+    kernel: choices.Kernel = "A"
     rounding: str = "half_even"
-    overflow: Literal["saturate", "wrap"] = "saturate"
-    nan: Literal["refuse", "zero", "qmin", "qmax", "undefined"] = "refuse"
-    cast: Literal["none", "int32", "int64"] = "none"
-    zero_in_range: Literal["both", "low", "no"] = "both"
-    range_overflow: Literal["split", "infinite"] = "split"
+    overflow: choices.Overflow = "saturate"
+    nan: choices.Nan = "refuse"
+    cast: choices.Cast = "none"
+    zero_in_range: choices.ZeroInRange = "both"
+    range_overflow: choices.RangeOverflow = "split"
     finite_range: bool = False
     widen_range: bool = False
     smallest_range: float = 0.0
-    symmetric_scale: Literal[
-        "positive_steps",
-        "half_range",
-        "whole_range",
-        "larger_side",
-        "regridded",
-        "power_floor",
-        "power_log2_floor",
-        "power_even",
-        "power_rounded",
-        "power_rounded_e2m1",
-        "power_ceil",
-        "power_log2_ceil",
-    ] = "positive_steps"
-    asymmetric_scale: Literal["range", "inverse_range"] = "range"
+    symmetric_scale: choices.SymmetricScale = "positive_steps"
+    inverse: choices.Inverse = "of_scale"
+    divisor: float = 1.0
+    asymmetric_scale: choices.AsymmetricScale = "range"
     narrow_scale_bits: tuple[int, ...] = ()
-    scale_precision: Literal["float32", "float64"] = "float32"
+    scale_precision: choices.Precision = "float32"
     smallest_scale: float = 2.0**-149
     replacement: float = 1.0
+    coded_with: choices.CodedWith = "stored"
     coded_least: float = 0.0
-    bad_scale: Literal["kept", "nan", "nonfinite"] = "kept"
-    zero_point: Literal["integer", "float", "float_rounded"] = "integer"
-    zero_point_order: Literal["round_quotient", "round_difference"] = "round_quotient"
-    zero_point_precision: Literal["float32", "float64"] = "float32"
-    zero_point_scale: Literal["final", "raw"] = "final"
-    replaced_zero_point: Literal["computed", "zero", "zero_if_asymmetric"] = "computed"
-    nan_zero_point: Literal["lowest", "zero", "wrapped"] = "lowest"
-    unsigned_symmetric_zero_point: Literal["middle", "observer", "zero"] = "middle"
+    coded_smallest: float = 0.0
+    short_block: choices.ShortBlock = "as_others"
+    bad_scale: choices.BadScale = "kept"
+    zero_point: choices.ZeroPoint = "integer"
+    zero_point_order: choices.ZeroPointOrder = "round_quotient"
+    zero_point_precision: choices.Precision = "float32"
+    zero_point_scale: choices.ZeroPointScale = "final"
+    replaced_zero_point: choices.ReplacedZeroPoint = "computed"
+    nan_zero_point: choices.NanZeroPoint = "lowest"
+    unsigned_symmetric_zero_point: choices.UnsignedSymmetricZeroPoint = "middle"
+    decoding: choices.Decoding = "scaled"
+    code_bits: float = 0.0
     variants: tuple[tuple[str, str, Any], ...] = field(default=(), repr=False)
     limits: tuple[Limit, ...] = field(default=(), repr=False, compare=False)
     formats: tuple[str, ...] = field(default=("int",), repr=False, compare=False)
@@ -142,7 +90,7 @@ class Convention:
                     f"{name}={str(value)[:40]!r} is not a choice; write {', '.join(others)} or {last}."
                 )
         rounding(self.rounding)
-        for name in ("smallest_range", "smallest_scale", "replacement", "coded_least"):
+        for name in _NUMBERS:
             number = notation.finite(getattr(self, name), name)
             if number < 0:
                 raise QuantError(f"{name} must not be negative, and is {number:g}.")
@@ -212,6 +160,7 @@ _DESCRIPTION = (
     "call",
     "sources",
 )
+_NUMBERS = tuple(name for name, hint in _HINTS.items() if hint is float)
 # What decides numbers, in the order of the fields
 CHOICES: tuple[str, ...] = tuple(f.name for f in dataclasses.fields(Convention) if f.name not in _DESCRIPTION)
 
