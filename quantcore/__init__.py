@@ -11,7 +11,8 @@ from types import ModuleType
 
 from quantcore.codebook_fit import fit_codebook
 from quantcore.codebook_format import CODEBOOKS, CodebookFormat
-from quantcore.compare import Comparison, Reason, compare, library_table
+from quantcore.compare import Comparison, Reason, compare
+from quantcore.compare_table import library_table
 from quantcore.conventions import CONVENTIONS, TEXTBOOK, Convention
 from quantcore.diagnose import Finding, diagnose
 from quantcore.differences import differences

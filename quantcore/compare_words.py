@@ -1,15 +1,13 @@
 """The reasons why two libraries' codes differ, in words, with the numbers of one element."""
 
-import dataclasses
+from collections.abc import Mapping
 
-import torch
-
-from quantcore.conventions.record import CHOICES
-from quantcore.errors import QuantError
-from quantcore.qparams import choose_qparams
+from quantcore.compare_kernels import PARITY, TIE
+from quantcore.formats import IntFormat
 from quantcore.quantize import Quantized
+from quantcore.range_setting import MinMax
 from quantcore.trace import Trace, kernel_of, trace
-from quantcore.trace_text import number, scale_formula, zero_point_formula
+from quantcore.trace_text import number, scale_formula, signed, zero_point_formula
 
 # choice -> what is at stake, as a sentence begins
 _AT_STAKE = {
@@ -18,67 +16,120 @@ _AT_STAKE = {
     "finite_range": "infinite ends made finite, or not",
     "widen_range": "a range too narrow is widened, or not",
     "smallest_range": "the smallest range",
-    "scale_precision": "parameters in float64, or in float32",
     "smallest_scale": "the smallest scale",
     "replacement": "what a scale too small becomes",
-    "zero_point_order": "zero point rounded after the subtraction, or before it",
-    "zero_point_precision": "zero point in float64, or in float32",
-    "zero_point_scale": "zero point of the scale before it was cast or replaced, or after",
-    "unsigned_symmetric_zero_point": "zero point of symmetric unsigned codes",
-    "zero_point": "a whole zero point, or a float one",
+    "symmetric_scale": "what max|x| is divided by",
+    "narrow_scale_bits": "what max|x| is divided by",
     "asymmetric_scale": "1/s found first, or s",
+    "inverse": "1/s found first, or s",
+    "zero_point": "a whole zero point, or a float one",
+    "zero_point_order": "rounded after the subtraction, or before it",
+    "zero_point_precision": "found in float64, or in float32",
+    "zero_point_scale": "of the scale before it was cast or replaced, or after",
+    "replaced_zero_point": "of a scale that was replaced",
+    "nan_zero_point": "where there is no number to be rounded",
+    "unsigned_symmetric_zero_point": "of symmetric unsigned codes",
+    "scale_precision": "found in float64, or in float32",
 }
+_KINDS = {
+    "zero_point": "zero point",
+    "nan": "NaN",
+    "cast": "too large for its cast",
+    "rounding": "rounding rule",
+    "coded_with": "stored scale",
+    "coded_least": "stored scale",
+    "coded_smallest": "stored scale",
+    "short_block": "short block",
+}
+_KERNEL_KINDS = {TIE: "tie", PARITY: "tie with an odd zero point"}
 
 
-def choices_behind(a: Quantized, b: Quantized, ingredient: str) -> tuple[str, ...]:
-    """Return the choices of the records that make a parameter differ: one if it alone does, else all that may.
-
-    ``ingredient``: "scale" or "zero_point". Each choice of b is put into a's record, and the parameters are
-    found anew.
-    """
-    ours, theirs = (r.scheme.convention.at(r.scheme.granularity) for r in (a, b))
-    differ = [name for name in CHOICES if getattr(ours, name) != getattr(theirs, name)]
-    touching = []
-    for name in differ:
-        try:
-            changed = ours.changed(**{name: getattr(theirs, name)})
-            params = choose_qparams(a.x, dataclasses.replace(a.scheme, convention=changed))
-        except QuantError:
-            continue
-        found, own, wanted = (getattr(p, ingredient) for p in (params, a.params, b.params))
-        if torch.equal(found, wanted):
-            return (name,)
-        if not torch.equal(found, own):
-            touching.append(name)
-    return tuple(touching)
+def kind_of(ingredients: tuple[str, ...], kernel_kind: int) -> str:
+    """``scale``, ``tie``, ``scale and zero point``: a reason in a word or two."""
+    if ingredients == ("kernel",):
+        return _KERNEL_KINDS.get(kernel_kind, "kernel")
+    words = list(dict.fromkeys(_KINDS.get(name, name) for name in ingredients))
+    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
 
 
-def parameter_words(
-    a: Quantized, b: Quantized, index: tuple[int, ...], ingredient: str, choices: tuple[str, ...]
+def sentence(
+    a: Quantized,
+    b: Quantized,
+    index: tuple[int, ...],
+    ingredients: tuple[str, ...],
+    choices: Mapping[str, tuple[str, ...]],
+    kernel_kind: int,
 ) -> str:
-    """``scale: max|x|/127.5 against max|x|/127``, with the numbers of the element's block."""
-    of_a, of_b = trace(a, index), trace(b, index)
+    """Say why the codes of one element differ.
+
+    Args:
+        choices: those behind scale and zero_point, where these are among the ingredients.
+        kernel_kind: see `compare_kernels.kernel_kinds`.
+    """
+    sides = (name(a), trace(a, index)), (name(b), trace(b, index))
+    parts = [_parameter(sides, p, choices[p]) for p in ("scale", "zero_point") if p in ingredients]
+    coding = [i for i in ingredients if i not in ("scale", "zero_point")]
+    if coding:
+        parts.append(_coding(sides, coding, kernel_kind if ingredients == ("kernel",) else None))
+    else:
+        (_, of_a), (_, of_b) = sides
+        parts.append(f"so {number(of_a.x)} becomes {of_a.code} against {of_b.code}")
+    return "; ".join(parts) + "."
+
+
+Sides = tuple[tuple[str, Trace], tuple[str, Trace]]
+
+
+def _parameter(sides: Sides, ingredient: str, choices: tuple[str, ...]) -> str:
+    """``scale: a max|x| / 127.5 = … against b max|x| / 127 = …``, of the element's block."""
     formula = scale_formula if ingredient == "scale" else zero_point_formula
-    stake = next((_AT_STAKE[c] for c in choices if c in _AT_STAKE), "")
-    sides = [f"{name(r)} {formula(t)} = {number(getattr(t, ingredient))}" for r, t in ((a, of_a), (b, of_b))]
-    what = "scale" if ingredient == "scale" else "zero point"
-    return f"{what}{f' ({stake})' if stake else ''}: " + " against ".join(sides)
+    values = [getattr(t, ingredient) for _, t in sides]
+    stakes = list(dict.fromkeys(_AT_STAKE[c] for c in choices if c in _AT_STAKE))
+    setting = sides[0][1].scheme.range_setting
+    if not stakes and not isinstance(setting, MinMax) and sides[0][1].low is not None:
+        stakes = ["the range setting finds each library its own range"]
+    if values[0] == values[1]:
+        stakes = ["1/s is kept beside it"]
+    said = [f"{who} {formula(t)} = {number(v)}" for (who, t), v in zip(sides, values, strict=True)]
+    what = ingredient.replace("_", " ")
+    if stakes:
+        what += f" ({', '.join(stakes)})"
+    return f"{what}: " + " against ".join(said)
 
 
-def kernel_words(a: Quantized, b: Quantized, index: tuple[int, ...]) -> str:
-    """``tie: x/s = 7.5 exactly; A rounds x/s, B rounds x · (1/s) = 7.5000005``."""
-    sides = [(r, trace(r, index)) for r in (a, b)]
-    if any(t.overflow == "cast" for _, t in sides):
-        parts = [f"{name(r)} makes {number(t.code)} of {number(t.shifted)}" for r, t in sides]
-        return "no integer holds it: " + ", ".join(parts)
-    befores = [_before(t) for _, t in sides]
-    tie = any(before % 1 == 0.5 for before in befores)
-    parts = [
-        f"{name(r)} rounds {kernel_of(r.scheme).rounded} = {number(before)} to {number(t.rounded)}"
-        + (f", + {number(t.zero_point)}" if t.zero_point and not kernel_of(r.scheme).shift_first else "")
-        for (r, t), before in zip(sides, befores, strict=True)
-    ]
-    return ("tie: " if tie else "beside a tie: ") + ", ".join(parts)
+def _coding(sides: Sides, ingredients: list[str], kernel_kind: int | None) -> str:
+    if set(ingredients) & {"nan", "cast"}:
+        return "no integer holds it: " + ", ".join(
+            f"{who} makes {t.code} of {number(t.shifted)}" for who, t in sides
+        )
+    if ingredients == ["overflow"]:
+        return "it does not fit: " + ", ".join(
+            f"{who} makes {t.code} of {number(t.shifted)}" for who, t in sides
+        )
+    return _rounded(sides, ingredients, kernel_kind)
+
+
+def _rounded(sides: Sides, ingredients: list[str], kernel_kind: int | None) -> str:
+    """``tie: a rounds x / s = 7.5 to 8, b rounds x · (1/s) = 7.4999995 to 7``."""
+    if not isinstance(sides[0][1].scheme.format, IntFormat):
+        said = [f"{who} takes {number(t.quotient)} as {signed(t.rounded)}" for who, t in sides]
+        return "beside a tie: " + ", ".join(said)
+    said = [_side(who, t) for who, t in sides]
+    if "rounding" in ingredients:
+        rules = " against ".join(t.scheme.convention.rounding for _, t in sides)
+        return f"rounding rule, {rules}: " + ", ".join(said)
+    if kernel_kind is None:  # scale and zero_point differ too
+        return "so " + ", ".join(said)
+    what = {TIE: "tie", PARITY: "tie, and z is odd"}.get(kernel_kind, "beside a tie")
+    return f"{what}: " + ", ".join(said)
+
+
+def _side(who: str, t: Trace) -> str:
+    kernel = kernel_of(t.scheme)
+    text = f"{who} rounds {kernel.rounded} = {number(_before(t))} to {number(t.rounded)}"
+    if t.zero_point and not kernel.shift_first:
+        text += f", + {signed(t.zero_point)} = {number(t.shifted)}"
+    return text
 
 
 def _before(t: Trace) -> float:
@@ -87,5 +138,5 @@ def _before(t: Trace) -> float:
 
 
 def name(result: Quantized) -> str:
-    """The convention's name."""
-    return result.scheme.convention.name
+    """The convention's name, with what was changed of it."""
+    return str(result.scheme.convention)

@@ -66,7 +66,7 @@ def side_by_side(tensor: Tensor, found: qc.Comparison) -> None:
     """Draw the sentence, the maps and the reasons."""
     a, b = (r.scheme.convention.name for r in (found.a, found.b))
     differ, total = int(found.differs.sum()), found.differs.numel()
-    reasons = found.reasons()
+    reasons = found.reasons
     if not differ:
         st.success(say.plain(f"{a} and {b} give the same {total:,} codes."), icon=":material/check_circle:")
     else:
