@@ -75,7 +75,8 @@ def choose_qparams(x: Any, scheme: Scheme) -> QParams:
         if not isinstance(setting, MinMax):
             _check_finite(x, *found, who)
             blocks = to_blocks(values, region.block)
-            found = setting(blocks, Task(scheme.format, scheme.symmetric, BlockErrors(blocks, scheme)))
+            task = Task(scheme.format, scheme.symmetric, BlockErrors(blocks, scheme), math.prod(grid))
+            found = setting(blocks, task)
         elif convention.symmetric_scale == "signed_extreme":
             found = _first_extreme(values, region.block, *found)
         for whole, part in zip((low, high), found, strict=True):

@@ -1,12 +1,12 @@
 """The scheme's controls: one widget a choice, each bound to one parameter of the link."""
 
-import ast
 from typing import Any
 
 import streamlit as st
 
 import quantcore as qc
-from pages.shared.scheme_state import DEFAULTS, LEAST_PERCENTILE, PRESET, RANK, load_preset, reset
+from pages.shared import range_controls
+from pages.shared.scheme_state import DEFAULTS, PRESET, RANK, load_preset, reset
 from quantcore.conventions import BASES
 from quantcore.formats import MAX_BITS, MIN_BITS
 from quantcore.rounding import NAMES
@@ -50,7 +50,7 @@ def draw(shape: tuple[int, ...]) -> qc.Scheme:
         symmetric = _either("Symmetry", "mode", ["symmetric", "asymmetric"], label_visibility="collapsed")
     try:
         granularity = _granularity(shape, convention)
-        range_setting = _range_setting()
+        range_setting = range_controls.draw()
     finally:  # what is typed wrong above must not take the rest of the controls away
         saturate = name != INTEGERS or _either(
             "Overflow", "overflow", ["saturate", "wrap"], help=_OVERFLOW_HELP
@@ -219,43 +219,6 @@ def _block(shape: tuple[int, ...]) -> qc.PerBlock:
     return qc.PerBlock(tuple(_number(length, "A block length") for length in lengths))
 
 
-def _range_setting() -> qc.RangeSetting:
-    kind = st.selectbox(
-        "Range",
-        ["min-max", "percentile", "fixed", "by hand"],
-        key="range",
-        **_BIND,
-        help="How the range that the codes span is found: lowest to highest element, a percentile of them, two "
-        "numbers, or scale and zero point typed by hand.",
-    )
-    if kind == "percentile":
-        return qc.Percentile(
-            st.number_input(
-                "Percentile",
-                LEAST_PERCENTILE,
-                100.0,
-                DEFAULTS["p"],
-                0.1,
-                "%.3f",
-                key="p",
-                **_BIND,
-                help="Symmetric: of |x|. Asymmetric: of both tails. What lies outside is clipped.",
-            )
-        )
-    if kind == "min-max":
-        return qc.MinMax()
-    left, right = st.columns(2)
-    if kind == "fixed":
-        low = left.number_input("Low", value=DEFAULTS["low"], format="%g", key="low", **_BIND)
-        return qc.Fixed(
-            low, right.number_input("High", value=DEFAULTS["high"], format="%g", key="high", **_BIND)
-        )
-    hint = "A number for all blocks, or a nested list with one number a block, such as [[0.1], [0.2]]"
-    scale = left.text_input("Scale", DEFAULTS["scale"], key="scale", help=hint, **_BIND)
-    zero_point = right.text_input("Zero point", DEFAULTS["zero_point"], key="zero_point", help=hint, **_BIND)
-    return qc.Given(_literal(scale, "The scale"), _literal(zero_point, "The zero_point"))
-
-
 def _sizes(length: int) -> list[int]:
     """Group sizes that make sense on an axis: its divisors and the powers of two, at most 24 of them."""
     sizes = [n for n in range(1, min(length, 1024) + 1) if length % n == 0 or n & (n - 1) == 0]
@@ -272,12 +235,3 @@ def _number(typed: object, what: str) -> int:
         return int(str(typed).strip())
     except ValueError:
         raise qc.QuantError(f"{what} must be a whole number, not {str(typed)[:40]!r}.") from None
-
-
-def _literal(typed: str, what: str) -> Any:
-    try:
-        return ast.literal_eval(typed.strip())
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        raise qc.QuantError(
-            f"{what} must be a number or a nested list of numbers such as [[0.1], [0.2]], not {typed[:40]!r}."
-        ) from None

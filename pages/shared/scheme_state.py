@@ -22,6 +22,9 @@ DEFAULTS: dict[str, Any] = {
     "block": "",
     "range": "min-max",
     "p": 99.0,
+    "candidates": 100,
+    "bins": 2048,
+    "k": 3.0,
     "low": -1.0,
     "high": 1.0,
     "scale": "0.1",
@@ -71,16 +74,40 @@ def apply_scheme(scheme: qc.Scheme) -> None:
             chosen |= {"per": "group", "group": size, "group_axis": _from_start(axis)}
         case qc.PerBlock(lengths):
             chosen |= {"per": "block", "block": "x".join(map(str, lengths))}
-    match scheme.range_setting:
+    chosen |= range_choices(scheme.range_setting)
+    st.session_state.update(chosen)
+
+
+def range_choices(setting: qc.RangeSetting) -> dict[str, Any]:
+    """What the controls of the range hold for a setting.
+
+    Raises:
+        QuantError: a control does not reach a value.
+    """
+    match setting:
         case qc.Percentile(p):
             if p < LEAST_PERCENTILE:
                 raise qc.QuantError(f"The percentile here is at least {LEAST_PERCENTILE}, not {p}.")
-            chosen |= {"range": "percentile", "p": p}
+            return {"range": "percentile", "p": p}
+        case qc.MinMse(candidates):
+            return {"range": "min MSE", "candidates": candidates}
+        case qc.Entropy(bins, quantized):
+            if quantized != qc.Entropy().num_quantized_bins:
+                raise qc.QuantError("No control here reaches num_quantized_bins; it is quantcore's alone.")
+            return {"range": "entropy", "bins": bins}
+        case qc.MeanStd(k):
+            return {"range": "mean ± k·std", "k": k}
+        case qc.AbsMean():
+            return {"range": "mean |x|"}
+        case qc.HalfQuadratic():
+            if setting != qc.HalfQuadratic():
+                raise qc.QuantError("No control here reaches what half_quadratic is given; leave it out.")
+            return {"range": "half-quadratic"}
         case qc.Fixed(low, high):
-            chosen |= {"range": "fixed", "low": low, "high": high}
+            return {"range": "fixed", "low": low, "high": high}
         case qc.Given(scale, zero_point):
-            chosen |= {"range": "by hand", "scale": _typed(scale), "zero_point": _typed(zero_point)}
-    st.session_state.update(chosen)
+            return {"range": "by hand", "scale": _typed(scale), "zero_point": _typed(zero_point)}
+    return {"range": "min-max"}
 
 
 def apply_text() -> None:
