@@ -80,8 +80,11 @@ def _zero_points_in(t: Trace) -> Suspects:
     nearest = t.rounded if t.summed is None else round(t.quotient)
     z, told = signed(t.zero_point), f"{number(nearest)} + {signed(t.zero_point)}"
     sign = f"The zero_point {z} was taken off; it is added: {told}."
-    yield Suspect("sign of zero point", _fit(nearest - t.zero_point, t), sign)
-    yield Suspect("zero point forgotten", _fit(nearest, t), f"The zero_point {z} is missing: {told}.")
+    # who goes wrong here may leave out the clamp too
+    for value in (_fit(nearest - t.zero_point, t), nearest - t.zero_point):
+        yield Suspect("sign of zero point", value, sign)
+    for value in (_fit(nearest, t), nearest):
+        yield Suspect("zero point forgotten", value, f"The zero_point {z} is missing: {told}.")
 
 
 def _ends(t: Trace) -> Suspects:

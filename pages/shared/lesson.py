@@ -15,7 +15,7 @@ from pages.shared import current, link, maps_view
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
 _FOLDER = Path(__file__).resolve().parent.parent / "learn"
-LARGE = "learn_large"
+LARGE, _LARGE_THERE = "learn_large", "_learn_large"
 FEW = 8  # steps that fit into one row of choices
 
 
@@ -99,8 +99,10 @@ def head(name: str, steps: dict[str, str]) -> str:
     lesson, number, key = LESSONS[name], list(LESSONS).index(name) + 1, step_key(name)
     title, large, share = st.columns([6, 1.6, 1.2], vertical_alignment="center")
     title.subheader(f"{number} · {lesson.title}: {lesson.idea[0].lower()}{lesson.idea[1:]}", anchor=False)
+    _keep_large(name)
     large.toggle("Large", key=LARGE, help="Type and maps for a projector; the sidebar folds away", **_BIND)
     st.session_state["_learn_share"] = share
+    st.session_state[_LARGE_THERE] = (name, is_large())
     _enlarge()
     names = list(steps)
     choice, back, on = st.columns([8, 1.1, 1.1], vertical_alignment="bottom")
@@ -132,10 +134,19 @@ def _way(label: str, place: Any, name: str, step: str | None, direction: int) ->
         go = partial(st.session_state.update, {step_key(name): step})
         place.button(label, key=f"learn_{name}_{label.lower()}", on_click=go, width="stretch")
     elif 0 <= neighbour < len(lessons):
-        said = f"Lesson {list(LESSONS).index(lessons[neighbour]) + 1}"
-        hint = LESSONS[lessons[neighbour]].title
-        if place.button(said, key=f"learn_{name}_{label.lower()}", help=hint, width="stretch"):
-            st.switch_page(f"learn/{lessons[neighbour]}.py")
+        icon = f":material/arrow_{'forward' if direction > 0 else 'back'}:"
+        # a link: st.switch_page refuses to leave a page whose widgets are bound to the address
+        number, other = list(LESSONS).index(lessons[neighbour]) + 1, LESSONS[lessons[neighbour]]
+        place.page_link(
+            f"learn/{lessons[neighbour]}.py", label=f"Lesson {number}", help=other.title, icon=icon
+        )
+
+
+def _keep_large(name: str) -> None:
+    """Take the large mode along to another lesson: a widget of the same key is another one there."""
+    there, large = st.session_state.get(_LARGE_THERE, (name, False))
+    if there != name and LARGE not in st.query_params:
+        st.session_state[LARGE] = large
 
 
 def _enlarge() -> None:

@@ -1,0 +1,241 @@
+"""Lessons in a browser: walked step by step, each page opened cold, the large mode, cells that are picked."""
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+import quantcore as qc
+from pages.shared import lesson
+from quantcore import tensors
+from quantcore.mistakes import MISTAKES, compare
+
+OURS = [name for name in lesson.there() if name != "training"]  # that page has tests of its own
+REST = "[data-testid=stApp][data-test-script-state=notRunning]"
+
+
+def stands(app: Any, name: str, step: str | None = None) -> None:
+    """Wait until a lesson, and a step of it, stands."""
+    expect(app.page.locator(REST)).to_have_count(1)
+    expect(app.key(f"{lesson.step_key(name)}")).to_be_visible()
+    expect(app.page.get_by_test_id("stMain").get_by_role("heading", level=3)).to_contain_text(
+        f"· {lesson.LESSONS[name].title}:"
+    )
+    if step is not None:
+        app.expect_parameter(lesson.step_key(name), step)
+
+
+def opened(app: Any, name: str, **parameters: str) -> Any:
+    """Open a lesson by its link."""
+    app.expected.append("/_stcore/")  # Streamlit asks for them beside a deep link first, and is told 404
+    query = "&".join(f"{key}={value}" for key, value in parameters.items())
+    app.page.goto(f"{app.address}/learn-{name.replace('_', '-')}?{query}")
+    stands(app, name)
+    return app
+
+
+def beside(app: Any, name: str, step: str | None = None) -> Any:
+    """Open the same link as another visitor; what goes wrong there counts here."""
+    other = type(app)(app.page.context.new_page(), app.address)
+    other.wrong, other.expected = app.wrong, app.expected
+    other.page.goto(app.page.url)
+    stands(other, name, step)
+    return other
+
+
+def to_lesson(app: Any, number: int) -> None:
+    app.page.get_by_role("link", name=f"Lesson {number}").click()
+
+
+def headline(app: Any) -> str:
+    return str(app.page.get_by_test_id("stMain").get_by_role("heading", level=4).inner_text())
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_opens_cold_by_its_link(new_app: Callable[..., Any], serving: Callable[..., Any], name: str) -> None:
+    """The first visit to a server that nobody has opened yet goes to the last step of a lesson."""
+    with serving() as address:
+        first = new_app(address)
+        steps = _steps(name)
+        opened(first, name, **{lesson.step_key(name): steps[-1], "bits": "5"})
+        stands(first, name, steps[-1])
+        expect(first.input("bits")).to_have_value("5")
+        expect(first.page.get_by_role("dialog")).to_have_count(0)
+        first.page.close()
+
+
+def _steps(name: str) -> list[str]:
+    if name == "mistakes":
+        return list(MISTAKES)
+    module = ast.parse((lesson._FOLDER / f"{name}.py").read_text(encoding="utf-8"))
+    (steps,) = [
+        node.value
+        for node in module.body
+        if getattr(node, "targets", None) and getattr(node.targets[0], "id", "") == "STEPS"
+    ]
+    return [key.value for key in steps.keys]
+
+
+def test_next_walks_every_step_of_every_lesson(app: Any) -> None:
+    """By one button from the first step to the last; another visitor sees the same by the link."""
+    opened(app, OURS[0])
+    for number, name in enumerate(OURS):
+        steps = _steps(name)
+        for place, step in enumerate(steps):
+            stands(app, name, step if place else None)  # the first is the default, which the link leaves out
+            shown = headline(app)
+            if place == len(steps) // 2:
+                other = beside(app, name, step)
+                assert headline(other) == shown
+                other.page.close()
+            if place + 1 < len(steps):
+                app.button("Next")
+                app.expect_parameter(lesson.step_key(name), steps[place + 1])
+        if number + 1 < len(OURS):
+            to_lesson(app, number + 2)
+            stands(app, OURS[number + 1])
+    app.button("Back")
+    stands(app, OURS[-1], _steps(OURS[-1])[-2])
+
+
+def test_a_teacher_goes_straight_to_a_step_and_back_returns(app: Any) -> None:
+    opened(app, "granularity")
+    app.press("learn_granularity_step", "trap")
+    stands(app, "granularity", "trap")
+    expect(app.page.get_by_test_id("stMain").get_by_role("heading", level=4)).to_have_text(
+        "A scale of shape (4,) divides columns"
+    )
+    app.button("Next")
+    stands(app, "granularity", "groups")
+    app.page.go_back()
+    stands(app, "granularity", "trap")
+
+
+@pytest.mark.parametrize("width", [1280, 1920])
+def test_large_mode(new_app: Callable[..., Any], server: str, width: int) -> None:
+    app = new_app(server, viewport={"width": width, "height": 900})
+    size = "parseFloat(getComputedStyle(document.documentElement).fontSize)"
+    opened(app, "scale", learn_scale_step="yours")
+    expect(app.page.locator(".qs-maps")).to_have_attribute(
+        "data-painted", " int4 symmetric per_tensor min_max textbook "
+    )
+    small, cell = app.page.evaluate(size), _cell(app)
+    expect(app.page.get_by_test_id("stSidebar")).to_have_attribute("data-collapsed", "false")
+    app.tick("learn_large")
+    app.expect_parameter("learn_large", "true")
+    stands(app, "scale", "yours")
+    expect(app.page.get_by_test_id("stSidebar")).to_have_attribute("data-collapsed", "true")
+    app.page.wait_for_function(f"{size} >= {1.25 * small}")
+    expect(app.page.locator(".qs-maps.qs-large")).to_have_count(1)
+    app.page.wait_for_function(_CELL + f" > {1.3 * cell}")
+    assert app.page.evaluate("document.scrollingElement.scrollWidth") <= width
+    to_lesson(app, 2)
+    stands(app, "zero_point")
+    app.expect_parameter("learn_large", "true")  # from lesson to lesson
+    expect(app.page.get_by_test_id("stSidebar")).to_have_attribute("data-collapsed", "true")
+    app.tick("learn_large")
+    app.expect_parameter("learn_large", None)
+    expect(app.page.get_by_test_id("stSidebar")).to_have_attribute("data-collapsed", "false")
+
+
+_CELL = "(document.querySelector('.qs-plot')._fullLayout.xaxis._length * document.querySelector('.qs-plot')._fullLayout.yaxis._length)"
+
+
+def _cell(app: Any) -> float:
+    """Area of a map in square px."""
+    app.page.wait_for_function(_CELL + " > 0")
+    return float(app.page.evaluate(_CELL))
+
+
+def test_large_mode_leaves_explore_as_it_is(app: Any) -> None:
+    app.open()
+    small = app.page.evaluate("getComputedStyle(document.documentElement).fontSize")
+    opened(app, "scale", learn_large="true")
+    app.page.get_by_test_id("stTopNavSection").first.click()
+    app.page.get_by_role("link", name="Explore").click()
+    app.rest()
+    app.page.wait_for_function(f"getComputedStyle(document.documentElement).fontSize === '{small}'")
+    expect(app.page.get_by_test_id("stSidebar")).to_have_attribute("data-collapsed", "false")
+
+
+def test_a_click_on_a_map_opens_the_arithmetic_and_stands_in_the_link(app: Any) -> None:
+    x = tensors.generate(tensors.Generated())
+    opened(app, "granularity", learn_granularity_step="yours", per="channel")
+    app.page.wait_for_function("document.querySelector('.qs-maps')?.dataset.painted")
+    app.click(3, 5)
+    app.expect_parameter("learn_granularity_cell", "3, 5")
+    expect(app.page.get_by_text("The arithmetic of element (3, 5)")).to_be_visible()
+    result = qc.apply(x, qc.Scheme.parse("int4 per_channel(axis=0)"))
+    line = qc.trace(result, (3, 5)).steps()[-1].value
+    expect(app.page.get_by_test_id("stCode").last).to_contain_text(line)
+
+
+def test_wrong_cells_are_found_and_revealed(app: Any) -> None:
+    wrong = compare(MISTAKES["wraps-per-column"]).wrong_cells
+    opened(app, "mistakes", learn_mistakes_step="wraps-per-column")
+    cells = app.page.locator(".st-key-learn_mistakes_find figure").nth(2).locator("button.qs-cell")
+    expect(cells).to_have_count(16)
+    right = int((~wrong.flatten()).nonzero()[0])
+    first, second = (int(i) for i in wrong.flatten().nonzero().flatten()[:2])
+    for place in (first, right, second, right):  # the second click on a cell lets it go
+        cells.nth(place).click()
+        expect(cells.nth(place)).to_have_attribute(
+            "aria-pressed", "false" if place == right and _gone(app) else "true"
+        )
+    expect(app.page.get_by_text("2 chosen.")).to_be_visible()
+    app.press("learn_mistakes_shown", "reveal")
+    app.expect_parameter("learn_mistakes_shown", "reveal")
+    table = app.page.locator(".st-key-learn_mistakes_x figure").first
+    expect(table.locator(".qs-right")).to_have_count(2)
+    expect(table.locator(".qs-missed")).to_have_count(int(wrong.sum()) - 2)
+    expect(table.locator(".qs-false")).to_have_count(0)
+    expect(app.page.get_by_text("you found 2 of them, and chose 0 that are right")).to_be_visible()
+    other = beside(app, "mistakes", "wraps-per-column")
+    expect(other.page.locator(".st-key-learn_mistakes_x .qs-wrong")).to_have_count(int(wrong.sum()))
+    other.page.close()
+
+
+def _gone(app: Any) -> bool:
+    """Whether the caption counts two: the right cell was picked before, and let go."""
+    return app.page.get_by_text("2 chosen.").count() == 1
+
+
+def test_cells_are_picked_by_keyboard(app: Any) -> None:
+    opened(app, "mistakes", learn_mistakes_step="truncated")
+    cell = app.page.locator(".st-key-learn_mistakes_find button.qs-cell").first
+    cell.focus()
+    app.page.keyboard.press("Enter")
+    expect(app.page.locator(".st-key-learn_mistakes_find .qs-chosen").first).to_be_visible()
+    expect(app.page.get_by_text("1 chosen.")).to_be_visible()
+    app.page.keyboard.press("Enter")  # the focus stays where it was
+    expect(app.page.get_by_text("0 chosen.")).to_be_visible()
+
+
+def test_a_class_predicts_the_same_tensor(app: Any) -> None:
+    opened(app, "predict")
+    app.button("Fresh tensor")
+    app.expect_parameter("learn_predict_seed", "1")
+    other = beside(app, "predict")
+    read = "[...document.querySelectorAll('.st-key-learn_predict_x .qs-cell')].map((c) => c.textContent)"
+    expect(other.page.locator(".st-key-learn_predict_x .qs-cell")).to_have_count(24)
+    expect(app.page.locator(".st-key-learn_predict_x .qs-cell")).to_have_count(24)
+    assert app.page.evaluate(read) == other.page.evaluate(read)
+    other.page.close()
+    x = [[float(text) for text in app.page.evaluate(read)]]
+    codes = qc.apply(x, qc.Scheme.parse("int4")).codes[0, :6].tolist()
+    fields = app.page.locator("[class*=st-key-learn_predict_answer_] input")
+    expect(fields).to_have_count(6)
+    for i, code in enumerate(codes):
+        fields.nth(i).fill(str(code if i else code + 7))
+    app.button("Check")
+    marks = app.page.locator("[class*=st-key-learn_predict_marks_]")
+    expect(marks.locator(".qs-right")).to_have_count(5)
+    expect(marks.locator(".qs-wrong")).to_have_count(1)
+    expect(fields.first).to_have_value(str(codes[0] + 7))  # nothing typed is lost
+    to_lesson(app, 5)
+    stands(app, "mistakes")
+    app.page.go_back()
+    stands(app, "predict")
+    expect(fields.first).to_have_value(str(codes[0] + 7))

@@ -1,0 +1,378 @@
+"""Every step of every lesson without a browser: what it shows is computed, and bad input meets one sentence."""
+
+import itertools
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+import quantcore as qc
+from pages.shared import lesson
+from quantcore import tensors
+from quantcore.mistakes import MISTAKES, compare
+
+MAIN = Path(__file__).resolve().parent.parent / "pages" / "main.py"
+OURS = [name for name in lesson.there() if name != "training"]  # that page has tests of its own
+
+
+def opened(name: str, step: str = "", **parameters: str) -> AppTest:
+    """A lesson as a link with these parameters opens it."""
+    at = AppTest.from_file(MAIN, default_timeout=60)
+    if step:
+        parameters[lesson.step_key(name)] = step
+    for key, value in parameters.items():
+        at.query_params[key] = value
+    return at.run().switch_page(f"learn/{name}.py").run()
+
+
+def widget(at: AppTest, key: str) -> Any:
+    (found,) = [e for e in at if getattr(e, "key", None) == key]
+    return found
+
+
+def labelled(at: AppTest, label: str) -> Any:
+    (found,) = [e for e in at if getattr(e, "label", None) == label]
+    return found
+
+
+def tables(at: AppTest) -> dict[str, list[list[list[str]]]]:
+    """What tables of cells were told to draw: title -> rows of [text, mark]; of equal titles the last."""
+    found = {}
+    for component in at.get("bidi_component"):
+        data = json.loads(component.proto.json)
+        found |= {table["title"]: table["cells"] for table in data.get("tables", [])}
+    return found
+
+
+def numbers(rows: list[list[list[str]]]) -> list[list[float]]:
+    return [[float(text) for text, _ in row] for row in rows]
+
+
+def marks(rows: list[list[list[str]]]) -> list[list[str]]:
+    return [[mark for _, mark in row] for row in rows]
+
+
+def blocks(at: AppTest) -> list[Any]:
+    """The blocks of code and arithmetic; not the link."""
+    return [block for block in at.code if not block.value.startswith(("http", "/"))]
+
+
+def code(at: AppTest) -> str:
+    return "\n".join(block.value for block in blocks(at))
+
+
+def metrics(at: AppTest) -> dict[str, str]:
+    return {m.label: m.value for m in at.metric}
+
+
+def said(elements: Any) -> list[str]:
+    return [re.sub(r"\\(.)", r"\1", element.value) for element in elements]
+
+
+def assert_clean(at: AppTest) -> None:
+    assert not at.exception
+    assert said(at.error) == []
+
+
+STEPS = [(name, step) for name in OURS for step in widget(opened(name), lesson.step_key(name)).options]
+
+
+@pytest.mark.parametrize(("name", "step"), STEPS)
+def test_every_step_opens_by_its_link(name: str, step: str) -> None:
+    at = opened(name, step)
+    assert_clean(at)
+    assert widget(at, lesson.step_key(name)).value == step
+    assert said(at.warning) == []
+    assert any(m.value.startswith("####") for m in at.markdown)
+    assert any(c.value.startswith("Sources:") for c in at.caption)
+
+
+def test_lessons_stand_in_their_order() -> None:
+    assert list(lesson.LESSONS)[:6] == ["scale", "zero_point", "granularity", "error", "mistakes", "predict"]
+    assert {lesson.step_key(name) for name in OURS} <= lesson.KEYS
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_next_and_back_walk_the_steps(name: str) -> None:
+    at = opened(name)
+    steps = list(widget(at, lesson.step_key(name)).options)
+    for here, there in itertools.pairwise(steps):
+        assert widget(at, lesson.step_key(name)).value == here
+        widget(at, f"learn_{name}_next").click().run()
+        assert widget(at, lesson.step_key(name)).value == there
+    widget(at, f"learn_{name}_back").click().run()
+    assert widget(at, lesson.step_key(name)).value == steps[-2]
+
+
+@pytest.mark.parametrize("tensor", ["7", "2x3x4", "1x1", "40x30"])
+@pytest.mark.parametrize(("name", "step", "more"), [
+    ("scale", "yours", {}), ("zero_point", "choose", {}), ("error", "yours", {}),
+    ("mistakes", "truncated", {"learn_mistakes_mine": "true", "learn_mistakes_shown": "reveal"}),
+    ("predict", "codes", {"learn_predict_mine": "true"}), ("predict", "scale", {"learn_predict_mine": "true"}),
+])  # fmt: skip
+def test_tensors_of_every_shape(name: str, step: str, more: dict[str, str], tensor: str) -> None:
+    assert_clean(opened(name, step, shape=tensor, dist="normal", **more))
+
+
+@pytest.mark.parametrize("name", ["scale", "zero_point", "predict"])
+def test_without_a_tensor_the_page_says_what_to_do(name: str) -> None:
+    at = opened(name, "" if name == "predict" else "yours", src="paste")
+    assert not at.exception
+    assert "There is no tensor yet" in said(at.info)[0]
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_large_mode_is_a_part_of_the_link(name: str) -> None:
+    at = opened(name, learn_large="true")
+    assert_clean(at)
+    assert widget(at, "learn_large").value is True
+    assert "learn_large" in at.query_params
+    assert widget(opened(name), "learn_large").value is False
+
+
+# Lesson 1
+
+
+@pytest.mark.parametrize(("bits", "low", "high"), [(3, 0, 100), (2, -40, 120), (8, 0, 5)])
+def test_the_scale_of_a_thermometer(bits: int, low: int, high: int) -> None:
+    controls = {"learn_scale_bits": str(bits), "learn_scale_low": str(low), "learn_scale_high": str(high)}
+    at = opened("scale", "marks", **controls)
+    assert f"({high} - {low}) / {2**bits - 1} = {(high - low) / (2**bits - 1):.6g} °C" in code(at)
+    assert f"{2**bits} marks" in "".join(m.value for m in at.markdown)
+
+
+def test_one_more_bit() -> None:
+    shown = opened("scale", "bits").table[0].value
+    assert list(shown["scale s"]) == [f"{100 / (2**b - 1):.4g} °C" for b in range(2, 9)]
+
+
+# Lesson 2
+
+
+def test_one_sided_data_waste_half_of_the_codes() -> None:
+    found = metrics(opened("zero_point", "one-sided"))
+    assert found["codes below 0, never used"] == "8 of 16"
+
+
+def test_a_range_without_zero_is_widened() -> None:
+    shown = code(opened("zero_point", "zero"))
+    assert "lowest x = 2.0, but low = 0, high = 4" in shown
+    assert "= (4 - 0) / 15" in shown
+
+
+def test_asymmetric_gains_six_decibels_on_one_sided_data() -> None:
+    shown = opened("zero_point", "choose").table[0].value
+    gain = [
+        float(a.split()[0]) - float(s.split()[0])
+        for a, s in zip(shown["asymmetric: SQNR"], shown["symmetric: SQNR"], strict=True)
+    ]
+    assert abs(gain[0]) < 1
+    assert 5.5 < gain[1] < 7
+    assert len(gain) == 4  # the visitor's tensor among them
+
+
+# Lesson 3
+
+X = np.array(
+    [[0.11, -0.32, 0.05, 0.27, -0.14, 0.21], [0.4, 0.18, -0.35, 0.02, 0.33, -0.29],
+     [9.6, -4.1, 7.2, 2.5, -8.8, 5.3], [-0.06, 0.24, 0.37, -0.19, 0.12, -0.41]])  # fmt: skip
+
+
+@pytest.mark.parametrize(("step", "axis"), [("rows", 0), ("columns", 1)])
+def test_scales_broadcast_as_numpy_says(step: str, axis: int) -> None:
+    shown = tables(opened("granularity", step))
+    largest = np.abs(X).max(axis=1 - axis, keepdims=True)
+    np.testing.assert_allclose(numbers(shown["scale s = max|x| / 7"]), largest / 7, atol=5e-4)
+    np.testing.assert_allclose(
+        numbers(shown["s as broadcasting sees it"]), np.broadcast_to(largest / 7, X.shape), atol=5e-4
+    )
+    np.testing.assert_array_equal(numbers(shown["codes = round(x / s)"]), np.round(X / (largest / 7)))
+    tints = np.array(marks(shown["x"]))
+    same = [len(set(line)) for line in (tints if axis == 0 else tints.T)]
+    assert same == [1] * X.shape[axis]
+
+
+def test_the_shape_that_divides_columns() -> None:
+    shown = tables(opened("granularity", "trap"))
+    m, s = np.arange(1.0, 10).reshape(3, 3), np.array([1.0, 5, 10])
+    np.testing.assert_allclose(numbers(shown["x / s, meant"]), m / s[:, None], atol=5e-4)
+    np.testing.assert_allclose(numbers(shown["x / s, what it gives"]), m / s, atol=5e-4)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 6])
+def test_groups(size: int) -> None:
+    at = opened("granularity", "groups", learn_granularity_size=str(size))
+    found = metrics(at)
+    assert found["shape of the scales"] == f"(4, {6 // size})"
+    assert found["bits per element"] == f"{4 + 32 / size:.3g}"
+    assert len(numbers(tables(at)["scale s"])[0]) == 6 // size
+
+
+# Lesson 4
+
+
+def test_metrics_with_their_numbers_put_in() -> None:
+    x = np.array([0.9, -0.4, 2.0, -0.8, 0.1, 1.1], np.float32)
+    error = (x - np.round(x / np.float32(2 / 3)) * np.float32(2 / 3)).astype(np.float64)
+    shown = code(opened("error", "means"))
+    assert f"= {np.abs(error).mean():.5g}\n" in shown
+    assert f"= {(error**2).sum():.5g}\n" in shown
+    assert f"/ 6 = {(error**2).mean():.5g}\n" in shown
+    assert shown.endswith(f"= {np.abs(error).max():.5g}")
+    assert error.min() < 0 < error.max()
+
+
+def test_clipping_moves_with_the_range() -> None:
+    x = tensors.generate(tensors.Generated("laplace", (16, 16), 1))
+    for limit in ("100", "40"):
+        found = metrics(opened("error", "clipping", learn_error_limit=limit))
+        edge = np.abs(x).max() * int(limit) / 100
+        assert found["range"] == f"±{edge:.3g}"
+        assert found["clipped"] == f"{int(((x > edge * 7.5 / 7) | (x < -edge * 8.5 / 7)).sum())} of 256"
+
+
+# Lesson 5
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_the_wrong_table_stands_there_unmarked_until_it_is_revealed(name: str) -> None:
+    comparison = compare(MISTAKES[name])
+    at = opened("mistakes", name)
+    shown = tables(at)
+    assert numbers(shown["codes"]) == np.atleast_2d(comparison.wrong.codes.numpy()).tolist()
+    assert {mark for row in marks(shown["x̂"]) for mark in row} == {""}
+    assert MISTAKES[name].why not in " ".join(said(at.markdown))
+    at = opened("mistakes", name, learn_mistakes_shown="reveal")
+    wrong = np.atleast_2d(comparison.wrong_cells.numpy())
+    revealed = np.array(marks(tables(at)["x"]))
+    np.testing.assert_array_equal(revealed == "wrong", wrong)
+    assert f"{int(wrong.sum())} of {wrong.size} cells are wrong." in " ".join(said(at.markdown))
+    assert MISTAKES[name].why in " ".join(said(at.markdown))
+    assert [block.language for block in blocks(at)] == ["diff", "diff"]
+    assert any(line.startswith("- ") for line in blocks(at)[0].value.splitlines())
+    assert any(line.startswith("+ ") for line in blocks(at)[1].value.splitlines())
+
+
+def test_cells_that_were_found_missed_and_falsely_chosen() -> None:
+    at = opened("mistakes", "wraps-per-column", learn_mistakes_shown="reveal")
+    at.session_state["_learn_found"] = {"wraps-per-column ": frozenset({(2, 0), (0, 0)})}
+    at.run()
+    shown = np.array(marks(tables(at)["x"]))
+    assert (shown[2, 0], shown[0, 0]) == ("right", "false")
+    assert (shown == "missed").sum() == 4
+    assert "you found 1 of them, and chose 1 that are right" in " ".join(said(at.markdown))
+
+
+def test_a_mistake_on_a_tensor_that_it_does_not_take() -> None:
+    more = {"dist": "uniform", "uniform_low": "0", "uniform_high": "1e-30", "learn_mistakes_mine": "true"}
+    at = opened("mistakes", "truncated", **more, shape="2x2")
+    assert not at.exception
+    at = opened("mistakes", "wraps-per-column", learn_mistakes_mine="true", shape="5")
+    assert_clean(at)  # a row is a table of one row
+
+
+# Lesson 6
+
+
+def fresh(seed: int) -> np.ndarray:
+    x = 2 * tensors.generate(tensors.Generated("normal", (4, 6), seed))
+    return np.round(x, 1).astype(np.float32)
+
+
+def answer(at: AppTest, *typed: str) -> AppTest:
+    """Type into the fields in their order, and check."""
+    fields = [e for e in at.text_input if str(e.key).startswith("learn_predict_answer_")]
+    assert len(fields) == len(typed)
+    for field, text in zip(fields, typed, strict=True):
+        field.set_value(text)
+    return labelled(at, "Check").click().run()
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_right_codes(seed: int) -> None:
+    codes = qc.apply(fresh(seed), qc.Scheme.parse("int4")).codes
+    at = answer(
+        opened("predict", learn_predict_seed=str(seed), learn_predict_row="2"), *map(str, codes[2].tolist())
+    )
+    assert_clean(at)
+    assert marks(tables(at)["yours"]) == [["right"] * 6]
+    assert metrics(at)["here"] == "6 of 6"
+
+
+def test_wrong_blank_and_words() -> None:
+    result = qc.apply(fresh(0), qc.Scheme.parse("uint4 asymmetric"))
+    codes, z = result.codes[0].tolist(), int(result.zero_point)
+    typed = [str(codes[0]), "", "many", str(codes[3] - z), str(codes[4] + 40), "1.5"]
+    at = answer(opened("predict", codes="unsigned", mode="asymmetric"), *typed)
+    assert_clean(at)
+    shown = marks(tables(at)["yours"])[0]
+    assert shown == ["right", "faint", "wrong", "wrong", "wrong", "wrong"]
+    told = said(at.markdown)
+    assert any("'many' is no number" in text for text in told)
+    assert any("Zero point forgotten." in text for text in told)
+    assert any("Fraction." in text and "is a whole number" in text for text in told)
+    assert metrics(at)["here"] == "1 of 6"
+    assert "right" not in tables(at)  # not before they are asked for
+    labelled(at, "Show the answers").set_value(True).run()
+    assert [float(t) for t, _ in tables(at)["right"][0]] == codes
+
+
+def test_the_score_adds_up_over_rows_and_steps() -> None:
+    result = qc.apply(fresh(0), qc.Scheme.parse("int4"))
+    at = answer(opened("predict"), *map(str, result.codes[0].tolist()))
+    widget(at, "learn_predict_row").set_value(1).run()
+    at = answer(at, *["99"] * 6)
+    assert metrics(at) == {"here": "0 of 6", "so far": "6 of 12", "rows checked": "2"}
+    widget(at, lesson.step_key("predict")).set_value("scale").run()
+    at = answer(at, f"{float(result.scale):.4g}")
+    assert metrics(at) == {"here": "1 of 1", "so far": "7 of 13", "rows checked": "3"}
+
+
+def test_scale_and_zero_point_of_blocks() -> None:
+    scheme = qc.Scheme.parse("int4 asymmetric per_channel(axis=1)")
+    result = qc.apply(fresh(3), scheme)
+    link = {"mode": "asymmetric", "per": "channel", "axis": "1", "learn_predict_seed": "3"}
+    at = answer(opened("predict", "zero_point", **link), *(str(z) for z in result.zero_point[0].tolist()))
+    assert marks(tables(at)["yours"]) == [["right"] * 6]
+    at = answer(opened("predict", "scale", **link), *(f"{s * 15 / 16:.4g}" for s in result.scale[0].tolist()))
+    assert marks(tables(at)["yours"]) == [["wrong"] * 6]
+    assert sum("16 codes have 15 steps" in text for text in said(at.markdown)) >= 5
+
+
+def test_a_fresh_tensor_is_the_next_seed() -> None:
+    at = opened("predict", learn_predict_seed="4")
+    assert numbers(tables(at)["x"])[0] == pytest.approx(fresh(4)[0].tolist(), abs=1e-6)
+    widget(at, "learn_predict_fresh").click().run()
+    assert widget(at, "learn_predict_seed").value == 5
+    assert numbers(tables(at)["x"])[0] == pytest.approx(fresh(5)[0].tolist(), abs=1e-6)
+
+
+def test_hostile_answers_are_shown_as_text() -> None:
+    at = answer(opened("predict"), "<script>alert(1)</script>", "**1**", "$x$", "[a](b)", ":red[x]", "`1`")
+    assert_clean(at)
+    assert marks(tables(at)["yours"]) == [["wrong"] * 6]
+    bullets = [m.value for m in at.markdown if m.value.startswith("- ")]
+    assert len(bullets) == 6
+    assert not any(re.search(r"(?<!\\)[<$\[`:]", b.partition("you: ")[2].replace(": ", "")) for b in bullets)
+
+
+@pytest.mark.parametrize(("step", "link", "words"), [
+    ("scale", {"range": "by hand"}, "given by hand"),
+    ("zero_point", {"range": "by hand"}, "given by hand"),
+    ("codes", {"per": "block", "block": "2x2x2"}, "lengths"),
+])  # fmt: skip
+def test_what_cannot_be_asked(step: str, link: dict[str, str], words: str) -> None:
+    at = opened("predict", step, **link)
+    assert not at.exception
+    (sentence,) = said(at.error)
+    assert words in sentence or step == "codes"
+
+
+def test_an_element_that_is_not_there() -> None:
+    at = opened("scale", "yours", learn_scale_cell="99, 0")
+    assert not at.exception
+    assert "is not in a tensor of shape (8, 8)" in said(at.warning)[0]
