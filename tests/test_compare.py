@@ -68,8 +68,8 @@ def by_hand(cells, scale_of, zero_point_of, record, fmt):
         )
     )
     kept = scale_of.params.inverse
-    inverse = f32(1) / s if kept is None else per_element(kept, scale_of)[cells]
     with np.errstate(all="ignore"):
+        inverse = f32(1) / s if kept is None else per_element(kept, scale_of)[cells]
         values = {
             "A": lambda: np.rint(x / s) + z,
             "B": lambda: np.rint(x * inverse) + z,

@@ -216,10 +216,10 @@ HOSTILE = {
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_texts_are_refused_at_once(text, tmp_path):
     marker = tmp_path / "marker"
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(qc.QuantError) as caught:
         qc.Scheme.parse(text.replace("{marker}", str(marker)))
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     assert not marker.exists()
     assert len(str(caught.value)) < 300
 

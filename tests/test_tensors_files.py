@@ -309,10 +309,10 @@ REFUSED = [
 
 @pytest.mark.parametrize(("data", "name", "words"), REFUSED)
 def test_refuses(data: bytes, name: str, words: list[str]) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(QuantError) as caught:
         read_tensor(data, name)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
     message = str(caught.value)
     assert [w for w in words if w not in message] == [], message
     assert "\n" not in message
@@ -329,11 +329,11 @@ def test_zip_bomb_is_refused_from_its_directory(read: Any) -> None:
     data = bomb(512 * 2**20)
     assert len(data) < 2**20
     tracemalloc.start()
-    start = time.perf_counter()
+    start = time.process_time()
     try:
         with pytest.raises(QuantError, match=r"536\.9 MB once unpacked; at most 268\.4 MB"):
             read(data, "bomb.npz")
-        assert time.perf_counter() - start < 0.5
+        assert time.process_time() - start < 0.5
         assert tracemalloc.get_traced_memory()[1] < 20e6
     finally:
         tracemalloc.stop()
@@ -388,10 +388,10 @@ def test_limit_is_on_the_file_and_on_the_tensor_as_float32() -> None:
 
 def test_text_files_have_a_limit_of_their_own() -> None:
     for name in ("a.csv", "a.json"):
-        start = time.perf_counter()
+        start = time.process_time()
         with pytest.raises(QuantError, match=r"33\.6 MB of text.*\.npy"):
             read_tensor(b"1 " * (MAX_TEXT_FILE_BYTES // 2 + 1), name)
-        assert time.perf_counter() - start < 1
+        assert time.process_time() - start < 1
 
 
 def test_large_csv_is_read() -> None:

@@ -75,9 +75,9 @@ def test_sizes_that_fit() -> None:
 
 def test_large_tensors_are_not_compressed_to_find_out() -> None:
     x = np.zeros((4096, 14336), dtype=np.float32)
-    start = time.perf_counter()
+    start = time.process_time()
     assert not fits_link(x)
-    assert time.perf_counter() - start < 0.05
+    assert time.process_time() - start < 0.05
 
 
 @pytest.mark.parametrize(

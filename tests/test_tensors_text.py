@@ -167,10 +167,10 @@ def test_print_of_a_large_tensor_is_refused() -> None:
 
 
 def test_too_long_is_refused_before_reading() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(QuantError, match=r"10,000,000 characters.*2,000,000.*\.npy"):
         parse("1 " * 5_000_000)
-    assert time.perf_counter() - start < 0.5
+    assert time.process_time() - start < 0.5
     assert parse("1 " * 5, limit=10).shape == (5,)
     with pytest.raises(QuantError, match="11 characters"):
         parse("1 " * 5 + "1", limit=10)
@@ -200,21 +200,21 @@ def test_too_long_is_refused_before_reading() -> None:
 )
 def test_time_is_linear(unit: str) -> None:
     text = (unit * MAX_TEXT_CHARS)[:MAX_TEXT_CHARS]
-    start = time.perf_counter()
+    start = time.process_time()
     for variant in (text, text[:-1] + "@"):
         with contextlib.suppress(QuantError):
             parse(variant)
-    # quadratic readers take minutes; the margin is for slow machines
-    assert time.perf_counter() - start < 20
+    # the process's own seconds: quadratic readers take minutes; the margin is for slow machines
+    assert time.process_time() - start < 20
 
 
 def test_a_megabyte_is_read_quickly() -> None:
     x = np.random.default_rng(0).standard_normal((80, 1000)).astype(np.float32)
     for text in (str(x.tolist()), "\n".join(" ".join(map(str, row)) for row in x.tolist())):
         assert len(text) > 10**6
-        start = time.perf_counter()
+        start = time.process_time()
         np.testing.assert_array_equal(parse(text), x)
-        assert time.perf_counter() - start < 2
+        assert time.process_time() - start < 2
 
 
 SEEDS = [
