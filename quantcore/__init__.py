@@ -19,6 +19,7 @@ from quantcore.differences import differences
 from quantcore.encodings import encoding
 from quantcore.error_curve import RangeCurve, RangeMark, range_curve, range_marks
 from quantcore.errors import QuantError
+from quantcore.fit_scheme import fit_scheme
 from quantcore.float_format import FLOATS, FloatFormat
 from quantcore.formats import (
     FORMATS,
@@ -135,6 +136,7 @@ __all__ = [
     "encoding",
     "errors",
     "fit_codebook",
+    "fit_scheme",
     "fitting",
     "from_blocks",
     "frontier",

@@ -22,12 +22,16 @@ MAX_STEPS = 300  # of Lloyd, as in scikit-learn
 POINTS = 1024  # that dynamic programming takes: the table of all stretches has the square of them
 
 
-def fit_codebook(x: Any, size: int, method: str = "lloyd_max") -> CodebookFormat:
+def fit_codebook(x: Any, size: int, method: str = "lloyd_max", reach: float | None = None) -> CodebookFormat:
     """Return a codebook of ``size`` values, rising, for the elements of x as they are: scale them before.
 
     ``lloyd_max`` starts Lloyd's method at the quantiles of x. ``kmeans`` starts it also at the best codebook
     for 1,024 stretches of the sorted elements, each taken for its mean, and returns the better result: if x
     has no more different values than that, the best there is.
+
+    Args:
+        reach: hold the value farthest out at plus or minus this, where scales will bring a block's largest
+            magnitude, and take what lies beyond for clipped; the others are fitted beside it.
 
     Raises:
         QuantError: size is not from 2 to 256 or exceeds the different values in x, no such method, or x
@@ -40,15 +44,17 @@ def fit_codebook(x: Any, size: int, method: str = "lloyd_max") -> CodebookFormat
         raise QuantError(f"{str(method)[:40]!r} is no way to fit a codebook; choose {' or '.join(METHODS)}.")
     x = as_float32(x)
     refuse_nonfinite(x, "a fitted codebook")
-    ordered = x.reshape(-1).sort().values.double()
+    x = x.reshape(-1) if reach is None else x.reshape(-1).clamp(-reach, reach)
+    ordered = x.sort().values.double()
     distinct = torch.unique_consecutive(ordered)
     if len(distinct) < size:
         raise QuantError(
             f"x has {len(distinct)} different values, fewer than the {size} of the codebook; choose a smaller size."
         )
-    fits = [_lloyd(ordered, _quantiles(ordered, distinct, size))]
+    held = None if reach is None else _held(ordered, reach)
+    fits = [_lloyd(ordered, _quantiles(ordered, distinct, size), held)]
     if method == "kmeans":
-        fits.append(_lloyd(ordered, _best(ordered, distinct, size)))
+        fits.append(_lloyd(ordered, _best(ordered, distinct, size), held))
     return CodebookFormat(tuple(min(fits, key=lambda fit: fit[1])[0].tolist()))
 
 
@@ -63,15 +69,29 @@ def _quantiles(ordered: Tensor, distinct: Tensor, size: int) -> Tensor:
     return start if bool((start.diff() > 0).all()) else distinct[_middles(len(distinct), size)]
 
 
-def _lloyd(ordered: Tensor, centres: Tensor) -> tuple[Tensor, float]:
-    """Move the centres until they rest; return them, and the squared error up to a constant."""
+def _held(ordered: Tensor, reach: float) -> tuple[int, float]:
+    """Which centre is held, the first or the last, and where: at the end that more elements reach."""
+    below, above = (int((ordered == end).count_nonzero()) for end in (-reach, reach))
+    if below == above:
+        below, above = -float(ordered[0]), float(ordered[-1])  # type: ignore[assignment]
+    return (0, -reach) if below > above else (-1, reach)
+
+
+def _lloyd(ordered: Tensor, centres: Tensor, held: tuple[int, float] | None) -> tuple[Tensor, float]:
+    """Move the centres, but the one that is held, until they rest; return them, and the squared error up to a constant."""
     sums, error = _running(ordered), 0.0
+    if held is not None:
+        centres = centres.clone()
+        centres[held[0]] = held[1]
     for _ in range(MAX_STEPS):
         cuts = torch.searchsorted(ordered, (centres[1:] + centres[:-1]) / 2, right=True)
         ends = torch.cat([cuts.new_zeros(1), cuts, cuts.new_full((1,), len(ordered))])
         counts = ends.diff()
-        means = torch.where(counts > 0, sums[ends].diff() / counts.clamp(min=1), centres)
-        error = -float((counts * means.square()).sum())  # and the sum of all squares
+        totals = sums[ends].diff()
+        means = torch.where(counts > 0, totals / counts.clamp(min=1), centres)
+        if held is not None:
+            means[held[0]] = held[1]
+        error = float((counts * means.square() - 2 * means * totals).sum())  # and the sum of all squares
         if not bool((counts > 0).all()):
             means = _relocate(ordered, ends, means)
         if torch.equal(means, centres):

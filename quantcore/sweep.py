@@ -84,7 +84,7 @@ def sweep_rows(x: Any, schemes: Iterable[Scheme], workers: int | None = None) ->
     """
     x = as_float32(x)
     tasks = enumerate(schemes)
-    count = workers or os.cpu_count() or 1
+    count = workers or _cores()
     with ThreadPoolExecutor(count, thread_name_prefix="sweep") as pool:
         # one more than there are threads, so that none waits for its next scheme
         under_way: set[Future[Row]] = {
@@ -99,6 +99,14 @@ def sweep_rows(x: Any, schemes: Iterable[Scheme], workers: int | None = None) ->
         finally:
             for future in under_way:
                 future.cancel()
+
+
+def _cores() -> int:
+    """How many cores this process may use, which can be fewer than the machine has."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on Linux
+        return os.cpu_count() or 1
 
 
 def measure(x: Tensor, index: int, scheme: Scheme) -> Row:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+import quantcore as qc
 from quantcore import QuantError
 from quantcore.codebook_fit import METHODS, fit_codebook
 
@@ -114,6 +115,61 @@ def test_outliers_among_a_million_equal_ones(method):
     x = torch.zeros(1 << 20)
     x[:3] = torch.tensor([1.0, 2.0, -50.0])
     assert fit_codebook(x, 4, method).values == (-50.0, 0.0, 1.0, 2.0)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_one_value_is_held_and_the_others_are_means(method, sign):
+    x = torch.tensor([0.0, 0.125, 0.25, 0.5, 0.5, 0.625, 0.9375, 1.0, 3.0]) * sign
+    book = fit_codebook(x, 4, method, reach=1.0)
+    assert float(sign) in book.values
+    assert book.values == tuple(sorted(book.values))
+    codes = book.encode(x)
+    for code, value in enumerate(book.values):
+        if value != sign:
+            assert x[codes == code].mean().item() == value
+
+
+def test_held_at_the_end_that_more_elements_reach():
+    assert fit_codebook([-1.0, 0.2, 0.3, 1.0, 1.0], 3, reach=1.0).values[-1] == 1
+    assert fit_codebook([-1.0, -1.0, 0.2, 0.3, 1.0], 3, reach=1.0).values[0] == -1
+    assert fit_codebook([-0.9, 0.2, 0.3, 0.8], 3, reach=1.0).values[0] == -1
+
+
+@pytest.mark.parametrize("granularity", ["per_tensor", "per_channel", "per_group(32)", "per_block([8,16])"])
+@pytest.mark.parametrize("setting", ["min_max", "percentile(99)", "mean_std(2)"])
+def test_fitted_scheme_beats_a_codebook_for_another_distribution(granularity, setting):
+    """In units of the scales and within their reach, where it is fitted; both books reach to 1."""
+    x = torch.from_numpy(np.random.default_rng(7).laplace(size=(24, 64)).astype(np.float32))
+    scheme = qc.Scheme.parse(f"int4 {granularity} {setting}")
+    fitted = qc.fit_scheme(x, scheme, 16)
+    assert qc.Scheme.parse(str(fitted)) == fitted
+    assert max(map(abs, fitted.format.values)) == 1
+    errors = []
+    for other in (fitted, qc.Scheme.parse(f"nf4 {granularity} {setting}")):
+        scale = qc.apply(x, other).scale
+        for axis in range(2):
+            scale = scale.repeat_interleave(x.shape[axis] // scale.shape[axis], axis)
+        y = (x / scale).clamp(-1, 1)
+        errors.append((y - other.format.decode(other.format.encode(y))).double().square().sum().item())
+    assert errors[0] < errors[1]
+
+
+def test_fitted_scheme_without_scales_to_speak_of_is_the_fit_of_x():
+    x = np.random.default_rng(8).normal(size=500).astype(np.float32)
+    fitted = qc.fit_scheme(x, qc.Scheme(range_setting=qc.Given(1.0)), 8, "kmeans")
+    assert fitted.format.values == fit_codebook(x, 8, "kmeans").values
+
+
+def test_fitted_scheme_of_odd_tensors():
+    for x in (np.array([1e-42, 2e-42, 0, -3e-42]), np.array([3e38, -3e38, 1e38, 0])):
+        result = qc.apply(x.astype(np.float32), qc.fit_scheme(x, qc.Scheme(), 3))
+        assert bool(result.dequantized.isfinite().all())
+    for constant, words in ((0.0, "1 different values"), (5.0, "1 different values")):
+        with pytest.raises(QuantError, match=words):
+            qc.fit_scheme(np.full((4, 4), constant), qc.Scheme(), 2)
+    with pytest.raises(QuantError, match="NaN"):
+        qc.fit_scheme([1.0, float("nan")], qc.Scheme(), 2)
 
 
 def test_x_is_left_alone():
