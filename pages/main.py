@@ -22,6 +22,7 @@ from pages.shared import (
     sweep_choice,
     tabs,
     tensor_controls,
+    training_choice,
     warm,
 )
 
@@ -36,6 +37,7 @@ KEYS = {
     *format_bits.KEYS,
     *sweep_choice.KEYS,
     *lesson.KEYS,
+    *training_choice.KEYS,
 }
 
 st.set_page_config("Quantscope", "🔬", layout="wide")

@@ -16,7 +16,7 @@ from quantcore import tensors
 from quantcore.mistakes import MISTAKES, compare
 
 MAIN = Path(__file__).resolve().parent.parent / "pages" / "main.py"
-OURS = [name for name in lesson.there() if name != "training"]  # that page has tests of its own
+OURS = [name for name in lesson.there() if name != "ptq_or_qat"]  # that page has tests of its own
 
 
 def opened(name: str, step: str = "", **parameters: str) -> AppTest:

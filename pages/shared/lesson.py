@@ -36,7 +36,7 @@ LESSONS = {
     "error": Lesson("Error", "How far off, in one number", "show_chart"),
     "mistakes": Lesson("Mistakes", "Code that looks right", "bug_report"),
     "predict": Lesson("Predict", "Be the quantizer yourself", "quiz"),
-    "training": Lesson("PTQ or QAT", "Quantize after the training, or in it", "model_training"),
+    "ptq_or_qat": Lesson("PTQ or QAT", "Quantize after the training, or in it", "model_training"),
 }
 
 # What lessons bind to the link beside their steps
@@ -47,6 +47,7 @@ CONTROLS = {
     "error": ("limit", "bits", "cell"),
     "mistakes": ("shown", "mine"),
     "predict": ("seed", "mine", "row", "cell"),
+    "ptq_or_qat": ("cell",),
 }
 
 

@@ -1,0 +1,191 @@
+"""Figures of training: digits and how they are read, accuracy epoch by epoch and over bits."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import plotly.graph_objects as go
+import torch
+
+from quantcore.figures.style import DIM, FAINT, FILL, INK, LINE, base_layout
+from quantcore.training import FLOAT, Point
+
+SIDE = 8  # pixels of a digit, each way
+NAMES = {
+    "ptq": "PTQ, after training",
+    "qat": "QAT, straight-through",
+    "lsq": "QAT, learned scales (LSQ)",
+}
+# Orange, blue and green of different lightness; symbols and dashes tell them apart as well
+COLOURS = {
+    "ptq": LINE,
+    "qat": FILL,
+    "lsq": {"light": "rgb(0,140,105)", "dark": "rgb(120,220,180)"},
+}
+SYMBOLS = {"ptq": "circle", "qat": "square", "lsq": "diamond"}
+DASHES = {"ptq": "solid", "qat": "dash", "lsq": "dot"}
+APART = {"ptq": -0.08, "qat": 0.0, "lsq": 0.08}  # bits; equal accuracies would hide each other
+
+Array = npt.NDArray[Any]
+
+
+def digits(
+    images: torch.Tensor,
+    labels: Sequence[int],
+    read: Sequence[int],
+    *,
+    theme: str = "light",
+    size: int = 14,
+    height: int = 280,
+) -> go.Figure:
+    """Return images side by side, and below each what it is read as, marked where that is wrong.
+
+    Args:
+        images: float32 of shape (n, 64), 0 to 1.
+        labels, read: what each of them is, and what a network takes it for.
+    """
+    count, pitch = len(labels), SIDE + 2
+    z = np.full((SIDE, max(1, count * pitch)), np.nan)
+    for i, image in enumerate(images):
+        z[:, i * pitch : i * pitch + SIDE] = image.reshape(SIDE, SIDE).numpy()
+    wrong = {"color": LINE[theme], "size": size}
+    notes = [
+        {
+            "x": i * pitch + (SIDE - 1) / 2,
+            "y": SIDE,
+            "yanchor": "top",
+            "showarrow": False,
+            "text": str(got) if got == label else f"<b>{got}</b>, not {label}",
+            "font": {"size": size} if got == label else wrong,
+        }
+        for i, (label, got) in enumerate(zip(labels, read, strict=True))
+    ]
+    axis = {"visible": False, "fixedrange": True}
+    layout = base_layout(theme, height) | {
+        "annotations": notes,
+        "xaxis": axis,
+        "yaxis": axis | {"range": [SIDE + 2, -0.5], "scaleanchor": "x"},
+        "margin": {"l": 4, "r": 4, "t": 4, "b": 4},
+    }
+    shades = [[0.0, FAINT[theme]], [1.0, INK[theme]]]
+    picture = go.Heatmap(z=z, zmin=0, zmax=1, colorscale=shades, showscale=False, hoverinfo="skip")
+    return go.Figure([picture], layout)
+
+
+def epochs(
+    runs: dict[str, Sequence[float]],
+    levels: dict[str, float],
+    count: int,
+    *,
+    theme: str = "light",
+    size: int = 14,
+    height: int = 280,
+) -> go.Figure:
+    """Return accuracy over epochs.
+
+    Args:
+        runs: "qat" or "lsq" -> accuracies from epoch 0 on, 0 to 1.
+        levels: name -> accuracy that does not change, drawn as a line across.
+        count: epochs that a whole run has.
+    """
+    known = [*levels.values(), *(a for run in runs.values() for a in run)]
+    low = 100 * min(known)
+    layout = base_layout(theme, height) | {
+        "xaxis": _axis("epoch", size) | {"range": [-0.4, count + 0.4]},
+        "yaxis": _axis("accuracy", size) | {"ticksuffix": " %", "range": [low - (101 - low) * 0.15, 101]},
+        "margin": {"l": 8, "r": 8 + 8 * size, "t": 8, "b": 8},
+        "shapes": [_across(100 * y, theme) for y in levels.values()],
+        "annotations": [
+            {"x": 1, "xref": "paper", "xanchor": "left", "y": 100 * y, "text": f" {name}", "showarrow": False}
+            | {"font": {"size": size}}
+            for name, y in levels.items()
+        ],
+    }
+    traces = [
+        go.Scatter(
+            x=list(range(len(run))),
+            y=[100 * a for a in run],
+            name=NAMES[method],
+            mode="lines+markers",
+            line={"color": COLOURS[method][theme], "width": size / 6},
+            marker={"size": max(8, size * 0.6), "symbol": SYMBOLS[method]},
+            hovertemplate="epoch %{x}: %{y:.2f} %<extra></extra>",
+        )
+        for method, run in runs.items()
+    ]
+    return go.Figure(traces, layout)
+
+
+def against_bits(
+    points: Sequence[Point],
+    *,
+    errors: bool = False,
+    theme: str = "light",
+    size: int = 14,
+    height: int = 280,
+) -> go.Figure:
+    """Return the mean over seeds of each method against bits, with bars from the worst seed to the best.
+
+    Args:
+        points: of `quantcore.training.summary`; the float network becomes a band across.
+        errors: draw the share that is read wrongly, on a logarithmic axis, instead.
+    """
+    what = "read wrongly" if errors else "accuracy"
+    widths = sorted({p.bits for p in points if p.method != FLOAT})
+    axis = _axis(what, size) | {"ticksuffix": " %"}
+    axis |= {"type": "log", "dtick": "D2"} if errors else {"range": [0, 102]}
+    layout = base_layout(theme, height + height // 3) | {
+        "xaxis": _axis("bits of every weight", size) | {"tickvals": widths},
+        "yaxis": axis,
+        "margin": {"l": 8, "r": 12, "t": 8, "b": 8},
+        "showlegend": True,
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "font": {"size": size}},
+        "shapes": [s for p in points if p.method == FLOAT for s in _band(p, errors, theme)],
+    }
+    traces = [
+        _method(method, [p for p in points if p.method == method], errors, theme, size)
+        for method in NAMES
+        if any(p.method == method for p in points)
+    ]
+    return go.Figure(traces, layout)
+
+
+def _method(method: str, points: list[Point], errors: bool, theme: str, size: int) -> go.Scatter:
+    points = sorted(points, key=lambda p: p.bits)
+    mean, low, high = np.array([_ends(p, errors) for p in points]).T
+    return go.Scatter(
+        x=[p.bits + APART[method] for p in points],
+        y=mean,
+        name=NAMES[method],
+        mode="lines+markers",
+        line={"color": COLOURS[method][theme], "width": size / 6, "dash": DASHES[method]},
+        marker={"size": max(9, size * 0.65), "symbol": SYMBOLS[method]},
+        error_y={"array": high - mean, "arrayminus": mean - low, "thickness": size / 7, "width": size / 3},
+        customdata=[[p.bits, a, b, p.seeds] for p, a, b in zip(points, low, high, strict=True)],
+        hovertemplate=f"{NAMES[method]}<br>%{{customdata[0]}} bits: %{{y:.2f}} %, "
+        "%{customdata[1]:.2f} to %{customdata[2]:.2f} % over %{customdata[3]} seeds<extra></extra>",
+    )
+
+
+def _ends(p: Point, errors: bool) -> tuple[float, float, float]:
+    """Mean, lowest and highest in percent; as errors no lower than a hundredth of a percent, for the logarithm."""
+    if errors:
+        return tuple(max(0.01, 100 - 100 * a) for a in (p.mean, p.highest, p.lowest))  # type: ignore[return-value]
+    return 100 * p.mean, 100 * p.lowest, 100 * p.highest
+
+
+def _band(p: Point, errors: bool, theme: str) -> list[dict[str, Any]]:
+    mean, low, high = _ends(p, errors)
+    box = {"type": "rect", "xref": "paper", "x0": 0, "x1": 1, "y0": low, "y1": high}
+    return [box | {"fillcolor": DIM[theme], "opacity": 0.25, "line": {"width": 0}}, _across(mean, theme)]
+
+
+def _across(y: float, theme: str) -> dict[str, Any]:
+    line = {"color": DIM[theme], "width": 2, "dash": "dot"}
+    return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y, "line": line}
+
+
+def _axis(name: str, size: int) -> dict[str, Any]:
+    title = {"text": name, "font": {"size": size}, "standoff": size // 2}
+    return {"title": title, "tickfont": {"size": size}, "automargin": True}
