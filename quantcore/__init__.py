@@ -17,7 +17,8 @@ from quantcore.conventions import CONVENTIONS, TEXTBOOK, Convention
 from quantcore.diagnose import Finding, diagnose
 from quantcore.differences import differences
 from quantcore.encodings import encoding
-from quantcore.error_curve import RangeCurve, RangeMark, range_curve, range_marks
+from quantcore.error_curve import RangeCurve, range_curve
+from quantcore.error_marks import RangeMark, range_in_use, range_marks
 from quantcore.errors import QuantError
 from quantcore.fit_scheme import fit_scheme
 from quantcore.float_format import FLOATS, FloatFormat
@@ -146,6 +147,7 @@ __all__ = [
     "parse_format",
     "quantize",
     "range_curve",
+    "range_in_use",
     "range_marks",
     "refusal",
     "report",

@@ -42,6 +42,14 @@ class _Coding(NamedTuple):
         return self.at((slice(None), None))
 
 
+class Parts(NamedTuple):
+    """Of every block the squared error of its clipped elements and of the others, float64, and how many are clipped."""
+
+    clipping: Tensor
+    rounding: Tensor
+    clipped: Tensor
+
+
 class BlockErrors:
     """The `range_task.SquaredError` of some blocks, float32 of shape (number of blocks, elements of a block).
 
@@ -71,22 +79,21 @@ class BlockErrors:
                 whole[part] = _shrunk(end[part], still[part], share)
         return found
 
-    def split(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the squared error of the clipped elements and that of the others, as `Report` parts them.
-
-        Float64 sums, one number a block each.
-        """
+    def split(self, low: Tensor, high: Tensor) -> Parts:
+        """Return the squared error of the clipped elements and that of the others, as `Report` parts them."""
         coding = self._coding(low, high)
         least, most = ends(self._scheme.format)
         clipping, rounding_ = (low.new_zeros(len(low), dtype=torch.float64) for _ in range(2))
+        clipped = torch.zeros_like(clipping, dtype=torch.int64)
         for rows, part in parts(self._blocks):
             own = coding.at(rows).beside_elements()
             values = self._unclamped(part, own)
-            clipped = (values < least) | (values > most)
+            outside = (values < least) | (values > most)
             square = self._error(values, part, own).double().square_()
-            rounding_[rows] += square.masked_fill(clipped, 0.0).sum(-1)
-            clipping[rows] += square.masked_fill_(~clipped, 0.0).sum(-1)
-        return clipping, rounding_
+            rounding_[rows] += square.masked_fill(outside, 0.0).sum(-1)
+            clipping[rows] += square.masked_fill_(~outside, 0.0).sum(-1)
+            clipped[rows] += outside.sum(-1)
+        return Parts(clipping, rounding_, clipped)
 
     def _best(self, low: Tensor, high: Tensor, still: Tensor, shares: Tensor) -> Tensor:
         """The index of each block's best share."""

@@ -170,8 +170,9 @@ def test_squared_error_is_that_of_the_report(data):
         assert measure(low, high).numpy() == pytest.approx(
             (qc.block_errors(result) * x.shape[1]).reshape(-1).numpy(), rel=1e-12
         )
-        clipping, rounding = measure.split(low, high)
+        clipping, rounding, clipped = measure.split(low, high)
         report = qc.report(result)
+        assert int(clipped.sum()) == report.clipped
         assert float(clipping.sum()) == pytest.approx(report.clipping_sse, rel=1e-12)
         assert float(rounding.sum()) == pytest.approx(report.rounding_sse, rel=1e-12)
 

@@ -35,6 +35,11 @@ def kept(tensor: Tensor, what: str, make: Callable[[], Any]) -> Any:
     return (_large if size(tensor) > LARGE else _small)(f"{tensor.key}|{what}", make)
 
 
+def kept_small(tensor: Tensor, what: str, make: Callable[[], Any]) -> Any:
+    """`kept`, for results that are small whatever the tensor: those of large ones need not make room for them."""
+    return _small(f"{tensor.key}|{what}", make)
+
+
 def size(tensor: Tensor) -> int:
     """Number of elements."""
     return int(np.prod(tensor.shape, dtype=np.int64))
@@ -56,6 +61,16 @@ def result(tensor: Tensor, scheme: qc.Scheme) -> qc.Quantized:
         return apply_quietly(values(tensor), scheme)  # the page shows result.warnings
 
     return cast(qc.Quantized, kept(tensor, f"result {scheme}", make))
+
+
+def fitted(tensor: Tensor, scheme: qc.Scheme, size: int, method: str) -> qc.Scheme:
+    """`quantcore.fit_scheme`.
+
+    Raises:
+        QuantError: no codebook can be fitted, or the scheme does not fit the tensor.
+    """
+    make = lambda: qc.fit_scheme(values(tensor), scheme, size, method)  # noqa: E731
+    return cast(qc.Scheme, kept(tensor, f"fitted {size} {method} {scheme}", make))
 
 
 def report(tensor: Tensor, scheme: qc.Scheme) -> qc.Report:

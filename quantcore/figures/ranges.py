@@ -4,24 +4,33 @@ import math
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import plotly.graph_objects as go
-import torch
 
-from quantcore.error_curve import RangeCurve, RangeMark
-from quantcore.figures.distribution import histogram
+from quantcore.error_curve import RangeCurve
+from quantcore.error_marks import RangeMark
 from quantcore.figures.style import DIM, FILL, INK, LINE, base_layout
 
 # Okabe and Ito's palette, which colour-blind people can tell apart: light enough for dark pages, dark enough for light
 COLOURS = ("rgb(213,94,0)", "rgb(0,158,115)", "rgb(204,121,167)", "rgb(86,160,210)", "rgb(190,150,0)",
            "rgb(120,94,180)", "rgb(150,110,80)", "rgb(90,150,60)", "rgb(140,140,140)")  # fmt: skip
+Array = npt.NDArray[Any]
 ROW = 19  # pixels a range takes under the histogram
 
 
 def range_histogram(
-    x: torch.Tensor, marks: tuple[RangeMark, ...], chosen: tuple[float, float] | None, *, theme: str = "light"
+    counts: Array,
+    edges: Array,
+    marks: tuple[RangeMark, ...],
+    chosen: tuple[float, float],
+    *,
+    log: bool = False,
+    theme: str = "light",
 ) -> go.Figure:
-    """Return the histogram of x, the ``chosen`` range shaded in it, and under it the range of every setting."""
-    counts, edges = histogram(x)
+    """Return a `histogram`, the ``chosen`` range shaded in it, and under it the range of every setting.
+
+    To drag across it selects a range of x.
+    """
     bars = go.Bar(
         x=(edges[:-1] + edges[1:]) / 2,
         y=counts,
@@ -35,10 +44,10 @@ def range_histogram(
     plot = height - layout["margin"]["t"] - layout["margin"]["b"]
     foot = rows / plot
     spans = [_span(mark, i, len(marks)) for i, mark in enumerate(marks)]
-    ends = [float(edges[0]), float(edges[-1]), *(chosen or ())]
+    ends = [float(edges[0]), float(edges[-1]), *chosen]
     layout |= {
         "xaxis": {"title": "value", "range": _padded(min(ends), max(ends)), "anchor": "y2"},
-        "yaxis": {"title": "elements", "domain": [foot + 0.03, 1]},
+        "yaxis": {"title": "elements", "domain": [foot + 0.03, 1], "type": "log" if log else "linear"},
         "yaxis2": {
             "domain": [0, foot],
             "range": [-0.5, len(marks) - 0.5],
@@ -51,6 +60,8 @@ def range_histogram(
             "automargin": True,
         },
         "bargap": 0,
+        "dragmode": "select",
+        "selectdirection": "h",
         "shapes": _shade(chosen, theme),
     }
     return go.Figure([bars, *spans], layout)
@@ -108,9 +119,7 @@ def _span(mark: RangeMark, i: int, n: int) -> go.Scatter:
     )
 
 
-def _shade(chosen: tuple[float, float] | None, theme: str) -> list[dict[str, Any]]:
-    if chosen is None:
-        return []
+def _shade(chosen: tuple[float, float], theme: str) -> list[dict[str, Any]]:
     low, high = chosen
     tall = {"y0": 0, "y1": 1, "yref": "paper"}
     edge = {"type": "line", "line": {"color": LINE[theme], "width": 2}, **tall}
