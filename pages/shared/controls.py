@@ -21,7 +21,7 @@ def draw() -> None:
     if text_error:
         problems.append(text_error)
     try:
-        scheme = scheme_controls.draw(st.session_state.get("_shape", (8, 8)))
+        scheme = scheme_controls.draw(st.session_state.get("_shape", (8, 8)), tensor)
     except qc.QuantError as error:
         problems.append(str(error))
     current.put(current.Current(tensor, scheme, tuple(problems), hint))

@@ -5,13 +5,14 @@ from typing import Any
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import range_controls
+from pages.shared import compute, format_controls, range_controls
+from pages.shared.current import Tensor
+from pages.shared.format_controls import FITTED, INTEGERS
 from pages.shared.scheme_state import DEFAULTS, PRESET, RANK, load_preset, reset
 from quantcore.conventions import BASES
 from quantcore.formats import MAX_BITS, MIN_BITS
-from quantcore.rounding import NAMES
 
-INTEGERS = DEFAULTS["format"]
+EVENLY = qc.CODEBOOKS["ternary"]  # until there is a tensor to fit to
 PER = ("tensor", "channel", "group", "block")
 _BIND: dict[str, Any] = {"bind": "query-params"}
 _OVERFLOW_HELP = (
@@ -20,11 +21,14 @@ _OVERFLOW_HELP = (
 )
 
 
-def draw(shape: tuple[int, ...]) -> qc.Scheme:
+def draw(shape: tuple[int, ...], tensor: Tensor | None = None) -> qc.Scheme:
     """Draw the controls for a tensor of ``shape`` and return the scheme that they stand for.
 
+    Args:
+        tensor: what a codebook is fitted to.
+
     Raises:
-        QuantError: what was typed makes no scheme.
+        QuantError: what was typed makes no scheme, or no codebook can be fitted.
     """
     left, right = st.columns([3, 1], vertical_alignment="bottom")
     left.subheader("Scheme")
@@ -41,8 +45,9 @@ def draw(shape: tuple[int, ...]) -> qc.Scheme:
         label_visibility="collapsed",
         help="A scheme under the name that a library gives it; sets all the choices below.",
     )
-    name = _format_name()
-    convention = _library("int" if name == INTEGERS else "float")
+    name = format_controls.name()
+    size, method = format_controls.fit() if name == FITTED else (0, "")
+    convention = _library(format_controls.kind(name))
     bits, signed, symmetric, narrow = 0, True, True, False
     if name == INTEGERS:
         bits = st.slider("Bits", MIN_BITS, MAX_BITS, DEFAULTS["bits"], key="bits", **_BIND)
@@ -55,7 +60,7 @@ def draw(shape: tuple[int, ...]) -> qc.Scheme:
         saturate = name != INTEGERS or _either(
             "Overflow", "overflow", ["saturate", "wrap"], help=_OVERFLOW_HELP
         )
-        rounding, scales = _rounding(), _scales()
+        rounding, scales = format_controls.rounding(), format_controls.scales()
         if name == INTEGERS:
             narrow = st.checkbox(
                 "Narrow range",
@@ -71,58 +76,16 @@ def draw(shape: tuple[int, ...]) -> qc.Scheme:
         convention = convention.changed(overflow="wrap")
     if rounding != DEFAULTS["rounding"]:
         convention = convention.changed(rounding=rounding)
-    fmt = qc.IntFormat(bits, signed, narrow) if name == INTEGERS else qc.parse_format(name)
-    return qc.Scheme(
+    integers = qc.IntFormat(bits, signed, narrow) if name == INTEGERS else None
+    fmt = integers or (EVENLY if name == FITTED else qc.parse_format(name))
+    scheme = qc.Scheme(
         fmt, symmetric, granularity, range_setting, convention, qc.Scheme.parse(scales) if scales else None
     )
-
-
-def _format_name() -> str:
-    return str(
-        st.selectbox(
-            "Format",
-            [INTEGERS, *qc.FLOATS],
-            key="format",
-            accept_new_options=True,
-            **_BIND,
-            help="Integers, or small floats by name; any other float is typed as float(exponent bits, mantissa "
-            "bits, bias=…), such as float(3, 2).",
-        )
-    ).strip()
-
-
-def _scales() -> str:
-    """The scheme that quantizes the scales, as text; empty for none."""
-    return str(
-        st.text_input(
-            "Scales stored as",
-            DEFAULTS["scales"],
-            placeholder="float32",
-            key="scales",
-            **_BIND,
-            max_chars=300,
-            help="A scheme that quantizes the scales themselves, such as uint8 asymmetric, or for powers of two "
-            "e8m0 given(1). Its granularity is over the tensor of scales.",
-        )
-    ).strip()
-
-
-def _rounding() -> str:
-    return str(
-        st.selectbox(
-            "Rounding",
-            [DEFAULTS["rounding"], *NAMES],
-            key="rounding",
-            accept_new_options=True,
-            **_BIND,
-            help="Of x/s to a whole number. Libraries round half to even. For chance with another seed, type "
-            "stochastic_7.",
-        )
-    )
+    return scheme if name != FITTED or tensor is None else compute.fitted(tensor, scheme, size, method)
 
 
 def _library(kind: str) -> qc.Convention:
-    """The convention; ``kind`` is "int" or "float"."""
+    """The convention; ``kind`` is "int", "float" or "codebook"."""
     kept = (st.session_state.get("library"), st.query_params.get("library"))
     name = st.selectbox(
         "Library",

@@ -10,6 +10,8 @@ import quantcore as qc
 # depend on the tensor: where what is usual does, the default is to be empty, and stands for it.
 DEFAULTS: dict[str, Any] = {
     "format": "integers",
+    "fit_size": 16,
+    "fit_method": "kmeans",
     "library": "textbook",
     "bits": 4,
     "codes": "signed",
@@ -31,6 +33,7 @@ DEFAULTS: dict[str, Any] = {
     "zero_point": "0",
     "overflow": "saturate",
     "rounding": "the library's own",
+    "rounding_seed": 0,
     "scales": "",
 }
 LEAST_PERCENTILE = 50.001  # the control's; quantcore takes any over 50
@@ -63,10 +66,11 @@ def apply_scheme(scheme: qc.Scheme) -> None:
     chosen |= {
         "mode": "symmetric" if scheme.symmetric else "asymmetric",
         "overflow": convention.overflow,
-        "rounding": convention.changes().get("rounding", DEFAULTS["rounding"]),
         "scales": "" if scheme.scales is None else str(scheme.scales),
         "library": convention.name,
     }
+    rounding, _, seed = convention.changes().get("rounding", DEFAULTS["rounding"]).partition("stochastic_")
+    chosen |= {"rounding": rounding or "stochastic", "rounding_seed": int(seed or 0)}
     match scheme.granularity:
         case qc.PerChannel(axis):
             chosen |= {"per": "channel", "axis": _from_start(axis)}
