@@ -18,6 +18,7 @@ from pages.shared import (
     link,
     maps_view,
     match_inputs,
+    range_view,
     scheme_state,
     sweep_choice,
     tabs,
@@ -38,6 +39,7 @@ KEYS = {
     *sweep_choice.KEYS,
     *lesson.KEYS,
     *training_choice.KEYS,
+    *range_view.KEYS,
 }
 
 st.set_page_config("Quantscope", "🔬", layout="wide")
@@ -50,6 +52,7 @@ page = st.navigation(
     {
         "Explore": [
             st.Page("explore/quantize.py", title="Explore", icon=":material/grid_view:", default=True),
+            st.Page("explore/ranges.py", title="Ranges", icon=":material/width:"),
             st.Page("explore/formats.py", title="Formats", icon=":material/straighten:"),
         ],
         "Compare": [
