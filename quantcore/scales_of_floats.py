@@ -38,26 +38,26 @@ def _exponent(largest: Tensor) -> Tensor:
 
 
 def _floor(largest: Tensor, fmt: Format) -> Tensor:
-    return _exponent(largest) - _largest_power(fmt)
+    return _exponent(largest) - largest_power(fmt)
 
 
 def _log2_floor(largest: Tensor, fmt: Format) -> Tensor:
     """floor(log2(max|x|)), the logarithm rounded to float32; of 0 that of the smallest normal number."""
     logarithm = torch.log2(torch.where(largest == 0, 2.0**_SMALLEST_NORMAL, largest))
     floor = logarithm.floor().nan_to_num(nan=0.0, posinf=1000.0)
-    return floor.to(torch.int32) - _largest_power(fmt)
+    return floor.to(torch.int32) - largest_power(fmt)
 
 
 def _even(largest: Tensor, fmt: Format) -> Tensor:
-    return _exponent(_raised(largest, _mantissa(fmt))) - _largest_power(fmt)
+    return _exponent(_raised(largest, _mantissa(fmt))) - largest_power(fmt)
 
 
 def _rounded(largest: Tensor, fmt: Format) -> Tensor:
-    return _of_power(_raised(largest, _mantissa(fmt))) - _largest_power(fmt)
+    return _of_power(_raised(largest, _mantissa(fmt))) - largest_power(fmt)
 
 
 def _rounded_e2m1(largest: Tensor, fmt: Format) -> Tensor:
-    return _of_power(_raised(largest, 1)) - _largest_power(fmt)
+    return _of_power(_raised(largest, 1)) - largest_power(fmt)
 
 
 def _raised(largest: Tensor, mantissa: int) -> Tensor:
@@ -72,7 +72,7 @@ def _of_power(largest: Tensor) -> Tensor:
 
 def _ceil(largest: Tensor, fmt: Format) -> Tensor:
     more = (largest.view(torch.int32) & ((1 << _MANTISSA) - 1)) > 0
-    return _exponent(largest) + more.to(torch.int32) - _largest_power(fmt)
+    return _exponent(largest) + more.to(torch.int32) - largest_power(fmt)
 
 
 def _log2_ceil(largest: Tensor, fmt: Format) -> Tensor:
@@ -90,7 +90,8 @@ def largest_value(fmt: Format) -> float:
     return (1 << (fmt.bits - 1)) - 1 if isinstance(fmt, IntFormat) else fmt.max
 
 
-def _largest_power(fmt: Format) -> int:
+def largest_power(fmt: Format) -> int:
+    """The exponent of the largest power of two that is not above `largest_value`."""
     return math.frexp(largest_value(fmt))[1] - 1
 
 
@@ -102,9 +103,9 @@ def _power(exponent_of: Callable[[Tensor, Format], Tensor], beyond: float) -> Ca
 
     def rule(low: Tensor, high: Tensor, fmt: Any, c: Any) -> tuple[Tensor, Tensor, Tensor]:
         largest = torch.maximum(low.abs(), high.abs())
-        unit = -_largest_power(fmt) if isinstance(fmt, IntFormat) else 0
+        unit = -largest_power(fmt) if isinstance(fmt, IntFormat) else 0
         exponent = exponent_of(largest, fmt)
-        scale = torch.ldexp(torch.ones(()), exponent.clamp(_LEAST + unit, _MOST + unit)).to(torch.float32)
+        scale = torch.ldexp(torch.ones_like(largest), exponent.clamp(_LEAST + unit, _MOST + unit))
         scale = torch.where(exponent > _MOST + unit, beyond * 2.0**unit, scale)
         return torch.where(largest.isnan() & (beyond != torch.inf), torch.nan, scale), -largest, largest
 
@@ -116,7 +117,7 @@ def _wrapped(low: Tensor, high: Tensor, fmt: Any, c: Any) -> tuple[Tensor, Tenso
     largest = torch.maximum(low.abs(), high.abs())
     byte = (_log2_floor(largest, fmt) + 1 - _LEAST) & 0xFF
     exponent = torch.where((largest > 0) & (largest < torch.inf), byte, 0) + _LEAST - 1
-    return torch.ldexp(torch.ones(()), exponent).to(torch.float32), -largest, largest
+    return torch.ldexp(torch.ones_like(largest), exponent), -largest, largest
 
 
 _POWER = 2.0**_MOST
