@@ -41,7 +41,7 @@ def boxes(x: Tensor, params: QParams, scheme: Scheme) -> Iterator[tuple[Region, 
     """Yield region, unclamped values, and the zero_point that was added to them (None: all are 0)."""
     block = block_shape(scheme.granularity, tuple(x.shape))
     shape = laid_shape(scheme.granularity, tuple(x.shape))
-    x = x.reshape(shape)
+    x = x.reshape(shape) if params.center is None else x.reshape(shape) - params.center
     convention = scheme.convention.at(scheme.granularity)
     scale, zero_point, shifted = prepare(*coded_with(params, convention), shape, block, x.device)
     whole = isinstance(scheme.format, IntFormat)
@@ -59,7 +59,8 @@ def boxes(x: Tensor, params: QParams, scheme: Scheme) -> Iterator[tuple[Region, 
         inverse = None if params.inverse is None else params.inverse[region.grid]
         s = factor(scale[region.grid], inverse, own, stored=params.raw is not None)
         shift = spread(zero_point[region.grid]) if shifted else None
-        yield region, KERNELS[own.kernel].run(values, spread(s), shift, work, round_), shift
+        work = KERNELS[own.kernel].run(values, spread(s), shift, work, round_)
+        yield region, work.clamp_(min=own.least_value) if own.least_value else work, shift
 
 
 def coded_with(params: QParams, convention: Convention) -> tuple[Tensor, Tensor]:
@@ -79,6 +80,17 @@ def convention_of(
         return convention
     full, rest = divmod(shape[0], granularity.size)
     return convention.changed(kernel="A") if rest and region.grid[0].start == full else convention
+
+
+def inverse_of_levels(values: Tensor, scale: Tensor, granularity: Granularity) -> Tensor:
+    """Return (1 / scale) / values: ``scale`` in block form is that of the blocks of ``values``."""
+    shape = laid_shape(granularity, tuple(values.shape))
+    block = block_shape(granularity, tuple(values.shape))
+    inverse = torch.empty_like(values)
+    for region in regions(shape, block, CHUNK, whole_blocks=False):
+        part, target = (split_axes(t.view(shape)[region.elements], region.block) for t in (values, inverse))
+        torch.div(torch.reciprocal(spread(scale[region.grid])), part, out=target)
+    return inverse
 
 
 def prepare(

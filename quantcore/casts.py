@@ -5,7 +5,9 @@ import math
 import torch
 from torch import Tensor
 
+from quantcore.codebook_format import CodebookFormat
 from quantcore.conventions import Convention
+from quantcore.float_format import FloatFormat
 from quantcore.formats import Format
 from quantcore.kernels import KERNELS
 from quantcore.qparams import QParams
@@ -25,7 +27,8 @@ def may_leave_integers(x: Tensor, params: QParams, scheme: Scheme, convention: C
     found = params.raw if convention.coded_with == "raw" and params.raw is not None else params.scale
     scale = torch.as_tensor(found, dtype=torch.float32).abs()
     shift = torch.as_tensor(params.zero_point).abs()
-    reach = largest * torch.reciprocal(scale) if KERNELS[convention.kernel].inverse else largest / scale
+    inverse = torch.reciprocal(scale) if params.inverse is None else params.inverse.abs()
+    reach = largest * inverse if KERNELS[convention.kernel].inverse else largest / scale
     # half of the end: the product above may be rounded, and z is added
     return not bool((reach + shift < _CAST_ENDS[convention.cast] / 2).all())
 
@@ -40,6 +43,17 @@ def settle(work: Tensor, shift: Tensor | None, fmt: Format, convention: Conventi
     work.masked_fill_(lost, 0 if convention.cast == "low_bits" else fmt.qmin)
     if convention.cast == "int32" and shift is not None:  # the lowest integer and a negative z wrap around
         work.masked_fill_(lost & (shift < 0), fmt.qmax)
+
+
+def replace_codes(
+    codes: Tensor, odd: Tensor | None, fmt: FloatFormat | CodebookFormat, convention: Convention
+) -> None:
+    """Put the convention's codes in the place of those of 0 and of NaN; ``odd``: the values, None without NaN."""
+    if convention.zero_value:
+        codes.masked_fill_(fmt.decode(codes) == 0, int(fmt.encode(convention.zero_value)))
+    if odd is not None:
+        signed = fmt.encode(torch.tensor(convention.nan_value).copysign(odd))
+        codes.copy_(torch.where(odd.isnan(), signed, codes))
 
 
 def nan_note(nans: int, convention: Convention) -> str:

@@ -28,6 +28,8 @@ class Parameters(Protocol):
     def inverse(self) -> Tensor | None: ...
     @property
     def high(self) -> Tensor | None: ...
+    @property
+    def center(self) -> Tensor | None: ...
 
 
 def factor(scale: Tensor, inverse: Tensor | None, convention: Convention, *, stored: bool = False) -> Tensor:
@@ -46,7 +48,7 @@ def factor(scale: Tensor, inverse: Tensor | None, convention: Convention, *, sto
     if convention.coded_least:
         least = convention.coded_least
         s = s.masked_fill(scale == _LEAST_STORED, 1 / least if inverts else least)
-    if stored:  # a scale of 0 brings every code to the one of 0
+    if stored and inverse is None and convention.zero_scale == "zero_codes":
         s = s.masked_fill(scale == 0, 0.0 if inverts else math.inf)
     return s
 
@@ -62,11 +64,15 @@ def ends(fmt: Format) -> tuple[float, float]:
 
 
 class Kept(NamedTuple):
-    """What a library dequantizes with, ``how``: "shifted" q·s + z, or a value of `choices`' decoding."""
+    """What a library dequantizes with, ``how``: "shifted" q·s + z, or a value of `choices`' decoding.
+
+    ``center``: one number that is added last.
+    """
 
     how: str
     number: Tensor | None = None
     constant: float = 1.0
+    center: Tensor | None = None
 
     def at(self, pick: Callable[[Tensor], Tensor]) -> "Kept":
         """What is kept for some elements, as ``pick`` finds them in block form."""
@@ -108,8 +114,12 @@ def unscale(values: Tensor, scale: Tensor, zero_point: Tensor | None, kept: Kept
     if zero_point is not None:
         values.sub_(zero_point)
     if kept.number is None:
-        return values.mul_(scale)
-    return values.div_(kept.number) if kept.how == "divided" else values.mul_(kept.number).mul_(kept.constant)
+        values.mul_(scale)
+    elif kept.how == "divided":
+        values.div_(kept.number)
+    else:
+        values.mul_(kept.number).mul_(kept.constant)
+    return values if kept.center is None else values.add_(kept.center)
 
 
 def kept_of(params: Parameters, fmt: Format, convention: Convention) -> Kept:
@@ -117,10 +127,10 @@ def kept_of(params: Parameters, fmt: Format, convention: Convention) -> Kept:
     if convention.zero_point == "shift":
         return Kept("shifted")
     if convention.decoding == "divided" and params.inverse is not None:
-        return Kept("divided", params.inverse)
+        return Kept("divided", params.inverse, center=params.center)
     if convention.decoding == "of_largest" and params.high is not None:
         return Kept("of_largest", params.high, float(torch.tensor(1.0) / largest_value(fmt)))
-    return SCALED
+    return SCALED if params.center is None else Kept("scaled", center=params.center)
 
 
 def fit(values: Tensor, scheme: Scheme) -> Tensor:

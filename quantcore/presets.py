@@ -30,7 +30,21 @@ def _torchao() -> dict[str, Scheme]:
             convention = BASES[f"torchao.mx.{mode}"]
             scheme = Scheme(fmt, granularity=PerGroup(32), convention=convention, scales=_E8M0)
             found[f"torchao.{name}" + (f".{mode}" if mode != "FLOOR" else "")] = scheme
+    found["torchao.nf4"] = Scheme(
+        CODEBOOKS["nf4_torchao"],
+        granularity=PerFlatGroup(64),
+        convention=BASES["torchao.nf4"],
+        scales=Scheme(INT8, granularity=PerFlatGroup(256), convention=BASES["torchao.nf4.scales"]),
+    )
+    scales = Scheme(FLOATS["e4m3fn"], convention=BASES["torchao.nvfp4.scales"])
+    found["torchao.nvfp4"] = _nvfp4("torchao", scales)
+    found["torchao.nvfp4.1level"] = _nvfp4("torchao", replace(scales, range_setting=Given(1.0)))
     return found
+
+
+def _nvfp4(library: str, scales: Scheme) -> Scheme:
+    convention = BASES[f"{library}.nvfp4"]
+    return Scheme(FLOATS["e2m1"], granularity=PerGroup(16), convention=convention, scales=scales)
 
 
 def _compressed_tensors() -> dict[str, Scheme]:
@@ -41,6 +55,8 @@ def _compressed_tensors() -> dict[str, Scheme]:
     for name, rule in (("mxfp4", "mx"), ("mxfp6_e2m3", "mx"), ("mxfp8_e4m3", "mx8")):
         convention = BASES[f"compressed_tensors.{rule}"]
         found[name] = Scheme(_MX[name], granularity=PerGroup(32), convention=convention, scales=scales)
+    levels = Scheme(FLOATS["e4m3fn"], convention=BASES["compressed_tensors.nvfp4.scales"])
+    found["nvfp4"] = _nvfp4("compressed_tensors", levels)
     return {f"compressed_tensors.{name}": scheme for name, scheme in found.items()}
 
 

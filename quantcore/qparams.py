@@ -34,6 +34,7 @@ class QParams:
 
     ``low``, ``high``: the range that led to them (0 included, or made symmetric, where the scheme says
     so); None for `Given`. ``inverse``: 1/scale as the library keeps it (hqq), else None.
+    ``center``: the mean that was taken off, one number, where the convention does so.
     ``replaced``: whether the range gave a scale that the convention does not use. ``raw``: the scales
     before they were quantized themselves, None where they were not.
     """
@@ -45,6 +46,7 @@ class QParams:
     inverse: Tensor | None = None
     replaced: Tensor | None = None
     raw: Tensor | None = None
+    center: Tensor | None = None
 
 
 def choose_qparams(x: Any, scheme: Scheme) -> QParams:
@@ -57,6 +59,8 @@ def choose_qparams(x: Any, scheme: Scheme) -> QParams:
     x = as_float32(x)
     shape = tuple(x.shape)
     refuse(scheme, shape)
+    center = x.mean() if scheme.convention.center == "mean" else None
+    x = x if center is None else x - center
     block = block_shape(scheme.granularity, shape)
     shape = laid_shape(scheme.granularity, shape)
     laid = x.reshape(shape)
@@ -67,7 +71,7 @@ def choose_qparams(x: Any, scheme: Scheme) -> QParams:
     if isinstance(setting, Given):
         if refuses:
             refuse_nonfinite(x, who)
-        return QParams(*setting.parameters(grid, x.device))
+        return QParams(*setting.parameters(grid, x.device), center=center)
     low, high = (torch.empty(grid, device=x.device) for _ in range(2))
     for region in regions(shape, block, CHUNK, whole_blocks=True):
         values = laid[region.elements]
@@ -83,7 +87,7 @@ def choose_qparams(x: Any, scheme: Scheme) -> QParams:
             whole[region.grid].copy_(part.reshape(whole[region.grid].shape))
     if refuses:  # NaN and infinity show in the extremes of MinMax: no pass of its own over x
         _check_finite(x, low, high, who)
-    params = QParams(*parameters(low, high, scheme.symmetric, scheme.format, convention))
+    params = QParams(*parameters(low, high, scheme.symmetric, scheme.format, convention), center=center)
     flat = scheme.granularity
     if convention.short_block == "divided" and isinstance(flat, PerFlatGroup) and shape[0] % flat.size:
         params.scale[-1:].clamp_(min=convention.coded_smallest)

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quantcore.boxes import boxes, prepare
+from quantcore.boxes import boxes, inverse_of_levels, prepare
 from quantcore.boxes import unclamped as unclamped
-from quantcore.casts import may_leave_integers, nan_note, settle
+from quantcore.casts import may_leave_integers, nan_note, replace_codes, settle
 from quantcore.coding import Kept, kept_at, kept_of
 from quantcore.coding import decode as decode
 from quantcore.coding import fit as fit
@@ -121,15 +121,19 @@ def apply_quietly(x: Any, scheme: Scheme, out: Quantized | None = None) -> Quant
     params, scales = choose_qparams(x, scheme), None
     if scheme.scales is not None:
         scales = apply_quietly(params.scale, scheme.scales)
-        params = _stored(params, scheme, scales.dequantized)
+        params = _stored(params, scheme, scales)
     codes, odd = _codes(x, params, scheme, out=None if out is None else out.codes)
     notes = [note for note in (_zero_point_outside(params, scheme), odd) if note]
     return Quantized(x, scheme, codes, params, tuple(notes), scales)
 
 
-def _stored(params: QParams, scheme: Scheme, scale: Tensor) -> QParams:
-    """The parameters as they are stored, ``scale`` being what the scales have become."""
-    stored = dataclasses.replace(params, scale=scale, raw=params.scale, inverse=None)
+def _stored(params: QParams, scheme: Scheme, scales: Quantized) -> QParams:
+    """The parameters as they are stored, ``scales`` being what the scales have become."""
+    inverse = None
+    if scheme.convention.inverse == "of_levels" and not isinstance(scales.scheme.format, IntFormat):
+        values = scales.scheme.format.decode(scales.codes)
+        inverse = inverse_of_levels(values, scales.params.scale, scales.scheme.granularity)
+    stored = dataclasses.replace(params, scale=scales.dequantized, raw=params.scale, inverse=inverse)
     if scheme.convention.zero_point != "shift" or scheme.scales is None:
         return stored
     shift = apply_quietly(params.zero_point, scheme.scales).dequantized
@@ -171,7 +175,9 @@ def _codes(x: Tensor, params: QParams, scheme: Scheme, out: Tensor | None) -> tu
         if isinstance(scheme.format, IntFormat):
             target.copy_(fit(work, scheme))
         else:
+            odd = work.clone() if careful and convention.nan_value else None
             scheme.format.encode_(work, target, round_)
+            replace_codes(target, odd, scheme.format, convention)
     return codes, nan_note(nans, convention) if nans and isinstance(scheme.format, IntFormat) else ""
 
 

@@ -154,6 +154,7 @@ PROPERTIES: dict[str, Property] = {
     "narrow": _narrow,
     "granularity": _granularity,
     "divides": _divides,
+    "rank": _rank,
     "channel_axis": _only(PerChannel, _axis_of),
     "channel_rank": _only(PerChannel, _rank),
     "group_axis": _only(PerGroup, _axis_of),

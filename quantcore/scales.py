@@ -40,7 +40,7 @@ def parameters(low: Tensor, high: Tensor, symmetric: bool, fmt: Format, c: Conve
     if symmetric:
         raw, low, high = _SYMMETRIC[c.symmetric_scale](low, high, fmt, c)
         if c.inverse == "of_range":
-            inverse = torch.reciprocal(high) * (largest_value(fmt) * c.divisor)
+            inverse = _inverse_of_range(high, fmt, c)
     elif c.asymmetric_scale == "inverse_range":
         inverse = inverse_range(low, high, _steps(fmt))
         raw = 1.0 / inverse
@@ -108,6 +108,15 @@ def inverse_range(low: Tensor, high: Tensor, steps: int) -> Tensor:
     return torch.where(width.abs() <= _HQQ_NARROW, 1.0, inverse).clamp(max=_HQQ_LARGEST_INVERSE)
 
 
+def _inverse_of_range(largest: Tensor, fmt: Format, c: Convention) -> Tensor:
+    """1/s by way of 1/max|x|: two roundings, as torch divides a number by a tensor."""
+    if c.symmetric_scale == "half_codes":
+        inverse = torch.reciprocal(2 * largest) * (1 << fmt.bits)
+    else:
+        inverse = torch.reciprocal(largest) * (largest_value(fmt) * c.divisor)
+    return inverse.nan_to_num(1.0, 1.0, 1.0) if c.bad_inverse == "one" else inverse
+
+
 def _largest(low: Tensor, high: Tensor, c: Convention) -> Tensor:
     largest = torch.maximum(low.abs(), high.abs())
     return largest.clamp(min=c.smallest_range) if c.smallest_range else largest
@@ -130,6 +139,11 @@ def _positive_steps(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tu
 def _largest_itself(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
     largest = _largest(low, high, c)
     return largest, -largest, largest
+
+
+def _half_codes(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
+    largest = _largest(low, high, c)
+    return largest / (1 << (fmt.bits - 1)), -largest, largest
 
 
 def _signed_extreme(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
@@ -168,6 +182,7 @@ _SYMMETRIC: dict[str, Symmetric] = {
     "larger_side": _larger_side,
     "regridded": _regridded,
     "largest": _largest_itself,
+    "half_codes": _half_codes,
     "signed_extreme": _signed_extreme,
     **POWERS,
 }

@@ -62,6 +62,8 @@ def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
         # a scale of scales that is given is part of the scheme: MX blocks store none
         given = isinstance(scheme.scales.range_setting, Given)
         scale_bits = inner.codes + (0 if given else inner.scales + inner.zero_points)
+        if scheme.scales.convention.center == "mean":
+            scale_bits += FLOAT_BITS
         if scheme.convention.zero_point == "shift":
             zero_point_bits = scale_bits
     return Storage(elements, math.ceil(elements * packed), scale_bits, zero_point_bits if free else 0)

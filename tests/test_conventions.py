@@ -177,7 +177,8 @@ CHANGES = {
     "replacement": [("compressed_tensors", 1.0), ("torch.fake_quantize", 1.0)],
     "bad_scale": [("brevitas", "kept")],
     # of presets alone: test_presets has them
-    "inverse": [], "divisor": [], "coded_with": [], "coded_least": [], "coded_smallest": [], "short_block": [],
+    "inverse": [], "bad_inverse": [], "divisor": [], "center": [], "least_value": [], "zero_value": [],
+    "nan_value": [], "zero_scale": [], "coded_with": [], "coded_least": [], "coded_smallest": [], "short_block": [],
     "decoding": [], "code_bits": [],
     "zero_point": [("hqq", "float_rounded")],
     "zero_point_order": [],  # parts on neighbours of ties alone: test_conventions_live has them

@@ -12,6 +12,10 @@ import pytest
 import quantcore as qc
 
 HERE = Path(__file__).parent / "golden"
+RECORDED = (
+    *("per_tensor_scale", "global_scale", "quantization_factor", "scaler_mean", "scale", "scale_values"),
+    *("scale_codes", "min", "largest", "codes", "values", "dequantized"),
+)
 
 
 @cache
@@ -32,9 +36,13 @@ def cases(preset):
 def scheme_of(case):
     """The case's preset, with another granularity where the case has one."""
     scheme = qc.PRESETS[case["preset"]]
-    if "granularity" not in case:
-        return scheme
-    return dataclasses.replace(scheme, granularity=qc.Scheme.parse(case["granularity"]).granularity)
+    if "scales_granularity" in case:
+        scheme = dataclasses.replace(scheme, scales=_with(scheme.scales, case["scales_granularity"]))
+    return _with(scheme, case["granularity"]) if "granularity" in case else scheme
+
+
+def _with(scheme, granularity):
+    return dataclasses.replace(scheme, granularity=qc.Scheme.parse(granularity).granularity)
 
 
 def found(case, scheme):
@@ -51,7 +59,19 @@ def found(case, scheme):
     if result.zero_point is not None:
         ours["min"] = result.zero_point.numpy()
     if result.scales is not None:
-        ours["scale_codes"] = result.scales.codes.numpy()
+        ours |= of_scales(result.scales)
+    return ours
+
+
+def of_scales(scales):
+    """What is recorded of the scales of blocks and of what these are quantized with."""
+    ours = {"scale_codes": scales.codes.numpy(), "per_tensor_scale": scales.scale.numpy()}
+    if not isinstance(scales.scheme.format, qc.IntFormat):
+        ours["scale_values"] = scales.scheme.format.decode(scales.codes).numpy()
+    if scales.params.inverse is not None:
+        ours["global_scale"] = ours["quantization_factor"] = scales.params.inverse.numpy()
+    if scales.params.center is not None:
+        ours["scaler_mean"] = scales.params.center.numpy()
     return ours
 
 
@@ -67,10 +87,13 @@ def differences(case, scheme):
     The sign of zero is left aside, and with which of its patterns a NaN is written.
     """
     ours, words = found(case, scheme), []
-    for name in ("scale", "scale_codes", "min", "largest", "codes", "values", "dequantized"):
+    for name in RECORDED:
         if name not in case:
             continue
         theirs = array(case[name])
+        if name not in ours:
+            words.append(f"{case['id']}: {name}: there is none")
+            continue
         mine = ours[name].reshape(theirs.shape)
         wrong = (mine != theirs) & ~(no_number(name, mine, scheme) & no_number(name, theirs, scheme))
         if wrong.any():
@@ -105,6 +128,14 @@ CHANGES = [
     ("torchao.mxfp8_e4m3", "coded_least", 0.0),
     ("torchao.mxfp8_e4m3.RCEIL", "coded_least", 2.0**-126),
     ("compressed_tensors.fp8_e4m3fn", "kernel", "A"),
+    ("torchao.nvfp4", "kernel", "A"),
+    ("torchao.nvfp4", "inverse", "of_scale"),
+    ("torchao.nvfp4", "nan_value", 0.0),
+    ("torchao.nvfp4.1level", "symmetric_scale", "positive_steps"),
+    ("torchao.nf4", "kernel", "B"),
+    ("torchao.nf4", "coded_with", "stored"),
+    ("torchao.nf4", "zero_scale", "zero_codes"),
+    ("compressed_tensors.nvfp4", "kernel", "B"),
     ("compressed_tensors.mxfp4", "symmetric_scale", "power_even"),
     ("compressed_tensors.mxfp8_e4m3", "symmetric_scale", "power_rounded"),
     ("microxcaling.mxint8", "symmetric_scale", "power_ceil"),
@@ -134,12 +165,43 @@ CHANGES = [
 ]
 
 
+# the same of the conventions of scales
+CHANGES_OF_SCALES = [
+    ("torchao.nvfp4", "kernel", "B"),
+    ("torchao.nvfp4", "divisor", 1.0),
+    ("torchao.nvfp4", "least_value", 0.0),
+    ("torchao.nvfp4.1level", "divisor", 1.0),
+    ("torchao.nvfp4.1level", "least_value", 0.0),
+    ("torchao.nf4", "center", "none"),
+    ("torchao.nf4", "inverse", "of_scale"),
+    ("torchao.nf4", "symmetric_scale", "half_range"),
+    ("torchao.nf4", "decoding", "scaled"),
+    ("compressed_tensors.nvfp4", "kernel", "A"),
+    ("compressed_tensors.nvfp4", "divisor", 1.0),
+    ("compressed_tensors.nvfp4", "zero_value", 0.0),
+    ("compressed_tensors.nvfp4", "bad_inverse", "kept"),
+    ("compressed_tensors.nvfp4", "decoding", "scaled"),
+]
+
+
+def changed(scheme, choice, value):
+    return dataclasses.replace(scheme, convention=scheme.convention.changed(**{choice: value}))
+
+
 @pytest.mark.parametrize(("preset", "choice", "value"), CHANGES)
 def test_choice_is_read(preset, choice, value):
     """A preset one of whose choices is changed fails against the recorded cases."""
+    told = [
+        case["id"] for case in cases(preset) if differences(case, changed(scheme_of(case), choice, value))
+    ]
+    assert told, f"no recorded case tells {choice}={value} from {qc.PRESETS[preset].convention}"
+
+
+@pytest.mark.parametrize(("preset", "choice", "value"), CHANGES_OF_SCALES)
+def test_choice_of_scales_is_read(preset, choice, value):
+    told = []
     for case in cases(preset):
         scheme = scheme_of(case)
-        changed = dataclasses.replace(scheme, convention=scheme.convention.changed(**{choice: value}))
-        if differences(case, changed):
-            return
-    pytest.fail(f"no recorded case tells {choice}={value} from {scheme.convention}")
+        other = dataclasses.replace(scheme, scales=changed(scheme.scales, choice, value))
+        told += differences(case, other)
+    assert told, f"no recorded case tells {choice}={value} from {qc.PRESETS[preset].scales.convention}"

@@ -4,6 +4,7 @@ Of gguf, bitsandbytes and microxcaling, which the development requirements leave
 """
 
 import dataclasses
+import itertools
 import warnings
 
 import numpy as np
@@ -110,6 +111,93 @@ def test_compressed_tensors(name):
     check(x[:1] if scale.numel() == 1 else x, result.scale, scale, "scale")
     check(x, result.scheme.format.decode(result.codes), codes, "values")
     check(x, result.dequantized, dequantize(codes, scale, zero_point, args), "dequantized")
+
+
+def nvfp4_rows():
+    """One tensor a range of magnitudes: every tensor has one scale of scales."""
+    x = hard_rows(64)
+    sizes = x.abs().amax(1)
+    ends = (0.0, 1e-41, 1e-38, 1e-36, 1e-6, 1.0, 10.0, 1e30, 3.5e38)
+    parts = [x[(low < sizes) & (sizes <= high)] for low, high in itertools.pairwise(ends)]
+    bad = hard_rows(64, finite=False)
+    some_nan, some_infinite = bad[bad.isnan().any(1)], bad[bad.isinf().any(1)]
+    return [
+        x,
+        *parts,
+        torch.zeros(2, 16),
+        -torch.zeros(1, 32),
+        torch.full((1, 16), 5.0),
+        some_nan,
+        some_infinite,
+    ]
+
+
+@pytest.mark.parametrize("levels", [1, 2])
+def test_torchao_nvfp4(levels):
+    nvfp4 = pytest.importorskip("torchao.prototype.mx_formats.nvfp4_tensor")
+    from torchao.prototype.mx_formats.kernels import unpack_uint4
+
+    for x in nvfp4_rows():
+        assert len(x)
+        scale = nvfp4.per_tensor_amax_to_scale(x.abs().amax()) if levels == 2 else None
+        made = nvfp4.NVFP4Tensor.to_nvfp4(x, per_tensor_scale=scale)
+        result = ours(x, "torchao.nvfp4" + (".1level" if levels == 1 else ""))
+        table = qc.FLOATS["e4m3fn"].decode
+        check(x, table(result.scales.codes), table(made.scale.view(torch.uint8)), "scales")
+        # under a scale that is NaN the codes are bits of NaN, and stand for NaN
+        numbers = ~result.scale.isnan().repeat_interleave(16, 1)
+        check(x, result.codes * numbers, unpack_uint4(made.qdata.view(torch.uint8)) * numbers, "codes")
+        check(x, result.dequantized, made.dequantize(torch.float32), "dequantized")
+
+
+def test_compressed_tensors_nvfp4():
+    pytest.importorskip("compressed_tensors")
+    from compressed_tensors.quantization import QuantizationArgs
+    from compressed_tensors.quantization.lifecycle.forward import dequantize, quantize
+    from compressed_tensors.quantization.utils import calculate_qparams, generate_gparam
+
+    args = QuantizationArgs(
+        num_bits=4, type="float", strategy="tensor_group", group_size=16, symmetric=True,
+        scale_dtype=torch.float8_e4m3fn, zp_dtype=torch.float8_e4m3fn,
+    )  # fmt: skip
+    for x in nvfp4_rows():
+        blocks = x.reshape(len(x), -1, 16)
+        level = generate_gparam(x.min(), x.max())
+        scale, zero_point = calculate_qparams(blocks.amin(-1), blocks.amax(-1), args, level)
+        values = quantize(x, scale, zero_point, args, global_scale=level)
+        result = ours(x, "compressed_tensors.nvfp4")
+        check(x[:1], result.scales.params.inverse, level, "global scale")
+        check(x, result.scales.scheme.format.decode(result.scales.codes), scale, "scales")
+        mine = result.scheme.format.decode(result.codes)
+        check(x, mine, torch.where(values.isnan(), mine, values), "values")  # e2m1 has no NaN
+        theirs = dequantize(values, scale, zero_point, args, global_scale=level)
+        check(x, result.dequantized, theirs, "dequantized")
+
+
+@pytest.mark.parametrize("size", [256, 16, 1])
+def test_torchao_nf4(size):
+    nf4 = pytest.importorskip("torchao.quantization.quantize_.workflows.nf4.nf4_tensor")
+    preset = qc.PRESETS["torchao.nf4"]
+    preset = dataclasses.replace(
+        preset, scales=dataclasses.replace(preset.scales, granularity=qc.PerFlatGroup(size))
+    )
+    x = hard_rows(64)[:1792]
+    sizes = x.abs().amax(1)
+    usual = x[(sizes > 1e-20) & (sizes < 1e20)]
+    usual = usual[: len(usual) // 256 * 256]
+    constant, zero = torch.full((256, 64), -3.0), torch.zeros(512, 32)
+    for part in (x, usual, usual * 1e-38, usual[:256] * 1e36, constant, zero):
+        assert len(part)
+        made = nf4.to_nf4(part, 64, size)
+        codes = torch.stack([made.quantized_data >> 4, made.quantized_data & 15], 1).reshape(part.shape)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            result = qc.apply(part, preset)
+        check(part, result.codes, codes, "codes")
+        check(part[:1], result.scales.params.center, made.scaler_mean, "mean")
+        check(part[:1], result.scales.params.inverse, made.quantization_factor, "factor")
+        check(part[:1], result.scales.codes, made.quantized_scalers, "scales")
+        check(part, result.dequantized, made.get_original_weight(), "dequantized")
 
 
 @pytest.mark.parametrize("mode", ["even", "nearest"])

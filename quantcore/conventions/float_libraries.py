@@ -17,6 +17,9 @@ _GROUPS = (
 )
 _TORCHAO: dict[str, Any] = {**_FLOATS, "library": "torchao", "version": "0.18.0"}
 _MX = "torchao/prototype/mx_formats/mx_tensor.py"
+_NVFP4 = "torchao/prototype/mx_formats/nvfp4_tensor.py"
+_NF4 = "torchao/quantization/quantize_/workflows/nf4/nf4_tensor.py"
+_DIVIDES = Limit("divides", (True,), "takes only blocks that divide the tensor")
 _COMPRESSED: dict[str, Any] = {**_FLOATS, "kernel": "C", "library": "compressed-tensors", "version": "0.20.0"}
 _HELPERS = "compressed_tensors/quantization/utils/helpers.py"
 _BITSANDBYTES: dict[str, Any] = {
@@ -129,6 +132,85 @@ FLOAT_LIBRARIES: tuple[Convention, ...] = (
     _compressed_mx("mx", "power_rounded"),
     # rounds the scale as if the elements were e2m1
     _compressed_mx("mx8", "power_rounded_e2m1"),
+    Convention(
+        "torchao.nvfp4",
+        call="NVFP4Tensor.to_nvfp4(x, 16, per_tensor_scale)",
+        kernel="B",
+        symmetric_scale="largest",
+        inverse="of_levels",
+        nan_value=1.5,
+        sources=(
+            ("kernel", f"{_NVFP4}:822, 845"),
+            ("inverse", f"{_NVFP4}:844"),
+            ("nan_value", "measured: the bits of a quiet NaN, shifted"),
+        ),
+        limits=_GROUPS,
+        **_TORCHAO,
+    ),
+    Convention(
+        "torchao.nvfp4.scales",
+        call="nvfp4_quantize: the scales of blocks",
+        divisor=6.0,
+        least_value=2.0**-6,
+        sources=(("divisor", f"{_NVFP4}:769, 811"), ("least_value", f"{_NVFP4}:816, 838")),
+        **_TORCHAO,
+    ),
+    Convention(
+        "torchao.nf4",
+        call="to_nf4(x, 64, 256)",
+        symmetric_scale="largest",
+        coded_with="raw",
+        zero_scale="kept",
+        sources=(("kernel", f"{_NF4}:863"), ("coded_with", f"{_NF4}:861"), ("zero_scale", f"{_NF4}:863")),
+        limits=(
+            Limit("granularity", ("per_flat_group",), "shares a scale among runs of the flattened tensor"),
+            _DIVIDES,
+            Limit("rank", (0, 1, 2), "takes at most two axes"),
+        ),
+        **{**_TORCHAO, "formats": ("codebook",)},
+    ),
+    Convention(
+        "torchao.nf4.scales",
+        call="double_quantize_scalers -> dequantize_scalers",
+        kernel="B",
+        symmetric_scale="half_codes",
+        inverse="of_range",
+        center="mean",
+        decoding="divided",
+        sources=(
+            ("center", f"{_NF4}:769-770"),
+            ("inverse", f"{_NF4}:784"),
+            ("decoding", f"{_NF4}:823-825"),
+            ("nan", "measured"),
+        ),
+        limits=(_DIVIDES,),
+        **{**_TORCHAO, "formats": ("int",), "nan": "zero"},
+    ),
+    Convention(
+        "compressed_tensors.nvfp4",
+        call="generate_gparam -> calculate_qparams -> quantize",
+        symmetric_scale="largest",
+        sources=(("kernel", "compressed_tensors/quantization/lifecycle/forward_helpers.py:533-536"),),
+        limits=_GROUPS,
+        **_COMPRESSED,
+    ),
+    Convention(
+        "compressed_tensors.nvfp4.scales",
+        call="generate_gparam, calculate_qparams: the scales of blocks",
+        inverse="of_range",
+        bad_inverse="one",
+        divisor=6.0,
+        zero_value=0.125,
+        decoding="divided",
+        sources=(
+            ("inverse", f"{_HELPERS}:344"),
+            ("bad_inverse", f"{_HELPERS}:351"),
+            ("divisor", f"{_HELPERS}:88, 344"),
+            ("zero_value", f"{_HELPERS}:117-128"),
+            ("decoding", "compressed_tensors/quantization/lifecycle/forward_helpers.py:558"),
+        ),
+        **{**_COMPRESSED, "kernel": "B"},
+    ),
     Convention(
         "bitsandbytes.4bit",
         call="quantize_4bit -> dequantize_4bit",

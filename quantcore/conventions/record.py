@@ -44,6 +44,7 @@ class Convention:
     rounding: str = "half_even"
     overflow: choices.Overflow = "saturate"
     nan: choices.Nan = "refuse"
+    nan_value: float = 0.0
     cast: choices.Cast = "none"
     zero_in_range: choices.ZeroInRange = "both"
     range_overflow: choices.RangeOverflow = "split"
@@ -52,13 +53,18 @@ class Convention:
     smallest_range: float = 0.0
     symmetric_scale: choices.SymmetricScale = "positive_steps"
     inverse: choices.Inverse = "of_scale"
+    bad_inverse: choices.BadInverse = "kept"
     divisor: float = 1.0
+    center: choices.Center = "none"
+    least_value: float = 0.0
+    zero_value: float = 0.0
     asymmetric_scale: choices.AsymmetricScale = "range"
     narrow_scale_bits: tuple[int, ...] = ()
     scale_precision: choices.Precision = "float32"
     smallest_scale: float = 2.0**-149
     replacement: float = 1.0
     coded_with: choices.CodedWith = "stored"
+    zero_scale: choices.ZeroScale = "zero_codes"
     coded_least: float = 0.0
     coded_smallest: float = 0.0
     short_block: choices.ShortBlock = "as_others"
