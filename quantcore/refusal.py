@@ -111,6 +111,12 @@ def _divides(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
     return (fits,), f"blocks of shape {tuple(block)} do not divide the shape {shape}"
 
 
+def _divides_or_whole(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
+    fits, words = _divides(scheme, shape)
+    one = block_shape(scheme.granularity, shape) == laid_shape(scheme.granularity, shape)
+    return (True,) if one else fits, words
+
+
 def _group_length(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
     granularity = scheme.granularity
     assert isinstance(granularity, PerGroup)
@@ -154,6 +160,7 @@ PROPERTIES: dict[str, Property] = {
     "narrow": _narrow,
     "granularity": _granularity,
     "divides": _divides,
+    "divides_or_whole": _divides_or_whole,
     "rank": _rank,
     "channel_axis": _only(PerChannel, _axis_of),
     "channel_rank": _only(PerChannel, _rank),

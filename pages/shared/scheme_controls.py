@@ -1,5 +1,6 @@
 """The scheme's controls: one widget a choice, each bound to one parameter of the link."""
 
+import math
 from typing import Any
 
 import streamlit as st
@@ -13,7 +14,7 @@ from quantcore.conventions import BASES
 from quantcore.formats import MAX_BITS, MIN_BITS
 
 EVENLY = qc.CODEBOOKS["ternary"]  # until there is a tensor to fit to
-PER = ("tensor", "channel", "group", "block")
+PER = ("tensor", "channel", "group", "flat group", "block")
 _BIND: dict[str, Any] = {"bind": "query-params"}
 _OVERFLOW_HELP = (
     "What becomes of a code that does not fit: saturate clamps it to the nearest, wrap keeps its lowest bits, "
@@ -117,11 +118,12 @@ def _granularity(shape: tuple[int, ...], convention: qc.Convention) -> qc.Granul
     kept = (st.session_state.get("per"), st.query_params.get("per"))
     per = st.selectbox(
         "One scale per",
-        [p for p in PER if allowed is None or f"per_{p}" in allowed or p in kept],
+        [p for p in PER if allowed is None or f"per_{p.replace(' ', '_')}" in allowed or p in kept],
         key="per",
         **_BIND,
         help="The elements that share one scale: the whole tensor, a channel (one index along an axis), a group "
-        "(a run along an axis) or a block (a box).",
+        "(a run along an axis), a flat group (a run of the elements in their order, over the ends of rows) or a "
+        "block (a box).",
     )
     match per:
         case "channel":
@@ -129,6 +131,8 @@ def _granularity(shape: tuple[int, ...], convention: qc.Convention) -> qc.Granul
             return qc.PerChannel(st.selectbox("Axis", axes, key="axis", **_BIND, help=_axes_help(shape)))
         case "group":
             return _group(shape, _allowed(convention, "divides") or _allowed(convention, "group_divides"))
+        case "flat group":
+            return qc.PerFlatGroup(_size(math.prod(shape), _allowed(convention, "divides")))
         case "block":
             return _block(shape)
     return qc.PerTensor()
@@ -148,9 +152,15 @@ def _group(shape: tuple[int, ...], must_divide: tuple[Any, ...] | None) -> qc.Pe
     )
     axis = axes[-1] if axis is None else axis
     length = shape[axis] if shape else 1
+    with left:
+        return qc.PerGroup(_size(length, must_divide, f"Axis {axis}"), axis)
+
+
+def _size(length: int, must_divide: tuple[Any, ...] | None, whose: str = "The tensor") -> int:
+    """Draw the choice of how many elements share a scale, of ``length`` in a row."""
     sizes = [n for n in _sizes(length) if not must_divide or length % n == 0]
     usual = sizes[min(len(sizes) - 1, 2)]
-    typed = left.selectbox(
+    typed = st.selectbox(
         "Group size",
         sizes,
         index=None,
@@ -158,10 +168,10 @@ def _group(shape: tuple[int, ...], must_divide: tuple[Any, ...] | None) -> qc.Pe
         key="group",
         accept_new_options=True,
         **_BIND,
-        help=f"Elements that share a scale. Axis {axis} has {length:,}; "
+        help=f"Elements that share a scale. {whose} has {length:,}; "
         + ("the size must divide it." if must_divide else "the last group may be shorter."),
     )
-    return qc.PerGroup(usual if typed is None else _number(typed, "The group size"), axis)
+    return usual if typed is None else _number(typed, "The group size")
 
 
 def _block(shape: tuple[int, ...]) -> qc.PerBlock:

@@ -76,6 +76,8 @@ def apply_scheme(scheme: qc.Scheme) -> None:
             chosen |= {"per": "channel", "axis": _from_start(axis)}
         case qc.PerGroup(size, axis):
             chosen |= {"per": "group", "group": size, "group_axis": _from_start(axis)}
+        case qc.PerFlatGroup(size):
+            chosen |= {"per": "flat group", "group": size}
         case qc.PerBlock(lengths):
             chosen |= {"per": "block", "block": "x".join(map(str, lengths))}
     chosen |= range_choices(scheme.range_setting)

@@ -183,7 +183,9 @@ FLOAT_LIBRARIES: tuple[Convention, ...] = (
             ("decoding", f"{_NF4}:823-825"),
             ("nan", "measured"),
         ),
-        limits=(_DIVIDES,),
+        limits=(
+            Limit("divides_or_whole", (True,), "takes only blocks that divide the tensor, or one for it all"),
+        ),
         **{**_TORCHAO, "formats": ("int",), "nan": "zero"},
     ),
     Convention(
