@@ -60,7 +60,8 @@ from quantcore.refusal import fitting, refusal
 from quantcore.scheme import Scheme
 from quantcore.storage import Storage, bits_per_element, compression_ratio, storage
 from quantcore.sweep import Row, frontier, sensible, sweep, sweep_rows
-from quantcore.trace import Step, Trace, trace
+from quantcore.trace import trace
+from quantcore.trace_steps import Step, Trace
 
 # Imported when first asked for: plotly and safetensors take their time
 _MODULES = ("export", "figures", "snippets", "tensors", "training", "views")

@@ -6,8 +6,10 @@ from quantcore.compare_kernels import PARITY, TIE
 from quantcore.formats import IntFormat
 from quantcore.quantize import Quantized
 from quantcore.range_setting import MinMax
-from quantcore.trace import Trace, kernel_of, trace
-from quantcore.trace_text import number, scale_formula, signed, zero_point_formula
+from quantcore.trace import trace
+from quantcore.trace_scale import scale_formula
+from quantcore.trace_steps import Trace
+from quantcore.trace_text import number, signed, zero_point_formula
 
 # choice -> what is at stake, as a sentence begins
 _AT_STAKE = {
@@ -125,7 +127,7 @@ def _rounded(sides: Sides, ingredients: list[str], kernel_kind: int | None) -> s
 
 
 def _side(who: str, t: Trace) -> str:
-    kernel = kernel_of(t.scheme)
+    kernel = t.kernel
     text = f"{who} rounds {kernel.rounded} = {number(_before(t))} to {number(t.rounded)}"
     if t.zero_point and not kernel.shift_first:
         text += f", + {signed(t.zero_point)} = {number(t.shifted)}"

@@ -30,7 +30,8 @@ class Kernel:
     """One order of operations. ``rounded``: what of the formula is rounded.
 
     ``inverse``: multiplies with float32(1/s) instead of dividing by s. ``shift_first``: adds z before it
-    rounds. ``fused``: product and sum are rounded once.
+    rounds. ``fused``: product and sum are rounded once. ``subtracts``: takes z off x before all else.
+    ``half``: adds ½ last, to be rounded down.
     """
 
     run: Arithmetic
@@ -39,6 +40,8 @@ class Kernel:
     inverse: bool
     shift_first: bool
     fused: bool = False
+    subtracts: bool = False
+    half: bool = False
 
 
 def divide_round_shift(
@@ -125,6 +128,7 @@ KERNELS: dict[str, Kernel] = {
         "x · (1/s) + (z + ½)",
         inverse=True,
         shift_first=True,
+        half=True,
     ),
     "G": Kernel(
         subtract_multiply_half_round,
@@ -132,5 +136,7 @@ KERNELS: dict[str, Kernel] = {
         "(x - z) · (1/s) + ½",
         inverse=True,
         shift_first=True,
+        subtracts=True,
+        half=True,
     ),
 }

@@ -20,8 +20,10 @@ from quantcore.granularity import block_bounds
 from quantcore.predict_steps import Suspects, wrong_codes, wrong_scales, wrong_zero_points
 from quantcore.quantize import Quantized
 from quantcore.range_setting import Given
-from quantcore.trace import Trace, trace
-from quantcore.trace_text import number, scale_formula, zero_point_formula
+from quantcore.trace import trace
+from quantcore.trace_scale import scale_formula
+from quantcore.trace_steps import Trace
+from quantcore.trace_text import number, zero_point_formula
 
 LEAST_DIGITS = 3  # of a scale, significant ones
 Place = tuple[int, ...]

@@ -16,8 +16,9 @@ from quantcore.granularity import PER_TENSOR, block_bounds
 from quantcore.qparams import choose_qparams
 from quantcore.quantize import Quantized, wrap
 from quantcore.range_setting import MIN_MAX
-from quantcore.trace import Trace
-from quantcore.trace_text import number, scale_formula, signed
+from quantcore.trace_scale import scale_formula
+from quantcore.trace_steps import Trace
+from quantcore.trace_text import number, signed
 
 MAX_BLOCKS = 4096  # whose parameters are tried in place of the block's own
 

@@ -1,163 +1,116 @@
 """One element's way from x to its error, each number as it was really computed."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.codebook_format import CodebookFormat
-from quantcore.coding import ends
+from quantcore.boxes import coded_with, convention_of
+from quantcore.coding import Kept, decode, ends, factor
+from quantcore.conventions import Convention
 from quantcore.errors import QuantError
-from quantcore.float_format import FloatFormat
 from quantcore.formats import IntFormat
-from quantcore.granularity import block_bounds
+from quantcore.granularity import Region, block_bounds
 from quantcore.kernels import KERNELS, Kernel
-from quantcore.quantize import Quantized, dequantize
-from quantcore.rounding import Rounding, Stochastic, half_even, rounding
+from quantcore.quantize import Quantized
+from quantcore.rounding import Rounding, Stochastic, half_even, rounding, unrounded
 from quantcore.scheme import Scheme
-from quantcore.trace_text import (
-    code_formula,
-    number,
-    scale_formula,
-    signed,
-    zero_point_formula,
-)
+from quantcore.trace_steps import Trace
+
+Slices = tuple[slice, ...]
 
 
-@dataclass(frozen=True)
-class Step:
-    """One line of arithmetic: what it is called, the formula with its numbers put in, what came out."""
+def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
+    """Follow one element.
 
-    name: str
-    formula: str
-    value: str
-
-
-@dataclass(frozen=True)
-class Trace:
-    """What happened to one element. Floats are float32 values.
-
-    ``block``: position in the grid of blocks; ``bounds``: (start, stop) of the block along each axis;
-    ``low``, ``high``: the block's range, None where scale and zero_point were given; ``replaced``: whether
-    the convention put another scale in the place of what the range gave; ``raw_scale``: the scale before it
-    was quantized itself, else None; ``factor``: what x was multiplied with where the kernel multiplies, else
-    None; ``quotient``: x / s, or x times the factor; ``summed``: that plus z, where z is added before
-    rounding, else None; ``shifted``: the code before it is brought into the format (of a float
-    format, ``rounded`` and this are the value of the code); ``overflow``: "saturate"
-    or "wrap" where that changed it, "cast" where NaN or a number too large became what the library makes of
-    it, else None.
+    Raises:
+        QuantError: the index is not in the tensor.
     """
+    shape, scheme, params = tuple(result.x.shape), result.scheme, result.params
+    at, laid = _checked(index, shape), result.laid_shape
+    inside = at if laid == shape else (int(np.ravel_multi_index(at, shape)) if at else 0,)
+    position = tuple(i // b for i, b in zip(inside, result.block, strict=True))
+    place = tuple(slice(p, p + 1) for p in position)
+    record = scheme.convention.at(scheme.granularity)
+    convention = convention_of(record, Region((), place, ()), scheme.granularity, laid)
+    low, high, raw = (None if p is None else float(p[place]) for p in (params.low, params.high, params.raw))
+    x, code = result.x[at].reshape(1), int(result.codes[at])
+    numbers = _coded(result, x, code, place, convention)
+    kept = result.kept.at(lambda number: number[place].reshape(1))
+    x_hat = _decoded(result, at, place, kept)
+    return Trace(
+        index=at,
+        scheme=scheme,
+        convention=convention,
+        block=position,
+        bounds=block_bounds(laid, result.block, position),
+        low=low,
+        high=high,
+        x=float(x),
+        scale=float(params.scale[place]),
+        raw_scale=raw,
+        zero_point=params.zero_point[place].item(),
+        replaced=params.replaced is not None and bool(params.replaced[place]),
+        **numbers,
+        code=code,
+        center=None if params.center is None else float(params.center),
+        decoding=kept.how,
+        decoded_with=None if kept.number is None else float(kept.number),
+        constant=kept.constant,
+        dequantized=float(x_hat),
+        error=float(x - x_hat),
+    )
 
-    index: tuple[int, ...]
-    scheme: Scheme
-    block: tuple[int, ...]
-    bounds: tuple[tuple[int, int], ...]
-    low: float | None
-    high: float | None
-    x: float
-    scale: float
-    raw_scale: float | None
-    zero_point: float
-    replaced: bool
-    factor: float | None
-    quotient: float
-    summed: float | None
-    rounded: float
-    shifted: float
-    code: int
-    overflow: str | None
-    dequantized: float
-    error: float
 
-    def steps(self) -> list[Step]:
-        """The arithmetic as lines for display; numbers are written so that they read back the same."""
-        z, s, q = number(self.zero_point), number(self.scale), number(self.code)
-        steps = [Step("x", "", number(self.x)), Step("scale s", scale_formula(self), s)]
-        if isinstance(self.scheme.format, IntFormat):
-            steps.append(Step("zero point z", zero_point_formula(self), z))
-            steps += self._kernel_steps()
-            steps.append(Step(*code_formula(self), q))
-        else:
-            steps += self._value_steps(self.scheme.format)
-            q = signed(self.rounded)
-        inner = f"({q} - {signed(self.zero_point)}) · {s}" if self.zero_point else f"{q} · {s}"
-        steps.append(Step("dequantized x̂", inner, number(self.dequantized)))
-        steps.append(
-            Step("error x - x̂", f"{number(self.x)} - {signed(self.dequantized)}", number(self.error))
+def _coded(result: Quantized, x: Tensor, code: int, place: Slices, convention: Convention) -> dict[str, Any]:
+    """From x to the code, in the order of the convention's kernel."""
+    params, scheme, kernel = result.params, result.scheme, KERNELS[convention.kernel]
+    scale, z = (p[place].reshape(1).to(torch.float32) for p in coded_with(params, convention))
+    inverse = None if params.inverse is None else params.inverse[place].reshape(1)
+    s = factor(scale, inverse, convention, stored=params.raw is not None)
+    coded_scale = factor(scale, None, convention.changed(kernel="A")) if kernel.inverse else s
+    operand = x if params.center is None else x - params.center
+    operand = operand / convention.divisor if convention.divisor != 1 else operand
+    if isinstance(scheme.format, IntFormat):
+        round_ = _rounding_of(result, code, 0.0 if kernel.shift_first else float(z))
+        found = replay(kernel, operand, s, z, round_)
+        found["overflow"] = _overflow(found["shifted"], code, scheme)
+    else:
+        quotient, value = (
+            float(operand * s if kernel.inverse else operand / s),
+            float(scheme.format.table[code]),
         )
-        return steps
-
-    def _kernel_steps(self) -> list[Step]:
-        """The steps from x to the rounded code, in the order of the convention's kernel."""
-        kernel = kernel_of(self.scheme)
-        x, z = number(self.x), signed(self.zero_point)
-        steps, product = [], f"{x} / {signed(self.scale)}"
-        name = "x / s"
-        if self.factor is not None:
-            name, product = "x · (1/s)", f"{x} · {signed(self.factor)}"
-            kept = self.scheme.convention.asymmetric_scale == "inverse_range" and self.low is not None
-            how = "as kept, before s was made of it" if kept else f"1 / {signed(self.scale)}, float32"
-            steps.append(Step("1/s", how, number(self.factor)))
-        if kernel.fused and isinstance(self.scheme.format, IntFormat):
-            steps.append(Step(f"{name} + z", f"{product} + {z}, rounded once", number(self.summed or 0.0)))
-        else:
-            steps.append(Step(name, product, number(self.quotient)))
-        if not isinstance(self.scheme.format, IntFormat):
-            return steps
-        before = self.quotient
-        if self.summed is not None:
-            if self.zero_point and not kernel.fused:
-                steps.append(Step("+ z", f"{number(self.quotient)} + {z}", number(self.summed)))
-            before = self.summed
-        steps.append(Step("round", f"round({number(before)}), {_rule(self.scheme)}", number(self.rounded)))
-        if self.zero_point and not kernel.shift_first:
-            steps.append(Step("+ z", f"{number(self.rounded)} + {z}", number(self.shifted)))
-        return steps
-
-    def _value_steps(self, fmt: FloatFormat | CodebookFormat) -> list[Step]:
-        """From x / s to the value of a float or a codebook, and its code."""
-        if isinstance(fmt, FloatFormat):
-            name, rule, code = str(fmt), _rule(self.scheme), _bits(fmt, self.code)
-            clipped = f", clipped to the largest, {number(fmt.max)}" if self.overflow else ""
-        else:
-            name, rule, code = (
-                fmt.name or "the codebook",
-                f"ties: {fmt.tie}",
-                f"place {self.code} of {len(fmt.values)}",
-            )
-            clipped = f", clipped to the outermost, {number(self.rounded)}" if self.overflow else ""
-        return [
-            *self._kernel_steps(),
-            Step("value v", f"of {number(self.quotient)} in {name}, {rule}{clipped}", number(self.rounded)),
-            Step("code q", code, number(self.code)),
-        ]
+        found = {"operand": float(operand), "quotient": quotient, "summed": None}
+        found |= {"rounded": value, "shifted": value, "overflow": _outside(quotient, scheme)}
+    taken = float(s) if kernel.inverse else None
+    return {"coded_scale": float(coded_scale), "shift": float(z), "factor": taken, **found}
 
 
-def _bits(fmt: FloatFormat, code: int) -> str:
-    parts = fmt.fields(code)
-    bits = [
-        "" if parts.sign is None else f"sign {parts.sign}",
-        f"exponent {parts.exponent:0{fmt.exponent}b}",
-        f"mantissa {parts.mantissa:0{fmt.mantissa}b}" if fmt.mantissa else "",
-    ]
-    return ", ".join(filter(None, bits))
+def _decoded(result: Quantized, at: tuple[int, ...], place: Slices, kept: Kept) -> Tensor:
+    """x̂ of one element."""
+    scale, z = (p[place].reshape(1) for p in (result.params.scale, result.params.zero_point))
+    shift = z.to(torch.float32) if bool(z) else None
+    return decode(result.codes[at].reshape(1), scale, shift, torch.empty(1), result.scheme.format, kept)
 
 
-_RULES = {
-    "half_even": "half to even",
-    "half_away": "half away from zero",
-    "half_up": "half up",
-    "floor": "down",
-    "ceil": "up",
-    "toward_zero": "toward zero",
-}
+def replay(kernel: Kernel, x: Tensor, s: Tensor, z: Tensor, round_: Rounding = half_even) -> dict[str, Any]:
+    """Return operand, quotient, summed, rounded and shifted of one element; ``s`` as the kernel takes it."""
 
+    def run(shift: Tensor | None, rule: Rounding) -> float:
+        return float(kernel.run(x, s, shift, torch.empty_like(x), rule))
 
-def _rule(scheme: Scheme) -> str:
-    return _RULES.get(scheme.convention.rounding, "up or down by chance")
+    operand = x - z if kernel.subtracts else x
+    quotient = operand * s if kernel.inverse else operand / s
+    return {
+        "operand": float(operand),
+        "quotient": float(quotient),
+        "summed": run(z, unrounded) if kernel.shift_first else None,
+        "rounded": run(z if kernel.shift_first else None, round_),
+        "shifted": run(z, round_),
+    }
 
 
 def _rounding_of(result: Quantized, code: int, kept: float) -> Rounding:
@@ -176,84 +129,6 @@ def _rounding_of(result: Quantized, code: int, kept: float) -> Rounding:
     return as_it_fell
 
 
-def kernel_of(scheme: Scheme) -> Kernel:
-    """The kernel that a scheme's convention runs at its granularity."""
-    return KERNELS[scheme.convention.at(scheme.granularity).kernel]
-
-
-def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
-    """Follow one element.
-
-    Raises:
-        QuantError: the index is not in the tensor.
-    """
-    shape, scheme = tuple(result.x.shape), result.scheme
-    at = _checked(index, shape)
-    laid = result.laid_shape
-    inside = at if laid == shape else (int(np.ravel_multi_index(at, shape)) if at else 0,)
-    position = tuple(i // b for i, b in zip(inside, result.block, strict=True))
-    one = tuple(slice(i, i + 1) for i in at)
-    place = tuple(slice(p, p + 1) for p in position)
-    x = result.x[one]
-    scale, zero_point = (p[place].reshape(x.shape) for p in (result.scale, result.params.zero_point))
-    shift = zero_point.to(torch.float32)
-    kernel = kernel_of(scheme)
-    factor = None
-    if kernel.inverse:
-        kept = result.params.inverse
-        factor = torch.reciprocal(scale) if kept is None else kept[place].reshape(x.shape)
-    code = int(result.codes[one])
-    s = scale if factor is None else factor
-    if isinstance(scheme.format, IntFormat):
-        round_ = _rounding_of(result, code, 0.0 if kernel.shift_first else float(shift))
-        steps = replay(kernel, x, s, shift, round_)
-        overflow = _overflow(steps["shifted"], code, scheme)
-    else:
-        least, most = ends(scheme.format)
-        quotient, value = float(x * s if kernel.inverse else x / s), float(scheme.format.table[code])
-        steps = {"quotient": quotient, "summed": None, "rounded": value, "shifted": value}
-        overflow = "saturate" if not least <= quotient <= most else None
-    single = Scheme(scheme.format, scheme.symmetric)
-    x_hat = dequantize(result.codes[one], scale, zero_point, single)
-    low, high = (None if p is None else float(p[place]) for p in (result.params.low, result.params.high))
-    replaced = result.params.replaced
-    return Trace(
-        index=at,
-        scheme=scheme,
-        block=position,
-        bounds=block_bounds(laid, result.block, position),
-        low=low,
-        high=high,
-        x=float(x),
-        scale=float(scale),
-        raw_scale=None if result.params.raw is None else float(result.params.raw[place]),
-        zero_point=zero_point.item(),
-        replaced=replaced is not None and bool(replaced[place]),
-        factor=None if factor is None else float(factor),
-        **steps,
-        code=code,
-        overflow=overflow,
-        dequantized=float(x_hat),
-        error=float(x - x_hat),
-    )
-
-
-def replay(kernel: Kernel, x: Tensor, s: Tensor, z: Tensor, round_: Rounding = half_even) -> dict[str, Any]:
-    """Return quotient, summed, rounded and shifted of single elements; ``s`` as the kernel takes it."""
-    quotient = x * s if kernel.inverse else x / s
-    unclamped = float(kernel.run(x, s, z, torch.empty_like(x), round_))
-    if not kernel.shift_first:
-        rounded = float(kernel.run(x, s, None, torch.empty_like(x), round_))
-        return {"quotient": float(quotient), "summed": None, "rounded": rounded, "shifted": unclamped}
-    summed = torch.add(z.reshape(()), x, alpha=s.item()) if kernel.fused else quotient + z
-    return {
-        "quotient": float(quotient),
-        "summed": float(summed),
-        "rounded": unclamped,
-        "shifted": unclamped,
-    }
-
-
 def _overflow(shifted: float, code: int, scheme: Scheme) -> str | None:
     if shifted == code:
         return None
@@ -262,6 +137,14 @@ def _overflow(shifted: float, code: int, scheme: Scheme) -> str | None:
     if scheme.convention.overflow == "saturate" and not (within and clamped):
         return "cast"
     return scheme.convention.overflow
+
+
+def _outside(quotient: float, scheme: Scheme) -> str | None:
+    """What happened to a quotient beyond the values of a float or a codebook."""
+    if not math.isfinite(quotient) and scheme.convention.cast == "low_bits":
+        return "cast"
+    least, most = ends(scheme.format)
+    return None if math.isnan(quotient) or least <= quotient <= most else "saturate"
 
 
 def _checked(index: Sequence[int] | int, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,37 +1,21 @@
 """The formulas of a trace in words, with its numbers put in."""
 
-from typing import Protocol
-
 import numpy as np
 
 from quantcore.conventions import Convention
-from quantcore.formats import Format, IntFormat
-from quantcore.range_setting import Given, MinMax
-from quantcore.scheme import Scheme
+from quantcore.formats import Format
+from quantcore.range_setting import Given
+from quantcore.rounding import ROUNDINGS
+from quantcore.scales_of_floats import largest_value
+from quantcore.trace_record import Numbers
 
-
-class Traced(Protocol):
-    """What of a `trace.Trace` the formulas need."""
-
-    # ruff: noqa: D102 (described at `trace.Trace`)
-    @property
-    def scheme(self) -> Scheme: ...
-    @property
-    def low(self) -> float | None: ...
-    @property
-    def high(self) -> float | None: ...
-    @property
-    def scale(self) -> float: ...
-    @property
-    def raw_scale(self) -> float | None: ...
-    @property
-    def zero_point(self) -> float: ...
-    @property
-    def replaced(self) -> bool: ...
-    @property
-    def shifted(self) -> float: ...
-    @property
-    def overflow(self) -> str | None: ...
+_RULES = dict(
+    zip(
+        ROUNDINGS,
+        ("half to even", "half away from zero", "half up", "down", "up", "toward zero"),
+        strict=True,
+    )
+)
 
 
 def number(value: float) -> str:
@@ -46,70 +30,47 @@ def signed(value: float) -> str:
     return f"({number(value)})" if value < 0 else number(value)
 
 
-def scale_formula(t: Traced) -> str:
-    """How the scale came from the block's range, and how it was quantized itself."""
-    own = _own_scale_formula(t)
-    if t.raw_scale is None:
-        return own
-    return f"{number(t.raw_scale)} quantized ({t.scheme.scales}), of {own}"
+def rule(t: Numbers) -> str:
+    """How the convention rounds."""
+    name = t.scheme.convention.rounding
+    if t.kernel.half:
+        return "cut off"
+    if name.endswith("_of_sum"):
+        return f"{_RULES[name.removesuffix('_of_sum')]}, of |v| + 0.5 in float32"
+    return _RULES.get(name, "up or down by chance")
 
 
-def _own_scale_formula(t: Traced) -> str:
-    if t.low is None or t.high is None:
-        return "given by hand"
-    c = t.scheme.convention.at(t.scheme.granularity)
-    if t.low == t.high == 0 and t.replaced:
-        return f"{number(c.replacement)}, since the range is 0"
-    formula = _symmetric(t, c, t.low, t.high) if t.scheme.symmetric else _asymmetric(t, c, t.low, t.high)
-    if c.scale_precision == "float64":
-        formula += ", in float64"
-    if t.replaced:
-        smallest = "= 0 in float32" if c.smallest_scale < 1e-44 else f"< {number(c.smallest_scale)}"
-        formula += f" {smallest}; {number(c.replacement)} instead"
-    return formula
+def factor_formula(t: Numbers) -> str:
+    """Where the factor that x is multiplied with came from."""
+    c = t.convention
+    if c.asymmetric_scale == "inverse_range" and t.low is not None:
+        return "as kept, before s was made of it"
+    if c.inverse == "of_range" and t.high is not None and t.raw_scale is None:
+        return f"{number(largest_value(t.scheme.format) * c.divisor)} · (1 / max|x|), kept beside s"
+    if c.inverse == "of_levels" and t.raw_scale is not None:
+        return "(1 / the scale of the scales) / the value of the scale's code, kept beside s"
+    if t.factor == 0:
+        return "0, since a scale that is stored as 0 brings all to 0"
+    text = f"1 / {signed(t.coded_scale)}, float32"
+    if t.coded_scale == t.scale:
+        return text
+    if c.coded_with == "raw" and t.coded_scale == t.raw_scale:
+        return f"{text}; the scale before it was stored"
+    return f"{text}; what s = {number(t.scale)} counts as here"
 
 
-def _symmetric(t: Traced, c: Convention, low: float, high: float) -> str:
-    fmt = t.scheme.format
-    steps = fmt.qmax - fmt.qmin
-    if c.symmetric_scale == "larger_side":
-        return f"max(low / {fmt.qmin}, high / {fmt.qmax}), low = {number(low)}, high = {number(high)}"
-    if c.symmetric_scale == "regridded":
-        above, below = steps // 2 + (steps == 3), -(-steps // 2)
-        grid = f"(high - low) / {steps} = ({number(high)} - {signed(low)}) / {steps}"
-        return f"{grid}, the grid whose step is max(high / {above}, -low / {below})"
-    name = "max|x|" if isinstance(t.scheme.range_setting, MinMax) else "max(|low|, |high|)"
-    narrowed = steps - (fmt.signed and not fmt.narrow and fmt.bits in c.narrow_scale_bits)
-    if c.symmetric_scale == "whole_range":
-        return f"2 · {name} / {narrowed} = 2 · {number(high)} / {narrowed}"
-    if not isinstance(fmt, IntFormat):
-        divisor = number(fmt.max)
-    else:
-        divisor = number(narrowed / 2 if c.symmetric_scale == "half_range" else (1 << (fmt.bits - 1)) - 1)
-    return f"{name} / {divisor} = {number(high)} / {divisor}"
-
-
-def _asymmetric(t: Traced, c: Convention, low: float, high: float) -> str:
-    steps = t.scheme.format.qmax - t.scheme.format.qmin
-    a, b = signed(low), number(high)
-    if c.asymmetric_scale == "inverse_range":
-        return f"1 / ({steps} · (1 / (high - low))) = 1 / ({steps} · (1 / ({b} - {a})))"
-    overflows = high - low > float(np.finfo(np.float32).max)
-    if overflows and c.range_overflow == "split" and c.scale_precision == "float32":
-        return f"high / {steps} - low / {steps} = {b} / {steps} - {a} / {steps}"
-    return f"(high - low) / {steps} = ({b} - {a}) / {steps}"
-
-
-def zero_point_formula(t: Traced) -> str:
+def zero_point_formula(t: Numbers) -> str:
     """How the zero_point came from the range and the scale."""
-    fmt = t.scheme.format
+    fmt, c = t.scheme.format, t.convention
     if isinstance(t.scheme.range_setting, Given) or t.low is None:
         return "given by hand"
-    c = t.scheme.convention.at(t.scheme.granularity)
     if t.replaced and c.replaced_zero_point != "computed" and t.zero_point == 0:
         return "0, since the scale was replaced"
     if t.scheme.symmetric:
         return _middle(fmt, c)
+    if c.zero_point == "shift":
+        stored = "" if t.scheme.scales is None else f", quantized ({t.scheme.scales})"
+        return f"low = {number(t.low)}{stored}"
     quotient = f"{number(t.low)} / {signed(t.scale)}"
     if c.zero_point != "integer":
         text = f"-low · (1/s) = {signed(-t.low)} · (1 / {signed(t.scale)})"
@@ -130,7 +91,7 @@ def _middle(fmt: Format, c: Convention) -> str:
     return f"2^{fmt.bits - 1}, symmetric and unsigned"
 
 
-def code_formula(t: Traced) -> tuple[str, str]:
+def code_formula(t: Numbers) -> tuple[str, str]:
     """Name and formula of the step that brings a value into the format."""
     fmt = t.scheme.format
     if t.overflow == "cast":

@@ -102,11 +102,11 @@ def test_numbers_of_the_steps_read_back(shape, scheme):
 
 
 def redone(formula):
-    """What the numbers in a formula come to, in numpy's float32."""
-    last = formula.split(" = ")[-1].replace("·", "*").removesuffix(", since it does not fit")
-    arithmetic = re.sub(r"[\d.]+(e[-+]\d+)?", r"f('\g<0>')", last.removesuffix(", half to even"))
-    names = {"f": np.float32, "round": np.rint, "clamp": np.clip}
-    return float(eval(arithmetic, names))
+    """What the numbers in a formula come to, in numpy's float32; words follow a comma or a semicolon."""
+    last = re.sub(r"[,;] [a-z].*", "", formula.split(" = ")[-1]).replace("·", "*").replace("^", "**")
+    arithmetic = re.sub(r"(?<![a-z])[\d.]+(e[-+]\d+)?", r"f('\g<0>')", last)
+    rint = {"round": np.rint, "clamp": np.clip, "log2": np.log2, "floor": np.floor, "ceil": np.ceil}
+    return float(eval(arithmetic, {"f": np.float32, "trunc": np.trunc, **rint}))
 
 
 @pytest.mark.parametrize(("shape", "scheme"), CASES[1::3])
@@ -118,6 +118,63 @@ def test_formulas_come_to_their_values(shape, scheme):
     written = [s for s in steps if s.formula and not any(words in s.formula for words in spoken)]
     assert len(written) >= 4
     assert [redone(s.formula) for s in written] == [read(s.value) for s in written]
+
+
+PRESETS = [pytest.param(scheme, id=name) for name, scheme in qc.PRESETS.items()]
+
+
+@pytest.mark.parametrize("scheme", PRESETS)
+@pytest.mark.filterwarnings("ignore:512 elements come to NaN")  # a row of zeros in bitsandbytes
+def test_presets_come_to_what_they_say(scheme):
+    x = sample((32, 512))
+    x[1] *= 1e-3
+    x[2, 5] = 30.0
+    x[3] = 0.0
+    x[4] = -2.5
+    x[5] *= 1e-30
+    result = qc.apply(x, scheme)
+    x_hat, written = result.dequantized, 0
+    for index in itertools.product(range(8), range(0, 512, 37)):
+        t = qc.trace(result, index)
+        assert (t.code, bits(t.dequantized)) == (result.codes[index].item(), bits(x_hat[index].item()))
+        # else the code that the steps come to is not the one that stands in the result
+        assert t.overflow != "cast" or not np.isfinite(t.quotient)
+        if not isinstance(scheme.format, qc.IntFormat) and np.isfinite(t.quotient):
+            values = scheme.format.table.double().nan_to_num(np.inf)
+            assert abs(t.rounded - t.quotient) == pytest.approx(
+                (values - t.quotient).abs().min().item(), abs=1e-6
+            )
+        for step in t.steps():
+            formula, value = step.formula, step.value
+            if "quantized (" in formula and step.name == "scale s":
+                value, formula = formula.split(" quantized (")[0], formula.split("), of ")[1]
+            spoken = (
+                "kept",
+                "middle",
+                "where the",
+                "signed",
+                "bits",
+                "what ",
+                "max|x|, kept",
+                "quantized",
+                "inf",
+                "nan",
+            )
+            if step.name in ("x", "value v", "code q") or any(words in formula + value for words in spoken):
+                continue
+            if step.name == "round" and "cut off" in formula:
+                formula = formula.replace("round(", "trunc(")
+            elif step.name == "round" and "half to even" not in formula:
+                continue
+            written += 1
+            assert bits(redone(formula)) == bits(read(value)) or redone(formula) == read(value) == 0, (
+                step,
+                index,
+            )
+        if not isinstance(scheme.format, qc.IntFormat):
+            value = next(step for step in t.steps() if step.name == "value v")
+            assert read(value.value) in scheme.format.table.tolist() or t.rounded != t.rounded
+    assert written > 200
 
 
 def test_known_steps():
