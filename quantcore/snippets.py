@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import re
 import textwrap
 from typing import Any
 
@@ -10,6 +11,7 @@ from quantcore.conventions import CONVENTIONS, Convention
 from quantcore.float_format import FloatFormat
 from quantcore.formats import FORMATS, IntFormat
 from quantcore.literals import WIDTH, literal
+from quantcore.presets import PRESETS
 from quantcore.quantize import Quantized
 from quantcore.scheme import Scheme
 from quantcore.snippets_libraries import RECORDED_ONLY, library_script
@@ -57,15 +59,24 @@ def scheme_source(scheme: Scheme) -> str:
     >>> scheme_source(Scheme.parse("int4 per_group(32)"))
     'qc.Scheme(format=qc.INT4, granularity=qc.PerGroup(size=32))'
     """
+    for name, preset in PRESETS.items():
+        if scheme == preset:
+            return f'qc.PRESETS["{name}"]'
     line = _constructor(scheme)
     if len("scheme = ") + len(line) <= WIDTH:
         return line
     # one argument a line; parameters by hand can be longer than one
-    lines = [
-        textwrap.wrap(f"    {a},", WIDTH, subsequent_indent=" " * 8, break_on_hyphens=False)
-        for a in _arguments(scheme)
-    ]
-    return "\n".join(["qc.Scheme(", *itertools.chain(*lines), ")"])
+    lines = itertools.chain(*(_wrapped(f"    {argument},") for argument in _arguments(scheme)))
+    return "\n".join(["qc.Scheme(", *lines, ")"])
+
+
+def _wrapped(line: str) -> list[str]:
+    """Break a long line at spaces, but not at those in strings."""
+    whole = re.sub(r'"[^"]*"', lambda string: string[0].replace(" ", "\0"), line)
+    parts = textwrap.wrap(
+        whole, WIDTH, subsequent_indent=" " * 8, break_on_hyphens=False, break_long_words=False
+    )
+    return [part.replace("\0", " ") for part in parts]
 
 
 def _constructor(choice: Any) -> str:

@@ -51,6 +51,18 @@ _ROUNDINGS = {
             "    return (v.abs().floor() + (v.abs() - v.abs().floor() >= 0.5)).copysign(v)",
         ],
     ),
+    "half_away_of_sum": (
+        "half_away_of_sum",
+        ["def half_away_of_sum(v):", "    return (v.abs() + 0.5).floor().copysign(v)"],
+    ),
+    "half_even_of_sum": (
+        "half_even_of_sum",
+        [
+            "def half_even_of_sum(v):",
+            "    ties = (v.abs() - 0.5) % 2 == 0",
+            "    return ((v.abs() + 0.5).floor() - ties.float()).copysign(v)",
+        ],
+    ),
 }
 
 

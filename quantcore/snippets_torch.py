@@ -41,8 +41,7 @@ def arithmetic(result: Quantized) -> list[str]:
     Parameters that are found otherwise than by the textbook stand as numbers.
     """
     fmt = result.scheme.format
-    if not isinstance(fmt, IntFormat):
-        raise QuantError(f"The script by hand writes integers; of {fmt}, use the quantcore script.")
+    _refuse(result)
     lines = [f"qmin, qmax = {fmt.qmin}, {fmt.qmax}", ""]
     flat = result.laid_shape != tuple(result.x.shape)
     if flat:
@@ -69,6 +68,20 @@ def arithmetic(result: Quantized) -> list[str]:
         "print(codes)",
         "print(x_hat)",
     ]
+
+
+def _refuse(result: Quantized) -> None:
+    """What takes more than one scale and one zero_point a block is not written by hand."""
+    fmt, convention = result.scheme.format, result.scheme.convention
+    if not isinstance(fmt, IntFormat):
+        raise QuantError(f"The script by hand writes integers; of {fmt}, use the quantcore script.")
+    if convention.coded_with == "raw" and result.scales is not None:
+        what = "finds codes with other scales than it stores"
+    elif result.kept.how != "scaled" or result.params.center is not None:
+        what = "dequantizes otherwise than by (codes - zero_point) * scale"
+    else:
+        return
+    raise QuantError(f"{convention.name} {what}; the script by hand does not, so use the quantcore script.")
 
 
 def _by_value(result: Quantized) -> bool:

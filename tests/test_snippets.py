@@ -1,5 +1,6 @@
 """Every script runs, and its own assertions hold: against codes that it did not compute itself."""
 
+import dataclasses
 import subprocess
 import sys
 
@@ -205,3 +206,24 @@ def test_script_of_a_large_tensor_reads_the_export(tmp_path, monkeypatch):
     np.savez(tmp_path / "quantscope.npz", x=x.numpy())
     monkeypatch.chdir(tmp_path)
     run(torch_script(literal(x.numpy()), qc.apply(x, qc.Scheme.parse("int4 per_group(32)"))))
+
+
+@pytest.mark.parametrize("name", qc.PRESETS)
+def test_scripts_of_presets(name):
+    result = qc.apply(sample((4, 256) if name != "torchao.nf4" else (64, 256)), qc.PRESETS[name])
+    run(quantcore_script(literal(result.x), result))
+    if name.startswith("microxcaling.mxint"):
+        run(torch_script(literal(result.x), result))
+    else:
+        with pytest.raises(qc.QuantError, match=r"^[^.]+.*; .*use the quantcore script\.$"):
+            torch_script(literal(result.x), result)
+
+
+@pytest.mark.parametrize("name", qc.PRESETS)
+def test_source_of_a_scheme_beside_a_preset(name):
+    """Nothing of it has a name of its own, so that the long form is written."""
+    scheme = dataclasses.replace(qc.PRESETS[name], range_setting=qc.Percentile(99.0))
+    source = scheme_source(scheme)
+    assert eval(source, {"qc": qc}) == scheme
+    assert "PRESETS" not in source
+    assert scheme_source(qc.PRESETS[name]) == f'qc.PRESETS["{name}"]'
