@@ -61,11 +61,14 @@ def use(setting: qc.RangeSetting) -> None:
         say.error(str(error))
 
 
-def dragged() -> None:
+def dragged(symmetric: bool) -> None:
     """Take the range that was drawn into the histogram (a callback)."""
     boxes = st.session_state[CHART]["selection"]["box"]
     if boxes:
         low, high = sorted(_rounded(x) for x in boxes[0]["x"])
+        if symmetric:
+            high = max(abs(low), abs(high))
+            low = -high
         if low < high:
             use(qc.Fixed(low, high))
 

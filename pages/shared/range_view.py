@@ -112,7 +112,7 @@ def pictures(
             figures.range_histogram(*bins, found, ends, log=log, theme=theme()),
             theme=None,
             key=range_hand.CHART,
-            on_select=range_hand.dragged,
+            on_select=partial(range_hand.dragged, scheme.symmetric),
             selection_mode="box",
         )
         st.toggle("Log counts", key=_LOG, help="Show rare values beside frequent ones", **_BIND)
@@ -141,10 +141,9 @@ def table(found: tuple[qc.RangeMark, ...], scheme: qc.Scheme) -> None:
     button = st.column_config.ButtonColumn(
         "", key=_USE, type="tertiary", on_click=_use_row, args=(tuple(mark.setting for mark in found),)
     )
-    st.dataframe(
+    st.container(key="rng_table").dataframe(
         pd.DataFrame(rows),
         hide_index=True,
-        key="rng_table",
         height="content",
         column_config={
             "method": st.column_config.TextColumn(width="medium"),

@@ -44,9 +44,8 @@ def range_histogram(
     plot = height - layout["margin"]["t"] - layout["margin"]["b"]
     foot = rows / plot
     spans = [_span(mark, i, len(marks)) for i, mark in enumerate(marks)]
-    ends = [float(edges[0]), float(edges[-1]), *chosen]
     layout |= {
-        "xaxis": {"title": "value", "range": _padded(min(ends), max(ends)), "anchor": "y2"},
+        "xaxis": {"title": "value", "range": _visible(edges, marks, chosen), "anchor": "y2"},
         "yaxis": {"title": "elements", "domain": [foot + 0.03, 1], "type": "log" if log else "linear"},
         "yaxis2": {
             "domain": [0, foot],
@@ -84,7 +83,7 @@ def range_error(
             mode="markers",
             name=_escaped(mark.name),
             marker={
-                "color": COLOURS[i % len(COLOURS)],
+                "color": _colour(i, len(marks)),
                 "size": 10,
                 "line": {"width": 1, "color": INK[theme]},
             },
@@ -96,7 +95,7 @@ def range_error(
     what = "largest |x| that is not clipped" if symmetric else "width of the range, high - low"
     layout = base_layout(theme, 260 + ROW * len(marks)) | {
         "xaxis": {"title": what + (", mean of all blocks" if curve.blocks > 1 else ""), "rangemode": "tozero"},
-        "yaxis": {"title": "mean squared error", "type": "log", "exponentformat": "power", "range": _decades(curve)},
+        "yaxis": {"title": "mean squared error", "type": "log", "exponentformat": "power", **_decades(curve)},
         "showlegend": True,
         "legend": {"orientation": "v", "font": {"size": 11}, "bgcolor": "rgba(0,0,0,0)"},
         "shapes": [{"type": "line", "x0": at, "x1": at, "y0": 0, "y1": 1, "yref": "paper",
@@ -113,8 +112,8 @@ def _span(mark: RangeMark, i: int, n: int) -> go.Scatter:
         y=[n - 1 - i] * 2,
         yaxis="y2",
         mode="lines+markers",
-        line={"color": COLOURS[i % len(COLOURS)], "width": 3},
-        marker={"symbol": "line-ns", "size": 11, "line": {"width": 2, "color": COLOURS[i % len(COLOURS)]}},
+        line={"color": _colour(i, n), "width": 3},
+        marker={"symbol": "line-ns", "size": 11, "line": {"width": 2, "color": _colour(i, n)}},
         hovertemplate=f"%{{x:.6~g}}<extra>{_escaped(mark.name)}</extra>",
     )
 
@@ -149,17 +148,29 @@ def _positive(value: float) -> float | None:
     return float(value) if value > 0 and math.isfinite(value) else None
 
 
-def _decades(curve: RangeCurve) -> list[float] | None:
-    """All of the error, and of its parts what is not far below the least of it."""
+def _decades(curve: RangeCurve) -> dict[str, Any]:
+    """An axis with all of the error, and of its parts what is not far below the least of it."""
     shown = [v for v in curve.mse.tolist() if v > 0 and math.isfinite(v)]
     if not shown:
-        return None
-    return [math.log10(min(shown)) - 1, math.log10(max(shown)) + 0.15]
+        return {}
+    low, high = math.log10(min(shown)) - 1, math.log10(max(shown)) + 0.15
+    return {"range": [low, high], "dtick": "D2" if high - low < 3 else max(1, round((high - low) / 6))}
 
 
-def _padded(low: float, high: float) -> list[float]:
+def _visible(edges: Array, marks: tuple[RangeMark, ...], chosen: tuple[float, float]) -> list[float]:
+    """All elements, and the ranges as far as they are not much wider than these."""
+    low, high = float(edges[0]), float(edges[-1])
+    ends = [(mark.low, mark.high) for mark in marks] + [chosen]
+    reach = (high / 2 - low / 2) + max(abs(low), abs(high))
+    low, high = min([low, *(e[0] for e in ends)]), max([high, *(e[1] for e in ends)])
+    low, high = max(low, -reach), min(high, reach)
     margin = 0.03 * (high - low) or 1.0
     return [low - margin, high + margin]
+
+
+def _colour(i: int, n: int) -> str:
+    """Of the i-th of n settings: counted from the last, so that one put before them all leaves theirs."""
+    return COLOURS[(n - 1 - i) % len(COLOURS)]
 
 
 def _escaped(text: str) -> str:
