@@ -8,7 +8,7 @@ import quantcore as qc
 from pages.shared import scheme_state, tensor_controls
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
-DEFAULTS = {"lib_a": "onnxruntime", "lib_b": "torchao"}
+DEFAULTS = {"lib_a": "onnxruntime", "lib_b": "aimet.Quantize"}  # they part on the first tensor shown
 KEYS = set(DEFAULTS)
 _EXAMPLE = "_lib_example"
 
