@@ -11,13 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from quantcore.codebook_format import CODEBOOKS
+from quantcore.conventions import BASES
 from quantcore.errors import QuantError
-from quantcore.formats import FORMATS, Format, IntFormat
+from quantcore.float_format import FLOATS
+from quantcore.formats import Format, IntFormat
 from quantcore.granularity import Granularity, PerBlock, PerChannel, PerGroup, PerTensor
 from quantcore.inputs import as_float32
 from quantcore.metrics import Report, report
 from quantcore.notation import write_call
+from quantcore.presets import PRESETS
 from quantcore.quantize import apply_quietly
+from quantcore.range_half_quadratic import HalfQuadratic
+from quantcore.range_methods import MinMse
 from quantcore.range_setting import MinMax, Percentile, RangeSetting
 from quantcore.refusal import refusal
 from quantcore.scheme import Scheme
@@ -55,6 +61,7 @@ class Row:
             "granularity": write_call(scheme.granularity),
             "range_setting": write_call(scheme.range_setting),
             "convention": str(scheme.convention),
+            "scales": "" if scheme.scales is None else str(scheme.scales),
             "bits_per_element": self.bits_per_element,
             **{name: found.get(name, math.nan) for name in METRICS},
             "seconds": self.seconds,
@@ -123,20 +130,42 @@ def measure(x: Tensor, index: int, scheme: Scheme) -> Row:
 def sensible(shape: tuple[int, ...]) -> list[Scheme]:
     """Return the schemes that one would usually weigh for a tensor of this shape, from few bits to many.
 
-    Integers of 2 to 8 bits and small floats of 4 to 8, symmetric and not, per tensor, channel, group and
-    block, with the whole range and with a 99.9th percentile of it. What does not fit the shape is left out.
+    Integers of 2 to 8 bits, small floats of 4 to 8 and codebooks, symmetric and where there is a zero_point not,
+    per tensor, channel, group and block: with the whole range; to 4 bits with that of least squared error; over
+    many elements with a 99.9th percentile. Then HQQ's, and every preset. What does not fit the shape is left out.
     """
-    formats: list[Format] = [IntFormat(bits) for bits in (2, 3, 4, 5, 6, 8)]
-    formats += [FORMATS[name] for name in ("e2m1", "e2m3", "e3m2", "e4m3fn", "e5m2") if name in FORMATS]
-    settings: list[RangeSetting] = [MinMax(), Percentile(99.9)]
-    candidates = (
+    granularities = _granularities(shape)
+    candidates = [
         Scheme(fmt, symmetric, granularity, setting)
-        for fmt in formats
+        for fmt in _SENSIBLE
         for symmetric in ((True, False) if isinstance(fmt, IntFormat) else (True,))
-        for granularity in _granularities(shape)
-        for setting in settings
-    )
-    return [scheme for scheme in candidates if _fits(scheme, shape)]
+        for granularity in granularities
+        for setting in _settings(fmt, granularity)
+    ]
+    hqq = [
+        Scheme(IntFormat(bits, signed=False), False, granularity, HalfQuadratic(), BASES["hqq"])
+        for bits in (2, 3, 4, 8)
+        for granularity in granularities
+        if isinstance(granularity, PerChannel) or granularity == PerGroup(64)
+    ]
+    found = [scheme for scheme in (*candidates, *hqq, *PRESETS.values()) if _fits(scheme, shape)]
+    return list(dict.fromkeys(found))
+
+
+_SENSIBLE: tuple[Format, ...] = (
+    *(IntFormat(bits) for bits in (2, 3, 4, 5, 6, 8)),
+    *(CODEBOOKS[name] for name in ("ternary", "nf4", "iq4_nl")),
+    *(FLOATS[name] for name in ("e2m1", "e2m3", "e3m2", "e4m3fn", "e5m2")),
+)
+
+
+def _settings(fmt: Format, granularity: Granularity) -> list[RangeSetting]:
+    found: list[RangeSetting] = [MinMax()]
+    if fmt.bits <= 4:
+        found.append(MinMse(20))
+    if isinstance(fmt, IntFormat) and isinstance(granularity, PerTensor | PerChannel):
+        found.append(Percentile(99.9))
+    return found
 
 
 def _granularities(shape: tuple[int, ...]) -> list[Granularity]:

@@ -68,9 +68,9 @@ def draw(tensor: Tensor | None) -> None:
 def address() -> str:
     """The address of the page with all its parameters."""
     parts = urlsplit(st.context.url or "")
-    return urlunsplit(
-        (parts.scheme, parts.netloc, parts.path or "/", urlencode(st.query_params.to_dict()), "")
-    )
+    # a list of choices stands there once a choice, which to_dict() forgets
+    pairs = [(key, value) for key in st.query_params for value in st.query_params.get_all(key)]
+    return urlunsplit((parts.scheme, parts.netloc, parts.path or "/", urlencode(pairs), ""))
 
 
 def name_dropped(before: dict[str, str], known: set[str], place: Any) -> None:

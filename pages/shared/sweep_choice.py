@@ -8,63 +8,103 @@ import streamlit as st
 import quantcore as qc
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
-FORMATS = [f"int{bits}" for bits in (2, 3, 4, 5, 6, 8, 16)] + [name for name in qc.FLOATS if name != "e8m0"]
+FORMATS = [
+    *(f"{sign}int{bits}" for bits in (2, 3, 4, 5, 6, 8, 16) for sign in ("", "u")),
+    *(name for name in qc.FLOATS if name != "e8m0"),
+    *qc.CODEBOOKS,
+]
 SYMMETRIES = ["symmetric", "asymmetric"]
-GRANULARITIES = ["per_tensor", "per_channel(0)", "per_channel(-1)", "per_group(16)", "per_group(32)", "per_group(64)", "per_group(128)"]  # fmt: skip
-RANGES = ["min_max", "percentile(99)", "percentile(99.9)"]
+GRANULARITIES = [
+    "per_tensor",
+    "per_channel(0)",
+    "per_channel(-1)",
+    *(f"per_group({size})" for size in (16, 32, 64, 128, 256)),
+    "per_block([32,32])",
+    "per_block([128,128])",
+    "per_flat_group(64)",
+]
+RANGES = [
+    "min_max",
+    "percentile(99)",
+    "percentile(99.9)",
+    "min_mse",
+    "entropy",
+    "mean_std(3)",
+    "abs_mean",
+    "half_quadratic hqq",
+]
+SETS = ["all sensible", "all presets", "chosen"]
 DEFAULTS: dict[str, Any] = {
-    "sw_set": "all sensible",
+    "sw_set": SETS[0],
     "sw_formats": ["int4", "int8"],
     "sw_symmetry": SYMMETRIES,
     "sw_per": GRANULARITIES[:2],
-    "sw_range": ["min_max"],
+    "sw_range": RANGES[:1],
     "sw_more": "",
     "sw_presets": [],
     "sw_metric": "sqnr_db",
+    "sw_filter": "",
+    "sw_best": False,
+    "sw_maps": [],
 }
 KEYS = set(DEFAULTS)
 MOST = 2000
 
 
-def draw(shape: tuple[int, ...]) -> list[qc.Scheme]:
-    """Draw the widgets and return the schemes.
+def draw(shape: tuple[int, ...], own: qc.Scheme | None) -> list[qc.Scheme]:
+    """Draw the widgets and return the schemes, each once.
+
+    Args:
+        own: the scheme on the left, which goes with every choice.
 
     Raises:
         QuantError: a typed scheme is none, or there are too many.
     """
     which = st.segmented_control(
-        "Schemes",
-        ["all sensible", "chosen"],
-        default=DEFAULTS["sw_set"],
-        key="sw_set",
-        required=True,
-        **_BIND,
+        "Schemes", SETS, default=DEFAULTS["sw_set"], key="sw_set", required=True, **_BIND
     )
-    schemes = qc.sensible(shape)
-    if which == "chosen":
-        columns = st.columns([3, 2, 3, 2])
-        labels = {"Formats": FORMATS, "Symmetry": SYMMETRIES, "Granularity": GRANULARITIES, "Range": RANGES}
-        keys = ("sw_formats", "sw_symmetry", "sw_per", "sw_range")
-        chosen = [
-            column.multiselect(label, options, DEFAULTS[key], key=key, **_BIND)
-            for column, (label, options), key in zip(columns, labels.items(), keys, strict=True)
-        ]
-        schemes = [qc.Scheme.parse(" ".join(parts)) for parts in itertools.product(*chosen)]
-        # a float has no zero_point to be asymmetric with: not worth a row of refusals
-        schemes = [s for s in schemes if s.symmetric or isinstance(s.format, qc.IntFormat)]
-    more = st.text_input(
+    schemes = _chosen() if which == SETS[2] else list(qc.PRESETS.values())
+    if which == SETS[0]:
+        schemes = qc.sensible(shape)
+    left, right = st.columns(2)
+    presets = left.multiselect("And presets", list(qc.PRESETS), key="sw_presets", **_BIND)
+    more = right.text_input(
         "And these, separated by ;",
         DEFAULTS["sw_more"],
         key="sw_more",
         placeholder="int4 asymmetric per_group(32) torchao; e4m3fn per_channel",
         **_BIND,
         max_chars=2000,
+        help="Schemes as text, as Explore has it under Link.",
     )
-    schemes += [qc.Scheme.parse(text) for text in more.split(";") if text.strip()]
-    presets = st.multiselect("And presets", list(qc.PRESETS), key="sw_presets", **_BIND)
-    schemes += [qc.PRESETS[name] for name in presets]
     for key, default in DEFAULTS.items():
         st.session_state.setdefault(key, default)
+    schemes += [qc.PRESETS[name] for name in presets]
+    schemes += [qc.Scheme.parse(text) for text in more.split(";") if text.strip()]
+    if schemes and own is not None:
+        schemes.append(own)
     if len(schemes) > MOST:
         raise qc.QuantError(f"These are {len(schemes):,} schemes; choose at most {MOST:,}.")
     return list(dict.fromkeys(schemes))
+
+
+def _chosen() -> list[qc.Scheme]:
+    """Draw one list a part, and return every scheme that can be made of what is chosen."""
+    columns = st.columns([3, 2, 3, 3])
+    labels = {"Formats": FORMATS, "Symmetry": SYMMETRIES, "Granularity": GRANULARITIES, "Range": RANGES}
+    keys = ("sw_formats", "sw_symmetry", "sw_per", "sw_range")
+    helps = (
+        "Others are typed: int7, uint8n (narrow), float(3, 2), log2_5, codebook([-1, 0, 2]).",
+        "Floats and codebooks have no zero point: beside symmetric, asymmetric leaves them out.",
+        "Others are typed: per_group(48), per_channel(1), per_block([2,2]).",
+        "Others are typed: percentile(98), min_mse(20), mean_std(2.5), fixed(-1, 1), given(0.1).",
+    )
+    parts = [
+        column.multiselect(
+            label, options, DEFAULTS[key], key=key, help=text, accept_new_options=label != "Symmetry", **_BIND
+        )
+        for column, (label, options), key, text in zip(columns, labels.items(), keys, helps, strict=True)
+    ]
+    found = [qc.Scheme.parse(" ".join(words)) for words in itertools.product(*parts)]
+    whole = len(parts[1]) < len(SYMMETRIES)
+    return [s for s in found if whole or s.symmetric or isinstance(s.format, qc.IntFormat)]

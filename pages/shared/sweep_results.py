@@ -1,4 +1,4 @@
-"""A sweep as it runs, and what it found: picture, table, error maps."""
+"""What a sweep found: picture, table, error maps."""
 
 from functools import partial
 
@@ -6,98 +6,114 @@ import pandas as pd
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import compute, scheme_state
+from pages.shared import compute, say, scheme_state, sweep_choice
 from pages.shared.current import Tensor
 from pages.shared.maps_view import theme
 from quantcore import figures
+from quantcore.figures.pareto import AXES
 
-OPEN = "_sweep_open"
-AT_ONCE = 40_000_000  # elements times schemes that are computed without being asked: about 2 s
-COLUMNS = ["scheme", "bits_per_element", "sqnr_db", "mse", "mae", "max_abs_error", "clipped_share", "seconds", "refused"]  # fmt: skip
-
-
-def rows(tensor: Tensor, schemes: list[qc.Scheme]) -> list[qc.Row]:
-    """Return what is known of the sweep, after computing it if that is quick or was asked for."""
-    key = f"{tensor.key} {hash(tuple(map(str, schemes)))}"
-    kept: dict[str, list[qc.Row]] = st.session_state.setdefault("_sweeps", {})
-    while len(kept) > 4:
-        kept.pop(next(iter(kept)))
-    found = kept.setdefault(key, [])
-    missing = len(schemes) - len(found)
-    if not missing:
-        return found
-    quick = compute.size(tensor) * missing <= AT_ONCE
-    place = st.empty()
-    wanted = place.button(f"Compute {missing:,} schemes", type="primary", key="sw_go") or quick
-    if wanted:
-        _run(tensor, schemes, found, place)
-    return found
+OPEN, LEFT, PROBLEM = "_sweep_open", "_sweep_left", "_sweep_problem"
+CHART, TABLE = "sw_chart", "sw_table"
+MAPS = 6
+COLUMNS = [
+    "name",
+    "bits_per_element",
+    "sqnr_db",
+    "mse",
+    "mae",
+    "max_abs_error",
+    "cosine",
+    "clipped_share",
+    "seconds",
+    "refused",
+    "scheme",
+]
 
 
-def _run(
-    tensor: Tensor, schemes: list[qc.Scheme], found: list[qc.Row], place: st.delta_generator.DeltaGenerator
-) -> None:
-    """Compute what is missing; a press of Stop reruns the page, which closes the iterator."""
-    done = {row.scheme for row in found}
-    missing = [s for s in schemes if s not in done]
-    with place.container(horizontal=True, vertical_alignment="center"):
-        progress = st.progress(0.0, "Computing…")
-        st.button("Stop", key="sw_stop")
-    computing = qc.sweep_rows(compute.values(tensor), missing)
-    try:
-        for count, row in enumerate(computing, 1):
-            found.append(row)
-            progress.progress(count / len(missing), f"{count:,} of {len(missing):,}: {row.scheme}")
-    finally:
-        computing.close()
-    place.empty()
-
-
-def table(found: list[qc.Row]) -> pd.DataFrame:
-    """The rows in the order of the list of schemes."""
-    return pd.DataFrame([row.as_dict() for row in sorted(found, key=lambda row: str(row.scheme))])
-
-
-def picture(frame: pd.DataFrame, metric: str) -> str | None:
-    """Draw the Pareto picture; return the scheme whose point was clicked."""
-    event = st.plotly_chart(
-        figures.pareto(frame, metric, theme=theme()),
+def picture(frame: pd.DataFrame, metric: str, own: qc.Scheme | None, live: bool = False) -> None:
+    """Draw the Pareto picture; a click opens the point's scheme in Explore, unless it is still computed."""
+    drawn = figures.pareto(frame, metric, own="" if own is None else str(own), theme=theme())
+    if live:
+        st.plotly_chart(drawn, theme=None)
+        return
+    st.plotly_chart(
+        drawn,
         theme=None,
-        key="sw_chart",
-        on_select="rerun",
+        key=CHART,
+        on_select=partial(_open, tuple(frame["scheme"])),
         selection_mode="points",
     )
-    points = [p for p in event["selection"]["points"] if "customdata" in p]
-    return str(frame["scheme"].iloc[int(points[0]["customdata"][0])]) if points else None
 
 
-def open_in_explore(text: str) -> None:
-    """Put a scheme into the controls and open Explore with the next run (a callback)."""
+def _open(texts: tuple[str, ...]) -> None:
+    """Put the scheme that was clicked into the controls, and open Explore with this run (a callback)."""
+    points = [p for p in st.session_state[CHART]["selection"]["points"] if "customdata" in p]
+    if not points:
+        return
+    text = texts[int(points[0]["customdata"])]
     try:
         scheme_state.apply_scheme(qc.Scheme.parse(text))
         st.session_state[OPEN] = True
+        st.session_state[LEFT] = {key: st.session_state[key] for key in sweep_choice.KEYS}
     except qc.QuantError as error:
-        st.session_state[scheme_state.TEXT_ERROR] = str(error)
+        st.session_state[PROBLEM] = f"{text} can't be opened in Explore: {error}"
 
 
-def rows_table(frame: pd.DataFrame) -> list[str]:
-    """Draw the table; return the schemes whose rows are chosen."""
-    shown = frame[COLUMNS].sort_values("sqnr_db", ascending=False, ignore_index=True)
+def come_back() -> None:
+    """After a click has opened Explore, take up the choice again: the address that Back finds holds none of it."""
+    left = st.session_state.pop(LEFT, {})
+    changed = {key: value for key, value in left.items() if value != sweep_choice.DEFAULTS[key]}
+    if not changed or any(key in st.query_params for key in left):
+        return
+    for key, value in changed.items():  # into the address, where widgets that begin look for it
+        st.query_params[key] = value if isinstance(value, list) else str(value)
+    st.rerun()
+
+
+def filtered(frame: pd.DataFrame, metric: str, words: str, best: bool) -> pd.DataFrame:
+    """The rows that have all the words, or all on the frontier; the best first, the refused last."""
+    if best:
+        known = frame[frame["refused"] == ""]
+        frame = known.iloc[qc.frontier(known["bits_per_element"], AXES[metric][1] * known[metric])]
+    text = frame["name"] + " " + frame["scheme"] + " " + frame["refused"]
+    for word in words.lower().split():
+        chosen = text.str.lower().str.contains(word, regex=False)
+        frame, text = frame[chosen], text[chosen]
+    return frame.sort_values(metric, ascending=AXES[metric][1] < 0, ignore_index=True)
+
+
+def rows_table(frame: pd.DataFrame) -> None:
+    """Draw the table; rows that are chosen become those of the error maps."""
     number = partial(st.column_config.NumberColumn, format="%.4g")
-    event = st.dataframe(
-        shown,
+    heads = {name: number(name.replace("_", " ")) for name in COLUMNS[1:-2]}
+    st.dataframe(
+        frame[COLUMNS],
         hide_index=True,
-        height=360,
-        key="sw_table",
-        on_select="rerun",
+        height=360 if len(frame) > 9 else "auto",
+        key=TABLE,
+        on_select=partial(_choose, tuple(frame["name"])),
         selection_mode="multi-row",
-        column_config={name: number(name.replace("_", " ")) for name in COLUMNS[1:-1]}
-        | {"scheme": st.column_config.TextColumn(width="large"), "clipped_share": number("clipped")},
+        column_config=heads
+        | {
+            "name": st.column_config.TextColumn(width="large", pinned=True),
+            "bits_per_element": number("bits / element"),
+            "clipped_share": number("clipped"),
+        },
     )
-    left, right, _ = st.columns([1, 1, 4])
-    left.download_button("CSV", shown.to_csv(index=False), "sweep.csv", "text/csv", width="stretch")
-    right.download_button("Markdown", markdown(shown), "sweep.md", "text/markdown", width="stretch")
-    return [str(shown["scheme"][i]) for i in event["selection"]["rows"]]
+
+
+def _choose(names: tuple[str, ...]) -> None:
+    """Take the rows that were chosen for the error maps (a callback)."""
+    rows = st.session_state[TABLE]["selection"]["rows"]
+    st.session_state["sw_maps"] = [names[row] for row in rows if row < len(names)][:MAPS]
+
+
+def exports(frame: pd.DataFrame) -> None:
+    """Draw the buttons that save the rows of the table, with every metric."""
+    columns = [*COLUMNS[:-2], *(c for c in frame if c not in COLUMNS), *COLUMNS[-2:]]
+    with st.container(horizontal=True):
+        st.download_button("CSV", frame[columns].to_csv(index=False), "sweep.csv", "text/csv")
+        st.download_button("Markdown", markdown(frame[COLUMNS]), "sweep.md", "text/markdown")
 
 
 def markdown(frame: pd.DataFrame) -> str:
@@ -110,9 +126,29 @@ def markdown(frame: pd.DataFrame) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
-def maps(tensor: Tensor, texts: list[str]) -> None:
-    """Draw the error maps of the chosen schemes."""
-    results = [compute.result(tensor, qc.Scheme.parse(text)) for text in texts[:6]]
-    key = f"error maps {texts[:6]} {theme()}"
+def maps(tensor: Tensor, frame: pd.DataFrame) -> None:
+    """Draw the choice of schemes, and their error maps on one colour scale."""
+    known = frame[frame["refused"] == ""]
+    # what a link names may not be computed yet, and must not be lost for that
+    kept = [*st.session_state.get("sw_maps", []), *st.query_params.get_all("sw_maps")]
+    options = list(dict.fromkeys([*known["name"], *kept]))
+    names = st.multiselect(
+        f"Error maps of up to {MAPS} schemes",
+        options,
+        key="sw_maps",
+        bind="query-params",
+        max_selections=MAPS,
+        placeholder="Choose them here, or rows of the table",
+    )
+    texts = {row.name: row.scheme for row in known[["name", "scheme"]].itertuples(index=False)}
+    chosen = {name: texts[name] for name in names if name in texts}
+    if len(chosen) < len(names):
+        unknown = ", ".join(name for name in names if name not in chosen)
+        st.caption(say.plain(f"Not among the schemes that were computed: {unknown}."))
+    if not chosen:
+        return
+    results = {name: compute.result(tensor, qc.Scheme.parse(text)) for name, text in chosen.items()}
     make = partial(figures.error_maps, results, theme=theme())
-    st.plotly_chart(compute.kept(tensor, key, make), theme=None, key="sw_maps")
+    st.plotly_chart(
+        compute.kept(tensor, f"error maps {list(results)} {theme()}", make), theme=None, key="sw_error_maps"
+    )

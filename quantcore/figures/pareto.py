@@ -1,13 +1,15 @@
 """Error against true bits per element, and the error maps of some schemes on one colour scale."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import plotly.graph_objects as go
 
-from quantcore.figures.style import DIM, FILL, LINE, base_layout, palette, share, title
+from quantcore.figures.style import DIM, FILL, INK, LINE, base_layout, palette, share, title
+from quantcore.float_format import FloatFormat
+from quantcore.formats import IntFormat, parse_format
 from quantcore.quantize import Quantized
 from quantcore.sweep import frontier
 from quantcore.views import View, map_data
@@ -24,100 +26,120 @@ AXES = {
 }
 
 
-def pareto(frame: "pd.DataFrame", metric: str = "sqnr_db", *, theme: str = "light") -> go.Figure:
+def pareto(
+    frame: "pd.DataFrame", metric: str = "sqnr_db", *, own: str = "", theme: str = "light"
+) -> go.Figure:
     """Return every scheme of a sweep as a point, the frontier, and for SQNR the line of a Gaussian.
 
-    A point's customdata is its row's place in ``frame``.
+    A point's customdata is its row's place in ``frame``; a column ``name`` of it is shown in place of the scheme.
+
+    Args:
+        own: the text of a scheme to be ringed.
     """
     label, sign = AXES[metric]
     known = frame[np.isfinite(frame[metric]) & (frame["refused"] == "")].reset_index(names="place")
-    best = frontier(known["bits_per_element"], sign * known[metric])
-    kinds = [
-        ("integers", FILL, known["format"].str.match("u?int")),
-        ("floats", LINE, ~known["format"].str.match("u?int")),
-    ]
+    best = known.iloc[frontier(known["bits_per_element"], sign * known[metric])]
     traces = []
     if metric == "sqnr_db" and len(known):
         ends = [0.0, float(known["bits_per_element"].max()) + 0.5]
+        line = {"color": DIM[theme], "dash": "dot", "width": 1}
         traces.append(
-            go.Scatter(
-                x=ends,
-                y=[DB_PER_BIT * end for end in ends],
-                mode="lines",
-                name="a Gaussian's least error, 6.02 dB a bit",
-                line={"color": DIM[theme], "dash": "dot", "width": 1},
-                hoverinfo="skip",
-            )
+            _line(ends, [DB_PER_BIT * e for e in ends], "a Gaussian's least error, 6.02 dB a bit", line)
         )
-    on = known.iloc[best]
-    traces.append(
-        go.Scatter(
-            x=on["bits_per_element"],
-            y=on[metric],
-            mode="lines",
-            name="frontier: nothing has fewer bits and less error",
-            line={"color": LINE[theme], "width": 2, "shape": "hv"},
-            hoverinfo="skip",
-        )
-    )
-    for name, colours, chosen in kinds:
-        points = known[chosen]
-        traces.append(
-            go.Scatter(
-                x=points["bits_per_element"],
-                y=points[metric],
-                mode="markers",
-                name=name,
-                marker={"color": colours[theme], "size": 8, "opacity": 0.75},
-                customdata=points[["place"]].to_numpy(),
-                text=points["scheme"],
-                hovertemplate=f"%{{text}}<br>%{{x:.3f}} bits per element<br>{label} %{{y:.4g}}<extra></extra>",
-            )
-        )
-    layout = base_layout(theme, 440) | {"showlegend": True, "legend": {"orientation": "h", "y": 1.08}}
+    line = {"color": INK[theme], "width": 1.5, "shape": "hv"}
+    traces.append(_line(best["bits_per_element"], best[metric], "frontier", line))
+    kinds = known["format"].map(_kind)
+    for kind, (symbol, colours) in _LOOKS.items():
+        points = known[kinds == kind]
+        marker = {"color": colours[theme], "size": 8, "opacity": 0.75, "symbol": symbol}
+        if len(points):
+            traces.append(_points(points, metric, kind, marker))
+    ringed = known[known["scheme"] == own]
+    if len(ringed):
+        marker = {"size": 15, "symbol": "circle-open", "color": INK[theme], "line": {"width": 2}}
+        traces.append(_points(ringed, metric, "the scheme on the left", marker))
+    layout = base_layout(theme, 460) | {
+        "showlegend": True,
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        "margin": {"l": 60, "r": 12, "t": 64, "b": 44},
+    }
     layout["xaxis"] = {"title": "bits per element, everything counted", "rangemode": "tozero"}
     layout["yaxis"] = {"title": label, "type": "linear" if metric == "sqnr_db" else "log"}
+    if metric != "sqnr_db":
+        layout["yaxis"] |= {"exponentformat": "power", "dtick": 1}
     return go.Figure(traces, layout)
 
 
-def error_maps(results: Sequence[Quantized], view: View | None = None, *, theme: str = "light") -> go.Figure:
-    """Return the error of up to six results of one tensor side by side, on one colour scale."""
-    drawn = [map_data(result, view) for result in results]
-    largest = max((float(np.nanmax(np.abs(data.error))) for data in drawn), default=0.0) or 1.0
+_GREEN = {"light": "rgb(27,120,55)", "dark": "rgb(127,201,127)"}
+_LOOKS = {"integers": ("circle", FILL), "floats": ("diamond", LINE), "codebooks": ("square", _GREEN)}
+
+
+def _kind(text: str) -> str:
+    fmt = parse_format(text)
+    if isinstance(fmt, IntFormat):
+        return "integers"
+    return "floats" if isinstance(fmt, FloatFormat) else "codebooks"
+
+
+def _line(x: Sequence[float], y: Sequence[float], name: str, line: dict[str, Any]) -> go.Scatter:
+    return go.Scatter(x=x, y=y, mode="lines", name=name, line=line, hoverinfo="skip")
+
+
+def _points(points: "pd.DataFrame", metric: str, name: str, marker: dict[str, Any]) -> go.Scatter:
+    """Points with their names, and what stands on the axes."""
+    return go.Scatter(
+        x=points["bits_per_element"],
+        y=points[metric],
+        mode="markers",
+        name=name,
+        marker=marker,
+        customdata=points["place"].tolist(),  # a list: of an array the browser makes an object
+        text=points["name" if "name" in points else "scheme"],
+        hovertemplate=f"%{{text}}<br>%{{x:.3f}} bits per element<br>{AXES[metric][0]} %{{y:.4g}}<extra></extra>",
+    )
+
+
+def error_maps(
+    results: Mapping[str, Quantized], view: View | None = None, *, theme: str = "light"
+) -> go.Figure:
+    """Return the errors of one tensor's results side by side under their names, on one colour scale."""
+    drawn = {name: map_data(result, view) for name, result in results.items()}
+    sizes = [np.abs(data.error) for data in drawn.values()]
+    largest = max((float(s[np.isfinite(s)].max(initial=0.0)) for s in sizes), default=0.0) or 1.0
     columns = min(3, max(1, len(drawn)))
     rows = -(-len(drawn) // columns)
-    layout: dict[str, Any] = base_layout(theme, 60 + 300 * rows) | {"annotations": []}
+    layout: dict[str, Any] = base_layout(theme, 40 + 300 * rows) | {"annotations": []}
+    layout["coloraxis"] = {
+        "cmin": -largest,
+        "cmax": largest,
+        "colorscale": palette("error", theme),
+        "colorbar": {"thickness": 8, "nticks": 5, "title": {"text": "error"}},
+    }
     traces = []
-    for i, (result, data) in enumerate(zip(results, drawn, strict=True)):
+    for i, (name, data) in enumerate(drawn.items()):
         axis = "" if i == 0 else str(i + 1)
-        across, up = share(i % columns, columns, 0.04), 1 - (i // columns + 1) / rows
-        down = [up, up + 1 / rows - 0.14]
+        across, top = share(i % columns, columns, 0.03), 1 - (i // columns) / rows
+        plain = {"showgrid": False, "showticklabels": False, "ticks": "", "zeroline": False}
+        layout[f"xaxis{axis}"] = plain | {"domain": across, "anchor": f"y{axis}", "matches": "x"}
+        layout[f"yaxis{axis}"] = plain | {
+            "domain": [top - 0.88 / rows, top - 0.06 / rows],
+            "anchor": f"x{axis}",
+            "autorange": "reversed",
+            "matches": "y",
+        }
         traces.append(
             go.Heatmap(
                 z=data.error,
-                zmin=-largest,
-                zmax=largest,
-                colorscale=palette("error", theme),
-                showscale=i == 0,
-                colorbar={"thickness": 8, "nticks": 5},
+                coloraxis="coloraxis",
                 xaxis=f"x{axis}",
                 yaxis=f"y{axis}",
-                hovertemplate="row %{y}, column %{x}<br>error %{z:.4g}<extra></extra>",
+                customdata=np.stack(np.broadcast_arrays(data.row, data.column), axis=-1),
+                hovertemplate="row %{customdata[0]}, column %{customdata[1]}<br>error %{z:.4g}<extra></extra>",
             )
         )
-        layout[f"xaxis{axis}"] = {
-            "domain": across,
-            "anchor": f"y{axis}",
-            "showgrid": False,
-            "showticklabels": False,
-        }
-        layout[f"yaxis{axis}"] = {
-            "domain": down,
-            "anchor": f"x{axis}",
-            "autorange": "reversed",
-            "showgrid": False,
-            "showticklabels": False,
-        }
-        text = str(result.scheme).removesuffix(" min_max textbook")
-        layout["annotations"].append(title(text if len(text) < 52 else text[:50] + "…", across[0], down[1]))
+        short = name if len(name) <= _TITLE else name[: _TITLE - 1] + "…"
+        layout["annotations"].append(title(short, across[0], top - 0.06 / rows))
     return go.Figure(traces, layout)
+
+
+_TITLE = 46  # letters that fit above a map

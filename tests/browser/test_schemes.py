@@ -6,6 +6,8 @@ from playwright.sync_api import expect
 
 import quantcore as qc
 
+HEADING = "Which scheme should I use?"
+
 
 def opened(app, path):
     app.expected.append("/_stcore/")  # Streamlit looks for its server below the page first
@@ -14,11 +16,11 @@ def opened(app, path):
     return app.page
 
 
-def settled(page):
+def settled(page, heading=HEADING):
     expect(page.locator("[data-testid=stApp][data-test-script-state=notRunning]")).to_have_count(
         1, timeout=60_000
     )
-    expect(page.get_by_role("heading", name="Which scheme should I use?")).to_be_visible()
+    expect(page.get_by_role("heading", name=heading)).to_be_visible()
 
 
 def points(page):
@@ -27,40 +29,87 @@ def points(page):
 
 def test_cold_link_computes_and_holds_the_choice(app):
     page = opened(
-        app, "/schemes?sw_set=chosen&sw_formats=int4&sw_formats=e4m3fn&sw_metric=mse&sw_more=int8+torchao"
+        app,
+        "/schemes?sw_set=chosen&sw_formats=int4&sw_formats=e4m3fn&sw_metric=mse&sw_more=int8+torchao"
+        "&sw_filter=int4&sw_maps=int4+per_tensor&sw_maps=int4+per_channel",
     )
-    # int4: two symmetries × two granularities; e4m3fn: two granularities; and the typed one
-    expect(points(page)).to_have_count(4 + 2 + 1)
+    # int4: two symmetries × two granularities; e4m3fn: two granularities; the typed one; and the ring about ours
+    expect(points(page)).to_have_count(4 + 2 + 1 + 1)
     page.reload()
     settled(page)
-    expect(points(page)).to_have_count(7)
+    expect(points(page)).to_have_count(8)
+    expect(page.locator(".st-key-sw_error_maps .heatmaplayer .hm")).to_have_count(2)
+    expect(page.get_by_label("Filter")).to_have_value("int4")
+
+
+def test_the_link_that_is_shown_holds_every_choice(app):
+    page = opened(app, "/schemes?sw_set=chosen&sw_formats=int4&sw_formats=nf4&sw_formats=e2m1")
+    page.get_by_role("button", name="Link").click()
+    link = page.locator("[data-testid=stPopoverBody] code")
+    expect(link).to_contain_text("sw_formats=int4&sw_formats=nf4&sw_formats=e2m1")
+    page.goto(link.inner_text())
+    settled(page)
+    # int4: two symmetries × two granularities; the others: two granularities each; and the ring
+    expect(points(page)).to_have_count(4 + 2 + 2 + 1)
+
+
+def test_click_opens_the_scheme_in_explore_and_back_returns(app):
+    page = opened(
+        app, "/schemes?sw_set=chosen&sw_formats=nf4&sw_per=per_group%284%29&sw_metric=mse&seed=3&per=channel"
+    )
+    box = points(page).nth(1).bounding_box()  # the integers come first: ours
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    app.expect_scheme("nf4 symmetric per_group(4, axis=1) min_max textbook")
+    expect(page.get_by_label("Seed", exact=True)).to_have_value("3")
+    page.go_back()
+    settled(page)
+    # nf4 per_group(4), and the one on the left, which counts its axis from the start, with its ring
+    expect(points(page)).to_have_count(3)
+    expect(page.get_by_role("radio", name="mse")).to_be_checked()
 
 
 def test_table_is_what_single_calls_give(app, tmp_path):
-    page = opened(app, "/schemes?sw_set=chosen&shape=6x8&seed=3")
+    page = opened(app, "/schemes?sw_set=chosen&shape=6x8&seed=3&sw_range=min_max&sw_range=min_mse")
     with page.expect_download() as download:
         page.get_by_role("button", name="CSV", exact=True).click()
     path = tmp_path / "sweep.csv"
     download.value.save_as(path)
     rows = list(csv.DictReader(path.open()))
-    assert len(rows) == 8
+    assert len(rows) == 16
     x = qc.tensors.generate(qc.tensors.Generated("outlier_channel", (6, 8), seed=3))
     for row in rows:
         found = qc.report(qc.apply(x, qc.Scheme.parse(row["scheme"])))
         assert float(row["sqnr_db"]) == found.sqnr_db
         assert float(row["mse"]) == found.mse
+        assert int(row["codes_used"].removesuffix(".0")) == found.codes_used
 
 
-def test_large_tensor_waits_for_the_button_and_stops(app):
+def test_large_tensor_waits_for_the_button_shows_what_it_has_and_stops(app):
     page = opened(app, "/schemes?shape=1024x1024")
+    total = len(qc.sensible((1024, 1024)))
     page.get_by_role("button", name="Compute").click()
-    expect(page.get_by_text(" of 272: ")).to_be_visible(timeout=30_000)
+    expect(page.get_by_text(f" of {total}: ")).to_be_visible(timeout=30_000)
+    # the picture stands there before the end
+    expect(page.locator(".js-plotly-plot .scatterlayer .trace path.point").first).to_be_visible()
     page.get_by_role("button", name="Stop").click()
     settled(page)
     left = page.get_by_role("button", name="Compute")
     expect(left).to_be_visible()
-    assert 0 < int(left.inner_text().split()[1]) < 272
+    assert 0 < int(left.inner_text().split()[1]) < total
     expect(points(page).first).to_be_visible()
+
+
+def test_rows_of_the_table_become_error_maps(app):
+    page = opened(app, "/schemes?sw_set=chosen&sw_filter=int8")
+    table = page.locator(".st-key-sw_table")
+    table.scroll_into_view_if_needed()
+    expect(table.get_by_role("gridcell", name="int8 per_channel", exact=True)).to_be_attached()
+    for row in (1, 2):  # the table is drawn on a canvas: the box before a row's first cell
+        box = table.bounding_box()
+        page.mouse.click(box["x"] + 18, box["y"] + 35 * row + 18)
+        settled(page)
+        expect(page.locator(".st-key-sw_error_maps .heatmaplayer .hm")).to_have_count(row)
+    page.wait_for_function("() => location.search.split('sw_maps=int8').length === 3")
 
 
 def test_mistyped_scheme_is_one_sentence(app):
