@@ -16,7 +16,7 @@ from quantcore import tensors
 from quantcore.mistakes import MISTAKES, compare
 
 MAIN = Path(__file__).resolve().parent.parent / "pages" / "main.py"
-OURS = [name for name in lesson.there() if name != "ptq_or_qat"]  # that page has tests of its own
+LESSONS = lesson.there()
 
 
 def opened(name: str, step: str = "", **parameters: str) -> AppTest:
@@ -78,7 +78,7 @@ def assert_clean(at: AppTest) -> None:
     assert said(at.error) == []
 
 
-STEPS = [(name, step) for name in OURS for step in widget(opened(name), lesson.step_key(name)).options]
+STEPS = [(name, step) for name in LESSONS for step in widget(opened(name), lesson.step_key(name)).options]
 
 
 @pytest.mark.parametrize(("name", "step"), STEPS)
@@ -92,11 +92,12 @@ def test_every_step_opens_by_its_link(name: str, step: str) -> None:
 
 
 def test_lessons_stand_in_their_order() -> None:
-    assert list(lesson.LESSONS)[:6] == ["scale", "zero_point", "granularity", "error", "mistakes", "predict"]
-    assert {lesson.step_key(name) for name in OURS} <= lesson.KEYS
+    first = ["scale", "zero_point", "granularity", "error", "mistakes", "predict"]
+    assert [*first, "ptq_or_qat"] == list(lesson.LESSONS) == LESSONS
+    assert {lesson.step_key(name) for name in LESSONS} <= lesson.KEYS
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", LESSONS)
 def test_next_and_back_walk_the_steps(name: str) -> None:
     at = opened(name)
     steps = list(widget(at, lesson.step_key(name)).options)
@@ -125,7 +126,7 @@ def test_without_a_tensor_the_page_says_what_to_do(name: str) -> None:
     assert "There is no tensor yet" in said(at.info)[0]
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", LESSONS)
 def test_large_mode_is_a_part_of_the_link(name: str) -> None:
     at = opened(name, learn_large="true")
     assert_clean(at)

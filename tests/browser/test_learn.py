@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from lesson_walk import beside, headline, opened, stands, to_lesson
 from playwright.sync_api import expect
 
 import quantcore as qc
@@ -12,48 +13,10 @@ from pages.shared import lesson
 from quantcore import tensors
 from quantcore.mistakes import MISTAKES, compare
 
-OURS = [name for name in lesson.there() if name != "ptq_or_qat"]  # that page has tests of its own
-REST = "[data-testid=stApp][data-test-script-state=notRunning]"
+LESSONS = lesson.there()
 
 
-def stands(app: Any, name: str, step: str | None = None) -> None:
-    """Wait until a lesson, and a step of it, stands."""
-    expect(app.page.locator(REST)).to_have_count(1)
-    expect(app.key(f"{lesson.step_key(name)}")).to_be_visible()
-    expect(app.page.get_by_test_id("stMain").get_by_role("heading", level=3)).to_contain_text(
-        f"· {lesson.LESSONS[name].title}:"
-    )
-    if step is not None:
-        app.expect_parameter(lesson.step_key(name), step)
-
-
-def opened(app: Any, name: str, **parameters: str) -> Any:
-    """Open a lesson by its link."""
-    app.expected.append("/_stcore/")  # Streamlit asks for them beside a deep link first, and is told 404
-    query = "&".join(f"{key}={value}" for key, value in parameters.items())
-    app.page.goto(f"{app.address}/learn-{name.replace('_', '-')}?{query}")
-    stands(app, name)
-    return app
-
-
-def beside(app: Any, name: str, step: str | None = None) -> Any:
-    """Open the same link as another visitor; what goes wrong there counts here."""
-    other = type(app)(app.page.context.new_page(), app.address)
-    other.wrong, other.expected = app.wrong, app.expected
-    other.page.goto(app.page.url)
-    stands(other, name, step)
-    return other
-
-
-def to_lesson(app: Any, number: int) -> None:
-    app.page.get_by_role("link", name=f"Lesson {number}").click()
-
-
-def headline(app: Any) -> str:
-    return str(app.page.get_by_test_id("stMain").get_by_role("heading", level=4).inner_text())
-
-
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", LESSONS)
 def test_opens_cold_by_its_link(new_app: Callable[..., Any], serving: Callable[..., Any], name: str) -> None:
     """The first visit to a server that nobody has opened yet goes to the last step of a lesson."""
     with serving() as address:
@@ -80,8 +43,8 @@ def _steps(name: str) -> list[str]:
 
 def test_next_walks_every_step_of_every_lesson(app: Any) -> None:
     """By one button from the first step to the last; another visitor sees the same by the link."""
-    opened(app, OURS[0])
-    for number, name in enumerate(OURS):
+    opened(app, LESSONS[0])
+    for number, name in enumerate(LESSONS):
         steps = _steps(name)
         for place, step in enumerate(steps):
             stands(app, name, step if place else None)  # the first is the default, which the link leaves out
@@ -93,11 +56,11 @@ def test_next_walks_every_step_of_every_lesson(app: Any) -> None:
             if place + 1 < len(steps):
                 app.button("Next")
                 app.expect_parameter(lesson.step_key(name), steps[place + 1])
-        if number + 1 < len(OURS):
+        if number + 1 < len(LESSONS):
             to_lesson(app, number + 2)
-            stands(app, OURS[number + 1])
+            stands(app, LESSONS[number + 1])
     app.button("Back")
-    stands(app, OURS[-1], _steps(OURS[-1])[-2])
+    stands(app, LESSONS[-1], _steps(LESSONS[-1])[-2])
 
 
 def test_a_teacher_goes_straight_to_a_step_and_back_returns(app: Any) -> None:

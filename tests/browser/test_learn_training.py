@@ -1,0 +1,137 @@
+"""Lesson 7 in a browser: a training that is watched, stopped, left, and found again by its link."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from lesson_walk import beside, opened, stands, to_lesson
+from playwright.sync_api import Locator, expect
+
+NAME, STEP = "ptq_or_qat", "learn_ptq_or_qat_step"
+LABEL = re.compile(r"Compute (\d+) of (\d+) trainings")
+MANY = {
+    "train_seeds": "10",
+    "train_bits": ["2", "3", "4"],
+}  # 100 trainings: no machine is done before the test is
+
+
+def at_step(app: Any, step: str, **parameters: Any) -> Any:
+    flat = {key: value for key, value in parameters.items() if not isinstance(value, list)}
+    several = "".join(
+        f"&{k}={v}" for k, values in parameters.items() if isinstance(values, list) for v in values
+    )
+    opened(app, NAME, **flat, **{STEP: step + several})
+    stands(app, NAME, step)
+    return app
+
+
+def metric(app: Any, label: str | re.Pattern[str]) -> Locator:
+    """Value of a key figure."""
+    found: Locator = (
+        app.page.get_by_test_id("stMetric").filter(has_text=label).get_by_test_id("stMetricValue")
+    )
+    return found
+
+
+def compute(app: Any) -> tuple[int, int]:
+    """How many trainings are missing, and of how many, by the button's label."""
+    button = app.key("train_compute")
+    expect(button).to_have_text(LABEL)
+    found = LABEL.fullmatch(button.inner_text().strip())
+    assert found
+    return int(found[1]), int(found[2])
+
+
+def drawn(app: Any, *lengths: int) -> list[list[float]]:
+    """Accuracies of each line of the last chart, which is none of the maps, once it has so many of each."""
+    lines = "[...document.querySelectorAll('.stPlotlyChart .js-plotly-plot')].at(-1)?.data?.map((t) => Array.from(t.y))"
+    app.page.wait_for_function(
+        f"(n) => JSON.stringify({lines}?.map((y) => y.length)) === n", arg=str([*lengths]).replace(" ", "")
+    )
+    return list(app.page.evaluate(lines))
+
+
+def test_a_short_training(app: Any) -> None:
+    at_step(app, "qat", train_weights="int2", train_epochs="2")
+    expect(app.key("train_go")).to_have_text("Train")
+    drawn(app, 0)
+    app.button("Train")
+    expect(app.key("train_go")).to_have_text("Train again")
+    stands(app, NAME, "qat")
+    (accuracies,) = drawn(app, 3)
+    expect(metric(app, "QAT after 2 of 2 epochs")).to_have_text(f"{accuracies[-1]:.1f} %")
+    app.page.wait_for_function("document.querySelector('.qs-maps')?.dataset.painted?.includes('int2')")
+    other = beside(app, NAME, "qat")  # what was trained is there for whoever opens the link
+    expect(metric(other, "QAT after 2 of 2 epochs")).to_have_text(f"{accuracies[-1]:.1f} %")
+    other.page.close()
+
+
+def test_points_appear_and_stop_keeps_them(app: Any) -> None:
+    at_step(app, "curve", train_weights="int4 per_channel(axis=1)", **MANY)
+    assert compute(app) == (100, 100)
+    app.key("train_compute").get_by_role("button").click()
+    rows = app.page.get_by_test_id("stTable").locator("tbody tr")
+    expect(rows).to_have_count(3)  # float32 and two widths, while the rest is being computed
+    app.button("Stop")
+    expect(app.key("train_compute")).to_be_visible()
+    stands(app, NAME, "curve")
+    missing, of = compute(app)
+    assert 0 < missing < of == 100
+    expect(rows.nth(2)).to_be_visible()
+    app.page.reload()
+    stands(app, NAME, "curve")
+    assert compute(app) == (missing, of)  # nothing went on behind the page
+
+
+def test_leaving_the_page_stops_the_work(app: Any) -> None:
+    at_step(app, "curve", train_weights="int4 per_channel(axis=0)", **MANY)
+    app.key("train_compute").get_by_role("button").click()
+    expect(app.page.get_by_test_id("stTable")).to_be_visible()
+    app.press(STEP, "network")
+    stands(app, NAME, None)
+    to_lesson(app, 6)
+    stands(app, "predict")
+    app.page.go_back()
+    app.press(STEP, "curve")
+    stands(app, NAME, "curve")
+    left = compute(app)
+    assert 0 < left[0] < left[1]
+    other = beside(app, NAME, "curve")
+    assert compute(other) == left
+    other.page.close()
+
+
+def test_closing_the_window_stops_the_work(app: Any) -> None:
+    link = {"train_weights": "int4 per_group(8)", **MANY}
+    other = type(app)(app.page.context.new_page(), app.address)
+    other.wrong, other.expected = app.wrong, app.expected
+    at_step(other, "curve", **link)
+    other.key("train_compute").get_by_role("button").click()
+    expect(other.page.get_by_test_id("stTable")).to_be_visible()
+    other.page.close()
+    at_step(app, "curve", **link)
+    before = compute(app)
+    assert before[0] < before[1]
+    app.press("train_as", "read wrongly")
+    app.expect_parameter("train_as", "read wrongly")
+    app.press("train_as", "accuracy")
+    app.expect_parameter("train_as", None)
+    stands(app, NAME, "curve")
+    assert before[0] - compute(app)[0] <= 1  # one that was under way when the window closed
+
+
+def test_opens_cold_by_a_link_with_everything_in_it(
+    new_app: Callable[..., Any], serving: Callable[..., Any]
+) -> None:
+    with serving() as address:
+        first = new_app(address)
+        link = {"train_weights": "int3 asymmetric", "train_seed": "2", "train_layer": "second"}
+        at_step(first, "ptq", **link, train_activations="uint8 asymmetric", learn_large="true")
+        for key, value in link.items():
+            first.expect_parameter(key, value)
+        expect(first.input("train_seed")).to_have_value("2")
+        first.page.wait_for_function("document.querySelector('.qs-maps')?.dataset.painted?.includes('int3')")
+        assert first.map("x").shape == (10, 64)
+        assert first.page.evaluate("document.scrollingElement.scrollWidth") <= 1280
+        expect(first.page.get_by_role("dialog")).to_have_count(0)
+        first.page.close()

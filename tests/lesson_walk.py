@@ -1,0 +1,46 @@
+"""How browser tests go to a lesson, and tell that it stands."""
+
+from typing import Any
+
+from playwright.sync_api import expect
+
+from pages.shared import lesson
+
+REST = "[data-testid=stApp][data-test-script-state=notRunning]"
+
+
+def stands(app: Any, name: str, step: str | None = None) -> None:
+    """Wait until a lesson, and a step of it, stands."""
+    expect(app.page.locator(REST)).to_have_count(1)
+    expect(app.key(f"{lesson.step_key(name)}")).to_be_visible()
+    expect(app.page.get_by_test_id("stMain").get_by_role("heading", level=3)).to_contain_text(
+        f"· {lesson.LESSONS[name].title}:"
+    )
+    if step is not None:
+        app.expect_parameter(lesson.step_key(name), step)
+
+
+def opened(app: Any, name: str, **parameters: str) -> Any:
+    """Open a lesson by its link."""
+    app.expected.append("/_stcore/")  # Streamlit asks for them beside a deep link first, and is told 404
+    query = "&".join(f"{key}={value}" for key, value in parameters.items())
+    app.page.goto(f"{app.address}/learn-{name.replace('_', '-')}?{query}")
+    stands(app, name)
+    return app
+
+
+def beside(app: Any, name: str, step: str | None = None) -> Any:
+    """Open the same link as another visitor; what goes wrong there counts here."""
+    other = type(app)(app.page.context.new_page(), app.address)
+    other.wrong, other.expected = app.wrong, app.expected
+    other.page.goto(app.page.url)
+    stands(other, name, step)
+    return other
+
+
+def to_lesson(app: Any, number: int) -> None:
+    app.page.get_by_role("link", name=f"Lesson {number}").click()
+
+
+def headline(app: Any) -> str:
+    return str(app.page.get_by_test_id("stMain").get_by_role("heading", level=4).inner_text())
