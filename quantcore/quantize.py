@@ -17,6 +17,7 @@ from quantcore.boxes import unclamped as unclamped
 from quantcore.casts import may_leave_integers, nan_note, replace_codes, settle
 from quantcore.coding import Kept, kept_at, kept_of
 from quantcore.coding import decode as decode
+from quantcore.coding import store
 from quantcore.coding import fit as fit
 from quantcore.coding import wrap as wrap
 from quantcore.errors import QuantError
@@ -173,7 +174,7 @@ def _codes(x: Tensor, params: QParams, scheme: Scheme, out: Tensor | None) -> tu
                 work.masked_fill_(~work.isfinite(), 0.0)
         target = split_axes(laid[region.elements], region.block)
         if isinstance(scheme.format, IntFormat):
-            target.copy_(fit(work, scheme))
+            store(fit(work, scheme), target, scheme.format)
         else:
             odd = work.clone() if careful and convention.nan_value else None
             scheme.format.encode_(work, target, round_)

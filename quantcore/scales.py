@@ -188,6 +188,10 @@ _SYMMETRIC: dict[str, Symmetric] = {
 }
 
 
+# the rules that read nothing of a range but its larger side
+OF_MAGNITUDE = ("positive_steps", "largest", "half_codes", "half_range", "whole_range", *POWERS)
+
+
 def _replaced(raw: Tensor, c: Convention) -> tuple[Tensor, Tensor]:
     """Return the scale as float32, and which blocks had one too small."""
     small = raw.abs() < c.smallest_scale
