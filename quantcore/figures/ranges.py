@@ -95,7 +95,7 @@ def range_error(
     what = "largest |x| that is not clipped" if symmetric else "width of the range, high - low"
     layout = base_layout(theme, 260 + ROW * len(marks)) | {
         "xaxis": {"title": what + (", mean of all blocks" if curve.blocks > 1 else ""), "rangemode": "tozero"},
-        "yaxis": {"title": "mean squared error", "type": "log", "exponentformat": "power", **_decades(curve)},
+        "yaxis": {"title": "mean squared error", "automargin": True, "type": "log", "exponentformat": "power", **_decades(curve)},
         "showlegend": True,
         "legend": {"orientation": "v", "font": {"size": 11}, "bgcolor": "rgba(0,0,0,0)"},
         "shapes": [{"type": "line", "x0": at, "x1": at, "y0": 0, "y1": 1, "yref": "paper",

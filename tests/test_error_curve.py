@@ -1,0 +1,184 @@
+"""The error of every range, and what every setting finds, against quantizing with that range."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import quantcore as qc
+from quantcore.error_marks import METHODS
+from quantcore.measured_blocks import MAX_ELEMENTS, elements_of
+
+X = torch.randn(6, 40, generator=torch.Generator().manual_seed(2)) ** 3 + 0.5
+SCHEMES = [
+    "int4",
+    "int4 asymmetric",
+    "uint8 asymmetric per_channel(0) torchao",
+    "int8 per_channel(1) onnxruntime",
+    "int4 per_group(7)",
+    "uint2 asymmetric per_block([4,16])",
+    "int4 per_flat_group(11)",
+    "e4m3fn per_channel(0)",
+    "e2m1 per_group(16)",
+    "nf4 per_group(10)",
+]
+each_scheme = pytest.mark.parametrize("text", SCHEMES)
+
+
+def ranged(scheme, setting):
+    return dataclasses.replace(scheme, range_setting=setting)
+
+
+def blocks_of(x, scheme):
+    """Every block with its place, by way of what apply says of its blocks."""
+    result = qc.apply(x, ranged(scheme, qc.MinMax()))
+    places = np.ndindex(*result.scale.shape) if result.scale.dim() else [()]
+    return [(place, elements_of(x, scheme.granularity, place)) for place in places]
+
+
+def alone(block, scheme, low, high):
+    """The report of one block under a range, None where it is none."""
+    if not low < high:
+        return None
+    return qc.report(
+        qc.apply(block, ranged(dataclasses.replace(scheme, granularity=qc.PerTensor()), qc.Fixed(low, high)))
+    )
+
+
+@each_scheme
+@pytest.mark.parametrize("i", [9, 24, 49, 61])
+def test_curve_is_what_quantizing_with_these_ranges_gives(text, i):
+    scheme = qc.Scheme.parse(text)
+    curve = qc.range_curve(X, scheme)
+    share = curve.shares[i]
+    clipping = rounding = clipped = 0.0
+    for _, block in blocks_of(X, scheme):
+        low, high = block.min(), block.max()
+        still = torch.zeros(()) if scheme.symmetric else torch.zeros(()).clamp(low, high)
+        ends = [float(end if share == 1 else still + (end - still) * float(share)) for end in (low, high)]
+        found = alone(block, scheme, *ends)
+        if found is None:
+            pytest.skip("a block without a range")
+        clipping += found.clipping_sse
+        rounding += found.rounding_sse
+        clipped += found.clipped
+    n = X.numel()
+    # the same numbers, but summed in another order
+    assert curve.clipping[i] == pytest.approx(clipping / n, rel=1e-12)
+    assert curve.rounding[i] == pytest.approx(rounding / n, rel=1e-12)
+    assert curve.clipped[i] == clipped / n
+    assert (curve.measured, curve.elements) == (n, n)
+
+
+@each_scheme
+def test_curve_without_shrinking_is_min_max(text):
+    scheme = qc.Scheme.parse(text)
+    curve = qc.range_curve(X, ranged(scheme, qc.Percentile(80)))
+    (whole,) = np.flatnonzero(curve.shares == 1)
+    report = qc.report(qc.apply(X, scheme))
+    assert curve.mse[whole] == pytest.approx(report.mse, rel=1e-12)
+    assert curve.clipped[whole] == report.clipped_share
+    assert curve.least == np.flatnonzero(curve.mse == curve.mse.min())[-1]
+
+
+@each_scheme
+def test_marks_are_the_reports(text):
+    scheme = qc.Scheme.parse(text)
+    marks = qc.range_marks(X, scheme)
+    expected = [s for s in METHODS if not qc.refusal(ranged(scheme, s), tuple(X.shape))]
+    # of many blocks the entropy is taken with fewer bins
+    kinds = (qc.Entropy,)
+    assert [type(m.setting) for m in marks] == [type(s) for s in expected]
+    assert [m.setting for m in marks if type(m.setting) not in kinds] == [
+        s for s in expected if type(s) not in kinds
+    ]
+    for mark in marks:
+        result = qc.apply(X, ranged(scheme, mark.setting))
+        report = qc.report(result)
+        assert mark.mse == pytest.approx(report.mse, rel=1e-12), mark.name
+        assert mark.sqnr_db == pytest.approx(report.sqnr_db, rel=1e-12)
+        assert mark.clipped == report.clipped_share
+        assert (mark.low, mark.high) == pytest.approx(qc.range_in_use(result), rel=1e-12)
+
+
+@each_scheme
+def test_one_block_is_a_tensor_of_its_own(text):
+    scheme = qc.Scheme.parse(text)
+    place, block = blocks_of(X, scheme)[-1]
+    own = dataclasses.replace(scheme, granularity=qc.PerTensor())
+    part, whole = qc.range_curve(X, scheme, place), qc.range_curve(block, own)
+    for field in ("widths", "clipping", "rounding", "clipped"):
+        # to_blocks lays the elements out anew
+        np.testing.assert_allclose(getattr(part, field), getattr(whole, field), rtol=1e-12)
+    assert part.elements == block.numel()
+    for a, b in zip(qc.range_marks(X, scheme, place), qc.range_marks(block, own), strict=True):
+        assert (a.setting, a.low, a.high) == (b.setting, b.low, b.high)
+    result = qc.apply(X, scheme)
+    minmax = qc.range_marks(X, scheme, place, (qc.MinMax(),))[0]
+    assert qc.range_in_use(result, place) == (minmax.low, minmax.high)
+
+
+def test_half_quadratic_is_marked_where_hqq_has_it():
+    scheme = qc.Scheme.parse("uint4 asymmetric per_group(8) hqq")
+    mark = qc.range_marks(X, scheme, settings=(qc.HalfQuadratic(),))[0]
+    report = qc.report(qc.apply(X, ranged(scheme, qc.HalfQuadratic())))
+    assert mark.mse == pytest.approx(report.mse, rel=1e-12)
+    assert mark.clipped == report.clipped_share
+
+
+def test_parameters_by_hand_are_no_mark_but_a_range():
+    scheme = qc.Scheme.parse("uint4 asymmetric given(0.5, 3)")
+    assert qc.range_marks(X, scheme, settings=(scheme.range_setting,)) == ()
+    assert qc.range_in_use(qc.apply(X, scheme)) == (-1.5, 6.0)
+    assert qc.range_in_use(qc.apply(X, qc.Scheme.parse("e2m1 given(0.5)"))) == (-3.0, 3.0)
+
+
+def test_large_tensors_are_measured_in_part_with_their_extremes():
+    x = torch.randn(1100, 1000, generator=torch.Generator().manual_seed(0))
+    x[7, 5] = 40
+    curve = qc.range_curve(x, qc.Scheme(qc.INT8))
+    assert curve.measured < MAX_ELEMENTS < curve.elements == x.numel()
+    assert curve.widths[curve.shares == 1] == [40]
+    assert qc.range_marks(x, qc.Scheme(qc.INT8), settings=(qc.MinMax(),))[0].high == 40
+    channels = qc.range_curve(x, qc.Scheme(qc.INT8, granularity=qc.PerChannel(0)))
+    assert channels.measured % 1000 == 0  # whole channels
+    assert channels.measured < MAX_ELEMENTS
+    assert channels.blocks == 1100
+
+
+@pytest.mark.parametrize("value", [0.0, -2.5, 1e-42, 3e38])
+@pytest.mark.parametrize("text", ["int4", "uint4 asymmetric", "e4m3fn", "nf4"])
+def test_odd_values(value, text):
+    for x in (torch.full((3, 5), value), torch.tensor([value]), torch.tensor([[value, -value, value / 2]])):
+        scheme = qc.Scheme.parse(text)
+        curve = qc.range_curve(x, scheme)
+        assert 0 <= curve.least < len(curve.shares)
+        for mark in qc.range_marks(x, scheme, settings=(*METHODS[:4], qc.Entropy(160), *METHODS[5:])):
+            report = qc.report(qc.apply(x, ranged(scheme, mark.setting)))
+            assert mark.sqnr_db == pytest.approx(report.sqnr_db, rel=1e-9)
+
+
+@pytest.mark.parametrize("place", [(6, 0), (0,), (-1, 0), (0, 1)])
+def test_a_block_that_is_not_there(place):
+    scheme = qc.Scheme(granularity=qc.PerChannel(0))
+    with pytest.raises(qc.QuantError, match=r"There is no block .*\(0, 0\) to \(5, 0\)\."):
+        qc.range_curve(X, scheme, place)
+
+
+def test_nan_is_refused():
+    with pytest.raises(qc.QuantError, match="NaN"):
+        qc.range_curve([1.0, math.nan], qc.Scheme())
+
+
+def test_entropy_of_many_blocks_takes_fewer_bins_or_none():
+    x = torch.randn(4096, 8)
+    entropies = [
+        m.setting
+        for m in qc.range_marks(x, qc.Scheme(granularity=qc.PerChannel(0)))
+        if isinstance(m.setting, qc.Entropy)
+    ]
+    assert [e.num_bins for e in entropies] == []
+    few = qc.range_marks(x[:100], qc.Scheme(granularity=qc.PerChannel(0)))
+    assert [m.setting.num_bins for m in few if isinstance(m.setting, qc.Entropy)] == [512]
