@@ -1,0 +1,117 @@
+"""Explore → Ranges in Chromium: a cold link, a range dragged, typed and slid, undone by Back, and taken out of the table."""
+
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+import quantcore as qc
+
+LINK = "/ranges?dist=normal&shape=6x10&seed=3"
+
+
+def opened(app, path=LINK):
+    app.expected.append("/_stcore/")  # Streamlit looks for its server below the page first
+    app.page.goto(app.address + path)
+    settled(app)
+    return app.page
+
+
+def settled(app):
+    expect(app.page.locator("[data-testid=stApp][data-test-script-state=notRunning]")).to_have_count(1)
+    expect(app.page.get_by_role("heading", name="Which range should the codes span?")).to_be_visible()
+
+
+def shaded(page):
+    """The range that Plotly draws into the histogram."""
+    plot = "document.querySelector('.st-key-rng_histogram .js-plotly-plot')"
+    page.wait_for_function(f"{plot}?._fullLayout?.shapes?.length >= 3")
+    area = page.evaluate(f"{plot}._fullLayout.shapes.map((s) => [s.x0, s.x1])[0]")
+    return tuple(area)
+
+
+def expect_shaded(page, low, high):
+    script = """([low, high]) => {
+        const area = document.querySelector(".st-key-rng_histogram .js-plotly-plot")?._fullLayout?.shapes?.[0];
+        return area && Math.abs(area.x0 - low) < 1e-4 && Math.abs(area.x1 - high) < 1e-4;
+    }"""
+    page.wait_for_function(script, arg=[low, high])
+
+
+def drag(page, start, stop):
+    """Across the histogram, from one value to another."""
+    page.locator(".st-key-rng_histogram").scroll_into_view_if_needed()
+    script = """(value) => {
+        const plot = document.querySelector(".st-key-rng_histogram .js-plotly-plot");
+        const box = plot.getBoundingClientRect(), l = plot._fullLayout;
+        return [box.left + l.xaxis._offset + l.xaxis.d2p(value), box.top + l.yaxis._offset + l.yaxis._length / 2];
+    }"""
+    shaded(page)
+    page.mouse.move(*page.evaluate(script, start))
+    page.mouse.down()
+    page.mouse.move(*page.evaluate(script, stop), steps=8)
+    page.mouse.up()
+
+
+def test_cold_link_drag_and_back(fresh_server, new_app):
+    app = new_app(fresh_server)
+    page = opened(app, LINK + "&mode=asymmetric")
+    x = qc.tensors.generate(qc.tensors.Generated("normal", (6, 10), seed=3))
+    low, high = float(x.min()), float(x.max())
+    assert shaded(page) == pytest.approx((low, high), abs=1e-6)
+    drag(page, -0.5, 1.0)
+    app.expect_parameter("range", "fixed")
+    settled(app)
+    found = float(page.evaluate("new URLSearchParams(location.search).get('low')"))
+    assert abs(found + 0.5) < (high - low) / 100  # a pixel or two
+    for _ in range(3):  # at most a step for each of the controls that were set: range, low, high
+        if "range=" in page.evaluate("location.search"):
+            page.go_back()
+            settled(app)
+    app.expect_parameter("range", None)
+    expect_shaded(page, low, high)
+    expect(page.get_by_test_id("stException")).to_have_count(0)
+
+
+def test_number_slider_and_a_link_to_it(app, new_app):
+    page = opened(app)
+    app.type("rng_high", "1.5")
+    app.expect_parameter("high", "1.5")
+    expect_shaded(page, -1.5, 1.5)
+    page.locator(".st-key-rng_slider input[type=range]").focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("Number(new URLSearchParams(location.search).get('high')) > 1.5")
+    settled(app)
+    there = new_app(app.address)
+    other = opened(there, page.url.removeprefix(app.address))
+    assert shaded(other) == pytest.approx(shaded(page), abs=1e-6)
+    expect(other.locator(".st-key-rng_high input")).to_have_value(app.input("rng_high").input_value())
+
+
+def test_use_takes_what_a_method_finds(app):
+    page = opened(app)
+    grid = page.locator(".st-key-rng_table canvas").first
+    grid.scroll_into_view_if_needed()
+    box = grid.bounding_box()
+    row = box["height"] / 8  # the head and seven methods
+    page.mouse.click(box["x"] + box["width"] - 60, box["y"] + 2.5 * row)
+    app.expect_parameter("range", "min MSE")
+    x = qc.tensors.generate(qc.tensors.Generated("normal", (6, 10), seed=3))
+    high = qc.choose_qparams(x, qc.Scheme.parse("int4 min_mse")).high.item()
+    expect_shaded(page, -high, high)
+
+
+def test_the_maps_choose_the_block(app):
+    page = opened(app, LINK + "&per=channel&cell=4%2C+2")
+    page.get_by_role("button", name="Block 4, 0: that of the element (4, 2)").click()
+    app.expect_parameter("rng_block", "4, 0")
+    x = qc.tensors.generate(qc.tensors.Generated("normal", (6, 10), seed=3))
+    reach = float(np.abs(x[4]).max())
+    expect_shaded(page, -reach, reach)
+    page.go_back()
+    app.expect_parameter("rng_block", None)
+    expect(page.locator(".st-key-rng_all")).to_have_count(0)
+
+
+def test_no_sideways_scroll(app):
+    page = opened(app)
+    assert page.evaluate("document.scrollingElement.scrollWidth - innerWidth") <= 0

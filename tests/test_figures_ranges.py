@@ -1,0 +1,96 @@
+"""The pictures of Explore → Ranges show their data: all of it, in colours that stay, on axes where it fits."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+
+import quantcore as qc
+from quantcore import figures
+
+X = torch.randn(8, 30, generator=torch.Generator().manual_seed(4)) ** 3
+SCHEME = qc.Scheme(qc.INT4)
+MARKS = qc.range_marks(X, SCHEME)
+CURVE = qc.range_curve(X, SCHEME)
+OWN = qc.range_marks(X, SCHEME, settings=(qc.Fixed(-1.5, 1.5),))
+each_theme = pytest.mark.parametrize("theme", ["light", "dark"])
+
+
+def named(mark):
+    return mark.name.replace("<", "&lt;")
+
+
+@each_theme
+@pytest.mark.parametrize("log", [False, True])
+def test_histogram_shows_elements_range_and_marks(theme, log):
+    counts, edges = figures.histogram(X)
+    figure = figures.range_histogram(counts, edges, MARKS, (-1.5, 2.5), log=log, theme=theme)
+    bars, *spans = figure.data
+    assert np.array_equal(bars.y, counts)
+    assert counts.sum() == X.numel()
+    assert figure.layout.yaxis.type == ("log" if log else "linear")
+    area, *ends = figure.layout.shapes
+    assert (area.x0, area.x1) == (-1.5, 2.5)
+    assert [line.x0 for line in ends] == [-1.5, 2.5]
+    assert [tuple(span.x) for span in spans] == [(mark.low, mark.high) for mark in MARKS]
+    # each stands beside its name
+    names = dict(zip(figure.layout.yaxis2.tickvals, figure.layout.yaxis2.ticktext, strict=True))
+    assert [names[span.y[0]] for span in spans] == [named(mark) for mark in MARKS]
+
+
+def test_the_axis_holds_what_is_no_wider_than_the_elements():
+    counts, edges = figures.histogram(X)
+    low, high = figures.range_histogram(counts, edges, MARKS, (-1.5, 2.5)).layout.xaxis.range
+    assert low < min(edges[0], *(mark.low for mark in MARKS))
+    assert high > max(edges[-1], *(mark.high for mark in MARKS))
+    low, high = figures.range_histogram(counts, edges, MARKS, (-1e6, 1e6)).layout.xaxis.range
+    assert high - low < 10 * (edges[-1] - edges[0])
+
+
+@each_theme
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_error_shows_both_parts_their_sum_and_the_minimum(theme, symmetric):
+    figure = figures.range_error(CURVE, MARKS, symmetric, theme=theme)
+    lines = {trace.name: trace for trace in figure.data}
+    for name, values in (("clipping", CURVE.clipping), ("rounding", CURVE.rounding), ("both", CURVE.mse)):
+        assert np.array_equal(lines[name].x, CURVE.widths)
+        assert [v or 0.0 for v in lines[name].y] == list(values)  # 0 has no place on a logarithmic axis
+    (line,) = figure.layout.shapes
+    assert line.x0 == line.x1 == CURVE.widths[CURVE.least]
+    assert f"{CURVE.mse.min():.4g}" in figure.layout.annotations[0].text
+    for mark in MARKS:
+        assert (lines[named(mark)].x, lines[named(mark)].y) == ((mark.width,), (mark.mse,))
+    low, high = figure.layout.yaxis.range
+    assert 10**low < CURVE.mse.min() <= CURVE.mse.max() < 10**high
+    assert ("not clipped" if symmetric else "high - low") in figure.layout.xaxis.title.text
+
+
+def test_a_range_before_them_leaves_the_others_their_colours():
+    counts, edges = figures.histogram(X)
+
+    def colours(marks):
+        spans = figures.range_histogram(counts, edges, marks, (-1, 1)).data[1:]
+        points = figures.range_error(CURVE, marks, True).data[3:]
+        assert [s.line.color for s in spans] == [p.marker.color for p in points]
+        return [s.line.color for s in spans]
+
+    own, *others = colours(OWN + MARKS)
+    assert others == colours(MARKS)
+    assert len({own, *others}) == len(MARKS) + 1
+    for colour in (own, *others):  # Streamlit's front end replaces the darkest ones
+        assert sum(int(n) for n in re.findall(r"\d+", colour)) > 200
+
+
+def test_no_error_at_all():
+    x = torch.zeros(4, 4)
+    figure = figures.range_error(qc.range_curve(x, SCHEME), qc.range_marks(x, SCHEME), True)
+    assert all(v is None for trace in figure.data for v in trace.y)
+    figures.range_histogram(*figures.histogram(x), qc.range_marks(x, SCHEME), (0.0, 0.0)).to_json()
+
+
+def test_histogram_of_a_width_beyond_float32():
+    x = torch.tensor([3e38, -3e38, 1e38, 1e38])
+    counts, edges = figures.histogram(x)
+    assert np.array_equal(counts, np.histogram(x.double().numpy(), 120)[0])
+    assert np.isfinite(edges).all()

@@ -1,0 +1,263 @@
+"""Explore → Ranges without a browser: what each control does to the scheme, and what the page shows of it."""
+
+import base64
+import dataclasses
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+import quantcore as qc
+from quantcore import tensors
+from quantcore.measured_blocks import elements_of
+
+MAIN = Path(__file__).resolve().parent.parent / "pages" / "main.py"
+X = tensors.generate(tensors.Generated("normal", (6, 10), seed=3))
+
+
+def opened(**parameters: str) -> AppTest:
+    """The page as a link with these parameters opens it, of a small normal tensor unless they say otherwise."""
+    at = AppTest.from_file(MAIN, default_timeout=120)
+    for key, value in ({"dist": "normal", "shape": "6x10", "seed": "3"} | parameters).items():
+        at.query_params[key] = value
+    return at.run().switch_page("explore/ranges.py").run()
+
+
+def said(elements: Any) -> list[str]:
+    """The sentences, without the backslashes that keep Markdown from reading them."""
+    return [re.sub(r"\\(.)", r"\1", element.value) for element in elements]
+
+
+def scheme(at: AppTest) -> qc.Scheme:
+    assert not at.exception
+    assert said(at.error) == []
+    chosen = at.session_state["_current"].scheme  # what the sidebar hands to the page
+    assert isinstance(chosen, qc.Scheme)
+    return chosen
+
+
+def table(at: AppTest) -> Any:
+    """What the methods find: a row each, under their names."""
+    return at.dataframe[0].value.set_index("method")
+
+
+def figure(at: AppTest, i: int) -> dict[str, Any]:
+    return dict(json.loads(at.get("plotly_chart")[i].proto.spec))
+
+
+def shaded(at: AppTest) -> tuple[float, float]:
+    """The range that is drawn into the histogram."""
+    area = figure(at, 0)["layout"]["shapes"][0]
+    return area["x0"], area["x1"]
+
+
+def assert_rows_are_reports(at: AppTest, block: Any = None) -> None:
+    """Every row says what quantizing with its range setting gives, of X or of one block of it."""
+    own, x = scheme(at), X
+    if block is not None:
+        own, x = dataclasses.replace(own, granularity=qc.PerTensor()), block
+    rows = table(at)
+    for name, row in rows.iterrows():
+        text = qc.Scheme.parse(f"int4 {name}")
+        result = qc.apply(x, dataclasses.replace(own, range_setting=text.range_setting))
+        report = qc.report(result)
+        assert row["SQNR"] == pytest.approx(report.sqnr_db, rel=1e-9), name
+        assert row["clipped"] == report.clipped_share
+        assert (row["low"], row["high"]) == pytest.approx(qc.range_in_use(result), rel=1e-9)
+    assert list(rows[""]).count("in use") == 1
+
+
+def numbers(array: Any) -> np.ndarray:
+    """An array as Plotly sends it."""
+    return np.frombuffer(base64.b64decode(array["bdata"]), array["dtype"])
+
+
+@pytest.mark.parametrize("mode", ["symmetric", "asymmetric"])
+def test_first_view(mode: str) -> None:
+    at = opened(mode=mode)
+    names = ["min_max", "min_mse", "percentile(99)", "percentile(99.9)", "entropy(num_bins=2048)", "mean_std(3)", "abs_mean"]  # fmt: skip
+    assert list(table(at).index) == names
+    assert_rows_are_reports(at)
+    assert table(at)[""]["min_max"] == "in use"
+    low, high = float(X.min()), float(X.max())
+    reach = max(-low, high)
+    assert shaded(at) == ((-reach, reach) if mode == "symmetric" else (low, high))
+    assert numbers(figure(at, 0)["data"][0]["y"]).sum() == X.size
+    assert "No half_quadratic: half_quadratic moves a zero_point" in " ".join(said(at.caption))
+    assert len(at.get("bidi_component")) == 1  # the maps follow
+
+
+def test_a_number_moves_a_symmetric_range() -> None:
+    at = opened()
+    assert all(e.key != "rng_low" for e in at.number_input)
+    at = at.number_input(key="rng_high").set_value(1.5).run()
+    assert scheme(at).range_setting == qc.Fixed(-1.5, 1.5)
+    assert at.selectbox(key="range").value == "fixed"
+    assert shaded(at) == (-1.5, 1.5)
+    assert_rows_are_reports(at)
+    assert table(at)[""]["fixed(-1.5, 1.5)"] == "in use"
+    assert at.slider(key="rng_slider").value == 1.5
+
+
+def test_numbers_move_an_asymmetric_range_one_at_a_time() -> None:
+    at = opened(mode="asymmetric")
+    high = at.number_input(key="rng_high").value
+    assert high == pytest.approx(float(X.max()), rel=1e-5)
+    at = at.number_input(key="rng_low").set_value(-0.75).run()
+    assert scheme(at).range_setting == qc.Fixed(-0.75, high)
+    at = at.number_input(key="rng_high").set_value(0.5).run()
+    assert scheme(at).range_setting == qc.Fixed(-0.75, 0.5)
+    assert at.slider(key="rng_slider").value == (-0.75, 0.5)
+    assert_rows_are_reports(at)
+
+
+def test_the_slider_moves_the_range() -> None:
+    at = opened().slider(key="rng_slider").set_value(0.5).run()
+    assert scheme(at).range_setting == qc.Fixed(-0.5, 0.5)
+    at = opened(mode="asymmetric").slider(key="rng_slider").set_range(-0.5, 1.25).run()
+    assert scheme(at).range_setting == qc.Fixed(-0.5, 1.25)
+    at = at.slider(key="rng_slider").set_range(0.5, 0.5).run()  # both ends in one place
+    found = scheme(at).range_setting
+    assert isinstance(found, qc.Fixed)
+    assert found.low == 0.5 < found.high
+
+
+def test_the_sidebar_moves_what_stands_here() -> None:
+    at = opened(mode="asymmetric", range="fixed", low="-0.25", high="2")
+    assert (at.number_input(key="rng_low").value, at.number_input(key="rng_high").value) == (-0.25, 2)
+    at = at.number_input(key="high").set_value(3.0).run()
+    assert at.number_input(key="rng_high").value == 3
+    at = at.selectbox(key="range").set_value("percentile").run()
+    assert at.number_input(key="rng_high").value == pytest.approx(np.percentile(X, 99), rel=1e-4)
+
+
+def test_low_over_high_stays_as_typed_and_is_said() -> None:
+    at = opened(mode="asymmetric").number_input(key="rng_low").set_value(50.0).run()
+    assert not at.exception
+    (sentence,) = said(at.error)
+    assert sentence.startswith("The range needs low < high, not 50 and")
+    assert at.number_input(key="low").value == 50
+    at = at.number_input(key="low").set_value(-1.0).run()
+    assert scheme(at).range_setting.low == -1
+
+
+def test_a_block() -> None:
+    at = opened(per="channel", rng_block="2, 0")
+    assert_rows_are_reports(at, X[2:3])
+    low, high = shaded(at)
+    assert (-low, high) == (float(abs(X[2]).max()),) * 2
+    assert "A range moved by hand holds for every block" in " ".join(said(at.caption))
+    at = at.button(key="rng_all").click().run()
+    assert at.text_input(key="rng_block").value == ""
+    assert "means over the blocks" in " ".join(said(at.caption))
+    assert_rows_are_reports(at)
+    at = at.button(key="rng_own").click().run()  # of the worst element, which the maps show
+    row = int(np.unravel_index(int(abs(qc.apply(X, scheme(at)).error).argmax()), X.shape)[0])
+    assert at.text_input(key="rng_block").value == f"{row}, 0"
+    assert_rows_are_reports(at, X[row : row + 1])
+
+
+@pytest.mark.parametrize("text", ["6, 0", "1", "-1, 0", "one", "1.5, 0", "<script>alert(1)</script>"])
+def test_a_block_that_is_none(text: str) -> None:
+    at = opened(per="channel", rng_block=text)
+    assert not at.exception
+    (sentence,) = said(at.error)
+    assert sentence.endswith("All blocks are shown instead.")
+    assert at.text_input(key="rng_block").value == text
+    assert len(at.get("plotly_chart")) == 2
+
+
+def test_a_block_of_groups() -> None:
+    at = opened(per="group", group="4", rng_block="1, 2", mode="asymmetric", range="mean ± k·std")
+    own = scheme(at)
+    block = elements_of(qc.apply(X, own).x, own.granularity, (1, 2))
+    assert block.shape == (1, 2)  # a short last one
+    assert_rows_are_reports(at, block)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"format": "e4m3fn"}, "e4m3fn has no zero_point, so the range only sets the scale"),
+        ({"format": "e2m1", "per": "group", "group": "5", "scales": "e4m3fn"}, "take the scales as float32"),
+        ({"per": "group", "group": "5"}, "every block shrinks to the same share of its own min-max"),
+    ],
+)
+def test_what_does_not_apply_is_said(parameters: dict[str, str], words: str) -> None:
+    at = opened(**parameters)
+    scheme(at)
+    assert words in " ".join(said(at.caption))
+
+
+def test_half_quadratic_where_the_library_has_it() -> None:
+    at = opened(
+        library="hqq", mode="asymmetric", codes="unsigned", per="group", group="5", range="half-quadratic"
+    )
+    assert table(at)[""]["half_quadratic"] == "in use"
+    assert table(at)["SQNR"]["half_quadratic"] == pytest.approx(qc.report(qc.apply(X, scheme(at))).sqnr_db)
+    assert "No half_quadratic" not in " ".join(said(at.caption))
+
+
+def test_parameters_by_hand_have_a_range_too() -> None:
+    at = opened(range="by hand", scale="0.25", zero_point="0")
+    scheme(at)
+    assert "in use" not in list(table(at)[""])
+    assert shaded(at) == (-2.0, 1.75)
+
+
+def test_a_library_that_takes_min_max_alone_says_so_with_a_way_out() -> None:
+    at = opened(library="onnxruntime", per="channel").number_input(key="rng_high").set_value(1.0).run()
+    assert not at.exception
+    if at.error:
+        assert at.button(key="fit").label.startswith("Use ")
+
+
+@pytest.mark.parametrize(
+    "text", ["0 0 0", "-2.5", "3e38 -3e38 1e38", "1e-42 2e-42", "7 7\n7 7", "1 2 3 1000000"]
+)
+@pytest.mark.parametrize("mode", ["symmetric", "asymmetric"])
+def test_odd_tensors(text: str, mode: str) -> None:
+    at = opened(src="paste", mode=mode).text_area(key="_pasted").set_value(text).run()
+    scheme(at)
+    slider = at.slider(key="rng_slider")
+    assert slider.min < slider.max
+    assert len(at.get("plotly_chart")) == 2
+    # any move leads to a scheme
+    at = (
+        slider.set_value(slider.max).run()
+        if mode == "symmetric"
+        else slider.set_range(slider.min, slider.max).run()
+    )
+    assert isinstance(scheme(at).range_setting, qc.Fixed)
+
+
+def test_nan_is_one_sentence() -> None:
+    at = opened(src="paste").text_area(key="_pasted").set_value("1 nan 2").run()
+    assert not at.exception
+    assert len(at.error) == 1
+    assert "NaN" in said(at.error)[0]
+
+
+def test_moving_the_range_computes_only_what_depends_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def counted(name: str) -> None:
+        function = getattr(qc, name)
+
+        def call(*args: Any, **more: Any) -> Any:
+            calls.append(name if len(args) < 4 else f"{name} of one")
+            return function(*args, **more)
+
+        monkeypatch.setattr(qc, name, call)
+
+    counted("range_curve")
+    counted("range_marks")
+    at = opened(seed="77")
+    for high in (1.5, 1.75, 1.5):
+        at = at.number_input(key="rng_high").set_value(high).run()
+    at = at.run()
+    assert sorted(calls) == ["range_curve", "range_marks", "range_marks of one", "range_marks of one"]
