@@ -90,6 +90,7 @@ def rows_table(frame: pd.DataFrame) -> None:
         frame[COLUMNS],
         hide_index=True,
         height=360 if len(frame) > 9 else "auto",
+        placeholder="–",
         key=TABLE,
         on_select=partial(_choose, tuple(frame["name"])),
         selection_mode="multi-row",

@@ -12,21 +12,30 @@ MAX_MARKS = 4000  # of a format: beyond, the marks are one line to the eye
 
 
 def number_line(
-    values: Mapping[str, npt.ArrayLike], *, log: bool = False, at: float | None = None, theme: str = "light"
+    values: Mapping[str, npt.ArrayLike],
+    *,
+    log: bool = False,
+    at: float | None = None,
+    rounded: Mapping[str, float] | None = None,
+    what: str = "",
+    theme: str = "light",
 ) -> go.Figure:
     """Return one row of marks a format.
 
     Args:
         values: name -> its values, any order.
         log: the line is of |value|, logarithmic; zero is left out.
-        at: a number to mark on the line.
+        at: a number to mark on the line; of a logarithmic one its magnitude.
+        rounded: name -> the value that it takes there, marked too.
+        what: the line's title, if not "value".
     """
     traces = []
     for name, numbers in values.items():
         marks = np.unique(np.asarray(numbers, dtype=np.float64))
         if log:
             marks = np.unique(np.abs(marks[marks != 0]))
-        marks = marks[:: max(1, -(-len(marks) // MAX_MARKS))]
+        if len(marks) > MAX_MARKS:
+            marks = marks[np.linspace(0, len(marks) - 1, MAX_MARKS).round().astype(np.int64)]
         marker = {"symbol": "line-ns", "size": 18, "line": {"width": 1, "color": FILL[theme]}}
         traces.append(
             go.Scatter(
@@ -37,25 +46,48 @@ def number_line(
                 hovertemplate=f"{name}<br>%{{x:.6~g}}<extra></extra>",
             )
         )
+    if at is not None:
+        traces += _number(list(values), abs(at) if log else at, log, rounded or {}, theme)
     layout = base_layout(theme, 90 + 46 * max(1, len(values))) | {
         "margin": {"l": 90, "r": 20, "t": 20, "b": 40}
     }
     layout["xaxis"] = {
         "type": "log" if log else "linear",
-        "title": "|value|" if log else "value",
+        "title": what or ("|value|" if log else "value"),
         "zeroline": True,
     }
-    layout["yaxis"] = {"autorange": "reversed", "showgrid": False, "type": "category"}
-    if at is not None and (at > 0 or not log):
-        layout["shapes"] = [
-            {
-                "type": "line",
-                "x0": at,
-                "x1": at,
-                "y0": 0,
-                "y1": 1,
-                "yref": "paper",
-                "line": {"color": LINE[theme], "width": 1.5},
-            }
-        ]
+    if log:
+        layout["xaxis"] |= {"exponentformat": "power"}
+    layout["yaxis"] = {
+        "autorange": "reversed",
+        "showgrid": False,
+        "type": "category",
+        "automargin": True,
+        "categoryarray": list(values),
+    }
     return go.Figure(traces, layout)
+
+
+def _number(
+    names: list[str], at: float, log: bool, rounded: Mapping[str, float], theme: str
+) -> list[go.Scatter]:
+    """The number as a line through all rows, and what it becomes in each; zero has no place on a logarithmic line."""
+    traces = []
+    colour = LINE[theme]
+    if at or not log:
+        line = {"color": colour, "width": 1, "dash": "dot"}
+        text = f"the number, {at:.6g}<extra></extra>"
+        traces.append(go.Scatter(x=[at] * len(names), y=names, mode="lines", line=line, hovertemplate=text))
+    taken = {name: abs(value) if log else value for name, value in rounded.items() if value or not log}
+    text = "%{y} rounds it to %{customdata:.6~g}<extra></extra>"
+    traces.append(
+        go.Scatter(
+            x=list(taken.values()),
+            y=list(taken),
+            customdata=[rounded[name] for name in taken],
+            mode="markers",
+            marker={"color": colour, "size": 9},
+            hovertemplate=text,
+        )
+    )
+    return traces

@@ -1,0 +1,124 @@
+"""Explore → Formats without a browser: the numbers of its table, and what it says to bad input."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+import quantcore as qc
+from pages.shared import format_bits
+
+PAGE = str(Path(__file__).resolve().parent.parent / "pages" / "explore" / "formats.py")
+
+
+def opened(**parameters: Any) -> AppTest:
+    at = AppTest.from_file(str(Path(PAGE).parent.parent / "main.py"), default_timeout=60)
+    for key, value in parameters.items():
+        at.query_params[key] = value
+    at = at.switch_page(PAGE).run()
+    assert not at.exception
+    return at
+
+
+def table(at: AppTest) -> Any:
+    return at.dataframe[0].value.set_index("format")
+
+
+def test_every_format_with_a_name_can_be_shown() -> None:
+    for start in range(0, len(format_bits.NAMES), 12):
+        names = format_bits.NAMES[start : start + 12]
+        at = opened(fmt_shown=names)
+        assert not at.error
+        assert list(table(at).index) == names
+
+
+# OCP MX 1.0 table 5, OFP8 1.0 table 2, IEEE 754-2019 table 3.5: max, lowest normal, lowest subnormal, epsilon
+TABLE = {
+    "e4m3fn": (448.0, 2.0**-6, 2.0**-9, 2.0**-3),
+    "e5m2": (57344.0, 2.0**-14, 2.0**-16, 2.0**-2),
+    "e3m2": (28.0, 2.0**-2, 2.0**-4, 2.0**-2),
+    "e2m3": (7.5, 1.0, 2.0**-3, 2.0**-3),
+    "e2m1": (6.0, 1.0, 0.5, 0.5),
+    "fp16": (65504.0, 2.0**-14, 2.0**-24, 2.0**-10),
+}
+
+
+def test_numbers_of_floats_are_those_of_the_standards() -> None:
+    found = table(opened(fmt_shown=list(TABLE)))
+    for name, numbers in TABLE.items():
+        row = found.loc[name]
+        assert (row["max"], row["lowest normal"], row["smallest"], row["epsilon"]) == numbers
+        assert row["min"] == -row["max"]
+
+
+def test_how_a_number_rounds() -> None:
+    names = ["int4", "uint4", "e2m1", "e4m3fn", "nf4", "ternary", "float(2,2)"]
+    found = table(opened(fmt_shown=names, fmt_x="-0.3"))
+    assert list(found["rounds to"][:4]) == [0, 0, -0.5, -0.3125]
+    assert found["rounds to"]["nf4"] == np.float32(-0.28444138)
+    assert list(found["code"][:3]) == ["0000", "0000", "1001"]
+    found = table(opened(fmt_shown=names, fmt_x="-0.3", fmt_rule="floor"))
+    assert list(found["rounds to"][:3]) == [-1, 0, -0.5]
+    assert found["note"]["uint4"] == "clipped"
+    assert "floor" in found["note"]["nf4"]
+    found = table(opened(fmt_shown=names, fmt_x="100"))
+    assert list(found["rounds to"][:3]) == [7, 15, 6]
+    assert list(found["note"][:4]) == ["clipped", "clipped", "clipped", ""]
+
+
+def test_codes_are_bits() -> None:
+    """Every code of a format, by the value that it stands for: integers in two's complement."""
+    for fmt in (qc.INT4, qc.UINT4, qc.FLOATS["e2m1"]):
+        for value in format_bits.values(fmt):
+            rounded, bits, note = format_bits.rounds(fmt, float(value), "half_even")
+            assert rounded == value
+            assert note == ""
+            code = int(bits, 2)
+            if isinstance(fmt, qc.FloatFormat):
+                assert fmt.fields(code).value == value
+            else:
+                assert code == int(value) % 16
+
+
+def test_every_bit_pattern_is_the_value_that_its_formula_gives() -> None:
+    for name in ("e4m3fn", "e5m2", "e2m1", "e8m0", "e4m3fnuz"):
+        fmt = qc.FLOATS[name]
+        for code in range(fmt.qmax + 1):
+            fields = fmt.fields(code)
+            text = format_bits.arithmetic(fmt, fields)
+            if not math.isfinite(fields.value):
+                assert text in ("NaN", "infinity", "-infinity")
+                continue
+            formula, _, result = text.partition(" = ")
+            value = eval(formula.replace("^", "**").replace("·", "*").removeprefix("-"))
+            assert (-value if formula.startswith("-") else value) == fields.value
+            assert float(result.split()[0]) == pytest.approx(fields.value, rel=1e-5)  # as printed, six digits
+            assert format_bits.grouped(fmt, code).replace(" ", "") == f"{code:0{fmt.bits}b}"
+
+
+def test_fitted_to_the_tensor_as_it_is() -> None:
+    at = opened(fmt_shown=["fitted"], fmt_size="4", shape="6x8", seed="3")
+    x = qc.tensors.generate(qc.tensors.Generated("outlier_channel", (6, 8), seed=3))
+    values = qc.fit_codebook(x, 4, "kmeans").values
+    row = table(at).loc["fitted"]
+    assert (row["values"], row["min"], row["max"]) == (4, values[0], values[-1])
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"fmt_shown": ["int4", "int99"]}, ["bits=99"]),
+        ({"fmt_shown": ["codebook([1,1])", "int4"]}, ["two different values"]),
+        ({"fmt_shown": ["float(9,9)", "int4"]}, ["exponent=9"]),
+        ({"fmt_shown": ["fitted", "int4"], "fmt_size": "200"}, ["64 different values", "200"]),
+        ({"fmt_rule": "sideways"}, ["sideways"]),
+    ],
+)
+def test_bad_input_is_one_sentence(parameters: dict[str, Any], words: list[str]) -> None:
+    at = opened(**parameters)
+    (error,) = at.error
+    for word in words:
+        assert word in error.value.replace("\\", "")
