@@ -54,6 +54,21 @@ def test_mend_and_back(app: Any) -> None:
     expect(finding_button(app, "Mend")).to_be_visible()
 
 
+def test_what_a_mend_writes_late_into_the_link_is_the_same_step_back(app: Any) -> None:
+    app.open(dist="laplace", shape="128x256")
+    app.expect_scheme(DEFAULT)
+    before = app.page.url
+    finding_button(app, "Mend").click()
+    app.expect_scheme("int4 symmetric per_tensor fixed(-4.59, 5.1) textbook")
+    app.rest()
+    # as a control does that appeared with the mend, when it comes to write its value after the run
+    late = "history.pushState({}, '', location.href + '&bits=5'), history.length"
+    assert app.page.evaluate("history.length") == app.page.evaluate(late)
+    app.page.go_back()
+    app.expect_scheme(DEFAULT)
+    expect(app.page).to_have_url(before)
+
+
 @pytest.mark.parametrize("kind", ["zero_not_exact", "wrapped", "per_channel"])
 def test_the_link_of_a_loaded_example_shows_it_again(app: Any, kind: str) -> None:
     app.open()
