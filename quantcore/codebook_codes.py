@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from quantcore.scratch import like
+
 TIES = ("lower", "upper", "away", "first")
 
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
@@ -106,11 +108,13 @@ def encode_(work: Tensor, out: Tensor, codebook: Codebook) -> Tensor:
 
 def _look_up(work: Tensor, limit: Tensor, both: Tensor) -> Tensor:
     """Look the threshold up by the upper half of each number, and choose the code below or above it."""
-    index = (work.view(torch.int32).reshape(-1) >> 16).bitwise_and_(0xFFFF)
-    found = both.to(work.device).index_select(0, index)
-    passed = limit.to(work.device).index_select(0, index)
+    x = work.reshape(-1)
+    index, found = (like(x, place, torch.int32) for place in ("index", "found"))
+    torch.bitwise_right_shift(x.view(torch.int32), 16, out=index).bitwise_and_(0xFFFF)
+    torch.index_select(both.to(work.device), 0, index, out=found)
+    passed = torch.index_select(limit.to(work.device), 0, index, out=like(x, "passed"))
     # a float32 for true and false: comparing into booleans takes four times as long
-    torch.gt(work.reshape(-1), passed, out=passed)
+    torch.gt(x, passed, out=passed)
     found.bitwise_right_shift_(index.copy_(passed.mul_(8)))
     return found.bitwise_and_(0xFF).view(work.shape)
 

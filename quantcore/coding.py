@@ -14,6 +14,7 @@ from quantcore.granularity import Region, spread
 from quantcore.kernels import KERNELS
 from quantcore.scales_of_floats import largest_value
 from quantcore.scheme import Scheme
+from quantcore.scratch import like
 
 _LEAST_STORED = 2.0**-127  # of e8m0
 # float32 has every whole number up to 2^24; beyond 2^62 no cast to an integer is defined
@@ -97,7 +98,9 @@ def decode(
     if isinstance(fmt, IntFormat):
         out.copy_(codes)
     else:
-        out.copy_(fmt.decode_(codes, torch.empty(codes.shape, device=codes.device)))
+        fmt.decode_(codes, out) if out.is_contiguous() else out.copy_(
+            fmt.decode_(codes, like(out, "decoded"))
+        )
     return unscale(out, scale, zero_point, kept)
 
 
@@ -147,7 +150,7 @@ def store(values: Tensor, codes: Tensor, fmt: IntFormat) -> None:
         if fmt.qmax <= torch.iinfo(torch.int8).max:
             codes = codes.view(torch.int8)
         else:
-            values = values.to(torch.int32)
+            values = like(values, "whole", torch.int32).copy_(values)
     codes.copy_(values)
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from quantcore.float_layout import FloatLayout
 from quantcore.rounding import Rounding, half_even, overflow_stays
+from quantcore.scratch import like
 
 _EXPONENT, _MANTISSA, _BIAS = 0x7F800000, 23, 127  # of float32: the exponent's bits, the mantissa's width
 
@@ -73,7 +74,9 @@ def _has_odd(work: Tensor, layout: FloatLayout) -> bool:
 
 def _sign(work: Tensor, layout: FloatLayout) -> Tensor | None:
     """-1 for the elements with a sign, -0 too, int32; None where the format has none."""
-    return work.view(torch.int32) >> 31 if layout.sign_bit else None
+    if not layout.sign_bit:
+        return None
+    return torch.bitwise_right_shift(work.view(torch.int32), 31, out=like(work, "sign", torch.int32))
 
 
 def _patterns(work: Tensor, layout: FloatLayout, rule: Rounding) -> Tensor:
@@ -82,9 +85,11 @@ def _patterns(work: Tensor, layout: FloatLayout, rule: Rounding) -> Tensor:
     # ml_dtypes and torch give e8m0 float32's exponent field, plus 1 if the mantissa is over its half; below
     # the normal numbers, where the mantissa has no leading 1, all beyond 2^-127 so come to 2^-126
     least = -126 if lowest == -127 and rule is half_even else lowest
-    power = work.view(torch.int32) & _EXPONENT
+    mask = torch.tensor(_EXPONENT, dtype=torch.int32, device=work.device)
+    power = torch.bitwise_and(work.view(torch.int32), mask, out=like(work, "power", torch.int32))
     power.view(torch.float32).clamp_min_(2.0**least)
-    field = power >> (_MANTISSA - layout.mantissa)
+    width = _MANTISSA - layout.mantissa
+    field = torch.bitwise_right_shift(power, width, out=like(work, "field", torch.int32))
     work.div_(power.view(torch.float32).mul_(2.0**-layout.mantissa))
     codes = power.copy_(rule(work).abs_())
     # the exponent that patterns begin with, and the leading 1 that they leave out

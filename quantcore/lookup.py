@@ -8,6 +8,7 @@ from torch import Tensor
 
 from quantcore.errors import QuantError
 from quantcore.inputs import CHUNK
+from quantcore.scratch import like
 
 
 class TableFormat:
@@ -57,5 +58,6 @@ def checked(given: Any, qmax: int, name: str) -> Tensor:
 def decode_(codes: Tensor, table: Tensor, out: Tensor) -> Tensor:
     """Write ``table[codes]`` into ``out``, float32 and contiguous, of the shape of the codes."""
     # with 32-bit places, index_select is the fastest look-up that torch has (measured against take, [], embedding)
-    torch.index_select(table.to(codes.device), 0, codes.reshape(-1).to(torch.int32), out=out.view(-1))
+    places = like(codes, "places", torch.int32).copy_(codes).view(-1)
+    torch.index_select(table.to(codes.device), 0, places, out=out.view(-1))
     return out

@@ -25,8 +25,8 @@ from quantcore.range_task import Task
 from quantcore.refusal import full_name, refuse
 from quantcore.scales import OF_MAGNITUDE, is_bad, parameters
 from quantcore.scheme import Scheme
+from quantcore.scratch import like
 from quantcore.squared_error import BlockErrors
-
 
 _FAST_RUN = 32  # torch reduces shorter runs one by one
 
@@ -127,7 +127,7 @@ def _is_short(block: tuple[int, ...]) -> bool:
 def _magnitude(x: Tensor, block: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """-max|x| and max|x| as `_extremes` lays them out: one reduction over x and -x, which is long enough."""
     values = split_axes(x, block)
-    both = torch.empty((*values.shape[:-1], 2 * block[-1]), device=x.device)
+    both = like(values.unsqueeze(-1).expand(*values.shape, 2), "both").view(*values.shape[:-1], 2 * block[-1])
     both[..., : block[-1]] = values
     torch.neg(values, out=both[..., block[-1] :])
     largest = both.amax(-1, keepdim=True)

@@ -15,9 +15,8 @@ from torch import Tensor
 from quantcore.boxes import boxes, inverse_of_levels, prepare
 from quantcore.boxes import unclamped as unclamped
 from quantcore.casts import may_leave_integers, nan_note, replace_codes, settle
-from quantcore.coding import Kept, kept_at, kept_of
+from quantcore.coding import Kept, kept_at, kept_of, store
 from quantcore.coding import decode as decode
-from quantcore.coding import store
 from quantcore.coding import fit as fit
 from quantcore.coding import wrap as wrap
 from quantcore.errors import QuantError

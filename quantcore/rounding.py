@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from quantcore.errors import QuantError
+from quantcore.scratch import like
 
 Rounding = Callable[[Tensor], Tensor]  # rounds a float32 tensor in place and returns it
 
@@ -45,23 +46,28 @@ def half_up(values: Tensor) -> Tensor:
     return values.add_(part)
 
 
+def _signed(number: Tensor, values: Tensor) -> Tensor:
+    """``number`` with the signs of ``values``, until the next call."""
+    return torch.copysign(number.to(values.device), values, out=like(values, "signed"))
+
+
 def half_away(values: Tensor) -> Tensor:
     """Round to the nearest whole number, ties away from zero."""
     # the number below ½: with it the sum reaches the next whole number from a tie, and from nothing less
-    return toward_zero(values.add_(torch.copysign(_BELOW_HALF.to(values.device), values)))
+    return toward_zero(values.add_(_signed(_BELOW_HALF, values)))
 
 
 def half_away_of_sum(values: Tensor) -> Tensor:
     """Add a half to the magnitude, in float32, and round down, as microxcaling does."""
-    return toward_zero(values.add_(torch.copysign(_HALF.to(values.device), values)))
+    return toward_zero(values.add_(_signed(_HALF, values)))
 
 
 def half_even_of_sum(values: Tensor) -> Tensor:
     """`half_away_of_sum`, but ties go to the even one."""
-    signed = torch.copysign(_HALF.to(values.device), values)
+    signed = _signed(_HALF, values)
     # x - ½ is even where half of it is whole; the 1 that is taken off there has the sign of x
-    tie = torch.sub(values, signed).mul_(0.5)
-    torch.eq(tie, torch.floor(tie), out=tie)
+    tie = torch.sub(values, signed, out=like(values, "tie")).mul_(0.5)
+    torch.eq(tie, torch.floor(tie, out=like(values, "whole")), out=tie)
     return toward_zero(values.add_(signed).sub_(tie.mul_(signed).mul_(2.0)))
 
 

@@ -1,0 +1,34 @@
+"""Memory for what is needed in passing: allocating it anew for every piece of a tensor can cost more than the
+arithmetic, since the system hands out each page with a fault of its own."""
+
+import threading
+
+import torch
+from torch import Tensor
+
+_LARGEST = 1 << 20  # elements; what is larger is not kept
+
+
+class _Kept(threading.local):
+    def __init__(self) -> None:
+        self.buffers: dict[str, Tensor] = {}
+
+
+_kept = _Kept()
+
+
+def like(values: Tensor, place: str, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Return a contiguous tensor of the shape of ``values`` with anything in it.
+
+    It lasts until this thread asks for the same ``place`` again.
+
+    Args:
+        dtype: one of 32 bits.
+    """
+    n = values.numel()
+    if n > _LARGEST or values.device.type != "cpu":
+        return torch.empty(values.shape, dtype=dtype, device=values.device)
+    kept = _kept.buffers.get(place)
+    if kept is None or kept.numel() < n:
+        kept = _kept.buffers[place] = torch.empty(n)
+    return kept[:n].view(dtype).view(values.shape)
