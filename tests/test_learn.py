@@ -213,6 +213,18 @@ def test_groups(size: int) -> None:
     assert len(numbers(tables(at)["scale s"])[0]) == 6 // size
 
 
+@pytest.mark.parametrize("down", [1, 2, 4])
+@pytest.mark.parametrize("across", [1, 3, 6])
+def test_blocks(down: int, across: int) -> None:
+    at = opened(
+        "granularity", "blocks", learn_granularity_down=str(down), learn_granularity_across=str(across)
+    )
+    tiles = np.abs(X).reshape(4 // down, down, 6 // across, across).max(axis=(1, 3))
+    assert metrics(at)["shape of the scales"] == str(tiles.shape)
+    np.testing.assert_allclose(numbers(tables(at)["scale s"]), tiles / 7, atol=5e-4)
+    assert metrics(at)["bits per element"] == f"{4 + 32 / (down * across):.3g}"
+
+
 # Lesson 4
 
 

@@ -13,6 +13,7 @@ STEPS = {
     "columns": "One scale a column: axis 1, scales of shape (1, 6)",
     "trap": "A scale of shape (4,) divides columns",
     "groups": "Groups: a scale for a few neighbours",
+    "blocks": "Blocks: a scale for a tile",
     "cost": "What every scale costs",
     "yours": "The same on your tensor",
 }
@@ -45,6 +46,20 @@ def key_figures(result: qc.Quantized, report: qc.Report) -> None:
         ("elements that became 0", f"{int((result.dequantized == 0).sum())} of {X.size}"),
         ("bits per element", f"{bits:.3g}"),
     )
+
+
+def coloured(granularity: qc.Granularity, key: str) -> None:
+    """Draw the tensor, its scales and its codes, the elements that share a scale in one colour."""
+    result, report = found(granularity)
+    tint = cells.tints(blocks(result))
+    own = cells.tints(np.arange(result.scale.numel()).reshape(result.scale.shape))
+    tables = [
+        cells.Table("x", X, tint, str(X.shape)),
+        cells.Table("scale s", result.scale.numpy(), own, str(tuple(result.scale.shape))),
+        cells.Table("codes", result.codes.numpy(), tint, str(X.shape)),
+    ]
+    cells.draw(tables, key)
+    key_figures(result, report)
 
 
 def broadcast(result: qc.Quantized, axis: int) -> None:
@@ -129,16 +144,31 @@ match step:
             required=True,
             bind="query-params",
         )
-        result, report = found(qc.PerGroup(int(size), 1))
-        tint = cells.tints(blocks(result))
-        own = cells.tints(np.arange(result.scale.numel()).reshape(result.scale.shape))
-        tables = [
-            cells.Table("x", X, tint, str(X.shape)),
-            cells.Table("scale s", result.scale.numpy(), own, str(tuple(result.scale.shape))),
-            cells.Table("codes", result.codes.numpy(), tint, str(X.shape)),
-        ]
-        cells.draw(tables, "learn_granularity_groups")
-        key_figures(result, report)
+        coloured(qc.PerGroup(int(size), 1), "learn_granularity_groups")
+    case "blocks":
+        st.markdown(
+            "A **block** is a rectangle: neighbours along both axes share a scale; DeepSeek-V3 stores its weights so, in "
+            "blocks of 128 × 128. A row is the block (1, 6), a group of 3 the block (1, 3), the whole tensor the block "
+            "(4, 6): one rule for all of them, and the scales have as many rows and columns as there are blocks."
+        )
+        rows, columns = st.columns(2)
+        down = rows.segmented_control(
+            "Rows of a block",
+            [1, 2, 4],
+            default=2,
+            key="learn_granularity_down",
+            required=True,
+            bind="query-params",
+        )
+        across = columns.segmented_control(
+            "Columns of a block",
+            [1, 2, 3, 6],
+            default=3,
+            key="learn_granularity_across",
+            required=True,
+            bind="query-params",
+        )
+        coloured(qc.PerBlock((int(down), int(across))), "learn_granularity_blocks")
     case "cost":
         st.markdown(
             "Every scale is a float32 of 32 bits, shared out over its block: **bits per element = bits of a code + 32 / "
@@ -179,4 +209,5 @@ match step:
 lesson.foot(
     "Nagel et al. 2021, arXiv 2106.08295, section 2.4",
     "Broadcasting: numpy.org/doc/stable/user/basics.broadcasting.html",
+    "Blocks of 128 × 128: DeepSeek-V3, arXiv 2412.19437, section 3.3.2",
 )

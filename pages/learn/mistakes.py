@@ -35,7 +35,7 @@ def marked(wrong: np.ndarray, picked: frozenset[tuple[int, int]], revealed: bool
 def code(shown: list[Line], sign: str) -> None:
     """Draw source; a sign, unless it is empty, stands before the lines that differ."""
     texts = [f"{sign if line.differs else ' '} {line.text}" if sign else line.text for line in shown]
-    st.code("\n".join(texts), language="diff" if sign else "python")
+    st.code("\n".join(texts), language="diff" if sign else "python", wrap_lines=True)
 
 
 def side(way: qc.mistakes.Outcome, marks: np.ndarray | None, pick: bool = False) -> list[cells.Table]:

@@ -43,7 +43,7 @@ LESSONS = {
 CONTROLS = {
     "scale": ("bits", "low", "high", "cell"),
     "zero_point": ("low", "high", "cell"),
-    "granularity": ("size", "cell"),
+    "granularity": ("size", "down", "across", "cell"),
     "error": ("limit", "bits", "cell"),
     "mistakes": ("shown", "mine"),
     "predict": ("seed", "mine", "row", "cell"),
@@ -106,7 +106,7 @@ def head(name: str, steps: dict[str, str]) -> str:
     st.session_state[_LARGE_THERE] = (name, is_large())
     _enlarge()
     names = list(steps)
-    choice, back, on = st.columns([8, 1.1, 1.1], vertical_alignment="bottom")
+    choice, back, on = st.columns([8, 1.1, 1.1], vertical_alignment="center")
     if len(names) <= FEW:
         step = choice.segmented_control(
             "Step", names, default=names[0], key=key, required=True, label_visibility="collapsed", **_BIND
@@ -156,7 +156,8 @@ def _enlarge() -> None:
         # the window decides, for a projector's 1280 and a screen's 1920 hang on the same wall
         size = "clamp(18px, 1.32vw, 30px)"
         st.html(
-            f"<style>html{{font-size:{size} !important}}.stMainBlockContainer{{padding-top:3.6rem}}</style>"
+            f"<style>html{{font-size:{size} !important}}.stMainBlockContainer{{padding-top:3.6rem}}"
+            ".qs-cells{font-size:1rem}</style>"
         )
     else:
         st.set_page_config(initial_sidebar_state="auto")

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import torch
 
 from quantcore.figures.distribution import grid_values
-from quantcore.figures.style import DIM, FILL, LINE, base_layout
+from quantcore.figures.style import DIM, FILL, INK, LINE, base_layout
 from quantcore.formats import IntFormat
 from quantcore.metrics import report
 from quantcore.quantize import Quantized, apply, dequantize, quantize
@@ -161,7 +161,7 @@ def clipping_against_rounding(
     curve: RangeCurve, chosen: float, *, theme: str = "light", size: int = 14, height: int = 300
 ) -> go.Figure:
     """Return the two parts of the error over the range, with the chosen range marked."""
-    colours = {"rounding": FILL[theme], "clipping": LINE[theme], "both": DIM[theme]}
+    colours = {"rounding": FILL[theme], "clipping": LINE[theme], "both": INK[theme]}
     values = {"rounding": curve.rounding, "clipping": curve.clipping, "both": curve.total}
     at = {"type": "line", "x0": chosen, "x1": chosen, "y0": 0, "y1": 1, "yref": "paper"}
     layout = base_layout(theme, height) | {
@@ -187,7 +187,7 @@ def clipping_against_rounding(
                 mode="lines",
                 line={
                     "color": colours[name],
-                    "width": 3 if name != "both" else 2,
+                    "width": 3,
                     "dash": "dash" if name == "both" else "solid",
                 },
                 hovertemplate=f"range ±%{{x:.4~g}}: {name} %{{y:.3~g}}<extra></extra>",
