@@ -1,0 +1,114 @@
+"""The figures of Compare → Schemes and Explore → Formats: that they show the numbers, and all of them."""
+
+import math
+
+import numpy as np
+import pytest
+
+import quantcore as qc
+from quantcore import figures
+from quantcore.figures.pareto import AXES
+from quantcore.views import map_data
+
+X = np.random.default_rng(3).normal(size=(16, 64)).astype(np.float32)
+TEXTS = ["int4", "int8 per_channel", "nf4 per_group(32)", "e4m3fn", "int5 onnxruntime", "int3 per_group(16)"]
+
+
+@pytest.fixture(scope="module")
+def frame():
+    return qc.sweep(X, [qc.Scheme.parse(text) for text in TEXTS])
+
+
+def named(figure, name):
+    return next(trace for trace in figure.data if trace.name == name)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("metric", AXES)
+def test_every_scheme_is_a_point_of_its_kind(frame, metric, theme):
+    figure = figures.pareto(frame, metric, theme=theme)
+    drawn = {}
+    for kind in ("integers", "floats", "codebooks"):
+        trace = named(figure, kind)
+        for place, x, y, text in zip(trace.customdata, trace.x, trace.y, trace.text, strict=True):
+            drawn[place] = (kind, x, y, text)
+    assert sorted(drawn) == [0, 1, 2, 3, 5]  # the fifth is refused
+    assert [drawn[i][0] for i in (0, 2, 3)] == ["integers", "codebooks", "floats"]
+    for place, (_, x, y, text) in drawn.items():
+        row = frame.iloc[place]
+        assert (x, y, text) == (row["bits_per_element"], row[metric], row["scheme"])
+
+
+def test_frontier_and_line_of_a_gaussian(frame):
+    figure = figures.pareto(frame)
+    line = named(figure, "a Gaussian's least error, 6.02 dB a bit")
+    slope = (line.y[1] - line.y[0]) / (line.x[1] - line.x[0])
+    assert slope == pytest.approx(20 * math.log10(2))
+    assert line.y[0] == line.x[0] == 0
+    best = named(figure, "frontier")
+    for bits, gain in zip(best.x, best.y, strict=True):
+        beaten = frame[(frame["bits_per_element"] <= bits) & (frame["sqnr_db"] > gain)]
+        assert beaten.empty
+    assert max(best.y) == frame["sqnr_db"].max()
+    assert not [t for t in figures.pareto(frame, "mse").data if t.name.startswith("a Gaussian")]
+
+
+def test_a_scheme_is_ringed_and_names_stand_for_schemes(frame):
+    named_frame = frame.assign(name=[f"scheme {i}" for i in range(len(frame))])
+    ring = named(figures.pareto(named_frame, own=frame["scheme"][2]), "the scheme on the left")
+    assert list(ring.customdata) == [2]
+    assert list(ring.text) == ["scheme 2"]
+    names = [trace.name for trace in figures.pareto(frame, own="none of these").data]
+    assert "the scheme on the left" not in names
+
+
+def test_nothing_to_show_is_an_empty_picture(frame):
+    figure = figures.pareto(frame[frame["refused"] != ""])
+    assert sum(len(trace.x) for trace in figure.data) == 0
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 6])
+def test_error_maps_share_one_scale(count):
+    texts = ["int4", "int8", "nf4", "e2m1", "int2", "ternary"][:count]
+    results = {text: qc.apply(X, qc.Scheme.parse(text)) for text in texts}
+    figure = figures.error_maps(results)
+    assert len(figure.data) == count
+    largest = 0.0
+    for trace, result in zip(figure.data, results.values(), strict=True):
+        np.testing.assert_array_equal(trace.z, result.error.numpy())
+        assert trace.coloraxis == "coloraxis"
+        largest = max(largest, float(result.error.abs().max()))
+    assert (figure.layout.coloraxis.cmin, figure.layout.coloraxis.cmax) == (-largest, largest)
+    assert [a.text for a in figure.layout.annotations] == texts
+
+
+def test_error_maps_of_large_and_of_lossless_tensors():
+    large = np.random.default_rng(4).normal(size=(600, 700)).astype(np.float32)
+    result = qc.apply(large, qc.Scheme())
+    (trace,) = figures.error_maps({"int8": result}).data
+    data = map_data(result)
+    assert data.error.shape[0] < 600
+    rows, columns = np.asarray(trace.customdata)[..., 0], np.asarray(trace.customdata)[..., 1]
+    # each cell says which element it shows
+    np.testing.assert_array_equal(trace.z, result.error.numpy()[rows, columns])
+    flat = figures.error_maps({"zeros": qc.apply(np.zeros((3, 3), np.float32), qc.Scheme())})
+    assert flat.layout.coloraxis.cmax == 1
+
+
+def test_number_line_of_many_values_keeps_its_ends():
+    values = np.asarray(qc.FLOATS["fp16"].values)
+    trace = figures.number_line({"fp16": values}).data[0]
+    assert (trace.x[0], trace.x[-1]) == (-65504, 65504)
+    assert len(trace.x) <= 4000
+
+
+def test_number_line_marks_what_a_number_becomes():
+    figure = figures.number_line({"a": [-1, 0, 2], "b": [0, 4]}, at=1.5, rounded={"a": 2.0, "b": 0.0})
+    assert list(figure.data[-1].x) == [2, 0]
+    assert list(figure.data[-1].y) == ["a", "b"]
+    figure = figures.number_line(
+        {"a": [-1, 0, 2], "b": [0, 4]}, log=True, at=-1.5, rounded={"a": -1.0, "b": 0.0}
+    )
+    assert list(figure.data[0].x) == [1, 2]
+    assert list(figure.data[2].x) == [1.5, 1.5]
+    assert (list(figure.data[-1].x), list(figure.data[-1].customdata)) == ([1], [-1])
