@@ -1,12 +1,14 @@
 """A result as a script in the API of the library whose integers it holds, with assertions on them.
 
-`RECIPES` has one function a convention; each knows its library's API and nothing of the others.
+`RECIPES` has one function a convention of integers, `CALLS` one a convention of the presets; each knows its
+library's API and nothing of the others.
 """
 
 from collections.abc import Callable
 
-from quantcore.conventions import CONVENTIONS
+from quantcore.conventions import BASES, CONVENTIONS
 from quantcore.errors import QuantError
+from quantcore.formats import IntFormat
 from quantcore.literals import WIDTH, literal
 from quantcore.quantize import Quantized
 from quantcore.snippets_libraries import (
@@ -15,10 +17,12 @@ from quantcore.snippets_libraries import (
     compressed_tensors,
     hqq,
     onnx,
+    presets,
     pytorch,
     quanto,
     torchao,
 )
+from quantcore.snippets_libraries.presets import CALLS
 from quantcore.snippets_libraries.recipe import Recipe, finds_range
 from quantcore.snippets_script import TORCH, assemble, check, check_parameters
 
@@ -56,12 +60,14 @@ def library_script(result: Quantized) -> str:
     """
     convention = result.scheme.convention
     _refuse(result)
-    recipe = RECIPES[convention.name](result)
+    write = RECIPES.get(convention.name) or CALLS[convention.name].recipe
+    recipe = write(result)
     language = recipe.language
     also = (f"torch=={CONVENTIONS['torch.fake_quantize'].version}",) if language is TORCH else ()
     pins = sorted({f"{convention.library}=={convention.version}", *also, *recipe.also})
     heading = f"# {convention.call}"[:WIDTH] + f"\n# pip install {' '.join(pins)}\n"
-    body = [*recipe.lines, "print(codes)", "", *check("codes", result.codes.cpu().numpy(), language)]
+    shown = getattr(result, recipe.shows).cpu().numpy()
+    body = [*recipe.lines, f"print({recipe.shows})", "", *check(recipe.shows, shown, language)]
     for name in recipe.gives:
         body += check_parameters(name, getattr(result, name).cpu().numpy(), language)
     return assemble(literal(result.x.cpu().numpy(), language.module), body, heading, recipe.imports)
@@ -69,23 +75,24 @@ def library_script(result: Quantized) -> str:
 
 def _refuse(result: Quantized) -> None:
     scheme, convention = result.scheme, result.scheme.convention
-    if convention.name not in RECIPES:
-        raise QuantError(
-            f"{convention.name} is no library of today to write a script for; choose another convention."
-        )
-    if convention != CONVENTIONS[convention.name]:
+    if convention.name not in RECIPES and convention.name not in CALLS:
+        raise QuantError(presets.why_no_call(convention))
+    if convention != BASES[convention.name]:
         raise QuantError(
             f"{convention} changes what {convention.library} does, so {convention.library} can't give these "
             "codes; choose the convention as it is."
         )
-    z, fmt = result.params.zero_point, scheme.format
-    outside = not finds_range(result) and bool(((z < fmt.qmin) | (z > fmt.qmax)).any())
-    if outside:
+    if convention.name in CALLS:
+        presets.refuse(result)
+    if finds_range(result):
+        return
+    z, fmt = result.zero_point, scheme.format
+    if isinstance(fmt, IntFormat) and z is not None and bool(((z < fmt.qmin) | (z > fmt.qmax)).any()):
         raise QuantError(
             f"{convention.library} takes only a zero_point within the codes {fmt.qmin}..{fmt.qmax} of {fmt}; "
             "choose one of them."
         )
-    if not finds_range(result) and bool((result.scale == 0).any()):
+    if bool((result.scale == 0).any()):
         raise QuantError(
             f"A scale is 0, and {convention.library} would divide by it; choose scales that keep it above 0."
         )

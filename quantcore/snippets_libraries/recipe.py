@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from quantcore.conventions import CONVENTIONS
 from quantcore.literals import WIDTH, Array, array_source
 from quantcore.notation import write_call
 from quantcore.quantize import Quantized
@@ -17,6 +18,7 @@ class Recipe:
 
     ``imports``: their import lines. ``gives``: those of scale and zero_point that the library finds, so that
     the script can assert them. ``also``: distributions to install beside the library's own.
+    ``shows``: codes, or dequantized where the library packs codes in a way of its own.
     """
 
     imports: str
@@ -24,11 +26,16 @@ class Recipe:
     gives: tuple[str, ...] = ("scale", "zero_point")
     also: tuple[str, ...] = ()
     language: Language = TORCH
+    shows: str = "codes"
 
 
 def finds_range(result: Quantized) -> bool:
-    """Whether the library finds scale and zero_point by itself: its observers do min-max here."""
-    return isinstance(result.scheme.range_setting, MinMax) and result.scales is None
+    """Whether the library finds scale and zero_point by itself: its observers do min-max here.
+
+    Scales of scales are the library's own only under the conventions of presets.
+    """
+    own = result.scales is None or result.scheme.convention.name not in CONVENTIONS
+    return isinstance(result.scheme.range_setting, MinMax) and own
 
 
 def parameters_source(
