@@ -56,9 +56,12 @@ def replace_codes(
         codes.copy_(torch.where(odd.isnan(), signed, codes))
 
 
+_NAN_CODES = {"qmin": "qmin, the lowest code", "qmax": "qmax, the highest code", "zero": "the code 0"}
+
+
 def nan_note(nans: int, convention: Convention) -> str:
     """Say what the library does with the elements that have no integer."""
     what = f"{nans:,} element{'s' * (nans > 1)} come{'s' * (nans == 1)} to NaN, which {convention.library} "
     if convention.nan == "undefined":
         return what + f"{convention.version} keeps as NaN: it has no code, and 0 stands here."
-    return what + f"{convention.version} turns into the code {convention.nan}."
+    return what + f"{convention.version} turns into {_NAN_CODES[convention.nan]}."

@@ -238,6 +238,25 @@ def test_nan_through_a_library():
     assert "(0, 1)" in finding.sentence
 
 
+def test_of_small_tensors_every_clipped_element_is_outlined():
+    x = EXAMPLES["clipped_too_much"].load()
+    finding = only("clipped_too_much", x, "int8 fixed(-1, 1)")
+    scale = np.float32(1 / 127)
+    wide = np.round(x / scale)
+    places = {tuple(map(int, p)) for p in np.argwhere((wide < -128) | (wide > 127))}
+    assert {tuple(a for a, _ in box) for box in finding.boxes} == places
+    assert finding.sentence.startswith(f"{len(places)} elements")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "words"),
+    [("int8 torch.fake_quantize", "qmin, the lowest code."), ("int8 torchao", "the code 0."),
+     ("int8 torch.quantize_per_tensor", "qmax, the highest code."), ("int8 aimet.Quantize", "0 stands here.")],
+)  # fmt: skip
+def test_what_a_library_makes_of_nan_in_words(scheme, words):
+    assert found([[1, np.nan], [3, -1]], scheme)[0].sentence.endswith(words)
+
+
 def test_blocks_over_the_ends_of_rows():
     x = RNG.standard_normal((4, 6)).astype(np.float32)
     x.reshape(-1)[4:8] = 0

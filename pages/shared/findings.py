@@ -10,7 +10,7 @@ import quantcore as qc
 from pages.shared import compute, maps_view, say, scheme_state
 from pages.shared.current import Tensor
 from quantcore.diagnose.examples import EXAMPLES
-from quantcore.diagnose.record import Box
+from quantcore.diagnose.record import MAX_BOXES, Box
 from quantcore.tensors import Generated
 
 HEIGHT = (
@@ -71,7 +71,7 @@ def _one(tensor: Tensor, scheme: qc.Scheme, finding: qc.Finding, number: int, pl
             "Hide" if on else "Show",
             key=f"_finding_show_{number}",
             on_click=_hide if on else partial(_show, tensor, scheme, finding),
-            help="Outline in the maps what is meant, and follow the arithmetic of the first",
+            help=_outlined(finding),
         )
     if finding.mended is not None:
         st.button(
@@ -81,6 +81,11 @@ def _one(tensor: Tensor, scheme: qc.Scheme, finding: qc.Finding, number: int, pl
             type="primary",
             help=say.plain(f"{finding.mended}: {finding.gain}. The browser's Back undoes it."),
         )
+
+
+def _outlined(finding: qc.Finding) -> str:
+    what = f"the first {MAX_BOXES} of what" if len(finding.boxes) == MAX_BOXES else "what"
+    return f"Outline in the maps {what} is meant, and follow the arithmetic of the first"
 
 
 def _show(tensor: Tensor, scheme: qc.Scheme, finding: qc.Finding) -> None:

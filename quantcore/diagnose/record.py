@@ -9,7 +9,7 @@ from quantcore.scheme import Scheme
 Box = tuple[tuple[int, int], ...]
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
-MAX_BOXES = 64
+MAX_BOXES = 256  # every cell of the largest maps with numbers in them
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Finding:
 
     ``severity``: "error" the result is likely not what was meant · "warning" the same storage could keep more
     of the tensor · "note" worth knowing. ``boxes``: the elements, blocks or channels meant, at most
-    `MAX_BOXES`, the worst first; empty where it is the whole tensor. ``mended``: a scheme that was computed
-    and found better by ``gain``; both None where no scheme mends it.
+    `MAX_BOXES`, the worst first or in order; empty where it is the whole tensor. ``mended``: a scheme that was
+    computed and found better by ``gain``; both None where no scheme mends it.
     """
 
     kind: str
