@@ -95,7 +95,7 @@ def _parameter(sides: Sides, ingredient: str, choices: tuple[str, ...]) -> str:
     said = [f"{who} {formula(t)} = {number(v)}" for (who, t), v in zip(sides, values, strict=True)]
     what = ingredient.replace("_", " ")
     if stakes:
-        what += f" ({', '.join(stakes)})"
+        what += f" ({'; '.join(stakes)})"
     return f"{what}: " + " against ".join(said)
 
 

@@ -195,7 +195,7 @@ EXAMPLES = {
     ),
     "range must include 0": (
         [10.5, 11, 12, 13, 14], "uint4 asymmetric", "torchao", "hqq", {"scale, zero point and kernel": 3, "zero point and kernel": 1},
-        ["range must include 0", "(14 - 0) / 15", "1 / (15 · (1 / (14 - 10.5)))"],
+        ["scale (range must include 0, or need not; 1/s found first, or s): torchao", "(14 - 0) / 15", "1 / (15 · (1 / (14 - 10.5)))"],
     ),
     "the smallest scale": (
         [1e-9, -1e-9, 5e-10], "int8", "torchao", "torch.fake_quantize", {"scale": 3},

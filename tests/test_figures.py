@@ -126,6 +126,14 @@ def test_numbers_stand_in_few_cells_only(shape, written):
     assert not any(t.texttemplate for t in figures.maps(result, numbers=False).data)
 
 
+def test_a_pair_bears_the_names_as_they_are_written():
+    figure = figures.pair(np.array([[1, 2]]), np.array([[1, 3]]), ("onnx", "aimet.Quantize"), ends=(-8, 7))
+    assert [trace.name for trace in figure.data] == ["onnx", "aimet.Quantize", "onnx − aimet.Quantize"]
+    assert [a.text.removeprefix("<b>").removesuffix("</b>") for a in figure.layout.annotations] == [
+        trace.name for trace in figure.data
+    ]
+
+
 def test_borders_stand_between_blocks():
     result = result_of((6, 10), qc.Scheme(granularity=qc.PerBlock((4, 3))))
     assert not figures.maps(result).layout.shapes

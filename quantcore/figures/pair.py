@@ -67,7 +67,7 @@ def pair(
     codes = {"zmin": ends[0], "zmax": ends[1], "colorscale": palette("codes")}
     differ = {"zmin": -most, "zmax": most, "colorscale": palette("error", theme)}
     hover = _hover(data, tuple(first.shape), titles)
-    names = (*titles, f"{titles[0]} − {titles[1].lower()}")
+    names = (*titles, f"{titles[0]} − {titles[1]}")
     traces = []
     for i, (cells, name) in enumerate(zip((data.first, data.second, apart), names, strict=True)):
         axis, domain = str(i + 1) if i else "", share(i, 3, 0.075)
