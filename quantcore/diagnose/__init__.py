@@ -39,6 +39,8 @@ FOLLOWS: dict[str, tuple[str, ...]] = {
     "per_channel": ("outlier_element", "outlier_channel"),
     "clips_too_little": ("outlier_element", "outlier_channel", "per_channel"),
 }
+# What is said of small floats and codebooks, which have no zero_point, and codes of which none is finer than another
+_OF_FLOATS = ("nan", "clipped_too_much", "per_channel", "tiny_block", "zero_block", "constant_block")
 # What can be said of a tensor that holds NaN or infinity
 _OF_ANY_NUMBERS = ("nan", "zero_point_outside")
 
@@ -53,10 +55,10 @@ def diagnose(result: Quantized, report: Report | None = None) -> list[Finding]:
     >>> [f.kind for f in diagnose(apply([[0.0, 1.0], [2.0, 3.0]], Scheme()))]
     ['one_sided']
     """
-    if not isinstance(result.scheme.format, IntFormat):
-        return [Finding("nan", "error", note) for note in result.warnings]
     case = Case(result, report)
-    names = KINDS if case.finite else _OF_ANY_NUMBERS
+    names = tuple(KINDS) if isinstance(result.scheme.format, IntFormat) else _OF_FLOATS
+    if not case.finite:
+        names = tuple(name for name in names if name in _OF_ANY_NUMBERS)
     found = [finding for name in names for finding in KINDS[name](case)]
     kinds = {finding.kind for finding in found}
     found = [finding for finding in found if not kinds & set(FOLLOWS.get(finding.kind, ()))]

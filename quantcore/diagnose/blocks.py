@@ -1,5 +1,6 @@
 """Blocks that hold nothing to scale: constant, all zero, or too small for their numbers."""
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -9,10 +10,12 @@ from quantcore.conventions import TEXTBOOK
 from quantcore.diagnose.case import Case
 from quantcore.diagnose.record import MAX_BOXES, Box, Finding
 from quantcore.diagnose.words import number, where
+from quantcore.float_format import FloatFormat
 from quantcore.range_setting import Given
 
 LEAST = 4  # elements of a block that is looked at
 TINY = 2.0**-126  # below the smallest normal float32 the digits go one by one
+WIDE = 2.0**100  # a format that reaches so far needs no scale
 BY_CHANCE = 0.01  # all-zero blocks that the share of zeros in the others would make, at most
 BETTER_DB = 1.0
 
@@ -37,7 +40,10 @@ def zero_block(case: Case) -> Iterator[Finding]:
     zero = case.largest == 0
     if case.block_size < LEAST or not zero.any() or int(zero.sum()) <= _by_chance(case, zero):
         return
-    scale = number(float(case.result.scale[zero][0]))
+    found = float(case.result.scale[zero][0])
+    if math.isnan(found):  # which `nan` says
+        return
+    scale = number(found)
     yield Finding(
         "zero_block",
         "note",
@@ -62,19 +68,38 @@ def tiny_block(case: Case) -> Iterator[Finding]:
         return
     scale, replaced = case.result.scale, case.result.params.replaced
     alive = case.largest > 0
-    denormal = alive & (scale < TINY)
+    denormal = alive & (scale.abs() < TINY)  # ggml's scales have a sign
     small = torch.zeros_like(alive) if replaced is None else alive & replaced
-    if denormal.any():
-        value = float(case.largest[denormal].amax())
+    if denormal.any() and isinstance(case.scheme.format, FloatFormat) and case.scheme.format.max > WIDE:
+        yield _needs_no_scale(case, case.scheme.format, denormal)
+    elif denormal.any():
+        value, first = float(case.largest[denormal].amax()), float(scale[denormal][0])
         yield Finding(
             "tiny_block",
             "warning",
-            f"{_blocks(case, denormal)} at most {number(value)}: the scale {number(float(scale[denormal][0]))} is "
-            "denormal, which has few digits, and which some processors take for 0. Multiply the tensor first.",
+            f"{_blocks(case, denormal)} at most {number(value)}: "
+            + (
+                f"the scale {number(first)} is denormal, which has few digits, and which some processors take for 0."
+                if first
+                else "their scale comes to 0, and nothing is left of them."
+            )
+            + " Multiply the tensor first.",
             _boxes(case, denormal),
         )
     elif small.any():
         yield _small(case, small)
+
+
+def _needs_no_scale(case: Case, fmt: FloatFormat, denormal: Tensor) -> Finding:
+    """Of bf16, whose largest value is nearly that of float32, the scale is denormal for any tensor."""
+    return Finding(
+        "tiny_block",
+        "warning",
+        f"{fmt} reaches {number(fmt.max)} by itself: the scale that brings the largest element there, "
+        f"{number(float(case.result.scale[denormal][0]))}, is denormal and has few digits. Choose scale 1 by hand.",
+        _boxes(case, denormal),
+        **case.gained(case.best([case.but(range_setting=Given(1.0))], BETTER_DB)),
+    )
 
 
 def _small(case: Case, small: Tensor) -> Finding:

@@ -51,7 +51,7 @@ class Case:
 
     @property
     def fmt(self) -> IntFormat:
-        """Its format; `diagnose` says nothing of others."""
+        """Its format, for the kinds that are about integers."""
         assert isinstance(self.scheme.format, IntFormat)
         return self.scheme.format
 
@@ -195,7 +195,8 @@ class Case:
         """The scheme of the highest SQNR; the first of those within `ALIKE_DB`; None where none gains that much."""
         cheap = [scheme for scheme in schemes if self._storage(scheme) <= most_bits]
         tried = [trial for scheme in cheap if (trial := self.tried(scheme))]
-        better = [t for t in tried if t.sqnr_db >= self.report.sqnr_db + gain_db]
+        now = self.report.sqnr_db  # infinite, where nothing is lost: then nothing is better
+        better = [t for t in tried if t.sqnr_db > now and t.sqnr_db >= now + gain_db]
         most = max((t.sqnr_db for t in better), default=0.0)
         return next((t for t in better if t.sqnr_db >= most - ALIKE_DB), None)
 

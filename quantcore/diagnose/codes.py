@@ -1,5 +1,6 @@
 """Codes that are not what was meant: wrapped, clipped by a zero point, lost below 0, or made of NaN."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from quantcore.coding import ends
 from quantcore.conventions import CONVENTIONS, TEXTBOOK, Convention
 from quantcore.diagnose.case import Case
 from quantcore.diagnose.record import MAX_BOXES, Box, Finding, Gain, cell
@@ -25,11 +27,11 @@ def outside(case: Case) -> list[tuple[tuple[int, ...], float]]:
 
     The worst element of the tensor stands first, if it is one of them.
     """
-    fmt = case.fmt
+    least, most = ends(case.scheme.format)
     found: list[tuple[tuple[int, ...], float]] = []
     for region, work in unclamped(case.result.x, case.result.params, case.scheme):
         values = work.reshape(-1)
-        for i in ((values < fmt.qmin) | (values > fmt.qmax)).nonzero()[: MAX_BOXES - len(found), 0].tolist():
+        for i in ((values < least) | (values > most)).nonzero()[: MAX_BOXES - len(found), 0].tolist():
             found.append((_place(case, region, i), float(values[i])))
         if len(found) >= MAX_BOXES:
             break
@@ -155,8 +157,8 @@ def _exact_at_zero(case: Case, before: float) -> dict[str, Any]:
 
 
 def _with_exact_zero(case: Case) -> list[Convention]:
-    name = case.scheme.convention.name
-    return [CONVENTIONS[f"{name}.round_zero"]] * (f"{name}.round_zero" in CONVENTIONS) + [TEXTBOOK]
+    name = f"{case.scheme.convention.name}.round_zero"
+    return [*([CONVENTIONS[name]] if name in CONVENTIONS else []), TEXTBOOK]
 
 
 def negatives_lost(case: Case) -> Iterator[Finding]:
@@ -185,16 +187,26 @@ def negatives_lost(case: Case) -> Iterator[Finding]:
 
 
 def nan(case: Case) -> Iterator[Finding]:
-    """NaN and infinity that a library lets through."""
+    """NaN and infinity: in x, where a library lets them through, or made of numbers that the format can't hold."""
     notes = [note for note in case.result.warnings if "NaN" in note]
-    if case.finite and not notes:
+    if case.finite and not notes and math.isfinite(case.report.sse):
         return
-    x = case.result.x.reshape(-1)
+    x, x_hat = case.result.x.reshape(-1), case.result.dequantized.reshape(-1)
     odd = (~x.isfinite()).nonzero()[:, 0]
     if not len(odd):
-        odd = (~(case.result.dequantized.reshape(-1)).isfinite()).nonzero()[:, 0]
+        odd = (~x_hat.isfinite()).nonzero()[:, 0]
     at = f", the first at {index(case.element(int(odd[0])))}" if len(odd) else ""
     what = f"{count(len(odd), 'element')} of x {'is' if len(odd) == 1 else 'are'} NaN or infinite{at}. "
+    if case.finite and not notes:
+        if not len(odd):  # the sums alone are beyond float64
+            return
+        first = int(odd[0])
+        what = (
+            f"{count(len(odd), 'element')} {'comes' if len(odd) == 1 else 'come'} back as NaN or infinite{at}, where x is "
+            f"{number(float(x[first]))}: {case.scheme.format} with its scale can't hold it."
+        )
+        yield Finding("nan", "error", what, tuple(cell(case.element(int(i))) for i in odd[:MAX_BOXES]))
+        return
     yield Finding(
         "nan",
         "error",

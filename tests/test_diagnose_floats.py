@@ -1,0 +1,115 @@
+"""Findings on small floats, codebooks and presets: sensible ones, or none."""
+
+import math
+
+import pytest
+import torch
+
+import quantcore as qc
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+FORMATS = [*(name for name in qc.FLOATS if name not in ("e8m0", "bf16")), *qc.CODEBOOKS, "float(3,2)"]
+
+
+def normal(shape=(16, 64), seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def found(x, text):
+    scheme = text if isinstance(text, qc.Scheme) else qc.Scheme.parse(text)
+    return {finding.kind: finding for finding in qc.diagnose(qc.apply(x, scheme))}
+
+
+@pytest.mark.parametrize("granularity", ["per_tensor", "per_channel", "per_group(32)", "per_flat_group(64)"])
+@pytest.mark.parametrize("name", FORMATS)
+def test_nothing_of_healthy_tensors(name, granularity):
+    for seed in range(3):
+        assert found(normal(seed=seed), f"{name} {granularity}") == {}
+
+
+@pytest.mark.parametrize("name", qc.PRESETS)
+def test_nothing_is_wrong_with_presets_of_healthy_tensors(name):
+    for seed in range(3):
+        kinds = found(normal((4, 256), seed), qc.PRESETS[name])
+        assert not kinds
+
+
+ODD = {
+    "zeros": torch.zeros(8, 256),
+    "constant": torch.full((8, 256), -3.0),
+    "steps": normal((8, 256)).round(),
+    "sparse": normal((8, 256)) * (normal((8, 256), 1) > 1.5),
+    "denormals": normal((8, 256)) * 1e-41,
+    "ends": normal((8, 256)).sign() * 3e38,
+    "one": torch.tensor(0.7),
+    "outlier": normal((8, 256)).index_put((torch.tensor(3), torch.tensor(5)), torch.tensor(1e4)),
+}
+
+
+@pytest.mark.parametrize("tensor", ODD)
+@pytest.mark.parametrize("name", [*qc.PRESETS, *FORMATS, "e8m0", "bf16"])
+def test_odd_tensors_give_whole_sentences_with_real_numbers(name, tensor):
+    scheme = qc.PRESETS.get(name) or qc.Scheme.parse(name)
+    try:
+        result = qc.apply(ODD[tensor], scheme)
+    except qc.QuantError:
+        return
+    for finding in qc.diagnose(result):
+        assert finding.sentence.endswith(".")
+        assert "nan" not in finding.sentence
+        assert "inf is" not in finding.sentence
+        if finding.mended is not None:
+            assert finding.gain is not None
+            assert finding.gain.after != finding.gain.before
+            assert math.isfinite(finding.gain.before) or finding.gain.before == -math.inf
+
+
+@pytest.mark.parametrize("name", ["e4m3fn", "e2m1", "nf4", "ternary"])
+def test_clipping_by_a_narrow_range_is_mended(name):
+    x = normal()
+    x[3, 5] = 50.0
+    finding = found(x, f"{name} per_channel percentile(95)")["clipped_too_much"]
+    after = qc.report(qc.apply(x, finding.mended)).sqnr_db
+    # the sums are taken in another order
+    assert after == pytest.approx(finding.gain.after, rel=1e-12)
+    assert after > finding.gain.before
+    assert "clipped_too_much" not in found(x, finding.mended)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_zeros_constants_and_denormals_are_named(name):
+    x = normal()
+    x[2] = 0.0
+    assert "row 2" in found(x, f"{name} per_channel")["zero_block"].sentence
+    x[2] = 4.0
+    assert "are 4" in found(x, f"{name} per_channel")["constant_block"].sentence.replace("all ", "")
+    x[2] = normal((64,)) * 1e-40
+    assert "denormal" in found(x, f"{name} per_channel")["tiny_block"].sentence
+
+
+def test_what_a_format_cannot_hold_is_named():
+    x = torch.tensor([[1.0, -2.0, 3.0]])
+    finding = found(x, "e8m0")["nan"]
+    assert finding.severity == "error"
+    assert "1 element comes back as NaN or infinite, the first at (0, 1), where x is -2" in finding.sentence
+    assert finding.boxes == (((0, 1), (1, 2)),)
+    assert "nan" not in found(x.abs(), "e8m0")
+
+
+def test_a_format_as_wide_as_float32_needs_no_scale():
+    x = normal() / 16
+    assert "Choose scale 1" in found(x, "bf16")["tiny_block"].sentence
+    assert found(x, "bf16 given(1)") == {}
+
+
+def test_scales_with_a_sign_are_not_denormal():
+    """ggml gives a block's scale the sign of its extreme element."""
+    x = normal((4, 256))
+    assert bool((qc.apply(x, qc.PRESETS["gguf.Q4_0"]).scale < 0).any())
+    assert "tiny_block" not in found(x, qc.PRESETS["gguf.Q4_0"])
+
+
+def test_zero_that_is_shifted_away():
+    x = normal((4, 256)) * (normal((4, 256), 2) > 0.5)
+    finding = found(x, qc.PRESETS["gguf.Q4_1"])["zero_not_exact"]
+    assert finding.mended is None or float(qc.apply(x, finding.mended).dequantized[x == 0].abs().max()) == 0
