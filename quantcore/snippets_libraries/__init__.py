@@ -37,7 +37,7 @@ RECIPES: dict[str, Callable[[Quantized], Recipe]] = {
     "aimet.QuantizeDequantize.grad": aimet.quantize_dequantize_grad,
     "onnxruntime": onnx.by_session,
     "onnx": onnx.by_reference,
-    "compressed_tensors": compressed_tensors.integers,
+    "compressed_tensors": compressed_tensors.affine,
     "brevitas": brevitas.weight,
     "quanto": quanto.symmetric,
     "hqq": hqq.float_zero,

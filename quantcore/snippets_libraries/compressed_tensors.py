@@ -1,5 +1,8 @@
 """Scripts in compressed-tensors' own API."""
 
+from dataclasses import replace
+
+from quantcore.float_format import FLOATS, FloatFormat
 from quantcore.granularity import PerBlock, PerChannel, PerGroup, PerTensor
 from quantcore.quantize import Quantized
 from quantcore.snippets_libraries.recipe import Recipe, axes_but, finds_range, parameters_source
@@ -12,17 +15,23 @@ _IMPORTS = (
 _HELPERS = "from compressed_tensors.quantization.utils.helpers import calculate_qparams"
 
 
-def integers(result: Quantized) -> Recipe:
-    """calculate_qparams -> quantize."""
+_SCALE_TYPES = "scale_dtype={0}, zp_dtype={0}"
+_FP8 = "torch.float8_e4m3fn"
+
+
+def affine(result: Quantized) -> Recipe:
+    """calculate_qparams -> quantize, to integers or float8."""
     fmt = result.scheme.format
+    float8 = isinstance(fmt, FloatFormat)
+    dtype, view = (_FP8, ".view(torch.uint8)") if float8 else (fmt.dtype, "")
     strategy, low_high = _strategy(result)
-    lines = [
-        f"args = QuantizationArgs(num_bits={fmt.bits}, symmetric={result.scheme.symmetric}, {strategy})",
-    ]
+    kind = 'type="float", ' if float8 else ""
+    symmetric = result.scheme.symmetric
+    lines = [f"args = QuantizationArgs(num_bits={fmt.bits}, {kind}symmetric={symmetric}, {strategy})"]
     imports, gives = _IMPORTS, tuple[str, ...]()
     row = isinstance(result.scheme.granularity, PerGroup) and result.x.dim() == 1
     if finds_range(result):
-        imports, gives = f"{_IMPORTS}\n{_HELPERS}", ("scale", "zero_point")
+        imports, gives = f"{_IMPORTS}\n{_HELPERS}", ("scale",) if float8 else ("scale", "zero_point")
         lines += [*low_high, "scale, zero_point = calculate_qparams(low, high, args)"]
     else:
         one = not result.x.dim() or isinstance(result.scheme.granularity, PerTensor)
@@ -30,8 +39,58 @@ def integers(result: Quantized) -> Recipe:
     x, back = ("x[None]", "[0]") if row else ("x", "")
     if not result.x.dim():
         back = ".reshape(())"  # the library's scale has shape (1,)
-    lines.append(f"codes = quantize({x}, scale, zero_point, args, dtype={fmt.dtype}){back}")
+    lines.append(f"codes = quantize({x}, scale, zero_point, args, dtype={dtype}){view}{back}")
     return Recipe(imports, lines, gives)
+
+
+def mx(result: Quantized) -> Recipe:
+    """calculate_qparams -> quantize with scales that are powers of two."""
+    lines = [
+        *_grouped(result, "group", "torch.uint8"),
+        "scale, zero_point = calculate_qparams(low, high, args)",
+    ]
+    return _values(result, _HELPERS, lines, "")
+
+
+def nvfp4(result: Quantized) -> Recipe:
+    """generate_gparam -> calculate_qparams -> quantize."""
+    lines = [
+        *_grouped(result, "tensor_group", _FP8),
+        "global_scale = generate_gparam(x.min(), x.max())",
+        "scale, zero_point = calculate_qparams(low, high, args, global_scale)",
+    ]
+    recipe = _values(result, f"{_HELPERS}, generate_gparam", lines, ", global_scale=global_scale")
+    return replace(recipe, lines=[*recipe.lines, "scale = scale.to(torch.float32) / global_scale"])
+
+
+def _grouped(result: Quantized, strategy: str, scale_type: str) -> list[str]:
+    """Lines that bind args, rows of two axes, and low and high of their groups."""
+    granularity = result.scheme.granularity
+    assert isinstance(granularity, PerGroup)
+    return [
+        "args = QuantizationArgs(",
+        f'    num_bits={result.scheme.format.bits}, type="float", symmetric=True,',
+        f'    strategy="{strategy}", group_size={granularity.size},',
+        f"    {_SCALE_TYPES.format(scale_type)},",
+        ")",
+        f"rows = {'x' if result.x.dim() == 2 else 'x.reshape(-1, x.shape[-1])'}",
+        f"low, high = rows.unflatten(-1, (-1, {granularity.size})).aminmax(dim=-1)",
+    ]
+
+
+def _values(result: Quantized, helpers: str, lines: list[str], more: str) -> Recipe:
+    """The library keeps values of small floats; the bits of float8 alone can be seen."""
+    quantize = f"quantize(rows, scale, zero_point, args{more}{{}})"
+    if result.scheme.format == FLOATS["e4m3fn"]:
+        codes = f"codes = {quantize.format(f', dtype={_FP8}')}.view(torch.uint8).reshape(x.shape)"
+        return Recipe(f"{_IMPORTS}\n{helpers}", [*lines, codes], ("scale",))
+    imports = _IMPORTS.replace("import quantize", "import dequantize, quantize")
+    lines = [
+        *lines,
+        f"values = {quantize.format('')}  # of the small float, not its bits",
+        f"dequantized = dequantize(values, scale, zero_point, args{more}).reshape(x.shape)",
+    ]
+    return Recipe(f"{imports}\n{helpers}", lines, ("scale",), shows="dequantized")
 
 
 def _strategy(result: Quantized) -> tuple[str, list[str]]:

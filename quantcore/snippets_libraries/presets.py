@@ -16,7 +16,7 @@ from quantcore.presets import PRESETS
 from quantcore.quantize import Quantized
 from quantcore.refusal import PROPERTIES
 from quantcore.scheme import Scheme
-from quantcore.snippets_libraries import torchao
+from quantcore.snippets_libraries import bitsandbytes, compressed_tensors, gguf, torchao
 from quantcore.snippets_libraries.recipe import Recipe
 
 
@@ -36,11 +36,24 @@ class Call:
 
 _BOXES = Limit("granularity", ("per_tensor", "per_channel", "per_group", "per_block"), "has no flat groups")
 _DIVIDES = Limit("divides", (True,), "takes only blocks that divide the tensor")
+_COMPRESSED = tuple(
+    limit
+    for limit in CONVENTIONS["compressed_tensors"].limits
+    if limit.of.partition("_")[0] in ("granularity", "channel", "group", "block")
+)
 CALLS: dict[str, Call] = {
     "torchao.float8": Call(torchao.float8, ("range_setting",), limits=(_BOXES, _DIVIDES)),
     **{f"torchao.mx.{mode}": Call(torchao.mx) for mode in ("FLOOR", "EVEN", "CEIL", "RCEIL")},
     "torchao.nvfp4": Call(torchao.nvfp4, sizes=(16,)),
     "torchao.nf4": Call(torchao.nf4, ("scales.granularity",)),
+    "compressed_tensors.float8": Call(compressed_tensors.affine, ("range_setting",), limits=_COMPRESSED),
+    "compressed_tensors.mx": Call(compressed_tensors.mx),
+    "compressed_tensors.mx8": Call(compressed_tensors.mx),
+    "compressed_tensors.nvfp4": Call(compressed_tensors.nvfp4),
+    "bitsandbytes.4bit": Call(bitsandbytes.four_bits, sizes=tuple(2**n for n in range(5, 13))),
+    "bitsandbytes.int8_vectorwise": Call(bitsandbytes.vectorwise),
+    **{f"gguf.{name}": Call(gguf.blocks, sizes=(32,)) for name in ("Q4_0", "Q4_1", "Q8_0", "MXFP4")},
+    **{f"gguf.{name}": Call(gguf.blocks, sizes=(256,)) for name in ("TQ1_0", "TQ2_0")},
 }
 # what has no script -> why, and what to do
 _NOT_INSTALLABLE = {
