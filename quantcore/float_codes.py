@@ -19,6 +19,12 @@ from quantcore.scratch import like
 _EXPONENT, _MANTISSA, _BIAS = 0x7F800000, 23, 127  # of float32: the exponent's bits, the mantissa's width
 
 
+_CASTS = (
+    (FloatLayout(4, 3, nan="all_ones"), torch.float8_e4m3fn),
+    (FloatLayout(5, 2, infinities=True, nan="ieee"), torch.float8_e5m2),
+)
+
+
 @lru_cache(maxsize=64)
 def table(layout: FloatLayout) -> Tensor:
     """Return the value of every code, float32, (2^bits,); shared, so not to be written to."""
@@ -41,6 +47,11 @@ def table(layout: FloatLayout) -> Tensor:
 
 def encode_(work: Tensor, out: Tensor, layout: FloatLayout, rule: Rounding = half_even) -> Tensor:
     """Write the codes of ``work``, float32 and contiguous, into ``out``; ``work`` is used up."""
+    cast = _cast_of(work, layout) if rule is half_even else None
+    if cast is not None:
+        most = float(table(layout)[layout.top])
+        out.view(cast).copy_(work.clamp_(-most, most))
+        return out
     sign = _sign(work, layout)
     if layout.sign == "dropped":
         work.abs_()
@@ -55,6 +66,12 @@ def encode_(work: Tensor, out: Tensor, layout: FloatLayout, rule: Rounding = hal
             sign.masked_fill_(codes == layout.sign_bit, 0)
         codes.sub_(sign, alpha=layout.sign_bit)
     return out.copy_(codes)
+
+
+def _cast_of(work: Tensor, layout: FloatLayout) -> torch.dtype | None:
+    """Torch's type whose cast gives these codes in a third of the time; not of NaN, whose pattern differs."""
+    cast = next((cast for base, cast in _CASTS if vars(base) == vars(layout)), None)
+    return None if cast is None or work.device.type != "cpu" or bool(work.amax().isnan()) else cast
 
 
 def _has_odd(work: Tensor, layout: FloatLayout) -> bool:
