@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from quantcore.float_format import FLOATS, FloatFormat
+from quantcore.float_format import FloatFormat
 from quantcore.granularity import PerBlock, PerChannel, PerGroup, PerTensor
 from quantcore.quantize import Quantized
 from quantcore.snippets_libraries.recipe import Recipe, axes_but, finds_range, parameters_source
@@ -79,18 +79,25 @@ def _grouped(result: Quantized, strategy: str, scale_type: str) -> list[str]:
 
 
 def _values(result: Quantized, helpers: str, lines: list[str], more: str) -> Recipe:
-    """The library keeps values of small floats; the bits of float8 alone can be seen."""
+    """The library quantizes to values; of six bits it has no codes at all, so they are dequantized."""
     quantize = f"quantize(rows, scale, zero_point, args{more}{{}})"
-    if result.scheme.format == FLOATS["e4m3fn"]:
-        codes = f"codes = {quantize.format(f', dtype={_FP8}')}.view(torch.uint8).reshape(x.shape)"
-        return Recipe(f"{_IMPORTS}\n{helpers}", [*lines, codes], ("scale",))
-    imports = _IMPORTS.replace("import quantize", "import dequantize, quantize")
-    lines = [
-        *lines,
-        f"values = {quantize.format('')}  # of the small float, not its bits",
-        f"dequantized = dequantize(values, scale, zero_point, args{more}).reshape(x.shape)",
-    ]
-    return Recipe(f"{imports}\n{helpers}", lines, ("scale",), shows="dequantized")
+    imports, shows = f"{_IMPORTS}\n{helpers}", "codes"
+    match result.scheme.format.bits:
+        case 8:
+            read = [f"codes = {quantize.format(f', dtype={_FP8}')}.view(torch.uint8).reshape(x.shape)"]
+        case 4:
+            imports += "\nfrom compressed_tensors.compressors.nvfp4.helpers import pack_fp4_to_uint8"
+            read = [
+                f"packed = pack_fp4_to_uint8({quantize.format('')})",
+                "codes = torch.stack([packed & 15, packed >> 4], -1).reshape(x.shape)",
+            ]
+        case _:
+            imports, shows = imports.replace("import quantize", "import dequantize, quantize"), "dequantized"
+            read = [
+                f"values = {quantize.format('')}",
+                f"dequantized = dequantize(values, scale, zero_point, args{more}).reshape(x.shape)",
+            ]
+    return Recipe(imports, [*lines, *read], ("scale",), shows=shows)
 
 
 def _strategy(result: Quantized) -> tuple[str, list[str]]:

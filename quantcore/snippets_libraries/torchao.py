@@ -64,15 +64,15 @@ def _affine(result: Quantized, symmetric: str) -> Recipe:
 def float8(result: Quantized) -> Recipe:
     """_choose_scale_float8 -> _quantize_affine_float8."""
     dtype = f"torch.float8_{result.scheme.format}"
-    names = ["_choose_scale_float8", "_quantize_affine_float8"]
+    imports = "from torchao.quantization.quant_primitives import "
     gives: tuple[str, ...] = ()
     if finds_range(result):
-        lines, gives = [f"scale = _choose_scale_float8(x, {list(result.block)}, {dtype})"], ("scale",)
+        imports, gives = f"{imports}_choose_scale_float8, ", ("scale",)
+        lines = [f"scale = _choose_scale_float8(x, {list(result.block)}, {dtype})"]
     else:
         lines = parameters_source(result, None)[:-1]
     lines.append(f"codes = _quantize_affine_float8(x, scale, {dtype}).view(torch.uint8)")
-    imports = f"from torchao.quantization.quant_primitives import {', '.join(names[not gives :])}"
-    return Recipe(f"import torch\n{imports}", lines, gives)
+    return Recipe(f"import torch\n{imports}_quantize_affine_float8", lines, gives)
 
 
 def mx(result: Quantized) -> Recipe:
