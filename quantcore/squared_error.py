@@ -132,7 +132,7 @@ class BlockErrors:
             if len(rows) > _FEWER * len(low):
                 rows, blocks = slice(None), self._blocks
             else:
-                blocks, coding = self._blocks[rows], coding.at((slice(None), rows))
+                blocks, coding = self._blocks.index_select(0, rows), coding.at((slice(None), rows))
             found = torch.stack([self._norm(blocks, coding.at(k), least[rows]) for k in range(len(share))])
             least[rows] = torch.fmin(
                 least[rows], _upper(found, self._slack).nan_to_num_(nan=math.inf, posinf=math.inf).amin(0)
@@ -192,7 +192,13 @@ class BlockErrors:
             table = torch.nan_to_num(fmt.table, nan=0.0, posinf=0.0, neginf=0.0)
             codes = (int(table.argmin()), int(table.argmax()))
         grid = [
-            decode(torch.tensor([code]), coding.scale, coding.shift, torch.empty_like(coding.scale), fmt)
+            decode(
+                torch.tensor(code).expand_as(coding.scale),
+                coding.scale,
+                coding.shift,
+                torch.empty_like(coding.scale),
+                fmt,
+            )
             for code in codes
         ]
         low, high = torch.minimum(*grid), torch.maximum(*grid)
