@@ -99,7 +99,7 @@ def _gguf(name: str, lines: str, **choices: Any) -> Convention:
         coded_with="raw",
         sources=(("all", f"gguf/quants.py:{lines}"),),
         limits=_GROUPS,
-        **{**_FLOATS, "formats": ("int",), "library": "gguf", "version": "0.19.0", **choices},
+        **{**_FLOATS, "formats": ("int",), "nan": "zero", "library": "gguf", "version": "0.19.0", **choices},
     )
 
 

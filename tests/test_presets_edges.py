@@ -1,0 +1,135 @@
+"""Every preset on tensors that libraries stumble over: no traceback, no warning of torch's, and what they refuse."""
+
+import warnings
+
+import pytest
+import torch
+
+import quantcore as qc
+from quantcore.quantize import apply_quietly
+
+each_preset = pytest.mark.parametrize("preset", qc.PRESETS)
+SHAPE = (64, 256)
+ODD_SHAPES = [(1, 1), (5,), (3, 33), (2, 100), (2, 3, 31)]
+# families that take blocks cut short at the end; of the others some refuse what their blocks do not divide
+SHORT_BLOCKS = ("bitsandbytes.nf4", "bitsandbytes.fp4", "microxcaling.")
+PER_TENSOR = ("torchao.fp8", "compressed_tensors.fp8")
+
+
+def whole_numbers():
+    return torch.randint(-6, 7, SHAPE, generator=torch.Generator().manual_seed(0)).float()
+
+
+def hard_tensors():
+    ints = whole_numbers()
+    mixed = torch.randn(SHAPE, generator=torch.Generator().manual_seed(1))
+    mixed[:5] = torch.tensor([0.0, 2.0, 1e-40, 3e38, -3e38])[:, None]
+    return {
+        "zeros": torch.zeros(SHAPE),
+        "minus zeros": -torch.zeros(SHAPE),
+        "fives": torch.full(SHAPE, 5.0),
+        "minus threes": torch.full(SHAPE, -3.0),
+        "denormals": ints * 1e-40,
+        "smallest": ints * 2.0**-149,
+        "±3e38": torch.where(ints > 0, 3e38, -3e38),
+        "3e38": torch.full(SHAPE, 3e38),
+        "±max": ints.sign() * torch.finfo(torch.float32).max,
+        "mixed": mixed,
+    }
+
+
+@each_preset
+def test_hard_tensors(preset):
+    scheme = qc.PRESETS[preset]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name, x in hard_tensors().items():
+            result = apply_quietly(x, scheme)
+            assert result.dequantized.shape == result.codes.shape == x.shape, name
+            assert 0 <= qc.report(result).codes_used <= scheme.format.available, name
+            for note in result.warnings:  # what the library makes of NaN, in one sentence
+                assert scheme.convention.library in note, name
+                assert note.endswith("."), name
+
+
+@each_preset
+@pytest.mark.parametrize("shape", ODD_SHAPES, ids=str)
+def test_odd_sizes(preset, shape):
+    scheme = qc.PRESETS[preset]
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(2))
+    if preset == "bitsandbytes.int8_vectorwise":
+        taken = len(shape) == 2
+    else:
+        taken = preset.startswith(SHORT_BLOCKS + PER_TENSOR)
+    if taken:
+        assert apply_quietly(x, scheme).dequantized.shape == shape
+        return
+    with pytest.raises(qc.QuantError) as refused:
+        qc.apply(x, scheme)
+    said = str(refused.value)
+    assert scheme.convention.library in said
+    assert scheme.convention.version in said
+    assert said.count(". ") <= 1, said
+
+
+# torchao's NF4 takes another mean off its scales; bitsandbytes' rows divide by 127 in two roundings
+MOVING = ("torchao.nf4", "bitsandbytes.int8_vectorwise")
+
+
+@each_preset
+def test_quantizing_again_changes_nothing(preset):
+    scheme = qc.PRESETS[preset]
+    x = torch.randn(SHAPE, generator=torch.Generator().manual_seed(3))
+    once = apply_quietly(x, scheme).dequantized
+    again = apply_quietly(once, scheme).dequantized
+    if preset in MOVING:
+        step = apply_quietly(x, scheme).scale.max()
+        assert (once - again).abs().max() < step / 10
+    else:
+        torch.testing.assert_close(again, once, rtol=0, atol=0)
+
+
+@each_preset
+def test_on_the_grid(preset):
+    """No block has more values than the format, nor codes that the format has not."""
+    scheme = qc.PRESETS[preset]
+    result = apply_quietly(torch.randn(SHAPE, generator=torch.Generator().manual_seed(4)), scheme)
+    size = {qc.PerTensor: SHAPE[0] * SHAPE[1], qc.PerChannel: SHAPE[1]}.get(type(scheme.granularity))
+    size = size or scheme.granularity.size
+    most = max(len(block.unique()) for block in result.dequantized.reshape(-1, size))
+    assert 1 < most <= scheme.format.available
+    assert scheme.format.qmin <= int(result.codes.min())
+    assert int(result.codes.max()) <= scheme.format.qmax
+
+
+@pytest.mark.parametrize("shape", [(64, 256), (256, 1024)])
+@pytest.mark.parametrize(
+    ("preset", "each", "whole"),
+    [
+        ("torchao.mxfp4", 4.25, 0), ("torchao.mxfp6_e2m3", 6.25, 0), ("torchao.mxfp8_e4m3", 8.25, 0),
+        ("torchao.nvfp4", 4.5, 32), ("torchao.nvfp4.1level", 4.5, 0), ("compressed_tensors.nvfp4", 4.5, 32),
+        ("gguf.Q4_0", 4.5, 0), ("gguf.Q4_1", 5.0, 0), ("gguf.Q5_0", 5.5, 0), ("gguf.Q5_1", 6.0, 0),
+        ("gguf.Q8_0", 8.5, 0), ("gguf.TQ1_0", 1.6875, 0), ("gguf.TQ2_0", 2.0625, 0), ("gguf.MXFP4", 4.25, 0),
+        # 8 bits a block of 64, one float32 for 256 of these, and the mean
+        ("torchao.nf4", 4 + 8 / 64 + 32 / (64 * 256), 32),
+        ("bitsandbytes.nf4", 4.5, 0), ("microxcaling.mxint8", 8.25, 0),
+    ],
+)  # fmt: skip
+def test_bits(preset, each, whole, shape):
+    """``each`` element's, and those of the ``whole`` tensor: what the library's files and tensors hold."""
+    n = shape[0] * shape[1]
+    assert qc.bits_per_element(qc.PRESETS[preset], shape) == each + whole / n
+
+
+def test_short_blocks_are_their_own():
+    """A short last block is quantized as if it stood alone."""
+    x = torch.randn(1, 100, generator=torch.Generator().manual_seed(5))
+    for preset in qc.PRESETS:
+        if not preset.startswith(SHORT_BLOCKS):
+            continue
+        scheme = qc.PRESETS[preset]
+        size = scheme.granularity.size
+        rest = 100 - 100 % size
+        whole = apply_quietly(x, scheme).dequantized[:, rest:]
+        alone = apply_quietly(x[:, rest:].clone(), scheme).dequantized
+        torch.testing.assert_close(whole, alone, rtol=0, atol=0)
