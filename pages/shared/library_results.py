@@ -26,6 +26,14 @@ def comparison(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention, b: qc.Conven
     return cast(qc.Comparison, compute.kept(tensor, f"compare {scheme} {a} {b}", make))
 
 
+_LABELS = {
+    "zero_point": "zero point",
+    "sqnr_db": "SQNR (dB)",
+    "mse": "MSE",
+    "max_abs_error": "max |error|",
+}
+
+
 def table(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention) -> None:
     """Draw all libraries at once, against A; a chosen row becomes B."""
     make = partial(qc.library_table, compute.values(tensor), scheme, a)
@@ -43,10 +51,7 @@ def table(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention) -> None:
             "codes that differ": st.column_config.NumberColumn(
                 f"codes that differ from {a.name}", format="%d"
             ),
-            **{
-                n: st.column_config.NumberColumn(format="%.4g")
-                for n in ("zero_point", "sqnr_db", "mse", "max_abs_error")
-            },
+            **{name: st.column_config.NumberColumn(label, format="%.4g") for name, label in _LABELS.items()},
         },
     )
     chosen = event["selection"]["rows"]
