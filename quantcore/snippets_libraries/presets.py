@@ -34,22 +34,25 @@ class Call:
     limits: tuple[Limit, ...] = ()
 
 
-_BOXES = Limit("granularity", ("per_tensor", "per_channel", "per_group", "per_block"), "has no flat groups")
-_DIVIDES = Limit("divides", (True,), "takes only blocks that divide the tensor")
+_TORCHAO_BOXES = (
+    Limit("granularity", ("per_tensor", "per_channel", "per_group", "per_block"), "has no flat groups"),
+    Limit("divides", (True,), "takes only blocks that divide the tensor"),
+    Limit("block_elements", ("more",), "takes no blocks of one element"),
+)
 _COMPRESSED = tuple(
     limit
     for limit in CONVENTIONS["compressed_tensors"].limits
     if limit.of.partition("_")[0] in ("granularity", "channel", "group", "block")
 )
 CALLS: dict[str, Call] = {
-    "torchao.float8": Call(torchao.float8, ("range_setting",), limits=(_BOXES, _DIVIDES)),
+    "torchao.float8": Call(torchao.float8, ("range_setting",), limits=_TORCHAO_BOXES),
     **{f"torchao.mx.{mode}": Call(torchao.mx) for mode in ("FLOOR", "EVEN", "CEIL", "RCEIL")},
     "torchao.nvfp4": Call(torchao.nvfp4, sizes=(16,)),
     "torchao.nf4": Call(torchao.nf4, ("scales.granularity",)),
     "compressed_tensors.float8": Call(compressed_tensors.affine, ("range_setting",), limits=_COMPRESSED),
-    "compressed_tensors.mx": Call(compressed_tensors.mx),
-    "compressed_tensors.mx8": Call(compressed_tensors.mx),
-    "compressed_tensors.nvfp4": Call(compressed_tensors.nvfp4),
+    "compressed_tensors.mx": Call(compressed_tensors.mx, sizes=(32,)),
+    "compressed_tensors.mx8": Call(compressed_tensors.mx, sizes=(32,)),
+    "compressed_tensors.nvfp4": Call(compressed_tensors.nvfp4, sizes=(16,)),
     "bitsandbytes.4bit": Call(bitsandbytes.four_bits, sizes=tuple(2**n for n in range(5, 13))),
     "bitsandbytes.int8_vectorwise": Call(bitsandbytes.vectorwise),
     **{f"gguf.{name}": Call(gguf.blocks, sizes=(32,)) for name in ("Q4_0", "Q4_1", "Q8_0", "MXFP4")},
@@ -81,8 +84,9 @@ def refuse(result: Quantized) -> None:
     call, name = CALLS[convention.name], f"{convention.call} of {convention.library}"
     granularity, shape = scheme.granularity, tuple(result.x.shape)
     if call.sizes and isinstance(granularity, PerGroup | PerFlatGroup) and granularity.size not in call.sizes:
-        sizes = ", ".join(map(str, call.sizes))
-        raise QuantError(f"{name} takes groups of {sizes} elements, not of {granularity.size}; choose so.")
+        *most, last = map(str, call.sizes)
+        sizes = f"{', '.join(most)} or {last}" if most else last
+        raise QuantError(f"{name} takes groups of {sizes} elements, not of {granularity.size}; choose that.")
     for limit in call.limits:
         found = PROPERTIES[limit.of](scheme, shape)
         if found and not set(found[0]) & set(limit.allowed):
@@ -111,9 +115,8 @@ def _refuse_other_fields(scheme: Scheme, call: Call, name: str) -> None:
             nearest = differ if nearest is None or len(differ) < len(nearest) else nearest
     if nearest:
         key, (here, there) = next(iter(nearest.items()))
-        raise QuantError(
-            f"{name} has no counterpart of {key.replace('.', ' of ')} {_words(here)}; choose {_words(there)}."
-        )
+        what = f"the {key.replace('scales.', '').replace('_', ' ')}{' of scales' * key.count('.')}"
+        raise QuantError(f"{name} has no counterpart of {what} {_words(here)}; choose {_words(there)}.")
 
 
 def _fields(scheme: Scheme, prefix: str = "") -> dict[str, Any]:

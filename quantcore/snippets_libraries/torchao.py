@@ -1,5 +1,6 @@
 """Scripts in torchao's own API."""
 
+from quantcore.errors import QuantError
 from quantcore.float_format import FLOATS
 from quantcore.formats import Format
 from quantcore.granularity import PerFlatGroup, PerGroup
@@ -76,9 +77,18 @@ def float8(result: Quantized) -> Recipe:
 
 
 def mx(result: Quantized) -> Recipe:
-    """MXTensor.to_mx, whose scales are powers of two."""
+    """MXTensor.to_mx, whose scales are powers of two.
+
+    Raises:
+        QuantError: rows of an odd length, of whose codes of four bits two go into a byte.
+    """
     granularity, mode = result.scheme.granularity, result.scheme.convention.name.rpartition(".")[2]
     assert isinstance(granularity, PerGroup)
+    if result.scheme.format.bits == 4 and result.x.shape[-1] % 2:
+        raise QuantError(
+            "MXTensor of torchao packs two codes of e2m1 into a byte, and the rows have an odd length; "
+            "choose a tensor with rows of an even one."
+        )
     element, imports, codes = _MX[result.scheme.format]
     lines = [
         f"mx = MXTensor.to_mx(x, {element}, {granularity.size}, ScaleCalculationMode.{mode})",
@@ -112,7 +122,9 @@ def nf4(result: Quantized) -> Recipe:
     assert result.scales is not None
     granularity, of_scales = result.scheme.granularity, result.scales.scheme.granularity
     assert isinstance(granularity, PerFlatGroup)
-    size = of_scales.size if isinstance(of_scales, PerFlatGroup) else result.scale.numel()
+    # it takes no block of scales that is longer than they are many
+    count = result.scale.numel()
+    size = min(of_scales.size, count) if isinstance(of_scales, PerFlatGroup) else count
     lines = [
         f"nf4 = to_nf4(x, {granularity.size}, {size})",
         "packed = nf4.quantized_data",
