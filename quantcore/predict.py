@@ -126,7 +126,7 @@ def _way(t: Trace) -> str:
     if t.summed is None:
         steps.append(f"rounded {number(t.rounded)}")
     if t.zero_point:
-        steps.append(f"with the zero_point {number(t.shifted if t.summed is None else t.summed)}")
+        steps.append(f"with the zero_point added {number(t.shifted if t.summed is None else t.summed)}")
     if t.summed is not None:
         steps.append(f"rounded {number(t.rounded)}")
     if t.overflow:
@@ -161,7 +161,8 @@ def _mark_whole(text: str, right: int, what: str, suspects: Suspects, how: str) 
     if value != value.to_integral_value():
         return [Mark(text, "fraction", f"{what.capitalize()} is a whole number: round it. {how}", answer)]
     marks = [Mark(text, s.kind, s.sentence, answer) for s in suspects if value == Decimal(s.value)]
-    last = ("off by one", f"Off by one. {how}") if abs(value - right) == 1 else ("unknown", how)
+    way = "high" if value > right else "low"
+    last = ("off by one", f"One too {way}. {how}") if abs(value - right) == 1 else ("unknown", how)
     return marks or [Mark(text, *last, answer)]
 
 

@@ -11,7 +11,7 @@ STEPS = {
     "tensor": "One scale for all: the largest value rules",
     "rows": "One scale a row: axis 0, scales of shape (4, 1)",
     "columns": "One scale a column: axis 1, scales of shape (1, 6)",
-    "trap": "A scale of shape (4,) divides columns",
+    "trap": "A scale of shape (n,) divides columns",
     "groups": "Groups: a scale for a few neighbours",
     "blocks": "Blocks: a scale for a tile",
     "cost": "What every scale costs",
