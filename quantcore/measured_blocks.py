@@ -25,7 +25,7 @@ from quantcore.inputs import CHUNK, as_float32, refuse_nonfinite
 from quantcore.refusal import refuse
 from quantcore.scheme import Scheme
 
-MAX_ELEMENTS = 1 << 20
+MAX_ELEMENTS = 1 << 19
 
 
 @dataclass(frozen=True)
