@@ -1,5 +1,6 @@
 """Each preset's script runs with the library itself, and notices other numbers."""
 
+import dataclasses
 import importlib.util
 import re
 import warnings
@@ -30,17 +31,14 @@ def needs(name):
         pytest.skip(f"{library} is not installed")
 
 
-def shape_of(name):
-    """The smallest that the library takes, in blocks and in blocks of scales."""
-    return (256, 64) if name == "torchao.nf4" else (4, 256)
-
-
-def rows(name, seed, shape=None):
-    """Rows of many magnitudes, a row of zeros, and one of ties."""
-    x = torch.randn(shape or shape_of(name), generator=torch.Generator().manual_seed(seed))
-    x *= torch.logspace(-3, 2, len(x))[:, None]
-    x[1] = 0
-    x[2] = torch.arange(x.shape[1]) % 13 / 4 - 1.5
+def rows(name, seed, long=False):
+    """Rows of many magnitudes, the second of zeros, the third of ties; up to 300 elements the script is readable."""
+    wide = name.startswith(("gguf.TQ", "torchao.nf4"))
+    shape = ((256, 64) if name == "torchao.nf4" else (6, 256)) if long else (1, 256) if wide else (4, 64)
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+    x *= torch.logspace(-3, 2, len(x))[:, None] * 8**seed
+    x[1:2] = 0
+    x[2:3] = torch.arange(shape[1]) % 13 / 4 - 1.5
     return x
 
 
@@ -54,24 +52,133 @@ def run(script):
     return names
 
 
-@pytest.mark.parametrize("name", SCRIPTED)
-@pytest.mark.parametrize("seed", [0, 1])
-def test_script_holds(name, seed, capsys):
+def runs(name, result, capsys):
     needs(name)
-    script = library_script(result_of(name, rows(name, seed)))
+    script = library_script(result)
     try:
         run(script)
     except Exception as error:
         pytest.fail(f"{error!r}\n{script}")
+    assert capsys.readouterr().out, "it prints what it found"
 
 
 @pytest.mark.parametrize("name", SCRIPTED)
-def test_script_notices_another_tensor(name, capsys):
-    """Its tensor is that of another script: the assertions must fail."""
+@pytest.mark.parametrize("long", [False, True])
+def test_script_holds(name, long, capsys):
+    runs(name, result_of(name, rows(name, 0, long)), capsys)
+
+
+@pytest.mark.parametrize("name", SCRIPTED)
+def test_script_notices_other_numbers(name, capsys):
+    """Each of its assertions can fail: with the tensor, the codes or the scales of another script."""
     needs(name)
     script, other = (library_script(result_of(name, rows(name, seed))) for seed in (0, 1))
-    whole = re.compile(r"^x = .*?\)$", re.MULTILINE | re.DOTALL)
-    broken = whole.sub(lambda _: whole.search(other)[0], script, count=1)
-    assert broken != script
-    with pytest.raises(AssertionError):
-        run(broken)
+    parts = ["x = ", *re.findall("^expected.* = ", script, re.MULTILINE)]
+    assert len(parts) >= 2
+    for part in parts:
+        whole = re.compile(rf"^{part}.*?\)$", re.MULTILINE | re.DOTALL)
+        broken = whole.sub(lambda _, whole=whole: whole.search(other)[0], script, count=1)
+        assert broken != script, part
+        with pytest.raises(AssertionError):
+            run(broken)
+
+
+@pytest.mark.parametrize("name", SCRIPTED)
+def test_script_is_short_and_names_its_versions(name):
+    """Codes are asserted wherever the library has them: all but six bits of compressed-tensors and TQ1_0."""
+    script = library_script(result_of(name, rows(name, 0)))
+    code = script[script.index("\n\n", script.index("\nx = ")) : script.index("\nexpected = ")]
+    assert max(map(len, code.splitlines())) <= 115
+    assert len(code.strip().splitlines()) <= 20
+    convention = qc.PRESETS[name].convention
+    assert (
+        f"{convention.library}=={convention.version}"
+        in script.split("# pip install ")[1].split("\n")[0].split()
+    )
+    values = name in ("compressed_tensors.mxfp6_e2m3", "gguf.TQ1_0")
+    assert f"print({'dequantized' if values else 'codes'})" in script
+
+
+OTHERS = [
+    ("torchao.fp8_e4m3fn", {"granularity": qc.PerChannel(0)}, (4, 6)),
+    ("torchao.fp8_e5m2", {"granularity": qc.PerBlock((2, 4))}, (4, 8)),
+    ("torchao.fp8_e4m3fn", {"granularity": qc.PerGroup(4), "range_setting": qc.Percentile(95)}, (3, 4, 8)),
+    ("torchao.mxfp4", {"granularity": qc.PerGroup(16)}, (64,)),
+    ("torchao.nvfp4", {}, (32,)),
+    ("torchao.nvfp4.1level", {}, (2, 2, 2, 32)),
+    ("torchao.nf4", {"granularity": qc.PerFlatGroup(32)}, (4, 64)),
+    ("compressed_tensors.fp8_e4m3fn", {"granularity": qc.PerGroup(4)}, (12,)),
+    ("compressed_tensors.fp8_e4m3fn", {"granularity": qc.PerBlock((2, 4))}, (5, 7)),
+    ("compressed_tensors.fp8_e4m3fn", {"granularity": qc.PerChannel(0), "range_setting": qc.Fixed(-1, 2)}, (4, 6)),
+    ("compressed_tensors.mxfp8_e4m3", {}, (2, 3, 32)),
+    ("compressed_tensors.nvfp4", {}, (16,)),
+    ("bitsandbytes.nf4", {"granularity": qc.PerFlatGroup(32)}, (7, 11)),
+    ("bitsandbytes.fp4", {"granularity": qc.PerFlatGroup(4096)}, (3, 1)),
+    ("gguf.Q5_1", {}, (2, 3, 32)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "changes", "shape"), OTHERS, ids=str)
+def test_what_a_call_takes_as_an_argument_may_differ(name, changes, shape, capsys):
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(2)) * 2
+    runs(name, qc.apply(x, dataclasses.replace(qc.PRESETS[name], **changes)), capsys)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "words"),
+    [
+        ("torchao.mxfp4", {"range_setting": qc.Percentile(99)}, "the range setting percentile(99); choose min_max"),
+        ("torchao.mxfp4", {"format": qc.FLOATS["e3m4"]}, "has no counterpart of the format e3m4; choose "),
+        ("torchao.mxfp4", {"scales": None}, "has no counterpart of the scales False; choose True"),
+        ("torchao.nvfp4", {"granularity": qc.PerGroup(32)}, "takes groups of 16 elements, not of 32; choose that"),
+        ("torchao.fp8_e4m3fn", {"granularity": qc.PerGroup(5)}, "takes only blocks that divide the tensor"),
+        ("torchao.fp8_e4m3fn", {"granularity": qc.PerGroup(1)}, "takes no blocks of one element"),
+        ("torchao.fp8_e4m3fn", {"granularity": qc.PerFlatGroup(8)}, "has no flat groups"),
+        ("bitsandbytes.nf4", {"granularity": qc.PerFlatGroup(48)}, "32, 64, 128, 256, 512, 1024, 2048 or 4096"),
+        ("gguf.Q4_0", {"granularity": qc.PerGroup(16)}, "takes groups of 32 elements, not of 16"),
+        ("gguf.Q4_0", {"format": qc.UINT8}, "has no counterpart of the format uint8; choose uint4"),
+        ("microxcaling.mxfp4", {}, "microxcaling is on no package index"),
+        ("microxcaling.mxint8.nearest", {}, "take the script with quantcore"),
+    ],
+)  # fmt: skip
+def test_what_no_script_can_give(name, changes, words):
+    scheme = dataclasses.replace(qc.PRESETS[name], **changes)
+    with pytest.raises(qc.QuantError, match=re.escape(words)):
+        library_script(qc.apply(rows(name, 0), scheme))
+
+
+@pytest.mark.parametrize(
+    ("name", "granularity", "shape"),
+    [("torchao.mxfp4", qc.PerGroup(7), (3, 7)), ("torchao.nf4", qc.PerFlatGroup(3), (3, 7))],
+)
+def test_two_codes_a_byte_need_an_even_number(name, granularity, shape):
+    scheme = dataclasses.replace(qc.PRESETS[name], granularity=granularity)
+    with pytest.raises(qc.QuantError, match="packs two codes"):
+        library_script(qc.apply(torch.randn(shape), scheme))
+
+
+def test_codes_of_no_number_are_left_to_chance():
+    x = rows("torchao.mxfp4", 0)
+    x[0, 0] = torch.nan
+    with pytest.raises(qc.QuantError, match="leaves the codes of NaN and infinity to chance"):
+        library_script(result_of("torchao.mxfp4", x))
+
+
+def test_conventions_of_scales_are_no_calls():
+    x = torch.ones(4, 8)
+    for name in ("stored", "torchao.nf4.scales"):
+        scheme = qc.Scheme.parse(f"{'int8' if 'nf4' in name else 'e4m3fn'} {name}")
+        with pytest.raises(qc.QuantError, match=f"{name} is how scales are kept"):
+            library_script(qc.apply(x, scheme))
+
+
+def test_a_changed_convention_is_not_the_library():
+    preset = qc.PRESETS["gguf.Q8_0"]
+    changed = dataclasses.replace(preset, convention=preset.convention.changed(rounding="floor"))
+    with pytest.raises(qc.QuantError, match="changes what gguf does"):
+        library_script(qc.apply(rows("gguf.Q8_0", 0), changed))
+
+
+def test_every_preset_has_a_script_or_a_reason():
+    left = {preset.convention.library for name, preset in qc.PRESETS.items() if name not in SCRIPTED}
+    assert left == {"microxcaling"}

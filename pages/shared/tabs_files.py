@@ -54,8 +54,10 @@ def _library(tensor: Tensor, result: qc.Quantized) -> None:
             f"Not run in the tests here, where {name} does not install: these integers are checked against recorded "
             "ones of that version."
         )
-    else:
+    elif convention.name in qc.CONVENTIONS:
         st.caption(f"The tests run such scripts with {name}, over its granularities, symmetries and widths.")
+    else:
+        st.caption(f"The tests run the script of every preset with {name}.")
 
 
 def export(tensor: Tensor, result: qc.Quantized, view: View | None) -> None:

@@ -8,6 +8,7 @@ from quantcore.quantize import Quantized
 from quantcore.range_setting import MinMax
 from quantcore.snippets_libraries.recipe import Recipe, finds_range, parameters_source
 
+_ODD = "{} of torchao packs two codes into a byte, and the {}; choose a tensor with {}."
 # the format -> its name as element of an MXTensor, what imports it, and how its codes are read
 _PACKED = "unpack_uint4({}.qdata.view(torch.uint8)).reshape(x.shape)"
 _KERNELS = "from torchao.prototype.mx_formats.kernels import unpack_uint4"
@@ -85,10 +86,7 @@ def mx(result: Quantized) -> Recipe:
     granularity, mode = result.scheme.granularity, result.scheme.convention.name.rpartition(".")[2]
     assert isinstance(granularity, PerGroup)
     if result.scheme.format.bits == 4 and result.x.shape[-1] % 2:
-        raise QuantError(
-            "MXTensor of torchao packs two codes of e2m1 into a byte, and the rows have an odd length; "
-            "choose a tensor with rows of an even one."
-        )
+        raise QuantError(_ODD.format("MXTensor", "rows have an odd length", "rows of an even one"))
     element, imports, codes = _MX[result.scheme.format]
     lines = [
         f"mx = MXTensor.to_mx(x, {element}, {granularity.size}, ScaleCalculationMode.{mode})",
@@ -118,7 +116,13 @@ def nvfp4(result: Quantized) -> Recipe:
 
 
 def nf4(result: Quantized) -> Recipe:
-    """to_nf4, whose scales are int8 with a mean and a factor a block of them."""
+    """to_nf4, whose scales are int8 with a mean and a factor a block of them.
+
+    Raises:
+        QuantError: an odd number of elements.
+    """
+    if result.x.numel() % 2:
+        raise QuantError(_ODD.format("to_nf4", "elements are odd in number", "an even number of them"))
     assert result.scales is not None
     granularity, of_scales = result.scheme.granularity, result.scales.scheme.granularity
     assert isinstance(granularity, PerFlatGroup)
