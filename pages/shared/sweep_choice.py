@@ -48,6 +48,7 @@ DEFAULTS: dict[str, Any] = {
     "sw_maps": [],
 }
 KEYS = set(DEFAULTS)
+_PARTS = ("sw_formats", "sw_symmetry", "sw_per", "sw_range")
 MOST = 2000
 
 
@@ -77,8 +78,8 @@ def draw(shape: tuple[int, ...], own: qc.Scheme | None) -> list[qc.Scheme]:
         max_chars=2000,
         help="Schemes as text, as Explore has it under Link.",
     )
-    for key, default in DEFAULTS.items():
-        st.session_state.setdefault(key, default)
+    for key in _PARTS:  # so that a link keeps them, also while they are not drawn
+        st.session_state.setdefault(key, DEFAULTS[key])
     schemes += [qc.PRESETS[name] for name in presets]
     schemes += [qc.Scheme.parse(text) for text in more.split(";") if text.strip()]
     if schemes and own is not None:
@@ -92,7 +93,6 @@ def _chosen() -> list[qc.Scheme]:
     """Draw one list a part, and return every scheme that can be made of what is chosen."""
     columns = st.columns([3, 2, 3, 3])
     labels = {"Formats": FORMATS, "Symmetry": SYMMETRIES, "Granularity": GRANULARITIES, "Range": RANGES}
-    keys = ("sw_formats", "sw_symmetry", "sw_per", "sw_range")
     helps = (
         "Others are typed: int7, uint8n (narrow), float(3, 2), log2_5, codebook([-1, 0, 2]).",
         "Floats and codebooks have no zero point: beside symmetric, asymmetric leaves them out.",
@@ -103,7 +103,7 @@ def _chosen() -> list[qc.Scheme]:
         column.multiselect(
             label, options, DEFAULTS[key], key=key, help=text, accept_new_options=label != "Symmetry", **_BIND
         )
-        for column, (label, options), key, text in zip(columns, labels.items(), keys, helps, strict=True)
+        for column, (label, options), key, text in zip(columns, labels.items(), _PARTS, helps, strict=True)
     ]
     found = [qc.Scheme.parse(" ".join(words)) for words in itertools.product(*parts)]
     whole = len(parts[1]) < len(SYMMETRIES)

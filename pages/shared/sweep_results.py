@@ -54,7 +54,9 @@ def _open(texts: tuple[str, ...]) -> None:
     try:
         scheme_state.apply_scheme(qc.Scheme.parse(text))
         st.session_state[OPEN] = True
-        st.session_state[LEFT] = {key: st.session_state[key] for key in sweep_choice.KEYS}
+        st.session_state[LEFT] = {
+            key: st.session_state.get(key, default) for key, default in sweep_choice.DEFAULTS.items()
+        }
     except qc.QuantError as error:
         st.session_state[PROBLEM] = f"{text} can't be opened in Explore: {error}"
 

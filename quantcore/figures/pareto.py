@@ -63,7 +63,9 @@ def pareto(
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         "margin": {"l": 60, "r": 12, "t": 64, "b": 44},
     }
-    layout["xaxis"] = {"title": "bits per element, everything counted", "rangemode": "tozero"}
+    layout["xaxis"] = {"title": "bits per element, everything counted"}
+    if metric == "sqnr_db":  # the line of a Gaussian begins there
+        layout["xaxis"] |= {"rangemode": "tozero"}
     layout["yaxis"] = {"title": label, "type": "linear" if metric == "sqnr_db" else "log"}
     if metric != "sqnr_db":
         layout["yaxis"] |= {"exponentformat": "power", "dtick": 1}
