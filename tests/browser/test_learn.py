@@ -117,7 +117,7 @@ def test_large_mode_leaves_explore_as_it_is(app: Any) -> None:
     small = app.page.evaluate("getComputedStyle(document.documentElement).fontSize")
     opened(app, "scale", learn_large="true")
     app.page.get_by_test_id("stTopNavSection").first.click()
-    app.page.get_by_role("link", name="Explore").click()
+    app.page.get_by_test_id("stTopNavDropdownLink").filter(has_text="Explore").click()
     app.rest()
     app.page.wait_for_function(f"getComputedStyle(document.documentElement).fontSize === '{small}'")
     expect(app.page.get_by_test_id("stSidebar")).to_have_attribute("data-collapsed", "false")
