@@ -13,17 +13,16 @@ from quantcore.formats import IntFormat
 from quantcore.granularity import (
     Granularity,
     PerFlatGroup,
-    Region,
     block_shape,
     grid_shape,
     laid_shape,
-    regions,
     split_axes,
     spread,
 )
 from quantcore.inputs import CHUNK
 from quantcore.kernels import KERNELS
 from quantcore.qparams import QParams
+from quantcore.regions import Region, regions
 from quantcore.rounding import rounding, unrounded
 from quantcore.scheme import Scheme
 

@@ -10,8 +10,9 @@ from torch import Tensor
 from quantcore.conventions import Convention
 from quantcore.float_format import FloatFormat
 from quantcore.formats import Format, IntFormat
-from quantcore.granularity import Region, spread
+from quantcore.granularity import spread
 from quantcore.kernels import KERNELS
+from quantcore.regions import Region
 from quantcore.scales_of_floats import largest_value
 from quantcore.scheme import Scheme
 from quantcore.scratch import like

@@ -12,17 +12,10 @@ import torch
 from torch import Tensor
 
 from quantcore.errors import QuantError
-from quantcore.granularity import (
-    Granularity,
-    block_bounds,
-    block_shape,
-    grid_shape,
-    laid_shape,
-    regions,
-    to_blocks,
-)
+from quantcore.granularity import Granularity, block_bounds, block_shape, grid_shape, laid_shape, to_blocks
 from quantcore.inputs import CHUNK, as_float32, refuse_nonfinite
 from quantcore.refusal import refuse
+from quantcore.regions import regions
 from quantcore.scheme import Scheme
 
 MAX_ELEMENTS = 1 << 19

@@ -15,9 +15,10 @@ from torch import Tensor
 
 from quantcore.coding import decode, ends, kept_at
 from quantcore.errors import QuantError
-from quantcore.granularity import Region, regions, split_axes, spread
+from quantcore.granularity import split_axes, spread
 from quantcore.inputs import CHUNK, as_float32, refuse_nonfinite
 from quantcore.quantize import Quantized, unclamped
+from quantcore.regions import Region, regions
 
 
 @dataclass(frozen=True)

@@ -9,20 +9,13 @@ import torch
 from torch import Tensor
 
 from quantcore.errors import QuantError
-from quantcore.granularity import (
-    PerFlatGroup,
-    block_shape,
-    grid_shape,
-    laid_shape,
-    regions,
-    split_axes,
-    to_blocks,
-)
+from quantcore.granularity import PerFlatGroup, block_shape, grid_shape, laid_shape, split_axes, to_blocks
 from quantcore.inputs import CHUNK, as_float32, refuse_nonfinite
 from quantcore.range_half_quadratic import HalfQuadratic
 from quantcore.range_setting import Given, MinMax
 from quantcore.range_task import Task
 from quantcore.refusal import full_name, refuse
+from quantcore.regions import regions
 from quantcore.scales import OF_MAGNITUDE, is_bad, parameters
 from quantcore.scheme import Scheme
 from quantcore.scratch import like

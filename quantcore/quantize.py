@@ -21,17 +21,12 @@ from quantcore.coding import fit as fit
 from quantcore.coding import wrap as wrap
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
-from quantcore.granularity import (
-    block_shape,
-    laid_shape,
-    regions,
-    split_axes,
-    spread,
-)
+from quantcore.granularity import block_shape, laid_shape, split_axes, spread
 from quantcore.inputs import CHUNK, as_float32, refuse_nonfinite
 from quantcore.qparams import QParams, choose_qparams
 from quantcore.range_setting import Given
 from quantcore.refusal import refuse
+from quantcore.regions import regions
 from quantcore.rounding import rounding
 from quantcore.scheme import Scheme
 

@@ -13,9 +13,10 @@ from quantcore.coding import Kept, decode, ends, factor
 from quantcore.conventions import Convention
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
-from quantcore.granularity import Region, block_bounds
+from quantcore.granularity import block_bounds
 from quantcore.kernels import KERNELS, Kernel
 from quantcore.quantize import Quantized
+from quantcore.regions import Region
 from quantcore.rounding import Rounding, Stochastic, half_even, rounding, unrounded
 from quantcore.scheme import Scheme
 from quantcore.trace_steps import Trace

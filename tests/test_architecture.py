@@ -13,7 +13,7 @@ FLOORS = [
     ["quantcore.errors", "quantcore.notation", "quantcore.scratch", "quantcore.rounding"],
     ["quantcore.lookup", "quantcore.float_layout", "quantcore.float_codes", "quantcore.float_format",
      "quantcore.codebook_codes", "quantcore.codebook_format", "quantcore.codebook_fit",
-     "quantcore.formats", "quantcore.granularity", "quantcore.inputs"],
+     "quantcore.formats", "quantcore.granularity", "quantcore.regions", "quantcore.inputs"],
     ["quantcore.range_setting", "quantcore.range_",  "quantcore.conventions", "quantcore.conventions.", "quantcore.kernels"],
     ["quantcore.scheme", "quantcore.presets", "quantcore.scales_of_floats", "quantcore.scales"],
     ["quantcore.refusal", "quantcore.qparams", "quantcore.casts", "quantcore.coding", "quantcore.boxes", "quantcore.squared_error", "quantcore.quantize"],

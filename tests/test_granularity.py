@@ -7,7 +7,8 @@ import pytest
 import torch
 
 import quantcore as qc
-from quantcore.granularity import block_bounds, cells_of, grid_shape, regions
+from quantcore.granularity import block_bounds, cells_of, grid_shape
+from quantcore.regions import regions
 
 
 @pytest.mark.parametrize(

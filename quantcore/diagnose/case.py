@@ -15,10 +15,11 @@ from torch import Tensor
 from quantcore.diagnose.record import Box, Gain
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
-from quantcore.granularity import Shape, block_bounds, grid_shape, regions, split_axes
+from quantcore.granularity import Shape, block_bounds, grid_shape, split_axes
 from quantcore.inputs import CHUNK
 from quantcore.metrics import Report, block_errors, report
 from quantcore.quantize import Quantized, apply
+from quantcore.regions import regions
 from quantcore.scheme import Scheme
 from quantcore.storage import bits_per_element
 

@@ -14,9 +14,9 @@ from quantcore.diagnose.case import Case
 from quantcore.diagnose.record import MAX_BOXES, Box, Finding, Gain, cell
 from quantcore.diagnose.words import count, index, number
 from quantcore.formats import IntFormat
-from quantcore.granularity import Region
 from quantcore.quantize import unclamped
 from quantcore.range_setting import MIN_MAX, Given
+from quantcore.regions import Region
 from quantcore.scheme import Scheme
 
 BETTER_DB = 1.0  # a mend of a wrong result gains at least this much

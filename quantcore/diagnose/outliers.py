@@ -11,10 +11,11 @@ from quantcore.diagnose.case import Case, Trial
 from quantcore.diagnose.record import Box, Finding, cell
 from quantcore.diagnose.words import decibels, index, number
 from quantcore.errors import QuantError
-from quantcore.granularity import PerChannel, PerFlatGroup, PerGroup, block_bounds, regions, split_axes
+from quantcore.granularity import PerChannel, PerFlatGroup, PerGroup, block_bounds, split_axes
 from quantcore.inputs import CHUNK
 from quantcore.quantize import apply
 from quantcore.range_setting import MinMax
+from quantcore.regions import regions
 from quantcore.scheme import Scheme
 
 FAR = 4.0  # times as large as the next largest: two bits of the codes are lost to the others

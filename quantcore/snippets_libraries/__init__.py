@@ -51,12 +51,13 @@ RECORDED_ONLY = frozenset({"aimet-torch"})
 def library_script(result: Quantized) -> str:
     """Return a script in the own API of the convention's library, that asserts the codes of ``result``.
 
-    It also asserts scale and zero_point where the library finds them: for every range setting but
+    Codes that the library does not show are asserted as what they dequantize to (`Recipe.shows`). The script
+    also asserts scale and zero_point where the library finds them: for every range setting but
     `MinMax` they stand in the script as numbers.
 
     Raises:
         QuantError: the convention stands for no library that can be installed, was changed, or its library
-            can't be given these parameters.
+            can't be given these parameters, or has no call for this scheme.
     """
     convention = result.scheme.convention
     _refuse(result)
