@@ -13,6 +13,7 @@ import streamlit as st
 from pages.shared import (
     controls,
     format_bits,
+    history,
     lesson,
     library_choice,
     link,
@@ -64,9 +65,12 @@ page = st.navigation(
     },
     position="top",
 )
+if not lesson.is_lesson(page):
+    lesson.unfold()
 before = link.raw_parameters()
 with st.sidebar:
     controls.draw()
+    history.watch()
 notice = st.container()
 page.run()
 link.name_dropped(before, KEYS, notice)

@@ -15,7 +15,8 @@ from pages.shared import current, link, maps_view
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
 _FOLDER = Path(__file__).resolve().parent.parent / "learn"
-LARGE, _LARGE_THERE = "learn_large", "_learn_large"
+LARGE, _LARGE_THERE, _FOLDED = "learn_large", "_learn_large", "_learn_folded"
+_URL = "learn-"
 FEW = 8  # steps that fit into one row of choices
 
 
@@ -71,10 +72,15 @@ def pages() -> list[StreamlitPage]:
             f"learn/{name}.py",
             title=LESSONS[name].title,
             icon=f":material/{LESSONS[name].icon}:",
-            url_path=f"learn-{name.replace('_', '-')}",
+            url_path=_URL + name.replace("_", "-"),
         )
         for name in there()
     ]
+
+
+def is_lesson(page: StreamlitPage) -> bool:
+    """Whether the page is one of these."""
+    return page.url_path.startswith(_URL)
 
 
 def is_large() -> bool:
@@ -152,6 +158,7 @@ def _keep_large(name: str) -> None:
 
 def _enlarge() -> None:
     if is_large():
+        st.session_state[_FOLDED] = True
         st.set_page_config(initial_sidebar_state="collapsed")
         # the window decides, for a projector's 1280 and a screen's 1920 hang on the same wall
         size = "clamp(18px, 1.32vw, 30px)"
@@ -160,4 +167,10 @@ def _enlarge() -> None:
             ".qs-cells{font-size:1rem}</style>"
         )
     else:
+        unfold()
+
+
+def unfold() -> None:
+    """Bring the sidebar back after the large mode, here or on a page that is no lesson."""
+    if st.session_state.pop(_FOLDED, False):
         st.set_page_config(initial_sidebar_state="auto")

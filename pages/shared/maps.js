@@ -56,26 +56,7 @@ function exact(value) {
   return String(Number(value.toPrecision(9)));
 }
 
-// Streamlit makes a step in the history of every parameter that a callback changes, of a control that appears only
-// then after the run itself. All that follows from one act of the visitor shall be one step, so that Back undoes the
-// whole of it
-function oneStepPerAct() {
-  const app = document.querySelector("[data-testid=stApp]"), push = window.history.pushState;
-  if (!app || window.history.oneStepPerAct) return;
-  const running = () => app.dataset.testScriptState !== "notRunning";
-  let stepped = false;
-  const act = () => { stepped &&= running(); };
-  for (const kind of ["pointerdown", "click", "keydown"]) window.addEventListener(kind, act, true);
-  window.addEventListener("popstate", () => { stepped = false; }, true);
-  window.history.oneStepPerAct = true;
-  window.history.pushState = (...entry) => {
-    (stepped ? window.history.replaceState : push).apply(window.history, entry);
-    stepped = true;
-  };
-}
-
 function mount(parent) {
-  oneStepPerAct();
   const root = parent.querySelector(".qs-maps");
   const state = { root, plot: root.querySelector(".qs-plot"), canvas: root.querySelector("canvas"), tip: root.querySelector(".qs-tip"), live: root.querySelector(".qs-live"), cursor: null, drawn: null };
   state.observer = new ResizeObserver(() => {
