@@ -43,7 +43,7 @@ def tables(at: AppTest) -> dict[str, list[list[list[str]]]]:
     """What tables of cells were told to draw: title -> rows of [text, mark]; of equal titles the last."""
     found = {}
     for component in at.get("bidi_component"):
-        data = json.loads(component.proto.json)
+        data = json.loads(component.proto.json or "{}")  # one of no data watches the history
         found |= {table["title"]: table["cells"] for table in data.get("tables", [])}
     return found
 

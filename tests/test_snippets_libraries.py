@@ -191,7 +191,10 @@ def test_script_of_a_large_tensor_reads_the_export(name, tmp_path, monkeypatch):
         ("int8 onnxruntime(overflow=wrap)", "onnxruntime(overflow=wrap) changes what onnxruntime does"),
         ("int4 given(0.3,9) torchao", "torchao takes only a zero_point within the codes -8..7 of int4"),
         ("uint4 asymmetric fixed(-1,1) hqq", "finds scale and codes in one call; choose min-max"),
-        ("int8 per_channel(0) torchao scales(uint2 given(0.5))", "A scale is 0, and torchao would divide by it"),
+        (
+            "int8 per_channel(0) torchao scales(uint2 given(0.5))",
+            "A scale is 0, and torchao would divide by it",
+        ),
         ("uint4 asymmetric hqq scales(int8)", "and scales that are kept as they are"),
         ("int8 given(0.3,5) quanto", "has no zero_point; choose 0"),
     ],
