@@ -74,7 +74,7 @@ def histogram(x: torch.Tensor, bins: int = 120) -> tuple[Array, Array]:
     for start in range(0, len(flat), CHUNK):
         part = flat[start : start + CHUNK].cpu().numpy()
         # numpy subtracts the lowest in the array's own type, where the width of the range may not fit
-        wide = high - low > np.finfo(part.dtype).max
+        wide = high - low > float(np.finfo(part.dtype).max)
         counts += np.histogram(part.astype(np.float64) if wide else part, bins, (low, high))[0]
     return counts, np.linspace(low, high, bins + 1)
 
