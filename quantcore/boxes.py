@@ -49,6 +49,7 @@ def boxes(x: Tensor, params: QParams, scheme: Scheme) -> Iterator[tuple[Region, 
     # of small floats, which have -0, even a zero_point of 0 tells: -0 + 0 is 0
     shifted = shifted or (KERNELS[convention.kernel].shift_first and not whole)
     scratch = torch.empty(_largest(shape, block), device=x.device)
+    zeros = params.raw is not None and not bool(scale.all())
     for region in regions(shape, block, CHUNK, whole_blocks=False):
         own = convention_of(convention, region, scheme.granularity, shape)
         values = split_axes(x[region.elements], region.block)
@@ -56,7 +57,7 @@ def boxes(x: Tensor, params: QParams, scheme: Scheme) -> Iterator[tuple[Region, 
             values = values / own.divisor
         work = scratch[: values.numel()].view(values.shape)
         inverse = None if params.inverse is None else params.inverse[region.grid]
-        s = factor(scale[region.grid], inverse, own, stored=params.raw is not None)
+        s = factor(scale[region.grid], inverse, own, stored=zeros)
         shift = spread(zero_point[region.grid]) if shifted else None
         work = KERNELS[own.kernel].run(values, spread(s), shift, work, round_)
         yield region, work.clamp_(min=own.least_value) if own.least_value else work, shift

@@ -23,14 +23,29 @@ def may_leave_integers(x: Tensor, params: QParams, scheme: Scheme, convention: C
     low, high = params.low, params.high
     if low is None or high is None or not isinstance(scheme.range_setting, MinMax):
         low, high = x.amin(), x.amax()
-    largest = torch.maximum(low.abs(), high.abs())
     found = params.raw if convention.coded_with == "raw" and params.raw is not None else params.scale
-    scale = torch.as_tensor(found, dtype=torch.float32).abs()
-    shift = torch.as_tensor(params.zero_point).abs()
-    inverse = torch.reciprocal(scale) if params.inverse is None else params.inverse.abs()
-    reach = largest * inverse if KERNELS[convention.kernel].inverse else largest / scale
-    # half of the end: the product above may be rounded, and z is added
-    return not bool((reach + shift < _CAST_ENDS[convention.cast] / 2).all())
+    scale, shift = torch.as_tensor(found, dtype=torch.float32), torch.as_tensor(params.zero_point)
+    # half of the end: the quotient may be rounded, and z is added
+    end = _CAST_ENDS[convention.cast] / 2
+    invert = KERNELS[convention.kernel].inverse
+    inverse = params.inverse if invert else None
+    # the farthest element with the smallest scale of all: mostly enough, and without memory for every block
+    extremes = _most(low, high), scale.abs().amin(), None if inverse is None else _most(inverse), _most(shift)
+    if bool(_reach(*extremes, invert) < end):
+        return False
+    every = torch.maximum(low.abs(), high.abs()), scale.abs(), None if inverse is None else inverse.abs()
+    return not bool((_reach(*every, shift.abs(), invert) < end).all())
+
+
+def _most(*parameters: Tensor) -> Tensor:
+    return torch.stack([end.abs() for p in parameters for end in (p.amin(), p.amax())]).amax()
+
+
+def _reach(largest: Tensor, scale: Tensor, inverse: Tensor | None, shift: Tensor, invert: bool) -> Tensor:
+    """How far from 0 values come before they are clamped."""
+    if not invert:
+        return largest / scale + shift
+    return largest * (torch.reciprocal(scale) if inverse is None else inverse) + shift
 
 
 def settle(work: Tensor, shift: Tensor | None, fmt: Format, convention: Convention) -> None:
@@ -50,7 +65,9 @@ def replace_codes(
 ) -> None:
     """Put the convention's codes in the place of those of 0 and of NaN; ``odd``: the values, None without NaN."""
     if convention.zero_value:
-        codes.masked_fill_(fmt.decode(codes) == 0, int(fmt.encode(convention.zero_value)))
+        instead = int(fmt.encode(convention.zero_value))
+        for zero in (fmt.table == 0).nonzero():
+            codes.masked_fill_(codes == zero.item(), instead)
     if odd is not None:
         signed = fmt.encode(torch.tensor(convention.nan_value).copysign(odd))
         codes.copy_(torch.where(odd.isnan(), signed, codes))

@@ -69,11 +69,12 @@ def choose_qparams(x: Any, scheme: Scheme) -> QParams:
             refuse_nonfinite(x, who)
         return QParams(*setting.parameters(grid, x.device), center=center)
     low, high = (torch.empty(grid, device=x.device) for _ in range(2))
-    largest = scheme.symmetric and convention.symmetric_scale in OF_MAGNITUDE
-    either = largest and isinstance(setting, MinMax) and _is_short(block)
+    either = (
+        scheme.symmetric and isinstance(setting, MinMax) and convention.symmetric_scale in OF_MAGNITUDE
+    )
     for region in regions(shape, block, CHUNK, whole_blocks=True):
         values = laid[region.elements]
-        found = _magnitude(values, region.block) if either else _extremes(values, region.block)
+        found = (_magnitude(values, region.block) if either else None) or _extremes(values, region.block)
         if not isinstance(setting, MinMax):
             _check_finite(x, *found, who)
             blocks = to_blocks(values, region.block)
@@ -112,18 +113,28 @@ def _extremes(x: Tensor, block: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     return low, high
 
 
-def _is_short(block: tuple[int, ...]) -> bool:
-    """Whether a block is a run of the last axis that a reduction is slow on."""
-    return bool(block) and math.prod(block[:-1]) == 1 and _FAST_RUN <= 2 * block[-1] < 2 * _FAST_RUN
+def _magnitude(x: Tensor, block: tuple[int, ...]) -> tuple[Tensor, Tensor] | None:
+    """-max|x| and max|x| as `_extremes` lays them out, of blocks that are short runs of the last axis; else None.
 
-
-def _magnitude(x: Tensor, block: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """-max|x| and max|x| as `_extremes` lays them out: one reduction over x and -x, which is long enough."""
-    values = split_axes(x, block)
-    both = like(values.unsqueeze(-1).expand(*values.shape, 2), "both").view(*values.shape[:-1], 2 * block[-1])
-    both[..., : block[-1]] = values
-    torch.neg(values, out=both[..., block[-1] :])
-    largest = both.amax(-1, keepdim=True)
+    Of runs too short for a fast reduction two are put into one, the other negative: the largest of both is that
+    of the one, the smallest that of the other.
+    """
+    n = block[-1] if block else 1
+    if n == 1 or n > 2 * _FAST_RUN or math.prod(block[:-1]) > 1:
+        return None
+    magnitude = torch.abs(x, out=like(x, "magnitude"))
+    if n >= _FAST_RUN:
+        largest = split_axes(magnitude, block).amax(-1, keepdim=True)
+        return -largest, largest
+    if x.shape[-1] % (2 * n):
+        return None
+    signs = x.new_ones(2 * n)
+    signs[n:] = -1.0
+    pairs = magnitude.view(*x.shape[:-1], -1, 2 * n).mul_(signs)
+    top = pairs.amax(-1)
+    if bool(top.amax().isnan()):  # it may be in either of two blocks
+        return None
+    largest = torch.stack([top, -pairs.amin(-1)], -1)
     return -largest, largest
 
 

@@ -29,7 +29,9 @@ from quantcore.scratch import like
 
 Rounding = Callable[[Tensor], Tensor]  # rounds a float32 tensor in place and returns it
 
-_HALF, _BELOW_HALF = torch.tensor(0.5), torch.tensor(0.5 - 2.0**-25)
+BELOW_HALF = 0.5 - 2.0**-25  # the number below ½
+_SIGN, _HALF = torch.tensor(-(1 << 31), dtype=torch.int32), torch.tensor(0.5).view(torch.int32)
+_HALVES_END = 2.0**22  # up to here float32 has every half
 MAX_SEED = (1 << 32) - 1
 
 
@@ -46,29 +48,43 @@ def half_up(values: Tensor) -> Tensor:
     return values.add_(part)
 
 
-def _signed(number: Tensor, values: Tensor) -> Tensor:
-    """``number`` with the signs of ``values``, until the next call."""
-    return torch.copysign(number.to(values.device), values, out=like(values, "signed"))
-
-
 def half_away(values: Tensor) -> Tensor:
     """Round to the nearest whole number, ties away from zero."""
-    # the number below ½: with it the sum reaches the next whole number from a tie, and from nothing less
-    return toward_zero(values.add_(_signed(_BELOW_HALF, values)))
+    # with the number below ½ the sum reaches the next whole number from a tie, and from nothing less; what is
+    # smaller is doubled, and stays below 1
+    nearly = torch.clamp(values, -BELOW_HALF, BELOW_HALF, out=like(values, "signed"))
+    return toward_zero(values.add_(nearly))
+
+
+def _signed_half(values: Tensor) -> Tensor:
+    """½ with the signs of ``values``, until the next call."""
+    # on the bits, for torch.copysign takes twice as long
+    signed = torch.bitwise_and(
+        values.view(torch.int32), _SIGN.to(values.device), out=like(values, "signed", torch.int32)
+    )
+    return signed.bitwise_or_(_HALF.to(values.device)).view(torch.float32)
 
 
 def half_away_of_sum(values: Tensor) -> Tensor:
     """Add a half to the magnitude, in float32, and round down, as microxcaling does."""
-    return toward_zero(values.add_(_signed(_HALF, values)))
+    return toward_zero(values.add_(_signed_half(values)))
 
 
 def half_even_of_sum(values: Tensor) -> Tensor:
     """`half_away_of_sum`, but ties go to the even one."""
-    signed = _signed(_HALF, values)
+    magnitude = torch.abs(values, out=like(values, "magnitude"))
+    if bool(magnitude.amax() < _HALVES_END) and not takes_sum(magnitude, BELOW_HALF):
+        return values.round_()
+    signed = _signed_half(values)
     # x - ½ is even where half of it is whole; the 1 that is taken off there has the sign of x
     tie = torch.sub(values, signed, out=like(values, "tie")).mul_(0.5)
     torch.eq(tie, torch.floor(tie, out=like(values, "whole")), out=tie)
-    return toward_zero(values.add_(signed).sub_(tie.mul_(signed).mul_(2.0)))
+    return toward_zero(values.add_(signed).sub_(tie.mul_(signed).mul_(2.0))).copysign_(signed)
+
+
+def takes_sum(magnitude: Tensor, below_half: float) -> bool:
+    """Whether a number is ``below_half``, which half_even_of_sum alone rounds up; ``magnitude`` is used up."""
+    return bool(magnitude.eq_(below_half).amax())  # any() takes seven times as long
 
 
 def floor(values: Tensor) -> Tensor:

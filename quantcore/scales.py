@@ -194,6 +194,8 @@ OF_MAGNITUDE = ("positive_steps", "largest", "half_codes", "half_range", "whole_
 
 def _replaced(raw: Tensor, c: Convention) -> tuple[Tensor, Tensor]:
     """Return the scale as float32, and which blocks had one too small."""
+    if bool(raw.abs().amin() >= c.smallest_scale):
+        return raw.to(torch.float32), torch.zeros_like(raw, dtype=torch.bool)
     small = raw.abs() < c.smallest_scale
     return torch.where(small, c.replacement, raw).to(torch.float32), small
 

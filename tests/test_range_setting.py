@@ -184,3 +184,23 @@ def test_only_the_range_of_a_block_decides_its_parameters():
     scheme = qc.Scheme(granularity=qc.PerChannel(0), range_setting=qc.Percentile(80))
     before, after = (qc.choose_qparams(t, scheme).scale.flatten() for t in (x, other))
     assert (before == after).tolist() == [True, True, False, True]
+
+
+@pytest.mark.parametrize("size", [2, 7, 15, 16, 17, 24, 31, 32, 33, 48, 64, 65])
+@pytest.mark.parametrize("groups", [1, 2, 5, 6])
+@pytest.mark.parametrize("rest", [0, 1])
+def test_the_largest_of_short_groups(size, groups, rest):
+    """Short groups are found two at a time where they can be: their scales must be those of each alone."""
+    x = torch.randn(6, size * groups + rest, generator=torch.Generator().manual_seed(size))
+    params = qc.choose_qparams(x, qc.Scheme.parse(f"int8 per_group({size})"))
+    largest = torch.stack([g.abs().amax(1) for g in x.split(size, dim=1)], 1)
+    assert torch.equal(params.high, largest)
+    assert torch.equal(params.low, -largest)
+
+
+@pytest.mark.parametrize("at", [0, 5, 16, 31, 40])
+def test_nan_stays_in_its_group(at):
+    x = torch.ones(2, 64)
+    x[1, at] = float("nan")
+    scale = qc.choose_qparams(x, qc.PRESETS["torchao.nvfp4.1level"]).scale
+    assert scale.isnan().tolist() == [[False] * 4, [g == at // 16 for g in range(4)]]

@@ -39,6 +39,26 @@ def test_exact(name):
     assert [int(v) for v in rounded.tolist()] == [EXACT[name](Fraction(v)) for v in values.tolist()]
 
 
+def microxcaling(values, even):
+    """What mx/elemwise_ops.py:66-74 (microxcaling 7bc4195) computes, in numpy's float32."""
+    size = np.abs(values.numpy())
+    half = np.float32(0.5)
+    tie = (np.remainder(size - half, np.float32(2)) == 0) if even else np.zeros_like(size)
+    return np.copysign(np.floor(size + half) - tie, values.numpy())
+
+
+@pytest.mark.parametrize("name", ["half_away_of_sum", "half_even_of_sum"])
+@pytest.mark.parametrize(
+    "end", [2.0**22, 3.4e38], ids=["where float32 has every half", "all"]
+)  # each goes a way of its own
+@pytest.mark.parametrize("below_half", [True, False], ids=["with 0.49999997", "without"])
+def test_sums_are_microxcaling_s(name, end, below_half):
+    values = hard_values()
+    values = values[(values.abs() < end) & (below_half | (values.abs() != 0.5 - 2.0**-25))]
+    expected = microxcaling(values, even=name == "half_even_of_sum")
+    assert rounding(name)(values.clone()).numpy().tobytes() == expected.astype(np.float32).tobytes()
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_becomes_of_nan_and_infinity(name):
     rounded = rounding(name)(torch.tensor([math.nan, math.inf, -math.inf]))
