@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from quantcore.errors import QuantError
-from quantcore.granularity import PerFlatGroup, block_shape, grid_shape, laid_shape, split_axes, to_blocks
+from quantcore.extremes import extremes, first_extreme, magnitude
+from quantcore.granularity import PerFlatGroup, block_shape, grid_shape, laid_shape, to_blocks
 from quantcore.inputs import CHUNK, as_float32, refuse_nonfinite
 from quantcore.range_half_quadratic import HalfQuadratic
 from quantcore.range_setting import Given, MinMax
@@ -18,10 +19,7 @@ from quantcore.refusal import full_name, refuse
 from quantcore.regions import regions
 from quantcore.scales import OF_MAGNITUDE, is_bad, parameters
 from quantcore.scheme import Scheme
-from quantcore.scratch import like
 from quantcore.squared_error import BlockErrors
-
-_FAST_RUN = 32  # torch reduces shorter runs one by one
 
 
 @dataclass(frozen=True)
@@ -68,22 +66,7 @@ def choose_qparams(x: Any, scheme: Scheme) -> QParams:
         if refuses:
             refuse_nonfinite(x, who)
         return QParams(*setting.parameters(grid, x.device), center=center)
-    low, high = (torch.empty(grid, device=x.device) for _ in range(2))
-    either = (
-        scheme.symmetric and isinstance(setting, MinMax) and convention.symmetric_scale in OF_MAGNITUDE
-    )
-    for region in regions(shape, block, CHUNK, whole_blocks=True):
-        values = laid[region.elements]
-        found = (_magnitude(values, region.block) if either else None) or _extremes(values, region.block)
-        if not isinstance(setting, MinMax):
-            _check_finite(x, *found, who)
-            blocks = to_blocks(values, region.block)
-            task = Task(scheme.format, scheme.symmetric, BlockErrors(blocks, scheme), math.prod(grid))
-            found = setting(blocks, task)
-        elif convention.symmetric_scale == "signed_extreme":
-            found = _first_extreme(values, region.block, *found)
-        for whole, part in zip((low, high), found, strict=True):
-            whole[region.grid].copy_(part.reshape(whole[region.grid].shape))
+    low, high = _range(x, scheme, who)
     if refuses:  # NaN and infinity show in the extremes of MinMax: no pass of its own over x
         _check_finite(x, low, high, who)
     params = QParams(*parameters(low, high, scheme.symmetric, scheme.format, convention), center=center)
@@ -104,49 +87,29 @@ def choose_qparams(x: Any, scheme: Scheme) -> QParams:
     return params
 
 
-def _extremes(x: Tensor, block: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """What `MinMax` returns of ``to_blocks(x, block)``, without the copy which that takes for boxes."""
-    low = high = split_axes(x, block)
-    for axis in reversed(range(len(block))):
-        if block[axis] > 1:
-            low, high = low.amin(2 * axis + 1, keepdim=True), high.amax(2 * axis + 1, keepdim=True)
-    return low, high
-
-
-def _magnitude(x: Tensor, block: tuple[int, ...]) -> tuple[Tensor, Tensor] | None:
-    """-max|x| and max|x| as `_extremes` lays them out, of blocks that are short runs of the last axis; else None.
-
-    Of runs too short for a fast reduction two are put into one, the other negative: the largest of both is that
-    of the one, the smallest that of the other.
-    """
-    n = block[-1] if block else 1
-    if n == 1 or n > 2 * _FAST_RUN or math.prod(block[:-1]) > 1:
-        return None
-    magnitude = torch.abs(x, out=like(x, "magnitude"))
-    if n >= _FAST_RUN:
-        largest = split_axes(magnitude, block).amax(-1, keepdim=True)
-        return -largest, largest
-    if x.shape[-1] % (2 * n):
-        return None
-    signs = x.new_ones(2 * n)
-    signs[n:] = -1.0
-    pairs = magnitude.view(*x.shape[:-1], -1, 2 * n).mul_(signs)
-    top = pairs.amax(-1)
-    if bool(top.amax().isnan()):  # it may be in either of two blocks
-        return None
-    largest = torch.stack([top, -pairs.amin(-1)], -1)
-    return -largest, largest
-
-
-def _first_extreme(x: Tensor, block: tuple[int, ...], low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-    """Of two extremes of one magnitude leave only that which comes first, and 0 in the other's place."""
-    tied = (low == -high).reshape(-1)
-    if not tied.any():
-        return low, high
-    blocks = to_blocks(x, block)[tied]
-    first = blocks.gather(1, blocks.abs().argmax(1, keepdim=True)).reshape(-1)
-    low, high = low.clone(), high.clone()
-    low.view(-1)[tied], high.view(-1)[tied] = first.clamp(max=0), first.clamp(min=0)
+def _range(x: Tensor, scheme: Scheme, who: str) -> tuple[Tensor, Tensor]:
+    """What the range setting finds of every block, in block form."""
+    shape = laid_shape(scheme.granularity, tuple(x.shape))
+    block, laid = block_shape(scheme.granularity, tuple(x.shape)), x.reshape(shape)
+    setting, rule = scheme.range_setting, scheme.convention.at(scheme.granularity).symmetric_scale
+    assert not isinstance(setting, Given)  # which has no range
+    grid = grid_shape(shape, block)
+    low, high = (torch.empty(grid, device=x.device) for _ in range(2))
+    either = scheme.symmetric and isinstance(setting, MinMax) and rule in OF_MAGNITUDE
+    # a search goes over its blocks many times, ever fewer of them: the more it has, the less its calls cost
+    room = CHUNK if isinstance(setting, MinMax) else 4 * CHUNK
+    for region in regions(shape, block, room, whole_blocks=True):
+        values = laid[region.elements]
+        found = (magnitude(values, region.block) if either else None) or extremes(values, region.block)
+        if not isinstance(setting, MinMax):
+            _check_finite(x, *found[:2], who)
+            blocks = to_blocks(values, region.block)
+            task = Task(scheme.format, scheme.symmetric, BlockErrors(blocks, scheme), math.prod(grid))
+            found = setting(blocks, task)
+        elif rule == "signed_extreme":
+            found = first_extreme(values, region.block, *found)
+        for whole, part in zip((low, high), found, strict=True):
+            whole[region.grid].copy_(part.reshape(whole[region.grid].shape))
     return low, high
 
 

@@ -21,8 +21,8 @@ class SquaredError(Protocol):
     def search(self, low: Tensor, high: Tensor, still: Tensor, shares: Tensor) -> Range:
         """Return, for every block, the first of the ranges still + (end - still)·share with the least error.
 
-        ``low``, ``high``, ``still``: one number a block. ``shares`` begin with 1, which stands for (low, high)
-        as they are.
+        ``low``, ``high``, ``still``: one number a block. ``shares`` fall, and begin with 1, which stands for
+        (low, high) as they are.
         """
 
 

@@ -136,6 +136,10 @@ NAMES = (*ROUNDINGS, "stochastic")
 _OF_SUMS: dict[str, Rounding] = {rule.__name__: rule for rule in (half_away_of_sum, half_even_of_sum)}
 
 
+# the rules that come to a nearest whole number, on one side of a tie or its neighbour or the other
+NEAREST = ("half_even", "half_away", "half_up", *_OF_SUMS)
+
+
 def rounding(name: str) -> Rounding:
     """Return the rule of that name; for ``stochastic`` a fresh sequence of its seed.
 

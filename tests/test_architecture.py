@@ -16,7 +16,7 @@ FLOORS = [
      "quantcore.formats", "quantcore.granularity", "quantcore.regions", "quantcore.inputs"],
     ["quantcore.range_setting", "quantcore.range_",  "quantcore.conventions", "quantcore.conventions.", "quantcore.kernels"],
     ["quantcore.scheme", "quantcore.presets", "quantcore.scales_of_floats", "quantcore.scales"],
-    ["quantcore.refusal", "quantcore.qparams", "quantcore.casts", "quantcore.coding", "quantcore.boxes", "quantcore.squared_error", "quantcore.quantize"],
+    ["quantcore.refusal", "quantcore.qparams", "quantcore.casts", "quantcore.coding", "quantcore.boxes", "quantcore.extremes", "quantcore.grid_trials", "quantcore.grid_search", "quantcore.squared_error", "quantcore.quantize"],
     ["quantcore.fit_scheme", "quantcore.metrics", "quantcore.storage", "quantcore.trace", "quantcore.trace_",
      "quantcore.training", "quantcore.training.",
      "quantcore.encodings", "quantcore.differences"],

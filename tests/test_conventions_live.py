@@ -73,7 +73,9 @@ def both():
 OBSERVED = {"int8": torch.qint8, "uint8": torch.quint8}
 
 
-@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")  # deprecated, and still what is deployed
+@pytest.mark.filterwarnings(
+    "ignore:torch.quantize_per_tensor:UserWarning"
+)  # deprecated, and still what is deployed
 @pytest.mark.parametrize("symmetry", ["symmetric", "asymmetric"])
 @pytest.mark.parametrize("fmt", OBSERVED)
 @pytest.mark.parametrize("call", ["torch.fake_quantize", "torch.quantize_per_channel"])
