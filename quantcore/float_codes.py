@@ -13,12 +13,20 @@ import torch
 from torch import Tensor
 
 from quantcore.float_layout import FloatLayout
-from quantcore.rounding import BELOW_HALF, Rounding, half_even, half_even_of_sum, overflow_stays, takes_sum
+from quantcore.rounding import (
+    BELOW_HALF,
+    Rounding,
+    half_away_of_sum,
+    half_even,
+    half_even_of_sum,
+    overflow_stays,
+    takes_sum,
+)
 from quantcore.scratch import like
 
 _EXPONENT, _MANTISSA, _BIAS = 0x7F800000, 23, 127  # of float32: the exponent's bits, the mantissa's width
 _LEAST_OF_SUMS = -100  # where numbers are smaller, 2^-23 of what decides might be no normal number
-
+_SYMMETRIC = (half_even, half_even_of_sum, half_away_of_sum)  # rules that treat a number as its negative
 _CASTS = (
     (FloatLayout(4, 3, nan="all_ones"), torch.float8_e4m3fn),
     (FloatLayout(5, 2, infinities=True, nan="ieee"), torch.float8_e5m2),
@@ -47,16 +55,20 @@ def table(layout: FloatLayout) -> Tensor:
 
 def encode_(work: Tensor, out: Tensor, layout: FloatLayout, rule: Rounding = half_even) -> Tensor:
     """Write the codes of ``work``, float32 and contiguous, into ``out``; ``work`` is used up."""
-    cast = _cast_of(work, layout) if rule is half_even else None
-    if cast is not None:
-        most = float(table(layout)[layout.top])
-        out.view(cast).copy_(work.clamp_(-most, most))
+    if rule is half_even_of_sum:
+        below_half = BELOW_HALF * 2.0 ** (layout.lowest_exponent - layout.mantissa)
+        if not takes_sum(torch.abs(work, out=like(work, "magnitude")), below_half):
+            rule = half_even
+    if rule is half_even and _cast(work, out, layout):
         return out
     sign = _sign(work, layout)
     if layout.sign == "dropped":
         work.abs_()
     odd = work.clone() if _has_odd(work, layout) else None
-    codes = _patterns_of_sums(work, layout) if _sums_do(work, layout, rule) else _patterns(work, layout, rule)
+    if rule in _SYMMETRIC:
+        work.abs_()
+    by_sums = rule is half_even and layout.lowest_exponent > _LEAST_OF_SUMS
+    codes = _patterns_of_sums(work, layout) if by_sums else _patterns(work, layout, rule)
     if odd is not None:
         _settle(odd, codes, layout, rule)
     if sign is not None:
@@ -68,10 +80,29 @@ def encode_(work: Tensor, out: Tensor, layout: FloatLayout, rule: Rounding = hal
     return out.copy_(codes)
 
 
-def _cast_of(work: Tensor, layout: FloatLayout) -> torch.dtype | None:
-    """Torch's type whose cast gives these codes in a third of the time; not of NaN, whose pattern differs."""
-    cast = next((cast for base, cast in _CASTS if vars(base) == vars(layout)), None)
-    return None if cast is None or work.device.type != "cpu" or bool(work.amax().isnan()) else cast
+def _cast(work: Tensor, out: Tensor, layout: FloatLayout) -> bool:
+    """Whether a type of torch's has these codes, in whose cast they come in a third of the time: then do it.
+
+    Not of NaN, whose pattern differs.
+    """
+    base, kind = next((pair for pair in _CASTS if _holds(pair[0], layout)), (layout, None))
+    if kind is None or work.device.type != "cpu" or bool(work.amax().isnan()):
+        return False
+    most = float(table(layout)[layout.top])
+    out.view(kind).copy_(
+        work.clamp_(-most, most).mul_(2.0 ** (base.lowest_exponent - layout.lowest_exponent))
+    )
+    if layout.bits < base.bits:
+        sign = out.bitwise_right_shift(base.bits - layout.bits).bitwise_and_(layout.sign_bit)
+        out.bitwise_and_(layout.sign_bit - 1).bitwise_or_(sign)
+    return True
+
+
+def _holds(base: FloatLayout, layout: FloatLayout) -> bool:
+    """Whether the numbers of ``layout``, times a power of two, are the lowest of ``base``, in the same order."""
+    narrower = layout.exponent < base.exponent and layout.mantissa == base.mantissa
+    plain = layout.saturate and layout.subnormals and layout.nan == "none" and not layout.infinities
+    return vars(base) == vars(layout) or (narrower and plain and layout.sign == "bit")
 
 
 def _has_odd(work: Tensor, layout: FloatLayout) -> bool:
@@ -98,23 +129,14 @@ def _sign(work: Tensor, layout: FloatLayout) -> Tensor | None:
     return torch.bitwise_right_shift(work.view(torch.int32), 31, out=like(work, "sign", torch.int32))
 
 
-def _sums_do(work: Tensor, layout: FloatLayout, rule: Rounding) -> bool:
-    """Whether `_patterns_of_sums` gives the patterns of this rule."""
-    if rule is half_even_of_sum:
-        step = 2.0 ** (layout.lowest_exponent - layout.mantissa)
-        magnitude = torch.abs(work, out=like(work, "magnitude"))
-        return layout.lowest_exponent > _LEAST_OF_SUMS and not takes_sum(magnitude, BELOW_HALF * step)
-    return rule is half_even and layout.lowest_exponent > _LEAST_OF_SUMS
-
-
 def _patterns_of_sums(work: Tensor, layout: FloatLayout) -> Tensor:
-    """`_patterns`, rounded half to even by adding: |x| is brought to the last bits of the sum with a power of two.
+    """`_patterns` of magnitudes, rounded half to even by adding: they are brought to the last bits of a sum.
 
-    That is the one below |x|, times 2^(23 - mantissa); both are left divided by that factor.
+    What is added is the power of two below each, times 2^(23 - mantissa); both are left divided by that factor.
     """
     width = _MANTISSA - layout.mantissa
     power = _power(work, layout.lowest_exponent)
-    total = torch.add(power, work.abs_(), alpha=2.0**-width, out=work).view(torch.int32)
+    total = torch.add(power, work, alpha=2.0**-width, out=work).view(torch.int32)
     field = torch.bitwise_right_shift(power.view(torch.int32), width, out=power.view(torch.int32))
     codes = total.add_(field, alpha=1 - (1 << width))  # less the power itself, which is field·2^width
     return _without_bias(codes, layout)
@@ -143,7 +165,9 @@ def _patterns(work: Tensor, layout: FloatLayout, rule: Rounding) -> Tensor:
     width = _MANTISSA - layout.mantissa
     field = torch.bitwise_right_shift(power.view(torch.int32), width, out=like(work, "field", torch.int32))
     work.div_(power.mul_(2.0**-layout.mantissa))
-    codes = power.view(torch.int32).copy_(rule(work).abs_())
+    # of magnitudes to add ½ and cut off is the whole of that rule
+    rounded = work.add_(0.5) if rule is half_away_of_sum else rule(work).abs_()
+    codes = power.view(torch.int32).copy_(rounded)
     return _without_bias(codes.add_(field), layout)
 
 

@@ -83,8 +83,9 @@ def half_even_of_sum(values: Tensor) -> Tensor:
 
 
 def takes_sum(magnitude: Tensor, below_half: float) -> bool:
-    """Whether a number is ``below_half``, which half_even_of_sum alone rounds up; ``magnitude`` is used up."""
-    return bool(magnitude.eq_(below_half).amax())  # any() takes seven times as long
+    """Whether some number is ``below_half``, which half_even_of_sum alone rounds up."""
+    found = torch.eq(magnitude, below_half, out=like(magnitude, "below half"))
+    return bool(found.amax())  # any() takes seven times as long
 
 
 def floor(values: Tensor) -> Tensor:
