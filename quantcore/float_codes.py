@@ -101,8 +101,10 @@ def _cast(work: Tensor, out: Tensor, layout: FloatLayout) -> bool:
 def _holds(base: FloatLayout, layout: FloatLayout) -> bool:
     """Whether the numbers of ``layout``, times a power of two, are the lowest of ``base``, in the same order."""
     narrower = layout.exponent < base.exponent and layout.mantissa == base.mantissa
-    plain = layout.saturate and layout.subnormals and layout.nan == "none" and not layout.infinities
-    return vars(base) == vars(layout) or (narrower and plain and layout.sign == "bit")
+    same_rules = (
+        layout.saturate and layout.subnormals and layout.sign == "bit" and layout.nan != "negative_zero"
+    )
+    return vars(base) == vars(layout) or (narrower and same_rules)
 
 
 def _has_odd(work: Tensor, layout: FloatLayout) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from quantcore import QuantError
+from quantcore import QuantError, parse_format
 from quantcore.float_format import FLOATS, FloatFormat, read_float
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -140,6 +140,38 @@ def test_ml_dtypes_over_all_of_float32(name):
     if fmt.nan == "none":  # it makes +0 of a NaN whose sign is set, and -0 of the other
         wrong &= ~(np.isnan(x.numpy()) & np.signbit(x.numpy()))
     assert not wrong.any(), (x.numpy()[wrong][:5], bits[wrong][:5])
+
+
+OWN = (
+    "float(3,2)", "float(2,3)", "float(3,3)", "float(4,2)", "float(1,3)", "float(2,2)", "float(2,1)", "float(3,2,bias=9)",
+    "float(2,3,bias=30)", "float(3,2,nan=all_ones)", "float(3,2,infinities=true,nan=ieee)", "float(3,3,infinities=true)",
+    "float(3,2,subnormals=false)", "float(2,3,subnormals=false)", "float(3,2,sign=dropped)", "float(2,3,sign=dropped)",
+    "float(3,2,nan=negative_zero)", "float(4,3,bias=8)", "float(5,2)", "float(4,3)",
+    "float(3,2,nan=all_ones,saturate=false)", "float(3,2,infinities=true,saturate=false)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", OWN)
+def test_formats_of_one_s_own_take_the_nearest(text):
+    """By a search through the table of values, for each number and the two floats beside it; ties to the even code."""
+    fmt = parse_format(text)
+    table = fmt.table.numpy().astype(np.float64)
+    codes = np.flatnonzero(np.isfinite(table) & ~np.signbit(table))
+    values = table[codes]
+    assert (np.diff(values) > 0).all()
+    middles = (values[1:] + values[:-1]) / 2
+    seeds = np.concatenate([values, middles, [0.0, values[-1] * 1.5, values[0] / 3]]).astype(np.float32)
+    x = np.unique(np.concatenate([seeds, *(np.nextafter(seeds, np.float32(end)) for end in (0, np.inf))]))
+    distance = np.abs(x[:, None].astype(np.float64) - values)
+    # of two as near the even one: their codes differ by 1
+    nearest = codes[np.lexsort((codes % 2 + 0 * distance, distance))[:, 0]]
+    if not fmt.saturate:  # the largest is as far as half a step beyond it
+        inside = x <= values[-1] + (values[-1] - values[-2]) / 2
+        assert not fmt.decode(fmt.encode(x[~inside])).isfinite().any()
+        x, nearest = x[inside], nearest[inside]
+    assert np.array_equal(fmt.encode(x).numpy(), nearest)
+    signed = np.where((fmt.nan == "negative_zero") & (nearest == 0), 0, nearest | fmt.sign_bit)
+    assert np.array_equal(fmt.encode(-x).numpy(), signed)
 
 
 @pytest.mark.parametrize("name", ["fp16", "bf16", "e5m2", "e4m3fn"])
