@@ -1,6 +1,24 @@
 """What all tests share."""
 
 import os
+from typing import Any
+
+import pytest
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is imported: workers would fight over the cores
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@pytest.hookimpl(optionalhook=True)  # pytest-xdist's
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """One worker alone runs what needs a browser: two on two cores wait for each other.
+
+    Groups of pytest-xdist 3.8.0 would say so too, but have no effect under pytest 9.2.0.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class OneBrowser(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return "browser" if nodeid.startswith("tests/browser/") else nodeid
+
+    return OneBrowser(config, log)

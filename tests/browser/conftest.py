@@ -42,15 +42,6 @@ WAIT = 30_000  # ms; a slow machine shall not fail a test, and a right page neve
 expect.set_options(timeout=WAIT)
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One worker alone runs what needs a browser: two on two cores wait for each other."""
-    here = Path(__file__).parent
-    for item in items:
-        if here in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("browser"))
-
-
 class App:
     """The app in one page of a browser: to open links, set controls, and read what is drawn.
 
