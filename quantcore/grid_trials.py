@@ -17,6 +17,8 @@ from quantcore.scheme import Scheme
 from quantcore.scratch import like
 
 _SHORT = 4096  # elements: sums of more round too much in float32 to tell ranges apart
+# elements are looked at only where a few as far out as the farthest would end the search of enough blocks
+_FEW, _WORTH = 4**0.5, 0.1
 _LEAST = 2.0**-50  # a norm below it comes from squares that float32 may not hold
 
 
@@ -109,6 +111,9 @@ class Trials:
         if coding.shift is not None or self.errors.convention.symmetric_scale == "signed_extreme":
             # another rounding of the zero_point, or the other sign, and narrower ranges reach one step farther
             low, high = low - coding.scale.abs(), high + coding.scale.abs()
+        farthest = torch.maximum(low - self.ends.low, self.ends.high - high)
+        if float((_FEW * farthest > self.least).float().mean()) < _WORTH:
+            return torch.zeros_like(farthest)
         blocks = self.errors.blocks
         kind = torch.float32 if blocks.shape[1] <= _SHORT else torch.float64
         norm = torch.zeros(len(blocks), dtype=kind, device=blocks.device)

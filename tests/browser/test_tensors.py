@@ -1,5 +1,6 @@
 """Tensors of one's own in the browser: pasted, typed into the grid, uploaded; and files out again."""
 
+import contextlib
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import safetensors.numpy
-from playwright.sync_api import expect
+from playwright.sync_api import TimeoutError, expect
 
 import quantcore as qc
 from quantcore import tensors
@@ -72,9 +73,13 @@ def test_typing_into_the_grid(app: Any) -> None:
         # columns are 64 px wide, right of the row numbers; three rows with the header
         box = app.page.get_by_test_id("stDataFrame").locator("canvas").first.bounding_box()
         place = box["x"] + 46 + 64 * column + 15, box["y"] + box["height"] / 3 * (row + 1.5)
-        app.page.mouse.click(*place)
-        app.page.keyboard.press("Enter")
         editor = app.page.locator("#portal textarea")
+        for _ in range(5):  # the grid is a canvas: when a slow machine has drawn it anew can't be seen from outside
+            app.page.mouse.click(*place)
+            app.page.keyboard.press("Enter")
+            with contextlib.suppress(TimeoutError):
+                editor.wait_for(timeout=5_000)
+                break
         editor.fill(text)
         editor.press("Enter")
 
