@@ -13,6 +13,7 @@ from quantcore.extremes import extremes, first_extreme, magnitude
 from quantcore.granularity import PerFlatGroup, block_shape, grid_shape, laid_shape, to_blocks
 from quantcore.inputs import CHUNK, as_float32, refuse_nonfinite
 from quantcore.range_half_quadratic import HalfQuadratic
+from quantcore.range_methods import MinMse
 from quantcore.range_setting import Given, MinMax
 from quantcore.range_task import Task
 from quantcore.refusal import full_name, refuse
@@ -97,7 +98,7 @@ def _range(x: Tensor, scheme: Scheme, who: str) -> tuple[Tensor, Tensor]:
     low, high = (torch.empty(grid, device=x.device) for _ in range(2))
     either = scheme.symmetric and isinstance(setting, MinMax) and rule in OF_MAGNITUDE
     # a search goes over its blocks many times, ever fewer of them: the more it has, the less its calls cost
-    room = CHUNK if isinstance(setting, MinMax) else 4 * CHUNK
+    room = 4 * CHUNK if isinstance(setting, MinMse) else CHUNK
     for region in regions(shape, block, room, whole_blocks=True):
         values = laid[region.elements]
         found = (magnitude(values, region.block) if either else None) or extremes(values, region.block)

@@ -74,7 +74,7 @@ def test_typing_into_the_grid(app: Any) -> None:
         box = app.page.get_by_test_id("stDataFrame").locator("canvas").first.bounding_box()
         place = box["x"] + 46 + 64 * column + 15, box["y"] + box["height"] / 3 * (row + 1.5)
         editor = app.page.locator("#portal textarea")
-        for _ in range(5):  # the grid is a canvas: when a slow machine has drawn it anew can't be seen from outside
+        for _ in range(5):  # the grid is a canvas: from outside it can't be seen when it is drawn anew
             app.page.mouse.click(*place)
             app.page.keyboard.press("Enter")
             with contextlib.suppress(TimeoutError):
