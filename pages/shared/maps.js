@@ -236,7 +236,8 @@ function draw(state) {
     displaylogo: false, showSendToCloud: false, responsive: false, doubleClick: "reset",
     modeBarButtonsToRemove: ["toImage", "select2d", "lasso2d", "autoScale2d", "hoverClosestCartesian", "hoverCompareCartesian", "toggleSpikelines"],
   };
-  P.react(plot, traces, layout, config).then(() => {
+  state.drawing = P.react(plot, traces, layout, config).then(() => {
+    if (state.gone) return;
     if (!state.listening) {
       state.listening = true;
       plot.on("plotly_afterplot", () => overlay(state));
@@ -253,7 +254,7 @@ function zoomed(state, change) {
   const { data, plot, P } = state, full = plot._fullLayout;
   const [xTick, yTick] = ticks(full.xaxis.range, full.yaxis.range);
   if (xTick !== full.xaxis.dtick || yTick !== full.yaxis.dtick) {
-    P.relayout(plot, Object.fromEntries(NAMES.flatMap((_, i) => [[`xaxis${i ? i + 1 : ""}.dtick`, xTick], [`yaxis${i ? i + 1 : ""}.dtick`, yTick]])));
+    state.drawing = P.relayout(plot, Object.fromEntries(NAMES.flatMap((_, i) => [[`xaxis${i ? i + 1 : ""}.dtick`, xTick], [`yaxis${i ? i + 1 : ""}.dtick`, yTick]])));
   }
   // on an overview, a dragged box opens that part of the tensor exactly
   const dragged = full.dragmode === "zoom" && ("xaxis.range[0]" in change || "yaxis.range[0]" in change);
@@ -404,7 +405,7 @@ function reveal(state, cursor) {
     const shift = start - 0.5 < low ? start - 0.5 - low : stop - 0.5 > high ? stop - 0.5 - high : 0;
     if (shift) change[name + ".range"] = range.map((v) => v + shift);
   }
-  if (Object.keys(change).length) state.P.relayout(state.plot, change);
+  if (Object.keys(change).length) state.drawing = state.P.relayout(state.plot, change);
 }
 
 function key(state, event) {
@@ -461,7 +462,9 @@ export default function (component) {
   return () => {
     state.gone = true;
     state.observer.disconnect();
-    if (state.P) state.P.purge(state.plot);
+    // what plotly.js has begun goes on after a purge, and fails on what is no more
+    const purge = () => state.P?.purge(state.plot);
+    Promise.resolve(state.drawing).then(purge, purge);
     instances.delete(parentElement);
   };
 }
