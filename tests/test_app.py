@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from app_page import change, change_before_it_is_drawn, said, widget
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
@@ -28,18 +29,8 @@ def opened(**parameters: str) -> AppTest:
     return at.run()
 
 
-def widget(at: AppTest, key: str) -> Any:
-    found = [e for e in at if getattr(e, "key", None) == key]
-    assert len(found) == 1, f"{len(found)} widgets with key {key!r}"
-    return found[0]
-
-
-def change(at: AppTest, key: str, value: Any) -> AppTest:
-    return widget(at, key).set_value(value).run()
-
-
 def scheme(at: AppTest) -> str:
-    return str(at.text_input(key="_scheme_text").value)
+    return str(widget(at, "_scheme_text").value)
 
 
 def maps(at: AppTest) -> dict[str, Any]:
@@ -52,11 +43,6 @@ def drawn(at: AppTest, name: str = "codes") -> np.ndarray:
     array = data["arrays"][name]
     values = np.frombuffer(base64.b64decode(array["bdata"]), dtype=array["dtype"])
     return np.broadcast_to(values, data["height"] * data["width"]).reshape(data["height"], data["width"])
-
-
-def said(elements: Any) -> list[str]:
-    """The sentences, without the backslashes that keep Markdown from reading them."""
-    return [re.sub(r"\\(.)", r"\1", element.value) for element in elements]
 
 
 def assert_clean(at: AppTest) -> None:
@@ -162,6 +148,12 @@ def test_scheme_as_text_sets_the_controls(text: str) -> None:
     change(at, "bits", 5)
     expected = qc.Scheme.parse(text)
     assert scheme(at) == re.sub(r"^(u?int)\d+", r"\g<1>5", str(expected))
+
+
+def test_two_quick_changes_of_a_control() -> None:
+    """The text of the scheme that the browser still shows is not taken for typed."""
+    at = change_before_it_is_drawn(opened(), 5, 6, "bits")
+    assert (widget(at, "bits").value, scheme(at)) == (6, DEFAULT.replace("4", "6"))
 
 
 def test_axes_in_a_scheme_text_count_from_the_end_too() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from app_page import widget
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
@@ -47,7 +48,7 @@ def test_example_loads_shows_and_mends(kind: str) -> None:
     example = EXAMPLES[kind]
     x, scheme = example.load(), str(example.parsed())
     at = press(opened(cell="1, 1", rows="0:4"), f"_finding_example_{kind}")
-    drawn = qc.Scheme.parse(at.text_input(key="_scheme_text").value)
+    drawn = qc.Scheme.parse(widget(at, "_scheme_text").value)
     np.testing.assert_array_equal(qc.apply(x, drawn).codes, qc.apply(x, example.parsed()).codes)
     finding = qc.diagnose(qc.apply(x, example.parsed()))[0]
     assert finding.kind == kind
@@ -64,7 +65,7 @@ def test_example_loads_shows_and_mends(kind: str) -> None:
     assert bool(buttons(at, "_finding_mend_0")) == (finding.mended is not None)
     if finding.mended is not None:
         at = press(at, "_finding_mend_0")
-        text = at.text_input(key="_scheme_text").value
+        text = widget(at, "_scheme_text").value
         assert text != scheme
         codes = qc.apply(x, finding.mended).codes
         np.testing.assert_array_equal(qc.apply(x, qc.Scheme.parse(text)).codes, codes)
@@ -82,7 +83,7 @@ def test_several_findings_stand_behind_the_first() -> None:
     findings = qc.diagnose(
         qc.apply(
             qc.tensors.generate(qc.tensors.Generated("relu", (32, 64))),
-            qc.Scheme.parse(at.text_input(key="_scheme_text").value),
+            qc.Scheme.parse(widget(at, "_scheme_text").value),
         )
     )
     assert len(findings) > 1

@@ -1,11 +1,11 @@
 """Compare → Match without a browser: what each control does, and what it says to bad input."""
 
-import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from app_page import said
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
@@ -42,11 +42,6 @@ def paste(at, text):
 
 def search(at):
     return at.button(key="match_go").click().run()
-
-
-def said(elements):
-    """The sentences, without the backslashes that keep Markdown from reading them."""
-    return [re.sub(r"\\(.)", r"\1", element.value) for element in elements]
 
 
 def results(at):

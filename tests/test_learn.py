@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from app_page import said, widget
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
@@ -27,11 +28,6 @@ def opened(name: str, step: str = "", **parameters: str) -> AppTest:
     for key, value in parameters.items():
         at.query_params[key] = value
     return at.run().switch_page(f"learn/{name}.py").run()
-
-
-def widget(at: AppTest, key: str) -> Any:
-    (found,) = [e for e in at if getattr(e, "key", None) == key]
-    return found
 
 
 def labelled(at: AppTest, label: str) -> Any:
@@ -67,10 +63,6 @@ def code(at: AppTest) -> str:
 
 def metrics(at: AppTest) -> dict[str, str]:
     return {m.label: m.value for m in at.metric}
-
-
-def said(elements: Any) -> list[str]:
-    return [re.sub(r"\\(.)", r"\1", element.value) for element in elements]
 
 
 def assert_clean(at: AppTest) -> None:

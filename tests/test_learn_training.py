@@ -1,12 +1,11 @@
 """Lesson 7 without a browser: what it shows against quantcore alone, and trainings that stop."""
 
-import re
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import streamlit as st
+from app_page import said, widget
 from streamlit.runtime.scriptrunner import StopException
 from streamlit.testing.v1 import AppTest
 
@@ -41,21 +40,12 @@ def opened(step: str, **parameters: str) -> AppTest:
     return at.run().switch_page(f"learn/{NAME}.py").run()
 
 
-def widget(at: AppTest, key: str) -> Any:
-    (found,) = [e for e in at if getattr(e, "key", None) == key]
-    return found
-
-
 def keys(at: AppTest) -> set[str]:
     return {str(e.key) for e in at if getattr(e, "key", None)}
 
 
 def metrics(at: AppTest) -> dict[str, str]:
     return {m.label: m.value for m in at.metric}
-
-
-def said(elements: Any) -> list[str]:
-    return [re.sub(r"\\(.)", r"\1", element.value) for element in elements]
 
 
 def assert_clean(at: AppTest) -> None:

@@ -3,12 +3,12 @@
 import base64
 import dataclasses
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from app_page import change_before_it_is_drawn, said, widget
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
@@ -25,11 +25,6 @@ def opened(**parameters: str) -> AppTest:
     for key, value in ({"dist": "normal", "shape": "6x10", "seed": "3"} | parameters).items():
         at.query_params[key] = value
     return at.run().switch_page("explore/ranges.py").run()
-
-
-def said(elements: Any) -> list[str]:
-    """The sentences, without the backslashes that keep Markdown from reading them."""
-    return [re.sub(r"\\(.)", r"\1", element.value) for element in elements]
 
 
 def scheme(at: AppTest) -> qc.Scheme:
@@ -93,34 +88,34 @@ def test_first_view(mode: str) -> None:
 
 def test_a_number_moves_a_symmetric_range() -> None:
     at = opened()
-    assert all(e.key != "rng_low" for e in at.number_input)
-    at = at.number_input(key="rng_high").set_value(1.5).run()
+    assert all(e.label != "Low" for e in at.number_input)
+    at = widget(at, "rng_high").set_value(1.5).run()
     assert scheme(at).range_setting == qc.Fixed(-1.5, 1.5)
     assert at.selectbox(key="range").value == "fixed"
     assert shaded(at) == (-1.5, 1.5)
     assert_rows_are_reports(at)
     assert table(at)[""]["fixed(-1.5, 1.5)"] == "in use"
-    assert at.slider(key="rng_slider").value == 1.5
+    assert widget(at, "rng_slider").value == 1.5
 
 
 def test_numbers_move_an_asymmetric_range_one_at_a_time() -> None:
     at = opened(mode="asymmetric")
-    high = at.number_input(key="rng_high").value
+    high = widget(at, "rng_high").value
     assert high == pytest.approx(float(X.max()), rel=1e-5)
-    at = at.number_input(key="rng_low").set_value(-0.75).run()
+    at = widget(at, "rng_low").set_value(-0.75).run()
     assert scheme(at).range_setting == qc.Fixed(-0.75, high)
-    at = at.number_input(key="rng_high").set_value(0.5).run()
+    at = widget(at, "rng_high").set_value(0.5).run()
     assert scheme(at).range_setting == qc.Fixed(-0.75, 0.5)
-    assert at.slider(key="rng_slider").value == (-0.75, 0.5)
+    assert widget(at, "rng_slider").value == (-0.75, 0.5)
     assert_rows_are_reports(at)
 
 
 def test_the_slider_moves_the_range() -> None:
-    at = opened().slider(key="rng_slider").set_value(0.5).run()
+    at = widget(opened(), "rng_slider").set_value(0.5).run()
     assert scheme(at).range_setting == qc.Fixed(-0.5, 0.5)
-    at = opened(mode="asymmetric").slider(key="rng_slider").set_range(-0.5, 1.25).run()
+    at = widget(opened(mode="asymmetric"), "rng_slider").set_range(-0.5, 1.25).run()
     assert scheme(at).range_setting == qc.Fixed(-0.5, 1.25)
-    at = at.slider(key="rng_slider").set_range(0.5, 0.5).run()  # both ends in one place
+    at = widget(at, "rng_slider").set_range(0.5, 0.5).run()  # both ends in one place
     found = scheme(at).range_setting
     assert isinstance(found, qc.Fixed)
     assert found.low == 0.5 < found.high
@@ -128,15 +123,22 @@ def test_the_slider_moves_the_range() -> None:
 
 def test_the_sidebar_moves_what_stands_here() -> None:
     at = opened(mode="asymmetric", range="fixed", low="-0.25", high="2")
-    assert (at.number_input(key="rng_low").value, at.number_input(key="rng_high").value) == (-0.25, 2)
+    assert (widget(at, "rng_low").value, widget(at, "rng_high").value) == (-0.25, 2)
     at = at.number_input(key="high").set_value(3.0).run()
-    assert at.number_input(key="rng_high").value == 3
+    assert widget(at, "rng_high").value == 3
     at = at.selectbox(key="range").set_value("percentile").run()
-    assert at.number_input(key="rng_high").value == pytest.approx(np.percentile(X, 99), rel=1e-4)
+    assert widget(at, "rng_high").value == pytest.approx(np.percentile(X, 99), rel=1e-4)
+
+
+@pytest.mark.parametrize("mode", ["symmetric", "asymmetric"])
+def test_two_quick_changes_of_a_control(mode: str) -> None:
+    """The range that the browser still shows is not taken for moved by hand."""
+    at = change_before_it_is_drawn(opened(mode=mode, range="percentile"), 98.0, 97.0, "p")
+    assert scheme(at).range_setting == qc.Percentile(97)
 
 
 def test_low_over_high_stays_as_typed_and_is_said() -> None:
-    at = opened(mode="asymmetric").number_input(key="rng_low").set_value(50.0).run()
+    at = widget(opened(mode="asymmetric"), "rng_low").set_value(50.0).run()
     assert not at.exception
     (sentence,) = said(at.error)
     assert sentence.startswith("The range needs low < high, not 50 and")
@@ -210,7 +212,7 @@ def test_parameters_by_hand_have_a_range_too() -> None:
 
 
 def test_a_library_that_takes_min_max_alone_says_so_with_a_way_out() -> None:
-    at = opened(library="onnxruntime", per="channel").number_input(key="rng_high").set_value(1.0).run()
+    at = widget(opened(library="onnxruntime", per="channel"), "rng_high").set_value(1.0).run()
     assert not at.exception
     if at.error:
         assert at.button(key="fit").label.startswith("Use ")
@@ -223,7 +225,7 @@ def test_a_library_that_takes_min_max_alone_says_so_with_a_way_out() -> None:
 def test_odd_tensors(text: str, mode: str) -> None:
     at = opened(src="paste", mode=mode).text_area(key="_pasted").set_value(text).run()
     scheme(at)
-    slider = at.slider(key="rng_slider")
+    slider = widget(at, "rng_slider")
     assert slider.min < slider.max
     assert len(at.get("plotly_chart")) == 2
     # any move leads to a scheme
@@ -258,6 +260,6 @@ def test_moving_the_range_computes_only_what_depends_on_it(monkeypatch: pytest.M
     counted("range_marks")
     at = opened(seed="77")
     for high in (1.5, 1.75, 1.5):
-        at = at.number_input(key="rng_high").set_value(high).run()
+        at = widget(at, "rng_high").set_value(high).run()
     at = at.run()
     assert sorted(calls) == ["range_curve", "range_marks", "range_marks of one", "range_marks of one"]

@@ -7,7 +7,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.shared import scheme_state
+from pages.shared import mirrored, scheme_state
 from pages.shared.current import Current, Tensor
 
 _SQNR = "Signal to quantization noise, 10·log10(Σx² / Σerror²). One more bit brings about 6 dB."
@@ -28,13 +28,15 @@ class Figure(NamedTuple):
 def scheme_line(chosen: Current) -> DeltaGenerator:
     """Draw the scheme's text form, to be read or typed into; return the place for the link."""
     mistyped = st.session_state.pop(scheme_state.TEXT_ERROR, None)  # stays there to be mended
+    key = mirrored.key_of(scheme_state.TEXT)
     if chosen.scheme is not None and not mistyped:
-        st.session_state[scheme_state.TEXT] = str(chosen.scheme)
+        key = mirrored.key_at(scheme_state.TEXT, str(chosen.scheme))
     left, right = st.columns([7, 1], vertical_alignment="bottom")
-    left.text_input(
+    left.container(key=scheme_state.TEXT).text_input(
         "Scheme as text",
-        key=scheme_state.TEXT,
+        key=key,
         on_change=scheme_state.apply_text,
+        args=(key,),
         label_visibility="collapsed",
         help="The whole scheme in one line: copy it, or type another and press Enter.",
     )

@@ -6,7 +6,7 @@ from typing import Any
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import say, scheme_state
+from pages.shared import mirrored, say, scheme_state
 
 _LOW, _HIGH, _SLIDER, CHART = "rng_low", "rng_high", "rng_slider", "rng_histogram"
 _STEPS = 200  # of the slider, about
@@ -33,22 +33,26 @@ def draw(ends: tuple[float, float], reach: tuple[float, float], symmetric: bool)
     step = _step(top / _STEPS - bottom / _STEPS)
     bottom, top = _rounded(math.floor(bottom / step) * step), _rounded(math.ceil(top / step) * step)
     # these widgets mirror the range in use, whoever set it; what a visitor does to them goes to the scheme's own
-    st.session_state.update({_LOW: low, _HIGH: high, _SLIDER: high if symmetric else (low, high)})
-    number: dict[str, Any] = {"step": step, "format": "%g", "on_change": _typed, "args": (symmetric,)}
+    at_high = mirrored.key_at(_HIGH, high)
+    at_low = "" if symmetric else mirrored.key_at(_LOW, low)
+    number: dict[str, Any] = {"step": step, "format": "%g", "on_change": _typed}
     columns = st.columns([1, 4] if symmetric else [1, 1, 4], vertical_alignment="bottom")
     if not symmetric:
-        columns[0].number_input("Low", key=_LOW, **number)
+        columns[0].container(key=_LOW).number_input("Low", key=at_low, args=(_LOW, at_low, at_high), **number)
     help_ = "The largest |x| that is not clipped: low is its negative" if symmetric else None
-    columns[-2].number_input("± High" if symmetric else "High", key=_HIGH, help=help_, **number)
-    columns[-1].slider(
+    label = "± High" if symmetric else "High"
+    keys = (_HIGH, at_low, at_high)
+    columns[-2].container(key=_HIGH).number_input(label, key=at_high, args=keys, help=help_, **number)
+    at_slider = mirrored.key_at(_SLIDER, high if symmetric else (low, high))
+    columns[-1].container(key=_SLIDER).slider(
         "Range",
         bottom,
         top,
         step=step,
         format="%.4g",
-        key=_SLIDER,
+        key=at_slider,
         on_change=_slid,
-        args=(step,),
+        args=(at_slider, step),
         help="Moving it sets the range of the scheme on the left to fixed; the browser's Back undoes it.",
     )
 
@@ -73,15 +77,19 @@ def dragged(symmetric: bool) -> None:
             use(qc.Fixed(low, high))
 
 
-def _typed(symmetric: bool) -> None:
+def _typed(name: str, at_low: str, at_high: str) -> None:
     """Take the numbers as they were typed: the sidebar says it where they make no range."""
-    high = st.session_state[_HIGH]
-    low = -high if symmetric else st.session_state[_LOW]
+    if not mirrored.typed(name, at_low if name == _LOW else at_high):
+        return
+    high = st.session_state[at_high]
+    low = st.session_state[at_low] if at_low else -high
     st.session_state.update({"range": "fixed", "low": low, "high": high})
 
 
-def _slid(step: float) -> None:
-    place = st.session_state[_SLIDER]
+def _slid(key: str, step: float) -> None:
+    if not mirrored.typed(_SLIDER, key):
+        return
+    place = st.session_state[key]
     low, high = place if isinstance(place, tuple | list) else (-max(place, step), max(place, step))
     low, high = _rounded(low), _rounded(high)
     use(qc.Fixed(low, high if low < high else _rounded(low + step)))

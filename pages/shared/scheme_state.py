@@ -5,6 +5,7 @@ from typing import Any
 import streamlit as st
 
 import quantcore as qc
+from pages.shared import mirrored
 
 # Widget keys are the parameters of the link; a parameter at its default is left out of it. So no default may
 # depend on the tensor: where what is usual does, the default is to be empty, and stands for it.
@@ -116,10 +117,12 @@ def range_choices(setting: qc.RangeSetting) -> dict[str, Any]:
     return {"range": "min-max"}
 
 
-def apply_text() -> None:
+def apply_text(key: str) -> None:
     """Read the scheme's text form out of its field (a callback)."""
+    if not mirrored.typed(TEXT, key):
+        return
     try:
-        apply_scheme(qc.Scheme.parse(st.session_state[TEXT]))
+        apply_scheme(qc.Scheme.parse(st.session_state[key]))
     except qc.QuantError as error:
         st.session_state[TEXT_ERROR] = str(error)
 

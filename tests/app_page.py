@@ -1,0 +1,38 @@
+"""How tests without a browser find what stands on a page."""
+
+import re
+from typing import Any
+
+from streamlit.testing.v1 import AppTest
+from streamlit.testing.v1.element_tree import Block
+
+
+def widget(at: AppTest, key: str) -> Any:
+    """The widget with this key, or the one that mirrors something under this name."""
+    name = re.compile(re.escape(key) + r"(_\d+)?")
+    found = [e for e in at if not isinstance(e, Block) and name.fullmatch(getattr(e, "key", None) or "")]
+    assert len(found) == 1, f"{len(found)} widgets with key {key!r}"
+    return found[0]
+
+
+def change(at: AppTest, key: str, value: Any) -> AppTest:
+    return widget(at, key).set_value(value).run()
+
+
+def said(elements: Any) -> list[str]:
+    """The sentences, without the backslashes that keep Markdown from reading them."""
+    return [re.sub(r"\\(.)", r"\1", element.value) for element in elements]
+
+
+def change_before_it_is_drawn(at: AppTest, first: Any, then: Any, of: str) -> AppTest:
+    """Two changes of one widget, the second of which is made before the browser has drawn what the first did.
+
+    The browser still tells of the page as it was, ``then`` aside.
+    """
+    browser = at._tree.get_widget_states()
+    at = change(at, of, first)
+    stands = widget(at, of).set_value(then)._widget_state
+    for state in browser.widgets:
+        if state.id == stands.id:
+            state.CopyFrom(stands)
+    return at._run(browser)
