@@ -40,6 +40,9 @@ class SecurityHeaders:
                 headers = [*message.get("headers", []), *HEADERS]
                 if "/vendor/" in scope["path"]:
                     headers.append((b"cache-control", b"public, max-age=86400"))
+                elif (b"content-type", b"text/html; charset=utf-8") in headers:
+                    # the largest file of all, which the maps would ask for only when they are drawn
+                    headers.append((b"link", b"<vendor/plotly.min.js>; rel=preload; as=script"))
                 message = {**message, "headers": headers}
             await send(message)
 

@@ -1,5 +1,6 @@
 """How tests without a browser find what stands on a page."""
 
+import html
 import re
 from typing import Any
 
@@ -22,6 +23,12 @@ def change(at: AppTest, key: str, value: Any) -> AppTest:
 def said(elements: Any) -> list[str]:
     """The sentences, without the backslashes that keep Markdown from reading them."""
     return [re.sub(r"\\(.)", r"\1", element.value) for element in elements]
+
+
+def lines(at: AppTest) -> list[str]:
+    """The blocks of arithmetic."""
+    found = [element.proto.body for element in at.get("html")]
+    return [html.unescape(re.sub("<[^>]*>", "", text)) for text in found if text.startswith("<pre")]
 
 
 def change_before_it_is_drawn(at: AppTest, first: Any, then: Any, of: str) -> AppTest:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from app_page import change, change_before_it_is_drawn, said, widget
+from app_page import change, change_before_it_is_drawn, lines, said, widget
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
@@ -493,7 +493,7 @@ def test_element() -> None:
     assert maps(at)["selected"] == [2, 7]
     assert any("element (2, 7)" in m.value for m in at.markdown)
     x = drawn(at, "x")[2, 7]
-    assert any(f"{x:.3g}"[:4] in code.value for code in at.code)
+    assert any(f"{x:.3g}"[:4] in text for text in lines(at))
 
 
 def test_switches_of_the_maps() -> None:

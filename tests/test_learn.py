@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from app_page import said, widget
+from app_page import lines, said, widget
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
@@ -53,12 +53,13 @@ def marks(rows: list[list[list[str]]]) -> list[list[str]]:
 
 
 def blocks(at: AppTest) -> list[Any]:
-    """The blocks of code and arithmetic; not the link."""
+    """The blocks of code; not the link."""
     return [block for block in at.code if not block.value.startswith(("http", "/"))]
 
 
 def code(at: AppTest) -> str:
-    return "\n".join(block.value for block in blocks(at))
+    """What stands in blocks of code and of arithmetic."""
+    return "\n".join([*(block.value for block in blocks(at)), *lines(at)])
 
 
 def metrics(at: AppTest) -> dict[str, str]:

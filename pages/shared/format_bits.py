@@ -9,7 +9,7 @@ import streamlit as st
 import torch
 
 import quantcore as qc
-from pages.shared import compute
+from pages.shared import compute, say
 from pages.shared.current import Tensor
 from quantcore.rounding import rounding
 
@@ -144,7 +144,7 @@ def toggles(formats: dict[str, qc.FloatFormat]) -> None:
         **_BIND,
     )
     code = sum(1 << (fmt.bits - 1 - i) for i, bit in enumerate(names) if bit in (on or []))
-    st.code(f"{grouped(fmt, code)} = {code} stands for {arithmetic(fmt, fmt.fields(code))}", language=None)
+    say.lines([f"{grouped(fmt, code)} = {code} stands for {arithmetic(fmt, fmt.fields(code))}"])
 
 
 def grouped(fmt: qc.FloatFormat, code: int) -> str:

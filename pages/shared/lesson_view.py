@@ -120,7 +120,7 @@ def lines(t: qc.Trace, first: str = "", last: str = "") -> list[str]:
 
 def formula(*lines: str) -> None:
     """Draw arithmetic with its numbers put in."""
-    st.code("\n".join(lines), language=None)
+    say.lines(lines)
 
 
 def _chosen(typed: str, shape: tuple[int, ...], worst: tuple[int, ...]) -> tuple[int, ...]:

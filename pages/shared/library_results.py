@@ -123,7 +123,7 @@ def _cell(found: qc.Comparison) -> None:
             f"{'>' if i == apart else ' '} {s.name.ljust(width)}  {s.value:>14}   {s.formula}"
             for i, s in enumerate(own)
         ]
-        column.code("\n".join(lines), language=None)
+        say.lines(lines, column)
 
 
 def refusals(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention, b: qc.Convention) -> bool:

@@ -10,7 +10,7 @@ import pandas as pd
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import compute, tabs_files
+from pages.shared import compute, say, tabs_files
 from pages.shared.current import Tensor
 from pages.shared.maps_view import ARITHMETIC, theme
 from pages.shared.tabs_files import MAPS
@@ -52,7 +52,7 @@ def arithmetic(result: qc.Quantized, element: tuple[int, ...], is_worst: bool) -
     if own:
         numbers = ", ".join(f"{what} {values[trace.block].item():.7g}" for what, values in own.items())
         st.caption(f"{result.scheme.convention.library}'s own numbers of this block: {numbers}")
-    st.code("\n".join(aligned(trace.steps())), language=None)
+    say.lines(aligned(trace.steps()))
 
 
 def aligned(steps: list[qc.Step]) -> list[str]:

@@ -48,18 +48,20 @@ COLD = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", COLD)
-def test_cold_link_on_a_fresh_server(fresh_app: Any, name: str) -> None:
-    parameters, x, scheme = COLD[name]
-    fresh_app.open(**parameters)
-    shown = (lambda values: values[1].T[4:12, 2:20]) if x.ndim == 3 else (lambda values: values)
-    assert_view(fresh_app, x, scheme, shown)
-    expect(fresh_app.page.locator("rect.qs-selected")).to_have_count(4)
-    expect(fresh_app.page.get_by_role("dialog")).to_have_count(0)
-    expect(fresh_app.page.get_by_role("tab", name=parameters["tab"])).to_have_attribute(
-        "aria-selected", "true"
-    )
-    fresh_app.expect_parameters(**{key: value for key, value in parameters.items() if key != "t"})
+def test_cold_link(new_app: Callable[..., Any], fresh_server: str) -> None:
+    """Of the first visitor, the very first to this server too."""
+    for parameters, x, scheme in COLD.values():
+        app = new_app(fresh_server)
+        app.open(**parameters)
+        shown = (lambda values: values[1].T[4:12, 2:20]) if x.ndim == 3 else (lambda values: values)
+        assert_view(app, x, scheme, shown)
+        expect(app.page.locator("rect.qs-selected")).to_have_count(4)
+        expect(app.page.get_by_role("dialog")).to_have_count(0)
+        tab = app.page.get_by_role("tab", name=parameters["tab"])
+        expect(tab).to_have_attribute("aria-selected", "true")
+        app.expect_parameters(**{key: value for key, value in parameters.items() if key != "t"})
+        assert app.complaints() == []
+        app.page.close()
 
 
 def arrow(key: str, times: int) -> Callable[[Any], None]:

@@ -76,7 +76,7 @@ def test_click_follows_the_arithmetic_and_back_undoes_it(app: Any) -> None:
     expect(app.page.get_by_text("The arithmetic of element (2, 5)")).to_be_visible()
     expect(app.page.locator("rect.qs-selected")).to_have_count(4)
     expect(app.input("cell")).to_have_value("2, 5")
-    arithmetic = app.page.get_by_test_id("stCode").filter(has_text="error").inner_text()
+    arithmetic = app.page.locator("pre").filter(has_text="error").inner_text()
     trace = qc.trace(qc.apply(X, qc.Scheme.parse(DEFAULT)), (2, 5))
     for step in trace.steps():
         assert step.name in arithmetic

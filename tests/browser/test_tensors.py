@@ -46,12 +46,18 @@ def alert(app: Any) -> Any:
     return app.page.get_by_test_id("stAlert")
 
 
+def expect_alert(app: Any, words: str) -> None:
+    """Wait until this is said, and nothing beside it: what was said before may stand for a moment yet."""
+    expect(alert(app).filter(has_text=words)).to_be_visible()
+    expect(alert(app)).to_have_count(1)
+
+
 def test_paste_with_a_mistake_and_without(app: Any) -> None:
     app.open()
     app.choose("src", "paste")
-    expect(alert(app)).to_contain_text("There is no tensor yet")
+    expect_alert(app, "There is no tensor yet")
     app.type("_pasted", "1.5 2\n3 x4")
-    expect(alert(app)).to_contain_text("'x4' at line 2, column 3 is not a number")
+    expect_alert(app, "'x4' at line 2, column 3 is not a number")
     expect(app.input("_pasted")).to_have_value("1.5 2\n3 x4")
     app.type("_pasted", "1.5 2\n3 4")
     x = np.array([[1.5, 2], [3, 4]], np.float32)
@@ -89,7 +95,7 @@ def test_typing_into_the_grid(app: Any) -> None:
         assert_codes(app, x)
     assert_link_holds(app, x)
     type_into(0, 1, "one")
-    expect(alert(app)).to_contain_text("row 0, column 1 holds 'one', which is no number")
+    expect_alert(app, "row 0, column 1 holds 'one', which is no number")
     type_into(0, 1, "1")
     x[0, 1] = 1
     assert_codes(app, x)
@@ -112,7 +118,7 @@ def npy(x: np.ndarray) -> bytes:
 
 def test_upload(app: Any) -> None:
     app.open(src="upload")
-    expect(alert(app)).to_contain_text("There is no tensor yet")
+    expect_alert(app, "There is no tensor yet")
     x = np.array([[0.25, -3, 2], [7, 1, -1]], np.float32)
     upload(app, "x.npy", npy(x.astype(np.float64)))
     assert_codes(app, x)
@@ -139,7 +145,7 @@ def test_upload(app: Any) -> None:
 def test_upload_that_cannot_be_read(app: Any, name: str, data: bytes, words: str) -> None:
     app.open(src="upload")
     upload(app, name, data)
-    expect(alert(app)).to_contain_text(words)
+    expect_alert(app, words)
 
 
 def test_downloads(app: Any, new_app: Callable[..., Any], tmp_path: Path) -> None:
