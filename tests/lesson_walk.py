@@ -2,20 +2,15 @@
 
 from typing import Any
 
-from playwright.sync_api import expect
+from page_rest import at_rest
 
 from pages.shared import lesson
-
-REST = "[data-testid=stApp][data-test-script-state=notRunning]"
 
 
 def stands(app: Any, name: str, step: str | None = None) -> None:
     """Wait until a lesson, and a step of it, stands."""
-    expect(app.page.locator(REST)).to_have_count(1)
-    expect(app.key(f"{lesson.step_key(name)}")).to_be_visible()
-    expect(app.page.get_by_test_id("stMain").get_by_role("heading", level=3)).to_contain_text(
-        f"· {lesson.LESSONS[name].title}:"
-    )
+    at_rest(app.page, f"· {lesson.LESSONS[name].title}:")
+    app.wait(f"document.querySelector('.st-key-{lesson.step_key(name)}')")
     if step is not None:
         app.expect_parameter(lesson.step_key(name), step)
 

@@ -15,6 +15,7 @@ from urllib.parse import urlencode, urlsplit
 
 import numpy as np
 import pytest
+from page_rest import REST
 from playwright.sync_api import (
     BrowserContext,
     ConsoleMessage,
@@ -37,8 +38,9 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--renderer-process-limit=1",
+    "--force-prefers-reduced-motion",
 ]
-REST = "[data-testid=stApp][data-test-script-state=notRunning]"
 WAIT = 30_000  # ms; a slow machine shall not fail a test, and a right page never takes it
 expect.set_options(timeout=WAIT)
 
@@ -100,8 +102,7 @@ class App:
 
     def rest(self) -> None:
         """Wait until the script is not running and the page stands."""
-        expect(self.page.locator(REST)).to_have_count(1)
-        expect(self.key("_scheme_text")).to_be_visible()
+        self.wait(f"document.querySelector('{REST}') && document.querySelector('.st-key-_scheme_text input')")
 
     def key(self, key: str) -> Locator:
         return self.page.locator(f".st-key-{key}")
@@ -138,9 +139,12 @@ class App:
 
     def expect_scheme(self, scheme: str) -> None:
         """Wait until the maps of this scheme are painted and the script is at rest."""
-        expect(self.page.locator(".qs-maps")).to_have_attribute("data-painted", f" {scheme} ")
-        expect(self.input("_scheme_text")).to_have_value(scheme)
-        self.rest()
+        painted, text = ".qs-maps", ".st-key-_scheme_text input"
+        self.wait(
+            f"""(scheme) => document.querySelector("{painted}")?.dataset.painted === ` ${{scheme}} `
+                && document.querySelector("{text}")?.value === scheme && document.querySelector("{REST}")""",
+            scheme,
+        )
 
     def expect_parameters(self, **parameters: str) -> None:
         """Wait until the link holds exactly these; a tensor's values may stand beside them."""
@@ -148,18 +152,21 @@ class App:
             const found = [...new URLSearchParams(location.search)].filter(([key]) => key !== "t");
             return JSON.stringify(found.sort()) === JSON.stringify(Object.entries(wanted).sort());
         }"""
-        try:
-            self.page.wait_for_function(script, arg=parameters)
-        except TimeoutError:
-            pytest.fail(f"The link is {self.page.url}, not with {parameters}")
+        self.wait(script, parameters)
 
     def expect_parameter(self, key: str, value: str | None) -> None:
         """Wait until the link holds one, or does not (None)."""
-        script = "([key, value]) => new URLSearchParams(location.search).get(key) === value"
+        self.wait("([key, value]) => new URLSearchParams(location.search).get(key) === value", [key, value])
+
+    def wait(self, script: str, arg: Any = None) -> None:
+        """Wait until a script is true; `expect` would look but once a second."""
         try:
-            self.page.wait_for_function(script, arg=[key, value])
+            self.page.wait_for_function(script, arg=arg)
         except TimeoutError:
-            pytest.fail(f"The link is {self.page.url}, not with {key}={value}")
+            shown = self.page.evaluate(
+                "[...document.querySelectorAll('.qs-maps')].map((e) => e.dataset.painted)"
+            )
+            pytest.fail(f"At {self.page.url}, with maps of {shown}, never came {script} of {arg}")
 
     def map(self, name: str) -> np.ndarray:
         """What Plotly draws in one of the maps: x, codes, dequantized, error."""

@@ -1,13 +1,13 @@
 """Explore → Formats in Chromium: values on a line, how a number rounds, and bits that are switched."""
 
+from page_rest import at_rest
 from playwright.sync_api import expect
 
 
 def opened(app, path):
     app.expected.append("/_stcore/")  # Streamlit looks for its server below the page first
     app.page.goto(app.address + path)
-    expect(app.page.locator("[data-testid=stApp][data-test-script-state=notRunning]")).to_have_count(1)
-    expect(app.page.get_by_role("heading", name="Which numbers can a format hold?")).to_be_visible()
+    at_rest(app.page, "Which numbers can a format hold?")
     return app.page
 
 

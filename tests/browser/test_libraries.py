@@ -1,6 +1,6 @@
 """Compare → Libraries in Chromium: examples where libraries part, cold links, a choice out of the table."""
 
-import pytest
+from page_rest import at_rest
 from playwright.sync_api import expect
 
 EXAMPLES = {
@@ -20,17 +20,16 @@ def opened(app, path):
 
 
 def settled(page):
-    expect(page.locator("[data-testid=stApp][data-test-script-state=notRunning]")).to_have_count(1)
-    expect(page.get_by_role("heading", name="Why do two libraries give different integers?")).to_be_visible()
+    at_rest(page, "Why do two libraries give different integers?")
 
 
-@pytest.mark.parametrize("title", EXAMPLES)
-def test_example_says_why(app, title):
+def test_examples_say_why(app):
     page = opened(app, "/libraries")
-    page.locator(".st-key-_lib_example input").click()
-    page.get_by_role("option").filter(has_text=title).click()
-    expect(page.get_by_text(EXAMPLES[title]).first).to_be_visible()
-    settled(page)
+    for title, why in EXAMPLES.items():
+        page.locator(".st-key-_lib_example input").click()
+        page.get_by_role("option").filter(has_text=title).click()
+        expect(page.get_by_text(why).first).to_be_visible()
+        settled(page)
 
 
 def test_cold_link(app):

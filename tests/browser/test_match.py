@@ -4,6 +4,7 @@ import io
 import re
 
 import numpy as np
+from page_rest import at_rest
 from playwright.sync_api import expect
 
 import quantcore as qc
@@ -18,10 +19,7 @@ def opened(app, link=""):
 
 
 def settled(page):
-    expect(page.locator("[data-testid=stApp][data-test-script-state=notRunning]")).to_have_count(
-        1, timeout=60_000
-    )
-    expect(page.get_by_role("heading", name="Which rules made these integers?")).to_be_visible()
+    at_rest(page, "Which rules made these integers?")
 
 
 def example(page, i):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from page_rest import at_rest
 from playwright.sync_api import expect
 
 import quantcore as qc
@@ -17,8 +18,7 @@ def opened(app, path=LINK):
 
 
 def settled(app):
-    expect(app.page.locator("[data-testid=stApp][data-test-script-state=notRunning]")).to_have_count(1)
-    expect(app.page.get_by_role("heading", name="Which range should the codes span?")).to_be_visible()
+    at_rest(app.page, "Which range should the codes span?")
 
 
 def shaded(page):

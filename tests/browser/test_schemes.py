@@ -2,6 +2,7 @@
 
 import csv
 
+from page_rest import at_rest
 from playwright.sync_api import expect
 
 import quantcore as qc
@@ -17,10 +18,7 @@ def opened(app, path):
 
 
 def settled(page, heading=HEADING):
-    expect(page.locator("[data-testid=stApp][data-test-script-state=notRunning]")).to_have_count(
-        1, timeout=60_000
-    )
-    expect(page.get_by_role("heading", name=heading)).to_be_visible()
+    at_rest(page, heading)
 
 
 def points(page):

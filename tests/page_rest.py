@@ -1,0 +1,15 @@
+"""How browser tests wait for a page. `expect` would look but once a second."""
+
+from typing import Any
+
+REST = "[data-testid=stApp][data-test-script-state=notRunning]"
+
+
+def at_rest(page: Any, heading: str = "") -> None:
+    """Wait until no script is running and the main part has a heading that holds these words."""
+    page.wait_for_function(
+        """([rest, words]) => document.querySelector(rest) && (!words
+            || [...document.querySelectorAll("[data-testid=stMain] :is(h1, h2, h3, h4)")]
+                .some((e) => e.innerText.includes(words)))""",
+        arg=[REST, heading],
+    )
