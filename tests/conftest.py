@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import functools
 import os
 from typing import Any
 
@@ -22,3 +23,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return "browser" if nodeid.startswith("tests/browser/") else nodeid
 
     return OneBrowser(config, log)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _components_are_found_once() -> Any:
+    """Every `AppTest` looks through all installed packages for components of theirs, three times as long as the
+    page itself takes; what it finds is always the same."""
+    from streamlit.components.v2 import manifest_scanner
+
+    with pytest.MonkeyPatch.context() as patch:
+        scan = functools.cache(manifest_scanner.scan_component_manifests)
+        patch.setattr(manifest_scanner, "scan_component_manifests", scan)
+        yield

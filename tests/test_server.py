@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Iterator
 from email.message import Message
 from pathlib import Path
+from urllib.parse import urljoin
 
 import plotly
 import pytest
@@ -66,6 +67,15 @@ def test_headers_of_every_answer(server: str, path: str) -> None:
     policy = headers["content-security-policy"]
     assert policy.startswith("frame-ancestors 'self'")
     assert "*" not in policy.split()  # not just anybody's frame
+
+
+@pytest.mark.parametrize("path", ["/", "/learn-scale?bits=5"])
+def test_a_page_asks_for_plotly_js_at_once(server: str, path: str) -> None:
+    _, headers, _ = get(server + path)
+    link, *how = headers["link"].split("; ")
+    assert how == ["rel=preload", "as=script"]
+    assert urljoin(server + path, link.strip("<>")) == f"{server}/vendor/plotly.min.js"
+    assert get(f"{server}/vendor/plotly.min.js")[1]["link"] is None
 
 
 def test_plotly_js_is_that_of_the_installed_wheel(server: str) -> None:
