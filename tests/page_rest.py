@@ -12,4 +12,5 @@ def at_rest(page: Any, heading: str = "") -> None:
             || [...document.querySelectorAll("[data-testid=stMain] :is(h1, h2, h3, h4)")]
                 .some((e) => e.innerText.includes(words)))""",
         arg=[REST, heading],
+        timeout=60_000,  # some pages compute for long
     )

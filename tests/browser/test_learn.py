@@ -16,7 +16,7 @@ from quantcore.mistakes import MISTAKES, compare
 LESSONS = lesson.there()
 
 
-def test_opens_cold_by_its_link(new_app: Callable[..., Any], fresh_server: str) -> None:
+def test_opens_cold_by_its_link(fresh_server: str, new_app: Callable[..., Any]) -> None:
     """The first visit, the very first to this server too, goes to the last step of a lesson."""
     for name in reversed(LESSONS):  # the last one needs most
         first = new_app(fresh_server)

@@ -1,6 +1,7 @@
 """Lesson 7 in a browser: a training that is watched, stopped, left, and found again by its link."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from lesson_walk import beside, opened, stands, to_lesson
@@ -121,7 +122,8 @@ def test_closing_the_window_stops_the_work(app: Any) -> None:
     assert before[0] - compute(app)[0] <= 1  # one that was under way when the window closed
 
 
-def test_opens_cold_by_a_link_with_everything_in_it(app: Any) -> None:
+def test_opens_cold_by_a_link_with_everything_in_it(fresh_server: str, new_app: Callable[..., Any]) -> None:
+    app = new_app(fresh_server)
     link = {"train_weights": "int3 asymmetric", "train_seed": "2", "train_layer": "second"}
     at_step(app, "ptq", **link, train_activations="uint8 asymmetric", learn_large="true")
     for key, value in link.items():

@@ -48,7 +48,7 @@ COLD = {
 }  # fmt: skip
 
 
-def test_cold_link(new_app: Callable[..., Any], fresh_server: str) -> None:
+def test_cold_link(fresh_server: str, new_app: Callable[..., Any]) -> None:
     """Of the first visitor, the very first to this server too."""
     for parameters, x, scheme in COLD.values():
         app = new_app(fresh_server)
