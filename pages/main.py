@@ -19,6 +19,7 @@ from pages.shared import (
     link,
     maps_view,
     match_inputs,
+    pinned,
     range_view,
     scheme_state,
     sweep_choice,
@@ -33,6 +34,7 @@ KEYS = {
     *tensor_controls.DEFAULTS,
     *tensor_controls.PARAMETERS,
     *maps_view.KEYS,
+    *pinned.KEYS,
     *tabs.KEYS,
     *library_choice.KEYS,
     *match_inputs.KEYS,
@@ -44,10 +46,7 @@ KEYS = {
 }
 
 st.set_page_config("Quantscope", "🔬", layout="wide")
-# Streamlit leaves 6 rem above and 5 beside the page, which the maps need; the navigation covers 3.75
-st.html(
-    "<style>.stMainBlockContainer{padding:4.2rem 2rem 2rem}[data-testid=stSidebarHeader]{height:2.6rem}</style>"
-)
+st.html(ROOT / "pages" / "shared" / "page.css")
 warm.warm_once()
 page = st.navigation(
     {

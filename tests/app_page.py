@@ -31,6 +31,15 @@ def lines(at: AppTest) -> list[str]:
     return [html.unescape(re.sub("<[^>]*>", "", text)) for text in found if text.startswith("<pre")]
 
 
+def figures(at: AppTest) -> dict[str, str]:
+    """The figures above the maps: label -> value and, after a blank, the change."""
+    (body,) = [e.proto.body for e in at.get("html") if "<dl class=" in e.proto.body]
+    cells = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", body)
+    return {
+        html.unescape(label): html.unescape(re.sub("<[^>]*>", " ", value)).strip() for label, value in cells
+    }
+
+
 def change_before_it_is_drawn(at: AppTest, first: Any, then: Any, of: str) -> AppTest:
     """Two changes of one widget, the second of which is made before the browser has drawn what the first did.
 

@@ -1,6 +1,7 @@
 """Every control of the pages without a browser: what it does, and what it says to bad input."""
 
 import base64
+import html
 import json
 import re
 import struct
@@ -10,11 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from app_page import change, change_before_it_is_drawn, lines, said, widget
+from app_page import change, change_before_it_is_drawn, figures, lines, said, widget
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
+from pages.shared.summary import parameters as parameters_in_words
 from quantcore import tensors
+from quantcore.block_names import block_name
 
 MAIN = Path(__file__).resolve().parent.parent / "pages" / "main.py"
 DEFAULT = "int4 symmetric per_tensor min_max textbook"
@@ -73,7 +76,9 @@ def test_first_view() -> None:
     at = opened()
     assert_codes(at, tensors.generate(tensors.Generated()))
     assert scheme(at) == DEFAULT
-    assert len(at.metric) == 7
+    assert list(figures(at)) == [
+        "SQNR", "MSE", "MAE", "max |error|", "Bits per element", "Compression", "Clipped"
+    ]  # fmt: skip
     assert not at.warning
     assert at.query_params == {}
 
@@ -403,9 +408,9 @@ def test_bad_upload(name: str, data: bytes, word: str) -> None:
         ({}, "cols", "0:9", "0:8"),
         ({}, "cols", HOSTILE[0], "0:16"),
         ({"shape": "2x3x4"}, "down", 2, "two different axes"),
-        ({"shape": "2x3x4"}, "at", "2", "axis 0 (0..1)"),
+        ({"shape": "2x3x4"}, "at", "2", "axis 0 (0–1)"),
         ({"shape": "2x3x4"}, "at", "x", "whole numbers"),
-        ({"shape": "2x3x4"}, "at", "1, 1", "axis 0 (0..1)"),
+        ({"shape": "2x3x4"}, "at", "1, 1", "axis 0 (0–1)"),
     ],
     ids=lambda v: v[:24] if isinstance(v, str) else None,
 )
@@ -560,14 +565,110 @@ def test_table_of_numbers(name: str, label: str) -> None:
 def test_key_figures_are_those_of_quantcore() -> None:
     at = opened(bits="5")
     report = qc.report(qc.apply(drawn(at, "x"), qc.Scheme.parse(scheme(at))))
-    values = {metric.label: metric.value for metric in at.metric}
+    values = figures(at)
     assert values["SQNR"] == f"{report.sqnr_db:.2f} dB"
     assert values["MSE"] == f"{report.mse:.3g}"
     assert values["max |error|"] == f"{report.max_abs_error:.3g}"
     assert values["Bits per element"] == "5.5"
+
+
+def told_change(at: AppTest, label: str) -> tuple[float, str, str]:
+    """A figure's change as a number, whether that is "better" or "worse", and than what."""
+    found = re.fullmatch(
+        r"\S+(?: \S+)? +([+-][\d.e+-]+)\S*(?: \S+)? +(better|worse) than (\w+)", figures(at)[label]
+    )
+    assert found, figures(at)[label]
+    return float(found[1]), found[2], found[3]
+
+
+def test_a_change_names_what_it_is_against() -> None:
+    at = opened(bits="5")
+    x, before = drawn(at, "x"), scheme(at)
     change(at, "bits", 6)
-    after = qc.report(qc.apply(drawn(at, "x"), qc.Scheme.parse(scheme(at))))
-    assert at.metric[0].delta == f"{after.sqnr_db - report.sqnr_db:+.3g}"
+    first, now = (qc.report(qc.apply(x, qc.Scheme.parse(text))) for text in (before, scheme(at)))
+    assert figures(at)["Against the previous setting"] == before
+    assert told_change(at, "SQNR") == (round(now.sqnr_db - first.sqnr_db, 2), "better", "previous")
+    difference, verdict, _ = told_change(at, "MSE")
+    assert difference == float(f"{now.mse - first.mse:.3g}")
+    assert verdict == "better"
+    assert told_change(at, "Bits per element") == (1.0, "worse", "previous")
+    # a control that changes neither tensor nor scheme keeps it
+    change(at, "borders", True)
+    assert figures(at)["Against the previous setting"] == before
+    change(at, "seed", 3)
+    assert not any(label.startswith("Against") for label in figures(at))
+
+
+def test_pinned_scheme() -> None:
+    at = opened(bits="3")
+    x, pinned = drawn(at, "x"), scheme(at)
+    widget(at, "_pin_button").click().run()
+    assert at.query_params["pin"] == pinned
+    for bits in (4, 8):
+        change(at, "bits", bits)
+    first, now = (qc.report(qc.apply(x, qc.Scheme.parse(text))) for text in (pinned, scheme(at)))
+    assert figures(at)["Against the pinned scheme"] == pinned
+    assert told_change(at, "SQNR") == (round(now.sqnr_db - first.sqnr_db, 2), "better", "pinned")
+    cold = opened(bits="8", pin=pinned)
+    assert figures(cold) == figures(at)
+    # another tensor: the pinned scheme is computed anew on it
+    change(at, "seed", 3)
+    again = drawn(at, "x")
+    first, now = (qc.report(qc.apply(again, qc.Scheme.parse(text))) for text in (pinned, scheme(at)))
+    assert told_change(at, "SQNR")[0] == round(now.sqnr_db - first.sqnr_db, 2)
+    widget(at, "_pin_button").click().run()
+    assert "pin" not in at.query_params
+    assert not any(label.endswith("pinned scheme") for label in figures(at))
+
+
+@pytest.mark.parametrize("pin", ["nonsense", "int4 symmetric per_channel(7) min_max textbook", HOSTILE[0]])
+def test_a_pinned_scheme_that_can_not_be_used(pin: str) -> None:
+    at = opened(pin=pin)
+    assert not at.exception
+    with pytest.raises(qc.QuantError) as why:
+        qc.apply(drawn(at, "x"), qc.Scheme.parse(pin))
+    assert figures(at)["Against the pinned scheme"] == str(why.value)
+    assert_codes(at)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "int4 symmetric per_tensor min_max textbook",
+        "uint4 asymmetric per_channel(1) min_max textbook",
+        "int4 asymmetric per_group(4) min_max onnxruntime",
+        "int8 symmetric per_flat_group(16) min_max textbook",
+        "uint8 asymmetric per_group(8) min_max hqq",
+        "e4m3fn symmetric per_channel(0) min_max textbook",
+        "gguf.Q4_0",
+        "gguf.Q4_1",
+        "bitsandbytes.nf4",
+        "torchao.nvfp4",
+    ],
+)
+def test_scales_and_zero_points_in_the_headline(text: str) -> None:
+    """Each number said is read back and compared with the parameters themselves."""
+    chosen = qc.PRESETS.get(text) or qc.Scheme.parse(text)
+    x = tensors.generate(tensors.Generated("normal", (8, 32), 3))
+    result = qc.apply(x, chosen)
+    element = (2, 9)
+    said = parameters_in_words(result, qc.trace(result, element))
+    scale, zero_point = result.scale.numpy().ravel(), result.zero_point
+    zero_name = "min" if chosen.convention.zero_point == "shift" else "zero point"
+    whole, _, own = said.partition(" · ")
+    if scale.size == 1:
+        assert whole.startswith(f"scale {scale[0]:.4g}")
+    else:
+        assert whole.startswith(f"{scale.size:,} scales {scale.min():.4g}")
+        assert (f" to {scale.max():.4g}" in whole) == (f"{scale.min():.4g}" != f"{scale.max():.4g}")
+        trace = qc.trace(result, element)
+        assert own.startswith(f"{block_name(trace.bounds, x.shape)}: scale {trace.scale:.4g}")
+    assert (zero_name in whole) == (zero_point is not None)
+    if zero_point is not None and scale.size > 1:
+        assert own.endswith(f"{zero_name} {trace.zero_point:.4g}")
+        values = zero_point.numpy().ravel()
+        spread = f"{values.min():.4g} to {values.max():.4g}"
+        assert spread in whole or (values == values[0]).all()
 
 
 # Links
@@ -682,8 +783,8 @@ def test_library_says_what_it_does_differently(name: str) -> None:
     at = change(opened(), "library", name)
     assert_codes(at)
     assert scheme(at) == DEFAULT.replace("textbook", name)
-    assert any(LIBRARY_LINES[name] in caption.value for caption in at.caption)
-    assert ("own numbers" in " ".join(c.value for c in at.caption)) == name.startswith("aimet")
+    assert any(LIBRARY_LINES[name] in html.unescape(e.proto.body) for e in at.get("html"))
+    assert ("as aimet-torch writes it" in " ".join(lines(at))) == name.startswith("aimet")
 
 
 @pytest.mark.parametrize("name", qc.CONVENTIONS)

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 
 # Lowest floor first; a name ending in a dot or an underscore stands for all that begin with it
 FLOORS = [
-    ["quantcore.errors", "quantcore.notation", "quantcore.scratch", "quantcore.rounding"],
+    ["quantcore.errors", "quantcore.notation", "quantcore.block_names", "quantcore.scratch", "quantcore.rounding"],
     ["quantcore.lookup", "quantcore.float_layout", "quantcore.float_codes", "quantcore.float_format",
      "quantcore.codebook_codes", "quantcore.codebook_format", "quantcore.codebook_fit",
      "quantcore.formats", "quantcore.granularity", "quantcore.regions", "quantcore.inputs"],

@@ -3,31 +3,52 @@
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import compute, current, findings, headline, link, maps_view, refused, say, tabs
+from pages.shared import (
+    compute,
+    current,
+    findings,
+    headline,
+    link,
+    maps_view,
+    pinned,
+    refused,
+    say,
+    summary,
+    tabs,
+)
 
 chosen = current.get()
-link_place = headline.scheme_line(chosen)
-notes = st.container()  # what comes and goes has a place, so that the maps keep theirs, and their zoom
-for problem in chosen.problems:
-    say.error(problem, notes)
-if chosen.hint:
-    say.hint(chosen.hint)
+with st.container(key="explore", gap="xxsmall"):
+    link_place = headline.scheme_line(chosen)
+    notes = st.container(
+        gap="xxsmall"
+    )  # what comes and goes has a place, so that the maps keep theirs, and their zoom
+    for problem in chosen.problems:
+        say.error(problem, notes)
+    if chosen.hint:
+        say.hint(chosen.hint)
 
-if chosen.tensor is not None and chosen.scheme is not None:
-    tensor, scheme = chosen.tensor, chosen.scheme
-    try:
-        result = compute.result(tensor, scheme)
-    except qc.QuantError as error:
-        refused.show(error, tensor, scheme)
-    else:
-        with notes:
-            headline.library_line(scheme)
-        report = compute.report(tensor, scheme)
-        headline.key_figures(tensor, scheme, report)
-        place = findings.reserve()
-        view, element = maps_view.draw(tensor, result, report, findings.shown(tensor, scheme))
-        findings.draw(place, tensor, result, report)  # after the maps, which need not wait for it
-        tabs.draw(tensor, result, view, element, element == report.max_abs_error_index)
+    if chosen.tensor is not None and chosen.scheme is not None:
+        tensor, scheme = chosen.tensor, chosen.scheme
+        try:
+            result = compute.result(tensor, scheme)
+        except qc.QuantError as error:
+            refused.show(error, tensor, scheme)
+        else:
+            with notes:
+                headline.library_line(scheme)
+            report = compute.report(tensor, scheme)
+            summary_place = st.container(key="summary")
+            findings_place = findings.reserve()
+            maps_place = st.container(gap="xxsmall")
+            view, element = maps_view.controls(tensor.shape, report.max_abs_error_index, maps_place)
+            trace = qc.trace(result, element)
+            summary.draw(summary_place, tensor, result, report, trace, pinned.reference(tensor, scheme))
+            maps_view.draw(maps_place, tensor, result, view, trace, findings.shown(tensor, scheme))
+            findings.draw(
+                findings_place, tensor, result, report
+            )  # after the maps, which need not wait for it
+            tabs.draw(tensor, result, view, element, element == report.max_abs_error_index)
 
 with link_place.popover("Link", icon=":material/link:", width="stretch"):
     link.draw(chosen.tensor)

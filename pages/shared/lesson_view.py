@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import compute, current, lesson, maps, maps_view, refused, say, tabs
+from pages.shared import arithmetic, compute, current, lesson, maps, maps_view, refused, say
 from pages.shared.current import Tensor
 from quantcore import tensors
 from quantcore.views import View, element
@@ -65,7 +65,7 @@ def explored(name: str, tensor: Tensor, scheme: qc.Scheme) -> None:
     index = _chosen(typed, tensor.shape, worst)
     with place:
         four_maps(f"learn_{name}_maps", tensor, scheme, index, key)
-    tabs.arithmetic(result, index, index == worst)
+    arithmetic.draw(result, index, index == worst)
 
 
 def four_maps(
@@ -83,6 +83,7 @@ def four_maps(
         numbers=True,
         theme=maps_view.theme(),
         large=lesson.is_large(),
+        arithmetic=qc.trace(compute.result(tensor, scheme), index) if pick_into else None,
     )
 
     def picked(row: int, column: int) -> None:
@@ -115,7 +116,7 @@ def lines(t: qc.Trace, first: str = "", last: str = "") -> list[str]:
     names = [step.name for step in steps]
     start = names.index(first) if first else 0
     stop = next(i for i, name in enumerate(names) if name.startswith(last)) + 1 if last else len(steps)
-    return tabs.aligned(steps[start:stop])
+    return arithmetic.aligned(steps[start:stop])
 
 
 def formula(*lines: str) -> None:

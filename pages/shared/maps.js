@@ -4,8 +4,15 @@
 
 const NAMES = ["x", "codes", "dequantized", "error"];
 const TYPES = { f4: Float32Array, i4: Int32Array, i2: Int16Array, i1: Int8Array, u1: Uint8Array };
-const GAP = 12, TITLE = 30, BAR = 56, BOTTOM = 24;
-const WIDE = 1250, NARROW = 520;  // px: from here on the maps stand in one row; below, in one column
+const GAP = 12, TITLE = 22, BAR = 56, BOTTOM = 18;
+const NARROW = 520;         // px of width: below it the maps stand in one column
+const ROW = 1600;           // px of the window's width: from here on they stand in one row
+const WORTH = 1.5;          // the other arrangement is taken where its maps are that much larger
+const LOWEST = 170;         // px: no map is lower, unless its tensor has few rows,
+const FLAT = 40;            // px: whose cells are at least so high
+const FOOT = 8;             // px kept free beneath the maps
+const TALL = 860;           // px of the window's height: from here on the arithmetic begins in sight beneath,
+const BENEATH = 190, OPENED = 145; // px: the least that is kept for it; of the tabs with its first lines
 const CELL = 72;            // px: no cell is higher
 const STRETCH = 1.7;        // a cell may be that much wider than high: room for its number
 const READABLE = 9;         // px: smaller numbers are not shown
@@ -58,15 +65,20 @@ function exact(value) {
 
 function mount(parent) {
   const root = parent.querySelector(".qs-maps");
-  const state = { root, plot: root.querySelector(".qs-plot"), canvas: root.querySelector("canvas"), tip: root.querySelector(".qs-tip"), live: root.querySelector(".qs-live"), cursor: null, drawn: null };
-  state.observer = new ResizeObserver(() => {
-    const width = Math.floor(root.clientWidth);
-    if (state.P && state.data && width && width !== state.width) draw(state);
-  });
+  const state = { root, plot: root.querySelector(".qs-plot"), canvas: root.querySelector("canvas"), tip: root.querySelector(".qs-tip"), live: root.querySelector(".qs-live"), steps: root.querySelector(".qs-steps"), cursor: null, drawn: null };
+  // the window's size, the sidebar's, and what stands above the maps decide how large they are
+  state.refit = () => {
+    if (state.P && state.data && root.clientWidth && placed(place(state.data, root)) !== state.placed) draw(state);
+  };
+  state.observer = new ResizeObserver(state.refit);
   state.observer.observe(root);
+  const page = root.closest("[data-testid=stMainBlockContainer]");
+  if (page) state.observer.observe(page);
+  window.addEventListener("resize", state.refit);
   root.addEventListener("pointermove", (event) => hover(state, event));
   root.addEventListener("pointerleave", () => point(state, null));
   root.addEventListener("pointerdown", (event) => press(state, event), true);
+  state.steps.querySelector("button").addEventListener("click", () => follow(state, false));
   root.addEventListener("keydown", (event) => key(state, event));
   root.addEventListener("blur", () => point(state, null));
   return state;
@@ -76,26 +88,51 @@ function zoom(data) {
   return data.large ? LARGE : 1;
 }
 
-// Where each map stands: in one row where that costs no size, else two by two
-function place(data, width) {
-  if (width < NARROW) return boxes(data, width, 1);
-  if (data.large) return boxes(data, width, 2);
-  const four = boxes(data, width, 4), two = boxes(data, width, 2);
-  return width >= WIDE || four[0].width * four[0].height >= two[0].width * two[0].height ? four : two;
+// Height that the window leaves for the maps below all that stands above them
+function heightLeft(root) {
+  const scrolled = root.closest("[data-testid=stMain]")?.scrollTop ?? 0;
+  const { top, bottom } = root.getBoundingClientRect();
+  let beneath = FOOT;
+  if (window.innerHeight >= TALL && !root.classList.contains("qs-large")) {
+    const tabs = document.querySelector("[data-testid=stTabs]")?.getBoundingClientRect().top ?? bottom;
+    beneath = Math.max(BENEATH, tabs - bottom + OPENED);
+  }
+  return window.innerHeight - top - scrolled - beneath;
 }
 
-function boxes(data, width, columns) {
-  const k = zoom(data), [bar, title, bottom] = [BAR * k, TITLE * k, BOTTOM * k];
-  const left = (14 + 6 * String(Math.max(data.rows[1], 10) - 1).length) * k;
-  const room = Math.max(40, (width - columns * (left + bar) - GAP * (columns - 1)) / columns);
+// Where each map stands: two by two, on wide windows in one row, unless the other way shows much more
+function place(data, root) {
+  const width = Math.floor(root.clientWidth), left = heightLeft(root);
+  if (width < NARROW) return boxes(data, width, 1, 4 * 290);
+  const [four, two] = [4, 2].map((columns) => boxes(data, width, columns, left));
+  const [usual, other] = window.innerWidth >= ROW && !data.large ? [four, two] : [two, four];
+  return seen(data, other[0]) > WORTH * seen(data, usual[0]) ? other : usual;
+}
+
+function placed(boxes) {
+  return JSON.stringify(boxes);
+}
+
+// How large a map comes out, in px²: what is drawn wider than square cells need counts only where it helps their numbers
+function seen(data, box) {
+  const stretch = data.numbers && data.width * data.height <= NUMBERS_UP_TO ? STRETCH : 1;
+  return box.height * Math.min(box.width, stretch * box.height * (data.width / data.height));
+}
+
+function boxes(data, width, columns, left) {
+  const k = zoom(data), [bar, title, bottom] = [BAR * k, TITLE * k, BOTTOM * k], rows = Math.ceil(4 / columns);
+  const margin = (14 + 6 * String(Math.max(data.rows[1], 10) - 1).length) * k;
+  const room = Math.max(40, (width - columns * (margin + bar) - GAP * (columns - 1)) / columns);
   const aspect = data.width / data.height;
-  const height = Math.round(Math.max(Math.min(64, room), Math.min(room / aspect, CELL * k * data.height, columns === 4 ? 440 : data.large ? 400 : 290)));
+  const most = Math.max(LOWEST, Math.floor(left / rows) - title - bottom);
+  const least = Math.min(LOWEST, FLAT * k * data.height, room);
+  const height = Math.round(Math.min(Math.max(room / aspect, least), CELL * k * data.height, most));
   // a map of few columns keeps its cells near square; others take the room there is
   const wide = Math.round(data.width > 32 ? room : Math.min(room, Math.max(height * aspect * STRETCH, 150)));
   return NAMES.map((_, i) => ({
-    left: (i % columns) * (left + wide + bar + GAP) + left,
+    left: (i % columns) * (margin + wide + bar + GAP) + margin,
     top: Math.floor(i / columns) * (title + height + bottom) + title,
-    width: wide, height, total: Math.ceil(4 / columns) * (title + height + bottom),
+    width: wide, height, total: Math.ceil(rows * (title + height + bottom)),
   }));
 }
 
@@ -165,7 +202,7 @@ function write(state) {
 function fitting(name, values, cells, k, width, height) {
   for (const write of writers(name, values)) {
     const texts = cells.map(([, , value]) => write(value));
-    const size = Math.min(width / (Math.max(...texts.map((t) => t.length)) * 0.58), height * 0.62, 15 * k);
+    const size = Math.min(width / (Math.max(...texts.map((t) => t.length)) * 0.58), height * 0.7, 15 * k);
     if (size >= READABLE) return { size, texts };
   }
   return null;
@@ -198,7 +235,9 @@ function draw(state) {
   if (!width) return;
   const look = style(root);
   // another element chosen, borders or numbers switched: nothing for Plotly to do
-  const figure = JSON.stringify([data.arrays_key, data.uirevision, data.colours, data.large, width, look]);
+  const boxes = place(data, root), height = boxes[0].total;
+  state.placed = placed(boxes);
+  const figure = JSON.stringify([data.arrays_key, data.uirevision, data.colours, data.large, width, state.placed, look]);
   if (state.drawn && state.figure === figure) {
     state.drawn = data;
     overlay(state);
@@ -206,7 +245,6 @@ function draw(state) {
     return;
   }
   state.figure = figure;
-  const boxes = place(data, width), height = boxes[0].total;
   const [r0, r1] = data.rows, [c0, c1] = data.columns, k = zoom(data);
   const layout = {
     width, height, margin: { l: 0, r: 0, t: 0, b: 0 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
@@ -231,7 +269,6 @@ function draw(state) {
     };
   });
   root.style.height = height + "px";
-  state.width = width;
   const config = {
     displaylogo: false, showSendToCloud: false, responsive: false, doubleClick: "reset",
     modeBarButtonsToRemove: ["toImage", "select2d", "lasso2d", "autoScale2d", "hoverClosestCartesian", "hoverCompareCartesian", "toggleSpikelines"],
@@ -270,6 +307,7 @@ function zoomed(state, change) {
 function overlay(state) {
   write(state);
   outline(state);
+  follow(state);
 }
 
 function frames(state) {
@@ -335,11 +373,14 @@ function cell(data, [row, column]) {
 function under(state, event) {
   const rect = state.root.getBoundingClientRect();
   const x = event.clientX - rect.left, y = event.clientY - rect.top;
-  for (const f of frames(state)) {
+  for (const [number, f] of frames(state).entries()) {
     if (x < f.left || x >= f.left + f.width || y < f.top || y >= f.top + f.height) continue;
     const column = Math.floor(f.xa.p2d(x - f.left) + 0.5), row = Math.floor(f.ya.p2d(y - f.top) + 0.5);
     const { rows, columns } = state.data;
-    if (row >= rows[0] && row < rows[1] && column >= columns[0] && column < columns[1]) return [row, column];
+    if (row >= rows[0] && row < rows[1] && column >= columns[0] && column < columns[1]) {
+      state.pickedIn = number;
+      return [row, column];
+    }
   }
   return null;
 }
@@ -388,13 +429,35 @@ function hover(state, event) {
 
 // A click is a press without a drag; Plotly covers the page while it drags, so the release is heard there
 function press(state, event) {
-  if (!state.drawn || event.button !== 0 || event.target.closest?.(".modebar")) return;
+  if (!state.drawn || event.button !== 0 || event.target.closest?.(".modebar, .qs-steps")) return;
   const start = [event.clientX, event.clientY];
   document.addEventListener("pointerup", (up) => {
     const moved = Math.hypot(up.clientX - start[0], up.clientY - start[1]);
     const cursor = moved < 4 ? under(state, up) : null;
-    if (cursor) state.emit("picked", read(state, cursor).shown);
+    if (cursor) pick(state, cursor);
   }, { once: true, capture: true });
+}
+
+function pick(state, cursor) {
+  state.emit("picked", read(state, cursor).shown);
+  follow(state, Boolean(state.data.arithmetic));
+}
+
+// Show the arithmetic of the chosen element over the maps, from a pick until it is closed, where the page shows it out
+// of sight: over the row of maps in which the element was not picked, so that it stays in view
+function follow(state, wanted = state.following) {
+  const { data, steps, root } = state, { title, lines, elsewhere } = data.arithmetic ?? {};
+  state.following = wanted;
+  const below = elsewhere && document.querySelector("pre." + elsewhere)?.getBoundingClientRect();
+  steps.hidden = !wanted || !title || Boolean(below && below.height && below.bottom <= window.innerHeight);
+  if (steps.hidden) return;
+  steps.querySelector("b").textContent = title;
+  steps.querySelector("pre").textContent = lines.join("\n");
+  const [first, last] = [frames(state)[0], frames(state)[3]], selected = data.selected;
+  if (!first || !selected) return;
+  const upper = state.pickedIn === undefined || state.pickedIn < 2, rows = first.top !== last.top;
+  const top = !rows ? first.top + first.height + 22 : upper ? last.top - 20 : 0;
+  steps.style.top = Math.max(0, top) + "px";
 }
 
 // Move a zoomed view so far that it shows a cell
@@ -413,9 +476,10 @@ function key(state, event) {
   const { data } = state;
   if (!state.drawn) return;
   if (event.key === "Enter" && state.cursor) {
-    state.emit("picked", read(state, state.cursor).shown);
+    pick(state, state.cursor);
   } else if (event.key === "Escape") {
     point(state, null);
+    follow(state, false);
   } else if (moves[event.key]) {
     const [down, right] = moves[event.key];
     const from = state.cursor ?? data.selected ?? [data.rows[0], data.columns[0]];
@@ -453,8 +517,7 @@ export default function (component) {
   state.data = data;
   state.root.classList.toggle("qs-large", Boolean(data.large));
   // what stands below must not move when plotly.js has come
-  const width = Math.floor(state.root.clientWidth);
-  if (!state.P && width) state.root.style.height = place(data, width)[0].total + "px";
+  if (!state.P && state.root.clientWidth) state.root.style.height = place(data, state.root)[0].total + "px";
   loadPlotly(data.vendor).then(
     (P) => { state.P = P; if (!state.gone) draw(state); },
     () => state.gone || setTriggerValue("failed", true),
@@ -462,6 +525,7 @@ export default function (component) {
   return () => {
     state.gone = true;
     state.observer.disconnect();
+    window.removeEventListener("resize", state.refit);
     // what plotly.js has begun goes on after a purge, and fails on what is no more
     const purge = () => state.P?.purge(state.plot);
     Promise.resolve(state.drawing).then(purge, purge);

@@ -14,6 +14,7 @@ import numpy as np
 import streamlit as st
 
 import quantcore as qc
+from pages.shared import arithmetic
 from quantcore import figures
 from quantcore.diagnose.record import Box
 from quantcore.quantize import Quantized
@@ -24,7 +25,8 @@ _FAILED = "_maps_failed"
 _COMPONENT = st.components.v2.component(
     "quantscope_maps",
     html='<div class="qs-maps" tabindex="0" role="application"><div class="qs-plot" aria-hidden="true"></div><canvas aria-hidden="true"></canvas>\n'
-    '<div class="qs-tip" hidden></div><div class="qs-live" aria-live="polite"></div></div>',
+    '<div class="qs-tip" hidden></div><div class="qs-live" aria-live="polite"></div><section class="qs-steps" hidden>'
+    '<button type="button" aria-label="Close">×</button><b></b><pre></pre></section></div>',
     css=(_HERE / "maps.css").read_text(encoding="utf-8"),
     js=(_HERE / "maps.js").read_text(encoding="utf-8"),
     isolate_styles=False,
@@ -37,7 +39,8 @@ class Picture:
 
     ``identity``: the tensor's; while it and the view stay the same, so does the zoom. ``element``: the
     chosen one, outlined together with its block. ``large``: to be read from afar. ``found``: boxes of the
-    tensor that are outlined too.
+    tensor that are outlined too. ``arithmetic``: of that element, shown over the maps after a click where the
+    page shows it out of sight; None where a click follows nothing.
     """
 
     result: Quantized
@@ -50,6 +53,7 @@ class Picture:
     theme: str
     large: bool = False
     found: tuple[Box, ...] = ()
+    arithmetic: qc.Trace | None = None
 
 
 def four_maps(
@@ -104,8 +108,18 @@ def marks(picture: Picture) -> dict[str, Any]:
         "borders": [list(lines) for lines in data.borders] if picture.borders else None,
         "selected": _inside(place(view, element), data),
         "block": _block(picture.result, data, view, element),
+        "arithmetic": _arithmetic(picture),
         "found": [bounds for box in picture.found if (bounds := _in_plane(box, view, data))],
     }
+
+
+def _arithmetic(picture: Picture) -> dict[str, Any] | None:
+    """What is shown over the maps after a click, and the class of the lines that show it on the page."""
+    result, trace = picture.result, picture.arithmetic
+    if trace is None:
+        return None
+    title, lines = arithmetic.heading(result, trace, False), arithmetic.lines(result, trace)
+    return {"title": title, "lines": lines, "elsewhere": arithmetic.PLACE}
 
 
 def cells(picture: Picture) -> dict[str, Any]:

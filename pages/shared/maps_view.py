@@ -17,35 +17,54 @@ ARITHMETIC = "Arithmetic"  # the tab that shows the chosen element
 KEYS = {"borders", "numbers", "cell", "rows", "cols", "across", "down", "at"}
 
 
-def draw(
-    tensor: Tensor, result: qc.Quantized, report: qc.Report, found: tuple[Box, ...] = ()
+def controls(
+    shape: tuple[int, ...], worst: tuple[int, ...], place: DeltaGenerator
 ) -> tuple[View | None, tuple[int, ...]]:
-    """Draw the maps and their controls; return the view (None where what was typed makes none) and the element.
+    """Draw the controls under the maps; return the view (None where what was typed makes none) and the element.
+
+    Args:
+        place: where the maps will stand, for what is wrong with what was typed.
+    """
+    try:
+        view = _view_controls(shape, worst)
+        return view, _chosen(shape, worst, place)
+    except qc.QuantError as error:
+        say.error(str(error), place)
+        return None, worst
+
+
+def draw(
+    place: DeltaGenerator,
+    tensor: Tensor,
+    result: qc.Quantized,
+    view: View | None,
+    trace: qc.Trace,
+    found: tuple[Box, ...] = (),
+) -> None:
+    """Draw the maps, where there is a view.
 
     Args:
         found: what a finding means, to be outlined.
     """
-    place = st.container()  # the maps stand above their controls, but need what these say
-    worst = report.max_abs_error_index
-    index, view = worst, None
+    if view is None:
+        return
     try:
-        view = _view_controls(tensor.shape, worst)
-        index = _chosen(tensor.shape, worst, place)
         data = compute.drawn(tensor, result.scheme, view)
     except qc.QuantError as error:
         say.error(str(error), place)
-        return None, index
+        return
     with place:
         picture = maps.Picture(
             result,
             data,
             view,
             identity=tensor.key,
-            element=index,
+            element=trace.index,
             borders=st.session_state["borders"],
             numbers=st.session_state["numbers"],
             theme=theme(),
             found=found,
+            arithmetic=trace,
         )
         maps.four_maps(
             picture,
@@ -55,7 +74,6 @@ def draw(
         )
         if data.legend:
             st.caption(data.legend + " Drag a box to open a part exactly.")
-    return view, index
 
 
 def theme() -> str:
@@ -86,32 +104,30 @@ def _chosen(shape: tuple[int, ...], worst: tuple[int, ...], place: DeltaGenerato
 
 def _view_controls(shape: tuple[int, ...], worst: tuple[int, ...]) -> View:
     """Draw the controls under the maps: what is drawn into them, the element, the part shown."""
-    look, element, part, buttons = st.columns([2.2, 1.2, 2.4, 1.6], vertical_alignment="bottom")
-    with look.container(horizontal=True):
+    with st.container(horizontal=True, key="map_controls", vertical_alignment="center", gap="small"):
+        st.checkbox("Block borders", key="borders", help="Draw where blocks that share a scale end", **_BIND)
         st.checkbox(
-            "Block borders", key="borders", help="Draw where the blocks that share a scale end", **_BIND
+            "Numbers", True, key="numbers", help="Write numbers into the cells where they fit", **_BIND
         )
-        st.checkbox(
-            "Numbers", True, key="numbers", help="Write the numbers into the cells where they fit", **_BIND
+        st.text_input(
+            "Element",
+            key="cell",
+            placeholder=", ".join(map(str, worst)),
+            help="Index of the element whose arithmetic is shown; empty: the worst. Clicking a cell fills it in.",
+            width=180,
+            **_BIND,
         )
-    element.text_input(
-        "Element",
-        key="cell",
-        placeholder=", ".join(map(str, worst)),
-        help="Index of the element whose arithmetic is shown; empty: the worst. A click on a cell fills it in.",
-        **_BIND,
-    )
-    spans = []
-    for column, name, key in zip(part.columns(2), ("Rows", "Columns"), ("rows", "cols"), strict=True):
-        hint = f"{name} to show, such as 0:16; empty: all."
-        typed = column.text_input(name, key=key, placeholder="all", help=hint, **_BIND)
-        spans.append((typed, name))
-    with buttons.container(horizontal=True):
+        spans = []
+        for name, key in (("Rows", "rows"), ("Columns", "cols")):
+            hint = f"{name} to show, such as 0:16; empty: all."
+            spans.append(
+                (st.text_input(name, key=key, placeholder="all", help=hint, width=170, **_BIND), name)
+            )
         hint = "Show the elements around the largest |error|"
         st.button("Go to worst", on_click=_go_to_worst, args=(shape, worst), help=hint)
         if any(typed for typed, _ in spans):
             st.button("Show all", on_click=region, args=(None, None))
-    axes, index = _axes(shape)
+        axes, index = _axes(shape)
     rows, columns = (_span(*span) for span in spans)
     return View(axes=axes, index=index, rows=rows, columns=columns)
 
@@ -121,24 +137,23 @@ def _axes(shape: tuple[int, ...]) -> tuple[tuple[int, int] | None, tuple[int, ..
     rank = len(shape)
     if rank <= 2:
         return None, ()
-    left, middle, right = st.columns([1, 1, 3])
     axes = list(range(rank))
     # empty stands for the last two axes, so that the link need not say which these are
-    left.selectbox("Rows along axis", axes, None, key="down", placeholder=str(rank - 2), **_BIND)
-    middle.selectbox("Columns along axis", axes, None, key="across", placeholder=str(rank - 1), **_BIND)
+    st.selectbox("Rows along axis", axes, None, key="down", placeholder=str(rank - 2), width=190, **_BIND)
+    st.selectbox(
+        "Columns along axis", axes, None, key="across", placeholder=str(rank - 1), width=210, **_BIND
+    )
     down, across = _drawn_axes(rank)
     if down == across:
         raise qc.QuantError(f"Rows and columns are both drawn along axis {down}; choose two different axes.")
     others = [i for i in axes if i not in (down, across)]
-    names = ", ".join(f"axis {i} (0..{shape[i] - 1})" for i in others)
-    typed = right.text_input(
-        f"Where on {names}", key="at", placeholder=", ".join("0" * len(others)), bind="query-params"
+    names = ", ".join(f"axis {i} (0–{shape[i] - 1})" for i in others)
+    typed = st.text_input(
+        f"Slice along {names}", key="at", placeholder=", ".join("0" * len(others)), width=330, **_BIND
     )
-    at = _whole_numbers(typed, "The place on the other axes") or (0,) * len(others)
+    at = _whole_numbers(typed, "The slice along the other axes") or (0,) * len(others)
     if len(at) != len(others) or any(not 0 <= n < shape[i] for n, i in zip(at, others, strict=True)):
-        raise qc.QuantError(
-            f"The place on the other axes needs one index for each of {names}, not {typed[:40]!r}."
-        )
+        raise qc.QuantError(f"The slice needs one index for each of {names}, not {typed[:40]!r}.")
     return (down, across), at
 
 

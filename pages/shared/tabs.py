@@ -1,6 +1,5 @@
 """What stands under the maps, in tabs that compute nothing while closed."""
 
-import unicodedata
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -10,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import compute, say, tabs_files
+from pages.shared import arithmetic, compute, tabs_files
 from pages.shared.current import Tensor
 from pages.shared.maps_view import ARITHMETIC, theme
 from pages.shared.tabs_files import MAPS
@@ -27,7 +26,7 @@ def draw(
 ) -> None:
     """Draw the tabs and the content of the open one."""
     draws: list[Callable[[], None]] = [
-        partial(arithmetic, result, element, is_worst),
+        partial(arithmetic.draw, result, element, is_worst),
         partial(_distribution, tensor, result, element),
         partial(_scales, tensor, result),
         partial(_numbers, tensor, result, view),
@@ -38,39 +37,6 @@ def draw(
         if tab.open:
             with tab:
                 content()
-
-
-def arithmetic(result: qc.Quantized, element: tuple[int, ...], is_worst: bool) -> None:
-    """Show one element's way from x to its error, with the numbers put in."""
-    trace = qc.trace(result, element)
-    where = f"element ({', '.join(map(str, trace.index))})" + (", the worst" if is_worst else "")
-    bounds = (
-        " × ".join(f"{a}..{b - 1}" if b - a > 1 else str(a) for a, b in trace.bounds) or "the only element"
-    )
-    st.markdown(f"**The arithmetic of {where}**, in the block {bounds}")
-    own = qc.encoding(result)
-    if own:
-        numbers = ", ".join(f"{what} {values[trace.block].item():.7g}" for what, values in own.items())
-        st.caption(f"{result.scheme.convention.library}'s own numbers of this block: {numbers}")
-    say.lines(aligned(trace.steps()))
-
-
-def aligned(steps: list[qc.Step]) -> list[str]:
-    """Steps as lines: name, formula and value below each other."""
-    name, formula = (
-        max(len(_wide(part)) for part in parts)
-        for parts in zip(*((s.name, s.formula) for s in steps), strict=True)
-    )
-    return [f"{_pad(s.name, name)}  {_pad(s.formula, formula)}  {s.value}" for s in steps]
-
-
-def _wide(text: str) -> str:
-    """The characters that take room: the hat of x̂ takes none."""
-    return "".join(c for c in text if not unicodedata.combining(c))
-
-
-def _pad(text: str, width: int) -> str:
-    return text + " " * (width - len(_wide(text)))
 
 
 def _distribution(tensor: Tensor, result: qc.Quantized, element: tuple[int, ...]) -> None:

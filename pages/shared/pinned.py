@@ -1,0 +1,74 @@
+"""The scheme that the present one is compared with: pinned by the visitor, or the one before this."""
+
+from dataclasses import dataclass
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+import quantcore as qc
+from pages.shared import compute
+from pages.shared.current import Tensor
+
+PIN, DIFFERENCE = "pin", "diff"
+KEYS = {PIN, DIFFERENCE}
+_LAST = "_shown_schemes"  # (tensor, scheme now, scheme before)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What the figures are compared with. ``problem``: why a pinned scheme can't be, else empty."""
+
+    name: str
+    scheme: str
+    result: qc.Quantized | None
+    report: qc.Report | None
+    problem: str = ""
+
+
+def button(place: DeltaGenerator, scheme: qc.Scheme | None) -> None:
+    """Draw the button that pins the scheme shown, or takes the pin out again."""
+    # The link carries what a widget holds, so the pinned scheme has one, which nobody needs to see
+    place.text_input("Pinned scheme", key=PIN, bind="query-params", label_visibility="collapsed")
+    pinned = bool(st.session_state[PIN])
+    place.button(
+        "Unpin" if pinned else "Pin",
+        key="_pin_button",
+        icon=":material/keep_off:" if pinned else ":material/keep:",
+        on_click=_set,
+        args=("" if pinned else str(scheme),),
+        disabled=scheme is None and not pinned,
+        width="stretch",
+        help="Compare with the previous setting again"
+        if pinned
+        else "Keep this scheme as the reference: every figure then says how far the present one is from it",
+    )
+
+
+def _set(scheme: str) -> None:
+    st.session_state[PIN] = scheme
+
+
+def reference(tensor: Tensor, scheme: qc.Scheme) -> Reference | None:
+    """Return what to compare with; None where nothing is pinned and no other scheme came before."""
+    before = _previous(tensor.key, str(scheme))
+    pinned = st.session_state.get(PIN)
+    text = pinned or before
+    if not text:
+        return None
+    name = "pinned" if pinned else "previous"
+    try:
+        other = qc.Scheme.parse(text)
+        return Reference(name, str(other), compute.result(tensor, other), compute.report(tensor, other))
+    except qc.QuantError as error:
+        return Reference(name, text, None, None, str(error)) if pinned else None
+
+
+def _previous(tensor: str, scheme: str) -> str:
+    """The scheme before this one on the same tensor; reruns that change neither keep it."""
+    kept, now, before = st.session_state.get(_LAST, ("", "", ""))
+    if kept != tensor:
+        now, before = scheme, ""
+    elif now != scheme:
+        now, before = scheme, now
+    st.session_state[_LAST] = (tensor, now, before)
+    return str(before)
