@@ -1,30 +1,27 @@
 """What a map shows: a plane of the tensor, whole or in part, exact or reduced, as arrays.
 
-A map shows at most `MAX_CELLS` cells a side. Of a larger plane each cell stands for a box of elements
-and shows one of them, the one with the largest |error|, in all four maps: so the worst can't hide, and the
-four maps tell of the same element.
+A map shows at most `MAX_CELLS` cells a side. Of a larger plane each cell stands for a box of elements and
+shows one of them. Each map keeps its own reduction: original, codes and dequantized show the element with the
+largest |x|, which no scheme changes, and the error map the one with the largest |error|, so that the worst
+can't hide. What is said of a cell is said of the element that its map shows.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from quantcore.coding import Kept, unscale
 from quantcore.errors import QuantError
-from quantcore.formats import IntFormat
 from quantcore.granularity import PerFlatGroup, Shape, as_boxes
-from quantcore.inputs import CHUNK
+from quantcore.planes import Plane, Span, drawn_plane, extreme
 from quantcore.quantize import Quantized
 
 MAX_CELLS = 256
 MAX_BORDERS = 64  # lines along one axis; more would be a grey haze
 
-Span = tuple[int, int]
 Place = TypeVar("Place", int, str)
 
 
@@ -44,13 +41,11 @@ class View:
 
 
 @dataclass(frozen=True, eq=False)
-class MapData:
-    """The cells of the four maps, 2-D arrays of one shape: float32, and int32 for codes and zero points.
+class Cells:
+    """One element for each cell: 2-D arrays of one shape, float32, and int32 for codes and zero points.
 
     ``values``: what the codes stand for before zero_point and scale: the codes themselves, or of a float
-    format its values. ``rows``, ``columns``: the first element and the one after the last; ``step``: how many elements (down,
-    across) a cell stands for; ``row``, ``column``: where the element that a cell shows stands in the plane;
-    ``borders``: rows and columns before which a new block begins.
+    format its values. ``row``, ``column``: where the element stands in the plane.
     """
 
     x: npt.NDArray[np.float32]
@@ -62,40 +57,48 @@ class MapData:
     zero_point: npt.NDArray[np.int32 | np.float32]
     row: npt.NDArray[np.int32]
     column: npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class MapData:
+    """The cells of the four maps.
+
+    ``largest``: of each cell the element with the largest |x|; ``worst``: the one with the largest |error|.
+    Where a cell is one element, both are the same object. ``rows``, ``columns``: the first element and the one
+    after the last; ``step``: how many elements (down, across) a cell stands for; ``borders``: rows and columns
+    before which a new block begins. ``scale``, ``zero_point``: of the plane's blocks, in block form;
+    ``block``: how many elements (down, across) one of them holds.
+    """
+
+    largest: Cells
+    worst: Cells
     rows: Span
     columns: Span
     step: Span
     borders: tuple[tuple[int, ...], tuple[int, ...]]
+    scale: npt.NDArray[np.float32]
+    zero_point: npt.NDArray[np.int32 | np.float32]
+    block: Span
+
+    def of(self, name: str) -> Cells:
+        """The elements that the map ``name`` shows: "x", "codes", "dequantized" or "error"."""
+        return self.worst if name == "error" else self.largest
+
+    def map(self, name: str) -> npt.NDArray[Any]:
+        """What the map ``name`` draws."""
+        drawn: npt.NDArray[Any] = getattr(self.of(name), name)
+        return drawn
 
     @property
     def legend(self) -> str:
-        """What a cell stands for, in one sentence; empty where it is one element."""
+        """What a cell shows, in one sentence; empty where it is one element."""
         if self.step == (1, 1):
             return ""
         down, across = self.step
-        return f"Each cell stands for {down} × {across} elements and shows the one with the largest |error|."
-
-
-@dataclass(frozen=True)
-class _Plane:
-    """Two axes of a result: views of its tensors, parameters per block, and the block's extents."""
-
-    x: Tensor
-    codes: Tensor
-    scale: Tensor
-    zero_point: Tensor
-    block: Span
-    table: Tensor | None
-    kept: Kept
-
-    def values(self, codes: Tensor) -> Tensor:
-        """What codes stand for before zero_point and scale, float32."""
-        return codes.to(torch.float32) if self.table is None else self.table[codes.to(torch.int64)]
-
-    def dequantized(self, codes: Tensor, pick: Callable[[Tensor], Tensor]) -> Tensor:
-        """x̂ of some codes; ``pick`` finds what belongs to them in block form."""
-        zero_point = pick(self.zero_point.to(torch.float32))
-        return unscale(self.values(codes), pick(self.scale), zero_point, self.kept.at(pick))
+        return (
+            f"Each cell shows one of {down} × {across} elements: the one with the largest |x|, "
+            "in the error map the one with the largest |error|."
+        )
 
 
 def element(view: View, shape: tuple[int, ...], row: Place, column: Place) -> tuple[int | Place, ...]:
@@ -124,35 +127,48 @@ def map_data(result: Quantized, view: View | None = None) -> MapData:
     """Return the cells of the four maps.
 
     Raises:
-        QuantError: the view names what the tensor has not.
+        QuantError: the view names something that the tensor does not have.
     """
     view = view or View()
     plane = _plane(result, view)
     height, width = plane.x.shape
     rows, columns = _span(view.rows, height, "rows"), _span(view.columns, width, "columns")
     step = (-(-(rows[1] - rows[0]) // MAX_CELLS), -(-(columns[1] - columns[0]) // MAX_CELLS))
-    row, column = _shown(plane, rows, columns, step)
-    scale = plane.scale[row // plane.block[0], column // plane.block[1]]
-    zero_point = plane.zero_point[row // plane.block[0], column // plane.block[1]]
-    x, codes = plane.x[row, column], plane.codes[row, column].to(torch.int32)
-    x_hat = plane.dequantized(codes, lambda p: p[row // plane.block[0], column // plane.block[1]])
+    if step == (1, 1):
+        largest = worst = _cells(plane, *_all(rows, columns, plane))
+    else:
+        largest, worst = (_cells(plane, *places) for places in extreme(plane, rows, columns, step))
     borders = tuple(
         tuple(range(-(-start // b) * b or b, stop, b)) if (stop - start) // b <= MAX_BORDERS else ()
         for (start, stop), b in zip((rows, columns), plane.block, strict=True)
     )
+    parameters = (plane.scale.cpu().numpy(), plane.zero_point.cpu().numpy())
+    return MapData(largest, worst, rows, columns, step, (borders[0], borders[1]), *parameters, plane.block)
+
+
+def _cells(plane: Plane, row: Tensor, column: Tensor) -> Cells:
+    """All that is known of the elements at these places of the plane."""
+    block = (row // plane.block[0], column // plane.block[1])
+    x, codes = plane.x[row, column], plane.codes[row, column].to(torch.int32)
+    x_hat = plane.dequantized(codes, lambda parameters: parameters[block])
     arrays = {
         "x": x,
         "codes": codes,
         "values": plane.values(codes),
         "dequantized": x_hat,
         "error": x - x_hat,
-        "scale": scale,
-        "zero_point": zero_point,
+        "scale": plane.scale[block],
+        "zero_point": plane.zero_point[block],
         "row": row.to(torch.int32),
         "column": column.to(torch.int32),
     }
-    drawn = {name: np.ascontiguousarray(array.cpu().numpy()) for name, array in arrays.items()}
-    return MapData(**drawn, rows=rows, columns=columns, step=step, borders=(borders[0], borders[1]))
+    return Cells(**{name: np.ascontiguousarray(array.cpu().numpy()) for name, array in arrays.items()})
+
+
+def _all(rows: Span, columns: Span, plane: Plane) -> tuple[Tensor, ...]:
+    """Row and column of every element."""
+    places = (torch.arange(*span, device=plane.x.device) for span in (rows, columns))
+    return torch.meshgrid(*places, indexing="ij")
 
 
 def box_of_blocks(result: Quantized) -> Shape:
@@ -162,7 +178,7 @@ def box_of_blocks(result: Quantized) -> Shape:
     return result.block
 
 
-def _plane(result: Quantized, view: View) -> _Plane:
+def _plane(result: Quantized, view: View) -> Plane:
     x, codes, scale, zero_point = result.x, result.codes, result.scale, result.params.zero_point
     shape, block = tuple(x.shape), result.block
     number = scale if result.kept.number is None else result.kept.number  # or what nobody reads
@@ -170,7 +186,7 @@ def _plane(result: Quantized, view: View) -> _Plane:
         (scale, zero_point, number), block = as_boxes((scale, zero_point, number), block[0], shape)
     whole = [x, codes, scale, zero_point, number]
     if x.dim() < 2:
-        return _drawn([t.reshape(1, -1) for t in whole], (1, block[0] if block else 1), result)
+        return drawn_plane([t.reshape(1, -1) for t in whole], (1, block[0] if block else 1), result)
     down, across = _axes(view, x.dim())
     others = [i for i in range(x.dim()) if i not in (down, across)]
     index = view.index or (0,) * len(others)
@@ -182,53 +198,7 @@ def _plane(result: Quantized, view: View) -> _Plane:
     cut = tuple(at.get(i, slice(None)) for i in range(x.dim()))
     cut_grid = tuple(at[i] // block[i] if i in at else slice(None) for i in range(x.dim()))
     parts = [t[cut if t is x or t is codes else cut_grid] for t in whole]
-    return _drawn([p.T for p in parts] if down > across else parts, (block[down], block[across]), result)
-
-
-def _drawn(parts: list[Tensor], block: Span, result: Quantized) -> _Plane:
-    """The plane of x, codes, scale, zero_point and what is kept."""
-    x, codes, scale, zero_point, number = parts
-    fmt, kept = result.scheme.format, result.kept.at(lambda _: number)
-    table = None if isinstance(fmt, IntFormat) else fmt.table
-    return _Plane(x, codes, scale, zero_point, block, table, kept)
-
-
-def _shown(plane: _Plane, rows: Span, columns: Span, step: Span) -> tuple[Tensor, Tensor]:
-    """Return row and column of the element that each cell shows."""
-    device = plane.x.device
-    down = torch.arange(rows[0], rows[1], step[0], device=device)
-    across = torch.arange(columns[0], columns[1], step[1], device=device)
-    if step == (1, 1):
-        row, column = torch.meshgrid(down, across, indexing="ij")
-        return row, column
-    places = torch.empty(len(down), len(across), dtype=torch.int64, device=device)
-    band = max(1, CHUNK // ((columns[1] - columns[0]) * step[0]))  # cells high
-    for first in range(0, len(down), band):
-        start, stop = rows[0] + first * step[0], min(rows[0] + (first + band) * step[0], rows[1])
-        size = _error_size(plane, (start, stop), columns)
-        short = (-size.shape[0] % step[0], -size.shape[1] % step[1])
-        # padded by -1, which no |error| is, so that the last cells find their worst among real elements
-        size = torch.nn.functional.pad(size, (0, short[1], 0, short[0]), value=-1.0)
-        # the worst column range of every row, then the worst row, then the column in it: one pass over all
-        cells = size.view(-1, step[0], len(across), step[1])
-        worst_row = cells.amax(-1).argmax(1)
-        in_row = cells.gather(1, worst_row[:, None, :, None].expand(-1, 1, -1, step[1])).squeeze(1)
-        places[first : first + band] = worst_row * step[1] + in_row.argmax(-1)
-    return down[:, None] + places // step[1], across + places % step[1]
-
-
-def _error_size(plane: _Plane, rows: Span, columns: Span) -> Tensor:
-    """|x - x̂| of a part of the plane."""
-    box = (slice(*rows), slice(*columns))
-    row = torch.arange(*rows, device=plane.x.device) // plane.block[0]
-    column = torch.arange(*columns, device=plane.x.device) // plane.block[1]
-
-    def gathered(parameters: Tensor) -> Tensor:
-        # an axis with a single block broadcasts; gathering for every element is what costs
-        part = parameters.index_select(0, row) if parameters.shape[0] > 1 else parameters
-        return part.index_select(1, column) if part.shape[1] > 1 else part
-
-    return plane.dequantized(plane.codes[box], gathered).sub_(plane.x[box]).abs_()
+    return drawn_plane([p.T for p in parts] if down > across else parts, (block[down], block[across]), result)
 
 
 def _axes(view: View, rank: int) -> Span:

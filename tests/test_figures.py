@@ -37,7 +37,7 @@ def test_maps_show_the_result(shape, scheme):
     data = map_data(result)
     original, codes, dequantized, error = figures.maps(result).data
     for trace, name in ((original, "x"), (codes, "codes"), (dequantized, "dequantized"), (error, "error")):
-        assert np.array_equal(trace.z, getattr(data, name))
+        assert np.array_equal(trace.z, data.map(name))
         assert trace.z.dtype == (np.int32 if name == "codes" else np.float32)
     # equal colours mean equal values
     assert (original.zmin, original.zmax, original.colorscale) == (
@@ -45,11 +45,11 @@ def test_maps_show_the_result(shape, scheme):
         dequantized.zmax,
         dequantized.colorscale,
     )
-    shown = np.concatenate([data.x.ravel(), data.dequantized.ravel()])
+    shown = np.concatenate([data.map("x").ravel(), data.map("dequantized").ravel()])
     assert original.zmin <= shown.min()
     assert shown.max() <= original.zmax
     assert error.zmin == -error.zmax
-    assert error.zmax == np.abs(data.error).max() or not data.error.any()
+    assert error.zmax == np.abs(data.map("error")).max() or not data.map("error").any()
     assert error.zmax > 0
     assert (codes.zmin, codes.zmax) == (scheme.format.qmin, scheme.format.qmax)
 
@@ -91,13 +91,17 @@ def test_palettes(name, theme):
         assert max(middle) - min(middle) < 12
 
 
-def test_tooltip_of_each_map_has_all_numbers():
-    result = result_of((6, 10))
-    data = map_data(result)
-    names = ("row", "column", "x", "codes", "dequantized", "error", "scale", "zero_point")
-    for trace in figures.maps(result).data:
-        assert np.array_equal(trace.customdata, np.stack([getattr(data, n) for n in names], -1))
-        assert all(f"customdata[{i}]" in trace.hovertemplate for i in range(len(names)))
+@pytest.mark.parametrize("shape", [(6, 10), (300, 20)], ids=str)
+def test_tooltip_of_each_map_has_all_numbers_of_the_element_shown(shape):
+    result = result_of(shape)
+    arrays = (result.x, result.codes, result.dequantized, result.error)
+    for number, trace in enumerate(figures.maps(result).data):
+        row, column, *values = (trace.customdata[..., i] for i in range(8))
+        at = (row.astype(int), column.astype(int))
+        for shown, array in zip(values, arrays, strict=False):
+            assert np.array_equal(shown, array.numpy()[at])
+        assert np.array_equal(trace.z, values[number])
+        assert all(f"customdata[{i}]" in trace.hovertemplate for i in range(8))
 
 
 @pytest.mark.parametrize("columns", [4, 2])

@@ -87,7 +87,7 @@ def test_error_maps_of_large_and_of_lossless_tensors():
     result = qc.apply(large, qc.Scheme())
     (trace,) = figures.error_maps({"int8": result}).data
     data = map_data(result)
-    assert data.error.shape[0] < 600
+    assert data.map("error").shape[0] < 600
     rows, columns = np.asarray(trace.customdata)[..., 0], np.asarray(trace.customdata)[..., 1]
     # each cell says which element it shows
     np.testing.assert_array_equal(trace.z, result.error.numpy()[rows, columns])

@@ -11,6 +11,12 @@ import quantcore as qc
 from quantcore.granularity import cells_of
 from quantcore.views import MAX_CELLS, View, element, map_data, place
 
+SCHEMES = (
+    "int4 symmetric per_tensor min_max textbook",
+    "uint4 asymmetric per_channel(0) percentile(80) textbook",
+    "int8 symmetric per_group(9) min_mse torchao",
+    "int2 asymmetric per_block([4,9]) min_max textbook",
+)
 INT4 = qc.Scheme(qc.INT4, False, range_setting=qc.Percentile(95))
 
 
@@ -23,32 +29,45 @@ def with_granularity(granularity):
 
 
 def check_cells(result, data, view, rows, columns, step):
-    """Every cell tells of one element of its box, of the worst, and tells the truth."""
+    """Each map's cell tells of one element of its box, of the largest or of the worst, and tells the truth."""
     shape = tuple(result.x.shape)
     x, codes, x_hat, error = (t.numpy() for t in (result.x, result.codes, result.dequantized, result.error))
     scale = cells_of(result.scale, shape, result.block).numpy()
     zero_point = cells_of(result.zero_point, shape, result.block).numpy()
-    height, width = (-(-(stop - start) // s) for (start, stop), s in zip((rows, columns), step, strict=True))
     assert (data.rows, data.columns, data.step) == (rows, columns, step)
+    assert (data.worst is data.largest) == (step == (1, 1))
+    for map_name in ("x", "codes", "dequantized", "error"):
+        assert data.map(map_name) is getattr(data.of(map_name), map_name)
+        # the original, and what belongs to it, by |x| alone: no scheme changes it
+        by = error if map_name == "error" else x
+        assert data.of(map_name) is (data.worst if map_name == "error" else data.largest)
+        check_map(
+            data.of(map_name), by, (x, codes, x_hat, error, scale, zero_point), view, rows, columns, step
+        )
+
+
+def check_map(cells, by, true, view, rows, columns, step):
+    """Every cell holds all numbers of the element of its box where |by| is largest."""
+    shape = by.shape
+    height, width = (-(-(stop - start) // s) for (start, stop), s in zip((rows, columns), step, strict=True))
     for name in ("x", "codes", "dequantized", "error", "scale", "zero_point", "row", "column"):
-        array = getattr(data, name)
+        array = getattr(cells, name)
         assert array.shape == (height, width)
         assert array.flags.c_contiguous
         whole = name in ("codes", "zero_point", "row", "column")
         assert array.dtype == (np.int32 if whole else np.float32)
     sizes = np.empty((rows[1] - rows[0], columns[1] - columns[0]))
     for r, c in np.ndindex(*sizes.shape):
-        sizes[r, c] = abs(error[element(view, shape, r + rows[0], c + columns[0])])
+        sizes[r, c] = abs(by[element(view, shape, r + rows[0], c + columns[0])])
     for i, j in np.ndindex(height, width):
         top, left = i * step[0], j * step[1]
         box = sizes[top : top + step[0], left : left + step[1]]
-        row, column = int(data.row[i, j]), int(data.column[i, j])
+        row, column = int(cells.row[i, j]), int(cells.column[i, j])
         assert 0 <= row - rows[0] - top < box.shape[0]
         assert 0 <= column - columns[0] - left < box.shape[1]
         index = element(view, shape, row, column)
-        assert abs(data.error[i, j]) == box.max() == abs(error[index])
-        shown = (data.x, data.codes, data.dequantized, data.error, data.scale, data.zero_point)
-        true = (x, codes, x_hat, error, scale, zero_point)
+        assert abs(by[index]) == box.max()
+        shown = (cells.x, cells.codes, cells.dequantized, cells.error, cells.scale, cells.zero_point)
         assert [a[i, j].item() for a in shown] == [t[index].item() for t in true]
 
 
@@ -90,11 +109,38 @@ def test_plane_shown_element_by_element(shape, granularity, view, rows, columns)
         ((2, 530, 3), qc.PerBlock((1, 4, 2)), View(index=(1,), rows=(1, 520)), (1, 520), (0, 3), (3, 1)),
     ],
 )
-def test_plane_reduced_to_the_worst(shape, granularity, view, rows, columns, step):
+def test_plane_reduced_to_the_largest_and_the_worst(shape, granularity, view, rows, columns, step):
     result = qc.apply(randn(shape, 2), with_granularity(granularity))
     data = map_data(result, view)
     check_cells(result, data, view, rows, columns, step)
-    assert f"{step[0]} × {step[1]} elements" in data.legend
+    assert f"one of {step[0]} × {step[1]} elements" in data.legend
+    # block form, as the browser looks scales up: by the place of the element that a cell shows
+    for cells in (data.largest, data.worst):
+        block = (cells.row // data.block[0], cells.column // data.block[1])
+        np.testing.assert_array_equal(data.scale[block], cells.scale)
+        np.testing.assert_array_equal(data.zero_point[block], cells.zero_point)
+
+
+def test_reduced_original_is_the_same_under_every_scheme():
+    x = randn((600, 513), 3)
+    seen = [map_data(qc.apply(x, qc.Scheme.parse(text))) for text in SCHEMES]
+    for data in seen[1:]:
+        for name in ("x", "row", "column"):
+            np.testing.assert_array_equal(getattr(data.largest, name), getattr(seen[0].largest, name))
+    # while the errors' places differ
+    assert len({data.worst.row.tobytes() for data in seen}) == len(seen)
+
+
+@pytest.mark.filterwarnings("ignore:1 element comes to NaN")
+def test_not_a_number_is_not_hidden():
+    """A NaN is taken for the largest of its box, in the original and in the error map."""
+    x = randn((512, 300), 4)
+    x[100, 201] = torch.nan
+    x[7, 8] = torch.inf
+    data = map_data(qc.apply(x, qc.Scheme.parse("int8 symmetric per_tensor given(0.5) torch.fake_quantize")))
+    for cells in (data.largest, data.worst):
+        assert (cells.row[50, 100], cells.column[50, 100]) == (100, 201)
+        assert (cells.row[3, 4], cells.column[3, 4]) == (7, 8)
 
 
 @pytest.mark.parametrize("at", [(0, 0), (511, 1020), (512, 1021), (1099, 2046), (1100, 2047), (777, 3)])
@@ -103,18 +149,20 @@ def test_one_bad_element_of_many_is_shown(at):
     x = torch.zeros(1101, 2048)
     x[at] = 9.25
     data = map_data(qc.apply(x, qc.Scheme(range_setting=qc.Given(1.0))))
-    assert (data.x.shape, data.step) == ((221, 256), (5, 8))
-    assert int((data.error != 0).sum()) == 1
-    i, j = (int(n) for n in np.argwhere(data.error)[0])
-    assert (data.error[i, j], data.x[i, j], data.codes[i, j]) == (0.25, 9.25, 9)
-    assert (data.row[i, j], data.column[i, j]) == at
-    assert (i, j) == (at[0] // 5, at[1] // 8)
+    assert data.step == (5, 8)
+    for cells in (data.largest, data.worst):
+        assert cells.x.shape == (221, 256)
+        assert int((cells.error != 0).sum()) == int((cells.x != 0).sum()) == 1
+        i, j = (int(n) for n in np.argwhere(cells.error)[0])
+        assert (cells.error[i, j], cells.x[i, j], cells.codes[i, j]) == (0.25, 9.25, 9)
+        assert (cells.row[i, j], cells.column[i, j]) == at
+        assert (i, j) == (at[0] // 5, at[1] // 8)
 
 
 def test_no_map_is_larger_than_the_limit():
     for shape in ((256, 256), (257, 512), (2000, 1), (1, 70_000)):
         data = map_data(qc.apply(randn(shape), qc.Scheme()))
-        assert max(data.x.shape) <= MAX_CELLS
+        assert max(data.largest.x.shape) <= MAX_CELLS
         assert (data.step == (1, 1)) == (max(shape) <= MAX_CELLS)
 
 
@@ -161,8 +209,8 @@ def test_too_many_borders_are_left_out():
 def test_zero_point_beyond_float32(zero_point):
     result = qc.apply([[1.0, -5.0]], qc.Scheme(range_setting=qc.Given(0.5, zero_point)))
     data = map_data(result)
-    assert np.array_equal(data.dequantized, result.dequantized.numpy())
-    assert np.array_equal(data.error, result.error.numpy())
+    assert np.array_equal(data.map("dequantized"), result.dequantized.numpy())
+    assert np.array_equal(data.map("error"), result.error.numpy())
 
 
 @pytest.mark.parametrize(

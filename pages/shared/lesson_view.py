@@ -92,6 +92,8 @@ def four_maps(
             st.session_state[pick_into] = ", ".join(map(str, found))
 
     maps.four_maps(picture, key=key, on_pick=picked, on_region=lambda rows, columns: None)
+    if picture.data.legend:
+        st.caption(picture.data.legend)
 
 
 def figure(chart: go.Figure, key: str) -> None:

@@ -370,28 +370,29 @@ function cell(data, [row, column]) {
   return [r, Math.min(r + data.step[0], data.rows[1]), c, Math.min(c + data.step[1], data.columns[1])];
 }
 
+// Row and column under the pointer, and in which of the maps
 function under(state, event) {
   const rect = state.root.getBoundingClientRect();
   const x = event.clientX - rect.left, y = event.clientY - rect.top;
-  for (const [number, f] of frames(state).entries()) {
+  for (const [frame, f] of frames(state).entries()) {
     if (x < f.left || x >= f.left + f.width || y < f.top || y >= f.top + f.height) continue;
     const column = Math.floor(f.xa.p2d(x - f.left) + 0.5), row = Math.floor(f.ya.p2d(y - f.top) + 0.5);
     const { rows, columns } = state.data;
-    if (row >= rows[0] && row < rows[1] && column >= columns[0] && column < columns[1]) {
-      state.pickedIn = number;
-      return [row, column];
-    }
+    if (row >= rows[0] && row < rows[1] && column >= columns[0] && column < columns[1]) return [row, column, frame];
   }
   return null;
 }
 
-// What the cell at an element shows: place of the shown element, and its values
-function read(state, [row, column]) {
-  const { data, values } = state;
-  const r = Math.floor((row - data.rows[0]) / data.step[0]), c = Math.floor((column - data.columns[0]) / data.step[1]);
-  const at = (name) => values[name][values[name].length === 1 ? 0 : r * data.width + c];
-  const shown = values.down ? [data.rows[0] + r * data.step[0] + at("down"), data.columns[0] + c * data.step[1] + at("across")] : [row, column];
-  return { shown, x: at("x"), q: at("codes"), xHat: at("dequantized"), error: at("error"), scale: at("scale"), z: at("zero_point") };
+// What the cell at an element shows in one of the maps: place of the shown element, and its values
+function read(state, [row, column, map]) {
+  const { data } = state, of = elementsOf(state, NAMES[map]);
+  const n = Math.floor((row - data.rows[0]) / data.step[0]) * data.width + Math.floor((column - data.columns[0]) / data.step[1]);
+  return { shown: of.at(n), x: of.x[n], q: of.codes[n], xHat: of.dequantized[n], error: of.error[n], scale: of.scale(n), z: of.zero_point(n) };
+}
+
+// The elements that a map shows: of a reduced tensor the error map shows others
+function elementsOf(state, name) {
+  return name === "error" ? state.worst : state.largest;
 }
 
 // [name, value] of all that is known of a cell; its element first, by its full index in the tensor
@@ -402,7 +403,7 @@ function facts(state, cursor) {
 }
 
 function point(state, cursor, event) {
-  const same = cursor && state.cursor && cursor[0] === state.cursor[0] && cursor[1] === state.cursor[1];
+  const same = cursor && state.cursor && cursor.every((n, i) => n === state.cursor[i]);
   const { tip, root } = state;
   if (!same && (cursor || state.cursor)) {
     state.cursor = cursor;
@@ -416,7 +417,7 @@ function point(state, cursor, event) {
     const rect = root.getBoundingClientRect();
     [x, y] = [event.clientX - rect.left, event.clientY - rect.top];
   } else {
-    const f = frames(state)[0];
+    const f = frames(state)[cursor[2]];
     [x, y] = [f.left + f.xa.d2p(cursor[1]), f.top + f.ya.d2p(cursor[0])];
   }
   tip.style.left = (x + 18 + tip.offsetWidth > root.clientWidth ? x - 18 - tip.offsetWidth : x + 18) + "px";
@@ -439,6 +440,7 @@ function press(state, event) {
 }
 
 function pick(state, cursor) {
+  state.pickedIn = cursor[2];
   state.emit("picked", read(state, cursor).shown);
   follow(state, Boolean(state.data.arithmetic));
 }
@@ -455,7 +457,7 @@ function follow(state, wanted = state.following) {
   steps.querySelector("pre").textContent = lines.join("\n");
   const [first, last] = [frames(state)[0], frames(state)[3]], selected = data.selected;
   if (!first || !selected) return;
-  const upper = state.pickedIn === undefined || state.pickedIn < 2, rows = first.top !== last.top;
+  const upper = (state.pickedIn ?? 0) < 2, rows = first.top !== last.top;
   const top = !rows ? first.top + first.height + 22 : upper ? last.top - 20 : 0;
   steps.style.top = Math.max(0, top) + "px";
 }
@@ -469,6 +471,13 @@ function reveal(state, cursor) {
     if (shift) change[name + ".range"] = range.map((v) => v + shift);
   }
   if (Object.keys(change).length) state.drawing = state.P.relayout(state.plot, change);
+}
+
+// Move the keyboard's cursor, and say what stands there
+function tell(state, cursor) {
+  reveal(state, cursor);
+  point(state, cursor);
+  state.live.textContent = facts(state, cursor).map((fact) => fact.join(" ")).join(", ");
 }
 
 function key(state, event) {
@@ -485,14 +494,34 @@ function key(state, event) {
     const from = state.cursor ?? data.selected ?? [data.rows[0], data.columns[0]];
     const to = state.cursor ? [from[0] + down * data.step[0], from[1] + right * data.step[1]] : from;
     const clamp = (v, [low, high]) => Math.max(low, Math.min(high - 1, v));
-    const cursor = [clamp(to[0], data.rows), clamp(to[1], data.columns)];
-    reveal(state, cursor);
-    point(state, cursor);
-    state.live.textContent = facts(state, cursor).map((fact) => fact.join(" ")).join(", ");
+    tell(state, [clamp(to[0], data.rows), clamp(to[1], data.columns), state.cursor?.[2] ?? 0]);
+  } else if (state.cursor && NAMES[event.key - 1]) {
+    tell(state, [state.cursor[0], state.cursor[1], event.key - 1]);
   } else {
     return;
   }
   event.preventDefault();
+}
+
+// One element for each cell: its values by the cell's number, and of `at` its place in the plane
+function elements({ rows, columns, step, width, blocks }, arrays, prefix) {
+  const own = (name) => arrays[prefix + name], inside = own("inside");
+  const at = (n) => {
+    const i = inside ? inside[n] : 0;
+    return [rows[0] + Math.floor(n / width) * step[0] + Math.floor(i / step[1]), columns[0] + (n % width) * step[1] + i % step[1]];
+  };
+  // scales and zero points: one for all, or one for each block of the plane, or one for each cell
+  const parameter = (name) => {
+    const array = blocks ? arrays[name] : own(name);
+    if (array.length === 1) return () => array[0];
+    if (!blocks) return (n) => array[n];
+    return (n) => { const [row, column] = at(n); return array[Math.floor(row / blocks[0]) * blocks[2] + Math.floor(column / blocks[1])]; };
+  };
+  const x = own("x"), codes = own("codes"), values = own("values") ?? codes, scale = parameter("scale"), z = parameter("zero_point");
+  // (q - z) · s and x - x̂ as Python has them: a product of two float32 is exact in JavaScript's float64, so
+  // one rounding to float32 gives the same bits; half as much is to be carried
+  const dequantized = own("dequantized") ?? x.map((_, n) => Math.fround(values[n] - Math.fround(z(n))) * scale(n));
+  return { at, x, codes, dequantized, error: x.map((v, n) => v - dequantized[n]), scale, zero_point: z };
 }
 
 export default function (component) {
@@ -505,13 +534,10 @@ export default function (component) {
   state.emit = setTriggerValue;
   state.root.setAttribute("aria-label", data.alt);
   if (state.data?.arrays_key !== data.arrays_key || !state.values) {
-    const values = Object.fromEntries(Object.entries(data.arrays).map(([name, array]) => [name, decode(array)]));
-    // (q - z) · s and x - x̂ as Python has them: a product of two float32 is exact in JavaScript's float64, so
-    // one rounding to float32 gives the same bits; half as much is to be carried
-    const each = (array, i) => array[array.length === 1 ? 0 : i];
-    values.dequantized ??= values.x.map((_, i) => Math.fround((values.values ?? values.codes)[i] - Math.fround(each(values.zero_point, i))) * each(values.scale, i));
-    values.error = values.x.map((x, i) => x - values.dequantized[i]);
-    state.values = values;
+    const arrays = Object.fromEntries(Object.entries(data.arrays).map(([name, array]) => [name, decode(array)]));
+    state.largest = elements(data, arrays, "");
+    state.worst = arrays.worst_x ? elements(data, arrays, "worst_") : state.largest;
+    state.values = Object.fromEntries(NAMES.map((name) => [name, elementsOf(state, name)[name]]));
     state.z = Object.fromEntries(NAMES.map((name) => [name, grid(state.values[name], data.height, data.width)]));
   }
   state.data = data;

@@ -18,7 +18,7 @@ from pages.shared import arithmetic
 from quantcore import figures
 from quantcore.diagnose.record import Box
 from quantcore.quantize import Quantized
-from quantcore.views import MapData, View, box_of_blocks, element, place
+from quantcore.views import Cells, MapData, View, box_of_blocks, element, place
 
 _HERE = Path(__file__).parent
 _FAILED = "_maps_failed"
@@ -123,22 +123,24 @@ def _arithmetic(picture: Picture) -> dict[str, Any] | None:
 
 
 def cells(picture: Picture) -> dict[str, Any]:
-    """The values of the maps, as the component reads them; it finds x̂ and the error itself."""
+    """The values of the maps, as the component reads them; it finds x̂ and the error itself.
+
+    Of a reduced map come the elements that most maps show, and beside them, as ``worst_…``, those of the error
+    map. Scales and zero points come in block form where these are fewer than the cells.
+    """
     result, data, view = picture.result, picture.data, picture.view
-    height, width = data.x.shape
-    arrays = {name: _packed(getattr(data, name)) for name in ("x", "codes")}
-    if not isinstance(result.scheme.format, qc.IntFormat):
-        arrays["values"] = _packed(data.values)
-    if result.kept.how != "scaled":  # another formula than the component's
-        arrays["dequantized"] = _packed(data.dequantized)
-    arrays |= {name: _packed(_shrunk(getattr(data, name))) for name in ("scale", "zero_point")}
-    if data.step != (1, 1):
-        down = data.row - np.arange(height)[:, None] * data.step[0] - data.rows[0]
-        across = data.column - np.arange(width) * data.step[1] - data.columns[0]
-        arrays |= {"down": _packed(down), "across": _packed(across)}
+    height, width = data.largest.x.shape
+    by_block = data.scale.size <= height * width
+    arrays = _elements(result, data, data.largest, by_block)
+    if data.worst is not data.largest:
+        own = _elements(result, data, data.worst, by_block)
+        arrays |= {f"worst_{name}": packed for name, packed in own.items()}
+    if by_block:
+        arrays |= {name: _packed(_shrunk(getattr(data, name))) for name in ("scale", "zero_point")}
     return {
         "arrays": arrays,
         "arrays_key": f"{picture.identity} {result.scheme} {view}",
+        "blocks": [*data.block, data.scale.shape[1]] if by_block else None,
         "colours": figures.scales_of_maps(data, result, picture.theme),
         "titles": figures.TITLES,
         "height": height,
@@ -151,14 +153,33 @@ def cells(picture: Picture) -> dict[str, Any]:
     }
 
 
+def _elements(result: Quantized, data: MapData, shown: Cells, by_block: bool) -> dict[str, dict[str, str]]:
+    """What the component needs to know of one element for each cell."""
+    names = ["x", "codes"]
+    if not isinstance(result.scheme.format, qc.IntFormat):
+        names.append("values")
+    if result.kept.how != "scaled" or result.kept.center is not None:  # another formula than the component's
+        names.append("dequantized")
+    arrays = {name: _packed(getattr(shown, name)) for name in names}
+    if not by_block:
+        arrays |= {name: _packed(_shrunk(getattr(shown, name))) for name in ("scale", "zero_point")}
+    if data.step != (1, 1):
+        down = (shown.row - data.rows[0]) % data.step[0]
+        across = (shown.column - data.columns[0]) % data.step[1]
+        arrays["inside"] = _packed(down * data.step[1] + across)
+    return arrays
+
+
 def alternative(data: MapData) -> str:
     """What the maps show, in words."""
-    shape = " by ".join(str(n) for n in data.x.shape)
+    shape = " by ".join(str(n) for n in data.largest.x.shape)
     ranges = [
-        f"{title} from {getattr(data, name).min():.4g} to {getattr(data, name).max():.4g}"
+        f"{title} from {data.map(name).min():.4g} to {data.map(name).max():.4g}"
         for name, title in figures.TITLES.items()
     ]
     keys = "Arrow keys walk the cells, Enter follows one's arithmetic."
+    if data.legend:
+        keys += " Keys 1 to 4 choose the map."
     return f"Four maps of {shape} cells. {'; '.join(ranges)}. {data.legend} {keys}"
 
 

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from quantcore.figures.style import INK, base_layout, palette, share, title, whole_ticks
 from quantcore.quantize import Quantized
-from quantcore.views import MapData, View, element, map_data
+from quantcore.views import Cells, MapData, View, element, map_data
 
 TITLES = {"x": "Original x", "codes": "Codes q", "dequantized": "Dequantized x̂", "error": "Error x − x̂"}
 NUMBERS_UP_TO = 256  # cells; text costs more than all the rest of a map
@@ -17,7 +17,7 @@ BORDERS_UP_TO = 32  # lines along one axis; at the size of these maps more would
 
 def scales_of_maps(data: MapData, result: Quantized, theme: str = "light") -> dict[str, dict[str, Any]]:
     """Return zmin, zmax and colorscale of each of the four maps."""
-    low, high = _finite_range(data.x, data.dequantized)
+    low, high = _finite_range(data.map("x"), data.map("dequantized"))
     if low < 0 < high:
         most = max(-low, high)
         values = {"zmin": -most, "zmax": most, "colorscale": palette("diverging", theme)}
@@ -25,7 +25,7 @@ def scales_of_maps(data: MapData, result: Quantized, theme: str = "light") -> di
         if low == high:  # one value alone: from 0, so that it has a colour of its own
             low, high = min(low, 0.0), max(high, 0.0)
         values = {"zmin": low, "zmax": high if high > low else 1.0, "colorscale": palette("sequential")}
-    low, high = _finite_range(data.error)
+    low, high = _finite_range(data.map("error"))
     most = max(-low, high) or 1.0
     fmt = result.scheme.format
     return {
@@ -47,6 +47,9 @@ def maps(
 ) -> go.Figure:
     """Return the four maps, original | codes | dequantized | error, in one figure with linked axes.
 
+    Of a large tensor a cell stands for several elements and shows one of them: ``map_data(result, view).legend``
+    says which.
+
     Args:
         numbers: write the numbers into the cells, where there are at most 256.
         borders: draw where blocks begin.
@@ -57,15 +60,16 @@ def maps(
     colours = scales_of_maps(data, result, theme)
     rows = 4 // columns
     layout = {**base_layout(theme, 300 * rows + 60), "annotations": [], "shapes": []}
-    shared = _cells(data) | _hover(result, data, view)
+    shared = _cells(data)
     traces = []
-    written = numbers and data.x.size <= NUMBERS_UP_TO
+    written = numbers and data.largest.x.size <= NUMBERS_UP_TO
     for i, (name, text) in enumerate(TITLES.items()):
         across, down = share(i % columns, columns, 0.075), share(rows - 1 - i // columns, rows, 0.12)
         axis = str(i + 1) if i else ""
         number = ("%{z}" if name == "codes" else "%{z:.3~g}") if written else None
-        own = {"z": getattr(data, name), "name": text, "texttemplate": number, **_bar(across, down)}
-        traces.append({"xaxis": f"x{axis}", "yaxis": f"y{axis}"} | own | shared | colours[name])
+        own = {"z": data.map(name), "name": text, "texttemplate": number, **_bar(across, down)}
+        own |= {"xaxis": f"x{axis}", "yaxis": f"y{axis}"} | _hover(result, data.of(name), view)
+        traces.append(own | shared | colours[name])
         layout[f"xaxis{axis}"] = _axis(across, f"y{axis}", data.columns, "x" if i else None)
         layout[f"yaxis{axis}"] = _axis(down, f"x{axis}", data.rows[::-1], "y" if i else None)
         layout["annotations"].append(title(text, across[0], down[1]))
@@ -95,10 +99,10 @@ def _cells(data: MapData) -> dict[str, Any]:
     return {"x0": x0, "dx": across, "y0": y0, "dy": down}
 
 
-def _hover(result: Quantized, data: MapData, view: View) -> dict[str, Any]:
-    """All numbers of a cell's element, for the tooltip of each map; plotly takes them from one map alone."""
+def _hover(result: Quantized, cells: Cells, view: View) -> dict[str, Any]:
+    """All numbers of the element that a map's cell shows, for its tooltip."""
     names = ("row", "column", "x", "codes", "dequantized", "error", "scale", "zero_point")
-    arrays = [getattr(data, name) for name in names]
+    arrays = [getattr(cells, name) for name in names]
     # float32, half the payload, holds whole numbers up to 2^24
     whole = max(int(np.abs(a.astype(np.int64)).max()) for a in arrays if a.dtype == np.int32)
     numbers = np.stack(arrays, -1).astype(np.float32 if whole <= 1 << 24 else np.float64)

@@ -8,7 +8,8 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 
 from quantcore.figures.style import base_layout, palette, share, title, whole_ticks
-from quantcore.views import MAX_CELLS, Span
+from quantcore.planes import Span
+from quantcore.views import MAX_CELLS
 
 Codes = npt.NDArray[np.integer[Any]]
 NUMBERS_UP_TO = 256  # cells

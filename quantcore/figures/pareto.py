@@ -106,7 +106,7 @@ def error_maps(
 ) -> go.Figure:
     """Return the errors of one tensor's results side by side under their names, on one colour scale."""
     drawn = {name: map_data(result, view) for name, result in results.items()}
-    sizes = [np.abs(data.error) for data in drawn.values()]
+    sizes = [np.abs(data.map("error")) for data in drawn.values()]
     largest = max((float(s[np.isfinite(s)].max(initial=0.0)) for s in sizes), default=0.0) or 1.0
     columns = min(3, max(1, len(drawn)))
     rows = -(-len(drawn) // columns)
@@ -131,11 +131,11 @@ def error_maps(
         }
         traces.append(
             go.Heatmap(
-                z=data.error,
+                z=data.map("error"),
                 coloraxis="coloraxis",
                 xaxis=f"x{axis}",
                 yaxis=f"y{axis}",
-                customdata=np.stack(np.broadcast_arrays(data.row, data.column), axis=-1),
+                customdata=np.stack([data.worst.row, data.worst.column], axis=-1),
                 hovertemplate="row %{customdata[0]}, column %{customdata[1]}<br>error %{z:.4g}<extra></extra>",
             )
         )

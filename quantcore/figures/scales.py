@@ -9,8 +9,9 @@ import plotly.graph_objects as go
 
 from quantcore.figures.style import FILL, LINE, base_layout, palette, share, title, whole_ticks
 from quantcore.metrics import block_errors
+from quantcore.planes import Span
 from quantcore.quantize import Quantized
-from quantcore.views import MAX_CELLS, Span
+from quantcore.views import MAX_CELLS
 
 Array = npt.NDArray[Any]
 

@@ -176,6 +176,45 @@ def test_dragging_a_box_on_an_overview_opens_the_part(app: Any) -> None:
     app.page.wait_for_function("document.querySelector('.qs-plot').data[0].z.length === 150")
 
 
+def test_each_reduced_map_tells_of_the_element_that_it_shows(app: Any) -> None:
+    app.open(shape="300x300", dist="normal")
+    x = tensors.generate(tensors.Generated("normal", (300, 300)))
+    # with fewer scales than cells, and with more
+    for text in ("int4 asymmetric per_channel percentile(95) textbook", "nf4 per_group(3, axis=1)"):
+        app.type("_scheme_text", text)
+        scheme = qc.Scheme.parse(text)
+        app.expect_scheme(str(scheme))
+        result = qc.apply(x, scheme)
+        true = [array.numpy() for array in (result.x, result.codes, result.dequantized, result.error)]
+        sizes = [np.abs(true[3 if number == 3 else 0]).reshape(150, 2, 150, 2) for number in range(4)]
+        elements = set()
+        for number, name in enumerate(["x", "codes", "dequantized", "error"]):
+            app.point(101, 54, number)
+            inside = np.unravel_index(sizes[number][50, :, 27, :].argmax(), (2, 2))
+            at = (100 + int(inside[0]), 54 + int(inside[1]))
+            elements.add(at)
+            texts = app.page.locator(".qs-tip:visible span")
+            expect(texts.nth(1)).to_have_text(f"({at[0]}, {at[1]})")
+            shown = np.array([float(value) for value in texts.all_inner_texts()[3::2]], np.float32)
+            own = [a[at] for a in true] + [result.scale.numpy()[at[0], at[1] // result.block[1]]]
+            np.testing.assert_array_equal(shown[:5], np.array(own, np.float32))
+            assert app.map(name)[50, 27] == true[number][at]
+        assert len(elements) == 2  # an example in which the two elements differ
+        for name, number in (("x", 0), ("error", 3)):
+            np.testing.assert_array_equal(np.abs(app.map(name)), sizes[number].max((1, 3)))
+    legend = "the one with the largest |x|, in the error map the one with the largest |error|."
+    expect(app.page.get_by_text(legend)).to_be_visible()
+    app.click(101, 54, 3)
+    app.expect_parameter("cell", f"{at[0]}, {at[1]}")
+    app.rest()
+    maps, live = app.page.locator(".qs-maps"), app.page.locator(".qs-live")
+    maps.press("Escape")
+    for key, number in (("ArrowRight", 0), ("4", 3), ("2", 1)):  # begins at the chosen element
+        maps.press(key)
+        inside = np.unravel_index(sizes[number][50, :, 27, :].argmax(), (2, 2))
+        expect(live).to_contain_text(f"element ({100 + inside[0]}, {54 + inside[1]}),")
+
+
 def test_block_borders(app: Any) -> None:
     app.open(per="block", block="4x2")
     app.expect_scheme("int4 symmetric per_block([4,2]) min_max textbook")
