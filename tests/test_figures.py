@@ -138,6 +138,47 @@ def test_a_pair_bears_the_names_as_they_are_written():
     ]
 
 
+@pytest.mark.parametrize("shape", [(300, 530), (3, 171, 600), (600,)], ids=str)
+@pytest.mark.parametrize("differing", [0.0, 0.15, 1.0])
+def test_a_reduced_pair_shows_how_many_differ(shape, differing):
+    rng = np.random.default_rng(5)
+    first = rng.integers(-8, 7, shape)
+    second = np.where(rng.random(shape) < differing, first + rng.integers(1, 4, shape), first)
+    data = figures.pair_data(first, second)
+    down, across = data.step
+    a, b = (c.reshape(-1, shape[-1]) for c in (first, second))
+    trace = figures.pair(first, second, ("A", "B"), ends=(-8, 10)).data[2]
+    for i, j in np.ndindex(*data.first.shape):
+        box = (slice(i * down, (i + 1) * down), slice(j * across, (j + 1) * across))
+        unequal = a[box] != b[box]
+        assert (data.differing[i, j], data.size[i, j]) == (unequal.sum(), unequal.size)
+        assert trace.z[i, j] == pytest.approx(100 * unequal.mean())
+        gap = abs(data.first[i, j] - data.second[i, j])
+        assert gap == abs(a[box] - b[box]).max()
+        assert (trace.customdata[i, j, -2:] == (unequal.sum(), unequal.size)).all()
+    # what is said agrees with what is drawn: the mean of all cells, by their size
+    said = float(re.search(r"Overall ([\d.]+) % differ", data.legend)[1])
+    assert said == pytest.approx(np.average(trace.z, weights=data.size), abs=0.05)
+    assert said == pytest.approx(100 * (a != b).mean(), abs=0.05)
+    assert f"{down} × {across} elements" in data.legend
+    assert (trace.zmin, trace.zmax) == (0, 100)
+    assert trace.name == "Elements that differ (%)"
+
+
+def test_one_element_of_a_large_cell_stands_out_from_none():
+    first = np.zeros((4096, 4096), np.int8)
+    second = first.copy()
+    second[1000, 3000] = 1
+    data = figures.pair_data(first, second)
+    trace = figures.pair(first, second, ("A", "B"), ends=(-8, 7)).data[2]
+    places = [place for place, _ in trace.colorscale]
+    assert places == sorted(places)
+    assert trace.colorscale[0][1] == trace.colorscale[1][1] != trace.colorscale[2][1]
+    fewest = trace.z[trace.z > 0].min() / 100
+    assert fewest >= places[2]
+    assert "less than 0.1 % differ" in data.legend
+
+
 def test_borders_stand_between_blocks():
     result = result_of((6, 10), qc.Scheme(granularity=qc.PerBlock((4, 3))))
     assert not figures.maps(result).layout.shapes

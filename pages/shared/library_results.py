@@ -88,6 +88,9 @@ def side_by_side(tensor: Tensor, found: qc.Comparison) -> None:
     )
     key = f"pair {found.a.scheme} {found.b.scheme} {theme()}"
     st.plotly_chart(compute.kept(tensor, key, draw), theme=None, key="lib_maps")
+    legend = figures.pair_data(found.a.codes.cpu().numpy(), found.b.codes.cpu().numpy()).legend
+    if legend:
+        st.caption(say.plain(legend))
     for reason in reasons:
         where = f"element ({', '.join(map(str, reason.index))})"
         st.markdown(f"- **{reason.count:,}**, first at {where}: {say.plain(reason.sentence)}")

@@ -1,4 +1,4 @@
-"""Two sets of codes of one tensor and where they part: three maps side by side."""
+"""Two sets of codes of one tensor and where they differ: three maps side by side."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +19,8 @@ NUMBERS_UP_TO = 256  # cells
 class PairData:
     """Cells of the maps: codes of both, and where the element that a cell shows stands in the plane.
 
-    ``step``: how many elements (down, across) a cell stands for; it shows the one whose codes part most.
+    ``step``: how many elements (down, across) a cell stands for; the maps of codes show the one whose codes
+    differ most. ``differing``: how many of a cell's elements have different codes; ``size``: how many it has.
     """
 
     first: Codes
@@ -27,14 +28,44 @@ class PairData:
     row: Codes
     column: Codes
     step: Span
+    differing: Codes
+    size: Codes
+
+    @property
+    def reduced(self) -> bool:
+        """Whether a cell stands for several elements."""
+        return self.step != (1, 1)
+
+    @property
+    def percent(self) -> npt.NDArray[np.float64]:
+        """How many of each cell's elements have different codes, in percent."""
+        return 100.0 * self.differing / self.size
 
     @property
     def legend(self) -> str:
-        """What a cell stands for, in one sentence; empty where it is one element."""
-        if self.step == (1, 1):
+        """What a cell shows, in a sentence or two; empty where it is one element."""
+        if not self.reduced:
             return ""
         down, across = self.step
-        return f"Each cell stands for {down} × {across} elements and shows the one whose codes part most."
+        differing, total = int(self.differing.sum()), int(self.size.sum())
+        return (
+            f"Each cell stands for {down} × {across} elements: the maps of codes show the element whose codes "
+            "differ most, the third map shows how many of the cell's elements differ, in percent. "
+            f"Overall {percent(differing, total)} differ."
+        )
+
+
+def percent(part: int, total: int) -> str:
+    """``part`` of ``total`` in words: "12.5 %", and never 0 % or 100 % unless it is exactly that.
+
+    >>> percent(1, 8), percent(1, 10**6), percent(0, 8), percent(10**6 - 1, 10**6)
+    ('12.5 %', 'less than 0.1 %', '0 %', 'more than 99.9 %')
+    """
+    if part in (0, total):
+        return "100 %" if part else "0 %"
+    if 1000 * part < total:
+        return "less than 0.1 %"
+    return "more than 99.9 %" if 1000 * (total - part) < total else f"{100 * part / total:.1f} %"
 
 
 def pair_data(first: Codes, second: Codes) -> PairData:
@@ -48,38 +79,60 @@ def pair_data(first: Codes, second: Codes) -> PairData:
     place = boxes.argmax(-1)
     row = np.arange(rows)[:, None] * step[0] + place // step[1]
     column = np.arange(columns) * step[1] + place % step[1]
-    return PairData(a[row, column], b[row, column], row, column, step)
+    differing, size = (boxes > 0).sum(-1), (boxes >= 0).sum(-1)
+    return PairData(a[row, column], b[row, column], row, column, step, differing, size)
 
 
 def pair(
     first: Codes, second: Codes, titles: tuple[str, str], *, ends: Span, theme: str = "light"
 ) -> go.Figure:
-    """Return the maps of both and of first - second, with linked axes.
+    """Return the maps of both and of where they differ, with linked axes.
+
+    The third map shows first - second where each cell is one element; where cells stand for several, it shows
+    how many of these differ, in percent: `pair_data` has the numbers and a legend.
 
     Args:
         titles: names of the two.
         ends: the lowest and the highest code, the ends of the colours.
     """
     data = pair_data(first, second)
-    apart = data.first - data.second
-    most = int(abs(apart).max()) or 1
     height, width = data.first.shape
     layout = {**base_layout(theme, _height(height, width)), "annotations": []}
     codes = {"zmin": ends[0], "zmax": ends[1], "colorscale": palette("codes")}
-    differ = {"zmin": -most, "zmax": most, "colorscale": palette("error", theme)}
     hover = _hover(data, tuple(first.shape), titles)
-    names = (*titles, f"{titles[0]} − {titles[1]}")
+    difference, name, differ = _difference(data, titles, theme)
+    maps = ((data.first, titles[0]), (data.second, titles[1]), (difference, name))
     traces = []
-    for i, (cells, name) in enumerate(zip((data.first, data.second, apart), names, strict=True)):
+    for i, (cells, name) in enumerate(maps):
         axis, domain = str(i + 1) if i else "", share(i, 3, 0.075)
         bar = {"x": domain[1], "xpad": 4, "thickness": 8, "nticks": 5, "tickfont": {"size": 10}}
         colours = differ if i == 2 else codes
         own = {"z": cells, "name": name, "colorbar": bar, "xaxis": f"x{axis}", "yaxis": f"y{axis}"}
-        text = "%{z}" if data.first.size <= NUMBERS_UP_TO else None
+        text = "%{z}" if data.first.size <= NUMBERS_UP_TO and not data.reduced else None
         traces.append(go.Heatmap(texttemplate=text, **own, **colours, **hover, **_places(data)))
         layout |= _axes(data, axis, domain)
         layout["annotations"].append(title(name, domain[0], 1))
     return go.Figure(traces, layout)
+
+
+def _difference(data: PairData, titles: tuple[str, str], theme: str) -> tuple[Any, str, dict[str, Any]]:
+    """Cells, title and colours of the third map."""
+    colours = palette("error", theme)
+    if not data.reduced:
+        apart = data.first - data.second
+        most = int(abs(apart).max()) or 1
+        name = f"{titles[0]} − {titles[1]}"
+        return apart, name, {"zmin": -most, "zmax": most, "colorscale": colours}
+    # from 0 to 100, so that equal colours mean equal percentages in every comparison; the quiet colour of the
+    # middle is that of none alone, so that one element of a large cell stands out too
+    middle, *others = [colour for _, colour in colours[len(colours) // 2 :]]
+    none, last = 0.5 / int(data.size.max()), len(others) - 1
+    scale = [
+        [0.0, middle],
+        [none, middle],
+        *([none + (1 - none) * i / last, c] for i, c in enumerate(others)),
+    ]
+    return data.percent, "Elements that differ (%)", {"zmin": 0.0, "zmax": 100.0, "colorscale": scale}
 
 
 def _height(rows: int, columns: int) -> int:
@@ -96,10 +149,12 @@ def _hover(data: PairData, shape: tuple[int, ...], titles: tuple[str, str]) -> d
     """The element's index and both codes, in the tooltip of each map."""
     leading = np.unravel_index(data.row, shape[:-1]) if len(shape) > 1 else ()
     index = [*leading, *([data.column] if shape else [])]
-    cells = np.stack([*index, data.first, data.second], -1).astype(np.int32)
+    cells = np.stack([*index, data.first, data.second, data.differing, data.size], -1).astype(np.int32)
     n = len(index)
     where = ", ".join(f"%{{customdata[{i}]}}" for i in range(n))
     words = f"{titles[0]} %{{customdata[{n}]}}<br>{titles[1]} %{{customdata[{n + 1}]}}"
+    if data.reduced:
+        words += f"<br>%{{customdata[{n + 2}]}} of the cell's %{{customdata[{n + 3}]}} elements differ"
     return {"customdata": cells, "hovertemplate": f"element ({where})<br>{words}<extra></extra>"}
 
 
