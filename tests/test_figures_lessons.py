@@ -1,13 +1,14 @@
 """The figures of lessons show what quantcore computes, and nothing else."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
 import torch
 
 import quantcore as qc
-from quantcore.figures import lessons
+from quantcore.figures import lessons, style
 
 X = torch.randn(16, 16, generator=torch.Generator().manual_seed(2)) ** 3
 RESULT = qc.apply([0.2, 1.4, -3.0, 5.0], qc.Scheme.parse("int4 asymmetric fixed(-2, 4)"))
@@ -73,3 +74,42 @@ def test_curve_as_drawn():
     assert figure.layout.shapes[0].x0 == 3.0
     low, high = figure.layout.yaxis.range
     assert low == 0 < curve.total.min() < curve.total[-1] < high
+
+
+# How colours look to people without red, green or blue cones: Machado, Oliveira and Fernandes 2009, severity 1.0
+SIGHT = {
+    "usual": np.eye(3),
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]],
+}  # fmt: skip
+
+
+def linear(colours):
+    c = np.array([re.findall(r"[\d.]+", colour)[:3] for colour in colours], float) / 255
+    return np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
+
+
+def lab(rgb):
+    """CIELAB under D65 of linear sRGB."""
+    to_xyz = [
+        [0.4124564, 0.3575761, 0.1804375],
+        [0.2126729, 0.7151522, 0.072175],
+        [0.0193339, 0.119192, 0.9503041],
+    ]
+    t = rgb @ np.transpose(to_xyz) / [0.95047, 1.0, 1.08883]
+    f = np.where(t > 216 / 24389, np.cbrt(t), (24389 / 27 * t + 16) / 116)
+    return np.stack([116 * f[:, 1] - 16, 500 * (f[:, 0] - f[:, 1]), 200 * (f[:, 1] - f[:, 2])], -1)
+
+
+@pytest.mark.parametrize("sight", SIGHT)
+@pytest.mark.parametrize(("theme", "page"), [("light", "rgb(255,255,255)"), ("dark", "rgb(25,25,22)")])
+def test_colours_of_blocks_are_told_apart(theme, page, sight):
+    colours = linear([*style.BLOCKS[theme], page])
+    seen = lab(np.clip(colours @ np.transpose(SIGHT[sight]), 0, 1))
+    distance = np.linalg.norm(seen[:, None] - seen, axis=-1)
+    assert distance[np.triu_indices(len(seen), 1)].min() > 15  # of CIELAB 1976; 2.3 is just noticeable
+    if sight == "usual":  # numbers on them can be read: contrast of WCAG 2, level AA
+        light = linear([*style.BLOCKS[theme], style.INK[theme]]) @ [0.2126, 0.7152, 0.0722] + 0.05
+        ratio = light[:-1] / light[-1]
+        assert np.maximum(ratio, 1 / ratio).min() > 4.5

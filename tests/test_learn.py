@@ -14,6 +14,7 @@ from streamlit.testing.v1 import AppTest
 import quantcore as qc
 from pages.shared import lesson
 from quantcore import tensors
+from quantcore.figures import style
 from quantcore.mistakes import MISTAKES, compare
 
 MAIN = Path(__file__).resolve().parent.parent / "pages" / "main.py"
@@ -382,3 +383,45 @@ def test_an_element_that_is_not_there() -> None:
     at = opened("scale", "yours", learn_scale_cell="99, 0")
     assert not at.exception
     assert "is not in a tensor of shape (8, 8)" in said(at.warning)[0]
+
+
+def test_no_two_blocks_look_alike() -> None:
+    """A colour for each block; where there are more blocks than colours, a number in the cells too."""
+    at = opened("granularity", "groups")
+    for size in (3, 1, 2, 6):
+        shown = tables(widget(at, "learn_granularity_size").set_value(size).run())
+        looks = [mark for row in marks(shown["scale s"]) for mark in row]
+        assert len(set(looks)) == len(looks) == 24 // size
+        assert all(":" in look for look in looks) == (len(looks) > len(style.BLOCKS["light"]))
+        rows = marks(shown["x"])
+        assert rows == marks(shown["codes"])
+        assert rows == [[looks[(6 * i + j) // size] for j in range(6)] for i in range(4)]
+        # neighbours differ in colour, not in the number alone
+        hue = np.array([[mark.partition(":")[0] for mark in row[::size]] for row in rows])
+        assert (hue[1:] != hue[:-1]).all()
+        assert (hue[:, 1:] != hue[:, :-1]).all()
+
+
+def followed(at: AppTest) -> str:
+    (text,) = [e.value for e in at.markdown if "The arithmetic of element" in e.value]
+    return re.search(r"element \(([\d, ]+)\)", text)[1]
+
+
+def test_predict_explains_the_element_that_was_asked() -> None:
+    """Of the row that is asked, the first wrong answer's element, or its first: never another row's."""
+    at = opened("predict", per="channel", axis="1")
+    x = np.round(2 * tensors.generate(tensors.Generated("normal", (4, 6), 0)), 1)
+    result = qc.apply(x, qc.Scheme.parse("int4 per_channel(1)"))
+    for row, wrong in ((0, 5), (1, 0), (2, None), (3, 3)):
+        widget(at, "learn_predict_row").set_value(row).run()
+        typed = [str(int(code) + (9 if i == wrong else 0)) for i, code in enumerate(result.codes[row])]
+        answer(at, *typed)
+        labelled(at, "Show the answers").set_value(True).run()
+        assert followed(at) == f"{row}, {wrong or 0}"
+        # one that is chosen is followed, and given up with its question
+        widget(at, "learn_predict_cell").set_value("1, 2").run()
+        assert followed(at) == "1, 2"
+    widget(at, lesson.step_key("predict")).set_value("scale").run()
+    answer(at, *(["x"] * 2 + ["1"] * 4))
+    labelled(at, "Show the answers").set_value(True).run()
+    assert followed(at) == "3, 0"  # of the row, not the first element of the column's block

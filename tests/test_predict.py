@@ -1,6 +1,7 @@
 """Answers that one wrong step gives are told from right ones, and the step is named."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 
 import quantcore as qc
 from quantcore import predict, tensors
+from quantcore.granularity import cells_of
 from quantcore.predict import mark_codes, mark_scales, mark_zero_points
 
 X = [[0.5, -1.0, 2.0, 0.1], [-3.0, 0.6, 1.75, -0.2]]
@@ -245,3 +247,17 @@ def test_every_library_marks_its_own_codes_right():
         marks = mark_codes(result, places, [str(c) for c in result.codes.flatten().tolist()])
         assert all(m.right for m in marks), name
         assert not any(m.right for m in mark_codes(result, places, ["200"] * 8)), name
+
+
+@pytest.mark.parametrize("granularity", ["per_tensor", "per_channel(0)", "per_channel(1)", "per_group(3)"])
+def test_every_answer_is_explained_with_the_numbers_of_its_own_element(granularity):
+    x = torch.randn(4, 6, generator=torch.Generator().manual_seed(8))
+    result = qc.apply(x, qc.Scheme.parse(f"uint4 asymmetric {granularity}"))
+    scale = cells_of(result.scale, (4, 6), result.block)
+    for row in range(4):
+        places = [(row, column) for column in range(6)]
+        far = [str(int(result.codes[place]) + 40) for place in places]
+        for place, mark in zip(places, predict.mark_codes(result, places, far), strict=True):
+            assert mark.answer == str(int(result.codes[place]))
+            quotient = float(re.search(r"x / s = ([-+.\de]+)", mark.sentence)[1])
+            assert quotient == pytest.approx(float(x[place] / scale[place]), rel=1e-5)

@@ -59,6 +59,8 @@ def coloured(granularity: qc.Granularity, key: str) -> None:
         cells.Table("codes", result.codes.numpy(), tint, str(X.shape)),
     ]
     cells.draw(tables, key)
+    if result.scale.numel() > cells.TINTS:
+        st.caption("The small numbers count the blocks: cells with the same number share a scale.")
     key_figures(result, report)
 
 

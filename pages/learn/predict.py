@@ -16,6 +16,7 @@ STEPS = {
     "zero_point": "Predict the zero point",
 }
 SEED, MARKS = "learn_predict_seed", "_learn_marks"
+CELL, ASKED = "learn_predict_cell", "_learn_predict_asked"
 ACROSS = 8  # elements of a row that are asked for
 
 
@@ -32,8 +33,8 @@ def next_seed() -> None:
 
 def question(
     tensor: Tensor, result: qc.Quantized, step: str, row: int
-) -> tuple[list[tuple[int, ...]], list[str]]:
-    """The elements or blocks that are asked for, and how each is called."""
+) -> tuple[list[tuple[int, ...]], list[str], list[tuple[int, ...]]]:
+    """The elements or blocks that are asked for, how each is called, and an element of the row for each."""
     shape = tensor.shape or (1,)
     places = [
         tuple(int(i) for i in np.unravel_index(row * shape[-1] + column, shape))
@@ -41,11 +42,13 @@ def question(
     ]
     places = places if tensor.shape else [()]
     if step == "codes":
-        return places, [f"x = {float(result.x[place]):.6g}" for place in places]
-    blocks = list(dict.fromkeys(qc.trace(result, place).block for place in places))
-    return blocks, [
-        "of the whole tensor" if result.scale.numel() == 1 else f"of block {block}" for block in blocks
-    ]
+        return places, [f"x = {float(result.x[place]):.6g}" for place in places], places
+    blocks: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for place in places:
+        blocks.setdefault(qc.trace(result, place).block, place)
+    whole = result.scale.numel() == 1
+    names = ["of the whole tensor" if whole else f"of block {block}" for block in blocks]
+    return list(blocks), names, list(blocks.values())
 
 
 def given(result: qc.Quantized, step: str, places: list[tuple[int, ...]]) -> None:
@@ -99,6 +102,12 @@ def tell(marks: list[predict.Mark], names: list[str], key: str, revealed: bool) 
             )
 
 
+def forget_element(asked: str) -> None:
+    """Give up the element that was followed when another question is asked."""
+    if st.session_state.setdefault(ASKED, asked) != asked:
+        st.session_state[ASKED], st.session_state[CELL] = asked, ""
+
+
 def score(key: str) -> None:
     """Draw how many are right, in this row and so far; kept in this session alone."""
     all_marks: dict[str, list[predict.Mark]] = st.session_state[MARKS]
@@ -126,7 +135,7 @@ if chosen is not None:
         result = compute.result(tensor, scheme)
         rows = max(1, result.x.numel() // (tensor.shape[-1] if tensor.shape else 1))
         row = min(int(row), rows - 1)
-        places, names = question(tensor, result, step, row)
+        places, names, elements = question(tensor, result, step, row)
         if isinstance(scheme.format, qc.IntFormat):
             given(result, step, places)
         mark(step, result, places, [""] * len(places))  # refuses what can't be asked
@@ -144,6 +153,7 @@ if chosen is not None:
             "learn_predict_x",
         )
         key = hashlib.sha1(f"{step} {tensor.key} {scheme} {row}".encode()).hexdigest()[:10]
+        forget_element(f"{step} {tensor.key} {row}")
         typed = ask(key, names)
         if typed is not None:
             st.session_state.setdefault(MARKS, {})[key] = mark(step, result, places, typed)
@@ -153,6 +163,7 @@ if chosen is not None:
             tell(marks, names, key, revealed)
             score(key)
             if revealed:
-                lesson_view.explored("predict", tensor, scheme)
+                wrong = next((i for i, m in enumerate(marks) if m.sentence), 0)
+                lesson_view.explored("predict", tensor, scheme, elements[wrong])
 st.caption("What you type is marked and counted in this session alone: nothing of it is stored.")
 lesson.foot("Nagel et al. 2021, arXiv 2106.08295, section 2.1")

@@ -22,7 +22,9 @@ function draw(table, number, pick) {
   table.cells.forEach((row, r) => {
     if (table.index) grid.append(node("span", "qs-index", String(r)));
     row.forEach(([text, mark], c) => {
-      const cell = node(table.pick ? "button" : "span", "qs-cell" + (mark ? " qs-" + mark : ""), text);
+      const [kind, block] = mark.split(":");  // a mark may bear the number of a block
+      const cell = node(table.pick ? "button" : "span", "qs-cell" + (kind ? " qs-" + kind : ""), text);
+      if (block) cell.dataset.block = block;
       cell.dataset.place = `${number} ${r} ${c}`;
       if (WORDS[mark]) cell.title = WORDS[mark];
       if (table.pick) {
@@ -41,6 +43,7 @@ function draw(table, number, pick) {
 export default function ({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector(".qs-cells");
   const focused = root.contains(document.activeElement) ? document.activeElement.dataset.place : null;
+  data.tints.forEach((colour, i) => root.style.setProperty("--qs-tint" + i, colour));
   root.replaceChildren(...data.tables.map((table, i) => draw(table, i, (place) => setTriggerValue("picked", place))));
   if (focused) root.querySelector(`[data-place="${focused}"]`)?.focus();
 }

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+from quantcore.figures.style import BLOCKS
+
 _HERE = Path(__file__).parent
 _COMPONENT = st.components.v2.component(
     "quantscope_cells",
@@ -16,7 +18,7 @@ _COMPONENT = st.components.v2.component(
     js=(_HERE / "cells.js").read_text(encoding="utf-8"),
     isolate_styles=False,
 )
-TINTS = 6  # colours that tell blocks apart
+TINTS = len(BLOCKS["light"])  # colours that tell blocks apart; more blocks are numbered as well
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Table:
     """A table of at most two axes.
 
     ``marks``: a word for each cell, or "" (all, if it is left out): wrong, missed, right, false, chosen, faint,
-    tint0 to tint5; ``note``: behind the title; ``index``: whether rows and columns are numbered; ``pick``:
+    or one of `tints`; ``note``: behind the title; ``index``: whether rows and columns are numbered; ``pick``:
     whether the cells can be picked.
     """
 
@@ -48,12 +50,20 @@ def draw(tables: Sequence[Table], key: str, on_pick: Callable[[int, int], None] 
         if place and on_pick:
             on_pick(*(int(i) for i in place))
 
-    _COMPONENT(key=key, data={"tables": [_data(table) for table in tables]}, on_picked_change=picked)
+    data = {"tables": [_data(table) for table in tables], "tints": BLOCKS[st.context.theme.type or "light"]}
+    _COMPONENT(key=key, data=data, on_picked_change=picked)
 
 
 def tints(blocks: Any) -> np.ndarray:
-    """A mark for each cell by the number of its block."""
-    return np.array([[f"tint{int(n) % TINTS}" for n in row] for row in np.atleast_2d(blocks)])
+    """A mark for each cell by the number of its block, counted from 0: a colour, such as ``tint3``.
+
+    Where there are more blocks than colours, the number stands in the cells too: ``tint3:11``.
+    """
+    blocks = np.atleast_2d(blocks)
+    numbered = int(blocks.max()) >= TINTS
+    return np.array(
+        [[f"tint{n % TINTS}" + (f":{n}" if numbered else "") for n in map(int, row)] for row in blocks]
+    )
 
 
 def _data(table: Table) -> dict[str, Any]:

@@ -44,25 +44,28 @@ def yours() -> tuple[Tensor, qc.Scheme] | None:
     return chosen.tensor, chosen.scheme
 
 
-def explored(name: str, tensor: Tensor, scheme: qc.Scheme) -> None:
+def explored(name: str, tensor: Tensor, scheme: qc.Scheme, default: tuple[int, ...] | None = None) -> None:
     """Draw the maps and the arithmetic of one element, which a click chooses.
 
     Args:
         name: the lesson's; the element is bound to the key ``learn_<name>_cell``.
+        default: the element to begin with, instead of the worst.
     """
     result, report = compute.result(tensor, scheme), compute.report(tensor, scheme)
     key = f"learn_{name}_cell"
     place = st.container()
     worst = report.max_abs_error_index
+    first = worst if default is None else default
     with st.columns([1, 3])[0]:
         typed = st.text_input(
             "Element",
             key=key,
-            placeholder=", ".join(map(str, worst)),
-            help="The element whose arithmetic is shown: click a cell, or type its index; empty: the worst.",
+            placeholder=", ".join(map(str, first)),
+            help="The element whose arithmetic is shown: click a cell, or type its index; empty: "
+            + ("the worst." if default is None else "the one that was asked."),
             **_BIND,
         )
-    index = _chosen(typed, tensor.shape, worst)
+    index = _chosen(typed, tensor.shape, first)
     with place:
         four_maps(f"learn_{name}_maps", tensor, scheme, index, key)
     arithmetic.draw(result, index, index == worst)
@@ -126,9 +129,9 @@ def formula(*lines: str) -> None:
     say.lines(lines)
 
 
-def _chosen(typed: str, shape: tuple[int, ...], worst: tuple[int, ...]) -> tuple[int, ...]:
+def _chosen(typed: str, shape: tuple[int, ...], first: tuple[int, ...]) -> tuple[int, ...]:
     try:
-        return maps_view.read_element(typed, shape) or worst
+        return maps_view.read_element(typed, shape) or first
     except qc.QuantError as error:
-        say.warning(f"{error} The worst element is shown instead.")
-        return worst
+        say.warning(f"{error} Element {first} is shown instead.")
+        return first

@@ -27,6 +27,31 @@ _DARK_ERROR = [
     "255,204,118",
 ]
 
+# Behind the numbers of blocks that share a scale: neighbours in the list differ most. Found by a search for the
+# largest distance between any two of them, and the page, as people with and without colour blindness see them.
+BLOCKS = {
+    "light": [
+        "rgb(179,158,251)",
+        "rgb(186,233,140)",
+        "rgb(211,138,196)",
+        "rgb(82,183,150)",
+        "rgb(252,204,255)",
+        "rgb(183,171,73)",
+        "rgb(143,242,183)",
+        "rgb(123,176,109)",
+    ],
+    "dark": [
+        "rgb(44,109,200)",
+        "rgb(183,68,135)",
+        "rgb(99,118,5)",
+        "rgb(84,52,135)",
+        "rgb(142,92,85)",
+        "rgb(29,70,3)",
+        "rgb(119,30,73)",
+        "rgb(75,0,75)",
+    ],
+}
+
 
 def palette(name: str, theme: str = "light") -> list[list[Any]]:
     """A palette as [[place, rgb()], …]: "diverging", "error", "codes" or "sequential"."""
