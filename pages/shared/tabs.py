@@ -115,7 +115,7 @@ def _numbers(tensor: Tensor, result: qc.Quantized, view: View | None) -> None:
 
 
 def _frame(data: Any, name: str) -> pd.DataFrame:
-    values = getattr(data, name)
+    values = data.map(name)
     rows = [data.rows[0] + i * data.step[0] for i in range(values.shape[0])]
     columns = [str(data.columns[0] + i * data.step[1]) for i in range(values.shape[1])]
     return pd.DataFrame(values, index=rows, columns=columns)
