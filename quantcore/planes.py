@@ -50,27 +50,45 @@ def extreme(plane: Plane, rows: Span, columns: Span, step: Span) -> tuple[Places
 
     Both are row and column in the plane, 2-D, a cell for each box of ``step`` elements (down, across).
     """
-    device = plane.x.device
+    largest, worst = _extreme(
+        lambda part: (plane.x[slice(*part), slice(*columns)].abs(), _error_size(plane, part, columns)),
+        rows, columns, step, plane.x.device,
+    )  # fmt: skip
+    return largest, worst
+
+
+def extreme_difference(plane: Plane, other: Plane, rows: Span, columns: Span, step: Span) -> Places:
+    """Return where |error| and the |error| of another result of the same x differ most, as `extreme` has it."""
+    (place,) = _extreme(
+        lambda part: ((_error_size(plane, part, columns) - _error_size(other, part, columns)).abs_(),),
+        rows, columns, step, plane.x.device,
+    )  # fmt: skip
+    return place
+
+
+def _extreme(
+    sizes: Callable[[Span], tuple[Tensor, ...]],
+    rows: Span,
+    columns: Span,
+    step: Span,
+    device: torch.device,
+) -> list[Places]:
+    """Row and column of the largest of each size in each box; ``sizes`` finds them for some rows."""
     down = torch.arange(rows[0], rows[1], step[0], device=device)
     across = torch.arange(columns[0], columns[1], step[1], device=device)
-    inside = torch.empty(2, len(down), len(across), dtype=torch.int64, device=device)
     band = max(1, CHUNK // ((columns[1] - columns[0]) * step[0]))  # cells high
+    found: list[list[Tensor]] = []
     for first in range(0, len(down), band):
-        start, stop = rows[0] + first * step[0], min(rows[0] + (first + band) * step[0], rows[1])
-        part = slice(first, first + band)
-        inside[0, part] = _largest(plane.x[start:stop, slice(*columns)].abs(), step)
-        inside[1, part] = _largest(_error_size(plane, (start, stop), columns), step)
-    largest, worst = ((down[:, None] + i // step[1], across + i % step[1]) for i in inside)
-    return largest, worst
+        part = (rows[0] + first * step[0], min(rows[0] + (first + band) * step[0], rows[1]))
+        found.append([_largest(size, step) for size in sizes(part)])
+    inside = [torch.cat(parts) for parts in zip(*found, strict=True)]
+    return [(down[:, None] + i // step[1], across + i % step[1]) for i in inside]
 
 
 def _largest(size: Tensor, step: Span) -> Tensor:
     """Where in each box of ``step`` elements the largest stands, counted in row-major order."""
     short = (-size.shape[0] % step[0], -size.shape[1] % step[1])
-    if short != (
-        0,
-        0,
-    ):  # padded by -1, which no |x| is: the last boxes find their largest among real elements
+    if any(short):  # padded by -1, which no |x| is: the last boxes find their largest among real elements
         size = torch.nn.functional.pad(size, (0, short[1], 0, short[0]), value=-1.0)
     # the largest of each column of a box, then the column with the largest, then the row in it: the one pass
     # over all elements runs along rows, as they lie in memory

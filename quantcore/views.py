@@ -16,7 +16,7 @@ from torch import Tensor
 
 from quantcore.errors import QuantError
 from quantcore.granularity import PerFlatGroup, Shape, as_boxes
-from quantcore.planes import Plane, Span, drawn_plane, extreme
+from quantcore.planes import Plane, Span, drawn_plane, extreme, extreme_difference
 from quantcore.quantize import Quantized
 
 MAX_CELLS = 256
@@ -67,7 +67,9 @@ class MapData:
     Where a cell is one element, both are the same object. ``rows``, ``columns``: the first element and the one
     after the last; ``step``: how many elements (down, across) a cell stands for; ``borders``: rows and columns
     before which a new block begins. ``scale``, ``zero_point``: of the plane's blocks, in block form;
-    ``block``: how many elements (down, across) one of them holds.
+    ``block``: how many elements (down, across) one of them holds. ``other``: x̂ of another result at the elements
+    of ``worst``, where the errors of two results are compared; ``worst`` are the elements then in which they
+    differ most.
     """
 
     largest: Cells
@@ -79,6 +81,14 @@ class MapData:
     scale: npt.NDArray[np.float32]
     zero_point: npt.NDArray[np.int32 | np.float32]
     block: Span
+    other: npt.NDArray[np.float32] | None = None
+
+    @property
+    def error_difference(self) -> npt.NDArray[np.float32]:
+        """|error| - |error of the other result|: below 0 where this one is nearer to x."""
+        assert self.other is not None
+        difference: npt.NDArray[np.float32] = np.abs(self.worst.error) - np.abs(self.worst.x - self.other)
+        return difference
 
     def of(self, name: str) -> Cells:
         """The elements that the map ``name`` shows: "x", "codes", "dequantized" or "error"."""
@@ -86,6 +96,8 @@ class MapData:
 
     def map(self, name: str) -> npt.NDArray[Any]:
         """What the map ``name`` draws."""
+        if name == "error" and self.other is not None:
+            return self.error_difference
         drawn: npt.NDArray[Any] = getattr(self.of(name), name)
         return drawn
 
@@ -95,10 +107,12 @@ class MapData:
         if self.step == (1, 1):
             return ""
         down, across = self.step
-        return (
-            f"Each cell shows one of {down} × {across} elements: the one with the largest |x|, "
-            "in the error map the one with the largest |error|."
+        worst = (
+            "in the error map the one with the largest |error|"
+            if self.other is None
+            else "in the last map the one in which the errors differ most"
         )
+        return f"Each cell shows one of {down} × {across} elements: the one with the largest |x|, {worst}."
 
 
 def element(view: View, shape: tuple[int, ...], row: Place, column: Place) -> tuple[int | Place, ...]:
@@ -123,8 +137,11 @@ def place(view: View, index: tuple[int, ...]) -> Span | None:
     return (row, column) if element(view, index, row, column) == index else None
 
 
-def map_data(result: Quantized, view: View | None = None) -> MapData:
+def map_data(result: Quantized, view: View | None = None, against: Quantized | None = None) -> MapData:
     """Return the cells of the four maps.
+
+    Args:
+        against: another result of the same x; the error map then shows |error| - |its error|.
 
     Raises:
         QuantError: the view names something that the tensor does not have.
@@ -138,12 +155,21 @@ def map_data(result: Quantized, view: View | None = None) -> MapData:
         largest = worst = _cells(plane, *_all(rows, columns, plane))
     else:
         largest, worst = (_cells(plane, *places) for places in extreme(plane, rows, columns, step))
+    other = None
+    if against is not None:
+        plane_of_other = _plane(against, view)
+        if step != (1, 1):
+            worst = _cells(plane, *extreme_difference(plane, plane_of_other, rows, columns, step))
+        row, column = (torch.from_numpy(i).to(plane.x.device, torch.int64) for i in (worst.row, worst.column))
+        other = _cells(plane_of_other, row, column).dequantized
     borders = tuple(
         tuple(range(-(-start // b) * b or b, stop, b)) if (stop - start) // b <= MAX_BORDERS else ()
         for (start, stop), b in zip((rows, columns), plane.block, strict=True)
     )
     parameters = (plane.scale.cpu().numpy(), plane.zero_point.cpu().numpy())
-    return MapData(largest, worst, rows, columns, step, (borders[0], borders[1]), *parameters, plane.block)
+    return MapData(
+        largest, worst, rows, columns, step, (borders[0], borders[1]), *parameters, plane.block, other
+    )
 
 
 def _cells(plane: Plane, row: Tensor, column: Tensor) -> Cells:

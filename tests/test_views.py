@@ -234,3 +234,25 @@ def test_zero_point_beyond_float32(zero_point):
 def test_views_of_what_is_not_there(shape, view, words):
     with pytest.raises(qc.QuantError, match=words):
         map_data(qc.apply(randn(shape), qc.Scheme()), view)
+
+
+@pytest.mark.parametrize("shape", [(6, 9), (700, 300), (2, 5, 600), (1000,), ()])
+def test_difference_of_the_errors_of_two_results(shape):
+    x = randn(shape, 4)
+    result, other = (
+        qc.apply(x, qc.Scheme.parse(text)) for text in (SCHEMES[0], SCHEMES[0].replace("int4", "int3"))
+    )
+    view = View(index=(1,)) if len(shape) == 3 else View()
+    data = map_data(result, view, other)
+    sizes = (result.error.abs() - other.error.abs()).numpy()
+    plane = sizes[1] if len(shape) == 3 else sizes.reshape(1, -1) if len(shape) < 2 else sizes
+    drawn = data.map("error")
+    np.testing.assert_array_equal(drawn, plane[data.worst.row, data.worst.column])
+    for (r, c), shown in np.ndenumerate(drawn):
+        box = plane[r * data.step[0] : (r + 1) * data.step[0], c * data.step[1] : (c + 1) * data.step[1]]
+        assert np.abs(box).max() == abs(shown)
+    # the other maps are as they were
+    np.testing.assert_array_equal(data.map("x"), map_data(result, view).map("x"))
+    assert ("errors differ most" in data.legend) == (data.step != (1, 1))
+    # against itself nothing differs
+    assert not map_data(result, view, result).map("error").any()

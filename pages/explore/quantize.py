@@ -43,8 +43,9 @@ with st.container(key="explore", gap="xxsmall"):
             maps_place = st.container(gap="xxsmall")
             view, element = maps_view.controls(tensor.shape, report.max_abs_error_index, maps_place)
             trace = qc.trace(result, element)
-            summary.draw(summary_place, tensor, result, report, trace, pinned.reference(tensor, scheme))
-            maps_view.draw(maps_place, tensor, result, view, trace, findings.shown(tensor, scheme))
+            reference = pinned.reference(tensor, scheme)
+            summary.draw(summary_place, tensor, result, report, trace, reference)
+            maps_view.draw(maps_place, tensor, result, view, trace, findings.shown(tensor, scheme), reference)
             findings.draw(
                 findings_place, tensor, result, report
             )  # after the maps, which need not wait for it

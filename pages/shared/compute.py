@@ -78,7 +78,7 @@ def report(tensor: Tensor, scheme: qc.Scheme) -> qc.Report:
     return cast(qc.Report, kept(tensor, f"report {scheme}", lambda: qc.report(result(tensor, scheme))))
 
 
-def drawn(tensor: Tensor, scheme: qc.Scheme, view: View) -> MapData:
-    """`quantcore.views.map_data` of `result`."""
-    make = lambda: map_data(result(tensor, scheme), view)  # noqa: E731
-    return cast(MapData, kept(tensor, f"map {view} {scheme}", make))
+def drawn(tensor: Tensor, scheme: qc.Scheme, view: View, against: qc.Scheme | None = None) -> MapData:
+    """`quantcore.views.map_data` of `result`, its errors compared with those of another scheme if one is given."""
+    make = lambda: map_data(result(tensor, scheme), view, against and result(tensor, against))  # noqa: E731
+    return cast(MapData, kept(tensor, f"map {view} {scheme} {against}", make))

@@ -387,7 +387,7 @@ function under(state, event) {
 function read(state, [row, column, map]) {
   const { data } = state, of = elementsOf(state, NAMES[map]);
   const n = Math.floor((row - data.rows[0]) / data.step[0]) * data.width + Math.floor((column - data.columns[0]) / data.step[1]);
-  return { shown: of.at(n), x: of.x[n], q: of.codes[n], xHat: of.dequantized[n], error: of.error[n], scale: of.scale(n), z: of.zero_point(n) };
+  return { shown: of.at(n), x: of.x[n], q: of.codes[n], xHat: of.dequantized[n], error: of.error[n], scale: of.scale(n), z: of.zero_point(n), other: map === 3 ? state.other?.[n] : undefined };
 }
 
 // The elements that a map shows: of a reduced tensor the error map shows others
@@ -399,7 +399,8 @@ function elementsOf(state, name) {
 function facts(state, cursor) {
   const v = read(state, cursor), place = { row: v.shown[0], column: v.shown[1] };
   const index = state.data.index.map((part) => place[part] ?? part).join(", ");
-  return [["element", `(${index})`], ["x", exact(v.x)], ["q", v.q], ["x̂", exact(v.xHat)], ["error", exact(v.error)], ["scale", exact(v.scale)], ["zero point", v.z]];
+  const known = [["element", `(${index})`], ["x", exact(v.x)], ["q", v.q], ["x̂", exact(v.xHat)], ["error", exact(v.error)], ["scale", exact(v.scale)], ["zero point", v.z]];
+  return v.other === undefined ? known : [...known, ["error when pinned", exact(v.other)]];
 }
 
 function point(state, cursor, event) {
@@ -538,6 +539,9 @@ export default function (component) {
     state.largest = elements(data, arrays, "");
     state.worst = arrays.worst_x ? elements(data, arrays, "worst_") : state.largest;
     state.values = Object.fromEntries(NAMES.map((name) => [name, elementsOf(state, name)[name]]));
+    // of two results compared: by how much this error is larger, in size, than the other's
+    state.other = arrays.other?.map((xHat, n) => state.worst.x[n] - xHat);
+    if (state.other) state.values.error = state.other.map((error, n) => Math.abs(state.worst.error[n]) - Math.abs(error));
     state.z = Object.fromEntries(NAMES.map((name) => [name, grid(state.values[name], data.height, data.width)]));
   }
   state.data = data;

@@ -40,7 +40,8 @@ class Picture:
     ``identity``: the tensor's; while it and the view stay the same, so does the zoom. ``element``: the
     chosen one, outlined together with its block. ``large``: to be read from afar. ``found``: boxes of the
     tensor that are outlined too. ``arithmetic``: of that element, shown over the maps after a click where the
-    page shows it out of sight; None where a click follows nothing.
+    page shows it out of sight; None where a click follows nothing. ``against``: the scheme whose errors the last
+    map is compared with, if any.
     """
 
     result: Quantized
@@ -54,6 +55,7 @@ class Picture:
     large: bool = False
     found: tuple[Box, ...] = ()
     arithmetic: qc.Trace | None = None
+    against: str = ""
 
 
 def four_maps(
@@ -135,14 +137,16 @@ def cells(picture: Picture) -> dict[str, Any]:
     if data.worst is not data.largest:
         own = _elements(result, data, data.worst, by_block)
         arrays |= {f"worst_{name}": packed for name, packed in own.items()}
+    if data.other is not None:
+        arrays["other"] = _packed(data.other)
     if by_block:
         arrays |= {name: _packed(_shrunk(getattr(data, name))) for name in ("scale", "zero_point")}
     return {
         "arrays": arrays,
-        "arrays_key": f"{picture.identity} {result.scheme} {view}",
+        "arrays_key": f"{picture.identity} {result.scheme} {view} {picture.against}",
         "blocks": [*data.block, data.scale.shape[1]] if by_block else None,
         "colours": figures.scales_of_maps(data, result, picture.theme),
-        "titles": figures.TITLES,
+        "titles": figures.titles_of_maps(data),
         "height": height,
         "width": width,
         "rows": data.rows,
@@ -175,7 +179,7 @@ def alternative(data: MapData) -> str:
     shape = " by ".join(str(n) for n in data.largest.x.shape)
     ranges = [
         f"{title} from {data.map(name).min():.4g} to {data.map(name).max():.4g}"
-        for name, title in figures.TITLES.items()
+        for name, title in figures.titles_of_maps(data).items()
     ]
     keys = "Arrow keys walk the cells, Enter follows one's arithmetic."
     if data.legend:

@@ -6,7 +6,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.shared import compute, maps, say
+from pages.shared import compute, maps, pinned, say
 from pages.shared.current import Tensor
 from quantcore.diagnose.record import Box
 from quantcore.views import View, element
@@ -40,16 +40,20 @@ def draw(
     view: View | None,
     trace: qc.Trace,
     found: tuple[Box, ...] = (),
+    against: pinned.Reference | None = None,
 ) -> None:
     """Draw the maps, where there is a view.
 
     Args:
         found: what a finding means, to be outlined.
+        against: what the error map is compared with, where the visitor wants that.
     """
     if view is None:
         return
+    compared = against and against.name == "pinned" and st.session_state.get(pinned.DIFFERENCE)
+    other = against.result if against and compared else None
     try:
-        data = compute.drawn(tensor, result.scheme, view)
+        data = compute.drawn(tensor, result.scheme, view, other and other.scheme)
     except qc.QuantError as error:
         say.error(str(error), place)
         return
@@ -65,6 +69,7 @@ def draw(
             theme=theme(),
             found=found,
             arithmetic=trace,
+            against=str(other.scheme) if other else "",
         )
         maps.four_maps(
             picture,
@@ -109,6 +114,9 @@ def _view_controls(shape: tuple[int, ...], worst: tuple[int, ...]) -> View:
         st.checkbox(
             "Numbers", True, key="numbers", help="Write numbers into the cells where they fit", **_BIND
         )
+        if st.session_state.get(pinned.PIN):
+            hint = "Draw by how much |error| is larger (above 0) or smaller than with the pinned scheme"
+            st.checkbox("Difference to pinned", key=pinned.DIFFERENCE, help=hint, **_BIND)
         st.text_input(
             "Element",
             key="cell",

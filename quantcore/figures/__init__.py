@@ -8,7 +8,7 @@ colour-blind people.
 import plotly.graph_objects as go
 
 from quantcore.figures.distribution import distribution, grid_values, histogram
-from quantcore.figures.maps import TITLES, maps, scales_of_maps
+from quantcore.figures.maps import maps, scales_of_maps, titles_of_maps
 from quantcore.figures.number_line import number_line
 from quantcore.figures.pair import PairData, pair, pair_data
 from quantcore.figures.pareto import error_maps, pareto
@@ -25,7 +25,6 @@ def to_html(figure: go.Figure) -> str:
 
 
 __all__ = [
-    "TITLES",
     "PairData",
     "base_layout",
     "distribution",
@@ -42,5 +41,6 @@ __all__ = [
     "range_histogram",
     "scales",
     "scales_of_maps",
+    "titles_of_maps",
     "to_html",
 ]

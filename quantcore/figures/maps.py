@@ -11,8 +11,14 @@ from quantcore.quantize import Quantized
 from quantcore.views import Cells, MapData, View, element, map_data
 
 TITLES = {"x": "Original x", "codes": "Codes q", "dequantized": "Dequantized x̂", "error": "Error x − x̂"}
+DIFFERENCE = "|error| − |reference error|"
 NUMBERS_UP_TO = 256  # cells; text costs more than all the rest of a map
 BORDERS_UP_TO = 32  # lines along one axis; at the size of these maps more would hide the cells
+
+
+def titles_of_maps(data: MapData) -> dict[str, str]:
+    """What each of the four maps shows, by its name."""
+    return TITLES if data.other is None else {**TITLES, "error": DIFFERENCE}
 
 
 def scales_of_maps(data: MapData, result: Quantized, theme: str = "light") -> dict[str, dict[str, Any]]:
@@ -44,6 +50,7 @@ def maps(
     borders: bool = False,
     columns: int = 4,
     theme: str = "light",
+    against: Quantized | None = None,
 ) -> go.Figure:
     """Return the four maps, original | codes | dequantized | error, in one figure with linked axes.
 
@@ -54,16 +61,17 @@ def maps(
         numbers: write the numbers into the cells, where there are at most 256.
         borders: draw where blocks begin.
         columns: 4 for a row, 2 for a square.
+        against: another result of the same x: the last map shows by how much |error| differs from its |error|.
     """
     view = view or View()
-    data = map_data(result, view)
+    data = map_data(result, view, against)
     colours = scales_of_maps(data, result, theme)
     rows = 4 // columns
     layout = {**base_layout(theme, 300 * rows + 60), "annotations": [], "shapes": []}
     shared = _cells(data)
     traces = []
     written = numbers and data.largest.x.size <= NUMBERS_UP_TO
-    for i, (name, text) in enumerate(TITLES.items()):
+    for i, (name, text) in enumerate(titles_of_maps(data).items()):
         across, down = share(i % columns, columns, 0.075), share(rows - 1 - i // columns, rows, 0.12)
         axis = str(i + 1) if i else ""
         number = ("%{z}" if name == "codes" else "%{z:.3~g}") if written else None
