@@ -5,7 +5,7 @@ from dataclasses import replace
 from quantcore.codebook_format import CODEBOOKS
 from quantcore.conventions import BASES
 from quantcore.float_format import FLOATS
-from quantcore.formats import INT8, Format, IntFormat
+from quantcore.formats import INT4, INT8, Format, IntFormat
 from quantcore.granularity import PerChannel, PerFlatGroup, PerGroup
 from quantcore.range_setting import Given
 from quantcore.scheme import Scheme
@@ -36,6 +36,13 @@ def _torchao() -> dict[str, Scheme]:
         convention=BASES["torchao.nf4"],
         scales=Scheme(INT8, granularity=PerFlatGroup(256), convention=BASES["torchao.nf4.scales"]),
     )
+    found |= {
+        f"torchao.int4_g{size}": Scheme(
+            INT4, granularity=PerGroup(size), convention=BASES["torchao"]
+        )  # quantize_(linear, IntxWeightOnlyConfig(torch.int4, PerGroup(size)))
+        for size in (32, 64, 128)
+    }
+    found["torchao.int8"] = Scheme(INT8, granularity=PerChannel(0), convention=BASES["torchao.int8"])
     scales = Scheme(FLOATS["e4m3fn"], convention=BASES["torchao.nvfp4.scales"])
     found["torchao.nvfp4"] = _nvfp4("torchao", scales)
     found["torchao.nvfp4.1level"] = _nvfp4("torchao", replace(scales, range_setting=Given(1.0)))
@@ -117,8 +124,16 @@ def _gguf() -> dict[str, Scheme]:
     }
 
 
+def _gptq() -> dict[str, Scheme]:
+    """The grid that GPTQ rounds to (Quantizer.find_params of its quant.py), without its compensation of errors."""
+    return {
+        "gptq_like.int4_g128": Scheme(IntFormat(4, signed=False), symmetric=False, granularity=PerGroup(128))
+    }
+
+
 PRESETS: dict[str, Scheme] = {
     **_torchao(),
+    **_gptq(),
     **_compressed_tensors(),
     **_bitsandbytes(),
     **_gguf(),

@@ -1,8 +1,10 @@
 """The figures of Compare → Schemes and Explore → Formats: that they show the numbers, and all of them."""
 
+import html
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import quantcore as qc
@@ -36,12 +38,13 @@ def test_every_scheme_is_a_point_of_its_kind(frame, metric, theme):
     assert [drawn[i][0] for i in (0, 2, 3)] == ["integers", "codebooks", "floats"]
     for place, (_, x, y, text) in drawn.items():
         row = frame.iloc[place]
-        assert (x, y, text) == (row["bits_per_element"], row[metric], row["scheme"])
+        assert (x, y) == (row["bits_per_element"], row[metric])
+        assert text.split("<br>")[0] == f"<b>{row['scheme']}</b>"
 
 
 def test_frontier_and_line_of_a_gaussian(frame):
     figure = figures.pareto(frame)
-    line = named(figure, "a Gaussian's least error, 6.02 dB a bit")
+    line = named(figure, "Gaussian limit, 6.02 dB per bit")
     slope = (line.y[1] - line.y[0]) / (line.x[1] - line.x[0])
     assert slope == pytest.approx(20 * math.log10(2))
     assert line.y[0] == line.x[0] == 0
@@ -50,16 +53,42 @@ def test_frontier_and_line_of_a_gaussian(frame):
         beaten = frame[(frame["bits_per_element"] <= bits) & (frame["sqnr_db"] > gain)]
         assert beaten.empty
     assert max(best.y) == frame["sqnr_db"].max()
-    assert not [t for t in figures.pareto(frame, "mse").data if t.name.startswith("a Gaussian")]
+    assert not [t for t in figures.pareto(frame, "mse").data if t.name.startswith("Gaussian")]
 
 
 def test_a_scheme_is_ringed_and_names_stand_for_schemes(frame):
     named_frame = frame.assign(name=[f"scheme {i}" for i in range(len(frame))])
     ring = named(figures.pareto(named_frame, own=frame["scheme"][2]), "the scheme on the left")
     assert list(ring.customdata) == [2]
-    assert list(ring.text) == ["scheme 2"]
+    assert list(ring.text) == ["<b>scheme 2</b>"]
     names = [trace.name for trace in figures.pareto(frame, own="none of these").data]
     assert "the scheme on the left" not in names
+
+
+@pytest.mark.parametrize("metric", AXES)
+def test_points_drawn_over_each_other_are_listed_in_each(frame, metric):
+    """Of points closer than their own size each names the others; far ones are not named."""
+    near = [frame.iloc[0].to_dict() | {"scheme": f"copy {i} <b>", "format": "int4"} for i in range(12)]
+    crowded = pd.concat([frame, pd.DataFrame(near)], ignore_index=True)
+    trace = named(figures.pareto(crowded, metric), "integers")
+    said = dict(zip(trace.customdata, trace.text, strict=True))
+    for place, text in said.items():
+        lines = text.split("<br>")
+        own, others = lines[0], lines[1:]
+        assert own == f"<b>{html.escape(crowded['scheme'][place])}</b>"
+        if place == 0 or place >= len(frame):
+            assert len(others) == 9
+            assert others[-1] == "and 4 more"
+        else:
+            for other in others:
+                row = crowded[crowded["scheme"] == html.unescape(other)].iloc[0]
+                assert abs(row["bits_per_element"] - crowded["bits_per_element"][place]) < 0.2
+
+
+def test_the_limit_is_a_line(frame):
+    (line,) = figures.pareto(frame, limit=4.5).layout.shapes
+    assert (line.x0, line.x1) == (4.5, 4.5)
+    assert not figures.pareto(frame).layout.shapes
 
 
 def test_nothing_to_show_is_an_empty_picture(frame):

@@ -105,7 +105,17 @@ def differences(case, scheme):
     return words
 
 
-@pytest.mark.parametrize("preset", qc.PRESETS)
+# held by the library itself or by its formula in test_presets_live.py
+NOT_RECORDED = {
+    "torchao.int4_g32",
+    "torchao.int4_g64",
+    "torchao.int4_g128",
+    "torchao.int8",
+    "gptq_like.int4_g128",
+}
+
+
+@pytest.mark.parametrize("preset", [name for name in qc.PRESETS if name not in NOT_RECORDED])
 def test_exact(preset):
     assert cases(preset), f"nothing is recorded of {preset}"
     words = [line for case in cases(preset) for line in differences(case, scheme_of(case))]

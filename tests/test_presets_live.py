@@ -263,3 +263,53 @@ def test_bitsandbytes_int8():
         check(x, result.codes, codes, "codes")
         check(x, result.params.high, largest, "largest")
         check(x, result.dequantized, functional.int8_vectorwise_dequant(codes, largest), "dequantized")
+
+
+def weights_of(x, config):
+    """What torchao makes of the weights of a linear layer."""
+    torchao = pytest.importorskip("torchao.quantization")
+    linear = torch.nn.Linear(x.shape[1], x.shape[0], bias=False)
+    linear.weight.data = x.clone()
+    torchao.quantize_(linear, config(torchao))
+    return linear.weight
+
+
+@pytest.mark.parametrize("size", [32, 64, 128])
+def test_torchao_int4_weights(size):
+    from torchao.quantization.granularity import PerGroup
+
+    x = hard_rows(128)
+    theirs = weights_of(
+        x, lambda t: t.IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(size))
+    )
+    result = ours(x, f"torchao.int4_g{size}")
+    check(x, result.codes, theirs.qdata, "codes")
+    check(x, result.scale, theirs.scale, "scale")
+    check(x, result.dequantized, theirs.dequantize(), "dequantized")
+
+
+@pytest.mark.parametrize("name", ["Int8WeightOnlyConfig", "Int8DynamicActivationInt8WeightConfig"])
+def test_torchao_int8_weights(name):
+    x = hard_rows(64)
+    theirs = weights_of(x, lambda t: getattr(t, name)())
+    result = ours(x, "torchao.int8")
+    check(x, result.codes, theirs.qdata, "codes")
+    check(x, result.scale, theirs.scale, "scale")
+    check(x, result.dequantized, theirs.dequantize(), "dequantized")
+
+
+def test_gptq_like_grid():
+    """The grid as GPTQ's quant.py finds it: maxq = 15, the range with 0 in it, zero = round(-xmin / scale)."""
+    x = hard_rows(256)
+    x = x[(x.abs().amax(1) < 1e30) & (x.abs().amax(1) > 1e-30)]  # it has no care for the ends of float32
+    groups = x.reshape(-1, 128)
+    groups = groups[(groups != 0).any(1)]
+    high, low = groups.amax(1).clamp(min=0), groups.amin(1).clamp(max=0)
+    scale = (high - low) / 15
+    zero = torch.round(-low / scale)
+    codes = torch.clamp(torch.round(groups / scale[:, None]) + zero[:, None], 0, 15)
+    result = ours(groups, "gptq_like.int4_g128")
+    check(groups, result.codes, codes, "codes")
+    check(groups, result.scale, scale, "scale")
+    check(groups, result.zero_point, zero, "zero_point")
+    check(groups, result.dequantized, scale[:, None] * (codes - zero[:, None]), "dequantized")

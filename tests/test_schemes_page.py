@@ -110,6 +110,42 @@ def test_filter_and_frontier() -> None:
         assert not beaten.any()
 
 
+@pytest.mark.parametrize("metric", ["sqnr_db", "mse", "max_abs_error"])
+def test_best_under_a_limit(metric: str) -> None:
+    at = opened(
+        sw_set="chosen",
+        sw_formats=["int3", "int4", "int8", "nf4"],
+        sw_metric=metric,
+        shape="16x64",
+        sw_limit="5.0",
+    )
+    frame = table(at)
+    good = frame[(frame["refused"] == "") & (frame["bits_per_element"] <= 5.0)]
+    best = good[metric].max() if metric == "sqnr_db" else good[metric].min()
+    (sentence,) = [text for text in said(at.markdown) if text.startswith("Best under")]
+    name = sentence.split("**")[1]
+    assert frame.set_index("name")[metric][name] == best
+    assert (f"{best:.2f} dB" if metric == "sqnr_db" else f"{best:.4g}") in sentence
+    at = at.slider(key="sw_limit").set_value(1.0).run()
+    assert "No scheme here takes at most 1 bits per element." in said(at.markdown)
+
+
+def test_best_under_a_limit_and_any_row_open_in_explore() -> None:
+    at = opened(sw_set="chosen", sw_formats=["int3", "nf4"], sw_maps=["nf4 per_channel"], shape="16x64")
+    (sentence,) = [text for text in said(at.markdown) if text.startswith("Best under")]
+    frame = table(at).set_index("name")
+    (button,) = [b for b in at.button if b.key == "_sw_use"]
+    at = button.click().run()
+    assert not at.exception
+    shown = next(e.value for e in at.text_input if (e.key or "").startswith("_scheme_text"))
+    assert shown == frame["scheme"][sentence.split("**")[1]]
+    at = opened(sw_set="chosen", sw_formats=["int3", "nf4"], sw_maps=["nf4 per_channel"], shape="16x64")
+    (button,) = [b for b in at.button if b.label == "Open nf4 per_channel"]
+    at = button.click().run()
+    shown = next(e.value for e in at.text_input if (e.key or "").startswith("_scheme_text"))
+    assert shown == frame["scheme"]["nf4 per_channel"]
+
+
 def test_error_maps_of_the_link_and_of_what_is_not_there() -> None:
     at = opened(sw_set="chosen", sw_maps=["int4 per_tensor", "int9 per_tensor"])
     assert not at.error

@@ -33,7 +33,7 @@ if chosen.tensor is not None:
     except qc.QuantError as error:
         say.error(str(error))
     metric = st.segmented_control(
-        "Error as", list(AXES), default="sqnr_db", key="sw_metric", required=True, bind="query-params"
+        "Error metric", list(AXES), default="sqnr_db", key="sw_metric", required=True, bind="query-params"
     )
     try:
         sweep_run.run(
@@ -43,8 +43,11 @@ if chosen.tensor is not None:
         say.error(str(error))
     frame = sweep_run.table(sweep_run.known(tensor), schemes)
     if len(frame):
-        sweep_results.picture(frame, metric, chosen.scheme)
-        st.caption("Click a point to open its scheme in Explore. Choose rows below to see their error maps.")
+        limit = sweep_results.limited(frame, metric)
+        sweep_results.picture(frame, metric, chosen.scheme, limit=limit)
+        st.caption(
+            "Click a point to open its scheme in Explore. Select rows below to see their error maps and to open them."
+        )
         words, best = st.columns([3, 1], vertical_alignment="bottom")
         typed = words.text_input(
             "Filter",

@@ -43,6 +43,7 @@ DEFAULTS: dict[str, Any] = {
     "sw_more": "",
     "sw_presets": [],
     "sw_metric": "sqnr_db",
+    "sw_limit": 4.5,
     "sw_filter": "",
     "sw_best": False,
     "sw_maps": [],
@@ -68,9 +69,9 @@ def draw(shape: tuple[int, ...], own: qc.Scheme | None) -> list[qc.Scheme]:
     if which == SETS[0]:
         schemes = qc.sensible(shape)
     left, right = st.columns(2)
-    presets = left.multiselect("And presets", list(qc.PRESETS), key="sw_presets", **_BIND)
+    presets = left.multiselect("Add presets", list(qc.PRESETS), key="sw_presets", **_BIND)
     more = right.text_input(
-        "And these, separated by ;",
+        "Add schemes (separate with ;)",
         DEFAULTS["sw_more"],
         key="sw_more",
         placeholder="int4 asymmetric per_group(32) torchao; e4m3fn per_channel",

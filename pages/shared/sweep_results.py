@@ -30,9 +30,19 @@ COLUMNS = [
 ]
 
 
-def picture(frame: pd.DataFrame, metric: str, own: qc.Scheme | None, live: bool = False) -> None:
-    """Draw the Pareto picture; a click opens the point's scheme in Explore, unless it is still computed."""
-    drawn = figures.pareto(frame, metric, own="" if own is None else str(own), theme=theme())
+def picture(
+    frame: pd.DataFrame,
+    metric: str,
+    own: qc.Scheme | None,
+    live: bool = False,
+    limit: float | None = None,
+) -> None:
+    """Draw the Pareto picture; a click opens the point's scheme in Explore, unless it is still computed.
+
+    Args:
+        limit: bits per element, to be marked.
+    """
+    drawn = figures.pareto(frame, metric, own="" if own is None else str(own), theme=theme(), limit=limit)
     if live:
         st.plotly_chart(drawn, theme=None)
         return
@@ -46,11 +56,15 @@ def picture(frame: pd.DataFrame, metric: str, own: qc.Scheme | None, live: bool 
 
 
 def _open(texts: tuple[str, ...]) -> None:
-    """Put the scheme that was clicked into the controls, and open Explore with this run (a callback)."""
+    """Open the scheme whose point was clicked (a callback)."""
     points = [p for p in st.session_state[CHART]["selection"]["points"] if "customdata" in p]
     if not points:
         return
-    text = texts[int(points[0]["customdata"])]
+    use(texts[int(points[0]["customdata"])])
+
+
+def use(text: str) -> None:
+    """Put a scheme into the controls, and open Explore with this run (a callback)."""
     try:
         scheme_state.apply_scheme(qc.Scheme.parse(text))
         st.session_state[OPEN] = True
@@ -59,6 +73,42 @@ def _open(texts: tuple[str, ...]) -> None:
         }
     except qc.QuantError as error:
         st.session_state[PROBLEM] = f"{text} can't be opened in Explore: {error}"
+
+
+def best_under(frame: pd.DataFrame, metric: str, limit: float) -> pd.Series | None:
+    """The row with the least error of those that take at most ``limit`` bits per element; None where none does."""
+    known = frame[(frame["refused"] == "") & (frame["bits_per_element"] <= limit) & frame[metric].notna()]
+    if not len(known):
+        return None
+    # of equal errors the one that costs less to store
+    ordered = known.sort_values([metric, "bits_per_element"], ascending=[AXES[metric][1] < 0, True])
+    return ordered.iloc[0]
+
+
+def limited(frame: pd.DataFrame, metric: str) -> float:
+    """Draw the limit of bits per element and the best scheme within it; return the limit."""
+    left, middle, right = st.columns([2, 4, 1], vertical_alignment="center")
+    limit = left.slider(
+        "At most, bits per element",
+        1.0,
+        16.0,
+        sweep_choice.DEFAULTS["sw_limit"],
+        0.25,
+        key="sw_limit",
+        bind="query-params",
+        help="Including scales and zero points.",
+    )
+    best = best_under(frame, metric, limit)
+    if best is None:
+        middle.markdown(f"No scheme here takes at most {limit:g} bits per element.")
+        return float(limit)
+    label, value = AXES[metric][0], best[metric]
+    written = f"{value:.2f} dB" if metric == "sqnr_db" else f"{label} {value:.4g}"
+    middle.markdown(
+        f"Best under {limit:g}: **{say.plain(best['name'])}**, {written}, {best['bits_per_element']:.4g} bits per element"
+    )
+    right.button("Use", key="_sw_use", on_click=use, args=(best["scheme"],), help="Open it in Explore")
+    return float(limit)
 
 
 def come_back() -> None:
@@ -150,6 +200,10 @@ def maps(tensor: Tensor, frame: pd.DataFrame) -> None:
         st.caption(say.plain(f"Not among the schemes that were computed: {unknown}."))
     if not chosen:
         return
+    with st.container(horizontal=True):
+        for place, (name, text) in enumerate(chosen.items()):
+            label = f"Open {name}" if len(name) < 50 else f"Open {name[:49]}…"
+            st.button(label, key=f"_sw_open_{place}", on_click=use, args=(text,), help=f"{text} in Explore")
     results = {name: compute.result(tensor, qc.Scheme.parse(text)) for name, text in chosen.items()}
     make = partial(figures.error_maps, results, theme=theme())
     st.plotly_chart(

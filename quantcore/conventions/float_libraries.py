@@ -1,4 +1,4 @@
-"""Records of the calls that quantize to small floats; `quantcore.presets` puts them together with formats."""
+"""Records of the calls that the presets stand for; `quantcore.presets` puts them together with formats."""
 
 from typing import Any
 
@@ -248,6 +248,26 @@ FLOAT_LIBRARIES: tuple[Convention, ...] = (
             Limit("channel_rank", (2,), "takes two axes"),
         ),
         **{**_BITSANDBYTES, "nan": "zero", "cast": "low_bits"},
+    ),
+    Convention(
+        "torchao.int8",
+        call="quantize_(linear, Int8WeightOnlyConfig()); Int8DynamicActivationInt8WeightConfig() has these weights",
+        library="torchao",
+        version="0.18.0",
+        kernel="B",
+        nan="zero",
+        symmetric_scale="half_range",
+        range_overflow="infinite",
+        smallest_scale=FLOAT32_EPS,
+        replacement=FLOAT32_EPS,
+        limits=(
+            Limit("kind", ("signed symmetric",), "has signed symmetric codes only"),
+            Limit("bits", (8,), "has 8 bits"),
+            Limit("granularity", ("per_channel",), "gives each row its scale"),
+            Limit("channel_axis", (0,), "gives each row its scale: channels lie along axis 0"),
+            Limit("channel_rank", (2,), "takes the weights of a linear layer, two axes"),
+        ),
+        sources=(("smallest_scale", "torchao's Int8Tensor.from_hp, eps of float32; measured"),),
     ),
     _gguf("gguf.Q8_0", "379-393", rounding="half_away", kernel="B"),
     _gguf(

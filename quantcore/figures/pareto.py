@@ -1,5 +1,6 @@
 """Error against true bits per element, and the error maps of some schemes on one colour scale."""
 
+import html
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,12 @@ AXES = {
 
 
 def pareto(
-    frame: "pd.DataFrame", metric: str = "sqnr_db", *, own: str = "", theme: str = "light"
+    frame: "pd.DataFrame",
+    metric: str = "sqnr_db",
+    *,
+    own: str = "",
+    theme: str = "light",
+    limit: float | None = None,
 ) -> go.Figure:
     """Return every scheme of a sweep as a point, the frontier, and for SQNR the line of a Gaussian.
 
@@ -35,17 +41,17 @@ def pareto(
 
     Args:
         own: the text of a scheme to be ringed.
+        limit: bits per element, drawn as a line.
     """
     label, sign = AXES[metric]
     known = frame[np.isfinite(frame[metric]) & (frame["refused"] == "")].reset_index(names="place")
+    known = known.assign(listed=together(known, metric))
     best = known.iloc[frontier(known["bits_per_element"], sign * known[metric])]
     traces = []
     if metric == "sqnr_db" and len(known):
         ends = [0.0, float(known["bits_per_element"].max()) + 0.5]
         line = {"color": DIM[theme], "dash": "dot", "width": 1}
-        traces.append(
-            _line(ends, [DB_PER_BIT * e for e in ends], "a Gaussian's least error, 6.02 dB a bit", line)
-        )
+        traces.append(_line(ends, [DB_PER_BIT * e for e in ends], "Gaussian limit, 6.02 dB per bit", line))
     line = {"color": INK[theme], "width": 1.5, "shape": "hv"}
     traces.append(_line(best["bits_per_element"], best[metric], "frontier", line))
     kinds = known["format"].map(_kind)
@@ -63,13 +69,40 @@ def pareto(
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         "margin": {"l": 60, "r": 12, "t": 64, "b": 44},
     }
-    layout["xaxis"] = {"title": "bits per element, everything counted"}
+    layout["xaxis"] = {"title": "bits per element, including scales and zero points"}
     if metric == "sqnr_db":  # the line of a Gaussian begins there
         layout["xaxis"] |= {"rangemode": "tozero"}
     layout["yaxis"] = {"title": label, "type": "linear" if metric == "sqnr_db" else "log"}
     if metric != "sqnr_db":
         layout["yaxis"] |= {"exponentformat": "power", "dtick": 1}
+    if limit is not None:
+        line = {"color": LINE[theme], "width": 1, "dash": "dash"}
+        layout["shapes"] = [
+            {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": limit, "x1": limit, "line": line}
+        ]
     return go.Figure(traces, layout)
+
+
+NEAR = 0.012  # of an axis: points that close are drawn one over the other
+_LISTED = 8
+
+
+def together(points: "pd.DataFrame", metric: str) -> list[str]:
+    """For each point the names of all that are drawn over it or under it, its own first, a line each."""
+    names = list(points["name" if "name" in points else "scheme"])
+    x, y = points["bits_per_element"].to_numpy(float), points[metric].to_numpy(float)
+    if metric != "sqnr_db":  # on a logarithmic axis; an error of 0 is not drawn
+        y = np.log10(np.where(y > 0, y, np.nan))
+    reach = [NEAR * float(np.ptp(v[np.isfinite(v)])) if np.isfinite(v).any() else 0.0 for v in (x, y)]
+    listed = []
+    for i, name in enumerate(names):
+        close = (np.abs(x - x[i]) <= reach[0]) & (np.abs(y - y[i]) <= reach[1])
+        others = [names[j] for j in np.flatnonzero(close) if j != i]
+        more = [f"and {len(others) - _LISTED} more"] if len(others) > _LISTED else []
+        listed.append(
+            "<br>".join([f"<b>{html.escape(name)}</b>", *map(html.escape, others[:_LISTED]), *more])
+        )
+    return listed
 
 
 _GREEN = {"light": "rgb(27,120,55)", "dark": "rgb(127,201,127)"}
@@ -96,7 +129,7 @@ def _points(points: "pd.DataFrame", metric: str, name: str, marker: dict[str, An
         name=name,
         marker=marker,
         customdata=points["place"].tolist(),  # a list: of an array the browser makes an object
-        text=points["name" if "name" in points else "scheme"],
+        text=points["listed"],
         hovertemplate=f"%{{text}}<br>%{{x:.3f}} bits per element<br>{AXES[metric][0]} %{{y:.4g}}<extra></extra>",
     )
 

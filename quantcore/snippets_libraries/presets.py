@@ -45,6 +45,7 @@ _COMPRESSED = tuple(
     if limit.of.partition("_")[0] in ("granularity", "channel", "group", "block")
 )
 CALLS: dict[str, Call] = {
+    "torchao.int8": Call(torchao.int8),
     "torchao.float8": Call(torchao.float8, ("range_setting",), limits=_TORCHAO_BOXES),
     **{f"torchao.mx.{mode}": Call(torchao.mx) for mode in ("FLOOR", "EVEN", "CEIL", "RCEIL")},
     "torchao.nvfp4": Call(torchao.nvfp4, sizes=(16,)),

@@ -63,6 +63,19 @@ def _affine(result: Quantized, symmetric: str) -> Recipe:
     return Recipe(f"import torch\n{imports}", lines, gives)
 
 
+def int8(result: Quantized) -> Recipe:
+    """quantize_ of a linear layer with these weights."""
+    lines = [
+        "linear = torch.nn.Linear(x.shape[1], x.shape[0], bias=False)",
+        "linear.weight.data = x.clone()",
+        "quantize_(linear, Int8WeightOnlyConfig())",
+        "codes, scale = linear.weight.qdata, linear.weight.scale",
+    ]
+    return Recipe(
+        "import torch\nfrom torchao.quantization import Int8WeightOnlyConfig, quantize_", lines, ("scale",)
+    )
+
+
 def float8(result: Quantized) -> Recipe:
     """_choose_scale_float8 -> _quantize_affine_float8."""
     dtype = f"torch.float8_{result.scheme.format}"
