@@ -48,7 +48,7 @@ from quantcore.granularity import (
     to_blocks,
 )
 from quantcore.match import Matches, match, match_steps
-from quantcore.metrics import Errors, Report, block_errors, errors, report
+from quantcore.metrics import Errors, Report, block_errors, decibels, errors, report
 from quantcore.presets import PRESETS
 from quantcore.qparams import QParams, choose_qparams
 from quantcore.quantize import Quantized, apply, dequantize, quantize
@@ -132,6 +132,7 @@ __all__ = [
     "choose_qparams",
     "compare",
     "compression_ratio",
+    "decibels",
     "dequantize",
     "diagnose",
     "differences",

@@ -1,7 +1,6 @@
 """What every range setting finds on one tensor, and the error that it leaves."""
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +10,7 @@ from quantcore.error_curve import widths_of
 from quantcore.formats import IntFormat
 from quantcore.granularity import PerChannel
 from quantcore.measured_blocks import MeasuredBlocks, measured_blocks
-from quantcore.metrics import report
+from quantcore.metrics import report, sqnr_of
 from quantcore.notation import write_call
 from quantcore.quantize import Quantized, apply_quietly
 from quantcore.range_entropy import Entropy
@@ -139,10 +138,4 @@ def _mark(setting: RangeSetting, scheme: Scheme, blocks: MeasuredBlocks) -> Rang
         widths += float(widths_of(low, high, scheme).sum())
         power += float(torch.linalg.vector_norm(pile, dtype=torch.float64)) ** 2
     n, m = blocks.counted, blocks.measured
-    return RangeMark(setting, lows / n, highs / n, widths / n, total / m, _sqnr(power, total), clipped / m)
-
-
-def _sqnr(power: float, error: float) -> float:
-    if error == 0:
-        return math.inf
-    return 10 * math.log10(power / error) if power and error < math.inf else -math.inf
+    return RangeMark(setting, lows / n, highs / n, widths / n, total / m, sqnr_of(power, total), clipped / m)

@@ -5,8 +5,8 @@ of its size is made.
 """
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,11 +25,14 @@ from quantcore.regions import Region, regions
 class Errors:
     """Error of an approximation of x.
 
-    ``sqnr_db`` = 10·log10(Σx² / Σerror²): inf where nothing is lost (all-zero x too), -inf where x is zero
-    and x̂ is not. ``max_abs_error_index``: the first in row-major order. ``cosine``: 1 where both tensors
-    are zero, 0 where one is. Near the end of float32 x̂ or the error can be infinite: the sums are inf
-    then, ``sqnr_db`` is -inf and ``cosine`` may be nan. NaN in x or x̂, where a convention lets it through,
-    makes the sums and ``sqnr_db`` nan.
+    ``sqnr_db`` = 10·log10(Σx² / Σerror²) in dB: inf where x̂ equals x, -inf where x is zero everywhere and x̂
+    is not. ``max_abs_error_index``: the first in row-major order. Where x̂ or an error exceeds float32 the
+    sums are inf and ``sqnr_db`` is -inf.
+
+    A metric whose formula has no value is not defined: it is nan (``max_abs_error_index``: None), and
+    ``undefined`` gives the reason under its name. That happens where x or x̂ contains NaN, where a sum is
+    divided by 0 (``sqnr_db`` of zeros that come back as zeros, ``cosine`` where x or x̂ is zero everywhere),
+    and where infinity is divided by infinity. Every other metric has a number, and no entry there.
     """
 
     mse: float
@@ -38,8 +41,9 @@ class Errors:
     rmse: float
     sqnr_db: float
     max_abs_error: float
-    max_abs_error_index: tuple[int, ...]
+    max_abs_error_index: tuple[int, ...] | None
     cosine: float
+    undefined: Mapping[str, str] = field(default_factory=dict, hash=False, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -47,9 +51,9 @@ class Report(Errors):
     """`Errors` of a quantized tensor, and what became of its codes.
 
     An element is clipped where round(x/s) + z lies outside the format's codes (of floats and codebooks, where x/s
-    lies more than half a step beyond the outermost value), so that the clamp (or the
-    wrap) changed it; ``clipping_sse`` and ``rounding_sse`` split the squared error into those elements'
-    part and the others'. ``codes_used`` counts distinct codes.
+    lies more than half a step beyond the outermost value), so that the clamp (or the wrap) changed it; NaN is
+    not clipped. ``clipping_sse`` and ``rounding_sse`` split the squared error into that of the clipped elements
+    and that of the others. ``codes_used`` counts distinct codes.
     """
 
     clipped: int
@@ -83,7 +87,9 @@ class _Sums:
 
     def _keep_worst(self, size: Tensor, flat_index: Callable[[int], int]) -> None:
         worst = float(size.amax())
-        if worst < self.worst:  # argmax costs 15 times amax, so it waits until it is needed
+        if math.isnan(worst):  # no element is the worst where one has no error
+            self.worst = math.nan
+        if not worst >= self.worst:  # argmax costs 15 times amax, so it waits until it is needed
             return
         at = flat_index(int(size.argmax()))
         if worst > self.worst or at < self.worst_at:
@@ -92,25 +98,56 @@ class _Sums:
     def errors(self, shape: tuple[int, ...]) -> dict[str, Any]:
         """The fields of `Errors`."""
         n = math.prod(shape)
-        if self.sse == 0:
-            sqnr = math.inf
-        elif math.isnan(self.sse):
-            sqnr = math.nan
-        else:
-            sqnr = 10 * math.log10(self.xx / self.sse) if self.xx and self.sse < math.inf else -math.inf
         length = math.sqrt(self.xx) * math.sqrt(self.yy)
-        cosine = self.xy / length if length else float(self.xx == self.yy)
-        index = tuple(int(i) for i in np.unravel_index(self.worst_at, shape)) if shape else ()
-        return {
+        cosine = self.xy / length if length else math.nan
+        found: dict[str, Any] = {
             "mse": self.sse / n,
             "mae": self.sae / n,
             "sse": self.sse,
             "rmse": math.sqrt(self.sse / n),
-            "sqnr_db": sqnr,
+            "sqnr_db": sqnr_of(self.xx, self.sse),
             "max_abs_error": self.worst,
-            "max_abs_error_index": index,
             "cosine": math.nan if math.isnan(cosine) else max(-1.0, min(1.0, cosine)),
         }
+        found["undefined"] = self.reasons(found)
+        if math.isnan(self.worst):
+            return found | {"max_abs_error_index": None}
+        index = tuple(int(i) for i in np.unravel_index(self.worst_at, shape)) if shape else ()
+        return found | {"max_abs_error_index": index}
+
+    def reasons(self, found: Mapping[str, float]) -> dict[str, str]:
+        """Why each of these metrics that is nan is not defined; a float32's square never overflows in xx or yy."""
+        held = [
+            f"{name} contains {what}"
+            for name, total in (("x", self.xx), ("x̂", self.yy))
+            for what, is_so in (("NaN", math.isnan), ("infinity", math.isinf))
+            if is_so(total)
+        ]
+        zero = [f"{name} is zero everywhere" for name, total in (("x", self.xx), ("x̂", self.yy)) if total == 0]
+        why = " and ".join(held or zero)
+        return {name: why for name, value in found.items() if math.isnan(value)}
+
+
+def sqnr_of(power: float, sse: float) -> float:
+    """Return 10·log10(power / sse) in dB, of Σx² and Σerror²; nan for 0/0, ∞/∞ and NaN."""
+    if math.isnan(power) or math.isnan(sse) or (power, sse) in ((0, 0), (math.inf, math.inf)):
+        return math.nan
+    if sse == 0:
+        return math.inf
+    return 10 * math.log10(power / sse) if power and sse < math.inf else -math.inf
+
+
+def decibels(value: float, digits: int = 1) -> str:
+    """Write an SQNR as pages and figures do: ``18.3 dB``, ``exact``, ``-∞ dB`` or ``not defined``.
+
+    >>> decibels(18.257), decibels(math.inf)
+    ('18.3 dB', 'exact')
+    """
+    if math.isnan(value):
+        return "not defined"
+    if math.isinf(value):
+        return "exact" if value > 0 else "-∞ dB"
+    return f"{value:.{digits}f} dB"
 
 
 def errors(x: Any, x_hat: Any) -> Errors:
@@ -155,12 +192,12 @@ def report(result: Quantized) -> Report:
             clipping_sse += float(square[outside].sum())
             square[outside] = 0.0
         rounding_sse += float(square.sum())
+    found = sums.errors(shape)
+    parts = {"clipping_sse": clipping_sse, "rounding_sse": rounding_sse}
     return Report(
-        **sums.errors(shape),
+        **found | parts | {"undefined": found["undefined"] | sums.reasons(parts)},
         clipped=clipped,
         clipped_share=clipped / math.prod(shape),
-        clipping_sse=clipping_sse,
-        rounding_sse=rounding_sse,
         codes_used=int(counts.count_nonzero()),
         codes_available=fmt.available,
     )

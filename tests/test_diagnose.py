@@ -1,4 +1,4 @@
-"""Every kind of finding: what brings it, what nearly does, and whether its mend is better, computed anew."""
+"""Every kind of finding: what causes it, what nearly does, and whether its fix is better, computed anew."""
 
 import itertools
 import math
@@ -52,7 +52,7 @@ def test_finding_is_well_formed(kind):
         assert finding.severity in SEVERITIES
         assert finding.sentence[0].isupper() or finding.sentence[0].isdigit() or finding.sentence[0] == "x"
         assert finding.sentence.endswith(".")
-        assert len(finding.sentence) < 280
+        assert len(finding.sentence) < 190
         assert len(finding.boxes) <= MAX_BOXES
         for box in finding.boxes:
             assert len(box) == x.ndim
@@ -68,7 +68,7 @@ LEAST_DB = {
 
 
 @pytest.mark.parametrize("kind", EXAMPLES)
-def test_mend_is_better_when_computed_anew(kind):
+def test_fix_is_better_when_computed_anew(kind):
     x, scheme = EXAMPLES[kind].load(), EXAMPLES[kind].scheme
     finding = only(kind, x, scheme)
     if finding.mended is None:
@@ -92,7 +92,7 @@ def test_mend_is_better_when_computed_anew(kind):
 
 
 @pytest.mark.parametrize("kind", EXAMPLES)
-def test_mended_scheme_has_the_finding_no_more(kind):
+def test_fixed_scheme_no_longer_has_the_finding(kind):
     x = EXAMPLES[kind].load()
     mended = only(kind, x, EXAMPLES[kind].scheme).mended
     if mended is not None:
@@ -115,7 +115,7 @@ NEAR = {
                        (generated("normal", 16, 16), "uint4 asymmetric per_channel(0) hqq"),
                        (generated("sparse", 16, 16, density=0.3), "uint4 asymmetric per_channel(0)")],
     "one_sided": [(generated("relu", 16, 16) - 0.4, "int4"), (generated("relu", 16, 16), "int4 asymmetric")],
-    "outlier_channel": [(generated("outlier_channel", 16, 16, factor=3.0), "int8"),
+    "outlier_channel": [(generated("outlier_channel", 16, 16, factor=2.0), "int8"),
                         (generated("outlier_channel", 16, 16), "int8 per_channel(1)"),
                         (generated("normal", 16, 16), "int8")],
     "outlier_element": [(generated("outlier_element", 16, 16, factor=9.0), "int8"),
@@ -206,7 +206,7 @@ def test_outlier_element_in_a_row_of_few():
     assert finding.boxes == (((2, 3), (5, 6)),)
     alone = np.delete(x[2], 5)
     assert (
-        f"{qc.errors(alone, qc.apply(alone, qc.Scheme()).dequantized).sqnr_db:.1f} dB without"
+        f"without it: {qc.errors(alone, qc.apply(alone, qc.Scheme()).dequantized).sqnr_db:.1f} dB."
         in finding.sentence
     )
 

@@ -65,7 +65,7 @@ def test_odd_tensors_give_whole_sentences_with_real_numbers(name, tensor):
 
 
 @pytest.mark.parametrize("name", ["e4m3fn", "e2m1", "nf4", "ternary"])
-def test_clipping_by_a_narrow_range_is_mended(name):
+def test_clipping_by_a_narrow_range_is_fixed(name):
     x = normal()
     x[3, 5] = 50.0
     finding = found(x, f"{name} per_channel percentile(95)")["clipped_too_much"]
@@ -82,7 +82,7 @@ def test_zeros_constants_and_denormals_are_named(name):
     x[2] = 0.0
     assert "row 2" in found(x, f"{name} per_channel")["zero_block"].sentence
     x[2] = 4.0
-    assert "are 4" in found(x, f"{name} per_channel")["constant_block"].sentence.replace("all ", "")
+    assert "equal 4" in found(x, f"{name} per_channel")["constant_block"].sentence
     x[2] = normal((64,)) * 1e-40
     assert "denormal" in found(x, f"{name} per_channel")["tiny_block"].sentence
 
@@ -98,7 +98,7 @@ def test_what_a_format_cannot_hold_is_named():
 
 def test_a_format_as_wide_as_float32_needs_no_scale():
     x = normal() / 16
-    assert "Choose scale 1" in found(x, "bf16")["tiny_block"].sentence
+    assert "Set scale 1" in found(x, "bf16")["tiny_block"].sentence
     assert found(x, "bf16 given(1)") == {}
 
 

@@ -71,10 +71,12 @@ def test_known_errors():
 @pytest.mark.parametrize(
     ("x", "x_hat", "sqnr_db", "cosine"),
     [
-        ([0, 0], [0, 0], math.inf, 1),
+        ([0, 0], [0, 0], math.nan, math.nan),
         ([1, 2], [1, 2], math.inf, 1),
-        ([0, 0], [1, 0], -math.inf, 0),
-        ([1, 0], [0, 0], 0, 0),
+        ([0, 0], [1, 0], -math.inf, math.nan),
+        ([1, 0], [0, 0], 0, math.nan),
+        ([3], [3], math.inf, 1),
+        ([3], [2], 10 * math.log10(9), 1),
         ([1, 0], [-1, 0], 10 * math.log10(1 / 4), -1),
         ([1, 0], [0, 1], 10 * math.log10(1 / 2), 0),
         ([1e-30, 0], [2e-30, 0], 0, 1),
@@ -83,8 +85,86 @@ def test_known_errors():
 def test_where_a_ratio_has_no_value(x, x_hat, sqnr_db, cosine):
     x, x_hat = (np.array(v, dtype=np.float32) for v in (x, x_hat))
     found = qc.errors(x, x_hat)
-    assert found.sqnr_db == pytest.approx(sqnr_db, abs=1e-6)
-    assert found.cosine == pytest.approx(cosine, abs=1e-15)
+    assert found.sqnr_db == pytest.approx(sqnr_db, abs=1e-6, nan_ok=True)
+    assert found.cosine == pytest.approx(cosine, abs=1e-15, nan_ok=True)
+    zero = [name for name, values in (("x", x), ("x̂", x_hat)) if not values.any()]
+    expected = " and ".join(f"{name} is zero everywhere" for name in zero)
+    undefined = {n for n, value in (("sqnr_db", sqnr_db), ("cosine", cosine)) if math.isnan(value)}
+    assert found.undefined == dict.fromkeys(undefined, expected)
+
+
+NUMBERS = [f.name for f in dataclasses.fields(qc.Report) if f.name not in ("undefined", "max_abs_error_index")]
+NAN, INF = math.nan, math.inf
+
+
+@pytest.mark.parametrize(
+    ("x", "scheme", "why"),
+    [
+        ([[1.0, NAN], [3.0, -1.0]], "int8 torchao", "x contains NaN"),
+        ([[NAN, NAN]], "int8 torchao", "x contains NaN"),
+        ([NAN], "int8 torchao", "x contains NaN"),
+        ([[1.0, INF], [3.0, -1.0]], "int8 torchao", "x contains infinity"),
+        ([[INF, NAN], [3.0, -INF]], "int8 torch.fake_quantize", "x contains NaN"),
+        ([1.0, -2.0], "e8m0", "x̂ contains NaN"),
+        ([0.0, 0.0], "int8 torchao", "x is zero everywhere"),
+        ([0.0], "int4", "x is zero everywhere"),
+        (0.0, "int4", "x is zero everywhere"),
+        ([3.0], "int8 given(1)", ""),
+        ([[0.7]], "int4", ""),
+        ([1.0, 2.0, -3.5], "int4", ""),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_every_metric_is_a_number_or_has_a_reason(x, scheme, why):
+    result = qc.apply(x, qc.Scheme.parse(scheme))
+    found = qc.report(result)
+    for name in NUMBERS:
+        value = getattr(found, name)
+        assert isinstance(value, float | int), name
+        assert math.isnan(value) == (name in found.undefined), name
+    assert all(reason.startswith(why) for reason in found.undefined.values())
+    assert bool(found.undefined) == bool(why)
+    assert set(found.undefined) <= set(NUMBERS)
+    with np.errstate(invalid="ignore", over="ignore"):
+        error = np.abs(np.asarray(x, np.float32) - result.dequantized.numpy()).astype(np.float64)
+        expected = {"mse": (error**2).mean(), "mae": error.mean(), "max_abs_error": error.max(), "sse": (error**2).sum()}
+        for name, value in expected.items():
+            assert getattr(found, name) == pytest.approx(value, rel=1e-12, nan_ok=True), name
+    if np.isnan(error).any():
+        assert found.max_abs_error_index is None
+        assert found.clipped == 0 or "clipping_sse" not in found.undefined
+        assert {"mse", "mae", "sse", "rmse", "sqnr_db", "max_abs_error", "cosine"} <= set(found.undefined)
+    else:
+        assert found.max_abs_error_index == np.unravel_index(error.argmax(), error.shape)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_nan_beyond_the_first_box_is_seen():
+    x = randn((1100, 1000), 3)
+    for place in ((1099, 3), (0, 0)):
+        other = x.clone()
+        other[place] = NAN
+        result = qc.apply(other, qc.Scheme.parse("int8 per_channel(0) torchao"))
+        found = qc.report(result)
+        assert math.isnan(found.max_abs_error)
+        assert found.max_abs_error_index is None
+        assert bool(result.dequantized.isnan().any())
+        assert found.undefined["mse"] == "x contains NaN and x̂ contains NaN"
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [(18.257, 1, "18.3 dB"), (18.257, 2, "18.26 dB"), (-3.0, 1, "-3.0 dB"), (INF, 2, "exact"),
+     (-INF, 1, "-∞ dB"), (NAN, 1, "not defined")],
+)  # fmt: skip
+def test_decibels_as_pages_write_them(value, digits, text):
+    assert qc.decibels(value, digits) == text
+
+
+def test_a_tensor_without_elements_is_refused_in_words():
+    for call in (lambda: qc.errors([], []), lambda: qc.apply(np.zeros((3, 0)), qc.Scheme())):
+        with pytest.raises(qc.QuantError, match="no elements"):
+            call()
 
 
 def test_first_of_equal_worst_errors_is_named():

@@ -73,7 +73,7 @@ match step:
                 {
                     "bits": str(bits),
                     "Σx² / Σerror² in dB": ratio,
-                    "SQNR": f"{before:.2f} dB",
+                    "SQNR": qc.decibels(before, 2),
                     "one bit more": more,
                 }
             )
@@ -113,7 +113,7 @@ match step:
         if chosen := lesson_view.yours():
             report = compute.report(*chosen)
             lesson_view.figures(
-                ("SQNR", f"{report.sqnr_db:.2f} dB"),
+                ("SQNR", qc.decibels(report.sqnr_db, 2)),
                 ("MSE", f"{report.mse:.3g}"),
                 ("MAE", f"{report.mae:.3g}"),
                 ("max |error|", f"{report.max_abs_error:.3g}"),

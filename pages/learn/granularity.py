@@ -42,7 +42,7 @@ def key_figures(result: qc.Quantized, report: qc.Report) -> None:
     bits = qc.bits_per_element(result.scheme, X.shape)
     lesson_view.figures(
         ("shape of the scales", str(tuple(result.scale.shape))),
-        ("SQNR", f"{report.sqnr_db:.1f} dB"),
+        ("SQNR", qc.decibels(report.sqnr_db)),
         ("elements that became 0", f"{int((result.dequantized == 0).sum())} of {X.size}"),
         ("bits per element", f"{bits:.3g}"),
     )
@@ -187,7 +187,7 @@ match step:
                     "int4, one scale per": name,
                     "shape of the scales": str(tuple(result.scale.shape)),
                     "bits per element here": f"{qc.bits_per_element(result.scheme, X.shape):.3g}",
-                    "SQNR here": f"{report.sqnr_db:.1f} dB",
+                    "SQNR here": qc.decibels(report.sqnr_db),
                 }
             )
         lesson_view.table(rows)

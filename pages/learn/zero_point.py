@@ -61,7 +61,7 @@ match step:
         lesson_view.figures(
             ("scale", f"{float(result.scale):.4g}"),
             ("codes below 0, never used", f"{unused} of {SYMMETRIC.format.available}"),
-            ("SQNR", f"{compute.report(lesson_view.own('relu', RELU), SYMMETRIC).sqnr_db:.1f} dB"),
+            ("SQNR", qc.decibels(compute.report(lesson_view.own("relu", RELU), SYMMETRIC).sqnr_db)),
         )
     case "asymmetric":
         st.markdown(
@@ -96,7 +96,7 @@ match step:
         for name, tensor in [*KINDS.items(), *mine()]:
             row = {"int4, one scale": name}
             for what, scheme in (("symmetric", SYMMETRIC), ("asymmetric", ASYMMETRIC)):
-                row[f"{what}: SQNR"] = f"{compute.report(tensor, scheme).sqnr_db:.1f} dB"
+                row[f"{what}: SQNR"] = qc.decibels(compute.report(tensor, scheme).sqnr_db)
             z = compute.result(tensor, ASYMMETRIC).zero_point
             rows.append(row | {"asymmetric: zero point": str(int(z.flatten()[0]))})
         lesson_view.table(rows)

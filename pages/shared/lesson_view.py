@@ -54,7 +54,7 @@ def explored(name: str, tensor: Tensor, scheme: qc.Scheme, default: tuple[int, .
     result, report = compute.result(tensor, scheme), compute.report(tensor, scheme)
     key = f"learn_{name}_cell"
     place = st.container()
-    worst = report.max_abs_error_index
+    worst = maps_view.worst_of(report, tensor.shape)
     first = worst if default is None else default
     with st.columns([1, 3])[0]:
         typed = st.text_input(
@@ -68,7 +68,7 @@ def explored(name: str, tensor: Tensor, scheme: qc.Scheme, default: tuple[int, .
     index = _chosen(typed, tensor.shape, first)
     with place:
         four_maps(f"learn_{name}_maps", tensor, scheme, index, key)
-    arithmetic.draw(result, index, index == worst)
+    arithmetic.draw(result, index, index == report.max_abs_error_index)
 
 
 def four_maps(
@@ -107,7 +107,7 @@ def figure(chart: go.Figure, key: str) -> None:
 def figures(*shown: tuple[str, str]) -> None:
     """Draw key figures in a row: label and value."""
     for column, (label, value) in zip(st.columns(max(4, len(shown))), shown, strict=False):
-        column.metric(label, value)
+        column.metric(label, "not defined" if value.startswith("nan") else value)
 
 
 def table(rows: Sequence[dict[str, str]]) -> None:

@@ -81,6 +81,12 @@ def draw(
             st.caption(data.legend + " Drag a box to open a part exactly.")
 
 
+def worst_of(report: qc.Report, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The element of the largest |error|; the first element where that is not defined."""
+    index = report.max_abs_error_index
+    return (0,) * len(shape) if index is None else index
+
+
 def theme() -> str:
     """light or dark, as the visitor has it."""
     return st.context.theme.type or "light"

@@ -30,19 +30,30 @@ class Figure(NamedTuple):
     more_is_better: bool
     help: str
 
+    @property
+    def text(self) -> str:
+        """The value as it is shown."""
+        if self.label == "SQNR":
+            return qc.decibels(self.value, 2)
+        return "not defined" if math.isnan(self.value) else self.pattern.format(self.value)
+
 
 def figures(tensor: Tensor, scheme: qc.Scheme, report: qc.Report) -> list[Figure]:
     """The key figures of a result, as data."""
     bits = qc.bits_per_element(scheme, tensor.shape)
     ratio = qc.compression_ratio(scheme, tensor.shape)
-    worst = f"The largest |error|, at element {report.max_abs_error_index}."
+    worst = "The largest |error|."
+    if report.max_abs_error_index is not None:
+        worst = f"The largest |error|, at element {report.max_abs_error_index}."
+    said = {"sqnr_db": _SQNR, "mse": "Mean of the squared error.", "mae": "Mean of |error|.", "max_abs_error": worst}
+    said |= {name: f"{said[name]} Not defined here: {why}." for name, why in report.undefined.items() if name in said}
     clipped = f"{_CLIPPED} {report.codes_used:,} of {report.codes_available:,} codes are used."
     size = "Size in float32 over size quantized, including scales and zero points."
     return [
-        Figure("SQNR", report.sqnr_db, "{:.2f} dB", "{:+.2f} dB", True, _SQNR),
-        Figure("MSE", report.mse, "{:.3g}", "{:+.3g}", False, "Mean of the squared error."),
-        Figure("MAE", report.mae, "{:.3g}", "{:+.3g}", False, "Mean of |error|."),
-        Figure("max |error|", report.max_abs_error, "{:.3g}", "{:+.3g}", False, worst),
+        Figure("SQNR", report.sqnr_db, "{:.2f} dB", "{:+.2f} dB", True, said["sqnr_db"]),
+        Figure("MSE", report.mse, "{:.3g}", "{:+.3g}", False, said["mse"]),
+        Figure("MAE", report.mae, "{:.3g}", "{:+.3g}", False, said["mae"]),
+        Figure("max |error|", report.max_abs_error, "{:.3g}", "{:+.3g}", False, said["max_abs_error"]),
         Figure("Bits per element", bits, "{:.3g}", "{:+.3g}", False, _BITS),
         Figure("Compression", ratio, "{:.2f}×", "{:+.2f}×", True, size),
         Figure("Clipped", 100 * report.clipped_share, "{:.3g} %", "{:+.3g} %", False, clipped),
@@ -122,7 +133,7 @@ def _cell(figure: Figure, other: Figure | None, reference: Reference | None) -> 
         )
     return (
         f'<div data-tip="{html.escape(figure.help)}"><dt>{html.escape(figure.label)}</dt>'
-        f"<dd>{figure.pattern.format(figure.value)}{said}</dd></div>"
+        f"<dd>{figure.text}{said}</dd></div>"
     )
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with a result, or could be better, each with this tensor's numbers and a scheme that mends it.
+"""What is wrong with a result, or could be better, each with this tensor's numbers and a scheme that fixes it.
 
 A kind of finding is a function ``kind(case) -> Iterator[Finding]``; `KINDS` has them by name. A scheme is
 proposed only after it was computed on the same tensor and found better.
@@ -39,14 +39,14 @@ FOLLOWS: dict[str, tuple[str, ...]] = {
     "per_channel": ("outlier_element", "outlier_channel"),
     "clips_too_little": ("outlier_element", "outlier_channel", "per_channel"),
 }
-# What is said of small floats and codebooks, which have no zero_point, and codes of which none is finer than another
+# What applies to small floats and codebooks, which have no zero_point and no steps of one size
 _OF_FLOATS = ("nan", "clipped_too_much", "per_channel", "tiny_block", "zero_block", "constant_block")
-# What can be said of a tensor that holds NaN or infinity
+# What can be told of a tensor that contains NaN or infinity
 _OF_ANY_NUMBERS = ("nan", "zero_point_outside")
 
 
 def diagnose(result: Quantized, report: Report | None = None) -> list[Finding]:
-    """Return what is wrong with a result, the worst first; empty where nothing is.
+    """Return the known problems of a result, the worst first; empty where none was found.
 
     Args:
         report: `metrics.report` of the result, where it is known.

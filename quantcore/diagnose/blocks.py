@@ -1,4 +1,4 @@
-"""Blocks that hold nothing to scale: constant, all zero, or too small for their numbers."""
+"""Blocks that leave nothing to scale: constant, all zero, or too small for a normal scale."""
 
 import math
 from collections.abc import Iterator
@@ -13,10 +13,10 @@ from quantcore.diagnose.words import number, where
 from quantcore.float_format import FloatFormat
 from quantcore.range_setting import Given
 
-LEAST = 4  # elements of a block that is looked at
-TINY = 2.0**-126  # below the smallest normal float32 the digits go one by one
+LEAST = 4  # elements of a block that is looked at: fewer are alike by chance
+TINY = 2.0**-126  # numbers below the smallest normal float32 lose their digits one by one
 WIDE = 2.0**100  # a format that reaches so far needs no scale
-BY_CHANCE = 0.01  # all-zero blocks that the share of zeros in the others would make, at most
+BY_CHANCE = 0.01  # all-zero blocks to expect of so many zeros elsewhere: fewer are no chance
 BETTER_DB = 1.0
 
 
@@ -26,11 +26,11 @@ def constant_block(case: Case) -> Iterator[Finding]:
     constant = (low == high) & (low != 0)
     if case.block_size < LEAST or not constant.any():
         return
-    value = float(low[constant][0])
+    value, many = float(low[constant][0]), int(constant.sum())
     yield Finding(
         "constant_block",
         "note",
-        f"{_blocks(case, constant)} {number(value)}: there is nothing to tell apart, and one number would say it all.",
+        f"{_blocks(case, constant, 'equal')} {number(value)}: one number would store {'it' if many == 1 else 'each'}.",
         _boxes(case, constant),
     )
 
@@ -43,28 +43,28 @@ def zero_block(case: Case) -> Iterator[Finding]:
     found = float(case.result.scale[zero][0])
     if math.isnan(found):  # which `nan` says
         return
-    scale = number(found)
+    scale, many = number(found), int(zero.sum())
     yield Finding(
         "zero_block",
         "note",
-        f"{_blocks(case, zero)} 0: a dead channel, or a mistake before this. Its scale means nothing, and {scale} "
-        "stands for it.",
+        f"{_blocks(case, zero, 'equal')} 0: a dead channel, or a bug upstream. {'Its' if many == 1 else 'The first'} scale, "
+        f"{scale}, means nothing.",
         _boxes(case, zero),
     )
 
 
 def _by_chance(case: Case, zero: Tensor) -> float:
-    """A number of all-zero blocks that is no surprise among so many zeros."""
+    """A number of all-zero blocks that is no surprise with so many zeros elsewhere."""
     x, blocks = case.sample
     others = x[~zero[blocks]] if zero.dim() else x[:0]
-    part = float((others == 0).double().mean()) if len(others) else 0.0
-    expected = zero.numel() * part**case.block_size
+    zeros = float((others == 0).double().mean()) if len(others) else 0.0
+    expected = zero.numel() * zeros**case.block_size
     return 0.0 if expected < BY_CHANCE else 3 * expected + 3
 
 
 def tiny_block(case: Case) -> Iterator[Finding]:
-    """Elements so small that their scale is no normal float32, or smaller than the library's smallest scale."""
-    if isinstance(case.scheme.range_setting, Given):  # typed by hand, whatever the elements are
+    """Elements so small that their scale is not a normal float32, or below the library's smallest scale."""
+    if isinstance(case.scheme.range_setting, Given):  # given manually, whatever the elements are
         return
     scale, replaced = case.result.scale, case.result.params.replaced
     alive = case.largest > 0
@@ -77,11 +77,11 @@ def tiny_block(case: Case) -> Iterator[Finding]:
         yield Finding(
             "tiny_block",
             "warning",
-            f"{_blocks(case, denormal)} at most {number(value)}: "
+            f"{_blocks(case, denormal, 'are at most')} {number(value)} in size: "
             + (
-                f"the scale {number(first)} is denormal, which has few digits, and which some processors take for 0."
+                f"the scale {number(first)} is denormal and has few digits."
                 if first
-                else "their scale comes to 0, and nothing is left of them."
+                else "the scale comes to 0, and so does everything."
             )
             + " Multiply the tensor first.",
             _boxes(case, denormal),
@@ -95,8 +95,8 @@ def _needs_no_scale(case: Case, fmt: FloatFormat, denormal: Tensor) -> Finding:
     return Finding(
         "tiny_block",
         "warning",
-        f"{fmt} reaches {number(fmt.max)} by itself: the scale that brings the largest element there, "
-        f"{number(float(case.result.scale[denormal][0]))}, is denormal and has few digits. Choose scale 1 by hand.",
+        f"{fmt} reaches {number(fmt.max)} without a scale: the one that brings the largest element there, "
+        f"{number(float(case.result.scale[denormal][0]))}, is denormal and has few digits. Set scale 1 manually.",
         _boxes(case, denormal),
         **case.gained(case.best([case.but(range_setting=Given(1.0))], BETTER_DB)),
     )
@@ -104,29 +104,29 @@ def _needs_no_scale(case: Case, fmt: FloatFormat, denormal: Tensor) -> Finding:
 
 def _small(case: Case, small: Tensor) -> Finding:
     convention = case.scheme.convention
-    mend = case.but(convention=TEXTBOOK.changed(overflow=convention.overflow))
+    textbook = case.but(convention=TEXTBOOK.changed(overflow=convention.overflow))
     return Finding(
         "tiny_block",
         "warning",
-        f"{_blocks(case, small)} at most {number(float(case.largest[small].amax()))}: their scale would be below "
-        f"{number(convention.smallest_scale)}, the smallest that {convention.library} uses, and is "
+        f"{_blocks(case, small, 'are at most')} {number(float(case.largest[small].amax()))} in size: the scale would be below "
+        f"{number(convention.smallest_scale)}, the smallest of {convention.library}, and is "
         f"{number(float(case.result.scale[small][0]))} instead.",
         _boxes(case, small),
-        **case.gained(case.best([mend], BETTER_DB)),
+        **case.gained(case.best([textbook], BETTER_DB)),
     )
 
 
-def _blocks(case: Case, marked: Tensor) -> str:
-    """``All 32 elements of row 3, columns 0..31 are``."""
+def _blocks(case: Case, marked: Tensor, verb: str) -> str:
+    """The subject of a sentence: ``All elements of row 3, columns 0..31 equal``."""
     n, first = int(marked.sum()), marked.nonzero()[0].tolist()
     if marked.numel() == 1:
-        return f"All {case.laid.numel():,} elements are"
+        return f"All {case.laid.numel():,} elements {verb}"
     at = where(case.block_box(first))
-    return (
-        f"All elements of {at} are"
-        if n == 1
-        else f"{n:,} of {marked.numel():,} blocks, the first {at}, are all"
-    )
+    if n == 1:
+        return f"All elements of {at} {verb}"
+    if verb == "equal":
+        return f"In {n:,} of {marked.numel():,} blocks all elements are equal; in the first, {at}, they are"
+    return f"The elements of {n:,} of {marked.numel():,} blocks, the first {at}, {verb}"
 
 
 def _boxes(case: Case, marked: Tensor) -> tuple[Box, ...]:

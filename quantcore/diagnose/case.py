@@ -17,7 +17,7 @@ from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import Shape, block_bounds, grid_shape, split_axes
 from quantcore.inputs import CHUNK
-from quantcore.metrics import Report, block_errors, report
+from quantcore.metrics import Report, block_errors, report, sqnr_of
 from quantcore.quantize import Quantized, apply
 from quantcore.regions import regions
 from quantcore.scheme import Scheme
@@ -124,17 +124,20 @@ class Case:
         return math.prod(self.result.block)
 
     @cached_property
-    def sample(self) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Up to `SAMPLE` elements, and the block of each as an index into block form. The same every time."""
+    def places(self) -> Tensor:
+        """Up to `SAMPLE` flat places, the same every time: all of a small tensor, evenly drawn ones of another."""
         n = self.laid.numel()
         if n <= SAMPLE:
-            places = torch.arange(n, device=self.laid.device)
-        else:
-            places = torch.from_numpy(np.random.Generator(np.random.PCG64(0)).integers(n, size=SAMPLE))
-            places = places.to(self.laid.device)
-        index = [i.to(self.laid.device) for i in torch.unravel_index(places, self.laid.shape)]
+            return torch.arange(n, device=self.laid.device)
+        drawn = np.random.Generator(np.random.PCG64(0)).integers(n, size=SAMPLE)
+        return torch.from_numpy(drawn).to(self.laid.device)
+
+    @cached_property
+    def sample(self) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The elements at `places`, and the block of each as an index into block form."""
+        index = torch.unravel_index(self.places, self.laid.shape)
         blocks = tuple(i // b for i, b in zip(index, self.result.block, strict=True))
-        return self.laid.reshape(-1)[places], blocks
+        return self.laid.reshape(-1)[self.places], blocks
 
     def element(self, flat: int) -> tuple[int, ...]:
         """The index in x of the element that stands at ``flat`` in row-major order."""
@@ -160,7 +163,7 @@ class Case:
     def _try(self, scheme: Scheme) -> Trial | None:
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("error")  # what is computed with a warning mends nothing
+                warnings.simplefilter("error")  # what is computed with a warning fixes nothing
                 result = apply(self.result.x, scheme)
         except (QuantError, UserWarning):
             return None
@@ -179,9 +182,7 @@ class Case:
 
     def sqnr(self, sse: float) -> float:
         """SQNR in dB of a squared error on this tensor."""
-        if sse == 0:
-            return math.inf
-        return 10 * math.log10(self._power / sse) if self._power and math.isfinite(sse) else -math.inf
+        return sqnr_of(self._power, sse)
 
     @cached_property
     def _power(self) -> float:
@@ -208,7 +209,7 @@ class Case:
             return math.inf
 
     def gained(self, trial: Trial | None) -> dict[str, Any]:
-        """The fields ``mended`` and ``gain`` of a finding whose mend is worth its SQNR."""
+        """The fields ``mended`` and ``gain`` of a finding that a scheme of higher SQNR fixes."""
         if trial is None:
             return {"mended": None, "gain": None}
         return {"mended": trial.scheme, "gain": Gain("SQNR", self.report.sqnr_db, trial.sqnr_db)}

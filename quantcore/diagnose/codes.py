@@ -1,4 +1,4 @@
-"""Codes that are not what was meant: wrapped, clipped by a zero point, lost below 0, or made of NaN."""
+"""Codes that are not what was meant: wrapped, clipped by a zero point, lost below 0, or computed from NaN."""
 
 import math
 from collections.abc import Iterator
@@ -12,14 +12,15 @@ from quantcore.coding import ends
 from quantcore.conventions import CONVENTIONS, TEXTBOOK, Convention
 from quantcore.diagnose.case import Case
 from quantcore.diagnose.record import MAX_BOXES, Box, Finding, Gain, cell
-from quantcore.diagnose.words import count, index, number
+from quantcore.diagnose.words import count, index, number, percent
 from quantcore.formats import IntFormat
+from quantcore.granularity import cells_of
 from quantcore.quantize import unclamped
 from quantcore.range_setting import MIN_MAX, Given
 from quantcore.regions import Region
 from quantcore.scheme import Scheme
 
-BETTER_DB = 1.0  # a mend of a wrong result gains at least this much
+BETTER_DB = 1.0  # a fix of a wrong result gains at least this much
 
 
 def outside(case: Case) -> list[tuple[tuple[int, ...], float]]:
@@ -47,7 +48,7 @@ def _place(case: Case, region: Region, flat: int) -> tuple[int, ...]:
 
 
 def wrapped(case: Case) -> Iterator[Finding]:
-    """Overflow wrapped: which cells, from what to what."""
+    """Codes that overflowed and wrapped: which elements, from what to what."""
     if case.scheme.convention.overflow != "wrap" or not case.report.clipped:
         return
     cells = outside(case)
@@ -61,51 +62,50 @@ def wrapped(case: Case) -> Iterator[Finding]:
     yield Finding(
         "wrapped",
         "error",
-        f"{count(n, 'code')} {'does' if n == 1 else 'do'} not fit {fmt}, {fmt.qmin}..{fmt.qmax}, and wrapped "
-        f"around without a word: at {index(at)}, {before:.0f} became {after}.",
+        f"{count(n, 'code')} {'does' if n == 1 else 'do'} not fit {fmt} ({fmt.qmin}..{fmt.qmax}) and wrapped around "
+        f"silently: at {index(at)}, {before:.0f} became {after}.",
         tuple(cell(place) for place, _ in cells),
         **case.gained(case.best(mends, BETTER_DB)),
     )
 
 
 def zero_point_outside(case: Case) -> Iterator[Finding]:
-    """A zero point, typed by hand, that the format has not."""
+    """A zero point, given manually, that is not a code of the format."""
     fmt, zero_point = case.fmt, case.zero_point
     if zero_point.is_floating_point() or not isinstance(case.scheme.range_setting, Given):
         return
     bad = (zero_point < fmt.qmin) | (zero_point > fmt.qmax)
     if not bad.any():
         return
-    z = int(zero_point[bad][0])
+    z, nearest = int(zero_point[bad][0]), case.fmt.qmin if int(zero_point[bad][0]) < fmt.qmin else fmt.qmax
     other = IntFormat(fmt.bits, not fmt.signed, fmt.narrow)
     mends = [case.but(format=other), case.but(range_setting=MIN_MAX, symmetric=False)]
     yield Finding(
         "zero_point_outside",
         "error",
-        f"The zero point {z} is none of {fmt}'s codes {fmt.qmin}..{fmt.qmax}: it can't be stored, and the value 0 "
-        f"comes back as {number((min(max(z, fmt.qmin), fmt.qmax) - z) * _at_first(case.result.scale, bad))}.",
+        f"The zero point {z} is not {_a(fmt)} code ({fmt.qmin}..{fmt.qmax}): it can't be stored, and the code nearest to "
+        f"it, {nearest}, means {number((nearest - z) * _at_first(case.result.scale, bad))}.",
         _boxes(case, bad),
         **case.gained(case.best(mends, BETTER_DB)),
     )
 
 
 def zero_point_clamped(case: Case) -> Iterator[Finding]:
-    """A range without 0, whose zero point was clamped into the format: the range that is left is another."""
+    """A range without 0, whose zero point was clamped into the format: the codes cover another range."""
     fmt, params = case.fmt, case.result.params
-    if params.low is None or case.scheme.symmetric or params.zero_point.is_floating_point():
+    if params.low is None or params.high is None or case.scheme.symmetric or params.zero_point.is_floating_point():
         return
     wanted = fmt.qmin - params.low.double() / params.scale.double()
     clamped = (wanted - params.zero_point).abs() > 1.5
     if not clamped.any():
         return
     place = tuple(int(i) for i in clamped.nonzero()[0])
-    low, high = (float(t[place]) for t in case.extremes)
+    low, high, n = float(params.low[place]), float(params.high[place]), case.report.clipped
     yield Finding(
         "zero_point_clamped",
         "error",
-        f"The range {number(low)}..{number(high)} leaves out 0, so its zero point would be "
-        f"{float(wanted[place]):.0f}; clamped to {int(params.zero_point[place])}, the codes stand for other values "
-        "and the elements are clipped.",
+        f"The range {number(low)}..{number(high)} leaves out 0: its zero point would be {float(wanted[place]):.0f}, was "
+        f"clamped to {int(params.zero_point[place])}, and {count(n, 'element')} {'is' if n == 1 else 'are'} clipped.",
         _boxes(case, clamped),
         **case.gained(case.best([case.but(symmetric=True), *_textbook(case)], BETTER_DB)),
     )
@@ -120,7 +120,7 @@ def zero_not_exact(case: Case) -> Iterator[Finding]:
     """0, which padding, ReLU and pruning make often, comes back as something else."""
     at_zero = _of_zero(case.result.scale, case.zero_point, case.fmt)
     typed = isinstance(case.scheme.range_setting, Given) and not case.zero_point.is_floating_point()
-    if not bool((at_zero != 0).any()) or typed:  # a zero point typed outside is a finding of its own
+    if not bool((at_zero != 0).any()) or typed:  # a zero point that was given is `zero_point_outside`'s
         return
     x_hat = case.result.dequantized.reshape(-1)
     places = ((case.result.x.reshape(-1) == 0) & (x_hat != 0)).nonzero()[:, 0]
@@ -128,13 +128,11 @@ def zero_not_exact(case: Case) -> Iterator[Finding]:
     if not zeros:
         return
     worst = float(x_hat[places].abs().amax())
-    share = 100 * zeros / case.result.x.numel()
     yield Finding(
         "zero_not_exact",
         "warning",
-        f"{count(zeros, 'element')} ({share:.3g} %) that {'is' if zeros == 1 else 'are'} exactly 0 "
-        f"{'comes' if zeros == 1 else 'come'} back as up to {number(worst)}: no code stands for 0 here. Padding, ReLU and "
-        "pruning need one.",
+        f"{count(zeros, 'element')} ({percent(zeros / case.result.x.numel())}) that {'is' if zeros == 1 else 'are'} exactly 0 "
+        f"{'comes' if zeros == 1 else 'come'} back with |x̂| up to {number(worst)}: no code there means 0.",
         tuple(cell(case.element(int(i))) for i in places[:MAX_BOXES]),
         **_exact_at_zero(case, worst),
     )
@@ -162,7 +160,7 @@ def _with_exact_zero(case: Case) -> list[Convention]:
 
 
 def negatives_lost(case: Case) -> Iterator[Finding]:
-    """Unsigned codes with the zero point at their end: all below 0 becomes 0."""
+    """Unsigned codes with the zero point at their end: everything below 0 becomes 0."""
     fmt, zero_point = case.fmt, case.zero_point
     chosen = case.scheme.symmetric or isinstance(case.scheme.range_setting, Given)
     if fmt.signed or not chosen or case.scheme.convention.overflow == "wrap":
@@ -172,22 +170,22 @@ def negatives_lost(case: Case) -> Iterator[Finding]:
     if not lost.any():
         return
     cells = [at for at, value in outside(case) if value < fmt.qmin]
-    n = int((case.result.x < 0).sum())
+    n = int(((case.laid < 0) & cells_of(lost, case.result.laid_shape, case.result.block)).sum())
     other = IntFormat(fmt.bits, True, fmt.narrow)
     mends = [case.but(format=other), case.but(symmetric=False, range_setting=MIN_MAX)]
     mends += [case.but(format=other, range_setting=MIN_MAX)]
     yield Finding(
         "negatives_lost",
         "error",
-        f"{count(n, 'element')} {'is' if n == 1 else 'are'} negative, down to {number(float(low.amin()))}, but {fmt} "
-        f"with the zero point {int(zero_point[lost][0])} has no code below 0: they all become 0.",
+        f"{count(n, 'element')} {'is' if n == 1 else 'are'} negative, down to {number(float(low[lost].amin()))}, but {fmt} "
+        f"with zero point {int(zero_point[lost][0])} has no code for values below 0: {'it becomes' if n == 1 else 'all become'} 0.",
         tuple(cell(at) for at in cells),
         **case.gained(case.best(mends, BETTER_DB)),
     )
 
 
 def nan(case: Case) -> Iterator[Finding]:
-    """NaN and infinity: in x, where a library lets them through, or made of numbers that the format can't hold."""
+    """NaN and infinity: in x, where a library accepts them, or for numbers that the format can't represent."""
     notes = [note for note in case.result.warnings if "NaN" in note]
     if case.finite and not notes and math.isfinite(case.report.sse):
         return
@@ -203,7 +201,7 @@ def nan(case: Case) -> Iterator[Finding]:
         first = int(odd[0])
         what = (
             f"{count(len(odd), 'element')} {'comes' if len(odd) == 1 else 'come'} back as NaN or infinite{at}, where x is "
-            f"{number(float(x[first]))}: {case.scheme.format} with its scale can't hold it."
+            f"{number(float(x[first]))}: {case.scheme.format} can't represent it with this scale."
         )
         yield Finding("nan", "error", what, tuple(cell(case.element(int(i))) for i in odd[:MAX_BOXES]))
         return
@@ -211,7 +209,7 @@ def nan(case: Case) -> Iterator[Finding]:
         "nan",
         "error",
         (what if not case.finite else "")
-        + (notes[0] if notes else "Replace them: every sum over the tensor is lost."),
+        + (notes[0] if notes else "Replace them: most metrics are not defined."),
         tuple(cell(case.element(int(i))) for i in odd[:MAX_BOXES]),
     )
 
@@ -221,6 +219,11 @@ def _boxes(case: Case, blocks: Tensor) -> tuple[Box, ...]:
     if blocks.numel() == 1:
         return ()
     return tuple(case.block_box(place) for place in blocks.nonzero()[:MAX_BOXES].tolist())
+
+
+def _a(fmt: IntFormat) -> str:
+    """``an int8``, ``a uint8``."""
+    return f"{'an' if fmt.signed else 'a'} {fmt}"
 
 
 def _at_first(values: Tensor, mask: Tensor) -> float:

@@ -1,4 +1,4 @@
-"""Bits that could be spent better: granularity, groups, bit width; and ties, on which libraries part."""
+"""Bits that could be spent better: granularity, groups, bit width; and ties, on which libraries differ."""
 
 from collections.abc import Iterator
 
@@ -7,30 +7,29 @@ from torch import Tensor
 
 from quantcore.diagnose.case import Case
 from quantcore.diagnose.record import MAX_BOXES, Finding, Gain, cell
-from quantcore.diagnose.words import count, decibels, index, number, share
+from quantcore.diagnose.words import along, count, index, number, percent
 from quantcore.formats import MAX_BITS, MIN_BITS, IntFormat
 from quantcore.granularity import PerBlock, PerChannel, PerFlatGroup, PerGroup, PerTensor
 from quantcore.kernels import KERNELS
+from quantcore.metrics import decibels
+from quantcore.notation import write_call
 from quantcore.rounding import half_even
 from quantcore.scheme import Scheme
 
-CHANNEL_DB, CHANNEL_STORAGE = (
-    6.0,
-    1.01,
-)  # a scale per channel gains more than this, for less storage than this
-SMALL_GROUP = 8  # elements: scales of 32 bits are 4 bits an element and more
+CHANNEL_DB = 6.0  # a scale per channel gains at least this …
+CHANNEL_STORAGE = 1.01  # … for at most so many times the storage
+SMALL_GROUP = 8  # elements: a scale of 32 bits costs 4 bits per element or more
 GROUP_DB = 3.0
 USUAL_BITS = (2, 4, 8, 16)  # widths that libraries store; others are proposed where these don't help
 SAME_DB = 0.5  # what a narrower format may lose
 ROUNDED_DB = 130.0  # beyond this, what is lost is float32's own rounding
-TIES = 0.01  # part of the elements
+TIES = 0.01  # of the elements
 BIT_DB = 6.02
-# where a rounding takes a half; the roundings that are not to the nearest have none
-_HALVES = {"half_even": "to the even one", "half_away": "away from 0", "half_up": "up"}
+_HALVES = ("half_even", "half_away", "half_up")  # the roundings to the nearest, which have a rule for halves
 
 
 def per_channel(case: Case) -> Iterator[Finding]:
-    """One scale for the tensor, where one a channel would gain much and cost almost nothing."""
+    """One scale for the tensor, where one per channel would gain much and cost almost nothing."""
     if not isinstance(case.scheme.granularity, PerTensor) or len(case.shape) < 2:
         return
     axes = [axis for axis in range(len(case.shape)) if _estimated_gain(case, axis) > CHANNEL_DB - 1.5]
@@ -43,14 +42,14 @@ def per_channel(case: Case) -> Iterator[Finding]:
     yield Finding(
         "per_channel",
         "warning",
-        f"One scale serves all {case.shape[axis]:,} channels of axis {axis}, whose largest elements differ much. A scale "
-        f"for each gains {decibels(gain)} for {share(more)} more storage.",
+        f"One scale serves all; one per {along(len(case.shape), axis)}, {case.shape[axis]:,} in all, gains {decibels(gain)} "
+        f"for {percent(more)} more storage.",
         **case.gained(best),
     )
 
 
 def _estimated_gain(case: Case, axis: int) -> float:
-    """What the steps alone say: the mean squared step of the channels against the tensor's, in dB."""
+    """What the steps alone tell: the mean squared step of the channels against the tensor's, in dB."""
     largest = case.channels(axis).double()
     if not largest.any() or CHANNEL_STORAGE * case.bits * case.laid.numel() < 32 * len(largest):
         return 0.0
@@ -58,7 +57,7 @@ def _estimated_gain(case: Case, axis: int) -> float:
 
 
 def small_groups(case: Case) -> Iterator[Finding]:
-    """Groups so small that the bits of their scales would bring more as bits of the codes."""
+    """Groups so small that the bits of their scales would gain more as bits of the codes."""
     if not isinstance(case.scheme.granularity, PerGroup | PerFlatGroup | PerBlock):
         return
     if case.block_size > SMALL_GROUP or case.laid.numel() <= 2 * SMALL_GROUP:
@@ -72,9 +71,9 @@ def small_groups(case: Case) -> Iterator[Finding]:
     yield Finding(
         "small_groups",
         "warning",
-        f"{count(case.block_size, 'element')} share a scale, so scales take {number(overhead)} bits an element beside "
-        f"{case.fmt.bits} for the codes. Larger groups of {best.scheme.format} take {number(best.bits_per_element)} bits in "
-        "all and keep more.",
+        f"With {count(case.block_size, 'element')} per scale, scales cost {number(overhead)} bits per element beside "
+        f"{case.fmt.bits} for codes. {best.scheme.format} {write_call(best.scheme.granularity)} takes "
+        f"{number(best.bits_per_element)} in all and gains {decibels(best.sqnr_db - case.report.sqnr_db)}.",
         **case.gained(best),
     )
 
@@ -96,7 +95,7 @@ def _wider(case: Case) -> Iterator[Scheme]:
 
 
 def spare_bits(case: Case) -> Iterator[Finding]:
-    """More bits than the values need: fewer keep them as well."""
+    """More bits than the values need: fewer are as good."""
     report = case.report
     usual = BIT_DB * case.fmt.bits + 24  # no tensor whose values spread over a step comes so near
     if report.clipped or report.sqnr_db < usual or not case.largest.any():
@@ -111,17 +110,17 @@ def spare_bits(case: Case) -> Iterator[Finding]:
     yield Finding(
         "spare_bits",
         "note",
-        f"x takes so few values, {report.codes_used:,} different codes, that {best.scheme.format.bits} bits keep them "
-        f"as well as {case.fmt.bits}: the SQNR stays above {decibels(min(best.sqnr_db, ROUNDED_DB))}.",
+        f"x needs only {count(report.codes_used, 'code')}: {count(best.scheme.format.bits, 'bit')} instead of {case.fmt.bits} "
+        f"are enough. SQNR now: {decibels(report.sqnr_db)}; then: {decibels(best.sqnr_db)}.",
         mended=best.scheme,
         gain=Gain("bits per element", case.bits, best.bits_per_element),
     )
 
 
 def ties(case: Case) -> Iterator[Finding]:
-    """Elements half-way between two codes: rounding rule and order of operations decide."""
-    rule = _HALVES.get(case.scheme.convention.at(case.scheme.granularity).rounding)
-    if rule is None:
+    """Elements halfway between two codes: the rounding rule and the order of operations decide."""
+    rule = case.scheme.convention.at(case.scheme.granularity).rounding
+    if rule not in _HALVES:
         return
     x, blocks = case.sample
     scale, zero_point = (t[blocks].to(torch.float32) for t in (case.result.scale, case.zero_point))
@@ -131,19 +130,45 @@ def ties(case: Case) -> Iterator[Finding]:
     n = int(tie.sum())
     if n < TIES * len(x) or not n:
         return
+    codes = case.result.codes.reshape(-1)[case.places][tie].double()
+    steps, ratio = codes - zero_point[tie], (x / scale)[tie].double()
+    others = [name for name, differs in (("rules", _rules_differ(steps, ratio)),
+                                         ("orders of operations", _differing(x, scale, zero_point, case))) if differs]  # fmt: skip
+    if not others:
+        return
     every = len(x) == case.laid.numel()
-    what = count(n, "element") if every else f"About {share(n / len(x))} of the elements"
+    what = count(n, "element") if every else f"About {percent(n / len(x))} of the elements"
     cells = [cell(case.element(int(i))) for i in tie.nonzero()[:MAX_BOXES, 0]] if every else []
     first = f", such as {index(tuple(a for a, _ in cells[0]))}," if cells else ""
+    one = n == 1 and every
     yield Finding(
         "ties",
         "note",
-        f"{what}{first} {'lies' if n == 1 and every else 'lie'} exactly half-way between two codes. Here they go "
-        f"{rule}; a library with another rule for halves"
-        + (", or another order of operations," if _differing(x, scale, zero_point, case) else "")
-        + " gives other integers.",
+        f"{what}{first} {'is' if one else 'are'} exactly halfway between two codes and {'goes' if one else 'go'} "
+        f"{_way(rule, codes, steps, ratio)}; other {' or '.join(others)} give other integers.",
         tuple(cells),
     )
+
+
+def _way(rule: str, codes: Tensor, steps: Tensor, ratio: Tensor) -> str:
+    """Where the halves went: by the convention's rule, or as the codes tell where the order of operations moved them."""
+    ways = {
+        "half_even": ("to the even multiple of the scale", steps % 2 == 0),
+        "half_away": ("away from 0", steps.abs() > ratio.abs()),
+        "half_up": ("up", steps > ratio),
+        "even code": ("to the even code", codes % 2 == 0),
+    }
+    for name in (rule, *ways):
+        words, so = ways[name]
+        if bool(so.all()):
+            return words
+    return "up or down"
+
+
+def _rules_differ(steps: Tensor, ratio: Tensor) -> bool:
+    """Whether another rule for halves gives another integer."""
+    away = ratio.sign() * (ratio.abs() + 0.5).floor()
+    return any(bool((other != steps).any()) for other in (ratio.round(), away, (ratio + 0.5).floor()))
 
 
 def _unclamped(x: Tensor, scale: Tensor, zero_point: Tensor, kernel: str) -> Tensor:
@@ -157,8 +182,8 @@ def _codes(x: Tensor, scale: Tensor, zero_point: Tensor, case: Case, kernel: str
     return _unclamped(x, scale, zero_point, kernel).clamp_(case.fmt.qmin, case.fmt.qmax)
 
 
-def _differing(x: Tensor, scale: Tensor, zero_point: Tensor, case: Case) -> int:
-    """How many elements get another code from another kernel."""
+def _differing(x: Tensor, scale: Tensor, zero_point: Tensor, case: Case) -> bool:
+    """Whether an element gets another code from another kernel."""
     first = _codes(x, scale, zero_point, case, "A")
     others = [_codes(x, scale, zero_point, case, kernel) != first for kernel in "BCD"]
-    return int(torch.stack(others).any(0).sum())
+    return bool(torch.stack(others).any())

@@ -36,7 +36,7 @@ EXAMPLES: dict[str, Example] = {
         "Codes that wrap around", _EXERCISE, "int8 given(0.0116) textbook(overflow=wrap)"
     ),
     "zero_point_outside": Example(
-        "A zero point that is no code", "1, 2.5, 3, 4.5, 5", "int8 given(0.1, zero_point=128)"
+        "A zero point that is not a code", "1, 2.5, 3, 4.5, 5", "int8 given(0.1, zero_point=128)"
     ),
     "zero_point_clamped": Example(
         "A range without 0", "-6, -5.9, -5.7, -5.4\n-5.8, -5.5, -5.2, -5", "uint8 asymmetric brevitas"
@@ -66,7 +66,7 @@ EXAMPLES: dict[str, Example] = {
         "int8 fixed(-10, 10)",
     ),
     "per_channel": Example(
-        "One scale for unlike channels",
+        "One scale for different channels",
         Generated("outlier_channel", (512, 64), parameters=(("factor", 3.5),)),
         "int8 symmetric",
     ),
@@ -85,8 +85,8 @@ EXAMPLES: dict[str, Example] = {
         "0.3, 0, -0.3, 0.3\n-0.3, 0.3, 0, 0\n0, -0.3, 0.3, -0.3\n0.3, 0.3, -0.3, 0",
         "int8 symmetric",
     ),
-    "ties": Example("Numbers half-way between two codes", "0.5, 1.5, 2.5, 3.5\n-0.5, -1.5, 1, -3", "int4 given(1)"),
+    "ties": Example("Numbers halfway between two codes", "0.5, 1.5, 2.5, 3.5\n-0.5, -1.5, 1, -3", "int4 given(1)"),
     "nan": Example(
-        "NaN without a word", "0, 0.5, 1, -1", "int8 given(1e-40) torch.fake_quantize"
+        "Silent NaN", "0, 0.5, 1, -1", "int8 given(1e-40) torch.fake_quantize"
     ),
 }  # fmt: skip

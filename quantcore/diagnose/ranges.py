@@ -8,20 +8,22 @@ from torch import Tensor
 from quantcore.diagnose.case import Case
 from quantcore.diagnose.codes import outside
 from quantcore.diagnose.record import Finding, cell
-from quantcore.diagnose.words import count, decibels, number, share
+from quantcore.diagnose.words import count, number, percent
 from quantcore.formats import IntFormat
 from quantcore.granularity import PerTensor
+from quantcore.metrics import decibels
+from quantcore.notation import write_call
 from quantcore.range_setting import MIN_MAX, RANGE_SETTINGS, Fixed, Given, MinMax, Percentile, RangeSetting
 from quantcore.scheme import Scheme
 
-ONE_SIDED = 0.1  # the smaller side of the data is at most this part of the larger
+ONE_SIDED = 0.1  # the smaller side of the data is at most this fraction of the larger
 MOST_BLOCKS = 0.9  # of all blocks must be so
 WASTED = 0.4  # of the codes stand for the side without data
-SIDED_DB = 3.0  # at least gained by giving the unused half away; 6 at best
+SIDED_DB = 3.0  # at least gained by not spending codes on the empty side; 6 at best
 CLIPPED_TIMES = 4.0  # the clipped elements have this many times the squared error of the others
 CLIPPED_DB = 1.0
 NARROWER_DB = 4.0  # at least gained by a narrower range
-UNUSED = 0.5  # part of the codes that the range reaches and the data do not
+UNUSED = 0.5  # the data reach less than this fraction of the codes
 UNUSED_DB = 3.0
 
 
@@ -38,7 +40,7 @@ def one_sided(case: Case) -> Iterator[Finding]:
     side = "below" if float(above.sum()) > float(below.sum()) else "above"
     fmt, z = case.fmt, int(case.zero_point.reshape(-1)[0])
     wasted = z - fmt.qmin if side == "below" else fmt.qmax - z
-    if not WASTED * fmt.available <= wasted < fmt.available:  # a zero point typed by hand may be anywhere
+    if not WASTED * fmt.available <= wasted < fmt.available:  # a zero point given manually may be anywhere
         return
     best = case.best(_asymmetric(case), SIDED_DB)
     if best is None:
@@ -47,8 +49,8 @@ def one_sided(case: Case) -> Iterator[Finding]:
     yield Finding(
         "one_sided",
         "warning",
-        f"x lies between {number(low)} and {number(high)}, but symmetric codes keep {count(wasted, 'code')} of "
-        f"{fmt.available} for values {side} 0: about half are never used. Asymmetric codes are one bit finer.",
+        f"x lies between {number(low)} and {number(high)}, but symmetric {fmt} keeps {wasted} of {fmt.available} codes for "
+        f"values {side} 0. Asymmetric gains {decibels(best.sqnr_db - case.report.sqnr_db)}.",
         **case.gained(best),
     )
 
@@ -62,7 +64,7 @@ def _asymmetric(case: Case) -> list[Scheme]:
 
 
 def clipped_too_much(case: Case) -> Iterator[Finding]:
-    """The range is too narrow: what clipping costs is more than what the finer step brings."""
+    """The range is too narrow: clipping costs more than the finer step gains."""
     report = case.report
     if not report.clipped or case.scheme.convention.overflow == "wrap":
         return
@@ -74,21 +76,19 @@ def clipped_too_much(case: Case) -> Iterator[Finding]:
     best = case.best([case.but(range_setting=setting) for setting in wider], CLIPPED_DB)
     if best is None:
         return
-    part = report.clipping_sse / report.sse
     n = report.clipped
     yield Finding(
         "clipped_too_much",
         "warning",
-        f"{count(n, 'element')} ({share(report.clipped_share)}) {'lies' if n == 1 else 'lie'} outside the range and "
-        f"{'is' if n == 1 else 'are'} clipped; that makes {100 * part:.3g} % of the squared error. The range is too "
-        "narrow.",
+        f"{count(n, 'element')} ({percent(report.clipped_share)}) {'lies' if n == 1 else 'lie'} outside the range and "
+        f"{'is' if n == 1 else 'are'} clipped: {percent(report.clipping_sse / report.sse)} of the squared error.",
         tuple(cell(at) for at, _ in outside(case)),
         **case.gained(best),
     )
 
 
 def clips_too_little(case: Case) -> Iterator[Finding]:
-    """A narrower range would lose less: a few far elements make the step of all the others coarse."""
+    """A narrower range would lose less: the largest elements make the step coarse for all others."""
     if not isinstance(case.scheme.range_setting, MinMax) or case.block_size < 16:
         return
     shrink, estimated = _best_shrink(case)
@@ -101,8 +101,8 @@ def clips_too_little(case: Case) -> Iterator[Finding]:
     yield Finding(
         "clips_too_little",
         "warning",
-        f"The range reaches to the farthest element, {number(float(case.largest.amax()))}, so the step is coarse for "
-        f"all. A range about {shrink:.2g} times as wide clips a few elements and gains {decibels(gain)}.",
+        f"The range reaches the largest |x|, {number(float(case.largest.amax()))}, which makes the step coarse. A narrower "
+        f"one, {write_call(best.scheme.range_setting)}, clips some elements and gains {decibels(gain)}.",
         **case.gained(best),
     )
 
@@ -147,7 +147,7 @@ def _narrower(case: Case, shrink: float) -> list[Scheme]:
 
 
 def codes_unused(case: Case) -> Iterator[Finding]:
-    """The range, fixed or typed by hand, is much wider than the data: most codes are never used."""
+    """The range, fixed or given manually, is much wider than the data: most codes are never used."""
     if not isinstance(case.scheme.range_setting, Fixed | Given):
         return
     codes, fmt = case.result.codes, case.fmt
@@ -161,7 +161,7 @@ def codes_unused(case: Case) -> Iterator[Finding]:
     yield Finding(
         "codes_unused",
         "warning",
-        f"Only the codes {low}..{high} of {fmt.qmin}..{fmt.qmax} occur: the range is wider than the data, which lie "
+        f"Only codes in {low}..{high} of {fmt.qmin}..{fmt.qmax} occur: the range is wider than the data, which lie "
         f"between {number(float(case.extremes[0].amin()))} and {number(float(case.extremes[1].amax()))}.",
         **case.gained(best),
     )

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from quantcore.metrics import decibels
 from quantcore.scheme import Scheme
 
 # (start, stop) along each axis of x
@@ -14,7 +15,7 @@ MAX_BOXES = 256  # every cell of the largest maps with numbers in them
 
 @dataclass(frozen=True)
 class Gain:
-    """What the mended scheme makes better, as it was computed.
+    """What the proposed scheme improves, as it was computed.
 
     ``what``: "SQNR" in dB, "bits per element", "error at 0" (the largest |x̂| where x is 0) or "clipped
     elements"; of SQNR more is better, of the others less.
@@ -26,7 +27,7 @@ class Gain:
 
     def __str__(self) -> str:
         if self.what == "SQNR":
-            return f"SQNR {self.before:.1f} → {self.after:.1f} dB"
+            return f"SQNR {decibels(self.before)} → {decibels(self.after)}"
         return f"{self.what} {self.before:.4g} → {self.after:.4g}"
 
 
@@ -37,7 +38,7 @@ class Finding:
     ``severity``: "error" the result is likely not what was meant · "warning" the same storage could keep more
     of the tensor · "note" worth knowing. ``boxes``: the elements, blocks or channels meant, at most
     `MAX_BOXES`, the worst first or in order; empty where it is the whole tensor. ``mended``: a scheme that was
-    computed and found better by ``gain``; both None where no scheme mends it.
+    computed and found better by ``gain``; both None where no scheme fixes it.
     """
 
     kind: str

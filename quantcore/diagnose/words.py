@@ -1,6 +1,10 @@
 """How findings write numbers and places."""
 
+from collections.abc import Sequence
+
 from quantcore.diagnose.record import Box
+
+LISTED = 3  # places that a sentence names
 
 
 def number(value: float) -> str:
@@ -8,14 +12,9 @@ def number(value: float) -> str:
     return f"{value:.4g}"
 
 
-def decibels(value: float) -> str:
-    """One decimal."""
-    return f"{value:.1f} dB"
-
-
-def share(part: float) -> str:
-    """A share as per cent, with up to three digits."""
-    return f"{100 * part:.3g} %"
+def percent(fraction: float) -> str:
+    """A fraction as per cent, with up to three digits."""
+    return f"{100 * fraction:.3g} %"
 
 
 def count(n: int, what: str) -> str:
@@ -35,3 +34,18 @@ def where(box: Box) -> str:
         return f"[{', '.join(spans)}]"
     row, column = (f"{name}{'s' * (b - a > 1)}" for name, (a, b) in zip(("row", "column"), box, strict=True))
     return f"{row} {spans[0]}, {column} {spans[1]}"
+
+
+def along(rank: int, axis: int) -> str:
+    """One place along an axis: ``row (axis 0)`` of a matrix, ``index of axis 1`` of other ranks."""
+    return f"{('row', 'column')[axis]} (axis {axis})" if rank == 2 else f"index of axis {axis}"
+
+
+def channels(rank: int, axis: int, places: Sequence[int]) -> str:
+    """``Column 8``, ``Columns 3 and 8``, ``Channels 0, 1, 2 and 4 more of axis 1``."""
+    name = ("Row", "Column")[axis] if rank == 2 else "Channel"
+    listed = [str(place) for place in places[:LISTED]]
+    if len(places) > LISTED:
+        listed.append(f"{len(places) - LISTED} more")
+    said = " and ".join([", ".join(listed[:-1]), listed[-1]]) if len(listed) > 1 else listed[0]
+    return f"{name}{'s' * (len(places) > 1)} {said}{'' if rank == 2 else f' of axis {axis}'}"
