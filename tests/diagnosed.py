@@ -1,0 +1,423 @@
+"""What the sentences of findings say, computed anew with numpy from the tensor, the codes and the parameters.
+
+``CHECKS[kind](said, case)`` asserts every number and name of a sentence; ``said`` is the match of `PATTERNS[kind]`.
+"""
+
+import math
+import re
+
+import numpy as np
+
+import quantcore as qc
+from quantcore.notation import write_call
+
+DB = r"(-?[\d.]+ dB|exact|-∞ dB|not defined)"
+N = r"(-?[\d.,]+(?:e[+-]\d+)?)"
+AT = r"\(([\d, ]*)\)"
+ROW_OR_AXIS = r"(row \(axis 0\)|column \(axis 1\)|index of axis \d)"
+PATTERNS = {
+    "nan": rf"{N} elements? (?:of x )?(is|are|comes?) (?:(?:back as )?NaN or infinite, the first at {AT}|(to) NaN, which )",
+    "wrapped": rf"{N} codes? (?:does|do) not fit (\w+) \((-?\d+)\.\.(\d+)\) and wrapped around silently: at {AT}, "
+               rf"{N} became {N}\.$",
+    "zero_point_outside": rf"The zero point {N} is not (an int|a uint)(\d+) code \((-?\d+)\.\.(\d+)\): it can't be stored, "
+                          rf"and the code nearest to it, {N}, means {N}\.$",
+    "zero_point_clamped": rf"The range {N}\.\.{N} leaves out 0: its zero point would be {N}, was clamped to {N}, and {N} "
+                          r"elements? (?:is|are) clipped\.$",
+    "negatives_lost": rf"{N} elements? (?:is|are) negative, down to {N}, but uint\d+ with zero point {N} has no code for "
+                      r"values below 0: (?:it becomes|all become) 0\.$",
+    "zero_not_exact": rf"{N} elements? \({N} %\) that (?:is|are) exactly 0 comes? back with \|x̂\| up to {N}: no code there "
+                      r"means 0\.$",
+    "one_sided": rf"x lies between {N} and {N}, but symmetric (\w+) keeps {N} of {N} codes for values (below|above) 0\. "
+                 rf"Asymmetric gains {DB}\.$",
+    "outlier_channel": rf"(Row|Column|Channel)s? ([\d, and]+)( more)?(?: of axis (\d))? \(max \|x\| {N}\) sets? the scale of "
+                       rf"the others(?: among (\d+)\.\.(\d+))? \(max \|x\| {N}\)\. SQNR of the others: {DB}; without "
+                       rf"(?:it|them): {DB}\.(?: (\d+) runs of channels have outliers\.)?$",
+    "outlier_element": rf"Element {AT}, {N}, sets the scale; the next largest is {N}\. SQNR of the others: {DB}; without it: "
+                       rf"{DB}\.(?: (At least )?(\d+) blocks have such an element\.)?$",
+    "clipped_too_much": rf"{N} elements? \({N} %\) lies? outside the range and (?:is|are) clipped: {N} % of the squared "
+                        r"error\.$",
+    "clips_too_little": rf"The range reaches the largest \|x\|, {N}, which makes the step coarse\. A narrower one, (.*), clips "
+                        rf"some elements and gains {DB}\.$",
+    "codes_unused": rf"Only codes in (-?\d+)\.\.(-?\d+) of (-?\d+)\.\.(-?\d+) occur: the range is wider than the data, which "
+                    rf"lie between {N} and {N}\.$",
+    "per_channel": rf"One scale serves all; one per {ROW_OR_AXIS}, {N} in all, gains {DB} for {N} % more storage\.$",
+    "small_groups": rf"With (\d+) elements? per scale, scales cost {N} bits per element beside (\d+) for codes\. (\w+) (.*) "
+                    rf"takes {N} in all and gains {DB}\.$",
+    "tiny_block": rf"(.*) are at most {N} in size: the scale (?:{N} is denormal and has few digits\.|comes to 0, and so does "
+                  r"everything\.) Multiply the tensor first\.$",
+    "zero_block": rf"(.*) (?:equal|are) {N}: a dead channel, or a bug upstream\. (?:Its|The first) scale, {N}, means "
+                  r"nothing\.$",
+    "constant_block": rf"(.*) (?:equal|are) {N}: one number would store (it|each)\.$",
+    "spare_bits": rf"x needs only {N} codes?: (\d+) bits? instead of (\d+) are enough\. SQNR now: {DB}; then: {DB}\.$",
+    "ties": rf"(About )?{N} (?:%|elements?) ?(?:of the elements)?(?:, such as {AT},)? (?:is|are) exactly halfway between two "
+            r"codes and goe?s? (.*); other (rules|orders of operations|rules or orders of operations) give other integers\.$",
+}  # fmt: skip
+
+
+def number(text):
+    return float(text.replace(",", ""))
+
+
+def db(text):
+    if text in ("exact", "-∞ dB", "not defined"):
+        return {"e": math.inf, "-": -math.inf, "n": math.nan}[text[0]]
+    return float(text.removesuffix(" dB"))
+
+
+def near(text, value, digits=4):
+    """Whether a written number is a value, to the digits that are written."""
+    said = number(text)
+    return said == value or abs(said - value) <= 0.51 * 10.0 ** (
+        math.floor(math.log10(abs(value) or 1e-300)) - digits + 1
+    )
+
+
+def same_db(text, value):
+    said = db(text)
+    return said == value or (math.isnan(said) and math.isnan(value)) or abs(said - value) <= 0.0501
+
+
+def sqnr(x, error):
+    power, sse = (float((np.asarray(v, np.float64) ** 2).sum()) for v in (x, error))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(10 * np.log10(np.float64(power) / np.float64(sse)))
+
+
+def place(text):
+    return tuple(int(part) for part in text.split(",") if part.strip())
+
+
+class Evidence:
+    """A result as numpy arrays, its parameters spread over the elements."""
+
+    def __init__(self, result, finding):
+        self.result, self.finding, self.scheme = result, finding, result.scheme
+        self.x = result.x.numpy()
+        self.codes, self.x_hat = result.codes.numpy(), result.dequantized.numpy()
+        self.error = (self.x - self.x_hat).astype(np.float64)
+        self.block = result.block
+        self.s, self.z = (self.spread(p.numpy()) for p in (result.scale, result.params.zero_point))
+        self.fmt = self.scheme.format
+
+    def spread(self, values):
+        for axis, (n, b) in enumerate(zip(self.x.shape, self.block, strict=True)):
+            values = np.repeat(values, b, axis=axis).take(range(n), axis=axis)
+        return values
+
+    @property
+    def before_clamp(self):
+        with np.errstate(all="ignore"):
+            return np.rint(self.x / self.s) + self.z.astype(np.float32)
+
+    @property
+    def clipped(self):
+        wide = self.before_clamp
+        return (wide < self.fmt.qmin) | (wide > self.fmt.qmax)
+
+    def again(self, scheme, x=None):
+        return qc.apply(self.x if x is None else x, scheme)
+
+    def sqnr_of(self, scheme):
+        return sqnr(self.x, self.x - self.again(scheme).dequantized.numpy())
+
+    def gain(self):
+        return self.sqnr_of(self.finding.mended) - sqnr(self.x, self.error)
+
+    def others_without(self, x, others):
+        """SQNR of the others: now, and of the same scheme on x with the outliers replaced."""
+        error = x - self.again(self.scheme, x).dequantized.numpy()
+        return sqnr(self.x[others], self.error[others]), sqnr(self.x[others], error[others])
+
+
+def bits(scheme, x):
+    """Bits per element of integers: codes, and for each block a float32 scale and the zero point, if it is free."""
+    result = qc.apply(x, scheme)
+    each = 32 + (0 if scheme.symmetric else scheme.format.bits)
+    return scheme.format.bits + each * result.scale.numel() / x.size
+
+
+def nan(said, e):
+    if said[4]:  # finite numbers that the library's own arithmetic makes NaN of
+        with np.errstate(all="ignore"):
+            assert number(said[1]) == np.isnan(e.x * (1 / e.s.astype(np.float32))).sum() > 0
+        return
+    bad = ~np.isfinite(e.x) if said[2] in ("is", "are") else ~np.isfinite(e.x_hat)
+    assert number(said[1]) == bad.sum()
+    assert place(said[3]) == tuple(int(i) for i in np.argwhere(bad)[0])
+
+
+def wrapped(said, e):
+    wide, at = e.before_clamp, place(said[5])
+    assert number(said[1]) == e.clipped.sum()
+    assert (said[2], int(said[3]), int(said[4])) == (str(e.fmt), e.fmt.qmin, e.fmt.qmax)
+    assert number(said[6]) == wide[at]
+    codes = 2**e.fmt.bits
+    assert number(said[7]) == e.codes[at] == (wide[at] - e.fmt.qmin) % codes + e.fmt.qmin
+    assert e.finding.boxes[0] == tuple((i, i + 1) for i in at)
+
+
+def zero_point_outside(said, e):
+    z, nearest = int(number(said[1])), int(number(said[6]))
+    bad = (e.z < e.fmt.qmin) | (e.z > e.fmt.qmax)
+    assert z == e.z[bad].flat[0]
+    assert (said[2] == "an int", int(said[3])) == (e.fmt.signed, e.fmt.bits)
+    assert (int(said[4]), int(said[5])) == (e.fmt.qmin, e.fmt.qmax)
+    assert nearest == min(range(e.fmt.qmin, e.fmt.qmax + 1), key=lambda q: abs(q - z))
+    assert near(said[7], (nearest - z) * float(e.s[bad].flat[0]))
+
+
+def zero_point_clamped(said, e):
+    low, high, wanted, z, clipped = (number(said[i]) for i in range(1, 6))
+    assert near(said[1], float(e.x.min()))
+    assert near(said[2], float(e.x.max()))
+    assert low * high > 0
+    assert wanted == rounded(e.fmt.qmin - e.x.min() / np.float64(e.s.flat[0]))
+    assert z == e.z.flat[0] == np.clip(wanted, e.fmt.qmin, e.fmt.qmax) != wanted
+    assert clipped == e.clipped.sum() > 0
+
+
+def rounded(value):
+    return float(f"{value:.0f}")
+
+
+def negatives_lost(said, e):
+    lost = (e.x < 0) & (e.z == e.fmt.qmin)
+    assert number(said[1]) == lost.sum() > 0
+    assert near(said[2], float(e.x[lost].min()))
+    assert number(said[3]) == e.fmt.qmin
+    assert not e.x_hat[lost].any()
+
+
+def zero_not_exact(said, e):
+    off = (e.x == 0) & (e.x_hat != 0)
+    assert number(said[1]) == off.sum()
+    assert near(said[2], 100 * off.mean(), 3)
+    assert near(said[3], float(np.abs(e.x_hat[off]).max()))
+    for s, z in {(float(s), float(z)) for s, z in zip(e.s[off], e.z[off], strict=True)}:
+        assert not any((q - z) * s == 0 for q in range(e.fmt.qmin, e.fmt.qmax + 1))
+
+
+def one_sided(said, e):
+    assert near(said[1], float(e.x.min()))
+    assert near(said[2], float(e.x.max()))
+    values = [q - int(e.z.flat[0]) for q in range(e.fmt.qmin, e.fmt.qmax + 1)]
+    wasted = [v for v in values if (v < 0 if said[6] == "below" else v > 0)]
+    assert (said[3], number(said[4]), number(said[5])) == (str(e.fmt), len(wasted), len(values))
+    assert not e.finding.mended.symmetric
+    assert same_db(said[7], e.gain())
+
+
+def outlier_channel(said, e):
+    axis = {"Row": 0, "Column": 1}.get(said[1]) if said[4] is None else int(said[4])
+    assert (e.x.ndim == 2) == (said[4] is None)
+    named = [int(i) for i in re.findall(r"\d+", said[2])]
+    boxes = [tuple(slice(*span) for span in box) for box in e.finding.boxes]
+    marked = [box[axis][0] for box in e.finding.boxes]
+    assert all(e.x[box].size == e.x.size // e.x.shape[axis] for box in boxes)
+    start, stop = (0, e.x.shape[axis]) if said[6] is None else (int(said[6]), int(said[7]) + 1)
+    if said[3]:
+        rest = named.pop()
+        assert len([p for p in marked if start <= p < stop]) == len(named) + rest
+    run = [p for p in marked if start <= p < stop]
+    assert run[: len(named)] == named
+    assert start % e.block[axis] == 0
+    assert stop - start <= e.block[axis]
+    largest = np.abs(np.moveaxis(e.x, axis, 0).reshape(e.x.shape[axis], -1)).max(1)
+    others = [i for i in range(start, stop) if i not in run]
+    assert near(said[5], float(largest[run].max()))
+    assert near(said[8], float(largest[others].max()))
+    assert largest[run].min() > largest[others].max()
+    x = e.x.copy()
+    next_largest = max(others, key=lambda i: largest[i])
+    for channel in run:
+        np.moveaxis(x, axis, 0)[channel] = np.moveaxis(x, axis, 0)[next_largest]
+    mask = np.zeros(e.x.shape, bool)
+    np.moveaxis(mask, axis, 0)[others] = True
+    now, without = e.others_without(x, mask)
+    assert same_db(said[9], now)
+    assert same_db(said[10], without)
+    assert without >= now + 3
+    if said[11]:
+        assert int(said[11]) == len({p // e.block[axis] for p in marked}) > 1
+
+
+def outlier_element(said, e):
+    at = place(said[1])
+    assert near(said[2], float(e.x[at]))
+    assert e.finding.boxes[0] == tuple((i, i + 1) for i in at)
+    block = tuple(slice(i // b * b, i // b * b + b) for i, b in zip(at, e.block, strict=True))
+    mask = np.zeros(e.x.shape, bool)
+    mask[block] = True
+    mask[at] = False
+    sizes = np.where(mask, np.abs(e.x), -1)
+    second = np.unravel_index(sizes.argmax(), sizes.shape)
+    assert near(said[3], float(sizes.max()))
+    assert abs(float(e.x[at])) > 4 * sizes.max() > 0
+    x = e.x.copy()
+    x[at] = x[second]
+    now, without = e.others_without(x, mask)
+    assert same_db(said[4], now)
+    assert same_db(said[5], without)
+    assert without >= now + 3
+    blocks = {tuple(a // b for (a, _), b in zip(box, e.block, strict=True)) for box in e.finding.boxes}
+    assert len(blocks) == len(e.finding.boxes) == int(said[7] or 1)
+
+
+def clipped_too_much(said, e):
+    assert number(said[1]) == e.clipped.sum()
+    assert near(said[2], 100 * e.clipped.mean(), 3)
+    square = e.error**2
+    assert near(said[3], 100 * square[e.clipped].sum() / square.sum(), 3)
+    assert square[e.clipped].sum() > square[~e.clipped].sum()
+
+
+def clips_too_little(said, e):
+    assert near(said[1], float(np.abs(e.x).max()))
+    assert not e.clipped.any()
+    assert said[2] == write_call(e.finding.mended.range_setting)
+    after = Evidence(e.again(e.finding.mended), e.finding)
+    assert (after.s <= e.s).all()
+    assert after.s.sum() < e.s.sum()
+    assert after.clipped.any()
+    assert same_db(said[3], e.gain())
+
+
+def codes_unused(said, e):
+    assert (int(said[1]), int(said[2])) == (e.codes.min(), e.codes.max())
+    assert (int(said[3]), int(said[4])) == (e.fmt.qmin, e.fmt.qmax)
+    assert near(said[5], float(e.x.min()))
+    assert near(said[6], float(e.x.max()))
+
+
+def per_channel(said, e):
+    axis = e.finding.mended.granularity.axis
+    if e.x.ndim == 2:
+        assert said[1] == ("row (axis 0)", "column (axis 1)")[axis]
+    else:
+        assert said[1] == f"index of axis {axis}"
+    assert number(said[2]) == e.x.shape[axis]
+    assert same_db(said[3], e.gain())
+    assert near(said[4], 100 * (bits(e.finding.mended, e.x) / bits(e.scheme, e.x) - 1), 3)
+
+
+def small_groups(said, e):
+    assert int(said[1]) == math.prod(e.block)
+    assert near(said[2], bits(e.scheme, e.x) - e.fmt.bits)
+    assert int(said[3]) == e.fmt.bits
+    mended = e.finding.mended
+    assert (said[4], said[5]) == (str(mended.format), write_call(mended.granularity))
+    assert near(said[6], bits(mended, e.x))
+    assert bits(mended, e.x) <= bits(e.scheme, e.x)
+    assert same_db(said[7], e.gain())
+
+
+def _block_of(subject, e, holds):
+    """The blocks of which ``holds``, in order, as masks; the subject of the sentence names the first and their number."""
+    found = []
+    for grid in np.ndindex(*e.result.scale.shape):
+        box = tuple(slice(g * b, g * b + b) for g, b in zip(grid, e.block, strict=True))
+        if holds(e.x[box], float(e.result.scale.numpy()[grid])):
+            found.append(box)
+    n = e.result.scale.numel()
+    if n == 1:
+        assert subject.startswith(f"All {e.x.size:,} elements")
+    else:
+        spans = [(s.start, min(s.stop, m)) for s, m in zip(found[0], e.x.shape, strict=True)]
+        named = [f"{a}..{b - 1}" if b - a > 1 else str(a) for a, b in spans]
+        if e.x.ndim == 2:
+            many = ["s" * (b - a > 1) for a, b in spans]
+            named = [f"row{many[0]} {named[0]}, column{many[1]} {named[1]}"]
+        else:
+            named = ["[" + ", ".join(named) + "]"]
+        assert named[0] in subject
+        assert (f"{len(found):,} of {n:,} blocks" in subject) == (len(found) > 1)
+        assert e.finding.boxes[0] == tuple(spans)
+        assert len(e.finding.boxes) == min(len(found), 256)
+    return found
+
+
+def tiny_block(said, e):
+    boxes = _block_of(said[1], e, lambda x, s: x.any() and abs(s) < 2.0**-126)
+    assert near(said[2], max(float(np.abs(e.x[box]).max()) for box in boxes))
+    scale = float(e.s[boxes[0]].flat[0])
+    assert near(said[3], scale) if scale else said[3] is None
+    assert scale < 2.0**-126
+
+
+def zero_block(said, e):
+    boxes = _block_of(said[1], e, lambda x, s: not x.any())
+    assert number(said[2]) == 0
+    assert near(said[3], float(e.s[boxes[0]].flat[0]))
+
+
+def constant_block(said, e):
+    boxes = _block_of(said[1], e, lambda x, s: x.min() == x.max() != 0)
+    assert near(said[2], float(e.x[boxes[0]].flat[0]))
+    assert said[3] == ("it" if len(boxes) == 1 else "each")
+
+
+def spare_bits(said, e):
+    assert number(said[1]) == len(np.unique(e.codes))
+    assert (int(said[2]), int(said[3])) == (e.finding.mended.format.bits, e.fmt.bits)
+    assert same_db(said[4], sqnr(e.x, e.error))
+    assert same_db(said[5], e.sqnr_of(e.finding.mended))
+
+
+def ties(said, e):
+    with np.errstate(all="ignore"):
+        ratio = (e.x / e.s).astype(np.float64)
+    half = (ratio - np.floor(ratio) == 0.5) & ~e.clipped
+    steps = e.codes.astype(np.float64) - e.z
+    if said[1]:  # a sample of a large tensor
+        assert abs(number(said[2]) - 100 * half.mean()) < 200 / math.sqrt(1 << 14)
+    else:
+        assert number(said[2]) == half.sum()
+        assert place(said[3]) == tuple(int(i) for i in np.argwhere(half)[0])
+        assert len(e.finding.boxes) == min(256, half.sum())
+    so = {
+        "to the even multiple of the scale": steps % 2 == 0,
+        "to the even code": e.codes % 2 == 0,
+        "away from 0": np.abs(steps) > np.abs(ratio),
+        "up": steps > ratio,
+        "up or down": np.full(steps.shape, (steps[half] > ratio[half]).any() and (steps[half] < ratio[half]).any()),
+    }[said[4]]  # fmt: skip
+    assert so[half].all()
+    others = (np.rint(ratio), np.trunc(ratio + np.copysign(0.5, ratio)), np.floor(ratio + 0.5))
+    assert any((other != steps)[half].any() for other in others) == ("rules" in said[5])
+
+
+CHECKS = {name: globals()[name] for name in PATTERNS}
+
+
+def check(result, finding):
+    """Evaluate a finding: its sentence, its boxes and its gain."""
+    said = re.match(PATTERNS[finding.kind], finding.sentence)
+    assert said, finding.sentence
+    evidence = Evidence(result, finding)
+    CHECKS[finding.kind](said, evidence)
+    for box in finding.boxes:
+        assert all(0 <= a < b <= n for (a, b), n in zip(box, evidence.x.shape, strict=True))
+    if finding.mended is None:
+        assert finding.gain is None
+        return
+    before, after = sqnr(evidence.x, evidence.error), evidence.sqnr_of(finding.mended)
+    if finding.gain.what == "SQNR":
+        assert after > before
+        claimed = [finding.gain.before, finding.gain.after]
+        assert claimed == [before, after] or np.allclose(claimed, [before, after], atol=1e-6)
+        assert [same_db(text, value) for text, value in zip(
+            str(finding.gain).removeprefix("SQNR ").split(" → "), (before, after), strict=True)] == [True, True]  # fmt: skip
+    elif finding.gain.what == "bits per element":
+        assert np.allclose(
+            [finding.gain.before, finding.gain.after],
+            [bits(s, evidence.x) for s in (evidence.scheme, finding.mended)],
+        )
+        assert finding.gain.after < finding.gain.before
+        assert after >= min(before - 0.5, 130)
+    else:
+        assert finding.gain.what == "error at 0"
+        zeros = evidence.x == 0
+        x_hat = evidence.again(finding.mended).dequantized.numpy()
+        assert finding.gain.after == np.abs(x_hat[zeros]).max() == 0
+        assert math.isclose(finding.gain.before, np.abs(evidence.x_hat[zeros]).max())
+        assert after >= before - 1

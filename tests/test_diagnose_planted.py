@@ -1,0 +1,273 @@
+"""Each kind of finding over ranks 0 to 4 and shapes from 1×1 to 3×2000: planted it is found, elsewhere it is not claimed,
+and every sentence is evaluated (`diagnosed`)."""
+
+import math
+
+import numpy as np
+import pytest
+from diagnosed import PATTERNS, check
+
+import quantcore as qc
+from quantcore import tensors
+from quantcore.diagnose import FOLLOWS, KINDS
+from quantcore.diagnose.examples import EXAMPLES
+from quantcore.tensors import Generated
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+SHAPES = [
+    (), (1,), (7,), (2000,), (1, 1), (1, 8), (8, 1), (3, 3), (3, 20), (20, 3), (8, 16), (3, 200), (8, 500), (3, 2000),
+    (1, 3, 1), (2, 3, 8), (5, 4, 3), (1, 1, 1, 1), (2, 2, 2, 2), (8, 4, 3, 3), (4, 5, 10, 10),
+]  # fmt: skip
+
+
+def plain(shape, seed=0):
+    """Numbers of 0.5 to 1 in size with both signs: nothing is wrong with them."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(0.5, 1, shape) * rng.choice([-1.0, 1.0], shape)
+    return np.asarray(x, np.float32)
+
+
+def one(x, value):
+    """x with its last element replaced."""
+    x = x.copy()
+    x[tuple(n - 1 for n in x.shape)] = value
+    return x
+
+
+def spread(shape, low, high):
+    """Different numbers from low to high."""
+    n = math.prod(shape)
+    order = np.random.default_rng(1).permutation(n)
+    return np.linspace(low, high, n, dtype=np.float32)[order].reshape(shape)
+
+
+def halves(shape):
+    """Half a step beside a code of int4, where the largest is 1: all positive."""
+    return np.resize((np.arange(7, dtype=np.float32) + 0.5) / 7, shape)
+
+
+def fewer(shape, n):
+    return math.prod(shape) < n
+
+
+def loud_axes(shape):
+    """Axes along which a channel can be an outlier: of two channels or more, of two elements or more."""
+    return [axis for axis, n in enumerate(shape) if n > 1 and math.prod(shape) // n > 1 and len(shape) > 1]
+
+
+def loud(shape, axis):
+    x = plain(shape)
+    np.moveaxis(x, axis, 0)[shape[axis] // 2] *= 100
+    return x
+
+
+def tails(shape):
+    """Many of size 1 and a few of 2.5: at 2 bits, whose only positive code is 1, the few push the many to 0."""
+    x = plain(shape) / 2
+    x.reshape(-1)[::40] *= 3.6
+    return x
+
+
+def steep(shape, axis):
+    """Channels of sizes 1, 0.5, 0.25, …"""
+    x = np.moveaxis(plain(shape), axis, 0)
+    for i in range(len(x)):
+        x[i] *= 0.5**i
+    return np.ascontiguousarray(np.moveaxis(x, 0, axis))
+
+
+def a_scale_is_cheap(shape):
+    """The axis whose scales cost less than 1 % of int8's storage, and along which there are 4 channels or more."""
+    found = [a for a, n in enumerate(shape) if n > 4 and 32 * n < 0.01 * 8 * math.prod(shape)]
+    return found[0] if found else None
+
+
+def first_rows(shape, value):
+    """A tensor and granularity in which one block holds one value."""
+    x = plain(shape)
+    if len(shape) > 1 and shape[0] > 1 and math.prod(shape[1:]) >= 4:
+        x[0] = value
+        return x, "per_channel(0)"
+    return np.full_like(x, value), "per_tensor"
+
+
+# kind -> shape -> (tensor, scheme), or the reason why no tensor of this shape can have it
+PLANTED = {
+    "nan": lambda s: (one(plain(s), np.nan), "int8 torchao"),
+    "wrapped": lambda s: (one(plain(s), 1.0), "int8 given(0.004) textbook(overflow=wrap)"),
+    "zero_point_outside": lambda s: (plain(s), "int8 given(0.1, zero_point=200)"),
+    "zero_point_clamped": lambda s: "the range of one number has no width" if fewer(s, 2) else
+        (spread(s, -6, -5), "uint8 asymmetric brevitas"),
+    "negatives_lost": lambda s: (one(plain(s), -1.0), "uint8 symmetric aimet.2024.Quantize"),
+    "zero_not_exact": lambda s: "0 has a code where it is an end of the range" if fewer(s, 3) else
+        (one(spread(s, -0.31, 1), 0.0), "uint4 asymmetric hqq"),
+    "one_sided": lambda s: "fewer than 4 elements are on one side by chance" if fewer(s, 4) else
+        (one(halves(s), 1.0), "int4"),
+    "outlier_channel": lambda s: (loud(s, loud_axes(s)[-1]), "int8") if loud_axes(s) else
+        "there are no two channels of two elements",
+    "outlier_element": lambda s: "fewer than 3 others share the scale" if fewer(s, 4) else
+        (one(plain(s), 100.0), "int8"),
+    "clipped_too_much": lambda s: (3 * plain(s), "int8 fixed(-1, 1)"),
+    "clips_too_little": lambda s: "clipping one of few costs more than the others gain" if fewer(s, 180) else
+        (tails(s), "int2"),
+    "codes_unused": lambda s: (plain(s), "int8 fixed(-90, 90)"),
+    "per_channel": lambda s: "a scale per channel costs more than 1 % of the storage, or there are 4 channels at most"
+        if a_scale_is_cheap(s) is None else (steep(s, a_scale_is_cheap(s)), "int8"),
+    "small_groups": lambda s: "there are no groups of 4, or so few that nothing larger remains"
+        if not s or s[-1] < 4 or fewer(s, 17) else (plain(s), "int4 per_group(4)"),
+    "tiny_block": lambda s: (plain(s) * np.float32(1e-40), "int8"),
+    "zero_block": lambda s: "fewer than 4 elements are 0 by chance" if fewer(s, 4) else
+        (lambda x, g: (x, f"int8 {g}"))(*first_rows(s, 0.0)),
+    "constant_block": lambda s: "fewer than 4 elements are equal by chance" if fewer(s, 4) else
+        (lambda x, g: (x, f"int8 {g}"))(*first_rows(s, 0.7)),
+    "spare_bits": lambda s: (np.sign(plain(s)) * np.float32(0.3), "int8"),
+    "ties": lambda s: (2 * np.floor(2 * plain(s)) + np.float32(0.5), "int8 given(1)"),
+}  # fmt: skip
+
+
+def diagnosed(x, scheme):
+    """The findings, each of them evaluated."""
+    result = qc.apply(x, qc.Scheme.parse(scheme))
+    findings = qc.diagnose(result)
+    for finding in findings:
+        check(result, finding)
+    return findings
+
+
+def test_every_kind_is_planted_and_evaluated():
+    assert set(PLANTED) == set(KINDS) == set(PATTERNS)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("kind", PLANTED)
+def test_what_is_planted_is_found_in_every_shape(kind, shape):
+    planted = PLANTED[kind](shape)
+    if isinstance(planted, str):
+        for scheme in ("int8", "int4", "int2", "int8 given(0.1)"):
+            assert kind not in [f.kind for f in diagnosed(plain(shape), scheme)], planted
+        return
+    kinds = [finding.kind for finding in diagnosed(*planted)]
+    assert {kind, *FOLLOWS.get(kind, ())} & set(kinds), kinds
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_every_sentence_of_the_examples_is_true(kind):
+    assert diagnosed(EXAMPLES[kind].load(), EXAMPLES[kind].scheme)
+
+
+# Outlier channels
+
+
+@pytest.mark.parametrize("scheme", ["int4", "int8", "uint8 asymmetric", "int8 per_channel({other})"])
+@pytest.mark.parametrize(("shape", "axis"), [(s, a) for s in SHAPES for a in loud_axes(s)], ids=str)
+def test_an_outlier_channel_is_found_along_any_axis(shape, axis, scheme):
+    other = next(a for a in range(len(shape)) if a != axis)
+    x = loud(shape, axis)
+    found = [f for f in diagnosed(x, scheme.format(other=other)) if f.kind == "outlier_channel"]
+    box = tuple((n // 2, n // 2 + 1) if i == axis else (0, n) for i, n in enumerate(shape))
+    if "{" in scheme and math.prod(shape) // shape[other] == shape[axis]:
+        return  # the other axis leaves one element of each channel, which is an outlier element
+    assert [f for f in found if f.boxes == (box,)], found
+
+
+def without(x, axis, channel):
+    """The others' SQNR in dB at int8: now, and after the channel was made as its largest neighbour."""
+    others = np.delete(x, channel, axis)
+    error = np.delete(x - qc.apply(x, qc.Scheme()).dequantized.numpy(), channel, axis)
+    alone = others - qc.apply(others, qc.Scheme()).dequantized.numpy()
+    return [10 * math.log10((others.astype(float) ** 2).sum() / (e.astype(float) ** 2).sum()) for e in (error, alone)]
+
+
+@pytest.mark.parametrize("shape", [(3, 20), (20, 3), (3, 200), (3, 2000), (8, 4, 3, 3), (2, 3, 8), (16, 16), (64, 128)], ids=str)
+def test_no_false_all_clear_with_a_generated_outlier_channel(shape):
+    """Where the others would have two bits and a half more without the column, something is said."""
+    lost = 0
+    for seed in range(6):
+        x = tensors.generate(Generated("outlier_channel", shape, seed))
+        columns = np.abs(x).reshape(-1, shape[-1]).max(0)
+        now, alone = without(x, -1, int(columns.argmax()))
+        kinds = {f.kind for f in diagnosed(x, "int4")} & {f.kind for f in diagnosed(x, "int8")}
+        if alone - now > 15:
+            lost += 1
+            assert kinds & {"outlier_channel", "outlier_element"}, (seed, now, alone)
+    assert lost >= 2
+
+
+def test_two_outlier_channels_of_many():
+    x = plain((4, 24))
+    x[:, [3, 17]] *= np.array([60, 25], np.float32)
+    (finding,) = [f for f in diagnosed(x, "int8") if f.kind == "outlier_channel"]
+    assert finding.sentence.startswith("Columns 3 and 17 (max")
+    assert finding.boxes == (((0, 4), (3, 4)), ((0, 4), (17, 18)))
+    x = plain((2, 40, 3))
+    x[:, ::9] *= 50
+    (finding,) = [f for f in diagnosed(x, "int8") if f.kind == "outlier_channel"]
+    assert finding.sentence.startswith("Channels 0, 9, 18 and 2 more of axis 1 (max")
+
+
+def test_outlier_channels_of_groups():
+    x = plain((6, 64))
+    x[:, 5] *= 50
+    x[:, 40] *= 90
+    (finding,) = [f for f in diagnosed(x, "int8 per_group(16)") if f.kind == "outlier_channel"]
+    assert "Column 40 (max" in finding.sentence
+    assert "among 32..47" in finding.sentence
+    assert [box[1][0] for box in finding.boxes] == [40, 5]
+    assert finding.sentence.endswith("2 runs of channels have outliers.")
+    x[:, [5, 40]] = plain((6, 2))
+    assert diagnosed(x, "int8 per_group(16)") == []
+
+
+def test_outlier_elements_of_several_blocks():
+    x = plain((8, 32))
+    for row, column in ((1, 4), (3, 30), (6, 0)):
+        x[row, column] = 40 + row
+    (finding,) = [f for f in diagnosed(x, "int8 per_channel(0)") if f.kind == "outlier_element"]
+    assert finding.sentence.startswith("Element (6, 0), 46,")
+    assert finding.sentence.endswith(" 3 blocks have such an element.")
+
+
+@pytest.mark.parametrize("bad", [3, 7])
+def test_several_blocks_of_different_constants(bad):
+    x = plain((9, 6))
+    for row in range(bad):
+        x[row] = row + 1
+    (finding,) = diagnosed(x, "int8 per_channel(0)")
+    assert finding.sentence.startswith(f"In {bad} of 9 blocks all elements are equal; in the first, row 0, columns 0..5, they")
+    x[:bad] = 0
+    assert {f.kind for f in diagnosed(x, "int8 per_channel(0)")} == {"zero_block"}
+    x[:bad] = 1e-41
+    assert "tiny_block" in {f.kind for f in diagnosed(x, "int8 per_channel(0)")}
+
+
+@pytest.mark.parametrize("convention", ["textbook", "torch.fake_quantize", "torch.quantize_per_tensor", "onnxruntime"])
+@pytest.mark.parametrize("zero_point", [0, 3])
+def test_where_halves_go_is_read_from_the_codes(convention, zero_point):
+    x = (np.arange(24, dtype=np.float32).reshape(4, 6) - 12) / 2
+    findings = diagnosed(x, f"int8 asymmetric given(1, zero_point={zero_point}) {convention}")
+    assert "ties" in [f.kind for f in findings]
+
+
+# No false alarm
+
+HEALTHY = {
+    "normal": ["int8", "int8 per_channel(0)", "int4 per_group(32)"],
+    "uniform": ["int8", "int4 per_channel(0)"],
+    "bimodal": ["int8", "uint8 asymmetric"],
+}  # fmt: skip
+LARGE = [(64,), (1000,), (3, 20), (20, 3), (3, 200), (3, 2000), (8, 4, 3, 3), (6, 5, 4), (4, 5, 10, 10), (40, 1), (1, 40)]
+
+
+@pytest.mark.parametrize("shape", LARGE, ids=str)
+def test_no_outlier_is_claimed_in_healthy_tensors_of_any_rank(shape):
+    """What small blocks show by chance (ties, one side of 0) may be said, outliers and bad ranges not."""
+    alarms = []
+    for seed in range(8):
+        for name, schemes in HEALTHY.items():
+            scheme = schemes[seed % len(schemes)]
+            if "per_group" in scheme and (shape[-1] < 32 or shape[-1] % 32):
+                scheme = schemes[0]
+            if "per_channel" in scheme and math.prod(shape) // shape[0] < 16:
+                scheme = schemes[0]
+            alarms += [(name, scheme, seed, f.sentence) for f in diagnosed(tensors.generate(Generated(name, shape, seed)), scheme)]
+    assert alarms == []
