@@ -1,5 +1,6 @@
-"""The findings of Explore without a browser: every example loads, shows, and mends."""
+"""The findings of Explore without a browser: every example loads, shows, and is fixed."""
 
+import ast
 import json
 import re
 from pathlib import Path
@@ -11,7 +12,10 @@ from app_page import widget
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
+from pages.shared import findings, lesson
+from quantcore.diagnose import KINDS
 from quantcore.diagnose.examples import EXAMPLES
+from quantcore.mistakes import MISTAKES
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 MAIN = Path(__file__).resolve().parent.parent / "pages" / "main.py"
@@ -44,13 +48,13 @@ def maps(at: AppTest) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", EXAMPLES)
-def test_example_loads_shows_and_mends(kind: str) -> None:
+def test_example_loads_shows_and_fixes(kind: str) -> None:
     example = EXAMPLES[kind]
     x, scheme = example.load(), str(example.parsed())
     at = press(opened(cell="1, 1", rows="0:4"), f"_finding_example_{kind}")
     drawn = qc.Scheme.parse(widget(at, "_scheme_text").value)
     np.testing.assert_array_equal(qc.apply(x, drawn).codes, qc.apply(x, example.parsed()).codes)
-    finding = qc.diagnose(qc.apply(x, example.parsed()))[0]
+    finding = qc.diagnose(qc.apply(x, drawn))[0]  # the axis is written out
     assert finding.kind == kind
     assert any(finding.sentence in text for text in texts(at))
     assert maps(at)["found"] == []
@@ -62,9 +66,9 @@ def test_example_loads_shows_and_mends(kind: str) -> None:
         assert at.text_input(key="cell").value == ", ".join(str(a) for a, _ in finding.boxes[0])
         at = press(at, "_finding_show_0")
         assert maps(at)["found"] == []
-    assert bool(buttons(at, "_finding_mend_0")) == (finding.mended is not None)
+    assert bool(buttons(at, "_finding_fix_0")) == (finding.mended is not None)
     if finding.mended is not None:
-        at = press(at, "_finding_mend_0")
+        at = press(at, "_finding_fix_0")
         text = widget(at, "_scheme_text").value
         assert text != scheme
         codes = qc.apply(x, finding.mended).codes
@@ -74,22 +78,22 @@ def test_example_loads_shows_and_mends(kind: str) -> None:
 
 def test_a_healthy_result_says_so() -> None:
     at = opened(dist="uniform", bits="8")
-    assert any("Nothing wrong was found" in text for text in texts(at))
-    assert buttons(at, "_finding_show") == buttons(at, "_finding_mend") == []
+    assert any("No known problem found." in text for text in texts(at))
+    assert buttons(at, "_finding_show") == buttons(at, "_finding_fix") == []
 
 
 def test_several_findings_stand_behind_the_first() -> None:
     at = opened(dist="relu", bits="4", per="group", group="4", shape="32x64")
-    findings = qc.diagnose(
+    found = qc.diagnose(
         qc.apply(
             qc.tensors.generate(qc.tensors.Generated("relu", (32, 64))),
             qc.Scheme.parse(widget(at, "_scheme_text").value),
         )
     )
-    assert len(findings) > 1
-    for finding in findings:
+    assert len(found) > 1
+    for finding in found:
         assert any(finding.sentence in text for text in texts(at))
-    at = press(at, f"_finding_mend_{[f.mended is not None for f in findings].index(True)}")
+    at = press(at, f"_finding_fix_{[f.mended is not None for f in found].index(True)}")
 
 
 def test_outlines_are_those_of_the_scheme_they_were_asked_for() -> None:
@@ -110,3 +114,60 @@ def test_in_a_tensor_of_rank_3_the_plane_is_opened() -> None:
     assert maps(at)["found"] == [[row, row + 1, column, column + 1]]
     at = at.text_input(key="at").set_value(str((plane + 1) % 3)).run()
     assert maps(at)["found"] == []
+
+
+def test_every_kind_links_to_a_step_that_exists() -> None:
+    assert set(findings.LESSON_OF) == set(KINDS)
+    for name, step in set(findings.LESSON_OF.values()):
+        assert name in lesson.there()
+        if name == "mistakes":
+            assert step in MISTAKES
+            continue
+        source = (MAIN.parent / "learn" / f"{name}.py").read_text(encoding="utf-8")
+        (steps,) = [
+            node.value
+            for node in ast.parse(source).body
+            if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "STEPS"
+        ]
+        assert isinstance(steps, ast.Dict)
+        assert step in [key.value for key in steps.keys if isinstance(key, ast.Constant)]
+
+
+def test_every_finding_has_its_lesson_beside_it() -> None:
+    at = press(opened(), "_finding_example_negatives_lost")
+    found = qc.diagnose(qc.apply(EXAMPLES["negatives_lost"].load(), EXAMPLES["negatives_lost"].parsed()))
+    links = [e.proto for e in at.get("page_link") if e.proto.label == "Lesson"]
+    assert [link.page for link in links] == [
+        "learn-" + findings.LESSON_OF[f.kind][0].replace("_", "-") for f in found
+    ]
+    name, step = findings.LESSON_OF["negatives_lost"]
+    assert f"{lesson.step_key(name)}={step}" in str(links[0])
+
+
+@pytest.mark.parametrize(
+    ("pasted", "scheme", "sqnr", "largest"),
+    [
+        ("1, nan; 3, -1", "int8 torchao", "not defined", "not defined"),
+        ("0, 0; 0, 0", "int8", "not defined", "0"),
+        ("0.7", "int4", "exact", "0"),
+        ("0.5, 1; 3, -1", "int4", None, None),
+    ],
+)
+def test_a_figure_without_a_value_says_so_and_why(pasted: str, scheme: str, sqnr: str | None, largest: str | None) -> None:
+    pasted = pasted.replace("; ", "\n")
+    at = AppTest.from_file(MAIN, default_timeout=60)
+    at.session_state["_pasted"] = pasted
+    at.query_params["src"] = "paste"
+    at = at.run()
+    at = widget(at, "_scheme_text").set_value(scheme).run()
+    assert not at.exception
+    report = qc.report(qc.apply(qc.tensors.parse(pasted), qc.Scheme.parse(widget(at, "_scheme_text").value)))
+    shown = {metric.label: metric for metric in at.metric}
+    assert shown["SQNR"].value == (sqnr or f"{report.sqnr_db:.2f} dB")
+    assert shown["max |error|"].value == (largest or f"{report.max_abs_error:.3g}")
+    for label, name in (("SQNR", "sqnr_db"), ("max |error|", "max_abs_error"), ("MSE", "mse")):
+        reason = report.undefined.get(name)
+        assert ("Not defined here" in shown[label].proto.help) == (reason is not None)
+        assert reason is None or reason in shown[label].proto.help
+    if sqnr == "exact":
+        assert not any("130" in text for text in texts(at))

@@ -59,7 +59,7 @@ def reveal(comparison: Comparison, marks: np.ndarray, name: str) -> None:
     """Draw both ways side by side, their code with the differing lines marked, and what goes wrong."""
     mistake, (wrong, right) = MISTAKES[name], lines(MISTAKES[name])
     st.markdown(f"**What goes wrong:** {say.plain(mistake.why)}")
-    st.markdown(f"**Mended:** {say.plain(mistake.mend)}")
+    st.markdown(f"**Fixed:** {say.plain(mistake.mend)}")
     for column, title, way, shown, sign in zip(
         st.columns(2), ("Wrong", "Right"), (comparison.wrong, comparison.right), (wrong, right), "-+", strict=True
     ):  # fmt: skip

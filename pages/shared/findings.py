@@ -1,4 +1,4 @@
-"""What is wrong with a result, in one line above the maps: the sentence, its cells, and the scheme that mends it."""
+"""What is wrong with a result, in one line above the maps: the sentence, its cells, the fix and the lesson."""
 
 from functools import partial
 from typing import cast
@@ -7,21 +7,49 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.shared import compute, maps_view, say, scheme_state
+from pages.shared import compute, lesson, maps_view, say, scheme_state
 from pages.shared.current import Tensor
 from quantcore.diagnose.examples import EXAMPLES
 from quantcore.diagnose.record import MAX_BOXES, Box
 from quantcore.tensors import Generated
 
-HEIGHT = (
-    62  # px: two lines of text, kept free where there is nothing to say, so that the maps stay where they are
-)
-COLUMNS = [2, 1]  # of the sentence, and of the buttons
+HEIGHT = 32  # px: one line of text, kept free where there is nothing to say, so that the maps stay where they are
+# A long sentence ends in dots; the list behind the line has it whole
+_STYLE = """<style>
+.st-key-findings,.st-key-findings>*{overflow:hidden;flex-wrap:nowrap}
+.st-key-findings .st-key-finding_line{flex:1 1 0;min-width:0}
+.st-key-finding_line p{white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
+.st-key-findings button,.st-key-findings a{min-height:1.75rem;padding-top:0;padding-bottom:0;white-space:nowrap}
+</style>"""
 _SHOWN = "_finding_shown"  # (tensor, scheme, sentence, boxes)
 _MARKS = {
     "error": ":red[:material/error:]",
     "warning": ":orange[:material/warning:]",
     "note": ":blue[:material/info:]",
+}
+
+
+# The lesson that explains a kind, and its step
+LESSON_OF = {
+    "nan": ("mistakes", "scale-in-float16"),
+    "wrapped": ("mistakes", "cast-without-clamp"),
+    "zero_point_outside": ("zero_point", "zero"),
+    "zero_point_clamped": ("zero_point", "zero"),
+    "negatives_lost": ("mistakes", "negatives-lost"),
+    "zero_not_exact": ("zero_point", "zero"),
+    "one_sided": ("zero_point", "one-sided"),
+    "outlier_channel": ("granularity", "tensor"),
+    "outlier_element": ("granularity", "groups"),
+    "clipped_too_much": ("error", "clipping"),
+    "clips_too_little": ("error", "clipping"),
+    "codes_unused": ("error", "clipping"),
+    "per_channel": ("granularity", "rows"),
+    "small_groups": ("granularity", "cost"),
+    "tiny_block": ("mistakes", "scale-in-float16"),
+    "zero_block": ("scale", "marks"),
+    "constant_block": ("scale", "marks"),
+    "spare_bits": ("scale", "bits"),
+    "ties": ("scale", "code"),
 }
 
 
@@ -31,61 +59,73 @@ def reserve() -> DeltaGenerator:
 
 
 def shown(tensor: Tensor, scheme: qc.Scheme) -> tuple[Box, ...]:
-    """The boxes to be outlined: of the finding whose "Show" was pressed on this tensor and scheme."""
+    """The boxes to outline: of the finding whose "Show" was pressed on this tensor and scheme."""
     kept = st.session_state.get(_SHOWN)
     return cast(tuple[Box, ...], kept[3]) if kept and kept[:2] == (tensor.key, str(scheme)) else ()
 
 
 def draw(place: DeltaGenerator, tensor: Tensor, result: qc.Quantized, report: qc.Report) -> None:
-    """Draw the first finding, and the way to the others and to the examples."""
+    """Draw the first finding, and the way to all of them in full and to the examples."""
     found: list[qc.Finding] = compute.kept(
         tensor, f"findings {result.scheme}", lambda: qc.diagnose(result, report)
     )
-    with place:
-        sentence, buttons = st.columns(COLUMNS, vertical_alignment="center")
-    if not found:
-        sentence.markdown(":small[:green[:material/check_circle:] Nothing wrong was found with this result.]")
-    with buttons.container(horizontal=True, horizontal_alignment="right", gap="small"):
+    st.html(_STYLE)
+    with place.container(horizontal=True, wrap=False, gap="small", vertical_alignment="center"):
+        sentence = st.container(key="finding_line")
         if found:
             _one(tensor, result.scheme, found[0], 0, sentence)
-        if len(found) > 1:
-            with st.popover(f"{len(found) - 1} more"):
-                _others(tensor, result.scheme, found)
-        with st.popover("", icon=":material/school:", help="Examples of findings"):
+            with st.popover(f"All {len(found)}" if len(found) > 1 else "More", type="tertiary"):
+                _all(tensor, result.scheme, found)
+        else:
+            sentence.markdown(":small[:green[:material/check_circle:] No known problem found.]")
+        with st.popover("", icon=":material/school:", help="Examples of findings", type="tertiary"):
             _examples()
 
 
-def _others(tensor: Tensor, scheme: qc.Scheme, found: list[qc.Finding]) -> None:
+def _all(tensor: Tensor, scheme: qc.Scheme, found: list[qc.Finding]) -> None:
+    """The findings in full; the first has its buttons in the line."""
+    st.container(width=640).markdown(_sentence(found[0]))
     for number, finding in enumerate(found[1:], 1):
-        sentence, buttons = st.columns([4, 1.5], vertical_alignment="center", width=640)
-        with buttons.container(horizontal=True, horizontal_alignment="right", gap="small"):
-            _one(tensor, scheme, finding, number, sentence)
+        with st.container(horizontal=True, width=640, gap="small", vertical_alignment="center"):
+            _one(tensor, scheme, finding, number, st.container(width=420))
+
+
+def _sentence(finding: qc.Finding) -> str:
+    return f":small[{_MARKS[finding.severity]} {say.plain(finding.sentence)}]"
 
 
 def _one(tensor: Tensor, scheme: qc.Scheme, finding: qc.Finding, number: int, place: DeltaGenerator) -> None:
     """Write the sentence into ``place``, and draw its buttons here."""
-    place.markdown(f":small[{_MARKS[finding.severity]} {say.plain(finding.sentence)}]")
+    place.markdown(_sentence(finding))
     if finding.boxes:
         on = st.session_state.get(_SHOWN, ("",) * 3)[:3] == (tensor.key, str(scheme), finding.sentence)
         st.button(
             "Hide" if on else "Show",
             key=f"_finding_show_{number}",
             on_click=_hide if on else partial(_show, tensor, scheme, finding),
+            type="tertiary",
             help=_outlined(finding),
         )
     if finding.mended is not None:
         st.button(
-            "Mend",
-            key=f"_finding_mend_{number}",
-            on_click=partial(_mend, finding.mended),
+            "Fix",
+            key=f"_finding_fix_{number}",
+            on_click=partial(_fix, finding.mended),
             type="primary",
             help=say.plain(f"{finding.mended}: {finding.gain}. The browser's Back undoes it."),
         )
+    name, step = LESSON_OF[finding.kind]
+    st.page_link(
+        f"learn/{name}.py",
+        label="Lesson",
+        query_params={lesson.step_key(name): step},
+        help=f"The lesson that explains it: {lesson.LESSONS[name].title}",
+    )
 
 
 def _outlined(finding: qc.Finding) -> str:
-    what = f"the first {MAX_BOXES} of what" if len(finding.boxes) == MAX_BOXES else "what"
-    return f"Outline in the maps {what} is meant, and follow the arithmetic of the first"
+    what = f"first {MAX_BOXES} affected cells" if len(finding.boxes) == MAX_BOXES else "affected cells"
+    return f"Outline the {what}, and follow the arithmetic of the first"
 
 
 def _show(tensor: Tensor, scheme: qc.Scheme, finding: qc.Finding) -> None:
@@ -99,7 +139,7 @@ def _hide() -> None:
     st.session_state.pop(_SHOWN, None)
 
 
-def _mend(scheme: qc.Scheme) -> None:
+def _fix(scheme: qc.Scheme) -> None:
     try:
         scheme_state.apply_scheme(scheme)
     except qc.QuantError as error:
@@ -132,4 +172,4 @@ def load(kind: str) -> None:
         state |= {"src": "paste", "_pasted": example.tensor}
     st.session_state.update(state)
     st.session_state[scheme_state.RANK] = example.load().ndim
-    _mend(example.parsed())
+    _fix(example.parsed())

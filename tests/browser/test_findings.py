@@ -1,4 +1,4 @@
-"""Findings in the browser: what is meant is outlined, a mend is undone by Back, nothing moves."""
+"""Findings in the browser: affected cells are outlined, a fix is undone by Back, nothing moves."""
 
 from typing import Any
 
@@ -40,28 +40,28 @@ def test_show_outlines_the_cells_in_all_four_maps(app: Any) -> None:
     expect(app.page.locator("rect.qs-found")).to_have_count(0)
 
 
-def test_mend_and_back(app: Any) -> None:
+def test_fix_and_back(app: Any) -> None:
     app.open()
     app.expect_scheme(DEFAULT)
     (finding,) = qc.diagnose(qc.apply(qc.tensors.generate(qc.tensors.Generated()), qc.Scheme.parse(DEFAULT)))
     frame = app.page.locator(".qs-maps").bounding_box()
-    finding_button(app, "Mend").click()
+    finding_button(app, "Fix").click()
     app.expect_scheme(str(finding.mended))
-    expect(app.page.get_by_text("Nothing wrong was found")).to_be_visible()
+    expect(app.page.get_by_text("No known problem found.")).to_be_visible()
     assert app.page.locator(".qs-maps").bounding_box() == frame
     app.page.go_back()
     app.expect_scheme(DEFAULT)
-    expect(finding_button(app, "Mend")).to_be_visible()
+    expect(finding_button(app, "Fix")).to_be_visible()
 
 
-def test_what_a_mend_writes_late_into_the_link_is_the_same_step_back(app: Any) -> None:
+def test_what_a_fix_writes_late_into_the_link_is_the_same_step_back(app: Any) -> None:
     app.open(dist="laplace", shape="128x256")
     app.expect_scheme(DEFAULT)
     before = app.page.url
-    finding_button(app, "Mend").click()
+    finding_button(app, "Fix").click()
     app.expect_scheme("int4 symmetric per_tensor fixed(-4.59, 5.1) textbook")
     app.rest()
-    # as a control does that appeared with the mend, when it comes to write its value after the run
+    # as a control does that appeared with the fix, when it comes to write its value after the run
     late = "history.pushState({}, '', location.href + '&bits=5'), history.length"
     assert app.page.evaluate("history.length") == app.page.evaluate(late)
     app.page.go_back()
