@@ -39,6 +39,7 @@ def table(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention) -> None:
     make = partial(qc.library_table, compute.values(tensor), scheme, a)
     frame = cast(pd.DataFrame, compute.kept(tensor, f"libraries {scheme} {a}", make))
     taken = frame[frame["refused"] == ""].drop(columns="refused")
+    taken, sqnr = say.sqnr_column(taken, "sqnr_db", _LABELS["sqnr_db"])
     event: Any = st.dataframe(
         taken,
         hide_index=True,
@@ -52,6 +53,7 @@ def table(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention) -> None:
                 f"codes that differ from {a.name}", format="%d"
             ),
             **{name: st.column_config.NumberColumn(label, format="%.4g") for name, label in _LABELS.items()},
+            "sqnr_db": sqnr,
         },
     )
     chosen = event["selection"]["rows"]

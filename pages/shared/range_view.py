@@ -141,14 +141,15 @@ def table(found: tuple[qc.RangeMark, ...], scheme: qc.Scheme) -> None:
     button = st.column_config.ButtonColumn(
         "", key=_USE, type="tertiary", on_click=_use_row, args=(tuple(mark.setting for mark in found),)
     )
+    frame, sqnr = say.sqnr_column(pd.DataFrame(rows), "SQNR", "SQNR (dB)", "%.2f")
     st.container(key="rng_table").dataframe(
-        pd.DataFrame(rows),
+        frame,
         hide_index=True,
         height="content",
         column_config={
             "method": st.column_config.TextColumn(width="medium"),
             **{name: number(format="%.5g") for name in ("low", "high", "MSE")},
-            "SQNR": number("SQNR, dB", format="%.2f"),
+            "SQNR": sqnr,
             "clipped": number(format="percent"),
             "": button,
         },

@@ -4,7 +4,11 @@ import html
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import streamlit as st
+
+import quantcore as qc
 
 
 def error(text: str, place: Any = st) -> None:
@@ -32,6 +36,15 @@ def lines(rows: Iterable[str], name: str = "") -> None:
         "border-radius:.5rem;background:rgba(128,128,128,.09);overflow-x:auto"
     )
     st.html(f"<pre class='{name}' style='{style}'>{html.escape(chr(10).join(rows))}</pre>")
+
+
+def sqnr_column(frame: pd.DataFrame, name: str, label: str, pattern: str = "%.4g") -> tuple[pd.DataFrame, Any]:
+    """A table and the look of its column of SQNRs: numbers, or words where one is infinite; a gap stays a gap."""
+    values = frame[name]
+    if not np.isinf(values).any():
+        return frame, st.column_config.NumberColumn(label, format=pattern)
+    words = [None if np.isnan(v) else pattern % v if np.isfinite(v) else qc.decibels(v) for v in values]
+    return frame.assign(**{name: words}), st.column_config.TextColumn(label, alignment="right")
 
 
 def plain(text: str) -> str:

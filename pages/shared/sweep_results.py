@@ -138,8 +138,9 @@ def rows_table(frame: pd.DataFrame) -> None:
     """Draw the table; rows that are chosen become those of the error maps."""
     number = partial(st.column_config.NumberColumn, format="%.4g")
     heads = {name: number(name.replace("_", " ")) for name in COLUMNS[1:-2]}
+    shown, sqnr = say.sqnr_column(frame[COLUMNS], "sqnr_db", "SQNR (dB)")
     st.dataframe(
-        frame[COLUMNS],
+        shown,
         hide_index=True,
         height=360 if len(frame) > 9 else "auto",
         placeholder="–",
@@ -149,6 +150,7 @@ def rows_table(frame: pd.DataFrame) -> None:
         column_config=heads
         | {
             "name": st.column_config.TextColumn(width="large", pinned=True),
+            "sqnr_db": sqnr,
             "bits_per_element": number("bits / element"),
             "clipped_share": number("clipped"),
         },
