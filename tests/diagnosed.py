@@ -45,6 +45,9 @@ PATTERNS = {
                     rf"takes {N} in all and gains {DB}\.$",
     "tiny_block": rf"(.*) are at most {N} in size: the scale (?:{N} is denormal and has few digits\.|comes to 0, and so does "
                   r"everything\.) Multiply the tensor first\.$",
+    "small_scale": rf"(.*) are at most {N} in size: the scale would be below {N}, the smallest of ([\w-]+), and is {N} "
+                   r"instead\.$",
+    "least_range": rf"(.*) are at most {N} in size, less than the least range of ([\w-]+), which gives them the scale {N}\.$",
     "zero_block": rf"(.*) (?:equal|are) {N}: a dead channel, or a bug upstream\. (?:Its|The first) scale, {N}, means "
                   r"nothing\.$",
     "constant_block": rf"(.*) (?:equal|are) {N}: one number would store (it|each)\.$",
@@ -52,6 +55,7 @@ PATTERNS = {
     "ties": rf"(About )?{N} (?:%|elements?) ?(?:of the elements)?(?:, such as {AT},)? (?:is|are) exactly halfway between two "
             r"codes and goe?s? (.*); other (rules|orders of operations|rules or orders of operations) give other integers\.$",
 }  # fmt: skip
+VARIANTS = {"tiny_block": ("small_scale", "least_range")}
 
 
 def number(text):
@@ -344,6 +348,26 @@ def tiny_block(said, e):
     assert scale < 2.0**-126
 
 
+def small_scale(said, e):
+    convention = e.scheme.convention
+    needed = lambda x: float(np.abs(x).max()) / (2 ** (e.fmt.bits - 1) - 1)  # noqa: E731
+    boxes = _block_of(said[1], e, lambda x, s: 0 < needed(x) < convention.smallest_scale)
+    assert near(said[2], max(float(np.abs(e.x[box]).max()) for box in boxes))
+    assert near(said[3], convention.smallest_scale)
+    assert said[4] == convention.library
+    assert near(said[5], float(e.s[boxes[0]].flat[0]))
+
+
+def least_range(said, e):
+    needed = lambda x: float(np.abs(x).max()) / (2 ** (e.fmt.bits - 1) - 1)  # noqa: E731
+    boxes = _block_of(said[1], e, lambda x, s: x.any() and s > 4 * needed(x))
+    assert near(said[2], max(float(np.abs(e.x[box]).max()) for box in boxes))
+    assert said[3] == e.scheme.convention.library
+    assert near(said[4], float(e.s[boxes[0]].flat[0]))
+    values = [(q - float(e.z.flat[0])) * float(e.s[boxes[0]].flat[0]) for q in (e.fmt.qmin, e.fmt.qmax)]
+    assert values[1] - values[0] > 4 * float(np.abs(e.x[boxes[0]]).max())
+
+
 def zero_block(said, e):
     boxes = _block_of(said[1], e, lambda x, s: not x.any())
     assert number(said[2]) == 0
@@ -391,10 +415,12 @@ CHECKS = {name: globals()[name] for name in PATTERNS}
 
 def check(result, finding):
     """Evaluate a finding: its sentence, its boxes and its gain."""
-    said = re.match(PATTERNS[finding.kind], finding.sentence)
-    assert said, finding.sentence
+    names = (finding.kind, *VARIANTS.get(finding.kind, ()))
+    matches = [(name, said) for name in names if (said := re.match(PATTERNS[name], finding.sentence))]
+    assert len(matches) == 1, finding.sentence
+    name, said = matches[0]
     evidence = Evidence(result, finding)
-    CHECKS[finding.kind](said, evidence)
+    CHECKS[name](said, evidence)
     for box in finding.boxes:
         assert all(0 <= a < b <= n for (a, b), n in zip(box, evidence.x.shape, strict=True))
     if finding.mended is None:

@@ -188,7 +188,7 @@ def test_axes_in_a_scheme_text_count_from_the_end_too() -> None:
 def test_bad_scheme_text(text: str, word: str) -> None:
     at = change(opened(bits="6"), "_scheme_text", text)
     assert_one_sentence(at, word)
-    assert scheme(at) == text  # what was typed is there to be mended
+    assert scheme(at) == text  # what was typed is there to be fixed
     assert maps(at)["painted"] == " int6 symmetric per_tensor min_max textbook "
     change(at, "bits", 7)
     assert_clean(at)

@@ -11,13 +11,15 @@ from quantcore.diagnose.case import Case
 from quantcore.diagnose.record import MAX_BOXES, Box, Finding
 from quantcore.diagnose.words import number, where
 from quantcore.float_format import FloatFormat
-from quantcore.range_setting import Given
+from quantcore.formats import IntFormat
+from quantcore.range_setting import Given, MinMax
 
 LEAST = 4  # elements of a block that is looked at: fewer are alike by chance
 TINY = 2.0**-126  # numbers below the smallest normal float32 lose their digits one by one
 WIDE = 2.0**100  # a format that reaches so far needs no scale
 BY_CHANCE = 0.01  # all-zero blocks to expect of so many zeros elsewhere: fewer are no chance
 BETTER_DB = 1.0
+RAISED = 4.0  # times the scale that the elements need: two bits of the codes are lost
 
 
 def constant_block(case: Case) -> Iterator[Finding]:
@@ -88,6 +90,8 @@ def tiny_block(case: Case) -> Iterator[Finding]:
         )
     elif small.any():
         yield _small(case, small)
+    elif (raised := alive & _raised(case)).any():
+        yield _of_least_range(case, raised)
 
 
 def _needs_no_scale(case: Case, fmt: FloatFormat, denormal: Tensor) -> Finding:
@@ -113,6 +117,28 @@ def _small(case: Case, small: Tensor) -> Finding:
         f"{number(float(case.result.scale[small][0]))} instead.",
         _boxes(case, small),
         **case.gained(case.best([textbook], BETTER_DB)),
+    )
+
+
+def _raised(case: Case) -> Tensor:
+    """Blocks whose range the library widened to its least: their scale is far above what min-max asks for."""
+    convention, fmt = case.scheme.convention, case.scheme.format
+    least = convention.widen_range or convention.smallest_range > 0
+    if not least or not isinstance(fmt, IntFormat) or not isinstance(case.scheme.range_setting, MinMax):
+        return torch.zeros_like(case.largest, dtype=torch.bool)
+    needed = case.largest / max(1, (1 << fmt.bits - 1) - 1)
+    return case.result.scale.abs() > RAISED * needed
+
+
+def _of_least_range(case: Case, raised: Tensor) -> Finding:
+    convention = case.scheme.convention
+    return Finding(
+        "tiny_block",
+        "warning",
+        f"{_blocks(case, raised, 'are at most')} {number(float(case.largest[raised].amax()))} in size, less than the least "
+        f"range of {convention.library}, which gives them the scale {number(float(case.result.scale[raised][0]))}.",
+        _boxes(case, raised),
+        **case.gained(case.best([case.but(convention=TEXTBOOK.changed(overflow=convention.overflow))], BETTER_DB)),
     )
 
 

@@ -56,8 +56,8 @@ def wrapped(case: Case) -> Iterator[Finding]:
     fmt, after = case.fmt, int(case.result.codes[at])
     saturate = case.scheme.convention.changed(overflow="saturate")
     other = IntFormat(fmt.bits, not fmt.signed, fmt.narrow)
-    mends = [case.but(convention=saturate), case.but(convention=saturate, format=other)]
-    mends += [case.but(convention=saturate, range_setting=MIN_MAX)]
+    fixes = [case.but(convention=saturate), case.but(convention=saturate, format=other)]
+    fixes += [case.but(convention=saturate, range_setting=MIN_MAX)]
     n = case.report.clipped
     yield Finding(
         "wrapped",
@@ -65,7 +65,7 @@ def wrapped(case: Case) -> Iterator[Finding]:
         f"{count(n, 'code')} {'does' if n == 1 else 'do'} not fit {fmt} ({fmt.qmin}..{fmt.qmax}) and wrapped around "
         f"silently: at {index(at)}, {before:.0f} became {after}.",
         tuple(cell(place) for place, _ in cells),
-        **case.gained(case.best(mends, BETTER_DB)),
+        **case.gained(case.best(fixes, BETTER_DB)),
     )
 
 
@@ -79,14 +79,14 @@ def zero_point_outside(case: Case) -> Iterator[Finding]:
         return
     z, nearest = int(zero_point[bad][0]), case.fmt.qmin if int(zero_point[bad][0]) < fmt.qmin else fmt.qmax
     other = IntFormat(fmt.bits, not fmt.signed, fmt.narrow)
-    mends = [case.but(format=other), case.but(range_setting=MIN_MAX, symmetric=False)]
+    fixes = [case.but(format=other), case.but(range_setting=MIN_MAX, symmetric=False)]
     yield Finding(
         "zero_point_outside",
         "error",
         f"The zero point {z} is not {_a(fmt)} code ({fmt.qmin}..{fmt.qmax}): it can't be stored, and the code nearest to "
         f"it, {nearest}, means {number((nearest - z) * _at_first(case.result.scale, bad))}.",
         _boxes(case, bad),
-        **case.gained(case.best(mends, BETTER_DB)),
+        **case.gained(case.best(fixes, BETTER_DB)),
     )
 
 
@@ -172,15 +172,15 @@ def negatives_lost(case: Case) -> Iterator[Finding]:
     cells = [at for at, value in outside(case) if value < fmt.qmin]
     n = int(((case.laid < 0) & cells_of(lost, case.result.laid_shape, case.result.block)).sum())
     other = IntFormat(fmt.bits, True, fmt.narrow)
-    mends = [case.but(format=other), case.but(symmetric=False, range_setting=MIN_MAX)]
-    mends += [case.but(format=other, range_setting=MIN_MAX)]
+    fixes = [case.but(format=other), case.but(symmetric=False, range_setting=MIN_MAX)]
+    fixes += [case.but(format=other, range_setting=MIN_MAX)]
     yield Finding(
         "negatives_lost",
         "error",
         f"{count(n, 'element')} {'is' if n == 1 else 'are'} negative, down to {number(float(low[lost].amin()))}, but {fmt} "
         f"with zero point {int(zero_point[lost][0])} has no code for values below 0: {'it becomes' if n == 1 else 'all become'} 0.",
         tuple(cell(at) for at in cells),
-        **case.gained(case.best(mends, BETTER_DB)),
+        **case.gained(case.best(fixes, BETTER_DB)),
     )
 
 

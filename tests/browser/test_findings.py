@@ -86,3 +86,29 @@ def test_the_link_of_a_loaded_example_shows_it_again(app: Any, kind: str) -> Non
     other.expect_scheme(scheme)
     assert (other.map("x") == x).all()
     expect(other.page.get_by_text(finding.sentence[:60])).to_be_visible()
+
+
+def test_a_long_finding_takes_one_line_and_leads_to_its_lesson(app: Any) -> None:
+    app.open(shape="6x4x32", dist="outlier_channel", factor="12", bits="8", per="group", group="8")
+    (first, *_) = qc.diagnose(
+        qc.apply(
+            qc.tensors.generate(qc.tensors.Generated("outlier_channel", (6, 4, 32))),
+            qc.Scheme.parse("int8 per_group(8)"),
+        )
+    )
+    assert len(first.sentence) > 140
+    line, text = app.page.locator(".st-key-findings"), app.page.locator(".st-key-finding_line p")
+    expect(text).to_contain_text(first.sentence[:40])
+    assert line.bounding_box()["height"] <= 40
+    lesson_link = line.get_by_role("link", name="Lesson")
+    for part in (text, finding_button(app, "Fix"), finding_button(app, "Show"), lesson_link):
+        box, outer = part.bounding_box(), line.bounding_box()
+        assert outer["x"] <= box["x"] < box["x"] + box["width"] <= outer["x"] + outer["width"] + 1
+        assert outer["y"] <= box["y"] < box["y"] + box["height"] <= outer["y"] + outer["height"] + 1
+    line.get_by_role("button", name="More").click()
+    expect(app.page.get_by_test_id("stPopoverBody").get_by_text(first.sentence)).to_be_visible()
+    app.page.keyboard.press("Escape")
+    lesson_link.click()
+    app.expect_parameter("learn_granularity_step", "tensor")
+    expect(app.page.get_by_text("Granularity:")).to_be_visible()
+    app.expect_parameter("shape", "6x4x32")
