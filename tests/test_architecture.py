@@ -17,7 +17,7 @@ FLOORS = [
     ["quantcore.range_setting", "quantcore.range_",  "quantcore.conventions", "quantcore.conventions.", "quantcore.kernels"],
     ["quantcore.scheme", "quantcore.presets", "quantcore.scales_of_floats", "quantcore.scales"],
     ["quantcore.refusal", "quantcore.qparams", "quantcore.casts", "quantcore.coding", "quantcore.boxes", "quantcore.extremes", "quantcore.grid_trials", "quantcore.grid_search", "quantcore.squared_error", "quantcore.quantize"],
-    ["quantcore.fit_scheme", "quantcore.metrics", "quantcore.storage", "quantcore.trace", "quantcore.trace_",
+    ["quantcore.fit_scheme", "quantcore.metrics", "quantcore.blocks", "quantcore.storage", "quantcore.trace", "quantcore.trace_",
      "quantcore.training", "quantcore.training.",
      "quantcore.encodings", "quantcore.differences"],
     ["quantcore.compare", "quantcore.compare_", "quantcore.measured_blocks", "quantcore.error_curve", "quantcore.error_marks", "quantcore.sweep", "quantcore.diagnose", "quantcore.diagnose.", "quantcore.planes", "quantcore.views", "quantcore.match", "quantcore.match.", "quantcore.literals", "quantcore.snippets", "quantcore.snippets_", "quantcore.export",

@@ -228,11 +228,69 @@ def test_distribution(shape, log, theme):
 
 def test_distribution_of_one_block():
     result = result_of((6, 10), qc.Scheme(granularity=qc.PerBlock((4, 3))))
-    figure = figures.distribution(result, (1, 3))
+    figure = figures.distribution(result, (1, 3), alone=True)
     assert sum(figure.data[0].y) == 2 * 1
     values = figures.grid_values(result, (1, 3))
     shade = figure.layout.shapes[0]
     assert (shade.x0, shade.x1) == (values[0], values[-1])
+
+
+BLOCKS = {  # of a tensor of shape (6, 10), and where numpy finds their elements
+    "per_tensor": ((0, 0), "all of x", np.s_[:, :]),
+    "per_channel(0)": ((1, 0), "row 1", np.s_[1]),
+    "per_channel(1)": ((0, 7), "column 7", np.s_[:, 7]),
+    "per_group(4)": ((3, 2), "row 3, columns 8–9", np.s_[3, 8:]),
+    "per_block([4,3])": ((1, 3), "rows 4–5, column 9", np.s_[4:, 9]),
+    "per_block([4,10])": ((1, 0), "rows 4–5", np.s_[4:]),
+}
+
+
+@pytest.mark.parametrize("granularity", BLOCKS)
+@pytest.mark.parametrize("setting", ["min_max", "percentile(60)", "percentile(90)"])
+def test_a_block_is_drawn_with_its_own_range_over_all_elements(granularity, setting):
+    result = result_of((6, 10), qc.Scheme.parse(f"int4 asymmetric {granularity} {setting}"))
+    position, name, where = BLOCKS[granularity]
+    x, block = result.x.numpy(), result.x.numpy()[where]
+    data = figures.distribution_data(result, position)
+    edges = np.linspace(float(x.min()), float(x.max()), 121)
+    np.testing.assert_allclose(data.edges, edges, rtol=1e-6)
+    assert np.array_equal(data.counts, np.histogram(block, 120, (x.min(), x.max()))[0])
+    assert (data.name, data.size) == (name, block.size)
+    scale, zero_point = (float(p[position]) for p in (result.scale, result.zero_point))
+    np.testing.assert_allclose(data.values, (np.arange(-8, 8) - zero_point) * scale, rtol=1e-6)
+    q = np.round(block / np.float32(scale)) + zero_point
+    assert data.clipped == ((q < -8) | (q > 7)).sum()
+    if granularity == "per_tensor":
+        assert data.whole is None
+        assert data.clipped == qc.report(result).clipped
+    else:
+        assert np.array_equal(data.whole, np.histogram(x, 120, (x.min(), x.max()))[0])
+    # the figure draws these, in percent of their own elements, and says so
+    figure = figures.distribution(result, position)
+    drawn, parts = [t for t in figure.data if t.type == "bar"], [x, block] if data.whole is not None else [x]
+    for bars, part in zip(drawn, parts, strict=True):
+        counts = np.histogram(part, 120, (x.min(), x.max()))[0]
+        assert np.array_equal(bars.customdata, counts)
+        np.testing.assert_allclose(bars.y, counts if len(parts) == 1 else 100 * counts / part.size)
+    shade = figure.layout.shapes[0]
+    assert (shade.x0, shade.x1) == (data.values[0], data.values[-1])
+    title = figure.layout.title.text
+    assert title.lower().startswith(f"<b>{name}</b>: range {data.values[0]:.4g} to {data.values[-1]:.4g} ")
+    assert (
+        f"{data.clipped} of {block.size} elements clipped ({100 * data.clipped / block.size:.3g} %)" in title
+    )
+
+
+def test_the_blocks_of_a_tensor_have_all_that_is_clipped():
+    for shape in ((7,), (6, 10), (3, 4, 5)):
+        for granularity in (qc.PerGroup(3), qc.PerChannel(0), qc.PerFlatGroup(4)):
+            scheme = qc.Scheme(qc.INT4, False, granularity, qc.Percentile(70))
+            result = result_of(shape, scheme)
+            positions = list(np.ndindex(*result.scale.shape))
+            found = [figures.distribution_data(result, p, alone=True) for p in positions]
+            assert sum(data.clipped for data in found) == qc.report(result).clipped > 0
+            assert sum(data.size for data in found) == result.x.numel()
+            assert len({data.name for data in found}) == len(positions)
 
 
 @pytest.mark.parametrize(

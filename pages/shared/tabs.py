@@ -48,11 +48,12 @@ def _distribution(tensor: Tensor, result: qc.Quantized, element: tuple[int, ...]
         "Only the chosen element's block",
         key="one_block",
         bind="query-params",
-        help="The elements that share its scale, with the values that this scale can represent",
+        help="Without it, all of x stands faintly behind the elements that share the chosen element's scale",
     )
-    block = qc.trace(result, element).block if one else None
-    what = f"distribution {result.scheme} {block} {log} {theme()}"
-    make = partial(figures.distribution, result, block=block, log=log, theme=theme())
+    block = qc.trace(result, element).block
+    what = f"distribution {result.scheme} {block} {one} {log} {theme()}"
+    whole = compute.kept(tensor, "histogram", lambda: figures.histogram(result.x))
+    make = partial(figures.distribution, result, block, alone=one, log=log, theme=theme(), whole=whole)
     st.plotly_chart(compute.kept(tensor, what, make), theme=None, key="distribution_chart")
 
 

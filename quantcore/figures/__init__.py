@@ -7,7 +7,13 @@ colour-blind people.
 
 import plotly.graph_objects as go
 
-from quantcore.figures.distribution import distribution, grid_values, histogram
+from quantcore.figures.distribution import (
+    DistributionData,
+    distribution,
+    distribution_data,
+    grid_values,
+    histogram,
+)
 from quantcore.figures.maps import maps, scales_of_maps, titles_of_maps
 from quantcore.figures.number_line import number_line
 from quantcore.figures.pair import PairData, pair, pair_data
@@ -28,6 +34,8 @@ __all__ = [
     "PairData",
     "base_layout",
     "distribution",
+    "distribution_data",
+    "DistributionData",
     "error_maps",
     "grid_values",
     "histogram",

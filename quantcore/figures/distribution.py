@@ -1,6 +1,7 @@
 """How the values are spread, and which of them the codes can stand for."""
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -8,9 +9,9 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 import torch
 
-from quantcore.figures.style import FILL, LINE, base_layout
+from quantcore import blocks
+from quantcore.figures.style import DIM, FILL, LINE, base_layout
 from quantcore.formats import IntFormat
-from quantcore.granularity import block_bounds
 from quantcore.inputs import CHUNK
 from quantcore.quantize import Quantized, decode
 
@@ -20,50 +21,125 @@ MAX_MARKS = 256  # marks of the rug; of more values only the span is shown
 Array = npt.NDArray[Any]
 
 
-def distribution(
-    result: Quantized, block: tuple[int, ...] | None = None, *, log: bool = False, theme: str = "light"
-) -> go.Figure:
-    """Return the histogram of x with the values that the codes stand for drawn into it.
+@dataclass(frozen=True, eq=False)
+class DistributionData:
+    """How a block's elements are spread, and what its codes can stand for.
+
+    ``block``: its position in the grid; ``name``: what it is called; ``counts``: of its elements between
+    ``edges``; ``whole``: of all elements between the same edges, None where only the block is looked at or is
+    all of x; ``values``: what its codes stand for, ascending; ``size``: how many elements it has; ``clipped``:
+    how many of these are clipped.
+    """
+
+    block: tuple[int, ...]
+    name: str
+    counts: Array
+    edges: Array
+    whole: Array | None
+    values: Array
+    size: int
+    clipped: int
+
+
+def distribution_data(
+    result: Quantized,
+    block: tuple[int, ...] | None = None,
+    *,
+    alone: bool = False,
+    whole: tuple[Array, Array] | None = None,
+) -> DistributionData:
+    """Return the histogram of one block, beside that of all elements.
 
     Args:
-        block: position in the grid of blocks: only its elements, and its values. By default all of x, and
-            the values of the block with the largest scale.
-        log: count on a logarithmic axis.
+        block: position in the grid of blocks, by default that of the block with the largest scale.
+        alone: the block only, in bins of its own.
+        whole: `histogram` of x, where it is known already.
     """
     where = _widest(result) if block is None else block
-    counts, edges = histogram(
-        result.x if block is None else result.x.reshape(result.laid_shape)[_box(result, where)]
-    )
+    own = blocks.elements(result, where)
+    alone = alone or result.scale.numel() == 1
+    if alone:
+        counts, edges = whole if whole is not None and result.scale.numel() == 1 else histogram(own)
+    else:
+        all_counts, edges = whole or histogram(result.x)
+        counts = histogram(own, len(all_counts), (float(edges[0]), float(edges[-1])))[0]
     values = grid_values(result, where)
-    low, high = _visible(edges, values)
-    shown = values[(values >= low) & (values <= high)]
-    bars = go.Bar(
-        x=(edges[:-1] + edges[1:]) / 2,
-        y=counts,
-        width=np.diff(edges),
-        marker={"color": FILL[theme], "line": {"width": 0}},
-        hovertemplate="x near %{x:.4~g}: %{y} elements<extra></extra>",
+    low, high = (float(v) for v in torch.aminmax(own))
+    # within the values of the codes nothing is clipped, and no pass over x is needed
+    plain = result.kept.how == "scaled" and result.kept.center is None
+    clipped = 0 if plain and values[0] <= low and high <= values[-1] else blocks.clipped(result, where)
+    name = blocks.name(result, where)
+    return DistributionData(
+        where, name, counts, edges, None if alone else all_counts, values, own.numel(), clipped
     )
+
+
+def distribution(
+    result: Quantized,
+    block: tuple[int, ...] | None = None,
+    *,
+    alone: bool = False,
+    log: bool = False,
+    theme: str = "light",
+    whole: tuple[Array, Array] | None = None,
+) -> go.Figure:
+    """Return the histogram of a block with the values that its codes stand for drawn into it.
+
+    Where there are several blocks, the bars are percentages, and all of x stands faintly behind. For
+    ``block``, ``alone`` and ``whole`` see `distribution_data`.
+
+    Args:
+        log: a logarithmic axis of counts or percentages.
+    """
+    data = distribution_data(result, block, alone=alone, whole=whole)
+    low, high = _visible(data.edges, data.values)
+    shown = data.values[(data.values >= low) & (data.values <= high)]
+    bars = [] if data.whole is None else [_bars(data, data.whole, "all of x", DIM[theme], 0.45)]
+    bars.append(_bars(data, data.counts, data.name, FILL[theme], 1.0 if data.whole is None else 0.8))
     layout = base_layout(theme, 340) | {
         "title": {
-            "text": _title(result, block, where, len(shown)),
+            "text": _title(result, data, len(shown)),
             "font": {"size": 13},
             "x": 0,
             "xref": "paper",
         },
+        "margin": {"l": 60, "r": 12, "t": 56, "b": 40},
         "xaxis": {"title": "value", "range": [low, high]},
-        "yaxis": {"title": "elements", "type": "log" if log else "linear"},
+        "yaxis": {
+            "title": "elements" if data.whole is None else "% of the elements",
+            "type": "log" if log else "linear",
+        },
         # for the rug: 0 of the first axis has no place when that is logarithmic
         "yaxis2": {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
         "bargap": 0,
-        "shapes": _marks(values, shown, theme),
+        "barmode": "overlay",
+        "shapes": _marks(data.values, shown, theme),
     }
-    return go.Figure([bars, *_rug(shown, theme)], layout)
+    return go.Figure([*bars, *_rug(shown, theme)], layout)
 
 
-def histogram(x: torch.Tensor, bins: int = 120) -> tuple[Array, Array]:
-    """Return counts and edges of ``bins`` equal bins from the lowest to the highest finite element."""
-    low, high = (float(v) for v in torch.aminmax(x))
+def _bars(data: DistributionData, counts: Array, name: str, colour: str, opacity: float) -> go.Bar:
+    """A histogram: of one block alone in counts, beside others in percent of its own elements."""
+    total = int(counts.sum())
+    return go.Bar(
+        x=(data.edges[:-1] + data.edges[1:]) / 2,
+        y=counts if data.whole is None else 100 * counts / max(1, total),
+        customdata=counts,
+        width=np.diff(data.edges),
+        name=name,
+        marker={"color": colour, "opacity": opacity, "line": {"width": 0}},
+        hovertemplate=f"x near %{{x:.4~g}}: %{{customdata}} of {total:,} elements, {name}<extra></extra>",
+    )
+
+
+def histogram(
+    x: torch.Tensor, bins: int = 120, ends: tuple[float, float] | None = None
+) -> tuple[Array, Array]:
+    """Return counts and edges of ``bins`` equal bins from the lowest to the highest finite element.
+
+    ``ends``: the first and the last edge, where others are wanted.
+    """
+    low, high = ends or (float(v) for v in torch.aminmax(x))
     if not (math.isfinite(low) and math.isfinite(high)):
         x = x[x.isfinite()]
         low, high = (float(v) for v in torch.aminmax(x)) if len(x) else (0.0, 0.0)
@@ -128,17 +204,17 @@ def _rug(shown: Array, theme: str) -> list[go.Scatter]:
     ]
 
 
-def _title(result: Quantized, block: tuple[int, ...] | None, where: tuple[int, ...], shown: int) -> str:
-    fmt = result.scheme.format
+def _title(result: Quantized, data: DistributionData, shown: int) -> str:
+    """Whose values and range are drawn, how many are clipped, and what stands behind."""
+    fmt, name = result.scheme.format, data.name[0].upper() + data.name[1:]
     drawn = (
         "lines" if shown <= MAX_LINES else "ticks at the foot" if shown <= MAX_MARKS else "too close to draw"
     )
-    values = f"the {fmt.available:,} values of {fmt} ({drawn}; their range is shaded)"
-    if block is not None:
-        return f"The block at {block}, and {values}"
-    return f"All of x, and {values}" + (
-        f" in the block with the largest scale, {where}" if result.scale.numel() > 1 else ""
-    )
+    ends = f"{data.values[0]:.4g} to {data.values[-1]:.4g}"
+    first = f"<b>{name}</b>: range {ends} (shaded), {fmt.available:,} values of {fmt} ({drawn})"
+    of = f"{data.clipped:,} of {data.size:,} elements clipped ({100 * data.clipped / data.size:.3g} %)"
+    behind = "" if data.whole is None else f"; faint: all {result.x.numel():,} elements of x"
+    return f"{first}<br>{of}{behind}"
 
 
 def _widest(result: Quantized) -> tuple[int, ...]:
@@ -146,7 +222,3 @@ def _widest(result: Quantized) -> tuple[int, ...]:
     return (
         tuple(int(i) for i in np.unravel_index(int(result.scale.reshape(-1).argmax()), grid)) if grid else ()
     )
-
-
-def _box(result: Quantized, block: tuple[int, ...]) -> tuple[slice, ...]:
-    return tuple(slice(*bound) for bound in block_bounds(result.laid_shape, result.block, block))
