@@ -66,7 +66,7 @@ class MapData:
     ``largest``: of each cell the element with the largest |x|; ``worst``: the one with the largest |error|.
     Where a cell is one element, both are the same object. ``rows``, ``columns``: the first element and the one
     after the last; ``step``: how many elements (down, across) a cell stands for; ``borders``: rows and columns
-    before which a new block begins. ``scale``, ``zero_point``: of the plane's blocks, in block form;
+    before which a new block begins. ``scales``, ``zero_points``: of the plane's blocks, in block form;
     ``block``: how many elements (down, across) one of them holds. ``other``: x̂ of another result at the elements
     of ``worst``, where the errors of two results are compared; ``worst`` are the elements then in which they
     differ most.
@@ -78,8 +78,8 @@ class MapData:
     columns: Span
     step: Span
     borders: tuple[tuple[int, ...], tuple[int, ...]]
-    scale: npt.NDArray[np.float32]
-    zero_point: npt.NDArray[np.int32 | np.float32]
+    scales: npt.NDArray[np.float32]
+    zero_points: npt.NDArray[np.int32 | np.float32]
     block: Span
     other: npt.NDArray[np.float32] | None = None
 

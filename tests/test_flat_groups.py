@@ -55,8 +55,8 @@ def test_trace_and_maps_find_the_right_scale(shape, size):
         assert trace.error == result.error[index]
     if len(shape) == 2:
         data = map_data(result, View())
-        assert np.array_equal(data.scale, each_scale.numpy())
-        assert np.array_equal(data.error, result.error.numpy())
+        assert np.array_equal(data.largest.scale, each_scale.numpy())
+        assert np.array_equal(data.map("error"), result.error.numpy())
 
 
 def test_runs_that_are_boxes_are_drawn_as_boxes():

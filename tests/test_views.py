@@ -117,8 +117,8 @@ def test_plane_reduced_to_the_largest_and_the_worst(shape, granularity, view, ro
     # block form, as the browser looks scales up: by the place of the element that a cell shows
     for cells in (data.largest, data.worst):
         block = (cells.row // data.block[0], cells.column // data.block[1])
-        np.testing.assert_array_equal(data.scale[block], cells.scale)
-        np.testing.assert_array_equal(data.zero_point[block], cells.zero_point)
+        np.testing.assert_array_equal(data.scales[block], cells.scale)
+        np.testing.assert_array_equal(data.zero_points[block], cells.zero_point)
 
 
 def test_reduced_original_is_the_same_under_every_scheme():

@@ -132,7 +132,7 @@ def cells(picture: Picture) -> dict[str, Any]:
     """
     result, data, view = picture.result, picture.data, picture.view
     height, width = data.largest.x.shape
-    by_block = data.scale.size <= height * width
+    by_block = data.scales.size <= height * width
     arrays = _elements(result, data, data.largest, by_block)
     if data.worst is not data.largest:
         own = _elements(result, data, data.worst, by_block)
@@ -140,11 +140,12 @@ def cells(picture: Picture) -> dict[str, Any]:
     if data.other is not None:
         arrays["other"] = _packed(data.other)
     if by_block:
-        arrays |= {name: _packed(_shrunk(getattr(data, name))) for name in ("scale", "zero_point")}
+        parameters = {"scale": data.scales, "zero_point": data.zero_points}
+        arrays |= {name: _packed(_shrunk(values)) for name, values in parameters.items()}
     return {
         "arrays": arrays,
         "arrays_key": f"{picture.identity} {result.scheme} {view} {picture.against}",
-        "blocks": [*data.block, data.scale.shape[1]] if by_block else None,
+        "blocks": [*data.block, data.scales.shape[1]] if by_block else None,
         "colours": figures.scales_of_maps(data, result, picture.theme),
         "titles": figures.titles_of_maps(data),
         "height": height,
