@@ -9,7 +9,7 @@ import streamlit as st
 import torch
 
 import quantcore as qc
-from pages.shared import compute, say
+from pages.shared import compute, headers, say
 from pages.shared.current import Tensor
 from quantcore.rounding import rounding
 
@@ -27,7 +27,6 @@ DEFAULTS: dict[str, Any] = {
 }
 KEYS = set(DEFAULTS)
 AXES = ["value / max", "value", "logarithmic"]
-NUMBERS = ["min", "max", "lowest normal", "smallest", "epsilon", "rounds to", "error"]
 _BIND: dict[str, Any] = {"bind": "query-params"}
 
 
@@ -112,12 +111,13 @@ def table(formats: dict[str, qc.Format], x: float, rule: str) -> None:
     Raises:
         QuantError: no such rounding.
     """
+    frame = pd.DataFrame([row(name, fmt, x, rule) for name, fmt in formats.items()])
     st.dataframe(
-        pd.DataFrame([row(name, fmt, x, rule) for name, fmt in formats.items()]),
+        frame,
         hide_index=True,
         placeholder="–",
-        column_config={n: st.column_config.NumberColumn(format="%.6g") for n in NUMBERS}
-        | {"format": st.column_config.TextColumn(pinned=True)},
+        column_config=headers.columns(frame, 6)
+        | {"format": st.column_config.TextColumn(headers.label("format"), pinned=True)},
     )
     st.caption(
         "The smallest is the least value over 0, a subnormal where a float has them; epsilon the step from 1 to the "

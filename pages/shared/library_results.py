@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import compute, library_choice, refused, say
+from pages.shared import compute, headers, library_choice, refused, say
 from pages.shared.current import Tensor
 from pages.shared.maps_view import theme
 from quantcore import figures
@@ -26,14 +26,6 @@ def comparison(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention, b: qc.Conven
     return cast(qc.Comparison, compute.kept(tensor, f"compare {scheme} {a} {b}", make))
 
 
-_LABELS = {
-    "zero_point": "zero point",
-    "sqnr_db": "SQNR (dB)",
-    "mse": "MSE",
-    "max_abs_error": "max |error|",
-}
-
-
 def table(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention) -> None:
     """Draw all libraries at once, against A; a chosen row becomes B."""
     make = partial(qc.library_table, compute.values(tensor), scheme, a)
@@ -48,11 +40,8 @@ def table(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention) -> None:
         selection_mode="single-row",
         height=min(38 + 35 * len(taken), 250),
         column_config={
-            "scale": st.column_config.NumberColumn("scale of the first block", format="%.9g"),
-            "codes that differ": st.column_config.NumberColumn(
-                f"codes that differ from {a.name}", format="%d"
-            ),
-            **{name: st.column_config.NumberColumn(label, format="%.4g") for name, label in _LABELS.items()},
+            **headers.columns(taken, **{"codes that differ": f"Codes that differ from {a.name}"}),
+            **headers.columns(taken[["scale"]], 9, scale="Scale of the first block"),
             "sqnr_db": sqnr,
         },
     )

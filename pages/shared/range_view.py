@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import compute, range_hand, say
+from pages.shared import compute, headers, range_hand, say
 from pages.shared.current import Tensor
 from pages.shared.maps_view import theme
 from quantcore import figures
@@ -137,7 +137,7 @@ def table(found: tuple[qc.RangeMark, ...], scheme: qc.Scheme) -> None:
         }
         for mark in found
     ]
-    number = st.column_config.NumberColumn
+    frame = pd.DataFrame(rows)
     button = st.column_config.ButtonColumn(
         "", key=_USE, type="tertiary", on_click=_use_row, args=(tuple(mark.setting for mark in found),)
     )
@@ -146,11 +146,10 @@ def table(found: tuple[qc.RangeMark, ...], scheme: qc.Scheme) -> None:
         frame,
         hide_index=True,
         height="content",
-        column_config={
-            "method": st.column_config.TextColumn(width="medium"),
-            **{name: number(format="%.5g") for name in ("low", "high", "MSE")},
+        column_config=headers.columns(frame, 5, skip=("", "SQNR", "method"))
+        | {
+            "method": st.column_config.TextColumn(headers.label("method"), width="medium"),
             "SQNR": sqnr,
-            "clipped": number(format="percent"),
             "": button,
         },
     )

@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import compute, say, scheme_state, sweep_choice
+from pages.shared import compute, headers, say, scheme_state, sweep_choice
 from pages.shared.current import Tensor
 from pages.shared.maps_view import theme
 from quantcore import figures
@@ -136,9 +136,7 @@ def filtered(frame: pd.DataFrame, metric: str, words: str, best: bool) -> pd.Dat
 
 def rows_table(frame: pd.DataFrame) -> None:
     """Draw the table; rows that are chosen become those of the error maps."""
-    number = partial(st.column_config.NumberColumn, format="%.4g")
-    heads = {name: number(name.replace("_", " ")) for name in COLUMNS[1:-2]}
-    shown, sqnr = say.sqnr_column(frame[COLUMNS], "sqnr_db", "SQNR (dB)")
+    shown, sqnr = say.sqnr_column(frame[COLUMNS], "sqnr_db", headers.label("sqnr_db"))
     st.dataframe(
         shown,
         hide_index=True,
@@ -147,12 +145,10 @@ def rows_table(frame: pd.DataFrame) -> None:
         key=TABLE,
         on_select=partial(_choose, tuple(frame["name"])),
         selection_mode="multi-row",
-        column_config=heads
+        column_config=headers.columns(frame[COLUMNS])
         | {
-            "name": st.column_config.TextColumn(width="large", pinned=True),
+            "name": st.column_config.TextColumn(headers.label("name"), width="large", pinned=True),
             "sqnr_db": sqnr,
-            "bits_per_element": number("bits / element"),
-            "clipped_share": number("clipped"),
         },
     )
 

@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import arithmetic, compute, tabs_files
+from pages.shared import arithmetic, compute, headers, tabs_files
 from pages.shared.current import Tensor
 from pages.shared.maps_view import ARITHMETIC, theme
 from pages.shared.tabs_files import MAPS
@@ -62,14 +62,8 @@ def _scales(tensor: Tensor, result: qc.Quantized) -> None:
     st.plotly_chart(
         compute.kept(tensor, f"scales {result.scheme} {theme()}", make), theme=None, key="scales_chart"
     )
-    st.dataframe(
-        compute.kept(tensor, f"scale table {result.scheme}", partial(scale_table, result)),
-        hide_index=True,
-        height=280,
-        column_config={
-            c: st.column_config.NumberColumn(format="%.6g") for c in ("scale", "low", "high", "mse")
-        },
-    )
+    table = compute.kept(tensor, f"scale table {result.scheme}", partial(scale_table, result))
+    st.dataframe(table, hide_index=True, height=280, column_config=headers.columns(table, 6))
     if result.scale.numel() > TABLE_ROWS:
         st.caption(
             f"The first {TABLE_ROWS:,} of {result.scale.numel():,} blocks; the .npz under Export has all."
@@ -110,7 +104,8 @@ def _numbers(tensor: Tensor, result: qc.Quantized, view: View | None) -> None:
         bind="query-params",
         label_visibility="collapsed",
     )
-    st.dataframe(_frame(data, MAPS[chosen]), height=420)
+    frame = _frame(data, MAPS[chosen])
+    st.dataframe(frame, height=420, column_config=headers.numbers(frame))
     if data.step != (1, 1):
         st.caption(data.legend)
 
