@@ -31,9 +31,10 @@ def test_table_of_all_libraries(example) -> None:
     shown = {name: column["label"] for name, column in json.loads(at.dataframe[0].proto.columns).items()
              if column.get("label")}  # fmt: skip
     assert shown == {
-        "scale": "scale of the first block",
-        "codes that differ": f"codes that differ from {example.a}",
-        "zero_point": "zero point",
+        "library": "Library",
+        "scale": "Scale of the first block",
+        "codes that differ": f"Codes that differ from {example.a}",
+        "zero_point": "Zero point",
         "sqnr_db": "SQNR (dB)",
         "mse": "MSE",
         "max_abs_error": "max |error|",
