@@ -123,7 +123,9 @@ class _Sums:
             for what, is_so in (("NaN", math.isnan), ("infinity", math.isinf))
             if is_so(total)
         ]
-        zero = [f"{name} is zero everywhere" for name, total in (("x", self.xx), ("x̂", self.yy)) if total == 0]
+        zero = [
+            f"{name} is zero everywhere" for name, total in (("x", self.xx), ("x̂", self.yy)) if total == 0
+        ]
         why = " and ".join(held or zero)
         return {name: why for name, value in found.items() if math.isnan(value)}
 

@@ -32,7 +32,9 @@ from quantcore.storage import bits_per_element
 if TYPE_CHECKING:
     import pandas as pd
 
-METRICS = tuple(name for name in Report.__dataclass_fields__ if name not in ("max_abs_error_index", "undefined"))
+METRICS = tuple(
+    name for name in Report.__dataclass_fields__ if name not in ("max_abs_error_index", "undefined")
+)
 
 
 @dataclass(frozen=True)

@@ -153,7 +153,9 @@ def test_every_finding_has_its_lesson_beside_it() -> None:
         ("0.5, 1; 3, -1", "int4", None, None),
     ],
 )
-def test_a_figure_without_a_value_says_so_and_why(pasted: str, scheme: str, sqnr: str | None, largest: str | None) -> None:
+def test_a_figure_without_a_value_says_so_and_why(
+    pasted: str, scheme: str, sqnr: str | None, largest: str | None
+) -> None:
     pasted = pasted.replace("; ", "\n")
     at = AppTest.from_file(MAIN, default_timeout=60)
     at.session_state["_pasted"] = pasted

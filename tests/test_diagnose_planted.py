@@ -194,10 +194,15 @@ def without(x, axis, channel):
     others = np.delete(x, channel, axis)
     error = np.delete(x - qc.apply(x, qc.Scheme()).dequantized.numpy(), channel, axis)
     alone = others - qc.apply(others, qc.Scheme()).dequantized.numpy()
-    return [10 * math.log10((others.astype(float) ** 2).sum() / (e.astype(float) ** 2).sum()) for e in (error, alone)]
+    return [
+        10 * math.log10((others.astype(float) ** 2).sum() / (e.astype(float) ** 2).sum())
+        for e in (error, alone)
+    ]
 
 
-@pytest.mark.parametrize("shape", [(3, 20), (20, 3), (3, 200), (3, 2000), (8, 4, 3, 3), (2, 3, 8), (16, 16), (64, 128)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(3, 20), (20, 3), (3, 200), (3, 2000), (8, 4, 3, 3), (2, 3, 8), (16, 16), (64, 128)], ids=str
+)
 def test_no_false_all_clear_with_a_generated_outlier_channel(shape):
     """Where the others would have two bits and a half more without the column, something is said."""
     lost = 0
@@ -252,14 +257,18 @@ def test_several_blocks_of_different_constants(bad):
     for row in range(bad):
         x[row] = row + 1
     (finding,) = diagnosed(x, "int8 per_channel(0)")
-    assert finding.sentence.startswith(f"In {bad} of 9 blocks all elements are equal; in the first, row 0, columns 0..5, they")
+    assert finding.sentence.startswith(
+        f"In {bad} of 9 blocks all elements are equal; in the first, row 0, columns 0..5, they"
+    )
     x[:bad] = 0
     assert {f.kind for f in diagnosed(x, "int8 per_channel(0)")} == {"zero_block"}
     x[:bad] = 1e-41
     assert "tiny_block" in {f.kind for f in diagnosed(x, "int8 per_channel(0)")}
 
 
-@pytest.mark.parametrize("convention", ["textbook", "torch.fake_quantize", "torch.quantize_per_tensor", "onnxruntime"])
+@pytest.mark.parametrize(
+    "convention", ["textbook", "torch.fake_quantize", "torch.quantize_per_tensor", "onnxruntime"]
+)
 @pytest.mark.parametrize("zero_point", [0, 3])
 def test_where_halves_go_is_read_from_the_codes(convention, zero_point):
     x = (np.arange(24, dtype=np.float32).reshape(4, 6) - 12) / 2
@@ -274,7 +283,19 @@ HEALTHY = {
     "uniform": ["int8", "int4 per_channel(0)"],
     "bimodal": ["int8", "uint8 asymmetric"],
 }  # fmt: skip
-LARGE = [(64,), (1000,), (3, 20), (20, 3), (3, 200), (3, 2000), (8, 4, 3, 3), (6, 5, 4), (4, 5, 10, 10), (40, 1), (1, 40)]
+LARGE = [
+    (64,),
+    (1000,),
+    (3, 20),
+    (20, 3),
+    (3, 200),
+    (3, 2000),
+    (8, 4, 3, 3),
+    (6, 5, 4),
+    (4, 5, 10, 10),
+    (40, 1),
+    (1, 40),
+]
 
 
 @pytest.mark.parametrize("shape", LARGE, ids=str)
@@ -288,5 +309,8 @@ def test_no_outlier_is_claimed_in_healthy_tensors_of_any_rank(shape):
                 scheme = schemes[0]
             if "per_channel" in scheme and math.prod(shape) // shape[0] < 16:
                 scheme = schemes[0]
-            alarms += [(name, scheme, seed, f.sentence) for f in diagnosed(tensors.generate(Generated(name, shape, seed)), scheme)]
+            alarms += [
+                (name, scheme, seed, f.sentence)
+                for f in diagnosed(tensors.generate(Generated(name, shape, seed)), scheme)
+            ]
     assert alarms == []

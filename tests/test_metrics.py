@@ -93,7 +93,9 @@ def test_where_a_ratio_has_no_value(x, x_hat, sqnr_db, cosine):
     assert found.undefined == dict.fromkeys(undefined, expected)
 
 
-NUMBERS = [f.name for f in dataclasses.fields(qc.Report) if f.name not in ("undefined", "max_abs_error_index")]
+NUMBERS = [
+    f.name for f in dataclasses.fields(qc.Report) if f.name not in ("undefined", "max_abs_error_index")
+]
 NAN, INF = math.nan, math.inf
 
 
@@ -127,7 +129,12 @@ def test_every_metric_is_a_number_or_has_a_reason(x, scheme, why):
     assert set(found.undefined) <= set(NUMBERS)
     with np.errstate(invalid="ignore", over="ignore"):
         error = np.abs(np.asarray(x, np.float32) - result.dequantized.numpy()).astype(np.float64)
-        expected = {"mse": (error**2).mean(), "mae": error.mean(), "max_abs_error": error.max(), "sse": (error**2).sum()}
+        expected = {
+            "mse": (error**2).mean(),
+            "mae": error.mean(),
+            "max_abs_error": error.max(),
+            "sse": (error**2).sum(),
+        }
         for name, value in expected.items():
             assert getattr(found, name) == pytest.approx(value, rel=1e-12, nan_ok=True), name
     if np.isnan(error).any():

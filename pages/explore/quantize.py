@@ -41,7 +41,9 @@ with st.container(key="explore", gap="xxsmall"):
             summary_place = st.container(key="summary")
             findings_place = findings.reserve()
             maps_place = st.container(gap="xxsmall")
-            view, element = maps_view.controls(tensor.shape, maps_view.worst_of(report, tensor.shape), maps_place)
+            view, element = maps_view.controls(
+                tensor.shape, maps_view.worst_of(report, tensor.shape), maps_place
+            )
             trace = qc.trace(result, element)
             reference = pinned.reference(tensor, scheme)
             summary.draw(summary_place, tensor, result, report, trace, reference)

@@ -13,7 +13,9 @@ from quantcore.diagnose.examples import EXAMPLES
 from quantcore.diagnose.record import MAX_BOXES, Box
 from quantcore.tensors import Generated
 
-HEIGHT = 32  # px: one line of text, kept free where there is nothing to say, so that the maps stay where they are
+HEIGHT = (
+    32  # px: one line of text, kept free where there is nothing to say, so that the maps stay where they are
+)
 # A long sentence ends in dots; the list behind the line has it whole
 _STYLE = """<style>
 .st-key-findings,.st-key-findings>*{overflow:hidden;flex-wrap:nowrap}

@@ -31,7 +31,7 @@ def table(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention) -> None:
     make = partial(qc.library_table, compute.values(tensor), scheme, a)
     frame = cast(pd.DataFrame, compute.kept(tensor, f"libraries {scheme} {a}", make))
     taken = frame[frame["refused"] == ""].drop(columns="refused")
-    taken, sqnr = say.sqnr_column(taken, "sqnr_db", _LABELS["sqnr_db"])
+    taken, sqnr = say.sqnr_column(taken, "sqnr_db", headers.label("sqnr_db"))
     event: Any = st.dataframe(
         taken,
         hide_index=True,

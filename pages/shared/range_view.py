@@ -137,11 +137,10 @@ def table(found: tuple[qc.RangeMark, ...], scheme: qc.Scheme) -> None:
         }
         for mark in found
     ]
-    frame = pd.DataFrame(rows)
     button = st.column_config.ButtonColumn(
         "", key=_USE, type="tertiary", on_click=_use_row, args=(tuple(mark.setting for mark in found),)
     )
-    frame, sqnr = say.sqnr_column(pd.DataFrame(rows), "SQNR", "SQNR (dB)", "%.2f")
+    frame, sqnr = say.sqnr_column(pd.DataFrame(rows), "SQNR", headers.label("SQNR"), "%.2f")
     st.container(key="rng_table").dataframe(
         frame,
         hide_index=True,

@@ -38,7 +38,9 @@ def lines(rows: Iterable[str], name: str = "") -> None:
     st.html(f"<pre class='{name}' style='{style}'>{html.escape(chr(10).join(rows))}</pre>")
 
 
-def sqnr_column(frame: pd.DataFrame, name: str, label: str, pattern: str = "%.4g") -> tuple[pd.DataFrame, Any]:
+def sqnr_column(
+    frame: pd.DataFrame, name: str, label: str, pattern: str = "%.4g"
+) -> tuple[pd.DataFrame, Any]:
     """A table and the look of its column of SQNRs: numbers, or words where one is infinite; a gap stays a gap."""
     values = frame[name]
     if not np.isinf(values).any():

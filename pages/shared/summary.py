@@ -45,8 +45,17 @@ def figures(tensor: Tensor, scheme: qc.Scheme, report: qc.Report) -> list[Figure
     worst = "The largest |error|."
     if report.max_abs_error_index is not None:
         worst = f"The largest |error|, at element {report.max_abs_error_index}."
-    said = {"sqnr_db": _SQNR, "mse": "Mean of the squared error.", "mae": "Mean of |error|.", "max_abs_error": worst}
-    said |= {name: f"{said[name]} Not defined here: {why}." for name, why in report.undefined.items() if name in said}
+    said = {
+        "sqnr_db": _SQNR,
+        "mse": "Mean of the squared error.",
+        "mae": "Mean of |error|.",
+        "max_abs_error": worst,
+    }
+    said |= {
+        name: f"{said[name]} Not defined here: {why}."
+        for name, why in report.undefined.items()
+        if name in said
+    }
     clipped = f"{_CLIPPED} {report.codes_used:,} of {report.codes_available:,} codes are used."
     size = "Size in float32 over size quantized, including scales and zero points."
     return [

@@ -138,7 +138,9 @@ def _of_least_range(case: Case, raised: Tensor) -> Finding:
         f"{_blocks(case, raised, 'are at most')} {number(float(case.largest[raised].amax()))} in size, less than the least "
         f"range of {convention.library}, which gives them the scale {number(float(case.result.scale[raised][0]))}.",
         _boxes(case, raised),
-        **case.gained(case.best([case.but(convention=TEXTBOOK.changed(overflow=convention.overflow))], BETTER_DB)),
+        **case.gained(
+            case.best([case.but(convention=TEXTBOOK.changed(overflow=convention.overflow))], BETTER_DB)
+        ),
     )
 
 

@@ -93,7 +93,12 @@ def zero_point_outside(case: Case) -> Iterator[Finding]:
 def zero_point_clamped(case: Case) -> Iterator[Finding]:
     """A range without 0, whose zero point was clamped into the format: the codes cover another range."""
     fmt, params = case.fmt, case.result.params
-    if params.low is None or params.high is None or case.scheme.symmetric or params.zero_point.is_floating_point():
+    if (
+        params.low is None
+        or params.high is None
+        or case.scheme.symmetric
+        or params.zero_point.is_floating_point()
+    ):
         return
     wanted = fmt.qmin - params.low.double() / params.scale.double()
     clamped = (wanted - params.zero_point).abs() > 1.5

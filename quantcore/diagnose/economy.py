@@ -123,7 +123,9 @@ def ties(case: Case) -> Iterator[Finding]:
     if rule not in _HALVES:
         return
     x, blocks = case.sample
-    scale, zero_point = (t[blocks].to(torch.float32).expand_as(x) for t in (case.result.scale, case.zero_point))
+    scale, zero_point = (
+        t[blocks].to(torch.float32).expand_as(x) for t in (case.result.scale, case.zero_point)
+    )
     half = (x / scale).sub_((x / scale).floor()) == 0.5
     within = _codes(x, scale, zero_point, case, "A") == _unclamped(x, scale, zero_point, "A")
     tie = half & within

@@ -50,13 +50,16 @@ def outlier_element(case: Case) -> Iterator[Finding]:
     now, without = _others_of_block(case, far)
     if not without >= now + BETTER_DB:
         return
-    blocks = f"{'At least ' if len(alone) > LOOK_AT else ''}{count(len(found), 'block')} have such an element."
+    blocks = (
+        f"{'At least ' if len(alone) > LOOK_AT else ''}{count(len(found), 'block')} have such an element."
+    )
     yield Finding(
         "outlier_element",
         "warning",
         f"Element {index(far.place)}, {number(float(case.result.x[far.place]))}, sets the scale; the next largest is "
         f"{number(far.second)}. SQNR of the others: {decibels(now)}; without it: {decibels(without)}."
-        + f" {blocks}" * (len(found) > 1),
+        + f" {blocks}"
+        * (len(found) > 1),
         tuple(cell(f.place) for f in found),
         **case.gained(_finer(case)),
     )
