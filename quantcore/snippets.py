@@ -15,7 +15,7 @@ from quantcore.presets import PRESETS
 from quantcore.quantize import Quantized
 from quantcore.scheme import Scheme
 from quantcore.snippets_libraries import RECORDED_ONLY, library_script
-from quantcore.snippets_script import assemble, check
+from quantcore.snippets_script import assemble, check, checked, ending
 from quantcore.snippets_torch import arithmetic
 
 __all__ = ["RECORDED_ONLY", "library_script", "literal", "quantcore_script", "torch_script"]
@@ -24,9 +24,10 @@ __all__ = ["RECORDED_ONLY", "library_script", "literal", "quantcore_script", "to
 def quantcore_script(tensor_code: str, result: Quantized) -> str:
     """Return a script that quantizes x with quantcore and asserts the codes of ``result``.
 
-    ``tensor_code`` is source that binds ``x``. It may begin with imports; np, torch, qc, base64 and zlib
+    Its last line of output says what was checked. ``tensor_code`` is source that binds ``x``. It may begin with imports; np, torch, qc, base64 and zlib
     need none.
     """
+    codes = result.codes.cpu().numpy()
     body = [
         f"scheme = {scheme_source(result.scheme)}",
         "result = qc.apply(x, scheme)",
@@ -34,7 +35,9 @@ def quantcore_script(tensor_code: str, result: Quantized) -> str:
         "print(result.codes)",
         "print(result.error.abs().max())",
         "",
-        *check("result.codes", result.codes.cpu().numpy()),
+        "codes = result.codes",
+        *check("codes", codes),
+        *ending([checked("codes", codes)]),
     ]
     return assemble(tensor_code, body)
 
@@ -44,11 +47,13 @@ def torch_script(tensor_code: str, result: Quantized) -> str:
 
     ``tensor_code`` is source that binds ``x`` to a float32 torch tensor, as `literal` writes it.
     """
+    codes = result.codes.cpu().numpy()
     body = [
         f"# {_comment(result.scheme)}",
         *arithmetic(result),
         "",
-        *check("codes", result.codes.cpu().numpy()),
+        *check("codes", codes),
+        *ending([checked("codes", codes)], "torch {torch.__version__}"),
     ]
     return assemble(tensor_code, body)
 

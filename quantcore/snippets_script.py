@@ -15,6 +15,7 @@ _IMPORTS = {
     "base64": "import base64",
     "hashlib": "import hashlib",
     "itertools": "import itertools",
+    "version": "from importlib.metadata import version",
     "zlib": "import zlib",
     "np": "import numpy as np",
     "qc": "import quantcore as qc",
@@ -54,6 +55,7 @@ class Language:
     equal_with_nan: str
     flatten: str
     to_bytes: str
+    count: str
 
 
 TORCH = Language(
@@ -62,6 +64,7 @@ TORCH = Language(
     "torch.testing.assert_close({name}, {expected}, rtol=0, atol=0, equal_nan=True)",
     "{name}.flatten()",
     '{name}.numpy().astype("{dtype}").tobytes()',
+    "{name}.numel()",
 )
 NUMPY = Language(
     "np",
@@ -69,6 +72,7 @@ NUMPY = Language(
     "np.testing.assert_array_equal({name}, {expected})",
     "np.ravel({name})",
     '{name}.astype("{dtype}").tobytes()',
+    "np.size({name})",
 )
 
 
@@ -94,7 +98,7 @@ def check_parameters(name: str, values: Array, language: Language) -> list[str]:
     """Lines that assert scale or zero_point, whatever axes of length 1 the library gives it."""
     flat = values.reshape(-1)
     has_nan = bool(np.isnan(flat).any())
-    if values.dtype.kind == "i" and (flat == flat[0]).all():
+    if _is_one_integer(flat):
         return [f"assert ({name} == {flat[0]}).all()"]
     if flat.size > READABLE and not has_nan:
         return _check_hash(name, flat, language)
@@ -107,3 +111,28 @@ def check_parameters(name: str, values: Array, language: Language) -> list[str]:
         f"expected_{name} = {array_source(flat, language.module)}",
         line.format(name=found, expected=f"expected_{name}"),
     ]
+
+
+def checked(name: str, values: Array, language: Language = TORCH) -> str:
+    """What `check` or `check_parameters` asserted, as text for an f-string of the script.
+
+    The script counts what it compared. Of parameters that are one integer throughout, it is that integer.
+    """
+    noun = {"dequantized": "dequantized value", "zero_point": "zero point"}.get(name, name.removesuffix("s"))
+    plural = "s" * (values.size != 1)
+    if name == "zero_point" and _is_one_integer(values.reshape(-1)):
+        return f"the zero point {values.reshape(-1)[0]}"  # a library may keep one for all scales
+    return f"{{{language.count.format(name=name)}:,}} {noun}{plural}"
+
+
+def ending(parts: list[str], who: str = "") -> list[str]:
+    """The script's last lines, which say what was checked. ``who``: text for an f-string, what it ran with."""
+    *most, last = parts
+    listed = f"{', '.join(most)} and {last}" if most else last
+    verb = "equals that" if not most and last.startswith("{") and not last.endswith("s") else "equal those"
+    ran = f" ({who})" if who else ""
+    return ["", f'checked = f"{listed}"', f'print(f"OK: {{checked}} {verb} of Quantscope{ran}.")']
+
+
+def _is_one_integer(flat: Array) -> bool:
+    return flat.dtype.kind == "i" and bool((flat == flat[0]).all())

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from script_run import run
 
 import quantcore as qc
 from quantcore.literals import number_texts
@@ -47,12 +48,6 @@ def combinations():
 def sample(shape, seed=0):
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(shape, generator=generator) * 2 + 0.3
-
-
-def run(script):
-    names = {}
-    exec(compile(script, "script", "exec"), names)
-    return names
 
 
 @pytest.mark.parametrize(("shape", "text"), combinations())
@@ -158,7 +153,8 @@ def test_literal_has_three_forms():
 def test_literal_keeps_every_bit(shape):
     bits = np.random.default_rng(0).integers(0, 2**32, shape, dtype=np.uint32)
     x = np.where(np.isfinite(bits.view(np.float32)), bits.view(np.float32), np.float32(-0.0)).reshape(shape)
-    names = run(f"import torch, zlib, base64\nimport numpy as np\n{literal(x)}")
+    names = {}
+    exec(f"import torch, zlib, base64\nimport numpy as np\n{literal(x)}", names)
     assert names["x"].dtype == torch.float32
     assert names["x"].shape == x.shape
     assert names["x"].numpy().tobytes() == x.tobytes()
@@ -191,7 +187,7 @@ def test_imports_of_the_tensor_code_stand_first():
 def test_script_runs_by_itself(tmp_path, write, shape, text):
     x = sample(shape)
     (tmp_path / "script.py").write_text(write(literal(x.numpy()), qc.apply(x, qc.Scheme.parse(text))))
-    subprocess.run(
+    ran = subprocess.run(
         [sys.executable, "script.py"],
         cwd=tmp_path,
         check=True,
@@ -199,6 +195,8 @@ def test_script_runs_by_itself(tmp_path, write, shape, text):
         capture_output=True,
         text=True,
     )
+    who = "" if write is quantcore_script else f" (torch {torch.__version__})"
+    assert ran.stdout.splitlines()[-1] == f"OK: {x.numel():,} codes equal those of Quantscope{who}."
 
 
 def test_script_of_a_large_tensor_reads_the_export(tmp_path, monkeypatch):

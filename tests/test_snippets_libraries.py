@@ -14,6 +14,7 @@ import golden_cases
 import numpy as np
 import pytest
 import torch
+from script_run import run
 
 import quantcore as qc
 from quantcore.snippets import library_script, literal, torch_script
@@ -56,12 +57,6 @@ def _quiet():
         yield
 
 
-def run(script):
-    names = {}
-    exec(compile(script, "script", "exec"), names)
-    return names
-
-
 def results(name):
     """Every granularity with every range setting; widths and symmetries take turns."""
     turns = itertools.cycle(itertools.product(WIDTHS, SYMMETRIES))
@@ -76,7 +71,7 @@ def results(name):
 
 
 @pytest.mark.parametrize("name", TODAY)
-def test_scripts_hold(name, capsys):
+def test_scripts_hold(name):
     """Also that enough schemes are left, of each symmetry and granularity that the library has."""
     ran = set()
     for text, result in results(name):

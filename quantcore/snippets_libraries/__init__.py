@@ -24,7 +24,7 @@ from quantcore.snippets_libraries import (
 )
 from quantcore.snippets_libraries.presets import CALLS
 from quantcore.snippets_libraries.recipe import Recipe, finds_range
-from quantcore.snippets_script import TORCH, assemble, check, check_parameters
+from quantcore.snippets_script import TORCH, assemble, check, check_parameters, checked, ending
 
 RECIPES: dict[str, Callable[[Quantized], Recipe]] = {
     "torch.fake_quantize": pytorch.fake_quantize,
@@ -53,7 +53,8 @@ def library_script(result: Quantized) -> str:
 
     Codes that the library does not show are asserted as what they dequantize to (`Recipe.shows`). The script
     also asserts scale and zero_point where the library finds them: for every range setting but
-    `MinMax` they stand in the script as numbers.
+    `MinMax` they stand in the script as numbers. Its last line of output says what was checked, and with
+    which version of the library.
 
     Raises:
         QuantError: the convention stands for no library that can be installed, was changed, or its library
@@ -69,8 +70,12 @@ def library_script(result: Quantized) -> str:
     heading = f"# {convention.call}"[:WIDTH] + f"\n# pip install {' '.join(pins)}\n"
     shown = getattr(result, recipe.shows).cpu().numpy()
     body = [*recipe.lines, f"print({recipe.shows})", "", *check(recipe.shows, shown, language)]
+    parts = [checked(recipe.shows, shown, language)]
     for name in recipe.gives:
-        body += check_parameters(name, getattr(result, name).cpu().numpy(), language)
+        values = getattr(result, name).cpu().numpy()
+        body += check_parameters(name, values, language)
+        parts.append(checked(name, values, language))
+    body += ending(parts, f"{convention.library} {{version('{convention.library}')}}")
     return assemble(literal(result.x.cpu().numpy(), language.module), body, heading, recipe.imports)
 
 
