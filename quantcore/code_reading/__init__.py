@@ -1,0 +1,13 @@
+"""Read a quantizer's source without running it, and name the usual mistakes.
+
+>>> import quantcore as qc
+>>> reading = qc.read_code("scale = x.abs().max() / 255\\nq = torch.round(x / scale).clamp(-128, 127).to(torch.int8)")
+>>> [(finding.line, finding.kind) for finding in reading.mistakes]
+[(1, 'divisor')]
+"""
+
+from quantcore.code_reading.kinds import KINDS
+from quantcore.code_reading.read import read_code
+from quantcore.code_reading.record import CodeFinding, CodeReading
+
+__all__ = ["KINDS", "CodeFinding", "CodeReading", "read_code"]

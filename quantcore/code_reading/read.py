@@ -1,0 +1,82 @@
+"""From pasted text to what is found in it."""
+
+from collections.abc import Iterable
+
+from quantcore.code_reading import checks_back, checks_codes, words
+from quantcore.code_reading.chain import Chain
+from quantcore.code_reading.checks_codes import Found
+from quantcore.code_reading.kinds import KINDS
+from quantcore.code_reading.reader import Reader
+from quantcore.code_reading.record import CodeFinding, CodeReading
+from quantcore.code_reading.source import parse
+from quantcore.errors import QuantError
+
+MOST = 12  # calls that are not recognised, named in full
+
+
+def read_code(text: str) -> CodeReading:
+    """Parse a snippet of torch or numpy, never running it, and name what is wrong with its quantizer.
+
+    Names, constants and calls of the snippet's own functions are followed. Where a value is not known, nothing is
+    claimed of it.
+
+    Raises:
+        QuantError: the text is not Python, or too long or too deep to be read.
+    """
+    text, tree = parse(text)
+    reader = Reader()
+    try:
+        reader.run(tree)
+    except RecursionError:
+        raise QuantError("The code is nested too deeply to be followed; paste only the lines that quantize.") from None
+    chains = _chains(reader)
+    found: dict[tuple[str, int], tuple[Found, Chain | None]] = {}
+    for chain in chains:
+        for finding in (*checks_codes.check(chain), *checks_back.check(chain)):
+            kept = found.get((finding.kind, finding.line))
+            if kept is None or (finding.certain and not kept[0].certain):
+                found[finding.kind, finding.line] = (finding, chain)
+    for line, data in reader.written:
+        chain = next((c for c in chains if c.codes.data.root == data.root), chains[0] if chains else None)
+        finding = Found(
+            "clamp-in-place", line,
+            f"This clamp writes into {data.root}, the caller's own tensor: an error computed afterwards is that of the "
+            "clipped tensor.",
+            "clamp without an underscore makes a new tensor.",
+        )  # fmt: skip
+        found[finding.kind, line] = (finding, chain)
+    lines = text.split("\n")
+    findings = sorted((_finding(f, c, lines) for f, c in found.values()), key=lambda f: (f.line, not f.certain, f.kind))
+    return CodeReading(text, tuple(findings), _recognised(chains), _unread(reader), tuple(chains))
+
+
+def _chains(reader: Reader) -> list[Chain]:
+    """The quantizers, each with its way back; codes that are only a step on the way to others are none."""
+    backs = [Chain(back.codes, back) for back in reader.backs if id(back) not in reader.used]
+    on_the_way = {id(chain.codes) for chain in backs}
+    ends = [Chain(codes) for codes in reader.codes if id(codes) not in reader.used and id(codes) not in on_the_way]
+    return [chain for chain in (*backs, *ends) if chain.stored.of("round")]
+
+
+def _finding(found: Found, chain: Chain | None, lines: list[str]) -> CodeFinding:
+    source = lines[found.line - 1].strip() if 0 < found.line <= len(lines) else ""
+    kind = KINDS[found.kind]
+    return CodeFinding(
+        found.kind, found.line, source[:200], found.what, found.fix, found.certain, kind.lesson, kind.step, chain
+    )
+
+
+def _recognised(chains: Iterable[Chain]) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for chain in chains:
+        found |= dict.fromkeys(words.recognised(chain))
+    return tuple(found)
+
+
+def _unread(reader: Reader) -> tuple[str, ...]:
+    texts = [
+        f"Line {line}: `{source}` is not recognised, so what follows from it is not checked."
+        for line, source in sorted(reader.unread)
+    ]
+    more = len(texts) - MOST
+    return tuple([*texts[:MOST], f"{more} more calls are not recognised."] if more > 0 else texts)

@@ -1,0 +1,59 @@
+"""What is found in a piece of code."""
+
+from dataclasses import dataclass, field
+
+from quantcore.code_reading.chain import Chain
+
+
+@dataclass(frozen=True)
+class CodeFinding:
+    """A mistake, or a note on what depends on the tensor.
+
+    ``kind``: its stable name, a key of `KINDS`; ``line``: from 1, and its ``source``; ``what``: what is wrong, with
+    what was read; ``fix``: what to write; ``certain``: whether it is a mistake whatever else the code does, and
+    not a note; ``lesson`` and ``step``: where it is explained, the step a key of `quantcore.mistakes.MISTAKES`
+    in the lesson "mistakes"; ``chain``: the quantizer that it is in, to be shown on a tensor, if there is one.
+    """
+
+    kind: str
+    line: int
+    source: str
+    what: str
+    fix: str
+    certain: bool
+    lesson: str
+    step: str
+    chain: Chain | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class CodeReading:
+    """``text``: the code as it was read, prompts taken off; ``findings``: by line, mistakes and notes;
+    ``recognised``: what was recognised and checked; ``unread``: what was not; ``chains``: the quantizers."""
+
+    text: str
+    findings: tuple[CodeFinding, ...]
+    recognised: tuple[str, ...]
+    unread: tuple[str, ...]
+    chains: tuple[Chain, ...] = field(default=(), compare=False, repr=False)
+
+    @property
+    def mistakes(self) -> tuple[CodeFinding, ...]:
+        """The findings that are mistakes for certain."""
+        return tuple(f for f in self.findings if f.certain)
+
+    @property
+    def notes(self) -> tuple[CodeFinding, ...]:
+        """The findings that depend on the tensor, or on what the code does not show."""
+        return tuple(f for f in self.findings if not f.certain)
+
+    @property
+    def summary(self) -> str:
+        """What was found, in a sentence. A clean result says what was checked, and no more."""
+        if not self.chains:
+            return "No quantizer was recognised: nothing here divides a tensor by a scale and rounds it."
+        checked = "; ".join(self.recognised)
+        if not self.mistakes:
+            return f"No known mistake found in: {checked}."
+        count = len(self.mistakes)
+        return f"{count} mistake{'s' * (count > 1)} found. Checked: {checked}."

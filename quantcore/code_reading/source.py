@@ -1,0 +1,88 @@
+"""From pasted text to a syntax tree, within limits; nothing of it is ever run."""
+
+import ast
+import re
+
+from quantcore.errors import QuantError
+
+MAX_CHARS, MAX_LINES, MAX_NODES, MAX_DEPTH = 20_000, 400, 6_000, 40
+_PROMPT = re.compile(r"^\s*(?:In \[[\d *]*\]:|>>>)[ \t]?")
+_MORE = re.compile(r"^\s*(?:\.\.\.(?::)?)[ \t]?")
+_OUTPUT = re.compile(r"^\s*Out ?\[\d*\]:")
+_SHELL = re.compile(r"^\s*[%!]\w*")
+_PRINT = re.compile(r"^(\s*)print(?=[ \t]+[^\s(=.\[])[^=]*$")
+
+
+def parse(text: str) -> tuple[str, ast.Module]:
+    """Return the text as it was parsed, line for line, and its tree.
+
+    Prompts of notebooks and of Python are taken off, and shell commands and Python 2's print left out.
+
+    Raises:
+        QuantError: the text is empty, too long, too deep, or not Python.
+    """
+    if not isinstance(text, str) or not text.strip():
+        raise QuantError("There is no code yet; paste a few lines of torch or numpy.")
+    if "\0" in text:
+        raise QuantError("The text contains a null byte; paste the code as plain text.")
+    if len(text) > MAX_CHARS or text.count("\n") >= MAX_LINES:
+        raise QuantError(
+            f"The code has {len(text):,} characters in {text.count(chr(10)) + 1:,} lines, more than {MAX_CHARS:,} "
+            f"or {MAX_LINES}; paste only the lines that quantize."
+        )
+    try:
+        text = text.encode("utf-8").decode("utf-8")
+    except UnicodeEncodeError:
+        raise QuantError("The text contains half a Unicode character; paste it as plain text.") from None
+    text = _plain(text)
+    try:
+        tree = ast.parse(text)
+    except SyntaxError as error:
+        place = f"Line {error.lineno}: this" if error.lineno else "The text"
+        raise QuantError(
+            f"{place} is not valid Python ({(error.msg or 'invalid syntax')[:80]}); paste the code alone, without "
+            "its output."
+        ) from None
+    except (RecursionError, MemoryError, ValueError, OverflowError):
+        raise QuantError("The code is nested too deeply to be read; paste only the lines that quantize.") from None
+    _limit(tree)
+    return text, tree
+
+
+def _limit(tree: ast.Module) -> None:
+    count, level = 0, list[ast.AST]([tree])
+    for _ in range(MAX_DEPTH + 1):
+        count += len(level)
+        if count > MAX_NODES:
+            raise QuantError(
+                f"The code has more than {MAX_NODES:,} parts; paste only the lines that quantize, and no tables."
+            )
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        if not level:
+            return
+    line = getattr(level[0], "lineno", 0)
+    raise QuantError(
+        f"Line {line}: the code is nested more than {MAX_DEPTH} levels deep; write it in more steps."
+    )
+
+
+def _plain(text: str) -> str:
+    """Take prompts off; lines of output and commands become empty, so that line numbers stay."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").expandtabs(4).split("\n")
+    python = any(re.match(r"\s*>>>", line) for line in lines)
+    lines = [_line(line, python) for line in lines]
+    indents = [len(line) - len(line.lstrip(" ")) for line in lines if line.strip()]
+    common = min(indents, default=0)
+    return "\n".join(line[common:] if line.strip() else "" for line in lines)
+
+
+def _line(line: str, python: bool) -> str:
+    if _PROMPT.match(line):
+        line = _PROMPT.sub("", line, count=1)
+    elif python and _MORE.match(line):
+        line = _MORE.sub("", line, count=1)
+    elif python or _OUTPUT.match(line):
+        return ""
+    if _SHELL.match(line):
+        return ""
+    return _PRINT.sub(r"\1pass", line)

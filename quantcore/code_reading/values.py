@@ -1,0 +1,259 @@
+"""What a piece of code stands for, as far as it is known: constants, the tensor, its extremes, codes.
+
+=========== ===================================== =======================================
+value       in units of                           for example
+=========== ===================================== =======================================
+`Data`      x                                     ``x``, ``x.abs()``, ``x.clamp(-1, 1)``
+`Real`      x, from extremes of the data          ``x.max()``, ``(high - low) / 255``
+`Inverse`   1 / x                                 ``127 / x.abs().max()``
+`Steps`     codes, from extremes over a scale     ``-128 - torch.round(low / scale)``
+`Codes`     codes, one for each element           ``torch.round(x / scale) + z``
+`Back`      x, dequantized                        ``(codes - z) * scale``
+`Param`     not known: an argument of that name   ``scale``
+=========== ===================================== =======================================
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+Axes = tuple[int, ...] | None
+
+
+def _apart() -> Any:
+    """A line, which does not make two values differ; 0 where there is none."""
+    return field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class Value:
+    """What all values have in common: nothing."""
+
+
+@dataclass(frozen=True)
+class Unknown(Value):
+    """A value of which nothing is known."""
+
+
+@dataclass(frozen=True)
+class Num(Value):
+    """A number or a truth value. ``line``: where it was written, 0 if in several places."""
+
+    value: float | int | bool
+    line: int = _apart()
+    python: bool = field(default=True, compare=False)  # not a tensor
+
+
+@dataclass(frozen=True)
+class Text(Value):
+    """A string."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Nothing(Value):
+    """None."""
+
+
+@dataclass(frozen=True)
+class Kind(Value):
+    """A dtype: an integer of ``bits``, or a float (``bits`` 16, 32, 64)."""
+
+    bits: int
+    signed: bool = True
+    floating: bool = False
+
+    @property
+    def low(self) -> int:
+        """The smallest integer."""
+        return -(1 << (self.bits - 1)) if self.signed else 0
+
+    @property
+    def high(self) -> int:
+        """The largest integer."""
+        return self.low + (1 << self.bits) - 1
+
+    def __str__(self) -> str:
+        return f"{'float' if self.floating else 'int' if self.signed else 'uint'}{self.bits}"
+
+
+@dataclass(frozen=True)
+class Info(Value):
+    """``torch.iinfo(dtype)``."""
+
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class Seq(Value):
+    """A tuple or a list."""
+
+    items: tuple[Value, ...]
+
+
+@dataclass(frozen=True)
+class Many(Value):
+    """A sequence of unknown length whose items are alike."""
+
+    item: Value
+
+
+@dataclass(frozen=True)
+class Module(Value):
+    """A module, or a function in it, by its full name: ``torch.nn``."""
+
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Function(Value):
+    """A function of the snippet."""
+
+    node: Any
+
+
+@dataclass(frozen=True)
+class Param(Value):
+    """An argument that is not known, whose name says what it is: ``role`` scale or zero_point."""
+
+    name: str
+    role: str
+
+
+@dataclass(frozen=True)
+class Data(Value):
+    """The tensor, or what was made of it element by element.
+
+    ``root``: its name; ``layout``: how it was cut or turned; ``low``, ``high``: what it was clamped to, in units
+    of x; ``one_sided``: no value is below 0; ``caller``: the tensor that was handed in, not a copy;
+    ``shift``: an extreme that was taken off, with its factor; ``twice``: it is itself dequantized.
+    """
+
+    root: str
+    absolute: bool = False
+    one_sided: bool = False
+    layout: tuple[Any, ...] = ()
+    low: float | None = None
+    high: float | None = None
+    shift: tuple[tuple[Any, float], ...] = ()
+    caller: bool = field(default=False, compare=False)
+    twice: Any = field(default=None, compare=False)
+    rank: int | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Stat(Value):
+    """An extreme of the data: ``end`` max or min, of the magnitudes where ``absolute``, or a percentile ``p``.
+
+    ``axes``: those that were reduced, None for all; ``keepdim``: whether they are kept with length 1;
+    ``placed``: how the axes were laid out anew afterwards; ``zero``: the range was widened to hold 0.
+    """
+
+    end: str
+    absolute: bool
+    data: Data
+    axes: Axes = None
+    keepdim: bool = field(default=False, compare=False)
+    placed: str = field(default="", compare=False)
+    p: float | None = None
+    zero: bool = field(default=False, compare=False)
+    line: int = _apart()
+
+
+@dataclass(frozen=True)
+class Real(Value):
+    """A sum of extremes with factors, plus a constant; a scale, where x is divided by it.
+
+    ``known``: whether the factors are; ``divided``: whether and where it was divided by a number of codes;
+    ``guard``: it can't be 0; ``half``: where it was cast to float16.
+    """
+
+    terms: tuple[tuple[Stat, float], ...]
+    const: float = 0.0
+    known: bool = True
+    divided: int = _apart()
+    guard: bool = field(default=False, compare=False)
+    half: int = _apart()
+
+
+@dataclass(frozen=True)
+class Inverse(Value):
+    """1 over a scale."""
+
+    scale: Value
+
+
+@dataclass(frozen=True)
+class Steps(Value):
+    """Extremes counted in steps of a scale, with factors, plus a constant: a zero point.
+
+    ``rounding``: as of `Codes`, "" where there was none; ``kind``: the dtype, None for a float tensor;
+    ``python``: whether it is a number of Python; ``clamped``: whether it was clamped.
+    """
+
+    terms: tuple[tuple[Stat, float], ...]
+    scale: Value
+    const: float = 0.0
+    known: bool = True
+    rounding: str = field(default="", compare=False)
+    clamped: bool = field(default=False, compare=False)
+    kind: Kind | None = field(default=None, compare=False)
+    python: bool = field(default=False, compare=False)
+    line: int = _apart()
+
+
+@dataclass(frozen=True)
+class Op:
+    """One step of making codes. ``name``: divide, add, round, clamp, cast or other."""
+
+    name: str
+    line: int
+    value: Any = None
+    sign: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Codes(Value):
+    """x over a scale, and what was done to it since.
+
+    ``multiplied``: x was multiplied by the scale instead; ``inverse``: it was multiplied by 1 / scale;
+    ``fogged``: something unknown was added.
+    """
+
+    data: Data
+    scale: Value
+    ops: tuple[Op, ...]
+    multiplied: bool = False
+    inverse: bool = False
+    fogged: bool = False
+
+    def of(self, name: str) -> list[Op]:
+        """The steps of this name."""
+        return [op for op in self.ops if op.name == name]
+
+    @property
+    def rounding(self) -> str:
+        """The rule of the first rounding, a cast to an integer included; "" where there is none."""
+        found = self.of("round")
+        return str(found[0].value) if found else ""
+
+    @property
+    def kind(self) -> Kind | None:
+        """The integer type that it has now."""
+        casts = self.of("cast")
+        kind = casts[-1].value if casts else None
+        return kind if kind is not None and not kind.floating else None
+
+
+@dataclass(frozen=True, eq=False)
+class Back(Value):
+    """Codes times their scale.
+
+    ``left``: what of the zero point is still in it, as factors by what it is made of; ``loose``: what was added
+    in units of codes.
+    """
+
+    codes: Codes
+    line: int
+    left: tuple[tuple[Any, float], ...] = ()
+    loose: tuple[tuple[Value, int, int], ...] = ()
