@@ -9,6 +9,7 @@
 import importlib
 from types import ModuleType
 
+from quantcore.code_reading import CodeFinding, CodeReading, read_code
 from quantcore.codebook_fit import fit_codebook
 from quantcore.codebook_format import CODEBOOKS, CodebookFormat
 from quantcore.compare import Comparison, Reason, compare
@@ -89,6 +90,8 @@ __all__ = [
     "UINT16",
     "AbsMean",
     "Comparison",
+    "CodeFinding",
+    "CodeReading",
     "CodebookFormat",
     "Convention",
     "Entropy",
@@ -151,6 +154,7 @@ __all__ = [
     "range_curve",
     "range_in_use",
     "range_marks",
+    "read_code",
     "refusal",
     "report",
     "sensible",

@@ -9,5 +9,6 @@
 from quantcore.code_reading.kinds import KINDS
 from quantcore.code_reading.read import read_code
 from quantcore.code_reading.record import CodeFinding, CodeReading
+from quantcore.code_reading.show import Shown, show
 
-__all__ = ["KINDS", "CodeFinding", "CodeReading", "read_code"]
+__all__ = ["KINDS", "CodeFinding", "CodeReading", "Shown", "read_code", "show"]

@@ -28,7 +28,11 @@ Terms = tuple[tuple[Stat, float], ...]
 
 def single(value: Value) -> Value:
     """Return the values of a pair of values and places, which torch.max(x, dim) gives."""
-    return value.items[0] if isinstance(value, Seq) and len(value.items) == 2 and isinstance(value.items[1], Unknown) else value
+    return (
+        value.items[0]
+        if isinstance(value, Seq) and len(value.items) == 2 and isinstance(value.items[1], Unknown)
+        else value
+    )
 
 
 def number(value: float | int, line: int = 0) -> Value:
@@ -62,6 +66,8 @@ def negative(a: Value) -> Value:
             return dataclasses.replace(a, terms=scaled(a.terms, -1), const=-a.const)
         case Steps():
             return dataclasses.replace(a, terms=scaled(a.terms, -1), const=-a.const)
+        case Inverse():
+            return Inverse(a.scale, -a.sign)
     return UNKNOWN
 
 
@@ -111,16 +117,16 @@ def _add_steps(a: Value, b: Value, line: int) -> Value:
     if not isinstance(a, Steps):
         a, b = b, a
     assert isinstance(a, Steps)
-    changed = {"line": a.line or line}
+    a = dataclasses.replace(a, line=a.line or line)
     if isinstance(b, Num):
         kept = a.rounding if not isinstance(b.value, float) or b.value == int(b.value) else ""
-        return dataclasses.replace(a, const=a.const + b.value, rounding=kept, **changed)
+        return dataclasses.replace(a, const=a.const + b.value, rounding=kept)
     if isinstance(b, Steps) and a.scale == b.scale:
         return dataclasses.replace(
             a, terms=merge(a.terms, b.terms), const=a.const + b.const, known=a.known and b.known,
-            rounding=a.rounding and b.rounding, python=a.python and b.python, **changed,
+            rounding=a.rounding and b.rounding, python=a.python and b.python,
         )  # fmt: skip
-    return dataclasses.replace(a, known=False, **changed)
+    return dataclasses.replace(a, known=False)
 
 
 def _add_to_codes(a: Codes, b: Value, sign: int, line: int) -> Value:
@@ -128,7 +134,7 @@ def _add_to_codes(a: Codes, b: Value, sign: int, line: int) -> Value:
         return codes_with(a, Op("add", line, b, sign))
     if isinstance(b, Num | Steps) or (isinstance(b, Param) and b.role == "zero_point"):
         return codes_with(a, Op("add", line, b, sign))
-    if isinstance(b, Codes | Back | Data):
+    if isinstance(b, Codes | Back):
         return UNKNOWN
     return dataclasses.replace(codes_with(a, Op("other", line)), fogged=True)
 
@@ -191,7 +197,9 @@ def _product(a: Value, b: Value, line: int) -> Value | None:
     match a, b:
         case (Num(), Num()):
             total = number(a.value * b.value)
-            return dataclasses.replace(total, python=a.python and b.python) if isinstance(total, Num) else total
+            return (
+                dataclasses.replace(total, python=a.python and b.python) if isinstance(total, Num) else total
+            )
         case (Real(), Num()):
             divided = line if abs(b.value) < _SCALE_FACTOR else a.divided
             return dataclasses.replace(
@@ -199,13 +207,17 @@ def _product(a: Value, b: Value, line: int) -> Value | None:
             )
         case (Steps(), Num()) if abs(b.value) == 1:
             return a if b.value == 1 else negative(a)
-        case (Data(), Inverse()):
+        case (Real(), Inverse()) if not a.const:
+            return Steps(scaled(a.terms, b.sign), b.scale, known=a.known, line=line)
+        case (Data(), Inverse()) if b.sign > 0:
             return Codes(a, b.scale, (Op("divide", line, b.scale),), inverse=True)
         case (Data(), Real()) if b.divided and not a.shift:
             return Codes(a, b, (Op("divide", line, b),), multiplied=True)
         case (Data(), Num()) if b.value > 0:
             return Codes(a, Num(1 / b.value), (Op("divide", line, Num(1 / b.value)),), inverse=True)
-        case (Codes(), Num()) if a.ops[-1].name == "divide" and b.value > 0 and isinstance(a.scale, Real | Num):
+        case (Codes(), Num()) if (
+            a.ops[-1].name == "divide" and b.value > 0 and isinstance(a.scale, Real | Num)
+        ):
             scale = divide(a.scale, b, line)
             return dataclasses.replace(a, scale=scale, ops=(Op("divide", line, scale),))
         case (Codes(), _) if b == a.scale and a.rounding:
@@ -224,13 +236,15 @@ def divide(a: Value, b: Value, line: int) -> Value:
     if isinstance(b, Num) and b.value == 0:
         return UNKNOWN
     if isinstance(a, Back) and isinstance(b, Real | Param | Num | Inverse):
-        a = Data(a.codes.data.root, layout=a.codes.data.layout, twice=a)
+        a = again(a)
     if isinstance(a, Codes) and len(a.ops) == 1 and isinstance(b, Real | Param):
         a = as_data(a)
     match a, b:
         case (Num(), Num()):
             total = number(a.value / b.value) if abs(a.value) < 1e300 else UNKNOWN
-            return dataclasses.replace(total, python=a.python and b.python) if isinstance(total, Num) else total
+            return (
+                dataclasses.replace(total, python=a.python and b.python) if isinstance(total, Num) else total
+            )
         case (Data(), Real() | Num()) if not isinstance(b, Num) or b.value > 0:
             return Codes(a, b, (Op("divide", line, b),))
         case (Data(), Param()) if b.role == "scale":
@@ -245,7 +259,9 @@ def divide(a: Value, b: Value, line: int) -> Value:
             )
         case (Real(), Unknown()):
             return dataclasses.replace(a, known=False, divided=a.divided or line)
-        case (Real(), Real()) | (Real(), Param()):
+        case (Real(), Real()):
+            return Steps(a.terms, b, known=a.known and not a.const, line=line)
+        case (Real(), Param()):
             return Steps(a.terms, b, known=a.known and not a.const, line=line)
         case (Num(), Real()) if a.value > 0:
             return Inverse(divide(b, a, line) if a.value != 1 else b)
@@ -262,15 +278,31 @@ def divide(a: Value, b: Value, line: int) -> Value:
     return UNKNOWN
 
 
+def again(back: Back) -> Data:
+    """What was dequantized, as a tensor that is to be quantized."""
+    return Data(f"{back.codes.data.root}'", layout=back.codes.data.layout, twice=back)
+
+
 def as_data(codes: Codes) -> Data:
     """What was only divided counts as a tensor again."""
-    return Data(f"{codes.data.root}/", absolute=codes.data.absolute, one_sided=codes.data.one_sided, rank=codes.data.rank)
+    return Data(
+        f"{codes.data.root}/",
+        absolute=codes.data.absolute,
+        one_sided=codes.data.one_sided,
+        rank=codes.data.rank,
+    )
 
 
 def power(a: Value, b: Value) -> Value:
     """A ** b of small numbers."""
     a, b = single(a), single(b)
-    if isinstance(a, Num) and isinstance(b, Num) and abs(a.value) <= 1e6 and abs(b.value) <= 64 and (a.value or b.value > 0):
+    if (
+        isinstance(a, Num)
+        and isinstance(b, Num)
+        and abs(a.value) <= 1e6
+        and abs(b.value) <= 64
+        and (a.value or b.value > 0)
+    ):
         if a.value < 0 and b.value != int(b.value):
             return UNKNOWN
         try:
@@ -302,14 +334,22 @@ def magnitude(a: Value) -> Value:
     match a:
         case Num():
             return Num(abs(a.value), a.line, a.python)
+        case Back():
+            return magnitude(again(a))
         case Data():
-            return dataclasses.replace(a, absolute=True, one_sided=True, caller=False) if not a.shift else UNKNOWN
+            return (
+                dataclasses.replace(a, absolute=True, one_sided=True, caller=False)
+                if not a.shift
+                else UNKNOWN
+            )
         case Real() if len(a.terms) == 1 and not a.const:
-            (stat, factor), = a.terms
+            ((stat, factor),) = a.terms
             end = "absmin" if stat.end == "min" and not stat.absolute else stat.end
             return dataclasses.replace(a, terms=((dataclasses.replace(stat, end=end), abs(factor)),))
         case Codes() if len(a.ops) == 1:
-            return dataclasses.replace(a, data=dataclasses.replace(a.data, absolute=True, one_sided=True, caller=False))
+            return dataclasses.replace(
+                a, data=dataclasses.replace(a.data, absolute=True, one_sided=True, caller=False)
+            )
     return UNKNOWN
 
 
@@ -321,10 +361,12 @@ def larger(a: Value, b: Value, end: str) -> Value:
     if isinstance(a, Real) and isinstance(b, Real):
         ends = {_end(a), _end(b)}
         if end == "max" and ends in ({"max", "-min"}, {"max", "absmin"}) and a.known and b.known:
-            first = next(r for r in (a, b) if _end(r) == "max")
-            (stat, factor), = first.terms
-            other = next(r for r in (a, b) if r is not first)
-            same = abs(abs(other.terms[0][1]) - factor) < 1e-9 * factor and other.terms[0][0].data == stat.data
+            first: Real = a if _end(a) == "max" else b
+            other: Real = b if first is a else a
+            ((stat, factor),) = first.terms
+            same = (
+                abs(abs(other.terms[0][1]) - factor) < 1e-9 * factor and other.terms[0][0].data == stat.data
+            )
             if same:
                 return dataclasses.replace(first, terms=((dataclasses.replace(stat, absolute=True), factor),))
         return UNKNOWN
@@ -332,14 +374,14 @@ def larger(a: Value, b: Value, end: str) -> Value:
     if isinstance(real, Real) and isinstance(limit, Num):
         return bounded(real, limit, end)
     if isinstance(real, Real) and isinstance(limit, Unknown) and end == "max" and real.divided:
-        return dataclasses.replace(real, guard=True)
+        return dataclasses.replace(real, guard=True)  # as max(scale, eps)
     return UNKNOWN
 
 
 def bounded(real: Real, limit: Num, end: str) -> Value:
     """An extreme that is kept above (max) or below (min) a number: 0 in the range, or a guard against 0."""
     if limit.value == 0 and len(real.terms) == 1:
-        (stat, factor), = real.terms
+        ((stat, factor),) = real.terms
         return dataclasses.replace(real, terms=((dataclasses.replace(stat, zero=True), factor),))
     if end == "max" and limit.value > 0:
         return dataclasses.replace(real, guard=True)
@@ -349,7 +391,7 @@ def bounded(real: Real, limit: Num, end: str) -> Value:
 def _end(real: Real) -> str:
     if len(real.terms) != 1 or real.const:
         return ""
-    (stat, factor), = real.terms
+    ((stat, factor),) = real.terms
     if stat.absolute:
         return ""
     return stat.end if factor > 0 else f"-{stat.end}"

@@ -28,22 +28,25 @@ class Cast:
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """``codes``: with all that was done to them; ``back``: their way back to x, if there is one."""
+    """``codes``: with all that was done to them; ``back``: their way back to x, if it was followed to its end;
+    ``returns``: whether there is a way back."""
 
     codes: Codes
     back: Back | None = None
+    returns: bool = False
 
     @cached_property
     def stored(self) -> Codes:
         """The codes up to the last rounding, clamp or cast to an integer."""
         last = max(
-            (i for i, op in enumerate(self.codes.ops) if op.name in ("round", "clamp") or _is_integer(op)), default=0
+            (i for i, op in enumerate(self.codes.ops) if op.name in ("round", "clamp") or _is_integer(op)),
+            default=0,
         )
         kept = self.codes.ops[: last + 1]
         # x / s rounded, then a zero point added and nothing more: that is part of the codes too, unless it is
         # the first step back
         more = self.codes.ops[last + 1 :]
-        if self.back is None and more and not self.codes.of("cast") and more[0].name == "add":
+        if not self.returns and more and not self.codes.of("cast") and more[0].name == "add":
             kept = (*kept, more[0])
         return Codes(
             self.codes.data, self.codes.scale, kept, self.codes.multiplied, self.codes.inverse,
@@ -58,14 +61,14 @@ class Chain:
     @cached_property
     def cast(self) -> Cast | None:
         """The last cast to a small integer."""
-        found, bounds, clamp, late = None, (None, None), None, None
-        low: float | str | None
-        high: float | str | None
+        found, clamp, late = None, None, None
+        bounds: tuple[float | str | None, float | str | None] = (None, None)
         for op in self.stored.ops:
             low, high = bounds
             if op.name == "clamp":
                 new_low, new_high = op.value
-                bounds, clamp, late = (low if new_low is None else new_low, high if new_high is None else new_high), op, None
+                bounds = (low if new_low is None else new_low, high if new_high is None else new_high)
+                clamp, late = op, None
             elif op.name == "add" and isinstance(op.value, Num):
                 bounds = (_shifted(low, op), _shifted(high, op))
             elif op.name in ("add", "other"):
@@ -82,7 +85,9 @@ class Chain:
         fixed = True
         for op in self.stored.ops:
             if op.name == "clamp":
-                low, high = op.value if None not in op.value else (op.value[0] if op.value[0] is not None else low, op.value[1] if op.value[1] is not None else high)
+                low, high = (
+                    old if new is None else new for new, old in zip(op.value, (low, high), strict=True)
+                )
                 fixed = True
             elif op.name == "add" and isinstance(op.value, Num):
                 low, high = _shifted(low, op), _shifted(high, op)
@@ -138,14 +143,22 @@ class Chain:
         if scale is None or len(scale.terms) != 2:
             return None
         (a, f), (b, g) = sorted(scale.terms, key=lambda term: -term[1])
-        if abs(f + g) > 1e-9 * f or a.absolute or b.absolute or a.end not in ("max", "high") or b.end not in ("min", "low"):
+        if (
+            abs(f + g) > 1e-9 * f
+            or a.absolute
+            or b.absolute
+            or a.end not in ("max", "high")
+            or b.end not in ("min", "low")
+        ):
             return None
         return a, b, 1 / f
 
     @property
     def names(self) -> bool:
         """Whether an argument that is not known is its scale or zero point."""
-        return isinstance(self.codes.scale, Param) or any(isinstance(op.value, Param) for op in self.codes.ops)
+        return isinstance(self.codes.scale, Param) or any(
+            isinstance(op.value, Param) for op in self.codes.ops
+        )
 
 
 def _is_integer(op: Op) -> bool:

@@ -54,7 +54,9 @@ def check(chain: Chain) -> Iterator[Found]:
 
 
 def _same(left: dict[object, float], added: dict[object, float], times: int) -> bool:
-    return left.keys() == added.keys() and all(abs(left[k] - times * added[k]) < 1e-6 * abs(added[k]) for k in added)
+    return left.keys() == added.keys() and all(
+        abs(left[k] - times * added[k]) < 1e-6 * abs(added[k]) for k in added
+    )
 
 
 def _is_zero_point(value: Value, chain: Chain) -> bool:

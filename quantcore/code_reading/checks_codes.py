@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from quantcore.code_reading.chain import Cast, Chain
 from quantcore.code_reading.values import Inverse, Num, Op, Param, Real, Stat, Steps, Unknown
-from quantcore.code_reading.words import extreme, number
+from quantcore.code_reading.words import bound, extreme, number
 from quantcore.code_reading.words import scale as write_scale
 
 
@@ -53,7 +53,11 @@ def _rounding(chain: Chain) -> Iterator[Found]:
             "Round before the cast: torch.round(…) or np.rint(…).",
         )  # fmt: skip
     elif first.value in ("floor", "ceil", "toward_zero"):
-        name = {"floor": "floor rounds down", "ceil": "ceil rounds up", "toward_zero": "trunc rounds towards zero"}[first.value]
+        name = {
+            "floor": "floor rounds down",
+            "ceil": "ceil rounds up",
+            "toward_zero": "trunc rounds towards zero",
+        }[first.value]
         yield Found(
             "truncated", first.line,
             f"{name}, so errors reach a whole step instead of half of one.",
@@ -67,9 +71,7 @@ def _cast(chain: Chain) -> Iterator[Found]:
         return
     low, high = cast.bounds
     line, kind = cast.op.line, cast.kind
-    outside = [
-        b for b in (low, high) if isinstance(b, int | float) and not kind.low <= b <= kind.high
-    ]
+    outside = [b for b in (low, high) if isinstance(b, int | float) and not kind.low <= b <= kind.high]
     if cast.late is not None:
         if isinstance(cast.late.value, Steps):
             yield Found(
@@ -81,7 +83,7 @@ def _cast(chain: Chain) -> Iterator[Found]:
         return
     if outside:
         assert cast.clamp is not None
-        bounds = f"{'…' if low is None else number(low) if low != '?' else '?'}..{'…' if high is None else number(high) if high != '?' else '?'}"
+        bounds = f"{bound(low)}..{bound(high)}"
         other = _fitting(low, high, kind.bits)
         where = line if other else cast.clamp.line
         yield Found(
@@ -115,9 +117,12 @@ def _unclamped(chain: Chain, cast: Cast) -> Iterator[Found]:
     if not why:
         return
     yield Found(
-        "cast-without-clamp", cast.op.line,
+        "cast-without-clamp",
+        cast.op.line,
         f"Nothing clamps the codes before the cast to {kind}: {why}.",
-        f"Clamp to {kind.low}..{kind.high} before the cast." if not isinstance(scale, Unknown) else "Clamp first.",
+        f"Clamp to {kind.low}..{kind.high} before the cast."
+        if not isinstance(scale, Unknown)
+        else "Clamp first.",
         certain,
     )
 
@@ -150,16 +155,28 @@ def _reason(chain: Chain, cast: Cast) -> tuple[str, bool]:
         bottom = shift if data.one_sided else shift - divisor
         fits = bottom >= kind.low - 0.5 and shift + divisor < kind.high + 0.5
         if stat.p is not None:
-            return f"values beyond the {stat.p:g}th percentile need codes outside {kind.low}..{kind.high} and wrap around", True
+            return (
+                f"values beyond the {stat.p:g}th percentile need codes outside {kind.low}..{kind.high} and wrap around",
+                True,
+            )
         if not stat.absolute and not data.one_sided:
-            return f"the scale covers only max(x), so a value below -max(x) can need a code below {kind.low} and wrap around", False
+            return (
+                f"the scale covers only max(x), so a value below -max(x) can need a code below {kind.low} and wrap around",
+                False,
+            )
         if not fits:
-            return f"codes reach {number(round(bottom))}..{number(round(shift + divisor))}, and those outside {kind.low}..{kind.high} wrap around", True
+            return (
+                f"codes reach {number(round(bottom))}..{number(round(shift + divisor))}, and those outside {kind.low}..{kind.high} wrap around",
+                True,
+            )
     elif span is not None and span[0].data.root == data.root:
         if span[0].p is not None or span[1].p is not None:
             return "values beyond the percentiles need codes outside the type and wrap around", True
         if plain and not chain.zero:
-            return f"without a zero point, a value beyond {kind.high} steps of (max - min) / {number(round(span[2], 3))} wraps around", True
+            return (
+                f"without a zero point, a value beyond {kind.high} steps of (max - min) / {number(round(span[2], 3))} wraps around",
+                True,
+            )
         if chain.zero_is_known and not plain:
             return "rounding can take the largest value one code too far, where it wraps around", False
     return "", False
@@ -335,7 +352,11 @@ def _formula(chain: Chain) -> Iterator[Found]:
             "its own code.",
             "The zero point is qmin - round(min / scale).",
         )  # fmt: skip
-    elif abs(factor + 1) < 1e-6 and chain.bounds and abs(span[2] - (chain.bounds[1] - chain.bounds[0])) <= _ROOM:
+    elif (
+        abs(factor + 1) < 1e-6
+        and chain.bounds
+        and abs(span[2] - (chain.bounds[1] - chain.bounds[0])) <= _ROOM
+    ):
         end = chain.bounds[stat.end == "max"]
         if abs(const - end) > 1.5:
             yield Found(
@@ -363,7 +384,12 @@ def _axes(chain: Chain) -> Iterator[Found]:
             f"Reducing axis {axes} without keepdim leaves the scales on the last axis, so that x / scale uses them along "
             "another axis, or fails where the lengths differ."
         )
-    yield Found("wrong-axis", stat.line, what, f"Keep the axis: amax({axes if len(stat.axes) == 1 else stat.axes}, keepdim=True).")
+    yield Found(
+        "wrong-axis",
+        stat.line,
+        what,
+        f"Keep the axis: amax({axes if len(stat.axes) == 1 else stat.axes}, keepdim=True).",
+    )
 
 
 def _misplaced(stat: Stat) -> bool:

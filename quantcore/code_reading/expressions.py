@@ -40,13 +40,15 @@ _KNOWN_NAMES = {"torch": "torch", "np": "numpy", "numpy": "numpy", "F": "torch.n
 @dataclass
 class Reading:
     """``codes``, ``backs``: all that were made; ``unread``: (line, source) of calls that are not recognised;
-    ``written``: tensors of the caller that were written into, with the line."""
+    ``written``: tensors of the caller that were written into, with the line; ``library``: calls that quantize
+    by themselves, with the line."""
 
     codes: list[Codes] = field(default_factory=list)
     backs: list[Back] = field(default_factory=list)
     used: set[int] = field(default_factory=set)
     unread: dict[tuple[int, str], None] = field(default_factory=dict)
     written: list[tuple[int, Data]] = field(default_factory=list)
+    library: list[tuple[int, str]] = field(default_factory=list)
     steps: int = 0
     forks: int = 0
 
@@ -85,8 +87,8 @@ class Reading:
         elif isinstance(value, Back) and not any(value is u for u in used):
             self.backs.append(value)
             self.used |= {id(u) for u in used if isinstance(u, Codes | Back)}
-        elif isinstance(value, Unknown):
-            # added to something unknown: nothing is said of it
+        elif isinstance(value, Unknown) and not any(isinstance(u, Data) for u in used):
+            # added to something unknown: nothing is said of it. Taken from x, it is the error
             self.used |= {id(u) for u in used if isinstance(u, Back)}
         return value
 
@@ -120,6 +122,9 @@ def evaluate(node: ast.expr, names: Names, reading: Reading) -> Value:
             ways = [evaluate(way, names, reading) for way in (node.body, node.orelse)]
             if isinstance(test, Num):
                 return ways[0] if test.value else ways[1]
+            real, other = ways if isinstance(ways[0], Real) else ways[::-1]
+            if isinstance(real, Real) and isinstance(other, Num) and isinstance(node.test, ast.Compare):
+                return dataclasses.replace(real, guard=True)
             return ways[0] if ways[0] == ways[1] else UNKNOWN
         case ast.ListComp() | ast.GeneratorExp():
             return _comprehension(node, names, reading)
@@ -184,6 +189,9 @@ def _of_two(op: ast.operator, a: Value, b: Value, line: int) -> Value:
         return arithmetic.power(a, b)
     if isinstance(op, ast.FloorDiv) and not (isinstance(a, Num) and isinstance(b, Num)):
         quotient = arithmetic.divide(a, b, line)
+        if isinstance(quotient, Codes) and quotient.ops[-1].name == "divide":
+            last = dataclasses.replace(quotient.ops[-1], name="floor_divide")  # not quite floor(x / s)
+            quotient = dataclasses.replace(quotient, ops=(*quotient.ops[:-1], last))
         return rounded(quotient, "floor", line) if isinstance(quotient, Codes | Steps) else UNKNOWN
     return arithmetic.whole(_WHOLE[type(op)], a, b) if type(op) in _WHOLE else UNKNOWN
 
@@ -200,7 +208,12 @@ def _compare(node: ast.Compare, names: Names, reading: Reading) -> Value:
     if same and isinstance(op, ast.Eq | ast.NotEq | ast.Is | ast.IsNot):
         return Num((a == b) == isinstance(op, ast.Eq | ast.Is))
     if isinstance(a, Num) and isinstance(b, Num):
-        order = {ast.Lt: a.value < b.value, ast.LtE: a.value <= b.value, ast.Gt: a.value > b.value, ast.GtE: a.value >= b.value}
+        order = {
+            ast.Lt: a.value < b.value,
+            ast.LtE: a.value <= b.value,
+            ast.Gt: a.value > b.value,
+            ast.GtE: a.value >= b.value,
+        }
         return Num(order[type(op)]) if type(op) in order else UNKNOWN
     return UNKNOWN
 
@@ -246,7 +259,11 @@ def _subscript(node: ast.Subscript, names: Names, reading: Reading) -> Value:
     value = evaluate(node.value, names, reading)
     if isinstance(value, Seq):
         place = evaluate(node.slice, names, reading) if not isinstance(node.slice, ast.Slice) else UNKNOWN
-        if isinstance(place, Num) and isinstance(place.value, int) and -len(value.items) <= place.value < len(value.items):
+        if (
+            isinstance(place, Num)
+            and isinstance(place.value, int)
+            and -len(value.items) <= place.value < len(value.items)
+        ):
             return value.items[place.value]
         return UNKNOWN
     if isinstance(value, Many):
@@ -259,7 +276,13 @@ def _subscript(node: ast.Subscript, names: Names, reading: Reading) -> Value:
         return placed(value, f"unsqueeze:{-1 if last else front}")
     if isinstance(node.slice, ast.Compare):
         return UNKNOWN
-    return placed(value, "part") if isinstance(value, Data | Real) else value if isinstance(value, Codes) else UNKNOWN
+    return (
+        placed(value, "part")
+        if isinstance(value, Data | Real)
+        else value
+        if isinstance(value, Codes)
+        else UNKNOWN
+    )
 
 
 def _is_new_axis(item: ast.expr) -> bool:
@@ -284,14 +307,15 @@ def _call(node: ast.Call, names: Names, reading: Reading) -> Value:
     if isinstance(node.func, ast.Name):
         function = _name(node.func.id, names) if node.func.id in names else None
         if isinstance(function, Function):
-            found = reading.call(function, args, named, names, node.lineno)
-            return found
+            return reading.call(function, args, named, names, node.lineno)
         name = function.name.rpartition(".")[2] if isinstance(function, Module) else node.func.id
         if function is None:
             built_in = _built_in(name, args, named, node)
             if built_in is not None:
                 return reading.made(built_in, *args)
-            name = name if name in ("relu", "clamp", "deepcopy", "display") or name in operations._QUIET else ""
+            name = (
+                name if name in ("relu", "clamp", "deepcopy", "display") or name in operations.QUIET else ""
+            )
         if isinstance(function, Kind):
             return reading.made(operations.cast(args[0], function, node.lineno), *args) if args else UNKNOWN
     elif isinstance(node.func, ast.Attribute):
@@ -302,13 +326,21 @@ def _call(node: ast.Call, names: Names, reading: Reading) -> Value:
             if owner.name.startswith(_LIBRARIES) and name in ("iinfo", "finfo") and args:
                 kind = KINDS.get(args[0].text) if isinstance(args[0], Text) else args[0]
                 return Info(kind) if isinstance(kind, Kind) and not kind.floating else UNKNOWN
-            if owner.name.partition(".")[0] not in ("torch", "numpy", "math", "random", "copy", "plt", "matplotlib"):
+            if owner.name.partition(".")[0] not in (
+                "torch",
+                "numpy",
+                "math",
+                "random",
+                "copy",
+                "plt",
+                "matplotlib",
+            ):
                 name = f"{owner.name}.{name}"
         elif isinstance(owner, Function):
             return UNKNOWN
         else:
             method, of = True, [owner]
-    call = Call(name, tuple([*of, *args]), named, node.lineno, method, numpy)
+    call = Call(name, (*of, *args), named, node.lineno, method, numpy)
     return _operate(call, node, names, reading)
 
 
@@ -323,7 +355,9 @@ def _operate(call: Call, node: ast.Call, names: Names, reading: Reading) -> Valu
         found = operation(call)
     except IndexError:
         found = UNKNOWN  # called without what it needs
-    if call.name in operations._QUIET or call.name in operations._LIBRARY:
+    if call.name in operations.LIBRARY:
+        reading.library.append((node.lineno, call.name))
+    if call.name in operations.QUIET or call.name in operations.LIBRARY:
         return UNKNOWN
     if isinstance(found, Unknown) and tracked and not isinstance(found, Seq):
         reading.unread[node.lineno, ast.unparse(node)[:60]] = None
@@ -343,7 +377,11 @@ def _built_in(name: str, args: list[Value], named: Names, node: ast.Call) -> Val
             return operations.cast(first, Kind(64, True, True), line, python=True)
         case ("round", 1):
             found = rounded(first, "half_even", line)
-            return dataclasses.replace(found, python=True) if isinstance(found, Steps) and found.python else found
+            return (
+                dataclasses.replace(found, python=True)
+                if isinstance(found, Steps) and found.python
+                else found
+            )
         case ("abs", 1):
             return arithmetic.magnitude(first)
         case ("max" | "min", 2):

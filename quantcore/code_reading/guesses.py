@@ -4,7 +4,18 @@ from quantcore.code_reading.operations import placed
 from quantcore.code_reading.values import Data, Many, Param, Seq, Unknown, Value
 
 UNKNOWN = Unknown()
-_SCALES = {"s", "sc", "scale", "scales", "delta", "step", "step_size", "scaling_factor", "scale_factor", "x_scale"}
+_SCALES = {
+    "s",
+    "sc",
+    "scale",
+    "scales",
+    "delta",
+    "step",
+    "step_size",
+    "scaling_factor",
+    "scale_factor",
+    "x_scale",
+}
 _ZERO_POINTS = {"z", "zp", "zero_point", "zeropoint", "zero_points", "offset", "zero", "zero_offset", "x_zp"}
 _CODES = {"q", "qx", "xq", "x_q", "q_x", "codes", "code", "quantized", "quant", "x_int", "xint", "qtensor", "q_tensor",
           "quantized_tensor", "x_quant", "x_quantized", "tensor_q", "w_q", "wq", "q_weight", "qweight", "int_x"}  # fmt: skip
@@ -24,7 +35,21 @@ def guess(name: str, first: bool = False) -> Value:
         return Param(name, "zero_point")
     if lower in _CODES or lower in _PLAIN:
         return UNKNOWN
-    tensors = ("x", "w", "a", "t", "tensor", "weight", "weights", "data", "input", "inputs", "activation", "activations", "arr")
+    tensors = (
+        "x",
+        "w",
+        "a",
+        "t",
+        "tensor",
+        "weight",
+        "weights",
+        "data",
+        "input",
+        "inputs",
+        "activation",
+        "activations",
+        "arr",
+    )
     if first or lower in tensors or lower.endswith(("tensor", "_x", "weight", "weights")):
         return Data(name)
     return UNKNOWN

@@ -29,7 +29,9 @@ KINDS = {
     "zero-point-not-added": Kind("A zero point taken off that was never added", step="zero-point-forgotten"),
     "zero-point-after-scale": Kind("The zero point taken off after the scale", step="zero-point-after-scale"),
     "negatives-lost": Kind("Unsigned codes without a zero point", step="negatives-lost"),
-    "percentile-of-signed-values": Kind("A percentile of x instead of |x|", step="percentile-of-signed-values"),
+    "percentile-of-signed-values": Kind(
+        "A percentile of x instead of |x|", step="percentile-of-signed-values"
+    ),
     "max-of-signed-values": Kind("The maximum of x instead of |x|", "scale"),
     "truncated": Kind("Truncated instead of rounded", step="truncated"),
     "multiplied": Kind("Multiplied instead of divided", "scale"),

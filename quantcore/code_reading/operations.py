@@ -67,9 +67,8 @@ def _axes(value: Value | None) -> tuple[bool, tuple[int, ...] | None]:
     if value is None or isinstance(value, Nothing):
         return True, None
     items = value.items if isinstance(value, Seq) else (value,)
-    if all(isinstance(i, Num) and isinstance(i.value, int) for i in items):
-        return True, tuple(i.value for i in items)  # type: ignore[union-attr, misc]
-    return False, None
+    axes = tuple(i.value for i in items if isinstance(i, Num) and isinstance(i.value, int))
+    return (True, axes) if len(axes) == len(items) else (False, None)
 
 
 def _reduce(value: Value, end: str, call: Call, place: int = 1, p: float | None = None) -> Value:
@@ -77,13 +76,21 @@ def _reduce(value: Value, end: str, call: Call, place: int = 1, p: float | None 
     value = single(value)
     if isinstance(value, Codes) and len(value.ops) == 1:
         value = arithmetic.as_data(value)
+    if isinstance(value, Back):
+        value = arithmetic.again(value)
     if isinstance(value, Num):
         return value
     known, axes = _axes(call.get(place, "dim", "axis"))
     keep = call.get(place + 1, "keepdim", "keepdims")
     if isinstance(value, Real):
         whole = axes is None and len(value.terms) == 1 and value.terms[0][0].end == end
-        return dataclasses.replace(value, terms=tuple((dataclasses.replace(s, axes=None), f) for s, f in value.terms)) if whole else UNKNOWN
+        return (
+            dataclasses.replace(
+                value, terms=tuple((dataclasses.replace(s, axes=None), f) for s, f in value.terms)
+            )
+            if whole
+            else UNKNOWN
+        )
     if not isinstance(value, Data) or value.shift or not known:
         return UNKNOWN
     keeps = isinstance(keep, Num) and bool(keep.value)
@@ -110,7 +117,7 @@ def _pairwise(end: str) -> Operation:
         a, b = single(call.args[0]), single(call.args[1]) if len(call.args) > 1 else UNKNOWN
         if isinstance(a, Codes | Data | Steps) or isinstance(b, Codes | Data | Steps):
             a, b = (a, b) if isinstance(a, Codes | Data | Steps) else (b, a)
-            return clamp(a, *((b, None) if end == "max" else (None, b)), call.line)
+            return clamp(a, b if end == "max" else None, b if end == "min" else None, call.line)
         return arithmetic.larger(a, b, end)
 
     return run
@@ -159,6 +166,10 @@ def clamp(value: Value, low: Value | None, high: Value | None, line: int, in_pla
         case Data() if not value.shift:
             bounds = [b.value if isinstance(b, Num) else None for b in (low, high)]
             one_sided = value.one_sided or (bounds[0] is not None and bounds[0] >= 0)
+            bounds = [
+                new if new is not None else old
+                for new, old in zip(bounds, (value.low, value.high), strict=True)
+            ]
             return dataclasses.replace(
                 value, low=bounds[0], high=bounds[1], one_sided=one_sided, caller=value.caller and in_place
             )
@@ -228,9 +239,15 @@ def cast(value: Value, kind: Kind, line: int, python: bool = False) -> Value:
             rule = value.rounding or "toward_zero"
             return dataclasses.replace(value, rounding=rule, kind=kind, python=python)
         case Real() if kind.floating:
-            return dataclasses.replace(value, half=value.half or line) if kind.bits == 16 and value.divided else value
+            return (
+                dataclasses.replace(value, half=value.half or line)
+                if kind.bits == 16 and value.divided
+                else value
+            )
         case Num():
-            return dataclasses.replace(value, value=value.value if kind.floating else int(value.value), python=python)
+            return dataclasses.replace(
+                value, value=value.value if kind.floating else int(value.value), python=python
+            )
         case Data() if kind.floating:
             return value
         case Back() | Param() | Inverse():
@@ -279,7 +296,9 @@ def placed(value: Value, how: str) -> Value:
 
 def _cut(call: Call) -> Value:
     value = call.args[0]
-    where = ",".join([*_shape(call.args[1:]), *(f"{k}={s}" for k, v in call.named.items() for s in _shape((v,)))])
+    where = ",".join(
+        [*_shape(call.args[1:]), *(f"{k}={s}" for k, v in call.named.items() for s in _shape((v,)))]
+    )
     return Many(placed(value, f"{call.name}:{where}")) if isinstance(value, Data) else UNKNOWN
 
 
@@ -303,7 +322,11 @@ def _where(call: Call) -> Value:
 
 
 def _fill(value: float | None) -> Operation:
-    return lambda call: Num(call.args[1].value if value is None and isinstance(call.args[1], Num) else value or 0, call.line, False)
+    return lambda call: Num(
+        call.args[1].value if value is None and isinstance(call.args[1], Num) else value or 0,
+        call.line,
+        False,
+    )
 
 
 def _drawn(call: Call) -> Value:
@@ -324,7 +347,8 @@ def _made(call: Call) -> Value:
         while isinstance(inner, Seq) and inner.items:
             rank, inner = rank + 1, inner.items[0]  # type: ignore[assignment]
         return Data(f"tensor of line {call.line}", rank=rank)
-    return cast(value, call.named["dtype"], call.line) if isinstance(call.named.get("dtype"), Kind) else value
+    kind = call.named.get("dtype")
+    return cast(value, kind, call.line) if isinstance(kind, Kind) else value
 
 
 def _same(call: Call) -> Value:
@@ -336,7 +360,11 @@ def _same(call: Call) -> Value:
 
 def _rectified(call: Call) -> Value:
     value = call.args[0]
-    return dataclasses.replace(value, root=f"{call.name}({value.root})", one_sided=True, caller=False) if isinstance(value, Data) else UNKNOWN
+    return (
+        dataclasses.replace(value, root=f"{call.name}({value.root})", one_sided=True, caller=False)
+        if isinstance(value, Data)
+        else UNKNOWN
+    )
 
 
 def _masked_fill(call: Call) -> Value:
@@ -352,17 +380,21 @@ def _binary(function: Callable[[Value, Value, int], Value]) -> Operation:
     return lambda call: function(call.args[0], call.args[1], call.line)
 
 
-_SAME = """contiguous detach cpu cuda clone copy deepcopy numpy item tolist requires_grad_ asarray ascontiguousarray
-from_numpy as_tensor expand_as expand broadcast_to squeeze data repeat_interleave tile broadcast_tensors""".split()
-_DRAWN = """randn rand normal uniform randn_like standard_normal random load empty linspace arange from_file
-zeros_of randint""".split()
-_QUIET = """mean sum norm mse_loss std var allclose equal isclose log10 log sqrt square matmul mm linear print len type
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
+_SAME = _words("""contiguous detach cpu cuda clone copy deepcopy numpy item tolist requires_grad_ asarray ascontiguousarray
+from_numpy as_tensor expand_as expand broadcast_to squeeze data repeat_interleave tile broadcast_tensors""")
+_DRAWN = _words("""randn rand rand_like bernoulli normal uniform randn_like standard_normal random load empty linspace arange from_file
+zeros_of randint""")
+QUIET = _words("""mean sum norm mse_loss std var allclose equal isclose log10 log sqrt square matmul mm linear print len type
 unique histc shape numel size sign copysign cosine_similarity l1_loss any all isnan isfinite isinf dim ndimension
 append format join manual_seed seed default_rng no_grad range isinstance hasattr getattr repr str set_printoptions
 figure plot show hist imshow title subplots legend savefig assert_allclose assert_close count_nonzero bincount bool
-Generator manual_seed_all inference_mode stack_frames display enumerate zip sorted list tuple dict set device""".split()
-_LIBRARY = """quantize_per_tensor quantize_per_channel fake_quantize_per_tensor_affine
-fake_quantize_per_channel_affine int_repr dequantize q_scale q_zero_point""".split()
+Generator manual_seed_all inference_mode stack_frames display enumerate zip sorted list tuple dict set device""")
+LIBRARY = _words("""quantize_per_tensor quantize_per_channel fake_quantize_per_tensor_affine
+fake_quantize_per_channel_affine int_repr dequantize q_scale q_zero_point""")
 
 OPERATIONS: dict[str, Operation] = {
     **dict.fromkeys(_SAME, _same),
@@ -399,5 +431,5 @@ OPERATIONS: dict[str, Operation] = {
     "full": _fill(None), "full_like": _fill(None),
     **dict.fromkeys(("tensor", "array", "Tensor"), _made),
     **dict.fromkeys(("relu", "sigmoid", "softmax", "exp", "softplus"), _rectified),
-    **dict.fromkeys([*_QUIET, *_LIBRARY], lambda _call: UNKNOWN),
+    **dict.fromkeys([*QUIET, *LIBRARY], lambda _call: UNKNOWN),
 }  # fmt: skip

@@ -28,7 +28,9 @@ def read_code(text: str) -> CodeReading:
     try:
         reader.run(tree)
     except RecursionError:
-        raise QuantError("The code is nested too deeply to be followed; paste only the lines that quantize.") from None
+        raise QuantError(
+            "The code is nested too deeply to be followed; paste only the lines that quantize."
+        ) from None
     chains = _chains(reader)
     found: dict[tuple[str, int], tuple[Found, Chain | None]] = {}
     for chain in chains:
@@ -37,24 +39,30 @@ def read_code(text: str) -> CodeReading:
             if kept is None or (finding.certain and not kept[0].certain):
                 found[finding.kind, finding.line] = (finding, chain)
     for line, data in reader.written:
-        chain = next((c for c in chains if c.codes.data.root == data.root), chains[0] if chains else None)
+        where = next((c for c in chains if c.codes.data.root == data.root), chains[0] if chains else None)
         finding = Found(
             "clamp-in-place", line,
             f"This clamp writes into {data.root}, the caller's own tensor: an error computed afterwards is that of the "
             "clipped tensor.",
             "clamp without an underscore makes a new tensor.",
         )  # fmt: skip
-        found[finding.kind, line] = (finding, chain)
+        found[finding.kind, line] = (finding, where)
     lines = text.split("\n")
-    findings = sorted((_finding(f, c, lines) for f, c in found.values()), key=lambda f: (f.line, not f.certain, f.kind))
-    return CodeReading(text, tuple(findings), _recognised(chains), _unread(reader), tuple(chains))
+    findings = sorted(
+        (_finding(f, c, lines) for f, c in found.values()), key=lambda f: (f.line, not f.certain, f.kind)
+    )
+    return CodeReading(
+        text, tuple(findings), _recognised(chains), _unread(reader), _library(reader), tuple(chains)
+    )
 
 
 def _chains(reader: Reader) -> list[Chain]:
     """The quantizers, each with its way back; codes that are only a step on the way to others are none."""
-    backs = [Chain(back.codes, back) for back in reader.backs if id(back) not in reader.used]
+    backs = [Chain(b.codes, b if id(b) not in reader.used else None, True) for b in reader.backs]
     on_the_way = {id(chain.codes) for chain in backs}
-    ends = [Chain(codes) for codes in reader.codes if id(codes) not in reader.used and id(codes) not in on_the_way]
+    ends = [
+        Chain(codes) for codes in reader.codes if id(codes) not in reader.used and id(codes) not in on_the_way
+    ]
     return [chain for chain in (*backs, *ends) if chain.stored.of("round")]
 
 
@@ -62,7 +70,15 @@ def _finding(found: Found, chain: Chain | None, lines: list[str]) -> CodeFinding
     source = lines[found.line - 1].strip() if 0 < found.line <= len(lines) else ""
     kind = KINDS[found.kind]
     return CodeFinding(
-        found.kind, found.line, source[:200], found.what, found.fix, found.certain, kind.lesson, kind.step, chain
+        found.kind,
+        found.line,
+        source[:200],
+        found.what,
+        found.fix,
+        found.certain,
+        kind.lesson,
+        kind.step,
+        chain,
     )
 
 
@@ -71,6 +87,11 @@ def _recognised(chains: Iterable[Chain]) -> tuple[str, ...]:
     for chain in chains:
         found |= dict.fromkeys(words.recognised(chain))
     return tuple(found)
+
+
+def _library(reader: Reader) -> tuple[str, ...]:
+    calls = [(line, name) for line, name in sorted(set(reader.library)) if "quantize_per" in name]
+    return tuple(f"{name} (line {line})" for line, name in calls)
 
 
 def _unread(reader: Reader) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from quantcore.code_reading.values import (
 UNKNOWN = Unknown()
 MAX_INLINE = 5
 
+
 @dataclass
 class Reader(Reading):
     """What was met on the way: see `Reading`; ``called``: functions of the snippet that were followed."""
@@ -109,18 +110,23 @@ class Reader(Reading):
     def _expression(self, node: ast.expr, names: Names) -> None:
         """A statement that is an expression: a method that works in place binds its tensor anew."""
         value = evaluate(node, names, self)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
-            if isinstance(node.func.value, ast.Name):
-                names[node.func.value.id] = value
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            return
+        if node.func.attr.endswith("_") and isinstance(node.func.value, ast.Name):
+            names[node.func.value.id] = value
 
     def bind(self, target: ast.expr, value: Value, names: Names) -> None:
         """Give names to a value."""
         match target:
             case ast.Name():
+                if isinstance(value, Data) and value.root.startswith("tensor of line"):
+                    value = dataclasses.replace(value, root=target.id)
                 names[target.id] = value
             case ast.Tuple() | ast.List():
                 items: Sequence[Value] = value.items if isinstance(value, Seq) else ()
-                same = len(items) == len(target.elts) and not any(isinstance(t, ast.Starred) for t in target.elts)
+                same = len(items) == len(target.elts) and not any(
+                    isinstance(t, ast.Starred) for t in target.elts
+                )
                 for i, inner in enumerate(target.elts):
                     item = items[i] if same else item_of(value) if isinstance(value, Many) else UNKNOWN
                     self.bind(inner.value if isinstance(inner, ast.Starred) else inner, item, names)
@@ -146,12 +152,20 @@ class Reader(Reading):
             return UNKNOWN
         if isinstance(where, ast.Compare):
             return UNKNOWN
-        if isinstance(old, Num | Real | Unknown | Codes | Data) and isinstance(value, Real | Codes | Steps | Back):
+        if isinstance(old, Num | Real | Unknown | Codes | Data) and isinstance(
+            value, Real | Codes | Steps | Back
+        ):
             return placed(value, "stacked")
         return old if isinstance(old, Num) and old == value else UNKNOWN
 
     def call(
-        self, function: Function, args: list[Value], named: Names, names: Names, line: int, alone: bool = False
+        self,
+        function: Function,
+        args: list[Value],
+        named: Names,
+        names: Names,
+        line: int,
+        alone: bool = False,
     ) -> Value:
         """Follow a call of a function of the snippet; ``alone``: nobody calls it, its arguments are unknown."""
         node = function.node
@@ -170,8 +184,12 @@ class Reader(Reading):
         self, spec: ast.arguments, args: list[Value], named: Names, inner: Names, alone: bool
     ) -> None:
         known = [*spec.posonlyargs, *spec.args]
-        defaults = dict(zip([a.arg for a in known][len(known) - len(spec.defaults) :], spec.defaults, strict=True))
-        defaults |= {a.arg: d for a, d in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if d is not None}
+        defaults = dict(
+            zip([a.arg for a in known][len(known) - len(spec.defaults) :], spec.defaults, strict=True)
+        )
+        defaults |= {
+            a.arg: d for a, d in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if d is not None
+        }
         for place, argument in enumerate([*known, *spec.kwonlyargs]):
             name = argument.arg
             if place < len(args) and place < len(known):
@@ -181,7 +199,11 @@ class Reader(Reading):
             elif name in defaults:
                 value = evaluate(defaults[name], inner, self)
             else:
-                value = guess(name, first=place == 0 or (place == 1 and known[0].arg == "self")) if alone else UNKNOWN
+                value = (
+                    guess(name, first=place == 0 or (place == 1 and known[0].arg == "self"))
+                    if alone
+                    else UNKNOWN
+                )
             if isinstance(value, Data):
                 value = dataclasses.replace(value, caller=True)
             inner[name] = value
@@ -218,4 +240,3 @@ def _import(node: ast.Import | ast.ImportFrom, names: Names) -> None:
             )
         else:
             names[alias.asname or alias.name] = Module(f"{node.module or ''}.{alias.name}")
-

@@ -29,12 +29,14 @@ class CodeFinding:
 @dataclass(frozen=True)
 class CodeReading:
     """``text``: the code as it was read, prompts taken off; ``findings``: by line, mistakes and notes;
-    ``recognised``: what was recognised and checked; ``unread``: what was not; ``chains``: the quantizers."""
+    ``recognised``: what was recognised and checked; ``unread``: what was not;
+    ``library``: calls of libraries that quantize by themselves; ``chains``: the quantizers."""
 
     text: str
     findings: tuple[CodeFinding, ...]
     recognised: tuple[str, ...]
     unread: tuple[str, ...]
+    library: tuple[str, ...] = ()
     chains: tuple[Chain, ...] = field(default=(), compare=False, repr=False)
 
     @property
@@ -50,6 +52,8 @@ class CodeReading:
     @property
     def summary(self) -> str:
         """What was found, in a sentence. A clean result says what was checked, and no more."""
+        if not self.chains and self.library:
+            return f"Nothing here rounds by itself; {' and '.join(self.library)} rounds and clamps as the library does."
         if not self.chains:
             return "No quantizer was recognised: nothing here divides a tensor by a scale and rounds it."
         checked = "; ".join(self.recognised)

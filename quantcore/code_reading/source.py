@@ -44,7 +44,9 @@ def parse(text: str) -> tuple[str, ast.Module]:
             "its output."
         ) from None
     except (RecursionError, MemoryError, ValueError, OverflowError):
-        raise QuantError("The code is nested too deeply to be read; paste only the lines that quantize.") from None
+        raise QuantError(
+            "The code is nested too deeply to be read; paste only the lines that quantize."
+        ) from None
     _limit(tree)
     return text, tree
 

@@ -178,9 +178,10 @@ class Real(Value):
 
 @dataclass(frozen=True)
 class Inverse(Value):
-    """1 over a scale."""
+    """1 over a scale, or -1."""
 
     scale: Value
+    sign: int = 1
 
 
 @dataclass(frozen=True)
@@ -204,7 +205,7 @@ class Steps(Value):
 
 @dataclass(frozen=True)
 class Op:
-    """One step of making codes. ``name``: divide, add, round, clamp, cast or other."""
+    """One step of making codes. ``name``: divide, floor_divide, add, round, clamp, cast or other."""
 
     name: str
     line: int

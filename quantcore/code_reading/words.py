@@ -1,12 +1,17 @@
 """How what was read is written: numbers, scales, types."""
 
 from quantcore.code_reading.chain import Chain
-from quantcore.code_reading.values import Num, Param, Real, Stat, Steps, Value
+from quantcore.code_reading.values import Num, Param, Real, Stat, Value
 
 
 def number(value: float) -> str:
     """A number without needless digits."""
     return f"{int(value)}" if value == int(value) and abs(value) < 1e15 else f"{value:.6g}"
+
+
+def bound(value: float | str | None) -> str:
+    """A bound of a clamp; None where it is open."""
+    return "open" if value is None else "unknown" if isinstance(value, str) else number(value)
 
 
 def extreme(stat: Stat) -> str:
@@ -62,8 +67,7 @@ def recognised(chain: Chain) -> list[str]:
     found += [kernel(chain)] if codes.of("round") else []
     for op in codes.ops:
         if op.name == "clamp":
-            low, high = ("unknown" if b == "?" else "open" if b is None else number(b) for b in op.value)
-            found.append(f"clamp (line {op.line}) {low}..{high}")
+            found.append(f"clamp (line {op.line}) {'..'.join(map(bound, op.value))}")
         elif op.name == "cast" and not op.value.floating:
             found.append(f"cast (line {op.line}) {op.value}")
     for op in chain.steps:
@@ -80,8 +84,12 @@ def kernel(chain: Chain) -> str:
     place = next(i for i, op in enumerate(codes.ops) if op.name == "round")
     before = any(op.name == "add" and not _is_zero(op.value) for op in codes.ops[:place])
     after = any(op.name == "add" and not _is_zero(op.value) for op in codes.ops[place:])
-    rule = {"half_even": "round", "floor": "floor", "ceil": "ceil", "half_up": "half up"}.get(codes.rounding, "truncate")
-    letter = {(False, False): "A", (False, True): "C", (True, False): "B", (True, True): "D"}[codes.inverse, before]
+    rule = {"half_even": "round", "floor": "floor", "ceil": "ceil", "half_up": "half up"}.get(
+        codes.rounding, "truncate"
+    )
+    letter = {(False, False): "A", (False, True): "C", (True, False): "B", (True, True): "D"}[
+        codes.inverse, before
+    ]
     text = f"{rule}({product} + z)" if before else f"{rule}({product}) + z" if after else f"{rule}({product})"
     named = f", kernel {letter}" if rule == "round" and not codes.multiplied and (before or after) else ""
     return f"codes (line {codes.ops[place].line}) {text}{named}"
@@ -89,6 +97,3 @@ def kernel(chain: Chain) -> str:
 
 def _is_zero(value: Value) -> bool:
     return isinstance(value, Num) and value.value == 0
-
-
-__all__ = ["Steps", "extreme", "granularity", "kernel", "number", "recognised", "scale"]

@@ -1,0 +1,100 @@
+"""The scheme that a quantizer meant: what it would be without its mistakes."""
+
+import dataclasses
+
+from quantcore.code_reading.chain import Chain
+from quantcore.code_reading.values import Num, Real, Stat
+from quantcore.conventions import TEXTBOOK, Convention
+from quantcore.errors import QuantError
+from quantcore.formats import IntFormat
+from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerGroup, Shape
+from quantcore.range_setting import MIN_MAX, Given, Percentile, RangeSetting
+from quantcore.scheme import Scheme
+
+
+def right_scheme(chain: Chain, shape: Shape) -> Scheme:
+    """Return the scheme for a tensor of ``shape``.
+
+    Raises:
+        QuantError: the scale is not known, or it is along axes that the tensor does not have.
+    """
+    symmetric = chain.span is None
+    fmt = _format(chain, symmetric)
+    scale = chain.codes.scale
+    if isinstance(scale, Num):
+        zero = round(chain.zero.get("scale", 0.0))
+        return Scheme(fmt, zero == 0, PER_TENSOR, Given(float(scale.value), zero), _convention(chain))
+    if not isinstance(scale, Real) or not scale.known or not (chain.single or chain.span):
+        raise QuantError("The scale is not known from the code, so it can't be shown on a tensor.")
+    stat = scale.terms[0][0]
+    high = max((s for s, _ in scale.terms), key=lambda s: s.p or 0.0)
+    setting: RangeSetting = MIN_MAX if high.p is None else Percentile(high.p)
+    return Scheme(fmt, symmetric, _granularity(stat, shape), setting, _convention(chain))
+
+
+def _convention(chain: Chain) -> Convention:
+    """The textbook, with the order of the operations that the code has."""
+    codes = chain.stored
+    place = next(i for i, op in enumerate(codes.ops) if op.name == "round")
+    first = any(op.name == "add" for op in codes.ops[:place])
+    kernel = {(False, False): "A", (False, True): "C", (True, False): "B", (True, True): "D"}[
+        codes.inverse, first
+    ]
+    return dataclasses.replace(TEXTBOOK, kernel=kernel) if kernel != "A" else TEXTBOOK  # type: ignore[arg-type]
+
+
+def _format(chain: Chain, symmetric: bool) -> IntFormat:
+    """The integers that were meant: by the clamp, where it is one of the usual, else by the type and the divisor."""
+    cast = chain.cast
+    clamp = chain.clamp.value if chain.clamp else (None, None)
+    divisor = chain.single[1] if chain.single else None
+    usual = {
+        (f.qmin, f.qmax): f
+        for bits in range(2, 17)
+        for f in (IntFormat(bits, True), IntFormat(bits, False), IntFormat(bits, True, True))
+    }
+    if clamp in usual:
+        return usual[clamp]
+    bits = cast.kind.bits if cast else 8
+    signed = cast.kind.signed if cast else symmetric
+    if divisor is not None and not chain.clamp and divisor + 1 in (4, 8, 16, 32, 64, 128):
+        bits = min(bits, int(divisor + 1).bit_length())
+    return IntFormat(min(bits, 16), signed)
+
+
+def _granularity(stat: Stat, shape: Shape) -> Granularity:
+    rank, layout = len(shape), [how for how in stat.data.layout if not how.startswith("flatten")]
+    if layout:
+        return _of_layout(stat, layout, shape)
+    if stat.axes is None or not rank:
+        return PER_TENSOR
+    if any(not -rank <= a < rank for a in stat.axes):
+        raise QuantError(
+            f"Line {stat.line}: the code reduces axis {', '.join(map(str, stat.axes))}, which a tensor of shape {shape} does not "
+            "have; choose another tensor."
+        )
+    left = sorted(set(range(rank)) - {a % rank for a in stat.axes})
+    if not left:
+        return PER_TENSOR
+    return (
+        PerChannel(left[0])
+        if len(left) == 1
+        else PerBlock(tuple(1 if i in left else -1 for i in range(rank)))
+    )
+
+
+def _of_layout(stat: Stat, layout: list[str], shape: Shape) -> Granularity:
+    how, _, where = layout[0].partition(":")
+    numbers = [part.partition("=")[2] or part for part in where.split(",")]
+    if len(layout) == 1 and all(n.lstrip("-").isdigit() for n in numbers):
+        sizes = [int(n) for n in numbers]
+        if how == "chunk" and len(sizes) in (1, 2):
+            axis = sizes[1] if len(sizes) == 2 else 0
+            if -len(shape) <= axis < len(shape) and sizes[0] > 0:
+                length = -(-shape[axis] // sizes[0])
+                return PerBlock(tuple(length if i == axis % len(shape) else -1 for i in range(len(shape))))
+        if how in ("view", "reshape") and len(sizes) == 2 and sizes[0] == -1 and sizes[1] > 0:
+            return PerGroup(sizes[1])
+    raise QuantError(
+        "The tensor is cut or laid out in a way that is not shown here; the findings hold all the same."
+    )
