@@ -6,6 +6,7 @@ import quantcore as qc
 from pages.shared import (
     current,
     link,
+    match_code,
     match_examples,
     match_inputs,
     match_results,
@@ -35,9 +36,12 @@ inputs = None
 try:
     inputs = match_inputs.draw(place, beside)
     with beside:
-        match_examples.draw()
+        if not match_inputs.is_code():
+            match_examples.draw()
         search_place = st.container()
-    if inputs is None:
+    if match_inputs.is_code():
+        match_code.draw(chosen.tensor)
+    elif inputs is None:
         say.hint("Paste integers above, upload a file with them, or open an example.")
     elif chosen.tensor is not None:
         key = f"{chosen.tensor.key} {inputs.key}"
@@ -61,3 +65,5 @@ with link_place:
     link.draw(chosen.tensor)
     if inputs is not None and not match_inputs.carried():
         st.write("The integers are too many for a link: send them as a file beside it.")
+    if match_inputs.is_code():
+        st.write("The link does not carry the code: send it beside it.")

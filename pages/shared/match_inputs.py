@@ -43,10 +43,13 @@ def draw(place: Any, beside: Any) -> Inputs | None:
     """
     _from_link()
     with place:
-        pasted = st.segmented_control(
-            "Integers from", ["paste", "upload"], default="paste", key=SOURCE, required=True, bind="query-params",
-            label_visibility="collapsed",
-        ) == "paste"  # fmt: skip
+        source = st.segmented_control(
+            "Integers from", ["paste", "upload", "code"], default="paste", key=SOURCE, required=True,
+            bind="query-params", label_visibility="collapsed",
+        )  # fmt: skip
+    if source == "code":
+        return None
+    pasted = source == "paste"
     hint = "One number, or one per block: a list, or nested in the shape of the blocks. Empty: not known."
     with beside:
         scale = st.text_input("Scale, if known", key=SCALE, persist_state="session", help=hint)
@@ -61,6 +64,11 @@ def draw(place: Any, beside: Any) -> Inputs | None:
     key = f"{codes.shape} {tensors.content_hash(codes)} {scale.strip()} {zero_point.strip()}"
     _carry_codes(codes, key)
     return Inputs(codes, _parameter(scale, "scale"), _parameter(zero_point, "zero point"), key)
+
+
+def is_code() -> bool:
+    """Whether code is to be read, and not integers; see `match_code`."""
+    return st.session_state.get(SOURCE) == "code"
 
 
 def carried() -> bool:

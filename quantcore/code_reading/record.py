@@ -60,4 +60,6 @@ class CodeReading:
         if not self.mistakes:
             return f"No known mistake found in: {checked}."
         count = len(self.mistakes)
-        return f"{count} mistake{'s' * (count > 1)} found. Checked: {checked}."
+        lines = sorted({f.line for f in self.mistakes})
+        where = f"line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))}"
+        return f"{count} mistake{'s' * (count > 1)} in {where}. Checked: {checked}."

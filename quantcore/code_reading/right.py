@@ -18,8 +18,14 @@ def right_scheme(chain: Chain, shape: Shape) -> Scheme:
     Raises:
         QuantError: the scale is not known, or it is along axes that the tensor does not have.
     """
-    symmetric = chain.span is None
+    # a range from end to end without any zero point: codes around 0 were meant
+    around_zero = (
+        not chain.zero and not chain.stored.of("add") and (chain.cast is None or chain.cast.kind.signed)
+    )
+    symmetric = chain.span is None or (around_zero and not chain.names)
     fmt = _format(chain, symmetric)
+    if not fmt.signed and chain.span is not None:
+        symmetric = False
     scale = chain.codes.scale
     if isinstance(scale, Num):
         zero = round(chain.zero.get("scale", 0.0))

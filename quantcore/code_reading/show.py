@@ -16,7 +16,7 @@ from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.inputs import as_float32
 from quantcore.metrics import errors
-from quantcore.quantize import Quantized, apply_quietly
+from quantcore.quantize import Quantized, apply_quietly, dequantize
 from quantcore.rounding import rounding
 from quantcore.scheme import Scheme
 
@@ -46,6 +46,16 @@ class Shown:
             if isinstance(fmt, IntFormat)
             else 0
         )
+
+    @property
+    def too_far(self) -> Tensor:
+        """Values further from x than half a step of the scheme, and further than the scheme's own; a mask."""
+        result = self.right
+        step = dequantize(torch.ones_like(result.codes), result.params.scale, 0, result.scheme)
+        # x / s, x̂ and the error are each rounded once to float32
+        half = step.abs() / 2 + result.x.abs() * 2.0**-22
+        error = (result.x - self.dequantized).abs()
+        return (error > half) & (error > result.error.abs() + result.x.abs() * 2.0**-22)
 
     @property
     def scheme(self) -> Scheme:

@@ -1,0 +1,141 @@
+"""Compare → Match → code, without a browser: what is found, what it does to the tensor, and bad input."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from app_page import said
+from streamlit.testing.v1 import AppTest
+
+import quantcore as qc
+from quantcore import tensors
+from quantcore.mistakes import MISTAKES
+
+MAIN = Path(__file__).resolve().parent.parent / "pages" / "main.py"
+SAMPLE = "randn-seed-0-4x4"
+WRAPS = "s = (x.max() - x.min()) / 255\nq = torch.round(x / s).to(torch.int8)\nx_hat = q.float() * s"
+
+
+def opened(text="", example=SAMPLE):
+    at = AppTest.from_file(MAIN, default_timeout=120)
+    at.session_state["src"], at.session_state["ex"] = "example", example
+    at.session_state["match_src"] = "code"
+    at = at.run().switch_page("compare/match.py").run()
+    return typed(at, text) if text else at
+
+
+def typed(at, text):
+    at = at.text_area(key="match_code").set_value(text).run()
+    assert not at.exception
+    return at
+
+
+def source(at):
+    """The code as it is shown, with its marks."""
+    return next(e.proto.body for e in at.get("html") if "qs-code" in e.proto.body)
+
+
+def test_first_view_says_what_to_do():
+    at = opened()
+    assert not at.exception
+    assert "The code is never run." in said(at.info)[0]
+    assert at.query_params["match_src"] == "code"
+    assert all(button.key != "match_go" for button in at.button)
+
+
+def test_findings_lines_and_codes():
+    at = opened(WRAPS)
+    assert said(at.warning) == ["2 mistakes in lines 1, 2."]
+    texts = said(at.markdown)
+    assert any(
+        t.startswith(":orange[:material/error:] **Line 1: An asymmetric scale without a zero point.**")
+        for t in texts
+    )
+    assert any(t.startswith(":orange[:material/error:] **Line 2: A cast without a clamp.**") for t in texts)
+    assert source(at).count("✗") == 2
+    x = torch.from_numpy(tensors.EXAMPLES[SAMPLE].load())
+    s = (x.max() - x.min()) / 255
+    codes = torch.round(x / s).int().to(torch.int8)
+    right = qc.apply(x, qc.Scheme.parse("int8"))
+    table = at.dataframe[0].value
+    assert table["Codes that differ"][0] == f"{int((codes != right.codes).sum())} of 16"
+    far = (x - codes.float() * s).abs() > right.scale / 2 * (1 + 1e-5)
+    assert table["Values made worse"].tolist() == [f"{int(far.sum())} of 16", ""]
+    assert int(far.sum()) > 0
+    expected = [qc.errors(x, codes.float() * s).sqnr_db, qc.report(right).sqnr_db]
+    assert table["SQNR (dB)"].tolist() == [f"{value:.2f}" for value in expected]
+
+
+def test_a_clean_result_is_no_all_clear():
+    at = opened("s = x.abs().max() / 127\nq = torch.round(x / s).clamp(-128, 127).to(torch.int8)")
+    assert not at.warning
+    assert said(at.info)[0].startswith("No known mistake found in: scale (line 1) max|x| / 127, per-tensor;")
+    assert any("On this tensor all 16 codes equal those of int8" in t for t in said(at.caption))
+
+
+def test_a_finding_leads_to_its_lesson():
+    links = [e.proto for e in opened(WRAPS).get("page_link")]
+    assert [link.page for link in links][:2] == ["learn-mistakes", "learn-mistakes"]
+    assert "learn_mistakes_step=zero-point-left-at-zero" in str(links[0])
+
+
+@pytest.mark.parametrize("name", ["wraps-per-column", "truncated", "zero-point-forgotten"])
+def test_an_example_fills_the_text(name):
+    at = opened()
+    at = at.selectbox(key="match_code_example").select(name).run()
+    assert not at.exception
+    assert at.text_area(key="match_code").value.startswith("def ")
+    assert said(at.warning)[0].startswith(("1 mistake in line ", "2 mistakes in lines "))
+    assert at.selectbox(key="match_code_example").value is None
+    assert list(at.selectbox(key="match_code_example").options) == [m.title for m in MISTAKES.values()]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("q = (1 +", "Line 1: this is not valid Python"),
+        ("x = " + "[" * 300, "paste"),
+        ("a = 1\n" * 401, "more than 20,000 or 400"),
+        ("<iframe srcdoc='<script>alert(1)</script>'>", "Line 1: this is not valid Python"),
+    ],
+)
+def test_bad_code_stays_where_it_is(text, words):
+    at = opened(text)
+    (sentence,) = said(at.error)
+    assert words in sentence
+    assert at.text_area(key="match_code").value == text
+
+
+def test_code_is_shown_as_text():
+    at = opened("x = '<script>alert(1)</script>'\ns = x.max() / 127")
+    assert "<script>" not in source(at)
+    assert "&lt;script&gt;" in source(at)
+
+
+def test_what_can_not_be_shown_on_the_tensor_is_said():
+    at = opened("q = torch.round(x / scale).clamp(0, 255).to(torch.int8)")
+    assert any("is not known from the code" in text for text in said(at.info))
+    assert not at.dataframe
+    at = opened("s = x.abs().amax(dim=2, keepdim=True) / 127\nq = torch.round(x / s).to(torch.int8)")
+    assert any(
+        "reduces axis 2, which a tensor of shape (4, 4) does not have" in text for text in said(at.info)
+    )
+
+
+def test_the_text_survives_another_page_and_another_way_in():
+    at = opened(WRAPS)
+    at = at.switch_page("explore/quantize.py").run().switch_page("compare/match.py").run()
+    assert at.text_area(key="match_code").value == WRAPS
+    at = at.segmented_control(key="match_src").set_value("paste").run()
+    assert not at.exception
+    assert not any(area.key == "match_code" for area in at.text_area)
+    at = at.segmented_control(key="match_src").set_value("code").run()
+    assert at.text_area(key="match_code").value == WRAPS
+
+
+def test_one_of_several_quantizers_is_chosen():
+    at = opened(f"{WRAPS}\nt = x.abs().max() / 7\np = torch.round(x / t).clamp(-8, 7)")
+    (choice,) = [box for box in at.selectbox if box.label == "Quantizer"]
+    assert choice.options == ["Quantizer 1, line 2", "Quantizer 2, line 5"]
+    at = choice.select_index(1).run()
+    assert at.dataframe[0].value[""][1] == "int4 symmetric per_tensor min_max textbook"
