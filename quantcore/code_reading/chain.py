@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-from quantcore.code_reading.arithmetic import left_of
+from quantcore.code_reading.products import left_of
 from quantcore.code_reading.values import Back, Codes, Kind, Num, Op, Param, Real, Stat, Steps
 
 SMALL = 16  # bits of an integer that codes are stored in; wider ones only pass through

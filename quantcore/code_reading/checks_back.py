@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from quantcore.code_reading.chain import SMALL, Chain
-from quantcore.code_reading.checks_codes import Found
+from quantcore.code_reading.found import Found
 from quantcore.code_reading.values import Kind, Num, Op, Steps, Value
 
 

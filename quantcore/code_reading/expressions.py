@@ -2,17 +2,16 @@
 
 import ast
 import dataclasses
-from dataclasses import dataclass, field
-from typing import Any
 
-from quantcore.code_reading import arithmetic, operations
-from quantcore.code_reading.guesses import guess, item_of
-from quantcore.code_reading.operations import KINDS, OPERATIONS, Call, placed, rounded
+from quantcore.code_reading import arithmetic, products, sums
+from quantcore.code_reading.calls import call
+from quantcore.code_reading.guesses import item_of
+from quantcore.code_reading.names import name_of
+from quantcore.code_reading.reading import Names, Reading
+from quantcore.code_reading.steps import KINDS, placed, rounded
 from quantcore.code_reading.values import (
-    Back,
     Codes,
     Data,
-    Function,
     Info,
     Kind,
     Many,
@@ -27,70 +26,8 @@ from quantcore.code_reading.values import (
     Unknown,
     Value,
 )
-from quantcore.errors import QuantError
 
 UNKNOWN = Unknown()
-MAX_STEPS = 20_000
-Names = dict[str, Value]
-_TRACKED = Codes | Back | Data | Real | Steps
-_LIBRARIES = ("torch", "numpy", "jax.numpy", "cupy")
-_KNOWN_NAMES = {"torch": "torch", "np": "numpy", "numpy": "numpy", "F": "torch.nn.functional", "math": "math"}
-
-
-@dataclass
-class Reading:
-    """``codes``, ``backs``: all that were made; ``unread``: (line, source) of calls that are not recognised;
-    ``written``: tensors of the caller that were written into, with the line; ``library``: calls that quantize
-    by themselves, with the line."""
-
-    codes: list[Codes] = field(default_factory=list)
-    backs: list[Back] = field(default_factory=list)
-    used: set[int] = field(default_factory=set)
-    unread: dict[tuple[int, str], None] = field(default_factory=dict)
-    written: list[tuple[int, Data]] = field(default_factory=list)
-    library: list[tuple[int, str]] = field(default_factory=list)
-    steps: int = 0
-    forks: int = 0
-
-    def tick(self, node: ast.AST) -> None:
-        """Count a step.
-
-        Raises:
-            QuantError: there are too many.
-        """
-        self.steps += 1
-        if self.steps > MAX_STEPS:
-            raise QuantError(
-                f"Line {getattr(node, 'lineno', 0)}: the code branches too often to be followed; paste only the "
-                "lines that quantize."
-            )
-
-    def call(self, function: Function, args: list[Value], named: Names, names: Names, line: int) -> Value:
-        """Follow a call of a function of the snippet."""
-        raise NotImplementedError
-
-    def bind(self, target: ast.expr, value: Value, names: Names) -> None:
-        """Give names to a value."""
-        raise NotImplementedError
-
-    def changed(self, value: Value, node: ast.AST) -> Value:
-        """Note a tensor of the caller that was written into."""
-        if isinstance(value, Data) and value.caller:
-            self.written.append((getattr(node, "lineno", 0), value))
-        return value
-
-    def made(self, value: Value, *used: Value) -> Value:
-        """Keep codes and dequantized values; those that they were made of are no longer the last of their chain."""
-        if isinstance(value, Codes) and not any(value is u for u in used):
-            self.codes.append(value)
-            self.used |= {id(u) for u in used if isinstance(u, Codes)}
-        elif isinstance(value, Back) and not any(value is u for u in used):
-            self.backs.append(value)
-            self.used |= {id(u) for u in used if isinstance(u, Codes | Back)}
-        elif isinstance(value, Unknown) and not any(isinstance(u, Data) for u in used):
-            # added to something unknown: nothing is said of it. Taken from x, it is the error
-            self.used |= {id(u) for u in used if isinstance(u, Back)}
-        return value
 
 
 def evaluate(node: ast.expr, names: Names, reading: Reading) -> Value:
@@ -100,7 +37,7 @@ def evaluate(node: ast.expr, names: Names, reading: Reading) -> Value:
         case ast.Constant():
             return _constant(node)
         case ast.Name():
-            return _name(node.id, names)
+            return name_of(node.id, names)
         case ast.UnaryOp():
             return _unary(node, names, reading)
         case ast.BinOp():
@@ -112,7 +49,7 @@ def evaluate(node: ast.expr, names: Names, reading: Reading) -> Value:
         case ast.Subscript():
             return _subscript(node, names, reading)
         case ast.Call():
-            return _call(node, names, reading)
+            return call(node, names, reading)
         case ast.Compare():
             return _compare(node, names, reading)
         case ast.BoolOp():
@@ -146,19 +83,6 @@ def _constant(node: ast.Constant) -> Value:
     return UNKNOWN
 
 
-def _name(name: str, names: Names) -> Value:
-    if name in names:
-        return names[name]
-    if name in _KNOWN_NAMES:
-        return Module(_KNOWN_NAMES[name])
-    if name in ("True", "False"):
-        return Num(name == "True")
-    found = guess(name)
-    if isinstance(found, Data):
-        found = names[name] = dataclasses.replace(found, caller=True)
-    return found
-
-
 def _unary(node: ast.UnaryOp, names: Names, reading: Reading) -> Value:
     value = evaluate(node.operand, names, reading)
     if isinstance(node.op, ast.USub):
@@ -178,17 +102,17 @@ def _binary(node: ast.BinOp, names: Names, reading: Reading) -> Value:
 
 def _of_two(op: ast.operator, a: Value, b: Value, line: int) -> Value:
     if isinstance(op, ast.Add):
-        return arithmetic.add(a, b, 1, line)
+        return sums.add(a, b, 1, line)
     if isinstance(op, ast.Sub):
-        return arithmetic.add(a, b, -1, line)
+        return sums.add(a, b, -1, line)
     if isinstance(op, ast.Mult):
-        return arithmetic.multiply(a, b, line)
+        return products.multiply(a, b, line)
     if isinstance(op, ast.Div):
-        return arithmetic.divide(a, b, line)
+        return products.divide(a, b, line)
     if isinstance(op, ast.Pow):
         return arithmetic.power(a, b)
     if isinstance(op, ast.FloorDiv) and not (isinstance(a, Num) and isinstance(b, Num)):
-        quotient = arithmetic.divide(a, b, line)
+        quotient = products.divide(a, b, line)
         if isinstance(quotient, Codes) and quotient.ops[-1].name == "divide":
             last = dataclasses.replace(quotient.ops[-1], name="floor_divide")  # not quite floor(x / s)
             quotient = dataclasses.replace(quotient, ops=(*quotient.ops[:-1], last))
@@ -297,110 +221,3 @@ def _comprehension(node: ast.ListComp | ast.GeneratorExp, names: Names, reading:
     inner = dict(names)
     reading.bind(node.generators[0].target, item_of(evaluate(node.generators[0].iter, names, reading)), inner)
     return Many(evaluate(node.elt, inner, reading))
-
-
-def _call(node: ast.Call, names: Names, reading: Reading) -> Value:
-    args = [evaluate(a.value if isinstance(a, ast.Starred) else a, names, reading) for a in node.args]
-    named = {k.arg: evaluate(k.value, names, reading) for k in node.keywords if k.arg}
-    method, numpy, of = False, False, list[Value]()
-    name = ""
-    if isinstance(node.func, ast.Name):
-        function = _name(node.func.id, names) if node.func.id in names else None
-        if isinstance(function, Function):
-            return reading.call(function, args, named, names, node.lineno)
-        name = function.name.rpartition(".")[2] if isinstance(function, Module) else node.func.id
-        if function is None:
-            built_in = _built_in(name, args, named, node)
-            if built_in is not None:
-                return reading.made(built_in, *args)
-            name = (
-                name if name in ("relu", "clamp", "deepcopy", "display") or name in operations.QUIET else ""
-            )
-        if isinstance(function, Kind):
-            return reading.made(operations.cast(args[0], function, node.lineno), *args) if args else UNKNOWN
-    elif isinstance(node.func, ast.Attribute):
-        owner = evaluate(node.func.value, names, reading)
-        name = node.func.attr
-        if isinstance(owner, Module):
-            numpy = owner.name.startswith("numpy")
-            if owner.name.startswith(_LIBRARIES) and name in ("iinfo", "finfo") and args:
-                kind = KINDS.get(args[0].text) if isinstance(args[0], Text) else args[0]
-                return Info(kind) if isinstance(kind, Kind) and not kind.floating else UNKNOWN
-            if owner.name.partition(".")[0] not in (
-                "torch",
-                "numpy",
-                "math",
-                "random",
-                "copy",
-                "plt",
-                "matplotlib",
-            ):
-                name = f"{owner.name}.{name}"
-        elif isinstance(owner, Function):
-            return UNKNOWN
-        else:
-            method, of = True, [owner]
-    call = Call(name, (*of, *args), named, node.lineno, method, numpy)
-    return _operate(call, node, names, reading)
-
-
-def _operate(call: Call, node: ast.Call, names: Names, reading: Reading) -> Value:
-    operation = OPERATIONS.get(call.name)
-    tracked = any(isinstance(arithmetic.single(v), _TRACKED) for v in (*call.args, *call.named.values()))
-    if operation is None:
-        if tracked and not call.name.startswith(("plt.", "matplotlib")):
-            reading.unread[node.lineno, ast.unparse(node)[:60]] = None
-        return UNKNOWN
-    try:
-        found = operation(call)
-    except IndexError:
-        found = UNKNOWN  # called without what it needs
-    if call.name in operations.LIBRARY:
-        reading.library.append((node.lineno, call.name))
-    if call.name in operations.QUIET or call.name in operations.LIBRARY:
-        return UNKNOWN
-    if isinstance(found, Unknown) and tracked and not isinstance(found, Seq):
-        reading.unread[node.lineno, ast.unparse(node)[:60]] = None
-    if call.name.endswith("_") and isinstance(found, Data):
-        reading.changed(found, node)
-    return reading.made(found, *map(arithmetic.single, call.args))
-
-
-def _built_in(name: str, args: list[Value], named: Names, node: ast.Call) -> Value | None:
-    """Python's own functions; None where it is another."""
-    line = node.lineno
-    first: Any = args[0] if args else UNKNOWN
-    match name, len(args):
-        case ("int", 1):
-            return operations.cast(first, Kind(64), line, python=True)
-        case ("float", 1):
-            return operations.cast(first, Kind(64, True, True), line, python=True)
-        case ("round", 1):
-            found = rounded(first, "half_even", line)
-            return (
-                dataclasses.replace(found, python=True)
-                if isinstance(found, Steps) and found.python
-                else found
-            )
-        case ("abs", 1):
-            return arithmetic.magnitude(first)
-        case ("max" | "min", 2):
-            return arithmetic.larger(first, args[1], name)
-        case ("max" | "min", 3):
-            value: Value = first
-            for other in args[1:]:
-                value = arithmetic.larger(value, other, name)
-            return value
-        case ("range", _):
-            return Many(UNKNOWN)
-        case ("zip", _):
-            return Many(Seq(tuple(a.item if isinstance(a, Many) else UNKNOWN for a in args)))
-        case ("enumerate", 1):
-            return Many(Seq((UNKNOWN, item_of(first))))
-        case ("pow", 2):
-            return arithmetic.power(first, args[1])
-        case ("tuple" | "list", 1):
-            return first if isinstance(first, Seq | Many) else UNKNOWN
-        case ("len" | "print" | "str" | "isinstance" | "bool" | "sum" | "type", _):
-            return UNKNOWN
-    return None

@@ -1,6 +1,6 @@
 """What a name or a part of something stands for, where nothing binds it."""
 
-from quantcore.code_reading.operations import placed
+from quantcore.code_reading.steps import placed
 from quantcore.code_reading.values import Data, Many, Param, Seq, Unknown, Value
 
 UNKNOWN = Unknown()

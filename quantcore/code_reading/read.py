@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from quantcore.code_reading import checks_back, checks_codes, words
 from quantcore.code_reading.chain import Chain
-from quantcore.code_reading.checks_codes import Found
+from quantcore.code_reading.found import Found
 from quantcore.code_reading.kinds import KINDS
 from quantcore.code_reading.reader import Reader
 from quantcore.code_reading.record import CodeFinding, CodeReading

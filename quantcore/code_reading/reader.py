@@ -5,9 +5,10 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from quantcore.code_reading.expressions import Names, Reading, evaluate
+from quantcore.code_reading.expressions import evaluate
 from quantcore.code_reading.guesses import guess, item_of
-from quantcore.code_reading.operations import clamp, placed
+from quantcore.code_reading.reading import Names, Reading
+from quantcore.code_reading.steps import clamp, placed
 from quantcore.code_reading.values import (
     Back,
     Codes,
@@ -42,6 +43,10 @@ class Reader(Reading):
         for node in functions:
             if node.name not in self.called:
                 self.call(Function(node), [], {}, names, node.lineno, alone=True)
+
+    def evaluate(self, node: ast.expr, names: Names) -> Value:
+        """Return what an expression stands for; unknown where it is not recognised."""
+        return evaluate(node, names, self)
 
     def block(self, statements: Sequence[ast.stmt], names: Names) -> list[Value]:
         """Read statements in order; return what they may return. Both ways of an unknown condition are read."""

@@ -9,18 +9,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from quantcore.code_reading.chain import SMALL, Chain
+from quantcore.code_reading.chain import Chain
+from quantcore.code_reading.replay import codes_of, values_back
 from quantcore.code_reading.right import right_scheme
-from quantcore.code_reading.values import Codes, Data, Kind, Num, Op, Real, Stat, Steps, Value
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.inputs import as_float32
 from quantcore.metrics import errors
 from quantcore.quantize import Quantized, apply_quietly, dequantize
-from quantcore.rounding import rounding
 from quantcore.scheme import Scheme
-
-_WHOLE = 2.0**62  # beyond it no cast to an integer is defined
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,8 +78,8 @@ def show(chain: Chain, x: object) -> Shown:
             "The code is shown only on tensors whose values are all finite; choose another tensor."
         )
     right = apply_quietly(x, right_scheme(chain, tuple(x.shape)))
-    codes = _codes(chain.stored, x, chain)
-    back = _back(chain, codes, x)
+    codes = codes_of(chain.stored, x, chain)
+    back = values_back(chain, codes, x)
     if not bool(codes.isfinite().all()):
         raise QuantError(
             "On this tensor the code divides by a scale of 0; choose a tensor whose values differ."
@@ -91,227 +88,3 @@ def show(chain: Chain, x: object) -> Shown:
     # the way back may round differently, by a few units in the last place
     moved = (back - x_hat).abs() > 1e-5 * (x.abs() + right.x.abs().amax())
     return Shown(codes, back, right, codes.ne(right.codes.float()) | moved)
-
-
-def _codes(codes: Codes, x: Tensor, chain: Chain) -> Tensor:
-    """Replay the steps that were read."""
-    scale = _broadcast(_value(codes.scale, x, chain), x, codes)
-    values = _data(codes.data, x, chain)
-    for op in codes.ops:
-        match op.name:
-            case "divide":
-                values = (
-                    values * scale
-                    if codes.multiplied
-                    else values * (1 / scale)
-                    if codes.inverse
-                    else values / scale
-                )
-            case "floor_divide":
-                values = torch.floor_divide(values, scale)
-            case "add":
-                values = values + op.sign * _broadcast(_value(op.value, x, chain), x, codes)
-            case "round":
-                values = rounding(op.value)(values.clone())
-            case "clamp":
-                values = _clamped(values, op)
-            case "cast":
-                values = _cast(values, op.value)
-            case _:
-                raise QuantError(f"Line {op.line} is not recognised, so the code can't be shown on a tensor.")
-    return values
-
-
-def _data(data: Data, x: Tensor, chain: Chain) -> Tensor:
-    if data.twice is not None:
-        first = Chain(data.twice.codes, data.twice, True)
-        x = _back(first, _codes(first.stored, x, first), x)
-    x = x.abs() if data.absolute else x
-    if data.low is not None or data.high is not None:
-        x = x.clamp(data.low, data.high)
-    for stat, factor in data.shift:
-        x = x + factor * _stat(stat, x, chain)
-    return x
-
-
-def _back(chain: Chain, codes: Tensor, x: Tensor) -> Tensor:
-    """The way back that was read, or (codes - zero point) · scale where there is none."""
-    scale = _broadcast(_value(chain.codes.scale, x, chain), x, chain.codes)
-    if chain.codes.of("unscaled"):
-        return codes / scale
-    values = codes
-    if chain.back is None:
-        for op in chain.stored.of("add"):
-            values = values - op.sign * _broadcast(_value(op.value, x, chain), x, chain.codes)
-        return _unshifted(values * scale, chain, x)
-    kind: Kind | None = chain.stored.kind
-    for op in chain.after:
-        if op.name == "cast":
-            kind = None if op.value.floating else op.value
-        elif op.name == "add":
-            values = values + op.sign * _broadcast(_value(op.value, x, chain), x, chain.codes)
-            whole = isinstance(op.value, Num) or (
-                isinstance(op.value, Steps) and (op.value.python or op.value.kind)
-            )
-            values = _cast(values, kind) if kind and whole else values
-    values = values * scale
-    for value, sign, _ in chain.back.loose:
-        values = values + sign * _broadcast(_value(value, x, chain), x, chain.codes)
-    taken_off = {k for k, _ in chain.back.left}
-    if chain.codes.data.shift and not all(stat in taken_off for stat, _ in chain.codes.data.shift):
-        values = _unshifted(values, chain, x)
-    elif chain.zero and not taken_off and not any(op.name == "add" for op in chain.after):
-        # the zero point is taken off after the multiplication, in units of x
-        zero = sum(
-            op.sign * _broadcast(_value(op.value, x, chain), x, chain.codes) for op in chain.stored.of("add")
-        )
-        values = values - zero * scale
-    return values
-
-
-def _unshifted(values: Tensor, chain: Chain, x: Tensor) -> Tensor:
-    for stat, factor in chain.codes.data.shift:
-        values = values - factor * _stat(stat, x, chain)
-    return values
-
-
-def _clamped(values: Tensor, op: Op) -> Tensor:
-    low, high = op.value
-    if "?" in (low, high):
-        raise QuantError(
-            f"A bound of the clamp in line {op.line} is not known, so the code can't be shown on a tensor."
-        )
-    return values.clamp(low, high) if (low, high) != (None, None) else values
-
-
-def _cast(values: Tensor, kind: Kind) -> Tensor:
-    """A cast keeps the lowest bits; of wide integers and floats nothing is lost here."""
-    if kind.floating or kind.bits > SMALL:
-        return values
-    whole = values.trunc().clamp(-_WHOLE, _WHOLE)
-    return torch.remainder(whole.double() - kind.low, 1 << kind.bits).float() + kind.low
-
-
-def _value(value: Value, x: Tensor, chain: Chain) -> Tensor:
-    """A scale or a zero point."""
-    match value:
-        case Num():
-            return torch.tensor(float(value.value))
-        case Real() if value.known:
-            total = _sum(value, x, chain)
-            return total.half().float() if value.half else total
-        case Steps() if value.known:
-            scale = _value(value.scale, x, chain)
-            total = torch.tensor(float(value.const))
-            for stat, factor in value.terms:
-                total = total + factor * _stat(stat, x, chain) / scale
-            total = rounding(value.rounding)(total.clone()) if value.rounding else total
-            if value.clamped and chain.bounds:
-                total = total.clamp(*chain.bounds)
-            return _cast(total, value.kind) if value.kind and not value.python else total
-    raise QuantError("A scale or a zero point is not known from the code, so it can't be shown on a tensor.")
-
-
-def _sum(value: Real, x: Tensor, chain: Chain) -> Tensor:
-    """The sum, divided last where one divisor is common to all: (high - low) / 255 in the order of the code."""
-    if not value.terms:
-        return torch.tensor(value.const)
-    factors = {abs(factor) for _, factor in value.terms}
-    common = next(iter(factors)) if len(factors) == 1 else 1.0
-    parts = [_stat(stat, x, chain) * (factor / common) for stat, factor in value.terms]
-    total = sum(parts[1:], parts[0])
-    return (total / (1 / common) if common < 1 else total * common) + value.const
-
-
-def _stat(stat: Stat, x: Tensor, chain: Chain) -> Tensor:
-    """An extreme of x, in the shape in which the code has it."""
-    source = (
-        _data(stat.data, x, chain)
-        if stat.data.twice is not None
-        else (x.abs() if stat.data.absolute or stat.absolute else x)
-    )
-    if stat.data.low is not None or stat.data.high is not None:
-        source = source.clamp(stat.data.low, stat.data.high)
-    layout = [how for how in stat.data.layout if not how.startswith("flatten")]
-    if layout:
-        return _cut(stat, layout, source)
-    if stat.p is not None:
-        found = _percentile(source, stat)
-    else:
-        axes = tuple(a for a in (stat.axes if stat.axes is not None else range(source.dim())))
-        if any(not -source.dim() <= a < source.dim() for a in axes):
-            raise QuantError(
-                f"Line {stat.line}: the code reduces axis {', '.join(map(str, axes))}, which a tensor of shape {tuple(x.shape)} "
-                "does not have; choose another tensor."
-            )
-        reduce = torch.amin if stat.end in ("min", "absmin", "low") else torch.amax
-        found = reduce(source, axes, keepdim=stat.keepdim) if source.dim() else source
-    found = found.abs() if stat.end == "absmin" else found
-    if stat.zero:
-        found = found.clamp(max=0) if stat.end in ("min", "low") else found.clamp(min=0)
-    return _placed(found, stat)
-
-
-def _percentile(source: Tensor, stat: Stat) -> Tensor:
-    if stat.axes is not None or stat.p is None:
-        raise QuantError(f"Line {stat.line}: percentiles along an axis are not shown on a tensor.")
-    rows = source.flatten().double().sort().values
-    place = stat.p / 100 * (rows.numel() - 1)
-    below, above = rows[int(place)], rows[min(int(place) + 1, rows.numel() - 1)]
-    return (below + (above - below) * (place - int(place))).float()
-
-
-def _cut(stat: Stat, layout: list[str], source: Tensor) -> Tensor:
-    """Extremes of parts of x, each element with that of its part."""
-    how, _, where = layout[0].partition(":")
-    numbers = [part.partition("=")[2] or part for part in where.split(",")]
-    reduce = torch.amin if stat.end in ("min", "low") else torch.amax
-    if len(layout) == 1 and stat.p is None and all(n.lstrip("-").isdigit() for n in numbers):
-        sizes = [int(n) for n in numbers]
-        if how == "chunk" and stat.axes is None and len(sizes) in (1, 2):
-            axis = sizes[1] if len(sizes) == 2 else 0
-            if -source.dim() <= axis < source.dim():
-                parts = source.chunk(sizes[0], dim=axis)
-                return torch.cat([reduce(p).expand_as(p) for p in parts], dim=axis)
-        last = stat.axes in ((-1,), (1,)) and stat.keepdim
-        if (
-            how in ("view", "reshape")
-            and last
-            and len(sizes) == 2
-            and sizes[0] == -1
-            and source.shape[-1] % sizes[1] == 0
-        ):
-            groups = source.reshape(-1, sizes[1])
-            return reduce(groups, -1, keepdim=True).expand_as(groups).reshape(source.shape)
-    raise QuantError(
-        "The tensor is cut or laid out in a way that is not shown here; the findings hold all the same."
-    )
-
-
-def _placed(found: Tensor, stat: Stat) -> Tensor:
-    for step in stat.placed.split():
-        how, _, where = step.partition(":")
-        try:
-            sizes = [int(n) for n in where.split(",") if n]
-            if how in ("unsqueeze", "expand_dims"):
-                found = found.unsqueeze(*sizes)
-            elif how in ("view", "reshape"):
-                found = found.reshape(sizes)
-            else:
-                raise ValueError(how)
-        except (RuntimeError, ValueError, IndexError, TypeError):
-            raise QuantError(
-                f"Line {stat.line}: the scales are laid out in a way that is not shown on this tensor."
-            ) from None
-    return found
-
-
-def _broadcast(values: Tensor, x: Tensor, codes: Codes) -> Tensor:
-    """The values for each element, as torch lays them out."""
-    try:
-        return torch.broadcast_to(values, x.shape)
-    except RuntimeError:
-        raise QuantError(
-            f"Line {codes.ops[0].line}: on a tensor of shape {tuple(x.shape)} this code fails, since the scales have shape "
-            f"{tuple(values.shape)}; choose a square tensor to see what goes wrong silently."
-        ) from None
