@@ -336,6 +336,64 @@ import numpy as np
 scale = np.abs(x).max() / 127
 q = np.minimum(np.maximum(np.round(x / scale), -128), 127).astype(np.int8)
 """,
+    "clipped to a percentile of itself": """
+limit = np.percentile(np.abs(x), 99)
+y = np.clip(x, -limit, limit)
+q = np.round(y / (limit / 127)).astype(np.int8)
+""",
+    "int8 read as uint8": """
+s = x.abs().max() / 127
+q = torch.round(x / s).clamp(-128, 127).to(torch.int8)
+as_bytes = q.to(torch.uint8)
+""",
+    "groups with either kind of range": """
+def fake_quantize(w, bits=4, size=32, asymmetric=True):
+    shape = w.shape
+    w = w.reshape(-1, size)
+    if asymmetric:
+        top, bottom = w.amax(dim=1, keepdim=True), w.amin(dim=1, keepdim=True)
+        qmin, qmax = 0, 2 ** bits - 1
+        s = (top - bottom).clamp(min=1e-5) / qmax
+        z = (-torch.round(bottom / s)).clamp_(qmin, qmax)
+    else:
+        qmin, qmax = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+        s = w.abs().amax(dim=1, keepdim=True).clamp(min=1e-5) / qmax
+        z = 0
+    w = (torch.clamp(torch.round(w / s) + z, qmin, qmax) - z) * s
+    return w.reshape(shape)
+
+a, b = fake_quantize(w), fake_quantize(w, 8, 64, asymmetric=False)
+""",
+    "any axis, by a loop": """
+def find(t, axis):
+    s = torch.empty(t.shape[axis])
+    for i in range(t.shape[axis]):
+        s[i] = t.select(axis, i).abs().max() / 127
+    shape = [1] * t.dim()
+    shape[axis] = -1
+    return s.view(shape)
+
+s = find(x, 0)
+q = torch.round(x / s).clamp(-128, 127).to(torch.int8)
+""",
+    "integer product, corrected for the zero point": """
+s = (x.max() - x.min()) / 255
+z = torch.round(-x.min() / s)
+q = (torch.round(x / s) + z).clamp(0, 255)
+y = (q @ w) * s - z * s * w.sum(0)
+""",
+    "range that holds 0, zero point kept in the codes": """
+import numpy as np
+low, high = min(np.min(x), 0), max(np.max(x), 0)
+scale = float((high - low) / 255)
+if scale == 0:
+    scale = 1.0
+z = int(round(max(-128, min(127, -128 - low / scale))))
+q = np.clip(np.round(x / scale) + z, -128, 127).astype(np.int8)
+""",
+    "8 bits of an image": """
+image = (picture_tensor * 255).round().clamp(0, 255).to(torch.uint8)
+""",
 }
 
 WRONG = {

@@ -180,6 +180,11 @@ def test_what_is_not_recognised_is_said():
         "Line 1: `my_scale(x)` is not recognised, so what follows from it is not checked.",
     )
     assert not reading.mistakes
+    reading = qc.read_code("y = x - x.mean()\nq = torch.round(y / s).to(torch.int8)")
+    assert reading.unread[0].startswith("Line 1: `x - x.mean()` is not recognised")
+    assert (
+        reading.summary == "No quantizer could be followed to its codes, since some lines are not recognised."
+    )
     assert qc.read_code("print('hello')").summary.startswith("No quantizer was recognised")
 
 

@@ -74,6 +74,8 @@ class Chain:
             elif op.name in ("add", "other"):
                 late = op if clamp else None
             elif op.name == "cast" and _is_integer(op) and op.value.bits <= SMALL:
+                if found is not None and found.kind.bits == op.value.bits:
+                    continue  # the same bits, read as another type
                 found = Cast(op, bounds, clamp, late)
         return found
 

@@ -39,6 +39,7 @@ def _rounding(chain: Chain) -> Iterator[Found]:
             f"x / scale is cast to {kind} without being rounded: the cast drops what follows the point, so errors "
             "reach a whole step instead of half of one.",
             "Round before the cast: torch.round(…) or np.rint(…).",
+            not (chain.codes.inverse and isinstance(chain.codes.scale, Num)),  # an image times 255
         )  # fmt: skip
     elif first.value in ("floor", "ceil", "toward_zero"):
         name = {

@@ -97,7 +97,16 @@ _WHOLE = {ast.FloorDiv: "//", ast.Mod: "%", ast.LShift: "<<", ast.RShift: ">>"}
 
 def _binary(node: ast.BinOp, names: Names, reading: Reading) -> Value:
     a, b = evaluate(node.left, names, reading), evaluate(node.right, names, reading)
-    return reading.made(_of_two(node.op, a, b, node.lineno), a, b)
+    found = _of_two(node.op, a, b, node.lineno)
+    values = [arithmetic.single(v) for v in (a, b)]
+    lost = isinstance(found, Unknown) and isinstance(node.op, ast.Add | ast.Sub | ast.Mult | ast.Div)
+    if (
+        lost
+        and any(isinstance(v, Data | Codes) for v in values)
+        and any(isinstance(v, Unknown | Real) for v in values)
+    ):
+        reading.unread[node.lineno, ast.unparse(node)[:60]] = None
+    return reading.made(found, a, b)
 
 
 def _of_two(op: ast.operator, a: Value, b: Value, line: int) -> Value:

@@ -177,7 +177,7 @@ QUIET = _words("""mean sum norm mse_loss std var allclose equal isclose log10 lo
 unique histc shape numel size sign copysign cosine_similarity l1_loss any all isnan isfinite isinf dim ndimension
 append format join manual_seed seed default_rng no_grad range isinstance hasattr getattr repr str set_printoptions
 figure plot show hist imshow title subplots legend savefig assert_allclose assert_close count_nonzero bincount bool
-Generator manual_seed_all inference_mode stack_frames display enumerate zip sorted list tuple dict set device""")
+Generator manual_seed_all inference_mode register_buffer register_parameter stack_frames display enumerate zip sorted list tuple dict set device""")
 
 
 LIBRARY = _words("""quantize_per_tensor quantize_per_channel fake_quantize_per_tensor_affine

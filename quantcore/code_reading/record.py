@@ -54,6 +54,8 @@ class CodeReading:
         """What was found, in a sentence. A clean result says what was checked, and no more."""
         if not self.chains and self.library:
             return f"Nothing here rounds by itself; {' and '.join(self.library)} rounds and clamps as the library does."
+        if not self.chains and self.unread:
+            return "No quantizer could be followed to its codes, since some lines are not recognised."
         if not self.chains:
             return "No quantizer was recognised: nothing here divides a tensor by a scale and rounds it."
         checked = "; ".join(self.recognised)

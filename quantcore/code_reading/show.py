@@ -26,23 +26,22 @@ class Shown:
 
     ``codes``: float32, as the code stores them, with what wrapped around; ``dequantized``: its way back, or, where
     it has none, (codes - zero point) · scale; ``right``: the scheme's result; ``wrong_cells``: codes or values
-    that differ by more than rounding, a mask of x's shape.
+    that differ by more than rounding, a mask of x's shape; ``stored``: whether the codes are cast to a type.
     """
 
     codes: Tensor
     dequantized: Tensor
     right: Quantized
     wrong_cells: Tensor
+    stored: bool = True
 
     @property
     def outside(self) -> int:
-        """How many codes are not codes of the scheme's format."""
+        """How many codes were left outside the scheme's format, no cast having wrapped them around."""
         fmt = self.right.scheme.format
-        return (
-            int(((self.codes < fmt.qmin) | (self.codes > fmt.qmax)).sum())
-            if isinstance(fmt, IntFormat)
-            else 0
-        )
+        if self.stored or not isinstance(fmt, IntFormat):
+            return 0
+        return int(((self.codes < fmt.qmin) | (self.codes > fmt.qmax)).sum())
 
     @property
     def too_far(self) -> Tensor:
@@ -87,4 +86,4 @@ def show(chain: Chain, x: object) -> Shown:
     x_hat = right.dequantized
     # the way back may round differently, by a few units in the last place
     moved = (back - x_hat).abs() > 1e-5 * (x.abs() + right.x.abs().amax())
-    return Shown(codes, back, right, codes.ne(right.codes.float()) | moved)
+    return Shown(codes, back, right, codes.ne(right.codes.float()) | moved, chain.cast is not None)

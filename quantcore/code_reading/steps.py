@@ -39,6 +39,9 @@ def clamp(value: Value, low: Value | None, high: Value | None, line: int, in_pla
             return codes_with(value, Op("clamp", line, (_bound(low), _bound(high))))
         case Steps():
             return dataclasses.replace(value, clamped=True)
+        case Data() if not value.shift and any(b is not None and not isinstance(b, Num) for b in (low, high)):
+            # clipped to what is not a number: another tensor
+            return dataclasses.replace(value, root=f"{value.root} clipped", caller=value.caller and in_place)
         case Data() if not value.shift:
             bounds = [b.value if isinstance(b, Num) else None for b in (low, high)]
             one_sided = value.one_sided or (bounds[0] is not None and bounds[0] >= 0)
