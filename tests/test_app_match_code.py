@@ -45,7 +45,7 @@ def test_first_view_says_what_to_do():
 
 def test_findings_lines_and_codes():
     at = opened(WRAPS)
-    assert said(at.warning) == ["2 mistakes in lines 1, 2."]
+    assert said(at.warning) == ["2 mistakes in lines 1 and 2."]
     texts = said(at.markdown)
     assert any(
         t.startswith(":orange[:material/error:] **Line 1: An asymmetric scale without a zero point.**")

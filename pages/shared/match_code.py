@@ -12,6 +12,7 @@ from pages.shared import cells, compute, lesson, say
 from pages.shared.current import Tensor
 from quantcore import code_reading
 from quantcore.code_reading import KINDS
+from quantcore.code_reading.record import lines_of
 from quantcore.mistakes import MISTAKES, lines
 
 CODE = "match_code"
@@ -34,7 +35,7 @@ def draw(tensor: Tensor | None) -> None:
             height=210,
             persist_state="session",
             label_visibility="collapsed",
-            placeholder="scale = x.abs().max() / 255\nq = torch.round(x / scale).clamp(-128, 127).to(torch.int8)",
+            placeholder="scale = x.abs().max() / 127\nq = torch.round(x / scale).clamp(-128, 127).to(torch.int8)",
             help="A quantizer in torch or numpy, 3 to 60 lines. It is read, never run, and the link does not carry it. "
             "Ctrl+Enter when done.",
         )
@@ -110,9 +111,8 @@ def _summary(reading: qc.CodeReading) -> None:
 
 
 def _noted(reading: qc.CodeReading) -> str:
-    places = sorted({f.line for f in reading.notes})
     count = len(reading.notes)
-    return f"{count} note{'s' * (count > 1)}, line{'s' * (len(places) > 1)} {', '.join(map(str, places))}: whether it matters depends on the tensor"
+    return f"{count} note{'s' * (count > 1)}, {lines_of(reading.notes)}: whether it matters depends on the tensor"
 
 
 def _finding(finding: qc.CodeFinding) -> None:
@@ -215,7 +215,7 @@ def _numbers(shown: code_reading.Shown) -> None:
         return array.reshape(-1, array.shape[-1])[:SIDE, :SIDE]
 
     marks = np.where(part(shown.codes.ne(shown.right.codes.float())), "wrong", "")
-    back = np.where(part(shown.wrong_cells), "wrong", "")
+    back = np.where(part(shown.too_far), "wrong", "")
     codes = part(shown.codes)
     whole = codes.astype(np.int64) if (codes == codes.round()).all() else codes
     tables = [

@@ -100,11 +100,10 @@ def _binary(node: ast.BinOp, names: Names, reading: Reading) -> Value:
     found = _of_two(node.op, a, b, node.lineno)
     values = [arithmetic.single(v) for v in (a, b)]
     lost = isinstance(found, Unknown) and isinstance(node.op, ast.Add | ast.Sub | ast.Mult | ast.Div)
-    if (
-        lost
-        and any(isinstance(v, Data | Codes) for v in values)
-        and any(isinstance(v, Unknown | Real) for v in values)
-    ):
+    tracked = any(isinstance(v, Data | Codes) for v in values) and any(
+        isinstance(v, Unknown | Real) for v in values
+    )
+    if lost and tracked and not reading.unread:  # what was not recognised before makes more of it unknown
         reading.unread[node.lineno, ast.unparse(node)[:60]] = None
     return reading.made(found, a, b)
 

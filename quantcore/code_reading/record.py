@@ -62,6 +62,10 @@ class CodeReading:
         if not self.mistakes:
             return f"No known mistake found in: {checked}."
         count = len(self.mistakes)
-        lines = sorted({f.line for f in self.mistakes})
-        where = f"line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))}"
-        return f"{count} mistake{'s' * (count > 1)} in {where}. Checked: {checked}."
+        return f"{count} mistake{'s' * (count > 1)} in {lines_of(self.mistakes)}. Checked: {checked}."
+
+
+def lines_of(findings: tuple[CodeFinding, ...]) -> str:
+    """Where findings are: ``line 3``, ``lines 3, 5 and 6``."""
+    *most, last = (str(line) for line in sorted({f.line for f in findings}))
+    return f"lines {', '.join(most)} and {last}" if most else f"line {last}"
