@@ -1,6 +1,6 @@
-"""What befalls integers between a library and the one who reads them, and mistakes in computing them.
+"""What goes wrong with integers between a library and the one who reads them, and mistakes in computing them.
 
-A `Damage` says how codes part from what a scheme gives: a mistake in the arithmetic, then what was done to the
+A `Damage` says how codes differ from what a scheme gives: mistakes in the arithmetic, then what was done to the
 stored integers. The latter is undone before anything is compared, so codes always lie on the original.
 """
 
@@ -57,27 +57,39 @@ Stored = Transposed | Reread
 
 # Mistakes in the arithmetic, the likeliest first
 COMPUTED = {
-    "wrapped": "codes that did not fit wrapped around",
+    "wrapped": "cast without a clamp: codes that did not fit wrapped around",
     "narrow": "clamped to the narrow range",
     "zero_point_negated": "zero_point with the other sign",
-    "zero_point_left_out": "zero_point left out",
+    "zero_point_left_out": "asymmetric scale, but zero_point left out",
+    "middle_left_out": "unsigned codes around 0, but zero_point left out",
     "half_away": "ties rounded away from zero",
     "half_up": "ties rounded up",
     "toward_zero": "rounded towards zero",
     "floor": "rounded down",
     "other_axis": "the channels' scales laid along another axis",
+    "unclamped": "no clamp: codes outside the format kept as they are",
+    "scale_float16": "scale rounded to float16",
+    "range_from_zero": "range from 0 to max|x| instead of min to max",
+    "signed_percentile": "range from a percentile of x instead of |x|",
+    "quantized_twice": "quantized twice, to 8 bits first",
 }
 # Those that are choices of a convention
 CHOICES = {"wrapped": {"overflow": "wrap"}} | {
     name: {"rounding": name} for name in ("half_away", "half_up", "toward_zero", "floor")
 }
+# Those that say where the scale came from, which the scheme's range setting holds
+RANGES = {"range_from_zero", "signed_percentile"}
+# Those that come after the plain arithmetic, and those of a zero_point
+FITS = {"wrapped", "narrow", "unclamped"}
+ZERO_POINTS = {"zero_point_negated", "zero_point_left_out", "middle_left_out"}
+Kinds = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Damage:
-    """``computed``: a key of `COMPUTED`, or empty; ``stored``: in the order in which it is undone."""
+    """``computed``: keys of `COMPUTED`; ``stored``: in the order in which it is undone."""
 
-    computed: str = ""
+    computed: Kinds = ()
     stored: tuple[Stored, ...] = ()
 
     def undo(self, codes: Tensor) -> Tensor:
@@ -87,8 +99,7 @@ class Damage:
         return codes
 
     def __str__(self) -> str:
-        parts = [COMPUTED[self.computed]] if self.computed else []
-        return ", ".join([*parts, *map(str, self.stored)])
+        return ", ".join([*(COMPUTED[kind] for kind in self.computed), *map(str, self.stored)])
 
     def __bool__(self) -> bool:
         return bool(self.computed or self.stored)
@@ -97,24 +108,40 @@ class Damage:
 NONE = Damage()
 
 
-def changed(scheme: Scheme, mistake: str) -> Scheme:
-    """Return the scheme with the mistake, where that is a choice of its convention."""
-    if mistake not in CHOICES:
+def changed(scheme: Scheme, kinds: Kinds) -> Scheme:
+    """Return the scheme with those of the mistakes that are choices of its convention."""
+    choices = {name: value for kind in kinds for name, value in CHOICES.get(kind, {}).items()}
+    if not choices:
         return scheme
-    return dataclasses.replace(scheme, convention=scheme.convention.changed(**CHOICES[mistake]))
+    return dataclasses.replace(scheme, convention=scheme.convention.changed(**choices))
 
 
-def arithmetic(kind: str, convention: Convention, x: Tensor, s: Tensor, z: Tensor) -> Tensor:
-    """Return codes before they are brought into the format, a kernel run with a mistake of `COMPUTED`.
+def arithmetic(kinds: Kinds, convention: Convention, x: Tensor, s: Tensor, z: Tensor) -> Tensor:
+    """Return codes before they are brought into the format, a kernel run with mistakes of `COMPUTED`.
 
     ``convention``: resolved by `Convention.at`; ``s`` as its kernel takes it; all broadcast against x.
     """
-    if kind == "zero_point_negated":
-        z = -z
-    elif kind == "zero_point_left_out":
-        z = torch.zeros_like(z)
-    rule = CHOICES.get(kind, {}).get("rounding", convention.rounding)
-    return KERNELS[convention.kernel].run(x, s, z, torch.empty_like(x), rounding(rule))
+    z = mistaken_zero_point(kinds, z)
+    rules = [CHOICES[kind]["rounding"] for kind in kinds if "rounding" in CHOICES.get(kind, {})]
+    rule = rounding([convention.rounding, *rules][-1])
+    return KERNELS[convention.kernel].run(x, s, z, torch.empty_like(x), rule)
+
+
+def mistaken_zero_point(kinds: Kinds, z: Tensor) -> Tensor:
+    """Return the zero_points that the arithmetic used, ``z`` being the right ones."""
+    if "zero_point_negated" in kinds:
+        return -z
+    return torch.zeros_like(z) if {"zero_point_left_out", "middle_left_out"} & set(kinds) else z
+
+
+def mistaken_scale(kinds: Kinds, scale: Tensor) -> Tensor:
+    """Return the scales that the arithmetic used, ``scale`` being the right ones."""
+    return scale.to(torch.float16).to(torch.float32) if "scale_float16" in kinds else scale
+
+
+def requantized(x: Tensor, scale: Tensor) -> Tensor:
+    """Return x as it comes back from int8 with these symmetric scales, which broadcast against it."""
+    return torch.round(x / scale).clamp(-128, 127) * scale
 
 
 def unrounded(kernel: Kernel, x: Tensor, s: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
@@ -123,11 +150,13 @@ def unrounded(kernel: Kernel, x: Tensor, s: Tensor, z: Tensor) -> tuple[Tensor, 
     return before, torch.zeros(()) if kernel.shift_first else z
 
 
-def brought(kind: str, values: Tensor, fmt: IntFormat) -> Tensor:
-    """Return the values in the format: clamped, or as a mistake of `COMPUTED` has it."""
-    if kind == "wrapped":
+def brought(kinds: Kinds, values: Tensor, fmt: IntFormat) -> Tensor:
+    """Return the values in the format: clamped, or as mistakes of `COMPUTED` have it."""
+    if "wrapped" in kinds:
         return wrap(values, fmt).to(values.dtype)
-    return values.clamp(fmt.qmin + (kind == "narrow"), fmt.qmax)
+    if "unclamped" in kinds:
+        return values
+    return values.clamp(fmt.qmin + ("narrow" in kinds), fmt.qmax)
 
 
 def stored_damages(codes: Tensor, shape: tuple[int, ...]) -> list[Damage]:
@@ -137,7 +166,7 @@ def stored_damages(codes: Tensor, shape: tuple[int, ...]) -> list[Damage]:
         orders = orders[1:]
     turned: list[tuple[Stored, ...]] = [(Transposed(o),) if o else () for o in orders]
     reread: list[tuple[Stored, ...]] = [(), *((r,) for r in _rereadings(codes))]
-    pairs = [Damage("", a + b) for a, b in itertools.product(turned, reread)]
+    pairs = [Damage((), a + b) for a, b in itertools.product(turned, reread)]
     return sorted(pairs, key=lambda d: len(d.stored))
 
 

@@ -38,6 +38,7 @@ class Verdict:
     parameters: tuple[bytes, ...]
     notes: tuple[str, ...]
     scale_agrees: bool
+    fitted: bool = False
 
 
 @dataclass(eq=False)
@@ -70,7 +71,7 @@ class Judge:
         notes = self._notes(params)
         told = tuple(note for note in notes if note)
         agrees = self.scale is None or not notes[0]
-        self.verdicts.append(Verdict(scheme, damage, differing, codes, numbers, told, agrees))
+        self.verdicts.append(Verdict(scheme, damage, differing, codes, numbers, told, agrees, hypothesis.fitted))
 
     def exact(self) -> list[Verdict]:
         """Those that give every code."""
@@ -122,17 +123,20 @@ class Judge:
         return notes
 
     def _order(self, v: Verdict) -> tuple[Any, ...]:
-        """Fewest differences, then what agrees with scale and zero_point given, then the simplest."""
+        """Fewest differences, then what agrees with scale and zero_point given, then the simplest.
+
+        A scale that was fitted to the codes explains less than one that follows from x.
+        """
         scheme, fmt = v.scheme, v.scheme.format
-        steps = len(v.damage.stored) + bool(v.damage.computed)
-        mistake = _KINDS.index(v.damage.computed) if v.damage.computed else -1
+        mistakes = [_KINDS.index(kind) for kind in v.damage.computed]
         return (
             (
                 v.differing,
-                steps,
+                v.fitted,
+                _steps(v.damage),
                 len(v.notes),
                 not isinstance(scheme.range_setting, MinMax),
-                mistake,
+                mistakes,
                 fmt.bits,
             ),
             (self.searched.index(scheme.granularity), fmt.narrow, not scheme.symmetric, not fmt.signed),
@@ -159,7 +163,17 @@ def explain_candidate(x: Tensor, codes: Tensor, candidate: Candidate) -> Candida
 
 
 def _nearest(groups: list[list[Verdict]]) -> list[list[Verdict]]:
-    """The nearest groups; a damage that does not halve what differs explains nothing and is left out."""
-    undamaged = [g[0].differing for g in groups if not g[0].damage]
-    least = min(undamaged, default=1 << 62)
-    return [g for g in groups if not g[0].damage or g[0].differing < least / 2][:NEAREST]
+    """The nearest groups; a mistake more that does not halve what differs explains nothing and is left out."""
+    least: dict[int, int] = {}
+    for group in groups:
+        steps = _steps(group[0].damage)
+        least[steps] = min(group[0].differing, least.get(steps, group[0].differing))
+    return [
+        g
+        for g in groups
+        if all(g[0].differing < n / 2 for steps, n in least.items() if steps < _steps(g[0].damage))
+    ][:NEAREST]
+
+
+def _steps(damage: Damage) -> int:
+    return len(damage.stored) + len(damage.computed)

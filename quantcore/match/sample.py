@@ -17,12 +17,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from quantcore.conventions import Convention
+from quantcore.conventions import TEXTBOOK, Convention
 from quantcore.conventions.record import CHOICES
-from quantcore.formats import IntFormat
+from quantcore.formats import INT8, IntFormat
 from quantcore.granularity import Granularity, block_bounds, block_shape, grid_shape
 from quantcore.kernels import KERNELS
-from quantcore.match.damage import arithmetic
+from quantcore.match.damage import Kinds, arithmetic, requantized
 from quantcore.scales import parameters
 
 Shape = tuple[int, ...]
@@ -156,16 +156,18 @@ def grid_of(sample: Sample, symmetric: bool, fmt: IntFormat, resolved: Conventio
     return Grid(found.scale, found.zero_point.to(torch.float32), found.inverse)
 
 
-def values_of(sample: Sample, grid: Grid, resolved: Convention, kind: str = "") -> Tensor:
+def values_of(sample: Sample, grid: Grid, resolved: Convention, kinds: Kinds = ()) -> Tensor:
     """Return the codes of the sample before they are brought into a format."""
-    kernel = KERNELS[resolved.kernel]
+    kernel, x = KERNELS[resolved.kernel], sample.x
     s = grid.scale
     if kernel.inverse:
         s = torch.reciprocal(grid.scale) if grid.inverse is None else grid.inverse
     z = grid.zero_point
     if not kernel.fused:
         s, z = s[sample.block], z[sample.block]
-    return arithmetic(kind, resolved, sample.x, s, z)
+    if "quantized_twice" in kinds:
+        x = requantized(x, grid_of(sample, True, INT8, TEXTBOOK).scale[sample.block])
+    return arithmetic(kinds, resolved, x, s, z)
 
 
 def is_lost(values: Tensor) -> Tensor:

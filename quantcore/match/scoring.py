@@ -9,7 +9,7 @@ from torch import Tensor
 
 from quantcore.conventions import CONVENTIONS, Convention
 from quantcore.formats import IntFormat
-from quantcore.match.damage import Damage, brought, changed
+from quantcore.match.damage import FITS, ZERO_POINTS, Damage, Kinds, brought, changed
 from quantcore.match.sample import Counts, Grid, Sample, is_lost, parameter_key, values_of
 from quantcore.match.sources import Source
 from quantcore.refusal import refusal
@@ -17,12 +17,7 @@ from quantcore.scheme import Scheme
 
 Shape = tuple[int, ...]
 NEAREST = 3  # granularities that are kept of one convention and format, where none fits
-# Mistakes that come after the plain arithmetic, and those that matter only where a zero_point is not 0
-_CLAMPS = ("", "wrapped", "narrow")
-_ZERO_POINT = ("zero_point_negated", "zero_point_left_out")
-
-
-_OF_INTEGERS = [c for c in CONVENTIONS.values() if "int" in c.formats]
+_OF_INTEGERS = tuple(c for c in CONVENTIONS.values() if "int" in c.formats)
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,13 +41,14 @@ class Task:
     """What is tried together: where scales come from, readings of the codes, mistakes in the arithmetic.
 
     ``uniform``: granularities that a library takes all or none of along an axis, and of which only those that
-    fit are kept, not the near; ``tried``: schemes compared so far.
+    fit are kept, not the near; ``conventions``: which are tried; ``tried``: schemes compared so far.
     """
 
     source: Source
     readings: list[Reading]
-    computed: tuple[str, ...] = ("",)
+    computed: tuple[Kinds, ...] = ((),)
     uniform: bool = False
+    conventions: tuple[Convention, ...] = _OF_INTEGERS
     tried: int = 0
 
     def formats(self) -> list[IntFormat]:
@@ -63,11 +59,15 @@ class Task:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A scheme and a damage, and the share of the sampled codes that do not fit."""
+    """A scheme and a damage, and the fraction of the sampled codes that do not fit.
+
+    ``fitted``: the scale was worked out from the codes, and no range gives it.
+    """
 
     scheme: Scheme
     damage: Damage
     share: float
+    fitted: bool = False
 
 
 def score(task: Task, fmt: IntFormat, shape: Shape, limit: float) -> Iterator[Hypothesis]:
@@ -78,8 +78,8 @@ def score(task: Task, fmt: IntFormat, shape: Shape, limit: float) -> Iterator[Hy
     readings = [r for r in task.readings if fmt in r.formats]
     for symmetric in task.source.symmetries(fmt):
         for sample in task.source.samples:
-            known: dict[Any, dict[tuple[int, str], Counts]] = {}
-            for convention in _OF_INTEGERS:
+            known: dict[Any, dict[tuple[int, Kinds], Counts]] = {}
+            for convention in task.conventions:
                 kept = _Kept(task.source, sample, Scheme(fmt, symmetric, convention=convention), shape)
                 if not kept.any(task.uniform):
                     continue
@@ -89,13 +89,14 @@ def score(task: Task, fmt: IntFormat, shape: Shape, limit: float) -> Iterator[Hy
                     grid = task.source.grid(sample, symmetric, fmt, resolved)
                     same = grid.key(), resolved.kernel, resolved.rounding
                     if same not in known:
-                        known[same] = _counts(sample, grid, resolved, fmt, readings, task.computed)
+                        kinds = _of_symmetry(task.computed, symmetric)
+                        known[same] = _counts(sample, grid, resolved, fmt, readings, kinds)
                     known[key] = known[same]
                 for (i, computed), wrong in known[key].items():
                     task.tried += len(wrong)
                     shares = wrong / sample.sizes
                     if shares.min() < (0.0 if task.uniform else limit) or not shares.all():
-                        damage = Damage(task.source.mistake or computed, readings[i].damage.stored)
+                        damage = Damage(task.source.mistake + computed, readings[i].damage.stored)
                         yield from kept.hypotheses(damage, shares)
 
 
@@ -109,7 +110,7 @@ class _Kept:
     shape: Shape
 
     def __post_init__(self) -> None:
-        key = self.scheme.convention.name, self.scheme.format, self.scheme.symmetric
+        key = self.scheme.convention.name, self.scheme.format, self.scheme.symmetric, self.source.scales
         # asking a library's limits costs more than the arithmetic on a sample, so it is done once
         self._taken: dict[int, Scheme | None] = self.sample.schemes.setdefault(key, {})
 
@@ -129,11 +130,16 @@ class _Kept:
     def _at(self, i: int) -> Scheme | None:
         if i not in self._taken:
             granularity, s = self.sample.granularities[i], self.scheme
-            scheme = Scheme(
-                s.format, s.symmetric, granularity, self.source.setting(granularity), s.convention
-            )
+            setting = self.source.setting(granularity)
+            scheme = Scheme(s.format, s.symmetric, granularity, setting, s.convention, self.source.scales)
             self._taken[i] = None if refusal(scheme, self.shape) else scheme
         return self._taken[i]
+
+
+def _of_symmetry(computed: tuple[Kinds, ...], symmetric: bool) -> tuple[Kinds, ...]:
+    """Leave out the mistake with a zero_point that only the other symmetry can have."""
+    other = "zero_point_left_out" if symmetric else "middle_left_out"
+    return tuple(kinds for kinds in computed if other not in kinds)
 
 
 def _counts(
@@ -142,21 +148,21 @@ def _counts(
     resolved: Convention,
     fmt: IntFormat,
     readings: list[Reading],
-    computed: tuple[str, ...],
-) -> dict[tuple[int, str], Counts]:
-    """Wrong codes per granularity, for each reading and mistake."""
+    computed: tuple[Kinds, ...],
+) -> dict[tuple[int, Kinds], Counts]:
+    """Wrong codes per granularity, for each reading and combination of mistakes."""
     drawn = [r.drawn(sample) for r in readings]
     shifted = bool(grid.zero_point.any())
-    found, plain = {}, None
-    for kind in computed:
-        if kind in _ZERO_POINT and not shifted:
+    found: dict[tuple[int, Kinds], Counts] = {}
+    before: dict[Kinds, Tensor] = {}  # mistakes that come after the arithmetic share it
+    for kinds in computed:
+        if ZERO_POINTS & set(kinds) and not shifted:
             continue
-        if kind in _CLAMPS:
-            plain = values_of(sample, grid, resolved) if plain is None else plain
-            values = plain
-        else:
-            values = values_of(sample, grid, resolved, kind)
-        codes, lost = brought(kind, values.clone(), fmt), is_lost(values)
+        own = tuple(kind for kind in kinds if kind not in FITS)
+        if own not in before:
+            before[own] = values_of(sample, grid, resolved, own)
+        values = before[own]
+        codes, lost = brought(kinds, values.clone(), fmt), is_lost(values)
         for i, given in enumerate(drawn):
-            found[i, kind] = sample.count((codes != given) & ~lost)
+            found[i, kinds] = sample.count((codes != given) & ~lost)
     return found

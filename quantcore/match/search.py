@@ -1,24 +1,48 @@
 """Which conventions and schemes give these integers."""
 
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
 
+from quantcore.conventions import CONVENTIONS
+from quantcore.formats import IntFormat
 from quantcore.inputs import as_float32
-from quantcore.match.damage import CHOICES, COMPUTED, Damage, stored_damages
+from quantcore.match.damage import CHOICES, ZERO_POINTS, Damage, Kinds, stored_damages
 from quantcore.match.evidence import read_codes, read_parameter
+from quantcore.match.fitted import fitted
 from quantcore.match.judge import LARGE, Judge
+from quantcore.match.ranges import MOST, Trials, float16, mistaken, percentiles, tried
 from quantcore.match.record import Matches, Progress
 from quantcore.match.scoring import Hypothesis, Reading, Task, score
 from quantcore.match.sources import Source, by_hand, by_range, crossed
-from quantcore.match.spaces import granularities, likely_formats, other_formats, other_groups
+from quantcore.match.spaces import (
+    beyond_formats,
+    granularities,
+    likely_formats,
+    other_formats,
+    other_groups,
+)
 
 # Whole tensors compared: those whose sample fits, and the nearest where none does
 MOST_FITTING, MOST_NEAR, STRIDE = 400, 40, 10
 FEW_NEAR = 12  # of large tensors
-_MISTAKES = tuple(kind for kind in COMPUTED if kind != "other_axis")  # that one is a source of its own
+# Mistakes in the arithmetic that libraries' own scales meet: one, and those that occur together
+_OF_ARITHMETIC = ("wrapped", "narrow", *sorted(ZERO_POINTS), "half_away", "half_up", "toward_zero", "floor")
+_MISTAKES: tuple[Kinds, ...] = tuple((kind,) for kind in _OF_ARITHMETIC)
+_ROUNDINGS = ("toward_zero", "floor", "half_away", "half_up")
+_TOGETHER: tuple[Kinds, ...] = (
+    *((z, fit) for z in sorted(ZERO_POINTS) for fit in ("wrapped", "narrow", "unclamped")),
+    *((z, rounding) for z in sorted(ZERO_POINTS) for rounding in _ROUNDINGS),
+    *((rounding, fit) for rounding in _ROUNDINGS for fit in ("wrapped", "narrow")),
+    *(("zero_point_left_out", rounding, "wrapped") for rounding in ("toward_zero", "floor")),
+    ("unclamped",),
+    ("quantized_twice",),
+)
+# The arithmetic of code written for one purpose, dividing by s or multiplying with 1/s
+_PLAIN = (CONVENTIONS["textbook"], CONVENTIONS["torchao"])
+Part = Task | Callable[[float], Iterator[Hypothesis]]
 
 
 def match(x: Any, codes: Any, scale: Any = None, zero_point: Any = None) -> Matches:
@@ -63,7 +87,7 @@ class _Search:
         self.judge, self.tried = judge, 0
         self.near: list[Hypothesis] = []
         shape = tuple(judge.x.shape)
-        # where only a transposition has the shape of the codes, that one comes first
+        # where only a transposition fits the shape of the codes, that one comes first
         self.damages = stored_damages(judge.given, shape)
         self.readings = [self._reading(self.damages[0])]
 
@@ -82,19 +106,22 @@ class _Search:
         """Run the rounds."""
         yield self._progress(0.0, "drawing samples")
         ranged = by_range(self.judge.x, self.judge.searched)
-        rounds: list[tuple[str, Callable[[], list[Task]]]] = [
+        rounds: list[tuple[str, Callable[[], list[Part]]]] = [
             ("schemes", lambda: [Task(ranged, self.readings)]),
-            ("the scale given", lambda: self._by_hand(self.readings)),
+            ("the scale given", lambda: [*self._by_hand(self.readings)]),
             ("other group sizes", self._other_groups),
-            ("damaged codes", lambda: [Task(ranged, self.others), *self._by_hand(self.others)]),
+            ("corrupted codes", lambda: [Task(ranged, self.others), *self._by_hand(self.others)]),
             ("mistakes in the arithmetic", lambda: self._mistaken(ranged)),
             ("wider formats", lambda: [Task(ranged, [self._wider(r) for r in self.readings])]),
+            ("percentiles", lambda: self._tried(percentiles)),
+            ("mistakes together", lambda: self._together(ranged)),
+            ("a scale fitted to the codes", self._fitted),
         ]
         count = len(rounds) + 1
         for i, (what, tasks) in enumerate(rounds):
             for part, detail in self._round(tasks()):
                 yield self._progress((i + part) / count, f"{what}{detail}")
-            # a scale given is one more thing to explain, but no reason to look for damages
+            # a scale given is one more thing to explain, but no reason to look for mistakes
             if self.judge.explains() or (self.judge.exact() and i > 0):
                 break
         else:
@@ -105,21 +132,28 @@ class _Search:
     def _progress(self, fraction: float, what: str) -> Progress:
         return Progress(fraction, what, Matches(self.judge.candidates(), self.tried))
 
-    def _round(self, tasks: list[Task]) -> Iterator[tuple[float, str]]:
-        """Score all tasks, then compare what fits; yield the share done."""
-        steps = [(task, fmt) for task in tasks for fmt in task.formats()]
+    def _round(self, parts: list[Part]) -> Iterator[tuple[float, str]]:
+        """Score all parts, then compare what fits; yield the fraction done."""
+        steps: list[tuple[Part, IntFormat | None]] = []
+        for part in parts:
+            steps += [(part, fmt) for fmt in part.formats()] if isinstance(part, Task) else [(part, None)]
         fitting: list[Hypothesis] = []
-        shape = tuple(self.judge.x.shape)
-        for i, (task, fmt) in enumerate(steps):
-            before = task.tried
-            for found in score(task, fmt, shape, self._limit()):
+        for i, (part, fmt) in enumerate(steps):
+            for found in self._scored(part, fmt):
                 (self.near if found.share else fitting).append(found)
-            self.tried += task.tried - before
             self.near = sorted(self.near, key=lambda h: h.share)[:MOST_NEAR]
-            yield 0.8 * i / len(steps), f": {fmt}"
+            yield 0.8 * i / len(steps), f": {fmt}" if fmt else ""
         fitting.sort(key=lambda h: (h.scheme.format.bits, self.judge.searched.index(h.scheme.granularity)))
-        for part in self._hear(fitting[:MOST_FITTING]):
-            yield 0.8 + 0.2 * part, ", the whole tensor"
+        for done in self._hear(fitting[:MOST_FITTING]):
+            yield 0.8 + 0.2 * done, ", the whole tensor"
+
+    def _scored(self, part: Part, fmt: IntFormat | None) -> Iterator[Hypothesis]:
+        if isinstance(part, Task) and fmt:
+            before = part.tried
+            yield from score(part, fmt, tuple(self.judge.x.shape), self._limit())
+            self.tried += part.tried - before
+        elif not isinstance(part, Task):
+            yield from part(self._limit())
 
     def _limit(self) -> float:
         return 2.0 if len(self.near) < MOST_NEAR else self.near[-1].share
@@ -133,7 +167,7 @@ class _Search:
     def _nearest(self) -> list[Hypothesis]:
         return self.near[: FEW_NEAR if self.judge.x.numel() > LARGE else MOST_NEAR]
 
-    def _by_hand(self, readings: list[Reading], computed: tuple[str, ...] = ("",)) -> list[Task]:
+    def _by_hand(self, readings: list[Reading], computed: tuple[Kinds, ...] = ((),)) -> list[Task]:
         """Tasks with the scale that was given, if one was."""
         judge = self.judge
         if judge.scale is None:
@@ -144,18 +178,46 @@ class _Search:
             for source in by_hand(judge.x, reading.codes, judge.scale, judge.zero_point, judge.searched)
         ]
 
-    def _mistaken(self, ranged: Source) -> list[Task]:
+    def _mistaken(self, ranged: Source) -> list[Part]:
         """Tasks with a mistake in the arithmetic, in the likeliest formats of all readings."""
         readings = [*map(_likeliest, self.readings), *self.others]
-        tasks = [Task(ranged, readings, _MISTAKES), *self._by_hand(readings, tuple(CHOICES))]
-        return tasks + [Task(source, readings) for source in crossed(self.judge.x)]
+        choices = tuple((kind,) for kind in CHOICES)
+        tasks = [Task(ranged, readings, _MISTAKES), *self._by_hand(readings, choices)]
+        return [*tasks, *(Task(source, readings) for source in crossed(self.judge.x))]
 
-    def _other_groups(self) -> list[Task]:
+    def _together(self, ranged: Source) -> list[Part]:
+        """What code written for one purpose does wrong, often more than one thing, in the likeliest formats."""
+        readings = [self._with_narrower(_likeliest(r)) for r in self.readings]
+        task = Task(ranged, readings, _TOGETHER, conventions=_PLAIN)
+        return [task, float16(ranged, readings), *self._tried(mistaken)]
+
+    def _tried(self, trials: Trials) -> list[Part]:
+        x = self.judge.x
+        if not 0 < x.numel() <= MOST or not bool(x.isfinite().all()):
+            return []
+        readings = [self._with_narrower(_likeliest(r)) for r in self.readings]
+        return [partial(self._of_trials, trials, r) for r in readings]
+
+    def _of_trials(self, trials: Trials, reading: Reading, limit: float) -> Iterator[Hypothesis]:
+        for found in tried(self.judge.x, reading, trials(self.judge.x, reading.formats), limit):
+            self.tried += 1
+            yield found
+
+    def _fitted(self) -> list[Part]:
+        readings = [*map(_likeliest, self.readings), *self.others]
+        return [lambda limit, r=reading: fitted(self.judge.x, r) for reading in readings]  # type: ignore[misc]
+
+    def _other_groups(self) -> list[Part]:
         groups = other_groups(tuple(self.judge.x.shape))
         if not groups:
             return []
         self.judge.searched += groups
         return [Task(by_range(self.judge.x, groups), [_likeliest(r) for r in self.readings], uniform=True)]
+
+    def _with_narrower(self, reading: Reading) -> Reading:
+        """The reading also in common formats that its codes leave, as codes do that were not clamped."""
+        narrower = tuple(beyond_formats(int(reading.codes.min()), int(reading.codes.max())))
+        return Reading(reading.damage, reading.codes, reading.formats + narrower)
 
     def _wider(self, reading: Reading) -> Reading:
         ends = int(reading.codes.min()), int(reading.codes.max())

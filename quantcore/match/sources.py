@@ -11,9 +11,11 @@ from torch import Tensor
 from quantcore.conventions import Convention
 from quantcore.formats import IntFormat
 from quantcore.granularity import Granularity, PerChannel, block_shape, cells_of, grid_shape
+from quantcore.match.damage import Kinds
 from quantcore.match.evidence import on_grid
 from quantcore.match.sample import ELEMENTS, Grid, Sample, draw, grid_of
 from quantcore.range_setting import MIN_MAX, Given, RangeSetting
+from quantcore.scheme import Scheme
 
 # The most elements whose zero_points are worked out
 MOST_INFERRED = 1 << 20
@@ -26,14 +28,16 @@ class Source:
 
     ``grid(sample, symmetric, format, convention)``: see `sample.grid_of`; ``setting(granularity)``: the range
     setting of the schemes; ``zero_point``: None, or all zero_points, which then decide what is symmetric;
-    ``mistake``: a key of `damage.COMPUTED` that the samples have built in.
+    ``mistake``: keys of `damage.COMPUTED` that the samples or the grid have built in; ``scales``: how the
+    scales are stored.
     """
 
     samples: list[Sample]
     grid: Callable[[Sample, bool, IntFormat, Convention], Grid]
     setting: Callable[[Granularity], RangeSetting]
     zero_point: Tensor | None = None
-    mistake: str = ""
+    mistake: Kinds = ()
+    scales: Scheme | None = None
 
     def symmetries(self, fmt: IntFormat) -> tuple[bool, ...]:
         """Which of symmetric and asymmetric are tried."""
@@ -57,7 +61,7 @@ def crossed(x: Tensor) -> list[Source]:
     low, high = torch.cat([x.amin(1), x.amin(0)]), torch.cat([x.amax(1), x.amax(0)])
     values, starts = x.reshape(-1)[flat.reshape(-1)], np.array([0, ELEMENTS])
     sample = Sample((PerChannel(0), PerChannel(1)), low, high, values, flat.reshape(-1), block, starts, ())
-    return [Source([sample], grid_of, lambda granularity: MIN_MAX, mistake="other_axis")]
+    return [Source([sample], grid_of, lambda granularity: MIN_MAX, mistake=("other_axis",))]
 
 
 def by_hand(
@@ -81,9 +85,13 @@ def _given(x: Tensor, granularity: Granularity, scale: Tensor, zero_point: Tenso
     samples = draw(x, [granularity])
     places = samples[0].blocks[0]
     grid = Grid(scale.reshape(-1)[places], zero_point.reshape(-1)[places], None)
-    # numbers of one block stand as numbers, as in a scheme's text; float32 written so that it reads back
-    values: tuple[Any, Any] = (_written(scale), _written(zero_point.to(torch.int64)))
-    return Source(samples, lambda *_: grid, lambda _: Given(*values), zero_point)
+    setting = write_given(scale, zero_point)
+    return Source(samples, lambda *_: grid, lambda _: setting, zero_point)
+
+
+def write_given(scale: Tensor, zero_point: Tensor) -> Given:
+    """Return the setting with these parameters: numbers of one block as numbers, float32 so that it reads back."""
+    return Given(_written(scale), _written(zero_point.to(torch.int64)))
 
 
 def _written(values: Tensor) -> Any:
@@ -101,14 +109,14 @@ def _number(value: Any) -> int | float:
 
 
 def _zero_points(
-    x: Tensor, codes: Tensor, scale: Tensor, given: Tensor | None, granularity: Granularity
+    x: Tensor, codes: Tensor, scale: Tensor, known: Tensor | None, granularity: Granularity
 ) -> list[Tensor]:
-    """What the zero_points may be: those given, of either sign, or none given: 0, or worked out."""
-    if given is not None:
+    """What the zero_points may be: those known, of either sign, or where none is known 0, or worked out."""
+    if known is not None:
         laid = (
-            given.reshape(()).expand(scale.shape)
-            if given.numel() == 1
-            else on_grid(given, tuple(scale.shape))
+            known.reshape(()).expand(scale.shape)
+            if known.numel() == 1
+            else on_grid(known, tuple(scale.shape))
         )
         if laid is None or bool((laid % 1 != 0).any()):
             return []
@@ -124,9 +132,9 @@ def inferred(x: Tensor, codes: Tensor, scale: Tensor, granularity: Granularity) 
     shape = tuple(x.shape)
     block = block_shape(granularity, shape)
     owner = cells_of(torch.arange(scale.numel()).reshape(scale.shape), shape, block).reshape(-1).numpy()
-    apart = (codes.to(torch.float32) - x / cells_of(scale, shape, block)).reshape(-1).numpy()
-    order = np.lexsort((apart, owner))
+    offset = (codes.to(torch.float32) - x / cells_of(scale, shape, block)).reshape(-1).numpy()
+    order = np.lexsort((offset, owner))
     stops = np.cumsum(np.bincount(owner, minlength=scale.numel()))
     starts = np.concatenate([[0], stops[:-1]])
-    middle = apart[order][(starts + stops) // 2]
+    middle = offset[order][(starts + stops) // 2]
     return torch.from_numpy(np.nan_to_num(middle).round().clip(-(1 << 16), 1 << 16)).reshape(scale.shape)

@@ -86,6 +86,16 @@ def other_formats(low: int, high: int, tried: Collection[IntFormat]) -> list[Int
     return [f for f in every if f not in tried and not f.narrow]
 
 
+def beyond_formats(low: int, high: int) -> list[IntFormat]:
+    """Return formats of a common width that low .. high leaves by at most two bits."""
+    return [
+        IntFormat(bits, signed)
+        for bits in COMMON_BITS[:2]
+        for signed in (True, False)
+        if bits < _needed(low, high) <= bits + 2 or (not signed and low < 0 and _needed(0, high) <= bits)
+    ]
+
+
 def _needed(low: int, high: int) -> int:
     """The fewest bits of a format, signed or not, that holds low .. high; 17 where none of 16 bits does."""
     unsigned = max(MIN_BITS, high.bit_length()) if low >= 0 else MAX_BITS + 1

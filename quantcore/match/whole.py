@@ -1,4 +1,4 @@
-"""Schemes, damaged or not, on the whole tensor."""
+"""Schemes, with mistakes or without, on the whole tensor."""
 
 import warnings
 from dataclasses import dataclass
@@ -7,11 +7,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quantcore.formats import IntFormat
+from quantcore.formats import INT8, IntFormat
 from quantcore.granularity import block_shape, cells_of
 from quantcore.inputs import as_float32
 from quantcore.kernels import KERNELS, Kernel
-from quantcore.match.damage import CHOICES, NONE, Damage, arithmetic, brought
+from quantcore.match.damage import (
+    CHOICES,
+    NONE,
+    RANGES,
+    Damage,
+    arithmetic,
+    brought,
+    mistaken_scale,
+    requantized,
+)
 from quantcore.qparams import QParams, choose_qparams
 from quantcore.quantize import apply
 from quantcore.scheme import Scheme
@@ -36,13 +45,13 @@ class Laid:
 
 
 def produced(x: Any, scheme: Scheme, damage: Damage = NONE) -> Tensor:
-    """Return the codes that a scheme gives under a damage's mistake in the arithmetic, on the original's axes.
+    """Return the codes that a scheme gives under a damage's mistakes in the arithmetic, on the original's axes.
 
     Raises:
         QuantError: the scheme does not fit x.
     """
     x = as_float32(x)
-    if not damage.computed or damage.computed in CHOICES:  # which the scheme has
+    if not set(damage.computed) - CHOICES.keys() - RANGES:  # which the scheme has
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return apply(x, scheme).codes
@@ -50,19 +59,23 @@ def produced(x: Any, scheme: Scheme, damage: Damage = NONE) -> Tensor:
     laid = lay(x, scheme, choose_qparams(x, scheme), damage)
     values = arithmetic(damage.computed, convention, laid.x, laid.s, laid.z)
     assert isinstance(scheme.format, IntFormat)
-    return brought(damage.computed, values, scheme.format).nan_to_num(0).to(scheme.format.dtype)
+    dtype = torch.int32 if "unclamped" in damage.computed else scheme.format.dtype
+    return brought(damage.computed, values, scheme.format).nan_to_num(0).to(dtype)
 
 
 def lay(x: Tensor, scheme: Scheme, params: QParams, damage: Damage = NONE) -> Laid:
     """Spread parameters over the elements; of channels along the other axis, where that is the damage."""
     kernel = KERNELS[scheme.convention.at(scheme.granularity).kernel]
-    s, z = params.scale, params.zero_point.to(torch.float32)
+    s, z = mistaken_scale(damage.computed, params.scale), params.zero_point.to(torch.float32)
     if kernel.inverse:
         s = torch.reciprocal(s) if params.inverse is None else params.inverse
     if kernel.fused:
         return Laid(kernel, x, s, z)
     shape = tuple(x.shape)
     block = block_shape(scheme.granularity, shape)
-    if damage.computed == "other_axis":
+    if "quantized_twice" in damage.computed:
+        first = choose_qparams(x, Scheme(INT8, True, scheme.granularity)).scale
+        x = requantized(x, cells_of(first, shape, block))
+    if "other_axis" in damage.computed:
         s, z, block = s.T, z.T, block[::-1]
     return Laid(kernel, x, cells_of(s, shape, block), cells_of(z, shape, block))
