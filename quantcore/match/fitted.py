@@ -15,8 +15,8 @@ from torch import Tensor
 
 from quantcore.formats import IntFormat
 from quantcore.granularity import PerTensor
-from quantcore.match.damage import Damage, Kinds, changed
-from quantcore.match.scoring import Hypothesis, Reading
+from quantcore.match.damage import Damage, Kinds, Reread, changed
+from quantcore.match.scoring import WORKED_OUT, WRITTEN, Hypothesis, Reading
 from quantcore.match.sources import write_given
 from quantcore.scheme import Scheme
 
@@ -25,6 +25,7 @@ Interval = tuple[float, float]
 MOST = 2048  # elements that the intervals are taken of
 MAX_BITS = 8  # of formats whose zero_points are all tried
 EVIDENCE = 20.0  # bits that the codes must say beyond what is chosen to explain them
+SHORT = 2  # digits of a range that a person writes; of a scale one less
 _WRAPS = 1  # times that a code may have wrapped
 _SLACK = 1e-6  # relative: float32 rounds x/s
 
@@ -42,30 +43,43 @@ class Fit:
 def fitted(x: Tensor, reading: Reading) -> Iterator[Hypothesis]:
     """Yield schemes with one fitted scale, and perhaps zero_point, the simplest first; they may fit a part only."""
     values, codes = _drawn(x, reading.codes)
+    # codes that wrapped are the same whether they are read as signed or unsigned
+    wraps = not any(isinstance(step, Reread) for step in reading.damage.stored)
     for fmt in reading.formats:
         if fmt.bits > MAX_BITS:
             continue
-        for fit in fits(values, codes, fmt):
-            scale = likely(fit.low, fit.high, fmt)
+        for fit in fits(values, codes, fmt, wraps):
+            scale, written = likely(fit.low, fit.high, fmt)
             kinds: Kinds = ("wrapped",) if fit.wrapped else ()
             setting = write_given(torch.tensor(scale), torch.tensor(float(fit.zero_point)))
             scheme = Scheme(fmt, fit.zero_point == fmt.middle, PerTensor(), setting)
-            yield Hypothesis(changed(scheme, kinds), Damage(kinds, reading.damage.stored), 0.0, fitted=True)
+            yield Hypothesis(
+                changed(scheme, kinds),
+                Damage(kinds, reading.damage.stored),
+                0.0,
+                WRITTEN if written else WORKED_OUT,
+            )
 
 
-def fits(x: Values, codes: Values, fmt: IntFormat) -> list[Fit]:
+def fits(x: Values, codes: Values, fmt: IntFormat, wraps: bool = True) -> list[Fit]:
     """Return every fit that the codes give evidence for; of those without a wrap the best-known zero_points."""
     said = _bits_said(x, codes, fmt)
     found = []
     if said - _bits_of_scale(fmt) - fmt.bits >= EVIDENCE:
         found += [Fit(z, *span, False) for z, span in _clamped(x, codes, fmt)]
-    if not fmt.narrow and said - _bits_of_scale(fmt) - len(x) * math.log2(2 * _WRAPS + 1) >= EVIDENCE:
+    if (
+        wraps
+        and not fmt.narrow
+        and said - _bits_of_scale(fmt) - len(x) * math.log2(2 * _WRAPS + 1) >= EVIDENCE
+    ):
         for z in dict.fromkeys((0, fmt.middle)):
             found += [Fit(z, *span, True) for span in _wrapped(x, codes, fmt, z)]
     return found
 
 
-def interval(x: Tensor, codes: Tensor, fmt: IntFormat, zero_point: int, wrapped: bool, near: float) -> Interval:
+def interval(
+    x: Tensor, codes: Tensor, fmt: IntFormat, zero_point: int, wrapped: bool, near: float
+) -> Interval:
     """Return the scales around ``near`` that give these codes; codes and x of one shape, up to float32's rounding."""
     values, integers = _drawn(x, codes.to(torch.float32))
     spans = [
@@ -76,11 +90,16 @@ def interval(x: Tensor, codes: Tensor, fmt: IntFormat, zero_point: int, wrapped:
     return spans[0] if spans else (near, near)
 
 
-def likely(low: float, high: float, fmt: IntFormat) -> float:
-    """Return the scale with the shortest decimal, or of the range with the shortest: 0.1, or 1.5 / 127."""
-    steps = (1, fmt.qmax - fmt.middle, fmt.qmax - fmt.qmin, fmt.middle - fmt.qmin)
-    found = [(digits, i, value / n) for i, n in enumerate(steps) for digits, value in [_shortest(low * n, high * n)]]
-    return min(found)[2]
+def likely(low: float, high: float, fmt: IntFormat) -> tuple[float, bool]:
+    """Return the scale of the shortest decimal, or of the range with the shortest, and whether it is a short one.
+
+    >>> likely(0.0995, 0.1004, IntFormat(8)), likely(0.01179, 0.01184, IntFormat(8)) == (1.5 / 127, True)
+    ((0.1, True), True)
+    """
+    ranges = {1: SHORT - 1, fmt.qmax - fmt.middle: SHORT, fmt.qmax - fmt.qmin: SHORT}
+    found = [(*_shortest(low * n, high * n), n) for n in ranges]
+    digits, value, n = min(found, key=lambda f: (f[0] > ranges[f[2]], f[0]))
+    return value / n, digits <= ranges[n]
 
 
 def _shortest(low: float, high: float) -> tuple[int, float]:

@@ -16,7 +16,9 @@ from quantcore.match.evidence import scale_note, zero_point_note
 from quantcore.match.reasons import explain
 from quantcore.match.record import Candidate
 from quantcore.match.scoring import Hypothesis
+from quantcore.match.telling import tell
 from quantcore.match.whole import produced
+from quantcore.notation import write_call
 from quantcore.qparams import QParams, choose_qparams
 from quantcore.range_setting import MinMax
 from quantcore.scheme import Scheme
@@ -38,7 +40,7 @@ class Verdict:
     parameters: tuple[bytes, ...]
     notes: tuple[str, ...]
     scale_agrees: bool
-    fitted: bool = False
+    doubt: int = 0
 
 
 @dataclass(eq=False)
@@ -71,7 +73,9 @@ class Judge:
         notes = self._notes(params)
         told = tuple(note for note in notes if note)
         agrees = self.scale is None or not notes[0]
-        self.verdicts.append(Verdict(scheme, damage, differing, codes, numbers, told, agrees, hypothesis.fitted))
+        self.verdicts.append(
+            Verdict(scheme, damage, differing, codes, numbers, told, agrees, hypothesis.doubt)
+        )
 
     def exact(self) -> list[Verdict]:
         """Those that give every code."""
@@ -94,7 +98,10 @@ class Judge:
             groups.setdefault((v.differing, v.codes, v.damage, v.parameters), []).append(v)
         shown = list(groups.values()) if self.exact() else _nearest(list(groups.values()))
         few = len(shown) if self.x.numel() <= LARGE else EXPLAINED_OF_LARGE
-        return tuple(self._candidate(group, explained and i < few) for i, group in enumerate(shown))
+        found = [self._candidate(group, explained and i < few) for i, group in enumerate(shown)]
+        if explained and len(found) > 1 and not found[0].differing and shown[0][0].doubt:
+            found[0] = dataclasses.replace(found[0], told=found[0].told + _as_well(found))
+        return tuple(found)
 
     def _compared(self, scheme: Scheme, damage: Damage, params: QParams) -> tuple[int, bytes]:
         """How many codes differ, and what stands for the codes; equal arithmetic is run once."""
@@ -125,14 +132,14 @@ class Judge:
     def _order(self, v: Verdict) -> tuple[Any, ...]:
         """Fewest differences, then what agrees with scale and zero_point given, then the simplest.
 
-        A scale that was fitted to the codes explains less than one that follows from x.
+        A scale that was worked out from the codes explains less than one that follows from x.
         """
         scheme, fmt = v.scheme, v.scheme.format
         mistakes = [_KINDS.index(kind) for kind in v.damage.computed]
         return (
             (
                 v.differing,
-                v.fitted,
+                v.doubt,
                 _steps(v.damage),
                 len(v.notes),
                 not isinstance(scheme.range_setting, MinMax),
@@ -147,7 +154,13 @@ class Judge:
         first = group[0]
         same = tuple(v.scheme for v in group[1:])
         found = Candidate(first.scheme, first.differing, first.damage, notes=first.notes, same=same)
-        return explain_candidate(self.x, self.given, found) if explained else found
+        if not explained:
+            return found
+        if found.differing:
+            return explain_candidate(self.x, self.given, found)
+        codes = first.damage.undo(self.given)
+        told = tell(self.x, codes, first.scheme, first.damage, self.scale is not None)
+        return dataclasses.replace(found, told=told)
 
 
 def explain_candidate(x: Tensor, codes: Tensor, candidate: Candidate) -> Candidate:
@@ -173,6 +186,15 @@ def _nearest(groups: list[list[Verdict]]) -> list[list[Verdict]]:
         for g in groups
         if all(g[0].differing < n / 2 for steps, n in least.items() if steps < _steps(g[0].damage))
     ][:NEAREST]
+
+
+def _as_well(found: list[Candidate]) -> tuple[str, ...]:
+    """What else gives the codes, where the first was worked out from them."""
+    other = found[1]
+    text = f"{other.scheme.format} {write_call(other.scheme.range_setting)}"
+    more = len(found) - 2
+    words = f"the same codes: {text}" + (f", {other.damage}" if other.damage else "")
+    return (words + (f", and {more} more" if more else ""),)
 
 
 def _steps(damage: Damage) -> int:

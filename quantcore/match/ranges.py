@@ -17,7 +17,7 @@ from quantcore.formats import INT8, IntFormat
 from quantcore.granularity import Granularity, PerChannel, PerTensor, block_shape, cells_of
 from quantcore.match.damage import Damage, Kinds, brought, changed, mistaken_zero_point
 from quantcore.match.sample import Grid, Sample, grid_of
-from quantcore.match.scoring import Hypothesis, Reading
+from quantcore.match.scoring import OF_PERCENTILE, Hypothesis, Reading
 from quantcore.match.scoring import Task as Scored
 from quantcore.match.sources import Source, write_given
 from quantcore.range_setting import Given, Percentile, RangeSetting
@@ -63,13 +63,18 @@ def percentiles(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[Trial]:
 
 
 def mistaken(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[Trial]:
-    """Scales of a range that was found in a wrong way, or that the zero_point was left out of."""
-    if not bool((x < 0).any()):
-        return
-    for fmt in formats:
-        for granularity in _wholes(x):
+    """Scales of 0 .. max|x| although x has negative values."""
+    if bool((x < 0).any()):
+        for fmt, granularity in itertools.product(formats, _wholes(x)):
             if not fmt.narrow:
                 yield from _from_zero(x, fmt, granularity)
+
+
+def signed_percentiles(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[Trial]:
+    """Scales of a percentile of x where that of |x| was meant."""
+    if bool((x < 0).any()):
+        for fmt, granularity in itertools.product(formats, _wholes(x)):
+            if fmt.signed and not fmt.narrow:
                 yield from _of_percentiles(x, fmt, granularity)
 
 
@@ -87,10 +92,9 @@ def _from_zero(x: Tensor, fmt: IntFormat, granularity: Granularity) -> Iterator[
 
 
 def _of_percentiles(x: Tensor, fmt: IntFormat, granularity: Granularity) -> Iterator[Trial]:
-    """The percentile of x where that of |x| was meant."""
     blocks = _by_block(x, granularity)
     highs = torch.quantile(blocks, torch.tensor([p / 100 for p in PERCENTILES]), dim=-1)
-    for high in highs if fmt.signed else ():
+    for high in highs:
         scale = _laid(high / fmt.qmax, x, granularity)
         z = torch.zeros_like(scale)
         yield Trial(granularity, fmt, True, scale, z, range=("signed_percentile",), then=_FITS)
@@ -114,7 +118,9 @@ def tried(x: Tensor, reading: Reading, trials: Iterator[Trial], limit: float) ->
             if wrong < limit:
                 setting = trial.setting or write_given(trial.scale, trial.zero_point)
                 scheme = Scheme(trial.format, trial.symmetric, trial.granularity, setting)
-                yield Hypothesis(changed(scheme, kinds), Damage(kinds, reading.damage.stored), wrong)
+                doubt = OF_PERCENTILE if "signed_percentile" in kinds else 0
+                damage = Damage(kinds, reading.damage.stored)
+                yield Hypothesis(changed(scheme, kinds), damage, wrong, doubt)
 
 
 def float16(ranged: Source, readings: list[Reading]) -> Scored:

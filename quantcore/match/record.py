@@ -25,9 +25,10 @@ class Candidate:
     """Schemes that give the codes, or nearly.
 
     ``scheme``: the simplest of them; ``same``: the others, with the same integers, scales and zero points;
-    ``damage``: what befell the codes (falsy where nothing did); ``differing``: how many codes do not fit,
-    ``cells`` the first of them, ``reasons`` how many for each kind of reason; ``notes``: how a given scale and
-    zero_point part from the scheme's, empty where they are equal or none was given.
+    ``damage``: what went wrong (falsy where nothing did); ``differing``: how many codes do not fit, ``cells``
+    the first of them, ``reasons`` how many for each kind of reason; ``notes``: how a given scale and zero_point
+    differ from the scheme's, empty where they are equal or none was given; ``told``: what the mistakes did to
+    these numbers, and what else gives the codes, a sentence each without its full stop.
     """
 
     scheme: Scheme
@@ -37,6 +38,7 @@ class Candidate:
     reasons: tuple[tuple[str, int], ...] = ()
     notes: tuple[str, ...] = ()
     same: tuple[Scheme, ...] = ()
+    told: tuple[str, ...] = ()
 
     @property
     def schemes(self) -> tuple[Scheme, ...]:

@@ -17,6 +17,9 @@ from quantcore.scheme import Scheme
 
 Shape = tuple[int, ...]
 NEAREST = 3  # granularities that are kept of one convention and format, where none fits
+# `Hypothesis.doubt` of a scale that no rule of a library gives: a number that a person would write, a percentile
+# that nobody would take, any other number that was worked out from the codes
+WRITTEN, OF_PERCENTILE, WORKED_OUT = 1, 2, 3
 _OF_INTEGERS = tuple(c for c in CONVENTIONS.values() if "int" in c.formats)
 
 
@@ -61,13 +64,13 @@ class Task:
 class Hypothesis:
     """A scheme and a damage, and the fraction of the sampled codes that do not fit.
 
-    ``fitted``: the scale was worked out from the codes, and no range gives it.
+    ``doubt``: how far the scale is from one that follows from x and a rule; 0 where it does.
     """
 
     scheme: Scheme
     damage: Damage
     share: float
-    fitted: bool = False
+    doubt: int = 0
 
 
 def score(task: Task, fmt: IntFormat, shape: Shape, limit: float) -> Iterator[Hypothesis]:
@@ -110,7 +113,7 @@ class _Kept:
     shape: Shape
 
     def __post_init__(self) -> None:
-        key = self.scheme.convention.name, self.scheme.format, self.scheme.symmetric, self.source.scales
+        key = self.scheme.convention, self.scheme.format, self.scheme.symmetric, self.source.scales
         # asking a library's limits costs more than the arithmetic on a sample, so it is done once
         self._taken: dict[int, Scheme | None] = self.sample.schemes.setdefault(key, {})
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import torch
 
-from quantcore.conventions import CONVENTIONS
+from quantcore.conventions import CONVENTIONS, TEXTBOOK
 from quantcore.formats import IntFormat
 from quantcore.inputs import as_float32
 from quantcore.match.damage import CHOICES, ZERO_POINTS, Damage, Kinds, stored_damages
 from quantcore.match.evidence import read_codes, read_parameter
 from quantcore.match.fitted import fitted
 from quantcore.match.judge import LARGE, Judge
-from quantcore.match.ranges import MOST, Trials, float16, mistaken, percentiles, tried
+from quantcore.match.ranges import MOST, Trials, float16, mistaken, percentiles, signed_percentiles, tried
 from quantcore.match.record import Matches, Progress
 from quantcore.match.scoring import Hypothesis, Reading, Task, score
 from quantcore.match.sources import Source, by_hand, by_range, crossed
@@ -40,8 +40,9 @@ _TOGETHER: tuple[Kinds, ...] = (
     ("unclamped",),
     ("quantized_twice",),
 )
-# The arithmetic of code written for one purpose, dividing by s or multiplying with 1/s
-_PLAIN = (CONVENTIONS["textbook"], CONVENTIONS["torchao"])
+# The arithmetic of code written for one purpose, dividing by s or multiplying with 1/s; (max - min) as it is,
+# though no zero_point puts 0 among the codes of a range without it
+_PLAIN = (TEXTBOOK, TEXTBOOK.changed(zero_in_range="no"), CONVENTIONS["torchao"])
 Part = Task | Callable[[float], Iterator[Hypothesis]]
 
 
@@ -115,7 +116,7 @@ class _Search:
             ("wider formats", lambda: [Task(ranged, [self._wider(r) for r in self.readings])]),
             ("percentiles", lambda: self._tried(percentiles)),
             ("mistakes together", lambda: self._together(ranged)),
-            ("a scale fitted to the codes", self._fitted),
+            ("scales worked out from the codes", self._worked_out),
         ]
         count = len(rounds) + 1
         for i, (what, tasks) in enumerate(rounds):
@@ -203,9 +204,10 @@ class _Search:
             self.tried += 1
             yield found
 
-    def _fitted(self) -> list[Part]:
+    def _worked_out(self) -> list[Part]:
         readings = [*map(_likeliest, self.readings), *self.others]
-        return [lambda limit, r=reading: fitted(self.judge.x, r) for reading in readings]  # type: ignore[misc]
+        fits = [lambda limit, r=reading: fitted(self.judge.x, r) for reading in readings]
+        return [*self._tried(signed_percentiles), *fits]
 
     def _other_groups(self) -> list[Part]:
         groups = other_groups(tuple(self.judge.x.shape))

@@ -7,7 +7,7 @@ from collections.abc import Collection
 import torch
 from torch import Tensor
 
-from quantcore.formats import MAX_BITS, MIN_BITS, IntFormat
+from quantcore.formats import INT4, INT8, MAX_BITS, MIN_BITS, UINT4, UINT8, IntFormat
 from quantcore.granularity import Granularity, PerBlock, PerChannel, PerGroup, PerTensor
 
 Shape = tuple[int, ...]
@@ -87,13 +87,9 @@ def other_formats(low: int, high: int, tried: Collection[IntFormat]) -> list[Int
 
 
 def beyond_formats(low: int, high: int) -> list[IntFormat]:
-    """Return formats of a common width that low .. high leaves by at most two bits."""
-    return [
-        IntFormat(bits, signed)
-        for bits in COMMON_BITS[:2]
-        for signed in (True, False)
-        if bits < _needed(low, high) <= bits + 2 or (not signed and low < 0 and _needed(0, high) <= bits)
-    ]
+    """Return formats of a common width that codes from low to high leave, as they may where nothing clamps."""
+    needed = _needed(low, high)
+    return [f for f in (INT8, UINT8, INT4, UINT4) if (low < f.qmin or high > f.qmax) and needed <= 2 * f.bits]
 
 
 def _needed(low: int, high: int) -> int:

@@ -28,7 +28,7 @@ from quantcore.scheme import Scheme
 
 @dataclass(frozen=True, eq=False)
 class Laid:
-    """What a scheme's kernel takes: x, the scale (or its inverse) and zero_point, one an element.
+    """What a scheme's kernel takes: x, the scale (or its inverse, in ``s``) and zero_point, one an element.
 
     A fused kernel takes one scale and one zero_point.
     """
@@ -37,11 +37,13 @@ class Laid:
     x: Tensor
     s: Tensor
     z: Tensor
+    scale: Tensor
 
     def at(self, places: Tensor) -> "Laid":
         """Return the elements at flat places."""
-        s, z = (p if self.kernel.fused else p.reshape(-1)[places] for p in (self.s, self.z))
-        return Laid(self.kernel, self.x.reshape(-1)[places], s, z)
+        own = (self.s, self.z, self.scale)
+        s, z, scale = (p if self.kernel.fused else p.reshape(-1)[places] for p in own)
+        return Laid(self.kernel, self.x.reshape(-1)[places], s, z, scale)
 
 
 def produced(x: Any, scheme: Scheme, damage: Damage = NONE) -> Tensor:
@@ -66,16 +68,17 @@ def produced(x: Any, scheme: Scheme, damage: Damage = NONE) -> Tensor:
 def lay(x: Tensor, scheme: Scheme, params: QParams, damage: Damage = NONE) -> Laid:
     """Spread parameters over the elements; of channels along the other axis, where that is the damage."""
     kernel = KERNELS[scheme.convention.at(scheme.granularity).kernel]
-    s, z = mistaken_scale(damage.computed, params.scale), params.zero_point.to(torch.float32)
+    scale = s = mistaken_scale(damage.computed, params.scale)
+    z = params.zero_point.to(torch.float32)
     if kernel.inverse:
         s = torch.reciprocal(s) if params.inverse is None else params.inverse
     if kernel.fused:
-        return Laid(kernel, x, s, z)
+        return Laid(kernel, x, s, z, scale)
     shape = tuple(x.shape)
     block = block_shape(scheme.granularity, shape)
     if "quantized_twice" in damage.computed:
         first = choose_qparams(x, Scheme(INT8, True, scheme.granularity)).scale
         x = requantized(x, cells_of(first, shape, block))
     if "other_axis" in damage.computed:
-        s, z, block = s.T, z.T, block[::-1]
-    return Laid(kernel, x, cells_of(s, shape, block), cells_of(z, shape, block))
+        s, z, scale, block = s.T, z.T, scale.T, block[::-1]
+    return Laid(kernel, x, *(cells_of(p, shape, block) for p in (s, z, scale)))
