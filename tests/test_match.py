@@ -308,7 +308,7 @@ def test_damaged_cells_are_named():
         ((row, column), expected + 5), ((7, 8), 300),
     ]  # fmt: skip
     words = {c.got: c.reason for c in nearest.cells}
-    assert "300 is no code of int8, which has -128 .. 127" in words[300]
+    assert "300 is not an int8 code (-128 to 127)" in words[300]
     assert "scale" in words[expected + 5]
     assert dict(nearest.reasons)["outside the format"] == 1
 

@@ -137,7 +137,7 @@ def reason(e: Element) -> tuple[str, str]:
         name = f"an {fmt}" if fmt.signed else f"a {fmt}"
         return (
             "outside the format",
-            f"{value}; {e.got} is not {name} code, which are {fmt.qmin} to {fmt.qmax}",
+            f"{value}; {e.got} is not {name} code ({fmt.qmin} to {fmt.qmax})",
         )
     return _rounded(e, value) or _parameters(e, value)
 
