@@ -64,7 +64,7 @@ def test_search_finds_and_tells_of_the_expected_scheme():
     table = results(at)
     assert "torchao" in table["Libraries"][0]
     assert (table["Differ"][0], table["Format"][0]) == ("none", "int8 symmetric")
-    assert table["One scale"][0] == "per_channel(1)"
+    assert table["Granularity"][0] == "per_channel(1)"
     assert "per_channel(axis=1), not per_tensor" in table["Against the scheme on the left"][0]
     (sentence,) = said(at.warning)
     assert sentence.startswith("All 16 integers are int8 symmetric per_channel(1) of torch.fake_quantize,")
@@ -90,7 +90,7 @@ def test_nothing_is_searched_before_it_is_asked_for():
 
 def test_transposed_on_the_page():
     at = search(paste(opened(bits=8), typed(codes_of("int8 per_channel(0)").T)))
-    assert results(at)["What befell them"][0] == "transposed"
+    assert results(at)["What went wrong"][0] == "transposed"
     assert any("transposed: undone" in text for text in said(at.markdown))
 
 

@@ -9,12 +9,14 @@ from pages.shared import (
     match_code,
     match_examples,
     match_inputs,
+    match_lessons,
     match_results,
     match_search,
     say,
     tensor_controls,
 )
 
+match_lessons.leave()
 # Streamlit writes what an example sets into the link only of widgets whose key it has met before
 for name, default in tensor_controls.DEFAULTS.items():
     st.session_state.setdefault(name, default)
@@ -23,8 +25,8 @@ chosen = current.get()
 left, right = st.columns([7, 1], vertical_alignment="center")
 left.subheader("Which rules made these integers?", anchor=False)
 left.caption(
-    "Paste the codes that came from somewhere, for the tensor on the left: every library, granularity and width "
-    "is tried, and the mistakes that are made on the way."
+    "Paste codes from elsewhere for the tensor on the left: Match tries every library, granularity and width, "
+    "and the usual mistakes, alone and together."
 )
 link_place = right.popover("Link", icon=":material/link:", width="stretch")
 place, beside = st.columns([3, 1])
@@ -64,6 +66,6 @@ except qc.QuantError as error:
 with link_place:
     link.draw(chosen.tensor)
     if inputs is not None and not match_inputs.carried():
-        st.write("The integers are too many for a link: send them as a file beside it.")
+        st.write("There are too many integers for a link: send them as a file with it.")
     if match_inputs.is_code():
         st.write("The link does not carry the code: send it beside it.")

@@ -5,7 +5,7 @@ import streamlit as st
 import torch
 
 import quantcore as qc
-from pages.shared import cells, compute, lesson, lesson_view, say
+from pages.shared import cells, compute, lesson, lesson_view, match_lessons, say
 from quantcore.mistakes import MISTAKES, Comparison, Line, compare, lines
 
 FOUND = "_learn_found"  # the cells that were picked, for each mistake and tensor
@@ -71,6 +71,7 @@ def reveal(comparison: Comparison, marks: np.ndarray, name: str) -> None:
             cells.draw(side(way, marks if sign == "-" else None), f"learn_mistakes_{title.lower()}")
 
 
+match_lessons.leave()
 step = lesson.head("mistakes", {name: mistake.title for name, mistake in MISTAKES.items()})
 left, right = st.columns([2, 3], vertical_alignment="center")
 shown = left.segmented_control("Shown", ["find", "reveal"], default="find", key="learn_mistakes_shown", required=True,
@@ -106,4 +107,6 @@ else:
             tables.append(cells.Table("x after the wrong way", comparison.wrong.x.numpy(), marks))
         cells.draw(tables, "learn_mistakes_x")
         reveal(comparison, marks, step)
+        if not torch.equal(comparison.wrong.codes.float(), comparison.right.codes.float()):
+            match_lessons.draw_back(comparison.x.numpy(), comparison.wrong.codes.numpy())
 lesson.foot(MISTAKES[step].source.rstrip("."))

@@ -9,7 +9,7 @@ import streamlit as st
 import torch
 
 import quantcore as qc
-from pages.shared import compute, say, scheme_state
+from pages.shared import compute, match_lessons, say, scheme_state
 from pages.shared.current import Tensor
 from pages.shared.maps_view import theme
 from quantcore import figures
@@ -33,18 +33,21 @@ def summary(matches: qc.Matches, tensor: Tensor, expected: qc.Scheme | None, fra
     made = f"{_without_library(best.scheme)} of {_listed(_libraries(best))}"
     odd = [*([str(best.damage)] if best.damage else []), *best.notes, *_against(best, tensor, expected)]
     but = f", but: {'; '.join(odd)}" if odd else ""
-    if best.differing == 0 and not odd:
+    if best.differing == 0 and not odd and not best.told:
         st.success(say.plain(f"All {elements:,} integers are {made}."), icon=":material/check_circle:")
     elif best.differing == 0:
         say.warning(f"All {elements:,} integers are {made}{but}.")
     else:
-        near = "The nearest" if best.differing * 2 < elements else "Nothing comes near; the nearest"
+        near = "The nearest" if best.differing * 2 < elements else "Nothing fits; the nearest"
         say.warning(f"{near} is {made}{but}: {best.differing:,} of {elements:,} integers differ.")
+    for told in best.told:
+        st.markdown(f"- {say.plain(told[0].upper() + told[1:])}.")
+    match_lessons.draw(best)
     st.caption(tried)
 
 
 def _against(candidate: Candidate, tensor: Tensor, expected: qc.Scheme | None) -> tuple[str, ...]:
-    """What was made otherwise than by the scheme on the left."""
+    """What differs from the scheme on the left."""
     return () if expected is None else apart(candidate, expected, len(tensor.shape))
 
 
@@ -74,8 +77,8 @@ def _row(candidate: Candidate, tensor: Tensor, expected: qc.Scheme | None) -> di
         "Differ": "none" if candidate.differing == 0 else f"{candidate.differing:,}",
         "Libraries": ", ".join(_libraries(candidate)),
         "Format": f"{scheme.format} {'symmetric' if scheme.symmetric else 'asymmetric'}",
-        "One scale": _granularity(scheme),
-        "What befell them": str(candidate.damage),
+        "Granularity": _granularity(scheme),
+        "What went wrong": str(candidate.damage),
         "Against the scheme on the left": "; ".join(_against(candidate, tensor, expected)),
         "Scale, zero point": "; ".join(candidate.notes),
     }
