@@ -40,8 +40,7 @@ def summary(matches: qc.Matches, tensor: Tensor, expected: qc.Scheme | None, fra
     else:
         near = "The nearest" if best.differing * 2 < elements else "Nothing fits; the nearest"
         say.warning(f"{near} is {made}{but}: {best.differing:,} of {elements:,} integers differ.")
-    for told in best.told:
-        st.markdown(f"- {say.plain(told[0].upper() + told[1:])}.")
+    st.markdown("\n".join(f"- {say.plain(told)}" for told in best.told))
     match_lessons.draw(best)
     st.caption(tried)
 
