@@ -153,7 +153,7 @@ def test_every_example_is_tested():
         ("1, 2\n3", "row"),
         ("hello", "'hello'"),
         (typed(codes_of("int8")) + "\n1, 2, 3, 4", "4 too many"),
-        (typed(codes_of("int8")).replace("-", "1.5", 1), "is not a whole number"),
+        (typed(codes_of("int8")).replace("-", "1.5", 1), "is not an integer"),
         (typed(codes_of("int8")).replace("-", "99999", 1), "does not fit 16 bits"),
         ("\n".join(["1, 2, 3, 4, 5, 6, 7, 8"] * 2), "have shape (2, 8), the original (4, 4)"),
     ],
@@ -224,3 +224,42 @@ def test_a_search_of_a_tensor_with_nan():
     at = at.run().switch_page("compare/match.py").run()
     at = search(paste(at, "4, 0\n-8, 2"))
     results(at)
+
+
+WRAPPED = [[54, -4, -52], [26, 83, -51], [0, -65, 69]]
+
+
+def test_a_mistake_leads_to_its_lesson_and_back():
+    """The three mistakes of one line are told with their numbers; the lesson's tensor and codes open in Match."""
+    at = opened(src="paste", _pasted="191.6, -13.5, 728.6\n92.14, 295.5, -184\n0, 684.6, 245.5")
+    at = search(paste(at, typed(np.array(WRAPPED))))
+    (sentence,) = said(at.warning)
+    assert "asymmetric scale, zero_point left out, cast without a clamp" in sentence
+    assert any(
+        "2 codes wrapped: 204 → -52 at (0, 2), 191 → -65 at (2, 1)" in text for text in said(at.markdown)
+    )
+    at = at.button(key="match_lesson").click().run()
+    assert not at.exception
+    assert any("Mistakes" in text for text in said(at.subheader))
+    assert at.session_state["learn_mistakes_step"] == "wraps-per-tensor"
+    at = at.switch_page("learn/mistakes.py")
+    at.session_state["learn_mistakes_step"], at.session_state["learn_mistakes_shown"] = (
+        "negatives-lost",
+        "reveal",
+    )
+    at = at.run()
+    at = at.button(key="learn_mistakes_match").click().run()
+    assert not at.exception
+    assert "Which rules made these integers?" in said(at.subheader)
+    assert any("no code stands for a negative value: 8 of 16 became 0" in text for text in said(at.markdown))
+
+
+def test_nothing_to_find_where_the_codes_are_right():
+    at = opened().switch_page("learn/mistakes.py")
+    at.session_state["learn_mistakes_step"], at.session_state["learn_mistakes_shown"] = (
+        "zero-point-forgotten",
+        "reveal",
+    )
+    at = at.run()
+    assert not at.exception
+    assert all(button.key != "learn_mistakes_match" for button in at.button)

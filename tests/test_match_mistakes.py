@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import quantcore as qc
+from pages.shared.match_lessons import explained_by
 from quantcore.formats import INT8, UINT8
 from quantcore.match import match
 from quantcore.match.fitted import fits, likely
@@ -136,6 +137,7 @@ def test_mistake_is_named_from_its_codes(name):
     comparison = compare(MISTAKES[name])
     found = match(comparison.x, comparison.wrong.codes)
     best = named(found, comparison, WORDS[name], name not in NOT_BIT_FOR_BIT)
+    assert ("mistakes", name) in [explained_by(c) for c in found.exact]
     if name == "clamp-of-another-type":
         # x has no negative value: the same codes as of int8 with zero_point -128, which is no mistake
         assert not best.damage

@@ -66,7 +66,7 @@ COMPUTED = {
     "half_up": "ties rounded up",
     "toward_zero": "rounded towards zero",
     "floor": "rounded down",
-    "other_axis": "the channels' scales laid along another axis",
+    "other_axis": "scales of the channels applied along another axis",
     "unclamped": "no clamp: codes outside the format kept as they are",
     "scale_float16": "scale rounded to float16",
     "range_from_zero": "range from 0 to max|x| instead of min to max",

@@ -21,19 +21,19 @@ def read_codes(codes: Any, shape: Shape) -> Tensor:
     """Return the codes as int32.
 
     Raises:
-        QuantError: they are no whole numbers, not of the original's shape (its axes may be permuted), or no
+        QuantError: they are not integers, not of the original's shape (its axes may be permuted), or no
             format of up to 16 bits holds them.
     """
     array = _numbers(codes, "The codes")
     if array.size == 0:
-        raise QuantError("There are no codes; give one whole number per element of the original.")
+        raise QuantError("There are no codes; give one integer per element of the original.")
     if array.dtype.kind == "f":
         whole = np.isfinite(array)
         whole[whole] = array[whole] % 1 == 0
         if not whole.all():
             at = _first(~whole)
             raise QuantError(
-                f"The code {array[at]:.6g} at index {at} is not a whole number; give the stored integers, "
+                f"The code {array[at]:.6g} at index {at} is not an integer; give the stored integers, "
                 "not dequantized values."
             )
     _check_shape(tuple(array.shape), shape)
@@ -162,9 +162,9 @@ def _other_granularity(what: str, given: Tensor, found: Tensor) -> str:
 def _apart(what: str, given: Tensor, found: Tensor) -> str:
     wrong = given != found
     if wrong.numel() == 1:
-        return f"the {what} given is another: {given.item():.9g}, here {found.item():.9g}"
+        return f"the {what} given differs: {given.item():.9g} instead of {found.item():.9g}"
     at = tuple(int(i) for i in wrong.nonzero()[0])
     return (
-        f"the {what} given is another: {int(wrong.sum()):,} of {wrong.numel():,} differ, the first at block {at}: "
-        f"{given[at]:.9g}, here {found[at]:.9g}"
+        f"the {what} given differs in {int(wrong.sum()):,} of {wrong.numel():,} blocks, first in block {at}: "
+        f"{given[at]:.9g} instead of {found[at]:.9g}"
     )

@@ -51,7 +51,7 @@ def match(x: Any, codes: Any, scale: Any = None, zero_point: Any = None) -> Matc
 
     Args:
         x: the original, any rank.
-        codes: whole numbers in the shape of x, or with its axes permuted.
+        codes: integers in the shape of x, or with its axes permuted.
         scale: the scale that belongs to the codes, if known: one number, or one per block.
         zero_point: likewise.
 

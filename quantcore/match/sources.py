@@ -52,7 +52,7 @@ def by_range(x: Tensor, searched: list[Granularity]) -> Source:
 
 
 def crossed(x: Tensor) -> list[Source]:
-    """The channels of a square matrix with each scale laid along the other axis; nothing for other shapes."""
+    """The channels of a square matrix with each scale applied along the other axis; nothing for other shapes."""
     if x.dim() != 2 or x.shape[0] != x.shape[1]:
         return []
     n = len(x)
