@@ -15,6 +15,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 PLOTLY_JS = Path(plotly.__file__).parent / "package_data"
+HTML = b"text/html; charset=utf-8"
 HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -24,6 +25,57 @@ HEADERS = [
         b"frame-ancestors 'self' https://*.streamlit.app https://*.hf.space https://huggingface.co",
     ),
 ]
+
+
+class Pages:
+    """Put our scripts into the head of every page.
+
+    Streamlit's file knows nothing of them: a page that a browser keeps, and asks for only if it has changed, would
+    go on without them, or with old ones.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on; hold the head of a page back until its body is there."""
+        from pages.shared.scripts import in_head
+
+        start: Message | None = None
+
+        async def send_with_scripts(message: Message) -> None:
+            nonlocal start
+            if message["type"] == "http.response.start" and (b"content-type", HTML) in message.get(
+                "headers", []
+            ):
+                start = message
+                return
+            if start is not None:
+                body = message.get("body", b"")
+                changed = in_head(body)
+                kept = [
+                    (
+                        name,
+                        str(int(value) + len(changed) - len(body)).encode()
+                        if name == b"content-length"
+                        else value,
+                    )
+                    for name, value in start["headers"]
+                    if name not in (b"etag", b"last-modified")
+                ]
+                await send({**start, "headers": kept})
+                start, message = None, {**message, "body": changed}
+            await send(message)
+
+        if scope["type"] != "http" or "." in scope["path"].rpartition("/")[2]:
+            await self.app(scope, receive, send)
+            return
+        asked = [
+            (name, value)
+            for name, value in scope["headers"]
+            if name not in (b"if-none-match", b"if-modified-since")
+        ]
+        await self.app({**scope, "headers": asked}, receive, send_with_scripts)
 
 
 class SecurityHeaders:
@@ -40,7 +92,7 @@ class SecurityHeaders:
                 headers = [*message.get("headers", []), *HEADERS]
                 if "/vendor/" in scope["path"]:
                     headers.append((b"cache-control", b"public, max-age=86400"))
-                elif (b"content-type", b"text/html; charset=utf-8") in headers:
+                elif (b"content-type", HTML) in headers:
                     # the largest file of all, which the maps would ask for only when they are drawn
                     headers.append((b"link", b"<vendor/plotly.min.js>; rel=preload; as=script"))
                 message = {**message, "headers": headers}
@@ -74,6 +126,6 @@ app = st.App(
     "pages/main.py",
     lifespan=lifespan,
     routes=[Mount("/vendor", StaticFiles(directory=PLOTLY_JS))],
-    middleware=[Middleware(SecurityHeaders)],
+    middleware=[Middleware(SecurityHeaders), Middleware(Pages)],
     on_script_error=say_that_it_failed,
 )

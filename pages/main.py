@@ -13,7 +13,6 @@ import streamlit as st
 from pages.shared import (
     controls,
     format_bits,
-    history,
     lesson,
     library_choice,
     link,
@@ -22,6 +21,7 @@ from pages.shared import (
     pinned,
     range_view,
     scheme_state,
+    scripts,
     sweep_choice,
     tabs,
     tensor_controls,
@@ -69,7 +69,7 @@ if not lesson.is_lesson(page):
 before = link.raw_parameters()
 with st.sidebar:
     controls.draw()
-    history.watch()
+scripts.run()
 notice = st.container()
 page.run()
 link.name_dropped(before, KEYS, notice)

@@ -1,0 +1,15 @@
+// The way to the maps without a mouse: the first thing that Tab reaches, where there are maps.
+(() => {
+  if (document.querySelector(".qs-skip") || document.qsSkip) return;
+  document.qsSkip = true;
+  const maps = document.getElementsByClassName("qs-maps");
+  const skip = document.createElement("button");
+  skip.type = "button";
+  skip.className = "qs-skip";
+  skip.textContent = "Skip to the maps";
+  skip.addEventListener("click", () => maps[0]?.focus());
+  new MutationObserver(() => {
+    if (!skip.isConnected) document.body?.prepend(skip);
+    skip.hidden = !maps.length;
+  }).observe(document, { childList: true, subtree: true });
+})();
