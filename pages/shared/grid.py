@@ -8,6 +8,13 @@ import quantcore as qc
 
 SIDE = 16
 _BASE, _VERSION = "_grid_base", "_grid_version"
+_ROWS, _COLUMNS = "_grid_rows", "_grid_columns"
+
+
+def begin_anew() -> None:
+    """Take the values of the next `draw` instead of what was typed so far."""
+    for key in (_BASE, _ROWS, _COLUMNS):
+        st.session_state.pop(key, None)
 
 
 def draw(x: np.ndarray) -> np.ndarray:
@@ -26,8 +33,8 @@ def draw(x: np.ndarray) -> np.ndarray:
         )
     left, right = st.columns(2)
     wanted = (
-        left.number_input("Rows", 1, SIDE, rows, key="_grid_rows"),
-        right.number_input("Columns", 1, SIDE, columns, key="_grid_columns"),
+        left.number_input("Rows", 1, SIDE, rows, key=_ROWS),
+        right.number_input("Columns", 1, SIDE, columns, key=_COLUMNS),
     )
     values = np.zeros(wanted, np.float32)
     values[:rows, :columns] = x.reshape(rows, columns)[: wanted[0], : wanted[1]]

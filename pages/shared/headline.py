@@ -19,6 +19,8 @@ def scheme_line(chosen: Current) -> DeltaGenerator:
     left, middle, right = st.columns([7, 1.1, 1.1], vertical_alignment="bottom", gap="small")
     left.container(key=scheme_state.TEXT).text_input(
         "Scheme as text",
+        # beside the state under its key: a run that another one interrupts loses what only the state was to bring
+        value=str(chosen.scheme or ""),
         key=key,
         on_change=scheme_state.apply_text,
         args=(key,),

@@ -5,6 +5,7 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import numpy as np
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 import quantcore as qc
 from pages.shared import say
@@ -22,6 +23,18 @@ def raw_parameters() -> dict[str, str]:
         return {}
     st.session_state[_SEEN] = True
     return st.query_params.to_dict()
+
+
+def from_history() -> bool:
+    """Whether the visitor came here by the browser's Back or Forward: the link wins over what the session holds."""
+    context = get_script_run_ctx()
+    return context is not None and context.is_history_navigation
+
+
+def went_to_another_tensor() -> bool:
+    """Whether Back or Forward led to a link with other values, or none, than the session carries."""
+    known = st.session_state.get(_CARRIED)
+    return from_history() and known is not None and known[1] != st.query_params.get(TENSOR)
 
 
 def tensor_from_link() -> np.ndarray | None:

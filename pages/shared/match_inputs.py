@@ -7,7 +7,7 @@ import numpy as np
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import say, tensor_controls
+from pages.shared import link, say, tensor_controls
 from quantcore import tensors
 
 SOURCE, TEXT, SCALE, ZERO_POINT = "match_src", "match_text", "match_scale", "match_zero_point"
@@ -144,7 +144,11 @@ def _from_link() -> None:
         text = st.query_params.get(name)
         if text is not None and text != carried.get(name):
             st.session_state[key] = text
+        elif text is None and carried.get(name) and link.from_history():
+            st.session_state[key] = ""
     text = st.query_params.get(_CODES_IN_LINK)
+    if text is None and carried.get(_CODES_IN_LINK) and link.from_history():
+        st.session_state[TEXT] = ""
     if text is None or text == carried.get(_CODES_IN_LINK):
         return
     try:

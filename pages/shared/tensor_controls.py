@@ -114,7 +114,7 @@ def _carried(tensor: Tensor) -> Tensor:
 
 
 def _pasted() -> Tensor:
-    if PASTED not in st.session_state:
+    if PASTED not in st.session_state or link.went_to_another_tensor():
         x = link.tensor_from_link()
         st.session_state[PASTED] = "" if x is None else write(x)
     text = st.text_area(
@@ -126,6 +126,7 @@ def _pasted() -> Tensor:
         help="Rows of numbers, nested brackets, or a printed tensor. Ctrl+Enter when done.",
     )
     if not text.strip():
+        link.carry(None, "")
         raise NoTensorYet(
             "There is no tensor yet: paste numbers into the field on the left, then press Ctrl+Enter."
         )
@@ -138,8 +139,9 @@ def _parse(text: str) -> np.ndarray:
 
 
 def _edited() -> Tensor:
-    if _EDITED not in st.session_state:
+    if _EDITED not in st.session_state or link.went_to_another_tensor():
         x = link.tensor_from_link()
+        grid.begin_anew()
         st.session_state[_EDITED] = np.zeros((4, 4), np.float32) if x is None else x
     st.session_state[_EDITED] = x = grid.draw(st.session_state[_EDITED])
     return _carried(_own(x, "edited"))
