@@ -16,6 +16,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 PLOTLY_JS = Path(plotly.__file__).parent / "package_data"
 HTML = b"text/html; charset=utf-8"
+# To requests with these the answer is nothing, or compressed; and what the answer says of the file as it was
+CONDITIONS = {b"if-none-match", b"if-modified-since", b"accept-encoding"}
+OF_THE_FILE = {b"etag", b"last-modified", b"content-length"}
 HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -45,36 +48,19 @@ class Pages:
 
         async def send_with_scripts(message: Message) -> None:
             nonlocal start
-            if message["type"] == "http.response.start" and (b"content-type", HTML) in message.get(
-                "headers", []
-            ):
+            if message["type"] == "http.response.start" and (b"content-type", HTML) in message["headers"]:
                 start = message
                 return
             if start is not None:
-                body = message.get("body", b"")
-                changed = in_head(body)
-                kept = [
-                    (
-                        name,
-                        str(int(value) + len(changed) - len(body)).encode()
-                        if name == b"content-length"
-                        else value,
-                    )
-                    for name, value in start["headers"]
-                    if name not in (b"etag", b"last-modified")
-                ]
+                kept = [(name, value) for name, value in start["headers"] if name not in OF_THE_FILE]
                 await send({**start, "headers": kept})
-                start, message = None, {**message, "body": changed}
+                start, message = None, {**message, "body": in_head(message.get("body", b""))}
             await send(message)
 
         if scope["type"] != "http" or "." in scope["path"].rpartition("/")[2]:
             await self.app(scope, receive, send)
             return
-        asked = [
-            (name, value)
-            for name, value in scope["headers"]
-            if name not in (b"if-none-match", b"if-modified-since")
-        ]
+        asked = [(name, value) for name, value in scope["headers"] if name not in CONDITIONS]
         await self.app({**scope, "headers": asked}, receive, send_with_scripts)
 
 

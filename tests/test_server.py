@@ -101,3 +101,15 @@ def test_nothing_else_is_served(server: str, path: str) -> None:
     assert status in (400, 404) or b"<!doctype html>" in body[:200].lower()  # Streamlit's own page
     assert b"plotly" not in body
     assert b"root:" not in body
+
+
+@pytest.mark.parametrize("path", ["/", "/learn-scale?bits=5"])
+def test_a_page_brings_our_scripts_before_streamlits_and_is_never_an_old_one(server: str, path: str) -> None:
+    """A browser takes pages compressed, and asks for those that it keeps only if they have changed."""
+    asked = {"Accept-Encoding": "gzip, br", "If-Modified-Since": "Thu, 01 Jan 2099 00:00:00 GMT"}
+    with urllib.request.urlopen(urllib.request.Request(server + path, headers=asked), timeout=30) as answer:
+        headers, body = answer.headers, answer.read()
+    assert (answer.status, headers["etag"]) == (200, None)
+    page = body.decode()
+    assert page.count("oneStepPerAct = true") == page.count('"quantscope-theme"') == 1
+    assert page.index("oneStepPerAct") < page.index("static/js/index.")

@@ -1,6 +1,6 @@
 // The way to the maps without a mouse: the first thing that Tab reaches, where there are maps.
 (() => {
-  if (document.querySelector(".qs-skip") || document.qsSkip) return;
+  if (document.qsSkip) return;
   document.qsSkip = true;
   const maps = document.getElementsByClassName("qs-maps");
   const skip = document.createElement("button");
@@ -8,8 +8,10 @@
   skip.className = "qs-skip";
   skip.textContent = "Skip to the maps";
   skip.addEventListener("click", () => maps[0]?.focus());
-  new MutationObserver(() => {
+  function attach() {
     if (!skip.isConnected) document.body?.prepend(skip);
-    skip.hidden = !maps.length;
-  }).observe(document, { childList: true, subtree: true });
+    if (skip.hidden === maps.length > 0) skip.hidden = !maps.length;
+  }
+  attach();
+  new MutationObserver(attach).observe(document, { childList: true, subtree: true });
 })();

@@ -20,9 +20,7 @@ _COMPONENT = st.components.v2.component(
 def in_head(page: bytes) -> bytes:
     """The page with the scripts before all others: they are there when Streamlit asks for the theme and writes to
     the history for the first time."""
-    return page.replace(
-        b"<head>", f"<head><style>{_STYLE}</style><script>{_SCRIPT}</script>".encode(), 1
-    )
+    return page.replace(b"<head>", f"<head><style>{_STYLE}</style><script>{_SCRIPT}</script>".encode(), 1)
 
 
 def run() -> None:

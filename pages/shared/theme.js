@@ -54,7 +54,9 @@
     follow(event.target.value);
   });
   window.addEventListener("storage", (event) => { if (event.key === KEY) follow(event.newValue); });
-  new MutationObserver(() => {
+  function attach() {
     if (!box.isConnected) document.querySelector("[data-testid=stToolbar]")?.append(box);
-  }).observe(document, { childList: true, subtree: true });
+  }
+  attach();
+  new MutationObserver(attach).observe(document, { childList: true, subtree: true });
 })();

@@ -1,0 +1,92 @@
+"""What stands around every page: the way by keyboard, and the switch for light and dark."""
+
+from collections.abc import Callable
+from typing import Any
+
+from playwright.sync_api import expect
+
+DEFAULT = "int4 symmetric per_tensor min_max textbook"
+# of a colour, from 0 to 1
+LUMINANCE = "(c) => c.match(/[\\d.]+/g).slice(0, 3).reduce((a, b) => a + Number(b), 0) / 765"
+FOCUSED = "document.activeElement"
+
+
+def test_the_maps_are_reached_by_tab_and_a_folded_sidebar_is_not(app: Any) -> None:
+    app.open()
+    app.expect_scheme(DEFAULT)
+    skip = app.page.get_by_role("button", name="Skip to the maps")
+    expect(skip).not_to_be_in_viewport()
+    app.page.keyboard.press("Tab")
+    expect(skip).to_be_focused()
+    expect(skip).to_be_in_viewport()
+    app.page.keyboard.press("Enter")
+    for _ in range(6):
+        if app.page.evaluate(f"!!{FOCUSED}.closest('.qs-maps')"):
+            break
+        app.page.keyboard.press("Tab")
+    else:
+        raise AssertionError("the maps are more than 5 Tabs away")
+    app.page.keyboard.press("ArrowRight")  # they take the keys
+    app.page.keyboard.press("ArrowRight")
+    app.page.keyboard.press("Enter")
+    app.expect_parameter("cell", "0, 1")
+
+    app.page.get_by_test_id("stSidebarHeader").hover()
+    app.page.get_by_role("button", name="Collapse sidebar").click()
+    expect(app.page.get_by_test_id("stSidebar")).to_have_attribute("data-collapsed", "true")
+    expect(app.input("bits")).to_be_hidden()
+    app.page.evaluate(f"{FOCUSED}.blur()")
+    reached = set()
+    for _ in range(12):
+        app.page.keyboard.press("Tab")
+        assert not app.page.evaluate(f"!!{FOCUSED}.closest('.stSidebar')")
+        reached.add(app.page.evaluate(f"{FOCUSED}.outerHTML"))
+    assert len(reached) > 10
+    app.page.get_by_test_id("stExpandSidebarButton").click()
+    expect(app.input("bits")).to_be_visible()
+    assert not app.page.locator(".st-key-qs_scripts").is_visible()  # nor does it leave a gap
+
+
+def test_the_theme_is_chosen_on_the_page_and_kept(new_app: Callable[..., Any], server: str) -> None:
+    app = new_app(server).open(bits="5")
+    app.expected = ["/learn-scale/_stcore/"]  # Streamlit asks beside a deep link for its own address first
+    app.expect_scheme(DEFAULT.replace("int4", "int5"))
+    app.choose("src", "paste")
+    app.type("_pasted", "1 2 3")
+    app.expect_scheme(DEFAULT.replace("int4", "int5"))
+
+    def expect_dark(dark: bool) -> None:
+        app.wait(
+            """([dark, luminance]) => {
+                const of = eval(luminance), style = (selector) => getComputedStyle(document.querySelector(selector));
+                const ink = document.querySelector(".qs-plot .xtick text");
+                return (of(style("[data-testid=stApp]").backgroundColor) < 0.2) === dark
+                    && (!document.querySelector(".qs-maps") || ink && (of(getComputedStyle(ink).fill) > 0.5) === dark);
+            }""",
+            [dark, LUMINANCE],
+        )
+
+    expect_dark(False)
+    address, length = app.page.url, app.page.evaluate("history.length")
+    app.page.get_by_role("radio", name="Dark", exact=True).check(force=True)
+    expect_dark(True)
+    assert (app.page.url, app.page.evaluate("history.length")) == (address, length)
+    expect(app.input("_pasted")).to_have_value("1 2 3")  # nothing was loaded again
+    # there is no moment of light: the first thing that a page paints is dark
+    app.page.add_init_script(
+        """window.addEventListener("DOMContentLoaded", () => new MutationObserver(() => {
+            const app = document.querySelector("[data-testid=stApp]");
+            if (app) window.firstPaint ??= getComputedStyle(app).backgroundColor;
+        }).observe(document, { childList: true, subtree: true }));"""
+    )
+    app.page.reload()
+    app.expect_scheme(DEFAULT.replace("int4", "int5"))
+    expect_dark(True)
+    assert app.page.evaluate(f"({LUMINANCE})(firstPaint)") < 0.2
+    app.page.goto(f"{server}/learn-scale")
+    expect(app.page.get_by_role("radio", name="Dark", exact=True)).to_be_checked()
+    expect_dark(True)
+    app.page.get_by_role("radio", name="As the system", exact=True).check(force=True)
+    expect_dark(False)
+    app.page.emulate_media(color_scheme="dark")
+    expect_dark(True)

@@ -1,0 +1,146 @@
+"""The browser's Back and Forward: one step per act of the visitor, and each leads to the view that was seen."""
+
+from collections.abc import Callable
+from typing import Any
+
+from playwright.sync_api import TimeoutError, expect
+
+DEFAULT = "int4 symmetric per_tensor min_max textbook"
+
+# The link, the scheme, the key figures, and what stands in every control of the sidebar (an empty field may be drawn late)
+VIEW = """() => JSON.stringify([location.search,
+    document.querySelector(".st-key-_scheme_text input")?.value,
+    [...document.querySelectorAll("[data-testid=stMetricValue]")].map((e) => e.innerText),
+    [...document.querySelectorAll(".stSidebar :is(input, textarea)")].map((e) => e.type === "checkbox" ? e.checked : e.value)
+        .filter((value) => value !== ""),
+    [...document.querySelectorAll(".stSidebar [aria-checked=true]")].map((e) => e.innerText)])"""
+REST = "document.querySelector('[data-testid=stApp][data-test-script-state=notRunning]')"
+
+
+def steps(app: Any) -> int:
+    return int(app.page.evaluate("history.length"))
+
+
+def expect_view(app: Any, view: str) -> None:
+    """Wait until this is seen again."""
+    try:
+        app.page.wait_for_function(f"(view) => {REST} && ({VIEW})() === view", arg=view)
+    except TimeoutError:
+        assert app.page.evaluate(VIEW) == view
+        raise
+
+
+def after(app: Any, act: Callable[[Any], None]) -> str:
+    """Act, and wait for the answer: the key figures or the scheme have changed, and the maps show the scheme."""
+    figures = f"(() => JSON.stringify(JSON.parse(({VIEW})()).slice(1, 3)))()"
+    before = app.page.evaluate(figures)
+    act(app)
+    app.wait(
+        f"""(before) => {REST} && {figures} !== before
+        && [...document.querySelectorAll(".qs-maps")].every((e) =>
+            e.dataset.painted?.trim() === document.querySelector(".st-key-_scheme_text input")?.value)""",
+        before,
+    )
+    view: str = app.page.evaluate(VIEW)
+    return view
+
+
+def arrows(app: Any, key: str = "ArrowRight", times: int = 1) -> None:
+    app.input("bits").focus()
+    for _ in range(times):
+        app.page.keyboard.press(key)
+
+
+ACTS: list[Callable[[Any], None]] = [
+    arrows,
+    lambda app: app.press("mode", "asymmetric"),
+    lambda app: app.choose("per", "channel"),
+    lambda app: app.type("seed", "3"),
+    lambda app: app.type("outlier_channel_factor", "30"),
+    lambda app: app.type("shape", "6x10"),
+    lambda app: app.type("_scheme_text", "uint3 per_channel(axis=1) fixed(-1, 2)"),
+    lambda app: app.choose("src", "paste"),
+    lambda app: app.type("_pasted", "1.0, 2.0, 3.0\n4.0, 5.0, 60.0"),
+    lambda app: app.tick("narrow"),
+]
+
+
+def test_back_ten_times_returns_through_ten_views(app: Any) -> None:
+    app.open(bits="99", codes="unsigned")  # 99 bits are none: what the page makes of the link is no step
+    app.expect_scheme("uint4 symmetric per_tensor min_max textbook")
+    app.rest()
+    first = steps(app)
+    assert first == 2  # the empty page of the new window, and this one
+    views = [app.page.evaluate(VIEW)]
+    views += [after(app, act) for act in ACTS]
+    assert len(set(views)) == len(views)
+    assert steps(app) == first + len(ACTS)
+    for view in reversed(views[:-1]):
+        app.page.go_back()
+        expect_view(app, view)
+    for view in views[1:3]:
+        app.page.go_forward()
+        expect_view(app, view)
+    after(app, arrows)
+    assert steps(app) == first + 3  # what was undone is gone, and going to and fro wrote nothing
+
+
+def test_what_is_one_act_is_one_step(app: Any) -> None:
+    app.open()
+    app.expect_scheme(DEFAULT)
+    app.rest()
+    first, view = steps(app), app.page.evaluate(VIEW)
+    arrows(app, times=5)  # faster than the page answers
+    app.expect_scheme(DEFAULT.replace("int4", "int9"))
+    app.rest()
+    taken = steps(app) - first
+    assert 1 <= taken < 5
+    for _ in range(taken):
+        app.page.go_back()
+    expect_view(app, view)
+
+    box = app.key("bits").bounding_box()
+    thumb = app.key("bits").get_by_role("slider").locator("xpath=..").bounding_box()
+    x, y = thumb["x"] + thumb["width"] / 2, thumb["y"] + thumb["height"] / 2
+    app.page.mouse.move(x, y)
+    app.page.mouse.down()
+    for part in (0.4, 0.7, 0.99):
+        app.page.mouse.move(box["x"] + part * box["width"], y, steps=4)
+        app.page.evaluate("new Promise(requestAnimationFrame)")
+    app.page.mouse.up()
+    app.expect_scheme(DEFAULT.replace("int4", "int16"))
+    assert steps(app) == first + 1
+    app.page.go_back()
+    expect_view(app, view)
+
+    app.press("mode", "asymmetric")
+    app.press("codes", "unsigned")  # another control, before the page has answered
+    app.expect_scheme("uint4 asymmetric per_tensor min_max textbook")
+    app.rest()
+    assert steps(app) == first + 2
+    app.page.go_back()
+    app.expect_scheme("int4 asymmetric per_tensor min_max textbook")
+    app.page.go_back()
+    expect_view(app, view)
+
+
+def test_back_over_pages_and_the_steps_of_a_lesson(app: Any) -> None:
+    app.open(bits="5")
+    app.expect_scheme(DEFAULT.replace("int4", "int5"))
+    first, view = steps(app), app.page.evaluate(VIEW)
+    app.button("Learn")
+    app.page.get_by_role("menuitem", name="Scale").click()
+    heading = app.page.get_by_test_id("stMain").locator("h4")
+    expect(heading).to_be_visible()
+    headings = [heading.inner_text()]
+    for _ in range(2):
+        app.button("Next")
+        expect(heading).not_to_have_text(headings[-1])
+        headings.append(heading.inner_text())
+    app.page.wait_for_function(REST)
+    assert steps(app) == first + 3
+    for text in reversed(headings[:-1]):
+        app.page.go_back()
+        expect(heading).to_have_text(text)
+    app.page.go_back()
+    expect_view(app, view)
