@@ -8,6 +8,32 @@ from playwright.sync_api import expect
 DEFAULT = "int4 symmetric per_tensor min_max textbook"
 # of a colour, from 0 to 1
 LUMINANCE = "(c) => c.match(/[\\d.]+/g).slice(0, 3).reduce((a, b) => a + Number(b), 0) / 765"
+# Texts of the page whose contrast with what is behind them is below 4.5, by WCAG 2's formula; but not those that
+# Streamlit paints in the colour behind them, since they are not to be seen
+PALE = """() => {
+    const rgba = (text) => { const n = text.match(/[\\d.]+/g).map(Number); return [...n.slice(0, 3), n[3] ?? 1]; };
+    const over = (top, below) => [0, 1, 2].map((i) => top[i] * top[3] + below[i] * (1 - top[3]));
+    const linear = (v) => (v <= 10.31 ? v / 3294.6 : ((v / 255 + 0.055) / 1.055) ** 2.4);
+    const bright = (c) => 0.2126 * linear(c[0]) + 0.7152 * linear(c[1]) + 0.0722 * linear(c[2]) + 0.05;
+    const pale = new Set(), root = document.querySelector("[data-testid=stApp]");
+    const walk = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+    while (walk.nextNode()) {
+        const e = walk.currentNode.parentElement, visible = { opacityProperty: true, visibilityProperty: true };
+        if (!walk.currentNode.data.trim() || e.closest("svg, style, script") || !e.checkVisibility(visible)) continue;
+        let opacity = 1, behind = [255, 255, 255];
+        const grounds = [];
+        for (let n = e; n; n = n.parentElement) {
+            opacity *= Number(getComputedStyle(n).opacity);
+            grounds.unshift(rgba(getComputedStyle(n).backgroundColor));
+        }
+        for (const ground of grounds) behind = over(ground, behind);
+        const ink = rgba(getComputedStyle(e).color);
+        const [low, high] = [bright(over([...ink.slice(0, 3), ink[3] * opacity], behind)), bright(behind)]
+            .sort((a, b) => a - b);
+        if (high / low < 4.5 && high > low) pale.add(`${walk.currentNode.data.trim().slice(0, 30)}: ${high / low}`);
+    }
+    return [...pale];
+}"""
 FOCUSED = "document.activeElement"
 
 
@@ -48,7 +74,7 @@ def test_the_maps_are_reached_by_tab_and_a_folded_sidebar_is_not(app: Any) -> No
 
 
 def test_the_theme_is_chosen_on_the_page_and_kept(new_app: Callable[..., Any], server: str) -> None:
-    app = new_app(server).open(bits="5")
+    app = new_app(server).open(bits="5", tab="Code")
     app.expected = ["/learn-scale/_stcore/"]  # Streamlit asks beside a deep link for its own address first
     app.expect_scheme(DEFAULT.replace("int4", "int5"))
     app.choose("src", "paste")
@@ -67,9 +93,13 @@ def test_the_theme_is_chosen_on_the_page_and_kept(new_app: Callable[..., Any], s
         )
 
     expect_dark(False)
+    expect(app.page.locator(".stCode .token").first).to_be_visible()
+    assert app.page.evaluate(PALE) == []
     address, length = app.page.url, app.page.evaluate("history.length")
     app.page.get_by_role("radio", name="Dark", exact=True).check(force=True)
     expect_dark(True)
+    app.rest()
+    assert app.page.evaluate(PALE) == []
     assert (app.page.url, app.page.evaluate("history.length")) == (address, length)
     expect(app.input("_pasted")).to_have_value("1 2 3")  # nothing was loaded again
     # there is no moment of light: the first thing that a page paints is dark
