@@ -19,7 +19,7 @@ PALE = """() => {
     const walk = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
     while (walk.nextNode()) {
         const e = walk.currentNode.parentElement, visible = { opacityProperty: true, visibilityProperty: true };
-        if (!walk.currentNode.data.trim() || e.closest("svg, style, script") || !e.checkVisibility(visible)) continue;
+        if (!walk.currentNode.data.trim() || e.closest("svg, style, script, [data-testid=stIconMaterial]") || !e.checkVisibility(visible)) continue;
         let opacity = 1, behind = [255, 255, 255];
         const grounds = [];
         for (let n = e; n; n = n.parentElement) {
