@@ -343,3 +343,61 @@ def test_what_can_not_be_shown_is_said(text, x, words):
     (chain,) = qc.read_code(text).chains
     with pytest.raises(qc.QuantError, match=re.escape(words)):
         show(chain, x)
+
+
+def found(text, kind):
+    (finding,) = [f for f in qc.read_code(text).findings if f.kind == kind]
+    return finding.what
+
+
+@pytest.mark.parametrize("zero", [0, 128])
+@pytest.mark.parametrize("divisor", [255, 200, 4095])
+def test_what_is_said_of_a_divisor_is_so(divisor, zero):
+    low, high, kind = (0, 255, "uint8") if zero else (-128, 127, "int8")
+    text = f"s = x.abs().max() / {divisor}\nq = (torch.round(x / s) + {zero}).clamp({low}, {high}).to(torch.{kind})"
+    what = found(text, "divisor")
+    reach, top, share = re.search(r"codes up to (\d+), .* larger than (\d+) steps, (\d+)% of", what).groups()
+    x = torch.linspace(-1, 1, 100_001)
+    codes = torch.round(x / (x.abs().max() / divisor)) + zero
+    assert int(codes.max()) == int(reach)
+    clipped = x[(codes > high) & (x > 0)]
+    assert float(clipped.min()) * divisor == pytest.approx(int(top) + 0.5, abs=0.5)
+    assert float(clipped.min()) == pytest.approx(int(share) / 100, abs=0.01)
+
+
+@pytest.mark.parametrize(("scale", "zero"), [(0.05, 0), (0.3, 0), (0.02, 40)])
+def test_the_values_that_are_said_to_wrap_do(scale, zero):
+    text = f"s = {scale}\nq = (torch.round(x / s) + {zero}).to(torch.int8)"
+    low, high = map(
+        float, re.search(r"values outside (\S+)\.\.(\S+) need", found(text, "cast-without-clamp")).groups()
+    )
+    inside = torch.tensor([low, high])
+    outside = torch.tensor([low - scale, high + scale])
+    q = executed(text, x=inside)["q"].float()
+    assert torch.allclose((q - zero) * scale, inside, atol=scale)
+    q = executed(text, x=outside)["q"].float()
+    assert ((q - zero) * scale - outside).abs().min() > 100 * scale
+
+
+def test_a_zero_point_of_another_range_is_said_with_its_codes():
+    text = "s = (x.max() - x.min()) / 255\nz = torch.round(-x.min() / s)\nq = (torch.round(x / s) + z).clamp(-128, 127)"
+    got, begin = re.search(
+        r"gets the code (-?\d+), but the codes begin at (-?\d+)", found(text, "zero-point-range")
+    ).groups()
+    x = torch.randn(1000, generator=torch.Generator().manual_seed(0))
+    scope = executed(text, x=x)
+    assert float(torch.round(x.min() / scope["s"]) + scope["z"]) == float(got)
+    assert int(begin) == -128  # where the clamp begins
+
+
+def test_the_shift_on_the_way_back_is_as_said():
+    x = torch.randn(100, generator=torch.Generator().manual_seed(0))
+    for name, times in (("forgotten on the way back", 1), ("added on the way back", 2)):
+        text, _ = marked(code_snippets.WRONG[name])
+        scope = executed(text, x=x.numpy() if "np." in text else x)
+        shift = np.asarray(scope["x_hat"]) - x.numpy()
+        what = found(text, "zero-point-forgotten" if times == 1 else "zero-point-added")
+        assert ("2 · zero_point · scale" in what) == (times == 2)
+        assert np.allclose(
+            shift, times * float(scope["zp"]) * float(scope["scale"]), atol=float(scope["scale"])
+        )

@@ -5,6 +5,7 @@ means. No line of the snippet is run.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -35,7 +36,7 @@ class Shown:
     wrong_cells: Tensor
     stored: bool = True
 
-    @property
+    @cached_property
     def outside(self) -> int:
         """How many codes were left outside the scheme's format, no cast having wrapped them around."""
         fmt = self.right.scheme.format
@@ -43,7 +44,7 @@ class Shown:
             return 0
         return int(((self.codes < fmt.qmin) | (self.codes > fmt.qmax)).sum())
 
-    @property
+    @cached_property
     def too_far(self) -> Tensor:
         """Values further from x than half a step of the scheme, and further than the scheme's own; a mask."""
         result = self.right
@@ -58,7 +59,7 @@ class Shown:
         """The scheme that the code meant."""
         return self.right.scheme
 
-    @property
+    @cached_property
     def sqnr_db(self) -> tuple[float, float]:
         """SQNR in dB of the code, and of the scheme."""
         x = self.right.x
