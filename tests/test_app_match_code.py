@@ -139,3 +139,12 @@ def test_one_of_several_quantizers_is_chosen():
     assert choice.options == ["Quantizer 1, line 2", "Quantizer 2, line 5"]
     at = choice.select_index(1).run()
     assert at.dataframe[0].value[""][1] == "int4 symmetric per_tensor min_max textbook"
+
+
+def test_of_a_large_tensor_the_first_rows_are_used():
+    at = AppTest.from_file(MAIN, default_timeout=120)
+    for key, value in {"src": "generate", "shape": "1024, 512", "match_src": "code"}.items():
+        at.session_state[key] = value
+    at = typed(at.run().switch_page("compare/match.py").run(), WRAPS)
+    assert at.dataframe[0].value["Codes that differ"][0].endswith(" of 262,144")
+    assert any("only the first 512 indices along axis 0 are used" in text for text in said(at.caption))

@@ -17,6 +17,7 @@ from quantcore.mistakes import MISTAKES, lines
 
 CODE = "match_code"
 _EXAMPLE, _CHOSEN = "match_code_example", "match_code_chosen"
+MOST = 1 << 18  # elements: of a larger tensor only the first rows are used
 SIDE = 8  # rows and columns of the tensor that are shown as numbers
 _MARKS = {True: ("✗", "rgba(230,97,0,.2)"), False: ("i", "rgba(60,130,220,.16)")}
 
@@ -153,7 +154,7 @@ def _on_tensor(reading: qc.CodeReading, tensor: Tensor) -> None:
             compute.kept(
                 tensor,
                 f"code {place} {reading.text}",
-                lambda: code_reading.show(chains[place], compute.values(tensor)),
+                lambda: code_reading.show(chains[place], _first_rows(tensor)),
             ),
         )
     except qc.QuantError as error:
@@ -187,8 +188,19 @@ def _on_tensor(reading: qc.CodeReading, tensor: Tensor) -> None:
         },
         width="stretch",
     )
+    if size < compute.size(tensor):
+        rows = shown.codes.shape[0]
+        st.caption(
+            f"Of this large tensor only the first {rows:,} indices along axis 0 are used, the scale included."
+        )
     st.caption(say.plain(_sentence(shown, differing, code_db, right_db)))
     _numbers(shown)
+
+
+def _first_rows(tensor: Tensor) -> np.ndarray:
+    """The tensor, or as many of its first rows as are quickly quantized; at least one."""
+    x = compute.values(tensor)
+    return x[: max(1, MOST * len(x) // x.size)] if x.size > MOST else x
 
 
 def _sentence(shown: code_reading.Shown, differing: int, code_db: float, right_db: float) -> str:
