@@ -100,7 +100,9 @@ def range_error(
         "legend": {"orientation": "v", "font": {"size": 11}, "bgcolor": "rgba(0,0,0,0)"},
         "shapes": [{"type": "line", "x0": at, "x1": at, "y0": 0, "y1": 1, "yref": "paper",
                     "line": {"color": DIM[theme], "width": 1, "dash": "dot"}}],
-        "annotations": [{"x": at, "y": 1, "yref": "paper", "yanchor": "bottom", "showarrow": False, "font": {"size": 12},
+        # from the left end: over its line it would lose its first letters where the least is near that end
+        "annotations": [{"x": 0, "xref": "paper", "xanchor": "left", "y": 1, "yref": "paper", "yanchor": "bottom",
+                         "showarrow": False, "font": {"size": 12},
                          "text": f"least {least:.4g} at {at:.4g} ({curve.shares[curve.least]:.0%} of min-max)"}],
     }  # fmt: skip
     return go.Figure([*lines, *points], layout)

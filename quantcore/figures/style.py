@@ -78,7 +78,8 @@ def base_layout(theme: str, height: int) -> dict[str, Any]:
         "tickfont": ink,
     }
     return {
-        "template": go.layout.Template(layout={"xaxis": axis, "yaxis": axis}),
+        # automargin: tick labels of many digits find room
+        "template": go.layout.Template(layout={"xaxis": axis, "yaxis": axis | {"automargin": True}}),
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": DIM[theme], "activecolor": INK[theme]},

@@ -1,0 +1,38 @@
+"""No number of a figure is cut off at its edge, however small or large it is."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quantcore.tensors import link
+
+# Texts of figures and maps that stand beyond the edge of their figure, or under it
+OUTSIDE = """() => [...document.querySelectorAll(".stPlotlyChart .js-plotly-plot, .qs-plot")].flatMap((plot) => {
+    const box = plot.getBoundingClientRect();
+    return [...plot.querySelectorAll("svg text")].filter((text) => {
+        const own = text.getBoundingClientRect();
+        return text.textContent.trim() && own.width && (own.left < box.left - 1 || own.right > box.right + 1);
+    }).map((text) => text.textContent);
+})"""
+RNG = np.random.default_rng(3)
+TENSORS = {
+    "tiny": (RNG.normal(size=(6, 8)) * 1e-5 - 3e-5).astype(np.float32),
+    "huge": (RNG.normal(size=(6, 8)) * 1e6 - 3e6).astype(np.float32),
+}
+
+
+@pytest.mark.parametrize("size", TENSORS)
+def test_no_number_of_a_figure_is_cut_off(app: Any, size: str) -> None:
+    shown = {"t": link.encode(TENSORS[size]), "src": "paste", "mode": "asymmetric", "per": "channel"}
+    app.open(**shown, tab="Scales")
+    for tab in ("Scales", "Distribution"):
+        app.tab(tab)
+        app.wait("document.querySelectorAll('.stPlotlyChart svg text, .qs-plot svg text').length > 20")
+        app.rest()
+        assert app.page.evaluate(OUTSIDE) == []
+    app.page.get_by_test_id("stTopNavSection").first.click()
+    app.page.get_by_test_id("stTopNavDropdownLink").filter(has_text="Ranges").click()
+    app.wait("document.querySelectorAll('.st-key-rng_curve .annotation-text').length > 0")
+    app.rest()
+    assert app.page.evaluate(OUTSIDE) == []
