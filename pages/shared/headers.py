@@ -58,7 +58,7 @@ LABELS = {
     "note": "Note",
 }
 PERCENT = {"clipped", "clipped_share"}  # held as fractions
-LETTER, MARGIN = 8, 26  # px: of a digit at the tables' size, and beside the number
+DIGIT, LETTER, MARGIN = 7, 6.2, 22  # px: of a number and of a head at the tables' size, and beside them
 LEAST, MOST = 1e-3, 1e9  # a column of numbers below or up to these has powers of ten
 
 
@@ -83,7 +83,7 @@ def number_format(values: Any, digits: int = 4) -> str:
 def width(values: Any, shown: str, head: str) -> int:
     """Return the px that a column needs for its longest number and its head."""
     longest = max((len(written(v, shown)) for v in np.unique(_numbers(values))), default=1)
-    return LETTER * max(longest, len(head) - 2) + MARGIN
+    return int(max(DIGIT * longest, LETTER * len(head))) + MARGIN
 
 
 def columns(frame: pd.DataFrame, digits: int = 4, skip: Iterable[str] = (), **heads: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from page_rest import REST
 
 from quantcore.tensors import link
 
@@ -34,5 +35,5 @@ def test_no_number_of_a_figure_is_cut_off(app: Any, size: str) -> None:
     app.page.get_by_test_id("stTopNavSection").first.click()
     app.page.get_by_test_id("stTopNavDropdownLink").filter(has_text="Ranges").click()
     app.wait("document.querySelectorAll('.st-key-rng_curve .annotation-text').length > 0")
-    app.rest()
+    app.wait(f"document.querySelector('{REST}')")
     assert app.page.evaluate(OUTSIDE) == []
