@@ -94,7 +94,8 @@ def range_error(
     at, least = float(curve.widths[curve.least]), float(curve.mse[curve.least])
     what = "largest |x| that is not clipped" if symmetric else "width of the range, high - low"
     layout = base_layout(theme, 260 + ROW * len(marks)) | {
-        "xaxis": {"title": what + (", mean of all blocks" if curve.blocks > 1 else ""), "rangemode": "tozero"},
+        "xaxis": {"title": what + (",<br>mean of all blocks" if curve.blocks > 1 else ""), "rangemode": "tozero",
+                  "automargin": True},
         "yaxis": {"title": "mean squared error", "automargin": True, "type": "log", "exponentformat": "power", **_decades(curve)},
         "showlegend": True,
         "legend": {"orientation": "v", "font": {"size": 11}, "bgcolor": "rgba(0,0,0,0)"},
