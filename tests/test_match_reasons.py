@@ -12,7 +12,7 @@ import torch
 import quantcore as qc
 from quantcore.match import Damage, produced
 from quantcore.match.reasons import explain
-from quantcore.match.sources import inferred
+from quantcore.match.sources import by_hand, inferred
 
 F = np.float32
 FORMULAS = {
@@ -300,3 +300,15 @@ def test_zero_points_are_the_median_that_codes_ask_for():
         truth = [int(v) for v, c in zip(z[:, 0], clamped, strict=True) if c < n / 3]
         again = inferred(x, exact, scale, qc.PerChannel(0)).reshape(-1).tolist()
         assert [v for v, c in zip(again, clamped, strict=True) if c < n / 3] == truth
+
+
+def test_zero_points_given_that_can_be_none_of_these_codes():
+    """A fraction, or another number of them than of scales, gives nothing to try; one of either sign gives two."""
+    x, codes = original(0, (2, 4)), torch.zeros((2, 4), dtype=torch.int64)
+    whole = [qc.PerTensor()]
+    scale = torch.tensor(0.1)
+    assert by_hand(x, codes, scale, torch.tensor(0.5), whole) == []
+    assert by_hand(x, codes, scale, torch.tensor([1.0, 2.0]), whole) == []
+    tried = by_hand(x, codes, scale, torch.tensor(3.0), whole)
+    assert [int(source.zero_point) for source in tried] == [3, -3]
+    assert [int(source.zero_point) for source in by_hand(x, codes, scale, torch.tensor(0.0), whole)] == [0]

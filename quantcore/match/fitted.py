@@ -27,6 +27,7 @@ MAX_BITS = 8  # of formats whose zero_points are all tried
 EVIDENCE = 20.0  # bits that the codes must say beyond what is chosen to explain them
 SHORT = 2  # digits of a range that a person writes; of a scale one less
 _WRAPS = 1  # times that a code may have wrapped
+_FEW = 32  # elements that zero_points are tried on first
 _SLACK = 1e-6  # relative: float32 rounds x/s
 
 
@@ -141,6 +142,12 @@ def _with(x: Values, codes: Values, fmt: IntFormat, z: int, wrapped: bool) -> li
 def _clamped(x: Values, codes: Values, fmt: IntFormat) -> list[tuple[int, Interval]]:
     """Zero_points of the format, the middle first, with the scales that give the codes, clamped at the ends."""
     zs = np.array(sorted(range(fmt.qmin, fmt.qmax + 1), key=lambda z: abs(z - fmt.middle)), dtype=np.float64)
+    if len(x) > _FEW:  # which most often leave nothing to try the rest on
+        zs = np.array([z for z, _ in _spans(x[:_FEW], codes[:_FEW], fmt, zs)], dtype=np.float64)
+    return _spans(x, codes, fmt, zs) if len(zs) else []
+
+
+def _spans(x: Values, codes: Values, fmt: IntFormat, zs: Values) -> list[tuple[int, Interval]]:
     below = np.where(codes == fmt.qmin, -np.inf, codes - 0.5)[None] - zs[:, None]  # ends of x · u
     above = np.where(codes == fmt.qmax, np.inf, codes + 0.5)[None] - zs[:, None]
     none = (x == 0) & ((below > 0) | (above < 0))

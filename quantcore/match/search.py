@@ -31,7 +31,7 @@ FEW_NEAR = 12  # of large tensors
 # Mistakes in the arithmetic that libraries' own scales meet: one, and those that occur together
 _OF_ARITHMETIC = ("wrapped", "narrow", *sorted(ZERO_POINTS), "half_away", "half_up", "toward_zero", "floor")
 _MISTAKES: tuple[Kinds, ...] = tuple((kind,) for kind in _OF_ARITHMETIC)
-_ROUNDINGS = ("toward_zero", "floor", "half_away", "half_up")
+_ROUNDINGS = ("toward_zero", "floor")  # what a cast does; ties alone are told apart by too few codes
 _TOGETHER: tuple[Kinds, ...] = (
     *((z, fit) for z in sorted(ZERO_POINTS) for fit in ("wrapped", "narrow", "unclamped")),
     *((z, rounding) for z in sorted(ZERO_POINTS) for rounding in _ROUNDINGS),
