@@ -2,110 +2,180 @@
 
 from collections.abc import Callable
 
-from quantcore.conventions import TEXTBOOK, Convention
-from quantcore.formats import Format
-from quantcore.kernels import KERNELS
-from quantcore.range_setting import Given
+from quantcore.conventions import TEXTBOOK
+from quantcore.differences_case import Case
+from quantcore.differences_words import SENTENCES
 from quantcore.scheme import Scheme
-
-Words = Callable[[Convention, Format], str]
 
 
 def differences(scheme: Scheme) -> list[str]:
-    """Return one short phrase for each choice that parts this scheme's convention from the textbook.
+    """Return one short phrase for each choice in which this scheme's convention differs from the textbook.
 
-    Choices that do not matter to the scheme (the asymmetric ones of a symmetric scheme, and the other way
-    round) are left out.
+    A choice is named if it can change a number of this scheme: an asymmetric choice of a symmetric scheme is
+    left out, and so is a kernel whose codes are those of x / s because every scale is a power of two. Where
+    the scales are quantized themselves, what their convention does differently follows, as "for the scales, …".
+
+    >>> differences(Scheme.parse("int8 torchao"))[:2]
+    ['codes are round(x · (1/s))', 'the scale is max|x| / 127.5']
     """
-    c, fmt = scheme.convention.at(scheme.granularity), scheme.format
-    phrases = _SYMMETRIC if scheme.symmetric else _ASYMMETRIC
-    if isinstance(scheme.range_setting, Given):
-        phrases = {name: phrases[name] for name in ("kernel", "nan")}
-    changed = (name for name in phrases if getattr(c, name) != getattr(TEXTBOOK, name))
-    said = (phrases[name](c, fmt) for name in changed)
-    return [phrase for phrase in said if phrase]
+    phrases = _phrases(scheme)
+    if scheme.scales is not None:
+        # what becomes of a NaN is said of x: its scale is NaN because x is
+        phrases += [f"for the scales, {phrase}" for phrase in _phrases(scheme.scales, skipped=("nan",))]
+    return phrases
 
 
-def _kernel(c: Convention, fmt: Format) -> str:
-    return f"codes are {KERNELS[c.kernel].formula}"
+def _phrases(scheme: Scheme, skipped: tuple[str, ...] = ()) -> list[str]:
+    case = Case(scheme)
+    phrases = []
+    for choice, words in SENTENCES.items():
+        value = getattr(case.c, choice)
+        if choice in skipped or value == getattr(TEXTBOOK, choice) or not matters(choice, case):
+            continue
+        phrases.append(words(case) if callable(words) else words[value])
+    return phrases
 
 
-def _symmetric_scale(c: Convention, fmt: Format) -> str:
-    steps = fmt.qmax - fmt.qmin
-    match c.symmetric_scale:
-        case "half_range":
-            return f"the scale is max|x| / {steps / 2:g}"
-        case "whole_range":
-            narrowed = steps - (fmt.signed and not fmt.narrow and fmt.bits in c.narrow_scale_bits)
-            return f"the scale is max|x| / {narrowed / 2:g}"
-        case "larger_side":
-            return f"the scale is the larger of low / {fmt.qmin} and high / {fmt.qmax}"
-    above = steps // 2 + (steps == 3)
-    return f"the scale is the larger of high / {above} and -low / {-(-steps // 2)}, found again from the grid"
+def matters(choice: str, case: Case) -> bool:
+    """Whether another value of the choice can change a number of the case."""
+    rule = _MATTERS.get(choice)
+    return rule is None or rule(case)
 
 
-def _zero_in_range(c: Convention, fmt: Format) -> str:
-    if c.zero_in_range == "low":
-        return "the range is lowered to 0, but not raised to it"
-    return "the range need not include 0"
+def _kernel(case: Case) -> bool:
+    kernel = case.kernel
+    return kernel != "A" and not (kernel == "B" and case.exact_inverse)
 
 
-def _smallest_scale(c: Convention, fmt: Format) -> str:
-    if c.widen_range:
-        return f"a range whose scale is below {c.smallest_scale:.3g} is widened"
-    if c.smallest_scale == 0:
-        return "a scale of 0 stays 0" if c.smallest_range == 0 and c.asymmetric_scale == "range" else ""
-    if c.smallest_scale == c.replacement:
-        return f"no scale is below {c.smallest_scale:.3g}"
-    return f"a scale below {c.smallest_scale:.3g} becomes {c.replacement:g}"
+def _rounding(case: Case) -> bool:
+    return not case.codebook and not (case.kernel in "FG" and case.whole and case.c.rounding == "toward_zero")
 
 
-def _replacement(c: Convention, fmt: Format) -> str:
-    if c.smallest_scale != TEXTBOOK.smallest_scale:
-        return ""  # said there
-    return f"a scale of 0 becomes {c.replacement:.3g}"
+def _overflow(case: Case) -> bool:
+    """Max|x| / qmax leaves nothing to overflow, if it is rounded to the nearest."""
+    c = case.c
+    fits = (
+        case.symmetric
+        and case.min_max
+        and c.symmetric_scale == "positive_steps"
+        and c.rounding.startswith("half")
+        and (case.fmt.signed or c.unsigned_symmetric_zero_point != "zero")
+    )
+    return case.whole and not fits
 
 
-def _middle(c: Convention, fmt: Format) -> str:
-    if fmt.signed:
-        return ""
-    if c.unsigned_symmetric_zero_point == "zero":
-        return "the zero point is 0"
-    return "" if fmt.bits in (8, 16) else f"the zero point is {(fmt.qmin + fmt.qmax) // 2}"
+def _nan(case: Case) -> bool:
+    if case.c.cast == "int32" and _cast(case):
+        return False  # said there
+    return case.takes_nonfinite and not (case.min_max and case.c.bad_scale == "nonfinite")
 
 
-_NAN = {
-    "zero": "NaN becomes code 0",
-    "qmin": "NaN becomes qmin",
-    "qmax": "NaN becomes qmax",
-    "undefined": "NaN stays NaN",
-}
-_FIRST: dict[str, Words] = {
+def _cast(case: Case) -> bool:
+    """Whether an unclamped value can go beyond the cast.
+
+    Min-max brings x / s into the codes, except where 1/s overflows, and ∞ / ∞, which is no number.
+    """
+    if not case.whole or (case.min_max and not case.takes_nonfinite):
+        return False
+    if not case.min_max or case.c.cast == "low_bits":
+        return True
+    return case.c.cast == "int32" and case.shifted and case.fmt.signed and not case.symmetric
+
+
+def _bad_scale(case: Case) -> bool:
+    if case.c.bad_scale == "nan":
+        return case.min_max
+    return _range_overflow(case)
+
+
+def _symmetric_scale(case: Case) -> bool:
+    return case.symmetric and case.ranged and not case.same_scale_rule
+
+
+def _range_overflow(case: Case) -> bool:
+    c = case.c
+    return case.asymmetric and c.asymmetric_scale == "range" and c.scale_precision == "float32"
+
+
+def _smallest_scale(case: Case) -> bool:
+    """Whether a scale can be so small: powers of two and hqq's inverse have ends of their own."""
+    c = case.c
+    if not case.ranged or c.smallest_range or c.widen_range:
+        return False
+    return not c.symmetric_scale.startswith("power") if case.symmetric else c.asymmetric_scale == "range"
+
+
+def _scale_precision(case: Case) -> bool:
+    """Whether several operations are rounded; one division comes to the same float32 either way."""
+    c = case.c
+    return case.asymmetric or (
+        case.symmetric and case.ranged and (c.symmetric_scale == "regridded" or c.inverse == "of_range")
+    )
+
+
+def _inverse(case: Case) -> bool:
+    if case.c.inverse == "of_range":
+        return case.symmetric and case.ranged and (case.inverts or case.c.decoding == "divided")
+    return case.inverts and case.stored_as_values
+
+
+def _nan_zero_point(case: Case) -> bool:
+    c = case.c
+    of_zero = c.zero_point_scale == "raw" and c.replaced_zero_point == "computed"
+    infinite = case.takes_nonfinite and case.min_max and c.bad_scale != "nonfinite"
+    return _zero_point_found(case) and (of_zero or infinite)
+
+
+def _zero_point_found(case: Case) -> bool:
+    return case.asymmetric and case.c.zero_point == "integer" and case.c.asymmetric_scale == "range"
+
+
+def _replaced_zero_point(case: Case) -> bool:
+    if not _smallest_scale(case) or not case.whole:
+        return False
+    middle = case.symmetric and case.c.replaced_zero_point == "zero" and bool(case.middle)
+    return middle or _zero_point_found(case)
+
+
+_MATTERS: dict[str, Callable[[Case], bool]] = {
     "kernel": _kernel,
-    "scale_precision": lambda c, fmt: "scale and zero point are found in float64",
-}
-_ENDS: dict[str, Words] = {
-    "smallest_range": lambda c, fmt: f"no range is below {c.smallest_range:g}",
-    "smallest_scale": _smallest_scale,
-    "replacement": _replacement,
-    "nan": lambda c, fmt: _NAN[c.nan],
-}
-_SYMMETRIC: dict[str, Words] = {
-    **_FIRST,
+    "rounding": _rounding,
+    "overflow": _overflow,
+    "nan": _nan,
+    "nan_value": lambda case: False,  # said of "nan"
+    "cast": _cast,
+    "zero_in_range": lambda case: case.asymmetric,
+    "range_overflow": _range_overflow,
+    "finite_range": lambda case: case.asymmetric and case.min_max and case.takes_nonfinite,
+    "widen_range": lambda case: case.ranged,
+    "smallest_range": lambda case: case.ranged,
     "symmetric_scale": _symmetric_scale,
-    "unsigned_symmetric_zero_point": _middle,
-    **_ENDS,
-}
-_ASYMMETRIC: dict[str, Words] = {
-    **_FIRST,
-    "asymmetric_scale": lambda c, fmt: "1/s is found first, and multiplies",
-    "zero_in_range": _zero_in_range,
-    "zero_point": lambda c, fmt: (
-        "the zero point is a float, -low · (1/s)" + (", rounded" if c.zero_point == "float_rounded" else "")
+    "inverse": _inverse,
+    "bad_inverse": _inverse,
+    "asymmetric_scale": lambda case: case.asymmetric,
+    "narrow_scale_bits": lambda case: False,  # said of "symmetric_scale"
+    "scale_precision": _scale_precision,
+    "smallest_scale": _smallest_scale,
+    "replacement": lambda case: (
+        _smallest_scale(case) and case.c.smallest_scale == TEXTBOOK.smallest_scale  # else said there
     ),
-    "zero_point_precision": lambda c, fmt: (
-        "" if c.scale_precision == "float64" else "the zero point is found in float64"
+    "coded_with": lambda case: case.scheme.scales is not None and not case.stored_exactly,
+    "zero_scale": lambda case: case.scheme.scales is not None and case.c.inverse == "of_scale",
+    "coded_least": lambda case: case.may_be_least,
+    "short_block": lambda case: case.flat,
+    "bad_scale": _bad_scale,
+    "zero_point": lambda case: case.asymmetric or case.given_shift,
+    "zero_point_order": _zero_point_found,
+    "zero_point_precision": lambda case: _zero_point_found(case) and case.c.scale_precision == "float32",
+    "zero_point_scale": lambda case: (
+        _zero_point_found(case)
+        and case.c.scale_precision == "float32"  # else said there
+        and case.c.replaced_zero_point == "computed"
     ),
-    "zero_point_order": lambda c, fmt: "the zero point is rounded after the subtraction",
-    **_ENDS,
+    "replaced_zero_point": _replaced_zero_point,
+    "nan_zero_point": _nan_zero_point,
+    "unsigned_symmetric_zero_point": lambda case: (
+        case.symmetric and case.ranged and case.middle != case.fmt.middle if case.whole else False
+    ),
+    "decoding": lambda case: case.symmetric and case.ranged,
 }

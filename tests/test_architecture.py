@@ -19,7 +19,7 @@ FLOORS = [
     ["quantcore.refusal", "quantcore.qparams", "quantcore.casts", "quantcore.coding", "quantcore.boxes", "quantcore.extremes", "quantcore.grid_trials", "quantcore.grid_search", "quantcore.squared_error", "quantcore.quantize"],
     ["quantcore.fit_scheme", "quantcore.metrics", "quantcore.blocks", "quantcore.storage", "quantcore.trace", "quantcore.trace_",
      "quantcore.training", "quantcore.training.",
-     "quantcore.encodings", "quantcore.differences"],
+     "quantcore.encodings", "quantcore.differences", "quantcore.differences_"],
     ["quantcore.compare", "quantcore.compare_", "quantcore.measured_blocks", "quantcore.error_curve", "quantcore.error_marks", "quantcore.sweep", "quantcore.diagnose", "quantcore.diagnose.", "quantcore.planes", "quantcore.views", "quantcore.match", "quantcore.match.", "quantcore.literals", "quantcore.snippets", "quantcore.snippets_", "quantcore.export",
      "quantcore.export_onnx", "quantcore.tensors", "quantcore.tensors.",
      "quantcore.mistakes", "quantcore.mistakes.", "quantcore.code_reading", "quantcore.code_reading.", "quantcore.predict", "quantcore.predict_"],
