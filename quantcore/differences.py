@@ -2,9 +2,13 @@
 
 from collections.abc import Callable
 
+import torch
+
 from quantcore.conventions import TEXTBOOK
 from quantcore.differences_case import Case
 from quantcore.differences_words import SENTENCES
+from quantcore.range_setting import Fixed
+from quantcore.scales import parameters
 from quantcore.scheme import Scheme
 
 
@@ -39,7 +43,37 @@ def _phrases(scheme: Scheme, skipped: tuple[str, ...] = ()) -> list[str]:
 def matters(choice: str, case: Case) -> bool:
     """Whether another value of the choice can change a number of the case."""
     rule = _MATTERS.get(choice)
-    return rule is None or rule(case)
+    return (rule is None or rule(case)) and not (choice in _OF_RANGE and _same_for_fixed(choice, case))
+
+
+# What a range that is fixed decides once for all
+_OF_RANGE = (
+    "zero_in_range",
+    "range_overflow",
+    "widen_range",
+    "smallest_range",
+    "smallest_scale",
+    "replacement",
+    "scale_precision",
+    "zero_point_order",
+    "zero_point_precision",
+    "zero_point_scale",
+    "replaced_zero_point",
+    "nan_zero_point",
+)
+
+
+def _same_for_fixed(choice: str, case: Case) -> bool:
+    """Whether the textbook's value of the choice gives a fixed range the same scale and zero_point."""
+    setting = case.scheme.range_setting
+    if not isinstance(setting, Fixed):
+        return False
+    low, high = torch.tensor([setting.low]), torch.tensor([setting.high])
+    own, other = (
+        parameters(low, high, case.symmetric, case.fmt, record)
+        for record in (case.c, case.c.changed(**{choice: getattr(TEXTBOOK, choice)}))
+    )
+    return bool((own.scale == other.scale).all() and (own.zero_point == other.zero_point).all())
 
 
 def _kernel(case: Case) -> bool:
@@ -73,12 +107,15 @@ def _nan(case: Case) -> bool:
 def _cast(case: Case) -> bool:
     """Whether an unclamped value can go beyond the cast.
 
-    Min-max brings x / s into the codes, except where 1/s overflows, and ∞ / ∞, which is no number.
+    Min-max brings x / s into the codes, except where 1/s overflows, infinity where the range is finite, and
+    ∞ / ∞, which is NaN.
     """
     if not case.whole or (case.min_max and not case.takes_nonfinite):
         return False
     if not case.min_max or case.c.cast == "low_bits":
         return True
+    if case.c.cast == "int64":
+        return case.c.finite_range and not case.symmetric
     return case.c.cast == "int32" and case.shifted and case.fmt.signed and not case.symmetric
 
 
@@ -106,17 +143,16 @@ def _smallest_scale(case: Case) -> bool:
 
 
 def _scale_precision(case: Case) -> bool:
-    """Whether several operations are rounded; one division comes to the same float32 either way."""
+    """Whether several operations are rounded, or 2 · max|x| overflows; else float32 comes to the same."""
     c = case.c
-    return case.asymmetric or (
-        case.symmetric and case.ranged and (c.symmetric_scale == "regridded" or c.inverse == "of_range")
-    )
+    several = c.inverse == "of_range" or c.symmetric_scale in ("regridded", "whole_range")
+    return case.asymmetric or (case.ranged and several and not case.same_scale_rule)
 
 
 def _inverse(case: Case) -> bool:
     if case.c.inverse == "of_range":
         return case.symmetric and case.ranged and (case.inverts or case.c.decoding == "divided")
-    return case.inverts and case.stored_as_values
+    return case.inverts and case.stored_as_values and not case.stored_in_units
 
 
 def _nan_zero_point(case: Case) -> bool:
@@ -128,6 +164,13 @@ def _nan_zero_point(case: Case) -> bool:
 
 def _zero_point_found(case: Case) -> bool:
     return case.asymmetric and case.c.zero_point == "integer" and case.c.asymmetric_scale == "range"
+
+
+def _zero_point_order(case: Case) -> bool:
+    """Whether qmin - low / s can be rounded to a tie, or to another one: not from 0, nor of float32s in float64."""
+    c, qmin = case.c, case.fmt.qmin
+    exact = c.zero_point_precision == "float64" and c.zero_point_scale == "final" and qmin % 2 == 0
+    return _zero_point_found(case) and qmin != 0 and not exact
 
 
 def _replaced_zero_point(case: Case) -> bool:
@@ -144,6 +187,7 @@ _MATTERS: dict[str, Callable[[Case], bool]] = {
     "nan": _nan,
     "nan_value": lambda case: False,  # said of "nan"
     "cast": _cast,
+    "zero_value": lambda case: case.zero_value != 0,
     "zero_in_range": lambda case: case.asymmetric,
     "range_overflow": _range_overflow,
     "finite_range": lambda case: case.asymmetric and case.min_max and case.takes_nonfinite,
@@ -162,10 +206,11 @@ _MATTERS: dict[str, Callable[[Case], bool]] = {
     "coded_with": lambda case: case.scheme.scales is not None and not case.stored_exactly,
     "zero_scale": lambda case: case.scheme.scales is not None and case.c.inverse == "of_scale",
     "coded_least": lambda case: case.may_be_least,
+    "coded_smallest": lambda case: case.ranged or case.smallest_given < case.c.coded_smallest,
     "short_block": lambda case: case.flat,
     "bad_scale": _bad_scale,
     "zero_point": lambda case: case.asymmetric or case.given_shift,
-    "zero_point_order": _zero_point_found,
+    "zero_point_order": _zero_point_order,
     "zero_point_precision": lambda case: _zero_point_found(case) and case.c.scale_precision == "float32",
     "zero_point_scale": lambda case: (
         _zero_point_found(case)

@@ -120,6 +120,17 @@ class Case:
         return self.scheme.scales is not None and not isinstance(self.scheme.scales.format, IntFormat)
 
     @property
+    def stored_in_units(self) -> bool:
+        """Whether the scales are stored as they are, their own scale being 1."""
+        return self.scheme.scales is not None and self.scheme.scales.range_setting == Given(1.0)
+
+    @property
+    def smallest_given(self) -> float:
+        """The smallest of the scales that are given, infinity where none is."""
+        setting = self.scheme.range_setting
+        return min(_numbers(setting.scale)) if isinstance(setting, Given) else math.inf
+
+    @property
     def stored_exactly(self) -> bool:
         """Whether the scales are powers of two, stored as such."""
         scales = self.scheme.scales
@@ -163,6 +174,11 @@ class Case:
         if rule == "whole_range":  # float32 can't add the two of 3e38, float64 can
             return self.steps / 2 == half and self.c.scale_precision == "float64"
         return rule == "larger_side" and fmt.qmin == -fmt.qmax
+
+    @property
+    def zero_value(self) -> float:
+        """What stands for 0, a value of the format; 0 where the convention changes nothing."""
+        return 0.0 if isinstance(self.fmt, IntFormat) else self.fmt.round_value(self.c.zero_value)
 
     @property
     def steps(self) -> int:

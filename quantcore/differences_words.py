@@ -66,8 +66,9 @@ def _nan(case: Case) -> str:
     c, fmt = case.c, case.fmt
     if isinstance(fmt, IntFormat):
         if c.cast != "none":
-            return f"{_nan_of(case)} becomes code {0 if c.cast == 'low_bits' else fmt.qmin}"
-        return _NAN[c.nan].format(_nan_of(case), qmin=fmt.qmin, qmax=fmt.qmax)
+            return f"{_nan_of(case)} becomes code {max(0, fmt.qmin) if c.cast == 'low_bits' else fmt.qmin}"
+        zero = max(0, fmt.qmin)  # is clamped as any other
+        return _NAN[c.nan].format(_nan_of(case), zero=zero, qmin=fmt.qmin, qmax=fmt.qmax)
     if c.cast == "low_bits":
         return f"NaN and infinity become code {int(fmt.encode(0.0))} (value 0)"
     if c.nan_value:
@@ -78,10 +79,10 @@ def _nan(case: Case) -> str:
 
 
 _NAN = {
-    "zero": "{} becomes code 0",
+    "zero": "{} becomes code {zero}",
     "qmin": "{} becomes code {qmin}",
     "qmax": "{} becomes code {qmax}",
-    "undefined": "{} has no code; 0 is shown",
+    "undefined": "{} has no code; {zero} is shown",
 }
 
 
@@ -89,13 +90,13 @@ def _cast(case: Case) -> str:
     fmt = case.fmt
     lost = _nan_of(case) if case.min_max else "NaN and values beyond 2^31"
     wrapped = f", or {fmt.qmax} where z is negative" if case.shifted else ""
-    return _CAST[case.c.cast].format(lost, qmin=fmt.qmin, wrapped=wrapped)
+    return _CAST[case.c.cast].format(lost, zero=max(0, fmt.qmin), qmin=fmt.qmin, wrapped=wrapped)
 
 
 _CAST = {
     "int32": "the code of {} is {qmin}{wrapped}",
     "int64": "values beyond 2^63 become code {qmin}",
-    "low_bits": "values beyond 2^31 become code 0",
+    "low_bits": "values beyond 2^31 become code {zero}",
 }
 
 
@@ -163,7 +164,7 @@ def _power(exponent: str, ends: str) -> Words:
     return words
 
 
-_WITHIN = "kept between {low} and {high}"
+_AT_LEAST = "at least {low}, with ∞ as 2^128"
 _ROUNDED = "floor(log2({m} + half a step of {step})) - {k}"
 SYMMETRIC_SCALES: Mapping[str, Words] = {
     "positive_steps": _positive_steps,
@@ -174,7 +175,7 @@ SYMMETRIC_SCALES: Mapping[str, Words] = {
     "largest": lambda case: case.largest,
     "half_codes": _half_codes,
     "signed_extreme": _signed_extreme,
-    "power_floor": _power("floor(log2({m})) - {k}", _WITHIN),
+    "power_floor": _power("floor(log2({m})) - {k}", _AT_LEAST),
     "power_log2_floor": _power(
         "floor(log2({m})) - {k}", "log2 in float32 and -126 for 0, at least {low}, and NaN above {high}"
     ),
@@ -182,15 +183,15 @@ SYMMETRIC_SCALES: Mapping[str, Words] = {
         "floor(log2({m})) - {k}",
         "log2 in float32; below 2^-128 it is 2^256 times as much, and for 0 and ∞ 2^-128",
     ),
-    "power_even": _power(_ROUNDED.replace("{step}", "the format"), _WITHIN),
+    "power_even": _power(_ROUNDED.replace("{step}", "the format"), _AT_LEAST),
     "power_rounded": _power(
-        _ROUNDED.replace("{step}", "the format"), "at least {low}, and infinite above {high}"
+        _ROUNDED.replace("{step}", "the format"), "at least {low}, and infinite where the sum is 2^128"
     ),
     "power_rounded_e2m1": _power(
-        _ROUNDED.replace("{step}", "e2m1"), "at least {low}, and infinite above {high}"
+        _ROUNDED.replace("{step}", "e2m1"), "at least {low}, and infinite where the sum is 2^128"
     ),
-    "power_ceil": _power("ceil(log2({m})) - {k}", _WITHIN),
-    "power_log2_ceil": _power("ceil(log2({m} / {max}))", "log2 in float32, " + _WITHIN),
+    "power_ceil": _power("ceil(log2({m})) - {k}", _AT_LEAST),
+    "power_log2_ceil": _power("ceil(log2({m} / {max}))", "log2 in float32, kept between {low} and {high}"),
 }
 
 
@@ -283,7 +284,7 @@ SENTENCES: Mapping[str, Words | Mapping[object, str]] = {
     ),
     "short_block": {"divided": "in a shorter last block x is divided by s"},
     "least_value": lambda case: f"x / s is at least {exactly(case.c.least_value)}",
-    "zero_value": lambda case: f"what rounds to 0 becomes {exactly(case.c.zero_value)}",
+    "zero_value": lambda case: f"what rounds to 0 becomes {exactly(case.zero_value)}",
     "scale_precision": _scale_precision,
     "symmetric_scale": _symmetric_scale,
     "narrow_scale_bits": {},  # changes the sentence of symmetric_scale
