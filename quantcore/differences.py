@@ -85,19 +85,6 @@ def _rounding(case: Case) -> bool:
     return not case.codebook and not (case.kernel in "FG" and case.whole and case.c.rounding == "toward_zero")
 
 
-def _overflow(case: Case) -> bool:
-    """Max|x| / qmax leaves nothing to overflow, if it is rounded to the nearest."""
-    c = case.c
-    fits = (
-        case.symmetric
-        and case.min_max
-        and c.symmetric_scale == "positive_steps"
-        and c.rounding.startswith("half")
-        and (case.fmt.signed or c.unsigned_symmetric_zero_point != "zero")
-    )
-    return case.whole and not fits
-
-
 def _nan(case: Case) -> bool:
     if case.c.cast == "int32" and _cast(case):
         return False  # said there
@@ -183,7 +170,8 @@ def _replaced_zero_point(case: Case) -> bool:
 _MATTERS: dict[str, Callable[[Case], bool]] = {
     "kernel": _kernel,
     "rounding": _rounding,
-    "overflow": _overflow,
+    # also of max|x| / qmax: where that is subnormal, it is rounded so far that codes overflow
+    "overflow": lambda case: case.whole,
     "nan": _nan,
     "nan_value": lambda case: False,  # said of "nan"
     "cast": _cast,

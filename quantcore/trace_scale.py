@@ -65,8 +65,11 @@ def _whole_range(t: Numbers, c: Convention, low: float, high: float) -> str:
 
 
 def _larger_side(t: Numbers, c: Convention, low: float, high: float) -> str:
-    fmt = t.scheme.format
-    return f"max(low / {fmt.qmin}, high / {fmt.qmax}), low = {number(low)}, high = {number(high)}"
+    fmt, side = t.scheme.format, f"{number(high)} / {t.scheme.format.qmax}"
+    if fmt.qmin >= 0:  # unsigned codes have nothing to divide low by
+        return f"high / {fmt.qmax} = {side}"
+    left = f"{signed(low)} / ({fmt.qmin})"
+    return f"max(low / ({fmt.qmin}), high / {fmt.qmax}) = max({left}, {side})"
 
 
 def _regridded(t: Numbers, c: Convention, low: float, high: float) -> str:
