@@ -10,7 +10,7 @@ from quantcore.formats import IntFormat
 from quantcore.range_setting import MinMax
 from quantcore.scales_of_floats import largest_power, largest_value
 from quantcore.trace_record import Numbers
-from quantcore.trace_text import number, signed
+from quantcore.trace_text import inverse_of_range, number, signed
 
 
 def scale_formula(t: Numbers) -> str:
@@ -104,6 +104,8 @@ _OF_RAISED = {"power_even", "power_rounded", "power_rounded_e2m1"}
 def _power(t: Numbers, c: Convention, low: float, high: float) -> str:
     """A power of two; the rules are those of `scales_of_floats`."""
     fmt, raw, most = t.scheme.format, _raw(t), f"{_name(t)} = {number(high)}"
+    if math.isinf(high) and raw == 2.0 ** (128 - largest_power(fmt)):
+        return f"2^(128 - {largest_power(fmt)}), where ∞ counts as 2^128"
     mantissa, exponent = math.frexp(raw)
     # what e8m0 has, and of integers, which are digits after the point, that times a power
     unit = largest_power(fmt) if isinstance(fmt, IntFormat) else 0
@@ -118,7 +120,9 @@ def _power(t: Numbers, c: Convention, low: float, high: float) -> str:
         name, with_numbers = f"{name} + half a step", f"{with_numbers} + {half}"
     elif c.symmetric_scale == "power_ceil":
         round_ = "ceil"
-    least = largest_power(fmt)
+    least = str(largest_power(fmt))
+    if c.symmetric_scale == "power_log2_wrapped" and raw > high:
+        least += " + 256"  # the exponent's lowest 8 bits are kept
     return f"2^({round_}(log2({name})) - {least}) = 2^({round_}(log2({with_numbers})) - {least})"
 
 
@@ -146,7 +150,14 @@ def _asymmetric(t: Numbers, c: Convention, low: float, high: float) -> str:
     steps = t.scheme.format.qmax - t.scheme.format.qmin
     a, b = signed(low), number(high)
     if c.asymmetric_scale == "inverse_range":
+        found = inverse_of_range(t)
+        if "high - low" not in found.partition("=")[0] or "since" in found:
+            value, _, why = found.partition(", ")
+            return f"1 / {value}, 1/s being {why}"
         return f"1 / ({steps} · (1 / (high - low))) = 1 / ({steps} · (1 / ({b} - {a})))"
+    if c.smallest_range and np.float32(high) - np.float32(low) < np.float32(c.smallest_range):
+        least = number(c.smallest_range)
+        return f"{least} / {steps}, since high - low is less than {least}"
     overflows = high - low > float(np.finfo(np.float32).max)
     if overflows and c.range_overflow == "split" and c.scale_precision == "float32":
         return f"high / {steps} - low / {steps} = {b} / {steps} - {a} / {steps}"

@@ -95,15 +95,23 @@ def _to_value(t: Numbers, fmt: FloatFormat | CodebookFormat) -> list[Step]:
         name, how = fmt.name or "the codebook", f"ties: {fmt.tie}"
         code = f"place {t.code} of {len(fmt.values)}"
         clipped = f", clipped to the outermost, {number(t.rounded)}"
-    text = f"of {number(t.quotient)} in {name}, {how}{clipped if t.overflow == 'saturate' else ''}"
+    least, instead = t.convention.least_value, t.convention.zero_value
+    quotient = number(t.quotient)
+    if least and t.quotient < least:
+        quotient = f"max({quotient}, {number(least)})"
+    text = f"of {quotient} in {name}, {how}{clipped if t.overflow == 'saturate' else ''}"
+    if instead and t.rounded == fmt.round_value(instead) and fmt.round_value(t.quotient) == 0:
+        text += f"; {number(t.rounded)} in place of 0"
     if t.overflow == "cast":
         text = f"what {t.convention.library} makes of {number(t.quotient)}"
     return [Step("value v", text, number(t.rounded)), Step("code q", code, number(t.code))]
 
 
 def _dequantized(t: Numbers) -> str:
-    back = _scaled_back(t)
-    return back if t.center is None else f"{back} + the mean, {number(t.center)}"
+    formula, _, words = _scaled_back(t).partition(", ")
+    if t.center is not None:
+        formula, words = f"{formula} + {signed(t.center)}", f"{words} and the mean" if words else "the mean"
+    return f"{formula}, {words}" if words else formula
 
 
 def _scaled_back(t: Numbers) -> str:

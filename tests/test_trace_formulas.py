@@ -1,0 +1,183 @@
+"""Every line of a trace, computed again from its text, for every convention, format and preset."""
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+import test_differences as library
+import torch
+
+import quantcore as qc
+from quantcore.conventions.record import BASES
+
+f32 = np.float32
+LINES = {
+    # words that follow the arithmetic -> what they ask of it
+    r", in float64": "float64",
+    r"; the scale before it was stored": "",
+    r", float32(; what s = .* counts as here)?": "",
+    r", rounded once": "once",
+    r", (the 1/s that is kept|the mean|the 1/s that is kept and the mean)": "",
+    r", where ∞ counts as 2\^128": "",
+    r", since a scale that is stored as 0 .*": "",
+    r", since low / s is NaN before s is replaced": "",
+    r", max\|x\| and 1 / .*": "",
+    r", since it does not fit": "",
+    r", the grid whose step is .*": "",
+    r", since (the (range is 0|scale was replaced)|high - low is .*|low / s is NaN)": "",
+    r", 1/s being .*": "",
+    r", the most that it may be": "",
+    r", where (the powers of two end.*|1 / max\|x\| is not finite)": "",
+    r", symmetric( and (un)?signed)?": "",
+    r", half to even": "rint",
+    r", half away from zero": "away",
+    r", half (to even|away from zero), of \|v\| \+ 0\.5 in float32": "of sum",
+    r", cut off": "trunc",
+}
+WORDS = {"given by hand", "(1 / the scale of the scales) / the value of the scale's code, kept beside s"}
+
+
+def rounded(how, name):
+    def rule(v):
+        v = np.asarray(v, np.float64)
+        if how == "of sum":
+            raised = abs(f32(v)) + f32(0.5)
+            tie = (abs(v) % 2 == 0.5) & ("even" in name)
+            return np.copysign(np.trunc(raised) - tie, v)
+        if how == "away":
+            return np.copysign(np.floor(abs(v) + 0.5), v)
+        return np.trunc(v) if how == "trunc" else np.rint(v)
+
+    return rule
+
+
+def arithmetic(text):
+    """A formula to what it comes to, every operation in float32, or in float64 where it says so."""
+    formula, how = text, ""
+    for words, meaning in LINES.items():
+        match = re.search(words + "$", formula)
+        if match and (match.start() == 0 or "in float32" not in match[0] or meaning == "of sum"):
+            formula, how = formula[: match.start()], meaning
+    formula = formula.split(" = ")[-1]
+    dtype = np.float64 if how in ("float64", "once") else f32
+    formula = formula.replace("·", "*").replace("^", "**").replace("½", "0.5")
+    numbers = r"(?<![\w.])(\d[\d.]*(?:e[-+]?\d+)?|inf|nan)(?!\w)"
+    code = re.sub(numbers, r"number('\g<1>')", formula)
+    names = {
+        "number": lambda digits: dtype(f32(digits)) if "." in digits or "e" in digits else dtype(digits),
+        "round": rounded(how, text),
+        "clamp": lambda v, low, high: np.clip(v, low, high),
+        "max": np.maximum,
+        "log2": np.log2,
+        "floor": np.floor,
+        "ceil": np.ceil,
+    }
+    return f32(eval(code, names))
+
+
+def proved(step, t):
+    """Whether the line comes to its value; None where it says in words what no numbers can."""
+    text, value = step.formula, f32(step.value)
+    if not text or text in WORDS or text.startswith("what "):
+        return None
+    if step.name == "value v":
+        return nearest(text, value, t)
+    if step.name == "code q":
+        return code(text, int(step.value), t)
+    stored = re.fullmatch(r"(\S+) quantized \((.*)\), of (.*)", text)
+    if stored:
+        return same(arithmetic_of_scale(stored[3]), f32(stored[1])) and back(f32(stored[1]), value, t)
+    shift = re.fullmatch(r"low = (\S+), quantized \(.*\)", text)
+    if shift:
+        return back(f32(shift[1]), value, t)
+    if "modulo" in text:
+        return None
+    found = arithmetic_of_scale(text)
+    return same(found, value) or (
+        text.startswith("1 / 0,") and np.isinf(found) and np.isinf(value)
+    )  # -0 is 0 here
+
+
+def arithmetic_of_scale(text):
+    """A scale that is too small is shown to be, and what it is replaced by."""
+    match = re.fullmatch(r"(.*?)(?: < (\S+)| = 0 in float32); (\S+) instead", text)
+    if not match:
+        return arithmetic(text)
+    found = arithmetic(match[1])
+    assert found < f32(match[2]) if match[2] else found == 0, text
+    return f32(match[3])
+
+
+def back(number, stored, t):
+    """A scale as it comes back from where it is stored, if its own scale is known."""
+    scales = t.scheme.scales
+    if not isinstance(scales.range_setting, qc.Given):
+        return None
+    return same(f32(qc.apply([float(number)], scales).dequantized[0]), stored)
+
+
+def nearest(text, value, t):
+    number, clipped = (
+        arithmetic(re.match(r"of (.*?) in ", text)[1]),
+        re.search(r"clipped to the \w+, (\S+)", text),
+    )
+    instead = re.search(r"; (\S+) in place of 0$", text)
+    if instead:
+        return value == f32(instead[1]) and abs(number) <= t.scheme.format.table[1] / 2
+    table = t.scheme.format.table.double().numpy()
+    table = table[np.isfinite(table)]
+    if not np.isfinite(number):
+        return None
+    if clipped:
+        assert abs(value) == abs(f32(clipped[1]))
+        assert abs(number) > abs(value)
+    # an addition in float32 takes what is just below half a step up, a codebook's midpoints are rounded
+    room = 1e-6 * abs(number) if "in float32" in text or "ties: " in text else 0
+    return abs(float(value) - float(number)) <= abs(table - float(number)).min() + room
+
+
+def code(text, q, t):
+    place = re.fullmatch(r"place (\d+) of (\d+)", text)
+    if place:
+        return int(place[1]) == q and int(place[2]) == len(t.scheme.format.values)
+    return int("".join(re.findall(r"\w+ ([01]+)", text)), 2) == q
+
+
+def same(found, value):
+    return found == value or (np.isnan(found) and np.isnan(value))
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_every_line_comes_to_its_value(name):
+    checked = 0
+    for text, scheme in library.ALL.items():
+        if scheme.convention.name != name:
+            continue
+        blocks = library.rows(scheme)
+        for row in (*blocks[:3], *blocks[4:13], *blocks[15:20], library.near_ties(blocks[0], scheme)):
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    result = qc.apply(row[None], scheme)
+            except qc.QuantError:
+                continue
+            farthest = int(np.nan_to_num(abs(row)).argmax())
+            for index in {3, farthest}:
+                t = qc.trace(result, (0, index))
+                assert t.code == int(result.codes[0, index])
+                for step in t.steps():
+                    with np.errstate(all="ignore"):
+                        found = proved(step, t)
+                    checked += found is not None
+                    assert found is None or found, (text, row[:5], step)
+    assert checked > 20
+
+
+def test_a_line_that_is_false_is_found():
+    t = qc.trace(qc.apply(torch.tensor([[0.5, 2.0]]), qc.Scheme.parse("int8 torchao")), (0, 0))
+    for step in t.steps():
+        if step.formula:
+            assert proved(step, t), step
+            wrong = type(step)(step.name, step.formula, str(float(step.value) + 1))
+            assert proved(wrong, t) is False, step
