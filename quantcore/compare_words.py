@@ -13,25 +13,33 @@ from quantcore.trace_text import number, signed, zero_point_formula
 
 # choice -> what is at stake, as a sentence begins
 _AT_STAKE = {
-    "zero_in_range": "range must include 0, or need not",
+    "zero_in_range": "whether the range must include 0",
     "range_overflow": "a range wider than float32",
-    "finite_range": "infinite ends made finite, or not",
-    "widen_range": "a range too narrow is widened, or not",
+    "finite_range": "whether infinite ends are made finite",
+    "widen_range": "whether a range too narrow is widened",
     "smallest_range": "the smallest range",
     "smallest_scale": "the smallest scale",
-    "replacement": "what a scale too small becomes",
+    "replacement": "what replaces a scale that is too small",
     "symmetric_scale": "what max|x| is divided by",
     "narrow_scale_bits": "what max|x| is divided by",
-    "asymmetric_scale": "1/s found first, or s",
-    "inverse": "1/s found first, or s",
-    "zero_point": "a whole zero point, or a float one",
-    "zero_point_order": "rounded after the subtraction, or before it",
-    "zero_point_precision": "found in float64, or in float32",
-    "zero_point_scale": "of the scale before it was cast or replaced, or after",
-    "replaced_zero_point": "of a scale that was replaced",
-    "nan_zero_point": "where there is no number to be rounded",
+    "asymmetric_scale": "whether s or 1/s is found first",
+    "inverse": "whether s or 1/s is found first",
+    "zero_point": "an integer zero point or a float",
+    "zero_point_order": "rounded before or after the subtraction",
+    "zero_point_precision": "found in float32 or float64",
+    "zero_point_scale": "with the scale before or after it is cast or replaced",
+    "replaced_zero_point": "where the scale is replaced",
+    "nan_zero_point": "where it comes to NaN",
     "unsigned_symmetric_zero_point": "of symmetric unsigned codes",
-    "scale_precision": "found in float64, or in float32",
+    "bad_inverse": "what replaces a 1/s that is not finite",
+    "divisor": "what x is divided by first",
+    "center": "whether the mean is subtracted first",
+    "least_value": "the least value",
+    "zero_value": "what replaces 0",
+    "bad_scale": "which scales are refused",
+    "decoding": "how codes are dequantized",
+    "code_bits": "how codes are packed",
+    "scale_precision": "found in float32 or float64",
 }
 _KINDS = {
     "zero_point": "zero point",
@@ -86,7 +94,7 @@ def _parameter(sides: Sides, ingredient: str, choices: tuple[str, ...]) -> str:
     """``scale: a max|x| / 127.5 = … against b max|x| / 127 = …``, of the element's block."""
     formula = scale_formula if ingredient == "scale" else zero_point_formula
     values = [getattr(t, ingredient) for _, t in sides]
-    stakes = list(dict.fromkeys(_AT_STAKE[c] for c in choices if c in _AT_STAKE))
+    stakes = list(dict.fromkeys(_AT_STAKE[c] for c in choices))
     setting = sides[0][1].scheme.range_setting
     if not stakes and not isinstance(setting, MinMax) and sides[0][1].low is not None:
         stakes = ["the range setting finds each library its own range"]

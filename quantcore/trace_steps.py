@@ -98,7 +98,7 @@ def _to_value(t: Numbers, fmt: FloatFormat | CodebookFormat) -> list[Step]:
     least, instead = t.convention.least_value, t.convention.zero_value
     quotient = number(t.quotient)
     if least and t.quotient < least:
-        quotient = f"max({quotient}, {number(least)})"
+        quotient, clipped = f"max({quotient}, {number(least)})", ""
     text = f"of {quotient} in {name}, {how}{clipped if t.overflow == 'saturate' else ''}"
     if instead and t.rounded == fmt.round_value(instead) and fmt.round_value(t.quotient) == 0:
         text += f"; {number(t.rounded)} in place of 0"

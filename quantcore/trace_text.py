@@ -107,7 +107,7 @@ def zero_point_formula(t: Numbers) -> str:
     if c.zero_point_scale == "raw" and c.scale_precision == "float64":  # before s was rounded to float32
         divisor = f"(({number(t.high or 0.0)} - {signed(t.low)}) / {fmt.qmax - fmt.qmin})"
     elif c.zero_point_scale == "raw" and t.replaced and t.high is not None:
-        raw = (np.float32(t.high) - np.float32(t.low)) / np.float32(fmt.qmax - fmt.qmin)
+        raw = float((np.float32(t.high) - np.float32(t.low)) / np.float32(fmt.qmax - fmt.qmin))
         if t.low == raw == 0:
             return f"{number(t.zero_point)}, since low / s is NaN before s is replaced"
         divisor = number(raw)

@@ -3,6 +3,7 @@
 import importlib
 import itertools
 import json
+import re
 import warnings
 from collections import defaultdict
 from fractions import Fraction
@@ -10,9 +11,13 @@ from fractions import Fraction
 import golden_cases as golden
 import numpy as np
 import pytest
+import test_trace_formulas as lines
 import torch
 
 import quantcore as qc
+from quantcore import compare_words
+from quantcore.compare_choices import CODING
+from quantcore.conventions.record import CHOICES
 
 C = qc.CONVENTIONS
 SAMPLES = {c["input"]: c["x"] for c in golden.cases()}
@@ -195,7 +200,7 @@ EXAMPLES = {
     ),
     "range must include 0": (
         [10.5, 11, 12, 13, 14], "uint4 asymmetric", "torchao", "hqq", {"scale, zero point and kernel": 3, "zero point and kernel": 1},
-        ["scale (range must include 0, or need not; 1/s found first, or s): torchao", "(14 - 0) / 15", "1 / (15 · (1 / (14 - 10.5)))"],
+        ["scale (whether the range must include 0; whether s or 1/s is found first): torchao", "(14 - 0) / 15", "1 / (15 · (1 / (14 - 10.5)))"],
     ),
     "the smallest scale": (
         [1e-9, -1e-9, 5e-10], "int8", "torchao", "torch.fake_quantize", {"scale": 3},
@@ -211,7 +216,7 @@ EXAMPLES = {
     ),
     "order of rounding and subtraction": (
         [-1.4999999, 0.0, 253.0], "int8 asymmetric fixed(-1.4999999,253.5)", "textbook", "compressed_tensors", {"zero point": 2},
-        ["zero point (rounded after the subtraction, or before it)", "qmin - round(low / s)", "round(qmin - low / s)"],
+        ["zero point (rounded before or after the subtraction)", "qmin - round(low / s)", "round(qmin - low / s)"],
     ),
     "zero point of symmetric unsigned codes": (
         [-1.0, 0.5, 1.0], "uint4", "torchao", "torch.fake_quantize", {"zero point": 3},
@@ -289,6 +294,49 @@ def test_many_differences_are_counted_all_and_told_apart_in_part(monkeypatch):
     part = compared(x, "int8", "onnxruntime", "aimet.Quantize")
     assert sum(r.count for r in part.reasons) == 10 < part.count == whole.count
     assert part.by_ingredients() == whole.by_ingredients()
+
+
+def test_every_choice_behind_a_parameter_has_words():
+    assert set(compare_words._AT_STAKE) == set(CHOICES) - set(CODING)
+    # one sentence for one thing that can differ
+    assert compare_words._AT_STAKE["symmetric_scale"] == compare_words._AT_STAKE["narrow_scale_bits"]
+
+
+@pytest.mark.parametrize("fmt", ["int8", "int8 asymmetric", "uint4", "uint4 asymmetric", "int8n"])
+def test_formulas_of_a_reason_come_to_the_values_that_it_gives(fmt):
+    """Scale and zero point of both libraries, computed again from the sentence, and their codes."""
+    x = torch.randn(4, 33, generator=torch.Generator().manual_seed(3)) * 1.7
+    x[1], x[2] = x[1].abs() + 3, 1e-9 * x[2]
+    told = 0
+    for a, b in itertools.permutations(
+        ("textbook", "torchao", "aimet.Quantize", "onnxruntime", "hqq", "brevitas"), 2
+    ):
+        scheme = qc.Scheme.parse(f"{fmt} per_channel(0)")
+        try:
+            found = qc.compare(x, scheme, C[a], C[b])
+        except qc.QuantError:
+            continue
+        for reason in found.reasons:
+            traces = [qc.trace(result, reason.index) for result in (found.a, found.b)]
+            for part in reason.sentence.removesuffix(".").split("; "):
+                match = re.fullmatch(
+                    rf"(scale|zero point)(?: \(.*?\))?: {a} (.*) = (\S+) against {b} (.*) = (\S+)", part
+                )
+                if not match:
+                    continue
+                name = match[1].replace(" ", "_")
+                for t, formula, value in ((traces[0], *match.group(2, 3)), (traces[1], *match.group(4, 5))):
+                    assert f32(value) == getattr(t, name), part
+                    with np.errstate(all="ignore"):
+                        assert lines.arithmetic_of_scale(formula) == f32(value), part
+                    told += 1
+            codes = re.search(r"so (\S+) becomes (\S+) against (\S+)\.$", reason.sentence)
+            if codes:
+                assert f32(codes[1]) == found.a.x[reason.index]
+                assert (int(codes[2]), int(codes[3])) == tuple(
+                    int(r.codes[reason.index]) for r in (found.a, found.b)
+                )
+    assert told
 
 
 def test_refusal_is_raised():
