@@ -327,13 +327,9 @@ def _block_of(subject, e, holds):
         assert subject.startswith(f"All {e.x.size:,} elements")
     else:
         spans = [(s.start, min(s.stop, m)) for s, m in zip(found[0], e.x.shape, strict=True)]
-        named = [f"{a}..{b - 1}" if b - a > 1 else str(a) for a, b in spans]
-        if e.x.ndim == 2:
-            many = ["s" * (b - a > 1) for a, b in spans]
-            named = [f"row{many[0]} {named[0]}, column{many[1]} {named[1]}"]
-        else:
-            named = ["[" + ", ".join(named) + "]"]
-        assert named[0] in subject
+        places = [f" {a}–{b - 1}" if b - a > 1 else f" {a}" for a, b in spans]
+        for place, (a, b), length in zip(places, spans, e.x.shape, strict=True):
+            assert b - a == length or re.search(rf"{place}(?![\d–])", subject), subject
         assert (f"{len(found):,} of {n:,} blocks" in subject) == (len(found) > 1)
         assert e.finding.boxes[0] == tuple(spans)
         assert len(e.finding.boxes) == min(len(found), 256)

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from quantcore.block_names import block_name
 from quantcore.conventions import TEXTBOOK
 from quantcore.diagnose.case import Case
 from quantcore.diagnose.record import MAX_BOXES, Box, Finding
-from quantcore.diagnose.words import number, where
+from quantcore.diagnose.words import number
 from quantcore.float_format import FloatFormat
 from quantcore.formats import IntFormat
 from quantcore.range_setting import Given, MinMax
@@ -145,11 +146,11 @@ def _of_least_range(case: Case, raised: Tensor) -> Finding:
 
 
 def _blocks(case: Case, marked: Tensor, verb: str) -> str:
-    """The subject of a sentence: ``All elements of row 3, columns 0..31 equal``."""
+    """The subject of a sentence: ``All elements of row 3, columns 0–31 equal``."""
     n, first = int(marked.sum()), marked.nonzero()[0].tolist()
     if marked.numel() == 1:
         return f"All {case.laid.numel():,} elements {verb}"
-    at = where(case.block_box(first))
+    at = block_name(case.block_box(first), case.shape)
     if n == 1:
         return f"All elements of {at} {verb}"
     if verb == "equal":

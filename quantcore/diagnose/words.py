@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-from quantcore.diagnose.record import Box
-
 LISTED = 3  # places that a sentence names
 
 
@@ -25,15 +23,6 @@ def count(n: int, what: str) -> str:
 def index(place: tuple[int, ...]) -> str:
     """``(3, 17)``."""
     return f"({', '.join(map(str, place))})"
-
-
-def where(box: Box) -> str:
-    """A box in words: ``row 3, columns 0..31`` of a matrix, ``[0, 3, 0..31]`` of other ranks."""
-    spans = [f"{a}..{b - 1}" if b - a > 1 else str(a) for a, b in box]
-    if len(spans) != 2:
-        return f"[{', '.join(spans)}]"
-    row, column = (f"{name}{'s' * (b - a > 1)}" for name, (a, b) in zip(("row", "column"), box, strict=True))
-    return f"{row} {spans[0]}, {column} {spans[1]}"
 
 
 def along(rank: int, axis: int) -> str:
