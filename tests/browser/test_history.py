@@ -7,10 +7,11 @@ from playwright.sync_api import TimeoutError, expect
 
 DEFAULT = "int4 symmetric per_tensor min_max textbook"
 
-# The link, the scheme, the key figures, and what stands in every control of the sidebar (an empty field may be drawn late)
+# The link, the scheme, the key figures, and what stands in every control of the sidebar (an empty field may be drawn late);
+# but not what a figure was before, which is another thing on the way back
 VIEW = """() => JSON.stringify([location.search,
     document.querySelector(".st-key-_scheme_text input")?.value,
-    [...document.querySelectorAll(".qs-figures dd")].map((e) => e.innerText),
+    [...document.querySelectorAll(".qs-figures div:not(.qs-reference) dd")].map((e) => e.firstChild.textContent),
     [...document.querySelectorAll(".stSidebar :is(input, textarea)")].map((e) => e.type === "checkbox" ? e.checked : e.value)
         .filter((value) => value !== ""),
     [...document.querySelectorAll(".stSidebar [aria-checked=true]")].map((e) => e.innerText)])"""
