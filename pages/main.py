@@ -45,6 +45,14 @@ KEYS = {
     *range_view.KEYS,
 }
 
+# Choices of which one always holds, and which a link must not empty
+REQUIRED = {
+    *("codes", "mode", "overflow", "table", "fmt_axis", "sw_set", "sw_metric", match_inputs.SOURCE),
+    *map(lesson.step_key, lesson.LESSONS),
+    *(f"learn_granularity_{name}" for name in ("size", "down", "across")),
+    *("learn_mistakes_shown", "train_show", "train_layer", "train_maps", "train_scales", "train_as"),
+}
+
 st.set_page_config("Quantscope", "🔬", layout="wide")
 st.html(ROOT / "pages" / "shared" / "page.css")
 warm.warm_once()
@@ -67,9 +75,12 @@ page = st.navigation(
 if not lesson.is_lesson(page):
     lesson.unfold()
 before = link.raw_parameters()
+link.drop_unusable(KEYS - {"sw_filter"}, REQUIRED)  # where a word is looked for, "inf" is one
 with st.sidebar:
-    controls.draw()
+    controls.draw(page)
 scripts.run()
 notice = st.container()
 page.run()
+with st.sidebar:
+    controls.show_used(page)
 link.name_dropped(before, KEYS, notice)

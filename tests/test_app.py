@@ -94,12 +94,12 @@ SCHEME_CHANGES = [
     ({}, "narrow", True, "int4n symmetric per_tensor min_max textbook"),
     ({}, "overflow", "wrap", "int4 symmetric per_tensor min_max textbook(overflow=wrap)"),
     ({}, "per", "channel", "int4 symmetric per_channel min_max textbook"),
-    ({}, "per", "group", "int4 symmetric per_group(4, axis=1) min_max textbook"),
+    ({}, "per", "group", "int4 symmetric per_group(8, axis=1) min_max textbook"),
     ({}, "per", "block", "int4 symmetric per_block([2,2]) min_max textbook"),
     ({"per": "channel"}, "axis", 1, "int4 symmetric per_channel(axis=1) min_max textbook"),
     ({"per": "channel"}, "per", "tensor", DEFAULT),
     ({"per": "group"}, "group", 2, "int4 symmetric per_group(2, axis=1) min_max textbook"),
-    ({"per": "group"}, "group_axis", 0, "int4 symmetric per_group(4, axis=0) min_max textbook"),
+    ({"per": "group"}, "group_axis", 0, "int4 symmetric per_group(8, axis=0) min_max textbook"),
     ({"per": "block"}, "block", "4x-1", "int4 symmetric per_block([4,-1]) min_max textbook"),
     ({}, "range", "percentile", "int4 symmetric per_tensor percentile(99) textbook"),
     ({}, "range", "fixed", "int4 symmetric per_tensor fixed(-1, 1) textbook"),
@@ -463,8 +463,10 @@ def test_bad_group_size(size: str, word: str) -> None:
 @pytest.mark.parametrize(
     ("shape", "group", "block"),
     [
-        ("8x8", "per_group(4, axis=1)", "per_block([2,2])"),
-        ("3", "per_group(3, axis=0)", "per_block([2])"),
+        ("8x8", "per_group(8, axis=1)", "per_block([2,2])"),
+        ("4x200", "per_group(8, axis=1)", "per_block([2,2])"),
+        ("2x96", "per_group(32, axis=1)", "per_block([2,2])"),
+        ("3", "per_group(2, axis=0)", "per_block([2])"),
         ("2x3x1", "per_group(1, axis=2)", "per_block([1,2,1])"),
     ],
 )

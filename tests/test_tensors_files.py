@@ -65,6 +65,22 @@ def record(dtype: str = "F32", shape: object = (1,), offsets: object = (0, 4)) -
     return {"dtype": dtype, "shape": shape, "data_offsets": offsets}
 
 
+def test_dtype_under_its_usual_name() -> None:
+    """Of every dtype that torch writes into a .safetensors file, and NumPy into a .npy file."""
+    dtypes = ["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"]
+    data = safetensors.torch.save({name: torch.ones(1, 2).to(getattr(torch, name)) for name in dtypes})
+    listed = {info.name: info for info in list_tensors(data, "x.safetensors")}
+    assert {info.dtype_name for info in listed.values()} == set(dtypes)
+    for name, info in listed.items():
+        assert info.dtype_name == name
+        assert info.is_floating == getattr(torch, name).is_floating_point
+    for dtype in (">f8", "<f2", "|b1", ">i4", "u2"):
+        (info,) = list_tensors(npy(np.ones((1, 2), dtype)), "x.npy")
+        assert info.dtype_name == np.dtype(dtype).name
+    (info,) = list_tensors(st({"x": record("F8_E4M3", (1, 4))}, bytes(4)), "x.safetensors")
+    assert (info.dtype_name, info.is_floating) == ("F8_E4M3", False)
+
+
 def torch_file(**options: Any) -> bytes:
     stream = io.BytesIO()
     torch.save({"w": torch.ones(2)}, stream, **options)

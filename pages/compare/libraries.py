@@ -9,8 +9,8 @@ chosen = current.get()
 left, right = st.columns([7, 1], vertical_alignment="center")
 left.subheader("Why do two libraries give different integers?", anchor=False)
 left.caption(
-    "The tensor and the scheme on the left, computed as each library computes them, bit for bit; the library chosen "
-    "there does not matter here."
+    "The tensor and the scheme on the left, computed as each library computes them, bit for bit. Library A begins as "
+    "the one chosen on the left."
 )
 link_place = right.popover("Link", icon=":material/link:", width="stretch")
 a, b = library_choice.draw()

@@ -37,7 +37,10 @@ if chosen.tensor is not None and chosen.scheme is not None:
             range_view.table(found, scheme)
             range_view.notes(tensor, scheme, block, curve)
         report = compute.report(tensor, scheme)
-        _, element = maps_view.draw(tensor, result, report, range_view.outline(result, block))
+        maps_place = st.container(gap="xxsmall")
+        view, element = maps_view.controls(tensor.shape, maps_view.worst_of(report, tensor.shape), maps_place)
+        trace = qc.trace(result, element)
+        maps_view.draw(maps_place, tensor, result, view, trace, range_view.outline(result, block))
         range_view.buttons(place, result, block, element)
 
 with link_place:

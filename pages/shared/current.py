@@ -8,15 +8,24 @@ import numpy as np
 import streamlit as st
 
 import quantcore as qc
+from quantcore import tensors
 
 _KEY = "_current"
+
+
+class NoTensorYet(Exception):
+    """Nothing was pasted or uploaded so far; the message says what to do."""
 
 
 @dataclass(frozen=True)
 class Tensor:
     """The chosen tensor. ``key`` names its content: equal keys, equal values.
 
-    ``recipe``: Python that binds ``x`` to it by quantcore's means; None where it is known by its values alone.
+    Attributes:
+        title: what it is called in a line of text, the file's name included.
+        recipe: Python that binds ``x`` to it by quantcore's means; None where it is known by its values alone.
+        name: its full name, in the file that it was read from; ``title`` where it has none of its own.
+        stored: the dtype that the file stores it in, such as ``bfloat16``; empty where it comes from no file.
     """
 
     key: str
@@ -24,6 +33,17 @@ class Tensor:
     shape: tuple[int, ...]
     load: Callable[[], np.ndarray]
     recipe: str | None = None
+    name: str = ""
+    stored: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            object.__setattr__(self, "name", self.title)
+
+
+def of_values(x: np.ndarray, title: str, **more: str) -> Tensor:
+    """A tensor that is known by its values alone; ``more``: its ``name`` and ``stored``."""
+    return Tensor(f"values {tensors.content_hash(x)}", title, x.shape, lambda: x, **more)
 
 
 @dataclass(frozen=True)
@@ -31,12 +51,14 @@ class Current:
     """The tensor and the scheme, or the sentences that say why there is none.
 
     ``hint``: what to do next, where nothing is wrong but there is no tensor yet.
+    ``used``: "tensor" and "scheme", as far as they act on the page.
     """
 
     tensor: Tensor | None
     scheme: qc.Scheme | None
     problems: tuple[str, ...] = ()
     hint: str = ""
+    used: frozenset[str] = frozenset({"tensor", "scheme"})
 
 
 def put(current: Current) -> None:

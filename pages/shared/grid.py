@@ -24,7 +24,7 @@ def draw(x: np.ndarray) -> np.ndarray:
     editor was away (another source, another page) or the size changes; then it begins with x anew.
 
     Raises:
-        QuantError: a cell is empty or no number, or x is too large.
+        QuantError: a cell is empty or not a number, or x is too large.
     """
     rows, columns = x.reshape(-1, x.shape[-1]).shape if x.ndim else (1, 1)
     if max(rows, columns) > SIDE or x.ndim > 2:
@@ -50,7 +50,13 @@ def draw(x: np.ndarray) -> np.ndarray:
         key=f"_grid_{version}",
         num_rows="fixed",
         height="content",
-        column_config={c: st.column_config.TextColumn(c, width=64, alignment="right") for c in base.columns},
+        column_config={
+            # a number that is too long for its column would lose its first digits
+            c: st.column_config.TextColumn(
+                c, width=max(64, 18 + 7 * int(base[c].str.len().max())), alignment="right"
+            )
+            for c in base.columns
+        },
     )
     return np.array([[_number(v, r, c) for c, v in enumerate(row)] for r, row in enumerate(typed.to_numpy())])
 
@@ -63,7 +69,7 @@ def _number(typed: object, row: int, column: int) -> np.float32:
         value = float(text)
     except ValueError:
         raise qc.QuantError(
-            f"{cell} holds {text[:40]!r}, which is no number; type one such as 0.5."
+            f"{cell} holds {text[:40]!r}, which is not a number; type one such as 0.5."
         ) from None
     if np.isfinite(value) and abs(value) > np.finfo(np.float32).max:
         raise qc.QuantError(f"{cell} is beyond float32, whose largest is 3.4e38; type a smaller number.")

@@ -1,4 +1,4 @@
-"""Compare → Libraries: the two libraries, and examples where they part."""
+"""Compare → Libraries: the two libraries, and examples where they differ."""
 
 from typing import Any, NamedTuple
 
@@ -8,13 +8,13 @@ import quantcore as qc
 from pages.shared import scheme_state, tensor_controls
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
-DEFAULTS = {"lib_a": "onnxruntime", "lib_b": "aimet.Quantize"}  # they part on the first tensor shown
-KEYS = set(DEFAULTS)
+KEYS = {"lib_a", "lib_b"}
+_DIFFER = ("onnxruntime", "aimet.Quantize")  # on the first tensor that the page shows
 _EXAMPLE = "_lib_example"
 
 
 class Example(NamedTuple):
-    """A tensor as text, a scheme without its convention, and two libraries that part on it."""
+    """A tensor as text, a scheme without its convention, and two libraries that differ on it."""
 
     title: str
     tensor: str
@@ -64,18 +64,27 @@ EXAMPLES = (
 def draw() -> tuple[qc.Convention, qc.Convention]:
     """Draw both choices; return the conventions."""
     left, middle, right = st.columns([3, 3, 2], vertical_alignment="bottom")
-    names = list(qc.CONVENTIONS)
-    a = left.selectbox("Library A", names, names.index(DEFAULTS["lib_a"]), key="lib_a", **_BIND)
-    b = middle.selectbox("Library B", names, names.index(DEFAULTS["lib_b"]), key="lib_b", **_BIND)
+    # Both are empty until somebody chooses, since a link leaves defaults out, and these depend on the sidebar
+    ours = st.session_state.get("library")
+    usual = ours if ours in qc.CONVENTIONS and ours != qc.TEXTBOOK.name else _DIFFER[0]
+    a = _library(left, "Library A", "lib_a", usual)
+    b = _library(middle, "Library B", "lib_b", next(name for name in reversed(_DIFFER) if name != a))
     right.selectbox(
         "Examples",
         [example.title for example in EXAMPLES],
         index=None,
-        placeholder="Where they part…",
+        placeholder="Where they differ…",
         key=_EXAMPLE,
         on_change=_load,
     )
     return qc.CONVENTIONS[a], qc.CONVENTIONS[b]
+
+
+def _library(place: Any, label: str, key: str, usual: str) -> str:
+    """Draw the choice of a library; return it, or the usual one where none is chosen."""
+    return str(
+        place.selectbox(label, list(qc.CONVENTIONS), None, placeholder=usual, key=key, **_BIND) or usual
+    )
 
 
 def _load() -> None:

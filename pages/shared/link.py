@@ -1,5 +1,6 @@
 """The link that shows the same view: what Streamlit's bound widgets leave to be done."""
 
+import math
 from typing import Any
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
@@ -8,12 +9,13 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 import quantcore as qc
-from pages.shared import say
+from pages.shared import current, say
 from pages.shared.current import Tensor
 from quantcore import tensors
 
-TENSOR = "t"  # the one parameter that is no widget's: the values of a tensor without a recipe
-_SEEN, _CARRIED, _TOLD = "_link_seen", "_link_carried", "_link_told"
+# The two parameters that are no widget's: the values of a tensor without a recipe, and the file that it is from
+TENSOR, FILE = "t", "file"
+_SEEN, _CARRIED, _TOLD, _DROPPED = "_link_seen", "_link_carried", "_link_told", "_link_dropped"
 _STREAMLIT = {"embed", "embed_options"}
 
 
@@ -37,6 +39,38 @@ def went_to_another_tensor() -> bool:
     return from_history() and known is not None and known[1] != st.query_params.get(TENSOR)
 
 
+def drop_unusable(known: set[str], required: set[str]) -> None:
+    """Take out of the link what controls do not stand, before they are drawn: 1e309, and nothing for one of a few.
+
+    Streamlit makes an integer of a number that is infinite, and fails; an empty parameter empties even a choice of
+    which one always holds. This is needed in every run: the browser's Back finds the link as it was. Parameters of
+    controls can't be deleted by `st.query_params`, hence its inner part.
+
+    Args:
+        known: parameters of which none is infinite.
+        required: those that are never empty.
+    """
+    found = {
+        k: v
+        for k, v in st.query_params.to_dict().items()
+        if (k in known and _infinite(v)) or (k in required and not v)
+    }
+    context = get_script_run_ctx()
+    if found and context:
+        with context.session_state.query_params() as parameters:
+            for key in found:
+                parameters.remove_param(key)
+            parameters.set_initial_query_params_from_current()
+        st.session_state[_DROPPED] = found
+
+
+def _infinite(text: str) -> bool:
+    try:
+        return math.isinf(float(text))
+    except ValueError:
+        return False
+
+
 def tensor_from_link() -> np.ndarray | None:
     """The values that the link carries; None where there are none, or damaged ones, which is told."""
     text = st.query_params.get(TENSOR)
@@ -47,35 +81,67 @@ def tensor_from_link() -> np.ndarray | None:
         return None
 
 
-def carry(x: np.ndarray | None, key: str) -> None:
-    """Put a tensor's values into the link where they fit, or take the last ones out."""
+def carry(x: np.ndarray | None, key: str, file: str | None = None) -> None:
+    """Put a tensor's values into the link where they fit, or take the last ones out; and the name of its file."""
     known = st.session_state.get(_CARRIED)
     if known is None or known[0] != key:
         text = tensors.encode(x) if x is not None and tensors.fits_link(x) else None
         st.session_state[_CARRIED] = known = (key, text)
-    # Only what changed is written: each write is a step in the browser's history.
-    if known[1] is None:
-        if TENSOR in st.query_params:
-            del st.query_params[TENSOR]
-    elif st.query_params.get(TENSOR) != known[1]:
-        st.query_params[TENSOR] = known[1]
+    _write(TENSOR, known[1])
+    _write(FILE, file)
+
+
+def _write(name: str, text: str | None) -> None:
+    """Put a parameter into the link; only where it changes, since each write is a step in the browser's history."""
+    if text is None:
+        if name in st.query_params:
+            del st.query_params[name]
+    elif st.query_params.get(name) != text:
+        st.query_params[name] = text
+
+
+def carries() -> bool:
+    """Whether the values in the link were put there in this session, rather than by whoever sent the link."""
+    known = st.session_state.get(_CARRIED)
+    return known is not None and known[1] is not None and known[1] == st.query_params.get(TENSOR)
+
+
+def forget() -> None:
+    """Take a tensor's values and the name of its file out of the link (also in callbacks)."""
+    st.session_state.pop(_CARRIED, None)
+    _write(TENSOR, None)
+    _write(FILE, None)
 
 
 def draw(tensor: Tensor | None) -> None:
-    """Show the link, or say that this tensor can't be carried by one.
+    """Show the link, and say what it does not carry of this tensor.
 
     To be called last: what a widget writes into the link stands there once the widget has been drawn.
     """
-    if tensor is None:
+    used = current.get().used
+    if "tensor" in used and tensor is None:
         st.write("There is no tensor to share yet.")
-    elif tensor.recipe is None and st.session_state.get(_CARRIED, (None, None))[1] is None:
+        return
+    if "tensor" in used and tensor is not None and not _is_whole(tensor):
+        file = st.query_params.get(FILE)
+        needed = (
+            f"The link names {say.plain(file)}, and asks whoever opens it for that file: send it along"
+            if file
+            else "Download the .npz under Export and send the file"
+        )
         st.write(
             f"This tensor's values need more than {tensors.MAX_LINK_CHARS:,} characters, too many for a link. "
-            "Download the .npz under Export and send the file; the rest of the view stands in the link."
+            f"{needed}; the link carries the rest."
         )
     else:
-        st.write("Whoever opens this link sees the same tensor, scheme and view:")
-        st.code(address(), language=None, wrap_lines=True)
+        same = ("view", f"{''.join(used)} and view", "tensor, scheme and view")[len(used)]
+        st.write(f"Whoever opens this link sees the same {same}:")
+    st.code(address(), language=None, wrap_lines=True)
+
+
+def _is_whole(tensor: Tensor) -> bool:
+    """Whether the link holds all that the tensor is made of."""
+    return tensor.recipe is not None or st.session_state.get(_CARRIED, (None, None))[1] is not None
 
 
 def address() -> str:
@@ -89,18 +155,19 @@ def address() -> str:
 def name_dropped(before: dict[str, str], known: set[str], place: Any) -> None:
     """Say which parts of the link had no effect, so that nobody trusts a view that it did not ask for."""
     after = st.query_params.to_dict()
+    at_once = st.session_state.pop(_DROPPED, {})
     dropped = [
         f"{k}={v}"
-        for k, v in before.items()
+        for k, v in (before | at_once).items()
         if k not in _STREAMLIT
-        and k != TENSOR
-        and (k not in known or (k not in after and not _same(v, st.session_state.get(k))))
+        and k not in (TENSOR, FILE)
+        and (k not in known or k in at_once or (k not in after and not _same(v, st.session_state.get(k))))
     ]
     if dropped:
-        told = (
-            f"This link holds {len(dropped)} part{'s' * (len(dropped) > 1)} that can't be used; "
-            f"the default stands instead: {', '.join(_short(d) for d in dropped[:5])}."
-        )
+        parts = f"{len(dropped)} parts that can't be used; defaults are" if len(dropped) > 1 else (
+            "1 part that can't be used; the default is"
+        )  # fmt: skip
+        told = f"This link holds {parts} used instead: {', '.join(_short(d) for d in dropped[:5])}."
         st.session_state[_TOLD] = " ".join([*filter(None, [st.session_state.get(_TOLD)]), told])
     if st.session_state.get(_TOLD):
         with place.container(horizontal=True, vertical_alignment="center"):

@@ -159,7 +159,7 @@ def _group(shape: tuple[int, ...], must_divide: tuple[Any, ...] | None) -> qc.Pe
 def _size(length: int, must_divide: tuple[Any, ...] | None, whose: str = "The tensor") -> int:
     """Draw the choice of how many elements share a scale, of ``length`` in a row."""
     sizes = [n for n in _sizes(length) if not must_divide or length % n == 0]
-    usual = sizes[min(len(sizes) - 1, 2)]
+    usual = usual_size(length, bool(must_divide))
     typed = st.selectbox(
         "Group size",
         sizes,
@@ -190,6 +190,30 @@ def _block(shape: tuple[int, ...]) -> qc.PerBlock:
         return qc.PerBlock(tuple(usual))
     lengths = typed.lower().replace("×", "x").replace(",", "x").split("x")
     return qc.PerBlock(tuple(_number(length, "A block length") for length in lengths))
+
+
+def usual_size(length: int, must_divide: bool = False) -> int:
+    """Elements in a group along an axis of ``length`` where nobody has said how many.
+
+    32, or the largest of 16, 8, 4 and 2 that divides the axis. Where none does: 32, or as much of it as the axis has,
+    and the last group is shorter; for a library that refuses such a group, the whole axis up to 1,024 elements.
+
+    ======  ================  ====================
+    length  where one may be  where all groups are
+            shorter           equally long
+    ======  ================  ====================
+    4096    32                32
+    200     8                 8
+    33      32                33
+    3       2                 1
+    ======  ================  ====================
+    """
+    for size in (32, 16, 8, 4, 2):
+        if length % size == 0:
+            return size
+    if must_divide:
+        return length if 3 < length <= 1024 else 1  # a group of three would only look like a choice
+    return next(size for size in (32, 16, 8, 4, 2, 1) if size <= length)
 
 
 def _sizes(length: int) -> list[int]:

@@ -4,10 +4,9 @@ from typing import Any
 
 import numpy as np
 import streamlit as st
-from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-from pages.shared import grid, link, say
-from pages.shared.current import Tensor
+from pages.shared import compute, grid, link, say, uploads
+from pages.shared.current import NoTensorYet, Tensor, of_values
 from quantcore import tensors
 
 DEFAULTS: dict[str, Any] = {
@@ -16,6 +15,7 @@ DEFAULTS: dict[str, Any] = {
     "dist": "outlier_channel",
     "shape": "8x8",
     "seed": 0,
+    uploads.PICKED: None,
 }
 # With the distribution's name: parameters share names with the scheme's (low, high, scale) and with each other
 # (factor), and one widget with two defaults would keep the value of the first, which the link leaves out.
@@ -24,17 +24,16 @@ PARAMETERS: dict[str, Any] = {
 }
 # No format_func beside it: the link would carry the label, and break when that is reworded
 _BIND: dict[str, Any] = {"bind": "query-params"}
-PASTED, _EDITED, _UPLOADED = "_pasted", "_edited", "_uploaded"
-
-
-class NoTensorYet(Exception):
-    """Nothing was pasted or uploaded so far; the message says what to do."""
+PASTED, _EDITED = "_pasted", "_edited"
+# The tensor that was shown last, of any source but the grid; its source; the one that the grid began with
+_SHOWN, _SOURCE, _BEGAN = "_tensor_shown", "_tensor_source", "_tensor_began"
 
 
 def draw() -> Tensor:
     """Draw the controls and return the tensor that they stand for.
 
     Raises:
+        NoTensorYet: nothing was pasted or uploaded so far.
         QuantError: what was typed, uploaded or linked makes no tensor.
     """
     st.subheader("Tensor")
@@ -47,9 +46,17 @@ def draw() -> Tensor:
         # Streamlit writes what a callback sets into the link only of widgets whose key it has met before.
         for key, default in (DEFAULTS | PARAMETERS).items():
             st.session_state.setdefault(key, default)
-    elements = int(np.prod(tensor.shape, dtype=np.int64))
-    st.caption(f"shape {tensor.shape}, {elements:,} element{'s' * (elements != 1)}, float32")
+    if source != "edit":
+        st.session_state[_SHOWN], st.session_state[_SOURCE] = tensor, source
+        st.session_state.pop(_EDITED, None)  # the grid shall begin with this one
+    st.caption(_facts(tensor))
     return tensor
+
+
+def _facts(tensor: Tensor) -> str:
+    elements = compute.size(tensor)
+    dtype = f"stored as {tensor.stored}, computed in float32" if tensor.stored else "float32"
+    return f"shape {tensor.shape}, {elements:,} element{'s' * (elements != 1)}, {dtype}"
 
 
 def _generated() -> Tensor:
@@ -71,7 +78,7 @@ def _generated() -> Tensor:
         help="Such as 64x128; up to 4096x14336.",
     )
     seed = right.number_input(
-        "Seed", 0, 2**31, DEFAULTS["seed"], key="seed", **_BIND, help="Another seed, other numbers"
+        "Seed", 0, 2**31, DEFAULTS["seed"], key="seed", **_BIND, help="Change it for new numbers"
     )
     chosen = []
     if kinds[name].parameters:
@@ -102,11 +109,6 @@ def _example() -> Tensor:
     return Tensor(f"example {name}", examples[name].title, examples[name].shape, examples[name].load, code)
 
 
-def _own(x: np.ndarray, title: str) -> Tensor:
-    """A tensor that is known by its values alone."""
-    return Tensor(f"values {tensors.content_hash(x)}", title, x.shape, lambda: x)
-
-
 def _carried(tensor: Tensor) -> Tensor:
     """The same, its values in the link where they fit."""
     link.carry(tensor.load(), tensor.key)
@@ -130,7 +132,7 @@ def _pasted() -> Tensor:
         raise NoTensorYet(
             "There is no tensor yet: paste numbers into the field on the left, then press Ctrl+Enter."
         )
-    return _carried(_own(_parse(text), "pasted"))
+    return _carried(of_values(_parse(text), "pasted"))
 
 
 @st.cache_data(max_entries=30, show_spinner="Reading…")
@@ -139,63 +141,54 @@ def _parse(text: str) -> np.ndarray:
 
 
 def _edited() -> Tensor:
-    if _EDITED not in st.session_state or link.went_to_another_tensor():
-        x = link.tensor_from_link()
+    away = _EDITED not in st.session_state
+    if away or link.went_to_another_tensor():
         grid.begin_anew()
-        st.session_state[_EDITED] = np.zeros((4, 4), np.float32) if x is None else x
+        # what stands in the link may be the tensor of the source that was chosen before this one
+        x = None if link.carries() else link.tensor_from_link()
+        if away or x is None:
+            st.session_state[_BEGAN] = None if x is not None else st.session_state.get(_SHOWN) or _first()
+        began = st.session_state[_BEGAN]
+        st.session_state[_EDITED] = first_cells(compute.values(began)) if x is None else x
+    if st.session_state[_BEGAN] is not None:
+        _way_back(st.session_state[_BEGAN])
     st.session_state[_EDITED] = x = grid.draw(st.session_state[_EDITED])
-    return _carried(_own(x, "edited"))
+    return _carried(of_values(x, "edited"))
 
 
-def _uploaded() -> Tensor:
-    file = st.file_uploader(
-        "File",
-        type=list(tensors.EXTENSIONS),
-        label_visibility="collapsed",
-        help=f"Up to {_limit() >> 20} MB. Nothing in it is ever executed.",
+def first_cells(x: np.ndarray) -> np.ndarray:
+    """The part of a tensor that the grid takes: its first rows and columns, of the first plane where it has more."""
+    plane = x.reshape(-1, *x.shape[-2:])[0] if x.ndim > 2 else x
+    return np.array(plane[(slice(grid.SIDE),) * plane.ndim], np.float32)
+
+
+def _way_back(began: Tensor) -> None:
+    """Say which tensor the cells came from, and lead back to it."""
+    part = ""
+    if len(began.shape) > 2 or any(n > grid.SIDE for n in began.shape):
+        part = "×".join(str(min(n, grid.SIDE)) for n in began.shape[-2:])
+        part = f"the first {part} elements of " + ("the first plane of " if len(began.shape) > 2 else "")
+    st.caption(f"Starts from {part}{say.plain(began.name)}, shape {began.shape}.")
+    short = began.name if len(began.name) <= 30 else "…" + began.name[-22:]  # what fits into one or two lines
+    st.button(
+        f"Back to {say.plain(short)}",
+        on_click=_go_back,
+        key="_grid_back",
+        width="stretch",
+        help=f"Show {say.plain(began.name)} again, without the edits",
     )
-    if file is None:
-        return _kept_upload()
-    names = _listed(file)
-    picked = 0
-    if len(names) > 1:
-        picked = st.selectbox(
-            "Tensor in the file", range(len(names)), format_func=lambda i: _described(names[i])
-        )
-    identity = (file.file_id, names[picked].name)
-    if st.session_state.get(_UPLOADED, (None,))[0] != identity:
-        x = tensors.read_tensor(file.getvalue(), file.name, names[picked].name, _limit())
-        st.session_state[_UPLOADED] = (identity, _own(x, f"{file.name} {names[picked].name}".strip()))
-    return _carried(st.session_state[_UPLOADED][1])
 
 
-def _listed(file: UploadedFile) -> list[tensors.TensorInfo]:
-    known = st.session_state.get("_listed")
-    if known is None or known[0] != file.file_id:
-        listed = tensors.list_tensors(file.getvalue(), file.name, _limit())
-        st.session_state["_listed"] = known = (file.file_id, listed)
-    return known[1]
+def _go_back() -> None:
+    """Choose the source that was chosen before the grid (a callback)."""
+    st.session_state["src"] = st.session_state.get(_SOURCE, DEFAULTS["src"])
 
 
-def _limit() -> int:
-    """The largest upload in bytes: the server's own limit, so that it is set in one place."""
-    return int(st.get_option("server.maxUploadSize")) * 2**20
-
-
-def _described(info: tensors.TensorInfo) -> str:
-    return f"{info.name} {info.shape} {info.dtype}"
-
-
-def _kept_upload() -> Tensor:
-    """The file uploaded before (the widget loses it on a page switch), or the values in the link."""
-    if _UPLOADED not in st.session_state:
-        x = link.tensor_from_link()
-        if x is None:
-            raise NoTensorYet("There is no tensor yet: upload a file on the left, or choose another source.")
-        st.session_state[_UPLOADED] = (("link", ""), _own(x, "from the link"))
-    tensor: Tensor = st.session_state[_UPLOADED][1]
-    st.caption(f"Shown: {say.plain(tensor.title)}")
-    return _carried(tensor)
+def _first() -> Tensor:
+    """What the page shows when it is opened without a link."""
+    spec = tensors.Generated()
+    return Tensor(f"generated {spec}", tensors.DISTRIBUTIONS[spec.distribution].label, spec.shape,
+                  lambda: tensors.generate(spec))  # fmt: skip
 
 
 def write(x: np.ndarray) -> str:
@@ -205,4 +198,10 @@ def write(x: np.ndarray) -> str:
     return str(np.vectorize(lambda v: float(str(v)), otypes=[object])(x).tolist())
 
 
-_DRAW = {"generate": _generated, "example": _example, "paste": _pasted, "edit": _edited, "upload": _uploaded}
+_DRAW = {
+    "generate": _generated,
+    "example": _example,
+    "paste": _pasted,
+    "edit": _edited,
+    "upload": uploads.draw,
+}

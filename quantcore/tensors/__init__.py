@@ -3,7 +3,7 @@
 from quantcore.tensors.content import content_hash
 from quantcore.tensors.distributions import DISTRIBUTIONS, Distribution, Parameter
 from quantcore.tensors.examples import EXAMPLES, Example
-from quantcore.tensors.files import EXTENSIONS, list_tensors, read_tensor
+from quantcore.tensors.files import EXTENSIONS, first_weight, list_tensors, read_tensor
 from quantcore.tensors.generate import Generated, generate
 from quantcore.tensors.limits import (
     MAX_BYTES,
@@ -37,6 +37,7 @@ __all__ = [
     "content_hash",
     "decode",
     "encode",
+    "first_weight",
     "fits_link",
     "generate",
     "list_tensors",

@@ -11,6 +11,8 @@ file                      read as
 ========================  ==================================================================
 """
 
+from collections.abc import Sequence
+
 from quantcore.errors import QuantError
 from quantcore.tensors.files_numpy import CONVERT_TORCH, open_npy, open_npz
 from quantcore.tensors.files_safetensors import open_safetensors
@@ -45,6 +47,19 @@ def list_tensors(data: bytes | memoryview, name: str, limit: int = MAX_BYTES) ->
         QuantError: the file can't be read; the message says why and what to do.
     """
     return [entry.info for entry in _open(data, name, limit).values()]
+
+
+def first_weight(tensors: Sequence[TensorInfo]) -> TensorInfo:
+    """Return the tensor that a file opens on: the first of a floating type and of rank 2 or more.
+
+    Biases, indices and counters stand before the weights in many files. Where there is no such tensor, the first
+    of a floating type is returned; where there is none either, the first. Those without elements come last.
+    """
+
+    def order(info: TensorInfo) -> tuple[bool, bool, bool]:
+        return 0 in info.shape, not info.is_floating, info.is_floating and len(info.shape) < 2
+
+    return min(tensors, key=order)
 
 
 def read_tensor(

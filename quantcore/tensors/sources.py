@@ -13,6 +13,12 @@ from quantcore.tensors.wording import element_count, megabytes, shape_text, shor
 
 Float32Array = npt.NDArray[np.float32]
 
+_USUAL_NAMES = {
+    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "BOOL": "bool",
+    "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8",
+    "U64": "uint64", "U32": "uint32", "U16": "uint16", "U8": "uint8",
+}  # fmt: skip
+
 
 @dataclass(frozen=True)
 class TensorInfo:
@@ -22,6 +28,21 @@ class TensorInfo:
     shape: tuple[int, ...]
     dtype: str
     nbytes: int
+
+    @property
+    def dtype_name(self) -> str:
+        """The dtype under its usual name: ``bfloat16`` for a file's ``BF16``, ``float64`` for its ``>f8``."""
+        if self.dtype in _USUAL_NAMES:
+            return _USUAL_NAMES[self.dtype]
+        try:
+            return np.dtype(self.dtype).name
+        except TypeError:  # one that NumPy does not have, such as F8_E4M3
+            return self.dtype
+
+    @property
+    def is_floating(self) -> bool:
+        """Whether it holds floats that `read_tensor` reads; F8_E4M3 and the like are codes."""
+        return self.dtype_name in ("float64", "float32", "float16", "bfloat16")
 
 
 @dataclass(frozen=True)

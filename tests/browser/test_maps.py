@@ -256,7 +256,7 @@ def test_themes(new_app: Callable[..., Any], server: str, scheme: str) -> None:
 
 
 def test_no_scrolling_sideways(app: Any) -> None:
-    app.open(shape="2x16x16", per="group", range="by hand", borders="true", dist="normal")
+    app.open(shape="2x16x16", per="group", group="4", range="by hand", borders="true", dist="normal")
     app.expect_scheme("int4 symmetric per_group(4, axis=2) given(0.1) textbook")
     for width, tabs in {
         1280: ["Arithmetic", "Distribution", "Scales", "Numbers", "Code", "Export"],

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import safetensors.numpy
+from page_rest import at_rest
 from playwright.sync_api import TimeoutError, expect
 
 import quantcore as qc
@@ -95,7 +96,7 @@ def test_typing_into_the_grid(app: Any) -> None:
         assert_codes(app, x)
     assert_link_holds(app, x)
     type_into(0, 1, "one")
-    expect_alert(app, "row 0, column 1 holds 'one', which is no number")
+    expect_alert(app, "row 0, column 1 holds 'one', which is not a number")
     type_into(0, 1, "1")
     x[0, 1] = 1
     assert_codes(app, x)
@@ -128,11 +129,90 @@ def test_upload(app: Any) -> None:
     upload(app, "several.safetensors", safetensors.numpy.save(several))
     picker = app.page.get_by_test_id("stSidebar").get_by_role("combobox", name="Tensor in the file")
     expect(picker).to_be_visible()
-    for name, dtype in [("second", "F16"), ("<b>third</b>", "F32"), ("first", "F32")]:
+    for name, dtype in [("second", "float16"), ("<b>third</b>", "float32"), ("first", "float32")]:
         picker.click()
         app.page.get_by_role("option").filter(has_text=name).click()
         assert_codes(app, several[name].astype(np.float32))
-        expect(picker).to_have_value(f"{name} {several[name].shape} {dtype}")
+        expect(picker).to_have_value(name)
+        expect(app.page.get_by_text(f"stored as {dtype}, computed in float32")).to_be_visible()
+
+
+BOTH = {"tensor", "scheme"}
+# Every page under its title in the navigation, and what its sidebar shows
+PAGES: dict[str, dict[str, set[str]]] = {
+    "Explore": {"Ranges": BOTH, "Formats": set()},
+    "Compare": {"Libraries": BOTH, "Match": {"tensor"}},
+    "Learn": {
+        title: set()
+        for title in ("Scale", "Zero point", "Granularity", "Error", "Mistakes", "Predict", "PTQ or QAT")
+    },
+}
+SLUGS = {title: "learn-" + title.lower().replace(" ", "-") for title in PAGES["Learn"]}
+
+
+def at_page(app: Any, title: str) -> None:
+    app.wait("(end) => location.pathname.endsWith(end)", "/" + SLUGS.get(title, title.lower()))
+    at_rest(app.page)
+
+
+def go(app: Any, section: str, title: str) -> None:
+    app.page.get_by_test_id("stTopNavSection").filter(has_text=section).click()
+    app.page.get_by_test_id("stTopNavDropdownLink").filter(has_text=title).click()
+    at_page(app, title)
+
+
+def test_uploaded_tensor_is_there_after_a_walk_through_all_pages(app: Any) -> None:
+    """A file of several tensors, not the first of which is chosen; the last way back is a click on a scheme."""
+    several = {
+        f"layers.{i}.weight": np.full((2, 3), i, np.float32) + np.eye(2, 3, dtype=np.float32)
+        for i in range(3)
+    }
+    name, x = "layers.1.weight", several["layers.1.weight"]
+    app.open(src="upload", bits="5", seed="1")
+    upload(app, "several.safetensors", safetensors.numpy.save(several))
+    picker = app.input("tensor")
+    assert_codes(app, several["layers.0.weight"], DEFAULT.replace("4", "5"))
+    app.choose("tensor", name)
+    assert_codes(app, x, DEFAULT.replace("4", "5"))
+    for section, titles in PAGES.items():
+        for title, shown in titles.items():
+            go(app, section, title)
+            for part in BOTH:
+                control = app.key("src" if part == "tensor" else "library")
+                expect(control).to_be_visible() if part in shown else expect(control).to_be_hidden()
+            expect(app.page.get_by_test_id("stSidebar")).to_be_visible(visible=bool(shown))
+    go(app, "Compare", "Schemes")
+    point = app.page.locator(".st-key-sw_chart .scatterlayer .trace path.point").first
+    point.wait_for()
+    at_rest(app.page)
+    box = point.bounding_box()
+    app.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    at_page(app, "")
+    wait_for(app, x)
+    expect(picker).to_have_value(name)
+    app.tick("borders")  # any control
+    wait_for(app, x)
+    expect(picker).to_have_value(name)
+    app.expect_parameter("tensor", name)
+    app.expect_parameter("file", "several.safetensors")
+    app.expect_parameter("t", tensors.encode(x))
+    app.page.go_back()
+    at_page(app, "schemes")
+    app.page.go_forward()
+    wait_for(app, x)
+    expect(picker).to_have_value(name)
+    app.page.get_by_test_id("stSidebar").get_by_role("button", name="Remove").first.click()
+    expect_alert(app, "There is no tensor yet")
+
+
+def test_infinite_number_in_a_link(app: Any) -> None:
+    app.open(seed="1e309", bits="5")
+    app.expect_scheme(DEFAULT.replace("4", "5"))
+    expect_alert(app, "the default is used instead: seed=1e309")
+    app.expect_parameters(bits="5")
+    app.page.go_back()  # to the link as it was opened
+    app.rest()
+    app.expect_scheme(DEFAULT.replace("4", "5"))
 
 
 @pytest.mark.parametrize(
@@ -149,7 +229,7 @@ def test_upload_that_cannot_be_read(app: Any, name: str, data: bytes, words: str
 
 
 def test_downloads(app: Any, new_app: Callable[..., Any], tmp_path: Path) -> None:
-    scheme = "uint5 asymmetric per_group(4, axis=1) min_max textbook"
+    scheme = "uint5 asymmetric per_group(8, axis=1) min_max textbook"
     app.open(bits="5", codes="unsigned", mode="asymmetric", per="group", tab="Export", seed="3")
     app.expect_scheme(scheme)
     result = qc.apply(tensors.generate(tensors.Generated(seed=3)), qc.Scheme.parse(scheme))

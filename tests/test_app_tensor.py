@@ -1,0 +1,357 @@
+"""The tensor's controls without a browser: a file that is kept, the grid that begins with what was shown, what the
+sidebar shows on which page, and numbers in a link that are none."""
+
+import ast
+import importlib
+import itertools
+import json
+import random
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.numpy
+from app_page import change, said, widget
+from streamlit.testing.v1 import AppTest
+from test_app import assert_clean, assert_codes, opened, scheme
+
+import quantcore as qc
+from pages.shared import controls, lesson
+from pages.shared.scheme_controls import usual_size
+from quantcore import tensors
+
+PAGES = Path(__file__).resolve().parent.parent / "pages"
+X = np.arange(12, dtype=np.float32).reshape(3, 4) - 5
+LONG = "model.layers.0.self_attn.q_proj.weight_of_a_name_that_no_field_of_a_sidebar_is_wide_enough_for"
+SEVERAL = {
+    "a_bias": np.array([7, 8, 9], np.float32),
+    "b_index": np.array([[1, 2]], np.int64),
+    "c_weight": X.astype(np.float16),
+    LONG: -2 * X,
+}
+
+
+def main_of(url: str) -> str:
+    """The script of a page, as `AppTest.switch_page` wants it."""
+    if not url:
+        return "explore/quantize.py"
+    name = url.removeprefix("learn-").replace("-", "_")
+    (script,) = [path for path in PAGES.rglob(f"{name}.py") if path.parent.name != "shared"]
+    return str(script.relative_to(PAGES))
+
+
+def upload(at: AppTest, arrays: dict[str, np.ndarray], name: str = "several.safetensors") -> AppTest:
+    return at.file_uploader[0].upload(name, safetensors.numpy.save(arrays)).run()
+
+
+def captions(at: AppTest) -> list[str]:
+    return said(at.caption)
+
+
+def bfloat16_file(**values: list[float]) -> bytes:
+    """A .safetensors file of bfloat16: the upper halves of float32."""
+    header, body = {}, b""
+    for name, numbers in values.items():
+        data = (np.array(numbers, np.float32).view(np.uint32) >> 16).astype("<u2").tobytes()
+        offsets = [len(body), len(body) + len(data)]
+        header[name] = {"dtype": "BF16", "shape": [1, len(numbers)], "data_offsets": offsets}
+        body += data
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + body
+
+
+# A file
+
+
+def test_file_opens_on_its_first_weight_under_its_whole_name_and_dtype() -> None:
+    at = upload(opened(src="upload"), SEVERAL)
+    assert_codes(at, -2 * X)
+    assert widget(at, "tensor").value == LONG
+    assert LONG in captions(at)
+    assert "shape (3, 4), 12 elements, stored as float32, computed in float32" in captions(at)
+    assert at.query_params["file"] == "several.safetensors"
+    change(at, "tensor", "c_weight")
+    assert_codes(at, X)
+    assert "shape (3, 4), 12 elements, stored as float16, computed in float32" in captions(at)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "first", "note"),
+    [
+        ({"a": np.ones(3, np.int64), "b": np.ones((2, 2), np.int8), "c": np.ones(2, np.float32)}, "c", ""),
+        ({"b": np.ones((2, 3), np.uint8), "c": np.ones((1, 3), np.int64)}, None, "no tensor"),
+        ({"a": np.ones((2, 0), np.float32), "b": np.full((1, 2), 3, np.float64)}, "b", ""),
+    ],
+)
+def test_file_without_a_weight(arrays: dict[str, np.ndarray], first: str | None, note: str) -> None:
+    at = upload(opened(src="upload"), arrays)
+    assert_clean(at)
+    if first is not None:
+        assert widget(at, "tensor").value == first
+    notes = [text for text in captions(at) if "floating-point type" in text]
+    assert len(notes) == bool(note)
+    if note:
+        assert arrays[str(widget(at, "tensor").value)].dtype.name in notes[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "stored"),
+    [
+        ("x.csv", b"1,2\n3,4\n", "text"),
+        ("x.safetensors", bfloat16_file(w=[1, 2.5, -3]), "bfloat16"),
+    ],
+)
+def test_dtype_as_stored(name: str, data: bytes, stored: str) -> None:
+    at = opened(src="upload")
+    at.file_uploader[0].upload(name, data).run()
+    assert_codes(at)
+    assert any(f"stored as {stored}, computed in float32" in text for text in captions(at))
+
+
+def test_file_and_choice_survive_every_page() -> None:
+    """The widget is empty on every page but the one on which the file was uploaded, as in a browser it may be."""
+    at = change(upload(opened(src="upload", bits="5"), SEVERAL), "tensor", "c_weight")
+    for url in controls.USES:
+        at.switch_page(main_of(url)).run()
+        assert not at.exception
+        assert widget(at, "tensor").value == "c_weight"
+    change(change(at.switch_page(main_of("")).run(), "src", "generate"), "src", "upload")
+    assert at.file_uploader[0].value is None
+    assert any("several.safetensors" in text for text in said(at.markdown))
+    change(at, "bits", 6)
+    assert_codes(at, X)
+    assert scheme(at).startswith("int6")
+    change(at, "tensor", LONG)
+    assert_codes(at, -2 * X)
+    next(b for b in at.button if b.label == "Remove").click().run()
+    assert not at.exception
+    assert "upload a file" in said(at.info)[0]
+    assert not {"t", "file", "tensor"} & at.query_params.keys()
+
+
+def test_another_file_opens_on_its_own_first_weight() -> None:
+    at = change(upload(opened(src="upload"), SEVERAL), "tensor", "c_weight")
+    other = {"a_bias": X[0], "b_weight": X + 1, "c_weight": X * 3}
+    upload(at, other, "other.safetensors")
+    assert widget(at, "tensor").value == "b_weight"
+    assert_codes(at, X + 1)
+    assert at.query_params["file"] == "other.safetensors"
+
+
+def test_link_of_a_small_tensor_says_where_it_is_from() -> None:
+    at = change(upload(opened(src="upload"), SEVERAL), "tensor", LONG)
+    other = opened(**dict(at.query_params))
+    assert_codes(other, -2 * X)
+    assert f"Shown: several.safetensors {LONG}" in captions(other)
+
+
+def test_link_of_a_large_tensor_asks_for_the_file_and_finds_the_tensor() -> None:
+    rng = np.random.default_rng(0)
+    large = {
+        "a": rng.normal(size=(90, 90)).astype(np.float32),
+        "b": rng.normal(size=(2, 4500)).astype(np.float32),
+    }
+    at = change(upload(opened(src="upload"), large), "tensor", "b")
+    assert "t" not in at.query_params
+    assert any("send it along" in text for text in said(at.markdown))
+    other = opened(**dict(at.query_params) | {"tensor": "b"})  # which the browser writes
+    (hint,) = said(other.info)
+    assert "the tensor b of the file several.safetensors" in hint
+    assert not other.warning
+    upload(other, large)
+    assert widget(other, "tensor").value == "b"
+    assert_clean(other)
+
+
+def test_source_that_was_chosen_before_is_not_taken_for_a_file() -> None:
+    at = change(change(opened(src="paste"), "_pasted", "1 2\n3 4"), "src", "upload")
+    assert "upload a file" in said(at.info)[0]
+
+
+# The grid
+
+
+@pytest.mark.parametrize("shape", ["8x8", "20x300", "5", "40", "3x20x4", "2x3x4x5", "1"])
+def test_edit_begins_with_the_tensor_that_was_shown_and_leads_back(shape: str) -> None:
+    lengths = tensors.parse_shape(shape)
+    x = tensors.generate(tensors.Generated("normal", lengths, 3))
+    at = change(opened(dist="normal", shape=shape, seed="3"), "src", "edit")
+    rows = np.atleast_2d(x[(0,) * (x.ndim - 2)] if x.ndim > 2 else x)
+    assert_codes(at, rows[:16, :16])
+    (told,) = [text for text in captions(at) if text.startswith("Starts from")]
+    assert str(lengths) in told
+    assert ("16" in told.split(" of ")[0]) == (max(lengths[-2:]) > 16)
+    (back,) = [b for b in at.button if b.label.startswith("Back to ")]
+    back.click().run()
+    assert_clean(at)
+    assert widget(at, "src").value == "generate"
+    assert widget(at, "shape").value == shape
+
+
+def test_edit_of_an_uploaded_tensor_leads_back_to_it() -> None:
+    at = change(upload(opened(src="upload"), SEVERAL), "tensor", LONG)
+    change(at, "src", "edit")
+    assert_codes(at, -2 * X)
+    assert any(LONG in text for text in captions(at))
+    next(b for b in at.button if b.label.startswith("Back to ")).click().run()
+    assert widget(at, "tensor").value == LONG
+    assert_codes(at, -2 * X)
+    change(change(at, "tensor", "c_weight"), "src", "edit")
+    assert_codes(at, X)
+
+
+def test_edited_tensor_of_a_link_wins() -> None:
+    at = opened(src="edit", t=tensors.encode(X))
+    assert_codes(at, X)
+    assert not [b for b in at.button if b.label.startswith("Back to ")]
+    assert_codes(opened(src="edit"), tensors.generate(tensors.Generated()))
+
+
+# What acts on a page
+
+
+def hidden(at: AppTest) -> str:
+    """What the last style that was written takes out of sight."""
+    styles = [e.proto.body for e in at.get("html") if "display:none" in e.proto.body]
+    return str(styles[-1])
+
+
+def assert_shown(at: AppTest, parts: set[str]) -> None:
+    assert not at.exception
+    for part in ("tensor", "scheme"):
+        gone = f".st-key-{part}_controls" in hidden(at) or "stSidebar" in hidden(at)
+        assert gone != (part in parts), (part, hidden(at))
+    assert ("stSidebar" in hidden(at)) == (not parts)
+
+
+BOTH = {"tensor", "scheme"}
+SHOWN: list[tuple[str, dict[str, str], set[str]]] = [
+    ("", {}, BOTH),
+    ("ranges", {}, BOTH),
+    ("formats", {}, set()),
+    ("formats", {"fmt_shown": "fitted"}, {"tensor"}),
+    ("libraries", {}, BOTH),
+    ("schemes", {}, BOTH),
+    ("match", {}, {"tensor"}),
+    *((f"learn-{name.replace('_', '-')}", {}, set()) for name in lesson.there()),
+    *((f"learn-{n.replace('_', '-')}", {lesson.step_key(n): "yours"}, BOTH)
+      for n in ("scale", "zero_point", "granularity", "error")),
+    ("learn-mistakes", {"learn_mistakes_mine": "true"}, {"tensor"}),
+    ("learn-predict", {"learn_predict_mine": "true"}, BOTH),
+    ("learn-ptq-or-qat", {lesson.step_key("ptq_or_qat"): "rounding"}, set()),
+    ("learn-ptq-or-qat", {lesson.step_key("ptq_or_qat"): "ptq"}, {"scheme"}),
+]  # fmt: skip
+
+
+def test_sidebar_shows_what_acts_on_the_page() -> None:
+    for url, parameters, parts in SHOWN:
+        assert_shown(opened(sw_set="chosen", **parameters).switch_page(main_of(url)).run(), parts)
+    at = opened(bits="7", seed="5", sw_set="chosen")
+    for url in ("formats", "match", "learn-scale", ""):
+        at.switch_page(main_of(url)).run()
+    assert scheme(at) == "int7 symmetric per_tensor min_max textbook"
+    assert_codes(at, tensors.generate(tensors.Generated(seed=5)))
+
+
+def test_sidebar_follows_the_step() -> None:
+    at = opened().switch_page(main_of("learn-scale")).run()
+    assert_shown(at, set())
+    change(at, lesson.step_key("scale"), "yours")
+    assert_shown(at, BOTH)
+    change(at, lesson.step_key("scale"), "bits")
+    assert_shown(at, set())
+    other = opened(**{lesson.step_key("scale"): "YOURS"}).switch_page(main_of("learn-scale")).run()
+    assert_shown(other, set())  # there is no such step
+
+
+def test_every_page_is_declared() -> None:
+    assert [main_of(url) for url in controls.USES]
+    assert {f"learn-{name.replace('_', '-')}" for name in lesson.LESSONS} <= controls.USES.keys()
+    for used in controls.USES.values():
+        for part, (key, values) in used.items():
+            assert part in BOTH
+            assert bool(key) == bool(values)
+
+
+# Group size, libraries
+
+
+def test_usual_group_size() -> None:
+    for length, must in itertools.product(range(1, 2000), (False, True)):
+        size = usual_size(length, must)
+        assert size != 3
+        assert size <= max(length, 1)
+        powers = [n for n in (32, 16, 8, 4, 2) if length % n == 0]
+        if powers:
+            assert size == max(powers)
+        if must:
+            assert length % size == 0
+        qc.Scheme(granularity=qc.PerGroup(size))
+
+
+def test_libraries_begin_with_the_library_of_the_sidebar() -> None:
+    def compared(**link: str) -> str:
+        at = opened(**link).switch_page("compare/libraries.py").run()
+        assert_clean(at)
+        names = qc.CONVENTIONS
+        (label,) = [
+            column["label"]
+            for column in json.loads(at.dataframe[0].proto.columns).values()
+            if str(column.get("label")).startswith("codes that differ from ")
+        ]
+        a, b = label.removeprefix("codes that differ from "), widget(at, "lib_b")
+        assert a in names
+        return f"{a} {b.value or b.placeholder}"
+
+    assert compared() == "onnxruntime aimet.Quantize"
+    assert compared(library="torchao") == "torchao aimet.Quantize"
+    assert compared(library="aimet.Quantize") == "aimet.Quantize onnxruntime"
+    assert compared(library="torchao", lib_a="onnxruntime", lib_b="onnx") == "onnxruntime onnx"
+
+
+# Numbers in a link
+
+
+def test_infinite_number_is_dropped_and_named() -> None:
+    at = opened(seed="1e309", bits="5")
+    assert_codes(at, tensors.generate(tensors.Generated()))
+    assert said(at.warning) == [
+        "This link holds 1 part that can't be used; the default is used instead: seed=1e309."
+    ]
+    assert at.query_params == {"bits": "5"}
+
+
+ODD = ["1e309", "-1e309", "nan", "inf", "-Infinity", "", "1" + "0" * 400, "x" * 3000, "٣", "0x10", "1_000", "-0", "1e-400",
+       "[1, 2]", "½", "1,5", " 7 ", "\x00", ["1", "2"], ["inf", "3"], ["a", ""]]  # fmt: skip
+
+
+def parameters() -> list[str]:
+    """Every parameter that pages/main.py names: the union of what its modules call their keys."""
+    (named,) = [
+        node.value
+        for node in ast.parse((PAGES / "main.py").read_text(encoding="utf-8")).body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "KEYS"
+    ]
+    found: set[str] = set()
+    for part in (ast.unparse(starred.value) for starred in named.elts):  # type: ignore[attr-defined]
+        module, name = part.split(".")
+        found |= set(getattr(importlib.import_module(f"pages.shared.{module}"), name))
+    assert len(found) > 100
+    return sorted(found)
+
+
+def test_odd_values_of_every_parameter() -> None:
+    """Many at once: each run gives every parameter another of them, on another page."""
+    rng, keys = random.Random(0), parameters()
+    pages = [main_of(url) for url in controls.USES]
+    for number in range(2 * len(pages)):
+        first = rng.randrange(len(ODD))
+        # every second time all of them empty, which a few choices must not become
+        values = [""] if number % 2 else ODD
+        at = AppTest.from_file(PAGES / "main.py", default_timeout=60)
+        at.query_params.update({key: values[(first + i) % len(values)] for i, key in enumerate(keys)})
+        at.switch_page(pages[number // 2]).run()
+        assert not at.exception, at.exception[0].message
+        for row in at.get("button_group"):
+            assert row.value is not None or not row.proto.required, row.key
