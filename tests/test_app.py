@@ -38,7 +38,7 @@ def scheme(at: AppTest) -> str:
 
 def maps(at: AppTest) -> dict[str, Any]:
     """What the component was told to draw."""
-    return dict(json.loads(at.get("bidi_component")[0].proto.json))
+    return dict(json.loads(next(c.proto.json for c in at.get("bidi_component") if c.proto.json)))
 
 
 def drawn(at: AppTest, name: str = "codes") -> np.ndarray:

@@ -298,9 +298,9 @@ def test_libraries_begin_with_the_library_of_the_sidebar() -> None:
         (label,) = [
             column["label"]
             for column in json.loads(at.dataframe[0].proto.columns).values()
-            if str(column.get("label")).startswith("codes that differ from ")
+            if str(column.get("label")).startswith("Codes that differ from ")
         ]
-        a, b = label.removeprefix("codes that differ from "), widget(at, "lib_b")
+        a, b = label.removeprefix("Codes that differ from "), widget(at, "lib_b")
         assert a in names
         return f"{a} {b.value or b.placeholder}"
 
