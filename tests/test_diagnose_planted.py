@@ -257,7 +257,9 @@ def test_several_blocks_of_different_constants(bad):
     for row in range(bad):
         x[row] = row + 1
     (finding,) = diagnosed(x, "int8 per_channel(0)")
-    assert finding.sentence.startswith(f"In {bad} of 9 blocks all elements are equal; in the first, row 0, they")
+    assert finding.sentence.startswith(
+        f"In {bad} of 9 blocks all elements are equal; in the first, row 0, they"
+    )
     x[:bad] = 0
     assert {f.kind for f in diagnosed(x, "int8 per_channel(0)")} == {"zero_block"}
     x[:bad] = 1e-41

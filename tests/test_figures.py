@@ -236,7 +236,7 @@ def test_distribution_of_one_block():
 
 
 BLOCKS = {  # of a tensor of shape (6, 10), and where numpy finds their elements
-    "per_tensor": ((0, 0), "all of x", np.s_[:, :]),
+    "per_tensor": ((0, 0), "the whole tensor", np.s_[:, :]),
     "per_channel(0)": ((1, 0), "row 1", np.s_[1]),
     "per_channel(1)": ((0, 7), "column 7", np.s_[:, 7]),
     "per_group(4)": ((3, 2), "row 3, columns 8–9", np.s_[3, 8:]),

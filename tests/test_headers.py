@@ -56,7 +56,9 @@ def test_no_number_is_wider_than_its_column(kind, digits):
     for value in values[np.isfinite(values)]:
         text = headers.written(value, shown)
         assert float(text) == pytest.approx(value, rel=10.0 ** (1 - digits))
-        assert len(text) * 6.5 + 16 <= room  # px: 6 of a digit as measured in Chromium, and the cell's padding
+        assert (
+            len(text) * 6.5 + 16 <= room
+        )  # px: 6 of a digit as measured in Chromium, and the cell's padding
         assert len(text) <= digits + 8
 
 
