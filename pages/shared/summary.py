@@ -84,9 +84,9 @@ def draw(
     """
     shape = " × ".join(f"{n:,}" for n in tensor.shape) or "one number"
     scales = parameters(result, trace)
-    name = f"{tensor.title} · {shape}"
+    facts = " · ".join(filter(None, (shape, tensor.stored or "float32")))
     first = (
-        f'<p class="qs-line"><span title="{html.escape(name)}"><b>{html.escape(tensor.title)}</b> · {shape}</span>'
+        f'<p class="qs-line"><span title="{html.escape(f"{tensor.title} · {facts}")}"><b>{html.escape(tensor.name)}</b> · {facts}</span>'
         f'<span title="{html.escape(scales)}">{html.escape(scales)}</span></p>'
     )
     shown = figures(tensor, result.scheme, report)
