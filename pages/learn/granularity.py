@@ -7,16 +7,6 @@ import torch
 import quantcore as qc
 from pages.shared import cells, compute, lesson, lesson_view
 
-STEPS = {
-    "tensor": "One scale for all: the largest value rules",
-    "rows": "One scale a row: axis 0, scales of shape (4, 1)",
-    "columns": "One scale a column: axis 1, scales of shape (1, 6)",
-    "trap": "A scale of shape (n,) divides columns",
-    "groups": "Groups: a scale for a few neighbours",
-    "blocks": "Blocks: a scale for a tile",
-    "cost": "What every scale costs",
-    "yours": "The same on your tensor",
-}
 ROWS = ["0.11 -0.32 0.05 0.27 -0.14 0.21", "0.40 0.18 -0.35 0.02 0.33 -0.29", "9.60 -4.10 7.20 2.50 -8.80 5.30",
         "-0.06 0.24 0.37 -0.19 0.12 -0.41"]  # fmt: skip
 X = np.array([row.split() for row in ROWS], np.float32)
@@ -58,60 +48,76 @@ def coloured(granularity: qc.Granularity, key: str) -> None:
         cells.Table("scale s", result.scale.numpy(), own, str(tuple(result.scale.shape))),
         cells.Table("codes", result.codes.numpy(), tint, str(X.shape)),
     ]
-    cells.draw(tables, key)
-    if result.scale.numel() > cells.TINTS:
-        st.caption("The small numbers count the blocks: cells with the same number share a scale.")
-    key_figures(result, report)
+    with picture:
+        cells.draw(tables, key)
+        if result.scale.numel() > cells.TINTS:
+            st.caption("The small numbers count the blocks: cells with the same number share a scale.")
+    with words:
+        key_figures(result, report)
 
 
 def broadcast(result: qc.Quantized, axis: int) -> None:
-    """Draw how the maximum along an axis becomes scales, and these stand beside every element."""
+    """Draw how the maximum along an axis becomes scales, and how broadcasting repeats them."""
     largest = np.abs(X).max(axis=1 - axis, keepdims=True)
     tint, own = cells.tints(blocks(result)), cells.tints(np.arange(X.shape[axis]).reshape(largest.shape))
     scale = result.scale.numpy()
     tables = [
         cells.Table("x", X, tint, str(X.shape)),
-        cells.Table("max|x|", largest, own, f"{largest.shape}, keepdim"),
-        cells.Table("scale s = max|x| / 7", scale, own, str(scale.shape)),
-        cells.Table("s as broadcasting sees it", np.broadcast_to(scale, X.shape), tint, str(X.shape)),
+        cells.Table("max|x|", largest, own, str(largest.shape)),
+        cells.Table("s = max|x| / 7", scale, own, str(scale.shape)),
+        cells.Table("s, broadcast", np.broadcast_to(scale, X.shape), tint, str(X.shape)),
         cells.Table("codes = round(x / s)", result.codes.numpy(), tint, str(X.shape)),
     ]
     cells.draw(tables, f"learn_granularity_{axis}")
 
 
-step = lesson.head("granularity", STEPS)
+step = lesson.head("granularity")
+words, picture = lesson_view.beside(lesson_view.for_maps() if step == "yours" else (2, 5))
 match step:
     case "tensor":
-        st.markdown(
-            "Row 2 is some twenty times larger than the others. One scale must reach 9.6, so its step is wider than "
-            "everything the other rows hold: they become 0."
-        )
         result, report = found(qc.PerTensor())
+        reach = np.abs(X).max(1)
+        ruled = int(reach.argmax())
+        zeros = int((np.delete(result.dequantized.numpy(), ruled, 0) == 0).sum())
+        words.markdown(
+            f"Row {ruled} reaches {reach.max():g}, the other rows at most {np.delete(reach, ruled).max():g}. One scale "
+            f"for all must cover {reach.max():g}, so its step is {float(result.scale):.3g}: of the {X.size - X.shape[1]} "
+            f"elements of the other rows, {zeros} become 0."
+        )
+        with words:
+            key_figures(result, report)
         tables = [cells.Table("x", X), cells.Table("codes", result.codes.numpy())]
-        cells.draw([*tables, cells.Table("x̂", result.dequantized.numpy())], "learn_granularity_all")
-        key_figures(result, report)
+        with picture:
+            cells.draw([*tables, cells.Table("x̂", result.dequantized.numpy())], "learn_granularity_all")
     case "rows":
-        st.markdown(
-            "**per-channel, axis 0**: axis 0 counts the rows, so each row gets a scale. The maximum is taken along the "
-            "*other* axis, and `keepdim` leaves a 1 in its place: (4, 6) becomes (4, 1). In x / s that 1 is stretched "
-            "to 6, so every element of a row meets the scale of its row."
+        words.markdown(
+            "**per-channel, axis 0**: axis 0 counts the rows, so each row has a scale of its own. The maximum is taken "
+            "along the *other* axis; `keepdim` leaves a 1 in its place, and (4, 6) becomes (4, 1). In x / s, "
+            "broadcasting stretches that 1 to 6: every element is divided by the scale of its row."
         )
         result, report = found(qc.PerChannel(0))
-        broadcast(result, 0)
-        key_figures(result, report)
+        with words:
+            key_figures(result, report)
+        with picture:
+            broadcast(result, 0)
     case "columns":
-        st.markdown(
-            "**per-channel, axis 1**: the maximum along axis 0 leaves (1, 6), stretched downwards to (4, 6). Each "
-            "column has one value of the large row 2, so these scales help little. Which axis is right depends on "
-            "the data: for the weights of a linear layer it is usually that of the outputs, axis 0."
-        )
         result, report = found(qc.PerChannel(1))
-        broadcast(result, 1)
-        key_figures(result, report)
+        gains = [r.sqnr_db - found(qc.PerTensor())[1].sqnr_db for r in (report, found(qc.PerChannel(0))[1])]
+        words.markdown(
+            "**per-channel, axis 1**: the maximum along axis 0 has shape (1, 6) and is stretched down to (4, 6). Every "
+            f"column has one value of the large row, so these scales gain {gains[0]:.1f} dB over per-tensor; those of "
+            f"the rows gain {gains[1]:.1f} dB. The right axis depends on the data: for the weights of a linear layer "
+            "it is usually that of the outputs, axis 0."
+        )
+        with words:
+            key_figures(result, report)
+        with picture:
+            broadcast(result, 1)
     case "trap":
-        st.markdown(
-            "Broadcasting lines shapes up **from the right**: a scale of shape (n,) counts as (1, n), one a column. For "
-            "a square tensor nothing fails, and the scales of the rows divide the columns. Write (n, 1), or `keepdim`."
+        words.markdown(
+            "Broadcasting aligns shapes **from the right**: a scale of shape (n,) counts as (1, n), one per column. With "
+            "a square tensor nothing fails, and the scales of the rows divide the columns. Write (n, 1), or use "
+            "`keepdim`."
         )
         square = np.array([[1, 2, 3], [4, 5, 6], [7, 8, 9]], np.float32)
         scales = np.array([1, 5, 10], np.float32)
@@ -124,90 +130,83 @@ match step:
             cells.Table("s of the rows", scales[:, None], by_row[:, :1], "(3, 1)"),
             cells.Table("x / s, meant", square / scales[:, None], by_row, "right"),
             cells.Table("s without keepdim", scales, by_column[:1], "(3,)"),
-            cells.Table("x / s, what it gives", square / scales, by_column, "wrong, in silence"),
+            cells.Table("x / s, what it gives", square / scales, by_column, "silently wrong"),
         ]
-        cells.draw(tables, "learn_granularity_trap")
-        lesson_view.formula(
-            "(3, 3)        (3, 3)",
-            "(3, 1)             (3,)  counts as (1, 3)",
-            "------        ------",
-            "(3, 3)        (3, 3)",
-        )
+        with picture:
+            cells.draw(tables, "learn_granularity_trap")
+        with words:
+            lesson_view.formula(
+                "(3, 3)     (3, 3)",
+                "(3, 1)        (3,)  as (1, 3)",
+                "------     ------",
+                "(3, 3)     (3, 3)",
+            )
     case "groups":
-        st.markdown(
-            "A **group** is a run of neighbours along an axis: finer than a channel, and one large value spoils only its "
-            "group. The scales stand in block form: shape (4, 6) in groups of 3 along axis 1 has scales of (4, 2)."
-        )
-        size = st.segmented_control(
-            "Group size",
-            [1, 2, 3, 6],
-            default=3,
-            key="learn_granularity_size",
-            required=True,
-            bind="query-params",
-        )
+        with words:
+            st.markdown(
+                "A **group** is a run of neighbors along an axis, finer than a channel: a large value costs precision "
+                "only in its own group. The scales have one entry per group: groups of 3 along axis 1 of (4, 6) have "
+                "scales of shape (4, 2)."
+            )
+            size = st.segmented_control("Group size", [1, 2, 3, 6], default=3, key="learn_granularity_size",
+                                        required=True, bind="query-params")  # fmt: skip
         coloured(qc.PerGroup(int(size), 1), "learn_granularity_groups")
     case "blocks":
-        st.markdown(
-            "A **block** is a rectangle: neighbours along both axes share a scale; DeepSeek-V3 stores its weights so, in "
-            "blocks of 128 × 128. A row is the block (1, 6), a group of 3 the block (1, 3), the whole tensor the block "
-            "(4, 6): one rule for all of them, and the scales have as many rows and columns as there are blocks."
-        )
-        rows, columns = st.columns(2)
-        down = rows.segmented_control(
-            "Rows of a block",
-            [1, 2, 4],
-            default=2,
-            key="learn_granularity_down",
-            required=True,
-            bind="query-params",
-        )
-        across = columns.segmented_control(
-            "Columns of a block",
-            [1, 2, 3, 6],
-            default=3,
-            key="learn_granularity_across",
-            required=True,
-            bind="query-params",
-        )
+        with words:
+            st.markdown(
+                "A **block** is a rectangle: neighbors along both axes share a scale. DeepSeek-V3 stores its weights in "
+                "blocks of 128 × 128. A row is the block (1, 6), a group of 3 the block (1, 3), the whole tensor the "
+                "block (4, 6); there is one scale per block."
+            )
+            rows, columns = st.columns(2)
+        down = rows.segmented_control("Rows of a block", [1, 2, 4], default=2, key="learn_granularity_down",
+                                      required=True, bind="query-params")  # fmt: skip
+        across = columns.segmented_control("Columns of a block", [1, 2, 3, 6], default=3,
+                                           key="learn_granularity_across", required=True,
+                                           bind="query-params")  # fmt: skip
         coloured(qc.PerBlock((int(down), int(across))), "learn_granularity_blocks")
     case "cost":
-        st.markdown(
-            "Every scale is a float32 of 32 bits, shared out over its block: **bits per element = bits of a code + 32 / "
-            "elements of a block**. On 24 elements scales are dear; in a layer of 4096 × 4096 a scale a row costs 0.008 "
-            "bits, one for each group of 32 a whole bit."
-        )
         shape, rows = (4096, 4096), []
+        of_layer: dict[str, qc.Granularity] = {f"group of {n}": qc.PerGroup(n) for n in (16, 32, 64, 128)}
+        of_layer["row"] = qc.PerChannel(0)
+        large = {
+            kind: qc.bits_per_element(qc.Scheme(BITS, granularity=g), shape) for kind, g in of_layer.items()
+        }
+        words.markdown(
+            "A scale is a float32 of 32 bits, spread over the elements of its block: **bits per element = bits of a code "
+            f"+ 32 / elements per block**. On {X.size} elements scales are expensive. In a layer of 4096 × 4096, one "
+            f"scale per row costs {large['row'] - BITS.bits:.2g} bits per element, one per group of 32 costs "
+            f"{large['group of 32'] - BITS.bits:.2g}."
+        )
         kinds = {"tensor": qc.PerTensor(), "row (axis 0)": qc.PerChannel(0), "column (axis 1)": qc.PerChannel(1),
                  "group of 3": qc.PerGroup(3, 1), "block of 2 × 3": qc.PerBlock((2, 3))}  # fmt: skip
         for name, kind in kinds.items():
             result, report = found(kind)
             rows.append(
                 {
-                    "int4, one scale per": name,
-                    "shape of the scales": str(tuple(result.scale.shape)),
-                    "bits per element here": f"{qc.bits_per_element(result.scheme, X.shape):.3g}",
-                    "SQNR here": qc.decibels(report.sqnr_db),
+                    "one scale per": name,
+                    "scales": str(tuple(result.scale.shape)),
+                    "bits per element": f"{qc.bits_per_element(result.scheme, X.shape):.3g}",
+                    "SQNR": f"{report.sqnr_db:.1f} dB",
                 }
             )
-        lesson_view.table(rows)
-        large = {f"group of {n}": qc.PerGroup(n) for n in (16, 32, 64, 128)} | {"row": qc.PerChannel(0)}
-        lesson_view.table(
-            [
-                {
-                    "in 4096 × 4096, int4": k,
-                    "bits per element": f"{qc.bits_per_element(qc.Scheme(BITS, granularity=g), shape):.4g}",
-                }
-                for k, g in large.items()
-            ]
-        )
+        with picture:
+            here, layer = st.columns([3, 2])
+        with here:
+            st.caption("This tensor in int4")
+            lesson_view.table(rows)
+        with layer:
+            st.caption("4096 × 4096 in int4")
+            lesson_view.table(
+                [{"one scale per": k, "bits per element": f"{v:.4g}"} for k, v in large.items()]
+            )
     case "yours":
-        st.markdown(
-            "Your tensor and scheme from the sidebar: choose there what shares one scale. Lines part the blocks; the "
-            "dashed frame is the block of the chosen element."
+        words.markdown(
+            "Your tensor and scheme from the sidebar: choose there which elements share a scale. Lines separate the "
+            "blocks; the dashed frame is the block of the chosen element."
         )
         if chosen := lesson_view.yours():
-            lesson_view.explored("granularity", *chosen)
+            lesson_view.explored("granularity", *chosen, words, picture)
 lesson.foot(
     "Nagel et al. 2021, arXiv 2106.08295, section 2.4",
     "Broadcasting: numpy.org/doc/stable/user/basics.broadcasting.html",

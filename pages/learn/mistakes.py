@@ -1,4 +1,4 @@
-"""Lesson 5: code that looks right; find the wrong cells, then see the line that makes them."""
+"""Lesson 5: code that looks right; find the wrong cells, then see the line that causes them."""
 
 import numpy as np
 import streamlit as st
@@ -32,10 +32,19 @@ def marked(wrong: np.ndarray, picked: frozenset[tuple[int, int]], revealed: bool
     return marks
 
 
-def code(shown: list[Line], sign: str) -> None:
-    """Draw source; a sign, unless it is empty, stands before the lines that differ."""
-    texts = [f"{sign if line.differs else ' '} {line.text}" if sign else line.text for line in shown]
-    st.code("\n".join(texts), language="diff" if sign else "python", wrap_lines=True)
+def difference(wrong: list[Line], right: list[Line]) -> str:
+    """Both ways in one: the lines that differ with their sign, the wrong ones first, the others once."""
+    told, at = [], 0
+    for line in wrong:
+        if line.differs:
+            told.append(f"- {line.text}")
+            continue
+        while right[at].differs:
+            told.append(f"+ {right[at].text}")
+            at += 1
+        told.append(f"  {line.text}")
+        at += 1
+    return "\n".join([*told, *(f"+ {line.text}" for line in right[at:])])
 
 
 def side(way: qc.mistakes.Outcome, marks: np.ndarray | None, pick: bool = False) -> list[cells.Table]:
@@ -55,29 +64,60 @@ def tensor() -> tuple[str, torch.Tensor | None]:
     return chosen[0].key, torch.from_numpy(x.reshape(-1, x.shape[-1] if x.ndim else 1)[:SIDE, :SIDE].copy())
 
 
-def reveal(comparison: Comparison, marks: np.ndarray, name: str) -> None:
-    """Draw both ways side by side, their code with the differing lines marked, and what goes wrong."""
-    mistake, (wrong, right) = MISTAKES[name], lines(MISTAKES[name])
-    st.markdown(f"**What goes wrong:** {say.plain(mistake.why)}")
-    st.markdown(f"**Fixed:** {say.plain(mistake.mend)}")
-    for column, title, way, shown, sign in zip(
-        st.columns(2), ("Wrong", "Right"), (comparison.wrong, comparison.right), (wrong, right), "-+", strict=True
-    ):  # fmt: skip
-        with column:
-            st.markdown(f"##### {title}: MAE {way.mae:.4g}, SSE {way.sse:.4g}")
-            if comparison.hidden.any():
-                st.markdown(f"x - x̂ computed afterwards says MAE {way.error.abs().mean():.4g}.")
-            code(shown, sign)
-            cells.draw(side(way, marks if sign == "-" else None), f"learn_mistakes_{title.lower()}")
+def find(comparison: Comparison, marks: np.ndarray, key: str, picked: int) -> None:
+    """Draw the wrong way with cells to click, and its code."""
+    with words:
+        st.markdown(
+            f"Which cells are wrong? Click them, then press *reveal*. {say.plain(MISTAKES[step].hint)}"
+        )
+        st.code("\n".join(line.text for line in lines(MISTAKES[step])[0]), language="python", wrap_lines=True)
+        st.caption(f"{picked} chosen.")
+    tables = [cells.Table("x", comparison.x.numpy(), marks, pick=True), *side(comparison.wrong, marks, True)]
+    with picture:
+        cells.draw(tables, "learn_mistakes_find", lambda row, column: pick(key, row, column))
 
 
-match_lessons.leave()
-step = lesson.head("mistakes", {name: mistake.title for name, mistake in MISTAKES.items()})
-left, right = st.columns([2, 3], vertical_alignment="center")
-shown = left.segmented_control("Shown", ["find", "reveal"], default="find", key="learn_mistakes_shown", required=True,
-                               label_visibility="collapsed", bind="query-params")  # fmt: skip
-with right:
-    key, x = tensor()
+def reveal(comparison: Comparison, marks: np.ndarray, told: str) -> None:
+    """Draw both ways, one above the other, their code with the lines that differ, and what goes wrong."""
+    mistake = MISTAKES[step]
+    wrong, right = comparison.wrong, comparison.right
+    with words:
+        st.markdown(f"**{mistake.title}.** {told}.")
+        st.markdown(f"**What goes wrong:** {say.plain(mistake.why)}")
+        st.markdown(f"**Fixed:** {say.plain(mistake.mend)}")
+        st.code(difference(*lines(mistake)), language="diff", wrap_lines=True)
+        if comparison.hidden.any():
+            st.markdown(f"x - x̂, computed afterwards, gives a MAE of only {wrong.error.abs().mean():.4g}.")
+    tables = [cells.Table("x", comparison.x.numpy(), marks)]
+    if not torch.equal(wrong.x, comparison.x):
+        tables.append(cells.Table("x after the wrong way", wrong.x.numpy(), marks))
+    with picture:
+        st.markdown(f"**Wrong: MAE {wrong.mae:.4g}, SSE {wrong.sse:.4g}**")
+        cells.draw([*tables, *side(wrong, marks)], "learn_mistakes_wrong")
+    with beside:
+        st.markdown(f"**Right: MAE {right.mae:.4g}, SSE {right.sse:.4g}**")
+        cells.draw(side(right, None), "learn_mistakes_right")
+
+
+def result(wrong: np.ndarray, picked: frozenset[tuple[int, int]]) -> str:
+    """How many cells are wrong, and how many of them were found."""
+    count, found = int(wrong.sum()), sum(bool(wrong[place]) for place in picked)
+    told = f"{count} of {wrong.size} cells {'is' if count == 1 else 'are'} wrong"
+    if not picked:
+        return told
+    other = len(picked) - found
+    return f"{told}; you found {found}, and marked {other} correct cell{'s' * (other != 1)}"
+
+
+step = lesson.head("mistakes")
+words, beside = st.columns((1, 2), gap="medium")
+picture = beside.container(key="lesson_picture")
+with words.container(key="lesson_control"):
+    left, right = st.columns(2, vertical_alignment="center")
+    shown = left.segmented_control("Shown", ["find", "reveal"], default="find", key="learn_mistakes_shown",
+                                   required=True, label_visibility="collapsed", bind="query-params")  # fmt: skip
+    with right:
+        key, x = tensor()
 try:
     comparison = compare(MISTAKES[step], x)
 except qc.QuantError as error:
@@ -88,25 +128,7 @@ else:
     wrong = np.atleast_2d(comparison.wrong_cells.numpy())
     marks = marked(wrong, picked, shown == "reveal")
     if shown == "find":
-        st.markdown(f"Which cells are wrong? Click them, then reveal. {say.plain(MISTAKES[step].hint)}")
-        code(lines(MISTAKES[step])[0], "")
-        tables = [
-            cells.Table("x", comparison.x.numpy(), marks, pick=True),
-            *side(comparison.wrong, marks, True),
-        ]
-        cells.draw(tables, "learn_mistakes_find", lambda row, column: pick(key, row, column))
-        st.caption(f"{len(picked)} chosen.")
+        find(comparison, marks, key, len(picked))
     else:
-        found = sum(bool(wrong[place]) for place in picked)
-        told = f"{int(wrong.sum())} of {wrong.size} cells are wrong"
-        if picked:
-            told += f"; you found {found} of them, and chose {len(picked) - found} that are right"
-        st.markdown(f"**{told}.**")
-        tables = [cells.Table("x", comparison.x.numpy(), marks)]
-        if not torch.equal(comparison.wrong.x, comparison.x):
-            tables.append(cells.Table("x after the wrong way", comparison.wrong.x.numpy(), marks))
-        cells.draw(tables, "learn_mistakes_x")
-        reveal(comparison, marks, step)
-        if not torch.equal(comparison.wrong.codes.float(), comparison.right.codes.float()):
-            match_lessons.draw_back(comparison.x.numpy(), comparison.wrong.codes.numpy())
+        reveal(comparison, marks, result(wrong, picked))
 lesson.foot(MISTAKES[step].source.rstrip("."))

@@ -1,5 +1,6 @@
 """Lesson 6: be the quantizer: type codes, scales or zero points before they are shown."""
 
+import dataclasses
 import hashlib
 
 import numpy as np
@@ -8,22 +9,30 @@ import streamlit as st
 import quantcore as qc
 from pages.shared import cells, compute, lesson, lesson_view, say
 from pages.shared.current import Tensor
-from quantcore import predict, tensors
+from quantcore import practice, predict
 
-STEPS = {
-    "codes": "Predict the codes of a row",
-    "scale": "Predict the scale",
-    "zero_point": "Predict the zero point",
-}
 SEED, MARKS = "learn_predict_seed", "_learn_marks"
 CELL, ASKED = "learn_predict_cell", "_learn_predict_asked"
 ACROSS = 8  # elements of a row that are asked for
 
 
-def fresh(seed: int) -> Tensor:
-    """A small tensor by seed, its numbers short enough to reckon with."""
-    x = np.round(2 * tensors.generate(tensors.Generated("normal", (4, 6), seed)), 1)
-    return lesson_view.own(f"predict {seed}", x)
+def exercise(seed: int, scheme: qc.Scheme, step: str) -> tuple[Tensor, qc.Scheme]:
+    """A small tensor by seed whose numbers divide easily, and the scheme that makes them do so.
+
+    Codes are asked for under a fixed range, so that some values are clipped.
+    """
+    fmt = scheme.format
+    fmt = fmt if isinstance(fmt, qc.IntFormat) else qc.INT4  # of others nothing is asked
+    if step == "zero_point":  # which symmetric codes have without any arithmetic
+        scheme = dataclasses.replace(scheme, symmetric=False)
+    plain = dataclasses.replace(scheme, range_setting=qc.MinMax()) == qc.Scheme(
+        scheme.format, scheme.symmetric
+    )
+    clipping = step == "codes" and plain and scheme.range_setting == qc.MinMax()
+    found = practice.practice(fmt, scheme.symmetric, seed, clipping)
+    if clipping:
+        scheme = dataclasses.replace(scheme, range_setting=qc.Fixed(found.low, found.high))
+    return lesson_view.own(f"predict {fmt} {scheme.symmetric} {seed} {clipping}", found.x), scheme
 
 
 def next_seed() -> None:
@@ -46,9 +55,18 @@ def question(
     blocks: dict[tuple[int, ...], tuple[int, ...]] = {}
     for place in places:
         blocks.setdefault(qc.trace(result, place).block, place)
-    whole = result.scale.numel() == 1
-    names = ["of the whole tensor" if whole else f"of block {block}" for block in blocks]
-    return list(blocks), names, list(blocks.values())
+    what = step.replace("_", " ")
+    return list(blocks), [f"{what} of {_block(result, block)}" for block in blocks], list(blocks.values())
+
+
+def _block(result: qc.Quantized, block: tuple[int, ...]) -> str:
+    """How a person calls a block."""
+    shape, grid = tuple(result.x.shape), tuple(result.scale.shape)
+    if result.scale.numel() == 1:
+        return "the tensor"
+    if len(shape) == 2 and grid == (shape[0], 1):
+        return f"row {block[0]}"
+    return f"column {block[1]}" if len(shape) == 2 and grid == (1, shape[1]) else f"block {block}"
 
 
 def given(result: qc.Quantized, step: str, places: list[tuple[int, ...]]) -> None:
@@ -59,16 +77,16 @@ def given(result: qc.Quantized, step: str, places: list[tuple[int, ...]]) -> Non
         traces = [qc.trace(result, place) for place in places]
         scales = list(dict.fromkeys(f"{t.scale:.6g}" for t in traces))
         zeros = list(dict.fromkeys(f"{t.zero_point:g}" for t in traces))
-        known += [f"scale {', '.join(scales)}", f"zero point {', '.join(zeros)}"]
+        known += [f"scale s = {', '.join(scales)}", f"zero point z = {', '.join(zeros)}"]
     elif step == "zero_point":
-        known.append(f"scale {', '.join(f'{float(result.scale[block]):.6g}' for block in places)}")
+        known.append(f"scale s = {', '.join(f'{float(result.scale[block]):.6g}' for block in places)}")
     st.markdown(" · ".join(known))
 
 
 def ask(key: str, names: list[str]) -> list[str] | None:
     """Draw a field for each answer; return what was typed when it is to be checked."""
     with st.form(f"learn_predict_form_{key}", border=False):
-        columns = st.columns(max(4, len(names)))
+        columns = st.columns(max(4, len(names)), gap="xsmall")
         typed = [
             column.text_input(
                 name, key=f"learn_predict_answer_{i}_{key}", persist_state="session", max_chars=30
@@ -87,7 +105,7 @@ def mark(
 
 
 def tell(marks: list[predict.Mark], names: list[str], key: str, revealed: bool) -> None:
-    """Draw the marks, cell by cell, and where each wrong answer went astray."""
+    """Draw the marks, cell by cell, and where each wrong answer went wrong."""
     shown = {"right": "right", "blank": "faint"}
     tables = [
         cells.Table("yours", [[m.typed or "·" for m in marks]], [[shown.get(m.kind, "wrong") for m in marks]])
@@ -119,25 +137,31 @@ def score(key: str) -> None:
     )
 
 
-step = lesson.head("predict", STEPS)
-left, middle, right, button = st.columns([1.2, 1, 1, 1], vertical_alignment="bottom")
-mine = left.toggle("On my tensor", key="learn_predict_mine", bind="query-params",
-                   help="The tensor in the sidebar instead of a fresh one")  # fmt: skip
-seed = middle.number_input("Seed", 0, 2**31, 0, key=SEED, bind="query-params", disabled=mine,
-                           help="The same seed gives everyone the same tensor")  # fmt: skip
-row = right.number_input("Row", 0, None, 0, key="learn_predict_row", bind="query-params")
-button.button("Fresh tensor", on_click=next_seed, disabled=mine, key="learn_predict_fresh")
+step = lesson.head("predict")
+words, picture = lesson_view.beside((1, 2))
+with words:
+    told = st.container()
+    mine = st.toggle("On my tensor", key="learn_predict_mine", bind="query-params",
+                     help="The tensor and the range in the sidebar instead of one to practise on")  # fmt: skip
+    left, right = st.columns(2)
+    seed = left.number_input("Seed", 0, 2**31, 0, key=SEED, bind="query-params", disabled=mine,
+                             help="Everyone with the same seed has the same tensor")  # fmt: skip
+    row = right.number_input("Row", 0, None, 0, key="learn_predict_row", bind="query-params")
+    st.button("New tensor", on_click=next_seed, disabled=mine, key="learn_predict_fresh", width="stretch")
 chosen = lesson_view.yours()
 if chosen is not None:
     scheme = chosen[1]
-    tensor = chosen[0] if mine else fresh(int(seed))
+    tensor = chosen[0]
     try:
+        if not mine:
+            tensor, scheme = exercise(int(seed), scheme, step)
         result = compute.result(tensor, scheme)
         rows = max(1, result.x.numel() // (tensor.shape[-1] if tensor.shape else 1))
         row = min(int(row), rows - 1)
         places, names, elements = question(tensor, result, step, row)
         if isinstance(scheme.format, qc.IntFormat):
-            given(result, step, places)
+            with told:
+                given(result, step, places)
         mark(step, result, places, [""] * len(places))  # refuses what can't be asked
     except qc.QuantError as error:
         say.error(str(error))
@@ -148,22 +172,24 @@ if chosen is not None:
         lit = np.where(np.arange(first, first + len(part))[:, None] == row, "chosen", "") + np.zeros(
             part.shape, "<U1"
         )
-        cells.draw(
-            [cells.Table("x", part, lit, f"row {row} of {rows}" if step == "codes" else str(tensor.shape))],
-            "learn_predict_x",
-        )
+        title = f"row {row} of {rows}" if step == "codes" else str(tensor.shape)
         key = hashlib.sha1(f"{step} {tensor.key} {scheme} {row}".encode()).hexdigest()[:10]
         forget_element(f"{step} {tensor.key} {row}")
-        typed = ask(key, names)
+        with picture:
+            cells.draw([cells.Table("x", part, lit, title)], "learn_predict_x")
+            typed = ask(key, names)
         if typed is not None:
             st.session_state.setdefault(MARKS, {})[key] = mark(step, result, places, typed)
         marks = st.session_state.get(MARKS, {}).get(key)
         if marks:
-            revealed = st.toggle("Show the answers", key=f"learn_predict_reveal_{key}")
-            tell(marks, names, key, revealed)
-            score(key)
+            with words:
+                score(key)
+                revealed = st.toggle("Show the answers", key=f"learn_predict_reveal_{key}")
+            with picture:
+                tell(marks, names, key, revealed)
             if revealed:
                 wrong = next((i for i, m in enumerate(marks) if m.sentence), 0)
-                lesson_view.explored("predict", tensor, scheme, elements[wrong])
-st.caption("What you type is marked and counted in this session alone: nothing of it is stored.")
+                places = st.columns(lesson_view.for_maps(), gap="medium")
+                lesson_view.explored("predict", tensor, scheme, *places, elements[wrong])
+st.caption("What you type is marked and counted in this session only; nothing of it is stored.")
 lesson.foot("Nagel et al. 2021, arXiv 2106.08295, section 2.1")

@@ -6,63 +6,57 @@ import quantcore as qc
 from pages.shared import compute, lesson, lesson_view
 from quantcore.figures import lessons
 
-STEPS = {
-    "marks": "A mark for every code",
-    "code": "The code is the number of the nearest mark",
-    "back": "Back again, and what is lost on the way",
-    "range": "Outside the range there is no mark",
-    "bits": "One more bit: twice the marks, half the step",
-    "yours": "The same on your tensor",
-}
 READINGS = [3.2, 17.0, 36.6, 58.4, 71.9, 99.0]
 
-step = lesson.head("scale", STEPS)
+step = lesson.head("scale")
+words, picture = lesson_view.beside(lesson_view.for_maps() if step == "yours" else (2, 3))
+if step not in ("bits", "yours"):
+    with words:
+        bits = st.slider("Bits", 2, 8, 3, key="learn_scale_bits", bind="query-params")
 if step != "yours":
-    left, middle, right = st.columns(3)
-    bits = left.slider("Bits", 2, 8, 3, key="learn_scale_bits", bind="query-params")
-    low = middle.slider("Lowest mark", -40, 0, 0, 5, "%d °C", key="learn_scale_low", bind="query-params")
-    high = right.slider("Highest mark", 5, 120, 100, 5, "%d °C", key="learn_scale_high", bind="query-params")
-    scheme = qc.Scheme(qc.IntFormat(bits, signed=False), False, range_setting=qc.Fixed(low, high))
+    with words:
+        low = st.slider("Lowest mark", -40, 0, 0, 5, "%d °C", key="learn_scale_low", bind="query-params")
+        high = st.slider("Highest mark", 5, 120, 100, 5, "%d °C", key="learn_scale_high", bind="query-params")
     readings = lesson_view.own("readings", READINGS)
+if step not in ("bits", "yours"):
+    scheme = qc.Scheme(qc.IntFormat(bits, signed=False), False, range_setting=qc.Fixed(low, high))
     result, report = compute.result(readings, scheme), compute.report(readings, scheme)
     scale, codes = float(result.scale), 2**bits
     t = qc.trace(result, (2,))
 
 match step:
     case "marks":
-        st.markdown(
-            f"With {bits} bits a thermometer has {codes} marks, numbered from 0. Between {codes} marks lie {codes - 1} "
-            "steps of equal width, and that width is the **scale**."
-        )
-        lesson_view.formula(
-            f"scale s = (high - low) / (2^bits - 1) = ({high} - {low}) / {codes - 1} = {scale:.6g} °C"
+        words.markdown(
+            f"A thermometer with {bits} bits has {codes} marks, numbered from 0. Between them lie {codes - 1} steps "
+            "of equal width. That width is the **scale**."
         )
     case "code":
-        st.markdown(
-            "Divide by the scale to count in steps, then round. What is stored is that whole number, the **code**."
+        words.markdown(
+            f"Divide the reading by the scale, here {scale:.6g} °C, to count it in steps. Round to the nearest "
+            "integer: that is the **code**, and only the code is stored."
         )
-        lesson_view.formula(*lesson_view.lines(t, "x", "code q"))
     case "back":
-        st.markdown(
-            "To read a code, multiply by the scale: that is the mark itself, x̂. What lay between two marks is gone: "
-            f"at most half a step, {scale / 2:.4g} °C."
+        words.markdown(
+            "Multiply the code by the scale. That gives the mark itself, x̂, not the reading. Where the reading lay "
+            f"between two marks is lost; within the range the error is at most half a step, {scale / 2:.4g} °C."
         )
-        lesson_view.formula(*lesson_view.lines(t))
     case "range":
-        st.markdown(
-            "Draw the highest mark below 99 °C: that reading gets the last mark, however far away. Within the range "
-            "the error is a saw of half a step, outside it grows without end. That is **clipping**."
+        words.markdown(
+            "Lower the highest mark. A reading above it gets the code of that mark, however far away it is: that is "
+            "**clipping**. Within the range the error is a sawtooth of ± half a step; outside, it grows without bound."
         )
-        lesson_view.figure(lessons.error_against_x(result, **lesson.look()), "learn_scale_error")
-        clipped = f"{report.clipped} of {len(READINGS)}"
-        lesson_view.figures(
-            ("scale", f"{scale:.4g} °C"),
-            ("largest error", f"{report.max_abs_error:.4g} °C"),
-            ("clipped", clipped),
-        )
+        with words:
+            lesson_view.figures(
+                ("scale", f"{scale:.4g} °C"),
+                ("largest error", f"{report.max_abs_error:.4g} °C"),
+                ("clipped", f"{report.clipped} of {len(READINGS)}"),
+            )
+        with picture:
+            lesson_view.figure(lessons.error_against_x(result, **lesson.look()), "learn_scale_error")
     case "bits":
-        st.markdown(
-            "Each bit doubles the number of marks. The step halves, and with it the largest error that rounding can make."
+        words.markdown(
+            "Each bit doubles the number of codes and so, very nearly, halves the step. The largest error that "
+            "rounding can make is half a step."
         )
         rows = []
         for n in range(2, 9):
@@ -72,18 +66,26 @@ match step:
                 {
                     "bits": f"{n}",
                     "marks": f"{2**n}",
-                    "scale s": f"{float(found.scale):.4g} °C",
+                    "scale": f"{float(found.scale):.4g} °C",
                     "half a step": f"{float(found.scale) / 2:.4g} °C",
-                    "largest error here": f"{errors.max_abs_error:.4g} °C",
-                    "SQNR": qc.decibels(errors.sqnr_db),
+                    "largest error": f"{errors.max_abs_error:.4g} °C",
+                    "SQNR": f"{errors.sqnr_db:.1f} dB",
                 }
             )
-        lesson_view.table(rows)
+        with picture:
+            lesson_view.table(rows)
     case "yours":
-        st.markdown("Your tensor and scheme from the sidebar. Click a cell to follow its arithmetic.")
+        words.markdown("Your tensor and scheme from the sidebar. Click a cell to follow its arithmetic.")
         if chosen := lesson_view.yours():
-            lesson_view.explored("scale", *chosen)
+            lesson_view.explored("scale", *chosen, words, picture)
 
 if step in ("marks", "code", "back"):
-    lesson_view.figure(lessons.rounding_line(result, **lesson.look()), "learn_scale_line")
+    with picture:
+        lesson_view.figure(lessons.rounding_line(result, **lesson.look()), "learn_scale_line", "lines")
+        if step == "marks":
+            lesson_view.formula(
+                f"{'scale s':<14} (high - low) / (2^bits - 1) = ({high} - {low}) / {codes - 1} = {scale:.6g} °C"
+            )
+        else:
+            lesson_view.formula(*lesson_view.lines(t, *(("x", "code q") if step == "code" else ())))
 lesson.foot("Nagel et al. 2021, A White Paper on Neural Network Quantization, arXiv 2106.08295, section 2.1")

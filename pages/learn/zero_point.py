@@ -10,14 +10,6 @@ from pages.shared.current import Tensor
 from quantcore import tensors
 from quantcore.figures import lessons
 
-STEPS = {
-    "symmetric": "Around 0, the zero point is 0",
-    "one-sided": "One-sided data waste half of the codes",
-    "asymmetric": "The zero point moves the codes onto the data",
-    "zero": "0 keeps a code of its own",
-    "choose": "Which of the two, and when",
-    "yours": "The same on your tensor",
-}
 WEIGHTS = [-2.3, -1.4, -0.6, -0.1, 0.0, 0.3, 0.9, 1.7, 2.1]
 RELU = [0.0, 0.0, 0.2, 0.5, 0.9, 1.4, 2.2, 3.1, 4.6]
 FAR = [2.0, 2.4, 2.5, 2.9, 3.3, 3.6, 4.0]
@@ -27,12 +19,13 @@ KINDS = {
     "seven values far from 0": lesson_view.own("far", FAR),
 }
 SYMMETRIC, ASYMMETRIC = qc.Scheme(qc.INT4), qc.Scheme(qc.INT4, False)
+WAYS = {"symmetric": SYMMETRIC, "asymmetric": ASYMMETRIC}
 
 
 def line(name: str, values: list[float], scheme: qc.Scheme) -> qc.Quantized:
     """Draw a lesson's values and their codes on a line."""
     result = compute.result(lesson_view.own(name, values), scheme)
-    lesson_view.figure(lessons.rounding_line(result, **lesson.look()), f"learn_zero_point_{name}")
+    lesson_view.figure(lessons.rounding_line(result, **lesson.look()), f"learn_zero_point_{name}", "lines")
     return result
 
 
@@ -42,71 +35,87 @@ def mine() -> list[tuple[str, Tensor]]:
     return [("your tensor", chosen[0])] if chosen else []
 
 
-step = lesson.head("zero_point", STEPS)
+def decibels(tensor: Tensor, scheme: qc.Scheme) -> float:
+    """SQNR of a tensor under a scheme."""
+    return compute.report(tensor, scheme).sqnr_db
+
+
+step = lesson.head("zero_point")
+words, picture = lesson_view.beside(lesson_view.for_maps() if step == "yours" else (2, 3))
 match step:
     case "symmetric":
-        st.markdown(
-            "**Symmetric**: the range is ±max|x|, and the code 0 stands for 0. Weights of a network lie on both sides "
-            "of 0 in about the same way, so nearly every code is near some value."
+        words.markdown(
+            "**Symmetric**: the range is ±max|x|, and code 0 stands for 0, so the zero point is 0. Weights usually "
+            "lie on both sides of 0 alike; then nearly every code is close to some value."
         )
-        result = line("weights", WEIGHTS, SYMMETRIC)
-        lesson_view.formula(*lesson_view.lines(qc.trace(result, (3,))))
+        with picture:
+            result = line("weights", WEIGHTS, SYMMETRIC)
+            lesson_view.formula(*lesson_view.lines(qc.trace(result, (3,))))
     case "one-sided":
-        st.markdown(
-            "After a ReLU no value is below 0. A symmetric range still reaches as far down as up, and the codes "
-            "there stand for nothing."
+        words.markdown(
+            "After a ReLU no value is negative. A symmetric range still reaches as far below 0 as above it, and the "
+            "codes below 0 are never used."
         )
-        result = line("relu", RELU, SYMMETRIC)
+        with picture:
+            result = line("relu", RELU, SYMMETRIC)
         unused = int((qc.figures.grid_values(result, (0,)) < 0).sum())
-        lesson_view.figures(
-            ("scale", f"{float(result.scale):.4g}"),
-            ("codes below 0, never used", f"{unused} of {SYMMETRIC.format.available}"),
-            ("SQNR", qc.decibels(compute.report(lesson_view.own("relu", RELU), SYMMETRIC).sqnr_db)),
-        )
+        with words:
+            lesson_view.figures(
+                ("scale", f"{float(result.scale):.4g}"),
+                ("codes below 0, never used", f"{unused} of {SYMMETRIC.format.available}"),
+                ("SQNR", f"{decibels(lesson_view.own('relu', RELU), SYMMETRIC):.1f} dB"),
+            )
     case "asymmetric":
-        st.markdown(
-            "**Asymmetric**: the range runs from low to high. The **zero point** z is the code of 0: x / s counts the "
-            "steps from 0, and z is where that counting starts. Drag the range."
-        )
-        left, right = st.columns(2)
-        low = left.slider("Low", -5.0, 0.0, -1.0, 0.1, key="learn_zero_point_low", bind="query-params")
-        high = right.slider("High", 0.1, 5.0, 4.6, 0.1, key="learn_zero_point_high", bind="query-params")
-        result = line("relu", RELU, dataclasses.replace(ASYMMETRIC, range_setting=qc.Fixed(low, high)))
-        lesson_view.formula(*lesson_view.lines(qc.trace(result, (5,))))
+        with words:
+            st.markdown(
+                "**Asymmetric**: the range runs from low to high. The **zero point** z is the code of 0: x / s counts "
+                "steps from 0, and z is where that count begins. Drag both ends of the range."
+            )
+            low = st.slider("Low", -5.0, 0.0, -1.0, 0.1, key="learn_zero_point_low", bind="query-params")
+            high = st.slider("High", 0.1, 5.0, 4.6, 0.1, key="learn_zero_point_high", bind="query-params")
+        with picture:
+            result = line("relu", RELU, dataclasses.replace(ASYMMETRIC, range_setting=qc.Fixed(low, high)))
+            lesson_view.formula(*lesson_view.lines(qc.trace(result, (5,))))
     case "zero":
-        st.markdown(
-            "Padding, masks and ReLUs make many exact zeros; were 0 between two marks, each of them would carry the "
-            "same error. So the range is widened until it includes 0, and z is rounded to a whole code: then "
-            "(z - z) · s is exactly 0. These values lie far from 0, and pay for it."
+        words.markdown(
+            "Padding, masks and ReLUs produce many exact zeros. If 0 lay between two codes, each of them would carry "
+            "the same error. So the range is widened to include 0, and z is rounded to an integer: then (z - z) · s is "
+            "exactly 0. These values lie far from 0, so the codes between 0 and them are wasted."
         )
-        result = line("far", FAR, ASYMMETRIC)
-        t = qc.trace(result, (0,))
-        lesson_view.formula(
-            f"lowest x = {min(FAR)}, but low = {t.low:g}, high = {t.high:.4g}",
-            *lesson_view.lines(t, "scale s", "zero point z"),
-            f"x̂ of the code z:  ({t.zero_point} - {t.zero_point}) · {t.scale:.6g} = 0",
-        )
+        with picture:
+            result = line("far", FAR, ASYMMETRIC)
+            t = qc.trace(result, (0,))
+            lesson_view.formula(
+                f"lowest x = {min(FAR)}, but low = {t.low:g}, high = {t.high:.4g}",
+                *lesson_view.lines(t, "scale s", "zero point z"),
+                f"{'x̂ of code z':<15}({t.zero_point} - {t.zero_point}) · {t.scale:.6g} = 0",
+            )
     case "choose":
-        st.markdown(
-            "On data around 0 both make nearly the same error, and the symmetric way has no zero point to store and to "
-            "subtract. On one-sided data the asymmetric step is half as wide: 6 dB. So weights are usually symmetric, "
-            "activations asymmetric."
-        )
-        rows = []
-        for name, tensor in [*KINDS.items(), *mine()]:
-            row = {"int4, one scale": name}
-            for what, scheme in (("symmetric", SYMMETRIC), ("asymmetric", ASYMMETRIC)):
-                row[f"{what}: SQNR"] = qc.decibels(compute.report(tensor, scheme).sqnr_db)
+        with words:
+            place = st.container()
+            others = mine()
+        rows, gains = [], {}
+        for name, tensor in [*KINDS.items(), *others]:
+            both = {what: decibels(tensor, scheme) for what, scheme in WAYS.items()}
+            gains[name] = both["asymmetric"] - both["symmetric"]
+            row = {"int4, one scale": name} | {f"{what}: SQNR": f"{db:.1f} dB" for what, db in both.items()}
             z = compute.result(tensor, ASYMMETRIC).zero_point
             rows.append(row | {"asymmetric: zero point": str(int(z.flatten()[0]))})
-        lesson_view.table(rows)
+        around, relu = list(gains.values())[:2]
+        place.markdown(
+            f"On data around 0 the two differ little (asymmetric {around:+.1f} dB), and symmetric has no zero point to "
+            f"store or subtract. On one-sided data the asymmetric step is about half as wide ({relu:+.1f} dB). So "
+            "weights are usually symmetric, activations asymmetric."
+        )
+        with picture:
+            lesson_view.table(rows)
     case "yours":
-        st.markdown(
-            "Your tensor and scheme from the sidebar: switch between symmetric and asymmetric there, and see which "
-            "codes are used. Click a cell to follow its arithmetic."
+        words.markdown(
+            "Your tensor and scheme from the sidebar: switch between symmetric and asymmetric there and see which codes "
+            "are used. Click a cell to follow its arithmetic."
         )
         if chosen := lesson_view.yours():
-            lesson_view.explored("zero_point", *chosen)
+            lesson_view.explored("zero_point", *chosen, words, picture)
 lesson.foot(
     "Jacob et al. 2018, Quantization and Training of Neural Networks, arXiv 1712.05877, section 2.1",
     "Nagel et al. 2021, arXiv 2106.08295, section 2.2",

@@ -78,7 +78,7 @@ def _data(table: Table) -> dict[str, Any]:
 
 
 def _texts(values: np.ndarray) -> list[list[str]]:
-    """All numbers of a table with the same decimals: about four digits of the largest."""
+    """All numbers of a table with the same decimals: as many as they need, up to four digits of the largest."""
     if values.dtype.kind != "f":
         return [[str(v) for v in row] for row in values]
     finite = np.abs(values[np.isfinite(values)])
@@ -86,4 +86,6 @@ def _texts(values: np.ndarray) -> list[list[str]]:
     if most and not 1e-3 <= most < 1e5:
         return [[f"{v:.3g}" for v in row] for row in values]
     decimals = 4 if most < 1 else max(0, 3 - int(np.log10(max(most, 1))))
+    fewer = (d for d in range(decimals) if all(values.dtype.type(f"{v:.{d}f}") == v for v in values.flat))
+    decimals = next(fewer, decimals)
     return [[f"{v + 0.0:.{decimals}f}" for v in row] for row in values]

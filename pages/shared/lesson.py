@@ -1,9 +1,8 @@
 """The frame of a lesson: its steps with a link each, the way on and back, the large mode, the sources.
 
-A lesson is a page script: ``step = lesson.head("scale", STEPS)``, what belongs to that step, `lesson.foot`.
+A lesson is a page script: ``step = lesson.head("scale")``, what belongs to that step, `lesson.foot`.
 """
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,33 +11,16 @@ import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
 from pages.shared import current, link, maps_view
+from pages.shared.lesson_plan import LESSONS
+from pages.shared.mirrored import key_at, typed
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
 _FOLDER = Path(__file__).resolve().parent.parent / "learn"
 LARGE, _LARGE_THERE, _FOLDED = "learn_large", "_learn_large", "_learn_folded"
-_URL = "learn-"
+_URL, OVERVIEW = "learn-", "learn"
 FEW = 8  # steps that fit into one row of choices
+_CSS = (Path(__file__).parent / "lesson.css").read_text(encoding="utf-8")
 
-
-@dataclass(frozen=True)
-class Lesson:
-    """``title``: in the navigation; ``idea``: what it is about, in one line; ``icon``: a Material symbol."""
-
-    title: str
-    idea: str
-    icon: str
-
-
-# In their order; the name is that of the page's file. Steps are bound to the key `step_key` of the name.
-LESSONS = {
-    "scale": Lesson("Scale", "From a thermometer's marks to codes", "straighten"),
-    "zero_point": Lesson("Zero point", "Which code stands for 0", "exposure_zero"),
-    "granularity": Lesson("Granularity", "Which elements share a scale", "grid_on"),
-    "error": Lesson("Error", "How far off, in one number", "show_chart"),
-    "mistakes": Lesson("Mistakes", "Code that looks right", "bug_report"),
-    "predict": Lesson("Predict", "Be the quantizer yourself", "quiz"),
-    "ptq_or_qat": Lesson("PTQ or QAT", "Quantize after the training, or in it", "model_training"),
-}
 
 # What lessons bind to the link beside their steps
 CONTROLS = {
@@ -66,8 +48,9 @@ def there() -> list[str]:
 
 
 def pages() -> list[StreamlitPage]:
-    """The lessons for the navigation."""
-    return [
+    """The overview and the lessons for the navigation."""
+    overview = st.Page("learn/overview.py", title="Overview", icon=":material/school:", url_path=OVERVIEW)
+    return [overview] + [
         st.Page(
             f"learn/{name}.py",
             title=LESSONS[name].title,
@@ -79,7 +62,7 @@ def pages() -> list[StreamlitPage]:
 
 
 def is_lesson(page: StreamlitPage) -> bool:
-    """Whether the page is one of these."""
+    """Whether the page is one of the lessons (the overview is not)."""
     return page.url_path.startswith(_URL)
 
 
@@ -97,33 +80,54 @@ def look() -> dict[str, Any]:
     }
 
 
-def head(name: str, steps: dict[str, str]) -> str:
-    """Draw the top of a lesson and return the step that is chosen.
-
-    Args:
-        steps: name in the link -> its headline.
-    """
+def head(name: str) -> str:
+    """Draw the top of a lesson and return the step that is chosen."""
     lesson, number, key = LESSONS[name], list(LESSONS).index(name) + 1, step_key(name)
-    title, large, share = st.columns([6, 1.6, 1.2], vertical_alignment="center")
-    title.subheader(f"{number} · {lesson.title}: {lesson.idea[0].lower()}{lesson.idea[1:]}", anchor=False)
+    names = list(lesson.steps)
+    title, large, share = st.columns([6, 1.2, 1.2], vertical_alignment="center")
     _keep_large(name)
     large.toggle("Large", key=LARGE, help="Type and maps for a projector; the sidebar folds away", **_BIND)
     st.session_state["_learn_share"] = share
     st.session_state[_LARGE_THERE] = (name, is_large())
     _enlarge()
-    names = list(steps)
-    choice, back, on = st.columns([8, 1.1, 1.1], vertical_alignment="center")
+    choice, back, on = st.columns([8, 1.5, 1.5], vertical_alignment="center")
     if len(names) <= FEW:
         step = choice.segmented_control(
             "Step", names, default=names[0], key=key, required=True, label_visibility="collapsed", **_BIND
         )
     else:
-        step = choice.selectbox("Step", names, key=key, label_visibility="collapsed", **_BIND)
+        step = _one_of_many(name, choice)
     here = names.index(step)
-    _way("Back", back, name, names[here - 1] if here else None, -1)
+    title.markdown(f"#### {number} · {lesson.title}: {lesson.steps[step].headline}")
+    _way("Previous", back, name, names[here - 1] if here else None, -1)
     _way("Next", on, name, names[here + 1] if here + 1 < len(names) else None, 1)
-    st.markdown(f"#### {steps[step]}")
     return str(step)
+
+
+def _one_of_many(name: str, place: Any) -> str:
+    """Choose a step by its headline. The control that is bound to the link, which holds the names of the steps,
+    stays hidden: a name may be the answer to what the step asks.
+    """
+    steps, key = LESSONS[name].steps, step_key(name)
+    with place:
+        hidden, seen = st.container(key="lesson_hidden"), st.container()
+    step = str(hidden.selectbox("Step", list(steps), key=key, **_BIND))
+    shown = key_at(f"_learn_{name}_shown", step)
+
+    def choose() -> None:
+        if typed(f"_learn_{name}_shown", shown):
+            st.session_state[key] = st.session_state[shown]
+
+    seen.selectbox(
+        "Case",
+        list(steps),
+        format_func=lambda s: steps[s].headline.partition(":")[0],
+        key=shown,
+        on_change=choose,
+        label_visibility="collapsed",
+        width=220,
+    )
+    return step
 
 
 def foot(*sources: str) -> None:
@@ -149,6 +153,18 @@ def _way(label: str, place: Any, name: str, step: str | None, direction: int) ->
         )
 
 
+def link_to(name: str, step: str, label: str, key: str, large: bool = False) -> None:
+    """Draw a link that opens a step of a lesson."""
+    parameters = {step_key(name): step} | ({LARGE: "true"} if large else {})
+    with st.container(key=f"learn_link_{key}"):
+        st.page_link(f"learn/{name}.py", label=label, query_params=parameters)
+
+
+def plain() -> None:
+    """The style of a page about the lessons."""
+    st.html(f"<style>{_CSS}</style>")
+
+
 def _keep_large(name: str) -> None:
     """Take the large mode along to another lesson: a widget of the same key is another one there."""
     there, large = st.session_state.get(_LARGE_THERE, (name, False))
@@ -157,17 +173,17 @@ def _keep_large(name: str) -> None:
 
 
 def _enlarge() -> None:
+    """The size of type and pictures, which follows the window: a projector's 1280 and a screen's 1920 pixels hang
+    on the same wall.
+    """
+    style = _CSS
     if is_large():
         st.session_state[_FOLDED] = True
         st.set_page_config(initial_sidebar_state="collapsed")
-        # the window decides, for a projector's 1280 and a screen's 1920 hang on the same wall
-        size = "clamp(18px, 1.32vw, 30px)"
-        st.html(
-            f"<style>html{{font-size:{size} !important}}.stMainBlockContainer{{padding-top:3.6rem}}"
-            ".qs-cells{font-size:1rem}</style>"
-        )
+        style += "html{font-size:clamp(18px,1.32vw,30px) !important}.qs-cells{font-size:0.9rem}"
     else:
         unfold()
+    st.html(f"<style>{style}</style>")
 
 
 def unfold() -> None:

@@ -1,11 +1,14 @@
 """What lessons show of a quantized tensor: the maps, the arithmetic of one element, the key figures."""
 
+import html
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
 from pages.shared import arithmetic, compute, current, lesson, maps, maps_view, refused, say
@@ -14,6 +17,7 @@ from quantcore import tensors
 from quantcore.views import View, element
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
+STILL: dict[str, Any] = {"theme": None, "height": "stretch", "config": {"displayModeBar": False}}
 
 
 def own(key: str, values: Any) -> Tensor:
@@ -44,19 +48,37 @@ def yours() -> tuple[Tensor, qc.Scheme] | None:
     return chosen.tensor, chosen.scheme
 
 
-def explored(name: str, tensor: Tensor, scheme: qc.Scheme, default: tuple[int, ...] | None = None) -> None:
-    """Draw the maps and the arithmetic of one element, which a click chooses.
+def beside(shares: tuple[float, float] = (2, 3)) -> tuple[DeltaGenerator, DeltaGenerator]:
+    """Where a step's words and controls stand, and beside them its picture; ``shares`` of the width."""
+    columns = st.columns(shares, gap="medium")
+    return columns[0].container(key="lesson_control"), columns[1].container(key="lesson_picture")
+
+
+def for_maps() -> tuple[float, float]:
+    """The shares of `beside` with which four maps stand two by two in one window."""
+    return (1, 1) if lesson.is_large() else (2, 3)
+
+
+def explored(
+    name: str,
+    tensor: Tensor,
+    scheme: qc.Scheme,
+    words: DeltaGenerator,
+    picture: DeltaGenerator,
+    default: tuple[int, ...] | None = None,
+) -> None:
+    """Draw the maps, and beside them the arithmetic of one element, which a click chooses.
 
     Args:
         name: the lesson's; the element is bound to the key ``learn_<name>_cell``.
+        words, picture: the places of `beside`.
         default: the element to begin with, instead of the worst.
     """
     result, report = compute.result(tensor, scheme), compute.report(tensor, scheme)
     key = f"learn_{name}_cell"
-    place = st.container()
-    worst = maps_view.worst_of(report, tensor.shape)
+    worst = report.max_abs_error_index
     first = worst if default is None else default
-    with st.columns([1, 3])[0]:
+    with words:
         typed = st.text_input(
             "Element",
             key=key,
@@ -65,10 +87,16 @@ def explored(name: str, tensor: Tensor, scheme: qc.Scheme, default: tuple[int, .
             + ("the worst." if default is None else "the one that was asked."),
             **_BIND,
         )
-    index = _chosen(typed, tensor.shape, first)
-    with place:
+        index = _chosen(typed, tensor.shape, first)
+        trace = qc.trace(result, index)
+        st.markdown(f"**{arithmetic.heading(result, trace, index == worst)}**")
+        own = {what: values[trace.block].item() for what, values in qc.encoding(result).items()}
+        library = result.scheme.convention.library
+        formula(
+            *lines(trace), *(f"{what:<14} {value:.7g}, as {library} writes it" for what, value in own.items())
+        )
+    with picture:
         four_maps(f"learn_{name}_maps", tensor, scheme, index, key)
-    arithmetic.draw(result, index, index == report.max_abs_error_index)
 
 
 def four_maps(
@@ -99,15 +127,28 @@ def four_maps(
         st.caption(picture.data.legend)
 
 
-def figure(chart: go.Figure, key: str) -> None:
-    """Draw a figure of a lesson."""
-    st.plotly_chart(chart, theme=None, key=key, config={"displayModeBar": False})
+def figure(chart: go.Figure, key: str, below: str = "") -> None:
+    """Draw a figure of a lesson, whose height follows the window.
+
+    Args:
+        below: as in `place_of_figure`.
+    """
+    place_of_figure(below).plotly_chart(chart, key=key, **STILL)
+
+
+def place_of_figure(below: str = "") -> DeltaGenerator:
+    """Where a figure stands that may change: draw it with the options `STILL`.
+
+    Args:
+        below: what shares the window with it: "" nothing, "row" a row of controls above, "lines" arithmetic below.
+    """
+    return st.container(key=f"lesson_chart_{below}" if below else "lesson_chart")
 
 
 def figures(*shown: tuple[str, str]) -> None:
-    """Draw key figures in a row: label and value."""
-    for column, (label, value) in zip(st.columns(max(4, len(shown))), shown, strict=False):
-        column.metric(label, "not defined" if value.startswith("nan") else value)
+    """Draw key figures side by side: label and value."""
+    cells = "".join(f"<div><small>{html.escape(a)}</small><b>{html.escape(b)}</b></div>" for a, b in shown)
+    st.html(f'<div class="qs-figures">{cells}</div>')
 
 
 def table(rows: Sequence[dict[str, str]]) -> None:
@@ -121,12 +162,21 @@ def lines(t: qc.Trace, first: str = "", last: str = "") -> list[str]:
     names = [step.name for step in steps]
     start = names.index(first) if first else 0
     stop = next(i for i, name in enumerate(names) if name.startswith(last)) + 1 if last else len(steps)
-    return arithmetic.aligned(steps[start:stop])
+    return [_line(step) for step in steps[start:stop]]
 
 
 def formula(*lines: str) -> None:
-    """Draw arithmetic with its numbers put in."""
-    say.lines(lines)
+    """Draw arithmetic with its numbers put in; a line that is too long goes on, indented, in the next."""
+    rows = "\n".join(f"<span>{html.escape(line)}</span>" for line in lines)
+    st.html(f'<pre class="qs-lines {arithmetic.PLACE}">{rows}</pre>')
+
+
+def _line(step: qc.Step) -> str:
+    """Name, formula and value of a step."""
+    term, words = re.fullmatch(r"(.*?)(, [a-z ]+)?", step.formula).groups(default="")  # type: ignore[union-attr]
+    value = term if term == step.value else " = ".join(filter(None, [term, step.value]))
+    hat = step.name.count("\u0302")  # takes no room of its own
+    return f"{step.name:<{14 + hat}} {value}{words}"
 
 
 def _chosen(typed: str, shape: tuple[int, ...], first: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""What is to be trained and quantized in lesson 7: its controls, and how its figures look."""
+"""What is to be trained and quantized in lesson 7: its controls."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import current, lesson, say
+from pages.shared import current, say
 from quantcore import training
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
@@ -84,7 +84,7 @@ def plan(seeded: bool = True) -> Plan | None:
         key="train_activations",
         placeholder="empty: they stay float32; or uint8 asymmetric",
         max_chars=200,
-        help="What every layer receives, pixels included, is quantized as it comes.",
+        help="The input of every layer, pixels included, is quantized with it.",
         **_BIND,
     )
     if not weights.strip() and chosen.scheme is None:
@@ -112,9 +112,3 @@ def layer(network: training.QuantizedNetwork, place: Any = st) -> int:
         "Weights of the layer", names, default=names[0], key="train_layer", required=True, help=sizes, **_BIND
     )
     return names.index(chosen)
-
-
-def look(share: float) -> dict[str, Any]:
-    """`lesson.look`, but this share of its height."""
-    found = lesson.look()
-    return found | {"height": round(found["height"] * share)}

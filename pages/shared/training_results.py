@@ -12,7 +12,6 @@ from quantcore import training
 from quantcore.figures import training as figures
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
-_STILL: dict[str, Any] = {"theme": None, "config": {"displayModeBar": False}}
 
 
 def percent(share: float) -> str:
@@ -27,7 +26,7 @@ def accuracy(network: training.Network | training.QuantizedNetwork) -> float:
 
 
 def reads(network: training.Network | training.QuantizedNetwork) -> list[int]:
-    """What a network takes the held-out images for."""
+    """The digit that a network reads in each of the held-out images."""
     return [int(i) for i in network.logits(training_runs.digits().test_images).argmax(-1)]
 
 
@@ -35,28 +34,34 @@ def show_digits(places: list[int], read: list[int], key: str) -> None:
     """Draw some of the held-out images and what they are read as."""
     found = training_runs.digits()
     labels = [int(found.test_labels[i]) for i in places]
-    look = training_choice.look(0.55)
+    look = lesson.look()
+    look["size"] = look["size"] * 3 // 4  # "9, not 5" is wider than its digit
     chart = figures.digits(found.test_images[places], labels, [read[i] for i in places], **look)
-    lesson_view.figure(chart, key)
+    lesson_view.figure(chart, key, "row")
 
 
-def qat(plan: Plan) -> training_runs.Job | None:
-    """Draw what is known of training on; return the training if it was asked for."""
-    left, right = st.columns(2)
-    count = left.slider("Epochs", 1, 30, training.TUNING.epochs, key="train_epochs", **_BIND)
+def qat(plan: Plan, text: str) -> training_runs.Job | None:
+    """Draw what is known of the training; return the training if it was asked for."""
+    words, picture = lesson_view.beside()
     ways = ["by the scheme", "learned (LSQ)"]
-    learned = ways[1] == right.segmented_control(
-        "Scales", ways, default=ways[0], key="train_scales", required=True, **_BIND
-    )
+    with words:
+        st.markdown(text)
+        count = st.slider("Epochs", 1, 30, training.TUNING.epochs, key="train_epochs", **_BIND)
+        learned = ways[1] == st.segmented_control(
+            "Scales", ways, default=ways[0], key="train_scales", required=True, **_BIND
+        )
+        go = st.empty()
     before, after = training_runs.float_network(plan.seed), training_runs.afterwards(plan)
     known = training_runs.epochs(plan, count, learned)
-    go, chart, label = st.empty(), st.empty(), "Train again" if count in known else "Train"
+    with picture:
+        chart = lesson_view.place_of_figure("row").empty()
+    label = "Train again" if count in known else "Train"
     levels = {"float32": before.accuracy, "PTQ": accuracy(after)}
     method = "lsq" if learned else "qat"
 
     def draw(last: int) -> None:
         run = [known[epoch].accuracy for epoch in range(last + 1)]
-        chart.plotly_chart(figures.epochs({method: run}, levels, count, **lesson.look()), **_STILL)
+        chart.plotly_chart(figures.epochs({method: run}, levels, count, **lesson.look()), **lesson_view.STILL)
 
     def each(progress: training.Progress[training.QuantizedNetwork]) -> None:
         known[progress.epoch] = progress
@@ -88,7 +93,7 @@ def _trained(
     levels: dict[str, float],
     key: str,
 ) -> None:
-    """Draw what training on has done to the weights."""
+    """Draw what the training did to the weights."""
     lesson_view.figures(
         *((name, percent(share)) for name, share in levels.items()),
         (f"QAT after {now.epoch} of {now.epochs} epochs", percent(now.accuracy)),
@@ -106,20 +111,29 @@ def _trained(
     )
     network = after if which == "PTQ" else now.network
     name = f"ptq {plan}" if which == "PTQ" else f"qat {key} {now.epoch}"
-    lesson_view.explored("ptq_or_qat", *training_runs.weights_of(network, layer, name))
+    weights = training_runs.weights_of(network, layer, name)
+    lesson_view.explored("ptq_or_qat", *weights, *st.columns(lesson_view.for_maps(), gap="medium"))
 
 
-def curve(plan: Plan) -> training_runs.Job | None:
+def curve(plan: Plan, text: str) -> training_runs.Job | None:
     """Draw what is known of accuracy against bits; return what is missing if it was asked for."""
-    left, middle, right = st.columns([2, 1, 1], vertical_alignment="bottom")
-    bits = left.multiselect("Bits", training_choice.WIDTHS, [2, 3, 4, 8], key="train_bits", **_BIND)
-    seeds = range(middle.slider("Seeds", 1, 10, 3, key="train_seeds", **_BIND))
-    as_errors = (
-        right.segmented_control(
-            "Show", ["accuracy", "read wrongly"], default="accuracy", key="train_as", required=True, **_BIND
+    words, picture = lesson_view.beside()
+    with words:
+        st.markdown(text)
+        bits = st.multiselect("Bits", training_choice.WIDTHS, [2, 3, 4, 8], key="train_bits", **_BIND)
+        seeds = range(st.slider("Seeds", 1, 10, 3, key="train_seeds", **_BIND))
+        as_errors = (
+            st.segmented_control(
+                "Show",
+                ["accuracy", "read wrongly"],
+                default="accuracy",
+                key="train_as",
+                required=True,
+                **_BIND,
+            )
+            == "read wrongly"
         )
-        == "read wrongly"
-    )
+        go = st.empty()
     known = training_runs.rows(plan)
     begin = partial(
         training.accuracy_curve, sorted(bits), seeds, weights=plan.weights, activations=plan.activations
@@ -127,12 +141,14 @@ def curve(plan: Plan) -> training_runs.Job | None:
     begin().close()  # refuses what has no widths before anything is drawn
     asked = [(training.FLOAT, 32, seed) for seed in seeds]
     asked += list(itertools.product(training.METHODS, bits, seeds))
-    go, chart, table = st.empty(), st.empty(), st.empty()
+    with picture:
+        chart = lesson_view.place_of_figure("row").empty()
+    table = st.empty()
 
     def draw() -> None:
         points = training.summary([known[key] for key in asked if key in known])
         look = lesson.look()
-        chart.plotly_chart(figures.against_bits(points, errors=as_errors, **look), **_STILL)
+        chart.plotly_chart(figures.against_bits(points, errors=as_errors, **look), **lesson_view.STILL)
         table.table(_table(points))
 
     def each(row: training.Row) -> None:
@@ -154,24 +170,28 @@ def curve(plan: Plan) -> training_runs.Job | None:
     return partial(training_runs.run, begin, each, share, go) if wanted else None
 
 
-def choose(plan: Plan) -> None:
+def choose(plan: Plan, text: str) -> None:
     """Draw how narrow each way may be within a loss that is allowed, of all widths that are known."""
     known = training_runs.rows(plan)
     for row in training.accuracy_curve(
         training_choice.WIDTHS, [plan.seed], ["ptq"], plan.weights, plan.activations, known=tuple(known.values())
     ):  # fmt: skip
         known[row.method, row.bits, row.seed] = row
-    with st.columns(2)[0]:
+    words, picture = lesson_view.beside((1, 2))
+    with words:
+        st.markdown(text)
         lost = st.slider(
             "Points of accuracy you can afford to lose", 0.0, 10.0, 1.0, 0.5, key="train_afford", **_BIND
         )
     points = training.summary(sorted(known.values(), key=lambda r: (r.bits, r.seed)))
     (before,) = (p.mean for p in points if p.method == training.FLOAT)
     enough = before - lost / 100
-    lesson_view.figures(("float32", percent(before)), ("at least", percent(enough)))
-    lesson_view.table([_needs(method, points, enough) for method in training.METHODS])
-    if len({p.method for p in points}) <= 2:
-        st.button("Compute QAT: to the step curve", on_click=_to_curve, key="train_to_curve")
+    with words:
+        lesson_view.figures(("float32", percent(before)), ("at least", percent(enough)))
+        if len({p.method for p in points}) <= 2:
+            st.button("Compute QAT in the step curve", on_click=_to_curve, key="train_to_curve")
+    with picture:
+        lesson_view.table([_needs(method, points, enough) for method in training.METHODS])
 
 
 def _needs(method: str, points: list[training.Point], enough: float) -> dict[str, str]:
@@ -184,13 +204,13 @@ def _needs(method: str, points: list[training.Point], enough: float) -> dict[str
         bits, found = "none of those computed", f"{percent(max(p.mean for p in known))} at best"
     else:
         bits, found = str(fit.bits), percent(fit.mean)
-    cost = {"ptq": "no training", "qat": "training on", "lsq": "training on"}[method]
+    cost = {"ptq": "no training", "qat": "more training", "lsq": "more training"}[method]
     return {
         "way": figures.NAMES[method],
         "fewest bits": bits,
         "accuracy there": found,
         "widths known": ", ".join(str(p.bits) for p in known),
-        "it costs": cost,
+        "costs": cost,
     }
 
 

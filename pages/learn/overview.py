@@ -1,0 +1,43 @@
+"""All lessons with what they are about and how long they take, and a plan for a class of an hour."""
+
+import streamlit as st
+
+from pages.shared import lesson
+from pages.shared.lesson_plan import CLASS, LESSONS
+
+lesson.plain()
+st.markdown("#### Learn: seven lessons, one class")
+lessons, plan = st.columns([2, 3], gap="large")
+
+with lessons:
+    st.markdown("##### The lessons")
+    for number, name in enumerate(lesson.there(), 1):
+        found = LESSONS[name]
+        left, right = st.columns([3, 1], vertical_alignment="center")
+        with left:
+            lesson.link_to(name, next(iter(found.steps)), f"{number} · {found.title}", f"lesson_{name}")
+            st.caption(f"{found.idea}; {len(found.steps)} steps")
+        right.markdown(f"{found.minutes} min")
+    st.markdown("##### With a class")
+    st.markdown(
+        "- **Large** enlarges type and pictures for a projector and folds the sidebar away; it stays on from step to "
+        "step and from lesson to lesson.\n"
+        "- **Link**, on every step, has the address of what is on the screen: step, numbers and size. Whoever opens it "
+        "sees the same.\n"
+        "- In *Predict* everyone with the same seed has the same tensor. Answers stay in the browser session of "
+        "whoever typed them."
+    )
+
+with plan:
+    st.markdown(f"##### A class of {sum(part.minutes for part in CLASS)} minutes")
+    large = st.toggle("Open the steps in Large", True, key="learn_overview_large")
+    begin = 0
+    for part in CLASS:
+        time, link, ask = st.columns([1, 2.4, 5], vertical_alignment="center")
+        time.markdown(f"{begin}–{begin + part.minutes}")
+        with link:
+            number = list(LESSONS).index(part.lesson) + 1
+            label = f"{number} · {LESSONS[part.lesson].title}: {part.step.replace('-', ' ')}"
+            lesson.link_to(part.lesson, part.step, label, f"class_{part.lesson}_{part.step}", large)
+        ask.markdown(part.ask)
+        begin += part.minutes

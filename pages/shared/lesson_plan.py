@@ -1,0 +1,111 @@
+"""What lessons there are: their steps, how long each takes, and a plan for a class of an hour."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from quantcore.mistakes import MISTAKES
+
+
+class Step(NamedTuple):
+    """``headline``: a question, which the step then answers; ``minutes``: for one reader alone."""
+
+    headline: str
+    minutes: int
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """``title``: in the navigation; ``idea``: what it is about, in one line; ``icon``: a Material symbol;
+    ``steps``: by their name in the link.
+    """
+
+    title: str
+    idea: str
+    icon: str
+    steps: dict[str, Step] = field(hash=False)
+
+    @property
+    def minutes(self) -> int:
+        """How long a reader takes."""
+        return sum(step.minutes for step in self.steps.values())
+
+
+class Part(NamedTuple):
+    """A step that a class takes together: ``minutes`` with the discussion, and what to ``ask``."""
+
+    lesson: str
+    step: str
+    minutes: int
+    ask: str
+
+
+# In their order; the name is that of the page's file
+LESSONS = {
+    "scale": Lesson("Scale", "From the marks of a thermometer to codes", "straighten", {
+        "marks": Step("How far apart are the marks?", 2),
+        "code": Step("Which code does a reading get?", 2),
+        "back": Step("What does a code give back?", 2),
+        "range": Step("What happens outside the range?", 3),
+        "bits": Step("What does one more bit buy?", 2),
+        "yours": Step("How does it look on your tensor?", 2),
+    }),
+    "zero_point": Lesson("Zero point", "Which code stands for 0", "exposure_zero", {
+        "symmetric": Step("Which code stands for 0?", 2),
+        "one-sided": Step("How many codes does one-sided data use?", 2),
+        "asymmetric": Step("What does the zero point move?", 4),
+        "zero": Step("Why must 0 have a code of its own?", 3),
+        "choose": Step("Symmetric or asymmetric?", 2),
+        "yours": Step("How does it look on your tensor?", 2),
+    }),
+    "granularity": Lesson("Granularity", "Which elements share a scale", "grid_on", {
+        "tensor": Step("What does one large row do to the others?", 2),
+        "rows": Step("One scale per row: which axis, which shape?", 3),
+        "columns": Step("One scale per column: does it help here?", 2),
+        "trap": Step("What does a scale of shape (n,) divide?", 3),
+        "groups": Step("How far does one large value reach in groups?", 2),
+        "blocks": Step("What if neighbors along both axes share a scale?", 2),
+        "cost": Step("What does each scale cost?", 3),
+        "yours": Step("How does it look on your tensor?", 3),
+    }),
+    "error": Lesson("Error", "How far off, in one number", "show_chart", {
+        "signed": Step("What does the sign of an error tell?", 2),
+        "means": Step("Many errors: which one number?", 3),
+        "sqnr": Step("How large is the error next to the signal?", 3),
+        "clipping": Step("Which range has the least error?", 4),
+        "yours": Step("How does it look on your tensor?", 3),
+    }),
+    "mistakes": Lesson("Mistakes", "Code that looks right", "bug_report", {
+        name: Step(f"Case {number}: which cells are wrong?", 3) for number, name in enumerate(MISTAKES, 1)
+    }),
+    "predict": Lesson("Predict", "Be the quantizer yourself", "quiz", {
+        "codes": Step("Which codes does this row get?", 5),
+        "scale": Step("Which scale does this tensor get?", 4),
+        "zero_point": Step("Which zero point does this tensor get?", 6),
+    }),
+    "ptq_or_qat": Lesson("PTQ or QAT", "Quantize after training, or during it", "model_training", {
+        "network": Step("What does a small network read?", 2),
+        "ptq": Step("PTQ: how much accuracy do the codes cost?", 4),
+        "rounding": Step("Which slope does rounding have?", 3),
+        "through": Step("Which slope can training use instead?", 3),
+        "qat": Step("QAT: how much does training win back?", 5),
+        "scales": Step("Can the scale be learned as well?", 3),
+        "curve": Step("How many bits are enough?", 6),
+        "choose": Step("PTQ or QAT?", 4),
+    }),
+}  # fmt: skip
+
+CLASS = (
+    Part("scale", "marks", 3, "With one more bit, how many steps lie between the marks?"),
+    Part("scale", "code", 3, "Which code does 58.4 °C get? Divide first, then round."),
+    Part("scale", "back", 3, "Which reading comes back wrong by the most, and by how much at worst?"),
+    Part("scale", "range", 5, "Drag the highest mark down: when does 99 °C get a wrong code, and how wrong?"),
+    Part("zero_point", "one-sided", 4, "No value is negative. What do the negative codes do?"),
+    Part("zero_point", "asymmetric", 5, "Drag both ends: when does the zero point reach the lowest code?"),
+    Part("predict", "codes", 8, "Everyone predicts the same row; compare before anyone presses Check."),
+    Part("granularity", "tensor", 4, "Which rows become 0, and which single value causes it?"),
+    Part("granularity", "rows", 5, "Along which axis is the maximum taken, and which shape is left?"),
+    Part("granularity", "cost", 4, "What does a group of 32 cost per element? And a group of 128?"),
+    Part("error", "clipping", 6, "Guess the best range, then drag to it. Why is it not max|x|?"),
+    Part("mistakes", "cast-without-clamp", 6, "Mark the wrong cells first. Which line causes them?"),
+    Part("ptq_or_qat", "ptq", 4, "Set 2 bits on the left: how many digits are newly misread?"),
+)  # fmt: skip
