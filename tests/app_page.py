@@ -52,3 +52,10 @@ def change_before_it_is_drawn(at: AppTest, first: Any, then: Any, of: str) -> Ap
         if state.id == stands.id:
             state.CopyFrom(stands)
     return at._run(browser)
+
+
+def key_figures(at: AppTest) -> dict[str, str]:
+    """The key figures of a lesson: label -> value."""
+    found = [element.proto.body for element in at.get("html")]
+    pairs = [pair for text in found for pair in re.findall("<small>(.*?)</small><b>(.*?)</b>", text)]
+    return {html.unescape(label): html.unescape(value) for label, value in pairs}

@@ -1,21 +1,26 @@
 """Every step of every lesson without a browser: what it shows is computed, and bad input meets one sentence."""
 
+import dataclasses
 import itertools
 import json
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import numpy as np
 import pytest
-from app_page import lines, said, widget
+from app_page import key_figures, lines, said, widget
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
 from pages.shared import lesson
+from pages.shared.lesson_plan import CLASS
 from quantcore import tensors
 from quantcore.figures import style
 from quantcore.mistakes import MISTAKES, compare
+from quantcore.mistakes import lines as lines_of
+from quantcore.practice import practice
 
 MAIN = Path(__file__).resolve().parent.parent / "pages" / "main.py"
 LESSONS = lesson.there()
@@ -63,10 +68,6 @@ def code(at: AppTest) -> str:
     return "\n".join([*(block.value for block in blocks(at)), *lines(at)])
 
 
-def metrics(at: AppTest) -> dict[str, str]:
-    return {m.label: m.value for m in at.metric}
-
-
 def assert_clean(at: AppTest) -> None:
     assert not at.exception
     assert said(at.error) == []
@@ -92,14 +93,14 @@ def test_lessons_stand_in_their_order() -> None:
 
 
 @pytest.mark.parametrize("name", LESSONS)
-def test_next_and_back_walk_the_steps(name: str) -> None:
+def test_next_and_previous_walk_the_steps(name: str) -> None:
     at = opened(name)
     steps = list(widget(at, lesson.step_key(name)).options)
     for here, there in itertools.pairwise(steps):
         assert widget(at, lesson.step_key(name)).value == here
         widget(at, f"learn_{name}_next").click().run()
         assert widget(at, lesson.step_key(name)).value == there
-    widget(at, f"learn_{name}_back").click().run()
+    widget(at, f"learn_{name}_previous").click().run()
     assert widget(at, lesson.step_key(name)).value == steps[-2]
 
 
@@ -129,6 +130,52 @@ def test_large_mode_is_a_part_of_the_link(name: str) -> None:
     assert widget(opened(name), "learn_large").value is False
 
 
+def test_no_step_is_called_as_a_button() -> None:
+    named = {step.lower() for found in lesson.LESSONS.values() for step in found.steps}
+    for name in LESSONS:
+        labels = {button.label.lower() for button in opened(name, list(lesson.LESSONS[name].steps)[1]).button}
+        assert {"previous", "next"} <= labels
+        assert not labels & named
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_case_does_not_give_its_answer_away(name: str) -> None:
+    at = opened("mistakes", name)
+    seen = [*said(at.markdown), code(at), *at.selectbox[-1].options]
+    (shown,) = [s for s in at.selectbox if s.label == "Case"]
+    assert len(set(shown.options)) == len(MISTAKES)
+    text = " ".join([*seen, *shown.options]).lower().replace("_", " ").replace("-", " ")
+    assert MISTAKES[name].title.lower() not in text
+    assert name.replace("-", " ") not in text
+    assert "def quantize(x):" in code(at)
+
+
+# The overview
+
+
+def test_a_class_takes_sixty_minutes() -> None:
+    assert sum(part.minutes for part in CLASS) == 60
+    for part in CLASS:
+        assert part.step in lesson.LESSONS[part.lesson].steps
+        assert part.ask.endswith((".", "?"))
+
+
+def test_the_overview_links_to_steps() -> None:
+    at = AppTest.from_file(MAIN, default_timeout=60).run().switch_page("learn/overview.py").run()
+    assert_clean(at)
+    links = [element.proto for element in at.get("page_link")]
+    assert len(links) == len(LESSONS) + len(CLASS)
+    for link, part in zip(links[len(LESSONS) :], CLASS, strict=True):
+        assert f"learn-{part.lesson.replace('_', '-')}" in link.page
+        assert dict(parse_qsl(link.query_string)) == {
+            lesson.step_key(part.lesson): part.step,
+            "learn_large": "true",
+        }
+    text = " ".join(said(at.markdown))
+    assert "A class of 60 minutes" in text
+    assert all(f"{lesson.LESSONS[name].minutes} min" in text for name in LESSONS)
+
+
 # Lesson 1
 
 
@@ -142,14 +189,14 @@ def test_the_scale_of_a_thermometer(bits: int, low: int, high: int) -> None:
 
 def test_one_more_bit() -> None:
     shown = opened("scale", "bits").table[0].value
-    assert list(shown["scale s"]) == [f"{100 / (2**b - 1):.4g} °C" for b in range(2, 9)]
+    assert list(shown["scale"]) == [f"{100 / (2**b - 1):.4g} °C" for b in range(2, 9)]
 
 
 # Lesson 2
 
 
 def test_one_sided_data_waste_half_of_the_codes() -> None:
-    found = metrics(opened("zero_point", "one-sided"))
+    found = key_figures(opened("zero_point", "one-sided"))
     assert found["codes below 0, never used"] == "8 of 16"
 
 
@@ -181,9 +228,9 @@ X = np.array(
 def test_scales_broadcast_as_numpy_says(step: str, axis: int) -> None:
     shown = tables(opened("granularity", step))
     largest = np.abs(X).max(axis=1 - axis, keepdims=True)
-    np.testing.assert_allclose(numbers(shown["scale s = max|x| / 7"]), largest / 7, atol=5e-4)
+    np.testing.assert_allclose(numbers(shown["s = max|x| / 7"]), largest / 7, atol=5e-4)
     np.testing.assert_allclose(
-        numbers(shown["s as broadcasting sees it"]), np.broadcast_to(largest / 7, X.shape), atol=5e-4
+        numbers(shown["s, broadcast"]), np.broadcast_to(largest / 7, X.shape), atol=5e-4
     )
     np.testing.assert_array_equal(numbers(shown["codes = round(x / s)"]), np.round(X / (largest / 7)))
     tints = np.array(marks(shown["x"]))
@@ -201,7 +248,7 @@ def test_the_shape_that_divides_columns() -> None:
 @pytest.mark.parametrize("size", [1, 2, 3, 6])
 def test_groups(size: int) -> None:
     at = opened("granularity", "groups", learn_granularity_size=str(size))
-    found = metrics(at)
+    found = key_figures(at)
     assert found["shape of the scales"] == f"(4, {6 // size})"
     assert found["bits per element"] == f"{4 + 32 / size:.3g}"
     assert len(numbers(tables(at)["scale s"])[0]) == 6 // size
@@ -214,9 +261,9 @@ def test_blocks(down: int, across: int) -> None:
         "granularity", "blocks", learn_granularity_down=str(down), learn_granularity_across=str(across)
     )
     tiles = np.abs(X).reshape(4 // down, down, 6 // across, across).max(axis=(1, 3))
-    assert metrics(at)["shape of the scales"] == str(tiles.shape)
+    assert key_figures(at)["shape of the scales"] == str(tiles.shape)
     np.testing.assert_allclose(numbers(tables(at)["scale s"]), tiles / 7, atol=5e-4)
-    assert metrics(at)["bits per element"] == f"{4 + 32 / (down * across):.3g}"
+    assert key_figures(at)["bits per element"] == f"{4 + 32 / (down * across):.3g}"
 
 
 # Lesson 4
@@ -236,7 +283,7 @@ def test_metrics_with_their_numbers_put_in() -> None:
 def test_clipping_moves_with_the_range() -> None:
     x = tensors.generate(tensors.Generated("laplace", (16, 16), 1))
     for limit in ("100", "40"):
-        found = metrics(opened("error", "clipping", learn_error_limit=limit))
+        found = key_figures(opened("error", "clipping", learn_error_limit=limit))
         edge = np.abs(x).max() * int(limit) / 100
         assert found["range"] == f"±{edge:.3g}"
         assert found["clipped"] == f"{int(((x > edge * 7.5 / 7) | (x < -edge * 8.5 / 7)).sum())} of 256"
@@ -257,11 +304,17 @@ def test_the_wrong_table_stands_there_unmarked_until_it_is_revealed(name: str) -
     wrong = np.atleast_2d(comparison.wrong_cells.numpy())
     revealed = np.array(marks(tables(at)["x"]))
     np.testing.assert_array_equal(revealed == "wrong", wrong)
-    assert f"{int(wrong.sum())} of {wrong.size} cells are wrong." in " ".join(said(at.markdown))
+    verb = "is" if wrong.sum() == 1 else "are"
+    assert f"{int(wrong.sum())} of {wrong.size} cells {verb} wrong." in " ".join(said(at.markdown))
     assert MISTAKES[name].why in " ".join(said(at.markdown))
-    assert [block.language for block in blocks(at)] == ["diff", "diff"]
-    assert any(line.startswith("- ") for line in blocks(at)[0].value.splitlines())
-    assert any(line.startswith("+ ") for line in blocks(at)[1].value.splitlines())
+    (block,) = blocks(at)
+    assert block.language == "diff"
+    sources = [[line.text for line in way] for way in lines_of(MISTAKES[name])]
+    for sign, source in zip(
+        "-+", sources, strict=True
+    ):  # each way as a whole, were the other's lines left out
+        assert [line[2:] for line in block.value.splitlines() if line[0] in (" ", sign)][1:] == source[1:]
+    assert {"-", "+"} <= {line[0] for line in block.value.splitlines()}
 
 
 def test_cells_that_were_found_missed_and_falsely_chosen() -> None:
@@ -271,7 +324,7 @@ def test_cells_that_were_found_missed_and_falsely_chosen() -> None:
     shown = np.array(marks(tables(at)["x"]))
     assert (shown[2, 0], shown[0, 0]) == ("right", "false")
     assert (shown == "missed").sum() == 4
-    assert "you found 1 of them, and chose 1 that are right" in " ".join(said(at.markdown))
+    assert "you found 1, and marked 1 correct cell." in " ".join(said(at.markdown))
 
 
 def test_a_mistake_on_a_tensor_that_it_does_not_take() -> None:
@@ -285,9 +338,18 @@ def test_a_mistake_on_a_tensor_that_it_does_not_take() -> None:
 # Lesson 6
 
 
-def fresh(seed: int) -> np.ndarray:
-    x = 2 * tensors.generate(tensors.Generated("normal", (4, 6), seed))
-    return np.round(x, 1).astype(np.float32)
+def fresh(seed: int, fmt: qc.IntFormat = qc.INT4, symmetric: bool = True) -> np.ndarray:
+    """A tensor whose codes are asked for."""
+    return practice(fmt, symmetric, seed, clipping=True).x
+
+
+def result_of(scheme: str, seed: int, clipping: bool = False) -> qc.Quantized:
+    """What a step asks for: codes under a fixed range that clips, scale and zero point from min to max."""
+    asked = qc.Scheme.parse(scheme)
+    found = practice(asked.format, asked.symmetric, seed, clipping)
+    if clipping:
+        asked = dataclasses.replace(asked, range_setting=qc.Fixed(found.low, found.high))
+    return qc.apply(found.x, asked)
 
 
 def answer(at: AppTest, *typed: str) -> AppTest:
@@ -301,17 +363,17 @@ def answer(at: AppTest, *typed: str) -> AppTest:
 
 @pytest.mark.parametrize("seed", [0, 7])
 def test_right_codes(seed: int) -> None:
-    codes = qc.apply(fresh(seed), qc.Scheme.parse("int4")).codes
+    codes = result_of("int4", seed, clipping=True).codes
     at = answer(
         opened("predict", learn_predict_seed=str(seed), learn_predict_row="2"), *map(str, codes[2].tolist())
     )
     assert_clean(at)
     assert marks(tables(at)["yours"]) == [["right"] * 6]
-    assert metrics(at)["here"] == "6 of 6"
+    assert key_figures(at)["here"] == "6 of 6"
 
 
 def test_wrong_blank_and_words() -> None:
-    result = qc.apply(fresh(0), qc.Scheme.parse("uint4 asymmetric"))
+    result = result_of("uint4 asymmetric", 0, clipping=True)
     codes, z = result.codes[0].tolist(), int(result.zero_point)
     typed = [str(codes[0]), "", "many", str(codes[3] - z), str(codes[4] + 40), "1.5"]
     at = answer(opened("predict", codes="unsigned", mode="asymmetric"), *typed)
@@ -322,26 +384,25 @@ def test_wrong_blank_and_words() -> None:
     assert any("'many' is no number" in text for text in told)
     assert any("Zero point forgotten." in text for text in told)
     assert any("Fraction." in text and "is a whole number" in text for text in told)
-    assert metrics(at)["here"] == "1 of 6"
+    assert key_figures(at)["here"] == "1 of 6"
     assert "right" not in tables(at)  # not before they are asked for
     labelled(at, "Show the answers").set_value(True).run()
     assert [float(t) for t, _ in tables(at)["right"][0]] == codes
 
 
 def test_the_score_adds_up_over_rows_and_steps() -> None:
-    result = qc.apply(fresh(0), qc.Scheme.parse("int4"))
+    result = result_of("int4", 0, clipping=True)
     at = answer(opened("predict"), *map(str, result.codes[0].tolist()))
     widget(at, "learn_predict_row").set_value(1).run()
     at = answer(at, *["99"] * 6)
-    assert metrics(at) == {"here": "0 of 6", "so far": "6 of 12", "rows checked": "2"}
+    assert key_figures(at) == {"here": "0 of 6", "so far": "6 of 12", "rows checked": "2"}
     widget(at, lesson.step_key("predict")).set_value("scale").run()
-    at = answer(at, f"{float(result.scale):.4g}")
-    assert metrics(at) == {"here": "1 of 1", "so far": "7 of 13", "rows checked": "3"}
+    at = answer(at, f"{float(result_of('int4', 0).scale):.4g}")
+    assert key_figures(at) == {"here": "1 of 1", "so far": "7 of 13", "rows checked": "3"}
 
 
 def test_scale_and_zero_point_of_blocks() -> None:
-    scheme = qc.Scheme.parse("int4 asymmetric per_channel(axis=1)")
-    result = qc.apply(fresh(3), scheme)
+    result = result_of("int4 asymmetric per_channel(axis=1)", 3)
     link = {"mode": "asymmetric", "per": "channel", "axis": "1", "learn_predict_seed": "3"}
     at = answer(opened("predict", "zero_point", **link), *(str(z) for z in result.zero_point[0].tolist()))
     assert marks(tables(at)["yours"]) == [["right"] * 6]
@@ -350,7 +411,7 @@ def test_scale_and_zero_point_of_blocks() -> None:
     assert sum("16 codes have 15 steps" in text for text in said(at.markdown)) >= 5
 
 
-def test_a_fresh_tensor_is_the_next_seed() -> None:
+def test_a_new_tensor_is_the_next_seed() -> None:
     at = opened("predict", learn_predict_seed="4")
     assert numbers(tables(at)["x"])[0] == pytest.approx(fresh(4)[0].tolist(), abs=1e-6)
     widget(at, "learn_predict_fresh").click().run()
@@ -410,8 +471,7 @@ def followed(at: AppTest) -> str:
 def test_predict_explains_the_element_that_was_asked() -> None:
     """Of the row that is asked, the first wrong answer's element, or its first: never another row's."""
     at = opened("predict", per="channel", axis="1")
-    x = np.round(2 * tensors.generate(tensors.Generated("normal", (4, 6), 0)), 1)
-    result = qc.apply(x, qc.Scheme.parse("int4 per_channel(1)"))
+    result = result_of("int4 per_channel(1)", 0)
     for row, wrong in ((0, 5), (1, 0), (2, None), (3, 3)):
         widget(at, "learn_predict_row").set_value(row).run()
         typed = [str(int(code) + (9 if i == wrong else 0)) for i, code in enumerate(result.codes[row])]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import streamlit as st
-from app_page import said, widget
+from app_page import key_figures, said, widget
 from streamlit.runtime.scriptrunner import StopException
 from streamlit.testing.v1 import AppTest
 
@@ -44,10 +44,6 @@ def keys(at: AppTest) -> set[str]:
     return {str(e.key) for e in at if getattr(e, "key", None)}
 
 
-def metrics(at: AppTest) -> dict[str, str]:
-    return {m.label: m.value for m in at.metric}
-
-
 def assert_clean(at: AppTest) -> None:
     assert not at.exception
     assert said(at.error) == []
@@ -83,9 +79,9 @@ def test_its_controls_are_a_part_of_the_link() -> None:
 
 @pytest.mark.parametrize("seed", [0, 5])
 def test_the_float_network(seed: int) -> None:
-    found, known = metrics(opened("network", train_seed=str(seed))), trained(seed)
+    found, known = key_figures(opened("network", train_seed=str(seed))), trained(seed)
     assert found["accuracy in float32"] == percent(known.accuracy)
-    assert found["read wrongly"] == f"{round(599 * (1 - known.accuracy))} of 599"
+    assert found["misread"] == f"{round(599 * (1 - known.accuracy))} of 599"
 
 
 def test_a_seed_stays_from_step_to_step() -> None:
@@ -94,7 +90,7 @@ def test_a_seed_stays_from_step_to_step() -> None:
     for step in ("rounding", "ptq"):
         widget(at, lesson.step_key(NAME)).set_value(step).run()
     assert widget(at, "train_seed").value == 2
-    assert metrics(at)["float32"] == percent(trained(2).accuracy)
+    assert key_figures(at)["float32"] == percent(trained(2).accuracy)
 
 
 @pytest.mark.parametrize("activations", ["", "uint4 asymmetric"])
@@ -105,7 +101,7 @@ def test_post_training_quantization_with_any_scheme(scheme: str, activations: st
     after = training.ptq(
         trained().network, qc.Scheme.parse(scheme), qc.Scheme.parse(activations) if activations else None
     )
-    assert metrics(at)["PTQ"] == percent(right(after))
+    assert key_figures(at)["PTQ"] == percent(right(after))
 
 
 @pytest.mark.parametrize(("link", "words"), [
@@ -128,15 +124,15 @@ def test_the_scheme_on_the_left_unless_one_is_typed() -> None:
     network = trained().network
     left = training.ptq(network, qc.Scheme.parse("int2 per_channel(axis=0)"))
     link = {"bits": "2", "per": "channel"}
-    assert metrics(opened("ptq", **link))["PTQ"] == percent(right(left))
+    assert key_figures(opened("ptq", **link))["PTQ"] == percent(right(left))
     typed = training.ptq(network, qc.Scheme.parse("int3"))
-    assert metrics(opened("ptq", **link, train_weights="int3"))["PTQ"] == percent(right(typed))
-    assert metrics(opened("ptq", src="paste"))["PTQ"]  # without a tensor as well
+    assert key_figures(opened("ptq", **link, train_weights="int3"))["PTQ"] == percent(right(typed))
+    assert key_figures(opened("ptq", src="paste"))["PTQ"]  # without a tensor as well
 
 
 def test_the_gradient_of_rounding_is_nowhere_but_zero() -> None:
     told = " ".join(said(opened("rounding", train_slope_bits="4", train_slope_scale="0.5").markdown))
-    assert "answers 0 at 1,201 of 1,201 places" in told
+    assert "answers 0 at 1,201 of 1,201 points" in told
     assert "here at 1,201 of" not in " ".join(said(opened("through").markdown))
 
 
@@ -144,19 +140,19 @@ def test_the_gradient_of_rounding_is_nowhere_but_zero() -> None:
 def test_training_on_shows_what_quantcore_trains(way: str, learned: bool) -> None:
     link = {"bits": "2", "train_epochs": "2", "train_scales": way}
     at = opened("qat", **link)
-    assert "QAT" not in " ".join(metrics(at))  # no work before it is asked for
+    assert "QAT" not in " ".join(key_figures(at))  # no work before it is asked for
     widget(at, "train_go").click().run()
     assert_clean(at)
     tuning = training.Training(2, training.TUNING.learning_rate)
     scheme = qc.Scheme.parse("int2")
     *_, last = training.qat(trained().network, scheme, training=tuning, learned_scales=learned)
-    assert metrics(at)["QAT after 2 of 2 epochs"] == percent(last.accuracy)
+    assert key_figures(at)["QAT after 2 of 2 epochs"] == percent(last.accuracy)
     assert widget(at, "train_go").label == "Train again"
     again = opened(
         "qat", **link, train_layer="second", train_maps="PTQ"
     )  # kept for whoever asks for the same
     assert_clean(again)
-    assert metrics(again)["QAT after 2 of 2 epochs"] == percent(last.accuracy)
+    assert key_figures(again)["QAT after 2 of 2 epochs"] == percent(last.accuracy)
     was = training.ptq(trained().network, scheme).weights[1]
     changed = int((was.codes != last.network.weights[1].codes).sum())
     assert any(caption.startswith(f"{changed} of 640 codes") for caption in said(again.caption))

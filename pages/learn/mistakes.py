@@ -1,5 +1,7 @@
 """Lesson 5: code that looks right; find the wrong cells, then see the line that causes them."""
 
+import re
+
 import numpy as np
 import streamlit as st
 import torch
@@ -32,10 +34,15 @@ def marked(wrong: np.ndarray, picked: frozenset[tuple[int, int]], revealed: bool
     return marks
 
 
+def nameless(line: Line) -> str:
+    """A line of source, without the function's name, which tells what is wrong."""
+    return re.sub(r"^def \w+\(", "def quantize(", line.text)
+
+
 def difference(wrong: list[Line], right: list[Line]) -> str:
     """Both ways in one: the lines that differ with their sign, the wrong ones first, the others once."""
-    told, at = [], 0
-    for line in wrong:
+    told, at = [f"  {nameless(wrong[0])}"], 1
+    for line in wrong[1:]:
         if line.differs:
             told.append(f"- {line.text}")
             continue
@@ -70,7 +77,7 @@ def find(comparison: Comparison, marks: np.ndarray, key: str, picked: int) -> No
         st.markdown(
             f"Which cells are wrong? Click them, then press *reveal*. {say.plain(MISTAKES[step].hint)}"
         )
-        st.code("\n".join(line.text for line in lines(MISTAKES[step])[0]), language="python", wrap_lines=True)
+        st.code("\n".join(map(nameless, lines(MISTAKES[step])[0])), language="python", wrap_lines=True)
         st.caption(f"{picked} chosen.")
     tables = [cells.Table("x", comparison.x.numpy(), marks, pick=True), *side(comparison.wrong, marks, True)]
     with picture:

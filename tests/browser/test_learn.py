@@ -1,9 +1,9 @@
 """Lessons in a browser: walked step by step, each page opened cold, the large mode, cells that are picked."""
 
-import ast
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from lesson_walk import beside, headline, opened, stands, to_lesson
 from playwright.sync_api import expect
@@ -12,6 +12,7 @@ import quantcore as qc
 from pages.shared import lesson
 from quantcore import tensors
 from quantcore.mistakes import MISTAKES, compare
+from quantcore.practice import practice
 
 LESSONS = lesson.there()
 
@@ -30,15 +31,7 @@ def test_opens_cold_by_its_link(fresh_server: str, new_app: Callable[..., Any]) 
 
 
 def _steps(name: str) -> list[str]:
-    if name == "mistakes":
-        return list(MISTAKES)
-    module = ast.parse((lesson._FOLDER / f"{name}.py").read_text(encoding="utf-8"))
-    (steps,) = [
-        node.value
-        for node in module.body
-        if getattr(node, "targets", None) and getattr(node.targets[0], "id", "") == "STEPS"
-    ]
-    return [key.value for key in steps.keys]
+    return list(lesson.LESSONS[name].steps)
 
 
 def test_next_walks_every_step_of_every_lesson(app: Any) -> None:
@@ -59,7 +52,7 @@ def test_next_walks_every_step_of_every_lesson(app: Any) -> None:
         if number + 1 < len(LESSONS):
             to_lesson(app, number + 2)
             stands(app, LESSONS[number + 1])
-    app.button("Back")
+    app.button("Previous")
     stands(app, LESSONS[-1], _steps(LESSONS[-1])[-2])
 
 
@@ -68,12 +61,57 @@ def test_a_teacher_goes_straight_to_a_step_and_back_returns(app: Any) -> None:
     app.press("learn_granularity_step", "trap")
     stands(app, "granularity", "trap")
     expect(app.page.get_by_test_id("stMain").get_by_role("heading", level=4)).to_have_text(
-        "A scale of shape (n,) divides columns"
+        "3 · Granularity: What does a scale of shape (n,) divide?"
     )
     app.button("Next")
     stands(app, "granularity", "groups")
     app.page.go_back()
     stands(app, "granularity", "trap")
+
+
+PLAIN = {  # steps that are read, without a control of their own
+    ("zero_point", "symmetric"), ("zero_point", "one-sided"), ("zero_point", "zero"), ("zero_point", "choose"),
+    *(("granularity", step) for step in ("tensor", "rows", "columns", "trap", "cost")),
+    *(("error", step) for step in ("signed", "means", "sqnr")),
+}  # fmt: skip
+_INSIDE = """() => ["lesson_picture", "lesson_control"].map((key) => {
+    const place = document.querySelector(".st-key-" + key), box = place?.getBoundingClientRect();
+    const seen = box && box.top >= 0 && box.left >= 0 && box.bottom <= innerHeight && box.right <= innerWidth;
+    const drawn = place?.querySelector(".js-plotly-plot .main-svg, .qs-cells figure, table, [data-painted]");
+    const control = place?.querySelector("input, [role=slider], [role=radio]");
+    return key === "lesson_picture" ? Boolean(seen && drawn) : Boolean(seen) && Boolean(control);
+})"""
+
+
+def test_every_step_shows_its_picture_and_its_control_in_one_window(app: Any) -> None:
+    """In large mode at both sizes; the steps are walked by Next, one window is resized."""
+    opened(app, LESSONS[0], learn_large="true")
+    for number, name in enumerate(LESSONS):
+        for place, step in enumerate(_steps(name)):
+            stands(app, name, step if place else None)
+            app.wait(
+                f"document.querySelector('h4')?.innerText.includes({lesson.LESSONS[name].steps[step].headline!r})"
+            )
+            wanted = [True, (name, step) not in PLAIN]
+            for width, height in ((1280, 720), (1920, 1080)):
+                app.page.set_viewport_size({"width": width, "height": height})
+                app.wait(f"JSON.stringify(({_INSIDE})()) === '{str(wanted).lower().replace(' ', '')}'")
+            if place + 1 < len(_steps(name)):
+                app.button("Next")
+                app.expect_parameter(lesson.step_key(name), _steps(name)[place + 1])
+        if number + 1 < len(LESSONS):
+            to_lesson(app, number + 2)
+
+
+def test_the_overview_opens_a_step(app: Any) -> None:
+    app.expected.append("/_stcore/")
+    app.page.goto(f"{app.address}/learn")
+    app.key("learn_link_class_granularity_rows").get_by_role("link").click()
+    stands(app, "granularity", "rows")
+    expect(app.page.get_by_test_id("stMain").get_by_role("heading", level=4)).to_contain_text(
+        "One scale per row"
+    )
+    app.expect_parameter("learn_large", "true")
 
 
 @pytest.mark.parametrize("width", [1280, 1920])
@@ -150,13 +188,15 @@ def test_wrong_cells_are_found_and_revealed(app: Any) -> None:
     expect(app.page.get_by_text("2 chosen.")).to_be_visible()
     app.press("learn_mistakes_shown", "reveal")
     app.expect_parameter("learn_mistakes_shown", "reveal")
-    table = app.page.locator(".st-key-learn_mistakes_x figure").first
+    table = app.page.locator(".st-key-learn_mistakes_wrong figure").first
     expect(table.locator(".qs-right")).to_have_count(2)
     expect(table.locator(".qs-missed")).to_have_count(int(wrong.sum()) - 2)
     expect(table.locator(".qs-false")).to_have_count(0)
-    expect(app.page.get_by_text("you found 2 of them, and chose 0 that are right")).to_be_visible()
+    expect(app.page.get_by_text("you found 2, and marked 0 correct cells")).to_be_visible()
     other = beside(app, "mistakes", "wraps-per-column")
-    expect(other.page.locator(".st-key-learn_mistakes_x .qs-wrong")).to_have_count(int(wrong.sum()))
+    expect(other.page.locator(".st-key-learn_mistakes_wrong figure:first-child .qs-wrong")).to_have_count(
+        int(wrong.sum())
+    )
     other.page.close()
 
 
@@ -178,7 +218,7 @@ def test_cells_are_picked_by_keyboard(app: Any) -> None:
 
 def test_a_class_predicts_the_same_tensor(app: Any) -> None:
     opened(app, "predict")
-    app.button("Fresh tensor")
+    app.button("New tensor")
     app.expect_parameter("learn_predict_seed", "1")
     other = beside(app, "predict")
     read = "[...document.querySelectorAll('.st-key-learn_predict_x .qs-cell')].map((c) => c.textContent)"
@@ -187,7 +227,13 @@ def test_a_class_predicts_the_same_tensor(app: Any) -> None:
     assert app.page.evaluate(read) == other.page.evaluate(read)
     other.page.close()
     x = [[float(text) for text in app.page.evaluate(read)]]
-    codes = qc.apply(x, qc.Scheme.parse("int4")).codes[0, :6].tolist()
+    found = practice(qc.INT4, True, 1, clipping=True)
+    np.testing.assert_array_equal(
+        np.array(x, np.float32).reshape(4, 6), found.x
+    )  # the table shows every digit
+    codes = (
+        qc.apply(found.x, qc.Scheme(qc.INT4, range_setting=qc.Fixed(found.low, found.high))).codes[0].tolist()
+    )
     fields = app.page.locator("[class*=st-key-learn_predict_answer_] input")
     expect(fields).to_have_count(6)
     for i, code in enumerate(codes):

@@ -25,11 +25,9 @@ def at_step(app: Any, step: str, **parameters: Any) -> Any:
     return app
 
 
-def metric(app: Any, label: str | re.Pattern[str]) -> Locator:
+def metric(app: Any, label: str) -> Locator:
     """Value of a key figure."""
-    found: Locator = (
-        app.page.get_by_test_id("stMetric").filter(has_text=label).get_by_test_id("stMetricValue")
-    )
+    found: Locator = app.page.locator(".qs-figures div").filter(has_text=label).locator("b")
     return found
 
 
