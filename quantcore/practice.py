@@ -48,7 +48,8 @@ def practice(fmt: IntFormat, symmetric: bool, seed: int, clipping: bool = False)
     """
     random = np.random.default_rng(seed)
     scale, zero_point, ends = _grid(fmt, symmetric, random)
-    rows = [_row(ends, scale, clipping, random) for _ in range(ROWS)]
+    reach = (fmt.qmin - zero_point, fmt.qmax - zero_point)  # symmetric codes go one step further down
+    rows = [_row(ends, reach if clipping else None, scale, random) for _ in range(ROWS)]
     low, high = (end * scale for end in ends)
     if not clipping:  # never in the place of the tie or of the negative value, which come first
         places = random.permutation(ROWS)
@@ -71,13 +72,13 @@ def _grid(fmt: IntFormat, symmetric: bool, random: Any) -> tuple[Decimal, int, t
     return next(few, every[0])  # no scale gives the ends of a wide format few digits
 
 
-def _row(ends: tuple[int, int], scale: Decimal, clipping: bool, random: Any) -> list[Decimal]:
-    """One row: a tie, a negative value, with ``clipping`` one outside the range, then any others."""
+def _row(ends: tuple[int, int], reach: tuple[int, int] | None, scale: Decimal, random: Any) -> list[Decimal]:
+    """One row: a tie, a negative value, one outside the ``reach`` of the codes, then any others."""
     low, high = max(ends[0], -NEAR), min(ends[1], NEAR)
     row = [_value(low, high, _TIE, scale, random), _value(low, 0, _INSIDE, scale, random)]
-    if clipping and max(map(abs, ends)) < FAR:
+    if reach and max(map(abs, reach)) < FAR:
         # from a whole step on: a value less than half a step outside still gets its nearest code
-        beyond = (ends[1] + 1, ends[1] + 5) if random.random() < 0.5 else (ends[0] - 5, ends[0] - 1)
+        beyond = (reach[1] + 1, reach[1] + 5) if random.random() < 0.5 else (reach[0] - 5, reach[0] - 1)
         row.append(_value(*beyond, (*_INSIDE, *_TIE), scale, random))
     return row + [_value(low, high, _INSIDE, scale, random) for _ in range(COLUMNS - len(row))]
 

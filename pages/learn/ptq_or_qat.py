@@ -119,7 +119,9 @@ elif step in SLOPES:
     slopes(step)
 else:
     try:
-        if plan := training_choice.plan(seeded=step in ("ptq", "qat")):
+        with st.container(key="lesson_plan"):
+            plan = training_choice.plan(seeded=step in ("ptq", "qat"))
+        if plan:
             draw = {
                 "ptq": ptq,
                 "qat": partial(training_results.qat, text=TEXTS["qat"]),

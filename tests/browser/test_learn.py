@@ -77,8 +77,8 @@ PLAIN = {  # steps that are read, without a control of their own
 _INSIDE = """() => ["lesson_picture", "lesson_control"].map((key) => {
     const place = document.querySelector(".st-key-" + key), box = place?.getBoundingClientRect();
     const seen = box && box.top >= 0 && box.left >= 0 && box.bottom <= innerHeight && box.right <= innerWidth;
-    const drawn = place?.querySelector(".js-plotly-plot .main-svg, .qs-cells figure, table, [data-painted]");
-    const control = place?.querySelector("input, [role=slider], [role=radio]");
+    const drawn = place?.querySelector(".js-plotly-plot .main-svg, .qs-cells figure, table, [data-painted], .st-key-lesson_chart_row");
+    const control = document.querySelector(":is(.st-key-lesson_control, .st-key-lesson_plan) :is(input, [role=slider], [role=radio])");
     return key === "lesson_picture" ? Boolean(seen && drawn) : Boolean(seen) && Boolean(control);
 })"""
 
