@@ -70,7 +70,7 @@ match step:
                 {
                     "bits": str(bits),
                     "10 · log10(Σx² / Σerror²)": f"{float((x.astype(np.float64) ** 2).sum()):.4g} / {report.sse:.3g}",
-                    "SQNR": f"{before:.2f} dB",
+                    "SQNR": qc.decibels(before, 2),
                     "gain of the bit": more,
                 }
             )
@@ -115,7 +115,7 @@ match step:
             report = compute.report(*chosen)
             with words:
                 lesson_view.figures(
-                    ("SQNR", f"{report.sqnr_db:.2f} dB"),
+                    ("SQNR", qc.decibels(report.sqnr_db, 2)),
                     ("MSE", f"{report.mse:.3g}"),
                     ("MAE", f"{report.mae:.3g}"),
                     ("max |error|", f"{report.max_abs_error:.3g}"),

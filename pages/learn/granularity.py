@@ -187,7 +187,7 @@ match step:
                     "one scale per": name,
                     "scales": str(tuple(result.scale.shape)),
                     "bits per element": f"{qc.bits_per_element(result.scheme, X.shape):.3g}",
-                    "SQNR": f"{report.sqnr_db:.1f} dB",
+                    "SQNR": qc.decibels(report.sqnr_db),
                 }
             )
         with picture:

@@ -116,6 +116,7 @@ def result(wrong: np.ndarray, picked: frozenset[tuple[int, int]]) -> str:
     return f"{told}; you found {found}, and marked {other} correct cell{'s' * (other != 1)}"
 
 
+match_lessons.leave()
 step = lesson.head("mistakes")
 words, beside = st.columns((1, 2), gap="medium")
 picture = beside.container(key="lesson_picture")
@@ -138,4 +139,7 @@ else:
         find(comparison, marks, key, len(picked))
     else:
         reveal(comparison, marks, result(wrong, picked))
+        if not torch.equal(comparison.wrong.codes.float(), comparison.right.codes.float()):
+            with words:
+                match_lessons.draw_back(comparison.x.numpy(), comparison.wrong.codes.numpy())
 lesson.foot(MISTAKES[step].source.rstrip("."))

@@ -69,7 +69,7 @@ match step:
                     "scale": f"{float(found.scale):.4g} °C",
                     "half a step": f"{float(found.scale) / 2:.4g} °C",
                     "largest error": f"{errors.max_abs_error:.4g} °C",
-                    "SQNR": f"{errors.sqnr_db:.1f} dB",
+                    "SQNR": qc.decibels(errors.sqnr_db),
                 }
             )
         with picture:

@@ -63,7 +63,7 @@ match step:
             lesson_view.figures(
                 ("scale", f"{float(result.scale):.4g}"),
                 ("codes below 0, never used", f"{unused} of {SYMMETRIC.format.available}"),
-                ("SQNR", f"{decibels(lesson_view.own('relu', RELU), SYMMETRIC):.1f} dB"),
+                ("SQNR", qc.decibels(decibels(lesson_view.own("relu", RELU), SYMMETRIC))),
             )
     case "asymmetric":
         with words:
@@ -98,7 +98,7 @@ match step:
         for name, tensor in [*KINDS.items(), *others]:
             both = {what: decibels(tensor, scheme) for what, scheme in WAYS.items()}
             gains[name] = both["asymmetric"] - both["symmetric"]
-            row = {"int4, one scale": name} | {f"{what}: SQNR": f"{db:.1f} dB" for what, db in both.items()}
+            row = {"int4, one scale": name} | {f"{what}: SQNR": qc.decibels(db) for what, db in both.items()}
             z = compute.result(tensor, ASYMMETRIC).zero_point
             rows.append(row | {"asymmetric: zero point": str(int(z.flatten()[0]))})
         around, relu = list(gains.values())[:2]

@@ -76,7 +76,7 @@ def explored(
     """
     result, report = compute.result(tensor, scheme), compute.report(tensor, scheme)
     key = f"learn_{name}_cell"
-    worst = report.max_abs_error_index
+    worst = maps_view.worst_of(report, tensor.shape)
     first = worst if default is None else default
     with words:
         typed = st.text_input(
@@ -89,7 +89,7 @@ def explored(
         )
         index = _chosen(typed, tensor.shape, first)
         trace = qc.trace(result, index)
-        st.markdown(f"**{arithmetic.heading(result, trace, index == worst)}**")
+        st.markdown(f"**{arithmetic.heading(result, trace, index == report.max_abs_error_index)}**")
         own = {what: values[trace.block].item() for what, values in qc.encoding(result).items()}
         library = result.scheme.convention.library
         formula(
@@ -147,6 +147,7 @@ def place_of_figure(below: str = "") -> DeltaGenerator:
 
 def figures(*shown: tuple[str, str]) -> None:
     """Draw key figures side by side: label and value."""
+    shown = tuple((label, "not defined" if value.startswith("nan") else value) for label, value in shown)
     cells = "".join(f"<div><small>{html.escape(a)}</small><b>{html.escape(b)}</b></div>" for a, b in shown)
     st.html(f'<div class="qs-figures">{cells}</div>')
 
