@@ -22,7 +22,7 @@ FLOORS = [
      "quantcore.encodings", "quantcore.differences", "quantcore.differences_"],
     ["quantcore.compare", "quantcore.compare_", "quantcore.measured_blocks", "quantcore.error_curve", "quantcore.error_marks", "quantcore.sweep", "quantcore.diagnose", "quantcore.diagnose.", "quantcore.planes", "quantcore.views", "quantcore.match", "quantcore.match.", "quantcore.literals", "quantcore.snippets", "quantcore.snippets_", "quantcore.export",
      "quantcore.export_onnx", "quantcore.tensors", "quantcore.tensors.",
-     "quantcore.mistakes", "quantcore.mistakes.", "quantcore.code_reading", "quantcore.code_reading.", "quantcore.predict", "quantcore.predict_"],
+     "quantcore.mistakes", "quantcore.mistakes.", "quantcore.code_reading", "quantcore.code_reading.", "quantcore.practice", "quantcore.predict", "quantcore.predict_"],
     ["quantcore.figures", "quantcore.figures."],
     ["quantcore"],
     ["pages", "pages.shared", "pages.shared."],
