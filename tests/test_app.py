@@ -774,9 +774,9 @@ def test_good_link_is_not_complained_about() -> None:
 
 
 LIBRARY_LINES = {
-    "torchao": "codes are round(x · (1/s)) + z; the scale is max|x| / 7.5",
-    "aimet.Quantize": "the scale is the larger of high / 7 and -low / 8",
-    "onnxruntime": "scale and zero point are found in float64",
+    "torchao": "codes are round(x · (1/s)); the scale is max|x| / 7.5",
+    "aimet.Quantize": "the scale is (7 · d + 8 · d) / 15, d the larger of high / 7 and -low / 8",
+    "onnxruntime": "the scale is found in float64; the scale is 2 · max|x| / 15",
 }
 
 
