@@ -86,7 +86,9 @@ def _row(ends: tuple[int, int], reach: tuple[int, int] | None, scale: Decimal, r
 def _value(low: int, high: int, fractions: tuple[Decimal, ...], scale: Decimal, random: Any) -> Decimal:
     """A value of few digits whose x / s lies between two integers."""
     while True:
-        value = (int(random.integers(low, high)) + fractions[random.integers(len(fractions))]) * scale
+        value: Decimal = (
+            int(random.integers(low, high)) + fractions[random.integers(len(fractions))]
+        ) * scale
         if _short(value):
             return value
 

@@ -1,6 +1,5 @@
 """The findings of Explore without a browser: every example loads, shows, and is fixed."""
 
-import ast
 import json
 import re
 from pathlib import Path
@@ -12,10 +11,10 @@ from app_page import widget
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
-from pages.shared import findings, lesson
+from pages.shared import findings
+from pages.shared.lesson_plan import LESSONS
 from quantcore.diagnose import KINDS
 from quantcore.diagnose.examples import EXAMPLES
-from quantcore.mistakes import MISTAKES
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 MAIN = Path(__file__).resolve().parent.parent / "pages" / "main.py"
@@ -119,18 +118,7 @@ def test_in_a_tensor_of_rank_3_the_plane_is_opened() -> None:
 def test_every_kind_links_to_a_step_that_exists() -> None:
     assert set(findings.LESSON_OF) == set(KINDS)
     for name, step in set(findings.LESSON_OF.values()):
-        assert name in lesson.there()
-        if name == "mistakes":
-            assert step in MISTAKES
-            continue
-        source = (MAIN.parent / "learn" / f"{name}.py").read_text(encoding="utf-8")
-        (steps,) = [
-            node.value
-            for node in ast.parse(source).body
-            if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "STEPS"
-        ]
-        assert isinstance(steps, ast.Dict)
-        assert step in [key.value for key in steps.keys if isinstance(key, ast.Constant)]
+        assert step in LESSONS[name].steps
 
 
 def test_every_finding_has_its_lesson_beside_it() -> None:

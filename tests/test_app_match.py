@@ -240,7 +240,7 @@ def test_a_mistake_leads_to_its_lesson_and_back():
     )
     at = at.button(key="match_lesson").click().run()
     assert not at.exception
-    assert any("Mistakes" in text for text in said(at.subheader))
+    assert any("5 · Mistakes" in text for text in said(at.markdown))
     assert at.session_state["learn_mistakes_step"] == "wraps-per-tensor"
     at = at.switch_page("learn/mistakes.py")
     at.session_state["learn_mistakes_step"], at.session_state["learn_mistakes_shown"] = (

@@ -157,7 +157,7 @@ def test_odd_values(value, text):
         assert 0 <= curve.least < len(curve.shares)
         for mark in qc.range_marks(x, scheme, settings=(*METHODS[:4], qc.Entropy(160), *METHODS[5:])):
             report = qc.report(qc.apply(x, ranged(scheme, mark.setting)))
-            assert mark.sqnr_db == pytest.approx(report.sqnr_db, rel=1e-9)
+            assert mark.sqnr_db == pytest.approx(report.sqnr_db, rel=1e-9, nan_ok=True)
 
 
 @pytest.mark.parametrize("place", [(6, 0), (0,), (-1, 0), (0, 1)])

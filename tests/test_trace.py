@@ -153,6 +153,7 @@ def test_presets_come_to_what_they_say(scheme):
                 "middle",
                 "where the",
                 "signed",
+                "instead",
                 "bits",
                 "what ",
                 "max|x|, kept",

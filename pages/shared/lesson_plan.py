@@ -107,5 +107,5 @@ CLASS = (
     Part("granularity", "cost", 4, "What does a group of 32 cost per element? And a group of 128?"),
     Part("error", "clipping", 6, "Guess the best range, then drag to it. Why is it not max|x|?"),
     Part("mistakes", "cast-without-clamp", 6, "Mark the wrong cells first. Which line causes them?"),
-    Part("ptq_or_qat", "ptq", 4, "Set 2 bits on the left: how many digits are newly misread?"),
+    Part("ptq_or_qat", "ptq", 4, "Choose 2 bits: how many digits are newly misread?"),
 )  # fmt: skip
