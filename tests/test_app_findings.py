@@ -11,7 +11,7 @@ from app_page import widget
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
-from pages.shared import findings
+from pages.shared import findings, lesson
 from pages.shared.lesson_plan import LESSONS
 from quantcore.diagnose import KINDS
 from quantcore.diagnose.examples import EXAMPLES
