@@ -68,7 +68,7 @@ function mount(parent) {
   const state = { root, plot: root.querySelector(".qs-plot"), canvas: root.querySelector("canvas"), tip: root.querySelector(".qs-tip"), live: root.querySelector(".qs-live"), steps: root.querySelector(".qs-steps"), cursor: null, drawn: null };
   // the window's size, the sidebar's, and what stands above the maps decide how large they are
   state.refit = () => {
-    if (state.P && state.data && root.clientWidth && placed(place(state.data, root)) !== state.placed) draw(state);
+    if (state.P && state.data && root.clientWidth && placed(root, place(state.data, root)) !== state.placed) draw(state);
   };
   state.observer = new ResizeObserver(state.refit);
   state.observer.observe(root);
@@ -109,8 +109,9 @@ function place(data, root) {
   return seen(data, other[0]) > WORTH * seen(data, usual[0]) ? other : usual;
 }
 
-function placed(boxes) {
-  return JSON.stringify(boxes);
+// What a drawing depends on of the window
+function placed(root, boxes) {
+  return JSON.stringify([Math.floor(root.clientWidth), boxes]);
 }
 
 // How large a map comes out, in px²: what is drawn wider than square cells need counts only where it helps their numbers
@@ -236,8 +237,8 @@ function draw(state) {
   const look = style(root);
   // another element chosen, borders or numbers switched: nothing for Plotly to do
   const boxes = place(data, root), height = boxes[0].total;
-  state.placed = placed(boxes);
-  const figure = JSON.stringify([data.arrays_key, data.uirevision, data.colours, data.large, width, state.placed, look]);
+  state.placed = placed(root, boxes);
+  const figure = JSON.stringify([data.arrays_key, data.uirevision, data.colours, data.large, state.placed, look]);
   if (state.drawn && state.figure === figure) {
     state.drawn = data;
     overlay(state);

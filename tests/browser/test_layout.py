@@ -33,30 +33,33 @@ def boxes(app: Any, size: tuple[int, int]) -> list[list[float]]:
     return list(app.page.evaluate(settled, list(size)))
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_four_maps_whole_in_the_window(new_app: Any, server: str, theme: str) -> None:
-    app = new_app(server, color_scheme=theme)
-    for shape in SHAPES:
-        app.open(shape=shape)
-        app.expect_scheme("int4 symmetric per_tensor min_max textbook")
-        rows = int(shape.split("x")[-2])
-        for width, height in SIZES:
+def check(shape: str, size: tuple[int, int], found: list[list[float]]) -> None:
+    (width, height), rows = size, int(shape.split("x")[-2])
+    for left, top, wide, high in found:
+        assert 0 <= left < left + wide <= width, (shape, size)
+        assert 0 <= top < top + high <= height, (shape, size)
+        assert high >= min(170, 40 * rows), (shape, size)
+    across = len({round(left) for left, *_ in found})
+    assert across == 2 or width >= 1600, (shape, size)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_four_maps_whole_in_the_window(new_app: Any, server: str, shape: str) -> None:
+    app = new_app(server)
+    app.open(shape=shape)
+    app.expect_scheme("int4 symmetric per_tensor min_max textbook")
+    for theme in ("light", "dark"):
+        app.page.emulate_media(color_scheme=theme)
+        app.wait("(theme) => getComputedStyle(document.querySelector('.stApp')).colorScheme === theme", theme)
+        for width, height in SIZES if theme == "light" else reversed(SIZES):
             app.page.set_viewport_size({"width": width, "height": height})
-            found = boxes(app, (width, height))
-            for left, top, wide, high in found:
-                assert left >= 0, (shape, width)
-                assert top >= 0, (shape, width)
-                assert left + wide <= width, (shape, width)
-                assert top + high <= height, (shape, width)
-                assert high >= min(170, 40 * rows), (shape, width)
-            across = len({round(left) for left, *_ in found})
-            assert across == 2 or width >= 1600, (shape, width)
+            check(shape, (width, height), boxes(app, (width, height)))
             if (width, height) == (1440, 900):
                 steps = app.page.locator("pre.qs-arithmetic").bounding_box()
-                assert steps["y"] + 20 <= height, shape
+                assert steps["y"] + 20 <= height
 
 
-@pytest.mark.parametrize(("width", "height"), SIZES)
+@pytest.mark.parametrize(("width", "height"), [SIZES[0], SIZES[2]])
 def test_the_arithmetic_of_a_clicked_cell_is_in_sight(app: Any, width: int, height: int) -> None:
     app.page.set_viewport_size({"width": width, "height": height})
     app.open(per="channel")
