@@ -314,3 +314,27 @@ def test_no_outlier_is_claimed_in_healthy_tensors_of_any_rank(shape):
                 for f in diagnosed(tensors.generate(Generated(name, shape, seed)), scheme)
             ]
     assert alarms == []
+
+
+def sentences(x, scheme):
+    return {finding.kind: finding.sentence for finding in diagnosed(np.asarray(x, np.float32), scheme)}
+
+
+def test_of_so_many_others_one_element_stands_out():
+    """From three others on; of two nobody can say which of them is usual."""
+    assert "outlier_element" not in sentences([1.0, -1.2, 100.0], "int4")
+    assert "outlier_element" in sentences([1.0, -1.2, 0.9, 100.0], "int4")
+
+
+def test_groups_are_small_up_to_a_size():
+    x = plain((16, 256), 3)
+    assert "small_groups" in sentences(x, "int4 per_group(8)")
+    assert "small_groups" not in sentences(x, "int4 per_group(16)")
+
+
+@pytest.mark.parametrize(("count", "verb"), [(1, "1 code does"), (2, "2 codes do"), (3, "3 codes do")])
+def test_one_code_does_and_two_do_not_fit(count, verb):
+    x = np.full((4, 8), 0.25)
+    x[0, :count] = 1.5
+    said = sentences(x, "int4 given(0.1) textbook(overflow=wrap)")["wrapped"]
+    assert said.startswith(f"{verb} not fit int4")
