@@ -13,7 +13,7 @@ SPREAD = lesson_view.generated(tensors.Generated("laplace", (16, 16), 1))
 FEW, SCHEME = lesson_view.own("few", VALUES), qc.Scheme(qc.IntFormat(3))
 
 step = lesson.head("error")
-words, picture = lesson_view.beside(lesson_view.for_maps() if step == "yours" else (2, 3))
+words, picture = lesson_view.beside(lesson_view.for_maps(4) if step == "yours" else (2, 3))
 match step:
     case "signed":
         words.markdown(

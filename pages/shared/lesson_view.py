@@ -54,9 +54,9 @@ def beside(shares: tuple[float, float] = (2, 3)) -> tuple[DeltaGenerator, DeltaG
     return columns[0].container(key="lesson_control"), columns[1].container(key="lesson_picture")
 
 
-def for_maps() -> tuple[float, float]:
-    """The shares of `beside` with which four maps stand two by two in one window."""
-    return (1, 1) if lesson.is_large() else (2, 3)
+def for_maps(words: float = 3) -> tuple[float, float]:
+    """The shares of `beside` with which four maps stand two by two in one window; ``words`` to 4 in large mode."""
+    return (words, 4) if lesson.is_large() else (2, 3)
 
 
 def explored(

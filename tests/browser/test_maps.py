@@ -76,12 +76,12 @@ def test_click_follows_the_arithmetic_and_back_undoes_it(app: Any) -> None:
     expect(app.page.locator("strong").filter(has_text="The arithmetic of element (2, 5)")).to_be_visible()
     expect(app.page.locator("rect.qs-selected")).to_have_count(4)
     expect(app.input("cell")).to_have_value("2, 5")
-    arithmetic = app.page.locator("pre").filter(has_text="error").inner_text()
+    arithmetic = app.page.locator("pre.qs-arithmetic").inner_text()
     trace = qc.trace(qc.apply(X, qc.Scheme.parse(DEFAULT)), (2, 5))
     for step in trace.steps():
         assert step.name in arithmetic
         assert str(step.value) in arithmetic
-    app.click(6, 1)
+    app.click(6, 1, number=3)
     app.expect_parameter("cell", "6, 1")
     app.rest()
     app.page.go_back()
