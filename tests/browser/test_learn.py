@@ -34,28 +34,6 @@ def _steps(name: str) -> list[str]:
     return list(lesson.LESSONS[name].steps)
 
 
-def test_next_walks_every_step_of_every_lesson(app: Any) -> None:
-    """By one button from the first step to the last; another visitor sees the same by the link."""
-    opened(app, LESSONS[0])
-    for number, name in enumerate(LESSONS):
-        steps = _steps(name)
-        for place, step in enumerate(steps):
-            stands(app, name, step if place else None)  # the first is the default, which the link leaves out
-            shown = headline(app)
-            if place == len(steps) // 2:
-                other = beside(app, name, step)
-                assert headline(other) == shown
-                other.page.close()
-            if place + 1 < len(steps):
-                app.button("Next")
-                app.expect_parameter(lesson.step_key(name), steps[place + 1])
-        if number + 1 < len(LESSONS):
-            to_lesson(app, number + 2)
-            stands(app, LESSONS[number + 1])
-    app.button("Previous")
-    stands(app, LESSONS[-1], _steps(LESSONS[-1])[-2])
-
-
 def test_a_teacher_goes_straight_to_a_step_and_back_returns(app: Any) -> None:
     opened(app, "granularity")
     app.press("learn_granularity_step", "trap")
@@ -84,7 +62,8 @@ _INSIDE = """() => ["lesson_picture", "lesson_control"].map((key) => {
 
 
 def test_every_step_shows_its_picture_and_its_control_in_one_window(app: Any) -> None:
-    """In large mode at both sizes; the steps are walked by Next, one window is resized."""
+    """In large mode at both sizes; by one button from the first step to the last, in one window that is resized.
+    Another visitor sees the same by the link."""
     opened(app, LESSONS[0], learn_large="true")
     for number, name in enumerate(LESSONS):
         for place, step in enumerate(_steps(name)):
@@ -96,11 +75,17 @@ def test_every_step_shows_its_picture_and_its_control_in_one_window(app: Any) ->
             for width, height in ((1280, 720), (1920, 1080)):
                 app.page.set_viewport_size({"width": width, "height": height})
                 app.wait(f"JSON.stringify(({_INSIDE})()) === '{str(wanted).lower().replace(' ', '')}'")
+            if place == len(_steps(name)) // 2:
+                other = beside(app, name, step)
+                assert headline(other) == headline(app)
+                other.page.close()
             if place + 1 < len(_steps(name)):
                 app.button("Next")
                 app.expect_parameter(lesson.step_key(name), _steps(name)[place + 1])
         if number + 1 < len(LESSONS):
             to_lesson(app, number + 2)
+    app.button("Previous")
+    stands(app, LESSONS[-1], _steps(LESSONS[-1])[-2])
 
 
 def test_the_overview_opens_a_step(app: Any) -> None:
