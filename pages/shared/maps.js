@@ -147,7 +147,7 @@ function style(root) {
 function writers(name, values) {
   if (name === "codes") return [String];
   let most = 0;
-  for (const v of values) most = Math.max(most, Math.abs(v));
+  for (const v of values) if (Number.isFinite(v)) most = Math.max(most, Math.abs(v));
   if (most && (most >= 1e5 || most < 1e-3)) return [1, 0].map((n) => (v) => (v === 0 ? "0" : v.toExponential(n).replace("e+", "e")));
   const decimals = most >= 1000 ? 0 : most >= 100 ? 1 : most >= 1 ? 2 : most >= 0.1 ? 3 : most >= 0.01 ? 4 : 5;
   const fixed = (n) => (v) => (v === 0 ? "0" : v.toFixed(n));
@@ -171,7 +171,7 @@ function write(state) {
   const { data, values, root, canvas } = state, ratio = devicePixelRatio || 1;
   canvas.width = root.clientWidth * ratio;
   canvas.height = root.clientHeight * ratio;
-  const pen = canvas.getContext("2d"), { font } = style(root);
+  const pen = canvas.getContext("2d"), { font, ink } = style(root);
   pen.scale(ratio, ratio);
   pen.textAlign = "center";
   const written = frames(state).map((f, i) => {
@@ -190,7 +190,7 @@ function write(state) {
     pen.font = `${found.size}px ${font}`;
     const dark = darkness(data.colours[name]);
     cells.forEach(([r, c, value], k) => {
-      pen.fillStyle = dark(value) ? "#fff" : "#1a1a1a";
+      pen.fillStyle = !Number.isFinite(value) ? ink : dark(value) ? "#fff" : "#1a1a1a"; // NaN has no colour of its own
       pen.fillText(found.texts[k], f.left + f.xa.d2p(columns[0] + (c + 0.5) * step[1] - 0.5), f.top + f.ya.d2p(rows[0] + (r + 0.5) * step[0] - 0.5) + found.size * 0.35);
     });
     pen.restore();

