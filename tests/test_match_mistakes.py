@@ -198,6 +198,9 @@ def test_scale_as_a_person_would_write_it():
         10 / 255,
         True,
     )
+    # 1.57 / 127 is the shortest, and no range that a person would write
+    value, written = likely(0.01236, 0.012364, INT8)
+    assert (value, written) == (1.57 / 127, False)
     low, high = 0.0123412, 0.0123433
     value, written = likely(low, high, INT8)
     assert low < value < high
