@@ -683,3 +683,21 @@ def test_bits_of_a_packed_code():
         bits = value(said["bits"][0]) if "bits" in said else qc.PRESETS[name].format.bits
         # 256 codes and a scale of 16 bits
         assert qc.bits_per_element(qc.PRESETS[name], (1, 256)) == bits + 16 / 256
+
+
+def test_what_becomes_a_code_is_what_is_let_through():
+    """NaN is named where x may hold it; ∞ / ∞ only where NaN is refused and infinity comes to NaN."""
+    row = np.linspace(-1, 1, 256, dtype=f32)
+    told = {"NaN": 0, "∞ / ∞": 0}
+    for text, scheme in ALL.items():
+        for phrase in qc.differences(scheme):
+            named = next((what for what in told if phrase.startswith(f"{what} becomes")), None)
+            if named:
+                told[named] += 1
+                refused = result_of(with_(row, 3, np.nan), scheme) is Refused
+                assert refused == (named != "NaN"), (text, phrase)
+                assert result_of(with_(row, 3, np.inf), scheme) is not Refused or named == "NaN", (
+                    text,
+                    phrase,
+                )
+    assert all(told.values()), told
