@@ -2,6 +2,7 @@
 and every sentence is evaluated (`diagnosed`)."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -338,3 +339,40 @@ def test_one_code_does_and_two_do_not_fit(count, verb):
     x[0, :count] = 1.5
     said = sentences(x, "int4 given(0.1) textbook(overflow=wrap)")["wrapped"]
     assert said.startswith(f"{verb} not fit int4")
+
+
+def test_a_narrower_range_of_channels_of_different_sizes():
+    """The largest |x| that is named is that of all channels."""
+    x = np.random.default_rng(5).standard_t(5, size=(4, 2000)) * [[1], [2], [30], [4]]
+    said = sentences(x, "int4 per_channel(0)")["clips_too_little"]
+    largest = float(re.search(r"largest \|x\|, (-?[\d.]+)", said)[1])
+    assert largest == pytest.approx(np.abs(x).max(), rel=1e-3)
+
+
+@pytest.mark.parametrize(("bits", "enough"), [(5, 4), (6, 4), (4, 3), (8, 2)])
+def test_as_many_bits_are_spare_as_the_values_leave(bits, enough):
+    most = 2 ** (enough - 1) - 1
+    x = np.resize(np.arange(-most, most + 1), (4, 15))
+    assert f"{enough} bits instead of {bits} are enough" in sentences(x, f"int{bits} given(1)")["spare_bits"]
+
+
+def test_a_channel_of_two_elements_stands_out():
+    x = plain((16, 2), 1)
+    x[5] *= 100
+    assert "outlier_channel" in sentences(x, "int8")
+
+
+def test_of_four_channels_one_stands_out_and_of_eight_two():
+    for channels, most in ((4, 1), (8, 2)):
+        for larger in (1, 2, 3):
+            x = plain((channels, 64), 2)
+            x[:larger] *= 50
+            assert ("outlier_channel" in sentences(x, "int4")) == (larger <= most), (channels, larger)
+
+
+@pytest.mark.parametrize(("times", "found"), [(6, True), (4, False)])
+def test_in_few_elements_a_channel_must_be_larger_to_stand_out(times, found):
+    """4.5 times the others, of 16 elements."""
+    x = np.where(np.indices((4, 4)).sum(0) % 2, 1.0, -0.9)
+    x[1] *= times
+    assert ("outlier_channel" in sentences(x, "int4")) == found
