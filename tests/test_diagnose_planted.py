@@ -376,3 +376,24 @@ def test_in_few_elements_a_channel_must_be_larger_to_stand_out(times, found):
     x = np.where(np.indices((4, 4)).sum(0) % 2, 1.0, -0.9)
     x[1] *= times
     assert ("outlier_channel" in sentences(x, "int4")) == found
+
+
+@pytest.mark.parametrize(("count", "words"), [(1, ("1 element is negative", "it becomes 0")),
+                                              (2, ("2 elements are negative", "all become 0"))])  # fmt: skip
+def test_one_negative_is_lost_and_two_are(count, words):
+    x = np.linspace(0.5, 4, 32).reshape(4, 8)
+    x[0, :count] = -3
+    said = sentences(x, "uint8 given(0.02)")["negatives_lost"]
+    assert said.startswith(words[0])
+    assert said.endswith(f"{words[1]}.")
+
+
+def test_the_worst_of_the_elements_that_wrapped_comes_first():
+    x = np.full((4, 8), 0.25)
+    x[0, 1], x[2, 3], x[3, 3] = 0.9, 1.5, 0.8  # of 0.1 a code: 9, 15 and 8, one step beyond 7 and eight
+    result = qc.apply(x.astype(np.float32), qc.Scheme.parse("int4 given(0.1) textbook(overflow=wrap)"))
+    (finding,) = [f for f in qc.diagnose(result) if f.kind == "wrapped"]
+    worst = np.unravel_index(np.abs(result.error.numpy()).argmax(), x.shape)
+    assert tuple(start for start, _ in finding.boxes[0]) == worst
+    assert f"at ({worst[0]}, {worst[1]})" in finding.sentence
+    assert worst != (0, 1), "the first in order must not be the worst, or nothing is told"
