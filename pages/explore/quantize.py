@@ -20,9 +20,8 @@ from pages.shared import (
 chosen = current.get()
 with st.container(key="explore", gap="xxsmall"):
     link_place = headline.scheme_line(chosen)
-    notes = st.container(
-        gap="xxsmall"
-    )  # what comes and goes has a place, so that the maps keep theirs, and their zoom
+    # what comes and goes has a place, so that the maps keep theirs, and their zoom
+    notes = st.container(gap="xxsmall")
     for problem in chosen.problems:
         say.error(problem, notes)
     if chosen.hint:
