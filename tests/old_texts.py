@@ -1,0 +1,65 @@
+"""What links and scheme texts of earlier versions gave, and how it is found out today."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from streamlit.testing.v1 import AppTest
+
+import quantcore as qc
+from pages.shared import current
+
+PAGES = Path(__file__).resolve().parent.parent / "pages"
+STORED = "_current"
+
+
+def digest(*tensors: torch.Tensor | np.ndarray | None) -> str:
+    """Of the values and shapes, whatever integer type the codes have."""
+    found = hashlib.sha256()
+    for tensor in tensors:
+        if tensor is None:
+            continue
+        values = np.asarray(tensor)
+        kind = np.int64 if values.dtype.kind in "iu" else np.float64
+        found.update(repr(values.shape).encode() + np.ascontiguousarray(values.astype(kind)).tobytes())
+    return found.hexdigest()[:16]
+
+
+def outcome(x: np.ndarray, scheme: qc.Scheme) -> str:
+    """Codes, scale, zero point and values of a scheme, or the sentence's first word where it refuses."""
+    try:
+        result = qc.apply(x, scheme)
+    except qc.QuantError:
+        return "refused"
+    return digest(result.codes, result.scale, result.zero_point, result.dequantized)
+
+
+def tensor() -> np.ndarray:
+    """The tensor on which scheme texts are compared: two signs, a large value, ties and a zero row."""
+    x = np.random.default_rng(20261122).standard_normal((32, 64)).astype(np.float32)
+    x[3, 5], x[7], x[9, :8] = 60.0, 0.0, [0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 3.5, -3.5]
+    return x
+
+
+def opened(script: str, parameters: dict[str, str]) -> AppTest:
+    """The page with this script, as a link with these parameters opens it."""
+    at = AppTest.from_file(PAGES / "main.py", default_timeout=120)
+    for key, value in parameters.items():
+        at.query_params[key] = value
+    at.run()
+    return at.switch_page(script).run() if script else at
+
+
+def view(at: AppTest, parameters: dict[str, str]) -> dict[str, Any]:
+    """What the link shows: tensor, codes, the choices that it names, and whether a part of it was dropped."""
+    found: current.Current = at.session_state[STORED]
+    x = None if found.tensor is None else np.asarray(found.tensor.load())
+    return {
+        "tensor": None if x is None else digest(x),
+        "codes": None if x is None or found.scheme is None else outcome(x, found.scheme),
+        "choices": {key: str(at.session_state[key]) for key in sorted(parameters) if key in at.session_state},
+        "dropped": any("This link holds" in element.value for element in at.warning),
+        "failed": bool(at.exception),
+    }

@@ -1,0 +1,41 @@
+"""Links and scheme texts of earlier versions still give what they gave."""
+
+import json
+import warnings
+from pathlib import Path
+
+import old_texts
+import pytest
+
+import quantcore as qc
+
+DATA = Path(__file__).parent / "data"
+SCHEMES = json.loads((DATA / "old_schemes.json").read_text(encoding="utf-8"))
+LINKS = json.loads((DATA / "old_links.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("text", SCHEMES)
+def test_scheme_text(text):
+    with warnings.catch_warnings(action="ignore"):
+        scheme = qc.Scheme.parse(text)
+        assert old_texts.outcome(old_texts.tensor(), scheme) == SCHEMES[text]
+        # and its text of today says the same
+        assert qc.Scheme.parse(str(scheme)) == scheme
+
+
+def script(url):
+    """The script of a page by its address."""
+    if not url:
+        return ""
+    if url == "learn":
+        return "learn/overview.py"
+    name = url.removeprefix("learn-").replace("-", "_")
+    (found,) = (path for path in old_texts.PAGES.rglob(f"{name}.py") if path.parent.name != "shared")
+    return str(found.relative_to(old_texts.PAGES))
+
+
+@pytest.mark.parametrize("number", range(len(LINKS)), ids=lambda n: f"{LINKS[n]['page'] or 'explore'}-{n}")
+def test_link(number):
+    link = LINKS[number]
+    at = old_texts.opened(script(link["page"]), link["parameters"])
+    assert old_texts.view(at, link["parameters"]) == link["view"]
