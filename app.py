@@ -42,7 +42,7 @@ class Pages:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on; hold the head of a page back until its body is there."""
-        from pages.shared.scripts import in_head
+        from pages.browser.scripts import in_head
 
         start: Message | None = None
 

@@ -13,10 +13,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import torch
 
 from benchmarks.quantize import ROUNDS, SHAPE, Case, median_times, verdict
-from quantcore.codebook_format import CODEBOOKS, CodebookFormat
-from quantcore.float_format import FLOATS, FloatFormat
-from quantcore.inputs import CHUNK
-from quantcore.rounding import half_even, rounding
+from quantcore.formats.codebook import CODEBOOKS, CodebookFormat
+from quantcore.formats.floating_point import FLOATS, FloatFormat
+from quantcore.numerics.float32 import CHUNK
+from quantcore.numerics.rounding import half_even, rounding
 
 FLOAT_BUDGET, CODEBOOK_BUDGET = 10.0, 20.0
 OTHER_ROUNDINGS = ("half_away", "floor", "stochastic")  # of one float, for comparison

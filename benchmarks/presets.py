@@ -20,7 +20,7 @@ import torch
 
 import quantcore as qc
 from benchmarks.quantize import SHAPE, Case, seconds
-from quantcore.quantize import codes_of, dequantize_with
+from quantcore.quantization.quantize import codes_of, dequantize_with
 
 ROUNDS = 5
 BUDGETS: dict[type, float] = {qc.IntFormat: 3.0, qc.FloatFormat: 10.0, qc.CodebookFormat: 20.0}

@@ -10,24 +10,20 @@ if str(ROOT) not in sys.path:
 
 import streamlit as st
 
-from pages.shared import (
-    controls,
-    format_bits,
-    lesson,
-    library_choice,
-    link,
-    maps_view,
-    match_inputs,
-    pinned,
-    range_view,
-    scheme_state,
-    scripts,
-    sweep_choice,
-    tabs,
-    tensor_controls,
-    training_choice,
-    warm,
-)
+from pages.browser import scripts
+from pages.compare.libraries import controls as library_choice
+from pages.compare.match import controls as match_inputs
+from pages.compare.schemes import controls as sweep_choice
+from pages.explore.formats import views as format_bits
+from pages.explore.quantize import tabs
+from pages.explore.ranges import views as range_view
+from pages.learn import frame as lesson
+from pages.learn.ptq_or_qat import controls as training_choice
+from pages.maps import controls as maps_view
+from pages.shared import lesson_plan, link, pinned, warm
+from pages.sidebar import scheme_state
+from pages.sidebar import sidebar as controls
+from pages.sidebar import tensor as tensor_controls
 
 KEYS = {
     *scheme_state.DEFAULTS,
@@ -48,25 +44,39 @@ KEYS = {
 # Choices of which one always holds, and which a link must not empty
 REQUIRED = {
     *("codes", "mode", "overflow", "table", "fmt_axis", "sw_set", "sw_metric", match_inputs.SOURCE),
-    *map(lesson.step_key, lesson.LESSONS),
+    *map(lesson_plan.step_key, lesson_plan.LESSONS),
     *(f"learn_granularity_{name}" for name in ("size", "down", "across")),
     *("learn_mistakes_shown", "train_show", "train_layer", "train_maps", "train_scales", "train_as"),
 }
 
 st.set_page_config("Quantscope", "🔬", layout="wide")
-st.html(ROOT / "pages" / "shared" / "page.css")
+st.html(ROOT / "pages" / "browser" / "page.css")
 warm.warm_once()
 page = st.navigation(
     {
         "Explore": [
-            st.Page("explore/quantize.py", title="Explore", icon=":material/grid_view:", default=True),
-            st.Page("explore/ranges.py", title="Ranges", icon=":material/width:"),
-            st.Page("explore/formats.py", title="Formats", icon=":material/straighten:"),
+            st.Page("explore/quantize/page.py", title="Explore", icon=":material/grid_view:", default=True),
+            st.Page("explore/ranges/page.py", title="Ranges", icon=":material/width:", url_path="ranges"),
+            st.Page(
+                "explore/formats/page.py", title="Formats", icon=":material/straighten:", url_path="formats"
+            ),
         ],
         "Compare": [
-            st.Page("compare/libraries.py", title="Libraries", icon=":material/compare_arrows:"),
-            st.Page("compare/schemes.py", title="Schemes", icon=":material/stacked_line_chart:"),
-            st.Page("compare/match.py", title="Match", icon=":material/manage_search:"),
+            st.Page(
+                "compare/libraries/page.py",
+                title="Libraries",
+                icon=":material/compare_arrows:",
+                url_path="libraries",
+            ),
+            st.Page(
+                "compare/schemes/page.py",
+                title="Schemes",
+                icon=":material/stacked_line_chart:",
+                url_path="schemes",
+            ),
+            st.Page(
+                "compare/match/page.py", title="Match", icon=":material/manage_search:", url_path="match"
+            ),
         ],
         "Learn": lesson.pages(),
     },

@@ -9,21 +9,21 @@
 import importlib
 from types import ModuleType
 
+from quantcore.analysis.metrics import Errors, Report, block_errors, decibels, errors, report
+from quantcore.analysis.range_comparison import RangeMark, range_in_use, range_marks
+from quantcore.analysis.range_curve import RangeCurve, range_curve
+from quantcore.analysis.sweep import Row, frontier, sensible, sweep, sweep_rows
 from quantcore.code_reading import CodeFinding, CodeReading, read_code
-from quantcore.codebook_fit import fit_codebook
-from quantcore.codebook_format import CODEBOOKS, CodebookFormat
-from quantcore.compare import Comparison, Reason, compare
-from quantcore.compare_table import library_table
+from quantcore.comparison.against_textbook import differences
+from quantcore.comparison.compare import Comparison, Reason, compare
+from quantcore.comparison.table import library_table
 from quantcore.conventions import CONVENTIONS, TEXTBOOK, Convention
-from quantcore.diagnose import Finding, diagnose
-from quantcore.differences import differences
-from quantcore.encodings import encoding
-from quantcore.error_curve import RangeCurve, range_curve
-from quantcore.error_marks import RangeMark, range_in_use, range_marks
+from quantcore.diagnosis import Finding, diagnose
 from quantcore.errors import QuantError
-from quantcore.fit_scheme import fit_scheme
-from quantcore.float_format import FLOATS, FloatFormat
-from quantcore.formats import (
+from quantcore.formats.codebook import CODEBOOKS, CodebookFormat
+from quantcore.formats.codebook_fit import fit_codebook
+from quantcore.formats.floating_point import FLOATS, FloatFormat
+from quantcore.formats.integer import (
     FORMATS,
     INT2,
     INT4,
@@ -37,7 +37,7 @@ from quantcore.formats import (
     IntFormat,
     parse_format,
 )
-from quantcore.granularity import (
+from quantcore.granularity.kinds import (
     Granularity,
     PerBlock,
     PerChannel,
@@ -48,29 +48,36 @@ from quantcore.granularity import (
     from_blocks,
     to_blocks,
 )
-from quantcore.match import Matches, match, match_steps
-from quantcore.metrics import Errors, Report, block_errors, decibels, errors, report
-from quantcore.presets import PRESETS
-from quantcore.qparams import QParams, choose_qparams
-from quantcore.quantize import Quantized, apply, dequantize, quantize
-from quantcore.range_entropy import Entropy
-from quantcore.range_half_quadratic import HalfQuadratic
-from quantcore.range_methods import AbsMean, MeanStd, MinMse
-from quantcore.range_setting import Fixed, Given, MinMax, Percentile, RangeSetting
-from quantcore.refusal import fitting, refusal
-from quantcore.scheme import Scheme
-from quantcore.storage import Storage, bits_per_element, compression_ratio, storage
-from quantcore.sweep import Row, frontier, sensible, sweep, sweep_rows
-from quantcore.trace import trace
-from quantcore.trace_steps import Step, Trace
+from quantcore.matching import Matches, match, match_steps
+from quantcore.qparams.choose import QParams, choose_qparams
+from quantcore.quantization.fit import fit_scheme
+from quantcore.quantization.library_encodings import encoding
+from quantcore.quantization.quantize import Quantized, apply, dequantize, quantize
+from quantcore.range_setting.basic import Fixed, Given, MinMax, Percentile, RangeSetting
+from quantcore.range_setting.entropy import Entropy
+from quantcore.range_setting.half_quadratic import HalfQuadratic
+from quantcore.range_setting.statistics import AbsMean, MeanStd, MinMse
+from quantcore.scheme.presets import PRESETS
+from quantcore.scheme.scheme import Scheme
+from quantcore.scheme.storage import Storage, bits_per_element, compression_ratio, storage
+from quantcore.scheme.support import fitting, refusal
+from quantcore.tracing.steps import Step, Trace
+from quantcore.tracing.trace import trace
 
 # Imported when first asked for: plotly and safetensors take their time
-_MODULES = ("export", "figures", "snippets", "tensors", "training", "views")
+_MODULES = {
+    "export": "quantcore.export",
+    "figures": "quantcore.figures",
+    "snippets": "quantcore.snippets",
+    "tensors": "quantcore.tensors",
+    "training": "quantcore.training",
+    "views": "quantcore.analysis.views",
+}
 
 
 def __getattr__(name: str) -> ModuleType:
     if name in _MODULES:
-        return importlib.import_module(f"quantcore.{name}")
+        return importlib.import_module(_MODULES[name])
     raise AttributeError(f"module 'quantcore' has no attribute {name!r}")
 
 

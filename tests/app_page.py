@@ -7,6 +7,20 @@ from typing import Any
 from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Block
 
+from pages.shared import lesson_plan
+
+SECTIONS = {"explore": ("quantize", "ranges", "formats"), "compare": ("libraries", "schemes", "match")}
+
+
+def script_of(url: str) -> str:
+    """The script of a page by its address, as `AppTest.switch_page` wants it."""
+    for section, names in SECTIONS.items():
+        if (url or "quantize") in names:
+            return f"{section}/{url or 'quantize'}/page.py"
+    if url == "learn":
+        return "learn/overview.py"
+    return lesson_plan.script(url.removeprefix("learn-").replace("-", "_"))
+
 
 def widget(at: AppTest, key: str) -> Any:
     """The widget with this key, or the one that mirrors something under this name."""

@@ -4,15 +4,15 @@ from typing import Any
 
 from page_rest import at_rest
 
-from pages.shared import lesson
+from pages.shared import lesson_plan
 
 
 def stands(app: Any, name: str, step: str | None = None) -> None:
     """Wait until a lesson, and a step of it, stands."""
-    at_rest(app.page, f"· {lesson.LESSONS[name].title}:")
-    app.wait(f"document.querySelector('.st-key-{lesson.step_key(name)}')")
+    at_rest(app.page, f"· {lesson_plan.LESSONS[name].title}:")
+    app.wait(f"document.querySelector('.st-key-{lesson_plan.step_key(name)}')")
     if step is not None:
-        app.expect_parameter(lesson.step_key(name), step)
+        app.expect_parameter(lesson_plan.step_key(name), step)
 
 
 def opened(app: Any, name: str, **parameters: str) -> Any:

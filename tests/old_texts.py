@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from app_page import script_of
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
-from pages.shared import current
+from pages.shared import selection as current
 
 PAGES = Path(__file__).resolve().parent.parent / "pages"
 STORED = "_current"
@@ -43,13 +44,13 @@ def tensor() -> np.ndarray:
     return x
 
 
-def opened(script: str, parameters: dict[str, str]) -> AppTest:
-    """The page with this script, as a link with these parameters opens it."""
+def opened(url: str, parameters: dict[str, str]) -> AppTest:
+    """The page at this address, as a link with these parameters opens it."""
     at = AppTest.from_file(PAGES / "main.py", default_timeout=120)
     for key, value in parameters.items():
         at.query_params[key] = value
     at.run()
-    return at.switch_page(script).run() if script else at
+    return at.switch_page(script_of(url)).run() if url else at
 
 
 def view(at: AppTest, parameters: dict[str, str]) -> dict[str, Any]:

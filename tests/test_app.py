@@ -15,9 +15,9 @@ from app_page import change, change_before_it_is_drawn, figures, lines, said, wi
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
-from pages.shared.summary import parameters as parameters_in_words
+from pages.explore.quantize.summary import parameters as parameters_in_words
 from quantcore import tensors
-from quantcore.block_names import block_name
+from quantcore.granularity.block_names import block_name
 
 MAIN = Path(__file__).resolve().parent.parent / "pages" / "main.py"
 DEFAULT = "int4 symmetric per_tensor min_max textbook"

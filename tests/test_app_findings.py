@@ -11,10 +11,11 @@ from app_page import widget
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
-from pages.shared import findings, lesson
+from pages.explore.quantize import findings
+from pages.shared import lesson_plan
 from pages.shared.lesson_plan import LESSONS
-from quantcore.diagnose import KINDS
-from quantcore.diagnose.examples import EXAMPLES
+from quantcore.diagnosis import KINDS
+from quantcore.diagnosis.examples import EXAMPLES
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 MAIN = Path(__file__).resolve().parent.parent / "pages" / "main.py"
@@ -129,7 +130,7 @@ def test_every_finding_has_its_lesson_beside_it() -> None:
         "learn-" + findings.LESSON_OF[f.kind][0].replace("_", "-") for f in found
     ]
     name, step = findings.LESSON_OF["negatives_lost"]
-    assert f"{lesson.step_key(name)}={step}" in str(links[0])
+    assert f"{lesson_plan.step_key(name)}={step}" in str(links[0])
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def opened(**state):
     at.session_state["src"], at.session_state["ex"] = "example", SAMPLE
     for key, value in state.items():
         at.session_state[key] = value
-    return at.run().switch_page("compare/match.py").run()
+    return at.run().switch_page("compare/match/page.py").run()
 
 
 def sample():
@@ -201,7 +201,7 @@ def test_codes_and_parameters_stand_in_the_link():
     carried, scale = at.query_params["match_q"], at.query_params["match_s"]
     other = AppTest.from_file(MAIN, default_timeout=120)
     other.session_state["src"], other.session_state["ex"] = "example", SAMPLE
-    other.run().switch_page("compare/match.py")
+    other.run().switch_page("compare/match/page.py")
     other.query_params["match_q"], other.query_params["match_s"] = carried, scale
     other.run()
     assert other.text_area(key="match_text").value == typed(codes)
@@ -211,7 +211,7 @@ def test_codes_and_parameters_stand_in_the_link():
 
 @pytest.mark.parametrize("values", [[0, -1, 1, 127, -128], [255, 0], [-32768, 32767], [65535, 1]])
 def test_integers_in_the_link_come_back(values):
-    from pages.shared.match_inputs import _packed, _unpacked
+    from pages.compare.match.controls import _packed, _unpacked
 
     codes = np.array(values, np.float32)
     text = tensors.encode(_packed(codes))
@@ -221,7 +221,7 @@ def test_integers_in_the_link_come_back(values):
 def test_a_search_of_a_tensor_with_nan():
     at = AppTest.from_file(MAIN, default_timeout=120)
     at.session_state["src"], at.session_state["_pasted"] = "paste", "1, nan\n-2, 0.5"
-    at = at.run().switch_page("compare/match.py").run()
+    at = at.run().switch_page("compare/match/page.py").run()
     at = search(paste(at, "4, 0\n-8, 2"))
     results(at)
 

@@ -20,7 +20,7 @@ def opened(text="", example=SAMPLE):
     at = AppTest.from_file(MAIN, default_timeout=120)
     at.session_state["src"], at.session_state["ex"] = "example", example
     at.session_state["match_src"] = "code"
-    at = at.run().switch_page("compare/match.py").run()
+    at = at.run().switch_page("compare/match/page.py").run()
     return typed(at, text) if text else at
 
 
@@ -124,7 +124,7 @@ def test_what_can_not_be_shown_on_the_tensor_is_said():
 
 def test_the_text_survives_another_page_and_another_way_in():
     at = opened(WRAPS)
-    at = at.switch_page("explore/quantize.py").run().switch_page("compare/match.py").run()
+    at = at.switch_page("explore/quantize/page.py").run().switch_page("compare/match/page.py").run()
     assert at.text_area(key="match_code").value == WRAPS
     at = at.segmented_control(key="match_src").set_value("paste").run()
     assert not at.exception
@@ -145,6 +145,6 @@ def test_of_a_large_tensor_the_first_rows_are_used():
     at = AppTest.from_file(MAIN, default_timeout=120)
     for key, value in {"src": "generate", "shape": "1024, 512", "match_src": "code"}.items():
         at.session_state[key] = value
-    at = typed(at.run().switch_page("compare/match.py").run(), WRAPS)
+    at = typed(at.run().switch_page("compare/match/page.py").run(), WRAPS)
     assert at.dataframe[0].value["Codes that differ"][0].endswith(" of 262,144")
     assert any("only the first 512 indices along axis 0 are used" in text for text in said(at.caption))

@@ -12,13 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import safetensors.numpy
-from app_page import change, said, widget
+from app_page import change, said, script_of, widget
 from streamlit.testing.v1 import AppTest
 from test_app import assert_clean, assert_codes, opened, scheme
 
 import quantcore as qc
-from pages.shared import controls, lesson
-from pages.shared.scheme_controls import usual_size
+from pages.shared import lesson_plan
+from pages.sidebar import sidebar as controls
+from pages.sidebar.scheme import usual_size
 from quantcore import tensors
 
 PAGES = Path(__file__).resolve().parent.parent / "pages"
@@ -30,15 +31,6 @@ SEVERAL = {
     "c_weight": X.astype(np.float16),
     LONG: -2 * X,
 }
-
-
-def main_of(url: str) -> str:
-    """The script of a page, as `AppTest.switch_page` wants it."""
-    if not url:
-        return "explore/quantize.py"
-    name = url.removeprefix("learn-").replace("-", "_")
-    (script,) = [path for path in PAGES.rglob(f"{name}.py") if path.parent.name != "shared"]
-    return str(script.relative_to(PAGES))
 
 
 def upload(at: AppTest, arrays: dict[str, np.ndarray], name: str = "several.safetensors") -> AppTest:
@@ -113,10 +105,10 @@ def test_file_and_choice_survive_every_page() -> None:
     """The widget is empty on every page but the one on which the file was uploaded, as in a browser it may be."""
     at = change(upload(opened(src="upload", bits="5"), SEVERAL), "tensor", "c_weight")
     for url in controls.USES:
-        at.switch_page(main_of(url)).run()
+        at.switch_page(script_of(url)).run()
         assert not at.exception
         assert widget(at, "tensor").value == "c_weight"
-    change(change(at.switch_page(main_of("")).run(), "src", "generate"), "src", "upload")
+    change(change(at.switch_page(script_of("")).run(), "src", "generate"), "src", "upload")
     assert at.file_uploader[0].value is None
     assert any("several.safetensors" in text for text in said(at.markdown))
     change(at, "bits", 6)
@@ -234,40 +226,40 @@ SHOWN: list[tuple[str, dict[str, str], set[str]]] = [
     ("libraries", {}, BOTH),
     ("schemes", {}, BOTH),
     ("match", {}, {"tensor"}),
-    *((f"learn-{name.replace('_', '-')}", {}, set()) for name in lesson.there()),
-    *((f"learn-{n.replace('_', '-')}", {lesson.step_key(n): "yours"}, BOTH)
+    *((f"learn-{name.replace('_', '-')}", {}, set()) for name in lesson_plan.LESSONS),
+    *((f"learn-{n.replace('_', '-')}", {lesson_plan.step_key(n): "yours"}, BOTH)
       for n in ("scale", "zero_point", "granularity", "error")),
     ("learn-mistakes", {"learn_mistakes_mine": "true"}, {"tensor"}),
     ("learn-predict", {"learn_predict_mine": "true"}, BOTH),
-    ("learn-ptq-or-qat", {lesson.step_key("ptq_or_qat"): "rounding"}, set()),
-    ("learn-ptq-or-qat", {lesson.step_key("ptq_or_qat"): "ptq"}, {"scheme"}),
+    ("learn-ptq-or-qat", {lesson_plan.step_key("ptq_or_qat"): "rounding"}, set()),
+    ("learn-ptq-or-qat", {lesson_plan.step_key("ptq_or_qat"): "ptq"}, {"scheme"}),
 ]  # fmt: skip
 
 
 def test_sidebar_shows_what_acts_on_the_page() -> None:
     for url, parameters, parts in SHOWN:
-        assert_shown(opened(sw_set="chosen", **parameters).switch_page(main_of(url)).run(), parts)
+        assert_shown(opened(sw_set="chosen", **parameters).switch_page(script_of(url)).run(), parts)
     at = opened(bits="7", seed="5", sw_set="chosen")
     for url in ("formats", "match", "learn-scale", ""):
-        at.switch_page(main_of(url)).run()
+        at.switch_page(script_of(url)).run()
     assert scheme(at) == "int7 symmetric per_tensor min_max textbook"
     assert_codes(at, tensors.generate(tensors.Generated(seed=5)))
 
 
 def test_sidebar_follows_the_step() -> None:
-    at = opened().switch_page(main_of("learn-scale")).run()
+    at = opened().switch_page(script_of("learn-scale")).run()
     assert_shown(at, set())
-    change(at, lesson.step_key("scale"), "yours")
+    change(at, lesson_plan.step_key("scale"), "yours")
     assert_shown(at, BOTH)
-    change(at, lesson.step_key("scale"), "bits")
+    change(at, lesson_plan.step_key("scale"), "bits")
     assert_shown(at, set())
-    other = opened(**{lesson.step_key("scale"): "YOURS"}).switch_page(main_of("learn-scale")).run()
+    other = opened(**{lesson_plan.step_key("scale"): "YOURS"}).switch_page(script_of("learn-scale")).run()
     assert_shown(other, set())  # there is no such step
 
 
 def test_every_page_is_declared() -> None:
-    assert [main_of(url) for url in controls.USES]
-    assert {f"learn-{name.replace('_', '-')}" for name in lesson.LESSONS} <= controls.USES.keys()
+    assert [script_of(url) for url in controls.USES]
+    assert {f"learn-{name.replace('_', '-')}" for name in lesson_plan.LESSONS} <= controls.USES.keys()
     for used in controls.USES.values():
         for part, (key, values) in used.items():
             assert part in BOTH
@@ -292,7 +284,7 @@ def test_usual_group_size() -> None:
 
 def test_libraries_begin_with_the_library_of_the_sidebar() -> None:
     def compared(**link: str) -> str:
-        at = opened(**link).switch_page("compare/libraries.py").run()
+        at = opened(**link).switch_page("compare/libraries/page.py").run()
         assert_clean(at)
         names = qc.CONVENTIONS
         (label,) = [
@@ -328,15 +320,18 @@ ODD = ["1e309", "-1e309", "nan", "inf", "-Infinity", "", "1" + "0" * 400, "x" * 
 
 def parameters() -> list[str]:
     """Every parameter that pages/main.py names: the union of what its modules call their keys."""
-    (named,) = [
-        node.value
-        for node in ast.parse((PAGES / "main.py").read_text(encoding="utf-8")).body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "KEYS"
-    ]
+    body = ast.parse((PAGES / "main.py").read_text(encoding="utf-8")).body
+    modules = {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    (named,) = [n.value for n in body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "KEYS"]
     found: set[str] = set()
     for part in (ast.unparse(starred.value) for starred in named.elts):  # type: ignore[attr-defined]
         module, name = part.split(".")
-        found |= set(getattr(importlib.import_module(f"pages.shared.{module}"), name))
+        found |= set(getattr(importlib.import_module(modules[module]), name))
     assert len(found) > 100
     return sorted(found)
 
@@ -344,7 +339,7 @@ def parameters() -> list[str]:
 def test_odd_values_of_every_parameter() -> None:
     """Many at once: each run gives every parameter another of them, on another page."""
     rng, keys = random.Random(0), parameters()
-    pages = [main_of(url) for url in controls.USES]
+    pages = [script_of(url) for url in controls.USES]
     for number in range(2 * len(pages)):
         first = rng.randrange(len(ODD))
         # every second time all of them empty, which a few choices must not become

@@ -9,7 +9,7 @@ import torch
 
 import quantcore as qc
 from quantcore import QuantError
-from quantcore.codebook_fit import METHODS, fit_codebook
+from quantcore.formats.codebook_fit import METHODS, fit_codebook
 
 with np.load(Path(__file__).parent / "golden" / "codebooks.npz", allow_pickle=False) as arrays:
     RECORDED = {key: arrays[key] for key in arrays if key.startswith("kmeans.")}

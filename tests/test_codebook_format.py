@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from quantcore import QuantError
-from quantcore.codebook_format import CODEBOOKS, CodebookFormat, powers_of_two, read_codebook
-from quantcore.rounding import floor
+from quantcore.formats.codebook import CODEBOOKS, CodebookFormat, powers_of_two, read_codebook
+from quantcore.numerics.rounding import floor
 
 with np.load(Path(__file__).parent / "golden" / "codebooks.npz", allow_pickle=False) as arrays:
     RECORDED = {key: arrays[key] for key in arrays}

@@ -13,7 +13,7 @@ import torch
 
 import quantcore as qc
 from quantcore.conventions.record import CHOICES
-from quantcore.kernels import KERNELS
+from quantcore.numerics.kernels import KERNELS
 
 LIBRARIES = [name for name in qc.CONVENTIONS if golden.cases(name)]
 NO_INTEGER = (-(1 << 31), -(1 << 63))  # what stands for NaN in the records

@@ -9,9 +9,9 @@ import pytest
 
 import quantcore as qc
 from quantcore import tensors
-from quantcore.diagnose import FOLLOWS, KINDS
-from quantcore.diagnose.examples import EXAMPLES
-from quantcore.diagnose.record import MAX_BOXES, SEVERITIES
+from quantcore.diagnosis import FOLLOWS, KINDS
+from quantcore.diagnosis.examples import EXAMPLES
+from quantcore.diagnosis.record import MAX_BOXES, SEVERITIES
 from quantcore.tensors import Generated
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")

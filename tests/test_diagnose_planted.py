@@ -10,8 +10,8 @@ from diagnosed import PATTERNS, VARIANTS, check
 
 import quantcore as qc
 from quantcore import tensors
-from quantcore.diagnose import FOLLOWS, KINDS
-from quantcore.diagnose.examples import EXAMPLES
+from quantcore.diagnosis import FOLLOWS, KINDS
+from quantcore.diagnosis.examples import EXAMPLES
 from quantcore.tensors import Generated
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")

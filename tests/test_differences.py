@@ -16,10 +16,10 @@ import pytest
 import torch
 
 import quantcore as qc
+from quantcore.comparison.against_textbook import matters
+from quantcore.comparison.textbook_case import Case
+from quantcore.comparison.textbook_sentences import SENTENCES, SYMMETRIC_SCALES
 from quantcore.conventions.record import BASES, CHOICES
-from quantcore.differences import matters
-from quantcore.differences_case import Case
-from quantcore.differences_words import SENTENCES, SYMMETRIC_SCALES
 
 f32, f64 = np.float32, np.float64
 TOP = np.finfo(f32).max

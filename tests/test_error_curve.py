@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import quantcore as qc
-from quantcore.error_marks import METHODS
-from quantcore.measured_blocks import MAX_ELEMENTS, elements_of
+from quantcore.analysis.block_sample import MAX_ELEMENTS, elements_of
+from quantcore.analysis.range_comparison import METHODS
 
 X = torch.randn(6, 40, generator=torch.Generator().manual_seed(2)) ** 3 + 0.5
 SCHEMES = [

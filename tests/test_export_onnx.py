@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import quantcore as qc
-from quantcore.export_onnx import layout_of, to_onnx
+from quantcore.export.onnx import layout_of, to_onnx
 
 SHAPES = {
     (): ["per_tensor"],

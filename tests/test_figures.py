@@ -11,7 +11,7 @@ import torch
 
 import quantcore as qc
 from quantcore import figures
-from quantcore.views import View, map_data
+from quantcore.analysis.views import View, map_data
 
 SHAPES = [(), (7,), (6, 10), (3, 4, 5), (2, 3, 4, 5), (300, 20)]
 SCHEMES = [

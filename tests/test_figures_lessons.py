@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import quantcore as qc
-from quantcore.figures import lessons, style
+from quantcore.figures import style
+from quantcore.figures.lessons import rounding as lessons
 
 X = torch.randn(16, 16, generator=torch.Generator().manual_seed(2)) ** 3
 RESULT = qc.apply([0.2, 1.4, -3.0, 5.0], qc.Scheme.parse("int4 asymmetric fixed(-2, 4)"))

@@ -9,8 +9,8 @@ import pytest
 
 import quantcore as qc
 from quantcore import figures
+from quantcore.analysis.views import map_data
 from quantcore.figures.pareto import AXES
-from quantcore.views import map_data
 
 X = np.random.default_rng(3).normal(size=(16, 64)).astype(np.float32)
 TEXTS = ["int4", "int8 per_channel", "nf4 per_group(32)", "e4m3fn", "int5 onnxruntime", "int3 per_group(16)"]

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from quantcore import training
-from quantcore.figures import gradients
-from quantcore.figures import training as figures
+from quantcore.figures.lessons import gradients
+from quantcore.figures.lessons import training as figures
 
 POINTS = training.summary(
     [training.Row(training.FLOAT, 32, seed, 0.96 + seed / 100) for seed in range(2)]

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import quantcore as qc
-from quantcore.granularity import cells_of
-from quantcore.views import View, box_of_blocks, map_data
+from quantcore.analysis.views import View, box_of_blocks, map_data
+from quantcore.granularity.kinds import cells_of
 
 SHAPES = [(), (7,), (5, 7), (6, 8), (3, 4, 5), (1, 1, 9), (2, 64)]
 SIZES = [1, 3, 4, 5, 8, 16, 20, 64, 1000]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from quantcore import QuantError, parse_format
-from quantcore.float_format import FLOATS, FloatFormat, read_float
+from quantcore.formats.floating_point import FLOATS, FloatFormat, read_float
 
 GOLDEN = Path(__file__).parent / "golden"
 HAND = {

@@ -9,9 +9,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
-from pages.shared import format_bits
+from pages.explore.formats import views as format_bits
 
-PAGE = str(Path(__file__).resolve().parent.parent / "pages" / "explore" / "formats.py")
+PAGE = str(Path(__file__).resolve().parent.parent / "pages" / "explore" / "formats" / "page.py")
 
 
 def opened(**parameters: Any) -> AppTest:

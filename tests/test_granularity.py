@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import quantcore as qc
-from quantcore.granularity import block_bounds, cells_of, grid_shape
-from quantcore.regions import regions
+from quantcore.granularity.kinds import block_bounds, cells_of, grid_shape
+from quantcore.granularity.tiles import regions
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,11 @@ import pytest
 import test_app
 
 import quantcore as qc
-from pages.shared import format_bits, headers, sweep_results, tabs
-from quantcore.sweep import METRICS
+from pages.compare.schemes import views as sweep_results
+from pages.explore.formats import views as format_bits
+from pages.explore.quantize import tabs
+from pages.shared import headers
+from quantcore.analysis.sweep import METRICS
 
 NUMBERS = {
     "tiny": [6.948e-5, -1.5e-5, 0.0],

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import quantcore as qc
-from quantcore.inputs import as_float32, refuse_nonfinite
+from quantcore.numerics.float32 import as_float32, refuse_nonfinite
 
 VALUES = [[0.0, 1.0, -2.0], [3.0, -4.0, 5.0]]
 

@@ -14,26 +14,27 @@ from app_page import key_figures, lines, said, widget
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
-from pages.shared import lesson
+from pages.learn import frame as lesson
+from pages.shared import lesson_plan
 from pages.shared.lesson_plan import CLASS
 from quantcore import tensors
 from quantcore.figures import style
 from quantcore.mistakes import MISTAKES, compare
 from quantcore.mistakes import lines as lines_of
-from quantcore.practice import practice
+from quantcore.prediction.practice import practice
 
 MAIN = Path(__file__).resolve().parent.parent / "pages" / "main.py"
-LESSONS = lesson.there()
+LESSONS = list(lesson_plan.LESSONS)
 
 
 def opened(name: str, step: str = "", **parameters: str) -> AppTest:
     """A lesson as a link with these parameters opens it."""
     at = AppTest.from_file(MAIN, default_timeout=60)
     if step:
-        parameters[lesson.step_key(name)] = step
+        parameters[lesson_plan.step_key(name)] = step
     for key, value in parameters.items():
         at.query_params[key] = value
-    return at.run().switch_page(f"learn/{name}.py").run()
+    return at.run().switch_page(lesson_plan.script(name)).run()
 
 
 def labelled(at: AppTest, label: str) -> Any:
@@ -73,14 +74,16 @@ def assert_clean(at: AppTest) -> None:
     assert said(at.error) == []
 
 
-STEPS = [(name, step) for name in LESSONS for step in widget(opened(name), lesson.step_key(name)).options]
+STEPS = [
+    (name, step) for name in LESSONS for step in widget(opened(name), lesson_plan.step_key(name)).options
+]
 
 
 @pytest.mark.parametrize(("name", "step"), STEPS)
 def test_every_step_opens_by_its_link(name: str, step: str) -> None:
     at = opened(name, step)
     assert_clean(at)
-    assert widget(at, lesson.step_key(name)).value == step
+    assert widget(at, lesson_plan.step_key(name)).value == step
     assert said(at.warning) == []
     assert any(m.value.startswith("####") for m in at.markdown)
     assert any(c.value.startswith("Sources:") for c in at.caption)
@@ -88,20 +91,20 @@ def test_every_step_opens_by_its_link(name: str, step: str) -> None:
 
 def test_lessons_stand_in_their_order() -> None:
     first = ["scale", "zero_point", "granularity", "error", "mistakes", "predict"]
-    assert [*first, "ptq_or_qat"] == list(lesson.LESSONS) == LESSONS
-    assert {lesson.step_key(name) for name in LESSONS} <= lesson.KEYS
+    assert [*first, "ptq_or_qat"] == list(lesson_plan.LESSONS) == LESSONS
+    assert {lesson_plan.step_key(name) for name in LESSONS} <= lesson.KEYS
 
 
 @pytest.mark.parametrize("name", LESSONS)
 def test_next_and_previous_walk_the_steps(name: str) -> None:
     at = opened(name)
-    steps = list(widget(at, lesson.step_key(name)).options)
+    steps = list(widget(at, lesson_plan.step_key(name)).options)
     for here, there in itertools.pairwise(steps):
-        assert widget(at, lesson.step_key(name)).value == here
+        assert widget(at, lesson_plan.step_key(name)).value == here
         widget(at, f"learn_{name}_next").click().run()
-        assert widget(at, lesson.step_key(name)).value == there
+        assert widget(at, lesson_plan.step_key(name)).value == there
     widget(at, f"learn_{name}_previous").click().run()
-    assert widget(at, lesson.step_key(name)).value == steps[-2]
+    assert widget(at, lesson_plan.step_key(name)).value == steps[-2]
 
 
 @pytest.mark.parametrize("tensor", ["7", "2x3x4", "1x1", "40x30"])
@@ -131,9 +134,11 @@ def test_large_mode_is_a_part_of_the_link(name: str) -> None:
 
 
 def test_no_step_is_called_as_a_button() -> None:
-    named = {step.lower() for found in lesson.LESSONS.values() for step in found.steps}
+    named = {step.lower() for found in lesson_plan.LESSONS.values() for step in found.steps}
     for name in LESSONS:
-        labels = {button.label.lower() for button in opened(name, list(lesson.LESSONS[name].steps)[1]).button}
+        labels = {
+            button.label.lower() for button in opened(name, list(lesson_plan.LESSONS[name].steps)[1]).button
+        }
         assert {"previous", "next"} <= labels
         assert not labels & named
 
@@ -156,7 +161,7 @@ def test_a_case_does_not_give_its_answer_away(name: str) -> None:
 def test_a_class_takes_sixty_minutes() -> None:
     assert sum(part.minutes for part in CLASS) == 60
     for part in CLASS:
-        assert part.step in lesson.LESSONS[part.lesson].steps
+        assert part.step in lesson_plan.LESSONS[part.lesson].steps
         assert part.ask.endswith((".", "?"))
 
 
@@ -168,12 +173,12 @@ def test_the_overview_links_to_steps() -> None:
     for link, part in zip(links[len(LESSONS) :], CLASS, strict=True):
         assert f"learn-{part.lesson.replace('_', '-')}" in link.page
         assert dict(parse_qsl(link.query_string)) == {
-            lesson.step_key(part.lesson): part.step,
+            lesson_plan.step_key(part.lesson): part.step,
             "learn_large": "true",
         }
     text = " ".join(said(at.markdown))
     assert "A class of 60 minutes" in text
-    assert all(f"{lesson.LESSONS[name].minutes} min" in text for name in LESSONS)
+    assert all(f"{lesson_plan.LESSONS[name].minutes} min" in text for name in LESSONS)
 
 
 # Lesson 1
@@ -396,7 +401,7 @@ def test_the_score_adds_up_over_rows_and_steps() -> None:
     widget(at, "learn_predict_row").set_value(1).run()
     at = answer(at, *["99"] * 6)
     assert key_figures(at) == {"here": "0 of 6", "so far": "6 of 12", "rows checked": "2"}
-    widget(at, lesson.step_key("predict")).set_value("scale").run()
+    widget(at, lesson_plan.step_key("predict")).set_value("scale").run()
     at = answer(at, f"{float(result_of('int4', 0).scale):.4g}")
     assert key_figures(at) == {"here": "1 of 1", "so far": "7 of 13", "rows checked": "3"}
 
@@ -481,7 +486,7 @@ def test_predict_explains_the_element_that_was_asked() -> None:
         # one that is chosen is followed, and given up with its question
         widget(at, "learn_predict_cell").set_value("1, 2").run()
         assert followed(at) == "1, 2"
-    widget(at, lesson.step_key("predict")).set_value("scale").run()
+    widget(at, lesson_plan.step_key("predict")).set_value("scale").run()
     answer(at, *(["x"] * 2 + ["1"] * 4))
     labelled(at, "Show the answers").set_value(True).run()
     assert followed(at) == "3, 0"  # of the row, not the first element of the column's block

@@ -10,7 +10,9 @@ from streamlit.runtime.scriptrunner import StopException
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
-from pages.shared import lesson, training_choice, training_runs
+from pages.learn.ptq_or_qat import controls as training_choice
+from pages.learn.ptq_or_qat import run as training_runs
+from pages.shared import lesson_plan
 from quantcore import training
 
 MAIN = Path(__file__).resolve().parent.parent / "pages" / "main.py"
@@ -35,9 +37,9 @@ def nothing_trained_before() -> None:
 def opened(step: str, **parameters: str) -> AppTest:
     """The lesson as a link with these parameters opens it."""
     at = AppTest.from_file(MAIN, default_timeout=120)
-    for key, value in {lesson.step_key(NAME): step, **parameters}.items():
+    for key, value in {lesson_plan.step_key(NAME): step, **parameters}.items():
         at.query_params[key] = value
-    return at.run().switch_page(f"learn/{NAME}.py").run()
+    return at.run().switch_page(lesson_plan.script(NAME)).run()
 
 
 def keys(at: AppTest) -> set[str]:
@@ -88,7 +90,7 @@ def test_a_seed_stays_from_step_to_step() -> None:
     at = opened("network")
     widget(at, "train_seed").set_value(2).run()
     for step in ("rounding", "ptq"):
-        widget(at, lesson.step_key(NAME)).set_value(step).run()
+        widget(at, lesson_plan.step_key(NAME)).set_value(step).run()
     assert widget(at, "train_seed").value == 2
     assert key_figures(at)["float32"] == percent(trained(2).accuracy)
 

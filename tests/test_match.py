@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import quantcore as qc
-from quantcore.match import Reread, Transposed, apart, match, match_steps, produced
+from quantcore.matching import Reread, Transposed, apart, match, match_steps, produced
 
 NO_INTEGER = (-(1 << 31), -(1 << 63))  # what stands for NaN in the records
 PER_LIBRARY = 8

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 import quantcore as qc
-from pages.shared.match_lessons import explained_by
-from quantcore.formats import INT8, UINT8
-from quantcore.match import match
-from quantcore.match.fitted import fits, likely
+from pages.compare.match.lessons import explained_by
+from quantcore.formats.integer import INT8, UINT8
+from quantcore.matching import match
+from quantcore.matching.hypotheses.scale_from_codes import fits, likely
 from quantcore.mistakes import MISTAKES, compare
 
 THREE = ("asymmetric scale", "zero_point left out", "cast without a clamp")

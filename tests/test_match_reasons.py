@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import quantcore as qc
-from quantcore.match import Damage, produced
-from quantcore.match.reasons import explain
-from quantcore.match.sources import by_hand, inferred
+from quantcore.matching import Damage, produced
+from quantcore.matching.hypotheses.scale_sources import by_hand, inferred
+from quantcore.matching.reasons import explain
 
 F = np.float32
 FORMULAS = {

@@ -9,7 +9,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import quantcore as qc
-from quantcore.granularity import cells_of
+from quantcore.granularity.kinds import cells_of
 
 WRAP = dataclasses.replace(qc.TEXTBOOK, overflow="wrap")
 SCHEMES = [

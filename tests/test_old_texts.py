@@ -23,19 +23,8 @@ def test_scheme_text(text):
         assert qc.Scheme.parse(str(scheme)) == scheme
 
 
-def script(url):
-    """The script of a page by its address."""
-    if not url:
-        return ""
-    if url == "learn":
-        return "learn/overview.py"
-    name = url.removeprefix("learn-").replace("-", "_")
-    (found,) = (path for path in old_texts.PAGES.rglob(f"{name}.py") if path.parent.name != "shared")
-    return str(found.relative_to(old_texts.PAGES))
-
-
 @pytest.mark.parametrize("number", range(len(LINKS)), ids=lambda n: f"{LINKS[n]['page'] or 'explore'}-{n}")
 def test_link(number):
     link = LINKS[number]
-    at = old_texts.opened(script(link["page"]), link["parameters"])
+    at = old_texts.opened(link["page"], link["parameters"])
     assert old_texts.view(at, link["parameters"]) == link["view"]

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 import quantcore as qc
-from quantcore import predict, tensors
-from quantcore.granularity import cells_of
-from quantcore.predict import mark_codes, mark_scales, mark_zero_points
+from quantcore import tensors
+from quantcore.granularity.kinds import cells_of
+from quantcore.prediction import grade as predict
+from quantcore.prediction.grade import mark_codes, mark_scales, mark_zero_points
 
 X = [[0.5, -1.0, 2.0, 0.1], [-3.0, 0.6, 1.75, -0.2]]
 ASYMMETRIC = "uint4 asymmetric"  # s = 5 / 15, z = 9

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import quantcore as qc
-from quantcore.quantize import apply_quietly
+from quantcore.quantization.quantize import apply_quietly
 
 each_preset = pytest.mark.parametrize("preset", qc.PRESETS)
 SHAPE = (64, 256)

@@ -14,9 +14,9 @@ import torch
 
 import quantcore as qc
 from quantcore.conventions import BASES
-from quantcore.range_setting import RANGE_SETTINGS
-from quantcore.range_task import Task
-from quantcore.squared_error import BlockErrors
+from quantcore.qparams.squared_error import BlockErrors
+from quantcore.range_setting.basic import RANGE_SETTINGS
+from quantcore.range_setting.protocol import Task
 
 HERE = Path(__file__).parent / "golden"
 RECORDED = json.loads((HERE / "ranges.json").read_text())

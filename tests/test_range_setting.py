@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import quantcore as qc
-from quantcore.range_setting import Task
+from quantcore.range_setting.basic import Task
 
 SYMMETRIC, ASYMMETRIC = Task(qc.INT8, True), Task(qc.INT8, False)
 

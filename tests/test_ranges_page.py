@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
 from quantcore import tensors
-from quantcore.measured_blocks import elements_of
+from quantcore.analysis.block_sample import elements_of
 
 MAIN = Path(__file__).resolve().parent.parent / "pages" / "main.py"
 X = tensors.generate(tensors.Generated("normal", (6, 10), seed=3))
@@ -24,7 +24,7 @@ def opened(**parameters: str) -> AppTest:
     at = AppTest.from_file(MAIN, default_timeout=120)
     for key, value in ({"dist": "normal", "shape": "6x10", "seed": "3"} | parameters).items():
         at.query_params[key] = value
-    return at.run().switch_page("explore/ranges.py").run()
+    return at.run().switch_page("explore/ranges/page.py").run()
 
 
 def scheme(at: AppTest) -> qc.Scheme:

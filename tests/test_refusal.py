@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import quantcore as qc
-from quantcore.kernels import KERNELS
+from quantcore.numerics.kernels import KERNELS
 
 SCHEMES = [
     "int4",

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from quantcore import QuantError
-from quantcore.rounding import NAMES, ROUNDINGS, Stochastic, rounding
+from quantcore.numerics.rounding import NAMES, ROUNDINGS, Stochastic, rounding
 
 HALF = Fraction(1, 2)
 EXACT = {

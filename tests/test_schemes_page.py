@@ -9,7 +9,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
-from pages.shared import sweep_choice, sweep_results, sweep_run
+from pages.compare.schemes import controls as sweep_choice
+from pages.compare.schemes import run as sweep_run
+from pages.compare.schemes import views as sweep_results
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 PAGES = Path(__file__).resolve().parent.parent / "pages"
@@ -19,7 +21,7 @@ def opened(**parameters: Any) -> AppTest:
     at = AppTest.from_file(str(PAGES / "main.py"), default_timeout=120)
     for key, value in parameters.items():
         at.query_params[key] = value
-    at = at.switch_page(str(PAGES / "compare" / "schemes.py")).run()
+    at = at.switch_page(str(PAGES / "compare" / "schemes" / "page.py")).run()
     assert not at.exception
     return at
 

@@ -10,8 +10,8 @@ import torch
 from script_run import run
 
 import quantcore as qc
-from quantcore.literals import number_texts
-from quantcore.snippets import literal, quantcore_script, scheme_source, torch_script
+from quantcore.snippets.snippets import literal, quantcore_script, scheme_source, torch_script
+from quantcore.tensors.text.literals import number_texts
 
 WRITERS = [quantcore_script, torch_script]
 SHAPES = [(), (5,), (7, 10), (3, 4, 6), (2, 3, 4, 5)]

@@ -17,8 +17,8 @@ import torch
 from script_run import run
 
 import quantcore as qc
-from quantcore.snippets import library_script, literal, torch_script
-from quantcore.snippets_libraries import RECIPES
+from quantcore.snippets.libraries import RECIPES
+from quantcore.snippets.snippets import library_script, literal, torch_script
 
 SHAPES = {
     (): ["per_tensor"],

@@ -14,8 +14,9 @@ import torch
 
 import quantcore as qc
 from quantcore import training
-from quantcore.training import curve, descent
-from quantcore.training.learners import LearnedScales, Parameter, StraightThrough
+from quantcore.training import curve
+from quantcore.training import sgd as descent
+from quantcore.training.trainable import LearnedScales, Parameter, StraightThrough
 
 SEEDS = (0, 1, 2, 3, 4)
 SHORT = training.Training(epochs=3, learning_rate=0.02)

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import quantcore as qc
-from quantcore.granularity import cells_of
-from quantcore.views import MAX_CELLS, View, element, map_data, place
+from quantcore.analysis.views import MAX_CELLS, View, element, map_data, place
+from quantcore.granularity.kinds import cells_of
 
 SCHEMES = (
     "int4 symmetric per_tensor min_max textbook",

@@ -4,9 +4,12 @@ import numpy as np
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import cells, compute, lesson, lesson_view
+from pages.learn import frame as lesson
+from pages.learn import views as lesson_view
+from pages.maps import cells
+from pages.shared import cache as compute
 from quantcore import tensors
-from quantcore.figures import lessons
+from quantcore.figures.lessons import rounding as lessons
 
 VALUES = [0.9, -0.4, 2.0, -0.8, 0.1, 1.1]
 SPREAD = lesson_view.generated(tensors.Generated("laplace", (16, 16), 1))

@@ -7,7 +7,12 @@ import streamlit as st
 import torch
 
 import quantcore as qc
-from pages.shared import cells, compute, lesson, lesson_view, match_lessons, say
+from pages.compare.match import lessons as match_lessons
+from pages.learn import frame as lesson
+from pages.learn import views as lesson_view
+from pages.maps import cells
+from pages.shared import cache as compute
+from pages.shared import messages as say
 from quantcore.mistakes import MISTAKES, Comparison, Line, compare, lines
 
 FOUND = "_learn_found"  # the cells that were picked, for each mistake and tensor

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from pages.shared import lesson
+from pages.learn import frame as lesson
 from pages.shared.lesson_plan import CLASS, LESSONS
 
 lesson.plain()
@@ -11,7 +11,7 @@ lessons, plan = st.columns([2, 3], gap="large")
 
 with lessons:
     st.markdown("##### The lessons")
-    for number, name in enumerate(lesson.there(), 1):
+    for number, name in enumerate(LESSONS, 1):
         found = LESSONS[name]
         left, right = st.columns([3, 1], vertical_alignment="center")
         with left:

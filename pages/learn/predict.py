@@ -7,9 +7,14 @@ import numpy as np
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import cells, compute, lesson, lesson_view, say
-from pages.shared.current import Tensor
-from quantcore import practice, predict
+from pages.learn import frame as lesson
+from pages.learn import views as lesson_view
+from pages.maps import cells
+from pages.shared import cache as compute
+from pages.shared import messages as say
+from pages.shared.selection import Tensor
+from quantcore.prediction import grade as predict
+from quantcore.prediction import practice
 
 SEED, MARKS = "learn_predict_seed", "_learn_marks"
 CELL, ASKED = "learn_predict_cell", "_learn_predict_asked"

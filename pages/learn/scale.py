@@ -3,8 +3,10 @@
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import compute, lesson, lesson_view
-from quantcore.figures import lessons
+from pages.learn import frame as lesson
+from pages.learn import views as lesson_view
+from pages.shared import cache as compute
+from quantcore.figures.lessons import rounding as lessons
 
 READINGS = [3.2, 17.0, 36.6, 58.4, 71.9, 99.0]
 

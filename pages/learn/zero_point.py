@@ -5,10 +5,12 @@ import dataclasses
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import compute, lesson, lesson_view
-from pages.shared.current import Tensor
+from pages.learn import frame as lesson
+from pages.learn import views as lesson_view
+from pages.shared import cache as compute
+from pages.shared.selection import Tensor
 from quantcore import tensors
-from quantcore.figures import lessons
+from quantcore.figures.lessons import rounding as lessons
 
 WEIGHTS = [-2.3, -1.4, -0.6, -0.1, 0.0, 0.3, 0.9, 1.7, 2.1]
 RELU = [0.0, 0.0, 0.2, 0.5, 0.9, 1.4, 2.2, 3.1, 4.6]

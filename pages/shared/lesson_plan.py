@@ -39,7 +39,7 @@ class Part(NamedTuple):
     ask: str
 
 
-# In their order; the name is that of the page's file
+# In their order; the name is that of the page's script, or of its folder
 LESSONS = {
     "scale": Lesson("Scale", "From the marks of a thermometer to codes", "straighten", {
         "marks": Step("How far apart are the marks?", 2),
@@ -94,6 +94,8 @@ LESSONS = {
     }),
 }  # fmt: skip
 
+_FOLDERS = {"ptq_or_qat"}  # lessons of more than one module
+
 CLASS = (
     Part("scale", "marks", 3, "With one more bit, how many steps lie between the marks?"),
     Part("scale", "code", 3, "Which code does 58.4 °C get? Divide first, then round."),
@@ -109,3 +111,13 @@ CLASS = (
     Part("mistakes", "cast-without-clamp", 6, "Mark the wrong cells first. Which line causes them?"),
     Part("ptq_or_qat", "ptq", 4, "Choose 2 bits: how many digits are newly misread?"),
 )  # fmt: skip
+
+
+def script(name: str) -> str:
+    """The script of a lesson's page, as Streamlit's links want it."""
+    return f"learn/{name}/page.py" if name in _FOLDERS else f"learn/{name}.py"
+
+
+def step_key(name: str) -> str:
+    """Key of the control that holds a lesson's step, and its parameter in the link."""
+    return f"learn_{name}_step"

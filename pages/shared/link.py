@@ -9,8 +9,9 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 import quantcore as qc
-from pages.shared import current, say
-from pages.shared.current import Tensor
+from pages.shared import messages as say
+from pages.shared import selection as current
+from pages.shared.selection import Tensor
 from quantcore import tensors
 
 # The two parameters that are no widget's: the values of a tensor without a recipe, and the file that it is from

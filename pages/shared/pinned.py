@@ -6,8 +6,8 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.shared import compute
-from pages.shared.current import Tensor
+from pages.shared import cache as compute
+from pages.shared.selection import Tensor
 
 PIN, DIFFERENCE = "pin", "diff"
 KEYS = {PIN, DIFFERENCE}

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterable
 
-from quantcore.code_reading import checks_back, checks_codes, words
-from quantcore.code_reading.chain import Chain
-from quantcore.code_reading.found import Found
+from quantcore.code_reading.checks import back as checks_back
+from quantcore.code_reading.checks import codes as checks_codes
+from quantcore.code_reading.checks import words
+from quantcore.code_reading.checks.chain import Chain
+from quantcore.code_reading.checks.found import Found
 from quantcore.code_reading.kinds import KINDS
-from quantcore.code_reading.reader import Reader
+from quantcore.code_reading.reader.source import parse
+from quantcore.code_reading.reader.statements import Reader
 from quantcore.code_reading.record import CodeFinding, CodeReading
-from quantcore.code_reading.source import parse
 from quantcore.errors import QuantError
 
 MOST = 12  # calls that are not recognised, named in full

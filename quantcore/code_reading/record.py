@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from quantcore.code_reading.chain import Chain
+from quantcore.code_reading.checks.chain import Chain
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 import torch
 
-from quantcore import blocks
+from quantcore.analysis import blocks
 from quantcore.figures.style import DIM, FILL, LINE, base_layout
-from quantcore.formats import IntFormat
-from quantcore.inputs import CHUNK
-from quantcore.quantize import Quantized, decode
+from quantcore.formats.integer import IntFormat
+from quantcore.numerics.float32 import CHUNK
+from quantcore.quantization.quantize import Quantized, decode
 
 MAX_LINES = 64  # representable values drawn as lines; more become a rug
 MAX_MARKS = 256  # marks of the rug; of more values only the span is shown

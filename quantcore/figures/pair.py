@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 import plotly.graph_objects as go
 
+from quantcore.analysis.planes import Span
+from quantcore.analysis.views import MAX_CELLS
 from quantcore.figures.style import base_layout, palette, share, title, whole_ticks
-from quantcore.planes import Span
-from quantcore.views import MAX_CELLS
 
 Codes = npt.NDArray[np.integer[Any]]
 NUMBERS_UP_TO = 256  # cells

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from quantcore.errors import QuantError
-from quantcore.inputs import as_float32
 from quantcore.mistakes.record import Mistake, Way
+from quantcore.numerics.float32 import as_float32
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,8 @@
 from quantcore.tensors.content import content_hash
 from quantcore.tensors.distributions import DISTRIBUTIONS, Distribution, Parameter
 from quantcore.tensors.examples import EXAMPLES, Example
-from quantcore.tensors.files import EXTENSIONS, first_weight, list_tensors, read_tensor
+from quantcore.tensors.files.entries import TensorInfo
+from quantcore.tensors.files.read import EXTENSIONS, first_weight, list_tensors, read_tensor
 from quantcore.tensors.generate import Generated, generate
 from quantcore.tensors.limits import (
     MAX_BYTES,
@@ -15,8 +16,7 @@ from quantcore.tensors.limits import (
 )
 from quantcore.tensors.link import decode, encode, fits_link
 from quantcore.tensors.shapes import check_shape, parse_shape
-from quantcore.tensors.sources import TensorInfo
-from quantcore.tensors.text import parse
+from quantcore.tensors.text.parse import parse
 
 __all__ = [
     "DISTRIBUTIONS",

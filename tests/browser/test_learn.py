@@ -9,12 +9,12 @@ from lesson_walk import beside, headline, opened, stands, to_lesson
 from playwright.sync_api import expect
 
 import quantcore as qc
-from pages.shared import lesson
+from pages.shared import lesson_plan
 from quantcore import tensors
 from quantcore.mistakes import MISTAKES, compare
-from quantcore.practice import practice
+from quantcore.prediction.practice import practice
 
-LESSONS = lesson.there()
+LESSONS = list(lesson_plan.LESSONS)
 
 
 def test_opens_cold_by_its_link(fresh_server: str, new_app: Callable[..., Any]) -> None:
@@ -22,7 +22,7 @@ def test_opens_cold_by_its_link(fresh_server: str, new_app: Callable[..., Any]) 
     for name in LESSONS[::-3]:  # the last one needs most; the walk opens a link of each
         first = new_app(fresh_server)
         steps = _steps(name)
-        opened(first, name, **{lesson.step_key(name): steps[-1], "bits": "5"})
+        opened(first, name, **{lesson_plan.step_key(name): steps[-1], "bits": "5"})
         stands(first, name, steps[-1])
         expect(first.input("bits")).to_have_value("5")
         expect(first.page.get_by_role("dialog")).to_have_count(0)
@@ -31,7 +31,7 @@ def test_opens_cold_by_its_link(fresh_server: str, new_app: Callable[..., Any]) 
 
 
 def _steps(name: str) -> list[str]:
-    return list(lesson.LESSONS[name].steps)
+    return list(lesson_plan.LESSONS[name].steps)
 
 
 def test_a_teacher_goes_straight_to_a_step_and_back_returns(app: Any) -> None:
@@ -69,7 +69,7 @@ def test_every_step_shows_its_picture_and_its_control_in_one_window(app: Any) ->
         for place, step in enumerate(_steps(name)):
             stands(app, name, step if place else None)
             app.wait(
-                f"document.querySelector('h4')?.innerText.includes({lesson.LESSONS[name].steps[step].headline!r})"
+                f"document.querySelector('h4')?.innerText.includes({lesson_plan.LESSONS[name].steps[step].headline!r})"
             )
             wanted = [True, (name, step) not in PLAIN]
             for width, height in ((1280, 720), (1920, 1080)):
@@ -81,7 +81,7 @@ def test_every_step_shows_its_picture_and_its_control_in_one_window(app: Any) ->
                 other.page.close()
             if place + 1 < len(_steps(name)):
                 app.button("Next")
-                app.expect_parameter(lesson.step_key(name), _steps(name)[place + 1])
+                app.expect_parameter(lesson_plan.step_key(name), _steps(name)[place + 1])
         if number + 1 < len(LESSONS):
             to_lesson(app, number + 2)
     app.button("Previous")

@@ -1,0 +1,135 @@
+"""Two libraries laid side by side: the table of all, maps of both codes, and the reason of every difference."""
+
+import dataclasses
+from functools import partial
+from typing import Any, cast
+
+import pandas as pd
+import streamlit as st
+
+import quantcore as qc
+from pages.compare.libraries import controls as library_choice
+from pages.maps.controls import theme
+from pages.shared import cache as compute
+from pages.shared import headers
+from pages.shared import messages as say
+from pages.shared.selection import Tensor
+from pages.sidebar import unsupported as refused
+from quantcore import figures
+
+MOST_CELLS = 200
+
+
+def comparison(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention, b: qc.Convention) -> qc.Comparison:
+    """`quantcore.compare`, kept.
+
+    Raises:
+        QuantError: one of the libraries refuses the scheme.
+    """
+    make = partial(qc.compare, compute.values(tensor), scheme, a, b)
+    return cast(qc.Comparison, compute.kept(tensor, f"compare {scheme} {a} {b}", make))
+
+
+def table(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention) -> None:
+    """Draw all libraries at once, against A; a chosen row becomes B."""
+    make = partial(qc.library_table, compute.values(tensor), scheme, a)
+    frame = cast(pd.DataFrame, compute.kept(tensor, f"libraries {scheme} {a}", make))
+    taken = frame[frame["refused"] == ""].drop(columns="refused")
+    taken, sqnr = say.sqnr_column(taken, "sqnr_db", headers.label("sqnr_db"))
+    event: Any = st.dataframe(
+        taken,
+        hide_index=True,
+        key="lib_table",
+        on_select="rerun",
+        selection_mode="single-row",
+        height=min(38 + 35 * len(taken), 250),
+        column_config={
+            **headers.columns(taken, **{"codes that differ": f"Codes that differ from {a.name}"}),
+            **headers.columns(taken[["scale"]], 9, scale="Scale of the first block"),
+            "sqnr_db": sqnr,
+        },
+    )
+    chosen = event["selection"]["rows"]
+    if chosen:
+        name = str(taken["library"].iloc[chosen[0]])
+        st.button(
+            f"Lay {name} beside {a.name}", on_click=library_choice.choose, args=(name,), key="lib_beside"
+        )
+    others = frame[frame["refused"] != ""]
+    if len(others):
+        with st.expander(f"{len(others)} libraries do not take this scheme"):
+            for sentence in others["refused"]:
+                st.caption(say.plain(sentence))
+
+
+def side_by_side(tensor: Tensor, found: qc.Comparison) -> None:
+    """Draw the sentence, the maps and the reasons."""
+    a, b = (r.scheme.convention.name for r in (found.a, found.b))
+    differ, total = int(found.differs.sum()), found.differs.numel()
+    reasons = found.reasons
+    if not differ:
+        st.success(say.plain(f"{a} and {b} give the same {total:,} codes."), icon=":material/check_circle:")
+    else:
+        parts = ", ".join(f"{r.count:,} by {' and '.join(r.ingredients).replace('_', ' ')}" for r in reasons)
+        say.warning(f"{a} and {b} differ in {differ:,} of {total:,} codes: {parts}.")
+    fmt = found.a.scheme.format
+    draw = partial(
+        figures.pair,
+        found.a.codes.cpu().numpy(),
+        found.b.codes.cpu().numpy(),
+        (a, b),
+        ends=(fmt.qmin, fmt.qmax),
+        theme=theme(),
+    )
+    key = f"pair {found.a.scheme} {found.b.scheme} {theme()}"
+    st.plotly_chart(compute.kept(tensor, key, draw), theme=None, key="lib_maps")
+    legend = figures.pair_data(found.a.codes.cpu().numpy(), found.b.codes.cpu().numpy()).legend
+    if legend:
+        st.caption(say.plain(legend))
+    for reason in reasons:
+        where = f"element ({', '.join(map(str, reason.index))})"
+        st.markdown(f"- **{reason.count:,}**, first at {where}: {say.plain(reason.sentence)}")
+    if differ:
+        _cell(found)
+
+
+def _cell(found: qc.Comparison) -> None:
+    """One differing element's arithmetic under both, the first step that differs marked."""
+    places = found.differs.nonzero()[:MOST_CELLS].tolist()
+    options = [", ".join(map(str, place)) or "the only one" for place in places]
+    text = st.selectbox(
+        "Follow an element that differs",
+        options,
+        index=None,
+        placeholder=options[0],
+        key="lib_follow",
+        help=f"The first {MOST_CELLS:,} that differ" if len(options) == MOST_CELLS else None,
+    )
+    index = tuple(places[options.index(text)] if text else places[0])
+    reason = found.reason_at(index)
+    if reason:
+        st.caption(say.plain(reason.sentence))
+    steps = [qc.trace(result, index).steps() for result in (found.a, found.b)]
+    apart = next(
+        (i for i, (s, t) in enumerate(zip(*steps, strict=False)) if (s.name, s.value) != (t.name, t.value)),
+        None,
+    )
+    for column, result, own in zip(st.columns(2), (found.a, found.b), steps, strict=True):
+        column.markdown(f"**{result.scheme.convention.name}**")
+        width = max(len(s.name) for s in own)
+        lines = [
+            f"{'>' if i == apart else ' '} {s.name.ljust(width)}  {s.value:>14}   {s.formula}"
+            for i, s in enumerate(own)
+        ]
+        say.lines(lines, column)
+
+
+def refusals(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention, b: qc.Convention) -> bool:
+    """Say what A or B refuses, and what would make both possible; return whether one does."""
+    for convention in (a, b):
+        own = dataclasses.replace(scheme, convention=convention)
+        sentence = qc.refusal(own, tensor.shape)
+        if sentence:
+            refused.show(qc.QuantError(sentence), tensor, own, keep=scheme.convention)
+            return True
+    return False

@@ -1,0 +1,199 @@
+"""The integers to be matched: pasted or uploaded, their scale and zero_point, and their place in the link."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+import quantcore as qc
+from pages.shared import link
+from pages.shared import messages as say
+from pages.sidebar import tensor as tensor_controls
+from quantcore import tensors
+
+SOURCE, TEXT, SCALE, ZERO_POINT = "match_src", "match_text", "match_scale", "match_zero_point"
+_CODES_IN_LINK, _SCALE_IN_LINK, _ZERO_POINT_IN_LINK = "match_q", "match_s", "match_z"
+KEYS = {SOURCE, _CODES_IN_LINK, _SCALE_IN_LINK, _ZERO_POINT_IN_LINK}  # parameters of the link
+_UPLOADED, _CARRIED = "_match_uploaded", "_match_carried"
+FILLED = "_match_filled"  # the fields were filled from a link or an example: what a search was made for
+_LONGEST = 2000  # characters of a scale or zero_point that a link carries
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """What was handed in. ``key``: equal for equal inputs."""
+
+    codes: np.ndarray
+    scale: np.ndarray | None
+    zero_point: np.ndarray | None
+    key: str
+
+
+def put(codes: np.ndarray, scale: str = "", zero_point: str = "") -> None:
+    """Fill the fields (for callbacks)."""
+    st.session_state.update(
+        {SOURCE: "paste", TEXT: write(codes), SCALE: scale, ZERO_POINT: zero_point, FILLED: True}
+    )
+
+
+def draw(place: Any, beside: Any) -> Inputs | None:
+    """Draw the fields, the codes in ``place`` and the rest ``beside``; None where there are no codes yet.
+
+    Raises:
+        QuantError: what was typed or uploaded can't be read.
+    """
+    _from_link()
+    with place:
+        source = st.segmented_control(
+            "Integers from", ["paste", "upload", "code"], default="paste", key=SOURCE, required=True,
+            bind="query-params", label_visibility="collapsed",
+        )  # fmt: skip
+    if source == "code":
+        return None
+    pasted = source == "paste"
+    hint = "One number, or one per block: a list, or nested in the shape of the blocks. Empty: not known."
+    with beside:
+        scale = st.text_input("Scale, if known", key=SCALE, persist_state="session", help=hint)
+        zero_point = st.text_input("Zero point, if known", key=ZERO_POINT, persist_state="session", help=hint)
+    _carry(_SCALE_IN_LINK, scale if 0 < len(scale) <= _LONGEST else None)
+    _carry(_ZERO_POINT_IN_LINK, zero_point if 0 < len(zero_point) <= _LONGEST else None)
+    with place:
+        codes = _pasted() if pasted else _uploaded()
+    if codes is None:
+        _carry(_CODES_IN_LINK, None)
+        return None
+    key = f"{codes.shape} {tensors.content_hash(codes)} {scale.strip()} {zero_point.strip()}"
+    _carry_codes(codes, key)
+    return Inputs(codes, _parameter(scale, "scale"), _parameter(zero_point, "zero point"), key)
+
+
+def is_code() -> bool:
+    """Whether code is to be read, and not integers; see `match_code`."""
+    return st.session_state.get(SOURCE) == "code"
+
+
+def carried() -> bool:
+    """Whether the link holds the integers, and what is known of them."""
+    held = st.session_state[_CARRIED]
+    fields = ((_SCALE_IN_LINK, SCALE), (_ZERO_POINT_IN_LINK, ZERO_POINT))
+    return bool(held.get(_CODES_IN_LINK)) and all(
+        held.get(name) or not st.session_state[key] for name, key in fields
+    )
+
+
+def write(codes: np.ndarray) -> str:
+    """Write integers so that they can be read, typed into and parsed back."""
+    return tensor_controls.write(codes.astype(np.int64))
+
+
+def _pasted() -> np.ndarray | None:
+    text = st.text_area(
+        "Integers",
+        key=TEXT,
+        height=190,
+        persist_state="session",
+        label_visibility="collapsed",
+        placeholder="12, -3, 7\n0, 127, -128\n\nor what print shows of a tensor, an array or a list",
+        help="In the shape of the tensor on the left, or transposed. Ctrl+Enter when done.",
+    )
+    return _parse(text) if text.strip() else None
+
+
+@st.cache_data(max_entries=30, show_spinner="Reading…")
+def _parse(text: str) -> np.ndarray:
+    return tensors.parse(text)
+
+
+def _uploaded() -> np.ndarray | None:
+    file = st.file_uploader(
+        "File with the integers",
+        type=list(tensors.EXTENSIONS),
+        label_visibility="collapsed",
+        key="match_file",
+    )
+    if file is not None and st.session_state.get(_UPLOADED, ("",))[0] != file.file_id:
+        limit = int(st.get_option("server.maxUploadSize")) * 2**20
+        names = tensors.list_tensors(file.getvalue(), file.name, limit)
+        if len(names) > 1:
+            listed = ", ".join(info.name for info in names[:5])
+            raise qc.QuantError(
+                f"{file.name[:40]} holds {len(names)} tensors ({listed[:80]}); upload one with the integers alone."
+            )
+        codes = tensors.read_tensor(file.getvalue(), file.name, names[0].name, limit)
+        st.session_state[_UPLOADED] = (file.file_id, codes, file.name)
+    kept = st.session_state.get(_UPLOADED)
+    if kept is None:
+        return None
+    st.caption(f"{say.plain(kept[2])}, shape {kept[1].shape}")
+    codes: np.ndarray = kept[1]
+    return codes
+
+
+def _parameter(text: str, what: str) -> np.ndarray | None:
+    if not text.strip():
+        return None
+    try:
+        return tensors.parse(text)
+    except qc.QuantError as error:
+        raise qc.QuantError(f"In the {what}: {error}") from None
+
+
+def _from_link() -> None:
+    """Fill the fields from a link that was opened, or gone back to."""
+    carried = st.session_state.setdefault(_CARRIED, {})
+    for name, key in ((_SCALE_IN_LINK, SCALE), (_ZERO_POINT_IN_LINK, ZERO_POINT)):
+        text = st.query_params.get(name)
+        if text is not None and text != carried.get(name):
+            st.session_state[key] = text
+        elif text is None and carried.get(name) and link.from_history():
+            st.session_state[key] = ""
+    text = st.query_params.get(_CODES_IN_LINK)
+    if text is None and carried.get(_CODES_IN_LINK) and link.from_history():
+        st.session_state[TEXT] = ""
+    if text is None or text == carried.get(_CODES_IN_LINK):
+        return
+    try:
+        codes = _unpacked(tensors.decode(text))
+    except qc.QuantError:
+        return  # is named with all that a link holds in vain, since it leaves the link
+    st.session_state[FILLED] = True
+    if st.query_params.get(SOURCE) == "upload":
+        st.session_state[_UPLOADED] = ("link", codes, "from the link")
+    else:
+        st.session_state[TEXT] = write(codes)
+
+
+def _carry_codes(codes: np.ndarray, key: str) -> None:
+    known = st.session_state.get("_match_encoded")
+    if known is None or known[0] != key:
+        packed = _packed(codes)
+        text = tensors.encode(packed) if packed is not None and tensors.fits_link(packed) else None
+        st.session_state["_match_encoded"] = known = (key, text)
+    _carry(_CODES_IN_LINK, known[1])
+
+
+def _packed(codes: np.ndarray) -> np.ndarray | None:
+    """Small numbers for small codes of either sign (0, -1, 1, -2, … become 0, 1, 2, 3, …), as bits of float32.
+
+    Of such only the lowest bytes differ, and a link holds three times as many. None for what are no codes.
+    """
+    if not (np.isfinite(codes).all() and (codes % 1 == 0).all() and abs(codes).max() < 1 << 30):
+        return None
+    whole = codes.astype(np.int32)
+    return ((whole << 1) ^ (whole >> 31)).view(np.float32)
+
+
+def _unpacked(bits: np.ndarray) -> np.ndarray:
+    folded = bits.view(np.int32)
+    return ((folded >> 1) ^ -(folded & 1)).astype(np.float32)
+
+
+def _carry(name: str, text: str | None) -> None:
+    """Put a text into the link, or take it out; only what changed is written: each write is a step of history."""
+    st.session_state[_CARRIED][name] = text
+    if text is None:
+        if name in st.query_params:
+            del st.query_params[name]
+    elif st.query_params.get(name) != text:
+        st.query_params[name] = text

@@ -1,0 +1,96 @@
+"""From what Match found to the lesson that explains it, and from a mistake of the lessons to Match."""
+
+import numpy as np
+import streamlit as st
+
+import quantcore as qc
+from pages.compare.match import controls as match_inputs
+from pages.shared import lesson_plan
+from pages.sidebar import scheme_state
+from pages.sidebar import tensor as tensor_controls
+from quantcore.matching import Candidate, Reread, Transposed
+from quantcore.mistakes import MISTAKES
+
+_TO_LESSON, _TO_MATCH = "_match_to_lesson", "_match_to_match"
+_BY_KIND = {
+    "range_from_zero": "range-without-minimum",
+    "signed_percentile": "percentile-of-signed-values",
+    "scale_float16": "scale-in-float16",
+    "quantized_twice": "quantized-twice",
+    "toward_zero": "truncated",
+    "floor": "truncated",
+    "unclamped": "cast-without-clamp",
+    "wrapped": "cast-without-clamp",
+    "zero_point_left_out": "zero-point-left-at-zero",
+    "middle_left_out": "negatives-lost",
+}
+_LOSES_NEGATIVES = "no code stands for a negative value"
+
+
+def explained_by(candidate: Candidate) -> tuple[str, str] | None:
+    """The lesson, and its step if it is one of the mistakes; None where no lesson is about what went wrong."""
+    kinds, stored = candidate.damage.computed, candidate.damage.stored
+    if {"zero_point_left_out", "wrapped"} <= set(kinds):
+        by_granularity = {qc.PerTensor: "wraps-per-tensor", qc.PerChannel: "wraps-per-column"}
+        return "mistakes", by_granularity.get(type(candidate.scheme.granularity), "wraps-per-group")
+    for kind, name in _BY_KIND.items():
+        if kind in kinds:
+            return "mistakes", name
+    if any(isinstance(step, Reread) and step.signed for step in stored):
+        return "mistakes", "clamp-of-another-type"
+    if any(_LOSES_NEGATIVES in told for told in candidate.told):
+        return "mistakes", "negatives-lost"
+    if "zero_point_negated" in kinds:
+        return "zero_point", ""
+    if "other_axis" in kinds or any(isinstance(step, Transposed) for step in stored):
+        return "granularity", ""
+    return None
+
+
+def draw(candidate: Candidate) -> None:
+    """Draw the way to the lesson that explains what went wrong, if there is one."""
+    found = explained_by(candidate)
+    if found is None:
+        return
+    name, step = found
+    title = lesson_plan.LESSONS[name].title
+    label = f"Lesson: {MISTAKES[step].title}" if step else f"Lesson: {title}"
+    icon = f":material/{lesson_plan.LESSONS[name].icon}:"
+    st.button(label, key="match_lesson", icon=icon, on_click=_open_lesson, args=(name, step))
+
+
+def draw_back(x: np.ndarray, codes: np.ndarray) -> None:
+    """Draw the way from a mistake to Match with its tensor and codes."""
+    st.button(
+        "Find it with Match",
+        key="learn_mistakes_match",
+        icon=":material/manage_search:",
+        on_click=_open_match,
+        args=(x, codes),
+        help="Puts this tensor and its codes into Compare → Match, which names the mistake from them alone",
+    )
+
+
+def leave() -> None:
+    """Go where a button of the last run leads; to be called before anything is drawn."""
+    name = st.session_state.pop(_TO_LESSON, None)
+    # no parameters: to clear bound ones is refused, but these come back by themselves where their widgets stand
+    if name:
+        st.switch_page(lesson_plan.script(name), query_params={})
+    if st.session_state.pop(_TO_MATCH, False):
+        st.switch_page("compare/match/page.py", query_params={})
+
+
+def _open_lesson(name: str, step: str) -> None:
+    """Choose the step (a callback)."""
+    if step:
+        st.session_state[lesson_plan.step_key(name)] = step
+    st.session_state[_TO_LESSON] = name
+
+
+def _open_match(x: np.ndarray, codes: np.ndarray) -> None:
+    """Hand over tensor and codes (a callback)."""
+    text = tensor_controls.write(x)
+    st.session_state.update({"src": "paste", tensor_controls.PASTED: text, scheme_state.RANK: x.ndim})
+    match_inputs.put(codes)
+    st.session_state[_TO_MATCH] = True

@@ -1,0 +1,61 @@
+"""A search that shows how far it is, can be stopped, and keeps what it found."""
+
+import time
+from dataclasses import dataclass
+
+import streamlit as st
+
+import quantcore as qc
+from pages.compare.match.controls import Inputs
+from pages.shared import cache as compute
+from pages.shared.selection import Tensor
+
+_FOUND, _WANTED = "_match_found", "_match_wanted"
+_EVERY = 0.1  # seconds between two pictures of the progress
+
+
+@dataclass
+class Found:
+    """What a search has found for the inputs of ``key``, and how far it came, from 0 to 1."""
+
+    key: str
+    matches: qc.Matches
+    fraction: float = 0.0
+
+
+def want(key: str | None) -> None:
+    """Ask for a search, or for its end (a callback)."""
+    st.session_state[_WANTED] = key
+
+
+def wanted(key: str) -> bool:
+    """Whether a search for these inputs was asked for and has not ended."""
+    found = st.session_state.get(_FOUND)
+    return st.session_state.get(_WANTED) == key and (found is None or found.key != key or found.fraction < 1)
+
+
+def found(key: str) -> Found | None:
+    """What was found for these inputs so far."""
+    kept: Found | None = st.session_state.get(_FOUND)
+    return kept if kept is not None and kept.key == key else None
+
+
+def run(tensor: Tensor, inputs: Inputs, key: str) -> None:
+    """Search, drawing progress and a button that stops it; a rerun in between leaves what was found.
+
+    Raises:
+        QuantError: the inputs are not codes, scale or zero_point of the tensor.
+    """
+    steps = qc.match_steps(compute.values(tensor), inputs.codes, inputs.scale, inputs.zero_point)
+    kept = Found(key, qc.Matches())
+    left, right = st.columns([7, 1], vertical_alignment="center")
+    bar = left.progress(0.0, "Searching…")
+    right.button("Stop", on_click=want, args=(None,), key="match_stop", width="stretch")
+    drawn = time.monotonic()
+    for step in steps:
+        kept.matches, kept.fraction = step.matches, step.fraction
+        st.session_state[_FOUND] = kept
+        if time.monotonic() - drawn > _EVERY:
+            bar.progress(step.fraction, f"{step.what}; {step.matches.tried:,} schemes tried")
+            drawn = time.monotonic()
+    st.rerun()

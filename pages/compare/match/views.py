@@ -1,0 +1,183 @@
+"""What a search found: a sentence, a table, and the chosen candidate's maps, reasons and schemes."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+import torch
+
+import quantcore as qc
+from pages.compare.match import lessons as match_lessons
+from pages.maps.controls import theme
+from pages.shared import cache as compute
+from pages.shared import messages as say
+from pages.shared.selection import Tensor
+from pages.sidebar import scheme_state
+from quantcore import figures
+from quantcore.matching import Candidate, apart, explain_candidate, nearest, produced
+from quantcore.notation import write_call
+
+MOST_ROWS, MOST_SCHEMES = 40, 200
+TABLE = "match_table"
+
+
+def summary(matches: qc.Matches, tensor: Tensor, expected: qc.Scheme | None, fraction: float) -> None:
+    """Say in a few words what was found."""
+    elements = compute.size(tensor)
+    tried = f"{matches.tried:,} schemes of {len(qc.CONVENTIONS)} conventions tried."
+    if fraction < 1:
+        tried = f"Stopped at {fraction:.0%}: {tried}"
+    if not matches.candidates:
+        say.warning(f"Nothing was compared with the whole tensor yet. {tried}")
+        return
+    best = matches.candidates[0]
+    made = f"{_without_library(best.scheme)} of {_listed(_libraries(best))}"
+    odd = [*([str(best.damage)] if best.damage else []), *best.notes, *_against(best, tensor, expected)]
+    but = f", but: {'; '.join(odd)}" if odd else ""
+    if best.differing == 0 and not odd and not best.told:
+        st.success(say.plain(f"All {elements:,} integers are {made}."), icon=":material/check_circle:")
+    elif best.differing == 0:
+        say.warning(f"All {elements:,} integers are {made}{but}.")
+    else:
+        near = "The nearest" if best.differing * 2 < elements else "Nothing fits; the nearest"
+        say.warning(f"{near} is {made}{but}: {best.differing:,} of {elements:,} integers differ.")
+    st.markdown("\n".join(f"- {say.plain(told)}" for told in best.told))
+    match_lessons.draw(best)
+    st.caption(tried)
+
+
+def _against(candidate: Candidate, tensor: Tensor, expected: qc.Scheme | None) -> tuple[str, ...]:
+    """What differs from the scheme on the left."""
+    return () if expected is None else apart(candidate, expected, len(tensor.shape))
+
+
+def table(matches: qc.Matches, tensor: Tensor, expected: qc.Scheme | None) -> Candidate:
+    """Draw the candidates, one a row; return the chosen one."""
+    shown = matches.candidates[:MOST_ROWS]
+    frame = pd.DataFrame([_row(c, tensor, expected) for c in shown])
+    frame = frame.loc[:, [(frame[name] != "").any() for name in frame]]  # columns that say something
+    event: Any = st.dataframe(
+        frame,
+        hide_index=True,
+        on_select="rerun",
+        selection_mode="single-row",
+        key=TABLE,
+        height=300 if len(frame) > 7 else "content",
+        column_config={"Libraries": st.column_config.TextColumn(width="large")},
+    )
+    if len(matches.candidates) > MOST_ROWS:
+        st.caption(f"The first {MOST_ROWS} of {len(matches.candidates)} candidates.")
+    rows = event.selection.rows
+    return shown[rows[0] if rows and rows[0] < len(shown) else 0]
+
+
+def _row(candidate: Candidate, tensor: Tensor, expected: qc.Scheme | None) -> dict[str, str]:
+    scheme = candidate.scheme
+    return {
+        "Differ": "none" if candidate.differing == 0 else f"{candidate.differing:,}",
+        "Libraries": ", ".join(_libraries(candidate)),
+        "Format": f"{scheme.format} {'symmetric' if scheme.symmetric else 'asymmetric'}",
+        "Granularity": _granularity(scheme),
+        "What went wrong": str(candidate.damage),
+        "Against the scheme on the left": "; ".join(_against(candidate, tensor, expected)),
+        "Scale, zero point": "; ".join(candidate.notes),
+    }
+
+
+def detail(candidate: Candidate, tensor: Tensor, codes: np.ndarray, chosen: qc.Scheme | None) -> None:
+    """Draw the maps of a candidate, why cells differ, and its schemes."""
+    stored = torch.from_numpy(codes.astype(np.int32))
+    given = candidate.damage.undo(stored).numpy()
+    what = f"match {candidate.scheme} {candidate.damage}"
+    make = lambda: produced(compute.values(tensor), candidate.scheme, candidate.damage).numpy()  # noqa: E731
+    expected = compute.kept(tensor, what, make)
+    straightened = (
+        f" ({', '.join(map(str, candidate.damage.stored))}: undone)" if candidate.damage.stored else ""
+    )
+    ends = candidate.scheme.format.qmin, candidate.scheme.format.qmax
+    figure = figures.pair(given, expected, ("Given", "Produced"), ends=ends, theme=theme())
+    left, right = st.columns([7, 1.4], vertical_alignment="center")
+    left.markdown(f"**{say.plain(_without_library(candidate.scheme))}**{say.plain(straightened)}")
+    scheme = candidate.scheme if chosen is None else nearest(candidate, chosen, len(tensor.shape))
+    if set_already(scheme, chosen, len(tensor.shape)):
+        right.page_link("explore/quantize/page.py", label="Open in Explore", icon=":material/grid_view:")
+    else:
+        hint = "Sets the scheme on the left to this one; then it can be opened in Explore"
+        right.button("Use this scheme", on_click=_use, args=(scheme,), width="stretch", help=hint)
+    st.plotly_chart(figure, theme=None, key="match_maps")
+    legend = figures.pair_data(given, expected).legend
+    if legend:
+        st.caption(legend)
+    if candidate.differing and not candidate.cells:
+        x = torch.from_numpy(compute.values(tensor))
+        candidate = explain_candidate(x, stored, candidate)
+    _reasons(candidate)
+    count = len(candidate.schemes)
+    with st.expander("The scheme of this row" if count == 1 else f"All {count:,} schemes of this row"):
+        lines = [str(s) for s in candidate.schemes[:MOST_SCHEMES]]
+        st.code("\n".join(line if len(line) <= 200 else line[:199] + "…" for line in lines), language=None)
+
+
+def _reasons(candidate: Candidate) -> None:
+    if not candidate.cells:
+        return
+    counted = ", ".join(f"{n:,} {kind}" for kind, n in candidate.reasons)
+    total = sum(n for _, n in candidate.reasons)
+    first = f"Of the first {total:,}: " if total < candidate.differing else ""
+    st.markdown(f"**Why {candidate.differing:,} differ.** {say.plain(first + counted)}.")
+    cells = [(str(c.index), c.got, c.expected, c.reason) for c in candidate.cells]
+    st.dataframe(
+        pd.DataFrame(cells, columns=["Element", "Given", "Produced", "Reason"]),
+        hide_index=True,
+        height=300 if len(cells) > 7 else "content",
+        column_config={"Reason": st.column_config.TextColumn(width="large")},
+    )
+    if len(cells) < candidate.differing:
+        st.caption(f"The first {len(cells)} of {candidate.differing:,}.")
+
+
+def set_already(scheme: qc.Scheme, chosen: qc.Scheme | None, rank: int) -> bool:
+    """Whether the scheme on the left is this one; axes may be counted from either end."""
+    if chosen is None:
+        return False
+    return str(_from_start(scheme, rank)) == str(_from_start(chosen, rank))
+
+
+def _from_start(scheme: qc.Scheme, rank: int) -> qc.Scheme:
+    granularity = scheme.granularity
+    if not isinstance(granularity, qc.PerChannel | qc.PerGroup):
+        return scheme
+    counted = dataclasses.replace(granularity, axis=granularity.axis % max(rank, 1))
+    return dataclasses.replace(scheme, granularity=counted)
+
+
+def _use(scheme: qc.Scheme) -> None:
+    """Set the scheme on the left (a callback)."""
+    try:
+        scheme_state.apply_scheme(scheme)
+    except qc.QuantError as error:
+        st.session_state[scheme_state.TEXT_ERROR] = str(error)
+
+
+def _libraries(candidate: Candidate) -> list[str]:
+    return list(dict.fromkeys(s.convention.name for s in candidate.schemes))
+
+
+def _listed(names: list[str]) -> str:
+    if len(names) > 3:
+        return f"{', '.join(names[:3])} and {len(names) - 3} more"
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
+
+
+def _granularity(scheme: qc.Scheme) -> str:
+    given = ", as given" if isinstance(scheme.range_setting, qc.Given) else ""
+    match scheme.granularity:
+        case qc.PerChannel(axis):  # also the default, since the axis is what goes wrong
+            return f"per_channel({axis})" + given
+    return write_call(scheme.granularity) + given
+
+
+def _without_library(scheme: qc.Scheme) -> str:
+    return f"{scheme.format} {'symmetric' if scheme.symmetric else 'asymmetric'} {_granularity(scheme)}"

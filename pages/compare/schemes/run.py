@@ -1,0 +1,98 @@
+"""A sweep that shows what it has found while it computes, can be stopped, and keeps what it found.
+
+Rows are kept a tensor and a scheme, so that a changed choice computes only what is new. A press of Stop, any other
+change of a control, or another page ends the script at the next thing it draws, which closes the sweep.
+"""
+
+import time
+from collections.abc import Callable
+
+import pandas as pd
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+import quantcore as qc
+from pages.shared import cache as compute
+from pages.shared.selection import Tensor
+
+AT_ONCE = 40_000_000  # elements times schemes that are computed without being asked: some seconds
+TENSORS = 4  # whose rows are kept
+_KEPT, _WANTED = "_sweeps", "_sweep_wanted"
+Known = dict[qc.Scheme, qc.Row]
+
+
+def known(tensor: Tensor) -> Known:
+    """What has been found of this tensor; whoever computes writes into it."""
+    kept: dict[str, Known] = st.session_state.setdefault(_KEPT, {})
+    found = kept.setdefault(tensor.key, {})
+    while len(kept) > TENSORS:
+        kept.pop(next(key for key in kept if key != tensor.key))
+    return found
+
+
+def table(found: Known, schemes: list[qc.Scheme]) -> pd.DataFrame:
+    """The rows that are known, in the order of the schemes, each with a name to tell it by."""
+    rows = [found[scheme] for scheme in schemes if scheme in found]
+    return pd.DataFrame([{"name": name(row.scheme)} | row.as_dict() for row in rows])
+
+
+_PRESETS = {scheme: name for name, scheme in reversed(qc.PRESETS.items())}
+_USUAL = {"symmetric", "min_max", "textbook"}
+
+
+def name(scheme: qc.Scheme) -> str:
+    """The preset's name, else the text without what is usual."""
+    if scheme in _PRESETS:
+        return _PRESETS[scheme]
+    return " ".join(word for word in str(scheme).split() if word not in _USUAL)
+
+
+def run(tensor: Tensor, schemes: list[qc.Scheme], draw: Callable[[pd.DataFrame], None]) -> None:
+    """Compute what is missing, if that is quick or was asked for.
+
+    Args:
+        draw: draws the rows so far; called now and then, each time in place of the last.
+    """
+    found = known(tensor)
+    missing = [scheme for scheme in schemes if scheme not in found]
+    if not missing:
+        return
+    place = st.empty()
+    quick = compute.size(tensor) * len(missing) <= AT_ONCE
+    stopped = st.session_state.get(_WANTED) == f"not {tensor.key}"
+    if stopped or not (quick or st.session_state.get(_WANTED) == tensor.key):
+        label = f"Compute {len(missing):,} schemes" if not found else f"Compute {len(missing):,} more"
+        place.button(label, type="primary", on_click=_want, args=(tensor.key,), key="sw_go")
+        return
+    _compute(tensor, missing, place, lambda: draw(table(found, schemes)))
+
+
+def _want(key: str) -> None:
+    """Ask for the sweep of a tensor, or for its end (a callback)."""
+    st.session_state[_WANTED] = key
+
+
+def _compute(
+    tensor: Tensor, missing: list[qc.Scheme], place: DeltaGenerator, draw: Callable[[], None]
+) -> None:
+    found, live = known(tensor), st.empty()
+    with place.container(horizontal=True, vertical_alignment="center"):
+        progress = st.progress(0.0, "Computing…")
+        st.button("Stop", on_click=_want, args=(f"not {tensor.key}",), key="sw_stop")
+    computing = qc.sweep_rows(compute.values(tensor), missing)
+    began = drawn = time.monotonic()
+    try:
+        for count, row in enumerate(computing, 1):
+            found[row.scheme] = row
+            progress.progress(count / len(missing), f"{count:,} of {len(missing):,}: {name(row.scheme)}")
+            now = time.monotonic()
+            if now - drawn > max(
+                0.6, (now - began) / 6
+            ):  # the longer it takes, the rarer: a picture flickers
+                with live.container():
+                    draw()
+                drawn = time.monotonic()
+    finally:
+        computing.close()
+    live.empty()
+    place.empty()

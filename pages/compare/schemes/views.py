@@ -1,0 +1,213 @@
+"""What a sweep found: picture, table, error maps."""
+
+from functools import partial
+
+import pandas as pd
+import streamlit as st
+
+import quantcore as qc
+from pages.compare.schemes import controls as sweep_choice
+from pages.maps.controls import theme
+from pages.shared import cache as compute
+from pages.shared import headers
+from pages.shared import messages as say
+from pages.shared.selection import Tensor
+from pages.sidebar import scheme_state
+from quantcore import figures
+from quantcore.figures.pareto import AXES
+
+OPEN, LEFT, PROBLEM = "_sweep_open", "_sweep_left", "_sweep_problem"
+CHART, TABLE = "sw_chart", "sw_table"
+MAPS = 6
+COLUMNS = [
+    "name",
+    "bits_per_element",
+    "sqnr_db",
+    "mse",
+    "mae",
+    "max_abs_error",
+    "cosine",
+    "clipped_share",
+    "seconds",
+    "refused",
+    "scheme",
+]
+
+
+def picture(
+    frame: pd.DataFrame,
+    metric: str,
+    own: qc.Scheme | None,
+    live: bool = False,
+    limit: float | None = None,
+) -> None:
+    """Draw the Pareto picture; a click opens the point's scheme in Explore, unless it is still computed.
+
+    Args:
+        limit: bits per element, to be marked.
+    """
+    drawn = figures.pareto(frame, metric, own="" if own is None else str(own), theme=theme(), limit=limit)
+    if live:
+        st.plotly_chart(drawn, theme=None)
+        return
+    st.plotly_chart(
+        drawn,
+        theme=None,
+        key=CHART,
+        on_select=partial(_open, tuple(frame["scheme"])),
+        selection_mode="points",
+    )
+
+
+def _open(texts: tuple[str, ...]) -> None:
+    """Open the scheme whose point was clicked (a callback)."""
+    points = [p for p in st.session_state[CHART]["selection"]["points"] if "customdata" in p]
+    if not points:
+        return
+    use(texts[int(points[0]["customdata"])])
+
+
+def use(text: str) -> None:
+    """Put a scheme into the controls, and open Explore with this run (a callback)."""
+    try:
+        scheme_state.apply_scheme(qc.Scheme.parse(text))
+        st.session_state[OPEN] = True
+        st.session_state[LEFT] = {
+            key: st.session_state.get(key, default) for key, default in sweep_choice.DEFAULTS.items()
+        }
+    except qc.QuantError as error:
+        st.session_state[PROBLEM] = f"{text} can't be opened in Explore: {error}"
+
+
+def best_under(frame: pd.DataFrame, metric: str, limit: float) -> pd.Series | None:
+    """The row with the least error of those that take at most ``limit`` bits per element; None where none does."""
+    known = frame[(frame["refused"] == "") & (frame["bits_per_element"] <= limit) & frame[metric].notna()]
+    if not len(known):
+        return None
+    # of equal errors the one that costs less to store
+    ordered = known.sort_values([metric, "bits_per_element"], ascending=[AXES[metric][1] < 0, True])
+    return ordered.iloc[0]
+
+
+def limited(frame: pd.DataFrame, metric: str) -> float:
+    """Draw the limit of bits per element and the best scheme within it; return the limit."""
+    left, middle, right = st.columns([2, 4, 1], vertical_alignment="center")
+    limit = left.slider(
+        "At most, bits per element",
+        1.0,
+        16.0,
+        sweep_choice.DEFAULTS["sw_limit"],
+        0.25,
+        key="sw_limit",
+        bind="query-params",
+        help="Including scales and zero points.",
+    )
+    best = best_under(frame, metric, limit)
+    if best is None:
+        middle.markdown(f"No scheme here takes at most {limit:g} bits per element.")
+        return float(limit)
+    label, value = AXES[metric][0], best[metric]
+    written = f"{value:.2f} dB" if metric == "sqnr_db" else f"{label} {value:.4g}"
+    middle.markdown(
+        f"Best under {limit:g}: **{say.plain(best['name'])}**, {written}, {best['bits_per_element']:.4g} bits per element"
+    )
+    right.button("Use", key="_sw_use", on_click=use, args=(best["scheme"],), help="Open it in Explore")
+    return float(limit)
+
+
+def come_back() -> None:
+    """After a click has opened Explore, take up the choice again: the address that Back finds holds none of it."""
+    left = st.session_state.pop(LEFT, {})
+    changed = {key: value for key, value in left.items() if value != sweep_choice.DEFAULTS[key]}
+    if not changed or any(key in st.query_params for key in left):
+        return
+    for key, value in changed.items():  # into the address, where widgets that begin look for it
+        st.query_params[key] = value if isinstance(value, list) else str(value)
+    st.rerun()
+
+
+def filtered(frame: pd.DataFrame, metric: str, words: str, best: bool) -> pd.DataFrame:
+    """The rows that have all the words, or all on the frontier; the best first, the refused last."""
+    if best:
+        known = frame[frame["refused"] == ""]
+        frame = known.iloc[qc.frontier(known["bits_per_element"], AXES[metric][1] * known[metric])]
+    text = frame["name"] + " " + frame["scheme"] + " " + frame["refused"]
+    for word in words.lower().split():
+        chosen = text.str.lower().str.contains(word, regex=False)
+        frame, text = frame[chosen], text[chosen]
+    return frame.sort_values(metric, ascending=AXES[metric][1] < 0, ignore_index=True)
+
+
+def rows_table(frame: pd.DataFrame) -> None:
+    """Draw the table; rows that are chosen become those of the error maps."""
+    shown, sqnr = say.sqnr_column(frame[COLUMNS], "sqnr_db", headers.label("sqnr_db"))
+    st.dataframe(
+        shown,
+        hide_index=True,
+        height=360 if len(frame) > 9 else "auto",
+        placeholder="–",
+        key=TABLE,
+        on_select=partial(_choose, tuple(frame["name"])),
+        selection_mode="multi-row",
+        column_config=headers.columns(frame[COLUMNS])
+        | {
+            "name": st.column_config.TextColumn(headers.label("name"), width="large", pinned=True),
+            "sqnr_db": sqnr,
+        },
+    )
+
+
+def _choose(names: tuple[str, ...]) -> None:
+    """Take the rows that were chosen for the error maps (a callback)."""
+    rows = st.session_state[TABLE]["selection"]["rows"]
+    st.session_state["sw_maps"] = [names[row] for row in rows if row < len(names)][:MAPS]
+
+
+def exports(frame: pd.DataFrame) -> None:
+    """Draw the buttons that save the rows of the table, with every metric."""
+    columns = [*COLUMNS[:-2], *(c for c in frame if c not in COLUMNS), *COLUMNS[-2:]]
+    with st.container(horizontal=True):
+        st.download_button("CSV", frame[columns].to_csv(index=False), "sweep.csv", "text/csv")
+        st.download_button("Markdown", markdown(frame[COLUMNS]), "sweep.md", "text/markdown")
+
+
+def markdown(frame: pd.DataFrame) -> str:
+    """The table as Markdown."""
+    lines = [list(frame.columns), ["---"] * len(frame.columns)]
+    lines += [
+        [f"{v:.5g}" if isinstance(v, float) else str(v).replace("|", "\\|") for v in row]
+        for row in frame.itertuples(index=False)
+    ]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def maps(tensor: Tensor, frame: pd.DataFrame) -> None:
+    """Draw the choice of schemes, and their error maps on one colour scale."""
+    known = frame[frame["refused"] == ""]
+    # what a link names may not be computed yet, and must not be lost for that
+    kept = [*st.session_state.get("sw_maps", []), *st.query_params.get_all("sw_maps")]
+    options = list(dict.fromkeys([*known["name"], *kept]))
+    names = st.multiselect(
+        f"Error maps of up to {MAPS} schemes",
+        options,
+        key="sw_maps",
+        bind="query-params",
+        max_selections=MAPS,
+        placeholder="Choose them here, or rows of the table",
+    )
+    texts = {row.name: row.scheme for row in known[["name", "scheme"]].itertuples(index=False)}
+    chosen = {name: texts[name] for name in names if name in texts}
+    if len(chosen) < len(names):
+        unknown = ", ".join(name for name in names if name not in chosen)
+        st.caption(say.plain(f"Not among the schemes that were computed: {unknown}."))
+    if not chosen:
+        return
+    with st.container(horizontal=True):
+        for place, (name, text) in enumerate(chosen.items()):
+            label = f"Open {name}" if len(name) < 50 else f"Open {name[:49]}…"
+            st.button(label, key=f"_sw_open_{place}", on_click=use, args=(text,), help=f"{text} in Explore")
+    results = {name: compute.result(tensor, qc.Scheme.parse(text)) for name, text in chosen.items()}
+    make = partial(figures.error_maps, results, theme=theme())
+    st.plotly_chart(
+        compute.kept(tensor, f"error maps {list(results)} {theme()}", make), theme=None, key="sw_error_maps"
+    )

@@ -1,0 +1,181 @@
+"""What is wrong with a result, in one line above the maps: the sentence, its cells, the fix and the lesson."""
+
+from functools import partial
+from typing import cast
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+import quantcore as qc
+from pages.maps import controls as maps_view
+from pages.shared import cache as compute
+from pages.shared import lesson_plan
+from pages.shared import messages as say
+from pages.shared.selection import Tensor
+from pages.sidebar import scheme_state
+from quantcore.diagnosis.examples import EXAMPLES
+from quantcore.diagnosis.record import MAX_BOXES, Box
+from quantcore.tensors import Generated
+
+HEIGHT = (
+    32  # px: one line of text, kept free where there is nothing to say, so that the maps stay where they are
+)
+# A long sentence ends in dots; the list behind the line has it whole
+_STYLE = """<style>
+.st-key-findings,.st-key-findings>*{overflow:hidden;flex-wrap:nowrap}
+.st-key-findings .st-key-finding_line{flex:1 1 0;min-width:0}
+.st-key-finding_line p{white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
+.st-key-findings button,.st-key-findings a{min-height:1.75rem;padding-top:0;padding-bottom:0;white-space:nowrap}
+</style>"""
+_SHOWN = "_finding_shown"  # (tensor, scheme, sentence, boxes)
+_MARKS = {
+    "error": ":red[:material/error:]",
+    "warning": ":orange[:material/warning:]",
+    "note": ":blue[:material/info:]",
+}
+
+
+# The lesson that explains a kind, and its step
+LESSON_OF = {
+    "nan": ("mistakes", "scale-in-float16"),
+    "wrapped": ("mistakes", "cast-without-clamp"),
+    "zero_point_outside": ("zero_point", "zero"),
+    "zero_point_clamped": ("zero_point", "zero"),
+    "negatives_lost": ("mistakes", "negatives-lost"),
+    "zero_not_exact": ("zero_point", "zero"),
+    "one_sided": ("zero_point", "one-sided"),
+    "outlier_channel": ("granularity", "tensor"),
+    "outlier_element": ("granularity", "groups"),
+    "clipped_too_much": ("error", "clipping"),
+    "clips_too_little": ("error", "clipping"),
+    "codes_unused": ("error", "clipping"),
+    "per_channel": ("granularity", "rows"),
+    "small_groups": ("granularity", "cost"),
+    "tiny_block": ("mistakes", "scale-in-float16"),
+    "zero_block": ("scale", "marks"),
+    "constant_block": ("scale", "marks"),
+    "spare_bits": ("scale", "bits"),
+    "ties": ("scale", "code"),
+}
+
+
+def reserve() -> DeltaGenerator:
+    """The place of the findings, of a fixed height: it is filled after the maps are drawn."""
+    return st.container(height=HEIGHT, border=False, key="findings")
+
+
+def shown(tensor: Tensor, scheme: qc.Scheme) -> tuple[Box, ...]:
+    """The boxes to outline: of the finding whose "Show" was pressed on this tensor and scheme."""
+    kept = st.session_state.get(_SHOWN)
+    return cast(tuple[Box, ...], kept[3]) if kept and kept[:2] == (tensor.key, str(scheme)) else ()
+
+
+def draw(place: DeltaGenerator, tensor: Tensor, result: qc.Quantized, report: qc.Report) -> None:
+    """Draw the first finding, and the way to all of them in full and to the examples."""
+    found: list[qc.Finding] = compute.kept(
+        tensor, f"findings {result.scheme}", lambda: qc.diagnose(result, report)
+    )
+    st.html(_STYLE)
+    with place.container(horizontal=True, wrap=False, gap="small", vertical_alignment="center"):
+        sentence = st.container(key="finding_line")
+        if found:
+            _one(tensor, result.scheme, found[0], 0, sentence)
+            with st.popover(f"All {len(found)}" if len(found) > 1 else "More", type="tertiary"):
+                _all(tensor, result.scheme, found)
+        else:
+            sentence.markdown(":small[:green[:material/check_circle:] No known problem found.]")
+        with st.popover("", icon=":material/school:", help="Examples of findings", type="tertiary"):
+            _examples()
+
+
+def _all(tensor: Tensor, scheme: qc.Scheme, found: list[qc.Finding]) -> None:
+    """The findings in full; the first has its buttons in the line."""
+    st.container(width=640).markdown(_sentence(found[0]))
+    for number, finding in enumerate(found[1:], 1):
+        with st.container(horizontal=True, width=640, gap="small", vertical_alignment="center"):
+            _one(tensor, scheme, finding, number, st.container(width=420))
+
+
+def _sentence(finding: qc.Finding) -> str:
+    return f":small[{_MARKS[finding.severity]} {say.plain(finding.sentence)}]"
+
+
+def _one(tensor: Tensor, scheme: qc.Scheme, finding: qc.Finding, number: int, place: DeltaGenerator) -> None:
+    """Write the sentence into ``place``, and draw its buttons here."""
+    place.markdown(_sentence(finding))
+    if finding.boxes:
+        on = st.session_state.get(_SHOWN, ("",) * 3)[:3] == (tensor.key, str(scheme), finding.sentence)
+        st.button(
+            "Hide" if on else "Show",
+            key=f"_finding_show_{number}",
+            on_click=_hide if on else partial(_show, tensor, scheme, finding),
+            type="tertiary",
+            help=_outlined(finding),
+        )
+    if finding.mended is not None:
+        st.button(
+            "Fix",
+            key=f"_finding_fix_{number}",
+            on_click=partial(_fix, finding.mended),
+            type="primary",
+            help=say.plain(f"{finding.mended}: {finding.gain}. The browser's Back undoes it."),
+        )
+    name, step = LESSON_OF[finding.kind]
+    st.page_link(
+        lesson_plan.script(name),
+        label="Lesson",
+        query_params={lesson_plan.step_key(name): step},
+        help=f"The lesson that explains it: {lesson_plan.LESSONS[name].title}",
+    )
+
+
+def _outlined(finding: qc.Finding) -> str:
+    what = f"first {MAX_BOXES} affected cells" if len(finding.boxes) == MAX_BOXES else "affected cells"
+    return f"Outline the {what}, and follow the arithmetic of the first"
+
+
+def _show(tensor: Tensor, scheme: qc.Scheme, finding: qc.Finding) -> None:
+    """Outline the boxes, and choose the first element of the first (a callback)."""
+    st.session_state[_SHOWN] = (tensor.key, str(scheme), finding.sentence, finding.boxes)
+    first = tuple(start for start, _ in finding.boxes[0])
+    maps_view.go_to(first, tensor.shape)
+
+
+def _hide() -> None:
+    st.session_state.pop(_SHOWN, None)
+
+
+def _fix(scheme: qc.Scheme) -> None:
+    try:
+        scheme_state.apply_scheme(scheme)
+    except qc.QuantError as error:
+        st.session_state[scheme_state.TEXT_ERROR] = str(error)
+
+
+def _examples() -> None:
+    st.markdown("**Examples of findings**: a tensor and a scheme that have one")
+    for column, kinds in zip(
+        st.columns(2, width=560), (list(EXAMPLES)[::2], list(EXAMPLES)[1::2]), strict=True
+    ):
+        for kind in kinds:
+            column.button(
+                EXAMPLES[kind].title,
+                key=f"_finding_example_{kind}",
+                on_click=partial(load, kind),
+                width="stretch",
+            )
+
+
+def load(kind: str) -> None:
+    """Open the example of a kind (a callback)."""
+    example = EXAMPLES[kind]
+    state = dict.fromkeys(("cell", "rows", "cols", "at"), "")
+    if isinstance(example.tensor, Generated):
+        spec = example.tensor
+        state |= {"src": "generate", "dist": spec.distribution, "shape": "x".join(map(str, spec.shape))}
+        state |= {"seed": spec.seed, **{f"{spec.distribution}_{n}": v for n, v in spec.values().items()}}
+    else:
+        state |= {"src": "paste", "_pasted": example.tensor}
+    st.session_state.update(state)
+    st.session_state[scheme_state.RANK] = example.load().ndim
+    _fix(example.parsed())

@@ -1,0 +1,46 @@
+"""The top of Explore: the scheme as text, the pin, the link; and what the library does differently."""
+
+import html
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+import quantcore as qc
+from pages.shared import mirrored, pinned
+from pages.shared.selection import Current
+from pages.sidebar import scheme_state
+
+
+def scheme_line(chosen: Current) -> DeltaGenerator:
+    """Draw the scheme's text form, to be read or typed into, and the pin; return the place for the link."""
+    mistyped = st.session_state.pop(scheme_state.TEXT_ERROR, None)  # stays there to be corrected
+    key = mirrored.key_of(scheme_state.TEXT)
+    if chosen.scheme is not None and not mistyped:
+        key = mirrored.key_at(scheme_state.TEXT, str(chosen.scheme))
+    left, middle, right = st.columns([7, 1.1, 1.1], vertical_alignment="bottom", gap="small")
+    left.container(key=scheme_state.TEXT).text_input(
+        "Scheme as text",
+        # beside the state under its key: a run that another one interrupts loses what only the state was to bring
+        value=str(chosen.scheme or ""),
+        key=key,
+        on_change=scheme_state.apply_text,
+        args=(key,),
+        label_visibility="collapsed",
+        help="The whole scheme in one line: copy it, or type another and press Enter.",
+    )
+    pinned.button(middle, chosen.scheme)
+    return right
+
+
+def library_line(scheme: qc.Scheme) -> None:
+    """Say in one line what the chosen library does differently from the textbook."""
+    convention = scheme.convention
+    if convention.name == qc.TEXTBOOK.name:
+        return
+    phrases = qc.differences(scheme)
+    said = "; ".join(phrases) if phrases else "no difference for this scheme"
+    full = html.escape(f"{said}. Stands for {convention.call}")
+    st.html(
+        f'<p class="qs-line qs-library"><span title="{full}"><b>{html.escape(convention.library)} '
+        f"{html.escape(convention.version)}</b> against the textbook: {html.escape(said)}</span></p>"
+    )

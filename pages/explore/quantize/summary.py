@@ -1,0 +1,153 @@
+"""The figures above the maps: the tensor, its scales and zero points, and how good the result is, in two lines.
+
+One element of the page for them all: as many metrics of Streamlit's would cost as much as all the controls.
+"""
+
+import html
+import math
+from typing import NamedTuple
+
+import numpy as np
+from streamlit.delta_generator import DeltaGenerator
+
+import quantcore as qc
+from pages.shared.pinned import Reference
+from pages.shared.selection import Tensor
+from quantcore.granularity.block_names import block_name
+
+_SQNR = "Signal to quantization noise, 10·log10(Σx² / Σerror²). One more bit adds about 6 dB."
+_BITS = "True storage cost per element: its code, and its share of the scales and zero points."
+_CLIPPED = "Elements outside the representable range, whose code was clamped or wrapped."
+
+
+class Figure(NamedTuple):
+    """A key figure: its label, value, how it and a change are written, whether more is better, and its meaning."""
+
+    label: str
+    value: float
+    pattern: str
+    change: str
+    more_is_better: bool
+    help: str
+
+    @property
+    def text(self) -> str:
+        """The value as it is shown."""
+        if self.label == "SQNR":
+            return qc.decibels(self.value, 2)
+        return "not defined" if math.isnan(self.value) else self.pattern.format(self.value)
+
+
+def figures(tensor: Tensor, scheme: qc.Scheme, report: qc.Report) -> list[Figure]:
+    """The key figures of a result, as data."""
+    bits = qc.bits_per_element(scheme, tensor.shape)
+    ratio = qc.compression_ratio(scheme, tensor.shape)
+    worst = "The largest |error|."
+    if report.max_abs_error_index is not None:
+        worst = f"The largest |error|, at element {report.max_abs_error_index}."
+    said = {
+        "sqnr_db": _SQNR,
+        "mse": "Mean of the squared error.",
+        "mae": "Mean of |error|.",
+        "max_abs_error": worst,
+    }
+    said |= {
+        name: f"{said[name]} Not defined here: {why}."
+        for name, why in report.undefined.items()
+        if name in said
+    }
+    clipped = f"{_CLIPPED} {report.codes_used:,} of {report.codes_available:,} codes are used."
+    size = "Size in float32 over size quantized, including scales and zero points."
+    return [
+        Figure("SQNR", report.sqnr_db, "{:.2f} dB", "{:+.2f} dB", True, said["sqnr_db"]),
+        Figure("MSE", report.mse, "{:.3g}", "{:+.3g}", False, said["mse"]),
+        Figure("MAE", report.mae, "{:.3g}", "{:+.3g}", False, said["mae"]),
+        Figure("max |error|", report.max_abs_error, "{:.3g}", "{:+.3g}", False, said["max_abs_error"]),
+        Figure("Bits per element", bits, "{:.3g}", "{:+.3g}", False, _BITS),
+        Figure("Compression", ratio, "{:.2f}×", "{:+.2f}×", True, size),
+        Figure("Clipped", 100 * report.clipped_share, "{:.3g} %", "{:+.3g} %", False, clipped),
+    ]
+
+
+def draw(
+    place: DeltaGenerator,
+    tensor: Tensor,
+    result: qc.Quantized,
+    report: qc.Report,
+    trace: qc.Trace,
+    reference: Reference | None,
+) -> None:
+    """Draw both lines.
+
+    Args:
+        trace: of the element that is followed; its block is named with its scale.
+    """
+    shape = " × ".join(f"{n:,}" for n in tensor.shape) or "one number"
+    scales = parameters(result, trace)
+    facts = " · ".join(filter(None, (shape, tensor.stored or "float32")))
+    first = (
+        f'<p class="qs-line"><span title="{html.escape(f"{tensor.title} · {facts}")}"><b>{html.escape(tensor.name)}</b> · {facts}</span>'
+        f'<span title="{html.escape(scales)}">{html.escape(scales)}</span></p>'
+    )
+    shown = figures(tensor, result.scheme, report)
+    others: list[Figure] | list[None] = [None] * len(shown)
+    if reference and reference.result and reference.report:
+        others = figures(tensor, reference.result.scheme, reference.report)
+    cells = [_cell(f, o, reference) for f, o in zip(shown, others, strict=True)]
+    if reference:
+        cells.append(_named(reference))
+    place.html(f'{first}<dl class="qs-figures">{"".join(cells)}</dl>')
+
+
+def parameters(result: qc.Quantized, trace: qc.Trace) -> str:
+    """Scale and zero point in words: of one block its values; of many their number, range and the element's own."""
+    scale, zero_point = result.scale.reshape(-1), result.zero_point
+    record = result.scheme.convention.at(result.scheme.granularity)
+    name = "min" if record.zero_point == "shift" else "zero point"
+    count = scale.numel()
+    if count == 1:
+        own = "" if zero_point is None else f", {name} {_number(zero_point.reshape(-1)[0].item())}"
+        return f"scale {_number(scale[0].item())}{own}"
+    said = f"{count:,} scales {_span(scale.numpy())}"
+    if zero_point is not None:
+        values = zero_point.reshape(-1).numpy()
+        same = bool((values == values[0]).all())
+        said += f", {name if same else name + 's'} {_number(values[0].item()) if same else _span(values)}"
+    own = f"scale {_number(trace.scale)}" + (
+        "" if zero_point is None else f", {name} {_number(trace.zero_point)}"
+    )
+    return f"{said} · {block_name(trace.bounds, tuple(result.x.shape))}: {own}"
+
+
+def _span(values: np.ndarray) -> str:
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return "not finite"
+    low, high = finite.min().item(), finite.max().item()
+    return _number(low) if low == high else f"{_number(low)} to {_number(high)}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _cell(figure: Figure, other: Figure | None, reference: Reference | None) -> str:
+    change = figure.value - other.value if other else 0.0
+    said = ""
+    if other and reference and change and math.isfinite(change):
+        better = (change > 0) == figure.more_is_better
+        said = (
+            f'<span class="qs-{"better" if better else "worse"}">{figure.change.format(change)}'
+            f"<i> {'better' if better else 'worse'} than {reference.name}</i></span>"
+        )
+    return (
+        f'<div data-tip="{html.escape(figure.help)}"><dt>{html.escape(figure.label)}</dt>'
+        f"<dd>{figure.text}{said}</dd></div>"
+    )
+
+
+def _named(reference: Reference) -> str:
+    """What the changes are against."""
+    tip = html.escape(reference.problem or reference.scheme)
+    label = f"Against {'the pinned scheme' if reference.name == 'pinned' else 'the previous setting'}"
+    return f'<div class="qs-reference" data-tip="{tip}"><dt>{label}</dt><dd>{tip}</dd></div>'

@@ -1,0 +1,120 @@
+"""What stands under the maps, in tabs that compute nothing while closed."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+import quantcore as qc
+from pages.explore.quantize import code_and_export as tabs_files
+from pages.explore.quantize.code_and_export import MAPS
+from pages.maps import arithmetic
+from pages.maps.controls import ARITHMETIC, theme
+from pages.shared import cache as compute
+from pages.shared import headers
+from pages.shared.selection import Tensor
+from quantcore import figures
+from quantcore.analysis.views import View
+
+LABELS = [ARITHMETIC, "Distribution", "Scales", "Numbers", "Code", "Export"]
+KEYS = {"tab", "log", "one_block", "table"}
+TABLE_ROWS = 2000
+
+
+def draw(
+    tensor: Tensor, result: qc.Quantized, view: View | None, element: tuple[int, ...], is_worst: bool
+) -> None:
+    """Draw the tabs and the content of the open one."""
+    draws: list[Callable[[], None]] = [
+        partial(arithmetic.draw, result, element, is_worst),
+        partial(_distribution, tensor, result, element),
+        partial(_scales, tensor, result),
+        partial(_numbers, tensor, result, view),
+        partial(tabs_files.code, tensor, result),
+        partial(tabs_files.export, tensor, result, view),
+    ]
+    for tab, content in zip(st.tabs(LABELS, key="tab", bind="query-params"), draws, strict=True):
+        if tab.open:
+            with tab:
+                content()
+
+
+def _distribution(tensor: Tensor, result: qc.Quantized, element: tuple[int, ...]) -> None:
+    left, right = st.columns([1, 3])
+    log = left.toggle(
+        "Log counts", key="log", bind="query-params", help="Show rare values beside frequent ones"
+    )
+    one = right.toggle(
+        "Only the chosen element's block",
+        key="one_block",
+        bind="query-params",
+        help="Without it, all of x stands faintly behind the elements that share the chosen element's scale",
+    )
+    block = qc.trace(result, element).block
+    what = f"distribution {result.scheme} {block} {one} {log} {theme()}"
+    whole = compute.kept(tensor, "histogram", lambda: figures.histogram(result.x))
+    make = partial(figures.distribution, result, block, alone=one, log=log, theme=theme(), whole=whole)
+    st.plotly_chart(compute.kept(tensor, what, make), theme=None, key="distribution_chart")
+
+
+def _scales(tensor: Tensor, result: qc.Quantized) -> None:
+    make = partial(figures.scales, result, theme=theme())
+    st.plotly_chart(
+        compute.kept(tensor, f"scales {result.scheme} {theme()}", make), theme=None, key="scales_chart"
+    )
+    table = compute.kept(tensor, f"scale table {result.scheme}", partial(scale_table, result))
+    st.dataframe(table, hide_index=True, height=280, column_config=headers.columns(table, 6))
+    if result.scale.numel() > TABLE_ROWS:
+        st.caption(
+            f"The first {TABLE_ROWS:,} of {result.scale.numel():,} blocks; the .npz under Export has all."
+        )
+
+
+def scale_table(result: qc.Quantized) -> pd.DataFrame:
+    """One row a block, in row-major order: its position, bounds, parameters and error."""
+    grid = tuple(result.scale.shape)
+    places = np.stack(
+        np.unravel_index(np.arange(min(result.scale.numel(), TABLE_ROWS)), grid or (1,)), axis=1
+    )
+    numbers: dict[str, Any] = {
+        "scale": result.scale,
+        "zero_point": result.params.zero_point,
+        **qc.encoding(result),
+        "low": result.params.low,
+        "high": result.params.high,
+        "mse": qc.block_errors(result),
+    }
+    table = {"block": [str(tuple(int(i) for i in place[: len(grid)])) for place in places]}
+    for name, values in numbers.items():
+        if values is not None:
+            table[name] = values.reshape(-1)[:TABLE_ROWS].cpu().numpy()
+    return pd.DataFrame(table)
+
+
+def _numbers(tensor: Tensor, result: qc.Quantized, view: View | None) -> None:
+    if view is None:
+        return
+    data = compute.drawn(tensor, result.scheme, view)
+    chosen = st.segmented_control(
+        "Map",
+        list(MAPS),
+        default="codes",
+        key="table",
+        required=True,
+        bind="query-params",
+        label_visibility="collapsed",
+    )
+    frame = _frame(data, MAPS[chosen])
+    st.dataframe(frame, height=420, column_config=headers.numbers(frame))
+    if data.step != (1, 1):
+        st.caption(data.legend)
+
+
+def _frame(data: Any, name: str) -> pd.DataFrame:
+    values = data.map(name)
+    rows = [data.rows[0] + i * data.step[0] for i in range(values.shape[0])]
+    columns = [str(data.columns[0] + i * data.step[1]) for i in range(values.shape[1])]
+    return pd.DataFrame(values, index=rows, columns=columns)

@@ -1,0 +1,112 @@
+"""A range moved by hand: by number, by slider, or dragged across the histogram. It becomes the scheme's fixed range."""
+
+import math
+from typing import Any
+
+import streamlit as st
+
+import quantcore as qc
+from pages.shared import messages as say
+from pages.shared import mirrored
+from pages.sidebar import scheme_state
+
+_LOW, _HIGH, _SLIDER, CHART = "rng_low", "rng_high", "rng_slider", "rng_histogram"
+_STEPS = 200  # of the slider, about
+_ROOM = 1.25  # how far it reaches beyond the elements
+_LARGEST = 3.4e38
+
+
+def draw(ends: tuple[float, float], reach: tuple[float, float], symmetric: bool) -> None:
+    """Draw two numbers and a slider that stand at ``ends``; symmetric: one number, for low is -high.
+
+    Args:
+        reach: the lowest and the highest element.
+    """
+    low, high = (_rounded(end) for end in ends)
+    if symmetric:
+        high = max(abs(low), abs(high))
+        low, bottom = -high, 0.0
+        top = max(map(abs, (*reach, high)))
+        top = _limited(top * _ROOM) or 1.0
+    else:
+        bottom, top = min(reach[0], low), max(reach[1], high)
+        room = (_ROOM - 1) * (top / 2 - bottom / 2) or abs(top) or 1.0
+        bottom, top = _limited(bottom - room), _limited(top + room)
+    step = _step(top / _STEPS - bottom / _STEPS)
+    bottom, top = _rounded(math.floor(bottom / step) * step), _rounded(math.ceil(top / step) * step)
+    # these widgets mirror the range in use, whoever set it; what a visitor does to them goes to the scheme's own
+    at_high = mirrored.key_at(_HIGH, high)
+    at_low = "" if symmetric else mirrored.key_at(_LOW, low)
+    number: dict[str, Any] = {"step": step, "format": "%g", "on_change": _typed}
+    columns = st.columns([1, 4] if symmetric else [1, 1, 4], vertical_alignment="bottom")
+    if not symmetric:
+        columns[0].container(key=_LOW).number_input("Low", key=at_low, args=(_LOW, at_low, at_high), **number)
+    help_ = "The largest |x| that is not clipped: low is its negative" if symmetric else None
+    label = "± High" if symmetric else "High"
+    keys = (_HIGH, at_low, at_high)
+    columns[-2].container(key=_HIGH).number_input(label, key=at_high, args=keys, help=help_, **number)
+    at_slider = mirrored.key_at(_SLIDER, high if symmetric else (low, high))
+    columns[-1].container(key=_SLIDER).slider(
+        "Range",
+        bottom,
+        top,
+        step=step,
+        format="%.4g",
+        key=at_slider,
+        on_change=_slid,
+        args=(at_slider, step),
+        help="Moving it sets the range of the scheme on the left to fixed; the browser's Back undoes it.",
+    )
+
+
+def use(setting: qc.RangeSetting) -> None:
+    """Make it the scheme's range setting (a callback)."""
+    try:
+        st.session_state.update(scheme_state.range_choices(setting))
+    except qc.QuantError as error:
+        say.error(str(error))
+
+
+def dragged(symmetric: bool) -> None:
+    """Take the range that was drawn into the histogram (a callback)."""
+    boxes = st.session_state[CHART]["selection"]["box"]
+    if boxes:
+        low, high = sorted(_rounded(x) for x in boxes[0]["x"])
+        if symmetric:
+            high = max(abs(low), abs(high))
+            low = -high
+        if low < high:
+            use(qc.Fixed(low, high))
+
+
+def _typed(name: str, at_low: str, at_high: str) -> None:
+    """Take the numbers as they were typed: the sidebar says it where they make no range."""
+    if not mirrored.typed(name, at_low if name == _LOW else at_high):
+        return
+    high = st.session_state[at_high]
+    low = st.session_state[at_low] if at_low else -high
+    st.session_state.update({"range": "fixed", "low": low, "high": high})
+
+
+def _slid(key: str, step: float) -> None:
+    if not mirrored.typed(_SLIDER, key):
+        return
+    place = st.session_state[key]
+    low, high = place if isinstance(place, tuple | list) else (-max(place, step), max(place, step))
+    low, high = _rounded(low), _rounded(high)
+    use(qc.Fixed(low, high if low < high else _rounded(low + step)))
+
+
+def _step(width: float) -> float:
+    """The power of ten, or 2 or 5 times it, next below a width."""
+    power = 10.0 ** math.floor(math.log10(max(width, 1e-300)))
+    return next(_rounded(n * power) for n in (5, 2, 1, 0.5) if n * power <= width * (1 + 1e-9))
+
+
+def _rounded(x: float) -> float:
+    """To as many digits as a visitor reads, and free of the dust of binary fractions."""
+    return float(f"{x:.6g}")
+
+
+def _limited(x: float) -> float:
+    return min(max(x, -_LARGEST), _LARGEST)

@@ -1,0 +1,213 @@
+"""The parts of Explore → Ranges: the block, the histogram, the curve, and what every method finds."""
+
+import dataclasses
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+import quantcore as qc
+from pages.explore.ranges import range_slider as range_hand
+from pages.maps.controls import theme
+from pages.shared import cache as compute
+from pages.shared import headers
+from pages.shared import messages as say
+from pages.shared.selection import Tensor
+from quantcore import figures
+from quantcore.analysis.block_sample import elements_of
+from quantcore.analysis.range_comparison import METHODS
+from quantcore.diagnosis.record import Box
+from quantcore.granularity.kinds import block_bounds
+from quantcore.notation import write_call
+
+_BIND: dict[str, Any] = {"bind": "query-params"}
+_BLOCK, _LOG, _USE = "rng_block", "rng_log", "rng_use"
+KEYS = {_BLOCK, _LOG}
+Block = tuple[int, ...] | None
+
+
+def choose_block(result: qc.Quantized) -> tuple[Block, Any]:
+    """Draw the choice of a block; return it, None for all, and a place for a button beside it."""
+    grid = tuple(result.scale.shape)
+    if result.scale.numel() == 1:
+        return None, None
+    left, right = st.columns([2, 6], vertical_alignment="bottom")
+    typed = left.text_input(
+        "Block",
+        key=_BLOCK,
+        placeholder=f"all {result.scale.numel():,}",
+        help=f"The blocks form a grid of {' × '.join(f'{n:,}' for n in grid)}; one is named by its place in it, such as "
+        f"{', '.join(['0'] * len(grid))}. Empty: all of them.",
+        **_BIND,
+    )
+    try:
+        return _read(typed, grid), right.container(horizontal=True)
+    except qc.QuantError as error:
+        say.error(f"{error} All blocks are shown instead.")
+        return None, right.container(horizontal=True)
+
+
+def buttons(place: Any, result: qc.Quantized, block: Block, element: tuple[int, ...]) -> None:
+    """Draw the ways from block to block: that of the element chosen in the maps, and all."""
+    if place is None:
+        return
+    own = qc.trace(result, element).block
+    if own != block:
+        label = f"Block {', '.join(map(str, own))}: that of the element ({', '.join(map(str, element))})"
+        place.button(
+            label, on_click=_go_to, args=(own,), key="rng_own", help="Click a cell below to choose another"
+        )
+    if block is not None:
+        place.button("All blocks", on_click=_go_to, args=(None,), key="rng_all")
+
+
+def outline(result: qc.Quantized, block: Block) -> tuple[Box, ...]:
+    """The chosen block as a box of the tensor, to be outlined in the maps."""
+    if block is None or result.laid_shape != tuple(result.x.shape):
+        return ()
+    return (block_bounds(result.laid_shape, result.block, block),)
+
+
+def marks(tensor: Tensor, scheme: qc.Scheme, block: Block) -> tuple[qc.RangeMark, ...]:
+    """What the scheme's own range setting finds, then every other; each computed once whatever the first is."""
+    x, plain = compute.values(tensor), _without_range(scheme)
+    others = compute.kept_small(
+        tensor, f"range marks {plain} {block}", partial(qc.range_marks, x, scheme, block)
+    )
+    if any(mark.setting == scheme.range_setting for mark in others):
+        return others
+    make = partial(qc.range_marks, x, scheme, block, (scheme.range_setting,))
+    return (*compute.kept_small(tensor, f"range mark {scheme} {block}", make), *others)
+
+
+def curve(tensor: Tensor, scheme: qc.Scheme, block: Block) -> qc.RangeCurve:
+    """The error of every range."""
+    make = partial(qc.range_curve, compute.values(tensor), scheme, block)
+    return compute.kept_small(tensor, f"range curve {_without_range(scheme)} {block}", make)
+
+
+def histogram(tensor: Tensor, result: qc.Quantized, block: Block) -> tuple[np.ndarray, np.ndarray]:
+    """Counts and edges of the elements of the block."""
+
+    def make() -> tuple[np.ndarray, np.ndarray]:
+        granularity = result.scheme.granularity
+        return figures.histogram(result.x if block is None else elements_of(result.x, granularity, block))
+
+    where = "" if block is None else f"{result.scheme.granularity} {block}"
+    return compute.kept_small(tensor, f"range histogram {where}", make)
+
+
+def pictures(
+    bins: tuple[np.ndarray, np.ndarray],
+    found: tuple[qc.RangeMark, ...],
+    ends: tuple[float, float],
+    scheme: qc.Scheme,
+    error: qc.RangeCurve,
+) -> None:
+    """Draw the histogram with the ranges in it, and beside it the error of every range."""
+    left, right = st.columns(2)
+    with left:
+        st.markdown("**The elements, and the range in use**")
+        log = bool(st.session_state.get(_LOG))
+        st.plotly_chart(
+            figures.range_histogram(*bins, found, ends, log=log, theme=theme()),
+            theme=None,
+            key=range_hand.CHART,
+            on_select=partial(range_hand.dragged, scheme.symmetric),
+            selection_mode="box",
+        )
+        st.toggle("Log counts", key=_LOG, help="Show rare values beside frequent ones", **_BIND)
+    with right:
+        st.markdown("**The error of every range**")
+        st.plotly_chart(
+            figures.range_error(error, found, scheme.symmetric, theme=theme()), theme=None, key="rng_curve"
+        )
+
+
+def table(found: tuple[qc.RangeMark, ...], scheme: qc.Scheme) -> None:
+    """Draw what every method finds, each with a button that makes it the scheme's."""
+    rows = [
+        {
+            "method": mark.name,
+            "low": mark.low,
+            "high": mark.high,
+            "SQNR": mark.sqnr_db,
+            "MSE": mark.mse,
+            "clipped": mark.clipped,
+            "": "in use" if mark.setting == scheme.range_setting else "Use",
+        }
+        for mark in found
+    ]
+    button = st.column_config.ButtonColumn(
+        "", key=_USE, type="tertiary", on_click=_use_row, args=(tuple(mark.setting for mark in found),)
+    )
+    frame, sqnr = say.sqnr_column(pd.DataFrame(rows), "SQNR", headers.label("SQNR"), "%.2f")
+    st.container(key="rng_table").dataframe(
+        frame,
+        hide_index=True,
+        height="content",
+        column_config=headers.columns(frame, 5, skip=("", "SQNR", "method"))
+        | {
+            "method": st.column_config.TextColumn(headers.label("method"), width="medium"),
+            "SQNR": sqnr,
+            "": button,
+        },
+    )
+
+
+def notes(tensor: Tensor, scheme: qc.Scheme, block: Block, error: qc.RangeCurve) -> None:
+    """Say what the numbers are of, and what does not apply."""
+    said = []
+    if error.blocks > 1:
+        said.append(
+            "Low, high and width are means over the blocks, errors of all their elements; in the curve every block "
+            "shrinks to the same share of its own min-max. A range moved by hand holds for every block alike."
+        )
+    elif block is not None:
+        said.append("A range moved by hand holds for every block, not only for this one.")
+    if error.measured < error.elements:
+        said.append(
+            f"Curve and table are measured on {error.measured:,} of the {error.elements:,} elements, chosen evenly; "
+            "histogram, maps and the codes are of all."
+        )
+    if scheme.scales is not None:
+        said.append("Curve and table take the scales as float32, before they are quantized themselves.")
+    if not isinstance(scheme.format, qc.IntFormat):
+        said.append(
+            f"{scheme.format} has no zero_point, so the range only sets the scale; its steps are not equal, so rounding "
+            "does not shrink in proportion to the range as it does with integers."
+        )
+    for setting in METHODS:
+        reason = qc.refusal(dataclasses.replace(scheme, range_setting=setting), tensor.shape)
+        if reason:
+            said.append(f"No {write_call(setting)}: {reason}")
+    st.caption(say.plain(" ".join(said)))
+
+
+def _without_range(scheme: qc.Scheme) -> qc.Scheme:
+    return dataclasses.replace(scheme, range_setting=qc.MinMax())
+
+
+def _use_row(settings: tuple[qc.RangeSetting, ...]) -> None:
+    """Use the method of the row whose button was pressed (a callback)."""
+    range_hand.use(settings[st.session_state[_USE]["row"]])
+
+
+def _go_to(block: Block) -> None:
+    st.session_state[_BLOCK] = "" if block is None else ", ".join(map(str, block))
+
+
+def _read(typed: str, grid: tuple[int, ...]) -> Block:
+    words = typed.strip().strip("()").replace(",", " ").split()
+    try:
+        block = tuple(int(word) for word in words)
+    except ValueError:
+        raise qc.QuantError(
+            f"A block is whole numbers such as {', '.join('0' for _ in grid)}, not {typed[:40]!r}."
+        ) from None
+    if block and (len(block) != len(grid) or any(not 0 <= b < n for b, n in zip(block, grid, strict=True))):
+        last = ", ".join(str(n - 1) for n in grid)
+        raise qc.QuantError(f"There is no block {typed[:40]!r}: the last is {last}.")
+    return block or None

@@ -1,0 +1,181 @@
+"""The frame of a lesson: its steps with a link each, the way on and back, the large mode, the sources.
+
+A lesson is a page script: ``step = lesson.head("scale")``, what belongs to that step, `lesson.foot`.
+"""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+from streamlit.navigation.page import StreamlitPage
+
+from pages.maps import controls as maps_view
+from pages.shared import link
+from pages.shared import selection as current
+from pages.shared.lesson_plan import LESSONS, script, step_key
+from pages.shared.mirrored import key_at, typed
+
+_BIND: dict[str, Any] = {"bind": "query-params"}
+LARGE, _LARGE_THERE, _FOLDED = "learn_large", "_learn_large", "_learn_folded"
+_URL, OVERVIEW = "learn-", "learn"
+FEW = 8  # steps that fit into one row of choices
+_CSS = (Path(__file__).parent / "lesson.css").read_text(encoding="utf-8")
+
+
+# What lessons bind to the link beside their steps
+CONTROLS = {
+    "scale": ("bits", "low", "high", "cell"),
+    "zero_point": ("low", "high", "cell"),
+    "granularity": ("size", "down", "across", "cell"),
+    "error": ("limit", "bits", "cell"),
+    "mistakes": ("shown", "mine"),
+    "predict": ("seed", "mine", "row", "cell"),
+    "ptq_or_qat": ("cell",),
+}
+
+
+KEYS = {LARGE, *map(step_key, LESSONS), *(f"learn_{n}_{c}" for n, more in CONTROLS.items() for c in more)}
+
+
+def pages() -> list[StreamlitPage]:
+    """The overview and the lessons for the navigation."""
+    overview = st.Page("learn/overview.py", title="Overview", icon=":material/school:", url_path=OVERVIEW)
+    return [overview] + [
+        st.Page(
+            script(name),
+            title=LESSONS[name].title,
+            icon=f":material/{LESSONS[name].icon}:",
+            url_path=_URL + name.replace("_", "-"),
+        )
+        for name in LESSONS
+    ]
+
+
+def is_lesson(page: StreamlitPage) -> bool:
+    """Whether the page is one of the lessons (the overview is not)."""
+    return page.url_path.startswith(_URL)
+
+
+def is_large() -> bool:
+    """Whether type and pictures are to be read from the last row."""
+    return bool(st.session_state.get(LARGE))
+
+
+def look() -> dict[str, Any]:
+    """Theme and size of letters, for the figures of a lesson."""
+    return {
+        "theme": maps_view.theme(),
+        "size": 24 if is_large() else 14,
+        "height": 420 if is_large() else 280,
+    }
+
+
+def head(name: str) -> str:
+    """Draw the top of a lesson and return the step that is chosen."""
+    lesson, number, key = LESSONS[name], list(LESSONS).index(name) + 1, step_key(name)
+    names = list(lesson.steps)
+    title, large, share = st.columns([6, 1.2, 1.2], vertical_alignment="center")
+    _keep_large(name)
+    large.toggle("Large", key=LARGE, help="Type and maps for a projector; the sidebar folds away", **_BIND)
+    st.session_state["_learn_share"] = share
+    st.session_state[_LARGE_THERE] = (name, is_large())
+    _enlarge()
+    choice, back, on = st.columns([8, 1.5, 1.5], vertical_alignment="center")
+    if len(names) <= FEW:
+        step = choice.segmented_control(
+            "Step", names, default=names[0], key=key, required=True, label_visibility="collapsed", **_BIND
+        )
+    else:
+        step = _one_of_many(name, choice)
+    here = names.index(step)
+    title.markdown(f"#### {number} · {lesson.title}: {lesson.steps[step].headline}")
+    _way("Previous", back, name, names[here - 1] if here else None, -1)
+    _way("Next", on, name, names[here + 1] if here + 1 < len(names) else None, 1)
+    return str(step)
+
+
+def _one_of_many(name: str, place: Any) -> str:
+    """Choose a step by its headline. The control that is bound to the link, which holds the names of the steps,
+    stays hidden: a name may be the answer to what the step asks.
+    """
+    steps, key = LESSONS[name].steps, step_key(name)
+    with place:
+        hidden, seen = st.container(key="lesson_hidden"), st.container()
+    step = str(hidden.selectbox("Step", list(steps), key=key, **_BIND))
+    shown = key_at(f"_learn_{name}_shown", step)
+
+    def choose() -> None:
+        if typed(f"_learn_{name}_shown", shown):
+            st.session_state[key] = st.session_state[shown]
+
+    seen.selectbox(
+        "Case",
+        list(steps),
+        format_func=lambda s: steps[s].headline.partition(":")[0],
+        key=shown,
+        on_change=choose,
+        label_visibility="collapsed",
+        width=220,
+    )
+    return step
+
+
+def foot(*sources: str) -> None:
+    """Draw the sources, and the link of the step. To be called last."""
+    st.caption("Sources: " + "; ".join(sources) + ".")
+    with st.session_state.pop("_learn_share").popover("Link", icon=":material/link:", width="stretch"):
+        link.draw(current.get().tensor)
+
+
+def _way(label: str, place: Any, name: str, step: str | None, direction: int) -> None:
+    """A button to the step before or after this one; at the ends of a lesson, to the lesson there."""
+    lessons = list(LESSONS)
+    neighbour = lessons.index(name) + direction
+    if step is not None:
+        go = partial(st.session_state.update, {step_key(name): step})
+        place.button(label, key=f"learn_{name}_{label.lower()}", on_click=go, width="stretch")
+    elif 0 <= neighbour < len(lessons):
+        icon = f":material/arrow_{'forward' if direction > 0 else 'back'}:"
+        # a link: st.switch_page refuses to leave a page whose widgets are bound to the address
+        number, other = neighbour + 1, LESSONS[lessons[neighbour]]
+        place.page_link(script(lessons[neighbour]), label=f"Lesson {number}", help=other.title, icon=icon)
+
+
+def link_to(name: str, step: str, label: str, key: str, large: bool = False) -> None:
+    """Draw a link that opens a step of a lesson."""
+    parameters = {step_key(name): step} | ({LARGE: "true"} if large else {})
+    with st.container(key=f"learn_link_{key}"):
+        st.page_link(script(name), label=label, query_params=parameters)
+
+
+def plain() -> None:
+    """The style of a page about the lessons."""
+    st.html(f"<style>{_CSS}</style>")
+
+
+def _keep_large(name: str) -> None:
+    """Take the large mode along to another lesson: a widget of the same key is another one there."""
+    there, large = st.session_state.get(_LARGE_THERE, (name, False))
+    if there != name and LARGE not in st.query_params:
+        st.session_state[LARGE] = large
+
+
+def _enlarge() -> None:
+    """The size of type and pictures, which follows the window: a projector's 1280 and a screen's 1920 pixels hang
+    on the same wall.
+    """
+    style = _CSS
+    if is_large():
+        st.session_state[_FOLDED] = True
+        st.set_page_config(initial_sidebar_state="collapsed")
+        style += "html{font-size:clamp(18px,1.32vw,30px) !important}.qs-cells{font-size:0.9rem}"
+    else:
+        unfold()
+    st.html(f"<style>{style}</style>")
+
+
+def unfold() -> None:
+    """Bring the sidebar back after the large mode, here or on a page that is no lesson."""
+    if st.session_state.pop(_FOLDED, False):
+        st.set_page_config(initial_sidebar_state="auto")

@@ -1,0 +1,115 @@
+"""What is to be trained and quantized in lesson 7: its controls."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+import quantcore as qc
+from pages.shared import messages as say
+from pages.shared import selection as current
+from quantcore import training
+
+_BIND: dict[str, Any] = {"bind": "query-params"}
+KEYS = {
+    "train_seed",
+    "train_weights",
+    "train_activations",
+    "train_show",
+    "train_layer",
+    "train_maps",
+    "train_slope_bits",
+    "train_slope_scale",
+    "train_epochs",
+    "train_scales",
+    "train_bits",
+    "train_seeds",
+    "train_as",
+    "train_afford",
+}
+WIDTHS = [2, 3, 4, 5, 6, 8]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A float network, by its seed, and what its weights and the inputs of its layers are quantized to."""
+
+    seed: int
+    weights: qc.Scheme
+    activations: qc.Scheme | None
+
+    def __str__(self) -> str:
+        return f"{self.seed} {self.weights} | {self.activations}"
+
+
+def seed() -> int:
+    """Which network: a seed draws its first weights and the order of the images."""
+    return int(
+        st.number_input(
+            "Seed",
+            0,
+            99,
+            0,
+            key="train_seed",
+            help="Draws the first weights and the order of the images: the same network for everyone",
+            **_BIND,
+        )
+    )
+
+
+def plan(seeded: bool = True) -> Plan | None:
+    """Draw the controls of a plan; None where there is none, which is said.
+
+    Args:
+        seeded: one network, whose seed is asked for; otherwise the first of several.
+
+    Raises:
+        QuantError: a scheme that can't be read.
+    """
+    chosen, number = current.get(), 0
+    places = st.columns([1, 2, 2] if seeded else [1, 1], vertical_alignment="bottom")
+    if seeded:
+        with places[0]:
+            number = seed()
+    ours = "" if chosen.scheme is None else str(chosen.scheme)
+    weights = places[-2].text_input(
+        "Scheme of the weights",
+        key="train_weights",
+        placeholder=ours,
+        max_chars=200,
+        help="Empty: the scheme on the left. The tensor there is not used in this lesson.",
+        **_BIND,
+    )
+    activations = places[-1].text_input(
+        "Scheme of the activations",
+        key="train_activations",
+        placeholder="empty: they stay float32; or uint8 asymmetric",
+        max_chars=200,
+        help="The input of every layer, pixels included, is quantized with it.",
+        **_BIND,
+    )
+    if not weights.strip() and chosen.scheme is None:
+        for problem in chosen.problems:
+            say.error(problem)
+        return None
+    of_weights = _read("weights", weights) or chosen.scheme
+    return of_weights and Plan(number, of_weights, _read("activations", activations))
+
+
+def _read(what: str, text: str) -> qc.Scheme | None:
+    try:
+        return qc.Scheme.parse(text) if text.strip() else None
+    except qc.QuantError as error:
+        raise qc.QuantError(f"The scheme of the {what} can't be read: {error}") from None
+
+
+def layer(network: training.QuantizedNetwork, place: Any = st) -> int:
+    """Choose one of the layers."""
+    names = ["first", "second"]
+    sizes = ", ".join(
+        f"{n} {w.x.shape[0]}×{w.x.shape[1]}" for n, w in zip(names, network.weights, strict=True)
+    )
+    chosen = place.segmented_control(
+        "Weights of the layer", names, default=names[0], key="train_layer", required=True, help=sizes, **_BIND
+    )
+    return names.index(chosen)

@@ -1,0 +1,147 @@
+"""Lesson 7: a network that is quantized after training, and one that goes on training while quantized."""
+
+from functools import partial
+
+import streamlit as st
+
+import quantcore as qc
+from pages.learn import frame as lesson
+from pages.learn import views as lesson_view
+from pages.learn.ptq_or_qat import controls as training_choice
+from pages.learn.ptq_or_qat import run as training_runs
+from pages.learn.ptq_or_qat import views as training_results
+from pages.learn.ptq_or_qat.controls import Plan
+from pages.learn.ptq_or_qat.views import accuracy, percent, reads, show_digits
+from pages.shared import messages as say
+from quantcore.figures.lessons import gradients
+
+SHOWN = 10  # digits in a row
+SLOPES = {"rounding": "rounding", "through": "through", "scales": "to_scale"}
+
+
+def network() -> None:
+    """The data, the network, and how well it reads before anything is quantized."""
+    words, picture = lesson_view.beside()
+    with words:
+        known = training_runs.float_network(training_choice.seed())
+    found = training_runs.digits()
+    sizes = [tuple(w.shape) for w in known.network.weights]
+    count = sum(t.numel() for t in (*known.network.weights, *known.network.biases))
+    words.markdown(
+        f"It learns from {len(found.train_labels):,} handwritten digits of 8×8 pixels and is tested on "
+        f"{len(found.test_labels)} others. {sizes[0][1]} pixels go in; {sizes[0][0]} hidden units with a ReLU lead to "
+        f"one score per digit. Its {count:,} parameters are float32, drawn by a seed and trained for "
+        f"{known.epochs} epochs."
+    )
+    read, labels = reads(known.network), found.test_labels.tolist()
+    wrong = [i for i, (a, b) in enumerate(zip(read, labels, strict=True)) if a != b]
+    with words:
+        lesson_view.figures(
+            ("accuracy in float32", percent(known.accuracy)),
+            ("misread", f"{len(wrong)} of {len(read)}"),
+            ("weights", " + ".join(f"{a}×{b}" for a, b in sizes)),
+            ("training loss", f"{known.loss:.3g}"),
+        )
+        shown = st.segmented_control("Show", ["one of each", "read wrongly"], default="one of each",
+                                     key="train_show", required=True, bind="query-params")  # fmt: skip
+    places = wrong[:SHOWN] if shown == "read wrongly" else [labels.index(digit) for digit in range(SHOWN)]
+    with picture:
+        show_digits(places, read, "train_digits")
+
+
+def ptq(plan: Plan) -> None:
+    """The trained weights replaced by codes: accuracy before and after, and the maps."""
+    before, after = training_runs.float_network(plan.seed), training_runs.afterwards(plan)
+    was, now, labels = reads(before.network), reads(after), training_runs.digits().test_labels.tolist()
+    lost = [i for i, label in enumerate(labels) if was[i] == label != now[i]]
+    sizes = [w.x.numel() for w in after.weights]
+    bits = [qc.bits_per_element(w.scheme, tuple(w.x.shape)) for w in after.weights]
+    right = accuracy(after)
+    words, picture = lesson_view.beside()
+    with words:
+        st.markdown(TEXTS["ptq"])
+        lesson_view.figures(
+            ("float32", percent(before.accuracy)),
+            ("PTQ", percent(right)),
+            ("PTQ against float32", f"{100 * (right - before.accuracy):+.1f} points"),
+            ("newly misread", f"{len(lost)} of {len(labels)}"),
+            ("bits per weight", f"{sum(b * n for b, n in zip(bits, sizes, strict=True)) / sum(sizes):.2f}"),
+        )
+    with picture:
+        if lost:
+            st.markdown(f"**Newly misread{f', the first {SHOWN}' if len(lost) > SHOWN else ''}**")
+            show_digits(lost[:SHOWN], now, "train_lost")
+        else:
+            st.markdown("Every digit that float32 reads correctly is still read correctly.")
+    layer = training_choice.layer(after)
+    weights = training_runs.weights_of(after, layer, f"ptq {plan}")
+    lesson_view.explored("ptq_or_qat", *weights, *st.columns(lesson_view.for_maps(), gap="medium"))
+
+
+def slopes(which: str) -> None:
+    """Fake quantization over x with one of its slopes below."""
+    words, picture = lesson_view.beside()
+    with words:
+        told = st.container()
+        bits = st.slider("Bits", 2, 4, 2, key="train_slope_bits", bind="query-params")
+        scale = st.slider("Scale", 0.25, 2.0, 1.0, 0.25, key="train_slope_scale", bind="query-params")
+    found = gradients.slopes(bits, scale)
+    flat, passed = int((found.rounding == 0).sum()), int((found.through == 1).sum())
+    say_of = {
+        "rounding": "Training follows a slope: change a weight slightly and see whether the loss falls. Between two "
+        "jumps of the staircase a slight change does nothing, and at a jump there is no slope. Asked for the gradient "
+        f"of `round`, torch answers 0 at {flat:,} of {found.x.size:,} points: no weight would ever move.",
+        "through": "In the backward pass we pretend. The staircase follows the dotted line, whose slope is 1; the "
+        "**straight-through estimator** passes the gradient on as if x̂ were x, here at "
+        f"{passed:,} of {found.x.size:,} points. Beyond the last code x̂ no longer changes, and the slope is 0. The "
+        "forward pass pretends nothing: the loss is that of the quantized weights.",
+        "scales": "The scale can be learned like a weight: x̂ = round(x/s) · s. Inside the range, its slope is "
+        "round(x/s) - x/s, the rounding error in steps: a sawtooth. Clipped values pull harder, by the last code "
+        "itself, towards a wider range. **LSQ** (learned step size quantization) balances the two by gradient descent.",
+    }
+    told.markdown(say_of[which])
+    with picture:
+        lesson_view.figure(gradients.slope(found, SLOPES[which], **lesson.look()), f"train_slope_{which}")
+
+
+TEXTS = {
+    "ptq": "**Post-training quantization** replaces the trained weights by codes, as for any tensor; nothing is learned "
+    "again. With a scheme for the activations, the input of every layer is quantized as well.",
+    "qat": "**Quantization-aware training** goes on from the trained network: forward with the dequantized weights, "
+    "backward straight through. Where PTQ loses little there is little to gain: type int2 or int3 as the scheme of the "
+    "weights, and train.",
+    "curve": "Each way of quantizing at each width, over several seeds: a point is the mean, its bar runs from the worst "
+    "seed to the best, the band is float32. Points appear as they are computed; Stop keeps them.",
+    "choose": "PTQ needs no labels and no training, only the weights and a few inputs to set the ranges of the "
+    "activations; where it loses little, choose it. QAT needs training and its data, and pays off where PTQ fails at few "
+    "bits. Set how much accuracy you can afford to lose.",
+}
+step = lesson.head("ptq_or_qat")
+job: training_runs.Job | None = None
+if step == "network":
+    network()
+elif step in SLOPES:
+    slopes(step)
+else:
+    try:
+        with st.container(key="lesson_plan"):
+            plan = training_choice.plan(seeded=step in ("ptq", "qat"))
+        if plan:
+            draw = {
+                "ptq": ptq,
+                "qat": partial(training_results.qat, text=TEXTS["qat"]),
+                "curve": partial(training_results.curve, text=TEXTS["curve"]),
+                "choose": partial(training_results.choose, text=TEXTS["choose"]),
+            }
+            job = draw[step](plan)
+    except qc.QuantError as error:
+        say.error(str(error))
+lesson.foot(
+    "straight-through estimator: Bengio et al. 2013, arXiv 1308.3432",
+    "learned scales: Esser et al. 2020, arXiv 1902.08153",
+    "PTQ and QAT in practice: Nagel et al. 2021, arXiv 2106.08295",
+    "digits: Alpaydin and Kaynak 1998, UCI, CC BY 4.0, as scikit-learn ships them",
+)
+# Last, when everything else is drawn: the script steps through the training, and whatever ends the script ends it
+if job and job():
+    st.rerun()

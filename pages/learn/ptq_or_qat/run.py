@@ -1,0 +1,106 @@
+"""Trainings that visitors start: run where they can be stopped, and kept for whoever asks for the same.
+
+A training is a generator that the script itself steps through. Each step draws, and there Streamlit ends the
+script once a visitor has pressed Stop, moved another control or left the page; that closes the generator, and
+what it found until then stays. Equal keys name equal trainings, so visitors share what is kept.
+"""
+
+import dataclasses
+from collections.abc import Callable, Generator
+from contextlib import closing
+from typing import Any, TypeVar, cast
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+import quantcore as qc
+from pages.learn.ptq_or_qat.controls import Plan
+from pages.shared import messages as say
+from pages.shared.selection import Tensor
+from quantcore import training
+
+Step = TypeVar("Step")
+Job = Callable[[], bool]
+Epochs = dict[int, training.Progress[training.QuantizedNetwork]]
+Rows = dict[tuple[str, int, int], training.Row]
+
+
+@st.cache_resource(max_entries=20, show_spinner="Training the float network…")
+def float_network(seed: int) -> training.Progress[training.Network]:
+    """The network before it is quantized; trained in about a second when it is asked for first."""
+    *_, last = training.train(seed=seed)
+    return last
+
+
+@st.cache_resource(show_spinner=False)
+def digits() -> training.Digits:
+    """The images; never write into them."""
+    return training.load_digits()
+
+
+def afterwards(plan: Plan) -> training.QuantizedNetwork:
+    """`quantcore.training.ptq` of `float_network`.
+
+    Raises:
+        QuantError: a scheme does not fit.
+    """
+    make = lambda: training.ptq(float_network(plan.seed).network, plan.weights, plan.activations)  # noqa: E731
+    return cast(training.QuantizedNetwork, _kept(f"ptq {plan}", make))
+
+
+def epochs(plan: Plan, count: int, learned: bool) -> Epochs:
+    """What is known of a training on, epoch by epoch; whoever runs it writes into it."""
+    return cast(Epochs, _kept(f"qat {plan} {count} {learned}", dict))
+
+
+def rows(plan: Plan) -> Rows:
+    """What is known of these schemes at any width and seed; whoever runs them writes into it."""
+    weights, activations = (s and _any_width(s) for s in (plan.weights, plan.activations))
+    return cast(Rows, _kept(f"rows {weights} | {activations}", dict))
+
+
+def weights_of(network: training.QuantizedNetwork, layer: int, key: str) -> tuple[Tensor, qc.Scheme]:
+    """A layer's weights as a tensor, and their scheme; ``key`` names the network."""
+    found = network.weights[layer]
+    x = found.x.numpy()
+    return Tensor(f"digits {key} layer {layer}", f"layer {layer + 1}", x.shape, lambda: x), found.scheme
+
+
+def run(
+    begin: Callable[[], Generator[Step, None, None]],
+    each: Callable[[Step], None],
+    share: Callable[[Step], tuple[float, str]],
+    place: DeltaGenerator,
+) -> bool:
+    """Step through a training; return whether it came to its end.
+
+    Args:
+        each: keeps a step, then draws what is known.
+        share: how much is done after a step, 0 to 1, and in words.
+        place: where progress, the button to stop, or what went wrong stands.
+    """
+    with place.container(horizontal=True, vertical_alignment="center"):
+        bar = st.progress(0.0, "Training…")
+        st.button("Stop", key="train_stop")
+    try:
+        with closing(begin()) as steps:
+            for step in steps:
+                each(step)
+                bar.progress(*share(step))
+    except qc.QuantError as error:
+        say.error(str(error), place)
+        return False
+    return True
+
+
+@st.cache_resource(max_entries=60, show_spinner=False)
+def _kept(key: str, _make: Callable[[], Any]) -> Any:
+    return _make()
+
+
+def _any_width(scheme: qc.Scheme) -> str:
+    """A scheme's text, the same for all widths of an integer."""
+    fmt = scheme.format
+    if isinstance(fmt, qc.IntFormat):
+        scheme = dataclasses.replace(scheme, format=dataclasses.replace(fmt, bits=8))
+    return str(scheme)

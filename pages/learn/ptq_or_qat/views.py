@@ -1,0 +1,239 @@
+"""Lesson 7's trainings as they run, and what they found: accuracy over epochs and over bits."""
+
+import itertools
+from functools import partial
+from typing import Any
+
+import streamlit as st
+
+from pages.learn import frame as lesson
+from pages.learn import views as lesson_view
+from pages.learn.ptq_or_qat import controls as training_choice
+from pages.learn.ptq_or_qat import run as training_runs
+from pages.learn.ptq_or_qat.controls import Plan
+from pages.shared import lesson_plan
+from quantcore import training
+from quantcore.figures.lessons import training as figures
+
+_BIND: dict[str, Any] = {"bind": "query-params"}
+
+
+def percent(share: float) -> str:
+    """A share of the held-out images; one of the 599 is 0.17 %."""
+    return f"{100 * share:.1f} %"
+
+
+def accuracy(network: training.Network | training.QuantizedNetwork) -> float:
+    """On the held-out images."""
+    found = training_runs.digits()
+    return training.share_right(network.logits(found.test_images), found.test_labels)
+
+
+def reads(network: training.Network | training.QuantizedNetwork) -> list[int]:
+    """The digit that a network reads in each of the held-out images."""
+    return [int(i) for i in network.logits(training_runs.digits().test_images).argmax(-1)]
+
+
+def show_digits(places: list[int], read: list[int], key: str) -> None:
+    """Draw some of the held-out images and what they are read as."""
+    found = training_runs.digits()
+    labels = [int(found.test_labels[i]) for i in places]
+    look = lesson.look()
+    look["size"] = look["size"] * 3 // 4  # "9, not 5" is wider than its digit
+    chart = figures.digits(found.test_images[places], labels, [read[i] for i in places], **look)
+    lesson_view.figure(chart, key, "row")
+
+
+def qat(plan: Plan, text: str) -> training_runs.Job | None:
+    """Draw what is known of the training; return the training if it was asked for."""
+    words, picture = lesson_view.beside()
+    ways = ["by the scheme", "learned (LSQ)"]
+    with words:
+        st.markdown(text)
+        count = st.slider("Epochs", 1, 30, training.TUNING.epochs, key="train_epochs", **_BIND)
+        learned = ways[1] == st.segmented_control(
+            "Scales", ways, default=ways[0], key="train_scales", required=True, **_BIND
+        )
+        go = st.empty()
+    before, after = training_runs.float_network(plan.seed), training_runs.afterwards(plan)
+    known = training_runs.epochs(plan, count, learned)
+    with picture:
+        chart = lesson_view.place_of_figure("row").empty()
+    label = "Train again" if count in known else "Train"
+    levels = {"float32": before.accuracy, "PTQ": accuracy(after)}
+    method = "lsq" if learned else "qat"
+
+    def draw(last: int) -> None:
+        run = [known[epoch].accuracy for epoch in range(last + 1)]
+        chart.plotly_chart(figures.epochs({method: run}, levels, count, **lesson.look()), **lesson_view.STILL)
+
+    def each(progress: training.Progress[training.QuantizedNetwork]) -> None:
+        known[progress.epoch] = progress
+        draw(progress.epoch)
+
+    wanted = go.button(label, type="primary", key="train_go")
+    if not wanted:
+        draw(len(known) - 1)
+    if epochs := tuple(known):  # copied at once: another visitor may be training
+        _trained(plan, after, known[max(epochs)], levels, f"{plan} {count} {learned}")
+    tuning = training.Training(count, training.TUNING.learning_rate)
+    begin = partial(
+        training.qat,
+        before.network,
+        plan.weights,
+        plan.activations,
+        tuning,
+        plan.seed,
+        learned_scales=learned,
+    )
+    share = lambda p: (p.epoch / count, f"Epoch {p.epoch} of {count}: {percent(p.accuracy)}")  # noqa: E731
+    return partial(training_runs.run, begin, each, share, go) if wanted else None
+
+
+def _trained(
+    plan: Plan,
+    after: training.QuantizedNetwork,
+    now: training.Progress[training.QuantizedNetwork],
+    levels: dict[str, float],
+    key: str,
+) -> None:
+    """Draw what the training did to the weights."""
+    lesson_view.figures(
+        *((name, percent(share)) for name, share in levels.items()),
+        (f"QAT after {now.epoch} of {now.epochs} epochs", percent(now.accuracy)),
+    )
+    left, right = st.columns(2)
+    layer = training_choice.layer(now.network, left)
+    which = right.segmented_control(
+        "Maps", ["PTQ", "QAT"], default="QAT", key="train_maps", required=True, **_BIND
+    )
+    was, is_ = after.weights[layer], now.network.weights[layer]
+    changed, moved = int((was.codes != is_.codes).sum()), float((was.x - is_.x).abs().max())
+    st.caption(
+        f"{changed:,} of {was.codes.numel():,} codes of this layer differ between PTQ and QAT; "
+        f"no float weight moved by more than {moved:.3g}."
+    )
+    network = after if which == "PTQ" else now.network
+    name = f"ptq {plan}" if which == "PTQ" else f"qat {key} {now.epoch}"
+    weights = training_runs.weights_of(network, layer, name)
+    lesson_view.explored("ptq_or_qat", *weights, *st.columns(lesson_view.for_maps(), gap="medium"))
+
+
+def curve(plan: Plan, text: str) -> training_runs.Job | None:
+    """Draw what is known of accuracy against bits; return what is missing if it was asked for."""
+    words, picture = lesson_view.beside()
+    with words:
+        st.markdown(text)
+        bits = st.multiselect("Bits", training_choice.WIDTHS, [2, 3, 4, 8], key="train_bits", **_BIND)
+        seeds = range(st.slider("Seeds", 1, 10, 3, key="train_seeds", **_BIND))
+        as_errors = (
+            st.segmented_control(
+                "Show",
+                ["accuracy", "read wrongly"],
+                default="accuracy",
+                key="train_as",
+                required=True,
+                **_BIND,
+            )
+            == "read wrongly"
+        )
+        go = st.empty()
+    known = training_runs.rows(plan)
+    begin = partial(
+        training.accuracy_curve, sorted(bits), seeds, weights=plan.weights, activations=plan.activations
+    )
+    begin().close()  # refuses what has no widths before anything is drawn
+    asked = [(training.FLOAT, 32, seed) for seed in seeds]
+    asked += list(itertools.product(training.METHODS, bits, seeds))
+    with picture:
+        chart = lesson_view.place_of_figure("row").empty()
+    table = st.empty()
+
+    def draw() -> None:
+        points = training.summary([known[key] for key in asked if key in known])
+        look = lesson.look()
+        chart.plotly_chart(figures.against_bits(points, errors=as_errors, **look), **lesson_view.STILL)
+        table.table(_table(points))
+
+    def each(row: training.Row) -> None:
+        known[row.method, row.bits, row.seed] = row
+        draw()
+
+    def share(row: training.Row) -> tuple[float, str]:
+        done = sum(key in known for key in asked)
+        what = "float32" if row.method == training.FLOAT else f"{row.method.upper()} with {row.bits} bits"
+        return done / len(asked), f"{done} of {len(asked)}: seed {row.seed}, {what}"
+
+    missing = sum(key not in known for key in asked)
+    wanted = missing and go.button(
+        f"Compute {missing} of {len(asked)} trainings", type="primary", key="train_compute"
+    )
+    if missing < len(asked):
+        draw()
+    begin = partial(begin, known=[known[key] for key in asked if key in known])
+    return partial(training_runs.run, begin, each, share, go) if wanted else None
+
+
+def choose(plan: Plan, text: str) -> None:
+    """Draw how narrow each way may be within a loss that is allowed, of all widths that are known."""
+    known = training_runs.rows(plan)
+    for row in training.accuracy_curve(
+        training_choice.WIDTHS, [plan.seed], ["ptq"], plan.weights, plan.activations, known=tuple(known.values())
+    ):  # fmt: skip
+        known[row.method, row.bits, row.seed] = row
+    words, picture = lesson_view.beside((1, 2))
+    with words:
+        st.markdown(text)
+        lost = st.slider(
+            "Points of accuracy you can afford to lose", 0.0, 10.0, 1.0, 0.5, key="train_afford", **_BIND
+        )
+    points = training.summary(sorted(known.values(), key=lambda r: (r.bits, r.seed)))
+    (before,) = (p.mean for p in points if p.method == training.FLOAT)
+    enough = before - lost / 100
+    with words:
+        lesson_view.figures(("float32", percent(before)), ("at least", percent(enough)))
+        if len({p.method for p in points}) <= 2:
+            st.button("Compute QAT in the step curve", on_click=_to_curve, key="train_to_curve")
+    with picture:
+        lesson_view.table([_needs(method, points, enough) for method in training.METHODS])
+
+
+def _needs(method: str, points: list[training.Point], enough: float) -> dict[str, str]:
+    """A row of the table: the narrowest of the known widths that reads well enough."""
+    known = sorted((p for p in points if p.method == method), key=lambda p: p.bits)
+    fit = next((p for p in known if p.mean >= enough), None)
+    if not known:
+        bits, found = "not computed yet", ""
+    elif fit is None:
+        bits, found = "none of those computed", f"{percent(max(p.mean for p in known))} at best"
+    else:
+        bits, found = str(fit.bits), percent(fit.mean)
+    cost = {"ptq": "no training", "qat": "more training", "lsq": "more training"}[method]
+    return {
+        "way": figures.NAMES[method],
+        "fewest bits": bits,
+        "accuracy there": found,
+        "widths known": ", ".join(str(p.bits) for p in known),
+        "costs": cost,
+    }
+
+
+def _to_curve() -> None:
+    st.session_state[lesson_plan.step_key("ptq_or_qat")] = "curve"
+
+
+def _table(points: list[training.Point]) -> list[dict[str, str]]:
+    """Accuracy by width and method: the mean over the seeds, and the worst and best of them."""
+    cells = {(p.bits, p.method): _spread(p) for p in points}
+    widths = sorted({bits for bits, method in cells if method != training.FLOAT}, reverse=True)
+    rows = [{"bits": "32, float"} | {figures.NAMES[m]: cells[b, training.FLOAT] for m in training.METHODS}
+            for b, method in cells if method == training.FLOAT]  # fmt: skip
+    return rows + [
+        {"bits": str(b)} | {figures.NAMES[m]: cells.get((b, m), "") for m in training.METHODS} for b in widths
+    ]
+
+
+def _spread(p: training.Point) -> str:
+    if p.seeds == 1:
+        return percent(p.mean)
+    return f"{percent(p.mean)} ({percent(p.lowest)} to {percent(p.highest)} over {p.seeds} seeds)"

@@ -1,0 +1,195 @@
+"""What lessons show of a quantized tensor: the maps, the arithmetic of one element, the key figures."""
+
+import html
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+import quantcore as qc
+from pages.learn import frame as lesson
+from pages.maps import arithmetic
+from pages.maps import component as maps
+from pages.maps import controls as maps_view
+from pages.shared import cache as compute
+from pages.shared import messages as say
+from pages.shared import selection as current
+from pages.shared.selection import Tensor
+from pages.sidebar import unsupported as refused
+from quantcore import tensors
+from quantcore.analysis.views import View, element
+
+_BIND: dict[str, Any] = {"bind": "query-params"}
+STILL: dict[str, Any] = {"theme": None, "height": "stretch", "config": {"displayModeBar": False}}
+
+
+def own(key: str, values: Any) -> Tensor:
+    """A lesson's own small tensor; ``key`` names its content."""
+    x = np.asarray(values, np.float32)
+    return Tensor(f"lesson {key}", key, x.shape, lambda: x)
+
+
+def generated(spec: tensors.Generated) -> Tensor:
+    """A lesson's own tensor by distribution and seed."""
+    return Tensor(f"lesson {spec}", spec.distribution, spec.shape, lambda: tensors.generate(spec))
+
+
+def yours() -> tuple[Tensor, qc.Scheme] | None:
+    """The visitor's tensor and scheme; None where there is none, which is said."""
+    chosen = current.get()
+    for problem in chosen.problems:
+        say.error(problem)
+    if chosen.hint:
+        say.hint(chosen.hint)
+    if chosen.tensor is None or chosen.scheme is None:
+        return None
+    try:
+        compute.result(chosen.tensor, chosen.scheme)
+    except qc.QuantError as error:
+        refused.show(error, chosen.tensor, chosen.scheme)
+        return None
+    return chosen.tensor, chosen.scheme
+
+
+def beside(shares: tuple[float, float] = (2, 3)) -> tuple[DeltaGenerator, DeltaGenerator]:
+    """Where a step's words and controls stand, and beside them its picture; ``shares`` of the width."""
+    columns = st.columns(shares, gap="medium")
+    return columns[0].container(key="lesson_control"), columns[1].container(key="lesson_picture")
+
+
+def for_maps(words: float = 3) -> tuple[float, float]:
+    """The shares of `beside` with which four maps stand two by two in one window; ``words`` to 4 in large mode."""
+    return (words, 4) if lesson.is_large() else (2, 3)
+
+
+def explored(
+    name: str,
+    tensor: Tensor,
+    scheme: qc.Scheme,
+    words: DeltaGenerator,
+    picture: DeltaGenerator,
+    default: tuple[int, ...] | None = None,
+) -> None:
+    """Draw the maps, and beside them the arithmetic of one element, which a click chooses.
+
+    Args:
+        name: the lesson's; the element is bound to the key ``learn_<name>_cell``.
+        words, picture: the places of `beside`.
+        default: the element to begin with, instead of the worst.
+    """
+    result, report = compute.result(tensor, scheme), compute.report(tensor, scheme)
+    key = f"learn_{name}_cell"
+    worst = maps_view.worst_of(report, tensor.shape)
+    first = worst if default is None else default
+    with words:
+        typed = st.text_input(
+            "Element",
+            key=key,
+            placeholder=", ".join(map(str, first)),
+            help="The element whose arithmetic is shown: click a cell, or type its index; empty: "
+            + ("the worst." if default is None else "the one that was asked."),
+            **_BIND,
+        )
+        index = _chosen(typed, tensor.shape, first)
+        trace = qc.trace(result, index)
+        st.markdown(f"**{arithmetic.heading(result, trace, index == report.max_abs_error_index)}**")
+        own = {what: values[trace.block].item() for what, values in qc.encoding(result).items()}
+        library = result.scheme.convention.library
+        formula(
+            *lines(trace), *(f"{what:<14} {value:.7g}, as {library} writes it" for what, value in own.items())
+        )
+    with picture:
+        four_maps(f"learn_{name}_maps", tensor, scheme, index, key)
+
+
+def four_maps(
+    key: str, tensor: Tensor, scheme: qc.Scheme, index: tuple[int, ...], pick_into: str | None = None
+) -> None:
+    """Draw the four maps of a tensor's first plane; a click is written to the key ``pick_into``."""
+    view = View()
+    picture = maps.Picture(
+        compute.result(tensor, scheme),
+        compute.drawn(tensor, scheme, view),
+        view,
+        identity=tensor.key,
+        element=index,
+        borders=True,
+        numbers=True,
+        theme=maps_view.theme(),
+        large=lesson.is_large(),
+        arithmetic=qc.trace(compute.result(tensor, scheme), index) if pick_into else None,
+    )
+
+    def picked(row: int, column: int) -> None:
+        if pick_into:
+            found = element(view, tensor.shape, row, column)
+            st.session_state[pick_into] = ", ".join(map(str, found))
+
+    maps.four_maps(picture, key=key, on_pick=picked, on_region=lambda rows, columns: None)
+    if picture.data.legend:
+        st.caption(picture.data.legend)
+
+
+def figure(chart: go.Figure, key: str, below: str = "") -> None:
+    """Draw a figure of a lesson, whose height follows the window.
+
+    Args:
+        below: as in `place_of_figure`.
+    """
+    place_of_figure(below).plotly_chart(chart, key=key, **STILL)
+
+
+def place_of_figure(below: str = "") -> DeltaGenerator:
+    """Where a figure stands that may change: draw it with the options `STILL`.
+
+    Args:
+        below: what shares the window with it: "" nothing, "row" a row of controls above, "lines" arithmetic below.
+    """
+    return st.container(key=f"lesson_chart_{below}" if below else "lesson_chart")
+
+
+def figures(*shown: tuple[str, str]) -> None:
+    """Draw key figures side by side: label and value."""
+    shown = tuple((label, "not defined" if value.startswith("nan") else value) for label, value in shown)
+    cells = "".join(f"<div><small>{html.escape(a)}</small><b>{html.escape(b)}</b></div>" for a, b in shown)
+    st.html(f'<div class="qs-figures">{cells}</div>')
+
+
+def table(rows: Sequence[dict[str, str]]) -> None:
+    """Draw a table of few rows, whose size follows the type."""
+    st.table(rows)
+
+
+def lines(t: qc.Trace, first: str = "", last: str = "") -> list[str]:
+    """The arithmetic of an element as lines, from the step ``first`` to the one whose name begins as ``last``."""
+    steps = t.steps()
+    names = [step.name for step in steps]
+    start = names.index(first) if first else 0
+    stop = next(i for i, name in enumerate(names) if name.startswith(last)) + 1 if last else len(steps)
+    return [_line(step) for step in steps[start:stop]]
+
+
+def formula(*lines: str) -> None:
+    """Draw arithmetic with its numbers put in; a line that is too long goes on, indented, in the next."""
+    rows = "\n".join(f"<span>{html.escape(line)}</span>" for line in lines)
+    st.html(f'<pre class="qs-lines {arithmetic.PLACE}">{rows}</pre>')
+
+
+def _line(step: qc.Step) -> str:
+    """Name, formula and value of a step."""
+    term, words = re.fullmatch(r"(.*?)(, [a-z ]+)?", step.formula).groups(default="")  # type: ignore[union-attr]
+    value = term if term == step.value else " = ".join(filter(None, [term, step.value]))
+    hat = step.name.count("\u0302")  # takes no room of its own
+    return f"{step.name:<{14 + hat}} {value}{words}"
+
+
+def _chosen(typed: str, shape: tuple[int, ...], first: tuple[int, ...]) -> tuple[int, ...]:
+    try:
+        return maps_view.read_element(typed, shape) or first
+    except qc.QuantError as error:
+        say.warning(f"{error} Element {first} is shown instead.")
+        return first

@@ -1,0 +1,242 @@
+"""The four maps behind one function: a component that keeps zoom, hover and outlines in the browser.
+
+Plotly itself comes from the installed plotly wheel, by the route that app.py serves; where that is
+missing (`streamlit run pages/main.py`), the same figure is drawn by st.plotly_chart.
+"""
+
+import base64
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+import quantcore as qc
+from pages.maps import arithmetic
+from quantcore import figures
+from quantcore.analysis.views import Cells, MapData, View, box_of_blocks, element, place
+from quantcore.diagnosis.record import Box
+from quantcore.quantization.quantize import Quantized
+
+_HERE = Path(__file__).parent
+_FAILED = "_maps_failed"
+_COMPONENT = st.components.v2.component(
+    "quantscope_maps",
+    html='<div class="qs-maps" tabindex="0" role="application"><div class="qs-plot" aria-hidden="true"></div><canvas aria-hidden="true"></canvas>\n'
+    '<div class="qs-tip" hidden></div><div class="qs-live" aria-live="polite"></div><section class="qs-steps" hidden>'
+    '<button type="button" aria-label="Close">×</button><b></b><pre></pre></section></div>',
+    css=(_HERE / "maps.css").read_text(encoding="utf-8"),
+    js=(_HERE / "maps.js").read_text(encoding="utf-8"),
+    isolate_styles=False,
+)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What the maps show and how.
+
+    ``identity``: the tensor's; while it and the view stay the same, so does the zoom. ``element``: the
+    chosen one, outlined together with its block. ``large``: to be read from afar. ``found``: boxes of the
+    tensor that are outlined too. ``arithmetic``: of that element, shown over the maps after a click where the
+    page shows it out of sight; None where a click follows nothing. ``against``: the scheme whose errors the last
+    map is compared with, if any.
+    """
+
+    result: Quantized
+    data: MapData
+    view: View
+    identity: str
+    element: tuple[int, ...]
+    borders: bool
+    numbers: bool
+    theme: str
+    large: bool = False
+    found: tuple[Box, ...] = ()
+    arithmetic: qc.Trace | None = None
+    against: str = ""
+
+
+def four_maps(
+    picture: Picture,
+    *,
+    key: str,
+    on_pick: Callable[[int, int], None],
+    on_region: Callable[[tuple[int, int], tuple[int, int]], None],
+) -> None:
+    """Draw the maps.
+
+    Args:
+        on_pick: called with row and column in the plane when a cell is clicked.
+        on_region: called with rows and columns when a box is dragged on an overview.
+    """
+    if st.session_state.get(_FAILED):
+        p = picture
+        figure = figures.maps(
+            p.result, p.view, numbers=p.numbers, borders=p.borders, columns=2, theme=p.theme
+        )
+        st.plotly_chart(figure, theme=None, key=f"{key}_chart")
+        return
+
+    def picked() -> None:
+        if st.session_state[key].picked:
+            on_pick(*(int(i) for i in st.session_state[key].picked))
+
+    def region() -> None:
+        chosen = st.session_state[key].region
+        if chosen:
+            on_region(tuple(chosen["rows"]), tuple(chosen["columns"]))
+
+    _COMPONENT(
+        key=key,
+        data={**cells(picture), **marks(picture)},
+        on_picked_change=picked,
+        on_region_change=region,
+        on_failed_change=lambda: st.session_state.update({_FAILED: True}),
+    )
+
+
+def marks(picture: Picture) -> dict[str, Any]:
+    """What stands upon the values and around them: outlines, borders, and where plotly.js is."""
+    data, view, element = picture.data, picture.view, picture.element
+    base = st.get_option("server.baseUrlPath").strip("/")
+    return {
+        "vendor": f"/{base}/vendor/plotly.min.js".replace("//", "/"),
+        "uirevision": f"{picture.identity} {view}",
+        "painted": f" {picture.result.scheme} ",
+        "numbers": picture.numbers,
+        "large": picture.large,
+        "borders": [list(lines) for lines in data.borders] if picture.borders else None,
+        "selected": _inside(place(view, element), data),
+        "block": _block(picture.result, data, view, element),
+        "arithmetic": _arithmetic(picture),
+        "found": [bounds for box in picture.found if (bounds := _in_plane(box, view, data))],
+    }
+
+
+def _arithmetic(picture: Picture) -> dict[str, Any] | None:
+    """What is shown over the maps after a click, and the class of the lines that show it on the page."""
+    result, trace = picture.result, picture.arithmetic
+    if trace is None:
+        return None
+    title, lines = arithmetic.heading(result, trace, False), arithmetic.lines(result, trace)
+    return {"title": title, "lines": lines, "elsewhere": arithmetic.PLACE}
+
+
+def cells(picture: Picture) -> dict[str, Any]:
+    """The values of the maps, as the component reads them; it finds x̂ and the error itself.
+
+    Of a reduced map come the elements that most maps show, and beside them, as ``worst_…``, those of the error
+    map. Scales and zero points come in block form where these are fewer than the cells.
+    """
+    result, data, view = picture.result, picture.data, picture.view
+    height, width = data.largest.x.shape
+    by_block = data.scales.size <= height * width
+    arrays = _elements(result, data, data.largest, by_block)
+    if data.worst is not data.largest:
+        own = _elements(result, data, data.worst, by_block)
+        arrays |= {f"worst_{name}": packed for name, packed in own.items()}
+    if data.other is not None:
+        arrays["other"] = _packed(data.other)
+    if by_block:
+        parameters = {"scale": data.scales, "zero_point": data.zero_points}
+        arrays |= {name: _packed(_shrunk(values)) for name, values in parameters.items()}
+    return {
+        "arrays": arrays,
+        "arrays_key": f"{picture.identity} {result.scheme} {view} {picture.against}",
+        "blocks": [*data.block, data.scales.shape[1]] if by_block else None,
+        "colours": figures.scales_of_maps(data, result, picture.theme),
+        "titles": figures.titles_of_maps(data),
+        "height": height,
+        "width": width,
+        "rows": data.rows,
+        "columns": data.columns,
+        "step": data.step,
+        "index": element(view, tuple(result.x.shape), "row", "column"),
+        "alt": alternative(data),
+    }
+
+
+def _elements(result: Quantized, data: MapData, shown: Cells, by_block: bool) -> dict[str, dict[str, str]]:
+    """What the component needs to know of one element for each cell."""
+    names = ["x", "codes"]
+    if not isinstance(result.scheme.format, qc.IntFormat):
+        names.append("values")
+    if result.kept.how != "scaled" or result.kept.center is not None:  # another formula than the component's
+        names.append("dequantized")
+    arrays = {name: _packed(getattr(shown, name)) for name in names}
+    if not by_block:
+        arrays |= {name: _packed(_shrunk(getattr(shown, name))) for name in ("scale", "zero_point")}
+    if data.step != (1, 1):
+        down = (shown.row - data.rows[0]) % data.step[0]
+        across = (shown.column - data.columns[0]) % data.step[1]
+        arrays["inside"] = _packed(down * data.step[1] + across)
+    return arrays
+
+
+def alternative(data: MapData) -> str:
+    """What the maps show, in words."""
+    shape = " by ".join(str(n) for n in data.largest.x.shape)
+    ranges = [
+        f"{title} from {data.map(name).min():.4g} to {data.map(name).max():.4g}"
+        for name, title in figures.titles_of_maps(data).items()
+    ]
+    keys = "Arrow keys walk the cells, Enter follows one's arithmetic."
+    if data.legend:
+        keys += " Keys 1 to 4 choose the map."
+    return f"Four maps of {shape} cells. {'; '.join(ranges)}. {data.legend} {keys}"
+
+
+def _packed(values: np.ndarray) -> dict[str, str]:
+    """A typed array in base64; whole numbers in the fewest bytes that hold them all."""
+    if values.dtype.kind == "i":
+        low, high = values.min(), values.max()
+        fits = (d for d in ("i1", "u1", "i2") if np.iinfo(d).min <= low and high <= np.iinfo(d).max)
+        values = values.astype(next(fits, "i4"))
+    return {
+        "dtype": f"{values.dtype.kind}{values.dtype.itemsize}",
+        "bdata": base64.b64encode(values.tobytes()).decode(),
+    }
+
+
+def _shrunk(values: np.ndarray) -> np.ndarray:
+    """One number where all are the same."""
+    flat = values.reshape(-1)
+    return flat[:1] if (flat == flat[0]).all() else flat
+
+
+def _inside(at: tuple[int, int] | None, data: MapData) -> list[int] | None:
+    if at is None or not (
+        data.rows[0] <= at[0] < data.rows[1] and data.columns[0] <= at[1] < data.columns[1]
+    ):
+        return None
+    return list(at)
+
+
+def _in_plane(box: Box, view: View, data: MapData) -> list[int] | None:
+    """Bounds of a box in the plane, as of a block; None where nothing of it is in sight."""
+    rank = len(box)
+    down, across = (view.axes or (rank - 2, rank - 1)) if rank > 1 else (-1, rank - 1)
+    here = element(view, (0,) * rank, 0, 0)
+    if any(not box[i][0] <= here[i] < box[i][1] for i in range(rank) if i not in (down, across)):
+        return None
+    rows, columns = (box[i] if i >= 0 else (0, 1) for i in (down, across))
+    shown = ((rows, data.rows), (columns, data.columns))
+    return [*rows, *columns] if all(a < d and c < b for (a, b), (c, d) in shown) else None
+
+
+def _block(result: Quantized, data: MapData, view: View, element: tuple[int, ...]) -> list[int] | None:
+    """Bounds of the element's block in the plane: first row, row after the last, likewise columns."""
+    if _inside(place(view, element), data) is None:
+        return None
+    axes = view.axes or (len(element) - 2, len(element) - 1)
+    box = box_of_blocks(result)
+    bounds = []
+    for axis in axes:
+        if axis < 0:
+            bounds += [0, 1]
+            continue
+        first = element[axis] // box[axis] * box[axis]
+        bounds += [first, min(first + box[axis], result.x.shape[axis])]
+    return bounds

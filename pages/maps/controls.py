@@ -1,0 +1,237 @@
+"""The four maps, what part of the tensor they show, and which element is chosen."""
+
+from typing import Any
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+import quantcore as qc
+from pages.maps import component as maps
+from pages.shared import cache as compute
+from pages.shared import messages as say
+from pages.shared import pinned
+from pages.shared.selection import Tensor
+from quantcore.analysis.views import View, element
+from quantcore.diagnosis.record import Box
+
+_BIND: dict[str, Any] = {"bind": "query-params"}
+ARITHMETIC = "Arithmetic"  # the tab that shows the chosen element
+# Keys of the controls, which are parameters of the link
+KEYS = {"borders", "numbers", "cell", "rows", "cols", "across", "down", "at"}
+
+
+def controls(
+    shape: tuple[int, ...], worst: tuple[int, ...], place: DeltaGenerator
+) -> tuple[View | None, tuple[int, ...]]:
+    """Draw the controls under the maps; return the view (None where what was typed makes none) and the element.
+
+    Args:
+        place: where the maps will stand, for what is wrong with what was typed.
+    """
+    try:
+        view = _view_controls(shape, worst)
+        return view, _chosen(shape, worst, place)
+    except qc.QuantError as error:
+        say.error(str(error), place)
+        return None, worst
+
+
+def draw(
+    place: DeltaGenerator,
+    tensor: Tensor,
+    result: qc.Quantized,
+    view: View | None,
+    trace: qc.Trace,
+    found: tuple[Box, ...] = (),
+    against: pinned.Reference | None = None,
+) -> None:
+    """Draw the maps, where there is a view.
+
+    Args:
+        found: what a finding means, to be outlined.
+        against: what the error map is compared with, where the visitor wants that.
+    """
+    if view is None:
+        return
+    compared = against and against.name == "pinned" and st.session_state.get(pinned.DIFFERENCE)
+    other = against.result if against and compared else None
+    try:
+        data = compute.drawn(tensor, result.scheme, view, other and other.scheme)
+    except qc.QuantError as error:
+        say.error(str(error), place)
+        return
+    with place:
+        picture = maps.Picture(
+            result,
+            data,
+            view,
+            identity=tensor.key,
+            element=trace.index,
+            borders=st.session_state["borders"],
+            numbers=st.session_state["numbers"],
+            theme=theme(),
+            found=found,
+            arithmetic=trace,
+            against=str(other.scheme) if other else "",
+        )
+        maps.four_maps(
+            picture,
+            key="maps",
+            on_pick=lambda row, column: pick(element(view, tensor.shape, row, column)),
+            on_region=region,
+        )
+        if data.legend:
+            st.caption(data.legend + " Drag a box to open a part exactly.")
+
+
+def worst_of(report: qc.Report, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The element of the largest |error|; the first element where that is not defined."""
+    index = report.max_abs_error_index
+    return (0,) * len(shape) if index is None else index
+
+
+def theme() -> str:
+    """light or dark, as the visitor has it."""
+    return st.context.theme.type or "light"
+
+
+def pick(index: tuple[int, ...]) -> None:
+    """Choose an element and open its arithmetic (a callback)."""
+    st.session_state["cell"] = ", ".join(map(str, index))
+    st.session_state["tab"] = ARITHMETIC
+
+
+def region(rows: tuple[int, int] | None, columns: tuple[int, int] | None) -> None:
+    """Open a part of the tensor, or all of it (a callback)."""
+    st.session_state["rows"] = "" if rows is None else f"{rows[0]}:{rows[1]}"
+    st.session_state["cols"] = "" if columns is None else f"{columns[0]}:{columns[1]}"
+
+
+def _chosen(shape: tuple[int, ...], worst: tuple[int, ...], place: DeltaGenerator) -> tuple[int, ...]:
+    """The element that is followed; one that this tensor has not is named, and the worst taken."""
+    try:
+        return read_element(st.session_state["cell"], shape) or worst
+    except qc.QuantError as error:
+        say.warning(f"{error} The worst element is shown instead.", place)
+        return worst
+
+
+def _view_controls(shape: tuple[int, ...], worst: tuple[int, ...]) -> View:
+    """Draw the controls under the maps: what is drawn into them, the element, the part shown."""
+    with st.container(horizontal=True, key="map_controls", vertical_alignment="center", gap="small"):
+        st.checkbox("Block borders", key="borders", help="Draw where blocks that share a scale end", **_BIND)
+        st.checkbox(
+            "Numbers", True, key="numbers", help="Write numbers into the cells where they fit", **_BIND
+        )
+        if st.session_state.get(pinned.PIN):
+            hint = "Draw by how much |error| is larger (above 0) or smaller than with the pinned scheme"
+            st.checkbox("Difference to pinned", key=pinned.DIFFERENCE, help=hint, **_BIND)
+        st.text_input(
+            "Element",
+            key="cell",
+            placeholder=", ".join(map(str, worst)),
+            help="Index of the element whose arithmetic is shown; empty: the worst. Clicking a cell fills it in.",
+            width=180,
+            **_BIND,
+        )
+        spans = []
+        for name, key in (("Rows", "rows"), ("Columns", "cols")):
+            hint = f"{name} to show, such as 0:16; empty: all."
+            spans.append(
+                (st.text_input(name, key=key, placeholder="all", help=hint, width=170, **_BIND), name)
+            )
+        hint = "Show the elements around the largest |error|"
+        st.button("Go to worst", on_click=_go_to_worst, args=(shape, worst), help=hint)
+        if any(typed for typed, _ in spans):
+            st.button("Show all", on_click=region, args=(None, None))
+        axes, index = _axes(shape)
+    rows, columns = (_span(*span) for span in spans)
+    return View(axes=axes, index=index, rows=rows, columns=columns)
+
+
+def _axes(shape: tuple[int, ...]) -> tuple[tuple[int, int] | None, tuple[int, ...]]:
+    """For a rank over 2: which two axes are drawn, and where the others stand."""
+    rank = len(shape)
+    if rank <= 2:
+        return None, ()
+    axes = list(range(rank))
+    # empty stands for the last two axes, so that the link need not say which these are
+    st.selectbox("Rows along axis", axes, None, key="down", placeholder=str(rank - 2), width=190, **_BIND)
+    st.selectbox(
+        "Columns along axis", axes, None, key="across", placeholder=str(rank - 1), width=210, **_BIND
+    )
+    down, across = _drawn_axes(rank)
+    if down == across:
+        raise qc.QuantError(f"Rows and columns are both drawn along axis {down}; choose two different axes.")
+    others = [i for i in axes if i not in (down, across)]
+    names = ", ".join(f"axis {i} (0–{shape[i] - 1})" for i in others)
+    typed = st.text_input(
+        f"Slice along {names}", key="at", placeholder=", ".join("0" * len(others)), width=330, **_BIND
+    )
+    at = _whole_numbers(typed, "The slice along the other axes") or (0,) * len(others)
+    if len(at) != len(others) or any(not 0 <= n < shape[i] for n, i in zip(at, others, strict=True)):
+        raise qc.QuantError(f"The slice needs one index for each of {names}, not {typed[:40]!r}.")
+    return (down, across), at
+
+
+def _drawn_axes(rank: int) -> tuple[int, int]:
+    down, across = st.session_state.get("down"), st.session_state.get("across")
+    return rank - 2 if down is None else down, rank - 1 if across is None else across
+
+
+def go_to(index: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    """Choose an element, and draw all of the plane in which it stands (a callback)."""
+    pick(index)
+    if len(shape) > 2:
+        drawn = _drawn_axes(len(shape))
+        st.session_state["at"] = ", ".join(str(n) for i, n in enumerate(index) if i not in drawn)
+    region(None, None)
+
+
+def _go_to_worst(shape: tuple[int, ...], worst: tuple[int, ...]) -> None:
+    """Open the 16×16 elements around the worst one (a callback)."""
+    go_to(worst, shape)
+    down, across = _drawn_axes(len(shape)) if len(shape) > 2 else (len(shape) - 2, len(shape) - 1)
+    spans = [_around(worst[i], shape[i]) if i >= 0 else None for i in (down, across)]
+    region(spans[0], spans[1])
+
+
+def _around(place: int, length: int) -> tuple[int, int] | None:
+    if length <= 16:
+        return None
+    start = min(max(0, place - 8), length - 16)
+    return start, start + 16
+
+
+def _span(typed: str, what: str) -> tuple[int, int] | None:
+    """Read ``3:17``; an empty text stands for all."""
+    if not typed.strip():
+        return None
+    parts = typed.replace("..", ":").split(":")
+    try:
+        start, stop = (int(p) for p in parts)
+    except ValueError:
+        raise qc.QuantError(
+            f"{what} must be two whole numbers such as 0:16, or empty for all, not {typed[:40]!r}."
+        ) from None
+    return start, stop
+
+
+def read_element(typed: str, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Read ``3, 17``; an empty text stands for none."""
+    index = _whole_numbers(typed, "The element")
+    if index is None:
+        return () if not shape else None
+    if len(index) != len(shape) or any(not -n <= i < n for i, n in zip(index, shape, strict=True)):
+        raise qc.QuantError(
+            f"The element {typed[:40]!r} is not in a tensor of shape {shape}; write one index per axis."
+        )
+    return tuple(i % n for i, n in zip(index, shape, strict=True))
+
+
+def _whole_numbers(typed: str, what: str) -> tuple[int, ...] | None:
+    words = typed.strip().strip("()").replace(",", " ").split()
+    try:
+        return tuple(int(word) for word in words) or None
+    except ValueError:
+        raise qc.QuantError(f"{what} must be whole numbers such as 3, 17, not {typed[:40]!r}.") from None

@@ -1,0 +1,84 @@
+"""Every cached call. quantcore itself stays undecorated.
+
+A cache's key is text: the content key of the tensor, the text of the scheme, the name of what is computed.
+(Streamlit would hash arrays of 500,000 elements or more by a sample, and forget the class of nested
+dataclasses.) What stands under a leading underscore is not hashed. The objects are shared by all
+visitors; nobody writes into them.
+"""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+import streamlit as st
+
+import quantcore as qc
+from pages.shared.selection import Tensor
+from quantcore.analysis.views import MapData, View, map_data
+from quantcore.quantization.quantize import apply_quietly
+
+LARGE = 1 << 20  # elements; of larger tensors only the latest results are kept
+
+
+@st.cache_resource(max_entries=300, show_spinner=False)
+def _small(key: str, _make: Callable[[], Any]) -> Any:
+    return _make()
+
+
+@st.cache_resource(max_entries=8, show_spinner="Computing…")
+def _large(key: str, _make: Callable[[], Any]) -> Any:
+    return _make()
+
+
+def kept(tensor: Tensor, what: str, make: Callable[[], Any]) -> Any:
+    """Return ``make()``, computed once for this tensor and ``what``."""
+    return (_large if size(tensor) > LARGE else _small)(f"{tensor.key}|{what}", make)
+
+
+def kept_small(tensor: Tensor, what: str, make: Callable[[], Any]) -> Any:
+    """`kept`, for results that are small whatever the tensor: those of large ones need not make room for them."""
+    return _small(f"{tensor.key}|{what}", make)
+
+
+def size(tensor: Tensor) -> int:
+    """Number of elements."""
+    return int(np.prod(tensor.shape, dtype=np.int64))
+
+
+def values(tensor: Tensor) -> np.ndarray:
+    """The tensor's values; never write into them."""
+    return cast(np.ndarray, kept(tensor, "values", tensor.load))
+
+
+def result(tensor: Tensor, scheme: qc.Scheme) -> qc.Quantized:
+    """`quantcore.apply`.
+
+    Raises:
+        QuantError: the scheme does not fit the tensor.
+    """
+
+    def make() -> qc.Quantized:
+        return apply_quietly(values(tensor), scheme)  # the page shows result.warnings
+
+    return cast(qc.Quantized, kept(tensor, f"result {scheme}", make))
+
+
+def fitted(tensor: Tensor, scheme: qc.Scheme, size: int, method: str) -> qc.Scheme:
+    """`quantcore.fit_scheme`.
+
+    Raises:
+        QuantError: no codebook can be fitted, or the scheme does not fit the tensor.
+    """
+    make = lambda: qc.fit_scheme(values(tensor), scheme, size, method)  # noqa: E731
+    return cast(qc.Scheme, kept(tensor, f"fitted {size} {method} {scheme}", make))
+
+
+def report(tensor: Tensor, scheme: qc.Scheme) -> qc.Report:
+    """`quantcore.report` of `result`."""
+    return cast(qc.Report, kept(tensor, f"report {scheme}", lambda: qc.report(result(tensor, scheme))))
+
+
+def drawn(tensor: Tensor, scheme: qc.Scheme, view: View, against: qc.Scheme | None = None) -> MapData:
+    """`quantcore.views.map_data` of `result`, its errors compared with those of another scheme if one is given."""
+    make = lambda: map_data(result(tensor, scheme), view, against and result(tensor, against))  # noqa: E731
+    return cast(MapData, kept(tensor, f"map {view} {scheme} {against}", make))

@@ -1,0 +1,94 @@
+"""What a code can be, and how a number becomes one: format, the fit of a codebook, scales, rounding."""
+
+from typing import Any
+
+import streamlit as st
+
+import quantcore as qc
+from pages.sidebar.scheme_state import DEFAULTS
+from quantcore.formats.codebook import MAX_VALUES
+from quantcore.formats.codebook_fit import METHODS
+from quantcore.numerics.rounding import MAX_SEED, NAMES
+from quantcore.scheme.support import KINDS
+
+INTEGERS = DEFAULTS["format"]
+FITTED = "fitted codebook"
+_BIND: dict[str, Any] = {"bind": "query-params"}
+
+
+def name() -> str:
+    """Draw the choice of the format; return what was chosen or typed."""
+    return str(
+        st.selectbox(
+            "Format",
+            [INTEGERS, *qc.FLOATS, *qc.CODEBOOKS, FITTED],
+            key="format",
+            accept_new_options=True,
+            **_BIND,
+            help="Integers, small floats and codebooks by name, or a codebook fitted to the tensor. Others are "
+            "typed: float(3, 2, bias=3, infinities=True, nan=ieee) with exponent and mantissa bits, "
+            "e5m2(saturate=False), log2_5, codebook([-1, 0, 2]), nf4(tie=upper).",
+        )
+    ).strip()
+
+
+def kind(chosen: str) -> str:
+    """What a convention calls the kind of format that was chosen or typed."""
+    if chosen in (INTEGERS, FITTED):
+        return "int" if chosen == INTEGERS else "codebook"
+    try:
+        return KINDS[type(qc.parse_format(chosen))]
+    except qc.QuantError:  # which is said where the scheme is made
+        return "float"
+
+
+def fit() -> tuple[int, str]:
+    """Draw how many values are fitted, and the way; return them."""
+    left, right = st.columns(2)
+    size = left.number_input("Values", 2, MAX_VALUES, DEFAULTS["fit_size"], key="fit_size", **_BIND)
+    method = right.selectbox(
+        "Fitted by",
+        METHODS,
+        METHODS.index(DEFAULTS["fit_method"]),
+        key="fit_method",
+        **_BIND,
+        help="lloyd_max: each value is moved to the mean of the elements nearest to it, from quantiles on (Lloyd "
+        "1982, Max 1960). kmeans: from the best start found by dynamic programming too (Wang and Song 2011). "
+        "Both are quantcore's own, on torch.",
+    )
+    return int(size), method
+
+
+def scales() -> str:
+    """Draw the scheme that quantizes the scales; return its text, empty for none."""
+    return str(
+        st.text_input(
+            "Scales stored as",
+            DEFAULTS["scales"],
+            placeholder="float32",
+            key="scales",
+            **_BIND,
+            max_chars=300,
+            help="A scheme that quantizes the scales themselves, such as uint8 asymmetric, or for powers of two "
+            "e8m0 given(1). Its granularity is over the tensor of scales.",
+        )
+    ).strip()
+
+
+def rounding() -> str:
+    """Draw the choice of the rounding; return its name as conventions know it."""
+    rule = str(
+        st.selectbox(
+            "Rounding",
+            [DEFAULTS["rounding"], *NAMES],
+            key="rounding",
+            accept_new_options=True,
+            **_BIND,
+            help="Of x/s to a whole number, or to a value of a small float. Libraries round half to even; "
+            "stochastic rounds up with the probability of the part cut off. A codebook takes the nearest value.",
+        )
+    )
+    if rule != "stochastic":
+        return rule
+    seed = int(st.number_input("Seed of the rounding", 0, MAX_SEED, 0, key="rounding_seed", **_BIND))
+    return f"{rule}_{seed}" if seed else rule

@@ -1,0 +1,106 @@
+"""How the range is found: the choice, and what each kind of it needs."""
+
+import ast
+from typing import Any
+
+import streamlit as st
+
+import quantcore as qc
+from pages.sidebar.scheme_state import DEFAULTS, LEAST_PERCENTILE
+from quantcore.range_setting.entropy import MAX_BINS
+from quantcore.range_setting.statistics import MAX_CANDIDATES
+
+_BIND: dict[str, Any] = {"bind": "query-params"}
+LEAST_BINS = qc.Entropy().num_quantized_bins
+KINDS = (
+    "min-max",
+    "min MSE",
+    "percentile",
+    "entropy",
+    "mean ± k·std",
+    "mean |x|",
+    "half-quadratic",
+    "fixed",
+    "by hand",
+)
+_HELP = (
+    "How the range that the codes span is found: lowest to highest element, the range of least squared error, a "
+    "percentile of the elements, least information lost (Kullback-Leibler), k standard deviations about the mean, "
+    "the mean of |x|, HQQ's optimiser, two numbers, or scale and zero point typed by hand."
+)
+
+
+def draw() -> qc.RangeSetting:
+    """Draw the controls and return the range setting that they stand for.
+
+    Raises:
+        QuantError: what was typed makes none.
+    """
+    match st.selectbox("Range", KINDS, key="range", **_BIND, help=_HELP):
+        case "min MSE":
+            return qc.MinMse(_whole("Candidates", "candidates", 1, MAX_CANDIDATES, _CANDIDATES))
+        case "percentile":
+            return qc.Percentile(_percentile())
+        case "entropy":
+            return qc.Entropy(_whole("Bins", "bins", LEAST_BINS, MAX_BINS, _BINS))
+        case "mean ± k·std":
+            return qc.MeanStd(
+                st.number_input("k", value=DEFAULTS["k"], step=0.5, format="%g", key="k", **_BIND, help=_K)
+            )
+        case "mean |x|":
+            return qc.AbsMean()
+        case "half-quadratic":
+            return qc.HalfQuadratic()
+        case "fixed":
+            return _fixed()
+        case "by hand":
+            return _given()
+    return qc.MinMax()
+
+
+_CANDIDATES = (
+    "How many ranges are tried for each block: min-max shrunk to 99 %, 98 %, … of its width for 100 of them."
+)
+_BINS = "Of the histogram. With 128 one threshold is left to try, the widest; TensorRT takes 2048."
+_K = "The range reaches this many standard deviations to both sides of the mean."
+
+
+def _whole(label: str, key: str, least: int, most: int, help: str) -> int:
+    return int(st.number_input(label, least, most, DEFAULTS[key], key=key, help=help, **_BIND))
+
+
+def _percentile() -> float:
+    return st.number_input(
+        "Percentile",
+        LEAST_PERCENTILE,
+        100.0,
+        DEFAULTS["p"],
+        0.1,
+        "%.3f",
+        key="p",
+        **_BIND,
+        help="Symmetric: of |x|. Asymmetric: of both tails. What lies outside is clipped.",
+    )
+
+
+def _fixed() -> qc.Fixed:
+    left, right = st.columns(2)
+    low = left.number_input("Low", value=DEFAULTS["low"], format="%g", key="low", **_BIND)
+    return qc.Fixed(low, right.number_input("High", value=DEFAULTS["high"], format="%g", key="high", **_BIND))
+
+
+def _given() -> qc.Given:
+    left, right = st.columns(2)
+    hint = "A number for all blocks, or a nested list with one number a block, such as [[0.1], [0.2]]"
+    scale = left.text_input("Scale", DEFAULTS["scale"], key="scale", help=hint, **_BIND)
+    zero_point = right.text_input("Zero point", DEFAULTS["zero_point"], key="zero_point", help=hint, **_BIND)
+    return qc.Given(_literal(scale, "The scale"), _literal(zero_point, "The zero_point"))
+
+
+def _literal(typed: str, what: str) -> Any:
+    try:
+        return ast.literal_eval(typed.strip())
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        raise qc.QuantError(
+            f"{what} must be a number or a nested list of numbers such as [[0.1], [0.2]], not {typed[:40]!r}."
+        ) from None

@@ -1,0 +1,236 @@
+"""The scheme's controls: one widget a choice, each bound to one parameter of the link."""
+
+import math
+from typing import Any
+
+import streamlit as st
+
+import quantcore as qc
+from pages.shared import cache as compute
+from pages.shared.selection import Tensor
+from pages.sidebar import format as format_controls
+from pages.sidebar import range_setting as range_controls
+from pages.sidebar.format import FITTED, INTEGERS
+from pages.sidebar.scheme_state import DEFAULTS, PRESET, RANK, load_preset, reset
+from quantcore.conventions import BASES
+from quantcore.formats.integer import MAX_BITS, MIN_BITS
+
+EVENLY = qc.CODEBOOKS["ternary"]  # until there is a tensor to fit to
+PER = ("tensor", "channel", "group", "flat group", "block")
+_BIND: dict[str, Any] = {"bind": "query-params"}
+_OVERFLOW_HELP = (
+    "What becomes of a code that does not fit: saturate clamps it to the nearest, wrap keeps its lowest bits, "
+    "as a cast without a clamp does."
+)
+
+
+def draw(shape: tuple[int, ...], tensor: Tensor | None = None) -> qc.Scheme:
+    """Draw the controls for a tensor of ``shape`` and return the scheme that they stand for.
+
+    Args:
+        tensor: what a codebook is fitted to.
+
+    Raises:
+        QuantError: what was typed makes no scheme, or no codebook can be fitted.
+    """
+    left, right = st.columns([3, 1], vertical_alignment="bottom")
+    left.subheader("Scheme")
+    right.button(
+        "Reset", on_click=reset, type="tertiary", help="All choices of the scheme back to their defaults"
+    )
+    st.selectbox(
+        "Preset",
+        list(qc.PRESETS),
+        index=None,
+        placeholder="Load a preset…",
+        key=PRESET,
+        on_change=load_preset,
+        label_visibility="collapsed",
+        help="A scheme under the name that a library gives it; sets all the choices below.",
+    )
+    name = format_controls.name()
+    size, method = format_controls.fit() if name == FITTED else (0, "")
+    convention = _library(format_controls.kind(name))
+    bits, signed, symmetric, narrow = 0, True, True, False
+    if name == INTEGERS:
+        bits = st.slider("Bits", MIN_BITS, MAX_BITS, DEFAULTS["bits"], key="bits", **_BIND)
+        signed = _either("Codes", "codes", ["signed", "unsigned"], label_visibility="collapsed")
+        symmetric = _either("Symmetry", "mode", ["symmetric", "asymmetric"], label_visibility="collapsed")
+    try:
+        granularity = _granularity(shape, convention)
+        range_setting = range_controls.draw()
+    finally:  # what is typed wrong above must not take the rest of the controls away
+        saturate = name != INTEGERS or _either(
+            "Overflow", "overflow", ["saturate", "wrap"], help=_OVERFLOW_HELP
+        )
+        rounding, scales = format_controls.rounding(), format_controls.scales()
+        if name == INTEGERS:
+            narrow = st.checkbox(
+                "Narrow range",
+                DEFAULTS["narrow"],
+                key="narrow",
+                **_BIND,
+                help="Leave out the lowest code, so that signed codes are symmetric: -127..127 for 8 bits.",
+            )
+        # Streamlit writes what a callback sets into the link only of widgets whose key it has met before.
+        for key, default in DEFAULTS.items():
+            st.session_state.setdefault(key, default)
+    if not saturate:
+        convention = convention.changed(overflow="wrap")
+    if rounding != DEFAULTS["rounding"]:
+        convention = convention.changed(rounding=rounding)
+    integers = qc.IntFormat(bits, signed, narrow) if name == INTEGERS else None
+    fmt = integers or (EVENLY if name == FITTED else qc.parse_format(name))
+    scheme = qc.Scheme(
+        fmt, symmetric, granularity, range_setting, convention, qc.Scheme.parse(scales) if scales else None
+    )
+    return scheme if name != FITTED or tensor is None else compute.fitted(tensor, scheme, size, method)
+
+
+def _library(kind: str) -> qc.Convention:
+    """The convention; ``kind`` is "int", "float" or "codebook"."""
+    kept = (st.session_state.get("library"), st.query_params.get("library"))
+    name = st.selectbox(
+        "Library",
+        [c.name for c in BASES.values() if kind in c.formats or c.name in kept],
+        key="library",
+        **_BIND,
+        help="Whose integers are shown, bit for bit. Libraries part in the scale, in the order of operations and "
+        "at the edges, all else equal; the textbook is what courses teach.",
+    )
+    return BASES[name]
+
+
+def _allowed(convention: qc.Convention, what: str) -> tuple[Any, ...] | None:
+    """The values of a property that the library takes, None where it takes all."""
+    return next((limit.allowed for limit in convention.limits if limit.of == what), None)
+
+
+def _either(label: str, key: str, options: list[str], **more: Any) -> bool:
+    """Draw a choice of two; return whether the first one is chosen."""
+    return options[0] == st.segmented_control(
+        label, options, default=DEFAULTS[key], key=key, required=True, width="stretch", **_BIND, **more
+    )
+
+
+def _granularity(shape: tuple[int, ...], convention: qc.Convention) -> qc.Granularity:
+    st.session_state[RANK] = len(shape)
+    allowed = _allowed(convention, "granularity")
+    # what stands there, or in the link, stays: the page says that the library has it not
+    kept = (st.session_state.get("per"), st.query_params.get("per"))
+    per = st.selectbox(
+        "One scale per",
+        [p for p in PER if allowed is None or f"per_{p.replace(' ', '_')}" in allowed or p in kept],
+        key="per",
+        **_BIND,
+        help="The elements that share one scale: the whole tensor, a channel (one index along an axis), a group "
+        "(a run along an axis), a flat group (a run of the elements in their order, over the ends of rows) or a "
+        "block (a box).",
+    )
+    match per:
+        case "channel":
+            axes = list(range(max(1, len(shape))))
+            return qc.PerChannel(st.selectbox("Axis", axes, key="axis", **_BIND, help=_axes_help(shape)))
+        case "group":
+            return _group(shape, _allowed(convention, "divides") or _allowed(convention, "group_divides"))
+        case "flat group":
+            return qc.PerFlatGroup(_size(math.prod(shape), _allowed(convention, "divides")))
+        case "block":
+            return _block(shape)
+    return qc.PerTensor()
+
+
+def _group(shape: tuple[int, ...], must_divide: tuple[Any, ...] | None) -> qc.PerGroup:
+    axes = list(range(max(1, len(shape))))
+    left, right = st.columns(2)
+    axis = right.selectbox(
+        "Along axis",
+        axes,
+        index=None,
+        placeholder=f"{axes[-1]} (last)",
+        key="group_axis",
+        **_BIND,
+        help=_axes_help(shape),
+    )
+    axis = axes[-1] if axis is None else axis
+    length = shape[axis] if shape else 1
+    with left:
+        return qc.PerGroup(_size(length, must_divide, f"Axis {axis}"), axis)
+
+
+def _size(length: int, must_divide: tuple[Any, ...] | None, whose: str = "The tensor") -> int:
+    """Draw the choice of how many elements share a scale, of ``length`` in a row."""
+    sizes = [n for n in _sizes(length) if not must_divide or length % n == 0]
+    usual = usual_size(length, bool(must_divide))
+    typed = st.selectbox(
+        "Group size",
+        sizes,
+        index=None,
+        placeholder=str(usual),
+        key="group",
+        accept_new_options=True,
+        **_BIND,
+        help=f"Elements that share a scale. {whose} has {length:,}; "
+        + ("the size must divide it." if must_divide else "the last group may be shorter."),
+    )
+    return usual if typed is None else _number(typed, "The group size")
+
+
+def _block(shape: tuple[int, ...]) -> qc.PerBlock:
+    # two by two on the last axes: a length for every axis, none longer than it
+    usual = [min(n, 2 if i >= len(shape) - 2 else 1) for i, n in enumerate(shape)] or [1]
+    typed = st.text_input(
+        "Block shape",
+        DEFAULTS["block"],
+        placeholder="x".join(map(str, usual)),
+        key="block",
+        **_BIND,
+        max_chars=60,
+        help="One length per axis, such as 2x2; -1 stands for the whole axis.",
+    )
+    if not typed.strip():
+        return qc.PerBlock(tuple(usual))
+    lengths = typed.lower().replace("×", "x").replace(",", "x").split("x")
+    return qc.PerBlock(tuple(_number(length, "A block length") for length in lengths))
+
+
+def usual_size(length: int, must_divide: bool = False) -> int:
+    """Elements in a group along an axis of ``length`` where nobody has said how many.
+
+    32, or the largest of 16, 8, 4 and 2 that divides the axis. Where none does: 32, or as much of it as the axis has,
+    and the last group is shorter; for a library that refuses such a group, the whole axis up to 1,024 elements.
+
+    ======  ================  ====================
+    length  where one may be  where all groups are
+            shorter           equally long
+    ======  ================  ====================
+    4096    32                32
+    200     8                 8
+    33      32                33
+    3       2                 1
+    ======  ================  ====================
+    """
+    for size in (32, 16, 8, 4, 2):
+        if length % size == 0:
+            return size
+    if must_divide:
+        return length if 3 < length <= 1024 else 1  # a group of three would only look like a choice
+    return next(size for size in (32, 16, 8, 4, 2, 1) if size <= length)
+
+
+def _sizes(length: int) -> list[int]:
+    """Group sizes that make sense on an axis: its divisors and the powers of two, at most 24 of them."""
+    sizes = [n for n in range(1, min(length, 1024) + 1) if length % n == 0 or n & (n - 1) == 0]
+    usual = [n for n in sizes if n & (n - 1) == 0]
+    return sizes if len(sizes) <= 24 else usual
+
+
+def _axes_help(shape: tuple[int, ...]) -> str:
+    return "The tensor's axes and their lengths: " + ", ".join(f"{i}: {n:,}" for i, n in enumerate(shape))
+
+
+def _number(typed: object, what: str) -> int:
+    try:
+        return int(str(typed).strip())
+    except ValueError:
+        raise qc.QuantError(f"{what} must be a whole number, not {str(typed)[:40]!r}.") from None

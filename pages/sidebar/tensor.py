@@ -1,0 +1,211 @@
+"""The tensor's controls: generated, an example, pasted, edited or uploaded."""
+
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from pages.shared import cache as compute
+from pages.shared import link
+from pages.shared import messages as say
+from pages.shared.selection import NoTensorYet, Tensor, of_values
+from pages.sidebar import tensor_editor as grid
+from pages.sidebar import uploads
+from quantcore import tensors
+
+DEFAULTS: dict[str, Any] = {
+    "src": "generate",
+    "ex": next(iter(tensors.EXAMPLES)),
+    "dist": "outlier_channel",
+    "shape": "8x8",
+    "seed": 0,
+    uploads.PICKED: None,
+}
+# With the distribution's name: parameters share names with the scheme's (low, high, scale) and with each other
+# (factor), and one widget with two defaults would keep the value of the first, which the link leaves out.
+PARAMETERS: dict[str, Any] = {
+    f"{name}_{p.name}": float(p.default) for name, d in tensors.DISTRIBUTIONS.items() for p in d.parameters
+}
+# No format_func beside it: the link would carry the label, and break when that is reworded
+_BIND: dict[str, Any] = {"bind": "query-params"}
+PASTED, _EDITED = "_pasted", "_edited"
+# The tensor that was shown last, of any source but the grid; its source; the one that the grid began with
+_SHOWN, _SOURCE, _BEGAN = "_tensor_shown", "_tensor_source", "_tensor_began"
+
+
+def draw() -> Tensor:
+    """Draw the controls and return the tensor that they stand for.
+
+    Raises:
+        NoTensorYet: nothing was pasted or uploaded so far.
+        QuantError: what was typed, uploaded or linked makes no tensor.
+    """
+    st.subheader("Tensor")
+    source = st.selectbox(
+        "Source of the tensor", list(_DRAW), key="src", label_visibility="collapsed", **_BIND
+    )
+    try:
+        tensor = _DRAW[source]()
+    finally:
+        # Streamlit writes what a callback sets into the link only of widgets whose key it has met before.
+        for key, default in (DEFAULTS | PARAMETERS).items():
+            st.session_state.setdefault(key, default)
+    if source != "edit":
+        st.session_state[_SHOWN], st.session_state[_SOURCE] = tensor, source
+        st.session_state.pop(_EDITED, None)  # the grid shall begin with this one
+    st.caption(_facts(tensor))
+    return tensor
+
+
+def _facts(tensor: Tensor) -> str:
+    elements = compute.size(tensor)
+    dtype = f"stored as {tensor.stored}, computed in float32" if tensor.stored else "float32"
+    return f"shape {tensor.shape}, {elements:,} element{'s' * (elements != 1)}, {dtype}"
+
+
+def _generated() -> Tensor:
+    kinds = tensors.DISTRIBUTIONS
+    name = st.selectbox(
+        "Distribution",
+        list(kinds),
+        key="dist",
+        **_BIND,
+        help="\n".join(f"- **{name}**: {d.help}" for name, d in kinds.items()),
+    )
+    left, right = st.columns(2)
+    shape = left.text_input(
+        "Shape",
+        DEFAULTS["shape"],
+        key="shape",
+        max_chars=60,
+        **_BIND,
+        help="Such as 64x128; up to 4096x14336.",
+    )
+    seed = right.number_input(
+        "Seed", 0, 2**31, DEFAULTS["seed"], key="seed", **_BIND, help="Change it for new numbers"
+    )
+    chosen = []
+    if kinds[name].parameters:
+        for column, p in zip(st.columns(len(kinds[name].parameters)), kinds[name].parameters, strict=True):
+            value = column.number_input(
+                p.name.capitalize(),
+                float(p.low),
+                float(p.high),
+                float(p.default),
+                format="%g",
+                key=f"{name}_{p.name}",
+                help=p.help,
+                **_BIND,
+            )
+            chosen.append((p.name, float(value)))
+    spec = tensors.Generated(name, tensors.parse_shape(shape), int(seed), tuple(chosen))
+    link.carry(None, repr(spec))
+    code = f"x = qc.tensors.generate(qc.tensors.{spec})"
+    return Tensor(f"generated {spec}", kinds[name].label, spec.shape, lambda: tensors.generate(spec), code)
+
+
+def _example() -> Tensor:
+    examples = tensors.EXAMPLES
+    name = st.selectbox("Example", list(examples), key="ex", label_visibility="collapsed", **_BIND)
+    st.caption(f"{examples[name].title}. {examples[name].description} Source: {examples[name].source}")
+    link.carry(None, name)
+    code = f"x = qc.tensors.EXAMPLES[{name!r}].load()"
+    return Tensor(f"example {name}", examples[name].title, examples[name].shape, examples[name].load, code)
+
+
+def _carried(tensor: Tensor) -> Tensor:
+    """The same, its values in the link where they fit."""
+    link.carry(tensor.load(), tensor.key)
+    return tensor
+
+
+def _pasted() -> Tensor:
+    if PASTED not in st.session_state or link.went_to_another_tensor():
+        x = link.tensor_from_link()
+        st.session_state[PASTED] = "" if x is None else write(x)
+    text = st.text_area(
+        "Values",
+        key=PASTED,
+        height=180,
+        persist_state="session",
+        placeholder="0.5, -1.2, 3\n2, 0.25, -4\n\nor what print shows of a tensor, an array or a list",
+        help="Rows of numbers, nested brackets, or a printed tensor. Ctrl+Enter when done.",
+    )
+    if not text.strip():
+        link.carry(None, "")
+        raise NoTensorYet(
+            "There is no tensor yet: paste numbers into the field on the left, then press Ctrl+Enter."
+        )
+    return _carried(of_values(_parse(text), "pasted"))
+
+
+@st.cache_data(max_entries=30, show_spinner="Reading…")
+def _parse(text: str) -> np.ndarray:
+    return tensors.parse(text)
+
+
+def _edited() -> Tensor:
+    away = _EDITED not in st.session_state
+    if away or link.went_to_another_tensor():
+        grid.begin_anew()
+        # what stands in the link may be the tensor of the source that was chosen before this one
+        x = None if link.carries() else link.tensor_from_link()
+        if away or x is None:
+            st.session_state[_BEGAN] = None if x is not None else st.session_state.get(_SHOWN) or _first()
+        began = st.session_state[_BEGAN]
+        st.session_state[_EDITED] = first_cells(compute.values(began)) if x is None else x
+    if st.session_state[_BEGAN] is not None:
+        _way_back(st.session_state[_BEGAN])
+    st.session_state[_EDITED] = x = grid.draw(st.session_state[_EDITED])
+    return _carried(of_values(x, "edited"))
+
+
+def first_cells(x: np.ndarray) -> np.ndarray:
+    """The part of a tensor that the grid takes: its first rows and columns, of the first plane where it has more."""
+    plane = x.reshape(-1, *x.shape[-2:])[0] if x.ndim > 2 else x
+    return np.array(plane[(slice(grid.SIDE),) * plane.ndim], np.float32)
+
+
+def _way_back(began: Tensor) -> None:
+    """Say which tensor the cells came from, and lead back to it."""
+    part = ""
+    if len(began.shape) > 2 or any(n > grid.SIDE for n in began.shape):
+        part = "×".join(str(min(n, grid.SIDE)) for n in began.shape[-2:])
+        part = f"the first {part} elements of " + ("the first plane of " if len(began.shape) > 2 else "")
+    st.caption(f"Starts from {part}{say.plain(began.name)}, shape {began.shape}.")
+    short = began.name if len(began.name) <= 30 else "…" + began.name[-22:]  # what fits into one or two lines
+    st.button(
+        f"Back to {say.plain(short)}",
+        on_click=_go_back,
+        key="_grid_back",
+        width="stretch",
+        help=f"Show {say.plain(began.name)} again, without the edits",
+    )
+
+
+def _go_back() -> None:
+    """Choose the source that was chosen before the grid (a callback)."""
+    st.session_state["src"] = st.session_state.get(_SOURCE, DEFAULTS["src"])
+
+
+def _first() -> Tensor:
+    """What the page shows when it is opened without a link."""
+    spec = tensors.Generated()
+    return Tensor(f"generated {spec}", tensors.DISTRIBUTIONS[spec.distribution].label, spec.shape,
+                  lambda: tensors.generate(spec))  # fmt: skip
+
+
+def write(x: np.ndarray) -> str:
+    """Write a tensor so that it can be read, typed into, and parsed back to the same float32 values."""
+    if x.ndim == 2 and min(x.shape) > 1:
+        return "\n".join(", ".join(str(v) for v in row) for row in x)
+    return str(np.vectorize(lambda v: float(str(v)), otypes=[object])(x).tolist())
+
+
+_DRAW = {
+    "generate": _generated,
+    "example": _example,
+    "paste": _pasted,
+    "edit": _edited,
+    "upload": uploads.draw,
+}

@@ -1,0 +1,35 @@
+"""A scheme that its library does not take: the library's words, and the nearest scheme that it takes."""
+
+import dataclasses
+from functools import partial
+
+import streamlit as st
+
+import quantcore as qc
+from pages.shared import messages as say
+from pages.shared.selection import Tensor
+from pages.sidebar import scheme_state
+
+
+def show(error: qc.QuantError, tensor: Tensor, scheme: qc.Scheme, keep: qc.Convention | None = None) -> None:
+    """Show an error of `compute.result`, with a way out where there is one.
+
+    ``keep``: the convention that the controls keep, where the refused one is not theirs.
+    """
+    say.error(str(error))
+    try:
+        other = qc.fitting(scheme, tensor.shape)
+    except qc.QuantError:  # the granularity does not fit the tensor, as the error says
+        return
+    if other is not None and other != scheme:
+        other = other if keep is None else dataclasses.replace(other, convention=keep)
+        st.button(
+            f"Use {other}", on_click=partial(_apply, other), key="fit", help="The nearest scheme that works"
+        )
+
+
+def _apply(scheme: qc.Scheme) -> None:
+    try:
+        scheme_state.apply_scheme(scheme)
+    except qc.QuantError as error:
+        st.session_state[scheme_state.TEXT_ERROR] = str(error)

@@ -1,0 +1,154 @@
+"""A tensor from a file: the file is kept for as long as the visitor stays, with the tensor that was chosen in it."""
+
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+import streamlit as st
+
+from pages.shared import link
+from pages.shared import messages as say
+from pages.shared.selection import NoTensorYet, Tensor, of_values
+from quantcore import tensors
+
+FILE = "_upload"  # the widget, which loses its file where it is not drawn
+PICKED = "tensor"  # the name of the chosen tensor, which the link carries
+_KEPT, _READ = "_upload_kept", "_upload_read"
+_TEXT = (".csv", ".tsv", ".txt", ".json")
+_LONGEST = 500  # characters of a tensor's name that the link carries
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """A file: its content, and what it holds. ``key`` is another for each upload."""
+
+    key: str
+    name: str
+    data: bytes
+    tensors: tuple[tensors.TensorInfo, ...]
+
+
+def draw() -> Tensor:
+    """Draw the controls of the file and return the tensor that is chosen in it.
+
+    Raises:
+        NoTensorYet: there is no file.
+        QuantError: the file or the tensor can't be read.
+    """
+    uploaded = st.file_uploader(
+        "File",
+        type=list(tensors.EXTENSIONS),
+        key=FILE,
+        on_change=_file_changed,
+        label_visibility="collapsed",
+        help=f"Up to {_limit() >> 20} MB. Nothing in it is ever executed.",
+    )
+    kept: Kept | None = st.session_state.get(_KEPT)
+    if uploaded is not None:
+        if kept is None or kept.key != uploaded.file_id:
+            kept = _keep(uploaded.file_id, uploaded.name, uploaded.getvalue())
+    elif kept is not None:
+        _name_of_file(kept.name)
+    return _from_link() if kept is None else _chosen(kept)
+
+
+def _keep(key: str, name: str, data: bytes) -> Kept:
+    """Keep a file that was just uploaded, and open it on its first weight."""
+    kept = Kept(key, name, data, tuple(tensors.list_tensors(data, name, _limit())))
+    first = _KEPT not in st.session_state
+    names = [info.name for info in kept.tensors]
+    # A link that names one of its tensors is the reason why this file was uploaded
+    if not (first and st.query_params.get(PICKED) in names):
+        st.session_state[PICKED] = tensors.first_weight(kept.tensors).name if len(names) > 1 else None
+    st.session_state[_KEPT] = kept
+    return kept
+
+
+def _file_changed() -> None:
+    """Forget the file that the visitor took out of the widget (a callback)."""
+    if st.session_state.get(FILE) is None:
+        remove()
+
+
+def remove() -> None:
+    """Forget the file (a callback)."""
+    st.session_state.pop(_KEPT, None)
+    st.session_state.pop(_READ, None)
+    st.session_state[PICKED] = None
+    link.forget()
+
+
+def _name_of_file(name: str) -> None:
+    """Say which file is kept: the widget is empty after a visit to another source or page."""
+    left, right = st.columns([3, 1.4], vertical_alignment="center")
+    left.markdown(f":material/draft: {say.plain(name)}")
+    right.button("Remove", on_click=remove, key="_upload_remove", type="tertiary", help="Forget this file")
+
+
+def _chosen(kept: Kept) -> Tensor:
+    """The tensor that is chosen in the file, read once."""
+    info = kept.tensors[0] if len(kept.tensors) == 1 else _pick(kept.tensors)
+    identity = (kept.key, info.name)
+    known = st.session_state.get(_READ)
+    if known is None or known[0] != identity:
+        x = tensors.read_tensor(kept.data, kept.name, info.name, _limit())
+        own = "" if info.name == kept.name else info.name
+        tensor = of_values(
+            x,
+            f"{kept.name} {own}".strip(),
+            name=own or kept.name,
+            stored="text" if PurePath(kept.name).suffix.lower() in _TEXT else info.dtype_name,
+        )
+        st.session_state[_READ] = known = (identity, tensor)
+    if not info.is_floating and not any(other.is_floating for other in kept.tensors):
+        st.caption(f"No tensor in this file has a floating-point type: this one is {info.dtype_name}.")
+    tensor = known[1]
+    link.carry(tensor.load(), tensor.key, kept.name)
+    return tensor
+
+
+def _pick(infos: tuple[tensors.TensorInfo, ...]) -> tensors.TensorInfo:
+    """Draw the choice of a tensor; its whole name stands beneath, since a long one is truncated in the field."""
+    by_name = {info.name: info for info in infos}
+    if st.session_state.get(PICKED) not in by_name and st.query_params.get(PICKED) not in by_name:
+        st.session_state[PICKED] = tensors.first_weight(infos).name
+    short = max(map(len, by_name)) <= _LONGEST
+    kept: dict[str, Any] = {"bind": "query-params"} if short else {"persist_state": "session"}
+    name = st.selectbox("Tensor in the file", list(by_name), index=None, key=PICKED, required=True, **kept)
+    info = by_name.get(str(name)) or tensors.first_weight(infos)
+    st.caption(say.plain(info.name))
+    return info
+
+
+def _from_link() -> Tensor:
+    """The values that the link carries, where there is no file.
+
+    Raises:
+        NoTensorYet: the link carries none.
+    """
+    name, picked = st.query_params.get(link.FILE), st.query_params.get(PICKED)
+    if _READ not in st.session_state or link.went_to_another_tensor():
+        # what stands in the link may be the tensor of the source that was chosen before this one
+        x = None if link.carries() else link.tensor_from_link()
+        if x is None:
+            st.session_state.pop(_READ, None)
+            link.carry(None, "", name)
+        if x is None and name:
+            which = f"the tensor {picked} of the file {name}" if picked else f"the file {name}"
+            raise NoTensorYet(
+                f"This link shows {which}, which is too large for a link: upload the file again on the left."
+            )
+        if x is None:
+            raise NoTensorYet("There is no tensor yet: upload a file on the left, or choose another source.")
+        title = f"{name} {picked or ''}".strip() if name else "from the link"
+        tensor = of_values(x, title, name=picked or name or "")
+        st.session_state[_READ] = (("link", name), tensor)
+    (_, file), tensor = st.session_state[_READ]
+    st.caption(f"Shown: {say.plain(tensor.title)}")
+    link.carry(tensor.load(), tensor.key, file)
+    return tensor
+
+
+def _limit() -> int:
+    """The largest upload in bytes: the server's own limit, so that it is set in one place."""
+    return int(st.get_option("server.maxUploadSize")) * 2**20

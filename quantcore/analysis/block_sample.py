@@ -1,0 +1,102 @@
+"""The blocks of a tensor whose error is measured under many ranges, gathered by their size.
+
+A short last block is a block too. Of more than `MAX_ELEMENTS` elements every few are measured, whole blocks where
+there are many, and always the extremes.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from quantcore.errors import QuantError
+from quantcore.granularity.kinds import (
+    Granularity,
+    block_bounds,
+    block_shape,
+    grid_shape,
+    laid_shape,
+    to_blocks,
+)
+from quantcore.granularity.tiles import regions
+from quantcore.numerics.float32 import CHUNK, as_float32, refuse_nonfinite
+from quantcore.scheme.scheme import Scheme
+from quantcore.scheme.support import refuse
+
+MAX_ELEMENTS = 1 << 19
+
+
+@dataclass(frozen=True)
+class MeasuredBlocks:
+    """``piles`` of blocks, (number of blocks, elements of a block) each.
+
+    ``shape`` of the tensor; how many ``elements`` and blocks (``count``) there are, measured or not.
+    """
+
+    piles: list[Tensor]
+    shape: tuple[int, ...]
+    elements: int
+    count: int
+
+    @property
+    def measured(self) -> int:
+        """The elements that are measured."""
+        return sum(pile.numel() for pile in self.piles)
+
+    @property
+    def counted(self) -> int:
+        """The blocks that are measured."""
+        return sum(len(pile) for pile in self.piles)
+
+
+def elements_of(x: Tensor, granularity: Granularity, position: tuple[int, ...]) -> Tensor:
+    """Return the elements of one block of x, in the block's shape: a view where the memory allows it.
+
+    Raises:
+        QuantError: the granularity does not fit x, or there is no block at ``position`` of their grid.
+    """
+    shape = laid_shape(granularity, tuple(x.shape))
+    block = block_shape(granularity, tuple(x.shape))
+    grid = grid_shape(shape, block)
+    if len(position) != len(grid) or any(not 0 <= p < g for p, g in zip(position, grid, strict=True)):
+        last = tuple(g - 1 for g in grid)
+        raise QuantError(f"There is no block {position}: they are counted from {(0,) * len(grid)} to {last}.")
+    return x.reshape(shape)[tuple(slice(*bounds) for bounds in block_bounds(shape, block, position))]
+
+
+def measured_blocks(x: Any, scheme: Scheme, position: tuple[int, ...] | None = None) -> MeasuredBlocks:
+    """Gather the blocks of x, or only the one at ``position`` of their grid.
+
+    Raises:
+        QuantError: the scheme does not fit x, x holds NaN or infinity, or there is no such block.
+    """
+    x = as_float32(x)
+    refuse(scheme, tuple(x.shape))
+    refuse_nonfinite(x, "a curve of errors")
+    if position is not None:
+        part = elements_of(x, scheme.granularity, position).reshape(1, -1)
+        return MeasuredBlocks([_thinned(part, part.numel())], tuple(x.shape), part.numel(), 1)
+    shape = laid_shape(scheme.granularity, tuple(x.shape))
+    block = block_shape(scheme.granularity, tuple(x.shape))
+    laid, grid = x.reshape(shape), grid_shape(shape, block)
+    boxes = regions(shape, block, CHUNK, whole_blocks=True)
+    piles = [_thinned(to_blocks(laid[box.elements], box.block), laid.numel()) for box in boxes]
+    return MeasuredBlocks(_joined(piles), tuple(x.shape), laid.numel(), math.prod(grid))
+
+
+def _thinned(blocks: Tensor, elements: int) -> Tensor:
+    """Every few of the blocks, or of their elements and their extremes."""
+    if elements <= MAX_ELEMENTS:
+        return blocks
+    step = -(-elements // MAX_ELEMENTS) | 1  # odd, so that it meets the columns of most tensors in turn
+    if len(blocks) >= step:
+        return blocks[::step].contiguous()
+    ends = (blocks.amin(-1, keepdim=True), blocks.amax(-1, keepdim=True))
+    return torch.cat([blocks[:, ::step], *ends], -1)
+
+
+def _joined(piles: list[Tensor]) -> list[Tensor]:
+    sizes = dict.fromkeys(pile.shape[1] for pile in piles)
+    return [torch.cat([pile for pile in piles if pile.shape[1] == size]) for size in sizes]

@@ -1,0 +1,259 @@
+"""How far the dequantized tensor is from the original.
+
+All sums are in float64 over float32 errors x - x̂; the tensor is walked in row blocks, so no temporary
+of its size is made.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from quantcore.errors import QuantError
+from quantcore.granularity.kinds import split_axes, spread
+from quantcore.granularity.tiles import Region, regions
+from quantcore.numerics.float32 import CHUNK, as_float32, refuse_nonfinite
+from quantcore.qparams.coding import decode, ends, kept_at
+from quantcore.quantization.quantize import Quantized, unclamped
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Error of an approximation of x.
+
+    ``sqnr_db`` = 10·log10(Σx² / Σerror²) in dB: inf where x̂ equals x, -inf where x is zero everywhere and x̂
+    is not. ``max_abs_error_index``: the first in row-major order. Where x̂ or an error exceeds float32 the
+    sums are inf and ``sqnr_db`` is -inf.
+
+    A metric whose formula has no value is not defined: it is nan (``max_abs_error_index``: None), and
+    ``undefined`` gives the reason under its name. That happens where x or x̂ contains NaN, where a sum is
+    divided by 0 (``sqnr_db`` of zeros that come back as zeros, ``cosine`` where x or x̂ is zero everywhere),
+    and where infinity is divided by infinity. Every other metric has a number, and no entry there.
+    """
+
+    mse: float
+    mae: float
+    sse: float
+    rmse: float
+    sqnr_db: float
+    max_abs_error: float
+    max_abs_error_index: tuple[int, ...] | None
+    cosine: float
+    undefined: Mapping[str, str] = field(default_factory=dict, hash=False, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Report(Errors):
+    """`Errors` of a quantized tensor, and what became of its codes.
+
+    An element is clipped where round(x/s) + z lies outside the format's codes (of floats and codebooks, where x/s
+    lies more than half a step beyond the outermost value), so that the clamp (or the wrap) changed it; NaN is
+    not clipped. ``clipping_sse`` and ``rounding_sse`` split the squared error into that of the clipped elements
+    and that of the others. ``codes_used`` counts distinct codes.
+    """
+
+    clipped: int
+    clipped_share: float
+    clipping_sse: float
+    rounding_sse: float
+    codes_used: int
+    codes_available: int
+
+
+class _Sums:
+    """Running sums over parts of x and x̂."""
+
+    def __init__(self) -> None:
+        self.sse = self.sae = self.xx = self.yy = self.xy = 0.0
+        self.worst, self.worst_at = -1.0, 0
+
+    def add(self, x: Tensor, x_hat: Tensor, flat_index: Callable[[int], int]) -> Tensor:
+        """Count one part; ``flat_index`` places its elements in the whole. Return its squared error, float64."""
+        x, x_hat = x.reshape(-1), x_hat.reshape(-1)
+        error = x - x_hat
+        wide, wide_hat, square = x.double(), x_hat.double(), error.double()
+        self.xx += float(torch.dot(wide, wide))
+        self.yy += float(torch.dot(wide_hat, wide_hat))
+        self.xy += float(torch.dot(wide, wide_hat))
+        self.sse += float(torch.dot(square, square))
+        size = error.abs_()
+        self.sae += float(size.sum(dtype=torch.float64))
+        self._keep_worst(size, flat_index)
+        return square.square_()
+
+    def _keep_worst(self, size: Tensor, flat_index: Callable[[int], int]) -> None:
+        worst = float(size.amax())
+        if math.isnan(worst):  # no element is the worst where one has no error
+            self.worst = math.nan
+        if not worst >= self.worst:  # argmax costs 15 times amax, so it waits until it is needed
+            return
+        at = flat_index(int(size.argmax()))
+        if worst > self.worst or at < self.worst_at:
+            self.worst, self.worst_at = worst, at
+
+    def errors(self, shape: tuple[int, ...]) -> dict[str, Any]:
+        """The fields of `Errors`."""
+        n = math.prod(shape)
+        length = math.sqrt(self.xx) * math.sqrt(self.yy)
+        cosine = self.xy / length if length else math.nan
+        found: dict[str, Any] = {
+            "mse": self.sse / n,
+            "mae": self.sae / n,
+            "sse": self.sse,
+            "rmse": math.sqrt(self.sse / n),
+            "sqnr_db": sqnr_of(self.xx, self.sse),
+            "max_abs_error": self.worst,
+            "cosine": math.nan if math.isnan(cosine) else max(-1.0, min(1.0, cosine)),
+        }
+        found["undefined"] = self.reasons(found)
+        if math.isnan(self.worst):
+            return found | {"max_abs_error_index": None}
+        index = tuple(int(i) for i in np.unravel_index(self.worst_at, shape)) if shape else ()
+        return found | {"max_abs_error_index": index}
+
+    def reasons(self, found: Mapping[str, float]) -> dict[str, str]:
+        """Why each of these metrics that is nan is not defined; a float32's square never overflows in xx or yy."""
+        held = [
+            f"{name} contains {what}"
+            for name, total in (("x", self.xx), ("x̂", self.yy))
+            for what, is_so in (("NaN", math.isnan), ("infinity", math.isinf))
+            if is_so(total)
+        ]
+        zero = [
+            f"{name} is zero everywhere" for name, total in (("x", self.xx), ("x̂", self.yy)) if total == 0
+        ]
+        why = " and ".join(held or zero)
+        return {name: why for name, value in found.items() if math.isnan(value)}
+
+
+def sqnr_of(power: float, sse: float) -> float:
+    """Return 10·log10(power / sse) in dB, of Σx² and Σerror²; nan for 0/0, ∞/∞ and NaN."""
+    if math.isnan(power) or math.isnan(sse) or (power, sse) in ((0, 0), (math.inf, math.inf)):
+        return math.nan
+    if sse == 0:
+        return math.inf
+    return 10 * math.log10(power / sse) if power and sse < math.inf else -math.inf
+
+
+def decibels(value: float, digits: int = 1) -> str:
+    """Write an SQNR as pages and figures do: ``18.3 dB``, ``exact``, ``-∞ dB`` or ``not defined``.
+
+    >>> decibels(18.257), decibels(math.inf)
+    ('18.3 dB', 'exact')
+    """
+    if math.isnan(value):
+        return "not defined"
+    if math.isinf(value):
+        return "exact" if value > 0 else "-∞ dB"
+    return f"{value:.{digits}f} dB"
+
+
+def errors(x: Any, x_hat: Any) -> Errors:
+    """Compare two tensors of the same shape.
+
+    >>> errors([1.0, 2.0], [1.0, 2.5]).mse
+    0.125
+
+    Raises:
+        QuantError: the shapes differ, or one of them holds NaN or infinity.
+    """
+    x, x_hat = as_float32(x), as_float32(x_hat)
+    if x.shape != x_hat.shape:
+        raise QuantError(
+            f"x has shape {tuple(x.shape)}, but x̂ has {tuple(x_hat.shape)}; give two of the same shape."
+        )
+    sums = _Sums()
+    flat, flat_hat = x.reshape(-1), x_hat.to(x.device).reshape(-1)
+    for start in range(0, len(flat), CHUNK):
+        sums.add(flat[start : start + CHUNK], flat_hat[start : start + CHUNK], start.__add__)
+    if not math.isfinite(sums.sse):  # what is not finite shows here, without a pass of its own
+        refuse_nonfinite(x, "a comparison")
+        refuse_nonfinite(x_hat, "a comparison", what="x̂")
+    return Errors(**sums.errors(tuple(x.shape)))
+
+
+def report(result: Quantized) -> Report:
+    """Return every metric of a result, in one walk over it."""
+    fmt, shape = result.scheme.format, tuple(result.x.shape)
+    sums, clipped, clipping_sse, rounding_sse = _Sums(), 0, 0.0, 0.0
+    least, most = ends(fmt)
+    counts = torch.zeros((), dtype=torch.int64, device=result.x.device)
+    laid = [t.reshape(result.laid_shape) for t in (result.x, result.codes)]
+    for region, values in unclamped(result.x, result.params, result.scheme):
+        x, codes = (split_axes(t[region.elements], region.block) for t in laid)
+        square = sums.add(x, _x_hat(result, region), _placed(region, result.laid_shape))
+        counts = counts + _count_codes(codes)
+        lowest, highest = torch.aminmax(values)
+        if not (lowest >= least and highest <= most):  # NaN too
+            outside = ((values < least) | (values > most)).reshape(-1)
+            clipped += int(outside.count_nonzero())
+            clipping_sse += float(square[outside].sum())
+            square[outside] = 0.0
+        rounding_sse += float(square.sum())
+    found = sums.errors(shape)
+    parts = {"clipping_sse": clipping_sse, "rounding_sse": rounding_sse}
+    return Report(
+        **found | parts | {"undefined": found["undefined"] | sums.reasons(parts)},
+        clipped=clipped,
+        clipped_share=clipped / math.prod(shape),
+        codes_used=int(counts.count_nonzero()),
+        codes_available=fmt.available,
+    )
+
+
+def block_errors(result: Quantized) -> Tensor:
+    """Return the MSE of every block: block form, float64."""
+    total = torch.zeros(result.scale.shape, dtype=torch.float64, device=result.x.device)
+    count = torch.zeros_like(total)
+    x = result.x.reshape(result.laid_shape)
+    for region in _parts(result):
+        error = split_axes(x[region.elements], region.block) - _x_hat(result, region)
+        inner = tuple(range(1, 2 * len(region.block), 2))
+        square = error.double().square_()
+        total[region.grid] += square.sum(inner) if inner else square
+        count[region.grid] += math.prod(region.block)
+    return total / count
+
+
+def _parts(result: Quantized) -> Iterator[Region]:
+    return regions(result.laid_shape, result.block, CHUNK, whole_blocks=False)
+
+
+def _x_hat(result: Quantized, region: Region) -> Tensor:
+    """x̂ of one box, with the axes of `split_axes`."""
+    codes = split_axes(result.codes.view(result.laid_shape)[region.elements], region.block)
+    scale, zero_point = (spread(p[region.grid]) for p in (result.scale, result.params.zero_point))
+    return decode(
+        codes,
+        scale,
+        zero_point,
+        torch.empty(codes.shape, device=codes.device),
+        result.scheme.format,
+        kept_at(result.kept, region),
+    )
+
+
+def _count_codes(codes: Tensor) -> Tensor:
+    """How often each code occurs, their bits taken as unsigned."""
+    if codes.dtype.itemsize == 1:
+        return torch.bincount(codes.view(torch.uint8).reshape(-1), minlength=1 << 8)
+    return torch.bincount(codes.to(torch.int32).bitwise_and_(0xFFFF).reshape(-1), minlength=1 << 16)
+
+
+def _placed(region: Region, shape: tuple[int, ...]) -> Callable[[int], int]:
+    """Turn an index into a box, flattened, into one into the whole tensor, flattened."""
+    box = tuple(e.stop - e.start for e in region.elements)
+
+    def flat_index(place: int) -> int:
+        inside = np.unravel_index(place, box)
+        return int(
+            np.ravel_multi_index(
+                [int(i) + e.start for i, e in zip(inside, region.elements, strict=True)], shape
+            )
+        )
+
+    return flat_index if shape else int

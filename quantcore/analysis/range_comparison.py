@@ -1,0 +1,141 @@
+"""What every range setting finds on one tensor, and the error that it leaves."""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from quantcore.analysis.block_sample import MeasuredBlocks, measured_blocks
+from quantcore.analysis.metrics import report, sqnr_of
+from quantcore.analysis.range_curve import widths_of
+from quantcore.formats.integer import IntFormat
+from quantcore.granularity.kinds import PerChannel
+from quantcore.notation import write_call
+from quantcore.qparams.scale import parameters
+from quantcore.qparams.squared_error import BlockErrors
+from quantcore.quantization.quantize import Quantized, apply_quietly
+from quantcore.range_setting.basic import Given, MinMax, Percentile, RangeSetting
+from quantcore.range_setting.entropy import Entropy
+from quantcore.range_setting.half_quadratic import HalfQuadratic
+from quantcore.range_setting.protocol import Task
+from quantcore.range_setting.statistics import AbsMean, MeanStd, MinMse
+from quantcore.scheme.scheme import Scheme
+from quantcore.scheme.support import refusal
+
+METHODS: tuple[RangeSetting, ...] = (
+    MinMax(),
+    MinMse(),
+    Percentile(99),
+    Percentile(99.9),
+    Entropy(2048),
+    MeanStd(3),
+    AbsMean(),
+    HalfQuadratic(),
+)
+_FEWER_BINS = (2048, 1024, 512, 256)
+MAX_ENTROPY = 1 << 25  # bins, times thresholds, times blocks: about a second
+
+
+@dataclass(frozen=True)
+class RangeMark:
+    """What a range setting finds: the mean ends and width of the blocks' ranges, and the error they leave.
+
+    ``clipped``: the share of the elements.
+    """
+
+    setting: RangeSetting
+    low: float
+    high: float
+    width: float
+    mse: float
+    sqnr_db: float
+    clipped: float
+
+    @property
+    def name(self) -> str:
+        """Its text form."""
+        return write_call(self.setting)
+
+
+def range_marks(
+    x: Any,
+    scheme: Scheme,
+    block: tuple[int, ...] | None = None,
+    settings: tuple[RangeSetting, ...] = METHODS,
+) -> tuple[RangeMark, ...]:
+    """Return what every range setting finds; the scheme's own does not count.
+
+    Left out are those that the scheme's library has not (`refusal` says why), parameters given by hand, and Entropy
+    of so many blocks that it takes long; of fewer it is taken with fewer bins.
+
+    Raises:
+        QuantError: as `range_curve`.
+    """
+    blocks = measured_blocks(x, dataclasses.replace(scheme, range_setting=MinMax()), block)
+    marks = {}
+    for setting in settings:
+        found = _quick(setting, blocks.counted)
+        one = dataclasses.replace(scheme, range_setting=found or setting)
+        if found is None or isinstance(found, Given) or refusal(one, blocks.shape):
+            continue
+        marks[write_call(found)] = _mark(found, one, blocks)
+    return tuple(marks.values())
+
+
+def range_in_use(result: Quantized, block: tuple[int, ...] | None = None) -> tuple[float, float]:
+    """Return (low, high) of one block, or their means over all: what the codes can stand for where nothing else is known.
+
+    So it is of scales given by hand, and where the zero_point was moved.
+    """
+    low, high = result.params.low, result.params.high
+    if low is None or high is None or isinstance(result.scheme.range_setting, HalfQuadratic):
+        low, high = (
+            (value - result.params.zero_point.double()) * result.scale for value in _outermost(result)
+        )
+    ends = (low, high) if block is None else (low[block], high[block])
+    return float(ends[0].double().mean()), float(ends[1].double().mean())
+
+
+def _outermost(result: Quantized) -> tuple[float, float]:
+    """The lowest and the highest of what the codes mean before zero_point and scale."""
+    fmt = result.scheme.format
+    if isinstance(fmt, IntFormat):
+        return fmt.qmin, fmt.qmax
+    finite = fmt.table[fmt.table.isfinite()]
+    return float(finite.min()), float(finite.max())
+
+
+def _quick(setting: RangeSetting, blocks: int) -> RangeSetting | None:
+    """The setting, or what takes no longer than a reader waits."""
+    if not isinstance(setting, Entropy):
+        return setting
+    wanted = [setting.num_bins, *(bins for bins in _FEWER_BINS if bins < setting.num_bins)]
+    fits = (Entropy(b, setting.num_quantized_bins) for b in wanted if b >= setting.num_quantized_bins)
+    return next((e for e in fits if _work(e) * blocks <= MAX_ENTROPY), None)
+
+
+def _work(entropy: Entropy) -> int:
+    return entropy.num_bins * (entropy.num_bins // 2 - entropy.num_quantized_bins // 2 + 1)
+
+
+def _mark(setting: RangeSetting, scheme: Scheme, blocks: MeasuredBlocks) -> RangeMark:
+    convention = scheme.convention.at(scheme.granularity)
+    total = clipped = lows = highs = widths = power = 0.0
+    for pile in blocks.piles:
+        measure = BlockErrors(pile, scheme)
+        low, high = setting(pile, Task(scheme.format, scheme.symmetric, measure, len(pile)))  # type: ignore[operator]
+        if isinstance(setting, HalfQuadratic):  # it moves the zero_point, which a range alone does not tell
+            moved = report(apply_quietly(pile, dataclasses.replace(scheme, granularity=PerChannel(0))))
+            total, clipped = total + moved.sse, clipped + moved.clipped
+        else:
+            parts = measure.split(low, high)
+            total += float(parts.clipping.sum() + parts.rounding.sum())
+            clipped += float(parts.clipped.sum())
+        found = parameters(low, high, scheme.symmetric, scheme.format, convention)
+        lows += float(found.low.double().sum())
+        highs += float(found.high.double().sum())
+        widths += float(widths_of(low, high, scheme).sum())
+        power += float(torch.linalg.vector_norm(pile, dtype=torch.float64)) ** 2
+    n, m = blocks.counted, blocks.measured
+    return RangeMark(setting, lows / n, highs / n, widths / n, total / m, sqnr_of(power, total), clipped / m)

@@ -1,0 +1,201 @@
+"""Many schemes on one tensor: what error each leaves, and what each costs to store."""
+
+import itertools
+import math
+import os
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from quantcore.analysis.metrics import Report, report
+from quantcore.conventions import BASES
+from quantcore.errors import QuantError
+from quantcore.formats.codebook import CODEBOOKS
+from quantcore.formats.floating_point import FLOATS
+from quantcore.formats.integer import Format, IntFormat
+from quantcore.granularity.kinds import Granularity, PerBlock, PerChannel, PerGroup, PerTensor
+from quantcore.notation import write_call
+from quantcore.numerics.float32 import as_float32
+from quantcore.quantization.quantize import apply_quietly
+from quantcore.range_setting.basic import MinMax, Percentile, RangeSetting
+from quantcore.range_setting.half_quadratic import HalfQuadratic
+from quantcore.range_setting.statistics import MinMse
+from quantcore.scheme.presets import PRESETS
+from quantcore.scheme.scheme import Scheme
+from quantcore.scheme.storage import bits_per_element
+from quantcore.scheme.support import refusal
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+METRICS = tuple(
+    name for name in Report.__dataclass_fields__ if name not in ("max_abs_error_index", "undefined")
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One scheme of a sweep; ``index`` is its place in the list.
+
+    ``report`` is None where the scheme was refused, and ``refused`` says why, else it is empty.
+    ``seconds``: apply and report.
+    """
+
+    index: int
+    scheme: Scheme
+    bits_per_element: float
+    report: Report | None
+    refused: str
+    seconds: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """The row as a table has it: the scheme and its parts as text, every metric, bits and seconds."""
+        scheme = self.scheme
+        found = asdict(self.report) if self.report else {}
+        return {
+            "scheme": str(scheme),
+            "format": str(scheme.format),
+            "symmetric": scheme.symmetric,
+            "granularity": write_call(scheme.granularity),
+            "range_setting": write_call(scheme.range_setting),
+            "convention": str(scheme.convention),
+            "scales": "" if scheme.scales is None else str(scheme.scales),
+            "bits_per_element": self.bits_per_element,
+            **{name: found.get(name, math.nan) for name in METRICS},
+            "seconds": self.seconds,
+            "refused": self.refused,
+        }
+
+
+def sweep(x: Any, schemes: Iterable[Scheme], workers: int | None = None) -> "pd.DataFrame":
+    """Return one row a scheme, in their order: its parts, every metric, bits per element and seconds.
+
+    A scheme that is refused has its reason under ``refused`` and NaN for numbers.
+
+    Raises:
+        QuantError: x is no tensor of numbers.
+    """
+    import pandas as pd
+
+    rows = sorted(sweep_rows(x, schemes, workers), key=lambda row: row.index)
+    return pd.DataFrame([row.as_dict() for row in rows])
+
+
+def sweep_rows(x: Any, schemes: Iterable[Scheme], workers: int | None = None) -> Iterator[Row]:
+    """Yield the rows of `sweep` as they are found, on ``workers`` threads (by default one a core).
+
+    Memory does not grow with the number of schemes: a result is dropped once it is measured. Closing the
+    iterator stops the work after the schemes that are under way.
+    """
+    x = as_float32(x)
+    tasks = enumerate(schemes)
+    count = workers or _cores()
+    with ThreadPoolExecutor(count, thread_name_prefix="sweep") as pool:
+        # one more than there are threads, so that none waits for its next scheme
+        under_way: set[Future[Row]] = {
+            pool.submit(measure, x, *t) for t in itertools.islice(tasks, count + 1)
+        }
+        try:
+            while under_way:
+                done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+                under_way |= {pool.submit(measure, x, *t) for t in itertools.islice(tasks, len(done))}
+                for future in done:
+                    yield future.result()
+        finally:
+            for future in under_way:
+                future.cancel()
+
+
+def _cores() -> int:
+    """How many cores this process may use, which can be fewer than the machine has."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on Linux
+        return os.cpu_count() or 1
+
+
+def measure(x: Tensor, index: int, scheme: Scheme) -> Row:
+    """Quantize and measure one scheme."""
+    start = time.perf_counter()
+    try:
+        bits = bits_per_element(scheme, tuple(x.shape))
+        found = report(apply_quietly(x, scheme))
+    except QuantError as error:
+        return Row(index, scheme, math.nan, None, str(error), time.perf_counter() - start)
+    return Row(index, scheme, bits, found, "", time.perf_counter() - start)
+
+
+def sensible(shape: tuple[int, ...]) -> list[Scheme]:
+    """Return the schemes that one would usually weigh for a tensor of this shape, from few bits to many.
+
+    Integers of 2 to 8 bits, small floats of 4 to 8 and codebooks, symmetric and where there is a zero_point not,
+    per tensor, channel, group and block: with the whole range; to 4 bits with that of least squared error; over
+    many elements with a 99.9th percentile. Then HQQ's, and every preset. What does not fit the shape is left out.
+    """
+    granularities = _granularities(shape)
+    candidates = [
+        Scheme(fmt, symmetric, granularity, setting)
+        for fmt in _SENSIBLE
+        for symmetric in ((True, False) if isinstance(fmt, IntFormat) else (True,))
+        for granularity in granularities
+        for setting in _settings(fmt, granularity)
+    ]
+    hqq = [
+        Scheme(IntFormat(bits, signed=False), False, granularity, HalfQuadratic(), BASES["hqq"])
+        for bits in (2, 3, 4, 8)
+        for granularity in granularities
+        if isinstance(granularity, PerChannel) or granularity == PerGroup(64)
+    ]
+    found = [scheme for scheme in (*candidates, *hqq, *PRESETS.values()) if _fits(scheme, shape)]
+    return list(dict.fromkeys(found))
+
+
+_SENSIBLE: tuple[Format, ...] = (
+    *(IntFormat(bits) for bits in (2, 3, 4, 5, 6, 8)),
+    *(CODEBOOKS[name] for name in ("ternary", "nf4", "iq4_nl")),
+    *(FLOATS[name] for name in ("e2m1", "e2m3", "e3m2", "e4m3fn", "e5m2")),
+)
+
+
+def _settings(fmt: Format, granularity: Granularity) -> list[RangeSetting]:
+    found: list[RangeSetting] = [MinMax()]
+    if fmt.bits <= 4:
+        found.append(MinMse(20))
+    if isinstance(fmt, IntFormat) and isinstance(granularity, PerTensor | PerChannel):
+        found.append(Percentile(99.9))
+    return found
+
+
+def _granularities(shape: tuple[int, ...]) -> list[Granularity]:
+    if not shape:
+        return [PerTensor()]
+    groups: list[Granularity] = [PerGroup(size) for size in (16, 32, 64, 128) if size < shape[-1]]
+    blocks: list[Granularity] = []
+    if len(shape) > 1 and min(shape[-2:]) > 32:
+        blocks = [PerBlock((*(1,) * (len(shape) - 2), 32, 32))]
+    return [PerTensor(), *(PerChannel(axis) for axis in range(len(shape))), *groups, *blocks]
+
+
+def _fits(scheme: Scheme, shape: tuple[int, ...]) -> bool:
+    try:
+        return refusal(scheme, shape) is None
+    except QuantError:
+        return False
+
+
+def frontier(bits: Iterable[float], gains: Iterable[float]) -> list[int]:
+    """Return the places on the Pareto frontier, from few bits to many: no other has fewer bits and more gain.
+
+    ``gains``: more is better, such as ``sqnr_db``; turn the sign of an error. NaN is never on it.
+    """
+    points = [(b, -g, i) for i, (b, g) in enumerate(zip(bits, gains, strict=True)) if b == b and g == g]  # noqa: PLR0124
+    best, found = math.inf, []
+    for _, loss, i in sorted(points):
+        if loss < best:
+            best = loss
+            found.append(i)
+    return found

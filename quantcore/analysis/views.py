@@ -1,0 +1,267 @@
+"""What a map shows: a plane of the tensor, whole or in part, exact or reduced, as arrays.
+
+A map shows at most `MAX_CELLS` cells a side. Of a larger plane each cell stands for a box of elements and
+shows one of them. Each map keeps its own reduction: original, codes and dequantized show the element with the
+largest |x|, which no scheme changes, and the error map the one with the largest |error|, so that the worst
+can't hide. What is said of a cell is said of the element that its map shows.
+"""
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from quantcore.analysis.planes import Plane, Span, drawn_plane, extreme, extreme_difference
+from quantcore.errors import QuantError
+from quantcore.granularity.kinds import PerFlatGroup, Shape, as_boxes
+from quantcore.quantization.quantize import Quantized
+
+MAX_CELLS = 256
+MAX_BORDERS = 64  # lines along one axis; more would be a grey haze
+
+Place = TypeVar("Place", int, str)
+
+
+@dataclass(frozen=True)
+class View:
+    """Which part of a tensor is shown.
+
+    ``axes``: the axes drawn downwards and across, by default the last two; ``index``: where the plane
+    stands on the other axes, in order; ``rows``, ``columns``: (start, stop) of the part shown, None for all.
+    Rank 1 is drawn as one row, rank 0 as one cell.
+    """
+
+    axes: Span | None = None
+    index: tuple[int, ...] = ()
+    rows: Span | None = None
+    columns: Span | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """One element for each cell: 2-D arrays of one shape, float32, and int32 for codes and zero points.
+
+    ``values``: what the codes stand for before zero_point and scale: the codes themselves, or of a float
+    format its values. ``row``, ``column``: where the element stands in the plane.
+    """
+
+    x: npt.NDArray[np.float32]
+    codes: npt.NDArray[np.int32]
+    values: npt.NDArray[np.float32]
+    dequantized: npt.NDArray[np.float32]
+    error: npt.NDArray[np.float32]
+    scale: npt.NDArray[np.float32]
+    zero_point: npt.NDArray[np.int32 | np.float32]
+    row: npt.NDArray[np.int32]
+    column: npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class MapData:
+    """The cells of the four maps.
+
+    ``largest``: of each cell the element with the largest |x|; ``worst``: the one with the largest |error|.
+    Where a cell is one element, both are the same object. ``rows``, ``columns``: the first element and the one
+    after the last; ``step``: how many elements (down, across) a cell stands for; ``borders``: rows and columns
+    before which a new block begins. ``scales``, ``zero_points``: of the plane's blocks, in block form;
+    ``block``: how many elements (down, across) one of them holds. ``other``: x̂ of another result at the elements
+    of ``worst``, where the errors of two results are compared; ``worst`` are the elements then in which they
+    differ most.
+    """
+
+    largest: Cells
+    worst: Cells
+    rows: Span
+    columns: Span
+    step: Span
+    borders: tuple[tuple[int, ...], tuple[int, ...]]
+    scales: npt.NDArray[np.float32]
+    zero_points: npt.NDArray[np.int32 | np.float32]
+    block: Span
+    other: npt.NDArray[np.float32] | None = None
+
+    @property
+    def error_difference(self) -> npt.NDArray[np.float32]:
+        """|error| - |error of the other result|: below 0 where this one is nearer to x."""
+        assert self.other is not None
+        difference: npt.NDArray[np.float32] = np.abs(self.worst.error) - np.abs(self.worst.x - self.other)
+        return difference
+
+    def of(self, name: str) -> Cells:
+        """The elements that the map ``name`` shows: "x", "codes", "dequantized" or "error"."""
+        return self.worst if name == "error" else self.largest
+
+    def map(self, name: str) -> npt.NDArray[Any]:
+        """What the map ``name`` draws."""
+        if name == "error" and self.other is not None:
+            return self.error_difference
+        drawn: npt.NDArray[Any] = getattr(self, name)
+        return drawn
+
+    @property
+    def x(self) -> npt.NDArray[np.float32]:
+        """What the original map draws."""
+        return self.largest.x
+
+    @property
+    def codes(self) -> npt.NDArray[np.int32]:
+        """What the map of codes draws."""
+        return self.largest.codes
+
+    @property
+    def dequantized(self) -> npt.NDArray[np.float32]:
+        """What the dequantized map draws."""
+        return self.largest.dequantized
+
+    @property
+    def error(self) -> npt.NDArray[np.float32]:
+        """What the error map draws."""
+        return self.worst.error
+
+    @property
+    def legend(self) -> str:
+        """What a cell shows, in one sentence; empty where it is one element."""
+        if self.step == (1, 1):
+            return ""
+        down, across = self.step
+        worst = (
+            "in the error map the one with the largest |error|"
+            if self.other is None
+            else "in the last map the one in which the errors differ most"
+        )
+        return f"Each cell shows one of {down} × {across} elements: the one with the largest |x|, {worst}."
+
+
+def element(view: View, shape: tuple[int, ...], row: Place, column: Place) -> tuple[int | Place, ...]:
+    """Return the index in the tensor of what stands at (row, column) of the plane.
+
+    >>> element(View(index=(5,)), (8, 16, 16), "row", "column")
+    (5, 'row', 'column')
+    """
+    if len(shape) < 2:
+        return (column,)[: len(shape)]
+    down, across = _axes(view, len(shape))
+    others = iter(view.index or (0,) * (len(shape) - 2))
+    return tuple(row if i == down else column if i == across else next(others) for i in range(len(shape)))
+
+
+def place(view: View, index: tuple[int, ...]) -> Span | None:
+    """Return (row, column) of an element in the plane, None where it stands in another plane."""
+    if len(index) < 2:
+        return (0, index[0] if index else 0)
+    down, across = _axes(view, len(index))
+    row, column = index[down], index[across]
+    return (row, column) if element(view, index, row, column) == index else None
+
+
+def map_data(result: Quantized, view: View | None = None, against: Quantized | None = None) -> MapData:
+    """Return the cells of the four maps.
+
+    Args:
+        against: another result of the same x; the error map then shows |error| - |its error|.
+
+    Raises:
+        QuantError: the view names something that the tensor does not have.
+    """
+    view = view or View()
+    plane = _plane(result, view)
+    height, width = plane.x.shape
+    rows, columns = _span(view.rows, height, "rows"), _span(view.columns, width, "columns")
+    step = (-(-(rows[1] - rows[0]) // MAX_CELLS), -(-(columns[1] - columns[0]) // MAX_CELLS))
+    if step == (1, 1):
+        largest = worst = _cells(plane, *_all(rows, columns, plane))
+    else:
+        largest, worst = (_cells(plane, *places) for places in extreme(plane, rows, columns, step))
+    other = None
+    if against is not None:
+        plane_of_other = _plane(against, view)
+        if step != (1, 1):
+            worst = _cells(plane, *extreme_difference(plane, plane_of_other, rows, columns, step))
+        row, column = (torch.from_numpy(i).to(plane.x.device, torch.int64) for i in (worst.row, worst.column))
+        other = _cells(plane_of_other, row, column).dequantized
+    borders = tuple(
+        tuple(range(-(-start // b) * b or b, stop, b)) if (stop - start) // b <= MAX_BORDERS else ()
+        for (start, stop), b in zip((rows, columns), plane.block, strict=True)
+    )
+    parameters = (plane.scale.cpu().numpy(), plane.zero_point.cpu().numpy())
+    return MapData(
+        largest, worst, rows, columns, step, (borders[0], borders[1]), *parameters, plane.block, other
+    )
+
+
+def _cells(plane: Plane, row: Tensor, column: Tensor) -> Cells:
+    """All that is known of the elements at these places of the plane."""
+    block = (row // plane.block[0], column // plane.block[1])
+    x, codes = plane.x[row, column], plane.codes[row, column].to(torch.int32)
+    x_hat = plane.dequantized(codes, lambda parameters: parameters[block])
+    arrays = {
+        "x": x,
+        "codes": codes,
+        "values": plane.values(codes),
+        "dequantized": x_hat,
+        "error": x - x_hat,
+        "scale": plane.scale[block],
+        "zero_point": plane.zero_point[block],
+        "row": row.to(torch.int32),
+        "column": column.to(torch.int32),
+    }
+    return Cells(**{name: np.ascontiguousarray(array.cpu().numpy()) for name, array in arrays.items()})
+
+
+def _all(rows: Span, columns: Span, plane: Plane) -> tuple[Tensor, ...]:
+    """Row and column of every element."""
+    places = (torch.arange(*span, device=plane.x.device) for span in (rows, columns))
+    return torch.meshgrid(*places, indexing="ij")
+
+
+def box_of_blocks(result: Quantized) -> Shape:
+    """The extent of a block along each axis of x; 1 along each where runs over the ends of rows are no boxes."""
+    if isinstance(result.scheme.granularity, PerFlatGroup):
+        return as_boxes((), result.block[0], tuple(result.x.shape))[1]
+    return result.block
+
+
+def _plane(result: Quantized, view: View) -> Plane:
+    x, codes, scale, zero_point = result.x, result.codes, result.scale, result.params.zero_point
+    shape, block = tuple(x.shape), result.block
+    number = scale if result.kept.number is None else result.kept.number  # or what nobody reads
+    if isinstance(result.scheme.granularity, PerFlatGroup):
+        (scale, zero_point, number), block = as_boxes((scale, zero_point, number), block[0], shape)
+    whole = [x, codes, scale, zero_point, number]
+    if x.dim() < 2:
+        return drawn_plane([t.reshape(1, -1) for t in whole], (1, block[0] if block else 1), result)
+    down, across = _axes(view, x.dim())
+    others = [i for i in range(x.dim()) if i not in (down, across)]
+    index = view.index or (0,) * len(others)
+    if len(index) != len(others) or any(not 0 <= n < shape[i] for n, i in zip(index, others, strict=True)):
+        raise QuantError(
+            f"The view's index {index} is not on the axes {others} of a tensor of shape {shape}."
+        )
+    at: dict[int, int] = dict(zip(others, index, strict=True))
+    cut = tuple(at.get(i, slice(None)) for i in range(x.dim()))
+    cut_grid = tuple(at[i] // block[i] if i in at else slice(None) for i in range(x.dim()))
+    parts = [t[cut if t is x or t is codes else cut_grid] for t in whole]
+    return drawn_plane([p.T for p in parts] if down > across else parts, (block[down], block[across]), result)
+
+
+def _axes(view: View, rank: int) -> Span:
+    down, across = view.axes or (rank - 2, rank - 1)
+    if not (0 <= down < rank and 0 <= across < rank and down != across):
+        raise QuantError(
+            f"The view's axes {(down, across)} are not two different axes of a tensor of rank {rank}."
+        )
+    return down, across
+
+
+def _span(span: Span | None, length: int, what: str) -> Span:
+    if span is None:
+        return 0, length
+    start, stop = span
+    if not 0 <= start < stop <= length:
+        raise QuantError(
+            f"The {what} {start}:{stop} are not within 0:{length}; give a start below a stop, both inside."
+        )
+    return start, stop

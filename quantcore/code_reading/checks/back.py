@@ -1,0 +1,86 @@
+"""What is checked of the way back: (codes - zero point) · scale, in a type that holds the difference."""
+
+from collections.abc import Iterator
+
+from quantcore.code_reading.checks.chain import SMALL, Chain
+from quantcore.code_reading.checks.found import Found
+from quantcore.code_reading.values.known import Kind, Num, Op, Steps, Value
+
+
+def check(chain: Chain) -> Iterator[Found]:
+    """All that is found after the codes were stored."""
+    yield from _overflow(chain)
+    for op in chain.codes.of("unscaled"):
+        yield Found(
+            "multiplied", op.line,
+            "On the way back the codes are scaled in the same direction as x was: that does not undo it.",
+            "Where x was divided by the scale, multiply the codes by it.",
+        )  # fmt: skip
+    if chain.back is None or chain.codes.fogged:
+        return
+    added, left = chain.zero, dict(chain.back.left)
+    if chain.back.loose:
+        value, _, line = chain.back.loose[0]
+        if added and _same(left, added, 1) and _is_zero_point(value, chain):
+            yield Found(
+                "zero-point-after-scale", line,
+                "The zero point counts codes, but is taken off after the scale, in units of x.",
+                "(codes - zero_point) * scale: first the zero point, then the scale.",
+            )  # fmt: skip
+        return
+    if not left:
+        return
+    line = chain.back.line
+    if added and _same(left, added, 1):
+        yield Found(
+            "zero-point-forgotten", line,
+            "The codes include the zero point, and the way back does not take it off: every value is too large by "
+            "zero_point · scale.",
+            "(codes - zero_point) * scale.",
+        )  # fmt: skip
+    elif added and _same(left, added, 2):
+        yield Found(
+            "zero-point-added", line,
+            "The zero point was added to make the codes, and is added again on the way back: every value is too "
+            "large by 2 · zero_point · scale.",
+            "(codes - zero_point) * scale.",
+        )  # fmt: skip
+    elif not added and not any(isinstance(k, str) and k != "scale" for k in left):
+        yield Found(
+            "zero-point-not-added", line,
+            "The way back takes off a zero point that was never added to the codes.",
+            "Add the zero point after the rounding: round(x / scale) + zero_point.",
+        )  # fmt: skip
+
+
+def _same(left: dict[object, float], added: dict[object, float], times: int) -> bool:
+    return left.keys() == added.keys() and all(
+        abs(left[k] - times * added[k]) < 1e-6 * abs(added[k]) for k in added
+    )
+
+
+def _is_zero_point(value: Value, chain: Chain) -> bool:
+    return any(op.value == value for op in chain.stored.of("add"))
+
+
+def _overflow(chain: Chain) -> Iterator[Found]:
+    kind: Kind | None = chain.stored.kind
+    for op in chain.after:
+        if op.name == "cast":
+            kind = op.value if not op.value.floating else None
+        if op.name == "add" and kind is not None and kind.bits <= SMALL and _stays(op, kind):
+            yield Found(
+                "dequantize-overflow", op.line,
+                f"codes - zero_point is computed in {kind}, which holds {kind.low}..{kind.high}: differences beyond "
+                "wrap around.",
+                "Convert first: (codes.float() - zero_point) * scale.",
+            )  # fmt: skip
+
+
+def _stays(op: Op, kind: Kind) -> bool:
+    """Whether the sum has the codes' type."""
+    if isinstance(op.value, Num):
+        return isinstance(op.value.value, int) and op.value.value != 0
+    if isinstance(op.value, Steps):
+        return op.value.python or (op.value.kind is not None and op.value.kind.bits <= kind.bits)
+    return False

@@ -1,0 +1,171 @@
+"""A quantizer that was read: from the division by a scale to the codes as they are stored."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from quantcore.code_reading.values.known import Back, Codes, Kind, Num, Op, Param, Real, Stat, Steps
+from quantcore.code_reading.values.products import left_of
+
+SMALL = 16  # bits of an integer that codes are stored in; wider ones only pass through
+
+
+@dataclass(frozen=True)
+class Cast:
+    """A cast to a small integer. ``bounds``: what the codes were clamped to before, None at an open end;
+    ``clamp``: where; ``late``: what was added between, if not a number."""
+
+    op: Op
+    bounds: tuple[float | str | None, float | str | None]
+    clamp: Op | None
+    late: Op | None
+
+    @property
+    def kind(self) -> Kind:
+        """The integer type."""
+        assert isinstance(self.op.value, Kind)
+        return self.op.value
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """``codes``: with all that was done to them; ``back``: their way back to x, if it was followed to its end;
+    ``returns``: whether there is a way back."""
+
+    codes: Codes
+    back: Back | None = None
+    returns: bool = False
+
+    @cached_property
+    def stored(self) -> Codes:
+        """The codes up to the last rounding, clamp or cast to an integer."""
+        last = max(
+            (i for i, op in enumerate(self.codes.ops) if op.name in ("round", "clamp") or _is_integer(op)),
+            default=0,
+        )
+        kept = self.codes.ops[: last + 1]
+        # x / s rounded, then a zero point added and nothing more: that is part of the codes too, unless it is
+        # the first step back
+        more = self.codes.ops[last + 1 :]
+        if not self.returns and more and not self.codes.of("cast") and more[0].name == "add":
+            kept = (*kept, more[0])
+        return Codes(
+            self.codes.data, self.codes.scale, kept, self.codes.multiplied, self.codes.inverse,
+            any(op.name == "other" for op in kept),
+        )  # fmt: skip
+
+    @property
+    def after(self) -> tuple[Op, ...]:
+        """What was done to the stored codes on the way back."""
+        return self.codes.ops[len(self.stored.ops) :]
+
+    @cached_property
+    def cast(self) -> Cast | None:
+        """The last cast to a small integer."""
+        found, clamp, late = None, None, None
+        bounds: tuple[float | str | None, float | str | None] = (None, None)
+        for op in self.stored.ops:
+            low, high = bounds
+            if op.name == "clamp":
+                new_low, new_high = op.value
+                bounds = (low if new_low is None else new_low, high if new_high is None else new_high)
+                clamp, late = op, None
+            elif op.name == "add" and isinstance(op.value, Num):
+                bounds = (_shifted(low, op), _shifted(high, op))
+            elif op.name in ("add", "other"):
+                late = op if clamp else None
+            elif op.name == "cast" and _is_integer(op) and op.value.bits <= SMALL:
+                if found is not None and found.kind.bits == op.value.bits:
+                    continue  # the same bits, read as another type
+                found = Cast(op, bounds, clamp, late)
+        return found
+
+    @cached_property
+    def bounds(self) -> tuple[float, float] | None:
+        """The codes that are possible: those of the last clamp, else those of the type; None if not known."""
+        low: float | str | None = None
+        high: float | str | None = None
+        fixed = True
+        for op in self.stored.ops:
+            if op.name == "clamp":
+                low, high = (
+                    old if new is None else new for new, old in zip(op.value, (low, high), strict=True)
+                )
+                fixed = True
+            elif op.name == "add" and isinstance(op.value, Num):
+                low, high = _shifted(low, op), _shifted(high, op)
+            elif op.name in ("add", "other"):
+                fixed = False
+        cast = self.cast
+        if fixed and isinstance(low, int | float) and isinstance(high, int | float):
+            return float(low), float(high)
+        if low == "?" or high == "?" or cast is None:
+            return None
+        return float(cast.kind.low), float(cast.kind.high)
+
+    @cached_property
+    def clamp(self) -> Op | None:
+        """The last clamp."""
+        found = self.stored.of("clamp")
+        return found[-1] if found else None
+
+    @cached_property
+    def zero(self) -> dict[object, float]:
+        """What was added to x / scale, as factors: of extremes, of "scale" (a number of codes), of others."""
+        return dict(left_of(self.stored) or ())
+
+    @property
+    def zero_is_known(self) -> bool:
+        """Whether the zero point comes from extremes and numbers alone."""
+        return not self.stored.fogged and all(isinstance(k, Stat) or k == "scale" for k in self.zero)
+
+    @property
+    def steps(self) -> list[Op]:
+        """Where zero points were added that come from extremes."""
+        return [op for op in self.stored.of("add") if isinstance(op.value, Steps)]
+
+    @property
+    def scale(self) -> Real | None:
+        """The scale, where it comes from extremes by known factors."""
+        scale = self.codes.scale
+        return scale if isinstance(scale, Real) and scale.known and not scale.const else None
+
+    @property
+    def single(self) -> tuple[Stat, float] | None:
+        """The one extreme that the scale is made of, and what it is divided by."""
+        scale = self.scale
+        if scale is None or len(scale.terms) != 1 or scale.terms[0][1] <= 0:
+            return None
+        stat, factor = scale.terms[0]
+        return (stat, 1 / factor) if stat.end in ("max", "high") else None
+
+    @property
+    def span(self) -> tuple[Stat, Stat, float] | None:
+        """The high and the low end whose difference the scale is made of, and what it is divided by."""
+        scale = self.scale
+        if scale is None or len(scale.terms) != 2:
+            return None
+        (a, f), (b, g) = sorted(scale.terms, key=lambda term: -term[1])
+        if (
+            abs(f + g) > 1e-9 * f
+            or a.absolute
+            or b.absolute
+            or a.end not in ("max", "high")
+            or b.end not in ("min", "low")
+        ):
+            return None
+        return a, b, 1 / f
+
+    @property
+    def names(self) -> bool:
+        """Whether an argument that is not known is its scale or zero point."""
+        return isinstance(self.codes.scale, Param) or any(
+            isinstance(op.value, Param) for op in self.codes.ops
+        )
+
+
+def _is_integer(op: Op) -> bool:
+    return op.name == "cast" and isinstance(op.value, Kind) and not op.value.floating
+
+
+def _shifted(bound: float | str | None, op: Op) -> float | str | None:
+    return bound + op.sign * op.value.value if isinstance(bound, int | float) else bound

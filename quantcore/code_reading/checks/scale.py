@@ -1,0 +1,170 @@
+"""What is checked of a scale: its divisor against the codes that there are, its extremes, its axes."""
+
+from collections.abc import Iterator
+
+from quantcore.code_reading.checks.chain import Chain
+from quantcore.code_reading.checks.found import Found
+from quantcore.code_reading.checks.words import extreme, number
+from quantcore.code_reading.checks.words import scale as write_scale
+from quantcore.code_reading.values.known import Inverse, Num, Real, Stat
+
+ROOM = 1.01  # codes beyond the end: max|x| / 128 is clipped by one, and libraries do it
+
+
+def check_scale(chain: Chain) -> Iterator[Found]:
+    """What is wrong with the scale, against the codes that there are."""
+    scale = chain.codes.scale
+    first = chain.codes.ops[0].line
+    if isinstance(scale, Real) and scale.known:
+        line = scale.divided or first
+        if scale.half:
+            yield Found(
+                "scale-in-float16", scale.half,
+                "The scale is cast to float16, whose smallest number above 0 is 6e-8: a scale below half of that becomes 0.",
+                "Keep scales in float32, or make sure that they are large enough.", False,
+            )  # fmt: skip
+        if not scale.guard:
+            yield Found(
+                "zero-scale", line,
+                f"{write_scale(scale)} is 0 for a tensor (or channel) without a range, and x / 0 is not a number.",
+                "Keep the scale above 0, for example with .clamp(min=1e-12).", False,
+            )  # fmt: skip
+        if chain.codes.multiplied and (chain.single or chain.span):
+            yield Found(
+                "multiplied", first,
+                f"x is multiplied by the scale {write_scale(scale)}; codes count steps of the scale, so x is divided by it.",
+                "torch.round(x / scale), and codes * scale on the way back.",
+            )  # fmt: skip
+            return
+        if chain.stored.fogged or not chain.zero_is_known:
+            return
+        if chain.single is not None and not chain.steps and not chain.codes.data.shift:
+            yield from _symmetric(chain, *chain.single, line)
+        elif chain.span is not None:
+            yield from _asymmetric(chain, *chain.span, line)
+
+
+def _symmetric(chain: Chain, stat: Stat, divisor: float, line: int) -> Iterator[Found]:
+    if stat.data.root != chain.codes.data.root:
+        return
+    data, z = chain.codes.data, chain.zero.get("scale", 0.0)
+    low, high = chain.bounds or (None, None)
+    signed = low - z < 0 if low is not None else divisor in (127, 7, 1, 32767)
+    if not stat.absolute and not data.one_sided and not stat.data.one_sided and signed:
+        if stat.p is not None:
+            yield Found(
+                "percentile-of-signed-values", stat.line,
+                f"The {stat.p:g}th percentile of x ignores how large the negative values are: those below "
+                "minus that percentile lie outside the range.",
+                "Take the percentile of |x|: torch.quantile(x.abs(), …).",
+            )  # fmt: skip
+        else:
+            yield Found(
+                "max-of-signed-values", stat.line,
+                "max(x) ignores how large the negative values are: where -min(x) is larger than max(x), they lie "
+                "outside the range.",
+                "Take the maximum of |x|: x.abs().max().",
+            )  # fmt: skip
+    if low is None or high is None:
+        return
+    top = high - z
+    lost = stat.absolute and not data.one_sided and low - z >= 0
+    if divisor > top + ROOM:
+        limit = f"{number(low)}..{number(high)}"
+        end = "is clipped" if chain.clamp else "wraps around"
+        yield Found(
+            "divisor", line,
+            f"{extreme(stat)} / {number(round(divisor, 3))} gives codes up to {number(round(divisor + z))}, but there are only "
+            f"{limit}: whatever is larger than {number(top)} steps, {top / divisor:.0%} of {extreme(stat)}, {end}.",
+            f"Divide by {number(top)}." if top > 0 else "Divide by the largest code.",
+        )  # fmt: skip
+    elif chain.clamp and divisor * 1.9 < top and not lost:
+        yield Found(
+            "unused-codes", line,
+            f"{extreme(stat)} / {number(round(divisor, 3))} gives codes up to {number(round(divisor + z))}, though the clamp allows "
+            f"{number(low)}..{number(high)}.",
+            f"Divide by {number(top)} if all codes are meant to be used.", False,
+        )  # fmt: skip
+    if lost:
+        yield Found(
+            "negatives-lost", _zero_line(chain) or (chain.clamp or chain.stored.ops[-1]).line,
+            f"The codes {number(low)}..{number(high)} have none below the zero point {number(z)}: every negative "
+            f"value becomes {number(z)}.",
+            f"Use the zero point {number((high + 1) // 2)} with {extreme(stat)} / {number(high - (high + 1) // 2)}, or signed codes.",
+        )  # fmt: skip
+
+
+def _zero_line(chain: Chain) -> int:
+    """Where a zero point of 0 was written, or added."""
+    zeros = [op for op in chain.stored.of("add") if isinstance(op.value, Num) and op.value.value == 0]
+    return (zeros[0].value.line or zeros[0].line) if zeros else 0
+
+
+def _asymmetric(chain: Chain, high: Stat, low: Stat, divisor: float, line: int) -> Iterator[Found]:
+    if high.data.root != chain.codes.data.root or high.data != low.data:
+        return
+    ends = chain.bounds
+    if ends is not None and divisor > ends[1] - ends[0] + ROOM:
+        end = "are clipped" if chain.clamp else "wrap around"
+        yield Found(
+            "divisor", line,
+            f"The range is divided into {number(round(divisor, 3))} steps, but the codes {number(ends[0])}..{number(ends[1])} "
+            f"have only {number(ends[1] - ends[0])}: codes beyond {end}.",
+            f"Divide by {number(ends[1] - ends[0])}.",
+        )  # fmt: skip
+    elif ends is not None and chain.clamp and divisor * 1.9 < ends[1] - ends[0]:
+        yield Found(
+            "unused-codes", line,
+            f"The range is divided into {number(round(divisor, 3))} steps, though the clamp allows {number(ends[0])}..{number(ends[1])}.",
+            f"Divide by {number(ends[1] - ends[0])} if all codes are meant to be used.", False,
+        )  # fmt: skip
+    if not chain.zero and not chain.names:
+        where = _zero_line(chain)
+        yield Found(
+            "zero-point-left-out", where or line,
+            f"{write_scale(chain.codes.scale)} is the step of an asymmetric range, but the zero point is "
+            f"{'0' if where else 'left out'}: codes run from min/scale to max/scale, not over the codes of the type.",
+            f"Add the zero point {number(ends[0]) if ends else 'qmin'} - round(min / scale), or use max|x| with a "
+            "symmetric scale.",
+        )  # fmt: skip
+
+
+def check_axes(chain: Chain) -> Iterator[Found]:
+    """Whether scales of channels meet the channels that they were found for."""
+    scale = chain.codes.scale
+    if isinstance(scale, Inverse) or not isinstance(scale, Real) or not scale.terms:
+        return
+    stat, data = scale.terms[0][0], chain.codes.data
+    if stat.axes is None or stat.keepdim or stat.data.layout or data.layout or stat.data.root != data.root:
+        return
+    if data.rank == 1 or (_misplaced(stat) is False):
+        return
+    axes = ", ".join(map(str, stat.axes))
+    if stat.placed:
+        what = f"The scales of axis {axes} reduced are laid out with {stat.placed.replace(':', '(')}), which puts them along another axis."
+    else:
+        what = (
+            f"Reducing axis {axes} without keepdim leaves the scales on the last axis, so that x / scale uses them along "
+            "another axis, or fails where the lengths differ."
+        )
+    yield Found(
+        "wrong-axis",
+        stat.line,
+        what,
+        f"Keep the axis: amax({axes if len(stat.axes) == 1 else stat.axes}, keepdim=True).",
+    )
+
+
+def _misplaced(stat: Stat) -> bool:
+    """Whether what is left of the axes meets others of x; False also where that is not known."""
+    assert stat.axes is not None
+    if len(stat.axes) != 1:
+        negative = all(a < 0 for a in stat.axes)
+        prefix = sorted(stat.axes) == list(range(len(stat.axes)))
+        return not stat.placed and not negative and not prefix
+    axis = stat.axes[0]
+    if not stat.placed:
+        return axis != 0
+    where = {"unsqueeze:0": 0, "unsqueeze:1": 1, "unsqueeze:-1": -1, "view:-1,1": 1, "reshape:-1,1": 1,
+             "view:1,-1": 0, "reshape:1,-1": 0, "expand_dims:0": 0, "expand_dims:1": 1}.get(stat.placed)  # fmt: skip
+    return (axis == 0 and where in (1, -1)) or (axis in (1, -1) and where == 0)

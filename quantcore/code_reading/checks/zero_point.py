@@ -1,0 +1,76 @@
+"""What is checked of a zero point: its rounding, and that it takes the range onto the codes."""
+
+from collections.abc import Iterator
+
+from quantcore.code_reading.checks.chain import Chain
+from quantcore.code_reading.checks.found import Found
+from quantcore.code_reading.checks.scale import ROOM
+from quantcore.code_reading.checks.words import extreme, number
+from quantcore.code_reading.values.known import Stat, Steps
+
+
+def check_zero_point(chain: Chain) -> Iterator[Found]:
+    """What is wrong with the zero point."""
+    rounds = [i for i, op in enumerate(chain.stored.ops) if op.name == "round"]
+    for i, op in enumerate(chain.stored.ops):
+        if op.name != "add" or not isinstance(op.value, Steps):
+            continue
+        z, line = op.value, op.value.line or op.line
+        if not z.rounding and not z.known and not z.terms:
+            continue
+        if z.rounding in ("toward_zero", "floor", "ceil"):
+            yield Found(
+                "zero-point-not-rounded", line,
+                "The zero point is cast to an integer without being rounded: the range is moved by up to a whole step.",
+                "Round first: round(…), then the cast.",
+            )  # fmt: skip
+        elif not z.rounding and i > rounds[0] and chain.cast and not any(r > i for r in rounds):
+            yield Found(
+                "zero-point-not-rounded", op.line,
+                "The zero point is not an integer, and is added after the rounding: the cast truncates the sum.",
+                "Round the zero point.",
+            )  # fmt: skip
+        elif not z.rounding and i < rounds[0]:
+            yield Found(
+                "float-zero-point", line,
+                "The zero point stays a float, as in HQQ: 0 itself need not have a code of its own.",
+                "Round it where 0 must be exact.", False,
+            )  # fmt: skip
+        if z.kind and z.kind.bits <= 8 and not z.clamped and not any(s.zero for s, _ in z.terms):
+            yield Found(
+                "zero-point-not-clamped", line,
+                f"Where all values of x have one sign, the zero point lies outside {z.kind} and wraps around in the cast.",
+                "Let the range include 0, or clamp the zero point.", False,
+            )  # fmt: skip
+    yield from _formula(chain)
+
+
+def _formula(chain: Chain) -> Iterator[Found]:
+    """The ends of the range must meet the ends of the codes."""
+    span, terms = chain.span, {k: v for k, v in chain.zero.items() if k != "scale"}
+    if span is None or not chain.zero_is_known or len(terms) != 1 or chain.codes.multiplied:
+        return
+    stat, factor = next(iter(terms.items()))
+    assert isinstance(stat, Stat)
+    line = next((op.value.line or op.line for op in chain.steps), chain.codes.ops[0].line)
+    if stat.p is not None or stat not in span[:2]:
+        return
+    const = chain.zero.get("scale", 0.0)
+    if abs(factor - 1) < 1e-6:
+        yield Found(
+            "zero-point-sign", line,
+            f"The zero point has the wrong sign: {extreme(stat)} / scale is added to x / scale, so {extreme(stat)} gets twice "
+            "its own code.",
+            "The zero point is qmin - round(min / scale).",
+        )  # fmt: skip
+    elif (
+        abs(factor + 1) < 1e-6 and chain.bounds and abs(span[2] - (chain.bounds[1] - chain.bounds[0])) <= ROOM
+    ):
+        end = chain.bounds[stat.end == "max"]
+        if abs(const - end) > 1.5:
+            yield Found(
+                "zero-point-range", line,
+                f"With this zero point {extreme(stat)} gets the code {number(const)}, but the codes {'end' if stat.end == 'max' else 'begin'} at "
+                f"{number(end)}: it belongs to other codes than {number(chain.bounds[0])}..{number(chain.bounds[1])}.",
+                f"The zero point is {number(chain.bounds[0])} - round(min / scale).",
+            )  # fmt: skip

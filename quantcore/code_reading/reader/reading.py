@@ -1,0 +1,72 @@
+"""What is kept while a snippet is read."""
+
+import ast
+from dataclasses import dataclass, field
+
+from quantcore.code_reading.values.known import Back, Codes, Data, Function, Unknown, Value
+from quantcore.errors import QuantError
+
+MAX_STEPS = 20_000
+
+
+Names = dict[str, Value]
+
+
+@dataclass
+class Reading:
+    """``codes``, ``backs``: all that were made; ``unread``: (line, source) of calls that are not recognised;
+    ``written``: tensors of the caller that were written into, with the line; ``library``: calls that quantize
+    by themselves, with the line."""
+
+    codes: list[Codes] = field(default_factory=list)
+    backs: list[Back] = field(default_factory=list)
+    used: set[int] = field(default_factory=set)
+    unread: dict[tuple[int, str], None] = field(default_factory=dict)
+    written: list[tuple[int, Data]] = field(default_factory=list)
+    library: list[tuple[int, str]] = field(default_factory=list)
+    steps: int = 0
+    forks: int = 0
+
+    def tick(self, node: ast.AST) -> None:
+        """Count a step.
+
+        Raises:
+            QuantError: there are too many.
+        """
+        self.steps += 1
+        if self.steps > MAX_STEPS:
+            raise QuantError(
+                f"Line {getattr(node, 'lineno', 0)}: the code branches too often to be followed; paste only the "
+                "lines that quantize."
+            )
+
+    def evaluate(self, node: ast.expr, names: Names) -> Value:
+        """Return what an expression stands for; unknown where it is not recognised."""
+        raise NotImplementedError
+
+    def call(self, function: Function, args: list[Value], named: Names, names: Names, line: int) -> Value:
+        """Follow a call of a function of the snippet."""
+        raise NotImplementedError
+
+    def bind(self, target: ast.expr, value: Value, names: Names) -> None:
+        """Give names to a value."""
+        raise NotImplementedError
+
+    def changed(self, value: Value, node: ast.AST) -> Value:
+        """Note a tensor of the caller that was written into."""
+        if isinstance(value, Data) and value.caller:
+            self.written.append((getattr(node, "lineno", 0), value))
+        return value
+
+    def made(self, value: Value, *used: Value) -> Value:
+        """Keep codes and dequantized values; those that they were made of are no longer the last of their chain."""
+        if isinstance(value, Codes) and not any(value is u for u in used):
+            self.codes.append(value)
+            self.used |= {id(u) for u in used if isinstance(u, Codes)}
+        elif isinstance(value, Back) and not any(value is u for u in used):
+            self.backs.append(value)
+            self.used |= {id(u) for u in used if isinstance(u, Codes | Back)}
+        elif isinstance(value, Unknown) and not any(isinstance(u, Data) for u in used):
+            # added to something unknown: nothing is said of it. Taken from x, it is the error
+            self.used |= {id(u) for u in used if isinstance(u, Back)}
+        return value

@@ -1,0 +1,67 @@
+"""What a name or a part of something stands for, where nothing binds it."""
+
+from quantcore.code_reading.values.known import Data, Many, Param, Seq, Unknown, Value
+from quantcore.code_reading.values.steps import placed
+
+UNKNOWN = Unknown()
+_SCALES = {
+    "s",
+    "sc",
+    "scale",
+    "scales",
+    "delta",
+    "step",
+    "step_size",
+    "scaling_factor",
+    "scale_factor",
+    "x_scale",
+}
+_ZERO_POINTS = {"z", "zp", "zero_point", "zeropoint", "zero_points", "offset", "zero", "zero_offset", "x_zp"}
+_CODES = {"q", "qx", "xq", "x_q", "q_x", "codes", "code", "quantized", "quant", "x_int", "xint", "qtensor", "q_tensor",
+          "quantized_tensor", "x_quant", "x_quantized", "tensor_q", "w_q", "wq", "q_weight", "qweight", "int_x"}  # fmt: skip
+_PLAIN = {"bits", "num_bits", "n_bits", "nbits", "bit", "b", "bitwidth", "bit_width", "dtype", "dim", "axis", "qmin",
+          "qmax", "q_min", "q_max", "quant_min", "quant_max", "symmetric", "signed", "eps", "percentile", "p", "q_p",
+          "group_size", "block_size", "groupsize", "n", "k", "self", "axes", "ch_axis", "channel", "device", "kwargs",
+          "args", "verbose", "mode", "min_val", "max_val", "low", "high", "lo", "hi", "rmin", "rmax", "x_min", "x_max",
+          "xmin", "xmax", "alpha", "beta", "levels", "n_levels", "num_levels"}  # fmt: skip
+
+
+def guess(name: str, first: bool = False) -> Value:
+    """What an argument, or a name that nothing binds, stands for by its name; the first argument is the tensor."""
+    lower = name.lower()
+    if lower in _SCALES:
+        return Param(name, "scale")
+    if lower in _ZERO_POINTS:
+        return Param(name, "zero_point")
+    if lower in _CODES or lower in _PLAIN:
+        return UNKNOWN
+    tensors = (
+        "x",
+        "w",
+        "a",
+        "t",
+        "tensor",
+        "weight",
+        "weights",
+        "data",
+        "input",
+        "inputs",
+        "activation",
+        "activations",
+        "arr",
+    )
+    if first or lower in tensors or lower.endswith(("tensor", "_x", "weight", "weights")):
+        return Data(name)
+    return UNKNOWN
+
+
+def item_of(value: Value) -> Value:
+    """What a loop over the value gives."""
+    if isinstance(value, Many):
+        return value.item
+    if isinstance(value, Seq) and value.items:
+        first = value.items[0]
+        return first if all(i == first for i in value.items) else UNKNOWN
+    if isinstance(value, Data):
+        return placed(value, "row")
+    return UNKNOWN

@@ -1,0 +1,150 @@
+"""What comes of multiplying and dividing: scales, codes, and the way back."""
+
+import dataclasses
+from typing import Any
+
+from quantcore.code_reading.values.arithmetic import (
+    UNKNOWN,
+    again,
+    as_data,
+    codes_with,
+    merge,
+    negative,
+    number,
+    scaled,
+    single,
+)
+from quantcore.code_reading.values.known import (
+    Back,
+    Codes,
+    Data,
+    Inverse,
+    Num,
+    Op,
+    Param,
+    Real,
+    Steps,
+    Unknown,
+    Value,
+)
+
+_SCALE_FACTOR = 0.6  # a smaller factor of an extreme makes it a scale
+
+
+def left_of(codes: Codes) -> tuple[tuple[Any, float], ...] | None:
+    """What of the zero point is still in codes, as factors: of extremes, of arguments by name, of the scale.
+
+    None where that is not known.
+    """
+    found: dict[Any, float] = {}
+    for stat, factor in codes.data.shift:
+        found[stat] = found.get(stat, 0.0) + factor
+    for op in codes.of("add"):
+        match op.value:
+            case Num():
+                found["scale"] = found.get("scale", 0.0) + op.sign * op.value.value
+            case Param():
+                found[op.value.name] = found.get(op.value.name, 0.0) + op.sign
+            case Steps() if op.value.known and op.value.scale == codes.scale:
+                found["scale"] = found.get("scale", 0.0) + op.sign * op.value.const
+                for stat, factor in op.value.terms:
+                    found[stat] = found.get(stat, 0.0) + op.sign * factor
+            case Steps():
+                # the same zero point, whatever it is, taken off again
+                found[op.value] = found.get(op.value, 0.0) + op.sign
+    return tuple((k, v) for k, v in found.items() if abs(v) > 1e-9)
+
+
+def multiply(a: Value, b: Value, line: int) -> Value:
+    """A · b."""
+    a, b = single(a), single(b)
+    for first, second in ((a, b), (b, a)):
+        found = _product(first, second, line)
+        if found is not None:
+            return found
+    return UNKNOWN
+
+
+def _product(a: Value, b: Value, line: int) -> Value | None:
+    match a, b:
+        case (Num(), Num()):
+            total = number(a.value * b.value)
+            return (
+                dataclasses.replace(total, python=a.python and b.python) if isinstance(total, Num) else total
+            )
+        case (Real(), Num()):
+            divided = line if abs(b.value) < _SCALE_FACTOR else a.divided
+            return dataclasses.replace(
+                a, terms=scaled(a.terms, b.value), const=a.const * b.value, divided=a.divided or divided
+            )
+        case (Steps(), Num()) if abs(b.value) == 1:
+            return a if b.value == 1 else negative(a)
+        case (Real(), Inverse()) if not a.const:
+            return Steps(scaled(a.terms, b.sign), b.scale, known=a.known, line=line)
+        case (Data(), Inverse()) if b.sign > 0:
+            return Codes(a, b.scale, (Op("divide", line, b.scale),), inverse=True)
+        case (Data(), Real()) if b.divided and not a.shift:
+            return Codes(a, b, (Op("divide", line, b),), multiplied=True)
+        case (Data(), Num()) if b.value > 0:
+            return Codes(a, Num(1 / b.value), (Op("divide", line, Num(1 / b.value)),), inverse=True)
+        case (Codes(), Num()) if (
+            a.ops[-1].name == "divide" and b.value > 0 and isinstance(a.scale, Real | Num)
+        ):
+            scale = divide(a.scale, b, line)
+            return dataclasses.replace(a, scale=scale, ops=(Op("divide", line, scale),))
+        case (Codes(), _) if b == a.scale and a.rounding:
+            left = left_of(a)
+            return Back(a, line, left if left is not None else ())
+        case (Codes(), Inverse()) if b.scale == a.scale and a.rounding and not a.multiplied:
+            return codes_with(a, Op("unscaled", line))
+        case (Steps(), Real()) if a.known and b.known and a.scale == b:
+            return Real(merge(a.terms, scaled(b.terms, a.const)))
+    return None
+
+
+def divide(a: Value, b: Value, line: int) -> Value:
+    """A / b."""
+    a, b = single(a), single(b)
+    if isinstance(b, Num) and b.value == 0:
+        return UNKNOWN
+    if isinstance(a, Back) and isinstance(b, Real | Param | Num | Inverse):
+        a = again(a)
+    if isinstance(a, Codes) and len(a.ops) == 1 and isinstance(b, Real | Param):
+        a = as_data(a)
+    match a, b:
+        case (Num(), Num()):
+            total = number(a.value / b.value) if abs(a.value) < 1e300 else UNKNOWN
+            return (
+                dataclasses.replace(total, python=a.python and b.python) if isinstance(total, Num) else total
+            )
+        case (Data(), Real() | Num()) if not isinstance(b, Num) or b.value > 0:
+            return Codes(a, b, (Op("divide", line, b),))
+        case (Data(), Param()) if b.role == "scale":
+            return Codes(a, b, (Op("divide", line, b),))
+        case (Codes(), Inverse()) if b.scale == a.scale and a.rounding:
+            return Back(a, line, left_of(a) or ())
+        case (Codes(), _) if b == a.scale and a.rounding and not a.multiplied:
+            return codes_with(a, Op("unscaled", line))
+        case (Real(), Num()):
+            return dataclasses.replace(
+                a, terms=scaled(a.terms, 1 / b.value), const=a.const / b.value, divided=a.divided or line
+            )
+        case (Real(), Unknown()):
+            return dataclasses.replace(a, known=False, divided=a.divided or line)
+        case (Real(), Real()):
+            return Steps(a.terms, b, known=a.known and not a.const, line=line)
+        case (Real(), Param()):
+            return Steps(a.terms, b, known=a.known and not a.const, line=line)
+        case (Num(), Real()) if a.value > 0:
+            return Inverse(divide(b, a, line) if a.value != 1 else b)
+        case (Num(), Param()) if a.value == 1:
+            return Inverse(b)
+        case (Num(), Param()) if a.value == 0:
+            return a
+        case (Unknown(), Real()):
+            return Inverse(dataclasses.replace(b, known=False, divided=b.divided or line))
+    if isinstance(a, Num) and a.value == 0:
+        return a
+    if isinstance(a, Num) and isinstance(b, Inverse):
+        return multiply(a, b.scale, line)
+    return UNKNOWN

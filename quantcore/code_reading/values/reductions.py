@@ -1,0 +1,145 @@
+"""Extremes and percentiles of a tensor, of all of it or along axes."""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from quantcore.code_reading.values import arithmetic, ends, sums
+from quantcore.code_reading.values.arithmetic import UNKNOWN, single
+from quantcore.code_reading.values.known import (
+    Back,
+    Codes,
+    Data,
+    Nothing,
+    Num,
+    Real,
+    Seq,
+    Stat,
+    Steps,
+    Unknown,
+    Value,
+)
+from quantcore.code_reading.values.steps import clamp
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call whose function is known. ``args``: with the method's own value first; ``method``: whether it had one."""
+
+    name: str
+    args: tuple[Value, ...]
+    named: dict[str, Value]
+    line: int
+    method: bool
+    numpy: bool = False
+
+    def get(self, place: int, *names: str) -> Value | None:
+        """An argument by its place or its names; None where it was left out."""
+        for name in names:
+            if name in self.named:
+                return self.named[name]
+        return self.args[place] if place < len(self.args) else None
+
+
+Operation = Callable[[Call], Value]
+
+
+def _axes(value: Value | None) -> tuple[bool, tuple[int, ...] | None]:
+    """Whether the axes are known, and which; None for all."""
+    if value is None or isinstance(value, Nothing):
+        return True, None
+    items = value.items if isinstance(value, Seq) else (value,)
+    axes = tuple(i.value for i in items if isinstance(i, Num) and isinstance(i.value, int))
+    return (True, axes) if len(axes) == len(items) else (False, None)
+
+
+def _reduce(value: Value, end: str, call: Call, place: int = 1, p: float | None = None) -> Value:
+    """An extreme of a tensor."""
+    value = single(value)
+    if isinstance(value, Codes) and len(value.ops) == 1:
+        value = arithmetic.as_data(value)
+    if isinstance(value, Back):
+        value = arithmetic.again(value)
+    if isinstance(value, Num):
+        return value
+    known, axes = _axes(call.get(place, "dim", "axis"))
+    keep = call.get(place + 1, "keepdim", "keepdims")
+    if isinstance(value, Real):
+        whole = axes is None and len(value.terms) == 1 and value.terms[0][0].end == end
+        return (
+            dataclasses.replace(
+                value, terms=tuple((dataclasses.replace(s, axes=None), f) for s, f in value.terms)
+            )
+            if whole
+            else UNKNOWN
+        )
+    if not isinstance(value, Data) or value.shift or not known:
+        return UNKNOWN
+    keeps = isinstance(keep, Num) and bool(keep.value)
+    stat = Stat(end, value.absolute, value, axes, keeps, p=p, line=call.line)
+    return Real(((stat, 1.0),))
+
+
+def extreme(end: str) -> Operation:
+    """Max or min: of a tensor, along an axis (in torch with places), or of two values."""
+
+    def run(call: Call) -> Value:
+        second = call.get(1)
+        if second is not None and "dim" not in call.named and not isinstance(second, Num | Seq | Nothing):
+            return pairwise(end)(call)
+        if isinstance(call.args[0], Num) and isinstance(second, Num) and not call.numpy:
+            return ends.larger(call.args[0], second, end)
+        found = _reduce(call.args[0], end, call)
+        torch_pair = not call.numpy and "axis" not in call.named and call.get(1, "dim") is not None
+        return Seq((found, UNKNOWN)) if torch_pair and not isinstance(found, Unknown) else found
+
+    return run
+
+
+def pairwise(end: str) -> Operation:
+    """The larger or the smaller of two values, element by element."""
+
+    def run(call: Call) -> Value:
+        a, b = single(call.args[0]), single(call.args[1]) if len(call.args) > 1 else UNKNOWN
+        if isinstance(a, Codes | Data | Steps) or isinstance(b, Codes | Data | Steps):
+            a, b = (a, b) if isinstance(a, Codes | Data | Steps) else (b, a)
+            return clamp(a, b if end == "max" else None, b if end == "min" else None, call.line)
+        return ends.larger(a, b, end)
+
+    return run
+
+
+def at_axes(end: str) -> Operation:
+    """amax or amin."""
+    return lambda call: _reduce(call.args[0], end, call)
+
+
+def aminmax(call: Call) -> Value:
+    """Both ends."""
+    return Seq((_reduce(call.args[0], "min", call), _reduce(call.args[0], "max", call)))
+
+
+def peak_to_peak(call: Call) -> Value:
+    """max - min."""
+    high, low = (_reduce(call.args[0], end, call) for end in ("max", "min"))
+    return sums.add(high, low, -1, call.line)
+
+
+def percentile(of_hundred: bool) -> Operation:
+    """A quantile, or a percentile (``of_hundred``)."""
+
+    def run(call: Call) -> Value:
+        q = call.get(1, "q")
+        if isinstance(q, Seq) and q.items:
+            call = dataclasses.replace(call, named={**call.named, "q": Nothing()})
+            return Seq(tuple(_one_percentile(call, item, of_hundred) for item in q.items))
+        return _one_percentile(call, q, of_hundred)
+
+    return run
+
+
+def _one_percentile(call: Call, q: Value | None, of_hundred: bool) -> Value:
+    if not isinstance(q, Num):
+        return UNKNOWN
+    p = float(q.value) * (1 if of_hundred else 100)
+    return _reduce(call.args[0], "high" if p >= 50 else "low", call, 2, round(p, 6))

@@ -1,0 +1,129 @@
+"""What clamps, roundings, casts and new axes do to what is known."""
+
+import dataclasses
+
+from quantcore.code_reading.values import ends
+from quantcore.code_reading.values.arithmetic import UNKNOWN, codes_with, single
+from quantcore.code_reading.values.known import (
+    Back,
+    Codes,
+    Data,
+    Inverse,
+    Kind,
+    Nothing,
+    Num,
+    Op,
+    Param,
+    Real,
+    Steps,
+    Value,
+)
+
+KINDS = {
+    **{f"{s}int{b}": Kind(b, not s) for s in ("", "u") for b in (8, 16, 32, 64)},
+    **{f"q{s}int8": Kind(8, not s) for s in ("", "u")},
+    **{f"float{b}": Kind(b, True, True) for b in (16, 32, 64)},
+    "half": Kind(16, True, True), "float": Kind(32, True, True), "double": Kind(64, True, True),
+    "single": Kind(32, True, True), "bfloat16": Kind(32, True, True), "float_": Kind(64, True, True),
+    "int": Kind(32), "short": Kind(16), "long": Kind(64), "char": Kind(8), "byte": Kind(8, False),
+    "int_": Kind(64), "ubyte": Kind(8, False),
+}  # fmt: skip
+
+
+def clamp(value: Value, low: Value | None, high: Value | None, line: int, in_place: bool = False) -> Value:
+    """A clamp; a bound that was left out is None."""
+    value = single(value)
+    low, high = (None if isinstance(b, Nothing) else b for b in (low, high))
+    match value:
+        case Codes():
+            return codes_with(value, Op("clamp", line, (_bound(low), _bound(high))))
+        case Steps():
+            return dataclasses.replace(value, clamped=True)
+        case Data() if not value.shift and any(b is not None and not isinstance(b, Num) for b in (low, high)):
+            # clipped to what is not a number: another tensor
+            return dataclasses.replace(value, root=f"{value.root} clipped", caller=value.caller and in_place)
+        case Data() if not value.shift:
+            bounds = [b.value if isinstance(b, Num) else None for b in (low, high)]
+            one_sided = value.one_sided or (bounds[0] is not None and bounds[0] >= 0)
+            bounds = [
+                new if new is not None else old
+                for new, old in zip(bounds, (value.low, value.high), strict=True)
+            ]
+            return dataclasses.replace(
+                value, low=bounds[0], high=bounds[1], one_sided=one_sided, caller=value.caller and in_place
+            )
+        case Real():
+            for bound, end in ((low, "max"), (high, "min")):
+                if bound is not None:
+                    value = ends.larger(value, bound, end)
+            return value
+        case Num():
+            if isinstance(low, Num) and isinstance(high, Num):
+                return Num(min(max(value.value, low.value), high.value))
+    return UNKNOWN
+
+
+def _bound(value: Value | None) -> float | str | None:
+    """A number; None where there is no bound, "?" where it is not known."""
+    return None if value is None else value.value if isinstance(value, Num) else "?"
+
+
+def rounded(value: Value, rule: str, line: int, cast: bool = False) -> Value:
+    """Round; ``cast``: what a cast to an integer does to what was not rounded."""
+    value = single(value)
+    match value:
+        case Codes():
+            last = value.ops[-1]
+            half = last.name == "add" and isinstance(last.value, Num) and abs(last.value.value) == 0.5
+            if half and rule in ("floor", "toward_zero"):
+                value = dataclasses.replace(value, ops=value.ops[:-1])
+                rule = "half_up"
+            return codes_with(value, Op("round", line, rule, -1 if cast else 1))
+        case Steps():
+            return dataclasses.replace(value, rounding=value.rounding or rule, line=value.line or line)
+        case Num():
+            whole = {"floor": value.value // 1, "ceil": -(-value.value // 1)}.get(rule, round(value.value))
+            return Num(int(value.value if cast else whole), value.line, value.python)
+    return UNKNOWN
+
+
+def cast(value: Value, kind: Kind, line: int, python: bool = False) -> Value:
+    """A cast to a dtype; ``python``: to a number of Python."""
+    value = single(value)
+    match value:
+        case Codes():
+            if not kind.floating and not value.of("round"):
+                found = rounded(value, "toward_zero", line, cast=True)
+                assert isinstance(found, Codes)
+                value = found
+            return codes_with(value, Op("cast", line, kind))
+        case Steps():
+            if kind.floating:
+                return dataclasses.replace(value, kind=None, python=python)
+            rule = value.rounding or "toward_zero"
+            return dataclasses.replace(value, rounding=rule, kind=kind, python=python)
+        case Real() if kind.floating:
+            return (
+                dataclasses.replace(value, half=value.half or line)
+                if kind.bits == 16 and value.divided
+                else value
+            )
+        case Num():
+            return dataclasses.replace(
+                value, value=value.value if kind.floating else int(value.value), python=python
+            )
+        case Data() if kind.floating:
+            return value
+        case Back() | Param() | Inverse():
+            return value
+    return UNKNOWN
+
+
+def placed(value: Value, how: str) -> Value:
+    """A value whose axes were laid out anew."""
+    if isinstance(value, Data):
+        return dataclasses.replace(value, layout=(*value.layout, how), rank=None)
+    if isinstance(value, Real):
+        terms = tuple((dataclasses.replace(s, placed=f"{s.placed} {how}".strip()), f) for s, f in value.terms)
+        return dataclasses.replace(value, terms=terms)
+    return value

@@ -1,0 +1,149 @@
+"""Which choices of two records make their scales and zero points differ, found by replaying `parameters`."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from quantcore.conventions import Convention
+from quantcore.conventions.record import CHOICES
+from quantcore.errors import QuantError
+from quantcore.granularity.kinds import grid_shape
+from quantcore.qparams.choose import QParams, choose_qparams
+from quantcore.qparams.scale import Parameters, parameters
+from quantcore.quantization.quantize import Quantized
+from quantcore.scheme.support import KINDS
+
+# The choices that still matter once scale and zero_point are found
+CODING = (
+    "kernel",
+    "rounding",
+    "overflow",
+    "nan",
+    "cast",
+    "nan_value",
+    "coded_with",
+    "zero_scale",
+    "coded_least",
+    "coded_smallest",
+    "short_block",
+)  # fmt: skip
+# A record that leaves the range as the range setting found it
+_NEUTRAL = {
+    "zero_in_range": "no",
+    "finite_range": False,
+    "widen_range": False,
+    "smallest_range": 0.0,
+    "scale_precision": "float32",
+    "symmetric_scale": "larger_side",
+    "asymmetric_scale": "range",
+    "zero_point": "integer",
+    "bad_scale": "kept",
+}
+
+Found = tuple[Tensor, list[tuple[str, ...]]]
+
+
+def same(a: Quantized, b: Quantized, ingredient: str) -> bool:
+    """Whether the results have equal scales (and 1/scale, where that is kept), or equal zero points."""
+    return bool(_equal(*(_of(r.params, ingredient) for r in (a, b))).all())
+
+
+def blocks_of(result: Quantized, flat: Tensor) -> Tensor:
+    """Return the place of each element's block in the flattened grid; ``flat``: places in the flattened x."""
+    shape, block = result.laid_shape, result.block
+    found = torch.zeros_like(flat)
+    grid, left = grid_shape(shape, block), flat
+    step = 1
+    for n, extent, count in reversed(list(zip(shape, block, grid, strict=True))):
+        found += (left % n) // extent * step
+        left, step = left // n, step * count
+    return found
+
+
+def choices_behind(a: Quantized, b: Quantized, blocks: Tensor, ingredient: str) -> Found:
+    """Return, for each block, the fewest choices of b that turn a's parameter into b's.
+
+    As places in a list of sets, of which the first is empty: the parameters are equal, or the range found
+    depends on the library too, so that no choice alone explains them.
+    """
+    place, sets = torch.zeros(len(blocks), dtype=torch.int64), [()]  # type: tuple[Tensor, list[tuple[str, ...]]]
+    ranges = _ranges(a)
+    if ranges is None:
+        return place, sets
+    low, high = (t.reshape(-1)[blocks] for t in ranges)
+    ours, theirs = (r.scheme.convention.at(r.scheme.granularity) for r in (a, b))
+
+    def found(record: Convention) -> Tensor:
+        return _of(parameters(low, high, a.scheme.symmetric, a.scheme.format, record), ingredient)
+
+    own, wanted = found(ours), found(theirs)
+    for result, replayed in ((a, own), (b, wanted)):
+        first = dataclasses.replace(result.params, scale=_first(result.params))
+        if not _equal(_of(first, ingredient)[:, blocks], replayed).all():
+            return place, sets
+    open_ = ~_equal(own, wanted)
+    for names in _subsets(ours, theirs, found):
+        if not open_.any():
+            break
+        hit = open_ & _equal(found(_changed(ours, theirs, names)), wanted)
+        if hit.any():
+            place[hit] = len(sets)
+            sets.append(names)
+            open_ &= ~hit
+    return place, sets
+
+
+def _subsets(
+    ours: Convention, theirs: Convention, found: Callable[[Convention], Tensor]
+) -> list[tuple[str, ...]]:
+    """Sets of the choices that tell at all, the smallest first."""
+    own, wanted = found(ours), found(theirs)
+    telling = [
+        name
+        for name in CHOICES
+        if name not in CODING
+        and getattr(ours, name) != getattr(theirs, name)
+        and not (
+            _equal(found(_changed(ours, theirs, (name,))), own).all()
+            and _equal(found(_changed(theirs, ours, (name,))), wanted).all()
+        )
+    ]
+    sizes = range(1, len(telling) + 1)
+    return [names for n in sizes for names in itertools.combinations(telling, n)]
+
+
+def _changed(record: Convention, other: Convention, names: tuple[str, ...]) -> Convention:
+    return record.changed(**{name: getattr(other, name) for name in names})
+
+
+def _ranges(result: Quantized) -> tuple[Tensor, Tensor] | None:
+    """Each block's range before the convention touches it; None where it has none of its own."""
+    scheme = result.scheme
+    record = scheme.convention.at(scheme.granularity).changed(**_NEUTRAL)
+    record = dataclasses.replace(record, limits=(), formats=tuple(KINDS.values()))
+    try:
+        params = choose_qparams(result.x, dataclasses.replace(scheme, convention=record))
+    except QuantError:
+        return None
+    return None if params.low is None or params.high is None else (params.low, params.high)
+
+
+def _first(params: QParams) -> Tensor:
+    """The scales as they came from the ranges."""
+    return params.scale if params.raw is None else params.raw
+
+
+def _of(params: QParams | Parameters, ingredient: str) -> Tensor:
+    """What must be equal for the ingredient to be: numbers of every block, along axis 1."""
+    if ingredient == "zero_point":
+        return params.zero_point.reshape(1, -1).to(torch.float64)
+    scale = params.scale.reshape(-1)
+    inverse = scale.reciprocal() if params.inverse is None else params.inverse.reshape(-1)
+    return torch.stack([scale.double(), inverse.double()])
+
+
+def _equal(first: Tensor, second: Tensor) -> Tensor:
+    return ((first == second) | (first.isnan() & second.isnan())).all(0)

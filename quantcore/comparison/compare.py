@@ -1,0 +1,175 @@
+"""Two libraries on one tensor and scheme: which codes differ, and why.
+
+The reason is found by replaying the arithmetic: what of one library differs from the other (its scale, its
+zero_point, its kernel, what it makes of NaN, …) is put into the place of the other's, one at a time and then
+together, and the fewest that turn its code into the other's are the reason.
+"""
+
+import dataclasses
+import itertools
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from quantcore.comparison.causes import CODING, blocks_of, choices_behind, same
+from quantcore.comparison.sentences import kind_of, sentence
+from quantcore.comparison.ties import BESIDE, kernel_kinds
+from quantcore.conventions import Convention
+from quantcore.formats.integer import IntFormat
+from quantcore.numerics.float32 import as_float32
+from quantcore.numerics.kernels import KERNELS
+from quantcore.quantization.overflow import may_leave_integers
+from quantcore.quantization.quantize import Quantized, apply_quietly, codes_of
+from quantcore.scheme.scheme import Scheme
+
+PARAMETERS = ("scale", "zero_point")
+MOST = 1 << 16  # elements whose reasons are told apart, of those that differ
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why some codes differ.
+
+    ``kind``: in a word or two; ``ingredients``: what of b, put into a, gives b's codes: scale, zero_point, and
+    choices of the record such as kernel; ``choices``: those of b's record which, put into a's, give b's scale
+    and zero_point; ``count`` elements, the first at ``index``; ``sentence`` has the numbers of that one.
+    """
+
+    kind: str
+    ingredients: tuple[str, ...]
+    choices: tuple[str, ...]
+    count: int
+    index: tuple[int, ...]
+    sentence: str
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Both results, where their codes differ (bool, x's shape), and the ingredients behind each.
+
+    ``behind``: int8, the place in ``sets`` for elements that differ, -1 elsewhere.
+    """
+
+    a: Quantized
+    b: Quantized
+    differs: Tensor
+    behind: Tensor
+    sets: tuple[tuple[str, ...], ...]
+
+    @cached_property
+    def count(self) -> int:
+        """How many codes differ."""
+        return int(self.differs.sum())
+
+    @cached_property
+    def reasons(self) -> list[Reason]:
+        """The reasons of the first `MOST` elements that differ, from the most elements to the fewest."""
+        flat = self.differs.reshape(-1).nonzero()[:MOST, 0]
+        if not len(flat):
+            return []
+        return sorted(self._reasons(flat), key=lambda reason: -reason.count)
+
+    def reason_at(self, index: tuple[int, ...]) -> Reason | None:
+        """Return the reason of one element, None where the codes are equal."""
+        if not self.differs[index]:
+            return None
+        shape, flat = tuple(self.differs.shape), 0
+        for i, n in zip(index, shape, strict=True):
+            flat = flat * n + i % n
+        return self._reasons(torch.tensor([flat]))[0]
+
+    def by_ingredients(self) -> dict[tuple[str, ...], int]:
+        """Return how many of all elements that differ have each set of ingredients behind them."""
+        counts = torch.bincount(self.behind[self.differs].long(), minlength=len(self.sets)).tolist()
+        return {names: n for names, n in zip(self.sets, counts, strict=True) if n}
+
+    def _reasons(self, flat: Tensor) -> list[Reason]:
+        """One reason a group of elements whose ingredients, choices and way of rounding are the same."""
+        place = self.behind.reshape(-1)[flat].long()
+        blocks, block = torch.unique(blocks_of(self.a, flat), return_inverse=True)
+        found = {p: choices_behind(self.a, self.b, blocks, p) for p in self._parameters(place)}
+        columns = [place, torch.where(self._kernel_alone(place), kernel_kinds(self.a, self.b, flat), BESIDE)]
+        for name, (choice, _) in found.items():
+            columns.append(torch.where(self._has(name, place), choice[block], 0))
+        groups, group = torch.unique(torch.stack(columns, 1), dim=0, return_inverse=True)
+        counts = torch.bincount(group).tolist()
+        first = torch.full((len(groups),), len(flat)).scatter_reduce_(
+            0, group, torch.arange(len(flat)), "amin"
+        )
+        reasons = []
+        for row, count, at in zip(groups.tolist(), counts, flat[first].tolist(), strict=True):
+            names = self.sets[row[0]]
+            behind = {p: lists[i] for (p, (_, lists)), i in zip(found.items(), row[2:], strict=True)}
+            index = tuple(int(i) for i in torch.unravel_index(torch.tensor(at), self.differs.shape))
+            text = sentence(self.a, self.b, index, names, behind, row[1])
+            choices = tuple(dict.fromkeys(c for p in names if p in behind for c in behind[p]))
+            reasons.append(Reason(kind_of(names, row[1]), names, choices, count, index, text))
+        return reasons
+
+    def _parameters(self, place: Tensor) -> list[str]:
+        """Which of scale and zero_point stand behind some of the elements."""
+        return [name for name in PARAMETERS if bool(self._has(name, place).any())]
+
+    def _kernel_alone(self, place: Tensor) -> Tensor:
+        whole = isinstance(self.a.scheme.format, IntFormat)
+        return torch.tensor([whole and names == ("kernel",) for names in self.sets])[place]
+
+    def _has(self, name: str, place: Tensor) -> Tensor:
+        return torch.tensor([name in names for names in self.sets])[place]
+
+
+def compare(x: Any, scheme: Scheme, a: Convention, b: Convention) -> Comparison:
+    """Quantize x by ``scheme`` under both conventions and find the reason of every code that differs.
+
+    Raises:
+        QuantError: the scheme does not fit x, or one of the libraries refuses it.
+    """
+    x = as_float32(x)
+    of_a, of_b = (apply_quietly(x, dataclasses.replace(scheme, convention=c)) for c in (a, b))
+    differs = of_a.codes != of_b.codes
+    differing = _differing(of_a, of_b)
+    sets = tuple(s for n in range(1, len(differing) + 1) for s in itertools.combinations(differing, n))
+    behind = torch.full(differs.shape, -1, dtype=torch.int8)
+    open_ = differs.clone()
+    for place, ingredients in enumerate(sets):
+        if not open_.any():
+            break
+        found = open_ if ingredients == differing else open_ & _turned(of_a, of_b, ingredients)
+        behind[found] = place
+        open_ = open_ & ~found
+    return Comparison(of_a, of_b, differs, behind, sets)
+
+
+def _differing(a: Quantized, b: Quantized) -> tuple[str, ...]:
+    """What of b can make its codes differ from a's."""
+    names = [] if same(a, b, "scale") else ["scale"]
+    names += [] if same(a, b, "zero_point") else ["zero_point"]
+    ours, theirs = (r.scheme.convention.at(r.scheme.granularity) for r in (a, b))
+    odd = any(
+        may_leave_integers(r.x, r.params, r.scheme, c) for r, c in ((a, ours), (b, theirs))
+    )  # else neither NaN nor a cast tells
+    names += [
+        name
+        for name in CODING
+        if getattr(ours, name) != getattr(theirs, name) and (odd or name not in ("nan", "cast"))
+    ]
+    return tuple(names)
+
+
+def _turned(a: Quantized, b: Quantized, ingredients: tuple[str, ...]) -> Tensor:
+    """Where some ingredients of b turn a's codes into b's, bool."""
+    scale, shift = ((b if name in ingredients else a).params for name in PARAMETERS)
+    ours, theirs = (r.scheme.convention.at(r.scheme.granularity) for r in (a, b))
+    record = ours.changed(**{name: getattr(theirs, name) for name in ingredients if name in CODING})
+    params = dataclasses.replace(scale, zero_point=shift.zero_point)
+    equal = codes_of(a.x, params, dataclasses.replace(a.scheme, convention=record)) == b.codes
+    whole = shift.zero_point == shift.zero_point.round()
+    if KERNELS[record.kernel].shift_first or bool(whole.all()):
+        return equal
+    # a broken zero_point added to a rounded value makes no code
+    for axis, (length, n) in enumerate(zip(a.block, a.laid_shape, strict=True)):
+        whole = whole.repeat_interleave(length, axis).narrow(axis, 0, n)
+    return equal & whole.reshape(equal.shape)

@@ -1,0 +1,152 @@
+"""The reasons why two libraries' codes differ, in words, with the numbers of one element."""
+
+from collections.abc import Mapping
+
+from quantcore.comparison.ties import PARITY, TIE
+from quantcore.formats.integer import IntFormat
+from quantcore.quantization.quantize import Quantized
+from quantcore.range_setting.basic import MinMax
+from quantcore.tracing.scale_formula import scale_formula
+from quantcore.tracing.steps import Trace
+from quantcore.tracing.text import number, signed, zero_point_formula
+from quantcore.tracing.trace import trace
+
+# choice -> what is at stake, as a sentence begins
+_AT_STAKE = {
+    "zero_in_range": "whether the range must include 0",
+    "range_overflow": "a range wider than float32",
+    "finite_range": "whether infinite ends are made finite",
+    "widen_range": "whether a range too narrow is widened",
+    "smallest_range": "the smallest range",
+    "smallest_scale": "the smallest scale",
+    "replacement": "what replaces a scale that is too small",
+    "symmetric_scale": "what max|x| is divided by",
+    "narrow_scale_bits": "what max|x| is divided by",
+    "asymmetric_scale": "whether s or 1/s is found first",
+    "inverse": "whether s or 1/s is found first",
+    "zero_point": "an integer zero point or a float",
+    "zero_point_order": "rounded before or after the subtraction",
+    "zero_point_precision": "found in float32 or float64",
+    "zero_point_scale": "with the scale before or after it is cast or replaced",
+    "replaced_zero_point": "where the scale is replaced",
+    "nan_zero_point": "where it comes to NaN",
+    "unsigned_symmetric_zero_point": "of symmetric unsigned codes",
+    "bad_inverse": "what replaces a 1/s that is not finite",
+    "divisor": "what x is divided by first",
+    "center": "whether the mean is subtracted first",
+    "least_value": "the least value",
+    "zero_value": "what replaces 0",
+    "bad_scale": "which scales are refused",
+    "decoding": "how codes are dequantized",
+    "code_bits": "how codes are packed",
+    "scale_precision": "found in float32 or float64",
+}
+_KINDS = {
+    "zero_point": "zero point",
+    "nan": "NaN",
+    "cast": "too large for its cast",
+    "rounding": "rounding rule",
+    "coded_with": "stored scale",
+    "coded_least": "stored scale",
+    "coded_smallest": "stored scale",
+    "short_block": "short block",
+}
+_KERNEL_KINDS = {TIE: "tie", PARITY: "tie with an odd zero point"}
+
+
+def kind_of(ingredients: tuple[str, ...], kernel_kind: int) -> str:
+    """``scale``, ``tie``, ``scale and zero point``: a reason in a word or two."""
+    if ingredients == ("kernel",):
+        return _KERNEL_KINDS.get(kernel_kind, "kernel")
+    words = list(dict.fromkeys(_KINDS.get(name, name) for name in ingredients))
+    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
+
+
+def sentence(
+    a: Quantized,
+    b: Quantized,
+    index: tuple[int, ...],
+    ingredients: tuple[str, ...],
+    choices: Mapping[str, tuple[str, ...]],
+    kernel_kind: int,
+) -> str:
+    """Say why the codes of one element differ.
+
+    Args:
+        choices: those behind scale and zero_point, where these are among the ingredients.
+        kernel_kind: see `compare_kernels.kernel_kinds`.
+    """
+    sides = (name(a), trace(a, index)), (name(b), trace(b, index))
+    parts = [_parameter(sides, p, choices[p]) for p in ("scale", "zero_point") if p in ingredients]
+    coding = [i for i in ingredients if i not in ("scale", "zero_point")]
+    if coding:
+        parts.append(_coding(sides, coding, kernel_kind if ingredients == ("kernel",) else None))
+    else:
+        (_, of_a), (_, of_b) = sides
+        parts.append(f"so {number(of_a.x)} becomes {of_a.code} against {of_b.code}")
+    return "; ".join(parts) + "."
+
+
+Sides = tuple[tuple[str, Trace], tuple[str, Trace]]
+
+
+def _parameter(sides: Sides, ingredient: str, choices: tuple[str, ...]) -> str:
+    """``scale: a max|x| / 127.5 = … against b max|x| / 127 = …``, of the element's block."""
+    formula = scale_formula if ingredient == "scale" else zero_point_formula
+    values = [getattr(t, ingredient) for _, t in sides]
+    stakes = list(dict.fromkeys(_AT_STAKE[c] for c in choices))
+    setting = sides[0][1].scheme.range_setting
+    if not stakes and not isinstance(setting, MinMax) and sides[0][1].low is not None:
+        stakes = ["the range setting finds each library its own range"]
+    if values[0] == values[1]:
+        stakes = ["1/s is kept beside it"]
+    said = [f"{who} {formula(t)} = {number(v)}" for (who, t), v in zip(sides, values, strict=True)]
+    what = ingredient.replace("_", " ")
+    if stakes:
+        what += f" ({'; '.join(stakes)})"
+    return f"{what}: " + " against ".join(said)
+
+
+def _coding(sides: Sides, ingredients: list[str], kernel_kind: int | None) -> str:
+    if set(ingredients) & {"nan", "cast"}:
+        return "no integer holds it: " + ", ".join(
+            f"{who} makes {t.code} of {number(t.shifted)}" for who, t in sides
+        )
+    if ingredients == ["overflow"]:
+        return "it does not fit: " + ", ".join(
+            f"{who} makes {t.code} of {number(t.shifted)}" for who, t in sides
+        )
+    return _rounded(sides, ingredients, kernel_kind)
+
+
+def _rounded(sides: Sides, ingredients: list[str], kernel_kind: int | None) -> str:
+    """``tie: a rounds x / s = 7.5 to 8, b rounds x · (1/s) = 7.4999995 to 7``."""
+    if not isinstance(sides[0][1].scheme.format, IntFormat):
+        said = [f"{who} takes {number(t.quotient)} as {signed(t.rounded)}" for who, t in sides]
+        return "beside a tie: " + ", ".join(said)
+    said = [_side(who, t) for who, t in sides]
+    if "rounding" in ingredients:
+        rules = " against ".join(t.scheme.convention.rounding for _, t in sides)
+        return f"rounding rule, {rules}: " + ", ".join(said)
+    if kernel_kind is None:  # scale and zero_point differ too
+        return "so " + ", ".join(said)
+    what = {TIE: "tie", PARITY: "tie, and z is odd"}.get(kernel_kind, "beside a tie")
+    return f"{what}: " + ", ".join(said)
+
+
+def _side(who: str, t: Trace) -> str:
+    kernel = t.kernel
+    text = f"{who} rounds {kernel.rounded} = {number(_before(t))} to {number(t.rounded)}"
+    if t.zero_point and not kernel.shift_first:
+        text += f", + {signed(t.zero_point)} = {number(t.shifted)}"
+    return text
+
+
+def _before(t: Trace) -> float:
+    """The value that is rounded."""
+    return t.quotient if t.summed is None else t.summed
+
+
+def name(result: Quantized) -> str:
+    """The convention's name, with what was changed of it."""
+    return str(result.scheme.convention)

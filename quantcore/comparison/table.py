@@ -1,0 +1,85 @@
+"""Every library's result for one tensor and scheme, in one table."""
+
+import contextlib
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from quantcore.analysis.metrics import Report, report
+from quantcore.conventions import CONVENTIONS, Convention
+from quantcore.errors import QuantError
+from quantcore.granularity.kinds import Granularity
+from quantcore.numerics.float32 import as_float32
+from quantcore.quantization.quantize import Quantized, apply_quietly
+from quantcore.scheme.scheme import Scheme
+from quantcore.scheme.support import refuse
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_KEPT = 4  # results that stand in memory, for libraries that give the same
+
+
+def library_table(
+    x: Any, scheme: Scheme, chosen: Convention, block: tuple[int, ...] | None = None
+) -> "pd.DataFrame":
+    """Return one row a convention: scale and zero_point of a block, codes that differ from the chosen one's, error.
+
+    Args:
+        block: its position in the grid, by default the first.
+
+    A library that refuses the scheme has its reason under ``refused``, and no numbers.
+    """
+    import pandas as pd
+
+    x = as_float32(x)
+    rows: list[dict[str, Any]] = []
+    seen: dict[Convention, dict[str, Any]] = {}
+    kept: list[tuple[Quantized, Report]] = []
+    own = None
+    with contextlib.suppress(QuantError):  # its own row says why
+        own = apply_quietly(x, dataclasses.replace(scheme, convention=chosen)).codes
+    for convention in CONVENTIONS.values():
+        record = _bare(convention, scheme.granularity)
+        of_it = dataclasses.replace(scheme, convention=convention)
+        try:
+            refuse(of_it, tuple(x.shape))
+            if record not in seen:
+                result = apply_quietly(x, of_it)
+                seen[record] = _row(result, own, _report(result, kept), block)
+            rows.append({"library": convention.name, "refused": "", **seen[record]})
+        except QuantError as error:
+            rows.append({"library": convention.name, "refused": str(error)})
+    return pd.DataFrame(rows)
+
+
+def _bare(convention: Convention, granularity: Granularity) -> Convention:
+    """The record without what does not decide numbers or refusals, so that equal ones compare equal."""
+    return dataclasses.replace(convention.at(granularity), name="", variants=())
+
+
+def _report(result: Quantized, kept: list[tuple[Quantized, Report]]) -> Report:
+    """The report, that of an earlier result where that had the same parameters and codes."""
+    for other, known in kept:
+        ours, theirs = ((r.params.scale, r.params.zero_point, r.codes) for r in (result, other))
+        if all(map(torch.equal, ours, theirs)) and result.scheme.format == other.scheme.format:
+            return known
+    found = report(result)
+    kept.append((result, found))
+    del kept[:-_KEPT]
+    return found
+
+
+def _row(
+    result: Quantized, own: torch.Tensor | None, found: Report, block: tuple[int, ...] | None
+) -> dict[str, Any]:
+    place = (0,) * result.scale.dim() if block is None else block
+    return {
+        "scale": float(result.scale[place]),
+        "zero_point": result.params.zero_point[place].item(),
+        "codes that differ": None if own is None else int((result.codes != own).sum()),
+        "sqnr_db": found.sqnr_db,
+        "mse": found.mse,
+        "max_abs_error": found.max_abs_error,
+    }

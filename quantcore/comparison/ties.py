@@ -1,0 +1,39 @@
+"""What two kernels round, and how it stands to the place where rounding jumps."""
+
+import torch
+from torch import Tensor
+
+from quantcore.comparison.causes import blocks_of
+from quantcore.numerics.kernels import KERNELS
+from quantcore.numerics.rounding import unrounded
+from quantcore.qparams.coding import factor
+from quantcore.quantization.quantize import Quantized
+
+BESIDE, TIE, PARITY = 0, 1, 2
+
+
+def kernel_kinds(a: Quantized, b: Quantized, flat: Tensor) -> Tensor:
+    """Return for each element whether both round a tie (`PARITY`), one does (`TIE`), or neither (`BESIDE`).
+
+    Both round one where z, added before or after, moves x/s from an even number's tie to an odd one's.
+    """
+    ties = [_is_tie(r, before_rounding(r, flat)) for r in (a, b)]
+    return torch.where(ties[0] & ties[1], PARITY, torch.where(ties[0] | ties[1], TIE, BESIDE))
+
+
+def before_rounding(result: Quantized, flat: Tensor) -> Tensor:
+    """Return what the result's kernel rounds of some elements, float32; ``flat``: places in the flattened x."""
+    convention = result.scheme.convention.at(result.scheme.granularity)
+    kernel, params = KERNELS[convention.kernel], result.params
+    x, block = result.x.reshape(-1)[flat], blocks_of(result, flat)
+    scale, shift = (p.reshape(-1)[block].to(torch.float32) for p in (params.scale, params.zero_point))
+    inverse = None if params.inverse is None else params.inverse.reshape(-1)[block]
+    s = factor(scale, inverse, convention, stored=params.raw is not None)
+    if kernel.fused and len(s):  # one scale for the tensor
+        s, shift = s[:1], shift[:1]
+    return kernel.run(x, s, shift if kernel.shift_first else None, torch.empty_like(x), unrounded)
+
+
+def _is_tie(result: Quantized, values: Tensor) -> Tensor:
+    jump = 0.5 if result.scheme.convention.rounding.startswith("half") else 0.0
+    return values.remainder(1.0) == jump

@@ -1,0 +1,68 @@
+"""What is wrong with a result, or could be better, each with this tensor's numbers and a scheme that fixes it.
+
+A kind of finding is a function ``kind(case) -> Iterator[Finding]``; `KINDS` has them by name. A scheme is
+proposed only after it was computed on the same tensor and found better.
+"""
+
+from collections.abc import Callable, Iterator
+
+from quantcore.analysis.metrics import Report
+from quantcore.diagnosis.bit_budget import per_channel, small_groups, spare_bits, ties
+from quantcore.diagnosis.blocks import constant_block, tiny_block, zero_block
+from quantcore.diagnosis.codes import (
+    nan,
+    negatives_lost,
+    wrapped,
+    zero_not_exact,
+    zero_point_clamped,
+    zero_point_outside,
+)
+from quantcore.diagnosis.context import Case
+from quantcore.diagnosis.outliers import outlier_channel, outlier_element
+from quantcore.diagnosis.ranges import clipped_too_much, clips_too_little, codes_unused, one_sided
+from quantcore.diagnosis.record import SEVERITIES, Finding, Gain
+from quantcore.formats.integer import IntFormat
+from quantcore.quantization.quantize import Quantized
+
+Kind = Callable[[Case], Iterator[Finding]]
+_ALL: tuple[Kind, ...] = (
+    nan, wrapped, zero_point_outside, zero_point_clamped, negatives_lost, zero_not_exact, one_sided,
+    outlier_channel, outlier_element, clipped_too_much, clips_too_little, codes_unused, per_channel,
+    small_groups, tiny_block, zero_block, constant_block, spare_bits, ties,
+)  # fmt: skip
+KINDS: dict[str, Kind] = {kind.__name__: kind for kind in _ALL}
+# What follows from another finding, and is left out beside it
+FOLLOWS: dict[str, tuple[str, ...]] = {
+    "clipped_too_much": ("nan", "wrapped", "zero_point_outside", "zero_point_clamped", "negatives_lost"),
+    "codes_unused": ("nan", "zero_point_outside"),
+    "one_sided": ("outlier_element", "outlier_channel", "negatives_lost", "wrapped"),
+    "per_channel": ("outlier_element", "outlier_channel"),
+    "clips_too_little": ("outlier_element", "outlier_channel", "per_channel"),
+}
+# What applies to small floats and codebooks, which have no zero_point and no steps of one size
+_OF_FLOATS = ("nan", "clipped_too_much", "per_channel", "tiny_block", "zero_block", "constant_block")
+# What can be told of a tensor that contains NaN or infinity
+_OF_ANY_NUMBERS = ("nan", "zero_point_outside")
+
+
+def diagnose(result: Quantized, report: Report | None = None) -> list[Finding]:
+    """Return the known problems of a result, the worst first; empty where none was found.
+
+    Args:
+        report: `metrics.report` of the result, where it is known.
+
+    >>> from quantcore import Scheme, apply
+    >>> [f.kind for f in diagnose(apply([[0.0, 1.0], [2.0, 3.0]], Scheme()))]
+    ['one_sided']
+    """
+    case = Case(result, report)
+    names = tuple(KINDS) if isinstance(result.scheme.format, IntFormat) else _OF_FLOATS
+    if not case.finite:
+        names = tuple(name for name in names if name in _OF_ANY_NUMBERS)
+    found = [finding for name in names for finding in KINDS[name](case)]
+    kinds = {finding.kind for finding in found}
+    found = [finding for finding in found if not kinds & set(FOLLOWS.get(finding.kind, ()))]
+    return sorted(found, key=lambda f: SEVERITIES.index(f.severity))
+
+
+__all__ = ["KINDS", "Case", "Finding", "Gain", "diagnose"]

@@ -1,0 +1,219 @@
+"""What the kinds of findings need to know of a result, computed when first asked for and then kept."""
+
+import dataclasses
+import math
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from quantcore.analysis.metrics import Report, block_errors, report, sqnr_of
+from quantcore.diagnosis.record import Box, Gain
+from quantcore.errors import QuantError
+from quantcore.formats.integer import IntFormat
+from quantcore.granularity.kinds import Shape, block_bounds, grid_shape, split_axes
+from quantcore.granularity.tiles import regions
+from quantcore.numerics.float32 import CHUNK
+from quantcore.quantization.quantize import Quantized, apply
+from quantcore.scheme.scheme import Scheme
+from quantcore.scheme.storage import bits_per_element
+
+ALIKE_DB = 0.5  # between two schemes that gain as much, the simpler one is proposed
+SAMPLE = 1 << 14  # elements that estimates look at
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Another scheme, computed on the same tensor."""
+
+    scheme: Scheme
+    sqnr_db: float
+    bits_per_element: float
+
+
+@dataclass
+class Case:
+    """A result with its report and statistics."""
+
+    result: Quantized
+    known: Report | None = None
+    _trials: dict[Scheme, Trial | None] = field(default_factory=dict)
+    _channels: dict[int, Tensor] = field(default_factory=dict)
+
+    @property
+    def scheme(self) -> Scheme:
+        """The scheme in question."""
+        return self.result.scheme
+
+    @property
+    def fmt(self) -> IntFormat:
+        """Its format, for the kinds that are about integers."""
+        assert isinstance(self.scheme.format, IntFormat)
+        return self.scheme.format
+
+    @property
+    def zero_point(self) -> Tensor:
+        """Zero points in block form."""
+        assert self.result.zero_point is not None  # integers have them
+        return self.result.zero_point
+
+    @property
+    def shape(self) -> Shape:
+        """The tensor's shape."""
+        return tuple(self.result.x.shape)
+
+    @cached_property
+    def report(self) -> Report:
+        """`metrics.report`."""
+        return report(self.result) if self.known is None else self.known
+
+    @cached_property
+    def bits(self) -> float:
+        """Bits per element."""
+        return bits_per_element(self.scheme, self.shape)
+
+    @cached_property
+    def laid(self) -> Tensor:
+        """x in the shape in which the blocks are boxes."""
+        return self.result.x.reshape(self.result.laid_shape)
+
+    @cached_property
+    def extremes(self) -> tuple[Tensor, Tensor]:
+        """The lowest and the highest element of every block, in block form."""
+        low, high = (torch.empty(self.grid, device=self.laid.device) for _ in range(2))
+        for region in regions(self.result.laid_shape, self.result.block, CHUNK, whole_blocks=True):
+            values = split_axes(self.laid[region.elements], region.block)
+            inner = tuple(range(1, values.dim(), 2))
+            low[region.grid] = values.amin(inner) if inner else values
+            high[region.grid] = values.amax(inner) if inner else values
+        return low, high
+
+    @cached_property
+    def largest(self) -> Tensor:
+        """max|x| of every block."""
+        low, high = self.extremes
+        return torch.maximum(low.abs(), high.abs())
+
+    def channels(self, axis: int) -> Tensor:
+        """max|x| of every index along an axis."""
+        if axis not in self._channels:
+            others = tuple(i for i in range(len(self.shape)) if i != axis)
+            x = self.result.x
+            self._channels[axis] = torch.maximum(x.amax(others), -x.amin(others))
+        return self._channels[axis]
+
+    @cached_property
+    def finite(self) -> bool:
+        """Whether x holds neither NaN nor infinity."""
+        low, high = torch.aminmax(self.result.x)
+        return math.isfinite(low) and math.isfinite(high)
+
+    @property
+    def grid(self) -> Shape:
+        """Number of blocks along each axis of the laid shape."""
+        return grid_shape(self.result.laid_shape, self.result.block)
+
+    @property
+    def block_size(self) -> int:
+        """Elements of a full block."""
+        return math.prod(self.result.block)
+
+    @cached_property
+    def places(self) -> Tensor:
+        """Up to `SAMPLE` flat places, the same every time: all of a small tensor, evenly drawn ones of another."""
+        n = self.laid.numel()
+        if n <= SAMPLE:
+            return torch.arange(n, device=self.laid.device)
+        drawn = np.random.Generator(np.random.PCG64(0)).integers(n, size=SAMPLE)
+        return torch.from_numpy(drawn).to(self.laid.device)
+
+    @cached_property
+    def sample(self) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The elements at `places`, and the block of each as an index into block form."""
+        index = torch.unravel_index(self.places, self.laid.shape)
+        blocks = tuple(i // b for i, b in zip(index, self.result.block, strict=True))
+        return self.laid.reshape(-1)[self.places], blocks
+
+    def element(self, flat: int) -> tuple[int, ...]:
+        """The index in x of the element that stands at ``flat`` in row-major order."""
+        return tuple(int(i) for i in np.unravel_index(flat, self.shape)) if self.shape else ()
+
+    def block_box(self, place: Iterable[int]) -> Box:
+        """The elements of a block, as a box of x. Of a run over the ends of rows, its first element alone."""
+        bounds = block_bounds(self.result.laid_shape, self.result.block, tuple(place))
+        if self.result.laid_shape == self.shape:
+            return bounds
+        (start, stop), row = bounds[0], self.shape[-1] if self.shape else 1
+        first, last = self.element(start), self.element(stop - 1)
+        if first[:-1] != last[:-1] and (start % row or stop % row or len(self.shape) > 2):
+            last = first
+        return tuple((a, b + 1) for a, b in zip(first, last, strict=True))
+
+    def tried(self, scheme: Scheme) -> Trial | None:
+        """Compute another scheme; None where it does not fit the tensor, or its library refuses it."""
+        if scheme not in self._trials:
+            self._trials[scheme] = self._try(scheme)
+        return self._trials[scheme]
+
+    def _try(self, scheme: Scheme) -> Trial | None:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # what is computed with a warning fixes nothing
+                result = apply(self.result.x, scheme)
+        except (QuantError, UserWarning):
+            return None
+        bits = bits_per_element(scheme, self.shape)
+        return Trial(scheme, self.sqnr(self.squared_error(result)), bits)
+
+    @staticmethod
+    def squared_error(result: Quantized) -> float:
+        """Σerror²."""
+        counts = torch.ones((), dtype=torch.float64)
+        for n, b in zip(result.laid_shape, result.block, strict=True):
+            lengths = torch.full((-(-n // b),), float(b), dtype=torch.float64)
+            lengths[-1] = n - (len(lengths) - 1) * b
+            counts = counts.unsqueeze(-1) * lengths
+        return float((block_errors(result).cpu() * counts).sum())
+
+    def sqnr(self, sse: float) -> float:
+        """SQNR in dB of a squared error on this tensor."""
+        return sqnr_of(self._power, sse)
+
+    @cached_property
+    def _power(self) -> float:
+        """Σx²."""
+        flat, total = self.result.x.reshape(-1), 0.0
+        for start in range(0, len(flat), CHUNK):
+            part = flat[start : start + CHUNK].double()
+            total += float(torch.dot(part, part))
+        return total
+
+    def best(self, schemes: Iterable[Scheme], gain_db: float, most_bits: float = 1e9) -> Trial | None:
+        """The scheme of the highest SQNR; the first of those within `ALIKE_DB`; None where none gains that much."""
+        cheap = [scheme for scheme in schemes if self._storage(scheme) <= most_bits]
+        tried = [trial for scheme in cheap if (trial := self.tried(scheme))]
+        now = self.report.sqnr_db  # infinite, where nothing is lost: then nothing is better
+        better = [t for t in tried if t.sqnr_db > now and t.sqnr_db >= now + gain_db]
+        most = max((t.sqnr_db for t in better), default=0.0)
+        return next((t for t in better if t.sqnr_db >= most - ALIKE_DB), None)
+
+    def _storage(self, scheme: Scheme) -> float:
+        try:
+            return bits_per_element(scheme, self.shape)
+        except QuantError:
+            return math.inf
+
+    def gained(self, trial: Trial | None) -> dict[str, Any]:
+        """The fields ``mended`` and ``gain`` of a finding that a scheme of higher SQNR fixes."""
+        if trial is None:
+            return {"mended": None, "gain": None}
+        return {"mended": trial.scheme, "gain": Gain("SQNR", self.report.sqnr_db, trial.sqnr_db)}
+
+    def but(self, **changes: Any) -> Scheme:
+        """The scheme with some fields changed."""
+        return dataclasses.replace(self.scheme, **changes)

@@ -1,0 +1,175 @@
+"""Ranges that do not suit the tensor: one-sided, too narrow, too wide."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from quantcore.analysis.metrics import decibels
+from quantcore.diagnosis.codes import outside
+from quantcore.diagnosis.context import Case
+from quantcore.diagnosis.formatting import count, number, percent
+from quantcore.diagnosis.record import Finding, cell
+from quantcore.formats.integer import IntFormat
+from quantcore.granularity.kinds import PerTensor
+from quantcore.notation import write_call
+from quantcore.range_setting.basic import (
+    MIN_MAX,
+    RANGE_SETTINGS,
+    Fixed,
+    Given,
+    MinMax,
+    Percentile,
+    RangeSetting,
+)
+from quantcore.scheme.scheme import Scheme
+
+ONE_SIDED = 0.1  # the smaller side of the data is at most this fraction of the larger
+MOST_BLOCKS = 0.9  # of all blocks must be so
+WASTED = 0.4  # of the codes stand for the side without data
+SIDED_DB = 3.0  # at least gained by not spending codes on the empty side; 6 at best
+CLIPPED_TIMES = 4.0  # the clipped elements have this many times the squared error of the others
+CLIPPED_DB = 1.0
+NARROWER_DB = 4.0  # at least gained by a narrower range
+UNUSED = 0.5  # the data reach less than this fraction of the codes
+UNUSED_DB = 3.0
+
+
+def one_sided(case: Case) -> Iterator[Finding]:
+    """Symmetric codes for data on one side of 0: the codes of the other side are never used."""
+    if not case.scheme.symmetric or case.block_size < 4:
+        return
+    below, above = (-case.extremes[0]).clamp(min=0), case.extremes[1].clamp(min=0)
+    larger, smaller = torch.maximum(below, above), torch.minimum(below, above)
+    alive = larger > 0
+    sided = alive & (smaller <= ONE_SIDED * larger)
+    if not alive.any() or int(sided.sum()) < MOST_BLOCKS * int(alive.sum()):
+        return
+    side = "below" if float(above.sum()) > float(below.sum()) else "above"
+    fmt, z = case.fmt, int(case.zero_point.reshape(-1)[0])
+    wasted = z - fmt.qmin if side == "below" else fmt.qmax - z
+    if not WASTED * fmt.available <= wasted < fmt.available:  # a zero point given manually may be anywhere
+        return
+    best = case.best(_asymmetric(case), SIDED_DB)
+    if best is None:
+        return
+    low, high = float(case.extremes[0].amin()), float(case.extremes[1].amax())
+    yield Finding(
+        "one_sided",
+        "warning",
+        f"x lies between {number(low)} and {number(high)}, but symmetric {fmt} keeps {wasted} of {fmt.available} codes for "
+        f"values {side} 0. Asymmetric gains {decibels(best.sqnr_db - case.report.sqnr_db)}.",
+        **case.gained(best),
+    )
+
+
+def _asymmetric(case: Case) -> list[Scheme]:
+    fmt, setting = case.fmt, case.scheme.range_setting
+    setting = MIN_MAX if isinstance(setting, Given | Fixed) else setting
+    other = IntFormat(fmt.bits, not fmt.signed, fmt.narrow)
+    same = case.but(symmetric=False, range_setting=setting)
+    return [same] if case.tried(same) else [case.but(symmetric=False, range_setting=setting, format=other)]
+
+
+def clipped_too_much(case: Case) -> Iterator[Finding]:
+    """The range is too narrow: clipping costs more than the finer step gains."""
+    report = case.report
+    if not report.clipped or case.scheme.convention.overflow == "wrap":
+        return
+    if report.clipping_sse <= CLIPPED_TIMES * report.rounding_sse:
+        return
+    wider: list[RangeSetting] = [MIN_MAX]
+    if isinstance(case.scheme.range_setting, Percentile):
+        wider += [Percentile(p) for p in (99.0, 99.9, 99.99) if p > case.scheme.range_setting.p]
+    best = case.best([case.but(range_setting=setting) for setting in wider], CLIPPED_DB)
+    if best is None:
+        return
+    n = report.clipped
+    yield Finding(
+        "clipped_too_much",
+        "warning",
+        f"{count(n, 'element')} ({percent(report.clipped_share)}) {'lies' if n == 1 else 'lie'} outside the range and "
+        f"{'is' if n == 1 else 'are'} clipped: {percent(report.clipping_sse / report.sse)} of the squared error.",
+        tuple(cell(at) for at, _ in outside(case)),
+        **case.gained(best),
+    )
+
+
+def clips_too_little(case: Case) -> Iterator[Finding]:
+    """A narrower range would lose less: the largest elements make the step coarse for all others."""
+    if not isinstance(case.scheme.range_setting, MinMax) or case.block_size < 16:
+        return
+    shrink, estimated = _best_shrink(case)
+    if estimated < NARROWER_DB - 0.5:
+        return
+    best = case.best(_narrower(case, shrink), NARROWER_DB)
+    if best is None:
+        return
+    gain = best.sqnr_db - case.report.sqnr_db
+    yield Finding(
+        "clips_too_little",
+        "warning",
+        f"The range reaches the largest |x|, {number(float(case.largest.amax()))}, which makes the step coarse. A narrower "
+        f"one, {write_call(best.scheme.range_setting)}, clips some elements and gains {decibels(gain)}.",
+        **case.gained(best),
+    )
+
+
+def _best_shrink(case: Case) -> tuple[float, float]:
+    """Of a sample: the factor on the range that has the least squared error, and what it gains in dB.
+
+    An estimate in plain arithmetic, to know what is worth computing.
+    """
+    x, blocks = case.sample
+    low, high = (t[blocks].clamp(max=0) if i == 0 else t[blocks].clamp(min=0)
+                 for i, t in enumerate(case.extremes))  # fmt: skip
+    if case.scheme.symmetric:
+        high = torch.maximum(-low, high)
+        low = -high
+    steps = case.fmt.qmax - case.fmt.qmin
+    factors = [0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7, 0.8, 1.0]
+    errors = torch.tensor([_shrunk_error(x, low * f, high * f, steps) for f in factors])
+    best = int(errors.argmin())
+    gain = 10 * torch.log10(errors[-1] / errors[best].clamp(min=1e-300))
+    return factors[best], float(gain) if errors[-1] > 0 else 0.0
+
+
+def _shrunk_error(x: Tensor, low: Tensor, high: Tensor, steps: int) -> float:
+    scale = ((high - low) / steps).clamp(min=torch.finfo(torch.float32).tiny)
+    x_hat = ((x - low) / scale).round_().clamp_(0, steps).mul_(scale).add_(low)
+    return float((x - x_hat).double().square().sum())
+
+
+def _narrower(case: Case, shrink: float) -> list[Scheme]:
+    settings: list[RangeSetting] = []
+    if isinstance(case.scheme.granularity, PerTensor):
+        low, high = (float(t) * shrink for t in case.extremes)
+        settings.append(Fixed(float(f"{min(low, 0.0):.3g}"), float(f"{max(high, 0.0):.3g}")))
+    else:
+        x, blocks = case.sample
+        inside = float((x.abs() <= shrink * case.largest[blocks]).double().mean())
+        settings += [Percentile(p) for p in (round(max(90.0, 100 * inside), 2), 99.0, 99.9) if p < 100]
+    if "min_mse" in RANGE_SETTINGS and case.laid.numel() <= 1 << 20:
+        settings.append(RANGE_SETTINGS["min_mse"]())  # type: ignore[call-arg]
+    return [case.but(range_setting=setting) for setting in settings]
+
+
+def codes_unused(case: Case) -> Iterator[Finding]:
+    """The range, fixed or given manually, is much wider than the data: most codes are never used."""
+    if not isinstance(case.scheme.range_setting, Fixed | Given):
+        return
+    codes, fmt = case.result.codes, case.fmt
+    low, high = (int(v) for v in torch.aminmax(codes))
+    reached = high - low + 1
+    if reached >= UNUSED * fmt.available or case.report.clipped:
+        return
+    best = case.best([case.but(range_setting=MIN_MAX)], UNUSED_DB)
+    if best is None:
+        return
+    yield Finding(
+        "codes_unused",
+        "warning",
+        f"Only codes in {low}..{high} of {fmt.qmin}..{fmt.qmax} occur: the range is wider than the data, which lie "
+        f"between {number(float(case.extremes[0].amin()))} and {number(float(case.extremes[1].amax()))}.",
+        **case.gained(best),
+    )

@@ -1,0 +1,57 @@
+"""A result as a file: .npz and .safetensors of all its arrays, .csv of one map.
+
+The arrays are x, codes, scale, zero_point and dequantized, under these names; scale and zero_point stand
+in block form. The scheme's text goes along, so that the file says how its codes came about.
+"""
+
+import io
+from typing import Any
+
+import numpy as np
+import safetensors.torch
+from torch import Tensor
+
+from quantcore.quantization.quantize import Quantized
+from quantcore.tensors.text.literals import number_texts
+
+
+def arrays(result: Quantized) -> dict[str, Tensor]:
+    """Return x, codes, scale, zero_point and dequantized, on the CPU and row-major."""
+    found = {
+        "x": result.x,
+        "codes": result.codes,
+        "scale": result.scale,
+        "zero_point": result.params.zero_point,
+        "dequantized": result.dequantized,
+    }
+    return {name: tensor.cpu().contiguous() for name, tensor in found.items()}
+
+
+def to_npz(result: Quantized) -> bytes:
+    """Return an .npz file, uncompressed; it reads with ``allow_pickle=False``.
+
+    Beside the arrays it holds ``scheme``, a text of shape ().
+    """
+    file = io.BytesIO()
+    named: dict[str, Any] = {name: tensor.numpy() for name, tensor in arrays(result).items()}
+    np.savez(file, **named, scheme=np.array(str(result.scheme)))
+    return file.getvalue()  # shares the buffer: no copy
+
+
+def to_safetensors(result: Quantized) -> bytes:
+    """Return a .safetensors file; its metadata has the scheme's text under ``scheme``."""
+    return safetensors.torch.save(arrays(result), metadata={"scheme": str(result.scheme)})
+
+
+def to_csv(values: Tensor | np.ndarray[Any, Any]) -> str:
+    """Return one line for each row: float32 with the fewest digits that read back, integers as such.
+
+    The last axis makes the rows. Leading axes follow each other in row-major order: shape (2, 3, 4) gives
+    6 lines of 4 numbers, a vector one line, a single number one line of one.
+
+    >>> to_csv(np.array([[0.1, -2.0], [1e-7, 3.0]], np.float32))
+    '0.1,-2.0\\n1e-07,3.0\\n'
+    """
+    array = values.detach().cpu().numpy() if isinstance(values, Tensor) else values
+    rows = array.reshape(-1, array.shape[-1] if array.ndim else 1)
+    return "".join(f"{','.join(number_texts(row))}\n" for row in rows)

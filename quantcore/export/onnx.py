@@ -1,0 +1,184 @@
+"""A result as an ONNX model: x through QuantizeLinear to the codes, and through DequantizeLinear to x̂.
+
+QuantizeLinear computes saturate(round(x / s) + z), half to even, within the bounds of the type:
+
+==========  ===========  =======
+bits        tensor type  opset
+==========  ===========  =======
+2           (U)INT2      25
+3, 4        (U)INT4      21
+5 to 8      (U)INT8      21
+9 to 16     (U)INT16     21
+==========  ===========  =======
+
+Results whose codes that gives can be written, whichever rule made them. Specification:
+onnx.ai/onnx/operators/onnx__QuantizeLinear.html. Needs the package onnx, which nothing else here does.
+"""
+
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from quantcore.conventions import CONVENTIONS, TEXTBOOK
+from quantcore.errors import QuantError
+from quantcore.formats.integer import IntFormat
+from quantcore.granularity.kinds import PerFlatGroup, as_boxes, cells_of
+from quantcore.numerics.kernels import KERNELS
+from quantcore.quantization.quantize import Quantized, quantize
+from quantcore.scheme.scheme import Scheme
+
+# width of the type -> the first opset that has it, and the IR version that came with that
+_OPSETS = {2: (25, 13), 4: (21, 10), 8: (21, 10), 16: (21, 10)}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What QuantizeLinear takes: parameters in a shape it knows, and its attributes."""
+
+    scale: Tensor
+    zero_point: Tensor
+    attributes: dict[str, int]
+
+
+def to_onnx(result: Quantized) -> bytes:
+    """Return an .onnx file with input x and outputs codes and dequantized, in the shape of x.
+
+    It computes the codes of ``result`` from x again; scale and zero_point stand in it. Codes of less than
+    8 bits are cast to 8 at the end, since numpy has no smaller type. The scheme's text is metadata.
+
+    Raises:
+        QuantError: QuantizeLinear would give other codes or has no such zero_point, the format is no
+            integer, or the package onnx is not installed.
+    """
+    bits = _type_bits(result)
+    _refuse_other_codes(result, bits)
+    return _model(result, bits)
+
+
+def layout_of(result: Quantized) -> Layout:
+    """Choose between one scale, scales along one axis, and blocks along one axis.
+
+    QuantizeLinear has blocks along one axis only; blocks of several become those of the longest, with their
+    parameters repeated along the others. Flat groups that are no boxes have their parameters at every element.
+    """
+    shape, block = tuple(result.x.shape), result.block
+    parameters = [result.scale, result.params.zero_point]
+    if isinstance(result.scheme.granularity, PerFlatGroup):
+        parameters, block = as_boxes(parameters, result.scheme.granularity.size, shape)
+    scale, zero_point = parameters
+    cut = [i for i, (n, b) in enumerate(zip(shape, block, strict=True)) if b < n]
+    if not cut:
+        return Layout(scale.reshape(()), zero_point.reshape(()), {})
+    if len(cut) == 1 and block[cut[0]] == 1:
+        return Layout(scale.flatten(), zero_point.flatten(), {"axis": cut[0]})
+    axis = max(range(len(shape)), key=lambda i: block[i])
+    # every axis but the blocked one with a parameter an element
+    grid = tuple(scale.shape[axis] if i == axis else n for i, n in enumerate(shape))
+    repeated = tuple(1 if i == axis else b for i, b in enumerate(block))
+    scale, zero_point = (cells_of(t, grid, repeated) for t in parameters)
+    return Layout(scale, zero_point, {"axis": axis, "block_size": block[axis]})
+
+
+def _type_bits(result: Quantized) -> int:
+    """Width of the tensor type that holds the codes."""
+    fmt = result.scheme.format
+    if not isinstance(fmt, IntFormat):
+        raise QuantError(
+            f"This ONNX export has integers only, and the format is {fmt}; choose an integer one."
+        )
+    z = result.params.zero_point
+    if z.is_floating_point():
+        raise QuantError(
+            f"QuantizeLinear takes an integer zero_point, and {result.scheme.convention.name} has a float one; choose "
+            "another convention."
+        )
+    bits = min(width for width in _OPSETS if width >= fmt.bits)
+    bounds = IntFormat(bits, fmt.signed)
+    if bool(((z < bounds.qmin) | (z > bounds.qmax)).any()):
+        raise QuantError(
+            f"QuantizeLinear takes a zero_point of the type of the codes, {bounds.qmin}..{bounds.qmax}; choose one "
+            "within."
+        )
+    return bits
+
+
+def _refuse_other_codes(result: Quantized, bits: int) -> None:
+    scheme = result.scheme
+    wide = IntFormat(bits, scheme.format.signed)
+    theirs = Scheme(wide, scheme.symmetric, scheme.granularity, convention=TEXTBOOK.changed(nan="qmin"))
+    codes = quantize(result.x, result.scale, result.params.zero_point, theirs)
+    other = int((codes != result.codes).sum())
+    if not other:
+        return
+    raise QuantError(
+        f"{other:,} of {codes.numel():,} codes would differ: {_apart(result, wide)}. Choose the onnxruntime convention."
+    )
+
+
+def _apart(result: Quantized, wide: IntFormat) -> str:
+    """What parts these codes from QuantizeLinear's, most of it first."""
+    fmt, convention = result.scheme.format, result.scheme.convention.at(result.scheme.granularity)
+    formula, theirs = KERNELS[convention.kernel].formula, KERNELS["A"].formula
+    found = []
+    if bool((result.scale == 0).any()):
+        found.append("it divides by a scale of 0, which here brings every code to the one of 0")
+    if convention.overflow == "wrap":
+        found.append("it clamps, and these wrap around")
+    elif (fmt.qmin, fmt.qmax) != (wide.qmin, wide.qmax):
+        found.append(f"it clamps to {wide.qmin}..{wide.qmax}, these to {fmt.qmin}..{fmt.qmax}")
+    if convention.rounding != "half_even":
+        found.append(f"it rounds half to even, these {convention.rounding}")
+    if formula != theirs:
+        found.append(f"it computes {theirs}, {convention.name} {formula}")
+    return "QuantizeLinear is not this rule: " + "; ".join(found or ["it turns NaN into the lowest code"])
+
+
+def _onnx(module: str) -> Any:
+    """Import when first asked for: an optional package."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        version = CONVENTIONS["onnx"].version
+        raise QuantError(
+            f"An ONNX file needs the package onnx, which is not installed; run: pip install onnx=={version}"
+        ) from None
+
+
+def _model(result: Quantized, bits: int) -> bytes:
+    helper, numpy_helper, proto = (_onnx(f"onnx.{name}") for name in ("helper", "numpy_helper", "onnx_pb"))
+    types, layout, shape = proto.TensorProto, layout_of(result), list(result.x.shape)
+    sign = "" if result.scheme.format.signed else "U"
+    kind, output = getattr(types, f"{sign}INT{bits}"), getattr(types, f"{sign}INT{max(bits, 8)}")
+    scale, zero_point = layout.scale.cpu().numpy(), layout.zero_point.cpu().numpy()
+    quantized = "codes" if bits >= 8 else "quantized"
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero_point"], [quantized], **layout.attributes),
+        helper.make_node(
+            "DequantizeLinear", [quantized, "scale", "zero_point"], ["dequantized"], **layout.attributes
+        ),
+    ]
+    if bits < 8:
+        nodes.append(helper.make_node("Cast", [quantized], ["codes"], to=output))
+    outputs = [("codes", output), ("dequantized", types.FLOAT)]
+    graph = helper.make_graph(
+        nodes,
+        "quantize",
+        [helper.make_tensor_value_info("x", types.FLOAT, shape)],
+        [helper.make_tensor_value_info(name, of, shape) for name, of in outputs],
+        [
+            numpy_helper.from_array(scale, "scale"),
+            helper.make_tensor("zero_point", kind, zero_point.shape, zero_point.ravel()),
+        ],
+    )
+    opset, ir_version = _OPSETS[bits]
+    model = helper.make_model(
+        graph,
+        producer_name="quantcore",
+        ir_version=ir_version,
+        opset_imports=[helper.make_opsetid("", opset)],
+    )
+    helper.set_model_props(model, {"scheme": str(result.scheme)})
+    data: bytes = model.SerializeToString()
+    return data

@@ -1,0 +1,203 @@
+"""Figures that teach: values and their codes on a line, the error against x, clipping against rounding."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import plotly.graph_objects as go
+import torch
+
+from quantcore.analysis.metrics import report
+from quantcore.figures.distribution import grid_values
+from quantcore.figures.style import DIM, FILL, INK, LINE, base_layout
+from quantcore.formats.integer import IntFormat
+from quantcore.quantization.quantize import Quantized, apply, dequantize, quantize
+from quantcore.range_setting.basic import Fixed
+from quantcore.scheme.scheme import Scheme
+
+MAX_LABELS = 33  # codes written at their marks; of more, every n-th
+SAMPLES = 1201
+
+Array = npt.NDArray[Any]
+
+
+def rounding_line(result: Quantized, *, theme: str = "light", size: int = 14, height: int = 280) -> go.Figure:
+    """Return x below, the marks that the codes stand for above, and the way of each element to its mark.
+
+    For a result of one block and integer codes. ``size``: of the letters in px.
+    """
+    codes = _codes(result.scheme)
+    marks = grid_values(result, (0,) * result.scale.dim())
+    x, x_hat = (t.reshape(-1).numpy() for t in (result.x, result.dequantized))
+    ways = np.stack([x, x_hat, np.full_like(x, np.nan)], axis=1).reshape(-1)
+    heights = np.tile(np.array([0.0, 1.0, np.nan]), len(x))
+    every = -(-len(codes) // MAX_LABELS)
+    labels = [str(c) if i % every == 0 or i + 1 == len(codes) else "" for i, c in enumerate(codes)]
+    layout = base_layout(theme, height) | {
+        "xaxis": {"title": {"text": "x and x̂", "font": {"size": size}}, "tickfont": {"size": size}},
+        "yaxis": {
+            "tickvals": [0, 1],
+            "ticktext": ["x", "code q"],
+            "range": [-0.35, 1.5],
+            "showgrid": False,
+            "zeroline": False,
+            "tickfont": {"size": size},
+        },
+        "margin": {"l": 40 + 2 * size, "r": 12, "t": 8, "b": 24 + 2 * size},
+    }
+    line = {"color": LINE[theme], "width": 2}
+    return go.Figure(
+        [
+            go.Scatter(
+                x=ways, y=heights, mode="lines", line={"color": DIM[theme], "width": 1}, hoverinfo="skip"
+            ),
+            go.Scatter(
+                x=marks,
+                y=np.ones(len(marks)),
+                mode="markers+text",
+                text=labels,
+                textposition="top center",
+                textfont={"size": size},
+                customdata=codes,
+                marker={"symbol": "line-ns", "size": 14, "line": line},
+                hovertemplate="code %{customdata} stands for %{x:.6~g}<extra></extra>",
+            ),
+            go.Scatter(
+                x=x,
+                y=np.zeros(len(x)),
+                mode="markers",
+                customdata=np.stack([result.codes.reshape(-1).numpy(), x_hat, x - x_hat], axis=1),
+                marker={"color": FILL[theme], "size": max(9, size * 0.75)},
+                hovertemplate="x %{x:.6~g}, code %{customdata[0]}, x̂ %{customdata[1]:.6~g}, "
+                "error %{customdata[2]:.4~g}<extra></extra>",
+            ),
+        ],
+        layout,
+    )
+
+
+def error_curve(result: Quantized) -> tuple[Array, Array]:
+    """Return many x over the representable range and a fifth beyond, and the error of each under the scale
+    and zero_point of a result of one block.
+    """
+    marks = grid_values(result, (0,) * result.scale.dim())
+    beyond = 0.2 * (marks[-1] - marks[0])
+    x = torch.linspace(float(marks[0] - beyond), float(marks[-1] + beyond), SAMPLES)
+    scheme = Scheme(result.scheme.format, result.scheme.symmetric, convention=result.scheme.convention)
+    scale, zero_point = result.scale.reshape(-1)[0], result.params.zero_point.reshape(-1)[0]
+    x_hat = dequantize(quantize(x, scale, zero_point, scheme), scale, zero_point, scheme)
+    return x.numpy(), (x - x_hat).numpy()
+
+
+def error_against_x(
+    result: Quantized, *, theme: str = "light", size: int = 14, height: int = 280
+) -> go.Figure:
+    """Return the error over x: a saw within the representable range, a ramp where values are clipped."""
+    x, error = error_curve(result)
+    marks = grid_values(result, (0,) * result.scale.dim())
+    shade = {"type": "rect", "fillcolor": LINE[theme], "opacity": 0.1, "line": {"width": 0}, "yref": "paper"}
+    own = (result.x.reshape(-1).numpy(), result.error.reshape(-1).numpy())
+    layout = base_layout(theme, height) | {
+        "xaxis": {"title": {"text": "x", "font": {"size": size}}, "tickfont": {"size": size}},
+        "yaxis": {"title": {"text": "error x - x̂", "font": {"size": size}}, "tickfont": {"size": size}},
+        "shapes": [shade | {"x0": float(marks[0]), "x1": float(marks[-1]), "y0": 0, "y1": 1}],
+        "margin": {"l": 40 + 3 * size, "r": 12, "t": 8, "b": 24 + 2 * size},
+    }
+    return go.Figure(
+        [
+            go.Scatter(
+                x=x, y=error, mode="lines", line={"color": LINE[theme], "width": 1.5}, hoverinfo="skip"
+            ),
+            go.Scatter(
+                x=own[0],
+                y=own[1],
+                mode="markers",
+                marker={"color": FILL[theme], "size": max(8, size * 0.6)},
+                hovertemplate="x %{x:.6~g}, error %{y:.4~g}<extra></extra>",
+            ),
+        ],
+        layout,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class RangeCurve:
+    """Mean squared error of ranges ±``limits``: its part from ``rounding``, from ``clipping``, and both."""
+
+    limits: Array
+    rounding: Array
+    clipping: Array
+
+    @property
+    def total(self) -> Array:
+        """The whole mean squared error."""
+        whole: Array = self.rounding + self.clipping
+        return whole
+
+    @property
+    def best(self) -> float:
+        """The limit with the least error."""
+        return float(self.limits[int(self.total.argmin())])
+
+
+def range_curve(x: Any, scheme: Scheme, count: int = 60) -> RangeCurve:
+    """Quantize x with ``count`` fixed ranges, from a ``count``-th of max|x| up to it.
+
+    Raises:
+        QuantError: the scheme does not fit x.
+    """
+    x = torch.as_tensor(x, dtype=torch.float32)
+    limits = float(x.abs().amax()) * np.arange(1, count + 1) / count
+    parts = []
+    for limit in limits:
+        r = report(apply(x, dataclasses.replace(scheme, range_setting=Fixed(-limit, limit))))
+        parts.append((r.rounding_sse / x.numel(), r.clipping_sse / x.numel()))
+    rounding, clipping = np.array(parts).T
+    return RangeCurve(limits, rounding, clipping)
+
+
+def clipping_against_rounding(
+    curve: RangeCurve, chosen: float, *, theme: str = "light", size: int = 14, height: int = 300
+) -> go.Figure:
+    """Return the two parts of the error over the range, with the chosen range marked."""
+    colours = {"rounding": FILL[theme], "clipping": LINE[theme], "both": INK[theme]}
+    values = {"rounding": curve.rounding, "clipping": curve.clipping, "both": curve.total}
+    at = {"type": "line", "x0": chosen, "x1": chosen, "y0": 0, "y1": 1, "yref": "paper"}
+    layout = base_layout(theme, height) | {
+        "xaxis": {"title": {"text": "range ±", "font": {"size": size}}, "tickfont": {"size": size}},
+        "yaxis": {
+            "title": {"text": "mean squared error", "font": {"size": size}},
+            "tickfont": {"size": size},
+            # the least error and the whole range in sight, not the steep rise of a range too narrow
+            "range": [0, max(3.0 * float(curve.total.min()), 1.1 * float(curve.total[-1]))],
+            "exponentformat": "power",
+        },
+        "shapes": [at | {"line": {"color": DIM[theme], "width": 2, "dash": "dot"}}],
+        "margin": {"l": 50 + 3 * size, "r": 12, "t": 8, "b": 24 + 2 * size},
+        "showlegend": True,
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "font": {"size": size}},
+    }
+    return go.Figure(
+        [
+            go.Scatter(
+                x=curve.limits,
+                y=y,
+                name=name,
+                mode="lines",
+                line={
+                    "color": colours[name],
+                    "width": 3,
+                    "dash": "dash" if name == "both" else "solid",
+                },
+                hovertemplate=f"range ±%{{x:.4~g}}: {name} %{{y:.3~g}}<extra></extra>",
+            )
+            for name, y in values.items()
+        ],
+        layout,
+    )
+
+
+def _codes(scheme: Scheme) -> list[int]:
+    assert isinstance(scheme.format, IntFormat)  # lessons draw no others
+    return list(range(scheme.format.qmin, scheme.format.qmax + 1))

@@ -1,0 +1,242 @@
+"""Codebooks: a code is a place in a table of values, and a number takes the nearest value.
+
+====================  ======  =====  =======================================================================
+format                values  ties   source
+====================  ======  =====  =======================================================================
+``nf4``               16      lower  Dettmers et al. 2023 (QLoRA), arXiv 2305.14314; bitsandbytes 0.50
+``nf4_torchao``       16      first  the same, rounded to four decimals as torchao 0.18 has it
+``fp4_bitsandbytes``  16      lower  bitsandbytes 0.50: a sign bit and eight magnitudes, 0 twice
+``iq4_nl``            16      upper  llama.cpp, ``kvalues_iq4nl`` and ``best_index_int8``
+``mxfp4_gguf``        16      first  gguf 0.19, ``kvalues`` of MXFP4: twice the values of e2m1
+``ternary``           3       away   -1, 0, 1; gguf's TQ1_0 and TQ2_0
+``binary``            2       upper  -1, 1, and 0 becomes 1; Courbariaux et al. 2016, arXiv 1602.02830
+``log2_4``            15      away   0 and ±2^0 .. ±2^-6; Zhou et al. 2017 (INQ), arXiv 1702.03044; any width
+====================  ======  =====  =======================================================================
+
+Where a number lies halfway between two values, the rule decides: ``lower`` and ``upper`` value (halfway is the
+float32 (a + b) / 2, as in bitsandbytes' bucketize), ``away`` from zero, or the ``first`` in the table (nearest by
+float32 distances, as argmin has it for numbers within the table).
+"""
+
+import math
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from quantcore import notation
+from quantcore.errors import QuantError
+from quantcore.formats import codebook_codec as codebook_codes
+from quantcore.formats import lookup_table as lookup
+from quantcore.formats.codebook_codec import TIES
+from quantcore.numerics.rounding import Rounding, half_even
+
+MAX_VALUES = 256
+LOG2_BITS = range(2, 9)
+
+
+@dataclass(frozen=True)
+class CodebookFormat(lookup.TableFormat):
+    """The values that codes stand for, the value of code 0 first, in whatever order.
+
+    Equal values may stand more than once: the codebook keeps them, as libraries' tables have them.
+
+    Args:
+        values: 2 to 256 numbers, which are rounded to float32.
+        name: a word to tell it by; `CODEBOOKS` has those that are known.
+        tie: ``lower``, ``upper``, ``away`` or ``first``.
+
+    Raises:
+        QuantError: too few or too many values, fewer than two different ones, a value that is no finite
+            float32, a name that is no word, or no such tie rule.
+    """
+
+    values: tuple[float, ...]
+    name: str = ""
+    tie: str = "lower"
+
+    def __post_init__(self) -> None:
+        given = self.values.tolist() if isinstance(self.values, Tensor | np.ndarray) else self.values
+        if not isinstance(given, tuple | list) or not 2 <= len(given) <= MAX_VALUES:
+            raise QuantError(f"A codebook needs a list of 2 to {MAX_VALUES} values.")
+        values = tuple(_as_float32(v, place) for place, v in enumerate(given))
+        if len(set(values)) < 2:
+            raise QuantError(f"A codebook needs two different values; all {len(values)} are {values[0]:g}.")
+        if self.tie not in TIES:
+            raise QuantError(f"tie must be one of {', '.join(TIES)}, not {str(self.tie)[:40]!r}.")
+        if not isinstance(self.name, str) or not re.fullmatch(
+            r"(?!(?i:true|false)$)([A-Za-z]\w{0,39})?", self.name, re.A
+        ):
+            raise QuantError(f"The name {str(self.name)[:40]!r} must be a word of letters, digits and _.")
+        object.__setattr__(self, "values", values)
+
+    @property
+    def bits(self) -> int:
+        """Width of a code."""
+        return (len(self.values) - 1).bit_length()
+
+    @property
+    def qmax(self) -> int:
+        """The highest code."""
+        return len(self.values) - 1
+
+    @property
+    def available(self) -> int:
+        """How many codes there are."""
+        return len(self.values)
+
+    @property
+    def count(self) -> int:
+        """How many different values there are."""
+        return len(set(self.values))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """uint8 holds every code."""
+        return torch.uint8
+
+    @property
+    def table(self) -> Tensor:
+        """The value of every code, float32, (available,)."""
+        return torch.tensor(self.values, dtype=torch.float32)
+
+    @property
+    def max(self) -> float:
+        """The largest magnitude, which scales bring a block's largest one to."""
+        return max(abs(v) for v in self.values)
+
+    @property
+    def reach(self) -> float:
+        """The largest magnitude: what lies further is clipped."""
+        return self.max
+
+    @property
+    def signed(self) -> bool:
+        """Whether there is a value below 0."""
+        return min(self.values) < 0
+
+    @property
+    def thresholds(self) -> Tensor:
+        """The largest float32 that takes each value, in rising order and without the last, float32."""
+        return torch.tensor(codebook_codes.steps((self.values, self.tie))[1], dtype=torch.float32)
+
+    def encode(self, x: Any) -> Tensor:
+        """Return the codes of x, uint8 of its shape.
+
+        What lies beyond takes the outermost value. A NaN takes the highest value's code, as torch.bucketize
+        has it, or by the rule ``first`` code 0, as argmin has it.
+        """
+        return lookup.encode(x, self.dtype, self.encode_)
+
+    def decode(self, codes: Any) -> Tensor:
+        """Return the values of codes, float32 of their shape.
+
+        Raises:
+            QuantError: a code is no whole number, or outside the codebook.
+        """
+        codes = lookup.checked(codes, self.qmax, self.name or f"a codebook of {len(self.values)} values")
+        return self.decode_(codes, torch.empty(codes.shape, device=codes.device))
+
+    def encode_(self, work: Tensor, out: Tensor, rule: Rounding = half_even) -> Tensor:
+        """Write the codes of ``work``, float32, into ``out``; makes temporaries of the size of ``work``.
+
+        Raises:
+            QuantError: another rounding than the nearest; half_even stands for it, and ``tie`` for ties.
+        """
+        if rule is not half_even:
+            raise QuantError(
+                "A codebook takes the nearest value; choose rounding=half_even, and the format's tie."
+            )
+        return codebook_codes.encode_(work, out, (self.values, self.tie)) if work.numel() else out
+
+    def decode_(self, codes: Tensor, out: Tensor) -> Tensor:
+        """Write the values of codes into ``out``, float32 and contiguous, of the same shape."""
+        return lookup.decode_(codes, self.table, out)
+
+    def round_value(self, x: float) -> float:
+        """Return the value that a number takes."""
+        return self.values[int(self.encode(x))]
+
+    def __str__(self) -> str:
+        known = CODEBOOKS.get(self.name) or (log2_codebook(self.name) if self.name else None)
+        if known is not None and self == replace(known, tie=self.tie):
+            return self.name if self == known else f"{self.name}(tie={self.tie})"
+        return notation.write_call(self, "codebook")
+
+
+def _as_float32(value: object, place: int) -> float:
+    number = notation.finite(value, f"Value {place} of the codebook")
+    with np.errstate(over="ignore"):
+        rounded = float(np.float32(number))
+    if math.isinf(rounded):
+        raise QuantError(
+            f"Value {place} of the codebook, {number:g}, is beyond float32, whose largest is 3.4e38."
+        )
+    return rounded
+
+
+def powers_of_two(bits: int) -> CodebookFormat:
+    """0 and ±2^0, ±2^-1, …: the 2^bits - 1 values of ``log2_<bits>``.
+
+    Raises:
+        QuantError: ``bits`` is not from 2 to 8.
+    """
+    bits = notation.whole(bits, "bits")
+    if bits not in LOG2_BITS:
+        raise QuantError(f"bits={bits} is outside {LOG2_BITS[0]}..{LOG2_BITS[-1]} of powers of two.")
+    rising = [2.0**-k for k in reversed(range((1 << (bits - 1)) - 1))]
+    return CodebookFormat((*(-v for v in reversed(rising)), 0.0, *rising), f"log2_{bits}", "away")
+
+
+def log2_codebook(name: str) -> CodebookFormat | None:
+    """The powers of two of that name, ``log2_5``; None if it is none."""
+    match = re.fullmatch(r"log2_([2-8])", name)
+    return powers_of_two(int(match[1])) if match else None
+
+
+_NF4 = (
+    -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
+    -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+    0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
+)  # fmt: skip
+_NF4_TORCHAO = tuple(round(v, 4) for v in _NF4)
+_FP4 = (0.0, 0.0052083334885537624, 2 / 3, 1.0, 1 / 3, 0.5, 1 / 6, 0.25)
+_IQ4_NL = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+_MXFP4 = (0, 1, 2, 3, 4, 6, 8, 12)
+CODEBOOKS: dict[str, CodebookFormat] = {
+    book.name: book
+    for book in (
+        CodebookFormat(_NF4, "nf4"),
+        CodebookFormat(_NF4_TORCHAO, "nf4_torchao", "first"),
+        CodebookFormat((*_FP4, *(0.0 - v for v in _FP4)), "fp4_bitsandbytes"),
+        CodebookFormat(_IQ4_NL, "iq4_nl", "upper"),
+        CodebookFormat((*_MXFP4, *(-v for v in _MXFP4)), "mxfp4_gguf", "first"),
+        CodebookFormat((-1.0, 0.0, 1.0), "ternary", "away"),
+        CodebookFormat((-1.0, 1.0), "binary", "upper"),
+        powers_of_two(3),
+        powers_of_two(4),
+    )
+}
+
+
+def read_codebook(word: str) -> CodebookFormat | None:
+    """Read ``nf4``, ``log2_5``, ``nf4(tie=upper)`` or ``codebook([-1,0,2], name=mine)``.
+
+    Returns None where the word begins like no codebook.
+
+    Raises:
+        QuantError: the arguments are none of a codebook.
+    """
+    head = word.partition("(")[0]
+    known = CODEBOOKS.get(head) or log2_codebook(head)
+    if known is None and head != "codebook":
+        return None
+    _, arguments, changes = notation.parse_call(word)
+    if known is None:
+        return notation.build(CodebookFormat, arguments, changes, word)  # type: ignore[no-any-return]
+    if arguments or not set(changes) <= {"tie"}:
+        raise QuantError(f"{word[:60]!r}: {head} takes only tie, by name.")
+    return replace(known, **changes)

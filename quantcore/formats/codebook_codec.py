@@ -1,0 +1,134 @@
+"""From float32 to the nearest value of a codebook, exactly as libraries decide between two of them.
+
+Every rule comes down to one float32 for each pair of neighbours: the largest that still takes the lower one.
+Between these thresholds a number's upper half mostly says where it lies; a look-up and one comparison decide.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from quantcore.numerics.scratch import like
+
+TIES = ("lower", "upper", "away", "first")
+
+Floats = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
+Codebook = tuple[tuple[float, ...], str]  # values in the order of their codes, and the rule for ties
+
+_COUNTED = (
+    16  # up to so many values, counting the thresholds below beats a search (measured: 11 against 13 copies)
+)
+
+
+@lru_cache(maxsize=64)
+def steps(codebook: Codebook) -> tuple[list[int], list[float]]:
+    """Return the codes in the order of their values, and the largest float32 that takes each but the last.
+
+    Of equal values, ``first`` knows the first alone; the other rules keep all, and the lowest and the
+    highest code divide what lies below and above.
+    """
+    values, tie = codebook
+    table = np.array(values, dtype=np.float32)
+    order = np.argsort(table, kind="stable")
+    if tie == "first":
+        order = order[np.concatenate([[True], np.diff(table[order]) > 0])]
+    low, high = table[order[:-1]], table[order[1:]]
+    if tie == "first":
+        return order.tolist(), _nearest(low, high, order[:-1] < order[1:]).tolist()
+    middle = low * np.float32(0.5) + high * np.float32(0.5)  # float32, as libraries have it
+    up = (tie == "upper") | ((tie == "away") & (middle >= 0))
+    threshold = np.where(up, _next(middle, -1), middle)
+    # between neighbours in float32 the midpoint rounds to one of them: each still takes itself
+    own = np.minimum(np.maximum(threshold, low), _next(high, -1))
+    return order.tolist(), np.where(low < high, own, threshold).tolist()
+
+
+def _next(values: Floats, direction: int) -> Floats:
+    return np.nextafter(values, np.float32(direction * np.inf))
+
+
+def _nearest(low: Floats, high: Floats, low_first: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Floats:
+    """The largest float32 that argmin(|x - table|), computed in float32, takes to the lower value.
+
+    Both distances are rounded, so they are equal on a stretch around the midpoint; there the lower code
+    wins. Found by halving, for as x rises the one distance never falls and the other never rises.
+    """
+    below, above = _rank(low), _rank(high)
+    while (above - below > 1).any():
+        middle = (below + above) // 2
+        x = _from_rank(middle)
+        to_low, to_high = x - low, high - x
+        takes_low = (to_low < to_high) | ((to_low == to_high) & low_first)
+        below, above = np.where(takes_low, middle, below), np.where(takes_low, above, middle)
+    return _from_rank(below)
+
+
+def _rank(values: Floats) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    """Number float32 in rising order: neighbours differ by 1, and 0 is 0."""
+    bits = (values + np.float32(0)).view(np.int32).astype(np.int64)  # of two zeros the positive one
+    return np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
+
+
+def _from_rank(ranks: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> Floats:
+    bits = np.where(ranks < 0, 0x80000000 - ranks, ranks).astype(np.uint32)
+    return bits.view(np.float32)
+
+
+@lru_cache(maxsize=64)
+def _halves(codebook: Codebook) -> tuple[Tensor, Tensor] | None:
+    """For each upper half of a float32: the threshold among its numbers, and the codes below and above it.
+
+    Returns (65536,) float32, infinite where there is none, and (65536,) int32, code below + 256 · code above;
+    None where some upper half has two thresholds.
+    """
+    codes, thresholds = steps(codebook)
+    upper = np.arange(1 << 16, dtype=np.uint32) << 16
+    ends = np.sort(np.stack([upper, upper | 0xFFFF]).view(np.float32), axis=0)
+    below, above = np.searchsorted(np.array(thresholds, dtype=np.float32), ends)
+    number = ~np.isnan(ends).any(axis=0)
+    if (above - below)[number].max() > 1:
+        return None
+    limit = np.array([*thresholds, np.inf], dtype=np.float32)[below]
+    limit[(above == below) | ~number] = np.inf
+    order = np.array([*codes, codes[-1]], dtype=np.int32)
+    both = order[below] | order[np.minimum(below + 1, len(codes))] << 8
+    return torch.from_numpy(limit), torch.from_numpy(both)
+
+
+def encode_(work: Tensor, out: Tensor, codebook: Codebook) -> Tensor:
+    """Write the codes of ``work``, float32 and contiguous, into ``out`` of the same shape."""
+    halves, (codes, thresholds) = _halves(codebook), steps(codebook)
+    found = _search(work, codes, thresholds) if halves is None else _look_up(work, *halves)
+    if bool(work.amax().isnan()):
+        found.masked_fill_(work.isnan(), 0 if codebook[1] == "first" else codes[-1])
+    return out.copy_(found)
+
+
+def _look_up(work: Tensor, limit: Tensor, both: Tensor) -> Tensor:
+    """Look the threshold up by the upper half of each number, and choose the code below or above it."""
+    x = work.reshape(-1)
+    index, found = (like(x, place, torch.int32) for place in ("index", "found"))
+    torch.bitwise_right_shift(x.view(torch.int32), 16, out=index).bitwise_and_(0xFFFF)
+    torch.index_select(both.to(work.device), 0, index, out=found)
+    passed = torch.index_select(limit.to(work.device), 0, index, out=like(x, "passed"))
+    # a float32 for true and false: comparing into booleans takes four times as long
+    torch.gt(x, passed, out=passed)
+    found.bitwise_right_shift_(index.copy_(passed.mul_(8)))
+    return found.bitwise_and_(0xFF).view(work.shape)
+
+
+def _search(work: Tensor, codes: list[int], thresholds: list[float]) -> Tensor:
+    """Halve the codebook until one value is left, all elements at once: for values that lie very close."""
+    half = 1 << (len(thresholds).bit_length() - 1)
+    padded = torch.full((2 * half,), torch.inf, device=work.device)
+    padded[: len(thresholds)] = torch.tensor(thresholds, device=work.device)
+    x = work.reshape(-1)
+    place, limit, passed = torch.zeros_like(x, dtype=torch.int32), torch.empty_like(x), torch.empty_like(x)
+    while half:
+        torch.index_select(padded[half - 1 :], 0, place, out=limit)
+        place.add_(torch.gt(x, limit, out=passed).to(torch.int32), alpha=half)
+        half >>= 1
+    order = torch.tensor(codes, dtype=torch.int32, device=work.device)
+    return order.index_select(0, place).view(work.shape)

@@ -1,0 +1,220 @@
+"""Small floats: what each bit pattern stands for.
+
+A code is a raw bit pattern: the sign, then ``exponent`` bits E, then ``mantissa`` bits M. It stands for
+2^(E - bias) · (1 + M / 2^mantissa), or where E is 0 for the subnormal 2^(1 - bias) · M / 2^mantissa.
+The formats differ in the patterns that they give up for infinity and NaN:
+
+============  ====  ======  ==========  ========  ==================  ======================================
+format        bias  max     smallest    infinity  NaN                 source
+============  ====  ======  ==========  ========  ==================  ======================================
+``e4m3fn``    7     448     2^-9        no        ``all_ones``        OCP 8-bit Floating Point (OFP8) 1.0
+``e5m2``      15    57344   2^-16       yes       ``ieee``            the same
+``e4m3fnuz``  8     240     2^-10       no        ``negative_zero``   Noune et al. 2022, arXiv 2206.02915
+``e5m2fnuz``  16    57344   2^-17       no        ``negative_zero``   the same
+``e3m4``      3     15.5    2^-6        yes       ``ieee``            ml_dtypes, float8_e3m4
+``e2m3``      1     7.5     2^-3        no        ``none``            OCP Microscaling Formats (MX) 1.0, 5.3
+``e3m2``      3     28      2^-4        no        ``none``            the same
+``e2m1``      1     6       2^-1        no        ``none``            the same
+``e8m0``      127   2^127   2^-127      no        ``all_ones``        the same, 5.4: no sign and no zero
+``fp16``      15    65504   2^-24       yes       ``ieee``            IEEE 754-2019, binary16
+``bf16``      127   3.4e38  2^-133      yes       ``ieee``            the upper half of a float32
+============  ====  ======  ==========  ========  ==================  ======================================
+
+Numbers beyond the range saturate here, as quantizers have it. Casts differ, and so do their choices:
+
+- ml_dtypes 0.6: ``saturate=False`` throughout.
+- torch 2.13: e4m3fn saturates; e5m2, fnuz, fp16 and bf16 do not; e8m0 is ``e8m0(saturate=False, sign=dropped)``.
+- gfloat 0.5: either. It takes e8m0's ties, 1.5 · 2^k, to the even exponent; ml_dtypes, torch and this module
+  to the larger number, as IEEE 754-2019, 4.3.1 has it where no mantissa is even. Between 2^-127 and 2^-126
+  these three go up whatever is nearer, gfloat does not.
+"""
+
+import math
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from quantcore import notation
+from quantcore.errors import QuantError
+from quantcore.formats import float_codec as float_codes
+from quantcore.formats import lookup_table as lookup
+from quantcore.formats.float_layout import FloatLayout
+from quantcore.numerics.rounding import Rounding, half_even, rounding
+
+
+@dataclass(frozen=True)
+class Fields:
+    """One code, taken apart; ``sign`` is None where the format has none.
+
+    ``kind``: zero, subnormal, normal, infinity or nan.
+    """
+
+    sign: int | None
+    exponent: int
+    mantissa: int
+    value: float
+    kind: str
+
+
+@dataclass(frozen=True)
+class FloatFormat(FloatLayout, lookup.TableFormat):
+    """A small float; `FloatLayout` says what its choices mean, `FLOATS` has those with a name.
+
+    >>> FLOATS["e4m3fn"].max, FloatFormat(4, 3, nan="all_ones") == FLOATS["e4m3fn"]
+    (448.0, True)
+    """
+
+    @property
+    def qmax(self) -> int:
+        """The highest code, all ones."""
+        return (1 << self.bits) - 1
+
+    @property
+    def signed(self) -> bool:
+        """Whether there is a sign bit."""
+        return bool(self.sign_bit)
+
+    @property
+    def reach(self) -> float:
+        """Half a step beyond the largest finite value: what lies further is clipped, not rounded."""
+        return self.max + 2.0 ** ((self.top >> self.mantissa) - self.bias - self.mantissa - 1)
+
+    @property
+    def available(self) -> int:
+        """How many codes there are, those of NaN and infinity too."""
+        return 1 << self.bits
+
+    @property
+    def table(self) -> Tensor:
+        """The value of every code, float32, (available,); shared, so not to be written to."""
+        return float_codes.table(self)
+
+    @property
+    def values(self) -> Tensor:
+        """The distinct finite values in rising order, float32; 0 stands once."""
+        return torch.tensor(sorted(set((self.table[self.table.isfinite()] + 0.0).tolist())))
+
+    @property
+    def count(self) -> int:
+        """How many distinct finite values there are."""
+        return self.values.numel()
+
+    @property
+    def max(self) -> float:
+        """The largest finite value."""
+        return float(self.table[self.top])
+
+    @property
+    def min(self) -> float:
+        """The smallest normal value over 0; where even the largest is subnormal, the next power of two."""
+        return 2.0**self.lowest_exponent
+
+    @property
+    def smallest_subnormal(self) -> float:
+        """The smallest value over 0; where there are no subnormals, the smallest normal one."""
+        return float(self.table[int(self.subnormals)])
+
+    @property
+    def epsilon(self) -> float:
+        """The step from 1 to the next value, 2^-mantissa."""
+        return 2.0**-self.mantissa
+
+    def fields(self, code: int) -> Fields:
+        """Take a code apart.
+
+        Raises:
+            QuantError: the format has no such code.
+        """
+        code = notation.whole(code, "The code")
+        if not 0 <= code <= self.qmax:
+            raise QuantError(f"The code {code} is outside 0..{self.qmax} of {self}.")
+        exponent = (code >> self.mantissa) & ((1 << self.exponent) - 1)
+        value = float(self.table[code])
+        if not math.isfinite(value):
+            kind = "nan" if math.isnan(value) else "infinity"
+        elif exponent or not self.subnormals:
+            kind = "normal"
+        else:
+            kind = "subnormal" if value else "zero"
+        sign = int(bool(code & self.sign_bit)) if self.sign_bit else None
+        return Fields(sign, exponent, code & ((1 << self.mantissa) - 1), value, kind)
+
+    def encode(self, x: Any, rule: str = "half_even") -> Tensor:
+        """Return the codes of x, float32 of any shape, in `dtype`; ``rule`` is a name of `rounding`.
+
+        Raises:
+            QuantError: no such rounding.
+        """
+        rounds = rounding(rule)
+        return lookup.encode(x, self.dtype, lambda work, out: self.encode_(work, out, rounds))
+
+    def decode(self, codes: Any) -> Tensor:
+        """Return the values of codes, float32 of their shape.
+
+        Raises:
+            QuantError: a code is no whole number, or outside the format.
+        """
+        codes = lookup.checked(codes, self.qmax, str(self))
+        return self.decode_(codes, torch.empty(codes.shape, device=codes.device))
+
+    def encode_(self, work: Tensor, out: Tensor, rule: Rounding = half_even) -> Tensor:
+        """Write the codes of ``work``, float32 and contiguous, into ``out``; ``work`` is used up.
+
+        Makes temporaries of the size of ``work``, which should therefore fit the cache.
+        """
+        return float_codes.encode_(work, out, self, rule) if work.numel() else out
+
+    def decode_(self, codes: Tensor, out: Tensor) -> Tensor:
+        """Write the values of codes into ``out``, float32 and contiguous, of the same shape."""
+        return lookup.decode_(codes, self.table, out)
+
+    def round_value(self, x: float, rule: str = "half_even") -> float:
+        """Return the value that a number rounds to, by way of its code."""
+        return float(self.decode(self.encode(x, rule)))
+
+    def __str__(self) -> str:
+        own = asdict(self)
+        for name, known in FLOATS.items():
+            changed = {key for key, value in asdict(known).items() if own[key] != value}
+            if changed <= set(CHANGEABLE):
+                given = [f"{key}={notation.write_value(own[key])}" for key in CHANGEABLE if key in changed]
+                return f"{name}({', '.join(given)})" if given else name
+        usual = self.bias == (1 << (self.exponent - 1)) - 1
+        return notation.write_call(self, "float", skip=("bias",) if usual else ())
+
+
+CHANGEABLE = ("saturate", "sign")  # of a format with a name: how numbers are cast to it
+FLOATS: dict[str, FloatFormat] = {
+    "e4m3fn": FloatFormat(4, 3, nan="all_ones"),
+    "e5m2": FloatFormat(5, 2, infinities=True, nan="ieee"),
+    "e4m3fnuz": FloatFormat(4, 3, 8, nan="negative_zero"),
+    "e5m2fnuz": FloatFormat(5, 2, 16, nan="negative_zero"),
+    "e3m4": FloatFormat(3, 4, infinities=True, nan="ieee"),
+    "e2m3": FloatFormat(2, 3),
+    "e3m2": FloatFormat(3, 2),
+    "e2m1": FloatFormat(2, 1),
+    "e8m0": FloatFormat(8, 0, nan="all_ones", sign="nan", subnormals=False),
+    "fp16": FloatFormat(5, 10, infinities=True, nan="ieee"),
+    "bf16": FloatFormat(8, 7, infinities=True, nan="ieee"),
+}
+
+
+def read_float(word: str) -> FloatFormat | None:
+    """Read ``e4m3fn``, ``e5m2(saturate=False)`` or ``float(4, 3, bias=11, nan=negative_zero)``.
+
+    Returns None where the word begins like no float.
+
+    Raises:
+        QuantError: the arguments are none of a float.
+    """
+    head = word.partition("(")[0]
+    if head not in FLOATS and head != "float":
+        return None
+    name, arguments, changes = notation.parse_call(word)
+    if name == "float":
+        return notation.build(FloatFormat, arguments, changes, word)  # type: ignore[no-any-return]
+    if arguments or not set(changes) <= set(CHANGEABLE):
+        raise QuantError(f"{word[:60]!r}: {name} takes only {' and '.join(CHANGEABLE)}, by name.")
+    return replace(FLOATS[name], **changes)

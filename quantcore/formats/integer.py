@@ -1,0 +1,105 @@
+"""What a code can be.
+
+=============================  =========  ==========  =========
+format                         text       codes       available
+=============================  =========  ==========  =========
+``IntFormat(8)``               int8       -128..127   256
+``IntFormat(8, narrow=True)``  int8n      -127..127   255
+``IntFormat(4, signed=False)`` uint4      0..15       16
+``FLOATS["e4m3fn"]``           e4m3fn     0..255      256
+``CODEBOOKS["nf4"]``           nf4        0..15       16
+=============================  =========  ==========  =========
+
+The codes of a `FloatFormat` are bit patterns, those of a `CodebookFormat` places in its table; `float_format`
+and `codebook_format` say what they stand for.
+"""
+
+import re
+from dataclasses import dataclass
+
+import torch
+
+from quantcore import notation
+from quantcore.errors import QuantError
+from quantcore.formats.codebook import CODEBOOKS, CodebookFormat, read_codebook
+from quantcore.formats.floating_point import FLOATS, FloatFormat, read_float
+
+MIN_BITS, MAX_BITS = 2, 16
+
+
+@dataclass(frozen=True)
+class IntFormat:
+    """Integers of ``bits`` bits; ``narrow`` leaves out the lowest code, so that signed codes are symmetric.
+
+    Raises:
+        QuantError: ``bits`` is not a whole number from 2 to 16.
+    """
+
+    bits: int = 8
+    signed: bool = True
+    narrow: bool = False
+
+    def __post_init__(self) -> None:
+        bits = notation.whole(self.bits, "bits")
+        if not MIN_BITS <= bits <= MAX_BITS:
+            raise QuantError(f"bits={bits} is outside {MIN_BITS}..{MAX_BITS}; choose a width in that range.")
+        object.__setattr__(self, "bits", bits)
+
+    @property
+    def qmin(self) -> int:
+        """The lowest code."""
+        return (-(1 << (self.bits - 1)) if self.signed else 0) + self.narrow
+
+    @property
+    def qmax(self) -> int:
+        """The highest code."""
+        return (1 << (self.bits - self.signed)) - 1
+
+    @property
+    def middle(self) -> int:
+        """The code that stands for 0 in symmetric mode: 0 signed, 2^(bits-1) unsigned."""
+        return 0 if self.signed else 1 << (self.bits - 1)
+
+    @property
+    def available(self) -> int:
+        """How many codes there are."""
+        return self.qmax - self.qmin + 1
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The smallest of int8, uint8, int16, int32 that holds every code."""
+        for dtype in (torch.int8, torch.uint8, torch.int16):
+            info = torch.iinfo(dtype)
+            if info.min <= self.qmin and self.qmax <= info.max and self.signed == (info.min < 0):
+                return dtype
+        return torch.int16 if self.qmax <= 32767 else torch.int32
+
+    def __str__(self) -> str:
+        return f"{'' if self.signed else 'u'}int{self.bits}{'n' if self.narrow else ''}"
+
+
+Format = IntFormat | FloatFormat | CodebookFormat
+
+INT2, INT4, INT8, INT16 = IntFormat(2), IntFormat(4), IntFormat(8), IntFormat(16)
+UINT2, UINT4, UINT8, UINT16 = (IntFormat(b, signed=False) for b in (2, 4, 8, 16))
+FORMATS: dict[str, Format] = {str(f): f for f in (INT2, INT4, INT8, INT16, UINT2, UINT4, UINT8, UINT16)}
+FORMATS |= FLOATS
+FORMATS |= CODEBOOKS
+
+
+def parse_format(word: str) -> Format:
+    """Read ``int4``, ``uint8``, ``int8n`` (narrow), ``e4m3fn``, ``float(4, 3, bias=11)``, ``nf4`` or ``codebook([-1,0,2])``.
+
+    Raises:
+        QuantError: no such format.
+    """
+    for read in (read_float, read_codebook):
+        found = read(word)
+        if found is not None:
+            return found
+    match = re.fullmatch(r"(u?)int([0-9]{1,3})(n?)", word)
+    if not match:
+        raise QuantError(
+            f"{word[:40]!r} is not a format; write int4, uint8, int8n (narrow), e4m3fn, nf4 and the like."
+        )
+    return IntFormat(int(match[2]), signed=not match[1], narrow=bool(match[3]))

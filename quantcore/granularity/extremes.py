@@ -1,0 +1,56 @@
+"""The lowest and the highest element of every block, where the blocks are boxes of the tensor."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from quantcore.granularity.kinds import split_axes, to_blocks
+from quantcore.numerics.scratch import like
+
+_FAST_RUN = 32  # torch reduces shorter runs one by one
+
+
+def extremes(x: Tensor, block: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """What `MinMax` returns of ``to_blocks(x, block)``, without the copy which that takes for boxes."""
+    low = high = split_axes(x, block)
+    for axis in reversed(range(len(block))):
+        if block[axis] > 1:
+            low, high = low.amin(2 * axis + 1, keepdim=True), high.amax(2 * axis + 1, keepdim=True)
+    return low, high
+
+
+def magnitude(x: Tensor, block: tuple[int, ...]) -> tuple[Tensor, Tensor] | None:
+    """-max|x| and max|x| as `extremes` lays them out, of blocks that are short runs of the last axis; else None.
+
+    Of runs too short for a fast reduction two are put into one, the other negative: the largest of both is that
+    of the one, the smallest that of the other.
+    """
+    n = block[-1] if block else 1
+    paired = n < _FAST_RUN
+    if n == 1 or n > 2 * _FAST_RUN or math.prod(block[:-1]) > 1 or (paired and x.shape[-1] % (2 * n)):
+        return None
+    sizes = torch.abs(x, out=like(x, "sizes"))
+    if not paired:
+        largest = split_axes(sizes, block).amax(-1, keepdim=True)
+        return -largest, largest
+    signs = x.new_ones(2 * n)
+    signs[n:] = -1.0
+    pairs = sizes.view(*x.shape[:-1], -1, 2 * n).mul_(signs)
+    top = pairs.amax(-1)
+    if bool(top.amax().isnan()):  # it may be in either of two blocks
+        return None
+    largest = torch.stack([top, -pairs.amin(-1)], -1)
+    return -largest, largest
+
+
+def first_extreme(x: Tensor, block: tuple[int, ...], low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    """Of two extremes of one magnitude leave only that which comes first, and 0 in the other's place."""
+    tied = (low == -high).reshape(-1)
+    if not tied.any():
+        return low, high
+    blocks = to_blocks(x, block)[tied]
+    first = blocks.gather(1, blocks.abs().argmax(1, keepdim=True)).reshape(-1)
+    low, high = low.clone(), high.clone()
+    low.view(-1)[tied], high.view(-1)[tied] = first.clamp(max=0), first.clamp(min=0)
+    return low, high

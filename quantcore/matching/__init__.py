@@ -1,0 +1,31 @@
+"""Integers from elsewhere: which conventions and schemes give them, or the nearest, and why the rest does not fit.
+
+>>> import quantcore as qc
+>>> found = qc.match([[0.5, -1.0], [2.0, 0.1]], [[2, -3], [7, 0]])
+>>> str(found.candidates[0].scheme)
+'int4 symmetric per_tensor min_max textbook'
+"""
+
+from quantcore.matching.candidates import explain_candidate
+from quantcore.matching.expected import apart, nearest
+from quantcore.matching.hypotheses.corruption import COMPUTED, Damage, Reread, Transposed
+from quantcore.matching.hypotheses.reproduce import produced
+from quantcore.matching.record import Candidate, Cell, Matches, Progress
+from quantcore.matching.search import match, match_steps
+
+__all__ = [
+    "COMPUTED",
+    "Candidate",
+    "Cell",
+    "Damage",
+    "Matches",
+    "Progress",
+    "Reread",
+    "Transposed",
+    "apart",
+    "explain_candidate",
+    "match",
+    "match_steps",
+    "nearest",
+    "produced",
+]

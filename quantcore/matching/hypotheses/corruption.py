@@ -1,0 +1,198 @@
+"""What goes wrong with integers between a library and the one who reads them, and mistakes in computing them.
+
+A `Damage` says how codes differ from what a scheme gives: mistakes in the arithmetic, then what was done to the
+stored integers. The latter is undone before anything is compared, so codes always lie on the original.
+"""
+
+import dataclasses
+import itertools
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from quantcore.conventions import Convention
+from quantcore.formats.integer import MAX_BITS, IntFormat
+from quantcore.matching.hypotheses.search_space import signed_bits
+from quantcore.numerics.kernels import KERNELS, Kernel
+from quantcore.numerics.rounding import rounding
+from quantcore.quantization.quantize import wrap
+from quantcore.scheme.scheme import Scheme
+
+
+@dataclass(frozen=True)
+class Transposed:
+    """Axis i of the codes is axis ``order[i]`` of the original."""
+
+    order: tuple[int, ...]
+
+    def undo(self, codes: Tensor) -> Tensor:
+        """Return the codes in the axes of the original."""
+        return codes.permute([self.order.index(i) for i in range(len(self.order))])
+
+    def __str__(self) -> str:
+        return "transposed" if len(self.order) == 2 else f"axes in the order {self.order}"
+
+
+@dataclass(frozen=True)
+class Reread:
+    """Codes of ``bits`` bits read as signed although they are unsigned (``signed``), or the reverse."""
+
+    bits: int
+    signed: bool
+
+    def undo(self, codes: Tensor) -> Tensor:
+        """Return the codes as they were meant."""
+        whole = 1 << self.bits
+        if self.signed:
+            return torch.where(codes < 0, codes + whole, codes)
+        return torch.where(codes >= whole // 2, codes - whole, codes)
+
+    def __str__(self) -> str:
+        read, meant = ("signed", "unsigned") if self.signed else ("unsigned", "signed")
+        return f"{meant} codes read as {read}, {self.bits} bits"
+
+
+Stored = Transposed | Reread
+
+# Mistakes in the arithmetic, the likeliest first
+COMPUTED = {
+    "wrapped": "cast without a clamp: codes that did not fit wrapped around",
+    "narrow": "clamped to the narrow range",
+    "zero_point_negated": "zero_point with the other sign",
+    "zero_point_left_out": "asymmetric scale, zero_point left out",
+    "middle_left_out": "unsigned codes around 0, zero_point left out",
+    "half_away": "ties rounded away from zero",
+    "half_up": "ties rounded up",
+    "toward_zero": "rounded towards zero",
+    "floor": "rounded down",
+    "other_axis": "scales of the channels applied along another axis",
+    "unclamped": "no clamp: codes outside the format kept as they are",
+    "scale_float16": "scale rounded to float16",
+    "range_from_zero": "range from 0 to max|x| instead of min to max",
+    "signed_percentile": "range from a percentile of x instead of |x|",
+    "quantized_twice": "quantized twice, to 8 bits first",
+}
+# Those that are choices of a convention
+CHOICES = {"wrapped": {"overflow": "wrap"}} | {
+    name: {"rounding": name} for name in ("half_away", "half_up", "toward_zero", "floor")
+}
+# Those that say where the scale came from, which the scheme's range setting holds
+RANGES = {"range_from_zero", "signed_percentile"}
+# Those that come after the plain arithmetic, and those of a zero_point
+FITS = {"wrapped", "narrow", "unclamped"}
+ZERO_POINTS = {"zero_point_negated", "zero_point_left_out", "middle_left_out"}
+Kinds = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Damage:
+    """``computed``: keys of `COMPUTED`; ``stored``: in the order in which it is undone."""
+
+    computed: Kinds = ()
+    stored: tuple[Stored, ...] = ()
+
+    def undo(self, codes: Tensor) -> Tensor:
+        """Return given codes as the scheme would store them, on the axes of the original."""
+        for step in self.stored:
+            codes = step.undo(codes)
+        return codes
+
+    def __str__(self) -> str:
+        return ", ".join([*(COMPUTED[kind] for kind in self.computed), *map(str, self.stored)])
+
+    def __bool__(self) -> bool:
+        return bool(self.computed or self.stored)
+
+
+NONE = Damage()
+
+
+def changed(scheme: Scheme, kinds: Kinds) -> Scheme:
+    """Return the scheme with those of the mistakes that are choices of its convention."""
+    choices = {name: value for kind in kinds for name, value in CHOICES.get(kind, {}).items()}
+    if not choices:
+        return scheme
+    return dataclasses.replace(scheme, convention=scheme.convention.changed(**choices))
+
+
+def arithmetic(kinds: Kinds, convention: Convention, x: Tensor, s: Tensor, z: Tensor) -> Tensor:
+    """Return codes before they are brought into the format, a kernel run with mistakes of `COMPUTED`.
+
+    ``convention``: resolved by `Convention.at`; ``s`` as its kernel takes it; all broadcast against x.
+    """
+    z = mistaken_zero_point(kinds, z)
+    rules = [CHOICES[kind]["rounding"] for kind in kinds if "rounding" in CHOICES.get(kind, {})]
+    rule = rounding([convention.rounding, *rules][-1])
+    return KERNELS[convention.kernel].run(x, s, z, torch.empty_like(x), rule)
+
+
+def mistaken_zero_point(kinds: Kinds, z: Tensor) -> Tensor:
+    """Return the zero_points that the arithmetic used, ``z`` being the right ones."""
+    if "zero_point_negated" in kinds:
+        return -z
+    return torch.zeros_like(z) if {"zero_point_left_out", "middle_left_out"} & set(kinds) else z
+
+
+def mistaken_scale(kinds: Kinds, scale: Tensor) -> Tensor:
+    """Return the scales that the arithmetic used, ``scale`` being the right ones."""
+    return scale.to(torch.float16).to(torch.float32) if "scale_float16" in kinds else scale
+
+
+def requantized(x: Tensor, scale: Tensor) -> Tensor:
+    """Return x as it comes back from int8 with these symmetric scales, which broadcast against it."""
+    return torch.round(x / scale).clamp(-128, 127) * scale
+
+
+def unrounded(kernel: Kernel, x: Tensor, s: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+    """Return what the kernel rounds, and what it adds afterwards."""
+    before = kernel.run(x, s, z if kernel.shift_first else None, torch.empty_like(x), lambda values: values)
+    return before, torch.zeros(()) if kernel.shift_first else z
+
+
+def brought(kinds: Kinds, values: Tensor, fmt: IntFormat) -> Tensor:
+    """Return the values in the format: clamped, or as mistakes of `COMPUTED` have it."""
+    if "wrapped" in kinds:
+        return wrap(values, fmt).to(values.dtype)
+    if "unclamped" in kinds:
+        return values
+    return values.clamp(fmt.qmin + ("narrow" in kinds), fmt.qmax)
+
+
+def stored_damages(codes: Tensor, shape: tuple[int, ...]) -> list[Damage]:
+    """Return all that may have been done to the stored codes and can be undone; none comes first."""
+    orders = [(), *_orders(tuple(codes.shape), shape)]
+    if tuple(codes.shape) != shape:
+        orders = orders[1:]
+    turned: list[tuple[Stored, ...]] = [(Transposed(o),) if o else () for o in orders]
+    reread: list[tuple[Stored, ...]] = [(), *((r,) for r in _rereadings(codes))]
+    pairs = [Damage((), a + b) for a, b in itertools.product(turned, reread)]
+    return sorted(pairs, key=lambda d: len(d.stored))
+
+
+def _orders(given: tuple[int, ...], shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Orders of the original's axes that have the shape of the codes; of many axes, only swaps of two."""
+    rank = len(shape)
+    if len(given) != rank:
+        return []
+    plain = tuple(range(rank))
+    every = itertools.permutations(plain) if rank <= 3 else map(tuple, _swaps(rank))
+    return [o for o in every if o != plain and tuple(shape[i] for i in o) == given]
+
+
+def _swaps(rank: int) -> list[list[int]]:
+    found = []
+    for a, b in itertools.combinations(range(rank), 2):
+        order = list(range(rank))
+        order[a], order[b] = b, a
+        found.append(order)
+    return found
+
+
+def _rereadings(codes: Tensor) -> list[Reread]:
+    low, high = int(codes.min()), int(codes.max())
+    if low >= 0:
+        bits = high.bit_length()  # with fewer a code is missing, with more none would change
+        return [Reread(bits, signed=False)] if 2 <= bits <= MAX_BITS else []
+    needed = max(2, signed_bits(low), signed_bits(high))
+    return [Reread(b, signed=True) for b in sorted({needed, 8, 16}) if needed <= b <= MAX_BITS]

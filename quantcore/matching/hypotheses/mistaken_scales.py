@@ -1,0 +1,160 @@
+"""Scales that no library finds by min-max: of percentiles, of mistaken ranges, or rounded to float16.
+
+Of the whole tensor or its channels, with the textbook's arithmetic, as code written for one purpose has them.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from quantcore.conventions import BASES, TEXTBOOK, Convention
+from quantcore.formats.floating_point import FLOATS
+from quantcore.formats.integer import INT8, IntFormat
+from quantcore.granularity.kinds import Granularity, PerChannel, PerTensor, block_shape, cells_of
+from quantcore.matching.hypotheses.corruption import Damage, Kinds, brought, changed, mistaken_zero_point
+from quantcore.matching.hypotheses.sample import Grid, Sample, grid_of
+from quantcore.matching.hypotheses.scale_sources import Source, write_given
+from quantcore.matching.hypotheses.scoring import OF_PERCENTILE, Hypothesis, Reading
+from quantcore.matching.hypotheses.scoring import Task as Scored
+from quantcore.qparams.scale import parameters
+from quantcore.qparams.squared_error import BlockErrors
+from quantcore.range_setting.basic import Given, Percentile, RangeSetting
+from quantcore.range_setting.protocol import Task
+from quantcore.scheme.scheme import Scheme
+
+PERCENTILES = (90.0, 95.0, 98.0, 99.0, 99.5, 99.9, 99.95, 99.99, 99.999)
+MOST = 1 << 20  # elements that are sorted
+DRAWN = 512  # elements compared of each
+FLOAT16 = Scheme(
+    dataclasses.replace(FLOATS["fp16"], saturate=False), range_setting=Given(1.0), convention=BASES["stored"]
+)
+_FITS: tuple[Kinds, ...] = ((), ("wrapped",), ("unclamped",))
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """Parameters in block form that are tried, and the mistakes that lead to them (``range``) or follow."""
+
+    granularity: Granularity
+    format: IntFormat
+    symmetric: bool
+    scale: Tensor
+    zero_point: Tensor
+    setting: RangeSetting | None = None  # None: the numbers themselves
+    range: Kinds = ()
+    then: tuple[Kinds, ...] = ((),)
+
+
+def percentiles(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[Trial]:
+    """Ranges that clip, as they are meant: a percentile of |x|, or two of x."""
+    for granularity in _wholes(x):
+        blocks = _by_block(x, granularity)
+        for setting, symmetric in itertools.product(map(Percentile, PERCENTILES), (True, False)):
+            scheme = Scheme(INT8, symmetric, granularity, setting)
+            low, high = setting(blocks, Task(INT8, symmetric, BlockErrors(blocks, scheme), len(blocks)))
+            for fmt in formats:
+                found = parameters(low, high, symmetric, fmt, TEXTBOOK)
+                s, z = (_laid(p, x, granularity) for p in (found.scale, found.zero_point.to(torch.float32)))
+                yield Trial(granularity, fmt, symmetric, s, z, setting)
+
+
+def mistaken(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[Trial]:
+    """Scales of 0 .. max|x| although x has negative values."""
+    if bool((x < 0).any()):
+        for fmt, granularity in itertools.product(formats, _wholes(x)):
+            if not fmt.narrow:
+                yield from _from_zero(x, fmt, granularity)
+
+
+def signed_percentiles(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[Trial]:
+    """Scales of a percentile of x where that of |x| was meant."""
+    if bool((x < 0).any()):
+        for fmt, granularity in itertools.product(formats, _wholes(x)):
+            if fmt.signed and not fmt.narrow:
+                yield from _of_percentiles(x, fmt, granularity)
+
+
+def _from_zero(x: Tensor, fmt: IntFormat, granularity: Granularity) -> Iterator[Trial]:
+    """0 .. max|x| over all steps, or unsigned codes around 0; the zero_point is left out where it is not 0."""
+    largest = _by_block(x.abs(), granularity).amax(-1)
+    scale = _laid(largest / (fmt.qmax - fmt.qmin), x, granularity)
+    lowest = torch.full_like(scale, float(fmt.qmin))
+    then = tuple((("zero_point_left_out",) if fmt.qmin else ()) + fit for fit in _FITS)
+    yield Trial(granularity, fmt, False, scale, lowest, range=("range_from_zero",), then=then)
+    if not fmt.signed:
+        scale = _laid(largest / fmt.middle, x, granularity)
+        middle = torch.full_like(scale, float(fmt.middle))
+        yield Trial(granularity, fmt, True, scale, middle, then=(("middle_left_out",),))
+
+
+def _of_percentiles(x: Tensor, fmt: IntFormat, granularity: Granularity) -> Iterator[Trial]:
+    blocks = _by_block(x, granularity)
+    highs = torch.quantile(blocks, torch.tensor([p / 100 for p in PERCENTILES]), dim=-1)
+    for high in highs:
+        scale = _laid(high / fmt.qmax, x, granularity)
+        z = torch.zeros_like(scale)
+        yield Trial(granularity, fmt, True, scale, z, range=("signed_percentile",), then=_FITS)
+
+
+def tried(x: Tensor, reading: Reading, trials: Iterator[Trial], limit: float) -> Iterator[Hypothesis]:
+    """Yield what fits drawn elements, or comes nearer than ``limit``, the fraction of wrong codes."""
+    drawn = torch.arange(x.numel())
+    if x.numel() > DRAWN:
+        drawn = torch.randint(x.numel(), (DRAWN,), generator=torch.Generator().manual_seed(0))
+    values, codes = x.reshape(-1)[drawn], reading.codes.reshape(-1)[drawn]
+    for trial in trials:
+        if not bool(((trial.scale > 0) & trial.scale.isfinite()).all()):
+            continue
+        s, z = (_spread(p, x, trial.granularity)[drawn] for p in (trial.scale, trial.zero_point))
+        quotient = torch.round(values / s)
+        for then in trial.then:
+            kinds = trial.range + then
+            found = brought(kinds, quotient + mistaken_zero_point(kinds, z), trial.format)
+            wrong = float((found != codes).to(torch.float32).mean())
+            if wrong < limit:
+                setting = trial.setting or write_given(trial.scale, trial.zero_point)
+                scheme = Scheme(trial.format, trial.symmetric, trial.granularity, setting)
+                doubt = OF_PERCENTILE if "signed_percentile" in kinds else 0
+                damage = Damage(kinds, reading.damage.stored)
+                yield Hypothesis(changed(scheme, kinds), damage, wrong, doubt)
+
+
+def float16(ranged: Source, readings: list[Reading]) -> Scored:
+    """Every granularity, its scales rounded to float16."""
+
+    def grid(sample: Sample, symmetric: bool, fmt: IntFormat, convention: Convention) -> Grid:
+        found = grid_of(sample, symmetric, fmt, convention)
+        return Grid(found.scale.to(torch.float16).to(torch.float32), found.zero_point, None)
+
+    source = dataclasses.replace(ranged, grid=grid, mistake=("scale_float16",), scales=FLOAT16)
+    return Scored(source, readings, ((), ("wrapped",)), conventions=(TEXTBOOK,))
+
+
+def _wholes(x: Tensor) -> list[Granularity]:
+    channels = [PerChannel(axis) for axis in range(x.dim())] if x.dim() > 1 else []
+    return [PerTensor(), *channels]
+
+
+def _by_block(x: Tensor, granularity: Granularity) -> Tensor:
+    """One row a block."""
+    if isinstance(granularity, PerChannel):
+        return x.movedim(granularity.axis, 0).reshape(x.shape[granularity.axis], -1)
+    return x.reshape(1, -1)
+
+
+def _laid(values: Tensor, x: Tensor, granularity: Granularity) -> Tensor:
+    """Numbers of blocks in block form."""
+    own = granularity.axis if isinstance(granularity, PerChannel) else None
+    return values.reshape([n if axis == own else 1 for axis, n in enumerate(x.shape)])
+
+
+def _spread(values: Tensor, x: Tensor, granularity: Granularity) -> Tensor:
+    shape = tuple(x.shape)
+    return cells_of(values, shape, block_shape(granularity, shape)).expand(shape).reshape(-1)
+
+
+Trials = Callable[[Tensor, tuple[IntFormat, ...]], Iterator[Trial]]

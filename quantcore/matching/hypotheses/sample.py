@@ -1,0 +1,175 @@
+"""Many schemes at once on few elements.
+
+For every granularity some blocks are drawn, and of each some elements; their ranges are those of the whole
+blocks. All stand one after the other in flat tensors, so that one run of a kernel serves all granularities of
+a kind. What fits no sample fits no tensor.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from quantcore.conventions import TEXTBOOK, Convention
+from quantcore.conventions.record import CHOICES
+from quantcore.formats.integer import INT8, IntFormat
+from quantcore.granularity.kinds import Granularity, block_bounds, block_shape, grid_shape
+from quantcore.matching.hypotheses.corruption import Kinds, arithmetic, requantized
+from quantcore.numerics.kernels import KERNELS
+from quantcore.qparams.scale import parameters
+
+Shape = tuple[int, ...]
+Bounds = tuple[tuple[int, int], ...]
+Counts = npt.NDArray[np.int64]
+
+BLOCKS, ELEMENTS = 16, 256  # drawn per granularity, at most
+SEARCHED = 1 << 18  # elements whose extremes are found per granularity, unless one block has more
+_AFTER = ("kernel", "rounding", "overflow", "nan", "cast")  # choices that do not enter scale and zero_point
+_LOST = float(1 << 31)  # values that a cast may not keep are left to the whole tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Drawn blocks and elements of granularities of one kind.
+
+    ``low``, ``high``: one a block; ``x``, ``index`` (flat, into the tensor), ``block`` (into the blocks): one an
+    element; ``starts``: the first element of each granularity; ``blocks``: flat places in its grid;
+    ``schemes``: room for what `scoring` has found out about them.
+    """
+
+    granularities: tuple[Granularity, ...]
+    low: Tensor
+    high: Tensor
+    x: Tensor
+    index: Tensor
+    block: Tensor
+    starts: Counts
+    blocks: tuple[Tensor, ...]
+    schemes: dict[Any, Any] = field(default_factory=dict)
+
+    @cached_property
+    def sizes(self) -> Counts:
+        """Elements drawn of each granularity."""
+        return np.diff(self.starts, append=self.x.numel())
+
+    def count(self, wrong: Tensor) -> Counts:
+        """Sum a mask over the elements of each granularity."""
+        counted: Counts = np.add.reduceat(wrong.numpy(), self.starts, dtype=np.int64)
+        return counted
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Scale, zero_point and what the kernel takes for the scale, one a drawn block."""
+
+    scale: Tensor
+    zero_point: Tensor
+    inverse: Tensor | None
+
+    def key(self) -> tuple[bytes, ...]:
+        """Equal for equal numbers."""
+        parts = (self.scale, self.zero_point, *(() if self.inverse is None else (self.inverse,)))
+        return tuple(p.numpy().tobytes() for p in parts)
+
+
+def draw(x: Tensor, searched: list[Granularity], seed: int = 0) -> list[Sample]:
+    """Draw a sample of each kind of granularity; the same for the same seed."""
+    chance = torch.Generator().manual_seed(seed)
+    kinds = [list(group) for _, group in itertools.groupby(searched, type)]
+    return [_sample(x, kind, chance) for kind in kinds]
+
+
+def _sample(x: Tensor, kind: Sequence[Granularity], chance: torch.Generator) -> Sample:
+    shape, values = tuple(x.shape), x.reshape(-1)
+    ends: list[Tensor] = []
+    index: list[Tensor] = []
+    block: list[Tensor] = []
+    places: list[Tensor] = []
+    starts, count, blocks = [], 0, 0
+    for granularity in kind:
+        size = block_shape(granularity, shape)
+        grid = grid_shape(shape, size)
+        drawn = _some(math.prod(grid), min(BLOCKS, max(1, SEARCHED // math.prod(size))), chance)
+        bounds = [block_bounds(shape, size, _position(i, grid)) for i in drawn.tolist()]
+        chosen = _elements(x, bounds, -(-ELEMENTS // len(drawn)), chance)
+        starts.append(count)
+        places.append(drawn)
+        ends.append(chosen[:, :2])
+        index.append(chosen.reshape(-1))
+        block.append((torch.arange(len(drawn)) + blocks).repeat_interleave(chosen.shape[1]))
+        count, blocks = count + chosen.numel(), blocks + len(drawn)
+    flat, extremes = torch.cat(index), torch.cat(ends)
+    low, high = values[extremes[:, 0]], values[extremes[:, 1]]
+    return Sample(
+        tuple(kind), low, high, values[flat], flat, torch.cat(block), np.array(starts), tuple(places)
+    )
+
+
+def _some(count: int, most: int, chance: torch.Generator) -> Tensor:
+    """Draw up to ``most`` of the first ``count`` numbers, in their order."""
+    if count <= 1 << 12:
+        return torch.randperm(count, generator=chance)[:most].sort().values
+    # one place drawn twice does no harm
+    return torch.randint(count, (most,), generator=chance).sort().values
+
+
+def _position(place: int, grid: Shape) -> Shape:
+    return tuple(int(i) for i in np.unravel_index(place, grid)) if grid else ()
+
+
+def _elements(x: Tensor, bounds: Sequence[Bounds], most: int, chance: torch.Generator) -> Tensor:
+    """Flat places in the tensor of each block's lowest and highest element, then of some or all of its elements."""
+    corners = torch.tensor([[start for start, _ in b] for b in bounds], dtype=torch.int64)
+    lengths = torch.tensor([[stop - start for start, stop in b] for b in bounds], dtype=torch.int64)
+    sizes = lengths.prod(1, keepdim=True)
+    blocks = [x[tuple(slice(*span) for span in b)] for b in bounds]
+    ends = torch.stack([torch.stack([b.argmin(), b.argmax()]) for b in blocks])
+    largest = int(sizes.max())
+    if largest <= most:
+        local = torch.arange(largest) % sizes
+    else:
+        local = (torch.rand(len(bounds), most, generator=chance, dtype=torch.float64) * sizes).to(torch.int64)
+    local = torch.cat([ends, local], 1)
+    flat, stride = torch.zeros_like(local), 1
+    for axis in reversed(range(x.dim())):
+        length = lengths[:, axis, None]
+        flat += (corners[:, axis, None] + local % length) * stride
+        local, stride = local // length, stride * x.shape[axis]
+    return flat
+
+
+def parameter_key(convention: Convention) -> tuple[Any, ...]:
+    """The choices that decide scale and zero_point."""
+    return tuple(getattr(convention, name) for name in CHOICES if name not in _AFTER)
+
+
+def grid_of(sample: Sample, symmetric: bool, fmt: IntFormat, resolved: Convention) -> Grid:
+    """Return the parameters that a convention (resolved by `Convention.at`) finds for the drawn blocks."""
+    found = parameters(sample.low, sample.high, symmetric, fmt, resolved)
+    return Grid(found.scale, found.zero_point.to(torch.float32), found.inverse)
+
+
+def values_of(sample: Sample, grid: Grid, resolved: Convention, kinds: Kinds = ()) -> Tensor:
+    """Return the codes of the sample before they are brought into a format."""
+    kernel, x = KERNELS[resolved.kernel], sample.x
+    s = grid.scale
+    if kernel.inverse:
+        s = torch.reciprocal(grid.scale) if grid.inverse is None else grid.inverse
+    z = grid.zero_point
+    if not kernel.fused:
+        s, z = s[sample.block], z[sample.block]
+    if "quantized_twice" in kinds:
+        x = requantized(x, grid_of(sample, True, INT8, TEXTBOOK).scale[sample.block])
+    return arithmetic(kinds, resolved, x, s, z)
+
+
+def is_lost(values: Tensor) -> Tensor:
+    """Where NaN or a cast decide the code, which only the whole arithmetic knows."""
+    return ~(values.abs() < _LOST)

@@ -1,0 +1,186 @@
+"""A scale worked out from the codes alone: every scale that gives them, and the one most likely written.
+
+|x/s + z - q| <= 1/2 for every code q that is not an end of the format, and one of the two sides for those that
+are; a code that wrapped may have lost 2^bits. For one zero_point this leaves intervals of 1/s.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from quantcore.formats.integer import IntFormat
+from quantcore.granularity.kinds import PerTensor
+from quantcore.matching.hypotheses.corruption import Damage, Kinds, Reread, changed
+from quantcore.matching.hypotheses.scale_sources import write_given
+from quantcore.matching.hypotheses.scoring import WORKED_OUT, WRITTEN, Hypothesis, Reading
+from quantcore.scheme.scheme import Scheme
+
+Values = npt.NDArray[np.float64]
+Interval = tuple[float, float]
+MOST = 2048  # elements that the intervals are taken of
+MAX_BITS = 8  # of formats whose zero_points are all tried
+EVIDENCE = 20.0  # bits that the codes must say beyond what is chosen to explain them
+SHORT = 2  # digits of a range that a person writes; of a scale one less
+_WRAPS = 1  # times that a code may have wrapped
+_FEW = 32  # elements that zero_points are tried on first
+_SLACK = 1e-6  # relative: float32 rounds x/s
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A zero_point, the scales that give the codes with it, and whether codes wrapped."""
+
+    zero_point: int
+    low: float
+    high: float
+    wrapped: bool
+
+
+def fitted(x: Tensor, reading: Reading) -> Iterator[Hypothesis]:
+    """Yield schemes with one fitted scale, and perhaps zero_point, the simplest first; they may fit a part only."""
+    values, codes = _drawn(x, reading.codes)
+    # codes that wrapped are the same whether they are read as signed or unsigned
+    wraps = not any(isinstance(step, Reread) for step in reading.damage.stored)
+    for fmt in reading.formats:
+        if fmt.bits > MAX_BITS:
+            continue
+        for fit in fits(values, codes, fmt, wraps):
+            scale, written = likely(fit.low, fit.high, fmt)
+            kinds: Kinds = ("wrapped",) if fit.wrapped else ()
+            setting = write_given(torch.tensor(scale), torch.tensor(float(fit.zero_point)))
+            scheme = Scheme(fmt, fit.zero_point == fmt.middle, PerTensor(), setting)
+            yield Hypothesis(
+                changed(scheme, kinds),
+                Damage(kinds, reading.damage.stored),
+                0.0,
+                WRITTEN if written else WORKED_OUT,
+            )
+
+
+def fits(x: Values, codes: Values, fmt: IntFormat, wraps: bool = True) -> list[Fit]:
+    """Return every fit that the codes give evidence for; of those without a wrap the best-known zero_points."""
+    said = _bits_said(x, codes, fmt)
+    found = []
+    if said - _bits_of_scale(fmt) - fmt.bits >= EVIDENCE:
+        found += [Fit(z, *span, False) for z, span in _clamped(x, codes, fmt)]
+    if (
+        wraps
+        and not fmt.narrow
+        and said - _bits_of_scale(fmt) - len(x) * math.log2(2 * _WRAPS + 1) >= EVIDENCE
+    ):
+        for z in dict.fromkeys((0, fmt.middle)):
+            found += [Fit(z, *span, True) for span in _wrapped(x, codes, fmt, z)]
+    return found
+
+
+def interval(
+    x: Tensor, codes: Tensor, fmt: IntFormat, zero_point: int, wrapped: bool, near: float
+) -> Interval:
+    """Return the scales around ``near`` that give these codes; codes and x of one shape, up to float32's rounding."""
+    values, integers = _drawn(x, codes.to(torch.float32))
+    spans = [
+        (fit.low, fit.high)
+        for fit in _with(values, integers, fmt, zero_point, wrapped)
+        if fit.low <= near * (1 + _SLACK) and fit.high >= near * (1 - _SLACK)
+    ]
+    return spans[0] if spans else (near, near)
+
+
+def likely(low: float, high: float, fmt: IntFormat) -> tuple[float, bool]:
+    """Return the scale of the shortest decimal, or of the range with the shortest, and whether it is a short one.
+
+    >>> likely(0.0995, 0.1004, IntFormat(8)), likely(0.01179, 0.01184, IntFormat(8)) == (1.5 / 127, True)
+    ((0.1, True), True)
+    """
+    ranges = {1: SHORT - 1, fmt.qmax - fmt.middle: SHORT, fmt.qmax - fmt.qmin: SHORT}
+    found = [(*_shortest(low * n, high * n), n) for n in ranges]
+    digits, value, n = min(found, key=lambda f: (f[0] > ranges[f[2]], f[0]))
+    return value / n, digits <= ranges[n]
+
+
+def _shortest(low: float, high: float) -> tuple[int, float]:
+    """The number of the fewest digits from low to high, and how many these are."""
+    middle = (low + high) / 2
+    for digits in range(1, 17):
+        value = float(f"{middle:.{digits - 1}e}")
+        if low < value < high:
+            return digits, value
+    return 17, middle
+
+
+def _drawn(x: Tensor, codes: Tensor) -> tuple[Values, Values]:
+    """The largest elements, which tell most of a scale, as float64."""
+    x, codes = x.reshape(-1), codes.reshape(-1)
+    if x.numel() > MOST:
+        places = x.abs().topk(MOST // 2).indices
+        others = torch.randint(x.numel(), (MOST // 2,), generator=torch.Generator().manual_seed(0))
+        x, codes = (t[torch.cat([places, others])] for t in (x, codes))
+    kept = x.isfinite()
+    return x[kept].double().numpy(), codes[kept].double().numpy()
+
+
+def _bits_said(x: Values, codes: Values, fmt: IntFormat) -> float:
+    """How much the codes say: one at an end, or of an element 0, says little."""
+    telling = (codes > fmt.qmin) & (codes < fmt.qmax) & (x != 0)
+    return float(fmt.bits * telling.sum())
+
+
+def _bits_of_scale(fmt: IntFormat) -> float:
+    return float(fmt.bits + 2)
+
+
+def _with(x: Values, codes: Values, fmt: IntFormat, z: int, wrapped: bool) -> list[Fit]:
+    spans = _wrapped(x, codes, fmt, z) if wrapped else [s for at, s in _clamped(x, codes, fmt) if at == z]
+    return [Fit(z, *span, wrapped) for span in spans]
+
+
+def _clamped(x: Values, codes: Values, fmt: IntFormat) -> list[tuple[int, Interval]]:
+    """Zero_points of the format, the middle first, with the scales that give the codes, clamped at the ends."""
+    zs = np.array(sorted(range(fmt.qmin, fmt.qmax + 1), key=lambda z: abs(z - fmt.middle)), dtype=np.float64)
+    if len(x) > _FEW:  # which most often leave nothing to try the rest on
+        zs = np.array([z for z, _ in _spans(x[:_FEW], codes[:_FEW], fmt, zs)], dtype=np.float64)
+    return _spans(x, codes, fmt, zs) if len(zs) else []
+
+
+def _spans(x: Values, codes: Values, fmt: IntFormat, zs: Values) -> list[tuple[int, Interval]]:
+    below = np.where(codes == fmt.qmin, -np.inf, codes - 0.5)[None] - zs[:, None]  # ends of x · u
+    above = np.where(codes == fmt.qmax, np.inf, codes + 0.5)[None] - zs[:, None]
+    none = (x == 0) & ((below > 0) | (above < 0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low = np.where(x > 0, below / x, np.where(x < 0, above / x, 0.0)).max(1, initial=0.0)
+        high = np.where(x > 0, above / x, np.where(x < 0, below / x, np.inf)).min(1, initial=np.inf)
+    fine = (high > low * (1 + _SLACK)) & (low > 0) & np.isfinite(high) & ~none.any(1)
+    return [(int(z), (1 / b, 1 / a)) for z, a, b in zip(zs[fine], low[fine], high[fine], strict=True)]
+
+
+def _wrapped(x: Values, codes: Values, fmt: IntFormat, z: int) -> list[Interval]:
+    """The scales that give the codes with one zero_point, where some wrapped and none more than once."""
+    whole, largest = float(1 << fmt.bits), float(np.abs(x).max(initial=0.0))
+    if largest == 0:
+        return []
+    # something wraps, and nothing twice
+    spans = np.array([[min(fmt.qmax - z, z - fmt.qmin), whole * (_WRAPS + 0.5) + abs(z)]]) / largest
+    for xi, q in sorted(zip(x, codes, strict=True), key=lambda pair: -abs(pair[0])):
+        if xi == 0:
+            if q != z:
+                return []
+            continue
+        turns = np.arange(-_WRAPS, _WRAPS + 1) * whole
+        ends = np.sort(np.stack([q + turns - z - 0.5, q + turns - z + 0.5]) / xi, 0).T
+        low = np.maximum(spans[:, None, 0], ends[None, :, 0]).reshape(-1)
+        high = np.minimum(spans[:, None, 1], ends[None, :, 1]).reshape(-1)
+        fine = high > low * (1 + _SLACK)
+        spans = np.stack([low[fine], high[fine]], 1)
+        if not len(spans):
+            return []
+    return [(1 / b, 1 / a) for a, b in spans.tolist() if _wraps(x, (a + b) / 2, z, fmt)]
+
+
+def _wraps(x: Values, inverse: float, z: int, fmt: IntFormat) -> bool:
+    values = np.round(x * inverse) + z
+    return bool(((values < fmt.qmin) | (values > fmt.qmax)).any())

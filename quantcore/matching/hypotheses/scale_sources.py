@@ -1,0 +1,140 @@
+"""Where the scales of the schemes that are tried come from: found by min-max, or handed in."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from quantcore.conventions import Convention
+from quantcore.formats.integer import IntFormat
+from quantcore.granularity.kinds import Granularity, PerChannel, block_shape, cells_of, grid_shape
+from quantcore.matching.hypotheses.corruption import Kinds
+from quantcore.matching.hypotheses.sample import ELEMENTS, Grid, Sample, draw, grid_of
+from quantcore.matching.inputs import on_grid
+from quantcore.range_setting.basic import MIN_MAX, Given, RangeSetting
+from quantcore.scheme.scheme import Scheme
+
+# The most elements whose zero_points are worked out
+MOST_INFERRED = 1 << 20
+Parameters = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Samples, and the parameters of their blocks.
+
+    ``grid(sample, symmetric, format, convention)``: see `sample.grid_of`; ``setting(granularity)``: the range
+    setting of the schemes; ``zero_point``: None, or all zero_points, which then decide what is symmetric;
+    ``mistake``: keys of `damage.COMPUTED` that the samples or the grid have built in; ``scales``: how the
+    scales are stored.
+    """
+
+    samples: list[Sample]
+    grid: Callable[[Sample, bool, IntFormat, Convention], Grid]
+    setting: Callable[[Granularity], RangeSetting]
+    zero_point: Tensor | None = None
+    mistake: Kinds = ()
+    scales: Scheme | None = None
+
+    def symmetries(self, fmt: IntFormat) -> tuple[bool, ...]:
+        """Which of symmetric and asymmetric are tried."""
+        if self.zero_point is None:
+            return (True, False)
+        return (bool((self.zero_point == fmt.middle).all()),)
+
+
+def by_range(x: Tensor, searched: list[Granularity]) -> Source:
+    """Every granularity with the scales that each convention finds by min-max."""
+    return Source(draw(x, searched), grid_of, lambda granularity: MIN_MAX)
+
+
+def crossed(x: Tensor) -> list[Source]:
+    """The channels of a square matrix with each scale applied along the other axis; nothing for other shapes."""
+    if x.dim() != 2 or x.shape[0] != x.shape[1]:
+        return []
+    n = len(x)
+    flat = torch.randint(n * n, (2, ELEMENTS), generator=torch.Generator().manual_seed(0))
+    block = torch.cat([flat[0] % n, n + flat[1] // n])  # rows' scales meet columns, columns' rows
+    low, high = torch.cat([x.amin(1), x.amin(0)]), torch.cat([x.amax(1), x.amax(0)])
+    values, starts = x.reshape(-1)[flat.reshape(-1)], np.array([0, ELEMENTS])
+    sample = Sample((PerChannel(0), PerChannel(1)), low, high, values, flat.reshape(-1), block, starts, ())
+    return [Source([sample], grid_of, lambda granularity: MIN_MAX, mistake=("other_axis",))]
+
+
+def by_hand(
+    x: Tensor, codes: Tensor, scale: Tensor, zero_point: Tensor | None, searched: list[Granularity]
+) -> list[Source]:
+    """The granularities that a given scale fits, with it and the zero_point given (of either sign) or worked out.
+
+    ``codes``: on the axes of x, as int64.
+    """
+    found = []
+    for granularity in searched:
+        grid = grid_shape(tuple(x.shape), block_shape(granularity, tuple(x.shape)))
+        laid = on_grid(scale, grid)
+        if laid is not None:
+            choices = _zero_points(x, codes, laid, zero_point, granularity)
+            found += [_given(x, granularity, laid, z) for z in choices]
+    return found
+
+
+def _given(x: Tensor, granularity: Granularity, scale: Tensor, zero_point: Tensor) -> Source:
+    samples = draw(x, [granularity])
+    places = samples[0].blocks[0]
+    grid = Grid(scale.reshape(-1)[places], zero_point.reshape(-1)[places], None)
+    setting = write_given(scale, zero_point)
+    return Source(samples, lambda *_: grid, lambda _: setting, zero_point)
+
+
+def write_given(scale: Tensor, zero_point: Tensor) -> Given:
+    """Return the setting with these parameters: numbers of one block as numbers, float32 so that it reads back."""
+    return Given(_written(scale), _written(zero_point.to(torch.int64)))
+
+
+def _written(values: Tensor) -> Any:
+    if values.numel() == 1:
+        return _number(values.reshape(()).numpy()[()])
+    return _nested(values.numpy())
+
+
+def _nested(values: Any) -> Any:
+    return tuple(map(_nested, values)) if values.ndim else _number(values[()])
+
+
+def _number(value: Any) -> int | float:
+    return int(value) if value.dtype.kind == "i" else float(str(value))
+
+
+def _zero_points(
+    x: Tensor, codes: Tensor, scale: Tensor, known: Tensor | None, granularity: Granularity
+) -> list[Tensor]:
+    """What the zero_points may be: those known, of either sign, or where none is known 0, or worked out."""
+    if known is not None:
+        laid = (
+            known.reshape(()).expand(scale.shape)
+            if known.numel() == 1
+            else on_grid(known, tuple(scale.shape))
+        )
+        if laid is None or bool((laid % 1 != 0).any()):
+            return []
+        return [laid, -laid] if bool(laid.any()) else [laid]
+    found = [torch.zeros(scale.shape)]
+    if x.numel() <= MOST_INFERRED:
+        found.append(inferred(x, codes, scale, granularity))
+    return found
+
+
+def inferred(x: Tensor, codes: Tensor, scale: Tensor, granularity: Granularity) -> Tensor:
+    """Return the zero_point of each block that most of its codes ask for: the median of q - x/s, rounded."""
+    shape = tuple(x.shape)
+    block = block_shape(granularity, shape)
+    owner = cells_of(torch.arange(scale.numel()).reshape(scale.shape), shape, block).reshape(-1).numpy()
+    offset = (codes.to(torch.float32) - x / cells_of(scale, shape, block)).reshape(-1).numpy()
+    order = np.lexsort((offset, owner))
+    stops = np.cumsum(np.bincount(owner, minlength=scale.numel()))
+    starts = np.concatenate([[0], stops[:-1]])
+    middle = offset[order][(starts + stops) // 2]
+    return torch.from_numpy(np.nan_to_num(middle).round().clip(-(1 << 16), 1 << 16)).reshape(scale.shape)

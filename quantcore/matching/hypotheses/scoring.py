@@ -1,0 +1,171 @@
+"""Every convention on a sample, for one format: how many of the drawn codes do not fit."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from quantcore.conventions import CONVENTIONS, Convention
+from quantcore.formats.integer import IntFormat
+from quantcore.matching.hypotheses.corruption import FITS, ZERO_POINTS, Damage, Kinds, brought, changed
+from quantcore.matching.hypotheses.sample import Counts, Grid, Sample, is_lost, parameter_key, values_of
+from quantcore.matching.hypotheses.scale_sources import Source
+from quantcore.scheme.scheme import Scheme
+from quantcore.scheme.support import refusal
+
+Shape = tuple[int, ...]
+NEAREST = 3  # granularities that are kept of one convention and format, where none fits
+# `Hypothesis.doubt` of a scale that no rule of a library gives: a number that a person would write, a percentile
+# that nobody would take, any other number that was worked out from the codes
+WRITTEN, OF_PERCENTILE, WORKED_OUT = 1, 2, 3
+_OF_INTEGERS = tuple(c for c in CONVENTIONS.values() if "int" in c.formats)
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """Given codes with a damage undone, as float32 on the axes of the original, and the formats they may have."""
+
+    damage: Damage
+    codes: Tensor
+    formats: tuple[IntFormat, ...]
+    _drawn: dict[Sample, Tensor] = field(default_factory=dict)
+
+    def drawn(self, sample: Sample) -> Tensor:
+        """The codes of the sample's elements."""
+        if sample not in self._drawn:
+            self._drawn[sample] = self.codes.reshape(-1)[sample.index]
+        return self._drawn[sample]
+
+
+@dataclass(eq=False)
+class Task:
+    """What is tried together: where scales come from, readings of the codes, mistakes in the arithmetic.
+
+    ``uniform``: granularities that a library takes all or none of along an axis, and of which only those that
+    fit are kept, not the near; ``conventions``: which are tried; ``tried``: schemes compared so far.
+    """
+
+    source: Source
+    readings: list[Reading]
+    computed: tuple[Kinds, ...] = ((),)
+    uniform: bool = False
+    conventions: tuple[Convention, ...] = _OF_INTEGERS
+    tried: int = 0
+
+    def formats(self) -> list[IntFormat]:
+        """All formats of the readings, narrower ones first."""
+        every = {f for reading in self.readings for f in reading.formats}
+        return sorted(every, key=lambda f: (f.bits, not f.signed, f.narrow))
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A scheme and a damage, and the fraction of the sampled codes that do not fit.
+
+    ``doubt``: how far the scale is from one that follows from x and a rule; 0 where it does.
+    """
+
+    scheme: Scheme
+    damage: Damage
+    share: float
+    doubt: int = 0
+
+
+def score(task: Task, fmt: IntFormat, shape: Shape, limit: float) -> Iterator[Hypothesis]:
+    """Yield what fits the sample, and of each convention, granularity kind, reading and mistake the nearest.
+
+    ``limit``: the share of wrong codes from which on nothing is near.
+    """
+    readings = [r for r in task.readings if fmt in r.formats]
+    for symmetric in task.source.symmetries(fmt):
+        for sample in task.source.samples:
+            known: dict[Any, dict[tuple[int, Kinds], Counts]] = {}
+            for convention in task.conventions:
+                kept = _Kept(task.source, sample, Scheme(fmt, symmetric, convention=convention), shape)
+                if not kept.any(task.uniform):
+                    continue
+                resolved = convention.at(sample.granularities[0])
+                key = parameter_key(resolved), resolved.kernel, resolved.rounding
+                if key not in known:
+                    grid = task.source.grid(sample, symmetric, fmt, resolved)
+                    same = grid.key(), resolved.kernel, resolved.rounding
+                    if same not in known:
+                        kinds = _of_symmetry(task.computed, symmetric)
+                        known[same] = _counts(sample, grid, resolved, fmt, readings, kinds)
+                    known[key] = known[same]
+                for (i, computed), wrong in known[key].items():
+                    task.tried += len(wrong)
+                    shares = wrong / sample.sizes
+                    if shares.min() < (0.0 if task.uniform else limit) or not shares.all():
+                        damage = Damage(task.source.mistake + computed, readings[i].damage.stored)
+                        yield from kept.hypotheses(damage, shares)
+
+
+@dataclass(eq=False)
+class _Kept:
+    """Makes hypotheses of a convention and format on a sample: of what the library can do."""
+
+    source: Source
+    sample: Sample
+    scheme: Scheme
+    shape: Shape
+
+    def __post_init__(self) -> None:
+        key = self.scheme.convention, self.scheme.format, self.scheme.symmetric, self.source.scales
+        # asking a library's limits costs more than the arithmetic on a sample, so it is done once
+        self._taken: dict[int, Scheme | None] = self.sample.schemes.setdefault(key, {})
+
+    def any(self, uniform: bool) -> bool:
+        """Whether the library can do any of the granularities; of ``uniform`` ones the ends stand for all."""
+        count = len(self.sample.granularities)
+        return any(self._at(i) for i in ((0, count - 1) if uniform else range(count)))
+
+    def hypotheses(self, damage: Damage, shares: Any) -> Iterator[Hypothesis]:
+        """Yield the granularities that fit, or else the nearest."""
+        fits = np.flatnonzero(shares == 0).tolist()
+        for i in fits or np.argsort(shares, kind="stable")[:NEAREST].tolist():
+            scheme = self._at(i)
+            if scheme:
+                yield Hypothesis(changed(scheme, damage.computed), damage, float(shares[i]))
+
+    def _at(self, i: int) -> Scheme | None:
+        if i not in self._taken:
+            granularity, s = self.sample.granularities[i], self.scheme
+            setting = self.source.setting(granularity)
+            scheme = Scheme(s.format, s.symmetric, granularity, setting, s.convention, self.source.scales)
+            self._taken[i] = None if refusal(scheme, self.shape) else scheme
+        return self._taken[i]
+
+
+def _of_symmetry(computed: tuple[Kinds, ...], symmetric: bool) -> tuple[Kinds, ...]:
+    """Leave out the mistake with a zero_point that only the other symmetry can have."""
+    other = "zero_point_left_out" if symmetric else "middle_left_out"
+    return tuple(kinds for kinds in computed if other not in kinds)
+
+
+def _counts(
+    sample: Sample,
+    grid: Grid,
+    resolved: Convention,
+    fmt: IntFormat,
+    readings: list[Reading],
+    computed: tuple[Kinds, ...],
+) -> dict[tuple[int, Kinds], Counts]:
+    """Wrong codes per granularity, for each reading and combination of mistakes."""
+    drawn = [r.drawn(sample) for r in readings]
+    shifted = bool(grid.zero_point.any())
+    found: dict[tuple[int, Kinds], Counts] = {}
+    before: dict[Kinds, Tensor] = {}  # mistakes that come after the arithmetic share it
+    for kinds in computed:
+        if ZERO_POINTS & set(kinds) and not shifted:
+            continue
+        own = tuple(kind for kind in kinds if kind not in FITS)
+        if own not in before:
+            before[own] = values_of(sample, grid, resolved, own)
+        values = before[own]
+        codes, lost = brought(kinds, values.clone(), fmt), is_lost(values)
+        for i, given in enumerate(drawn):
+            found[i, kinds] = sample.count((codes != given) & ~lost)
+    return found

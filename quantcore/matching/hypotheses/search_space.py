@@ -1,0 +1,116 @@
+"""What is searched: every sensible granularity of a shape, every format that holds the codes."""
+
+import itertools
+import math
+from collections.abc import Collection
+
+import torch
+from torch import Tensor
+
+from quantcore.formats.integer import INT4, INT8, MAX_BITS, MIN_BITS, UINT4, UINT8, IntFormat
+from quantcore.granularity.kinds import Granularity, PerBlock, PerChannel, PerGroup, PerTensor
+
+Shape = tuple[int, ...]
+MAX_GROUP, MAX_BLOCK = 1024, 256  # longest searched beside the whole axis
+MAX_ODD_GROUP = 128
+COMMON_BITS = (4, 8, 16)
+_FEW = 0.01  # of the codes may lie outside a format that is still tried: they may be the damage
+
+
+def granularities(shape: Shape) -> list[Granularity]:
+    """Return what is searched for a tensor of ``shape``, one kind after the other.
+
+    Groups: powers of two and divisors of each axis. Blocks: powers of two and the whole axis, on the last
+    two axes, and squares whose side divides both.
+    """
+    found: list[Granularity] = [PerTensor()]
+    found += [PerChannel(axis) for axis in range(len(shape))]
+    for axis, n in enumerate(shape):
+        # counted from the end where it is the last, as `PerGroup` and most libraries have it
+        place = axis - len(shape) if axis == len(shape) - 1 else axis
+        found += [PerGroup(size, place) for size in group_sizes(n)]
+    return found + [PerBlock(lengths) for lengths in _blocks(shape)]
+
+
+def group_sizes(n: int) -> list[int]:
+    """Powers of two and divisors from 2 to the whole axis; the powers alone where these are many."""
+    powers = {1 << i for i in range(1, 11) if 1 << i < n}
+    divisors = {size for size in range(2, min(n - 1, MAX_GROUP) + 1) if n % size == 0}
+    sizes = powers | divisors if len(powers | divisors) <= 24 else powers
+    return sorted(sizes | ({n} if n > 1 else set()))
+
+
+def other_groups(shape: Shape) -> list[Granularity]:
+    """Return groups of up to 128 that `granularities` leaves out: sizes that nobody would choose."""
+    return [
+        PerGroup(size, axis if axis < len(shape) - 1 else -1)
+        for axis, n in enumerate(shape)
+        for size in sorted(set(range(2, min(n, MAX_ODD_GROUP + 1))) - set(group_sizes(n)))
+    ]
+
+
+def _blocks(shape: Shape) -> list[Shape]:
+    if len(shape) < 2:
+        return []
+    height, width = shape[-2:]
+    sides = [{1 << i for i in range(1, 9) if 1 << i < n} | {n} for n in (height, width)]
+    pairs = set(itertools.product(*sides))
+    most = min(height, width, MAX_BLOCK)
+    pairs |= {(n, n) for n in range(2, most + 1) if height % n == 0 == width % n}
+    whole = {(height, width)} if len(shape) == 2 else set()  # per tensor
+    lone = {pair for pair in pairs if 1 in pair}
+    return [(1,) * (len(shape) - 2) + pair for pair in sorted(pairs - whole - lone)]
+
+
+def likely_formats(codes: Tensor) -> list[IntFormat]:
+    """Return the formats that are tried first: those of the narrowest widths that hold the codes, or 99 % of them.
+
+    A range set by its lowest and highest element makes use of the whole format, so that a much wider one
+    is likely only where its width is a common one.
+    """
+    ends = [(int(codes.min()), int(codes.max()))]
+    if codes.numel() >= 1 / _FEW:
+        cut = math.ceil(_FEW / 2 * codes.numel())
+        below = torch.bincount(codes.reshape(-1) - ends[0][0]).cumsum(0)
+        places = (int((below < n).sum()) for n in (cut, codes.numel() - cut + 1))
+        ends.append((ends[0][0] + next(places), ends[0][0] + next(places)))
+    narrowest = min(_needed(low, high) for low, high in ends)
+    widths = {narrowest, narrowest + 1, _needed(*ends[0]), _needed(*ends[0]) + 1}
+    held = {bits for bits in COMMON_BITS if bits >= _needed(*ends[0])}
+    return _formats(sorted(b for b in widths | held if MIN_BITS <= b <= MAX_BITS), *ends[-1])
+
+
+def other_formats(low: int, high: int, tried: Collection[IntFormat]) -> list[IntFormat]:
+    """Return the formats that hold low .. high, use their lowest code, and were not tried."""
+    every = _formats(range(_needed(low, high), MAX_BITS + 1), low, high)
+    return [f for f in every if f not in tried and not f.narrow]
+
+
+def beyond_formats(low: int, high: int) -> list[IntFormat]:
+    """Return formats of a common width that codes from low to high leave, as they may where nothing clamps."""
+    needed = _needed(low, high)
+    return [f for f in (INT8, UINT8, INT4, UINT4) if (low < f.qmin or high > f.qmax) and needed <= 2 * f.bits]
+
+
+def _needed(low: int, high: int) -> int:
+    """The fewest bits of a format, signed or not, that holds low .. high; 17 where none of 16 bits does."""
+    unsigned = max(MIN_BITS, high.bit_length()) if low >= 0 else MAX_BITS + 1
+    signed = max(MIN_BITS, *(signed_bits(end) for end in (low, high)))
+    return min(unsigned, signed)
+
+
+def signed_bits(code: int) -> int:
+    """The fewest bits of a signed format that holds one code."""
+    return (-code - 1 if code < 0 else code).bit_length() + 1
+
+
+def _formats(widths: "list[int] | range", low: int, high: int) -> list[IntFormat]:
+    """Signed and unsigned, and narrow where the lowest code is not used."""
+    every = [
+        IntFormat(bits, signed, narrow)
+        for bits in widths
+        for signed in (True, False)
+        for narrow in (False, True)
+        if signed or not narrow or low >= 1
+    ]
+    return [f for f in every if f.qmin <= low and high <= f.qmax]

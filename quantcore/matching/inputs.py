@@ -1,0 +1,170 @@
+"""What was handed in beside the original: codes, and perhaps their scale and zero_point."""
+
+import math
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from quantcore.errors import QuantError
+from quantcore.formats.integer import MAX_BITS
+from quantcore.granularity.kinds import Granularity, block_shape, grid_shape
+from quantcore.notation import write_call
+
+Shape = tuple[int, ...]
+_LOWEST, _HIGHEST = -(1 << (MAX_BITS - 1)), (1 << MAX_BITS) - 1
+
+
+def read_codes(codes: Any, shape: Shape) -> Tensor:
+    """Return the codes as int32.
+
+    Raises:
+        QuantError: they are not integers, not of the original's shape (its axes may be permuted), or no
+            format of up to 16 bits holds them.
+    """
+    array = _numbers(codes, "The codes")
+    if array.size == 0:
+        raise QuantError("There are no codes; give one integer per element of the original.")
+    if array.dtype.kind == "f":
+        whole = np.isfinite(array)
+        whole[whole] = array[whole] % 1 == 0
+        if not whole.all():
+            at = _first(~whole)
+            raise QuantError(
+                f"The code {array[at]:.6g} at index {at} is not an integer; give the stored integers, "
+                "not dequantized values."
+            )
+    _check_shape(tuple(array.shape), shape)
+    outside = (array < _LOWEST) | (array > _HIGHEST)
+    if outside.any():
+        at = _first(outside)
+        raise QuantError(
+            f"The code {array[at]:.0f} at index {at} does not fit {MAX_BITS} bits, the widest format here; "
+            "check how the integers were read."
+        )
+    low, high = int(array.min()), int(array.max())
+    if low < 0 and high >= -_LOWEST:
+        raise QuantError(
+            f"The codes run from {low} to {high}, which no format of up to {MAX_BITS} bits holds; "
+            "check how the integers were read."
+        )
+    return torch.from_numpy(array.astype(np.int32))
+
+
+def _numbers(values: Any, what: str) -> np.ndarray[Any, Any]:
+    if isinstance(values, Tensor):
+        values = values.detach().cpu()
+        values = values.to(torch.float32) if values.dtype == torch.bfloat16 else values
+    try:
+        array = np.asarray(values)
+    except (ValueError, TypeError, RuntimeError):
+        raise QuantError(f"{what} have rows of different lengths; give a rectangular array.") from None
+    if array.dtype.kind not in "iuf":
+        raise QuantError(f"{what} are not numbers but {array.dtype}; give an array of numbers.")
+    return array
+
+
+def _first(mask: np.ndarray[Any, Any]) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.argwhere(mask)[0])
+
+
+def _check_shape(given: Shape, shape: Shape) -> None:
+    count, wanted = math.prod(given), math.prod(shape)
+    if count != wanted:
+        apart = f"{abs(count - wanted):,} too {'many' if count > wanted else 'few'}"
+        raise QuantError(
+            f"There are {count:,} codes, {apart}: the original of shape {shape} has {wanted:,} elements. "
+            "Give one code per element."
+        )
+    if Counter(given) != Counter(shape):
+        raise QuantError(
+            f"The codes have shape {given}, the original {shape}; give them in that shape, or transposed."
+        )
+
+
+def read_parameter(value: Any, what: str, shape: Shape, searched: list[Granularity]) -> Tensor | None:
+    """Return a given scale or zero_point as float32, None where none was given.
+
+    Raises:
+        QuantError: not numbers, a scale that is not positive and finite, or as many as no searched
+            granularity has blocks.
+    """
+    if value is None:
+        return None
+    array = _numbers(value, f"The numbers of {what}")
+    if array.size == 0:
+        raise QuantError(f"{what} is empty; give one number, or one per block, or leave it out.")
+    with np.errstate(over="ignore"):
+        numbers = array.astype(np.float32)
+    bad = ~np.isfinite(numbers) | ((numbers <= 0) if what == "scale" else False)
+    if bad.any():
+        wish = "positive and finite" if what == "scale" else "finite"
+        at = _first(bad)
+        where = f" at index {at}" if at else ""
+        raise QuantError(f"The {what}{where} must be a {wish} float32 number, not {array[at]:g}.")
+    counts = {math.prod(grid_shape(shape, block_shape(g, shape))): g for g in reversed(searched)}
+    if array.size not in counts:
+        some = sorted(counts.items())[:5]
+        fits = ", ".join(f"{n:,} ({write_call(g)})" for n, g in some)
+        raise QuantError(
+            f"The {what} has {array.size:,} numbers, which fits no granularity of shape {shape}; give {fits} "
+            "and so on."
+        )
+    return torch.from_numpy(numbers)
+
+
+def on_grid(values: Tensor, grid: Shape) -> Tensor | None:
+    """Return given parameters in block form for a grid of blocks, None where they are not one a block.
+
+    Axes of one block may be left out, and a flat list stands in row-major order.
+    """
+    if values.numel() != math.prod(grid):
+        return None
+    thin = tuple(n for n in values.shape if n > 1)
+    if len(thin) <= 1 or thin == tuple(n for n in grid if n > 1):
+        return values.reshape(grid)
+    return None
+
+
+def scale_note(given: Tensor, found: Tensor) -> str:
+    """Say how a given scale stands to that of a scheme; empty where they are equal bit for bit."""
+    laid = on_grid(given, tuple(found.shape))
+    if laid is None:
+        return _other_granularity("scale", given, found)
+    if torch.equal(laid, found):
+        return ""
+    if torch.equal(laid, torch.reciprocal(found)) or torch.equal(torch.reciprocal(laid), found):
+        return "the scale given is the inverse, 1/s"
+    return _apart("scale", laid, found)
+
+
+def zero_point_note(given: Tensor, found: Tensor) -> str:
+    """Say how a given zero_point stands to that of a scheme; empty where they are equal."""
+    found = found.to(torch.float32)
+    laid = given.reshape(()).expand(found.shape) if given.numel() == 1 else on_grid(given, tuple(found.shape))
+    if laid is None:
+        return _other_granularity("zero_point", given, found)
+    if torch.equal(laid, found):
+        return ""
+    if torch.equal(laid, -found):
+        return "the zero_point given has the other sign, as AIMET's offset has"
+    return _apart("zero_point", laid, found)
+
+
+def _other_granularity(what: str, given: Tensor, found: Tensor) -> str:
+    numbers, blocks = (f"{n:,} {word}{'s' * (n != 1)}" for n, word in
+                       ((given.numel(), "number"), (found.numel(), "block")))  # fmt: skip
+    return f"the {what} given is of another granularity: {numbers} for {blocks}"
+
+
+def _apart(what: str, given: Tensor, found: Tensor) -> str:
+    wrong = given != found
+    if wrong.numel() == 1:
+        return f"the {what} given differs: {given.item():.9g} instead of {found.item():.9g}"
+    at = tuple(int(i) for i in wrong.nonzero()[0])
+    return (
+        f"the {what} given differs in {int(wrong.sum()):,} of {wrong.numel():,} blocks, first in block {at}: "
+        f"{given[at]:.9g} instead of {found[at]:.9g}"
+    )

@@ -1,0 +1,255 @@
+"""Why a code is not the one that a scheme gives, as far as the arithmetic of its element proves it.
+
+One element never proves which scale or zero_point made its code: there the reason says what would have.
+"""
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from quantcore.formats.integer import IntFormat
+from quantcore.matching.hypotheses.corruption import (
+    NONE,
+    Damage,
+    Kinds,
+    arithmetic,
+    mistaken_zero_point,
+    unrounded,
+)
+from quantcore.matching.hypotheses.reproduce import lay
+from quantcore.matching.record import Cell
+from quantcore.numerics.kernels import KERNELS, Kernel
+from quantcore.qparams.choose import choose_qparams
+from quantcore.scheme.scheme import Scheme
+
+MOST_CELLS = 20  # named one by one
+MOST_EXPLAINED = 1_000  # counted by kind
+# How far from a tie another order of operations is tried, in ulp: two roundings each way
+_ULPS = 4
+_FORMULAS = ("A", "B", "C", "D")
+Ends = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Element:
+    """The numbers of one element, with the mistakes of the scheme's damage in them.
+
+    ``value``: what is rounded to the nearest, or by ``rule``; ``whole``: the code that it gives before the
+    format; ``added``: z where that comes after rounding; ``lowest_used``: whether any code given is the
+    format's lowest; ``beyond``: what happens to codes outside the format: they are clamped, wrapped or kept.
+    """
+
+    x: float
+    scale: float
+    z: float
+    value: float
+    whole: float
+    added: float
+    expected: int
+    got: int
+    kernel: Kernel
+    rule: str
+    format: IntFormat
+    lowest_used: bool = True
+    beyond: str = "clamped"
+
+    @property
+    def named(self) -> str:
+        """What is rounded, as a formula."""
+        if self.kernel.subtracts:
+            return "(x - z) · (1/s)"
+        quotient = "x · (1/s)" if self.kernel.inverse else "x / s"
+        return f"{quotient} + z" if self.kernel.shift_first and self.z else quotient
+
+    @property
+    def own(self) -> float:
+        """The number that rounding would have had to give."""
+        return self.got - self.added
+
+
+def explain(
+    x: Tensor, codes: Tensor, expected: Tensor, scheme: Scheme, damage: Damage = NONE
+) -> tuple[tuple[Cell, ...], tuple[tuple[str, int], ...]]:
+    """Return the first cells that differ with their reasons, and how many there are of each kind of reason.
+
+    ``codes`` and ``expected`` on the axes of x. Of more than 1,000 cells only the first are counted.
+    """
+    places = (codes != expected).reshape(-1).nonzero().reshape(-1)[:MOST_EXPLAINED]
+    cells: list[Cell] = []
+    kinds: Counter[str] = Counter()
+    for place, element in zip(
+        places.tolist(), elements(x, codes, expected, scheme, damage, places), strict=True
+    ):
+        kind, words = reason(element)
+        kinds[kind] += 1
+        if len(cells) < MOST_CELLS:
+            index = tuple(int(i) for i in np.unravel_index(place, x.shape))
+            cells.append(Cell(index, element.expected, element.got, words))
+    return tuple(cells), tuple(kinds.most_common())
+
+
+def elements(
+    x: Tensor, codes: Tensor, expected: Tensor, scheme: Scheme, damage: Damage, places: Tensor
+) -> list[Element]:
+    """The elements at flat places of x."""
+    laid = lay(x, scheme, choose_qparams(x, scheme), damage).at(places)
+    kernel, fmt, kinds = laid.kernel, scheme.format, damage.computed
+    assert isinstance(fmt, IntFormat)
+    convention = scheme.convention.at(scheme.granularity)
+    z = mistaken_zero_point(kinds, laid.z)
+    value, added = unrounded(kernel, laid.x, laid.s, z)
+    whole = arithmetic(kinds, convention, laid.x, laid.s, laid.z)
+    columns = [
+        laid.x,
+        laid.scale,
+        z,
+        value,
+        whole,
+        added,
+        *(c.reshape(-1)[places] for c in (expected, codes)),
+    ]
+    rows = zip(*(c.expand(len(places)).tolist() for c in columns), strict=True)
+    lowest_used, beyond = bool((codes == fmt.qmin).any()), _beyond(kinds, convention.overflow)
+    return [
+        Element(xi, s, zi, v - kernel.half / 2, w, a, int(e), int(g), kernel, convention.rounding, fmt,
+                lowest_used, beyond)
+        for xi, s, zi, v, w, a, e, g in rows
+    ]  # fmt: skip
+
+
+def _beyond(kinds: Kinds, overflow: str) -> str:
+    if "unclamped" in kinds:
+        return "kept"
+    return "wrapped" if overflow == "wrap" or "wrapped" in kinds else "clamped"
+
+
+def reason(e: Element) -> tuple[str, str]:
+    """Return the kind of reason and a sentence without its full stop."""
+    fmt, value = e.format, f"{e.named} = {_short(e.value)}"
+    if not np.isfinite(e.value):
+        return "not finite", f"{value}, which rounds to no integer"
+    gives = f"{value} gives {_whole(e.whole)}" + (f" with z = {e.z:g}" if e.added else "")
+    if not fmt.qmin <= e.whole <= fmt.qmax and e.got == _wrapped(int(e.whole), fmt):
+        return "wrapped", f"{gives}, whose lowest {fmt.bits} bits are {e.got}"
+    if e.whole <= fmt.qmin and e.got == fmt.qmin + 1 and not e.lowest_used:
+        return "narrow range", f"{gives}; no code given is {fmt.qmin}, the lowest of {fmt}"
+    if not fmt.qmin <= e.got <= fmt.qmax:
+        if e.got - e.expected == (1 if fmt.signed else -1) << fmt.bits:
+            read = "the same bits read as " + ("unsigned" if fmt.signed else "signed")
+            return read, f"{e.got} and {e.expected} have the same lowest {fmt.bits} bits"
+        name = f"an {fmt}" if fmt.signed else f"a {fmt}"
+        return (
+            "outside the format",
+            f"{value}; {e.got} is not {name} code ({fmt.qmin} to {fmt.qmax})",
+        )
+    return _rounded(e, value) or _parameters(e, value)
+
+
+def _wrapped(value: int, fmt: IntFormat) -> int:
+    """The number that the lowest bits of ``value`` stand for."""
+    lowest = -(1 << (fmt.bits - 1)) if fmt.signed else 0
+    return ((value - lowest) & ((1 << fmt.bits) - 1)) + lowest
+
+
+def _rounded(e: Element, value: str) -> tuple[str, str] | None:
+    """The reason where the code is the other neighbour of what is rounded."""
+    below = math.floor(e.value)
+    made = e.whole - e.added
+    if e.value == below or {e.own, made} != {below, below + 1}:
+        return None
+    tie = below + 0.5
+    rule = "adding ½ and dropping the fraction" if e.kernel.half else _RULES.get(e.rule, e.rule)
+    if e.value == tie:
+        return (
+            "tie",
+            f"tie: {value} exactly; {rule} gives {_whole(made)}, the other neighbor is {_whole(e.own)}",
+        )
+    ulp = float(np.spacing(np.float32(max(abs(e.value), abs(e.value - e.z), 1e-30))))
+    beside, where = abs(e.value - tie) / ulp, ""
+    if beside <= _ULPS:
+        where = f", {beside:.0f} ulp from {tie:.15g}"
+        other = _other_order(e)
+        if other:
+            return "tie", f"beside a tie: {value}{where}; {other} gives {_whole(e.own)}"
+    way = "down" if e.own == below else "up"
+    if abs(e.own) < abs(e.value):
+        way += ", towards zero,"
+    return "off by one", f"{value}{where}; {rule} gives {_whole(made)}, rounding {way} gives {_whole(e.own)}"
+
+
+_RULES = {
+    "half_even": "half to even",
+    "half_away": "half away from zero",
+    "half_up": "half up",
+    "toward_zero": "rounding towards zero",
+    "floor": "rounding down",
+    "ceil": "rounding up",
+}
+
+
+def _other_order(e: Element) -> str:
+    """The formula of an order of operations whose float32 arithmetic gives the code; empty where none does."""
+    x, s, z = (torch.tensor([n], dtype=torch.float32) for n in (e.x, e.scale, e.z))
+    for letter in _FORMULAS:
+        kernel = KERNELS[letter]
+        code = kernel.run(x, torch.reciprocal(s) if kernel.inverse else s, z, torch.empty(1))
+        if kernel != e.kernel and float(code) == e.got:
+            return kernel.formula
+    return ""
+
+
+def _parameters(e: Element, value: str) -> tuple[str, str]:
+    """What scale or zero_point would give the code, each with the other as it is."""
+    shift = 0.0 if e.kernel.subtracts or not e.kernel.shift_first else e.z
+    ends = [end - shift - e.kernel.half / 2 for end in _ends_of(e)]
+    scale = _scale_words(e.x - e.z if e.kernel.subtracts else e.x, ends[0], ends[1])
+    unless = ", unless it wrapped" if e.beyond == "wrapped" else ""
+    words = f"{value}; {e.got} needs a scale {scale}, not {_short(abs(e.scale))}" if scale else (
+        f"{value}; no scale gives {e.got}" + (f" with z = {e.z:g}" if e.z else "")
+    )  # fmt: skip
+    kind = "another scale" if scale else "another scale or zero_point"
+    needed = e.z + e.got - e.whole
+    if e.kernel.subtracts or not float(needed).is_integer():
+        return kind, words + unless
+    most = {e.format.qmin: "of at most ", e.format.qmax: "of at least "}
+    bound = most.get(e.got, "of ") if e.beyond == "clamped" else "of "
+    return kind, f"{words}, or a zero_point {bound}{_whole(needed)}{unless}"
+
+
+def _ends_of(e: Element) -> Ends:
+    """Between which numbers the rule gives the code; what an end of the format stands for has no limit there."""
+    own = e.own
+    low, high = {
+        "floor": (own, own + 1),
+        "ceil": (own - 1, own),
+        "toward_zero": (own - (own <= 0), own + (own >= 0)),
+    }.get(e.rule, (own - 0.5, own + 0.5))
+    if e.beyond == "clamped" and e.got == e.format.qmin:
+        low = -math.inf
+    if e.beyond == "clamped" and e.got == e.format.qmax:
+        high = math.inf
+    return low, high
+
+
+def _scale_words(x: float, low: float, high: float) -> str:
+    """The scales that take x between two quotients: "of a to b", "of at most b"; empty where there is none."""
+    if x < 0:
+        x, low, high = -x, -high, -low
+    if high <= 0 or x == 0:
+        return ""
+    least = 0.0 if math.isinf(high) else x / high
+    if low <= 0:
+        return f"of at least {_short(least)}" if least else ""
+    return f"of {_short(least)} to {_short(x / low)}" if least else f"of at most {_short(x / low)}"
+
+
+def _short(value: float) -> str:
+    return f"{value:.7g}"
+
+
+def _whole(value: float) -> str:
+    return f"{value:.0f}"

@@ -1,0 +1,240 @@
+"""Which conventions and schemes give these integers."""
+
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
+from typing import Any
+
+import torch
+
+from quantcore.conventions import CONVENTIONS, TEXTBOOK
+from quantcore.formats.integer import IntFormat
+from quantcore.matching.candidates import LARGE, Judge
+from quantcore.matching.hypotheses.corruption import CHOICES, ZERO_POINTS, Damage, Kinds, stored_damages
+from quantcore.matching.hypotheses.mistaken_scales import (
+    MOST,
+    Trials,
+    float16,
+    mistaken,
+    percentiles,
+    signed_percentiles,
+    tried,
+)
+from quantcore.matching.hypotheses.scale_from_codes import fitted
+from quantcore.matching.hypotheses.scale_sources import Source, by_hand, by_range, crossed
+from quantcore.matching.hypotheses.scoring import Hypothesis, Reading, Task, score
+from quantcore.matching.hypotheses.search_space import (
+    beyond_formats,
+    granularities,
+    likely_formats,
+    other_formats,
+    other_groups,
+)
+from quantcore.matching.inputs import read_codes, read_parameter
+from quantcore.matching.record import Matches, Progress
+from quantcore.numerics.float32 import as_float32
+
+# Whole tensors compared: those whose sample fits, and the nearest where none does
+MOST_FITTING, MOST_NEAR, STRIDE = 400, 40, 10
+FEW_NEAR = 12  # of large tensors
+# Mistakes in the arithmetic that libraries' own scales meet: one, and those that occur together
+_OF_ARITHMETIC = ("wrapped", "narrow", *sorted(ZERO_POINTS), "half_away", "half_up", "toward_zero", "floor")
+_MISTAKES: tuple[Kinds, ...] = tuple((kind,) for kind in _OF_ARITHMETIC)
+_ROUNDINGS = ("toward_zero", "floor")  # what a cast does; ties alone are told apart by too few codes
+_TOGETHER: tuple[Kinds, ...] = (
+    *((z, fit) for z in sorted(ZERO_POINTS) for fit in ("wrapped", "narrow", "unclamped")),
+    *((z, rounding) for z in sorted(ZERO_POINTS) for rounding in _ROUNDINGS),
+    *((rounding, fit) for rounding in _ROUNDINGS for fit in ("wrapped", "narrow")),
+    *(("zero_point_left_out", rounding, "wrapped") for rounding in ("toward_zero", "floor")),
+    ("unclamped",),
+    ("quantized_twice",),
+)
+# The arithmetic of code written for one purpose, dividing by s or multiplying with 1/s; (max - min) as it is,
+# though no zero_point puts 0 among the codes of a range without it
+_PLAIN = (TEXTBOOK, TEXTBOOK.changed(zero_in_range="no"), CONVENTIONS["torchao"])
+Part = Task | Callable[[float], Iterator[Hypothesis]]
+
+
+def match(x: Any, codes: Any, scale: Any = None, zero_point: Any = None) -> Matches:
+    """Find the schemes, of every convention, that give these codes for x, or the nearest.
+
+    Args:
+        x: the original, any rank.
+        codes: integers in the shape of x, or with its axes permuted.
+        scale: the scale that belongs to the codes, if known: one number, or one per block.
+        zero_point: likewise.
+
+    >>> found = match([[0.5, -1.0], [2.0, 0.1]], [[2, -3], [7, 0]])
+    >>> str(found.candidates[0].scheme), found.candidates[0].differing
+    ('int4 symmetric per_tensor min_max textbook', 0)
+
+    Raises:
+        QuantError: what was given can't be codes, scale or zero_point of x.
+    """
+    *_, last = match_steps(x, codes, scale, zero_point)
+    return last.matches
+
+
+def match_steps(x: Any, codes: Any, scale: Any = None, zero_point: Any = None) -> Iterator[Progress]:
+    """Do what `match` does in steps of some milliseconds, each with what has been found so far.
+
+    Raises:
+        QuantError: at once, before the first step; see `match`.
+    """
+    x = as_float32(x).cpu()
+    shape = tuple(x.shape)
+    searched = granularities(shape)
+    given = read_codes(codes, shape)
+    scale = read_parameter(scale, "scale", shape, searched)
+    zero_point = read_parameter(zero_point, "zero_point", shape, searched)
+    return _Search(Judge(x, given, scale, zero_point, searched)).steps()
+
+
+class _Search:
+    """Rounds of tasks, the simplest first, until something fits."""
+
+    def __init__(self, judge: Judge) -> None:
+        self.judge, self.tried = judge, 0
+        self.near: list[Hypothesis] = []
+        shape = tuple(judge.x.shape)
+        # where only a transposition fits the shape of the codes, that one comes first
+        self.damages = stored_damages(judge.given, shape)
+        self.readings = [self._reading(self.damages[0])]
+
+    @cached_property
+    def others(self) -> list[Reading]:
+        """The codes with every other damage undone."""
+        return [_likeliest(self._reading(damage)) for damage in self.damages[1:]]
+
+    def _reading(self, damage: Damage) -> Reading:
+        codes = damage.undo(self.judge.given)
+        # drawn from again and again: laid out flat once
+        flat = codes.to(torch.float32).contiguous()
+        return Reading(damage, flat, tuple(likely_formats(codes)))
+
+    def steps(self) -> Iterator[Progress]:
+        """Run the rounds."""
+        yield self._progress(0.0, "drawing samples")
+        ranged = by_range(self.judge.x, self.judge.searched)
+        rounds: list[tuple[str, Callable[[], list[Part]]]] = [
+            ("schemes", lambda: [Task(ranged, self.readings)]),
+            ("the scale given", lambda: [*self._by_hand(self.readings)]),
+            ("other group sizes", self._other_groups),
+            ("corrupted codes", lambda: [Task(ranged, self.others), *self._by_hand(self.others)]),
+            ("mistakes in the arithmetic", lambda: self._mistaken(ranged)),
+            ("wider formats", lambda: [Task(ranged, [self._wider(r) for r in self.readings])]),
+            ("percentiles", lambda: self._tried(percentiles)),
+            ("mistakes together", lambda: self._together(ranged)),
+            ("scales worked out from the codes", self._worked_out),
+        ]
+        count = len(rounds) + 1
+        for i, (what, tasks) in enumerate(rounds):
+            for part, detail in self._round(tasks()):
+                yield self._progress((i + part) / count, f"{what}{detail}")
+            # a scale given is one more thing to explain, but no reason to look for mistakes
+            if self.judge.explains() or (self.judge.exact() and i > 0):
+                break
+        else:
+            for part in self._hear(self._nearest()):
+                yield self._progress((count - 1 + part) / count, "the nearest")
+        yield Progress(1.0, "done", Matches(self.judge.candidates(explained=True), self.tried))
+
+    def _progress(self, fraction: float, what: str) -> Progress:
+        return Progress(fraction, what, Matches(self.judge.candidates(), self.tried))
+
+    def _round(self, parts: list[Part]) -> Iterator[tuple[float, str]]:
+        """Score all parts, then compare what fits; yield the fraction done."""
+        steps: list[tuple[Part, IntFormat | None]] = []
+        for part in parts:
+            steps += [(part, fmt) for fmt in part.formats()] if isinstance(part, Task) else [(part, None)]
+        fitting: list[Hypothesis] = []
+        for i, (part, fmt) in enumerate(steps):
+            for found in self._scored(part, fmt):
+                (self.near if found.share else fitting).append(found)
+            self.near = sorted(self.near, key=lambda h: h.share)[:MOST_NEAR]
+            yield 0.8 * i / len(steps), f": {fmt}" if fmt else ""
+        fitting.sort(key=lambda h: (h.scheme.format.bits, self.judge.searched.index(h.scheme.granularity)))
+        for done in self._hear(fitting[:MOST_FITTING]):
+            yield 0.8 + 0.2 * done, ", the whole tensor"
+
+    def _scored(self, part: Part, fmt: IntFormat | None) -> Iterator[Hypothesis]:
+        if isinstance(part, Task) and fmt:
+            before = part.tried
+            yield from score(part, fmt, tuple(self.judge.x.shape), self._limit())
+            self.tried += part.tried - before
+        elif not isinstance(part, Task):
+            yield from part(self._limit())
+
+    def _limit(self) -> float:
+        return 2.0 if len(self.near) < MOST_NEAR else self.near[-1].share
+
+    def _hear(self, hypotheses: list[Hypothesis]) -> Iterator[float]:
+        for i, hypothesis in enumerate(hypotheses):
+            self.judge.hear(hypothesis)
+            if i % STRIDE == 0 or self.judge.x.numel() > LARGE:
+                yield i / len(hypotheses)
+
+    def _nearest(self) -> list[Hypothesis]:
+        return self.near[: FEW_NEAR if self.judge.x.numel() > LARGE else MOST_NEAR]
+
+    def _by_hand(self, readings: list[Reading], computed: tuple[Kinds, ...] = ((),)) -> list[Task]:
+        """Tasks with the scale that was given, if one was."""
+        judge = self.judge
+        if judge.scale is None:
+            return []
+        return [
+            Task(source, [reading], computed)
+            for reading in readings
+            for source in by_hand(judge.x, reading.codes, judge.scale, judge.zero_point, judge.searched)
+        ]
+
+    def _mistaken(self, ranged: Source) -> list[Part]:
+        """Tasks with a mistake in the arithmetic, in the likeliest formats of all readings."""
+        readings = [*map(_likeliest, self.readings), *self.others]
+        choices = tuple((kind,) for kind in CHOICES)
+        tasks = [Task(ranged, readings, _MISTAKES), *self._by_hand(readings, choices)]
+        return [*tasks, *(Task(source, readings) for source in crossed(self.judge.x))]
+
+    def _together(self, ranged: Source) -> list[Part]:
+        """What code written for one purpose does wrong, often more than one thing, in the likeliest formats."""
+        readings = [self._with_narrower(_likeliest(r)) for r in self.readings]
+        task = Task(ranged, readings, _TOGETHER, conventions=_PLAIN)
+        return [task, float16(ranged, readings), *self._tried(mistaken)]
+
+    def _tried(self, trials: Trials) -> list[Part]:
+        x = self.judge.x
+        if not 0 < x.numel() <= MOST or not bool(x.isfinite().all()):
+            return []
+        readings = [self._with_narrower(_likeliest(r)) for r in self.readings]
+        return [partial(self._of_trials, trials, r) for r in readings]
+
+    def _of_trials(self, trials: Trials, reading: Reading, limit: float) -> Iterator[Hypothesis]:
+        for found in tried(self.judge.x, reading, trials(self.judge.x, reading.formats), limit):
+            self.tried += 1
+            yield found
+
+    def _worked_out(self) -> list[Part]:
+        readings = [*map(_likeliest, self.readings), *self.others]
+        fits = [lambda limit, r=reading: fitted(self.judge.x, r) for reading in readings]
+        return [*self._tried(signed_percentiles), *fits]
+
+    def _other_groups(self) -> list[Part]:
+        groups = other_groups(tuple(self.judge.x.shape))
+        if not groups:
+            return []
+        self.judge.searched += groups
+        return [Task(by_range(self.judge.x, groups), [_likeliest(r) for r in self.readings], uniform=True)]
+
+    def _with_narrower(self, reading: Reading) -> Reading:
+        """The reading also in common formats that its codes leave, as codes do that were not clamped."""
+        narrower = tuple(beyond_formats(int(reading.codes.min()), int(reading.codes.max())))
+        return Reading(reading.damage, reading.codes, reading.formats + narrower)
+
+    def _wider(self, reading: Reading) -> Reading:
+        ends = int(reading.codes.min()), int(reading.codes.max())
+        return Reading(reading.damage, reading.codes, tuple(other_formats(*ends, reading.formats)))
+
+
+def _likeliest(reading: Reading) -> Reading:
+    """The reading with fewer formats: its two narrowest widths, and 8 bits."""
+    kept = {*sorted({f.bits for f in reading.formats})[:2], 8}
+    return Reading(reading.damage, reading.codes, tuple(f for f in reading.formats if f.bits in kept))

@@ -1,0 +1,223 @@
+"""The steps that often go wrong in predicting a code, a scale or a zero_point, each as what it gives.
+
+A wrong step that gives the right answer all the same is not one: those are left out.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+from quantcore.errors import QuantError
+from quantcore.formats.integer import IntFormat
+from quantcore.granularity.kinds import PER_TENSOR, block_bounds
+from quantcore.qparams.choose import choose_qparams
+from quantcore.quantization.quantize import Quantized, wrap
+from quantcore.range_setting.basic import MIN_MAX
+from quantcore.tracing.scale_formula import scale_formula
+from quantcore.tracing.steps import Trace
+from quantcore.tracing.text import number, signed
+
+MAX_BLOCKS = 4096  # whose parameters are tried in place of the block's own
+
+
+class Suspect(NamedTuple):
+    """A wrong step: its kind, the answer it gives, and what to say of it."""
+
+    kind: str
+    value: float
+    sentence: str
+
+
+Suspects = Iterator[Suspect]
+
+
+def wrong_codes(t: Trace, result: Quantized) -> Suspects:
+    """Yield the codes that one wrong step gives."""
+    for suspect in (*_roundings(t), *_zero_points_in(t), *_ends(t), *_others(t, result)):
+        if math.isfinite(suspect.value) and suspect.value != t.code:
+            yield suspect
+
+
+def _integers(t: Trace) -> IntFormat:
+    assert isinstance(t.scheme.format, IntFormat)  # `predict` takes no others
+    return t.scheme.format
+
+
+def _fit(value: float, t: Trace) -> float:
+    """The value clamped or wrapped as the scheme does."""
+    fmt = _integers(t)
+    if not math.isfinite(value):
+        return math.nan
+    if t.scheme.convention.overflow == "wrap":
+        return float(wrap(torch.tensor(value, dtype=torch.float64), fmt))
+    return float(min(max(value, fmt.qmin), fmt.qmax))
+
+
+def _roundings(t: Trace) -> Suspects:
+    v = t.quotient if t.summed is None else t.summed
+    shift = t.zero_point if t.summed is None else 0.0
+    if not math.isfinite(v):
+        return
+    nearest = f"the rounding of the scheme gives {number(t.rounded)}"
+    ways = [
+        (math.trunc(v), f"{number(v)} was cut off to {math.trunc(v)}; {nearest}."),
+        (math.floor(v), f"{number(v)} was rounded down to {math.floor(v)}; {nearest}."),
+        (math.ceil(v), f"{number(v)} was rounded up to {math.ceil(v)}; {nearest}."),
+    ]
+    if v - math.floor(v) == 0.5:
+        tie = f"{number(v)} lies in the middle: {nearest}, not {{}}."
+        ways = [(whole, tie.format(whole)) for whole in (math.floor(v), math.ceil(v))]
+    for whole, sentence in ways:
+        yield Suspect("rounding", _fit(whole + shift, t), sentence)
+
+
+def _zero_points_in(t: Trace) -> Suspects:
+    """The zero_point with the wrong sign, or left out."""
+    if not t.zero_point:
+        return
+    nearest = t.rounded if t.summed is None else round(t.quotient)
+    z, told = signed(t.zero_point), f"{number(nearest)} + {signed(t.zero_point)}"
+    sign = f"The zero_point {z} was taken off; it is added: {told}."
+    # who goes wrong here may leave out the clamp too
+    for value in (_fit(nearest - t.zero_point, t), nearest - t.zero_point):
+        yield Suspect("sign of zero point", value, sign)
+    for value in (_fit(nearest, t), nearest):
+        yield Suspect("zero point forgotten", value, f"The zero_point {z} is missing: {told}.")
+
+
+def _ends(t: Trace) -> Suspects:
+    """What becomes of a value that does not fit."""
+    fmt = _integers(t)
+    if not math.isfinite(t.shifted):
+        return
+    whole, clamped = number(t.shifted), min(max(t.shifted, fmt.qmin), fmt.qmax)
+    wrapped = float(wrap(torch.tensor(t.shifted, dtype=torch.float64), fmt))
+    outside = f"{whole} does not fit {fmt.qmin}..{fmt.qmax}"
+    yield Suspect("not clamped", t.shifted, f"{outside}; the code is the end of that range.")
+    yield Suspect("wrapped", wrapped, f"{outside}. It is clamped to {number(clamped)}, it does not wrap.")
+    yield Suspect("clamped", clamped, f"{outside}. This scheme wraps: it becomes {number(wrapped)}.")
+    other = dataclasses.replace(fmt, signed=not fmt.signed)
+    ends = f"That is clamped to {other.qmin}..{other.qmax}, the codes of {other}; {fmt} has {fmt.qmin}..{fmt.qmax}."
+    yield Suspect("codes of another format", min(max(t.shifted, other.qmin), other.qmax), ends)
+
+
+def _others(t: Trace, result: Quantized) -> Suspects:
+    z = t.zero_point
+    yield Suspect("sign of x", _code(-t.quotient, z, t), f"The sign of x = {number(t.x)} was lost.")
+    product = f"x was multiplied by s; it is divided: {number(t.x)} / {number(t.scale)}."
+    yield Suspect("multiplied", _code(t.x * t.scale, z, t), product)
+    yield Suspect("not scaled", _code(t.x, z, t), f"x was not divided by the scale {number(t.scale)}.")
+    if 1 < result.scale.numel() <= MAX_BLOCKS:
+        grid = result.scale.shape
+        places = [tuple(int(i) for i in p) for p in torch.ones(grid).nonzero()]
+        for place in sorted(places, key=lambda p: sum(abs(a - b) for a, b in zip(p, t.block, strict=True))):
+            scale, zero = float(result.scale[place]), float(result.params.zero_point[place])
+            said = f"That takes the scale {number(scale)} of block {place}; this is block {t.block}, with {number(t.scale)}."
+            yield Suspect("another block", _code(t.x / scale if scale else math.inf, zero, t), said)
+
+
+def _code(quotient: float, zero_point: float, t: Trace) -> float:
+    return _fit(round(quotient) + zero_point, t) if math.isfinite(quotient) else math.nan
+
+
+def wrong_scales(t: Trace, result: Quantized, block: tuple[int, ...]) -> Suspects:
+    """Yield the scales that one wrong step gives; ``t`` traces any element of the block."""
+    for suspect in (*_other_schemes(t, result, block), *_other_divisors(t, result, block)):
+        if math.isfinite(suspect.value) and suspect.value != t.scale:
+            yield suspect
+
+
+def _elements(result: Quantized, block: tuple[int, ...]) -> torch.Tensor:
+    bounds = block_bounds(result.laid_shape, result.block, block)
+    return result.x.reshape(result.laid_shape)[tuple(slice(*b) for b in bounds)]
+
+
+def _other_schemes(t: Trace, result: Quantized, block: tuple[int, ...]) -> Suspects:
+    """The scale that another scheme, tensor or block has."""
+    scheme, fmt = result.scheme, _integers(t)
+    own, how = _elements(result, block), f"It is {scale_formula(t)}."
+    kind = "symmetric" if scheme.symmetric else "asymmetric"
+    tries: list[tuple[torch.Tensor, dict[str, Any], str, str]] = [
+        (own, {"symmetric": not scheme.symmetric}, "symmetry", f"This scheme is {kind}."),
+        (own, {"range_setting": MIN_MAX}, "range", "That is the range from min to max."),
+        (result.x, {}, "another block", "That is the scale of the whole tensor, not of this block."),
+        (own, {"format": dataclasses.replace(fmt, signed=not fmt.signed)}, "codes of another format",
+         f"{fmt} has the codes {fmt.qmin}..{fmt.qmax}."),
+    ]  # fmt: skip
+    for x, changes, wrong, sentence in tries:
+        other = dataclasses.replace(scheme, granularity=PER_TENSOR, scales=None, **changes)
+        try:
+            scale = choose_qparams(x, other).scale
+        except QuantError:  # its library, or the range, has no such scheme
+            continue
+        yield Suspect(wrong, float(scale.flatten()[0]), f"{sentence} {how}")
+    if 1 < result.scale.numel() <= MAX_BLOCKS:
+        for scale in result.scale.flatten().tolist():
+            yield Suspect("another block", scale, f"That is the scale of another block. {how}")
+
+
+def _other_divisors(t: Trace, result: Quantized, block: tuple[int, ...]) -> Suspects:
+    fmt, own, how = _integers(t), _elements(result, block), f"It is {scale_formula(t)}."
+    low, high = float(own.min()), float(own.max())
+    size, span, codes = max(abs(low), abs(high)), high - low, 1 << fmt.bits
+    if t.scheme.symmetric:
+        half, divisor = codes // 2, codes // 2 - 1
+        yield Suspect("divisor", size / half, f"Divided by {half}; the highest code is {divisor}. {how}")
+        yield Suspect(
+            "divisor", size / (codes - 1), f"max|x| spans half of the codes, not all {codes}. {how}"
+        )
+        yield Suspect(
+            "absolute value", high / divisor, f"max x was taken, but |{number(low)}| is larger. {how}"
+        )
+    else:
+        yield Suspect("divisor", span / codes, f"{codes} codes have {codes - 1} steps between them. {how}")
+        yield Suspect("low forgotten", high / (codes - 1), f"The range begins at low, not at 0. {how}")
+        yield Suspect(
+            "sign of low", (high + low) / (codes - 1), f"high - low with a negative low adds. {how}"
+        )
+        yield Suspect("zero left out", span / (codes - 1), f"The range is widened to include 0. {how}")
+    yield Suspect("inverse", 1 / t.scale, f"That is 1/s: codes for each unit of x. {how}")
+    for value in (size, span):
+        yield Suspect("not divided", value, f"That is the range; it is divided among the codes. {how}")
+    for factor in (10, 0.1):
+        yield Suspect("decimal point", t.scale * factor, f"The decimal point slipped. {how}")
+
+
+def wrong_zero_points(t: Trace) -> Suspects:
+    """Yield the zero points that one wrong step gives."""
+    for suspect in _zero_points_of(t):
+        if math.isfinite(suspect.value) and suspect.value != t.zero_point:
+            yield suspect
+
+
+def _zero_points_of(t: Trace) -> Suspects:
+    fmt = _integers(t)
+    middle = (
+        "Symmetric codes lie around 0" if fmt.signed else f"Symmetric unsigned codes lie around {fmt.middle}"
+    )
+    if t.scheme.symmetric:
+        said = f"{middle}: the zero_point is {number(t.zero_point)}."
+        yield Suspect("symmetry", 0 if t.zero_point else 1 << (fmt.bits - 1), said)
+    if t.low is None or not t.scale:
+        return
+    steps = t.low / t.scale
+    how = f"It is qmin - round(low / s) = {fmt.qmin} - round({steps:.7g})."
+    if not t.scheme.symmetric:
+        yield Suspect("sign of low", _clamp(fmt.qmin + round(steps), fmt), f"low / s is subtracted. {how}")
+        yield Suspect("sign of low", fmt.qmin + round(steps), f"low / s is subtracted. {how}")
+        for whole in (math.floor(steps), math.ceil(steps)):
+            yield Suspect("rounding", fmt.qmin - whole, f"{steps:.7g} was rounded to {whole}. {how}")
+        yield Suspect("not clamped", fmt.qmin - round(steps), f"It is clamped to {fmt.qmin}..{fmt.qmax}.")
+    for value in (-round(steps), round(steps)):
+        yield Suspect("lowest code forgotten", value, f"low gets the lowest code, {fmt.qmin}. {how}")
+    yield Suspect("sign of zero point", -t.zero_point, f"The sign is wrong. {how}")
+    other = dataclasses.replace(fmt, signed=not fmt.signed)
+    moved = t.zero_point + other.qmin - fmt.qmin
+    yield Suspect("codes of another format", moved, f"That is the zero_point of {other}. {how}")
+
+
+def _clamp(value: float, fmt: IntFormat) -> float:
+    return min(max(value, fmt.qmin), fmt.qmax)

@@ -1,0 +1,97 @@
+"""Tensors to practise on: few digits, a scale that divides easily, and still ties, clipping and negative values.
+
+>>> from quantcore import INT4, Fixed, Scheme, apply
+>>> found = practice(INT4, symmetric=True, seed=0)
+>>> result = apply(found.x, Scheme(INT4, range_setting=Fixed(found.low, found.high)))
+>>> float(result.scale) == found.scale
+True
+"""
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from quantcore.formats.integer import IntFormat
+
+SCALES = tuple(map(Decimal, ("0.25", "0.5", "1", "2", "4", "5", "10")))
+DIGITS = 3  # significant ones of every value
+ROWS, COLUMNS = 4, 6
+NEAR = 40  # steps from 0: larger quotients are no longer worked out mentally
+FAR = 300  # steps from 0: from there on values just outside the range have too many digits
+_INSIDE = tuple(map(Decimal, ("0", "0.1", "0.2", "0.25", "0.3", "0.4", "0.6", "0.7", "0.75", "0.8", "0.9")))
+_TIE = (Decimal("0.5"),)
+
+
+@dataclass(frozen=True)
+class Practice:
+    """``x``: float32 of shape (4, 6); ``low``, ``high``: a range that gives exactly ``scale`` and ``zero_point``."""
+
+    x: npt.NDArray[np.float32]
+    low: float
+    high: float
+    scale: float
+    zero_point: int
+
+
+def practice(fmt: IntFormat, symmetric: bool, seed: int, clipping: bool = False) -> Practice:
+    """Return the tensor of a seed for codes of a format.
+
+    Every row has a tie (x / s ends in .5) and, where the range has any, a negative value. No x / s has more than
+    2 decimals, no x more than 3 significant digits.
+
+    Args:
+        clipping: one value per row lies outside the range (of at most 8 bits); otherwise the range is that of the
+            tensor, min to max.
+    """
+    random = np.random.default_rng(seed)
+    scale, zero_point, ends = _grid(fmt, symmetric, random)
+    reach = (fmt.qmin - zero_point, fmt.qmax - zero_point)  # symmetric codes go one step further down
+    rows = [_row(ends, reach if clipping else None, scale, random) for _ in range(ROWS)]
+    low, high = (end * scale for end in ends)
+    if not clipping:  # never in the place of the tie or of the negative value, which come first
+        places = random.permutation(ROWS)
+        rows[places[0]][-1], rows[places[1]][-1] = low, high
+    x = np.array([[row[i] for i in random.permutation(COLUMNS)] for row in rows], np.float32)
+    return Practice(x, float(low), float(high), float(scale), zero_point)
+
+
+def _grid(fmt: IntFormat, symmetric: bool, random: Any) -> tuple[Decimal, int, tuple[int, int]]:
+    """An easy scale, a zero point, and the ends of the range in steps, such that the ends have few digits too."""
+    scales = [SCALES[i] for i in random.permutation(len(SCALES))]
+    if symmetric:
+        reach = fmt.qmax - fmt.middle
+        tries = [(fmt.middle, (-reach, reach))]
+    else:
+        zeros = random.permutation(np.arange(fmt.qmin + 1, fmt.qmax))[:64]
+        tries = [(int(z), (fmt.qmin - int(z), fmt.qmax - int(z))) for z in zeros]
+    every = [(scale, zero, ends) for zero, ends in tries for scale in scales]
+    few = (found for found in every if all(_short(end * found[0]) for end in found[2]))
+    return next(few, every[0])  # no scale gives the ends of a wide format few digits
+
+
+def _row(ends: tuple[int, int], reach: tuple[int, int] | None, scale: Decimal, random: Any) -> list[Decimal]:
+    """One row: a tie, a negative value, one outside the ``reach`` of the codes, then any others."""
+    low, high = max(ends[0], -NEAR), min(ends[1], NEAR)
+    row = [_value(low, high, _TIE, scale, random), _value(low, 0, _INSIDE, scale, random)]
+    if reach and max(map(abs, reach)) < FAR:
+        # from a whole step on: a value less than half a step outside still gets its nearest code
+        beyond = (reach[1] + 1, reach[1] + 5) if random.random() < 0.5 else (reach[0] - 5, reach[0] - 1)
+        row.append(_value(*beyond, (*_INSIDE, *_TIE), scale, random))
+    return row + [_value(low, high, _INSIDE, scale, random) for _ in range(COLUMNS - len(row))]
+
+
+def _value(low: int, high: int, fractions: tuple[Decimal, ...], scale: Decimal, random: Any) -> Decimal:
+    """A value of few digits whose x / s lies between two integers."""
+    while True:
+        value: Decimal = (
+            int(random.integers(low, high)) + fractions[random.integers(len(fractions))]
+        ) * scale
+        if _short(value):
+            return value
+
+
+def _short(value: Decimal) -> bool:
+    return len(value.normalize().as_tuple().digits) <= DIGITS

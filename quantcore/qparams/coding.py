@@ -1,0 +1,165 @@
+"""From unclamped values to codes, and from codes to values: one formula for every format."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from quantcore.conventions import Convention
+from quantcore.formats.floating_point import FloatFormat
+from quantcore.formats.integer import Format, IntFormat
+from quantcore.granularity.kinds import spread
+from quantcore.granularity.tiles import Region
+from quantcore.numerics.kernels import KERNELS
+from quantcore.numerics.scratch import like
+from quantcore.qparams.power_of_two import largest_value
+from quantcore.scheme.scheme import Scheme
+
+_LEAST_STORED = 2.0**-127  # of e8m0
+# float32 has every whole number up to 2^24; beyond 2^62 no cast to an integer is defined
+_CAST_LIMIT = float(1 << 62)
+
+
+class Parameters(Protocol):
+    """What of `qparams.QParams` is needed."""
+
+    # ruff: noqa: D102 (described there)
+    @property
+    def inverse(self) -> Tensor | None: ...
+    @property
+    def high(self) -> Tensor | None: ...
+    @property
+    def center(self) -> Tensor | None: ...
+
+
+def factor(scale: Tensor, inverse: Tensor | None, convention: Convention, *, stored: bool = False) -> Tensor:
+    """Return what the convention's kernel divides x by, or multiplies it with where it takes the inverse.
+
+    Args:
+        inverse: 1/scale where the library keeps that itself.
+        stored: the scale went through a format of its own, where it may have become 0.
+    """
+    inverts = KERNELS[convention.kernel].inverse
+    if convention.coded_smallest:
+        scale = scale.clamp(min=convention.coded_smallest)
+    s = scale
+    if inverts:
+        s = torch.reciprocal(scale) if inverse is None else inverse
+    if convention.coded_least:
+        least = convention.coded_least
+        s = s.masked_fill(scale == _LEAST_STORED, 1 / least if inverts else least)
+    if stored and inverse is None and convention.zero_scale == "zero_codes":
+        s = s.masked_fill(scale == 0, 0.0 if inverts else math.inf)
+    return s
+
+
+def ends(fmt: Format) -> tuple[float, float]:
+    """Return between which unclamped values an element counts as rounded, and not as clipped."""
+    if isinstance(fmt, IntFormat):
+        return fmt.qmin, fmt.qmax
+    if isinstance(fmt, FloatFormat):
+        return -fmt.reach, fmt.reach
+    values = sorted(set(fmt.values))
+    return values[0] - (values[1] - values[0]) / 2, values[-1] + (values[-1] - values[-2]) / 2
+
+
+class Kept(NamedTuple):
+    """What a library dequantizes with, ``how``: "shifted" q·s + z, or a value of `choices`' decoding.
+
+    ``center``: one number that is added last.
+    """
+
+    how: str
+    number: Tensor | None = None
+    constant: float = 1.0
+    center: Tensor | None = None
+
+    def at(self, pick: Callable[[Tensor], Tensor]) -> "Kept":
+        """What is kept for some elements, as ``pick`` finds them in block form."""
+        return self if self.number is None else self._replace(number=pick(self.number))
+
+
+SCALED = Kept("scaled")
+
+
+def decode(
+    codes: Tensor,
+    scale: Tensor,
+    zero_point: Tensor | None,
+    out: Tensor,
+    fmt: Format,
+    kept: Kept = SCALED,
+) -> Tensor:
+    """Write (codes - zero_point) * scale into ``out``, float32; parameters broadcast, None stands for 0.
+
+    The codes of a float or a codebook stand for its values. ``kept``: what the library computes with instead.
+    """
+    if isinstance(fmt, IntFormat):
+        out.copy_(codes)
+    else:
+        fmt.decode_(codes, out) if out.is_contiguous() else out.copy_(
+            fmt.decode_(codes, like(out, "decoded"))
+        )
+    return unscale(out, scale, zero_point, kept)
+
+
+def kept_at(kept: Kept, region: Region) -> Kept:
+    """Its part for a box, beside elements with the axes of `split_axes`."""
+    return kept.at(lambda number: spread(number[region.grid]))
+
+
+def unscale(values: Tensor, scale: Tensor, zero_point: Tensor | None, kept: Kept = SCALED) -> Tensor:
+    """Dequantize what codes stand for, in place."""
+    if kept.how == "shifted":
+        values.mul_(scale)
+        return values if zero_point is None else values.add_(zero_point)
+    if zero_point is not None:
+        values.sub_(zero_point)
+    if kept.number is None:
+        values.mul_(scale)
+    elif kept.how == "divided":
+        values.div_(kept.number)
+    else:
+        values.mul_(kept.number).mul_(kept.constant)
+    return values if kept.center is None else values.add_(kept.center)
+
+
+def kept_of(params: Parameters, fmt: Format, convention: Convention) -> Kept:
+    """Return what the convention dequantizes with; of parameters given by hand only these are known."""
+    if convention.zero_point == "shift":
+        return Kept("shifted")
+    if convention.decoding == "divided" and params.inverse is not None:
+        return Kept("divided", params.inverse, center=params.center)
+    if convention.decoding == "of_largest" and params.high is not None:
+        return Kept("of_largest", params.high, float(torch.tensor(1.0) / largest_value(fmt)))
+    return SCALED if params.center is None else Kept("scaled", center=params.center)
+
+
+def fit(values: Tensor, scheme: Scheme) -> Tensor:
+    """Bring rounded values into the format by the scheme's overflow rule; may work in place."""
+    fmt = scheme.format
+    if scheme.convention.overflow == "saturate":
+        return values.clamp_(fmt.qmin, fmt.qmax)
+    return wrap(values, fmt)
+
+
+def store(values: Tensor, codes: Tensor, fmt: IntFormat) -> None:
+    """Write whole numbers of the format into ``codes``."""
+    if codes.dtype == torch.uint8:  # from float32 that cast takes six times as long as to int8
+        if fmt.qmax <= torch.iinfo(torch.int8).max:
+            codes = codes.view(torch.int8)
+        else:
+            values = like(values, "whole", torch.int32).copy_(values)
+    codes.copy_(values)
+
+
+def wrap(values: Tensor, fmt: Format) -> Tensor:
+    """Two's complement: the code that is left when only the lowest bits are kept, int64.
+
+    Values beyond ±2^62, where no cast is defined, are taken as ±2^62.
+    """
+    whole = values.clamp(-_CAST_LIMIT, _CAST_LIMIT).to(torch.int64)
+    lowest = -(1 << (fmt.bits - 1)) if fmt.signed else 0
+    return whole.sub_(lowest).bitwise_and_((1 << fmt.bits) - 1).add_(lowest)

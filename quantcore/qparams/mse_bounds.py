@@ -1,0 +1,217 @@
+"""Blocks whose range is searched for: what a range leaves of each at least, and about how much error it leaves."""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from quantcore.conventions import Convention
+from quantcore.formats.integer import IntFormat
+from quantcore.numerics.float32 import CHUNK
+from quantcore.numerics.rounding import NEAREST
+from quantcore.numerics.scratch import like
+from quantcore.qparams.coding import Kept, decode
+from quantcore.range_setting.protocol import Range, parts
+from quantcore.scheme.scheme import Scheme
+
+_SHORT = 4096  # elements: sums of more round too much in float32 to tell ranges apart
+# elements are looked at only where a few as far out as the farthest would end the search of enough blocks
+_FEW, _WORTH = 4**0.5, 0.1
+_LEAST = 2.0**-50  # a norm below it comes from squares that float32 may not hold
+
+
+class Coding(NamedTuple):
+    """What codes a block: its factor for the kernel, its scale, and its zero_point (None: all are 0)."""
+
+    s: Tensor
+    scale: Tensor
+    shift: Tensor | None
+
+    def at(self, index: object) -> "Coding":
+        """The same for some blocks."""
+        return Coding(*(None if t is None else t[index] for t in self))  # type: ignore[index, arg-type]
+
+    def beside_elements(self) -> "Coding":
+        """With one more axis, to stand beside the elements of each block."""
+        return self.at((slice(None), None))
+
+
+class Errors(Protocol):
+    """What of `squared_error.BlockErrors` is needed."""
+
+    # ruff: noqa: D102 (described there)
+    blocks: Tensor
+    scheme: Scheme
+    convention: Convention
+    kept: Kept
+
+    def __call__(self, low: Tensor, high: Tensor) -> Tensor: ...
+    def of(self, rows: Tensor | slice) -> "Errors": ...
+    def coding(self, low: Tensor, high: Tensor) -> Coding: ...
+    def sums(self, coding: Coding, least: Tensor | None = None) -> Tensor: ...
+    def norms(self, coding: Coding) -> Tensor: ...
+
+
+class Ends(NamedTuple):
+    """Ranges of blocks, and the point towards which they are shrunk."""
+
+    low: Tensor
+    high: Tensor
+    still: Tensor
+
+    def shrunk(self, share: Tensor) -> Range:
+        """The ranges of that share."""
+        low, high, still = self
+        return still + (low - still) * share, still + (high - still) * share
+
+
+@dataclass
+class Trials:
+    """Blocks that still search.
+
+    ``least``: what √(squared error) of the best range so far is at most. ``margin``: by how much what `measure`
+    finds may be off, beside the slack. ``shrinks``: whether narrower ranges have codes that reach less far.
+    """
+
+    errors: Errors
+    ends: Ends
+    margin: Tensor
+    shrinks: Tensor
+    least: Tensor
+
+    def of(self, rows: Tensor) -> "Trials":
+        """Some of the blocks."""
+        ends = Ends(*(end[rows] for end in self.ends))
+        some = (t[rows] for t in (self.margin, self.shrinks, self.least))
+        return Trials(self.errors.of(rows), ends, *some)
+
+    def coding(self, share: Tensor) -> Coding:
+        """What codes the blocks under several shares of their range, (shares, blocks)."""
+        return self.errors.coding(*self.ends.shrunk(share))
+
+    @property
+    def at_most(self) -> Tensor:
+        """What is found of the best range is at most this."""
+        return (self.least + self.margin) * (1 + 2 * _slack(self.errors))
+
+    def measure(self, coding: Coding) -> Tensor:
+        """√(squared error) of several shares, as `_norms` returns it; ``least`` may fall."""
+        if _takes_steps(self.errors):
+            found = self._in_steps(coding)
+        else:
+            found = torch.stack([self._norm(coding.at(k)) for k in range(len(coding.scale))])
+        self.least = torch.fmin(self.least, _upper(found, self.errors, self.margin).amin(0))
+        return found.masked_fill_(found.isinf(), 0.0)
+
+    def beyond_codes(self, coding: Coding) -> Tensor:
+        """At most √(squared error) of what lies beyond the values of all codes, here and for narrower ranges."""
+        low, high = _reach(coding, self.errors)
+        if coding.shift is not None or self.errors.convention.symmetric_scale == "signed_extreme":
+            # another rounding of the zero_point, or the other sign, and narrower ranges reach one step farther
+            low, high = low - coding.scale.abs(), high + coding.scale.abs()
+        farthest = torch.maximum(low - self.ends.low, self.ends.high - high)
+        if float((_FEW * farthest > self.least).float().mean()) < _WORTH:
+            return torch.zeros_like(farthest)
+        blocks = self.errors.blocks
+        kind = torch.float32 if blocks.shape[1] <= _SHORT else torch.float64
+        norm = torch.zeros(len(blocks), dtype=kind, device=blocks.device)
+        for rows, part in parts(blocks):
+            beyond = torch.maximum(part, low[rows, None], out=like(part, "beyond"))
+            torch.sub(part, torch.minimum(beyond, high[rows, None], out=beyond), out=beyond)
+            norm[rows] = torch.hypot(norm[rows], torch.linalg.vector_norm(beyond, dim=-1, dtype=kind))
+        # squares that float32 does not hold say nothing
+        return norm.float().nan_to_num_(0.0, 0.0).mul_(1 - 2 * _slack(self.errors)).mul_(self.shrinks)
+
+    def _norm(self, coding: Coding) -> Tensor:
+        """√(squared error), float32; NaN where it is over ``least``, infinite where it is NaN."""
+        if self.errors.blocks.shape[1] > _SHORT:
+            norm = self.errors.sums(coding, self.least.double().square()).sqrt()
+            return torch.where(norm > self.least, math.nan, norm.nan_to_num(nan=math.inf)).float()
+        return self.errors.norms(coding).nan_to_num_(nan=math.inf, posinf=math.inf)
+
+    def _in_steps(self, coding: Coding) -> Tensor:
+        """What `measure` wants, by way of x/s and the code next to it, in units of the scale."""
+        fmt, blocks = self.errors.scheme.format, self.errors.blocks
+        norms, inverse = torch.empty_like(coding.scale), torch.reciprocal(coding.scale)
+        together = max(1, 2 * CHUNK // (len(norms) * blocks.shape[1]))
+        for start in range(0, len(blocks), together):
+            rows = slice(start, start + together)
+            part, factors = blocks[rows].expand(len(norms), -1, -1), inverse[:, rows, None]
+            codes = torch.mul(part, factors, out=like(part, "steps")).round_()
+            if coding.shift is None:
+                codes.clamp_(fmt.qmin, fmt.qmax)
+            else:  # less the zero_point, which so need be added to none
+                shift = coding.shift[:, rows, None]
+                torch.maximum(codes, fmt.qmin - shift, out=codes)
+                torch.minimum(codes, fmt.qmax - shift, out=codes)
+            norms[:, rows] = codes.addcmul_(part, factors, value=-1.0).square_().sum(-1)
+        return norms.sqrt_().mul_(coding.scale.abs()).nan_to_num_(nan=math.inf, posinf=math.inf)
+
+
+def trials_of(errors: Errors, ends: Ends, norm: Tensor, last: Tensor) -> Trials:
+    """All blocks, of whose range ``norm`` is known; ``last``: the least of the shares."""
+    first, narrow = errors.coding(ends.low, ends.high), ends.shrunk(last)
+    # a scale that is held, or replaced, where it would be too small: then it does not follow the range
+    wide = _width(ends.low, ends.high)
+    follows = errors.coding(*narrow).scale.abs() * wide <= 4 * _width(*narrow) * first.scale.abs()
+    margin = torch.zeros_like(norm)
+    if _takes_steps(errors):
+        margin = torch.linalg.vector_norm(errors.blocks, dim=-1)
+        if first.shift is not None:
+            fmt = errors.scheme.format
+            shift = first.scale.abs() * max(abs(fmt.qmin), abs(fmt.qmax)) + wide
+            margin += math.sqrt(errors.blocks.shape[1]) * shift
+        # x/s, x̂ and their difference round by 2^-24 of x each, here and in the kernel, x/s + z by as much of z;
+        # and an element that so falls to the other side of a tie counts twice
+        margin *= 2.0**-20
+    return Trials(errors, ends, margin, follows, _upper(norm, errors, margin))
+
+
+def _takes_steps(errors: Errors) -> bool:
+    """Whether x̂ is (code - z)·s with the code next to x/s + z, whatever the order of operations."""
+    c = errors.convention
+    return (
+        errors.blocks.shape[1] <= _SHORT
+        and isinstance(errors.scheme.format, IntFormat)
+        and c.overflow == "saturate"
+        and c.rounding in NEAREST
+        and c.zero_point in ("integer", "float_rounded")
+        and not (c.coded_least or c.coded_smallest)
+    )
+
+
+def _slack(errors: Errors) -> float:
+    """By how much a norm may be off, relative to itself: every square and sum rounds by 2^-24 at most."""
+    size = errors.blocks.shape[1]
+    return 2.0**-22 + (size * 2.0**-24 if size <= _SHORT else 0)
+
+
+def _upper(norm: Tensor, errors: Errors, margin: Tensor) -> Tensor:
+    upper = norm.clamp(min=_LEAST) * (1 + _slack(errors)) + margin
+    return upper.nan_to_num_(nan=math.inf, posinf=math.inf)
+
+
+def _width(low: Tensor, high: Tensor) -> Tensor:
+    return torch.maximum(high - low, torch.maximum(high.abs(), low.abs()))
+
+
+def _reach(coding: Coding, errors: Errors) -> Range:
+    """The lowest and the highest value of a code."""
+    fmt = errors.scheme.format
+    codes = [fmt.qmin, fmt.qmax]
+    if not isinstance(fmt, IntFormat):
+        table = torch.nan_to_num(fmt.table, nan=0.0, posinf=0.0, neginf=0.0)
+        codes = [int(table.argmin()), int(table.argmax())]
+    ends = [
+        decode(
+            torch.tensor(c).expand_as(coding.scale),
+            *coding[1:],
+            torch.empty_like(coding.scale),
+            fmt,
+            errors.kept,
+        )
+        for c in codes
+    ]
+    return torch.minimum(*ends), torch.maximum(*ends)

@@ -1,0 +1,148 @@
+"""Scales that are powers of two, as blocks of small floats have them (OCP Microscaling Formats 1.0, 6.3).
+
+2^(e - emax), where e is found from max|x| and 2^emax is the largest power of two of the element's format:
+
+======================  ===========================================================  ==========================
+rule                    e                                                            beyond 2^127
+======================  ===========================================================  ==========================
+``power_floor``         floor(log2(max|x|)), from the bits                           2^127
+``power_log2_floor``    the same of a logarithm in float32                           NaN
+``power_log2_wrapped``  the same; below 2^-128 the exponent's lowest 8 bits are kept
+``power_even``          that of max|x| and half a step of the element's mantissa     2^127
+``power_rounded``       the same                                                     infinite, so for NaN
+``power_rounded_e2m1``  the same, with the mantissa of e2m1 for every element        infinite, so for NaN
+``power_ceil``          one more, unless max|x| is a power of two                    2^127
+``power_log2_ceil``     e - emax = ceil(log2(max|x| / the format's max)), float32    2^127
+======================  ===========================================================  ==========================
+
+The exponent never falls below -127, the least that e8m0 stores; NaN stays NaN. Integers count as the digits
+after the leading one of 1.xxx, so that their scale is 2^(2 - bits) times such a power.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from quantcore.formats.floating_point import FloatFormat
+from quantcore.formats.integer import Format, IntFormat
+
+_MANTISSA, _BIAS, _SMALLEST_NORMAL, _LEAST, _MOST = 23, 127, -126, -127, 127
+
+
+def _exponent(largest: Tensor) -> Tensor:
+    """floor(log2(largest)) out of its bits; -127 for zero and what is below the normal numbers."""
+    return ((largest.view(torch.int32) >> _MANTISSA) & 0xFF) - _BIAS
+
+
+def _floor(largest: Tensor, fmt: Format) -> Tensor:
+    return _exponent(largest) - largest_power(fmt)
+
+
+def _log2_floor(largest: Tensor, fmt: Format) -> Tensor:
+    """floor(log2(max|x|)), the logarithm rounded to float32; of 0 that of the smallest normal number."""
+    logarithm = torch.log2(torch.where(largest == 0, 2.0**_SMALLEST_NORMAL, largest))
+    floor = logarithm.floor().nan_to_num(nan=0.0, posinf=1000.0)
+    return floor.to(torch.int32) - largest_power(fmt)
+
+
+def _even(largest: Tensor, fmt: Format) -> Tensor:
+    return _exponent(_raised(largest, _mantissa(fmt))) - largest_power(fmt)
+
+
+def _rounded(largest: Tensor, fmt: Format) -> Tensor:
+    return _of_power(_raised(largest, _mantissa(fmt))) - largest_power(fmt)
+
+
+def _rounded_e2m1(largest: Tensor, fmt: Format) -> Tensor:
+    return _of_power(_raised(largest, 1)) - largest_power(fmt)
+
+
+def _raised(largest: Tensor, mantissa: int) -> Tensor:
+    """Half a step of the mantissa is added: what would round up to the next power of two reaches it."""
+    return (largest.view(torch.int32) + (1 << (_MANTISSA - mantissa - 1))).view(torch.float32)
+
+
+def _of_power(largest: Tensor) -> Tensor:
+    """As `_exponent`; of what lies beyond float32 and NaN more than a scale can have."""
+    return torch.where(largest < torch.inf, _exponent(largest), 1000)
+
+
+def _ceil(largest: Tensor, fmt: Format) -> Tensor:
+    more = (largest.view(torch.int32) & ((1 << _MANTISSA) - 1)) > 0
+    return _exponent(largest) + more.to(torch.int32) - largest_power(fmt)
+
+
+def _log2_ceil(largest: Tensor, fmt: Format) -> Tensor:
+    """ceil(log2(max|x| / format's max)), the logarithm rounded to float32."""
+    exponent = torch.ceil(torch.log2(largest / largest_value(fmt))).clamp(_LEAST, _MOST)
+    return exponent.nan_to_num(nan=0.0).to(torch.int32)
+
+
+def _mantissa(fmt: Format) -> int:
+    return fmt.mantissa if isinstance(fmt, FloatFormat) else fmt.bits - 2
+
+
+def largest_value(fmt: Format) -> float:
+    """What max|x| is brought to: of integers 2^(bits-1) - 1."""
+    return (1 << (fmt.bits - 1)) - 1 if isinstance(fmt, IntFormat) else fmt.max
+
+
+def largest_power(fmt: Format) -> int:
+    """The exponent of the largest power of two that is not above `largest_value`."""
+    return math.frexp(largest_value(fmt))[1] - 1
+
+
+def _power(exponent_of: Callable[[Tensor, Format], Tensor], beyond: float) -> Callable[..., Any]:
+    """The rule as `scales` calls it: (low, high, format, convention) -> scale, low, high.
+
+    ``beyond``: the scale where the power is more than e8m0 has.
+    """
+
+    def rule(low: Tensor, high: Tensor, fmt: Any, c: Any) -> tuple[Tensor, Tensor, Tensor]:
+        largest = torch.maximum(low.abs(), high.abs())
+        unit = -largest_power(fmt) if isinstance(fmt, IntFormat) else 0
+        exponent = exponent_of(largest, fmt)
+        over = int(exponent.amax()) > _MOST + unit
+        scale = power_of_two(exponent.clamp(_LEAST + unit, _MOST + unit))
+        if over:
+            scale = torch.where(exponent > _MOST + unit, beyond * 2.0**unit, scale)
+        if beyond != torch.inf and bool(largest.amax().isnan()):
+            scale = torch.where(largest.isnan(), torch.nan, scale)
+        return scale, -largest, largest
+
+    return rule
+
+
+def power_of_two(exponent: Tensor) -> Tensor:
+    """2^exponent, float32; ``exponent``: int32, -149 to 127."""
+    # of two normal halves made out of their bits: torch.ldexp takes a power for each, five times as long
+    half = exponent >> 1
+    return _normal_power(half).mul_(_normal_power(exponent - half))
+
+
+def _normal_power(exponent: Tensor) -> Tensor:
+    return ((exponent + _BIAS) << _MANTISSA).view(torch.float32)
+
+
+def _wrapped(low: Tensor, high: Tensor, fmt: Any, c: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """gguf's byte is the exponent of twice the scale, cast to 8 bits without a clamp; of 0 it is 0."""
+    largest = torch.maximum(low.abs(), high.abs())
+    byte = (_log2_floor(largest, fmt) + 1 - _LEAST) & 0xFF
+    exponent = torch.where((largest > 0) & (largest < torch.inf), byte, 0) + _LEAST - 1
+    return power_of_two(exponent), -largest, largest
+
+
+_POWER = 2.0**_MOST
+POWERS: dict[str, Callable[..., Any]] = {
+    "power_floor": _power(_floor, _POWER),
+    "power_log2_floor": _power(_log2_floor, torch.nan),
+    "power_log2_wrapped": _wrapped,
+    "power_even": _power(_even, _POWER),
+    "power_rounded": _power(_rounded, torch.inf),
+    "power_rounded_e2m1": _power(_rounded_e2m1, torch.inf),
+    "power_ceil": _power(_ceil, _POWER),
+    "power_log2_ceil": _power(_log2_ceil, _POWER),
+}

@@ -1,0 +1,234 @@
+"""From a block's range to its scale and zero_point, as the choices of a `Convention` say.
+
+All tensors stand in block form, one number a block.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from quantcore.conventions import Convention
+from quantcore.formats.integer import Format
+from quantcore.qparams.power_of_two import POWERS, largest_value
+
+Range = tuple[Tensor, Tensor]
+_PRECISION = {"float32": torch.float32, "float64": torch.float64}
+# hqq 0.2.8, core/quantize.py: a narrower range has scale 1, and 1/s stays below what float16 holds
+_HQQ_NARROW, _HQQ_LARGEST_INVERSE = 1e-4, 2e4
+
+
+class Parameters(NamedTuple):
+    """The fields of `qparams.QParams`."""
+
+    scale: Tensor
+    zero_point: Tensor
+    low: Tensor
+    high: Tensor
+    inverse: Tensor | None
+    replaced: Tensor
+
+
+def parameters(low: Tensor, high: Tensor, symmetric: bool, fmt: Format, c: Convention) -> Parameters:
+    """Return scale and zero_point, and what led to them."""
+    low, high = (t.to(_PRECISION[c.scale_precision]) for t in (low, high))
+    low, high = _widened(*_with_zero(low, high, c), symmetric, fmt, c)
+    low, high = _finite(low, high, c)
+    inverse = None
+    if symmetric:
+        raw, low, high = _SYMMETRIC[c.symmetric_scale](low, high, fmt, c)
+        if c.inverse == "of_range":
+            inverse = _inverse_of_range(high, fmt, c)
+    elif c.asymmetric_scale == "inverse_range":
+        inverse = inverse_range(low, high, _steps(fmt))
+        raw = 1.0 / inverse
+    else:
+        raw = _asymmetric(low, high, _steps(fmt), c)
+    scale, replaced = _replaced(raw, c)
+    if symmetric:
+        zero_point = torch.full(scale.shape, _middle(fmt, c), dtype=torch.int32, device=scale.device)
+    elif c.zero_point == "shift":
+        zero_point = low
+    elif inverse is not None:
+        zero_point = _float_zero_point(low, inverse, c)
+    else:
+        zero_point = _zero_point(low, raw if c.zero_point_scale == "raw" else scale, fmt, c)
+    if c.replaced_zero_point == "zero" or (c.replaced_zero_point == "zero_if_asymmetric" and not symmetric):
+        zero_point = zero_point.masked_fill(replaced, 0)
+    low, high = low.to(torch.float32), high.to(torch.float32)
+    return Parameters(scale, zero_point, low, high, inverse, replaced)
+
+
+def _steps(fmt: Format) -> int:
+    return fmt.qmax - fmt.qmin
+
+
+def _with_zero(low: Tensor, high: Tensor, c: Convention) -> Range:
+    if c.zero_in_range != "no":
+        low = low.clamp(max=0.0)
+    if c.zero_in_range == "both":
+        high = high.clamp(min=0.0)
+    return low, high
+
+
+def _widened(low: Tensor, high: Tensor, symmetric: bool, fmt: Format, c: Convention) -> Range:
+    """Widen what would give a scale below the smallest, at both ends if symmetric."""
+    if not c.widen_range:
+        return low, high
+    steps = _steps(fmt)
+    step = c.smallest_scale * ((high - low) / steps < c.smallest_scale)
+    above, below = (steps // 2, -(-steps // 2)) if symmetric else (steps, 0)
+    return low - below * step, high + above * step
+
+
+def _finite(low: Tensor, high: Tensor, c: Convention) -> Range:
+    largest = torch.finfo(torch.float32).max
+    return (low.clamp(min=-largest), high.clamp(max=largest)) if c.finite_range else (low, high)
+
+
+def _asymmetric(low: Tensor, high: Tensor, steps: int, c: Convention) -> Tensor:
+    width = high - low
+    if c.smallest_range:
+        width = width.clamp(min=c.smallest_range)
+    scale = width / steps
+    if c.range_overflow == "split":
+        scale = torch.where(torch.isinf(width), high / steps - low / steps, scale)
+    return scale
+
+
+def inverse_range(low: Tensor, high: Tensor, steps: int) -> Tensor:
+    """Return 1/s = N · (1/(high - low)), two roundings as torch divides a number by a tensor.
+
+    1 for a range of at most 1e-4, and at most 2e4 (hqq 0.2.8, core/quantize.py).
+    """
+    width = high - low
+    inverse = torch.reciprocal(width) * steps
+    return torch.where(width.abs() <= _HQQ_NARROW, 1.0, inverse).clamp(max=_HQQ_LARGEST_INVERSE)
+
+
+def _inverse_of_range(largest: Tensor, fmt: Format, c: Convention) -> Tensor:
+    """1/s by way of 1/max|x|: two roundings, as torch divides a number by a tensor."""
+    if c.symmetric_scale == "half_codes":
+        inverse = torch.reciprocal(2 * largest) * (1 << fmt.bits)
+    else:
+        inverse = torch.reciprocal(largest) * (largest_value(fmt) * c.divisor)
+    return inverse.nan_to_num(1.0, 1.0, 1.0) if c.bad_inverse == "one" else inverse
+
+
+def _largest(low: Tensor, high: Tensor, c: Convention) -> Tensor:
+    largest = torch.maximum(low.abs(), high.abs())
+    return largest.clamp(min=c.smallest_range) if c.smallest_range else largest
+
+
+def _symmetric_steps(fmt: Format, c: Convention) -> int:
+    """N, of the narrow format where the scale is found as if the codes were."""
+    narrower = fmt.signed and not fmt.narrow and fmt.bits in c.narrow_scale_bits
+    return _steps(fmt) - narrower
+
+
+Symmetric = Callable[[Tensor, Tensor, Format, Convention], tuple[Tensor, Tensor, Tensor]]
+
+
+def _positive_steps(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
+    largest = _largest(low, high, c)
+    return largest / (largest_value(fmt) * c.divisor), -largest, largest
+
+
+def _largest_itself(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
+    largest = _largest(low, high, c)
+    return largest, -largest, largest
+
+
+def _half_codes(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
+    largest = _largest(low, high, c)
+    return largest / (1 << (fmt.bits - 1)), -largest, largest
+
+
+def _signed_extreme(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
+    extreme = torch.where(high > -low, high, low)
+    return extreme / -(1 << (fmt.bits - 1)), -extreme.abs(), extreme.abs()
+
+
+def _half_range(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
+    largest = _largest(low, high, c)
+    return largest / (_symmetric_steps(fmt, c) / 2), -largest, largest
+
+
+def _whole_range(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
+    largest = _largest(low, high, c)
+    return (largest + largest) / _symmetric_steps(fmt, c), -largest, largest
+
+
+def _larger_side(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
+    below, above = low / float(fmt.qmin), high / float(fmt.qmax)
+    return torch.where(below > above, below, above), low, high
+
+
+def _regridded(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
+    steps = _steps(fmt)
+    above, below = steps // 2, -(-steps // 2)
+    # of 4 codes the one above 0 would leave the lowest unused: the range is divided by 2 on both sides
+    step = torch.maximum(high / (above + (steps == 3)), -low / below)
+    low, high = _finite(-below * step, above * step, c)
+    return (high - low) / steps, low, high
+
+
+_SYMMETRIC: dict[str, Symmetric] = {
+    "positive_steps": _positive_steps,
+    "half_range": _half_range,
+    "whole_range": _whole_range,
+    "larger_side": _larger_side,
+    "regridded": _regridded,
+    "largest": _largest_itself,
+    "half_codes": _half_codes,
+    "signed_extreme": _signed_extreme,
+    **POWERS,
+}
+
+
+# the rules that read nothing of a range but its larger side
+OF_MAGNITUDE = ("positive_steps", "largest", "half_codes", "half_range", "whole_range", *POWERS)
+
+
+def _replaced(raw: Tensor, c: Convention) -> tuple[Tensor, Tensor]:
+    """Return the scale as float32, and which blocks had one too small."""
+    if bool(raw.abs().amin() >= c.smallest_scale):
+        return raw.to(torch.float32), torch.zeros_like(raw, dtype=torch.bool)
+    small = raw.abs() < c.smallest_scale
+    return torch.where(small, c.replacement, raw).to(torch.float32), small
+
+
+def _middle(fmt: Format, c: Convention) -> int:
+    if fmt.signed or c.unsigned_symmetric_zero_point == "zero":
+        return 0
+    if c.unsigned_symmetric_zero_point == "observer" and fmt.bits not in (8, 16):
+        return (fmt.qmin + fmt.qmax) // 2
+    return fmt.middle
+
+
+def _zero_point(low: Tensor, scale: Tensor, fmt: Format, c: Convention) -> Tensor:
+    quotient = low.to(_PRECISION[c.zero_point_precision]) / scale.to(_PRECISION[c.zero_point_precision])
+    if c.zero_point_order == "round_quotient":
+        found = fmt.qmin - torch.round(quotient)
+    else:
+        found = torch.round(fmt.qmin - quotient)
+    lowest = -(1 << 31)
+    # -2^31 minus itself, or minus a negative qmin, in 32 bits
+    wrapped = fmt.qmin if fmt.qmin == 0 else fmt.qmax
+    undefined = {"lowest": lowest, "zero": 0, "wrapped": wrapped}[c.nan_zero_point]
+    bounded = found.clamp(fmt.qmin, fmt.qmax)
+    return torch.where(bounded.isnan(), undefined, bounded.to(torch.float64)).to(torch.int32)
+
+
+def _float_zero_point(low: Tensor, inverse: Tensor, c: Convention) -> Tensor:
+    zero_point = -low * inverse
+    return zero_point.round() if c.zero_point == "float_rounded" else zero_point
+
+
+def is_bad(scale: Tensor, c: Convention) -> bool:
+    """Whether the library refuses these scales."""
+    if c.bad_scale == "kept" or (math.isfinite(scale.amin()) and math.isfinite(scale.amax())):
+        return False
+    return c.bad_scale == "nonfinite" or bool(scale.isnan().any())

@@ -1,0 +1,41 @@
+"""A scheme whose codebook is fitted to the tensor, in the units that its scales bring the elements to."""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from quantcore.formats.codebook import CodebookFormat
+from quantcore.formats.codebook_fit import fit_codebook
+from quantcore.numerics.float32 import as_float32, refuse_nonfinite
+from quantcore.qparams.choose import choose_qparams
+from quantcore.quantization.walk import unclamped
+from quantcore.range_setting.basic import Given
+from quantcore.scheme.scheme import Scheme
+
+NAME = "fitted"
+
+
+def fit_scheme(x: Any, scheme: Scheme, size: int, method: str = "kmeans") -> Scheme:
+    """Return the scheme with a codebook of ``size`` values fitted to x in place of its format.
+
+    A block's range is brought to -1..1, and the value farthest out is held at that end, since that is where
+    scales put it; every element weighs the same, whatever its block's scale. With parameters by hand
+    (`Given`) the elements are divided by these, and none is held.
+
+    >>> str(fit_scheme([[0.0, 1.0, 1.0, 4.0]], Scheme(), 3).format)
+    'codebook([0,0.25,1], name=fitted)'
+
+    Raises:
+        QuantError: as `fit_codebook`, or the scheme does not fit x.
+    """
+    x = as_float32(x)
+    refuse_nonfinite(x, "a fitted codebook")
+    # stands in for the one that is sought, with the same largest value, so that scales come out as they will
+    evenly = CodebookFormat(tuple(torch.linspace(-1, 1, 1 << 4).tolist()))
+    trial = replace(scheme, format=evenly, symmetric=True, scales=None)
+    params = choose_qparams(x, trial)
+    scaled = torch.cat([values.reshape(-1).clone() for _, values in unclamped(x, params, trial)])
+    by_hand = isinstance(scheme.range_setting, Given)
+    book = fit_codebook(scaled, size, method, None if by_hand else 1.0)
+    return replace(scheme, format=replace(book, name=NAME), symmetric=True)

@@ -1,0 +1,227 @@
+"""From a tensor to codes and back: one path for every scheme.
+
+The tensor is walked in boxes of about 1 MB whose blocks all have the same shape, in place and into
+outputs made once: fresh temporaries of the whole tensor would cost many times the arithmetic.
+"""
+
+import dataclasses
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from quantcore.errors import QuantError
+from quantcore.formats.integer import IntFormat
+from quantcore.granularity.kinds import block_shape, laid_shape, split_axes, spread
+from quantcore.granularity.tiles import regions
+from quantcore.numerics.float32 import CHUNK, as_float32, refuse_nonfinite
+from quantcore.numerics.rounding import rounding
+from quantcore.qparams.choose import QParams, choose_qparams
+from quantcore.qparams.coding import Kept, kept_at, kept_of, store
+from quantcore.qparams.coding import decode as decode
+from quantcore.qparams.coding import fit as fit
+from quantcore.qparams.coding import wrap as wrap
+from quantcore.quantization.overflow import may_leave_integers, nan_note, replace_codes, settle
+from quantcore.quantization.walk import boxes, inverse_of_levels, prepare
+from quantcore.quantization.walk import unclamped as unclamped
+from quantcore.range_setting.basic import Given
+from quantcore.scheme.scheme import Scheme
+from quantcore.scheme.support import refuse
+
+
+@dataclass(frozen=True, eq=False)
+class Quantized:
+    """A tensor, its scheme and what came of it.
+
+    ``x`` float32; ``codes`` of x's shape, the smallest of int8, uint8, int16, int32; ``params`` in
+    block form. ``scales``: the quantized scales, if the scheme quantizes them; `scale` is what they
+    dequantize to. ``warnings``: sentences on what was computed although it is likely a mistake.
+    """
+
+    x: Tensor
+    scheme: Scheme
+    codes: Tensor
+    params: QParams
+    warnings: tuple[str, ...] = field(default=())
+    scales: "Quantized | None" = None
+
+    @property
+    def scale(self) -> Tensor:
+        """Scales, float32, block form."""
+        return self.params.scale
+
+    @property
+    def zero_point(self) -> Tensor | None:
+        """Zero points, block form: int32, or float32 where the convention has it so (hqq).
+
+        None for float formats, which have none.
+        """
+        return self.params.zero_point if isinstance(self.scheme.format, IntFormat) else None
+
+    @property
+    def block(self) -> tuple[int, ...]:
+        """Extent of one block along each axis of `laid_shape`."""
+        return block_shape(self.scheme.granularity, tuple(self.x.shape))
+
+    @property
+    def laid_shape(self) -> tuple[int, ...]:
+        """The shape in which the blocks are boxes: x's own, or flat where groups run over the ends of rows."""
+        return laid_shape(self.scheme.granularity, tuple(self.x.shape))
+
+    @property
+    def kept(self) -> Kept:
+        """What the library dequantizes with, where that is not (codes - zero_point) * scale; block form."""
+        return kept_of(self.params, self.scheme.format, self.scheme.convention.at(self.scheme.granularity))
+
+    @property
+    def dequantized(self) -> Tensor:
+        """x̂ = (codes - zero_point) * scale, of a float format value * scale; float32, computed anew each time."""
+        return dequantize_with(self.codes, self.params, self.scheme)
+
+    @property
+    def error(self) -> Tensor:
+        """x - x̂, float32; computed anew each time."""
+        x_hat = self.dequantized
+        return torch.sub(self.x, x_hat, out=x_hat)
+
+
+def apply(x: Any, scheme: Scheme, out: Quantized | None = None) -> Quantized:
+    """Quantize a tensor or array of any rank.
+
+    Args:
+        out: an earlier result of the same shape and format, whose codes are overwritten.
+
+    >>> apply([[0.5, -1.0], [2.0, 0.1]], Scheme(IntFormat(4))).codes
+    tensor([[ 2, -3],
+            [ 7,  0]], dtype=torch.int8)
+
+    Raises:
+        QuantError: the scheme does not fit x, or x holds NaN or infinity.
+    """
+    result = apply_quietly(x, scheme, out)
+    for note in result.warnings:
+        warnings.warn(note, stacklevel=2)
+    return result
+
+
+def apply_quietly(x: Any, scheme: Scheme, out: Quantized | None = None) -> Quantized:
+    """`apply` whose warnings stand in the result alone: Python's filters of warnings know no threads.
+
+    Raises:
+        QuantError: as `apply`.
+    """
+    x = as_float32(x)
+    params, scales = choose_qparams(x, scheme), None
+    if scheme.scales is not None:
+        scales = apply_quietly(params.scale, scheme.scales)
+        params = _stored(params, scheme, scales)
+    codes, odd = _codes(x, params, scheme, out=None if out is None else out.codes)
+    notes = [note for note in (_zero_point_outside(params, scheme), odd) if note]
+    return Quantized(x, scheme, codes, params, tuple(notes), scales)
+
+
+def _stored(params: QParams, scheme: Scheme, scales: Quantized) -> QParams:
+    """The parameters as they are stored, ``scales`` being what the scales have become."""
+    inverse = None
+    if scheme.convention.inverse == "of_levels" and not isinstance(scales.scheme.format, IntFormat):
+        values = scales.scheme.format.decode(scales.codes)
+        inverse = inverse_of_levels(values, scales.params.scale, scales.scheme.granularity)
+    stored = dataclasses.replace(params, scale=scales.dequantized, raw=params.scale, inverse=inverse)
+    if scheme.convention.zero_point != "shift" or scheme.scales is None:
+        return stored
+    shift = apply_quietly(params.zero_point, scheme.scales).dequantized
+    return dataclasses.replace(stored, zero_point=shift)
+
+
+def quantize(x: Any, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | None = None) -> Tensor:
+    """Return the codes of x under given parameters (numbers, or tensors in block form).
+
+    Args:
+        out: a tensor of x's shape and the format's dtype to write into.
+
+    Raises:
+        QuantError: shapes do not fit, the scheme's library can't do it, or x holds NaN or infinity and the
+            convention refuses that.
+    """
+    x = as_float32(x)
+    refuse(scheme, tuple(x.shape))
+    if scheme.convention.refuses_nonfinite:
+        refuse_nonfinite(x, f"the {scheme.convention.name} convention")
+    return _codes(x, QParams(scale, zero_point), scheme, out)[0]
+
+
+def _codes(x: Tensor, params: QParams, scheme: Scheme, out: Tensor | None) -> tuple[Tensor, str]:
+    """Return the codes, and a sentence if some come from NaN."""
+    codes = _output(out, tuple(x.shape), scheme.format.dtype, x.device)
+    convention = scheme.convention.at(scheme.granularity)
+    careful = not convention.refuses_nonfinite and may_leave_integers(x, params, scheme, convention)
+    round_ = rounding(convention.rounding)
+    nans, laid = 0, codes.view(laid_shape(scheme.granularity, tuple(x.shape)))
+    for region, work, shift in boxes(x, params, scheme):
+        if careful:
+            nans += int(work.isnan().sum())
+            if isinstance(scheme.format, IntFormat):  # a float has codes for NaN
+                settle(work, shift, scheme.format, convention)
+            elif convention.cast == "low_bits":
+                work.masked_fill_(~work.isfinite(), 0.0)
+        target = split_axes(laid[region.elements], region.block)
+        if isinstance(scheme.format, IntFormat):
+            store(fit(work, scheme), target, scheme.format)
+        else:
+            odd = work.clone() if careful and convention.nan_value else None
+            scheme.format.encode_(work, target, round_)
+            replace_codes(target, odd, scheme.format, convention)
+    return codes, nan_note(nans, convention) if nans and isinstance(scheme.format, IntFormat) else ""
+
+
+def codes_of(x: Tensor, params: QParams, scheme: Scheme) -> Tensor:
+    """Return the codes of x under parameters found elsewhere, whatever the range setting says; x float32."""
+    return _codes(x, params, dataclasses.replace(scheme, range_setting=Given(1.0)), None)[0]
+
+
+def dequantize(
+    codes: Tensor, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | None = None
+) -> Tensor:
+    """Return (codes - zero_point) * scale, float32; parameters as in `quantize`; of floats value * scale."""
+    return dequantize_with(codes, QParams(scale, zero_point), scheme, out)
+
+
+def dequantize_with(codes: Tensor, params: QParams, scheme: Scheme, out: Tensor | None = None) -> Tensor:
+    """`dequantize` by all that the convention keeps, float32."""
+    block = block_shape(scheme.granularity, tuple(codes.shape))
+    shape = laid_shape(scheme.granularity, tuple(codes.shape))
+    scale, zero_point, shifted = prepare(params.scale, params.zero_point, shape, block, codes.device)
+    kept = kept_of(params, scheme.format, scheme.convention.at(scheme.granularity))
+    x_hat = _output(out, tuple(codes.shape), torch.float32, codes.device)
+    laid = (codes.reshape(shape), x_hat.view(shape))
+    for region in regions(shape, block, CHUNK, whole_blocks=False):
+        source, target = (split_axes(t[region.elements], region.block) for t in laid)
+        z = spread(zero_point[region.grid]) if shifted else None
+        decode(source, spread(scale[region.grid]), z, target, scheme.format, kept_at(kept, region))
+    return x_hat
+
+
+def _output(out: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    if out is None:
+        return torch.empty(shape, dtype=dtype, device=device)
+    if out.shape != shape or out.dtype != dtype or out.device != device:
+        raise QuantError(
+            f"out has shape {tuple(out.shape)} and {out.dtype}; it must have {shape} and {dtype}."
+        )
+    return out
+
+
+def _zero_point_outside(params: QParams, scheme: Scheme) -> str:
+    fmt = scheme.format
+    if params.zero_point.is_floating_point() or not isinstance(fmt, IntFormat):
+        return ""
+    low, high = int(params.zero_point.min()), int(params.zero_point.max())
+    if fmt.qmin <= low and high <= fmt.qmax:
+        return ""
+    bad = low if low < fmt.qmin else high
+    return (
+        f"The zero_point {bad} lies outside the codes {fmt.qmin}..{fmt.qmax} of {fmt}; "
+        "no library can store it, and the value 0 is clipped."
+    )

@@ -1,0 +1,115 @@
+"""The tensor walked in boxes of about 1 MB whose blocks all have the same shape, each brought to unclamped codes."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from quantcore.conventions import Convention
+from quantcore.errors import QuantError
+from quantcore.formats.integer import IntFormat
+from quantcore.granularity.kinds import (
+    Granularity,
+    PerFlatGroup,
+    block_shape,
+    grid_shape,
+    laid_shape,
+    split_axes,
+    spread,
+)
+from quantcore.granularity.tiles import Region, regions
+from quantcore.numerics.float32 import CHUNK
+from quantcore.numerics.kernels import KERNELS
+from quantcore.numerics.rounding import rounding, unrounded
+from quantcore.qparams.choose import QParams
+from quantcore.qparams.coding import factor
+from quantcore.scheme.scheme import Scheme
+
+
+def unclamped(x: Tensor, params: QParams, scheme: Scheme) -> Iterator[tuple[Region, Tensor]]:
+    """Yield what the convention's kernel gives, box by box of `laid_shape`, float32, axes of `split_axes`.
+
+    The only place of this arithmetic. The tensor is a scratch that the next box overwrites.
+    """
+    for region, work, _ in boxes(x, params, scheme):
+        yield region, work
+
+
+def boxes(x: Tensor, params: QParams, scheme: Scheme) -> Iterator[tuple[Region, Tensor, Tensor | None]]:
+    """Yield region, unclamped values, and the zero_point that was added to them (None: all are 0)."""
+    block = block_shape(scheme.granularity, tuple(x.shape))
+    shape = laid_shape(scheme.granularity, tuple(x.shape))
+    x = x.reshape(shape) if params.center is None else x.reshape(shape) - params.center
+    convention = scheme.convention.at(scheme.granularity)
+    scale, zero_point, shifted = prepare(*coded_with(params, convention), shape, block, x.device)
+    whole = isinstance(scheme.format, IntFormat)
+    # a float's codes are rounded where its exponent is known, in `encode_`
+    round_ = rounding(convention.rounding) if whole else unrounded
+    # of small floats, which have -0, even a zero_point of 0 tells: -0 + 0 is 0
+    shifted = shifted or (KERNELS[convention.kernel].shift_first and not whole)
+    scratch = torch.empty(_largest(shape, block), device=x.device)
+    zeros = params.raw is not None and not bool(scale.abs().amin() > 0)
+    for region in regions(shape, block, CHUNK, whole_blocks=False):
+        own = convention_of(convention, region, scheme.granularity, shape)
+        values = split_axes(x[region.elements], region.block)
+        if own.divisor != 1:
+            values = values / own.divisor
+        work = scratch[: values.numel()].view(values.shape)
+        inverse = None if params.inverse is None else params.inverse[region.grid]
+        s = factor(scale[region.grid], inverse, own, stored=zeros)
+        shift = spread(zero_point[region.grid]) if shifted else None
+        work = KERNELS[own.kernel].run(values, spread(s), shift, work, round_)
+        yield region, work.clamp_(min=own.least_value) if own.least_value else work, shift
+
+
+def coded_with(params: QParams, convention: Convention) -> tuple[Tensor, Tensor]:
+    """Return the scale and zero_point that codes are found with: as stored, or as they were before."""
+    if convention.coded_with == "stored" or params.raw is None:
+        return params.scale, params.zero_point
+    shift = params.low if convention.zero_point == "shift" else params.zero_point
+    assert shift is not None
+    return params.raw, shift
+
+
+def convention_of(
+    convention: Convention, region: Region, granularity: Granularity, shape: tuple[int, ...]
+) -> Convention:
+    """The convention, or where it divides a short last block and this is it, the one that does so."""
+    if convention.short_block == "as_others" or not isinstance(granularity, PerFlatGroup):
+        return convention
+    full, rest = divmod(shape[0], granularity.size)
+    return convention.changed(kernel="A") if rest and region.grid[0].start == full else convention
+
+
+def inverse_of_levels(values: Tensor, scale: Tensor, granularity: Granularity) -> Tensor:
+    """Return (1 / scale) / values: ``scale`` in block form is that of the blocks of ``values``."""
+    shape = laid_shape(granularity, tuple(values.shape))
+    block = block_shape(granularity, tuple(values.shape))
+    inverse = torch.empty_like(values)
+    for region in regions(shape, block, CHUNK, whole_blocks=False):
+        part, target = (split_axes(t.view(shape)[region.elements], region.block) for t in (values, inverse))
+        torch.div(torch.reciprocal(spread(scale[region.grid])), part, out=target)
+    return inverse
+
+
+def prepare(
+    scale: Any, zero_point: Any, shape: tuple[int, ...], block: tuple[int, ...], device: torch.device
+) -> tuple[Tensor, Tensor, bool]:
+    """Parameters as float32 in block form, and whether any zero_point is not 0."""
+    grid = grid_shape(shape, block)
+    made = []
+    for what, value in (("scale", scale), ("zero_point", zero_point)):
+        tensor = torch.as_tensor(value, dtype=torch.float32, device=device)
+        if tensor.dim() and tensor.shape != grid:
+            raise QuantError(
+                f"{what} has shape {tuple(tensor.shape)}, but the blocks of shape {block} form a grid of {grid}; "
+                "give one number, or one a block in that shape."
+            )
+        made.append(tensor.expand(grid))
+    low, high = made[1].aminmax()  # any() takes ten times as long
+    return made[0], made[1], bool(low != 0) or bool(high != 0)
+
+
+def _largest(shape: tuple[int, ...], block: tuple[int, ...]) -> int:
+    return max(r.numel for r in regions(shape, block, CHUNK, whole_blocks=False))

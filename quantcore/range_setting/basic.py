@@ -1,0 +1,182 @@
+"""How a block's (low, high) is found: the range that the codes shall span.
+
+A range setting is a frozen dataclass, called as ``range_setting(blocks, task) -> (low, high)``:
+``blocks`` is float32 of shape (number of blocks, elements of a block), the results have one number a
+block. What becomes of the range (0 included or not, made symmetric or not) is the convention's part.
+The term is that of Nagel et al. 2021, "A White Paper on Neural Network Quantization", arXiv 2106.08295, 3.1.
+"""
+
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from quantcore import notation
+from quantcore.errors import QuantError
+from quantcore.range_setting.entropy import Entropy
+from quantcore.range_setting.half_quadratic import HalfQuadratic
+from quantcore.range_setting.protocol import Range, Task
+from quantcore.range_setting.statistics import AbsMean, MeanStd, MinMse
+
+
+@dataclass(frozen=True)
+class MinMax:
+    """The lowest and the highest element: nothing is clipped."""
+
+    def __call__(self, blocks: Tensor, task: Task) -> Range:
+        """Return (low, high), one number a block."""
+        return blocks.amin(-1), blocks.amax(-1)
+
+
+@dataclass(frozen=True)
+class Percentile:
+    """Symmetric: ±the ``p``-th percentile of |x|. Asymmetric: the (100-p)-th and the p-th of x.
+
+    Between two elements it interpolates linearly, in float64, as numpy's default does.
+
+    Raises:
+        QuantError: ``p`` is not over 50 and at most 100.
+    """
+
+    p: float
+
+    def __post_init__(self) -> None:
+        p = notation.finite(self.p, "The percentile")
+        if not 50 < p <= 100:
+            raise QuantError(
+                f"The percentile must be over 50 and at most 100, not {p:g}; 99.9 clips 1 in 1,000."
+            )
+        object.__setattr__(self, "p", p)
+
+    def __call__(self, blocks: Tensor, task: Task) -> Range:
+        """Return (low, high), one number a block."""
+        if task.symmetric:
+            high = _percentiles(blocks.abs(), [self.p])[0]
+            return -high, high
+        low, high = _percentiles(blocks.clone(), [100 - self.p, self.p])
+        return low, high
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """The same range for every block; symmetric: ±max(|low|, |high|).
+
+    Raises:
+        QuantError: not low < high.
+    """
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        low, high = notation.finite(self.low, "low"), notation.finite(self.high, "high")
+        if not low < high:
+            raise QuantError(f"The range needs low < high, not {low:g} and {high:g}.")
+        if max(abs(low), abs(high)) > torch.finfo(torch.float32).max:
+            raise QuantError(
+                f"The range {low:g} .. {high:g} does not fit float32, whose largest number is 3.4e38."
+            )
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+
+    def __call__(self, blocks: Tensor, task: Task) -> Range:
+        """Return (low, high), one number a block."""
+        low = blocks.new_full(blocks.shape[:1], self.low)
+        return low, blocks.new_full(blocks.shape[:1], self.high)
+
+
+@dataclass(frozen=True)
+class Given:
+    """Scale and zero_point by hand: numbers for all blocks, or nested tuples in block form.
+
+    Raises:
+        QuantError: a scale that is not positive and finite, a zero_point that is no whole number of 32
+            bits, or nested tuples that are ragged.
+    """
+
+    scale: Any
+    zero_point: Any = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", _each(self.scale, _positive))
+        object.__setattr__(self, "zero_point", _each(self.zero_point, _int32))
+
+    def parameters(self, grid: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+        """Return scale (float32) and zero_point (int32) for a grid of blocks.
+
+        Raises:
+            QuantError: the nested tuples have another shape than the grid.
+        """
+        return (
+            _filled(self.scale, grid, torch.float32, "scale", device),
+            _filled(self.zero_point, grid, torch.int32, "zero_point", device),
+        )
+
+
+RangeSetting = MinMax | Percentile | Fixed | Given | MinMse | Entropy | MeanStd | AbsMean | HalfQuadratic
+MIN_MAX = MinMax()
+RANGE_SETTINGS: dict[str, type[RangeSetting]] = {
+    notation.snake_case(kind.__name__): kind for kind in get_args(RangeSetting)
+}
+
+
+def _percentiles(blocks: Tensor, ps: list[float]) -> list[Tensor]:
+    """Percentiles of each row of ``blocks``, whose elements are moved about in place.
+
+    numpy's partition selects without sorting and without another copy: torch.quantile stops at 16 million
+    elements, torch.kthvalue takes 8 bytes more an element.
+    """
+    n = blocks.shape[-1]
+    places = [p / 100 * (n - 1) for p in ps]
+    ranks = {k for place in places for k in (int(place), min(int(place) + 1, n - 1))}
+    ordered = blocks.cpu().numpy()
+    ordered.partition(sorted(ranks), axis=-1)
+    found = []
+    for place in places:
+        k = int(place)
+        below = ordered[..., k].astype(np.float64)
+        above = ordered[..., min(k + 1, n - 1)].astype(np.float64)
+        value = below + (above - below) * (place - k)
+        found.append(torch.from_numpy(value.astype(np.float32)).to(blocks.device))
+    return found
+
+
+def _positive(value: object) -> float:
+    scale = notation.finite(value, "The scale")
+    with np.errstate(over="ignore"):
+        fits = 0 < np.float32(scale) < np.inf
+    if not fits:
+        raise QuantError(f"The scale must be positive and a float32 number, not {scale:g}.")
+    return scale
+
+
+def _int32(value: object) -> int:
+    zero_point = notation.whole(value, "zero_point")
+    if not -(1 << 31) <= zero_point < 1 << 31:
+        raise QuantError(f"zero_point={zero_point} does not fit 32 bits.")
+    return zero_point
+
+
+def _each(value: Any, check: Any) -> Any:
+    if isinstance(value, torch.Tensor | np.ndarray):
+        value = value.tolist()
+    if isinstance(value, tuple | list):
+        return tuple(_each(v, check) for v in value)
+    return check(value)
+
+
+def _filled(value: Any, grid: tuple[int, ...], dtype: torch.dtype, what: str, device: torch.device) -> Tensor:
+    try:
+        tensor = torch.tensor(value, dtype=dtype, device=device)
+    except (ValueError, TypeError):
+        raise QuantError(
+            f"The rows of {what} have different lengths; give one number a block, shape {grid}."
+        ) from None
+    if tensor.dim() and tensor.shape != grid:
+        raise QuantError(
+            f"{what} has shape {tuple(tensor.shape)}, but the blocks form a grid of {grid}. "
+            "Give one number for all, or one a block in that shape."
+        )
+    return tensor.expand(grid).contiguous()

@@ -1,0 +1,84 @@
+"""HQQ's optimiser, which leaves the scale and moves the zero_point."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from quantcore import notation
+from quantcore.errors import QuantError
+from quantcore.numerics.kernels import multiply_shift_round
+from quantcore.range_setting.protocol import Range, Task, parts
+
+MAX_ITERATIONS = 1000
+
+
+@dataclass(frozen=True)
+class HalfQuadratic:
+    """Min-max, then the zero_point moved until a norm of the error that forgives outliers falls no more.
+
+    Half-Quadratic Quantization: the error is split off by the shrinkage operator of the l_p norm, p =
+    ``lp_norm``, weighed by ``beta``, and the zero_point becomes the mean of q - (x - split)/s, at most
+    ``iterations`` times, while the mean |error| of the whole tensor falls. So blocks are not independent.
+    The arithmetic is that of hqq 0.2.8's default on a CPU. Needs a convention whose zero_point is no whole
+    number (hqq), and channels or groups.
+
+    Badri and Shaji 2023, "Half-Quadratic Quantization of Large Machine Learning Models",
+    mobiusml.github.io/hqq_blog; hqq/core/optimize.py, optimize_weights_proximal_legacy.
+
+    Raises:
+        QuantError: ``iterations`` is not a whole number from 1 to 1000, ``lp_norm`` not over 0 and at most 1, or
+            ``beta`` not over 0.
+    """
+
+    iterations: int = 20
+    lp_norm: float = 0.7
+    beta: float = 10.0
+
+    def __post_init__(self) -> None:
+        iterations = notation.whole(self.iterations, "iterations")
+        lp_norm, beta = notation.finite(self.lp_norm, "lp_norm"), notation.finite(self.beta, "beta")
+        if not 1 <= iterations <= MAX_ITERATIONS:
+            raise QuantError(f"iterations={iterations} is outside 1..{MAX_ITERATIONS}; 20 is usual.")
+        if not (0 < lp_norm <= 1 and beta > 0):
+            raise QuantError(
+                f"half_quadratic needs 0 < lp_norm <= 1 and beta > 0, not {lp_norm:g} and {beta:g}."
+            )
+        for name, value in (("iterations", iterations), ("lp_norm", lp_norm), ("beta", beta)):
+            object.__setattr__(self, name, value)
+
+    def __call__(self, blocks: Tensor, task: Task) -> Range:
+        """Return (low, high), one number a block, from which the scale and the first zero_point come."""
+        return blocks.amin(-1), blocks.amax(-1)
+
+    def zero_point(self, blocks: Tensor, inverse: Tensor, zero_point: Tensor, task: Task) -> Tensor:
+        """Return the zero_point of every block, float32.
+
+        Args:
+            blocks: all blocks of the tensor, (number of blocks, elements of a block).
+            inverse: 1/scale, one number a block.
+            zero_point: the one of min-max.
+        """
+        size = torch.empty_like(blocks)  # |error|: its mean is rounded as hqq's only if taken of all at once
+        least = torch.tensor(torch.inf)
+        for _ in range(self.iterations):
+            moved = torch.empty_like(zero_point)
+            for rows, part in parts(blocks):
+                s, z = inverse[rows, None], zero_point[rows, None]
+                codes = multiply_shift_round(part, s, z, torch.empty_like(part))
+                codes.clamp_(task.format.qmin, task.format.qmax)
+                error = part - (codes - z) / s
+                torch.abs(error, out=size[rows])
+                moved[rows] = torch.mean(codes - (part - self._shrunk(error)) * s, dim=1)
+            zero_point = moved
+            error_now = size.mean()
+            if not error_now < least:
+                break
+            least = error_now
+        return zero_point
+
+    def _shrunk(self, error: Tensor) -> Tensor:
+        """The shrinkage operator: sign(e)·max(0, |e| - |e|^(p-1) / beta)."""
+        size = error.abs()
+        size.sub_((1.0 / self.beta) * size.pow(self.lp_norm - 1)).clamp_min_(0.0)
+        return size.mul_(error.sign())

@@ -1,0 +1,102 @@
+"""Range settings that weigh clipping against rounding, or take the range from the spread of the elements."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from quantcore import notation
+from quantcore.errors import QuantError
+from quantcore.range_setting.protocol import Range, Task, parts
+
+MAX_CANDIDATES = 10_000
+
+
+@dataclass(frozen=True)
+class MinMse:
+    """The range of least squared error: a grid search over ``candidates`` ranges, each block for itself.
+
+    The candidates are min-max and the same shrunk to (candidates - 1)/candidates, …, 1/candidates of its
+    width. Symmetric: both ends are shrunk towards 0, so max|x| is. Asymmetric: both in the same proportion
+    towards 0, or where a block lies on one side of 0, its farther end towards the nearer. Of equals the
+    widest is taken. The error is measured by quantizing as the scheme does.
+
+    Choukroun et al. 2019, "Low-bit Quantization of Neural Networks for Efficient Inference", arXiv 1902.06822,
+    section 3.1; Nagel et al. 2021, arXiv 2106.08295, section 3.1.
+
+    Raises:
+        QuantError: ``candidates`` is not a whole number from 1 to 10,000.
+    """
+
+    candidates: int = 100
+
+    def __post_init__(self) -> None:
+        candidates = notation.whole(self.candidates, "candidates")
+        if not 1 <= candidates <= MAX_CANDIDATES:
+            raise QuantError(f"candidates={candidates} is outside 1..{MAX_CANDIDATES:,}; 100 is usual.")
+        object.__setattr__(self, "candidates", candidates)
+
+    def __call__(self, blocks: Tensor, task: Task) -> Range:
+        """Return (low, high), one number a block."""
+        assert task.squared_error is not None
+        low, high = blocks.amin(-1), blocks.amax(-1)
+        still = torch.zeros_like(low) if task.symmetric else torch.zeros_like(low).clamp(low, high)
+        shares = 1 - torch.arange(self.candidates, device=low.device) / self.candidates
+        return task.squared_error.search(low, high, still, shares)
+
+
+@dataclass(frozen=True)
+class MeanStd:
+    """mean - ``k``·std to mean + ``k``·std, the deviation being that of all the block's elements.
+
+    In float64, and no further than float32 reaches. Bhalgat et al. 2020, "LSQ+", arXiv 2004.09576, section 3.3,
+    begins weights with k = 3; Nagel et al. 2021, arXiv 2106.08295, section 3.1, take 6 of activations after a
+    batch normalization.
+
+    Raises:
+        QuantError: ``k`` is not a positive number.
+    """
+
+    k: float
+
+    def __post_init__(self) -> None:
+        k = notation.finite(self.k, "k")
+        if not k > 0:
+            raise QuantError(f"k={k:g} leaves no range; choose a positive number of deviations, such as 3.")
+        object.__setattr__(self, "k", k)
+
+    def __call__(self, blocks: Tensor, task: Task) -> Range:
+        """Return (low, high), one number a block."""
+        mean = _mean(blocks)
+        reach = self.k * _mean(blocks, about=mean).sqrt()
+        return _float32(mean - reach), _float32(mean + reach)
+
+
+@dataclass(frozen=True)
+class AbsMean:
+    """±the mean of |x|: with codes -1, 0, 1 (``int2n``) the scale is that mean, as in BitNet b1.58.
+
+    Ma et al. 2024, "The Era of 1-bit LLMs", arXiv 2402.17764, section 2. The ε that is added there to the
+    mean is left out: what becomes of a scale of 0 is the convention's part.
+    """
+
+    def __call__(self, blocks: Tensor, task: Task) -> Range:
+        """Return (low, high), one number a block."""
+        high = _float32(_mean(blocks, magnitude=True))
+        return -high, high
+
+
+def _mean(blocks: Tensor, about: Tensor | None = None, magnitude: bool = False) -> Tensor:
+    """The mean of x, of |x|, or of (x - ``about``)², of every block; float64, in pieces that fit the cache."""
+    total = blocks.new_zeros(len(blocks), dtype=torch.float64)
+    for rows, part in parts(blocks):
+        wide = part.double()
+        if about is not None:
+            wide.sub_(about[rows, None]).square_()
+        total[rows] += (wide.abs_() if magnitude else wide).sum(-1)
+    return total / blocks.shape[1]
+
+
+def _float32(ends: Tensor) -> Tensor:
+    largest = torch.finfo(torch.float32).max
+    return ends.clamp(-largest, largest).to(torch.float32)

@@ -1,0 +1,141 @@
+"""Schemes under the names that libraries give them, exact: the same values out of the same tensor."""
+
+from dataclasses import replace
+
+from quantcore.conventions import BASES
+from quantcore.formats.codebook import CODEBOOKS
+from quantcore.formats.floating_point import FLOATS
+from quantcore.formats.integer import INT4, INT8, Format, IntFormat
+from quantcore.granularity.kinds import PerChannel, PerFlatGroup, PerGroup
+from quantcore.range_setting.basic import Given
+from quantcore.scheme.scheme import Scheme
+
+_E8M0 = Scheme(FLOATS["e8m0"], range_setting=Given(1.0), convention=BASES["stored"])
+_MX = {
+    "mxfp8_e4m3": FLOATS["e4m3fn"],
+    "mxfp8_e5m2": FLOATS["e5m2"],
+    "mxfp6_e2m3": FLOATS["e2m3"],
+    "mxfp6_e3m2": FLOATS["e3m2"],
+    "mxfp4": FLOATS["e2m1"],
+}
+
+
+def _torchao() -> dict[str, Scheme]:
+    convention = BASES["torchao.float8"]
+    found = {
+        f"torchao.fp8_{name}": Scheme(FLOATS[name], convention=convention) for name in ("e4m3fn", "e5m2")
+    }
+    for name, fmt in _MX.items():
+        for mode in ("FLOOR", "EVEN", "CEIL", "RCEIL"):
+            convention = BASES[f"torchao.mx.{mode}"]
+            scheme = Scheme(fmt, granularity=PerGroup(32), convention=convention, scales=_E8M0)
+            found[f"torchao.{name}" + (f".{mode}" if mode != "FLOOR" else "")] = scheme
+    found["torchao.nf4"] = Scheme(
+        CODEBOOKS["nf4_torchao"],
+        granularity=PerFlatGroup(64),
+        convention=BASES["torchao.nf4"],
+        scales=Scheme(INT8, granularity=PerFlatGroup(256), convention=BASES["torchao.nf4.scales"]),
+    )
+    found |= {
+        f"torchao.int4_g{size}": Scheme(
+            INT4, granularity=PerGroup(size), convention=BASES["torchao"]
+        )  # quantize_(linear, IntxWeightOnlyConfig(torch.int4, PerGroup(size)))
+        for size in (32, 64, 128)
+    }
+    found["torchao.int8"] = Scheme(INT8, granularity=PerChannel(0), convention=BASES["torchao.int8"])
+    scales = Scheme(FLOATS["e4m3fn"], convention=BASES["torchao.nvfp4.scales"])
+    found["torchao.nvfp4"] = _nvfp4("torchao", scales)
+    found["torchao.nvfp4.1level"] = _nvfp4("torchao", replace(scales, range_setting=Given(1.0)))
+    return found
+
+
+def _nvfp4(library: str, scales: Scheme) -> Scheme:
+    convention = BASES[f"{library}.nvfp4"]
+    return Scheme(FLOATS["e2m1"], granularity=PerGroup(16), convention=convention, scales=scales)
+
+
+def _compressed_tensors() -> dict[str, Scheme]:
+    found = {"fp8_e4m3fn": Scheme(FLOATS["e4m3fn"], convention=BASES["compressed_tensors.float8"])}
+    # its byte 255 is 2^128, beyond float32, and no NaN
+    e8m0 = replace(FLOATS["e8m0"], infinities=True, nan="none", saturate=False, sign="dropped")
+    scales = replace(_E8M0, format=e8m0)
+    for name, rule in (("mxfp4", "mx"), ("mxfp6_e2m3", "mx"), ("mxfp8_e4m3", "mx8")):
+        convention = BASES[f"compressed_tensors.{rule}"]
+        found[name] = Scheme(_MX[name], granularity=PerGroup(32), convention=convention, scales=scales)
+    levels = Scheme(FLOATS["e4m3fn"], convention=BASES["compressed_tensors.nvfp4.scales"])
+    found["nvfp4"] = _nvfp4("compressed_tensors", levels)
+    return {f"compressed_tensors.{name}": scheme for name, scheme in found.items()}
+
+
+def _microxcaling() -> dict[str, Scheme]:
+    """Its integers are the digits after the leading one of 1.xxx: their scale is the block's power over 2^(bits-2)."""
+    elements: dict[str, tuple[Format, float]] = {name: (fmt, 1.0) for name, fmt in _MX.items()}
+    elements |= {f"mxint{bits}": (IntFormat(bits, narrow=True), 2.0 ** (2 - bits)) for bits in (8, 4)}
+    found = {}
+    for suffix in ("", ".nearest"):
+        convention = BASES[f"microxcaling{suffix}"]
+        for name, (fmt, unit) in elements.items():
+            scales = replace(_E8M0, range_setting=Given(unit))
+            found[f"microxcaling.{name}{suffix}"] = Scheme(
+                fmt, granularity=PerGroup(32), convention=convention, scales=scales
+            )
+    return found
+
+
+def _bitsandbytes() -> dict[str, Scheme]:
+    blocks, convention = PerFlatGroup(64), BASES["bitsandbytes.4bit"]
+    rows = BASES["bitsandbytes.int8_vectorwise"]
+    return {
+        "bitsandbytes.nf4": Scheme(CODEBOOKS["nf4"], granularity=blocks, convention=convention),
+        "bitsandbytes.fp4": Scheme(CODEBOOKS["fp4_bitsandbytes"], granularity=blocks, convention=convention),
+        "bitsandbytes.int8_vectorwise": Scheme(INT8, granularity=PerChannel(0), convention=rows),
+    }
+
+
+def _gguf() -> dict[str, Scheme]:
+    half = Scheme(
+        replace(FLOATS["fp16"], saturate=False), range_setting=Given(1.0), convention=BASES["stored"]
+    )
+    parts: dict[str, tuple[Format, int, str]] = {
+        "Q4_0": (IntFormat(4, signed=False), 32, "Q4_0"),
+        "Q4_1": (IntFormat(4, signed=False), 32, "Q4_1"),
+        "Q5_0": (IntFormat(5, signed=False), 32, "Q4_0"),
+        "Q5_1": (IntFormat(5, signed=False), 32, "Q4_1"),
+        "Q8_0": (INT8, 32, "Q8_0"),
+        "TQ1_0": (CODEBOOKS["ternary"], 256, "TQ1_0"),
+        "TQ2_0": (CODEBOOKS["ternary"], 256, "TQ2_0"),
+    }
+    # the codebook holds twice the values of e2m1, so the scale is half the power that its byte stands for
+    mxfp4 = Scheme(
+        CODEBOOKS["mxfp4_gguf"],
+        granularity=PerGroup(32),
+        convention=BASES["gguf.MXFP4"],
+        scales=replace(_E8M0, range_setting=Given(0.5)),
+    )
+    return {"gguf.MXFP4": mxfp4} | {
+        f"gguf.{name}": Scheme(
+            fmt,
+            symmetric=not name.endswith("_1"),
+            granularity=PerGroup(size),
+            convention=BASES[f"gguf.{convention}"],
+            scales=half,
+        )
+        for name, (fmt, size, convention) in parts.items()
+    }
+
+
+def _gptq() -> dict[str, Scheme]:
+    """The grid that GPTQ rounds to (Quantizer.find_params of its quant.py), without its compensation of errors."""
+    return {
+        "gptq_like.int4_g128": Scheme(IntFormat(4, signed=False), symmetric=False, granularity=PerGroup(128))
+    }
+
+
+PRESETS: dict[str, Scheme] = {
+    **_torchao(),
+    **_gptq(),
+    **_compressed_tensors(),
+    **_bitsandbytes(),
+    **_gguf(),
+    **_microxcaling(),
+}

@@ -1,0 +1,78 @@
+"""All that decides the codes, in one record."""
+
+from dataclasses import dataclass
+
+from quantcore import notation
+from quantcore.conventions import BASES, TEXTBOOK, Convention
+from quantcore.errors import QuantError
+from quantcore.formats.integer import INT8, Format, parse_format
+from quantcore.granularity.kinds import GRANULARITIES, PER_TENSOR, Granularity
+from quantcore.range_setting.basic import MIN_MAX, RANGE_SETTINGS, RangeSetting
+
+MAX_LEVELS = 4  # of scales whose scales are quantized: deeper texts are made to hurt
+SYMMETRY = {"symmetric": True, "asymmetric": False}
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """format + symmetric + granularity + range setting + convention, and how the scales are stored.
+
+    ``scales``: quantizes the tensor of scales in block form, its granularity over that tensor; None keeps
+    them as float32.
+
+    >>> str(Scheme())
+    'int8 symmetric per_tensor min_max textbook'
+    >>> Scheme.parse("int4 asymmetric per_group(32)").granularity
+    PerGroup(size=32, axis=-1)
+    """
+
+    format: Format = INT8
+    symmetric: bool = True
+    granularity: Granularity = PER_TENSOR
+    range_setting: RangeSetting = MIN_MAX
+    convention: Convention = TEXTBOOK
+    scales: "Scheme | None" = None
+
+    def __str__(self) -> str:
+        symmetry = "symmetric" if self.symmetric else "asymmetric"
+        granularity, range_setting = (notation.write_call(c) for c in (self.granularity, self.range_setting))
+        own = f"{self.format} {symmetry} {granularity} {range_setting} {self.convention}"
+        return own if self.scales is None else f"{own} scales({self.scales})"
+
+    @classmethod
+    def parse(cls, text: str) -> "Scheme":
+        """Read the text form; what is left out has its default, the order of the words is free.
+
+        Raises:
+            QuantError: a word is not a format, a symmetry, a granularity, a range setting or a convention,
+                or one of them stands twice.
+        """
+        found: dict[str, object] = {}
+        for word in notation.split_words(text):
+            field, value = _read(word)
+            if field in found:
+                raise QuantError(
+                    f"The scheme {text[:80]!r} names its {field.replace('_', ' ')} twice; leave one out."
+                )
+            found[field] = value
+        return cls(**found)  # type: ignore[arg-type]
+
+
+def _read(word: str) -> tuple[str, object]:
+    """Say which field of a scheme a word belongs to, and its value."""
+    if word.startswith("scales(") and word.endswith(")"):
+        if word.count("scales(") > MAX_LEVELS:
+            raise QuantError(f"The scheme has more than {MAX_LEVELS} levels of scales; leave some out.")
+        return "scales", Scheme.parse(word.removeprefix("scales(")[:-1])
+    if word in SYMMETRY:
+        return "symmetric", SYMMETRY[word]
+    name, arguments, changes = notation.parse_call(word)
+    if name in GRANULARITIES:
+        return "granularity", notation.build(GRANULARITIES[name], arguments, changes, word)
+    if name in RANGE_SETTINGS:
+        return "range_setting", notation.build(RANGE_SETTINGS[name], arguments, changes, word)
+    if name in BASES:
+        if arguments:
+            raise QuantError(f"{word[:60]!r}: a convention takes only named choices, such as overflow=wrap.")
+        return "convention", BASES[name].changed(**changes)
+    return "format", parse_format(word)

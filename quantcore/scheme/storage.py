@@ -1,0 +1,90 @@
+"""What a quantized tensor costs to store."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from quantcore.errors import QuantError
+from quantcore.granularity.kinds import block_shape, grid_shape, laid_shape
+from quantcore.range_setting.basic import Given
+from quantcore.scheme.scheme import Scheme
+from quantcore.scheme.support import refuse
+
+SCALE_BITS = 32  # scales are kept as float32
+FLOAT_BITS = 32  # of a zero_point that is no code (hqq)
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Bits spent on codes, scales and zero points of a tensor of ``elements``."""
+
+    elements: int
+    codes: int
+    scales: int
+    zero_points: int
+
+    @property
+    def bits_per_element(self) -> float:
+        """All bits over elements."""
+        return (self.codes + self.scales + self.zero_points) / self.elements
+
+    @property
+    def total_bytes(self) -> int:
+        """All bits in bytes, rounded up."""
+        return -(-(self.codes + self.scales + self.zero_points) // 8)
+
+
+def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
+    """Count the bits: codes at the format's width or as the convention packs them, scales as float32 or as
+    ``scheme.scales`` stores them, zero points at the format's width, or where they are shifts as the scales.
+
+    Every block pays for a scale of its own, equal or not. A symmetric scheme's zero points are known and
+    cost nothing; typed by hand (`Given`), they cost nothing if all are 0 or all are the format's middle.
+
+    Raises:
+        QuantError: the scheme does not fit the shape, or the shape has no elements.
+    """
+    shape = tuple(shape)
+    if any(n < 1 for n in shape):
+        raise QuantError(f"A tensor of shape {shape} has no elements; every axis needs 1 or more.")
+    refuse(scheme, shape)
+    grid = grid_shape(laid_shape(scheme.granularity, shape), block_shape(scheme.granularity, shape))
+    blocks = math.prod(grid)
+    elements, bits = math.prod(shape), scheme.format.bits
+    setting = scheme.range_setting
+    typed = _numbers(setting.zero_point) if isinstance(setting, Given) else set()
+    free = not scheme.symmetric or not any(typed <= {known} for known in (0, scheme.format.middle))
+    packed = scheme.convention.code_bits or bits
+    zero_point_bits = blocks * (bits if scheme.convention.zero_point == "integer" else FLOAT_BITS)
+    scale_bits = blocks * SCALE_BITS
+    if scheme.scales is not None:
+        inner = storage(scheme.scales, grid)
+        # a scale of scales that is given is part of the scheme: MX blocks store none
+        given = isinstance(scheme.scales.range_setting, Given)
+        scale_bits = inner.codes + (0 if given else inner.scales + inner.zero_points)
+        if scheme.scales.convention.center == "mean":
+            scale_bits += FLOAT_BITS
+        if scheme.convention.zero_point == "shift":
+            zero_point_bits = scale_bits
+    return Storage(elements, math.ceil(elements * packed), scale_bits, zero_point_bits if free else 0)
+
+
+def _numbers(value: Any) -> set[int]:
+    """The distinct numbers in nested tuples."""
+    return set().union(*(_numbers(v) for v in value)) if isinstance(value, tuple) else {value}
+
+
+def bits_per_element(scheme: Scheme, shape: tuple[int, ...]) -> float:
+    """Return the true storage cost in bits, scales and zero points shared out over the elements.
+
+    >>> from quantcore.granularity import PerGroup
+    >>> from quantcore.formats import INT4
+    >>> bits_per_element(Scheme(INT4, granularity=PerGroup(32)), (64, 128))
+    5.0
+    """
+    return storage(scheme, shape).bits_per_element
+
+
+def compression_ratio(scheme: Scheme, shape: tuple[int, ...], original_bits: int = 32) -> float:
+    """Return the size at ``original_bits`` an element over the size quantized."""
+    return original_bits / bits_per_element(scheme, shape)

@@ -1,0 +1,111 @@
+"""How a script in plain torch gets at the blocks of a tensor, and from them back to its elements."""
+
+from dataclasses import dataclass
+
+from quantcore.granularity.kinds import PerTensor, Shape, grid_shape
+from quantcore.quantization.quantize import Quantized
+from quantcore.range_setting.basic import Percentile
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What to write for one end of the ranges.
+
+    ``extreme`` and ``percentile`` are templates of an expression with one number a block, in block form;
+    {x} stands for ``source`` or its magnitudes, {end} for amin or amax, {p} for the percentile.
+    ``before``: lines that come first. ``target``: a template of what the expression is bound to.
+    """
+
+    comment: str
+    source: str
+    extreme: str
+    percentile: str
+    before: tuple[str, ...] = ()
+    target: str = "{} = "
+
+
+def layout_of(result: Quantized) -> Layout:
+    """Choose the plainest way: the whole tensor, whole axes, an axis of blocks, or one block at a time."""
+    shape, block = result.laid_shape, result.block
+    inner = tuple(i for i, b in enumerate(block) if b > 1)
+    if isinstance(result.scheme.granularity, PerTensor):
+        return Layout("one range for the whole tensor", "x", "{x}.{end}()", "percentile({x}.flatten(), {p})")
+    if inner and all(block[i] == shape[i] for i in inner):
+        return _whole_axes(shape, inner)
+    short = any(n % b for n, b in zip(shape, block, strict=True))
+    if short and isinstance(result.scheme.range_setting, Percentile):
+        return _one_at_a_time(shape, block, result.scheme.symmetric)
+    return _last_axis(shape, block)
+
+
+def spread_source(result: Quantized) -> str:
+    """Return what repeats parameters in block form for every element; "" where they broadcast as they are.
+
+    Blocks of (1, 4) on shape (8, 18) give ``.repeat_interleave(4, dim=1)[:, :18]``.
+    """
+    shape, block = result.laid_shape, result.block
+    axes = [i for i, (n, b) in enumerate(zip(shape, block, strict=True)) if 1 < b < n]
+    repeats = "".join(f".repeat_interleave({block[i]}, dim={i})" for i in axes)
+    if not any(shape[i] % block[i] for i in axes):
+        return repeats
+    cuts = [f":{n}" if i in axes and n % block[i] else ":" for i, n in enumerate(shape)]
+    while cuts[-1] == ":":
+        cuts.pop()
+    return f"{repeats}[{', '.join(cuts)}]"
+
+
+def _whole_axes(shape: Shape, inner: Shape) -> Layout:
+    """Blocks that take the axes ``inner`` whole: one a channel."""
+    outer = tuple(i for i in range(len(shape)) if i not in inner)
+    grid = tuple(1 if i in inner else n for i, n in enumerate(shape))
+    order = outer + inner
+    permute = f".permute{order}" if list(order) != sorted(order) else ""
+    return Layout(
+        f"one range for each index along axis {' and '.join(map(str, outer))}",
+        "x",
+        f"{{x}}.{{end}}({inner}, keepdim=True)",
+        f"percentile({{x}}{permute}.flatten({len(outer)}), {{p}}).reshape({grid})",
+    )
+
+
+def _last_axis(shape: Shape, block: Shape) -> Layout:
+    """Lay the elements of each block along a last axis of their own."""
+    before, source = [], "x"
+    grid = grid_shape(shape, block)
+    missing = [g * b - n for g, b, n in zip(grid, block, shape, strict=True)]
+    if any(missing):
+        widths = tuple(width for end in reversed(missing) for width in (0, end))
+        # only for MinMax: zeros would move a percentile
+        before += [
+            "# the last blocks are shorter: fill them with 0, which every range holds anyway",
+            f"padded = torch.nn.functional.pad(x, {widths})",
+        ]
+        source = "padded"
+    inner = [i for i, b in enumerate(block) if b > 1]
+    if not inner:
+        split = ".unsqueeze(-1)"
+    elif len(inner) == 1:
+        i = inner[0]
+        move = f".movedim({i + 1}, -1)" if i + 1 < len(shape) else ""
+        split = f".unflatten({i}, {(grid[i], block[i])}){move}"
+    else:
+        sizes = tuple(size for pair in zip(grid, block, strict=True) for size in pair)
+        order = tuple(range(0, len(sizes), 2)) + tuple(range(1, len(sizes), 2))
+        split = f".reshape{sizes}.permute{order}.flatten({len(shape)})"
+    before.append(f"blocks = {source}{split}  # the elements of a block lie along the last axis")
+    comment = f"one range for each block of {block}"
+    return Layout(comment, "blocks", "{x}.{end}(-1)", "percentile({x}, {p})", tuple(before))
+
+
+def _one_at_a_time(shape: Shape, block: Shape, symmetric: bool) -> Layout:
+    """A loop over the blocks, of which the last are shorter."""
+    grid = grid_shape(shape, block)
+    ends = ("high",) if symmetric else ("low", "high")
+    ranges = ", ".join(f"range({g})" for g in grid)
+    before = (
+        f"{', '.join(ends)} = {', '.join(f'torch.empty({grid})' for _ in ends)}",
+        f"for place in itertools.product({ranges}):",
+        f"    block = x[tuple(slice(p * b, p * b + b) for p, b in zip(place, {block}))].flatten()",
+    )
+    comment = f"one range for each block of {block}; the last blocks are shorter"
+    return Layout(comment, "block", "{x}.{end}()", "percentile({x}, {p})", before, "    {}[place] = ")

@@ -1,0 +1,104 @@
+"""A result as a script in the API of the library whose integers it holds, with assertions on them.
+
+`RECIPES` has one function a convention of integers, `CALLS` one a convention of the presets; each knows its
+library's API and nothing of the others.
+"""
+
+from collections.abc import Callable
+
+from quantcore.conventions import BASES, CONVENTIONS
+from quantcore.errors import QuantError
+from quantcore.formats.integer import IntFormat
+from quantcore.quantization.quantize import Quantized
+from quantcore.snippets.libraries import (
+    aimet,
+    brevitas,
+    compressed_tensors,
+    hqq,
+    onnx,
+    presets,
+    pytorch,
+    quanto,
+    torchao,
+)
+from quantcore.snippets.libraries.presets import CALLS
+from quantcore.snippets.libraries.recipe import Recipe, finds_range
+from quantcore.snippets.script import TORCH, assemble, check, check_parameters, checked, ending
+from quantcore.tensors.text.literals import WIDTH, literal
+
+RECIPES: dict[str, Callable[[Quantized], Recipe]] = {
+    "torch.fake_quantize": pytorch.fake_quantize,
+    "torch.quantize_per_tensor": pytorch.quantize,
+    "torch.quantize_per_channel": pytorch.quantize,
+    "torchao": torchao.affine,
+    "torchao.no_clipping_err": torchao.affine_no_clipping_err,
+    "aimet.Quantize": aimet.quantize,
+    "aimet.QuantizeDequantize": aimet.quantize_dequantize,
+    "aimet.QuantizeDequantize.grad": aimet.quantize_dequantize_grad,
+    "onnxruntime": onnx.by_session,
+    "onnx": onnx.by_reference,
+    "compressed_tensors": compressed_tensors.affine,
+    "brevitas": brevitas.weight,
+    "quanto": quanto.symmetric,
+    "hqq": hqq.float_zero,
+    "hqq.round_zero": hqq.rounded_zero,
+}
+# Libraries that do not install beside the CPU build of torch: their scripts were run by hand, in an environment
+# of their own, and run in the tests where they import
+RECORDED_ONLY = frozenset({"aimet-torch"})
+
+
+def library_script(result: Quantized) -> str:
+    """Return a script in the own API of the convention's library, that asserts the codes of ``result``.
+
+    Codes that the library does not show are asserted as what they dequantize to (`Recipe.shows`). The script
+    also asserts scale and zero_point where the library finds them: for every range setting but
+    `MinMax` they stand in the script as numbers. Its last line of output says what was checked, and with
+    which version of the library.
+
+    Raises:
+        QuantError: the convention stands for no library that can be installed, was changed, or its library
+            can't be given these parameters, or has no call for this scheme.
+    """
+    convention = result.scheme.convention
+    _refuse(result)
+    write = RECIPES.get(convention.name) or CALLS[convention.name].recipe
+    recipe = write(result)
+    language = recipe.language
+    also = (f"torch=={CONVENTIONS['torch.fake_quantize'].version}",) if language is TORCH else ()
+    pins = sorted({f"{convention.library}=={convention.version}", *also, *recipe.also})
+    heading = f"# {convention.call}"[:WIDTH] + f"\n# pip install {' '.join(pins)}\n"
+    shown = getattr(result, recipe.shows).cpu().numpy()
+    body = [*recipe.lines, f"print({recipe.shows})", "", *check(recipe.shows, shown, language)]
+    parts = [checked(recipe.shows, shown, language)]
+    for name in recipe.gives:
+        values = getattr(result, name).cpu().numpy()
+        body += check_parameters(name, values, language)
+        parts.append(checked(name, values, language))
+    body += ending(parts, f"{convention.library} {{version('{convention.library}')}}")
+    return assemble(literal(result.x.cpu().numpy(), language.module), body, heading, recipe.imports)
+
+
+def _refuse(result: Quantized) -> None:
+    scheme, convention = result.scheme, result.scheme.convention
+    if convention.name not in RECIPES and convention.name not in CALLS:
+        raise QuantError(presets.why_no_call(convention))
+    if convention != BASES[convention.name]:
+        raise QuantError(
+            f"{convention} changes what {convention.library} does, so {convention.library} can't give these "
+            "codes; choose the convention as it is."
+        )
+    if convention.name in CALLS:
+        presets.refuse(result)
+    if finds_range(result):
+        return
+    z, fmt = result.zero_point, scheme.format
+    if isinstance(fmt, IntFormat) and z is not None and bool(((z < fmt.qmin) | (z > fmt.qmax)).any()):
+        raise QuantError(
+            f"{convention.library} takes only a zero_point within the codes {fmt.qmin}..{fmt.qmax} of {fmt}; "
+            "choose one of them."
+        )
+    if bool((result.scale == 0).any()):
+        raise QuantError(
+            f"A scale is 0, and {convention.library} would divide by it; choose scales that keep it above 0."
+        )

@@ -1,0 +1,35 @@
+"""Scripts in hqq's own API."""
+
+from quantcore.errors import QuantError
+from quantcore.granularity.kinds import PerFlatGroup, PerGroup, PerTensor
+from quantcore.quantization.quantize import Quantized
+from quantcore.snippets.libraries.recipe import Recipe, finds_range
+
+
+def float_zero(result: Quantized) -> Recipe:
+    """Quantizer.quantize with a zero point that is not rounded."""
+    return _quantizer(result, round_zero=False)
+
+
+def rounded_zero(result: Quantized) -> Recipe:
+    """Quantizer.quantize with round_zero=True."""
+    return _quantizer(result, round_zero=True)
+
+
+def _quantizer(result: Quantized, round_zero: bool) -> Recipe:
+    if not finds_range(result):
+        raise QuantError(
+            "Quantizer.quantize of hqq finds scale and codes in one call; choose min-max, and scales "
+            "that are kept as they are."
+        )
+    fmt, granularity = result.scheme.format, result.scheme.granularity
+    group = granularity.size if isinstance(granularity, PerGroup | PerFlatGroup) else None
+    lines = [
+        "codes, meta = Quantizer.quantize(",
+        f"    x, nbits={fmt.bits}, group_size={group}, channel_wise={not isinstance(granularity, PerTensor)},",
+        f'    axis=1, optimize=False, round_zero={round_zero}, bitpack=False, device="cpu",',
+        ")",
+        f"codes = codes.reshape(x.shape).to({fmt.dtype})",
+        'scale, zero_point = meta["scale"], meta["zero"]',
+    ]
+    return Recipe("import torch\nfrom hqq.core.quantize import Quantizer", lines)

@@ -1,0 +1,138 @@
+"""What every script of `snippets` is put together from: imports, the tensor, lines, assertions."""
+
+import ast
+import hashlib
+import itertools
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+
+from quantcore.tensors.text.literals import READABLE, Array, array_source, little_endian
+
+# what a script may use without importing it
+_IMPORTS = {
+    "base64": "import base64",
+    "hashlib": "import hashlib",
+    "itertools": "import itertools",
+    "version": "from importlib.metadata import version",
+    "zlib": "import zlib",
+    "np": "import numpy as np",
+    "qc": "import quantcore as qc",
+    "torch": "import torch",
+}
+
+
+def assemble(tensor_code: str, body: list[str], heading: str = "", imports: str = "") -> str:
+    """Put together heading, imports, the tensor and the body.
+
+    ``tensor_code`` may begin with imports of its own; those of `_IMPORTS` come by themselves.
+    """
+    tree = ast.parse(tensor_code)
+    own = list(itertools.takewhile(lambda node: isinstance(node, ast.Import | ast.ImportFrom), tree.body))
+    lines = tensor_code.strip().split("\n")
+    below = own[-1].end_lineno or 0 if own else 0
+    code = "\n".join([*lines[below:], "", *body]).strip()
+    used = {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)}
+    found = {ast.unparse(node) for node in own} | {_IMPORTS[name] for name in used & _IMPORTS.keys()}
+    found |= set(imports.strip().split("\n")) if imports else set()
+    standard = {line for line in found if line.split()[1].split(".")[0] in sys.stdlib_module_names}
+    blocks = ["\n".join(sorted(lines, key=_import_order)) for lines in (standard, found - standard)]
+    top = "\n\n".join([*filter(None, blocks), code]) + "\n"
+    return f"{heading}\n{top}" if heading else top
+
+
+def _import_order(line: str) -> tuple[bool, str]:
+    return line.startswith("from"), line
+
+
+@dataclass(frozen=True)
+class Language:
+    """How assertions and literals are written: with torch or with numpy."""
+
+    module: str
+    equal: str
+    equal_with_nan: str
+    flatten: str
+    to_bytes: str
+    count: str
+
+
+TORCH = Language(
+    "torch",
+    "assert torch.equal({name}, {expected})",
+    "torch.testing.assert_close({name}, {expected}, rtol=0, atol=0, equal_nan=True)",
+    "{name}.flatten()",
+    '{name}.numpy().astype("{dtype}").tobytes()',
+    "{name}.numel()",
+)
+NUMPY = Language(
+    "np",
+    "assert np.array_equal({name}, {expected})",
+    "np.testing.assert_array_equal({name}, {expected})",
+    "np.ravel({name})",
+    '{name}.astype("{dtype}").tobytes()',
+    "np.size({name})",
+)
+
+
+def check(name: str, codes: Array, language: Language = TORCH) -> list[str]:
+    """Lines that assert the codes under ``name``: one by one, or by a hash where they are many."""
+    if codes.size <= READABLE:
+        expected = array_source(codes, language.module)
+        return [f"expected = {expected}", language.equal.format(name=name, expected="expected")]
+    return [*_check_hash(name, codes, language), f"assert tuple({name}.shape) == {codes.shape}"]
+
+
+def _check_hash(name: str, values: Array, language: Language) -> list[str]:
+    values = little_endian(values)
+    digest = hashlib.sha256(values.data).hexdigest()
+    dtype = values.dtype.newbyteorder("<").str
+    return [
+        f"data = {language.to_bytes.format(name=name, dtype=dtype)}  # row by row, little-endian",
+        f'assert hashlib.sha256(data).hexdigest() == (\n    "{digest}"\n)',
+    ]
+
+
+def check_parameters(name: str, values: Array, language: Language) -> list[str]:
+    """Lines that assert scale or zero_point, whatever axes of length 1 the library gives it."""
+    flat = values.reshape(-1)
+    has_nan = bool(np.isnan(flat).any())
+    if _is_one_integer(flat):
+        return [f"assert ({name} == {flat[0]}).all()"]
+    if flat.size > READABLE and not has_nan:
+        return _check_hash(name, flat, language)
+    dtype = {"i": "int32", "f": "float32"}[values.dtype.kind]
+    found = language.flatten.format(name=name)
+    if values.dtype.kind == "i":
+        found += f".{'to' if language is TORCH else 'astype'}({language.module}.{dtype})"
+    line = language.equal_with_nan if has_nan else language.equal
+    return [
+        f"expected_{name} = {array_source(flat, language.module)}",
+        line.format(name=found, expected=f"expected_{name}"),
+    ]
+
+
+def checked(name: str, values: Array, language: Language = TORCH) -> str:
+    """What `check` or `check_parameters` asserted, as text for an f-string of the script.
+
+    The script counts what it compared. Of parameters that are one integer throughout, it is that integer.
+    """
+    noun = {"dequantized": "dequantized value", "zero_point": "zero point"}.get(name, name.removesuffix("s"))
+    plural = "s" * (values.size != 1)
+    if name == "zero_point" and _is_one_integer(values.reshape(-1)):
+        return f"the zero point {values.reshape(-1)[0]}"  # a library may keep one for all scales
+    return f"{{{language.count.format(name=name)}:,}} {noun}{plural}"
+
+
+def ending(parts: list[str], who: str = "") -> list[str]:
+    """The script's last lines, which say what was checked. ``who``: text for an f-string, what it ran with."""
+    *most, last = parts
+    listed = f"{', '.join(most)} and {last}" if most else last
+    verb = "equals that" if not most and last.startswith("{") and not last.endswith("s") else "equal those"
+    ran = f" ({who})" if who else ""
+    return ["", f'checked = f"{listed}"', f'print(f"OK: {{checked}} {verb} of Quantscope{ran}.")']
+
+
+def _is_one_integer(flat: Array) -> bool:
+    return flat.dtype.kind == "i" and bool((flat == flat[0]).all())

@@ -1,0 +1,113 @@
+"""A result as a Python script that rebuilds it and asserts its codes: with quantcore, or torch alone."""
+
+import dataclasses
+import itertools
+import re
+import textwrap
+from typing import Any
+
+from quantcore.conventions import CONVENTIONS, Convention
+from quantcore.formats.codebook import CodebookFormat
+from quantcore.formats.floating_point import FloatFormat
+from quantcore.formats.integer import FORMATS, IntFormat
+from quantcore.quantization.quantize import Quantized
+from quantcore.scheme.presets import PRESETS
+from quantcore.scheme.scheme import Scheme
+from quantcore.snippets.libraries import RECORDED_ONLY, library_script
+from quantcore.snippets.script import assemble, check, checked, ending
+from quantcore.snippets.torch_script import arithmetic
+from quantcore.tensors.text.literals import WIDTH, literal
+
+__all__ = ["RECORDED_ONLY", "library_script", "literal", "quantcore_script", "torch_script"]
+
+
+def quantcore_script(tensor_code: str, result: Quantized) -> str:
+    """Return a script that quantizes x with quantcore and asserts the codes of ``result``.
+
+    Its last line of output says what was checked. ``tensor_code`` is source that binds ``x``. It may begin with imports; np, torch, qc, base64 and zlib
+    need none.
+    """
+    codes = result.codes.cpu().numpy()
+    body = [
+        f"scheme = {scheme_source(result.scheme)}",
+        "result = qc.apply(x, scheme)",
+        "print(result.scale)",
+        "print(result.codes)",
+        "print(result.error.abs().max())",
+        "",
+        "codes = result.codes",
+        *check("codes", codes),
+        *ending([checked("codes", codes)]),
+    ]
+    return assemble(tensor_code, body)
+
+
+def torch_script(tensor_code: str, result: Quantized) -> str:
+    """Return a script that does the arithmetic by hand, in torch, and asserts the codes of ``result``.
+
+    ``tensor_code`` is source that binds ``x`` to a float32 torch tensor, as `literal` writes it.
+    """
+    codes = result.codes.cpu().numpy()
+    body = [
+        f"# {_comment(result.scheme)}",
+        *arithmetic(result),
+        "",
+        *check("codes", codes),
+        *ending([checked("codes", codes)], "torch {torch.__version__}"),
+    ]
+    return assemble(tensor_code, body)
+
+
+def scheme_source(scheme: Scheme) -> str:
+    """Return the constructor of a scheme, with what differs from the defaults.
+
+    >>> scheme_source(Scheme.parse("int4 per_group(32)"))
+    'qc.Scheme(format=qc.INT4, granularity=qc.PerGroup(size=32))'
+    """
+    for name, preset in PRESETS.items():
+        if scheme == preset:
+            return f'qc.PRESETS["{name}"]'
+    line = _constructor(scheme)
+    if len("scheme = ") + len(line) <= WIDTH:
+        return line
+    # one argument a line; parameters by hand can be longer than one
+    lines = itertools.chain(*(_wrapped(f"    {argument},") for argument in _arguments(scheme)))
+    return "\n".join(["qc.Scheme(", *lines, ")"])
+
+
+def _wrapped(line: str) -> list[str]:
+    """Break a long line at spaces, but not at those in strings."""
+    whole = re.sub(r'"[^"]*"', lambda string: string[0].replace(" ", "\0"), line)
+    parts = textwrap.wrap(
+        whole, WIDTH, subsequent_indent=" " * 8, break_on_hyphens=False, break_long_words=False
+    )
+    return [part.replace("\0", " ") for part in parts]
+
+
+def _constructor(choice: Any) -> str:
+    if isinstance(choice, IntFormat) and choice in FORMATS.values():
+        return f"qc.{str(choice).upper()}"
+    if isinstance(choice, FloatFormat | CodebookFormat):
+        return f'qc.parse_format("{choice}")'
+    if isinstance(choice, Convention):
+        changes = ", ".join(f"{name}={value!r}" for name, value in choice.changes().items())
+        if choice.name not in CONVENTIONS:
+            return f'qc.Scheme.parse("{choice}").convention'
+        return f'qc.CONVENTIONS["{choice.name}"]' + (f".changed({changes})" if changes else "")
+    return f"qc.{type(choice).__name__}({', '.join(_arguments(choice))})"
+
+
+def _arguments(choice: Any) -> list[str]:
+    """``name=value`` for every field that is not at its default."""
+    found = []
+    for field in dataclasses.fields(choice):
+        value = getattr(choice, field.name)
+        if field.default is dataclasses.MISSING or value != field.default:
+            text = _constructor(value) if dataclasses.is_dataclass(value) else repr(value)
+            found.append(f"{field.name}={text}")
+    return found
+
+
+def _comment(scheme: Scheme) -> str:
+    text = str(scheme)
+    return text if len(text) <= WIDTH else text[: WIDTH - 1] + "…"

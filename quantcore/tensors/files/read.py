@@ -1,0 +1,143 @@
+"""Read tensors from files that anyone may send: nothing is unpickled, and headers come before data.
+
+========================  ==================================================================
+file                      read as
+========================  ==================================================================
+.npy, .npz                NumPy arrays, in any byte order, C or Fortran order
+.safetensors              F64, F32, F16, BF16, integers and BOOL
+.csv, .tsv, .txt          as pasted text, see `quantcore.tensors.text`
+.json                     nested lists, or an object whose values are
+.pt, .pth, .bin, .pkl …   refused: they are pickles, which run code when they are read
+========================  ==================================================================
+"""
+
+from collections.abc import Sequence
+
+from quantcore.errors import QuantError
+from quantcore.tensors.files.entries import Entry, Float32Array, TensorInfo, check_size, to_float32
+from quantcore.tensors.files.numpy_files import CONVERT_TORCH, open_npy, open_npz
+from quantcore.tensors.files.safetensors_files import open_safetensors
+from quantcore.tensors.files.text_files import open_json, open_text
+from quantcore.tensors.limits import MAX_BYTES
+from quantcore.tensors.wording import megabytes, short
+
+EXTENSIONS = (".npy", ".npz", ".csv", ".tsv", ".txt", ".json", ".safetensors")
+_PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle", ".joblib")
+_MAGIC = {
+    b"\x93NUMPY": "a .npy array",
+    b"PK\x03\x04": "a zip (.npz, .xlsx, .pt)",
+    b"\x89HDF": "an HDF5 file",
+    b"GGUF": "a GGUF model",
+    b"\x1f\x8b": "a gzip file",
+    b"\x89PNG": "a picture",
+    b"%PDF": "a PDF",
+}
+_EXPECTED = {".npy": "a .npy array", ".npz": "a zip (.npz, .xlsx, .pt)"}
+
+
+def list_tensors(data: bytes | memoryview, name: str, limit: int = MAX_BYTES) -> list[TensorInfo]:
+    """Return what the file holds; of .npy, .npz and .safetensors only headers are read.
+
+    Args:
+        data: the content of the file.
+        name: its name, which decides the format.
+        limit: the most bytes of the file, and of all its tensors once unpacked.
+
+    Raises:
+        QuantError: the file can't be read; the message says why and what to do.
+    """
+    return [entry.info for entry in _open(data, name, limit).values()]
+
+
+def first_weight(tensors: Sequence[TensorInfo]) -> TensorInfo:
+    """Return the tensor that a file opens on: the first of a floating type and of rank 2 or more.
+
+    Biases, indices and counters stand before the weights in many files. Where there is no such tensor, the first
+    of a floating type is returned; where there is none either, the first. Those without elements come last.
+    """
+
+    def order(info: TensorInfo) -> tuple[bool, bool, bool]:
+        return 0 in info.shape, not info.is_floating, info.is_floating and len(info.shape) < 2
+
+    return min(tensors, key=order)
+
+
+def read_tensor(
+    data: bytes | memoryview, name: str, tensor: str | None = None, limit: int = MAX_BYTES
+) -> Float32Array:
+    """Return one tensor of the file as a new float32 array in C order.
+
+    float32 is kept as it is; float16, bfloat16, bool and integers up to 16 bits are exact; float64 and
+    longer integers are rounded to the nearest float32.
+
+    Args:
+        data: the content of the file.
+        name: its name, which decides the format.
+        tensor: which one, by its name in `list_tensors`; needed where the file holds several.
+        limit: the most bytes of the file, and of the tensor as float32.
+
+    Raises:
+        QuantError: the file or the tensor can't be read, or it holds no real numbers within float32.
+    """
+    entries = _open(data, name, limit)
+    if tensor is None and len(entries) > 1:
+        raise QuantError(f"{short(name)} holds {len(entries)} tensors: {_names(entries)}; choose one.")
+    chosen = next(iter(entries)) if tensor is None else tensor
+    if chosen not in entries:
+        raise QuantError(f"{short(name)} has no tensor {short(chosen)}; it holds {_names(entries)}.")
+    entry = entries[chosen]
+    check_size(entry.info, limit)
+    return to_float32(chosen, entry.load())
+
+
+def _open(data: bytes | memoryview, name: str, limit: int) -> dict[str, Entry]:
+    view = memoryview(data).cast("B")
+    extension = _check_kind(view, name, limit)
+    if extension == ".npy":
+        entries = open_npy(view, name)
+    elif extension == ".npz":
+        entries = open_npz(view, name, limit)
+    elif extension == ".safetensors":
+        entries = open_safetensors(view, name)
+    elif extension == ".json":
+        entries = open_json(view, name)
+    else:
+        entries = open_text(view, name)
+    if not entries:
+        raise QuantError(f"{short(name)} holds no tensor; save at least one.")
+    return entries
+
+
+def _check_kind(data: memoryview, name: str, limit: int) -> str:
+    """Return the extension, if the file can be read and is what its extension says."""
+    dot = name.rfind(".")
+    extension = name[dot:].lower() if dot >= 0 else ""
+    if extension in _PICKLES:
+        raise QuantError(f"{short(name)} is a pickle, which runs code when it is read. {CONVERT_TORCH}")
+    if extension not in EXTENSIONS:
+        raise QuantError(f"{short(name)} is not of a kind that is read; give one of {', '.join(EXTENSIONS)}.")
+    if len(data) > limit:
+        raise QuantError(
+            f"{short(name)} is {megabytes(len(data))}; at most {megabytes(limit)} are read. "
+            "Save a slice of the tensor."
+        )
+    if len(data) == 0:
+        raise QuantError(f"{short(name)} is empty; save the tensor again.")
+    start = bytes(data[:6])
+    if start[0] == 0x80 and len(start) > 1 and 2 <= start[1] <= 5 and extension != ".safetensors":
+        raise QuantError(
+            f"{short(name)} is a pickle under another name, which runs code when it is read. {CONVERT_TORCH}"
+        )
+    found = next((what for magic, what in _MAGIC.items() if start.startswith(magic)), "")
+    # the length at the start of a .safetensors file can look like any of these
+    if extension != ".safetensors" and found != _EXPECTED.get(extension, ""):
+        found = found or "something else"
+        raise QuantError(
+            f"{short(name)} ends in {extension}, but holds {found}; give it its own extension or save it again."
+        )
+    return extension
+
+
+def _names(entries: dict[str, Entry]) -> str:
+    names = [short(name) for name in entries]
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -1,0 +1,89 @@
+"""``.csv``, ``.tsv`` and ``.txt`` as pasted text; ``.json`` as nested lists, or an object of them."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from quantcore.errors import QuantError
+from quantcore.tensors.files.entries import Entry, TensorInfo
+from quantcore.tensors.files.strict_json import load_json
+from quantcore.tensors.limits import MAX_RANK, MAX_TEXT_FILE_BYTES
+from quantcore.tensors.text.parse import parse
+from quantcore.tensors.wording import megabytes, short
+
+
+def open_text(data: memoryview, name: str) -> dict[str, Entry]:
+    """Return the one tensor of a text file, under the file's name.
+
+    Raises:
+        QuantError: as `parse`; a heading is refused like any other word, not skipped.
+    """
+    return _entries({name: parse(_decode(data, name), MAX_TEXT_FILE_BYTES)})
+
+
+def open_json(data: memoryview, name: str) -> dict[str, Entry]:
+    """Return the tensor of nested lists, or one for each key of an object.
+
+    Raises:
+        QuantError: the file is not JSON, or not of rectangular lists of numbers.
+    """
+    text = _decode(data, name)
+    value = load_json(text, name)
+    if isinstance(value, dict):
+        return _entries({key: _from_lists(key, lists) for key, lists in value.items()})
+    try:
+        return _entries({name: _from_lists(name, value)})
+    except QuantError:
+        parse(text, MAX_TEXT_FILE_BYTES)  # says the line and column
+        raise
+
+
+def _from_lists(name: str, value: Any) -> npt.NDArray[Any]:
+    """Return nested lists as an array, if all that they hold is numbers."""
+    try:
+        x = np.array(value)
+    except (ValueError, OverflowError, RecursionError):
+        x = np.array(None)
+    # strings, null, ragged lists and integers beyond 64 bits are other kinds; [1, true] would be [1, 1]
+    if x.dtype.kind not in "iuf" or x.ndim > MAX_RANK or _holds_bool(value):
+        raise QuantError(
+            f"{short(name)} is not a rectangular nest of lists of numbers; write [[1, 2], [3, 4]], "
+            'or {"name": [[1, 2], [3, 4]]}.'
+        )
+    return x
+
+
+def _holds_bool(value: Any) -> bool:
+    if isinstance(value, list):
+        return (
+            any(map(_holds_bool, value))
+            if value and isinstance(value[0], list)
+            else bool in set(map(type, value))
+        )
+    return isinstance(value, bool)
+
+
+def _entries(arrays: dict[str, npt.NDArray[Any]]) -> dict[str, Entry]:
+    return {
+        name: Entry(TensorInfo(name, x.shape, str(x.dtype), x.nbytes), partial(np.asarray, x))
+        for name, x in arrays.items()
+    }
+
+
+def _decode(data: memoryview, name: str) -> str:
+    if len(data) > MAX_TEXT_FILE_BYTES:
+        raise QuantError(
+            f"{short(name)} is {megabytes(len(data))} of text; at most {megabytes(MAX_TEXT_FILE_BYTES)} are "
+            "read. Save the tensor with np.save and upload the .npy file."
+        )
+    if bytes(data[:2]) in (b"\xff\xfe", b"\xfe\xff"):
+        raise QuantError(f"{short(name)} is UTF-16 text; save it as UTF-8, or as CSV UTF-8.")
+    try:
+        return str(data, "utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise QuantError(
+            f"{short(name)} is not UTF-8 text: byte {error.start} is 0x{data[error.start]:02x}; "
+            "save it as UTF-8."
+        ) from None

@@ -1,0 +1,172 @@
+"""Nested brackets: Python lists and tuples, JSON, and what NumPy and torch print.
+
+One pass over the tokens, with a stack of open brackets and no recursion. `_Reader` keeps, for each
+depth, how many entries the open bracket has and how many the closed ones had: a tensor is rectangular
+when all brackets of one depth agree and all numbers stand at the same depth.
+"""
+
+import re
+from array import array
+
+from quantcore.errors import QuantError
+from quantcore.tensors.limits import MAX_RANK
+from quantcore.tensors.text.numbers import Float32Array, not_a_number, to_float32
+from quantcore.tensors.wording import place, short
+
+# No alternative can backtrack over more than a bounded stretch, so that a hostile text costs linear time.
+_TOKEN = re.compile(
+    r"""(?P<space>\s+)
+    |(?P<number>[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|
+        (?:nan|inf(?:inity)?))(?=[\s,;()\[\]]|\Z))
+    |(?P<comma>,)
+    |(?P<open>[\[(])
+    |(?P<close>[\])])
+    |(?P<call>[A-Za-z_][\w.]{0,40}\()
+    |(?P<keyword>(?:dtype|device|requires_grad|grad_fn|size|shape|layout)[ ]?=[ ]?
+        (?:<[^<>\n]{0,200}>|'[^'\n]{0,60}'|"[^"\n]{0,60}"|\([0-9, ]{0,200}\)|[A-Za-z][\w.]{0,60}))
+    |(?P<word>[^\s,\[\]()]+|[^\s])""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_PREFIX = re.compile(
+    r"\s*(?:Parameter containing:|[A-Za-z_]\w{0,60}\s{0,9}[=:])\s*(?=[\[(]|[A-Za-z_][\w.]{0,40}\()"
+)
+# tensor(, torch.tensor(, QuantizedTensor(, np.array(, nn.Parameter(, np.float32(
+_CALL = re.compile(r"(?:\w+\.)*(?:\w*tensor|\w*array|parameter|u?int\d+|float\d+)\(", re.IGNORECASE)
+_PAIRS = {"[": "]", "(": ")"}
+
+
+def parse_brackets(text: str) -> Float32Array:
+    """Return the tensor that nested brackets write, of any rank.
+
+    Raises:
+        QuantError: brackets do not match, rows differ in length, or a word is not a number.
+    """
+    prefix = _PREFIX.match(text)
+    start = prefix.end() if prefix else 0
+    reader = _Reader(text)
+    for match in _TOKEN.finditer(text, start):
+        kind = match.lastgroup or ""
+        if kind != "space":
+            reader.read(kind, match.start(), match.group())
+    shape = reader.finish()
+    words = ((m.start(), m.group()) for m in _TOKEN.finditer(text, start) if m.lastgroup == "number")
+    return to_float32(reader.values, words, text).reshape(shape)
+
+
+class _Reader:
+    """The state of one pass: open brackets, entries at each depth, the numbers so far."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.values: array[float] = array("d")
+        self.opened: list[tuple[str, int, int]] = []  # bracket, position, entries around it when it opened
+        self.counts = [0]  # entries so far, at each open depth; depth 0 is outside all brackets
+        self.lengths: dict[int, int] = {}  # entries of a closed bracket, at each depth
+        self.leaf_depth: int | None = None
+        self.last = "open"
+        self.separator = ""
+
+    def read(self, kind: str, position: int, word: str) -> None:
+        """Take in one token."""
+        if kind == "number":
+            self._number(position, word)
+        elif kind == "comma":
+            self._comma(position)
+        elif kind == "open":
+            self._open(position, word)
+        elif kind == "close":
+            self._close(position, word)
+        elif kind == "call" and _CALL.fullmatch(word):
+            self.opened.append(("call", position, self.counts[-1]))
+            self.last = "open"
+            return
+        elif not (kind == "keyword" and self.opened and self.opened[-1][0] == "call"):
+            raise not_a_number(self.text, position, word)
+        self.last = kind
+
+    def finish(self) -> tuple[int, ...]:
+        """Return the shape, after the last token."""
+        if self.opened:
+            bracket, position, _ = self.opened[-1]
+            bracket = "(" if bracket == "call" else bracket
+            raise QuantError(
+                f"The {bracket!r} at {place(self.text, position)} is never closed; add its bracket."
+            )
+        if self.leaf_depth is None:
+            raise QuantError("There is no number in the text; paste rows of numbers, or a printed tensor.")
+        inner = tuple(self.lengths[depth] for depth in range(1, self.leaf_depth + 1))
+        return inner if self.counts[0] == 1 else (self.counts[0], *inner)
+
+    def _number(self, position: int, word: str) -> None:
+        depth = len(self.counts) - 1
+        if self.leaf_depth is None:
+            self.leaf_depth = depth
+        if depth != self.leaf_depth:
+            raise self._mixed_depth(position, word, depth)
+        if self.last == "number" or (self.last == "comma" and self.counts[-1]):
+            style = "space" if self.last == "number" else "comma"
+            if self.separator not in ("", style):
+                raise QuantError(
+                    f"Before {short(word)} at {place(self.text, position)} stands a {style}, before other "
+                    f"numbers a {self.separator}; use one separator, and a point for decimals."
+                )
+            self.separator = style
+        self.counts[-1] += 1
+        self.values.append(float(word))
+
+    def _comma(self, position: int) -> None:
+        if self.last in ("open", "comma"):
+            where = place(self.text, position)
+            raise QuantError(f"A value is missing before the comma at {where}; write a number there.")
+
+    def _open(self, position: int, word: str) -> None:
+        depth = len(self.counts)
+        if depth > MAX_RANK:
+            where = place(self.text, position)
+            raise QuantError(
+                f"Brackets are nested more than {MAX_RANK} deep at {where}; give at most {MAX_RANK} axes."
+            )
+        if self.leaf_depth is not None and depth > self.leaf_depth:
+            raise self._mixed_depth(position, word, depth)
+        self.opened.append((word, position, self.counts[-1]))
+        self.counts.append(0)
+
+    def _close(self, position: int, word: str) -> None:
+        if not self.opened:
+            where = place(self.text, position)
+            raise QuantError(f"The {word!r} at {where} closes no bracket; remove it or add the opening one.")
+        bracket, opened_at, around = self.opened.pop()
+        if word != _PAIRS.get(bracket, ")"):
+            opening = "(" if bracket == "call" else bracket
+            raise QuantError(
+                f"The {opening!r} at {place(self.text, opened_at)} is closed by {word!r} at "
+                f"{place(self.text, position)}; make them a pair."
+            )
+        if bracket != "call":
+            self._check_length(self.counts.pop(), position)
+            self.counts[-1] += 1
+        elif self.counts[-1] != around + 1:
+            raise QuantError(
+                f"{short(self.text[opened_at : position + 1])} at {place(self.text, opened_at)} "
+                "does not hold one tensor; write its values in brackets."
+            )
+
+    def _check_length(self, count: int, position: int) -> None:
+        if count == 0:
+            where = place(self.text, position)
+            raise QuantError(
+                f"The brackets that end at {where} are empty; write at least one number in them."
+            )
+        expected = self.lengths.setdefault(len(self.counts), count)
+        if expected != count:
+            index = "".join(f"[{n}]" for n in self.counts[1:] or self.counts)
+            raise QuantError(
+                f"Row {index}, which ends at {place(self.text, position)}, has length {count}, but the rows "
+                f"before it have length {expected}; give every row as many."
+            )
+
+    def _mixed_depth(self, position: int, word: str, depth: int) -> QuantError:
+        return QuantError(
+            f"{short(word)} at {place(self.text, position)} stands at bracket depth {depth}, but the first "
+            f"number at depth {self.leaf_depth}; give every row the same nesting."
+        )

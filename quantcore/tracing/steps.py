@@ -1,0 +1,138 @@
+"""A trace as lines of arithmetic, one operation a line."""
+
+from dataclasses import dataclass
+
+from quantcore.formats.codebook import CodebookFormat
+from quantcore.formats.floating_point import FloatFormat
+from quantcore.formats.integer import IntFormat
+from quantcore.qparams.power_of_two import largest_value
+from quantcore.tracing.record import Numbers
+from quantcore.tracing.scale_formula import scale_formula
+from quantcore.tracing.text import code_formula, factor_formula, number, rule, signed, zero_point_formula
+
+
+@dataclass(frozen=True)
+class Step:
+    """One line of arithmetic: what it is called, the formula with its numbers put in, what came out."""
+
+    name: str
+    formula: str
+    value: str
+
+
+class Trace(Numbers):
+    """`Numbers` that can tell how they came about."""
+
+    def steps(self) -> list[Step]:
+        """The arithmetic as lines for display; numbers are written so that they read back the same."""
+        steps = [Step("x", "", number(self.x)), Step("scale s", scale_formula(self), number(self.scale))]
+        fmt = self.scheme.format
+        if isinstance(fmt, IntFormat):
+            steps.append(Step("zero point z", zero_point_formula(self), number(self.zero_point)))
+            steps += [*_quotient(self), *_to_code(self)]
+            steps.append(Step(*code_formula(self), number(self.code)))
+        else:
+            steps += [*_quotient(self), *_to_value(self, fmt)]
+        steps.append(Step("dequantized x̂", _dequantized(self), number(self.dequantized)))
+        error = f"{number(self.x)} - {signed(self.dequantized)}"
+        return [*steps, Step("error x - x̂", error, number(self.error))]
+
+
+def _quotient(t: Numbers) -> list[Step]:
+    """From x to what is rounded, but for z added after it."""
+    kernel, operand, steps = t.kernel, number(t.operand), []
+    whole = isinstance(t.scheme.format, IntFormat)
+    over = "x"
+    if kernel.subtracts and whole:
+        over = "(x - z)"
+        steps.append(Step("x - z", f"{number(t.x)} - {signed(t.shift)}", operand))
+    elif t.center is not None:
+        over = "(x - mean)"
+        steps.append(Step("x - mean", f"{number(t.x)} - {signed(t.center)}", operand))
+    elif t.convention.divisor != 1:
+        over, divisor = "(x / d)", t.convention.divisor
+        steps.append(Step("x / d", f"{number(t.x)} / {number(divisor)}", operand))
+    if t.factor is None:
+        name, product = f"{over} / s", f"{operand} / {signed(t.coded_scale)}"
+    else:
+        name, product = f"{over} · (1/s)", f"{operand} · {signed(t.factor)}"
+        steps.append(Step("1/s", factor_formula(t), number(t.factor)))
+    if kernel.fused and whole:
+        fused = f"{product} + {signed(t.shift)}, rounded once"
+        return [*steps, Step(f"{name} + z", fused, number(t.summed or 0.0))]
+    steps.append(Step(name, product, number(t.quotient)))
+    if t.summed is not None:
+        steps += _sum(t)
+    return steps
+
+
+def _sum(t: Numbers) -> list[Step]:
+    """What is added before rounding; nothing where that is 0."""
+    shift = "" if t.kernel.subtracts else signed(t.shift)
+    if t.kernel.half:
+        name, added = ("+ (z + ½)", f"({shift} + 0.5)") if shift else ("+ ½", "0.5")
+    elif t.shift:
+        name, added = "+ z", shift
+    else:
+        return []
+    return [Step(name, f"{number(t.quotient)} + {added}", number(t.summed or 0.0))]
+
+
+def _to_code(t: Numbers) -> list[Step]:
+    before = t.quotient if t.summed is None else t.summed
+    steps = [Step("round", f"round({number(before)}), {rule(t)}", number(t.rounded))]
+    if t.shift and not t.kernel.shift_first:
+        steps.append(Step("+ z", f"{number(t.rounded)} + {signed(t.shift)}", number(t.shifted)))
+    return steps
+
+
+def _to_value(t: Numbers, fmt: FloatFormat | CodebookFormat) -> list[Step]:
+    """From x / s to the value of a float or a codebook, and its code."""
+    if isinstance(fmt, FloatFormat):
+        name, how, code = str(fmt), rule(t), _bits(fmt, t.code)
+        clipped = f", clipped to the largest, {number(fmt.max)}"
+    else:
+        name, how = fmt.name or "the codebook", f"ties: {fmt.tie}"
+        code = f"place {t.code} of {len(fmt.values)}"
+        clipped = f", clipped to the outermost, {number(t.rounded)}"
+    least, instead = t.convention.least_value, t.convention.zero_value
+    quotient = number(t.quotient)
+    if least and t.quotient < least:
+        quotient, clipped = f"max({quotient}, {number(least)})", ""
+    text = f"of {quotient} in {name}, {how}{clipped if t.overflow == 'saturate' else ''}"
+    if instead and t.rounded == fmt.round_value(instead) and fmt.round_value(t.quotient) == 0:
+        text += f"; {number(t.rounded)} in place of 0"
+    if t.overflow == "cast":
+        text = f"what {t.convention.library} makes of {number(t.quotient)}"
+    return [Step("value v", text, number(t.rounded)), Step("code q", code, number(t.code))]
+
+
+def _dequantized(t: Numbers) -> str:
+    formula, _, words = _scaled_back(t).partition(", ")
+    if t.center is not None:
+        formula, words = f"{formula} + {signed(t.center)}", f"{words} and the mean" if words else "the mean"
+    return f"{formula}, {words}" if words else formula
+
+
+def _scaled_back(t: Numbers) -> str:
+    whole = isinstance(t.scheme.format, IntFormat)
+    q, s, z = number(t.code) if whole else signed(t.rounded), signed(t.scale), signed(t.zero_point)
+    if t.decoding == "shifted":
+        return f"{q} · {s} + {z}"
+    inner = f"({q} - {z})" if t.zero_point else q
+    if t.decoded_with is None:
+        return f"{inner} · {s}"
+    if t.decoding == "divided":
+        return f"{inner} / {signed(t.decoded_with)}, the 1/s that is kept"
+    divisor = number(largest_value(t.scheme.format))
+    return f"({inner} · {number(t.decoded_with)}) · {number(t.constant)}, max|x| and 1 / {divisor}"
+
+
+def _bits(fmt: FloatFormat, code: int) -> str:
+    parts = fmt.fields(code)
+    bits = [
+        "" if parts.sign is None else f"sign {parts.sign}",
+        f"exponent {parts.exponent:0{fmt.exponent}b}",
+        f"mantissa {parts.mantissa:0{fmt.mantissa}b}" if fmt.mantissa else "",
+    ]
+    return ", ".join(filter(None, bits))

@@ -1,0 +1,142 @@
+"""The formulas of a trace in words, with its numbers put in."""
+
+import math
+
+import numpy as np
+
+from quantcore.conventions import Convention
+from quantcore.formats.integer import Format
+from quantcore.numerics.rounding import ROUNDINGS
+from quantcore.qparams.power_of_two import largest_value
+from quantcore.range_setting.basic import Given
+from quantcore.range_setting.half_quadratic import HalfQuadratic
+from quantcore.tracing.record import Numbers
+
+_RULES = dict(
+    zip(
+        ROUNDINGS,
+        ("half to even", "half away from zero", "half up", "down", "up", "toward zero"),
+        strict=True,
+    )
+)
+
+
+def number(value: float) -> str:
+    """The shortest decimal that reads back as the same float32."""
+    if float(value).is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return str(np.float32(value))
+
+
+def signed(value: float) -> str:
+    """The number, in brackets if it is negative."""
+    return f"({number(value)})" if value < 0 else number(value)
+
+
+def rule(t: Numbers) -> str:
+    """How the convention rounds."""
+    name = t.scheme.convention.rounding
+    if t.kernel.half:
+        return "cut off"
+    if name.endswith("_of_sum"):
+        return f"{_RULES[name.removesuffix('_of_sum')]}, of |v| + 0.5 in float32"
+    return _RULES.get(name, "up or down by chance")
+
+
+def factor_formula(t: Numbers) -> str:
+    """Where the factor that x is multiplied with came from."""
+    c = t.convention
+    if c.asymmetric_scale == "inverse_range" and t.high is not None and not t.scheme.symmetric:
+        return inverse_of_range(t)
+    if c.inverse == "of_range" and t.high is not None and t.scheme.symmetric and t.raw_scale is None:
+        return _inverse_of_largest(t)
+    if c.inverse == "of_levels" and t.raw_scale is not None:
+        return "(1 / the scale of the scales) / the value of the scale's code, kept beside s"
+    if t.factor == 0 and t.coded_scale == 0:
+        return "0, since a scale that is stored as 0 brings all to 0"
+    text = f"1 / {signed(t.coded_scale)}, float32"
+    if t.coded_scale == t.scale:
+        return text
+    if c.coded_with == "raw" and t.coded_scale == t.raw_scale:
+        return f"{text}; the scale before it was stored"
+    return f"{text}; what s = {number(t.scale)} counts as here"
+
+
+def inverse_of_range(t: Numbers) -> str:
+    """1/s as hqq finds it before s."""
+    assert t.low is not None
+    assert t.high is not None
+    steps, low, high = t.scheme.format.qmax - t.scheme.format.qmin, np.float32(t.low), np.float32(t.high)
+    if high - low <= np.float32(1e-4):
+        return "1, since high - low is at most 0.0001"
+    if t.factor == 20000:
+        return "20000, the most that it may be"
+    return f"{steps} · (1 / (high - low)) = {steps} · (1 / ({number(t.high)} - {signed(t.low)}))"
+
+
+def _inverse_of_largest(t: Numbers) -> str:
+    c, high = t.convention, number(t.high or 0.0)
+    if c.bad_inverse == "one" and t.factor == 1:
+        return "1, where 1 / max|x| is not finite"
+    if c.symmetric_scale == "half_codes":
+        codes = 1 << t.scheme.format.bits
+        return f"{codes} · (1 / (2 · max|x|)) = {codes} · (1 / (2 · {high}))"
+    top = number(largest_value(t.scheme.format) * c.divisor)
+    return f"{top} · (1 / max|x|) = {top} · (1 / {high})"
+
+
+def zero_point_formula(t: Numbers) -> str:
+    """How the zero_point came from the range and the scale."""
+    fmt, c = t.scheme.format, t.convention
+    if isinstance(t.scheme.range_setting, Given) or t.low is None:
+        return "given by hand"
+    if t.replaced and c.replaced_zero_point != "computed" and t.zero_point == 0:
+        return "0, since the scale was replaced"
+    if t.scheme.symmetric:
+        return _middle(fmt, c)
+    if c.zero_point == "shift":
+        stored = "" if t.scheme.scales is None else f", quantized ({t.scheme.scales})"
+        return f"low = {number(t.low)}{stored}"
+    if c.zero_point != "integer":
+        text = f"{signed(-t.low)} · {number(t.factor or 0.0)}"
+        if isinstance(t.scheme.range_setting, HalfQuadratic):
+            return f"-low · (1/s) = {text}, then moved by half_quadratic"
+        rounded = c.zero_point == "float_rounded"
+        return f"round(-low · (1/s)) = round({text})" if rounded else f"-low · (1/s) = {text}"
+    divisor, ends = signed(t.scale), f", {fmt.qmin}, {fmt.qmax}"
+    if c.zero_point_scale == "raw" and c.scale_precision == "float64":  # before s was rounded to float32
+        divisor = f"(({number(t.high or 0.0)} - {signed(t.low)}) / {fmt.qmax - fmt.qmin})"
+    elif c.zero_point_scale == "raw" and t.replaced and t.high is not None:
+        raw = float((np.float32(t.high) - np.float32(t.low)) / np.float32(fmt.qmax - fmt.qmin))
+        if t.low == raw == 0:
+            return f"{number(t.zero_point)}, since low / s is NaN before s is replaced"
+        divisor = number(raw)
+    if math.isnan(t.low) or (t.low == 0 and t.scale == 0) or (math.isinf(t.low) and math.isinf(t.scale)):
+        return f"{number(t.zero_point)}, since low / s is NaN"
+    end = ", in float64" if c.zero_point_precision == "float64" else ""
+    quotient = f"{signed(t.low)} / {divisor}"
+    if c.zero_point_order == "round_difference":
+        return f"clamp(round(qmin - low / s)) = clamp(round({fmt.qmin} - {quotient}){ends}){end}"
+    return f"clamp(qmin - round(low / s)) = clamp({fmt.qmin} - round({quotient}){ends}){end}"
+
+
+def _middle(fmt: Format, c: Convention) -> str:
+    if fmt.signed:
+        return "0, symmetric and signed"
+    if c.unsigned_symmetric_zero_point == "zero":
+        return "0, symmetric"
+    if c.unsigned_symmetric_zero_point == "observer" and fmt.bits not in (8, 16):
+        return f"({fmt.qmin} + {fmt.qmax}) // 2, symmetric and unsigned"
+    return f"2^{fmt.bits - 1}, symmetric and unsigned"
+
+
+def code_formula(t: Numbers) -> tuple[str, str]:
+    """Name and formula of the step that brings a value into the format."""
+    fmt = t.scheme.format
+    if t.overflow == "cast":
+        return "code q (cast)", f"what {t.scheme.convention.library} makes of {number(t.shifted)}"
+    if t.scheme.convention.overflow == "saturate":
+        what, how = "clamp", f"clamp({number(t.shifted)}, {fmt.qmin}, {fmt.qmax})"
+    else:
+        what, how = "wrap", f"{number(t.shifted)} modulo 2^{fmt.bits}, in {fmt.qmin - fmt.narrow}..{fmt.qmax}"
+    return f"code q ({what})", how + (", since it does not fit" if t.overflow else "")

@@ -1,0 +1,162 @@
+"""One element's way from x to its error, each number as it was really computed."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from quantcore.conventions import Convention
+from quantcore.errors import QuantError
+from quantcore.formats.integer import IntFormat
+from quantcore.granularity.kinds import block_bounds
+from quantcore.granularity.tiles import Region
+from quantcore.numerics.kernels import KERNELS, Kernel
+from quantcore.numerics.rounding import Rounding, Stochastic, half_even, rounding, unrounded
+from quantcore.qparams.coding import Kept, decode, ends, factor
+from quantcore.quantization.quantize import Quantized
+from quantcore.quantization.walk import coded_with, convention_of
+from quantcore.scheme.scheme import Scheme
+from quantcore.tracing.steps import Trace
+
+Slices = tuple[slice, ...]
+
+
+def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
+    """Follow one element.
+
+    Raises:
+        QuantError: the index is not in the tensor.
+    """
+    shape, scheme, params = tuple(result.x.shape), result.scheme, result.params
+    at, laid = _checked(index, shape), result.laid_shape
+    inside = at if laid == shape else (int(np.ravel_multi_index(at, shape)) if at else 0,)
+    position = tuple(i // b for i, b in zip(inside, result.block, strict=True))
+    place = tuple(slice(p, p + 1) for p in position)
+    record = scheme.convention.at(scheme.granularity)
+    convention = convention_of(record, Region((), place, ()), scheme.granularity, laid)
+    low, high, raw = (None if p is None else float(p[place]) for p in (params.low, params.high, params.raw))
+    x, code = result.x[at].reshape(1), int(result.codes[at])
+    numbers = _coded(result, x, code, place, convention)
+    kept = result.kept.at(lambda number: number[place].reshape(1))
+    x_hat = _decoded(result, at, place, kept)
+    return Trace(
+        index=at,
+        scheme=scheme,
+        convention=convention,
+        block=position,
+        bounds=block_bounds(laid, result.block, position),
+        low=low,
+        high=high,
+        x=float(x),
+        scale=float(params.scale[place]),
+        raw_scale=raw,
+        zero_point=params.zero_point[place].item(),
+        replaced=params.replaced is not None and bool(params.replaced[place]),
+        **numbers,
+        code=code,
+        center=None if params.center is None else float(params.center),
+        decoding=kept.how,
+        decoded_with=None if kept.number is None else float(kept.number),
+        constant=kept.constant,
+        dequantized=float(x_hat),
+        error=float(x - x_hat),
+    )
+
+
+def _coded(result: Quantized, x: Tensor, code: int, place: Slices, convention: Convention) -> dict[str, Any]:
+    """From x to the code, in the order of the convention's kernel."""
+    params, scheme, kernel = result.params, result.scheme, KERNELS[convention.kernel]
+    scale, z = (p[place].reshape(1).to(torch.float32) for p in coded_with(params, convention))
+    inverse = None if params.inverse is None else params.inverse[place].reshape(1)
+    s = factor(scale, inverse, convention, stored=params.raw is not None)
+    coded_scale = factor(scale, None, convention.changed(kernel="A")) if kernel.inverse else s
+    operand = x if params.center is None else x - params.center
+    operand = operand / convention.divisor if convention.divisor != 1 else operand
+    if isinstance(scheme.format, IntFormat):
+        round_ = _rounding_of(result, code, 0.0 if kernel.shift_first else float(z))
+        found = replay(kernel, operand, s, z, round_)
+        found["overflow"] = _overflow(found["shifted"], code, scheme)
+    else:
+        quotient, value = (
+            float(operand * s if kernel.inverse else operand / s),
+            float(scheme.format.table[code]),
+        )
+        found = {"operand": float(operand), "quotient": quotient, "summed": None}
+        found |= {"rounded": value, "shifted": value, "overflow": _outside(quotient, scheme)}
+    taken = float(s) if kernel.inverse else None
+    return {"coded_scale": float(coded_scale), "shift": float(z), "factor": taken, **found}
+
+
+def _decoded(result: Quantized, at: tuple[int, ...], place: Slices, kept: Kept) -> Tensor:
+    """x̂ of one element."""
+    scale, z = (p[place].reshape(1) for p in (result.params.scale, result.params.zero_point))
+    shift = z.to(torch.float32) if bool(z) else None
+    return decode(result.codes[at].reshape(1), scale, shift, torch.empty(1), result.scheme.format, kept)
+
+
+def replay(kernel: Kernel, x: Tensor, s: Tensor, z: Tensor, round_: Rounding = half_even) -> dict[str, Any]:
+    """Return operand, quotient, summed, rounded and shifted of one element; ``s`` as the kernel takes it."""
+
+    def run(shift: Tensor | None, rule: Rounding) -> float:
+        return float(kernel.run(x, s, shift, torch.empty_like(x), rule))
+
+    operand = x - z if kernel.subtracts else x
+    quotient = operand * s if kernel.inverse else operand / s
+    return {
+        "operand": float(operand),
+        "quotient": float(quotient),
+        "summed": run(z, unrounded) if kernel.shift_first else None,
+        "rounded": run(z if kernel.shift_first else None, round_),
+        "shifted": run(z, round_),
+    }
+
+
+def _rounding_of(result: Quantized, code: int, kept: float) -> Rounding:
+    """The rule that rounded one element; what chance did is read from its code.
+
+    ``kept``: what is added to the rounded value before it is the code.
+    """
+    rule = rounding(result.scheme.convention.rounding)
+    if not isinstance(rule, Stochastic):
+        return rule
+
+    def as_it_fell(values: Tensor) -> Tensor:
+        down = float(values.floor()) + kept
+        return values.floor_() if down >= code else values.ceil_()
+
+    return as_it_fell
+
+
+def _overflow(shifted: float, code: int, scheme: Scheme) -> str | None:
+    if shifted == code:
+        return None
+    within = scheme.format.qmin <= code <= scheme.format.qmax
+    clamped = min(max(shifted, scheme.format.qmin), scheme.format.qmax) == code
+    if scheme.convention.overflow == "saturate" and not (within and clamped):
+        return "cast"
+    return scheme.convention.overflow
+
+
+def _outside(quotient: float, scheme: Scheme) -> str | None:
+    """What happened to a quotient beyond the values of a float or a codebook."""
+    if not math.isfinite(quotient) and scheme.convention.cast == "low_bits":
+        return "cast"
+    least, most = ends(scheme.format)
+    return None if math.isnan(quotient) or least <= quotient <= most else "saturate"
+
+
+def _checked(index: Sequence[int] | int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    given: tuple[Any, ...] = tuple(index) if isinstance(index, Sequence) else (index,)
+    whole = all(isinstance(i, int | np.integer) and not isinstance(i, bool) for i in given)
+    if (
+        not whole
+        or len(given) != len(shape)
+        or any(not -n <= i < n for i, n in zip(given, shape, strict=True))
+    ):
+        raise QuantError(
+            f"There is no element {given} in a tensor of shape {shape}; give one index per axis."
+        )
+    return tuple(int(i) % n for i, n in zip(given, shape, strict=True))
