@@ -9,21 +9,32 @@
 import importlib
 from types import ModuleType
 
-from quantcore.analysis.metrics import Errors, Report, block_errors, decibels, errors, report
-from quantcore.analysis.range_comparison import RangeMark, range_in_use, range_marks
-from quantcore.analysis.range_curve import RangeCurve, range_curve
-from quantcore.analysis.sweep import Row, frontier, sensible, sweep, sweep_rows
+from quantcore.analysis import (
+    Errors,
+    RangeCurve,
+    RangeMark,
+    Report,
+    Row,
+    block_errors,
+    decibels,
+    errors,
+    frontier,
+    range_curve,
+    range_in_use,
+    range_marks,
+    report,
+    sensible,
+    sweep,
+    sweep_rows,
+)
 from quantcore.code_reading import CodeFinding, CodeReading, read_code
-from quantcore.comparison.against_textbook import differences
-from quantcore.comparison.compare import Comparison, Reason, compare
-from quantcore.comparison.table import library_table
+from quantcore.comparison import Comparison, Reason, compare, differences, library_table
 from quantcore.conventions import CONVENTIONS, TEXTBOOK, Convention
 from quantcore.diagnosis import Finding, diagnose
 from quantcore.errors import QuantError
-from quantcore.formats.codebook import CODEBOOKS, CodebookFormat
-from quantcore.formats.codebook_fit import fit_codebook
-from quantcore.formats.floating_point import FLOATS, FloatFormat
-from quantcore.formats.integer import (
+from quantcore.formats import (
+    CODEBOOKS,
+    FLOATS,
     FORMATS,
     INT2,
     INT4,
@@ -33,11 +44,14 @@ from quantcore.formats.integer import (
     UINT4,
     UINT8,
     UINT16,
+    CodebookFormat,
+    FloatFormat,
     Format,
     IntFormat,
+    fit_codebook,
     parse_format,
 )
-from quantcore.granularity.kinds import (
+from quantcore.granularity import (
     Granularity,
     PerBlock,
     PerChannel,
@@ -49,20 +63,31 @@ from quantcore.granularity.kinds import (
     to_blocks,
 )
 from quantcore.matching import Matches, match, match_steps
-from quantcore.qparams.choose import QParams, choose_qparams
-from quantcore.quantization.fit import fit_scheme
-from quantcore.quantization.library_encodings import encoding
-from quantcore.quantization.quantize import Quantized, apply, dequantize, quantize
-from quantcore.range_setting.basic import Fixed, Given, MinMax, Percentile, RangeSetting
-from quantcore.range_setting.entropy import Entropy
-from quantcore.range_setting.half_quadratic import HalfQuadratic
-from quantcore.range_setting.statistics import AbsMean, MeanStd, MinMse
-from quantcore.scheme.presets import PRESETS
-from quantcore.scheme.scheme import Scheme
-from quantcore.scheme.storage import Storage, bits_per_element, compression_ratio, storage
-from quantcore.scheme.support import fitting, refusal
-from quantcore.tracing.steps import Step, Trace
-from quantcore.tracing.trace import trace
+from quantcore.qparams import QParams, choose_qparams
+from quantcore.quantization import Quantized, apply, dequantize, encoding, fit_scheme, quantize
+from quantcore.range_setting import (
+    AbsMean,
+    Entropy,
+    Fixed,
+    Given,
+    HalfQuadratic,
+    MeanStd,
+    MinMax,
+    MinMse,
+    Percentile,
+    RangeSetting,
+)
+from quantcore.scheme import (
+    PRESETS,
+    Scheme,
+    Storage,
+    bits_per_element,
+    compression_ratio,
+    fitting,
+    refusal,
+    storage,
+)
+from quantcore.tracing import Step, Trace, trace
 
 # Imported when first asked for: plotly and safetensors take their time
 _MODULES = {

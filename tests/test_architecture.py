@@ -94,6 +94,19 @@ def test_imports_come_from_below(name):
         assert mine == other or LINE[other] < LINE[mine], f"{name} imports {imported}, which is not below it"
 
 
+@each_module
+def test_packages_are_entered_by_their_face(name):
+    """From outside `from quantcore.formats import IntFormat`; inside the module, so that faces are free of circles."""
+    for node in (n for n in ast.walk(TREES[name]) if isinstance(n, ast.ImportFrom) and n.module in SOURCES):
+        own, other = (".".join(n.split(".")[:2]) for n in (name, node.module))
+        is_face = node.module == other or SOURCES[node.module].name == "__init__.py"
+        only_modules = all(f"{node.module}.{alias.name}" in SOURCES for alias in node.names)
+        if other == own and node.module == own:
+            assert only_modules, f"{name} imports from its own face: name the module"
+        elif other != own and other.startswith("quantcore."):
+            assert is_face, f"{name} imports from {node.module}: name {other}"
+
+
 def test_no_cycles():
     graph = {name: imports(name) & set(SOURCES) - {name} for name in SOURCES}
     try:

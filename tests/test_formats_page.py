@@ -15,10 +15,10 @@ PAGE = str(Path(__file__).resolve().parent.parent / "pages" / "explore" / "forma
 
 
 def opened(**parameters: Any) -> AppTest:
-    at = AppTest.from_file(str(Path(PAGE).parent.parent / "main.py"), default_timeout=60)
+    at = AppTest.from_file(str(Path(PAGE).parents[2] / "main.py"), default_timeout=60)
     for key, value in parameters.items():
         at.query_params[key] = value
-    at = at.switch_page(PAGE).run()
+    at = at.run().switch_page(PAGE).run()
     assert not at.exception
     return at
 

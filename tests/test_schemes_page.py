@@ -21,7 +21,7 @@ def opened(**parameters: Any) -> AppTest:
     at = AppTest.from_file(str(PAGES / "main.py"), default_timeout=120)
     for key, value in parameters.items():
         at.query_params[key] = value
-    at = at.switch_page(str(PAGES / "compare" / "schemes" / "page.py")).run()
+    at = at.run().switch_page(str(PAGES / "compare" / "schemes" / "page.py")).run()
     assert not at.exception
     return at
 

@@ -10,7 +10,9 @@ import torch
 from script_run import run
 
 import quantcore as qc
-from quantcore.snippets.snippets import literal, quantcore_script, scheme_source, torch_script
+from quantcore.snippets import quantcore_script, torch_script
+from quantcore.snippets.snippets import scheme_source
+from quantcore.tensors import literal
 from quantcore.tensors.text.literals import number_texts
 
 WRITERS = [quantcore_script, torch_script]

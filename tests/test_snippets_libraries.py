@@ -17,8 +17,9 @@ import torch
 from script_run import run
 
 import quantcore as qc
+from quantcore.snippets import library_script, torch_script
 from quantcore.snippets.libraries import RECIPES
-from quantcore.snippets.snippets import library_script, literal, torch_script
+from quantcore.tensors import literal
 
 SHAPES = {
     (): ["per_tensor"],

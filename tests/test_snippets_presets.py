@@ -10,8 +10,8 @@ import torch
 from script_run import run
 
 import quantcore as qc
+from quantcore.snippets import library_script
 from quantcore.snippets.libraries.presets import CALLS
-from quantcore.snippets.snippets import library_script
 
 # distributions and what they are imported as, where that differs
 MODULES = {"compressed-tensors": "compressed_tensors"}

@@ -21,7 +21,7 @@ from pages.shared import selection as current
 from pages.shared.selection import Tensor
 from pages.sidebar import unsupported as refused
 from quantcore import tensors
-from quantcore.analysis.views import View, element
+from quantcore.analysis import View, element
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
 STILL: dict[str, Any] = {"theme": None, "height": "stretch", "config": {"displayModeBar": False}}

@@ -6,7 +6,7 @@ import streamlit as st
 
 import quantcore as qc
 from pages.shared import messages as say
-from quantcore.granularity.block_names import block_name
+from quantcore.granularity import block_name
 
 PLACE = "qs-arithmetic"  # class of the lines on the page: the maps show them themselves where these are out of sight
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from quantcore.figures.style import BLOCKS
+from quantcore.figures import BLOCKS
 
 _HERE = Path(__file__).parent
 _COMPONENT = st.components.v2.component(

@@ -16,9 +16,9 @@ import streamlit as st
 import quantcore as qc
 from pages.maps import arithmetic
 from quantcore import figures
-from quantcore.analysis.views import Cells, MapData, View, box_of_blocks, element, place
-from quantcore.diagnosis.record import Box
-from quantcore.quantization.quantize import Quantized
+from quantcore.analysis import Cells, MapData, View, box_of_blocks, element, place
+from quantcore.diagnosis import Box
+from quantcore.quantization import Quantized
 
 _HERE = Path(__file__).parent
 _FAILED = "_maps_failed"

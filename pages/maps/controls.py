@@ -11,8 +11,8 @@ from pages.shared import cache as compute
 from pages.shared import messages as say
 from pages.shared import pinned
 from pages.shared.selection import Tensor
-from quantcore.analysis.views import View, element
-from quantcore.diagnosis.record import Box
+from quantcore.analysis import View, element
+from quantcore.diagnosis import Box
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
 ARITHMETIC = "Arithmetic"  # the tab that shows the chosen element

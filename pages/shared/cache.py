@@ -14,8 +14,8 @@ import streamlit as st
 
 import quantcore as qc
 from pages.shared.selection import Tensor
-from quantcore.analysis.views import MapData, View, map_data
-from quantcore.quantization.quantize import apply_quietly
+from quantcore.analysis import MapData, View, map_data
+from quantcore.quantization import apply_quietly
 
 LARGE = 1 << 20  # elements; of larger tensors only the latest results are kept
 

@@ -6,10 +6,9 @@ import streamlit as st
 
 import quantcore as qc
 from pages.sidebar.scheme_state import DEFAULTS
-from quantcore.formats.codebook import MAX_VALUES
-from quantcore.formats.codebook_fit import METHODS
-from quantcore.numerics.rounding import MAX_SEED, NAMES
-from quantcore.scheme.support import KINDS
+from quantcore.formats import MAX_VALUES, METHODS
+from quantcore.numerics import MAX_SEED, NAMES
+from quantcore.scheme import KINDS
 
 INTEGERS = DEFAULTS["format"]
 FITTED = "fitted codebook"

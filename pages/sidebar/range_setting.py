@@ -7,8 +7,7 @@ import streamlit as st
 
 import quantcore as qc
 from pages.sidebar.scheme_state import DEFAULTS, LEAST_PERCENTILE
-from quantcore.range_setting.entropy import MAX_BINS
-from quantcore.range_setting.statistics import MAX_CANDIDATES
+from quantcore.range_setting import MAX_BINS, MAX_CANDIDATES
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
 LEAST_BINS = qc.Entropy().num_quantized_bins

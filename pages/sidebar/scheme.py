@@ -13,7 +13,7 @@ from pages.sidebar import range_setting as range_controls
 from pages.sidebar.format import FITTED, INTEGERS
 from pages.sidebar.scheme_state import DEFAULTS, PRESET, RANK, load_preset, reset
 from quantcore.conventions import BASES
-from quantcore.formats.integer import MAX_BITS, MIN_BITS
+from quantcore.formats import MAX_BITS, MIN_BITS
 
 EVENLY = qc.CODEBOOKS["ternary"]  # until there is a tensor to fit to
 PER = ("tensor", "channel", "group", "flat group", "block")

@@ -1,0 +1,40 @@
+"""How good a result is, and the views, sweeps and curves that show it."""
+
+from quantcore.analysis.block_sample import elements_of
+from quantcore.analysis.metrics import Errors, Report, block_errors, decibels, errors, report, sqnr_of
+from quantcore.analysis.planes import Span
+from quantcore.analysis.range_comparison import METHODS, RangeMark, range_in_use, range_marks
+from quantcore.analysis.range_curve import RangeCurve, range_curve
+from quantcore.analysis.sweep import Row, frontier, sensible, sweep, sweep_rows
+from quantcore.analysis.views import MAX_CELLS, Cells, MapData, View, box_of_blocks, element, map_data, place
+
+__all__ = [
+    "Cells",
+    "Errors",
+    "MAX_CELLS",
+    "METHODS",
+    "MapData",
+    "RangeCurve",
+    "RangeMark",
+    "Report",
+    "Row",
+    "Span",
+    "View",
+    "block_errors",
+    "box_of_blocks",
+    "decibels",
+    "element",
+    "elements_of",
+    "errors",
+    "frontier",
+    "map_data",
+    "place",
+    "range_curve",
+    "range_in_use",
+    "range_marks",
+    "report",
+    "sensible",
+    "sqnr_of",
+    "sweep",
+    "sweep_rows",
+]

@@ -12,18 +12,17 @@ import torch
 from torch import Tensor
 
 from quantcore.errors import QuantError
-from quantcore.granularity.kinds import (
+from quantcore.granularity import (
     Granularity,
     block_bounds,
     block_shape,
     grid_shape,
     laid_shape,
+    regions,
     to_blocks,
 )
-from quantcore.granularity.tiles import regions
-from quantcore.numerics.float32 import CHUNK, as_float32, refuse_nonfinite
-from quantcore.scheme.scheme import Scheme
-from quantcore.scheme.support import refuse
+from quantcore.numerics import CHUNK, as_float32, refuse_nonfinite
+from quantcore.scheme import Scheme, refuse
 
 MAX_ELEMENTS = 1 << 19
 

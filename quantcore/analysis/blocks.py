@@ -2,11 +2,9 @@
 
 from torch import Tensor
 
-from quantcore.granularity.block_names import block_name
-from quantcore.granularity.kinds import block_bounds
-from quantcore.qparams.coding import ends
-from quantcore.quantization.quantize import Quantized
-from quantcore.quantization.walk import unclamped
+from quantcore.granularity import block_bounds, block_name
+from quantcore.qparams import ends
+from quantcore.quantization import Quantized, unclamped
 
 Position = tuple[int, ...]
 

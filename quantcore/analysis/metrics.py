@@ -14,11 +14,10 @@ import torch
 from torch import Tensor
 
 from quantcore.errors import QuantError
-from quantcore.granularity.kinds import split_axes, spread
-from quantcore.granularity.tiles import Region, regions
-from quantcore.numerics.float32 import CHUNK, as_float32, refuse_nonfinite
-from quantcore.qparams.coding import decode, ends, kept_at
-from quantcore.quantization.quantize import Quantized, unclamped
+from quantcore.granularity import Region, regions, split_axes, spread
+from quantcore.numerics import CHUNK, as_float32, refuse_nonfinite
+from quantcore.qparams import decode, ends, kept_at
+from quantcore.quantization import Quantized, unclamped
 
 
 @dataclass(frozen=True)

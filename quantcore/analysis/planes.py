@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from quantcore.formats.integer import IntFormat
-from quantcore.numerics.float32 import CHUNK
-from quantcore.qparams.coding import Kept, unscale
-from quantcore.quantization.quantize import Quantized
+from quantcore.formats import IntFormat
+from quantcore.numerics import CHUNK
+from quantcore.qparams import Kept, unscale
+from quantcore.quantization import Quantized
 
 Span = tuple[int, int]
 Places = tuple[Tensor, Tensor]

@@ -9,19 +9,24 @@ import torch
 from quantcore.analysis.block_sample import MeasuredBlocks, measured_blocks
 from quantcore.analysis.metrics import report, sqnr_of
 from quantcore.analysis.range_curve import widths_of
-from quantcore.formats.integer import IntFormat
-from quantcore.granularity.kinds import PerChannel
+from quantcore.formats import IntFormat
+from quantcore.granularity import PerChannel
 from quantcore.notation import write_call
-from quantcore.qparams.scale import parameters
-from quantcore.qparams.squared_error import BlockErrors
-from quantcore.quantization.quantize import Quantized, apply_quietly
-from quantcore.range_setting.basic import Given, MinMax, Percentile, RangeSetting
-from quantcore.range_setting.entropy import Entropy
-from quantcore.range_setting.half_quadratic import HalfQuadratic
-from quantcore.range_setting.protocol import Task
-from quantcore.range_setting.statistics import AbsMean, MeanStd, MinMse
-from quantcore.scheme.scheme import Scheme
-from quantcore.scheme.support import refusal
+from quantcore.qparams import BlockErrors, parameters
+from quantcore.quantization import Quantized, apply_quietly
+from quantcore.range_setting import (
+    AbsMean,
+    Entropy,
+    Given,
+    HalfQuadratic,
+    MeanStd,
+    MinMax,
+    MinMse,
+    Percentile,
+    RangeSetting,
+    Task,
+)
+from quantcore.scheme import Scheme, refusal
 
 METHODS: tuple[RangeSetting, ...] = (
     MinMax(),

@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 from quantcore.analysis.block_sample import measured_blocks
-from quantcore.qparams.scale import parameters
-from quantcore.qparams.squared_error import BlockErrors
-from quantcore.range_setting.basic import MinMax
-from quantcore.scheme.scheme import Scheme
+from quantcore.qparams import BlockErrors, parameters
+from quantcore.range_setting import MinMax
+from quantcore.scheme import Scheme
 
 Array = npt.NDArray[Any]
 MAX_SHARE, STEPS = 1.25, 50  # the widest range tried, in parts of min-max, and how many up to min-max

@@ -14,20 +14,13 @@ from torch import Tensor
 from quantcore.analysis.metrics import Report, report
 from quantcore.conventions import BASES
 from quantcore.errors import QuantError
-from quantcore.formats.codebook import CODEBOOKS
-from quantcore.formats.floating_point import FLOATS
-from quantcore.formats.integer import Format, IntFormat
-from quantcore.granularity.kinds import Granularity, PerBlock, PerChannel, PerGroup, PerTensor
+from quantcore.formats import CODEBOOKS, FLOATS, Format, IntFormat
+from quantcore.granularity import Granularity, PerBlock, PerChannel, PerGroup, PerTensor
 from quantcore.notation import write_call
-from quantcore.numerics.float32 import as_float32
-from quantcore.quantization.quantize import apply_quietly
-from quantcore.range_setting.basic import MinMax, Percentile, RangeSetting
-from quantcore.range_setting.half_quadratic import HalfQuadratic
-from quantcore.range_setting.statistics import MinMse
-from quantcore.scheme.presets import PRESETS
-from quantcore.scheme.scheme import Scheme
-from quantcore.scheme.storage import bits_per_element
-from quantcore.scheme.support import refusal
+from quantcore.numerics import as_float32
+from quantcore.quantization import apply_quietly
+from quantcore.range_setting import HalfQuadratic, MinMax, MinMse, Percentile, RangeSetting
+from quantcore.scheme import PRESETS, Scheme, bits_per_element, refusal
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from quantcore.analysis.planes import Plane, Span, drawn_plane, extreme, extreme_difference
 from quantcore.errors import QuantError
-from quantcore.granularity.kinds import PerFlatGroup, Shape, as_boxes
-from quantcore.quantization.quantize import Quantized
+from quantcore.granularity import PerFlatGroup, Shape, as_boxes
+from quantcore.quantization import Quantized
 
 MAX_CELLS = 256
 MAX_BORDERS = 64  # lines along one axis; more would be a grey haze

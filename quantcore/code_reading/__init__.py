@@ -8,7 +8,7 @@
 
 from quantcore.code_reading.kinds import KINDS
 from quantcore.code_reading.read import read_code
-from quantcore.code_reading.record import CodeFinding, CodeReading
+from quantcore.code_reading.record import CodeFinding, CodeReading, lines_of
 from quantcore.code_reading.show import Shown, show
 
-__all__ = ["KINDS", "CodeFinding", "CodeReading", "Shown", "read_code", "show"]
+__all__ = ["CodeFinding", "CodeReading", "KINDS", "Shown", "lines_of", "read_code", "show"]

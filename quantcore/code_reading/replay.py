@@ -6,7 +6,7 @@ from torch import Tensor
 from quantcore.code_reading.checks.chain import SMALL, Chain
 from quantcore.code_reading.values.known import Codes, Data, Kind, Num, Op, Real, Stat, Steps, Value
 from quantcore.errors import QuantError
-from quantcore.numerics.rounding import rounding
+from quantcore.numerics import rounding
 
 _WHOLE = 2.0**62  # beyond it no cast to an integer is defined
 

@@ -6,10 +6,10 @@ from quantcore.code_reading.checks.chain import Chain
 from quantcore.code_reading.values.known import Num, Real, Stat
 from quantcore.conventions import TEXTBOOK, Convention
 from quantcore.errors import QuantError
-from quantcore.formats.integer import IntFormat
-from quantcore.granularity.kinds import PER_TENSOR, Granularity, PerBlock, PerChannel, PerGroup, Shape
-from quantcore.range_setting.basic import MIN_MAX, Given, Percentile, RangeSetting
-from quantcore.scheme.scheme import Scheme
+from quantcore.formats import IntFormat
+from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerGroup, Shape
+from quantcore.range_setting import MIN_MAX, Given, Percentile, RangeSetting
+from quantcore.scheme import Scheme
 
 
 def right_scheme(chain: Chain, shape: Shape) -> Scheme:

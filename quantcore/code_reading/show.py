@@ -10,15 +10,15 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from quantcore.analysis.metrics import errors
+from quantcore.analysis import errors
 from quantcore.code_reading.checks.chain import Chain
 from quantcore.code_reading.replay import codes_of, values_back
 from quantcore.code_reading.right import right_scheme
 from quantcore.errors import QuantError
-from quantcore.formats.integer import IntFormat
-from quantcore.numerics.float32 import as_float32
-from quantcore.quantization.quantize import Quantized, apply_quietly, dequantize
-from quantcore.scheme.scheme import Scheme
+from quantcore.formats import IntFormat
+from quantcore.numerics import as_float32
+from quantcore.quantization import Quantized, apply_quietly, dequantize
+from quantcore.scheme import Scheme
 
 
 @dataclass(frozen=True, eq=False)

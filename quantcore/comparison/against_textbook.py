@@ -7,9 +7,9 @@ import torch
 from quantcore.comparison.textbook_case import Case
 from quantcore.comparison.textbook_sentences import SENTENCES
 from quantcore.conventions import TEXTBOOK
-from quantcore.qparams.scale import parameters
-from quantcore.range_setting.basic import Fixed
-from quantcore.scheme.scheme import Scheme
+from quantcore.qparams import parameters
+from quantcore.range_setting import Fixed
+from quantcore.scheme import Scheme
 
 
 def differences(scheme: Scheme) -> list[str]:

@@ -7,14 +7,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from quantcore.conventions import Convention
-from quantcore.conventions.record import CHOICES
+from quantcore.conventions import CHOICES, Convention
 from quantcore.errors import QuantError
-from quantcore.granularity.kinds import grid_shape
-from quantcore.qparams.choose import QParams, choose_qparams
-from quantcore.qparams.scale import Parameters, parameters
-from quantcore.quantization.quantize import Quantized
-from quantcore.scheme.support import KINDS
+from quantcore.granularity import grid_shape
+from quantcore.qparams import Parameters, QParams, choose_qparams, parameters
+from quantcore.quantization import Quantized
+from quantcore.scheme import KINDS
 
 # The choices that still matter once scale and zero_point are found
 CODING = (

@@ -18,12 +18,10 @@ from quantcore.comparison.causes import CODING, blocks_of, choices_behind, same
 from quantcore.comparison.sentences import kind_of, sentence
 from quantcore.comparison.ties import BESIDE, kernel_kinds
 from quantcore.conventions import Convention
-from quantcore.formats.integer import IntFormat
-from quantcore.numerics.float32 import as_float32
-from quantcore.numerics.kernels import KERNELS
-from quantcore.quantization.overflow import may_leave_integers
-from quantcore.quantization.quantize import Quantized, apply_quietly, codes_of
-from quantcore.scheme.scheme import Scheme
+from quantcore.formats import IntFormat
+from quantcore.numerics import KERNELS, as_float32
+from quantcore.quantization import Quantized, apply_quietly, codes_of, may_leave_integers
+from quantcore.scheme import Scheme
 
 PARAMETERS = ("scale", "zero_point")
 MOST = 1 << 16  # elements whose reasons are told apart, of those that differ

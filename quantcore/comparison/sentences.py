@@ -3,13 +3,10 @@
 from collections.abc import Mapping
 
 from quantcore.comparison.ties import PARITY, TIE
-from quantcore.formats.integer import IntFormat
-from quantcore.quantization.quantize import Quantized
-from quantcore.range_setting.basic import MinMax
-from quantcore.tracing.scale_formula import scale_formula
-from quantcore.tracing.steps import Trace
-from quantcore.tracing.text import number, signed, zero_point_formula
-from quantcore.tracing.trace import trace
+from quantcore.formats import IntFormat
+from quantcore.quantization import Quantized
+from quantcore.range_setting import MinMax
+from quantcore.tracing import Trace, number, scale_formula, signed, trace, zero_point_formula
 
 # choice -> what is at stake, as a sentence begins
 _AT_STAKE = {

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from quantcore.analysis.metrics import Report, report
+from quantcore.analysis import Report, report
 from quantcore.conventions import CONVENTIONS, Convention
 from quantcore.errors import QuantError
-from quantcore.granularity.kinds import Granularity
-from quantcore.numerics.float32 import as_float32
-from quantcore.quantization.quantize import Quantized, apply_quietly
-from quantcore.scheme.scheme import Scheme
-from quantcore.scheme.support import refuse
+from quantcore.granularity import Granularity
+from quantcore.numerics import as_float32
+from quantcore.quantization import Quantized, apply_quietly
+from quantcore.scheme import Scheme, refuse
 
 if TYPE_CHECKING:
     import pandas as pd

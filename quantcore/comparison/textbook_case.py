@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 
 from quantcore.conventions import Convention
-from quantcore.formats.codebook import CodebookFormat
-from quantcore.formats.floating_point import FloatFormat
-from quantcore.formats.integer import Format, IntFormat
-from quantcore.granularity.kinds import PerFlatGroup
-from quantcore.numerics.kernels import KERNELS
-from quantcore.qparams.power_of_two import largest_value
-from quantcore.range_setting.basic import Given, MinMax
-from quantcore.scheme.scheme import Scheme
+from quantcore.formats import CodebookFormat, FloatFormat, Format, IntFormat
+from quantcore.granularity import PerFlatGroup
+from quantcore.numerics import KERNELS
+from quantcore.qparams import largest_value
+from quantcore.range_setting import Given, MinMax
+from quantcore.scheme import Scheme
 
 _LEAST_POWER, _MOST_POWER = -127, 127  # of e8m0, and those whose inverse float32 has as well
 # Where no zero_point is added, these kernels are those

@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping
 import torch
 
 from quantcore.comparison.textbook_case import Case
-from quantcore.formats.integer import IntFormat
-from quantcore.numerics.kernels import KERNELS
-from quantcore.numerics.rounding import Stochastic, rounding
-from quantcore.qparams.power_of_two import largest_power, largest_value
-from quantcore.range_setting.half_quadratic import HalfQuadratic
+from quantcore.formats import IntFormat
+from quantcore.numerics import KERNELS, Stochastic, rounding
+from quantcore.qparams import largest_power, largest_value
+from quantcore.range_setting import HalfQuadratic
 
 Words = Callable[[Case], str]
 _FLOAT32_MAX = "3.4e38"

@@ -4,10 +4,9 @@ import torch
 from torch import Tensor
 
 from quantcore.comparison.causes import blocks_of
-from quantcore.numerics.kernels import KERNELS
-from quantcore.numerics.rounding import unrounded
-from quantcore.qparams.coding import factor
-from quantcore.quantization.quantize import Quantized
+from quantcore.numerics import KERNELS, unrounded
+from quantcore.qparams import factor
+from quantcore.quantization import Quantized
 
 BESIDE, TIE, PARITY = 0, 1, 2
 

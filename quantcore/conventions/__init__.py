@@ -6,11 +6,11 @@ AVX-512, one thread, the named arithmetic gave no difference and every other one
 
 from quantcore.conventions.float_libraries import FLOAT_LIBRARIES
 from quantcore.conventions.other_libraries import OTHER_LIBRARIES
-from quantcore.conventions.record import BASES, TEXTBOOK, Convention, Limit
+from quantcore.conventions.record import BASES, CHOICES, TEXTBOOK, Convention, Limit
 from quantcore.conventions.torch_libraries import TORCH_LIBRARIES
 
 CONVENTIONS: dict[str, Convention] = {c.name: c for c in (TEXTBOOK, *TORCH_LIBRARIES, *OTHER_LIBRARIES)}
 BASES.update(CONVENTIONS)
 BASES.update({c.name: c for c in FLOAT_LIBRARIES})
 
-__all__ = ["BASES", "CONVENTIONS", "TEXTBOOK", "Convention", "Limit"]
+__all__ = ["BASES", "CHOICES", "CONVENTIONS", "Convention", "Limit", "TEXTBOOK"]

@@ -7,8 +7,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from quantcore import notation
 from quantcore.conventions import choices
 from quantcore.errors import QuantError
-from quantcore.granularity.kinds import Granularity
-from quantcore.numerics.rounding import rounding
+from quantcore.granularity import Granularity
+from quantcore.numerics import rounding
 
 FLOAT32_EPS = 2.0**-23
 FLOAT32_TINY = 2.0**-126  # the smallest normal number

@@ -6,7 +6,7 @@ proposed only after it was computed on the same tensor and found better.
 
 from collections.abc import Callable, Iterator
 
-from quantcore.analysis.metrics import Report
+from quantcore.analysis import Report
 from quantcore.diagnosis.bit_budget import per_channel, small_groups, spare_bits, ties
 from quantcore.diagnosis.blocks import constant_block, tiny_block, zero_block
 from quantcore.diagnosis.codes import (
@@ -18,11 +18,12 @@ from quantcore.diagnosis.codes import (
     zero_point_outside,
 )
 from quantcore.diagnosis.context import Case
+from quantcore.diagnosis.examples import EXAMPLES
 from quantcore.diagnosis.outliers import outlier_channel, outlier_element
 from quantcore.diagnosis.ranges import clipped_too_much, clips_too_little, codes_unused, one_sided
-from quantcore.diagnosis.record import SEVERITIES, Finding, Gain
-from quantcore.formats.integer import IntFormat
-from quantcore.quantization.quantize import Quantized
+from quantcore.diagnosis.record import MAX_BOXES, SEVERITIES, Box, Finding, Gain
+from quantcore.formats import IntFormat
+from quantcore.quantization import Quantized
 
 Kind = Callable[[Case], Iterator[Finding]]
 _ALL: tuple[Kind, ...] = (
@@ -65,4 +66,4 @@ def diagnose(result: Quantized, report: Report | None = None) -> list[Finding]:
     return sorted(found, key=lambda f: SEVERITIES.index(f.severity))
 
 
-__all__ = ["KINDS", "Case", "Finding", "Gain", "diagnose"]
+__all__ = ["Box", "Case", "EXAMPLES", "Finding", "Gain", "KINDS", "MAX_BOXES", "diagnose"]

@@ -5,16 +5,15 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from quantcore.analysis.metrics import decibels
+from quantcore.analysis import decibels
 from quantcore.diagnosis.context import Case
 from quantcore.diagnosis.formatting import along, count, index, number, percent
 from quantcore.diagnosis.record import MAX_BOXES, Finding, Gain, cell
-from quantcore.formats.integer import MAX_BITS, MIN_BITS, IntFormat
-from quantcore.granularity.kinds import PerBlock, PerChannel, PerFlatGroup, PerGroup, PerTensor
+from quantcore.formats import MAX_BITS, MIN_BITS, IntFormat
+from quantcore.granularity import PerBlock, PerChannel, PerFlatGroup, PerGroup, PerTensor
 from quantcore.notation import write_call
-from quantcore.numerics.kernels import KERNELS
-from quantcore.numerics.rounding import half_even
-from quantcore.scheme.scheme import Scheme
+from quantcore.numerics import KERNELS, half_even
+from quantcore.scheme import Scheme
 
 CHANNEL_DB = 6.0  # a scale per channel gains at least this …
 CHANNEL_STORAGE = 1.01  # … for at most so many times the storage

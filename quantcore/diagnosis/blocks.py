@@ -10,10 +10,9 @@ from quantcore.conventions import TEXTBOOK
 from quantcore.diagnosis.context import Case
 from quantcore.diagnosis.formatting import number
 from quantcore.diagnosis.record import MAX_BOXES, Box, Finding
-from quantcore.formats.floating_point import FloatFormat
-from quantcore.formats.integer import IntFormat
-from quantcore.granularity.block_names import block_name
-from quantcore.range_setting.basic import Given, MinMax
+from quantcore.formats import FloatFormat, IntFormat
+from quantcore.granularity import block_name
+from quantcore.range_setting import Given, MinMax
 
 LEAST = 4  # elements of a block that is looked at: fewer are alike by chance
 TINY = 2.0**-126  # numbers below the smallest normal float32 lose their digits one by one

@@ -12,13 +12,12 @@ from quantcore.conventions import CONVENTIONS, TEXTBOOK, Convention
 from quantcore.diagnosis.context import Case
 from quantcore.diagnosis.formatting import count, index, number, percent
 from quantcore.diagnosis.record import MAX_BOXES, Box, Finding, Gain, cell
-from quantcore.formats.integer import IntFormat
-from quantcore.granularity.kinds import cells_of
-from quantcore.granularity.tiles import Region
-from quantcore.qparams.coding import ends
-from quantcore.quantization.quantize import unclamped
-from quantcore.range_setting.basic import MIN_MAX, Given
-from quantcore.scheme.scheme import Scheme
+from quantcore.formats import IntFormat
+from quantcore.granularity import Region, cells_of
+from quantcore.qparams import ends
+from quantcore.quantization import unclamped
+from quantcore.range_setting import MIN_MAX, Given
+from quantcore.scheme import Scheme
 
 BETTER_DB = 1.0  # a fix of a wrong result gains at least this much
 

@@ -12,16 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.analysis.metrics import Report, block_errors, report, sqnr_of
+from quantcore.analysis import Report, block_errors, report, sqnr_of
 from quantcore.diagnosis.record import Box, Gain
 from quantcore.errors import QuantError
-from quantcore.formats.integer import IntFormat
-from quantcore.granularity.kinds import Shape, block_bounds, grid_shape, split_axes
-from quantcore.granularity.tiles import regions
-from quantcore.numerics.float32 import CHUNK
-from quantcore.quantization.quantize import Quantized, apply
-from quantcore.scheme.scheme import Scheme
-from quantcore.scheme.storage import bits_per_element
+from quantcore.formats import IntFormat
+from quantcore.granularity import Shape, block_bounds, grid_shape, regions, split_axes
+from quantcore.numerics import CHUNK
+from quantcore.quantization import Quantized, apply
+from quantcore.scheme import Scheme, bits_per_element
 
 ALIKE_DB = 0.5  # between two schemes that gain as much, the simpler one is proposed
 SAMPLE = 1 << 14  # elements that estimates look at

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from quantcore.scheme.scheme import Scheme
+from quantcore.scheme import Scheme
 from quantcore.tensors import Generated, generate, parse
 
 _EXERCISE = """-0.687, 0.2607, -0.7718, 0.0841

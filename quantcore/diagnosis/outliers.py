@@ -6,15 +6,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from quantcore.analysis.metrics import decibels, sqnr_of
+from quantcore.analysis import decibels, sqnr_of
 from quantcore.diagnosis.context import Case, Trial
 from quantcore.diagnosis.formatting import channels, count, index, number
 from quantcore.diagnosis.record import MAX_BOXES, Box, Finding, cell
-from quantcore.granularity.kinds import PerChannel, PerFlatGroup, PerGroup, block_bounds, split_axes
-from quantcore.granularity.tiles import regions
-from quantcore.numerics.float32 import CHUNK
-from quantcore.quantization.quantize import apply_quietly
-from quantcore.range_setting.basic import MinMax
+from quantcore.granularity import PerChannel, PerFlatGroup, PerGroup, block_bounds, regions, split_axes
+from quantcore.numerics import CHUNK
+from quantcore.quantization import apply_quietly
+from quantcore.range_setting import MinMax
 
 FAR = 4.0  # an outlier is so many times as large as the next largest: two bits of the codes are lost to the others
 FAR_CHANNEL = 3.0  # a channel's elements bear each other out, so less is enough

@@ -5,24 +5,16 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from quantcore.analysis.metrics import decibels
+from quantcore.analysis import decibels
 from quantcore.diagnosis.codes import outside
 from quantcore.diagnosis.context import Case
 from quantcore.diagnosis.formatting import count, number, percent
 from quantcore.diagnosis.record import Finding, cell
-from quantcore.formats.integer import IntFormat
-from quantcore.granularity.kinds import PerTensor
+from quantcore.formats import IntFormat
+from quantcore.granularity import PerTensor
 from quantcore.notation import write_call
-from quantcore.range_setting.basic import (
-    MIN_MAX,
-    RANGE_SETTINGS,
-    Fixed,
-    Given,
-    MinMax,
-    Percentile,
-    RangeSetting,
-)
-from quantcore.scheme.scheme import Scheme
+from quantcore.range_setting import MIN_MAX, RANGE_SETTINGS, Fixed, Given, MinMax, Percentile, RangeSetting
+from quantcore.scheme import Scheme
 
 ONE_SIDED = 0.1  # the smaller side of the data is at most this fraction of the larger
 MOST_BLOCKS = 0.9  # of all blocks must be so

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from quantcore.analysis.metrics import decibels
-from quantcore.scheme.scheme import Scheme
+from quantcore.analysis import decibels
+from quantcore.scheme import Scheme
 
 # (start, stop) along each axis of x
 Box = tuple[tuple[int, int], ...]

@@ -11,8 +11,8 @@ import numpy as np
 import safetensors.torch
 from torch import Tensor
 
-from quantcore.quantization.quantize import Quantized
-from quantcore.tensors.text.literals import number_texts
+from quantcore.quantization import Quantized
+from quantcore.tensors import number_texts
 
 
 def arrays(result: Quantized) -> dict[str, Tensor]:

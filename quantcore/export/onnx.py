@@ -23,11 +23,11 @@ from torch import Tensor
 
 from quantcore.conventions import CONVENTIONS, TEXTBOOK
 from quantcore.errors import QuantError
-from quantcore.formats.integer import IntFormat
-from quantcore.granularity.kinds import PerFlatGroup, as_boxes, cells_of
-from quantcore.numerics.kernels import KERNELS
-from quantcore.quantization.quantize import Quantized, quantize
-from quantcore.scheme.scheme import Scheme
+from quantcore.formats import IntFormat
+from quantcore.granularity import PerFlatGroup, as_boxes, cells_of
+from quantcore.numerics import KERNELS
+from quantcore.quantization import Quantized, quantize
+from quantcore.scheme import Scheme
 
 # width of the type -> the first opset that has it, and the IR version that came with that
 _OPSETS = {2: (25, 13), 4: (21, 10), 8: (21, 10), 16: (21, 10)}

@@ -17,10 +17,10 @@ from quantcore.figures.distribution import (
 from quantcore.figures.maps import maps, scales_of_maps, titles_of_maps
 from quantcore.figures.number_line import number_line
 from quantcore.figures.pair import PairData, pair, pair_data
-from quantcore.figures.pareto import error_maps, pareto
+from quantcore.figures.pareto import AXES, error_maps, pareto
 from quantcore.figures.ranges import range_error, range_histogram
 from quantcore.figures.scales import scales
-from quantcore.figures.style import base_layout, palette
+from quantcore.figures.style import BLOCKS, base_layout, palette
 
 
 def to_html(figure: go.Figure) -> str:
@@ -31,11 +31,13 @@ def to_html(figure: go.Figure) -> str:
 
 
 __all__ = [
+    "AXES",
+    "BLOCKS",
+    "DistributionData",
     "PairData",
     "base_layout",
     "distribution",
     "distribution_data",
-    "DistributionData",
     "error_maps",
     "grid_values",
     "histogram",

@@ -11,9 +11,10 @@ import torch
 
 from quantcore.analysis import blocks
 from quantcore.figures.style import DIM, FILL, LINE, base_layout
-from quantcore.formats.integer import IntFormat
-from quantcore.numerics.float32 import CHUNK
-from quantcore.quantization.quantize import Quantized, decode
+from quantcore.formats import IntFormat
+from quantcore.numerics import CHUNK
+from quantcore.qparams import decode
+from quantcore.quantization import Quantized
 
 MAX_LINES = 64  # representable values drawn as lines; more become a rug
 MAX_MARKS = 256  # marks of the rug; of more values only the span is shown

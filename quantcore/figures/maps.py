@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import plotly.graph_objects as go
 
-from quantcore.analysis.views import Cells, MapData, View, element, map_data
+from quantcore.analysis import Cells, MapData, View, element, map_data
 from quantcore.figures.style import INK, base_layout, palette, share, title, whole_ticks
-from quantcore.quantization.quantize import Quantized
+from quantcore.quantization import Quantized
 
 TITLES = {"x": "Original x", "codes": "Codes q", "dequantized": "Dequantized x̂", "error": "Error x − x̂"}
 DIFFERENCE = "|error| − |reference error|"

@@ -7,8 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import plotly.graph_objects as go
 
-from quantcore.analysis.planes import Span
-from quantcore.analysis.views import MAX_CELLS
+from quantcore.analysis import MAX_CELLS, Span
 from quantcore.figures.style import base_layout, palette, share, title, whole_ticks
 
 Codes = npt.NDArray[np.integer[Any]]

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import plotly.graph_objects as go
 
-from quantcore.analysis.sweep import frontier
-from quantcore.analysis.views import View, map_data
+from quantcore.analysis import View, frontier, map_data
 from quantcore.figures.style import DIM, FILL, INK, LINE, base_layout, palette, share, title
-from quantcore.formats.floating_point import FloatFormat
-from quantcore.formats.integer import IntFormat, parse_format
-from quantcore.quantization.quantize import Quantized
+from quantcore.formats import FloatFormat, IntFormat, parse_format
+from quantcore.quantization import Quantized
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,8 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import plotly.graph_objects as go
 
-from quantcore.analysis.range_comparison import RangeMark
-from quantcore.analysis.range_curve import RangeCurve
+from quantcore.analysis import RangeCurve, RangeMark
 from quantcore.figures.style import DIM, FILL, INK, LINE, base_layout
 
 # Okabe and Ito's palette, which colour-blind people can tell apart: light enough for dark pages, dark enough for light

@@ -7,11 +7,9 @@ import numpy as np
 import numpy.typing as npt
 import plotly.graph_objects as go
 
-from quantcore.analysis.metrics import block_errors
-from quantcore.analysis.planes import Span
-from quantcore.analysis.views import MAX_CELLS
+from quantcore.analysis import MAX_CELLS, Span, block_errors
 from quantcore.figures.style import FILL, LINE, base_layout, palette, share, title, whole_ticks
-from quantcore.quantization.quantize import Quantized
+from quantcore.quantization import Quantized
 
 Array = npt.NDArray[Any]
 

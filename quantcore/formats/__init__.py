@@ -1,0 +1,45 @@
+"""What a code can be: integers, small floats, codebooks."""
+
+from quantcore.formats.codebook import CODEBOOKS, MAX_VALUES, CodebookFormat
+from quantcore.formats.codebook_fit import METHODS, fit_codebook
+from quantcore.formats.floating_point import FLOATS, FloatFormat
+from quantcore.formats.integer import (
+    FORMATS,
+    INT2,
+    INT4,
+    INT8,
+    INT16,
+    MAX_BITS,
+    MIN_BITS,
+    UINT2,
+    UINT4,
+    UINT8,
+    UINT16,
+    Format,
+    IntFormat,
+    parse_format,
+)
+
+__all__ = [
+    "CODEBOOKS",
+    "CodebookFormat",
+    "FLOATS",
+    "FORMATS",
+    "FloatFormat",
+    "Format",
+    "INT16",
+    "INT2",
+    "INT4",
+    "INT8",
+    "IntFormat",
+    "MAX_BITS",
+    "MAX_VALUES",
+    "METHODS",
+    "MIN_BITS",
+    "UINT16",
+    "UINT2",
+    "UINT4",
+    "UINT8",
+    "fit_codebook",
+    "parse_format",
+]

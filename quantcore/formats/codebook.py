@@ -32,7 +32,7 @@ from quantcore.errors import QuantError
 from quantcore.formats import codebook_codec as codebook_codes
 from quantcore.formats import lookup_table as lookup
 from quantcore.formats.codebook_codec import TIES
-from quantcore.numerics.rounding import Rounding, half_even
+from quantcore.numerics import Rounding, half_even
 
 MAX_VALUES = 256
 LOG2_BITS = range(2, 9)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.numerics.scratch import like
+from quantcore.numerics import like
 
 TIES = ("lower", "upper", "away", "first")
 

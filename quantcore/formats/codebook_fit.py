@@ -15,7 +15,7 @@ from torch import Tensor
 from quantcore import notation
 from quantcore.errors import QuantError
 from quantcore.formats.codebook import MAX_VALUES, CodebookFormat
-from quantcore.numerics.float32 import as_float32, refuse_nonfinite
+from quantcore.numerics import as_float32, refuse_nonfinite
 
 METHODS = ("lloyd_max", "kmeans")
 MAX_STEPS = 300  # of Lloyd, as in scikit-learn

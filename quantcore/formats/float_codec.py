@@ -13,16 +13,16 @@ import torch
 from torch import Tensor
 
 from quantcore.formats.float_layout import FloatLayout
-from quantcore.numerics.rounding import (
+from quantcore.numerics import (
     BELOW_HALF,
     Rounding,
     half_away_of_sum,
     half_even,
     half_even_of_sum,
+    like,
     overflow_stays,
     takes_sum,
 )
-from quantcore.numerics.scratch import like
 
 _EXPONENT, _MANTISSA, _BIAS = 0x7F800000, 23, 127  # of float32: the exponent's bits, the mantissa's width
 _LEAST_OF_SUMS = -100  # where numbers are smaller, 2^-23 of what decides might be no normal number

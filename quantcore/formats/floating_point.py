@@ -41,7 +41,7 @@ from quantcore.errors import QuantError
 from quantcore.formats import float_codec as float_codes
 from quantcore.formats import lookup_table as lookup
 from quantcore.formats.float_layout import FloatLayout
-from quantcore.numerics.rounding import Rounding, half_even, rounding
+from quantcore.numerics import Rounding, half_even, rounding
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from quantcore.errors import QuantError
-from quantcore.numerics.float32 import CHUNK
-from quantcore.numerics.scratch import like
+from quantcore.numerics import CHUNK, like
 
 
 class TableFormat:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from quantcore.granularity.kinds import split_axes, to_blocks
-from quantcore.numerics.scratch import like
+from quantcore.numerics import like
 
 _FAST_RUN = 32  # torch reduces shorter runs one by one
 

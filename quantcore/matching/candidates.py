@@ -10,7 +10,7 @@ from torch import Tensor
 
 from quantcore.conventions import CONVENTIONS
 from quantcore.errors import QuantError
-from quantcore.granularity.kinds import Granularity, block_shape
+from quantcore.granularity import Granularity, block_shape
 from quantcore.matching.explanations import tell
 from quantcore.matching.hypotheses.corruption import COMPUTED, Damage
 from quantcore.matching.hypotheses.reproduce import produced
@@ -19,9 +19,9 @@ from quantcore.matching.inputs import scale_note, zero_point_note
 from quantcore.matching.reasons import explain
 from quantcore.matching.record import Candidate
 from quantcore.notation import write_call
-from quantcore.qparams.choose import QParams, choose_qparams
-from quantcore.range_setting.basic import MinMax
-from quantcore.scheme.scheme import Scheme
+from quantcore.qparams import QParams, choose_qparams
+from quantcore.range_setting import MinMax
+from quantcore.scheme import Scheme
 
 NEAREST = 8  # candidates shown where nothing fits
 LARGE, EXPLAINED_OF_LARGE = 1 << 20, 2  # elements from which on few candidates are explained at once

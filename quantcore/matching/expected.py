@@ -1,10 +1,10 @@
 """How what was found stands to what was expected."""
 
-from quantcore.formats.integer import IntFormat
-from quantcore.granularity.kinds import Granularity, PerChannel, PerGroup
+from quantcore.formats import IntFormat
+from quantcore.granularity import Granularity, PerChannel, PerGroup
 from quantcore.matching.record import Candidate
 from quantcore.notation import write_call
-from quantcore.scheme.scheme import Scheme
+from quantcore.scheme import Scheme
 
 
 def apart(candidate: Candidate, expected: Scheme, rank: int) -> tuple[str, ...]:

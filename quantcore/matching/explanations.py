@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from quantcore.formats.integer import IntFormat
-from quantcore.granularity.kinds import PerTensor
+from quantcore.formats import IntFormat
+from quantcore.granularity import PerTensor
 from quantcore.matching.hypotheses.corruption import (
     CHOICES,
     ZERO_POINTS,
@@ -19,10 +19,9 @@ from quantcore.matching.hypotheses.corruption import (
 from quantcore.matching.hypotheses.mistaken_scales import MOST, PERCENTILES
 from quantcore.matching.hypotheses.reproduce import lay, produced
 from quantcore.matching.hypotheses.scale_from_codes import MAX_BITS, interval
-from quantcore.qparams.choose import QParams, choose_qparams
-from quantcore.quantization.quantize import wrap
-from quantcore.range_setting.basic import Given, MinMax, Percentile
-from quantcore.scheme.scheme import Scheme
+from quantcore.qparams import QParams, choose_qparams, wrap
+from quantcore.range_setting import Given, MinMax, Percentile
+from quantcore.scheme import Scheme
 
 SHOWN = 2  # elements that a sentence names
 _ROUNDINGS = {kind for kind, choice in CHOICES.items() if "rounding" in choice}

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from quantcore.errors import QuantError
-from quantcore.formats.integer import MAX_BITS
-from quantcore.granularity.kinds import Granularity, block_shape, grid_shape
+from quantcore.formats import MAX_BITS
+from quantcore.granularity import Granularity, block_shape, grid_shape
 from quantcore.notation import write_call
 
 Shape = tuple[int, ...]

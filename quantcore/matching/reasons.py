@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.formats.integer import IntFormat
+from quantcore.formats import IntFormat
 from quantcore.matching.hypotheses.corruption import (
     NONE,
     Damage,
@@ -22,9 +22,9 @@ from quantcore.matching.hypotheses.corruption import (
 )
 from quantcore.matching.hypotheses.reproduce import lay
 from quantcore.matching.record import Cell
-from quantcore.numerics.kernels import KERNELS, Kernel
-from quantcore.qparams.choose import choose_qparams
-from quantcore.scheme.scheme import Scheme
+from quantcore.numerics import KERNELS, Kernel
+from quantcore.qparams import choose_qparams
+from quantcore.scheme import Scheme
 
 MOST_CELLS = 20  # named one by one
 MOST_EXPLAINED = 1_000  # counted by kind

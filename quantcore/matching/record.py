@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from quantcore.matching.hypotheses.corruption import NONE, Damage
-from quantcore.scheme.scheme import Scheme
+from quantcore.scheme import Scheme
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from quantcore.conventions import CONVENTIONS, TEXTBOOK
-from quantcore.formats.integer import IntFormat
+from quantcore.formats import IntFormat
 from quantcore.matching.candidates import LARGE, Judge
 from quantcore.matching.hypotheses.corruption import CHOICES, ZERO_POINTS, Damage, Kinds, stored_damages
 from quantcore.matching.hypotheses.mistaken_scales import (
@@ -31,7 +31,7 @@ from quantcore.matching.hypotheses.search_space import (
 )
 from quantcore.matching.inputs import read_codes, read_parameter
 from quantcore.matching.record import Matches, Progress
-from quantcore.numerics.float32 import as_float32
+from quantcore.numerics import as_float32
 
 # Whole tensors compared: those whose sample fits, and the nearest where none does
 MOST_FITTING, MOST_NEAR, STRIDE = 400, 40, 10

@@ -5,7 +5,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from quantcore.formats.integer import INT4, UINT8
+from quantcore.formats import INT4, UINT8
 from quantcore.mistakes import common as usual
 from quantcore.mistakes import published as documents
 from quantcore.mistakes.record import Mistake

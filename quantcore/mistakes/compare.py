@@ -9,7 +9,7 @@ from torch import Tensor
 
 from quantcore.errors import QuantError
 from quantcore.mistakes.record import Mistake, Way
-from quantcore.numerics.float32 import as_float32
+from quantcore.numerics import as_float32
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from quantcore.formats.integer import INT8, IntFormat
+from quantcore.formats import INT8, IntFormat
 from quantcore.mistakes.published import Parts
 
 Way = Callable[[Tensor], Parts]

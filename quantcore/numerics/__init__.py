@@ -1,0 +1,45 @@
+"""Arithmetic that every stage needs: float32, roundings, kernels."""
+
+from quantcore.numerics.float32 import CHUNK, as_float32, refuse_nonfinite
+from quantcore.numerics.kernels import KERNELS, Kernel, multiply_shift_round
+from quantcore.numerics.rounding import (
+    BELOW_HALF,
+    MAX_SEED,
+    NAMES,
+    NEAREST,
+    ROUNDINGS,
+    Rounding,
+    Stochastic,
+    half_away_of_sum,
+    half_even,
+    half_even_of_sum,
+    overflow_stays,
+    rounding,
+    takes_sum,
+    unrounded,
+)
+from quantcore.numerics.scratch import like
+
+__all__ = [
+    "BELOW_HALF",
+    "CHUNK",
+    "KERNELS",
+    "Kernel",
+    "MAX_SEED",
+    "NAMES",
+    "NEAREST",
+    "ROUNDINGS",
+    "Rounding",
+    "Stochastic",
+    "as_float32",
+    "half_away_of_sum",
+    "half_even",
+    "half_even_of_sum",
+    "like",
+    "multiply_shift_round",
+    "overflow_stays",
+    "refuse_nonfinite",
+    "rounding",
+    "takes_sum",
+    "unrounded",
+]

@@ -15,15 +15,12 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
 from quantcore.errors import QuantError
-from quantcore.formats.integer import IntFormat
-from quantcore.granularity.kinds import block_bounds
+from quantcore.formats import IntFormat
+from quantcore.granularity import block_bounds
 from quantcore.prediction.likely_errors import Suspects, wrong_codes, wrong_scales, wrong_zero_points
-from quantcore.quantization.quantize import Quantized
-from quantcore.range_setting.basic import Given
-from quantcore.tracing.scale_formula import scale_formula
-from quantcore.tracing.steps import Trace
-from quantcore.tracing.text import number, zero_point_formula
-from quantcore.tracing.trace import trace
+from quantcore.quantization import Quantized
+from quantcore.range_setting import Given
+from quantcore.tracing import Trace, number, scale_formula, trace, zero_point_formula
 
 LEAST_DIGITS = 3  # of a scale, significant ones
 Place = tuple[int, ...]

@@ -11,14 +11,12 @@ from typing import Any, NamedTuple
 import torch
 
 from quantcore.errors import QuantError
-from quantcore.formats.integer import IntFormat
-from quantcore.granularity.kinds import PER_TENSOR, block_bounds
-from quantcore.qparams.choose import choose_qparams
-from quantcore.quantization.quantize import Quantized, wrap
-from quantcore.range_setting.basic import MIN_MAX
-from quantcore.tracing.scale_formula import scale_formula
-from quantcore.tracing.steps import Trace
-from quantcore.tracing.text import number, signed
+from quantcore.formats import IntFormat
+from quantcore.granularity import PER_TENSOR, block_bounds
+from quantcore.qparams import choose_qparams, wrap
+from quantcore.quantization import Quantized
+from quantcore.range_setting import MIN_MAX
+from quantcore.tracing import Trace, number, scale_formula, signed
 
 MAX_BLOCKS = 4096  # whose parameters are tried in place of the block's own
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from quantcore.formats.integer import IntFormat
+from quantcore.formats import IntFormat
 
 SCALES = tuple(map(Decimal, ("0.25", "0.5", "1", "2", "4", "5", "10")))
 DIGITS = 3  # significant ones of every value

@@ -1,0 +1,27 @@
+"""From a range to scale and zero point, and from them to codes and back."""
+
+from quantcore.qparams.choose import QParams, choose_qparams
+from quantcore.qparams.coding import Kept, decode, ends, factor, fit, kept_at, kept_of, store, unscale, wrap
+from quantcore.qparams.power_of_two import largest_power, largest_value
+from quantcore.qparams.scale import Parameters, parameters
+from quantcore.qparams.squared_error import BlockErrors
+
+__all__ = [
+    "BlockErrors",
+    "Kept",
+    "Parameters",
+    "QParams",
+    "choose_qparams",
+    "decode",
+    "ends",
+    "factor",
+    "fit",
+    "kept_at",
+    "kept_of",
+    "largest_power",
+    "largest_value",
+    "parameters",
+    "store",
+    "unscale",
+    "wrap",
+]

@@ -9,18 +9,22 @@ import torch
 from torch import Tensor
 
 from quantcore.errors import QuantError
-from quantcore.granularity.extremes import extremes, first_extreme, magnitude
-from quantcore.granularity.kinds import PerFlatGroup, block_shape, grid_shape, laid_shape, to_blocks
-from quantcore.granularity.tiles import regions
-from quantcore.numerics.float32 import CHUNK, as_float32, refuse_nonfinite
+from quantcore.granularity import (
+    PerFlatGroup,
+    block_shape,
+    extremes,
+    first_extreme,
+    grid_shape,
+    laid_shape,
+    magnitude,
+    regions,
+    to_blocks,
+)
+from quantcore.numerics import CHUNK, as_float32, refuse_nonfinite
 from quantcore.qparams.scale import OF_MAGNITUDE, is_bad, parameters
 from quantcore.qparams.squared_error import BlockErrors
-from quantcore.range_setting.basic import Given, MinMax
-from quantcore.range_setting.half_quadratic import HalfQuadratic
-from quantcore.range_setting.protocol import Task
-from quantcore.range_setting.statistics import MinMse
-from quantcore.scheme.scheme import Scheme
-from quantcore.scheme.support import full_name, refuse
+from quantcore.range_setting import Given, HalfQuadratic, MinMax, MinMse, Task
+from quantcore.scheme import Scheme, full_name, refuse
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,11 @@ import torch
 from torch import Tensor
 
 from quantcore.conventions import Convention
-from quantcore.formats.floating_point import FloatFormat
-from quantcore.formats.integer import Format, IntFormat
-from quantcore.granularity.kinds import spread
-from quantcore.granularity.tiles import Region
-from quantcore.numerics.kernels import KERNELS
-from quantcore.numerics.scratch import like
+from quantcore.formats import FloatFormat, Format, IntFormat
+from quantcore.granularity import Region, spread
+from quantcore.numerics import KERNELS, like
 from quantcore.qparams.power_of_two import largest_value
-from quantcore.scheme.scheme import Scheme
+from quantcore.scheme import Scheme
 
 _LEAST_STORED = 2.0**-127  # of e8m0
 # float32 has every whole number up to 2^24; beyond 2^62 no cast to an integer is defined

@@ -8,13 +8,11 @@ import torch
 from torch import Tensor
 
 from quantcore.conventions import Convention
-from quantcore.formats.integer import IntFormat
-from quantcore.numerics.float32 import CHUNK
-from quantcore.numerics.rounding import NEAREST
-from quantcore.numerics.scratch import like
+from quantcore.formats import IntFormat
+from quantcore.numerics import CHUNK, NEAREST, like
 from quantcore.qparams.coding import Kept, decode
-from quantcore.range_setting.protocol import Range, parts
-from quantcore.scheme.scheme import Scheme
+from quantcore.range_setting import Range, parts
+from quantcore.scheme import Scheme
 
 _SHORT = 4096  # elements: sums of more round too much in float32 to tell ranges apart
 # elements are looked at only where a few as far out as the farthest would end the search of enough blocks

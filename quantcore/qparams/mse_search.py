@@ -11,10 +11,9 @@ import math
 import torch
 from torch import Tensor
 
-from quantcore.numerics.float32 import CHUNK
-from quantcore.numerics.kernels import KERNELS
+from quantcore.numerics import CHUNK, KERNELS
 from quantcore.qparams.mse_bounds import Ends, Errors, trials_of
-from quantcore.range_setting.protocol import Range
+from quantcore.range_setting import Range
 
 _TOGETHER = 8  # ranges whose scales are found at a time: small calls cost more than what they compute
 _FEWER = 0.9  # the blocks that still search are copied where these are fewer of all

@@ -26,8 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quantcore.formats.floating_point import FloatFormat
-from quantcore.formats.integer import Format, IntFormat
+from quantcore.formats import FloatFormat, Format, IntFormat
 
 _MANTISSA, _BIAS, _SMALLEST_NORMAL, _LEAST, _MOST = 23, 127, -126, -127, 127
 

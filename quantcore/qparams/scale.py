@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from quantcore.conventions import Convention
-from quantcore.formats.integer import Format
+from quantcore.formats import Format
 from quantcore.qparams.power_of_two import POWERS, largest_value
 
 Range = tuple[Tensor, Tensor]

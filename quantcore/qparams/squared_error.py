@@ -6,16 +6,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from quantcore.formats.integer import IntFormat
-from quantcore.numerics.kernels import KERNELS
-from quantcore.numerics.rounding import rounding, unrounded
-from quantcore.numerics.scratch import like
+from quantcore.formats import IntFormat
+from quantcore.numerics import KERNELS, like, rounding, unrounded
 from quantcore.qparams.coding import SCALED, Kept, decode, ends, factor, fit
 from quantcore.qparams.mse_bounds import Coding
 from quantcore.qparams.mse_search import search
 from quantcore.qparams.scale import parameters
-from quantcore.range_setting.protocol import Range, parts
-from quantcore.scheme.scheme import Scheme
+from quantcore.range_setting import Range, parts
+from quantcore.scheme import Scheme
 
 
 class Parts(NamedTuple):

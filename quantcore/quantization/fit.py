@@ -5,13 +5,12 @@ from typing import Any
 
 import torch
 
-from quantcore.formats.codebook import CodebookFormat
-from quantcore.formats.codebook_fit import fit_codebook
-from quantcore.numerics.float32 import as_float32, refuse_nonfinite
-from quantcore.qparams.choose import choose_qparams
+from quantcore.formats import CodebookFormat, fit_codebook
+from quantcore.numerics import as_float32, refuse_nonfinite
+from quantcore.qparams import choose_qparams
 from quantcore.quantization.walk import unclamped
-from quantcore.range_setting.basic import Given
-from quantcore.scheme.scheme import Scheme
+from quantcore.range_setting import Given
+from quantcore.scheme import Scheme
 
 NAME = "fitted"
 

@@ -6,13 +6,11 @@ import torch
 from torch import Tensor
 
 from quantcore.conventions import Convention
-from quantcore.formats.codebook import CodebookFormat
-from quantcore.formats.floating_point import FloatFormat
-from quantcore.formats.integer import Format
-from quantcore.numerics.kernels import KERNELS
-from quantcore.qparams.choose import QParams
-from quantcore.range_setting.basic import MinMax
-from quantcore.scheme.scheme import Scheme
+from quantcore.formats import CodebookFormat, FloatFormat, Format
+from quantcore.numerics import KERNELS
+from quantcore.qparams import QParams
+from quantcore.range_setting import MinMax
+from quantcore.scheme import Scheme
 
 # Where casts of the rounded value to an integer of that width end
 _CAST_ENDS = {"none": math.inf, "int32": 2.0**31, "int64": 2.0**63, "low_bits": 2.0**31}

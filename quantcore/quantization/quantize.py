@@ -13,22 +13,16 @@ import torch
 from torch import Tensor
 
 from quantcore.errors import QuantError
-from quantcore.formats.integer import IntFormat
-from quantcore.granularity.kinds import block_shape, laid_shape, split_axes, spread
-from quantcore.granularity.tiles import regions
-from quantcore.numerics.float32 import CHUNK, as_float32, refuse_nonfinite
-from quantcore.numerics.rounding import rounding
-from quantcore.qparams.choose import QParams, choose_qparams
-from quantcore.qparams.coding import Kept, kept_at, kept_of, store
-from quantcore.qparams.coding import decode as decode
-from quantcore.qparams.coding import fit as fit
-from quantcore.qparams.coding import wrap as wrap
+from quantcore.formats import IntFormat
+from quantcore.granularity import block_shape, laid_shape, regions, split_axes, spread
+from quantcore.numerics import CHUNK, as_float32, refuse_nonfinite, rounding
+from quantcore.qparams import Kept, QParams, choose_qparams, decode, kept_at, kept_of, store
+from quantcore.qparams import fit as fit
 from quantcore.quantization.overflow import may_leave_integers, nan_note, replace_codes, settle
 from quantcore.quantization.walk import boxes, inverse_of_levels, prepare
 from quantcore.quantization.walk import unclamped as unclamped
-from quantcore.range_setting.basic import Given
-from quantcore.scheme.scheme import Scheme
-from quantcore.scheme.support import refuse
+from quantcore.range_setting import Given
+from quantcore.scheme import Scheme, refuse
 
 
 @dataclass(frozen=True, eq=False)

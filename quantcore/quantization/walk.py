@@ -8,23 +8,21 @@ from torch import Tensor
 
 from quantcore.conventions import Convention
 from quantcore.errors import QuantError
-from quantcore.formats.integer import IntFormat
-from quantcore.granularity.kinds import (
+from quantcore.formats import IntFormat
+from quantcore.granularity import (
     Granularity,
     PerFlatGroup,
+    Region,
     block_shape,
     grid_shape,
     laid_shape,
+    regions,
     split_axes,
     spread,
 )
-from quantcore.granularity.tiles import Region, regions
-from quantcore.numerics.float32 import CHUNK
-from quantcore.numerics.kernels import KERNELS
-from quantcore.numerics.rounding import rounding, unrounded
-from quantcore.qparams.choose import QParams
-from quantcore.qparams.coding import factor
-from quantcore.scheme.scheme import Scheme
+from quantcore.numerics import CHUNK, KERNELS, rounding, unrounded
+from quantcore.qparams import QParams, factor
+from quantcore.scheme import Scheme
 
 
 def unclamped(x: Tensor, params: QParams, scheme: Scheme) -> Iterator[tuple[Region, Tensor]]:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from quantcore import notation
 from quantcore.errors import QuantError
-from quantcore.numerics.kernels import multiply_shift_round
+from quantcore.numerics import multiply_shift_round
 from quantcore.range_setting.protocol import Range, Task, parts
 
 MAX_ITERATIONS = 1000

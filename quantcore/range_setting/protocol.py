@@ -6,8 +6,8 @@ from typing import Protocol
 
 from torch import Tensor
 
-from quantcore.formats.integer import Format
-from quantcore.numerics.float32 import CHUNK
+from quantcore.formats import Format
+from quantcore.numerics import CHUNK
 
 Range = tuple[Tensor, Tensor]
 

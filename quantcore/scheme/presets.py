@@ -3,11 +3,9 @@
 from dataclasses import replace
 
 from quantcore.conventions import BASES
-from quantcore.formats.codebook import CODEBOOKS
-from quantcore.formats.floating_point import FLOATS
-from quantcore.formats.integer import INT4, INT8, Format, IntFormat
-from quantcore.granularity.kinds import PerChannel, PerFlatGroup, PerGroup
-from quantcore.range_setting.basic import Given
+from quantcore.formats import CODEBOOKS, FLOATS, INT4, INT8, Format, IntFormat
+from quantcore.granularity import PerChannel, PerFlatGroup, PerGroup
+from quantcore.range_setting import Given
 from quantcore.scheme.scheme import Scheme
 
 _E8M0 = Scheme(FLOATS["e8m0"], range_setting=Given(1.0), convention=BASES["stored"])

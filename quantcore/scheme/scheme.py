@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from quantcore import notation
 from quantcore.conventions import BASES, TEXTBOOK, Convention
 from quantcore.errors import QuantError
-from quantcore.formats.integer import INT8, Format, parse_format
-from quantcore.granularity.kinds import GRANULARITIES, PER_TENSOR, Granularity
-from quantcore.range_setting.basic import MIN_MAX, RANGE_SETTINGS, RangeSetting
+from quantcore.formats import INT8, Format, parse_format
+from quantcore.granularity import GRANULARITIES, PER_TENSOR, Granularity
+from quantcore.range_setting import MIN_MAX, RANGE_SETTINGS, RangeSetting
 
 MAX_LEVELS = 4  # of scales whose scales are quantized: deeper texts are made to hurt
 SYMMETRY = {"symmetric": True, "asymmetric": False}

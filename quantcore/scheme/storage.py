@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from quantcore.errors import QuantError
-from quantcore.granularity.kinds import block_shape, grid_shape, laid_shape
-from quantcore.range_setting.basic import Given
+from quantcore.granularity import block_shape, grid_shape, laid_shape
+from quantcore.range_setting import Given
 from quantcore.scheme.scheme import Scheme
 from quantcore.scheme.support import refuse
 

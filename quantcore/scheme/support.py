@@ -7,10 +7,8 @@ from typing import Any
 
 from quantcore.conventions import Convention
 from quantcore.errors import QuantError
-from quantcore.formats.codebook import CodebookFormat
-from quantcore.formats.floating_point import FloatFormat
-from quantcore.formats.integer import MAX_BITS, MIN_BITS, Format, IntFormat
-from quantcore.granularity.kinds import (
+from quantcore.formats import MAX_BITS, MIN_BITS, CodebookFormat, FloatFormat, Format, IntFormat
+from quantcore.granularity import (
     Granularity,
     PerBlock,
     PerChannel,
@@ -21,8 +19,7 @@ from quantcore.granularity.kinds import (
     laid_shape,
 )
 from quantcore.notation import snake_case, write_call
-from quantcore.range_setting.basic import MinMax
-from quantcore.range_setting.half_quadratic import HalfQuadratic
+from quantcore.range_setting import HalfQuadratic, MinMax
 from quantcore.scheme.scheme import Scheme
 
 Shape = tuple[int, ...]

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from quantcore.granularity.kinds import PerTensor, Shape, grid_shape
-from quantcore.quantization.quantize import Quantized
-from quantcore.range_setting.basic import Percentile
+from quantcore.granularity import PerTensor, Shape, grid_shape
+from quantcore.quantization import Quantized
+from quantcore.range_setting import Percentile
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,8 @@
 
 from quantcore.conventions import Convention
 from quantcore.errors import QuantError
-from quantcore.numerics.kernels import KERNELS
-from quantcore.quantization.overflow import may_leave_integers
-from quantcore.quantization.quantize import Quantized
+from quantcore.numerics import KERNELS
+from quantcore.quantization import Quantized, may_leave_integers
 
 _CAST_ENDS = {"int32": "2.0**31", "int64": "2.0**63"}
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from quantcore.tensors.text.literals import READABLE, Array, array_source, little_endian
+from quantcore.tensors import READABLE, Array, array_source, little_endian
 
 # what a script may use without importing it
 _IMPORTS = {

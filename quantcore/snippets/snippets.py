@@ -7,18 +7,12 @@ import textwrap
 from typing import Any
 
 from quantcore.conventions import CONVENTIONS, Convention
-from quantcore.formats.codebook import CodebookFormat
-from quantcore.formats.floating_point import FloatFormat
-from quantcore.formats.integer import FORMATS, IntFormat
-from quantcore.quantization.quantize import Quantized
-from quantcore.scheme.presets import PRESETS
-from quantcore.scheme.scheme import Scheme
-from quantcore.snippets.libraries import RECORDED_ONLY, library_script
+from quantcore.formats import FORMATS, CodebookFormat, FloatFormat, IntFormat
+from quantcore.quantization import Quantized
+from quantcore.scheme import PRESETS, Scheme
 from quantcore.snippets.script import assemble, check, checked, ending
 from quantcore.snippets.torch_script import arithmetic
-from quantcore.tensors.text.literals import WIDTH, literal
-
-__all__ = ["RECORDED_ONLY", "library_script", "literal", "quantcore_script", "torch_script"]
+from quantcore.tensors import WIDTH
 
 
 def quantcore_script(tensor_code: str, result: Quantized) -> str:

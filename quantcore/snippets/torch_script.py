@@ -4,15 +4,15 @@
 is without a range. The order of operations is that of `quantize`, so the codes are the same bits.
 """
 
-from quantcore.conventions.record import CHOICES, TEXTBOOK
+from quantcore.conventions import CHOICES, TEXTBOOK
 from quantcore.errors import QuantError
-from quantcore.formats.integer import IntFormat
+from quantcore.formats import IntFormat
 from quantcore.notation import write_value
-from quantcore.quantization.quantize import Quantized
-from quantcore.range_setting.basic import Fixed, Given, Percentile
+from quantcore.quantization import Quantized
+from quantcore.range_setting import Fixed, Given, Percentile
 from quantcore.snippets.blocks import Layout, layout_of, spread_source
 from quantcore.snippets.kernels import kernel_source
-from quantcore.tensors.text.literals import Array, array_source
+from quantcore.tensors import Array, array_source
 
 _PERCENTILE = '''
 def percentile(rows, p):

@@ -16,23 +16,36 @@ from quantcore.tensors.limits import (
 )
 from quantcore.tensors.link import decode, encode, fits_link
 from quantcore.tensors.shapes import check_shape, parse_shape
+from quantcore.tensors.text.literals import (
+    READABLE,
+    WIDTH,
+    Array,
+    array_source,
+    literal,
+    little_endian,
+    number_texts,
+)
 from quantcore.tensors.text.parse import parse
 
 __all__ = [
+    "Array",
     "DISTRIBUTIONS",
+    "Distribution",
     "EXAMPLES",
     "EXTENSIONS",
+    "Example",
+    "Generated",
     "MAX_BYTES",
     "MAX_ELEMENTS",
     "MAX_LINK_CHARS",
     "MAX_RANK",
     "MAX_TEXT_CHARS",
     "MAX_TEXT_FILE_BYTES",
-    "Distribution",
-    "Example",
-    "Generated",
     "Parameter",
+    "READABLE",
     "TensorInfo",
+    "WIDTH",
+    "array_source",
     "check_shape",
     "content_hash",
     "decode",
@@ -41,6 +54,9 @@ __all__ = [
     "fits_link",
     "generate",
     "list_tensors",
+    "literal",
+    "little_endian",
+    "number_texts",
     "parse",
     "parse_shape",
     "read_tensor",

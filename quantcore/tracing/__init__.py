@@ -1,0 +1,8 @@
+"""One element's way from x to its error, step by step, with the numbers put in."""
+
+from quantcore.tracing.scale_formula import scale_formula
+from quantcore.tracing.steps import Step, Trace
+from quantcore.tracing.text import number, signed, zero_point_formula
+from quantcore.tracing.trace import trace
+
+__all__ = ["Step", "Trace", "number", "scale_formula", "signed", "trace", "zero_point_formula"]

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from quantcore.conventions import Convention
-from quantcore.numerics.kernels import KERNELS, Kernel
-from quantcore.scheme.scheme import Scheme
+from quantcore.numerics import KERNELS, Kernel
+from quantcore.scheme import Scheme
 
 
 @dataclass(frozen=True)

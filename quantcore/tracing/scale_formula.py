@@ -6,9 +6,9 @@ from collections.abc import Callable
 import numpy as np
 
 from quantcore.conventions import Convention
-from quantcore.formats.integer import IntFormat
-from quantcore.qparams.power_of_two import largest_power, largest_value
-from quantcore.range_setting.basic import MinMax
+from quantcore.formats import IntFormat
+from quantcore.qparams import largest_power, largest_value
+from quantcore.range_setting import MinMax
 from quantcore.tracing.record import Numbers
 from quantcore.tracing.text import inverse_of_range, number, signed
 

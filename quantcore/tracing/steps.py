@@ -2,10 +2,8 @@
 
 from dataclasses import dataclass
 
-from quantcore.formats.codebook import CodebookFormat
-from quantcore.formats.floating_point import FloatFormat
-from quantcore.formats.integer import IntFormat
-from quantcore.qparams.power_of_two import largest_value
+from quantcore.formats import CodebookFormat, FloatFormat, IntFormat
+from quantcore.qparams import largest_value
 from quantcore.tracing.record import Numbers
 from quantcore.tracing.scale_formula import scale_formula
 from quantcore.tracing.text import code_formula, factor_formula, number, rule, signed, zero_point_formula

@@ -5,11 +5,10 @@ import math
 import numpy as np
 
 from quantcore.conventions import Convention
-from quantcore.formats.integer import Format
-from quantcore.numerics.rounding import ROUNDINGS
-from quantcore.qparams.power_of_two import largest_value
-from quantcore.range_setting.basic import Given
-from quantcore.range_setting.half_quadratic import HalfQuadratic
+from quantcore.formats import Format
+from quantcore.numerics import ROUNDINGS
+from quantcore.qparams import largest_value
+from quantcore.range_setting import Given, HalfQuadratic
 from quantcore.tracing.record import Numbers
 
 _RULES = dict(

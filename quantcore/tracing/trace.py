@@ -10,15 +10,12 @@ from torch import Tensor
 
 from quantcore.conventions import Convention
 from quantcore.errors import QuantError
-from quantcore.formats.integer import IntFormat
-from quantcore.granularity.kinds import block_bounds
-from quantcore.granularity.tiles import Region
-from quantcore.numerics.kernels import KERNELS, Kernel
-from quantcore.numerics.rounding import Rounding, Stochastic, half_even, rounding, unrounded
-from quantcore.qparams.coding import Kept, decode, ends, factor
-from quantcore.quantization.quantize import Quantized
-from quantcore.quantization.walk import coded_with, convention_of
-from quantcore.scheme.scheme import Scheme
+from quantcore.formats import IntFormat
+from quantcore.granularity import Region, block_bounds
+from quantcore.numerics import KERNELS, Kernel, Rounding, Stochastic, half_even, rounding, unrounded
+from quantcore.qparams import Kept, decode, ends, factor
+from quantcore.quantization import Quantized, coded_with, convention_of
+from quantcore.scheme import Scheme
 from quantcore.tracing.steps import Trace
 
 Slices = tuple[slice, ...]

@@ -7,8 +7,8 @@ from collections.abc import Collection, Generator, Iterable, Sequence
 from dataclasses import dataclass
 
 from quantcore.errors import QuantError
-from quantcore.formats.integer import IntFormat
-from quantcore.scheme.scheme import Scheme
+from quantcore.formats import IntFormat
+from quantcore.scheme import Scheme
 from quantcore.training.digits import load_digits
 from quantcore.training.network import Network, share_right
 from quantcore.training.quantized import ptq

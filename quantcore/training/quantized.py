@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from quantcore.errors import QuantError
-from quantcore.granularity.kinds import PerTensor
-from quantcore.qparams.choose import QParams, choose_qparams
-from quantcore.quantization.quantize import Quantized, apply
-from quantcore.scheme.scheme import Scheme
+from quantcore.granularity import PerTensor
+from quantcore.qparams import QParams, choose_qparams
+from quantcore.quantization import Quantized, apply
+from quantcore.scheme import Scheme
 from quantcore.training.digits import load_digits
 from quantcore.training.network import Network, forward
 from quantcore.training.straight_through import fake_quantize

@@ -8,7 +8,7 @@ import torch
 
 from quantcore import notation
 from quantcore.errors import QuantError
-from quantcore.scheme.scheme import Scheme
+from quantcore.scheme import Scheme
 from quantcore.training.digits import Digits, load_digits
 from quantcore.training.network import Network, cross_entropy, initial, share_right
 from quantcore.training.quantized import QuantizedNetwork

@@ -23,10 +23,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from quantcore.granularity.kinds import Shape, block_shape, cells_of, split_axes
-from quantcore.qparams.choose import QParams
-from quantcore.quantization.quantize import apply, dequantize, quantize, unclamped
-from quantcore.scheme.scheme import Scheme
+from quantcore.granularity import Shape, block_shape, cells_of, split_axes
+from quantcore.qparams import QParams
+from quantcore.quantization import apply, dequantize, quantize, unclamped
+from quantcore.scheme import Scheme
 
 
 def fake_quantize(x: Tensor, scheme: Scheme, params: QParams | None = None) -> Tensor:

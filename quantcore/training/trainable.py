@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from quantcore.errors import QuantError
-from quantcore.granularity.kinds import block_shape
-from quantcore.qparams.choose import QParams, choose_qparams
-from quantcore.quantization.quantize import apply
-from quantcore.range_setting.basic import Given
-from quantcore.scheme.scheme import Scheme
+from quantcore.granularity import block_shape
+from quantcore.qparams import QParams, choose_qparams
+from quantcore.quantization import apply
+from quantcore.range_setting import Given
+from quantcore.scheme import Scheme
 from quantcore.training.network import Network, forward
 from quantcore.training.quantized import QuantizedNetwork, calibrate, ptq
 from quantcore.training.straight_through import block_sums, fake_quantize

@@ -14,8 +14,7 @@ from pages.shared import lesson_plan
 from pages.shared import messages as say
 from pages.shared.selection import Tensor
 from quantcore import code_reading
-from quantcore.code_reading import KINDS
-from quantcore.code_reading.record import lines_of
+from quantcore.code_reading import KINDS, lines_of
 from quantcore.mistakes import MISTAKES, lines
 
 CODE = "match_code"

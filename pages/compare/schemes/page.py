@@ -11,7 +11,7 @@ from pages.compare.schemes import views as sweep_results
 from pages.shared import link
 from pages.shared import messages as say
 from pages.shared import selection as current
-from quantcore.figures.pareto import AXES
+from quantcore.figures import AXES
 
 if st.session_state.pop(sweep_results.OPEN, False):
     # no parameters: to clear bound ones is refused, but these come back by themselves where their widgets stand

@@ -14,7 +14,7 @@ from pages.shared import messages as say
 from pages.shared.selection import Tensor
 from pages.sidebar import scheme_state
 from quantcore import figures
-from quantcore.figures.pareto import AXES
+from quantcore.figures import AXES
 
 OPEN, LEFT, PROBLEM = "_sweep_open", "_sweep_left", "_sweep_problem"
 CHART, TABLE = "sw_chart", "sw_table"

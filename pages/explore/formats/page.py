@@ -13,7 +13,7 @@ from pages.shared import link
 from pages.shared import messages as say
 from pages.shared import selection as current
 from quantcore import figures
-from quantcore.numerics.rounding import NAMES as ROUNDINGS
+from quantcore.numerics import NAMES as ROUNDINGS
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
 chosen = current.get()

@@ -13,7 +13,7 @@ from pages.shared import cache as compute
 from pages.shared import headers
 from pages.shared import messages as say
 from pages.shared.selection import Tensor
-from quantcore.numerics.rounding import rounding
+from quantcore.numerics import rounding
 
 FITTED = "fitted"
 NAMES = [*(f"int{bits}" for bits in (2, 3, 4, 8)), *qc.FLOATS, *qc.CODEBOOKS, FITTED]

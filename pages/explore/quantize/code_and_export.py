@@ -10,11 +10,8 @@ import quantcore as qc
 from pages.shared import cache as compute
 from pages.shared import messages as say
 from pages.shared.selection import Tensor
-from quantcore import figures
-from quantcore.analysis.views import View
-from quantcore.export import files
-from quantcore.export import onnx as export_onnx
-from quantcore.snippets import snippets
+from quantcore import export, figures, snippets, tensors
+from quantcore.analysis import View
 
 MAPS = {"original": "x", "codes": "codes", "dequantized": "dequantized", "error": "error"}
 
@@ -24,7 +21,7 @@ def code(tensor: Tensor, result: qc.Quantized) -> None:
     if result.scheme.convention.name != qc.TEXTBOOK.name:
         _library(tensor, result)
     left, right = st.columns(2)
-    literal = compute.kept(tensor, "literal", lambda: snippets.literal(compute.values(tensor)))
+    literal = compute.kept(tensor, "literal", lambda: tensors.literal(compute.values(tensor)))
     with left:
         st.markdown("**With quantcore**")
         st.code(snippets.quantcore_script(tensor.recipe or literal, result), language="python", height=460)
@@ -63,14 +60,14 @@ def _library(tensor: Tensor, result: qc.Quantized) -> None:
         st.caption(f"The tests run the script of every preset with {name}.")
 
 
-def export(tensor: Tensor, result: qc.Quantized, view: View | None) -> None:
+def downloads(tensor: Tensor, result: qc.Quantized, view: View | None) -> None:
     """Draw the buttons that write files."""
     st.markdown("**The whole tensor**: x, codes, scale, zero_point, dequantized")
     with st.container(horizontal=True):
-        st.download_button("NumPy .npz", partial(files.to_npz, result), "quantscope.npz", on_click="ignore")
+        st.download_button("NumPy .npz", partial(export.to_npz, result), "quantscope.npz", on_click="ignore")
         st.download_button(
             ".safetensors",
-            partial(files.to_safetensors, result),
+            partial(export.to_safetensors, result),
             "quantscope.safetensors",
             on_click="ignore",
         )
@@ -93,7 +90,7 @@ def export(tensor: Tensor, result: qc.Quantized, view: View | None) -> None:
 def _onnx(tensor: Tensor, result: qc.Quantized) -> None:
     st.markdown("**As a model**: x through QuantizeLinear to codes, through DequantizeLinear to dequantized")
     data, problem = compute.kept(
-        tensor, f"onnx {result.scheme}", lambda: _or_sentence(lambda: export_onnx.to_onnx(result))
+        tensor, f"onnx {result.scheme}", lambda: _or_sentence(lambda: export.to_onnx(result))
     )
     st.download_button(
         "ONNX .onnx", data or b"", "quantscope.onnx", on_click="ignore", disabled=bool(problem)
@@ -113,4 +110,4 @@ def _or_sentence(make: Callable[[], Any]) -> tuple[Any, str]:
 
 
 def _csv(result: qc.Quantized, name: str) -> str:
-    return files.to_csv(getattr(result, name))
+    return export.to_csv(getattr(result, name))

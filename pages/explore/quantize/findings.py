@@ -13,8 +13,7 @@ from pages.shared import lesson_plan
 from pages.shared import messages as say
 from pages.shared.selection import Tensor
 from pages.sidebar import scheme_state
-from quantcore.diagnosis.examples import EXAMPLES
-from quantcore.diagnosis.record import MAX_BOXES, Box
+from quantcore.diagnosis import EXAMPLES, MAX_BOXES, Box
 from quantcore.tensors import Generated
 
 HEIGHT = (

@@ -13,7 +13,7 @@ from streamlit.delta_generator import DeltaGenerator
 import quantcore as qc
 from pages.shared.pinned import Reference
 from pages.shared.selection import Tensor
-from quantcore.granularity.block_names import block_name
+from quantcore.granularity import block_name
 
 _SQNR = "Signal to quantization noise, 10·log10(Σx² / Σerror²). One more bit adds about 6 dB."
 _BITS = "True storage cost per element: its code, and its share of the scales and zero points."

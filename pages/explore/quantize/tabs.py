@@ -17,7 +17,7 @@ from pages.shared import cache as compute
 from pages.shared import headers
 from pages.shared.selection import Tensor
 from quantcore import figures
-from quantcore.analysis.views import View
+from quantcore.analysis import View
 
 LABELS = [ARITHMETIC, "Distribution", "Scales", "Numbers", "Code", "Export"]
 KEYS = {"tab", "log", "one_block", "table"}
@@ -34,7 +34,7 @@ def draw(
         partial(_scales, tensor, result),
         partial(_numbers, tensor, result, view),
         partial(tabs_files.code, tensor, result),
-        partial(tabs_files.export, tensor, result, view),
+        partial(tabs_files.downloads, tensor, result, view),
     ]
     for tab, content in zip(st.tabs(LABELS, key="tab", bind="query-params"), draws, strict=True):
         if tab.open:

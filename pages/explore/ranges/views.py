@@ -16,10 +16,9 @@ from pages.shared import headers
 from pages.shared import messages as say
 from pages.shared.selection import Tensor
 from quantcore import figures
-from quantcore.analysis.block_sample import elements_of
-from quantcore.analysis.range_comparison import METHODS
-from quantcore.diagnosis.record import Box
-from quantcore.granularity.kinds import block_bounds
+from quantcore.analysis import METHODS, elements_of
+from quantcore.diagnosis import Box
+from quantcore.granularity import block_bounds
 from quantcore.notation import write_call
 
 _BIND: dict[str, Any] = {"bind": "query-params"}

@@ -8,11 +8,11 @@ import plotly.graph_objects as go
 import torch
 
 from quantcore.figures.style import DIM, FILL, LINE, base_layout
-from quantcore.formats.integer import IntFormat
-from quantcore.granularity.kinds import PerChannel
-from quantcore.qparams.choose import QParams
-from quantcore.range_setting.basic import Given
-from quantcore.scheme.scheme import Scheme
+from quantcore.formats import IntFormat
+from quantcore.granularity import PerChannel
+from quantcore.qparams import QParams
+from quantcore.range_setting import Given
+from quantcore.scheme import Scheme
 from quantcore.training import fake_quantize
 
 SAMPLES = 1201

@@ -8,13 +8,13 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 import torch
 
-from quantcore.analysis.metrics import report
+from quantcore.analysis import report
 from quantcore.figures.distribution import grid_values
 from quantcore.figures.style import DIM, FILL, INK, LINE, base_layout
-from quantcore.formats.integer import IntFormat
-from quantcore.quantization.quantize import Quantized, apply, dequantize, quantize
-from quantcore.range_setting.basic import Fixed
-from quantcore.scheme.scheme import Scheme
+from quantcore.formats import IntFormat
+from quantcore.quantization import Quantized, apply, dequantize, quantize
+from quantcore.range_setting import Fixed
+from quantcore.scheme import Scheme
 
 MAX_LABELS = 33  # codes written at their marks; of more, every n-th
 SAMPLES = 1201

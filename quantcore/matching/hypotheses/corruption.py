@@ -12,12 +12,11 @@ import torch
 from torch import Tensor
 
 from quantcore.conventions import Convention
-from quantcore.formats.integer import MAX_BITS, IntFormat
+from quantcore.formats import MAX_BITS, IntFormat
 from quantcore.matching.hypotheses.search_space import signed_bits
-from quantcore.numerics.kernels import KERNELS, Kernel
-from quantcore.numerics.rounding import rounding
-from quantcore.quantization.quantize import wrap
-from quantcore.scheme.scheme import Scheme
+from quantcore.numerics import KERNELS, Kernel, rounding
+from quantcore.qparams import wrap
+from quantcore.scheme import Scheme
 
 
 @dataclass(frozen=True)

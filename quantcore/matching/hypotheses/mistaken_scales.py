@@ -12,19 +12,16 @@ import torch
 from torch import Tensor
 
 from quantcore.conventions import BASES, TEXTBOOK, Convention
-from quantcore.formats.floating_point import FLOATS
-from quantcore.formats.integer import INT8, IntFormat
-from quantcore.granularity.kinds import Granularity, PerChannel, PerTensor, block_shape, cells_of
+from quantcore.formats import FLOATS, INT8, IntFormat
+from quantcore.granularity import Granularity, PerChannel, PerTensor, block_shape, cells_of
 from quantcore.matching.hypotheses.corruption import Damage, Kinds, brought, changed, mistaken_zero_point
 from quantcore.matching.hypotheses.sample import Grid, Sample, grid_of
 from quantcore.matching.hypotheses.scale_sources import Source, write_given
 from quantcore.matching.hypotheses.scoring import OF_PERCENTILE, Hypothesis, Reading
 from quantcore.matching.hypotheses.scoring import Task as Scored
-from quantcore.qparams.scale import parameters
-from quantcore.qparams.squared_error import BlockErrors
-from quantcore.range_setting.basic import Given, Percentile, RangeSetting
-from quantcore.range_setting.protocol import Task
-from quantcore.scheme.scheme import Scheme
+from quantcore.qparams import BlockErrors, parameters
+from quantcore.range_setting import Given, Percentile, RangeSetting, Task
+from quantcore.scheme import Scheme
 
 PERCENTILES = (90.0, 95.0, 98.0, 99.0, 99.5, 99.9, 99.95, 99.99, 99.999)
 MOST = 1 << 20  # elements that are sorted

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quantcore.formats.integer import INT8, IntFormat
-from quantcore.granularity.kinds import block_shape, cells_of
+from quantcore.formats import INT8, IntFormat
+from quantcore.granularity import block_shape, cells_of
 from quantcore.matching.hypotheses.corruption import (
     CHOICES,
     NONE,
@@ -19,11 +19,10 @@ from quantcore.matching.hypotheses.corruption import (
     mistaken_scale,
     requantized,
 )
-from quantcore.numerics.float32 import as_float32
-from quantcore.numerics.kernels import KERNELS, Kernel
-from quantcore.qparams.choose import QParams, choose_qparams
-from quantcore.quantization.quantize import apply
-from quantcore.scheme.scheme import Scheme
+from quantcore.numerics import KERNELS, Kernel, as_float32
+from quantcore.qparams import QParams, choose_qparams
+from quantcore.quantization import apply
+from quantcore.scheme import Scheme
 
 
 @dataclass(frozen=True, eq=False)

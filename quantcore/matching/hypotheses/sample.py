@@ -17,13 +17,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from quantcore.conventions import TEXTBOOK, Convention
-from quantcore.conventions.record import CHOICES
-from quantcore.formats.integer import INT8, IntFormat
-from quantcore.granularity.kinds import Granularity, block_bounds, block_shape, grid_shape
+from quantcore.conventions import CHOICES, TEXTBOOK, Convention
+from quantcore.formats import INT8, IntFormat
+from quantcore.granularity import Granularity, block_bounds, block_shape, grid_shape
 from quantcore.matching.hypotheses.corruption import Kinds, arithmetic, requantized
-from quantcore.numerics.kernels import KERNELS
-from quantcore.qparams.scale import parameters
+from quantcore.numerics import KERNELS
+from quantcore.qparams import parameters
 
 Shape = tuple[int, ...]
 Bounds = tuple[tuple[int, int], ...]

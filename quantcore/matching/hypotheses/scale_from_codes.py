@@ -13,12 +13,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from quantcore.formats.integer import IntFormat
-from quantcore.granularity.kinds import PerTensor
+from quantcore.formats import IntFormat
+from quantcore.granularity import PerTensor
 from quantcore.matching.hypotheses.corruption import Damage, Kinds, Reread, changed
 from quantcore.matching.hypotheses.scale_sources import write_given
 from quantcore.matching.hypotheses.scoring import WORKED_OUT, WRITTEN, Hypothesis, Reading
-from quantcore.scheme.scheme import Scheme
+from quantcore.scheme import Scheme
 
 Values = npt.NDArray[np.float64]
 Interval = tuple[float, float]

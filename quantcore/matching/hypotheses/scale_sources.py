@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from quantcore.conventions import Convention
-from quantcore.formats.integer import IntFormat
-from quantcore.granularity.kinds import Granularity, PerChannel, block_shape, cells_of, grid_shape
+from quantcore.formats import IntFormat
+from quantcore.granularity import Granularity, PerChannel, block_shape, cells_of, grid_shape
 from quantcore.matching.hypotheses.corruption import Kinds
 from quantcore.matching.hypotheses.sample import ELEMENTS, Grid, Sample, draw, grid_of
 from quantcore.matching.inputs import on_grid
-from quantcore.range_setting.basic import MIN_MAX, Given, RangeSetting
-from quantcore.scheme.scheme import Scheme
+from quantcore.range_setting import MIN_MAX, Given, RangeSetting
+from quantcore.scheme import Scheme
 
 # The most elements whose zero_points are worked out
 MOST_INFERRED = 1 << 20

@@ -8,12 +8,11 @@ import numpy as np
 from torch import Tensor
 
 from quantcore.conventions import CONVENTIONS, Convention
-from quantcore.formats.integer import IntFormat
+from quantcore.formats import IntFormat
 from quantcore.matching.hypotheses.corruption import FITS, ZERO_POINTS, Damage, Kinds, brought, changed
 from quantcore.matching.hypotheses.sample import Counts, Grid, Sample, is_lost, parameter_key, values_of
 from quantcore.matching.hypotheses.scale_sources import Source
-from quantcore.scheme.scheme import Scheme
-from quantcore.scheme.support import refusal
+from quantcore.scheme import Scheme, refusal
 
 Shape = tuple[int, ...]
 NEAREST = 3  # granularities that are kept of one convention and format, where none fits

@@ -7,8 +7,8 @@ from collections.abc import Collection
 import torch
 from torch import Tensor
 
-from quantcore.formats.integer import INT4, INT8, MAX_BITS, MIN_BITS, UINT4, UINT8, IntFormat
-from quantcore.granularity.kinds import Granularity, PerBlock, PerChannel, PerGroup, PerTensor
+from quantcore.formats import INT4, INT8, MAX_BITS, MIN_BITS, UINT4, UINT8, IntFormat
+from quantcore.granularity import Granularity, PerBlock, PerChannel, PerGroup, PerTensor
 
 Shape = tuple[int, ...]
 MAX_GROUP, MAX_BLOCK = 1024, 256  # longest searched beside the whole axis

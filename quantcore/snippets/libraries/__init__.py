@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from quantcore.conventions import BASES, CONVENTIONS
 from quantcore.errors import QuantError
-from quantcore.formats.integer import IntFormat
-from quantcore.quantization.quantize import Quantized
+from quantcore.formats import IntFormat
+from quantcore.quantization import Quantized
 from quantcore.snippets.libraries import (
     aimet,
     brevitas,
@@ -24,7 +24,7 @@ from quantcore.snippets.libraries import (
 from quantcore.snippets.libraries.presets import CALLS
 from quantcore.snippets.libraries.recipe import Recipe, finds_range
 from quantcore.snippets.script import TORCH, assemble, check, check_parameters, checked, ending
-from quantcore.tensors.text.literals import WIDTH, literal
+from quantcore.tensors import WIDTH, literal
 
 RECIPES: dict[str, Callable[[Quantized], Recipe]] = {
     "torch.fake_quantize": pytorch.fake_quantize,

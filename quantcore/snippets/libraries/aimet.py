@@ -1,7 +1,7 @@
 """Scripts in AIMET's own API (aimet_torch.quantization.affine); its offset is -zero_point."""
 
-from quantcore.granularity.kinds import PerBlock, PerGroup
-from quantcore.quantization.quantize import Quantized
+from quantcore.granularity import PerBlock, PerGroup
+from quantcore.quantization import Quantized
 from quantcore.snippets.libraries.recipe import Recipe, finds_range, parameters_source
 
 

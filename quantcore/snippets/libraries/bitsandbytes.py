@@ -1,7 +1,7 @@
 """Scripts in bitsandbytes' own API, on the CPU."""
 
-from quantcore.granularity.kinds import PerFlatGroup
-from quantcore.quantization.quantize import Quantized
+from quantcore.granularity import PerFlatGroup
+from quantcore.quantization import Quantized
 from quantcore.snippets.libraries.recipe import Recipe
 
 _TYPES = {"nf4": "nf4", "fp4_bitsandbytes": "fp4"}

@@ -1,7 +1,7 @@
 """Scripts in brevitas' own API: a layer whose weight is the tensor."""
 
-from quantcore.granularity.kinds import PerChannel
-from quantcore.quantization.quantize import Quantized
+from quantcore.granularity import PerChannel
+from quantcore.quantization import Quantized
 from quantcore.snippets.libraries.recipe import Recipe, finds_range, parameters_source
 
 

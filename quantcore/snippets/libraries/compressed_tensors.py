@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from quantcore.formats.floating_point import FloatFormat
-from quantcore.granularity.kinds import PerBlock, PerChannel, PerGroup, PerTensor
-from quantcore.quantization.quantize import Quantized
+from quantcore.formats import FloatFormat
+from quantcore.granularity import PerBlock, PerChannel, PerGroup, PerTensor
+from quantcore.quantization import Quantized
 from quantcore.snippets.libraries.recipe import Recipe, axes_but, finds_range, parameters_source
 
 _IMPORTS = (

@@ -1,7 +1,7 @@
 """Scripts in gguf's own API: its file's bytes, and the codes taken out of them."""
 
-from quantcore.formats.integer import IntFormat
-from quantcore.quantization.quantize import Quantized
+from quantcore.formats import IntFormat
+from quantcore.quantization import Quantized
 from quantcore.snippets.libraries.recipe import Recipe
 from quantcore.snippets.script import NUMPY
 

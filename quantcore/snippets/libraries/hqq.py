@@ -1,8 +1,8 @@
 """Scripts in hqq's own API."""
 
 from quantcore.errors import QuantError
-from quantcore.granularity.kinds import PerFlatGroup, PerGroup, PerTensor
-from quantcore.quantization.quantize import Quantized
+from quantcore.granularity import PerFlatGroup, PerGroup, PerTensor
+from quantcore.quantization import Quantized
 from quantcore.snippets.libraries.recipe import Recipe, finds_range
 
 

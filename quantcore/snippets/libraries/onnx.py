@@ -1,8 +1,8 @@
 """Scripts for ONNX: scale and zero_point by onnxruntime's quantization tool, codes by QuantizeLinear."""
 
 from quantcore.conventions import CONVENTIONS
-from quantcore.granularity.kinds import PerChannel, PerGroup
-from quantcore.quantization.quantize import Quantized
+from quantcore.granularity import PerChannel, PerGroup
+from quantcore.quantization import Quantized
 from quantcore.snippets.libraries.recipe import Recipe, finds_range, parameters_source
 from quantcore.snippets.script import NUMPY
 

@@ -10,12 +10,10 @@ from typing import Any
 
 from quantcore.conventions import CONVENTIONS, Convention, Limit
 from quantcore.errors import QuantError
-from quantcore.granularity.kinds import PerFlatGroup, PerGroup
+from quantcore.granularity import PerFlatGroup, PerGroup
 from quantcore.notation import write_call
-from quantcore.quantization.quantize import Quantized
-from quantcore.scheme.presets import PRESETS
-from quantcore.scheme.scheme import Scheme
-from quantcore.scheme.support import PROPERTIES
+from quantcore.quantization import Quantized
+from quantcore.scheme import PRESETS, PROPERTIES, Scheme
 from quantcore.snippets.libraries import bitsandbytes, compressed_tensors, gguf, torchao
 from quantcore.snippets.libraries.recipe import Recipe
 

@@ -1,8 +1,8 @@
 """Scripts in optimum-quanto's own API."""
 
 from quantcore.errors import QuantError
-from quantcore.granularity.kinds import PerChannel
-from quantcore.quantization.quantize import Quantized
+from quantcore.granularity import PerChannel
+from quantcore.quantization import Quantized
 from quantcore.snippets.libraries.recipe import Recipe, finds_range, parameters_source
 
 

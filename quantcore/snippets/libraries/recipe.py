@@ -6,10 +6,10 @@ import numpy as np
 
 from quantcore.conventions import CONVENTIONS
 from quantcore.notation import write_call
-from quantcore.quantization.quantize import Quantized
-from quantcore.range_setting.basic import MinMax
+from quantcore.quantization import Quantized
+from quantcore.range_setting import MinMax
 from quantcore.snippets.script import TORCH, Language
-from quantcore.tensors.text.literals import WIDTH, Array, array_source
+from quantcore.tensors import WIDTH, Array, array_source
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,10 @@
 """Scripts in torchao's own API."""
 
 from quantcore.errors import QuantError
-from quantcore.formats.floating_point import FLOATS
-from quantcore.formats.integer import Format
-from quantcore.granularity.kinds import PerFlatGroup, PerGroup
-from quantcore.quantization.quantize import Quantized
-from quantcore.range_setting.basic import MinMax
+from quantcore.formats import FLOATS, Format
+from quantcore.granularity import PerFlatGroup, PerGroup
+from quantcore.quantization import Quantized
+from quantcore.range_setting import MinMax
 from quantcore.snippets.libraries.recipe import Recipe, finds_range, parameters_source
 
 _ODD = "{} of torchao packs two codes into a byte, and the {}; choose a tensor with {}."
