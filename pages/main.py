@@ -17,26 +17,24 @@ from pages.compare.schemes import controls as sweep_choice
 from pages.explore.formats import views as format_bits
 from pages.explore.quantize import tabs
 from pages.explore.ranges import views as range_view
-from pages.learn import frame as lesson
+from pages.learn import frame
 from pages.learn.ptq_or_qat import controls as training_choice
-from pages.maps import controls as maps_view
+from pages.maps import four_maps
 from pages.shared import lesson_plan, link, pinned, warm
-from pages.sidebar import scheme_state
-from pages.sidebar import sidebar as controls
-from pages.sidebar import tensor as tensor_controls
+from pages.sidebar import scheme_state, sidebar, tensor_controls
 
 KEYS = {
     *scheme_state.DEFAULTS,
     *tensor_controls.DEFAULTS,
     *tensor_controls.PARAMETERS,
-    *maps_view.KEYS,
+    *four_maps.KEYS,
     *pinned.KEYS,
     *tabs.KEYS,
     *library_choice.KEYS,
     *match_inputs.KEYS,
     *format_bits.KEYS,
     *sweep_choice.KEYS,
-    *lesson.KEYS,
+    *frame.KEYS,
     *training_choice.KEYS,
     *range_view.KEYS,
 }
@@ -78,19 +76,19 @@ page = st.navigation(
                 "compare/match/page.py", title="Match", icon=":material/manage_search:", url_path="match"
             ),
         ],
-        "Learn": lesson.pages(),
+        "Learn": frame.pages(),
     },
     position="top",
 )
-if not lesson.is_lesson(page):
-    lesson.unfold()
+if not frame.is_lesson(page):
+    frame.unfold()
 before = link.raw_parameters()
 link.drop_unusable(KEYS - {"sw_filter"}, REQUIRED)  # where a word is looked for, "inf" is one
 with st.sidebar:
-    controls.draw(page)
+    sidebar.draw(page)
 scripts.run()
 notice = st.container()
 page.run()
 with st.sidebar:
-    controls.show_used(page)
+    sidebar.show_used(page)
 link.name_dropped(before, KEYS, notice)

@@ -10,7 +10,7 @@ from app_page import script_of
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
-from pages.shared import selection as current
+from pages.shared import selection
 
 PAGES = Path(__file__).resolve().parent.parent / "pages"
 STORED = "_current"
@@ -55,7 +55,7 @@ def opened(url: str, parameters: dict[str, str]) -> AppTest:
 
 def view(at: AppTest, parameters: dict[str, str]) -> dict[str, Any]:
     """What the link shows: tensor, codes, the choices that it names, and whether a part of it was dropped."""
-    found: current.Current = at.session_state[STORED]
+    found: selection.Current = at.session_state[STORED]
     x = None if found.tensor is None else np.asarray(found.tensor.load())
     return {
         "tensor": None if x is None else digest(x),

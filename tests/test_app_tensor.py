@@ -18,8 +18,8 @@ from test_app import assert_clean, assert_codes, opened, scheme
 
 import quantcore as qc
 from pages.shared import lesson_plan
-from pages.sidebar import sidebar as controls
-from pages.sidebar.scheme import usual_size
+from pages.sidebar import sidebar
+from pages.sidebar.scheme_controls import usual_size
 from quantcore import tensors
 
 PAGES = Path(__file__).resolve().parent.parent / "pages"
@@ -104,7 +104,7 @@ def test_dtype_as_stored(name: str, data: bytes, stored: str) -> None:
 def test_file_and_choice_survive_every_page() -> None:
     """The widget is empty on every page but the one on which the file was uploaded, as in a browser it may be."""
     at = change(upload(opened(src="upload", bits="5"), SEVERAL), "tensor", "c_weight")
-    for url in controls.USES:
+    for url in sidebar.USES:
         at.switch_page(script_of(url)).run()
         assert not at.exception
         assert widget(at, "tensor").value == "c_weight"
@@ -258,9 +258,9 @@ def test_sidebar_follows_the_step() -> None:
 
 
 def test_every_page_is_declared() -> None:
-    assert [script_of(url) for url in controls.USES]
-    assert {f"learn-{name.replace('_', '-')}" for name in lesson_plan.LESSONS} <= controls.USES.keys()
-    for used in controls.USES.values():
+    assert [script_of(url) for url in sidebar.USES]
+    assert {f"learn-{name.replace('_', '-')}" for name in lesson_plan.LESSONS} <= sidebar.USES.keys()
+    for used in sidebar.USES.values():
         for part, (key, values) in used.items():
             assert part in BOTH
             assert bool(key) == bool(values)
@@ -339,7 +339,7 @@ def parameters() -> list[str]:
 def test_odd_values_of_every_parameter() -> None:
     """Many at once: each run gives every parameter another of them, on another page."""
     rng, keys = random.Random(0), parameters()
-    pages = [script_of(url) for url in controls.USES]
+    pages = [script_of(url) for url in sidebar.USES]
     for number in range(2 * len(pages)):
         first = rng.randrange(len(ODD))
         # every second time all of them empty, which a few choices must not become

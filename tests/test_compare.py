@@ -15,7 +15,7 @@ import test_trace_formulas as lines
 import torch
 
 import quantcore as qc
-from quantcore.comparison import sentences as compare_words
+from quantcore.comparison import sentences
 from quantcore.comparison.causes import CODING
 from quantcore.conventions.record import CHOICES
 
@@ -297,9 +297,9 @@ def test_many_differences_are_counted_all_and_told_apart_in_part(monkeypatch):
 
 
 def test_every_choice_behind_a_parameter_has_words():
-    assert set(compare_words._AT_STAKE) == set(CHOICES) - set(CODING)
+    assert set(sentences._AT_STAKE) == set(CHOICES) - set(CODING)
     # one sentence for one thing that can differ
-    assert compare_words._AT_STAKE["symmetric_scale"] == compare_words._AT_STAKE["narrow_scale_bits"]
+    assert sentences._AT_STAKE["symmetric_scale"] == sentences._AT_STAKE["narrow_scale_bits"]
 
 
 @pytest.mark.parametrize("fmt", ["int8", "int8 asymmetric", "uint4", "uint4 asymmetric", "int8n"])

@@ -8,7 +8,7 @@ import torch
 
 from quantcore import training
 from quantcore.figures.lessons import gradients
-from quantcore.figures.lessons import training as figures
+from quantcore.figures.lessons import training as training_figures
 
 POINTS = training.summary(
     [training.Row(training.FLOAT, 32, seed, 0.96 + seed / 100) for seed in range(2)]
@@ -24,7 +24,7 @@ POINTS = training.summary(
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_digits_stand_side_by_side_with_what_they_are_read_as(theme):
     images = training.load_digits().test_images[:3]
-    figure = figures.digits(images, [7, 1, 2], [7, 4, 2], theme=theme)
+    figure = training_figures.digits(images, [7, 1, 2], [7, 4, 2], theme=theme)
     (picture,) = figure.data
     assert picture.z.shape == (8, 30)
     for i, image in enumerate(images.numpy()):
@@ -37,13 +37,16 @@ def test_digits_stand_side_by_side_with_what_they_are_read_as(theme):
 
 
 def test_no_digits_at_all():
-    assert figures.digits(torch.zeros(0, 64), [], []).data[0].z.shape == (8, 1)
+    assert training_figures.digits(torch.zeros(0, 64), [], []).data[0].z.shape == (8, 1)
 
 
 def test_accuracy_over_epochs():
-    figure = figures.epochs({"qat": [0.5, 0.75], "lsq": [0.9]}, {"float32": 0.97, "PTQ": 0.5}, 4)
+    figure = training_figures.epochs({"qat": [0.5, 0.75], "lsq": [0.9]}, {"float32": 0.97, "PTQ": 0.5}, 4)
     drawn = {trace.name: (list(trace.x), list(trace.y)) for trace in figure.data}
-    assert drawn == {figures.NAMES["qat"]: ([0, 1], [50, 75]), figures.NAMES["lsq"]: ([0], [90])}
+    assert drawn == {
+        training_figures.NAMES["qat"]: ([0, 1], [50, 75]),
+        training_figures.NAMES["lsq"]: ([0], [90]),
+    }
     assert [shape.y0 for shape in figure.layout.shapes] == [97, 50]
     assert [note.text.strip() for note in figure.layout.annotations] == ["float32", "PTQ"]
     low, high = figure.layout.xaxis.range
@@ -52,8 +55,8 @@ def test_accuracy_over_epochs():
 
 
 def test_accuracy_against_bits_with_the_spread_of_seeds():
-    figure = figures.against_bits(POINTS)
-    assert [trace.name for trace in figure.data] == list(figures.NAMES.values())
+    figure = training_figures.against_bits(POINTS)
+    assert [trace.name for trace in figure.data] == list(training_figures.NAMES.values())
     for trace, mean in zip(figure.data, (45, 75, 95), strict=True):
         assert [round(x) for x in trace.x] == [2, 8]
         np.testing.assert_allclose(trace.y, mean)
@@ -67,7 +70,7 @@ def test_accuracy_against_bits_with_the_spread_of_seeds():
 
 
 def test_what_is_read_wrongly_stays_on_a_logarithmic_axis():
-    figure = figures.against_bits(POINTS, errors=True)
+    figure = training_figures.against_bits(POINTS, errors=True)
     ptq, _, lsq = figure.data
     np.testing.assert_allclose(ptq.y, 55)
     np.testing.assert_allclose(lsq.y, 5)
@@ -78,8 +81,10 @@ def test_what_is_read_wrongly_stays_on_a_logarithmic_axis():
 
 def test_a_method_without_points_is_not_drawn():
     only = [p for p in POINTS if p.method in ("float", "ptq")]
-    assert [trace.name for trace in figures.against_bits(only).data] == [figures.NAMES["ptq"]]
-    assert len(figures.against_bits([p for p in only if p.method == "float"]).data) == 0
+    assert [trace.name for trace in training_figures.against_bits(only).data] == [
+        training_figures.NAMES["ptq"]
+    ]
+    assert len(training_figures.against_bits([p for p in only if p.method == "float"]).data) == 0
 
 
 @pytest.mark.parametrize(("bits", "scale"), [(2, 1.0), (3, 0.25), (4, 2.0)])

@@ -10,7 +10,7 @@ import torch
 import quantcore as qc
 from quantcore import tensors
 from quantcore.granularity.kinds import cells_of
-from quantcore.prediction import grade as predict
+from quantcore.prediction import grade
 from quantcore.prediction.grade import mark_codes, mark_scales, mark_zero_points
 
 X = [[0.5, -1.0, 2.0, 0.1], [-3.0, 0.6, 1.75, -0.2]]
@@ -227,7 +227,7 @@ def test_blank_rows_and_hostile_text():
         (lambda: mark_zero_points(of("int4 given(0.5)"), [(0, 0)], ["1"]), "given by hand"),
         (lambda: mark_codes(of("int4"), [(0, 0)], ["1", "2"]), "2 answers to 1 questions"),
         (lambda: mark_zero_points(of("uint4 asymmetric hqq per_group(2)"), [(0, 0)], ["1"]), "choose the textbook"),
-        (lambda: predict.first_of(of("int4 per_flat_group(3)"), (0,)), "run over the ends of rows"),
+        (lambda: grade.first_of(of("int4 per_flat_group(3)"), (0,)), "run over the ends of rows"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_predicted(call, words):
@@ -258,7 +258,7 @@ def test_every_answer_is_explained_with_the_numbers_of_its_own_element(granulari
     for row in range(4):
         places = [(row, column) for column in range(6)]
         far = [str(int(result.codes[place]) + 40) for place in places]
-        for place, mark in zip(places, predict.mark_codes(result, places, far), strict=True):
+        for place, mark in zip(places, grade.mark_codes(result, places, far), strict=True):
             assert mark.answer == str(int(result.codes[place]))
             quotient = float(re.search(r"x / s = ([-+.\de]+)", mark.sentence)[1])
             assert quotient == pytest.approx(float(x[place] / scale[place]), rel=1e-5)

@@ -4,26 +4,25 @@ import numpy as np
 import streamlit as st
 
 import quantcore as qc
-from pages.learn import frame as lesson
-from pages.learn import views as lesson_view
+from pages.learn import frame, views
 from pages.maps import cells
-from pages.shared import cache as compute
+from pages.shared import cache
 from quantcore import tensors
-from quantcore.figures.lessons import rounding as lessons
+from quantcore.figures.lessons import rounding as rounding_figures
 
 VALUES = [0.9, -0.4, 2.0, -0.8, 0.1, 1.1]
-SPREAD = lesson_view.generated(tensors.Generated("laplace", (16, 16), 1))
-FEW, SCHEME = lesson_view.own("few", VALUES), qc.Scheme(qc.IntFormat(3))
+SPREAD = views.generated(tensors.Generated("laplace", (16, 16), 1))
+FEW, SCHEME = views.own("few", VALUES), qc.Scheme(qc.IntFormat(3))
 
-step = lesson.head("error")
-words, picture = lesson_view.beside(lesson_view.for_maps(4) if step == "yours" else (2, 3))
+step = frame.head("error")
+words, picture = views.beside(views.for_maps(4) if step == "yours" else (2, 3))
 match step:
     case "signed":
         words.markdown(
             "**error = x - x̂**. Its sign says on which side of x the code's value lies. Rounding to nearest gives "
             "both signs about equally often; truncation does not. Within the range no error exceeds half a step."
         )
-        result = compute.result(FEW, SCHEME)
+        result = cache.result(FEW, SCHEME)
         error = result.error.numpy()
         worst = int(np.abs(error).argmax())
         marks = ["chosen" if i == worst else "" for i in range(len(VALUES))]
@@ -39,20 +38,20 @@ match step:
         with picture:
             cells.draw(tables, "learn_error_signed")
         with words:
-            lesson_view.formula(*lesson_view.lines(qc.trace(result, (worst,))))
+            views.formula(*views.lines(qc.trace(result, (worst,))))
     case "means":
         words.markdown(
             "Signed errors cancel, so their magnitudes or squares are added up. Squares weigh one large error like many "
             "small ones. The mean does not grow with the size of the tensor, the sum does. The maximum sees only the "
             "worst element."
         )
-        report = compute.report(FEW, SCHEME)
-        errors = compute.result(FEW, SCHEME).error.tolist()
+        report = cache.report(FEW, SCHEME)
+        errors = cache.result(FEW, SCHEME).error.tolist()
         size = " + ".join(f"{abs(e):.3f}" for e in errors)
         square = " + ".join(f"{e * e:.4f}" for e in errors)
         with picture:
             cells.draw([cells.Table("error", np.array(errors, np.float32))], "learn_error_means")
-            lesson_view.formula(
+            views.formula(
                 f"MAE            mean |error| = ({size}) / {len(errors)} = {report.mae:.5g}",
                 f"SSE            sum of squares = {square} = {report.sse:.5g}",
                 f"MSE            mean of squares = {report.sse:.5g} / {len(errors)} = {report.mse:.5g}",
@@ -64,9 +63,9 @@ match step:
             "the signal's squares by that of the errors' squares and takes 10 · log10, which makes decibels. Half the "
             f"step is a quarter of the squared error: one more bit gains about {10 * np.log10(4):.1f} dB."
         )
-        x, rows, before = compute.values(SPREAD), [], None
+        x, rows, before = cache.values(SPREAD), [], None
         for bits in range(2, 11):
-            report = compute.report(SPREAD, qc.Scheme(qc.IntFormat(bits)))
+            report = cache.report(SPREAD, qc.Scheme(qc.IntFormat(bits)))
             more = "" if before is None else f"{report.sqnr_db - before:+.2f} dB"
             before = report.sqnr_db
             rows.append(
@@ -78,7 +77,7 @@ match step:
                 }
             )
         with picture:
-            lesson_view.table(rows)
+            views.table(rows)
     case "clipping":
         with words:
             st.markdown(
@@ -89,19 +88,19 @@ match step:
                 "Range, % of max|x|", 2, 100, 100, 2, key="learn_error_limit", bind="query-params"
             )
             bits = st.slider("Bits", 2, 8, 4, key="learn_error_bits", bind="query-params")
-        x = compute.values(SPREAD)
+        x = cache.values(SPREAD)
         edge = float(np.abs(x).max()) * limit / 100
         scheme = qc.Scheme(qc.IntFormat(bits), range_setting=qc.Fixed(-edge, edge))
-        curve = compute.kept(
-            SPREAD, f"curve {bits}", lambda: lessons.range_curve(x, qc.Scheme(qc.IntFormat(bits)))
+        curve = cache.kept(
+            SPREAD, f"curve {bits}", lambda: rounding_figures.range_curve(x, qc.Scheme(qc.IntFormat(bits)))
         )
         with picture:
-            lesson_view.figure(
-                lessons.clipping_against_rounding(curve, edge, **lesson.look()), "learn_error_curve"
+            views.figure(
+                rounding_figures.clipping_against_rounding(curve, edge, **frame.look()), "learn_error_curve"
             )
-        report = compute.report(SPREAD, scheme)
+        report = cache.report(SPREAD, scheme)
         with words:
-            lesson_view.figures(
+            views.figures(
                 ("range", f"±{edge:.3g}"),
                 ("clipped", f"{report.clipped} of {x.size}"),
                 ("MSE from clipping", f"{report.clipping_sse / x.size:.3g}"),
@@ -114,10 +113,10 @@ match step:
             "Your tensor and scheme from the sidebar: try a percentile range and see how the error splits into clipping "
             "and rounding."
         )
-        if chosen := lesson_view.yours():
-            report = compute.report(*chosen)
+        if chosen := views.yours():
+            report = cache.report(*chosen)
             with words:
-                lesson_view.figures(
+                views.figures(
                     ("SQNR", qc.decibels(report.sqnr_db, 2)),
                     ("MSE", f"{report.mse:.3g}"),
                     ("MAE", f"{report.mae:.3g}"),
@@ -128,8 +127,8 @@ match step:
                     ),
                     ("clipped", f"{report.clipped:,}"),
                 )
-            lesson_view.explored("error", *chosen, words, picture)
-lesson.foot(
+            views.explored("error", *chosen, words, picture)
+frame.foot(
     "Nagel et al. 2021, arXiv 2106.08295, section 2.3",
     "6 dB per bit: Bennett 1948, Spectra of Quantized Signals, Bell System Technical Journal 27",
 )

@@ -10,9 +10,8 @@ from typing import Any
 import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
-from pages.maps import controls as maps_view
-from pages.shared import link
-from pages.shared import selection as current
+from pages.maps import four_maps
+from pages.shared import link, selection
 from pages.shared.lesson_plan import LESSONS, script, step_key
 from pages.shared.mirrored import key_at, typed
 
@@ -65,7 +64,7 @@ def is_large() -> bool:
 def look() -> dict[str, Any]:
     """Theme and size of letters, for the figures of a lesson."""
     return {
-        "theme": maps_view.theme(),
+        "theme": four_maps.theme(),
         "size": 24 if is_large() else 14,
         "height": 420 if is_large() else 280,
     }
@@ -125,7 +124,7 @@ def foot(*sources: str) -> None:
     """Draw the sources, and the link of the step. To be called last."""
     st.caption("Sources: " + "; ".join(sources) + ".")
     with st.session_state.pop("_learn_share").popover("Link", icon=":material/link:", width="stretch"):
-        link.draw(current.get().tensor)
+        link.draw(selection.get().tensor)
 
 
 def _way(label: str, place: Any, name: str, step: str | None, direction: int) -> None:

@@ -5,22 +5,21 @@ import streamlit as st
 import torch
 
 import quantcore as qc
-from pages.learn import frame as lesson
-from pages.learn import views as lesson_view
+from pages.learn import frame, views
 from pages.maps import cells
-from pages.shared import cache as compute
+from pages.shared import cache
 
 ROWS = ["0.11 -0.32 0.05 0.27 -0.14 0.21", "0.40 0.18 -0.35 0.02 0.33 -0.29", "9.60 -4.10 7.20 2.50 -8.80 5.30",
         "-0.06 0.24 0.37 -0.19 0.12 -0.41"]  # fmt: skip
 X = np.array([row.split() for row in ROWS], np.float32)
-TENSOR = lesson_view.own("outlier row", X)
+TENSOR = views.own("outlier row", X)
 BITS = qc.INT4
 
 
 def found(granularity: qc.Granularity) -> tuple[qc.Quantized, qc.Report]:
     """The result and report of the lesson's tensor."""
     scheme = qc.Scheme(BITS, granularity=granularity)
-    return compute.result(TENSOR, scheme), compute.report(TENSOR, scheme)
+    return cache.result(TENSOR, scheme), cache.report(TENSOR, scheme)
 
 
 def blocks(result: qc.Quantized) -> np.ndarray:
@@ -33,7 +32,7 @@ def blocks(result: qc.Quantized) -> np.ndarray:
 def key_figures(result: qc.Quantized, report: qc.Report) -> None:
     """How many scales, what they cost, how good the result is."""
     bits = qc.bits_per_element(result.scheme, X.shape)
-    lesson_view.figures(
+    views.figures(
         ("shape of the scales", str(tuple(result.scale.shape))),
         ("SQNR", qc.decibels(report.sqnr_db)),
         ("elements that became 0", f"{int((result.dequantized == 0).sum())} of {X.size}"),
@@ -74,8 +73,8 @@ def broadcast(result: qc.Quantized, axis: int) -> None:
     cells.draw(tables, f"learn_granularity_{axis}")
 
 
-step = lesson.head("granularity")
-words, picture = lesson_view.beside(lesson_view.for_maps() if step == "yours" else (2, 5))
+step = frame.head("granularity")
+words, picture = views.beside(views.for_maps() if step == "yours" else (2, 5))
 match step:
     case "tensor":
         result, report = found(qc.PerTensor())
@@ -138,7 +137,7 @@ match step:
         with picture:
             cells.draw(tables, "learn_granularity_trap")
         with words:
-            lesson_view.formula(
+            views.formula(
                 "(3, 3)     (3, 3)",
                 "(3, 1)        (3,)  as (1, 3)",
                 "------     ------",
@@ -197,20 +196,18 @@ match step:
             here, layer = st.columns([3, 2])
         with here:
             st.caption("This tensor in int4")
-            lesson_view.table(rows)
+            views.table(rows)
         with layer:
             st.caption("4096 × 4096 in int4")
-            lesson_view.table(
-                [{"one scale per": k, "bits per element": f"{v:.4g}"} for k, v in large.items()]
-            )
+            views.table([{"one scale per": k, "bits per element": f"{v:.4g}"} for k, v in large.items()])
     case "yours":
         words.markdown(
             "Your tensor and scheme from the sidebar: choose there which elements share a scale. Lines separate the "
             "blocks; the dashed frame is the block of the chosen element."
         )
-        if chosen := lesson_view.yours():
-            lesson_view.explored("granularity", *chosen, words, picture)
-lesson.foot(
+        if chosen := views.yours():
+            views.explored("granularity", *chosen, words, picture)
+frame.foot(
     "Nagel et al. 2021, arXiv 2106.08295, section 2.4",
     "Broadcasting: numpy.org/doc/stable/user/basics.broadcasting.html",
     "Blocks of 128 × 128: DeepSeek-V3, arXiv 2412.19437, section 3.3.2",

@@ -8,11 +8,9 @@ import torch
 
 import quantcore as qc
 from pages.compare.match import lessons as match_lessons
-from pages.learn import frame as lesson
-from pages.learn import views as lesson_view
+from pages.learn import frame, views
 from pages.maps import cells
-from pages.shared import cache as compute
-from pages.shared import messages as say
+from pages.shared import cache, messages
 from quantcore.mistakes import MISTAKES, Comparison, Line, compare, lines
 
 FOUND = "_learn_found"  # the cells that were picked, for each mistake and tensor
@@ -69,10 +67,10 @@ def tensor() -> tuple[str, torch.Tensor | None]:
     """The visitor's tensor, as far as it is shown, with its key; None for the mistake's own."""
     mine = st.toggle("On my tensor", key="learn_mistakes_mine", bind="query-params",
                      help=f"Run both on the tensor in the sidebar, its first {SIDE} rows and columns")  # fmt: skip
-    chosen = lesson_view.yours() if mine else None
+    chosen = views.yours() if mine else None
     if chosen is None:
         return "", None
-    x = compute.values(chosen[0])
+    x = cache.values(chosen[0])
     return chosen[0].key, torch.from_numpy(x.reshape(-1, x.shape[-1] if x.ndim else 1)[:SIDE, :SIDE].copy())
 
 
@@ -80,7 +78,7 @@ def find(comparison: Comparison, marks: np.ndarray, key: str, picked: int) -> No
     """Draw the wrong way with cells to click, and its code."""
     with words:
         st.markdown(
-            f"Which cells are wrong? Click them, then press *reveal*. {say.plain(MISTAKES[step].hint)}"
+            f"Which cells are wrong? Click them, then press *reveal*. {messages.plain(MISTAKES[step].hint)}"
         )
         st.code("\n".join(map(nameless, lines(MISTAKES[step])[0])), language="python", wrap_lines=True)
         st.caption(f"{picked} chosen.")
@@ -95,8 +93,8 @@ def reveal(comparison: Comparison, marks: np.ndarray, told: str) -> None:
     wrong, right = comparison.wrong, comparison.right
     with words:
         st.markdown(f"**{mistake.title}.** {told}.")
-        st.markdown(f"**What goes wrong:** {say.plain(mistake.why)}")
-        st.markdown(f"**Fixed:** {say.plain(mistake.mend)}")
+        st.markdown(f"**What goes wrong:** {messages.plain(mistake.why)}")
+        st.markdown(f"**Fixed:** {messages.plain(mistake.mend)}")
         st.code(difference(*lines(mistake)), language="diff", wrap_lines=True)
         if comparison.hidden.any():
             st.markdown(f"x - x̂, computed afterwards, gives a MAE of only {wrong.error.abs().mean():.4g}.")
@@ -122,7 +120,7 @@ def result(wrong: np.ndarray, picked: frozenset[tuple[int, int]]) -> str:
 
 
 match_lessons.leave()
-step = lesson.head("mistakes")
+step = frame.head("mistakes")
 words, beside = st.columns((1, 2), gap="medium")
 picture = beside.container(key="lesson_picture")
 with words.container(key="lesson_control"):
@@ -134,7 +132,7 @@ with words.container(key="lesson_control"):
 try:
     comparison = compare(MISTAKES[step], x)
 except qc.QuantError as error:
-    say.error(str(error))
+    messages.error(str(error))
 else:
     key = f"{step} {key}"
     picked = st.session_state.get(FOUND, {}).get(key, frozenset())
@@ -147,4 +145,4 @@ else:
         if not torch.equal(comparison.wrong.codes.float(), comparison.right.codes.float()):
             with words:
                 match_lessons.draw_back(comparison.x.numpy(), comparison.wrong.codes.numpy())
-lesson.foot(MISTAKES[step].source.rstrip("."))
+frame.foot(MISTAKES[step].source.rstrip("."))

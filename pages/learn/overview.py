@@ -2,10 +2,10 @@
 
 import streamlit as st
 
-from pages.learn import frame as lesson
+from pages.learn import frame
 from pages.shared.lesson_plan import CLASS, LESSONS
 
-lesson.plain()
+frame.plain()
 st.markdown("#### Learn: seven lessons, one class")
 lessons, plan = st.columns([2, 3], gap="large")
 
@@ -15,7 +15,7 @@ with lessons:
         found = LESSONS[name]
         left, right = st.columns([3, 1], vertical_alignment="center")
         with left:
-            lesson.link_to(name, next(iter(found.steps)), f"{number} · {found.title}", f"lesson_{name}")
+            frame.link_to(name, next(iter(found.steps)), f"{number} · {found.title}", f"lesson_{name}")
             st.caption(f"{found.idea}; {len(found.steps)} steps")
         right.markdown(f"{found.minutes} min")
     st.markdown("##### With a class")
@@ -38,6 +38,6 @@ with plan:
         with link:
             number = list(LESSONS).index(part.lesson) + 1
             label = f"{number} · {LESSONS[part.lesson].title}: {part.step.replace('-', ' ')}"
-            lesson.link_to(part.lesson, part.step, label, f"class_{part.lesson}_{part.step}", large)
+            frame.link_to(part.lesson, part.step, label, f"class_{part.lesson}_{part.step}", large)
         ask.markdown(part.ask)
         begin += part.minutes

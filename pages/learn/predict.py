@@ -7,14 +7,11 @@ import numpy as np
 import streamlit as st
 
 import quantcore as qc
-from pages.learn import frame as lesson
-from pages.learn import views as lesson_view
+from pages.learn import frame, views
 from pages.maps import cells
-from pages.shared import cache as compute
-from pages.shared import messages as say
+from pages.shared import cache, messages
 from pages.shared.selection import Tensor
-from quantcore.prediction import grade as predict
-from quantcore.prediction import practice
+from quantcore.prediction import grade, practice
 
 SEED, MARKS = "learn_predict_seed", "_learn_marks"
 CELL, ASKED = "learn_predict_cell", "_learn_predict_asked"
@@ -37,7 +34,7 @@ def exercise(seed: int, scheme: qc.Scheme, step: str) -> tuple[Tensor, qc.Scheme
     found = practice.practice(fmt, scheme.symmetric, seed, clipping)
     if clipping:
         scheme = dataclasses.replace(scheme, range_setting=qc.Fixed(found.low, found.high))
-    return lesson_view.own(f"predict {fmt} {scheme.symmetric} {seed} {clipping}", found.x), scheme
+    return views.own(f"predict {fmt} {scheme.symmetric} {seed} {clipping}", found.x), scheme
 
 
 def next_seed() -> None:
@@ -103,13 +100,13 @@ def ask(key: str, names: list[str]) -> list[str] | None:
 
 def mark(
     step: str, result: qc.Quantized, places: list[tuple[int, ...]], typed: list[str]
-) -> list[predict.Mark]:
+) -> list[grade.Mark]:
     """Mark the answers."""
-    way = {"codes": predict.mark_codes, "scale": predict.mark_scales, "zero_point": predict.mark_zero_points}
+    way = {"codes": grade.mark_codes, "scale": grade.mark_scales, "zero_point": grade.mark_zero_points}
     return way[step](result, places, typed)
 
 
-def tell(marks: list[predict.Mark], names: list[str], key: str, revealed: bool) -> None:
+def tell(marks: list[grade.Mark], names: list[str], key: str, revealed: bool) -> None:
     """Draw the marks, cell by cell, and where each wrong answer went wrong."""
     shown = {"right": "right", "blank": "faint"}
     tables = [
@@ -121,7 +118,7 @@ def tell(marks: list[predict.Mark], names: list[str], key: str, revealed: bool) 
     for m, name in zip(marks, names, strict=True):
         if m.sentence:
             st.markdown(
-                f"- {say.plain(name)}, you: {say.plain(m.typed)}. **{m.kind.capitalize()}.** {say.plain(m.sentence)}"
+                f"- {messages.plain(name)}, you: {messages.plain(m.typed)}. **{m.kind.capitalize()}.** {messages.plain(m.sentence)}"
             )
 
 
@@ -133,17 +130,17 @@ def forget_element(asked: str) -> None:
 
 def score(key: str) -> None:
     """Draw how many are right, in this row and so far; kept in this session alone."""
-    all_marks: dict[str, list[predict.Mark]] = st.session_state[MARKS]
+    all_marks: dict[str, list[grade.Mark]] = st.session_state[MARKS]
     here, every = all_marks[key], [m for marks in all_marks.values() for m in marks]
-    lesson_view.figures(
+    views.figures(
         ("here", f"{sum(m.right for m in here)} of {len(here)}"),
         ("so far", f"{sum(m.right for m in every)} of {len(every)}"),
         ("rows checked", str(len(all_marks))),
     )
 
 
-step = lesson.head("predict")
-words, picture = lesson_view.beside((1, 2))
+step = frame.head("predict")
+words, picture = views.beside((1, 2))
 with words:
     told = st.container()
     mine = st.toggle("On my tensor", key="learn_predict_mine", bind="query-params",
@@ -153,14 +150,14 @@ with words:
                              help="Everyone with the same seed has the same tensor")  # fmt: skip
     row = right.number_input("Row", 0, None, 0, key="learn_predict_row", bind="query-params")
     st.button("New tensor", on_click=next_seed, disabled=mine, key="learn_predict_fresh", width="stretch")
-chosen = lesson_view.yours()
+chosen = views.yours()
 if chosen is not None:
     scheme = chosen[1]
     tensor = chosen[0]
     try:
         if not mine:
             tensor, scheme = exercise(int(seed), scheme, step)
-        result = compute.result(tensor, scheme)
+        result = cache.result(tensor, scheme)
         rows = max(1, result.x.numel() // (tensor.shape[-1] if tensor.shape else 1))
         row = min(int(row), rows - 1)
         places, names, elements = question(tensor, result, step, row)
@@ -169,7 +166,7 @@ if chosen is not None:
                 given(result, step, places)
         mark(step, result, places, [""] * len(places))  # refuses what can't be asked
     except qc.QuantError as error:
-        say.error(str(error))
+        messages.error(str(error))
     else:
         whole = np.atleast_2d(result.x.reshape(-1, tensor.shape[-1] if tensor.shape else 1).numpy())
         first = max(0, min(row - 3, rows - ACROSS))
@@ -194,7 +191,7 @@ if chosen is not None:
                 tell(marks, names, key, revealed)
             if revealed:
                 wrong = next((i for i, m in enumerate(marks) if m.sentence), 0)
-                places = st.columns(lesson_view.for_maps(), gap="medium")
-                lesson_view.explored("predict", tensor, scheme, *places, elements[wrong])
+                places = st.columns(views.for_maps(), gap="medium")
+                views.explored("predict", tensor, scheme, *places, elements[wrong])
 st.caption("What you type is marked and counted in this session only; nothing of it is stored.")
-lesson.foot("Nagel et al. 2021, arXiv 2106.08295, section 2.1")
+frame.foot("Nagel et al. 2021, arXiv 2106.08295, section 2.1")

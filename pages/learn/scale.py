@@ -3,15 +3,14 @@
 import streamlit as st
 
 import quantcore as qc
-from pages.learn import frame as lesson
-from pages.learn import views as lesson_view
-from pages.shared import cache as compute
-from quantcore.figures.lessons import rounding as lessons
+from pages.learn import frame, views
+from pages.shared import cache
+from quantcore.figures.lessons import rounding as rounding_figures
 
 READINGS = [3.2, 17.0, 36.6, 58.4, 71.9, 99.0]
 
-step = lesson.head("scale")
-words, picture = lesson_view.beside(lesson_view.for_maps() if step == "yours" else (2, 3))
+step = frame.head("scale")
+words, picture = views.beside(views.for_maps() if step == "yours" else (2, 3))
 if step not in ("bits", "yours"):
     with words:
         bits = st.slider("Bits", 2, 8, 3, key="learn_scale_bits", bind="query-params")
@@ -19,10 +18,10 @@ if step != "yours":
     with words:
         low = st.slider("Lowest mark", -40, 0, 0, 5, "%d °C", key="learn_scale_low", bind="query-params")
         high = st.slider("Highest mark", 5, 120, 100, 5, "%d °C", key="learn_scale_high", bind="query-params")
-    readings = lesson_view.own("readings", READINGS)
+    readings = views.own("readings", READINGS)
 if step not in ("bits", "yours"):
     scheme = qc.Scheme(qc.IntFormat(bits, signed=False), False, range_setting=qc.Fixed(low, high))
-    result, report = compute.result(readings, scheme), compute.report(readings, scheme)
+    result, report = cache.result(readings, scheme), cache.report(readings, scheme)
     scale, codes = float(result.scale), 2**bits
     t = qc.trace(result, (2,))
 
@@ -48,13 +47,13 @@ match step:
             "**clipping**. Within the range the error is a sawtooth of ± half a step; outside, it grows without bound."
         )
         with words:
-            lesson_view.figures(
+            views.figures(
                 ("scale", f"{scale:.4g} °C"),
                 ("largest error", f"{report.max_abs_error:.4g} °C"),
                 ("clipped", f"{report.clipped} of {len(READINGS)}"),
             )
         with picture:
-            lesson_view.figure(lessons.error_against_x(result, **lesson.look()), "learn_scale_error")
+            views.figure(rounding_figures.error_against_x(result, **frame.look()), "learn_scale_error")
     case "bits":
         words.markdown(
             "Each bit doubles the number of codes and so, very nearly, halves the step. The largest error that "
@@ -63,7 +62,7 @@ match step:
         rows = []
         for n in range(2, 9):
             other = qc.Scheme(qc.IntFormat(n, signed=False), False, range_setting=qc.Fixed(low, high))
-            found, errors = compute.result(readings, other), compute.report(readings, other)
+            found, errors = cache.result(readings, other), cache.report(readings, other)
             rows.append(
                 {
                     "bits": f"{n}",
@@ -75,19 +74,19 @@ match step:
                 }
             )
         with picture:
-            lesson_view.table(rows)
+            views.table(rows)
     case "yours":
         words.markdown("Your tensor and scheme from the sidebar. Click a cell to follow its arithmetic.")
-        if chosen := lesson_view.yours():
-            lesson_view.explored("scale", *chosen, words, picture)
+        if chosen := views.yours():
+            views.explored("scale", *chosen, words, picture)
 
 if step in ("marks", "code", "back"):
     with picture:
-        lesson_view.figure(lessons.rounding_line(result, **lesson.look()), "learn_scale_line", "lines")
+        views.figure(rounding_figures.rounding_line(result, **frame.look()), "learn_scale_line", "lines")
         if step == "marks":
-            lesson_view.formula(
+            views.formula(
                 f"{'scale s':<14} (high - low) / (2^bits - 1) = ({high} - {low}) / {codes - 1} = {scale:.6g} °C"
             )
         else:
-            lesson_view.formula(*lesson_view.lines(t, *(("x", "code q") if step == "code" else ())))
-lesson.foot("Nagel et al. 2021, A White Paper on Neural Network Quantization, arXiv 2106.08295, section 2.1")
+            views.formula(*views.lines(t, *(("x", "code q") if step == "code" else ())))
+frame.foot("Nagel et al. 2021, A White Paper on Neural Network Quantization, arXiv 2106.08295, section 2.1")

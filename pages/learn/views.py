@@ -11,15 +11,12 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.learn import frame as lesson
-from pages.maps import arithmetic
-from pages.maps import component as maps
-from pages.maps import controls as maps_view
-from pages.shared import cache as compute
-from pages.shared import messages as say
-from pages.shared import selection as current
+from pages.learn import frame
+from pages.maps import arithmetic, component
+from pages.maps import four_maps as maps_view
+from pages.shared import cache, messages, selection
 from pages.shared.selection import Tensor
-from pages.sidebar import unsupported as refused
+from pages.sidebar import unsupported
 from quantcore import tensors
 from quantcore.analysis import View, element
 
@@ -40,17 +37,17 @@ def generated(spec: tensors.Generated) -> Tensor:
 
 def yours() -> tuple[Tensor, qc.Scheme] | None:
     """The visitor's tensor and scheme; None where there is none, which is said."""
-    chosen = current.get()
+    chosen = selection.get()
     for problem in chosen.problems:
-        say.error(problem)
+        messages.error(problem)
     if chosen.hint:
-        say.hint(chosen.hint)
+        messages.hint(chosen.hint)
     if chosen.tensor is None or chosen.scheme is None:
         return None
     try:
-        compute.result(chosen.tensor, chosen.scheme)
+        cache.result(chosen.tensor, chosen.scheme)
     except qc.QuantError as error:
-        refused.show(error, chosen.tensor, chosen.scheme)
+        unsupported.show(error, chosen.tensor, chosen.scheme)
         return None
     return chosen.tensor, chosen.scheme
 
@@ -63,7 +60,7 @@ def beside(shares: tuple[float, float] = (2, 3)) -> tuple[DeltaGenerator, DeltaG
 
 def for_maps(words: float = 3) -> tuple[float, float]:
     """The shares of `beside` with which four maps stand two by two in one window; ``words`` to 4 in large mode."""
-    return (words, 4) if lesson.is_large() else (2, 3)
+    return (words, 4) if frame.is_large() else (2, 3)
 
 
 def explored(
@@ -81,7 +78,7 @@ def explored(
         words, picture: the places of `beside`.
         default: the element to begin with, instead of the worst.
     """
-    result, report = compute.result(tensor, scheme), compute.report(tensor, scheme)
+    result, report = cache.result(tensor, scheme), cache.report(tensor, scheme)
     key = f"learn_{name}_cell"
     worst = maps_view.worst_of(report, tensor.shape)
     first = worst if default is None else default
@@ -111,17 +108,17 @@ def four_maps(
 ) -> None:
     """Draw the four maps of a tensor's first plane; a click is written to the key ``pick_into``."""
     view = View()
-    picture = maps.Picture(
-        compute.result(tensor, scheme),
-        compute.drawn(tensor, scheme, view),
+    picture = component.Picture(
+        cache.result(tensor, scheme),
+        cache.drawn(tensor, scheme, view),
         view,
         identity=tensor.key,
         element=index,
         borders=True,
         numbers=True,
         theme=maps_view.theme(),
-        large=lesson.is_large(),
-        arithmetic=qc.trace(compute.result(tensor, scheme), index) if pick_into else None,
+        large=frame.is_large(),
+        arithmetic=qc.trace(cache.result(tensor, scheme), index) if pick_into else None,
     )
 
     def picked(row: int, column: int) -> None:
@@ -129,7 +126,7 @@ def four_maps(
             found = element(view, tensor.shape, row, column)
             st.session_state[pick_into] = ", ".join(map(str, found))
 
-    maps.four_maps(picture, key=key, on_pick=picked, on_region=lambda rows, columns: None)
+    component.four_maps(picture, key=key, on_pick=picked, on_region=lambda rows, columns: None)
     if picture.data.legend:
         st.caption(picture.data.legend)
 
@@ -191,5 +188,5 @@ def _chosen(typed: str, shape: tuple[int, ...], first: tuple[int, ...]) -> tuple
     try:
         return maps_view.read_element(typed, shape) or first
     except qc.QuantError as error:
-        say.warning(f"{error} Element {first} is shown instead.")
+        messages.warning(f"{error} Element {first} is shown instead.")
         return first

@@ -5,20 +5,19 @@ import dataclasses
 import streamlit as st
 
 import quantcore as qc
-from pages.learn import frame as lesson
-from pages.learn import views as lesson_view
-from pages.shared import cache as compute
+from pages.learn import frame, views
+from pages.shared import cache
 from pages.shared.selection import Tensor
 from quantcore import tensors
-from quantcore.figures.lessons import rounding as lessons
+from quantcore.figures.lessons import rounding as rounding_figures
 
 WEIGHTS = [-2.3, -1.4, -0.6, -0.1, 0.0, 0.3, 0.9, 1.7, 2.1]
 RELU = [0.0, 0.0, 0.2, 0.5, 0.9, 1.4, 2.2, 3.1, 4.6]
 FAR = [2.0, 2.4, 2.5, 2.9, 3.3, 3.6, 4.0]
 KINDS = {
-    "1,024 values around 0 (normal)": lesson_view.generated(tensors.Generated("normal", (32, 32))),
-    "the same after a ReLU": lesson_view.generated(tensors.Generated("relu", (32, 32))),
-    "seven values far from 0": lesson_view.own("far", FAR),
+    "1,024 values around 0 (normal)": views.generated(tensors.Generated("normal", (32, 32))),
+    "the same after a ReLU": views.generated(tensors.Generated("relu", (32, 32))),
+    "seven values far from 0": views.own("far", FAR),
 }
 SYMMETRIC, ASYMMETRIC = qc.Scheme(qc.INT4), qc.Scheme(qc.INT4, False)
 WAYS = {"symmetric": SYMMETRIC, "asymmetric": ASYMMETRIC}
@@ -26,24 +25,24 @@ WAYS = {"symmetric": SYMMETRIC, "asymmetric": ASYMMETRIC}
 
 def line(name: str, values: list[float], scheme: qc.Scheme) -> qc.Quantized:
     """Draw a lesson's values and their codes on a line."""
-    result = compute.result(lesson_view.own(name, values), scheme)
-    lesson_view.figure(lessons.rounding_line(result, **lesson.look()), f"learn_zero_point_{name}", "lines")
+    result = cache.result(views.own(name, values), scheme)
+    views.figure(rounding_figures.rounding_line(result, **frame.look()), f"learn_zero_point_{name}", "lines")
     return result
 
 
 def mine() -> list[tuple[str, Tensor]]:
     """The visitor's tensor, if there is one, with its name."""
-    chosen = lesson_view.yours()
+    chosen = views.yours()
     return [("your tensor", chosen[0])] if chosen else []
 
 
 def decibels(tensor: Tensor, scheme: qc.Scheme) -> float:
     """SQNR of a tensor under a scheme."""
-    return compute.report(tensor, scheme).sqnr_db
+    return cache.report(tensor, scheme).sqnr_db
 
 
-step = lesson.head("zero_point")
-words, picture = lesson_view.beside(lesson_view.for_maps() if step == "yours" else (2, 3))
+step = frame.head("zero_point")
+words, picture = views.beside(views.for_maps() if step == "yours" else (2, 3))
 match step:
     case "symmetric":
         words.markdown(
@@ -52,7 +51,7 @@ match step:
         )
         with picture:
             result = line("weights", WEIGHTS, SYMMETRIC)
-            lesson_view.formula(*lesson_view.lines(qc.trace(result, (3,))))
+            views.formula(*views.lines(qc.trace(result, (3,))))
     case "one-sided":
         words.markdown(
             "After a ReLU no value is negative. A symmetric range still reaches as far below 0 as above it, and the "
@@ -62,10 +61,10 @@ match step:
             result = line("relu", RELU, SYMMETRIC)
         unused = int((qc.figures.grid_values(result, (0,)) < 0).sum())
         with words:
-            lesson_view.figures(
+            views.figures(
                 ("scale", f"{float(result.scale):.4g}"),
                 ("codes below 0, never used", f"{unused} of {SYMMETRIC.format.available}"),
-                ("SQNR", qc.decibels(decibels(lesson_view.own("relu", RELU), SYMMETRIC))),
+                ("SQNR", qc.decibels(decibels(views.own("relu", RELU), SYMMETRIC))),
             )
     case "asymmetric":
         with words:
@@ -77,7 +76,7 @@ match step:
             high = st.slider("High", 0.1, 5.0, 4.6, 0.1, key="learn_zero_point_high", bind="query-params")
         with picture:
             result = line("relu", RELU, dataclasses.replace(ASYMMETRIC, range_setting=qc.Fixed(low, high)))
-            lesson_view.formula(*lesson_view.lines(qc.trace(result, (5,))))
+            views.formula(*views.lines(qc.trace(result, (5,))))
     case "zero":
         words.markdown(
             "Padding, masks and ReLUs produce many exact zeros. If 0 lay between two codes, each of them would carry "
@@ -87,9 +86,9 @@ match step:
         with picture:
             result = line("far", FAR, ASYMMETRIC)
             t = qc.trace(result, (0,))
-            lesson_view.formula(
+            views.formula(
                 f"lowest x = {min(FAR)}, but low = {t.low:g}, high = {t.high:.4g}",
-                *lesson_view.lines(t, "scale s", "zero point z"),
+                *views.lines(t, "scale s", "zero point z"),
                 f"{'x̂ of code z':<15}({t.zero_point} - {t.zero_point}) · {t.scale:.6g} = 0",
             )
     case "choose":
@@ -101,7 +100,7 @@ match step:
             both = {what: decibels(tensor, scheme) for what, scheme in WAYS.items()}
             gains[name] = both["asymmetric"] - both["symmetric"]
             row = {"int4, one scale": name} | {f"{what}: SQNR": qc.decibels(db) for what, db in both.items()}
-            z = compute.result(tensor, ASYMMETRIC).zero_point
+            z = cache.result(tensor, ASYMMETRIC).zero_point
             rows.append(row | {"asymmetric: zero point": str(int(z.flatten()[0]))})
         around, relu = list(gains.values())[:2]
         place.markdown(
@@ -110,15 +109,15 @@ match step:
             "weights are usually symmetric, activations asymmetric."
         )
         with picture:
-            lesson_view.table(rows)
+            views.table(rows)
     case "yours":
         words.markdown(
             "Your tensor and scheme from the sidebar: switch between symmetric and asymmetric there and see which codes "
             "are used. Click a cell to follow its arithmetic."
         )
-        if chosen := lesson_view.yours():
-            lesson_view.explored("zero_point", *chosen, words, picture)
-lesson.foot(
+        if chosen := views.yours():
+            views.explored("zero_point", *chosen, words, picture)
+frame.foot(
     "Jacob et al. 2018, Quantization and Training of Neural Networks, arXiv 1712.05877, section 2.1",
     "Nagel et al. 2021, arXiv 2106.08295, section 2.2",
 )

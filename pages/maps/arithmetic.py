@@ -5,7 +5,7 @@ import unicodedata
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import messages as say
+from pages.shared import messages
 from quantcore.granularity import block_name
 
 PLACE = "qs-arithmetic"  # class of the lines on the page: the maps show them themselves where these are out of sight
@@ -30,7 +30,7 @@ def draw(result: qc.Quantized, element: tuple[int, ...], is_worst: bool) -> None
     """Show the arithmetic of an element."""
     trace = qc.trace(result, element)
     st.markdown(f"**{heading(result, trace, is_worst)}**")
-    say.lines(lines(result, trace), PLACE)
+    messages.lines(lines(result, trace), PLACE)
 
 
 def aligned(steps: list[qc.Step]) -> list[str]:

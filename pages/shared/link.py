@@ -9,8 +9,7 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 import quantcore as qc
-from pages.shared import messages as say
-from pages.shared import selection as current
+from pages.shared import messages, selection
 from pages.shared.selection import Tensor
 from quantcore import tensors
 
@@ -119,14 +118,14 @@ def draw(tensor: Tensor | None) -> None:
 
     To be called last: what a widget writes into the link stands there once the widget has been drawn.
     """
-    used = current.get().used
+    used = selection.get().used
     if "tensor" in used and tensor is None:
         st.write("There is no tensor to share yet.")
         return
     if "tensor" in used and tensor is not None and not _is_whole(tensor):
         file = st.query_params.get(FILE)
         needed = (
-            f"The link names {say.plain(file)}, and asks whoever opens it for that file: send it along"
+            f"The link names {messages.plain(file)}, and asks whoever opens it for that file: send it along"
             if file
             else "Download the .npz under Export and send the file"
         )
@@ -172,7 +171,7 @@ def name_dropped(before: dict[str, str], known: set[str], place: Any) -> None:
         st.session_state[_TOLD] = " ".join([*filter(None, [st.session_state.get(_TOLD)]), told])
     if st.session_state.get(_TOLD):
         with place.container(horizontal=True, vertical_alignment="center"):
-            say.warning(st.session_state[_TOLD])
+            messages.warning(st.session_state[_TOLD])
             st.button("Close", on_click=lambda: st.session_state.pop(_TOLD), type="tertiary")
 
 

@@ -6,7 +6,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.shared import cache as compute
+from pages.shared import cache
 from pages.shared.selection import Tensor
 
 PIN, DIFFERENCE = "pin", "diff"
@@ -58,7 +58,7 @@ def reference(tensor: Tensor, scheme: qc.Scheme) -> Reference | None:
     name = "pinned" if pinned else "previous"
     try:
         other = qc.Scheme.parse(text)
-        return Reference(name, str(other), compute.result(tensor, other), compute.report(tensor, other))
+        return Reference(name, str(other), cache.result(tensor, other), cache.report(tensor, other))
     except qc.QuantError as error:
         return Reference(name, text, None, None, str(error)) if pinned else None
 

@@ -7,10 +7,8 @@ import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
 import quantcore as qc
-from pages.shared import selection as current
-from pages.sidebar import scheme as scheme_controls
-from pages.sidebar import scheme_state
-from pages.sidebar import tensor as tensor_controls
+from pages.shared import selection
+from pages.sidebar import scheme_controls, scheme_state, tensor_controls
 
 TENSOR, SCHEME = "tensor", "scheme"
 ALWAYS: tuple[str, frozenset[str]] = ("", frozenset())
@@ -72,7 +70,7 @@ def draw(page: StreamlitPage) -> None:
         with st.container(key=f"{TENSOR}_controls"):
             tensor = tensor_controls.draw()
         st.session_state["_shape"] = tensor.shape
-    except current.NoTensorYet as waiting:
+    except selection.NoTensorYet as waiting:
         hint = str(waiting)
     except qc.QuantError as error:
         problems.append(str(error))
@@ -84,7 +82,7 @@ def draw(page: StreamlitPage) -> None:
             scheme = scheme_controls.draw(st.session_state.get("_shape", (8, 8)), tensor)
     except qc.QuantError as error:
         problems.append(str(error))
-    current.put(current.Current(tensor, scheme, tuple(problems), hint, uses(page)))
+    selection.put(selection.Current(tensor, scheme, tuple(problems), hint, uses(page)))
     show_used(page)
 
 

@@ -6,7 +6,7 @@ from functools import partial
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import messages as say
+from pages.shared import messages
 from pages.shared.selection import Tensor
 from pages.sidebar import scheme_state
 
@@ -16,7 +16,7 @@ def show(error: qc.QuantError, tensor: Tensor, scheme: qc.Scheme, keep: qc.Conve
 
     ``keep``: the convention that the controls keep, where the refused one is not theirs.
     """
-    say.error(str(error))
+    messages.error(str(error))
     try:
         other = qc.fitting(scheme, tensor.shape)
     except qc.QuantError:  # the granularity does not fit the tensor, as the error says

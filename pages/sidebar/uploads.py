@@ -6,8 +6,7 @@ from typing import Any
 
 import streamlit as st
 
-from pages.shared import link
-from pages.shared import messages as say
+from pages.shared import link, messages
 from pages.shared.selection import NoTensorYet, Tensor, of_values
 from quantcore import tensors
 
@@ -81,7 +80,7 @@ def remove() -> None:
 def _name_of_file(name: str) -> None:
     """Say which file is kept: the widget is empty after a visit to another source or page."""
     left, right = st.columns([3, 1.4], vertical_alignment="center")
-    left.markdown(f":material/draft: {say.plain(name)}")
+    left.markdown(f":material/draft: {messages.plain(name)}")
     right.button("Remove", on_click=remove, key="_upload_remove", type="tertiary", help="Forget this file")
 
 
@@ -116,7 +115,7 @@ def _pick(infos: tuple[tensors.TensorInfo, ...]) -> tensors.TensorInfo:
     kept: dict[str, Any] = {"bind": "query-params"} if short else {"persist_state": "session"}
     name = st.selectbox("Tensor in the file", list(by_name), index=None, key=PICKED, required=True, **kept)
     info = by_name.get(str(name)) or tensors.first_weight(infos)
-    st.caption(say.plain(info.name))
+    st.caption(messages.plain(info.name))
     return info
 
 
@@ -144,7 +143,7 @@ def _from_link() -> Tensor:
         tensor = of_values(x, title, name=picked or name or "")
         st.session_state[_READ] = (("link", name), tensor)
     (_, file), tensor = st.session_state[_READ]
-    st.caption(f"Shown: {say.plain(tensor.title)}")
+    st.caption(f"Shown: {messages.plain(tensor.title)}")
     link.carry(tensor.load(), tensor.key, file)
     return tensor
 

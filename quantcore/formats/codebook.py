@@ -29,8 +29,7 @@ from torch import Tensor
 
 from quantcore import notation
 from quantcore.errors import QuantError
-from quantcore.formats import codebook_codec as codebook_codes
-from quantcore.formats import lookup_table as lookup
+from quantcore.formats import codebook_codec, lookup_table
 from quantcore.formats.codebook_codec import TIES
 from quantcore.numerics import Rounding, half_even
 
@@ -39,7 +38,7 @@ LOG2_BITS = range(2, 9)
 
 
 @dataclass(frozen=True)
-class CodebookFormat(lookup.TableFormat):
+class CodebookFormat(lookup_table.TableFormat):
     """The values that codes stand for, the value of code 0 first, in whatever order.
 
     Equal values may stand more than once: the codebook keeps them, as libraries' tables have them.
@@ -121,7 +120,7 @@ class CodebookFormat(lookup.TableFormat):
     @property
     def thresholds(self) -> Tensor:
         """The largest float32 that takes each value, in rising order and without the last, float32."""
-        return torch.tensor(codebook_codes.steps((self.values, self.tie))[1], dtype=torch.float32)
+        return torch.tensor(codebook_codec.steps((self.values, self.tie))[1], dtype=torch.float32)
 
     def encode(self, x: Any) -> Tensor:
         """Return the codes of x, uint8 of its shape.
@@ -129,7 +128,7 @@ class CodebookFormat(lookup.TableFormat):
         What lies beyond takes the outermost value. A NaN takes the highest value's code, as torch.bucketize
         has it, or by the rule ``first`` code 0, as argmin has it.
         """
-        return lookup.encode(x, self.dtype, self.encode_)
+        return lookup_table.encode(x, self.dtype, self.encode_)
 
     def decode(self, codes: Any) -> Tensor:
         """Return the values of codes, float32 of their shape.
@@ -137,7 +136,9 @@ class CodebookFormat(lookup.TableFormat):
         Raises:
             QuantError: a code is no whole number, or outside the codebook.
         """
-        codes = lookup.checked(codes, self.qmax, self.name or f"a codebook of {len(self.values)} values")
+        codes = lookup_table.checked(
+            codes, self.qmax, self.name or f"a codebook of {len(self.values)} values"
+        )
         return self.decode_(codes, torch.empty(codes.shape, device=codes.device))
 
     def encode_(self, work: Tensor, out: Tensor, rule: Rounding = half_even) -> Tensor:
@@ -150,11 +151,11 @@ class CodebookFormat(lookup.TableFormat):
             raise QuantError(
                 "A codebook takes the nearest value; choose rounding=half_even, and the format's tie."
             )
-        return codebook_codes.encode_(work, out, (self.values, self.tie)) if work.numel() else out
+        return codebook_codec.encode_(work, out, (self.values, self.tie)) if work.numel() else out
 
     def decode_(self, codes: Tensor, out: Tensor) -> Tensor:
         """Write the values of codes into ``out``, float32 and contiguous, of the same shape."""
-        return lookup.decode_(codes, self.table, out)
+        return lookup_table.decode_(codes, self.table, out)
 
     def round_value(self, x: float) -> float:
         """Return the value that a number takes."""

@@ -38,8 +38,7 @@ from torch import Tensor
 
 from quantcore import notation
 from quantcore.errors import QuantError
-from quantcore.formats import float_codec as float_codes
-from quantcore.formats import lookup_table as lookup
+from quantcore.formats import float_codec, lookup_table
 from quantcore.formats.float_layout import FloatLayout
 from quantcore.numerics import Rounding, half_even, rounding
 
@@ -59,7 +58,7 @@ class Fields:
 
 
 @dataclass(frozen=True)
-class FloatFormat(FloatLayout, lookup.TableFormat):
+class FloatFormat(FloatLayout, lookup_table.TableFormat):
     """A small float; `FloatLayout` says what its choices mean, `FLOATS` has those with a name.
 
     >>> FLOATS["e4m3fn"].max, FloatFormat(4, 3, nan="all_ones") == FLOATS["e4m3fn"]
@@ -89,7 +88,7 @@ class FloatFormat(FloatLayout, lookup.TableFormat):
     @property
     def table(self) -> Tensor:
         """The value of every code, float32, (available,); shared, so not to be written to."""
-        return float_codes.table(self)
+        return float_codec.table(self)
 
     @property
     def values(self) -> Tensor:
@@ -148,7 +147,7 @@ class FloatFormat(FloatLayout, lookup.TableFormat):
             QuantError: no such rounding.
         """
         rounds = rounding(rule)
-        return lookup.encode(x, self.dtype, lambda work, out: self.encode_(work, out, rounds))
+        return lookup_table.encode(x, self.dtype, lambda work, out: self.encode_(work, out, rounds))
 
     def decode(self, codes: Any) -> Tensor:
         """Return the values of codes, float32 of their shape.
@@ -156,7 +155,7 @@ class FloatFormat(FloatLayout, lookup.TableFormat):
         Raises:
             QuantError: a code is no whole number, or outside the format.
         """
-        codes = lookup.checked(codes, self.qmax, str(self))
+        codes = lookup_table.checked(codes, self.qmax, str(self))
         return self.decode_(codes, torch.empty(codes.shape, device=codes.device))
 
     def encode_(self, work: Tensor, out: Tensor, rule: Rounding = half_even) -> Tensor:
@@ -164,11 +163,11 @@ class FloatFormat(FloatLayout, lookup.TableFormat):
 
         Makes temporaries of the size of ``work``, which should therefore fit the cache.
         """
-        return float_codes.encode_(work, out, self, rule) if work.numel() else out
+        return float_codec.encode_(work, out, self, rule) if work.numel() else out
 
     def decode_(self, codes: Tensor, out: Tensor) -> Tensor:
         """Write the values of codes into ``out``, float32 and contiguous, of the same shape."""
-        return lookup.decode_(codes, self.table, out)
+        return lookup_table.decode_(codes, self.table, out)
 
     def round_value(self, x: float, rule: str = "half_even") -> float:
         """Return the value that a number rounds to, by way of its code."""

@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 import streamlit as st
 
 import quantcore as qc
-from pages.sidebar import scheme_state
-from pages.sidebar import tensor as tensor_controls
+from pages.sidebar import scheme_state, tensor_controls
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
 KEYS = {"lib_a", "lib_b"}

@@ -3,13 +3,10 @@
 import streamlit as st
 
 import quantcore as qc
-from pages.compare.libraries import controls as library_choice
-from pages.compare.libraries import views as library_results
-from pages.shared import link
-from pages.shared import messages as say
-from pages.shared import selection as current
+from pages.compare.libraries import controls, views
+from pages.shared import link, messages, selection
 
-chosen = current.get()
+chosen = selection.get()
 left, right = st.columns([7, 1], vertical_alignment="center")
 left.subheader("Why do two libraries give different integers?", anchor=False)
 left.caption(
@@ -17,19 +14,19 @@ left.caption(
     "the one chosen on the left."
 )
 link_place = right.popover("Link", icon=":material/link:", width="stretch")
-a, b = library_choice.draw()
+a, b = controls.draw()
 for problem in chosen.problems:
-    say.error(problem)
+    messages.error(problem)
 if chosen.hint:
-    say.hint(chosen.hint)
+    messages.hint(chosen.hint)
 if chosen.tensor is not None and chosen.scheme is not None:
     tensor, scheme = chosen.tensor, chosen.scheme
     try:
-        if not library_results.refusals(tensor, scheme, a, b):
-            library_results.table(tensor, scheme, a)
-            library_results.side_by_side(tensor, library_results.comparison(tensor, scheme, a, b))
+        if not views.refusals(tensor, scheme, a, b):
+            views.table(tensor, scheme, a)
+            views.side_by_side(tensor, views.comparison(tensor, scheme, a, b))
     except qc.QuantError as error:
-        say.error(str(error))
+        messages.error(str(error))
 
 with link_place:
     link.draw(chosen.tensor)

@@ -8,13 +8,11 @@ import pandas as pd
 import streamlit as st
 
 import quantcore as qc
-from pages.compare.libraries import controls as library_choice
-from pages.maps.controls import theme
-from pages.shared import cache as compute
-from pages.shared import headers
-from pages.shared import messages as say
+from pages.compare.libraries import controls
+from pages.maps.four_maps import theme
+from pages.shared import cache, headers, messages
 from pages.shared.selection import Tensor
-from pages.sidebar import unsupported as refused
+from pages.sidebar import unsupported
 from quantcore import figures
 
 MOST_CELLS = 200
@@ -26,16 +24,16 @@ def comparison(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention, b: qc.Conven
     Raises:
         QuantError: one of the libraries refuses the scheme.
     """
-    make = partial(qc.compare, compute.values(tensor), scheme, a, b)
-    return cast(qc.Comparison, compute.kept(tensor, f"compare {scheme} {a} {b}", make))
+    make = partial(qc.compare, cache.values(tensor), scheme, a, b)
+    return cast(qc.Comparison, cache.kept(tensor, f"compare {scheme} {a} {b}", make))
 
 
 def table(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention) -> None:
     """Draw all libraries at once, against A; a chosen row becomes B."""
-    make = partial(qc.library_table, compute.values(tensor), scheme, a)
-    frame = cast(pd.DataFrame, compute.kept(tensor, f"libraries {scheme} {a}", make))
+    make = partial(qc.library_table, cache.values(tensor), scheme, a)
+    frame = cast(pd.DataFrame, cache.kept(tensor, f"libraries {scheme} {a}", make))
     taken = frame[frame["refused"] == ""].drop(columns="refused")
-    taken, sqnr = say.sqnr_column(taken, "sqnr_db", headers.label("sqnr_db"))
+    taken, sqnr = messages.sqnr_column(taken, "sqnr_db", headers.label("sqnr_db"))
     event: Any = st.dataframe(
         taken,
         hide_index=True,
@@ -52,14 +50,12 @@ def table(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention) -> None:
     chosen = event["selection"]["rows"]
     if chosen:
         name = str(taken["library"].iloc[chosen[0]])
-        st.button(
-            f"Lay {name} beside {a.name}", on_click=library_choice.choose, args=(name,), key="lib_beside"
-        )
+        st.button(f"Lay {name} beside {a.name}", on_click=controls.choose, args=(name,), key="lib_beside")
     others = frame[frame["refused"] != ""]
     if len(others):
         with st.expander(f"{len(others)} libraries do not take this scheme"):
             for sentence in others["refused"]:
-                st.caption(say.plain(sentence))
+                st.caption(messages.plain(sentence))
 
 
 def side_by_side(tensor: Tensor, found: qc.Comparison) -> None:
@@ -68,10 +64,12 @@ def side_by_side(tensor: Tensor, found: qc.Comparison) -> None:
     differ, total = int(found.differs.sum()), found.differs.numel()
     reasons = found.reasons
     if not differ:
-        st.success(say.plain(f"{a} and {b} give the same {total:,} codes."), icon=":material/check_circle:")
+        st.success(
+            messages.plain(f"{a} and {b} give the same {total:,} codes."), icon=":material/check_circle:"
+        )
     else:
         parts = ", ".join(f"{r.count:,} by {' and '.join(r.ingredients).replace('_', ' ')}" for r in reasons)
-        say.warning(f"{a} and {b} differ in {differ:,} of {total:,} codes: {parts}.")
+        messages.warning(f"{a} and {b} differ in {differ:,} of {total:,} codes: {parts}.")
     fmt = found.a.scheme.format
     draw = partial(
         figures.pair,
@@ -82,13 +80,13 @@ def side_by_side(tensor: Tensor, found: qc.Comparison) -> None:
         theme=theme(),
     )
     key = f"pair {found.a.scheme} {found.b.scheme} {theme()}"
-    st.plotly_chart(compute.kept(tensor, key, draw), theme=None, key="lib_maps")
+    st.plotly_chart(cache.kept(tensor, key, draw), theme=None, key="lib_maps")
     legend = figures.pair_data(found.a.codes.cpu().numpy(), found.b.codes.cpu().numpy()).legend
     if legend:
-        st.caption(say.plain(legend))
+        st.caption(messages.plain(legend))
     for reason in reasons:
         where = f"element ({', '.join(map(str, reason.index))})"
-        st.markdown(f"- **{reason.count:,}**, first at {where}: {say.plain(reason.sentence)}")
+        st.markdown(f"- **{reason.count:,}**, first at {where}: {messages.plain(reason.sentence)}")
     if differ:
         _cell(found)
 
@@ -108,7 +106,7 @@ def _cell(found: qc.Comparison) -> None:
     index = tuple(places[options.index(text)] if text else places[0])
     reason = found.reason_at(index)
     if reason:
-        st.caption(say.plain(reason.sentence))
+        st.caption(messages.plain(reason.sentence))
     steps = [qc.trace(result, index).steps() for result in (found.a, found.b)]
     apart = next(
         (i for i, (s, t) in enumerate(zip(*steps, strict=False)) if (s.name, s.value) != (t.name, t.value)),
@@ -121,7 +119,7 @@ def _cell(found: qc.Comparison) -> None:
             f"{'>' if i == apart else ' '} {s.name.ljust(width)}  {s.value:>14}   {s.formula}"
             for i, s in enumerate(own)
         ]
-        say.lines(lines, column)
+        messages.lines(lines, column)
 
 
 def refusals(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention, b: qc.Convention) -> bool:
@@ -130,6 +128,6 @@ def refusals(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention, b: qc.Conventi
         own = dataclasses.replace(scheme, convention=convention)
         sentence = qc.refusal(own, tensor.shape)
         if sentence:
-            refused.show(qc.QuantError(sentence), tensor, own, keep=scheme.convention)
+            unsupported.show(qc.QuantError(sentence), tensor, own, keep=scheme.convention)
             return True
     return False

@@ -9,9 +9,7 @@ import streamlit as st
 
 import quantcore as qc
 from pages.maps import cells
-from pages.shared import cache as compute
-from pages.shared import lesson_plan
-from pages.shared import messages as say
+from pages.shared import cache, lesson_plan, messages
 from pages.shared.selection import Tensor
 from quantcore import code_reading
 from quantcore.code_reading import KINDS, lines_of
@@ -45,7 +43,7 @@ def draw(tensor: Tensor | None) -> None:
         _examples()
     if not text or not text.strip():
         with right:
-            say.hint(
+            messages.hint(
                 "Paste a quantizer's code: the usual mistakes are named with their line. The code is never run."
             )
         return
@@ -104,13 +102,13 @@ def _source(reading: qc.CodeReading) -> None:
 def _summary(reading: qc.CodeReading) -> None:
     found, _, checked = reading.summary.partition(" Checked: ")
     if reading.mistakes or not reading.chains:
-        say.warning(found)
+        messages.warning(found)
         if checked:
-            st.caption(say.plain(f"Checked: {checked}"))
+            st.caption(messages.plain(f"Checked: {checked}"))
     else:
-        st.info(say.plain(reading.summary), icon=":material/rule:")
+        st.info(messages.plain(reading.summary), icon=":material/rule:")
     for sentence in reading.unread:
-        st.caption(say.plain(sentence))
+        st.caption(messages.plain(sentence))
 
 
 def _noted(reading: qc.CodeReading) -> str:
@@ -124,7 +122,7 @@ def _finding(finding: qc.CodeFinding) -> None:
     mark = ":orange[:material/error:]" if finding.certain else ":blue[:material/info:]"
     words, link = st.columns([6, 1.4], vertical_alignment="center")
     words.markdown(
-        f"{mark} **Line {finding.line}: {say.plain(kind.title)}.** {say.plain(finding.what)} {say.plain(finding.fix)}"
+        f"{mark} **Line {finding.line}: {messages.plain(kind.title)}.** {messages.plain(finding.what)} {messages.plain(finding.fix)}"
     )
     number_of = list(lesson_plan.LESSONS).index(finding.lesson) + 1
     link.page_link(
@@ -142,7 +140,7 @@ def _on_tensor(reading: qc.CodeReading, tensor: Tensor) -> None:
     wrong = next((f.chain for f in reading.findings if f.chain is not None and f.certain), None)
     if not chains:
         return
-    st.markdown(f"##### On the tensor {say.plain(tensor.title)}")
+    st.markdown(f"##### On the tensor {messages.plain(tensor.title)}")
     place = chains.index(wrong) if wrong in chains else 0
     if len(chains) > 1:
         names = [f"line {chain.codes.ops[0].line}" for chain in chains]
@@ -153,14 +151,14 @@ def _on_tensor(reading: qc.CodeReading, tensor: Tensor) -> None:
     try:
         shown = cast(
             code_reading.Shown,
-            compute.kept(
+            cache.kept(
                 tensor,
                 f"code {place} {reading.text}",
                 lambda: code_reading.show(chains[place], _first_rows(tensor)),
             ),
         )
     except qc.QuantError as error:
-        say.hint(str(error))
+        messages.hint(str(error))
         return
     differing = int(shown.codes.ne(shown.right.codes.float()).sum())
     size = shown.codes.numel()
@@ -190,18 +188,18 @@ def _on_tensor(reading: qc.CodeReading, tensor: Tensor) -> None:
         },
         width="stretch",
     )
-    if size < compute.size(tensor):
+    if size < cache.size(tensor):
         rows = shown.codes.shape[0]
         st.caption(
             f"Of this large tensor only the first {rows:,} indices along axis 0 are used, the scale included."
         )
-    st.caption(say.plain(_sentence(shown, differing, code_db, right_db)))
+    st.caption(messages.plain(_sentence(shown, differing, code_db, right_db)))
     _numbers(shown)
 
 
 def _first_rows(tensor: Tensor) -> np.ndarray:
     """The tensor, or as many of its first rows as are quickly quantized; at least one."""
-    x = compute.values(tensor)
+    x = cache.values(tensor)
     return x[: max(1, MOST * len(x) // x.size)] if x.size > MOST else x
 
 

@@ -7,9 +7,8 @@ import numpy as np
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import link
-from pages.shared import messages as say
-from pages.sidebar import tensor as tensor_controls
+from pages.shared import link, messages
+from pages.sidebar import tensor_controls
 from quantcore import tensors
 
 SOURCE, TEXT, SCALE, ZERO_POINT = "match_src", "match_text", "match_scale", "match_zero_point"
@@ -125,7 +124,7 @@ def _uploaded() -> np.ndarray | None:
     kept = st.session_state.get(_UPLOADED)
     if kept is None:
         return None
-    st.caption(f"{say.plain(kept[2])}, shape {kept[1].shape}")
+    st.caption(f"{messages.plain(kept[2])}, shape {kept[1].shape}")
     codes: np.ndarray = kept[1]
     return codes
 

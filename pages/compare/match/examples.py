@@ -8,7 +8,7 @@ import streamlit as st
 import torch
 
 import quantcore as qc
-from pages.compare.match import controls as match_inputs
+from pages.compare.match import controls
 from pages.sidebar import scheme_state
 from quantcore import tensors
 
@@ -104,7 +104,7 @@ def _load() -> None:
     texts = [str(known[name].reshape(-1).numpy()[0]) for name in example.known]
     st.session_state.update({"src": "example", "ex": example.tensor, scheme_state.RANK: x.ndim})
     scheme_state.apply_scheme(qc.Scheme.parse(example.expected))
-    match_inputs.put(codes, *texts)
+    controls.put(codes, *texts)
 
 
 def _off_by_one(codes: np.ndarray) -> np.ndarray:

@@ -4,10 +4,9 @@ import numpy as np
 import streamlit as st
 
 import quantcore as qc
-from pages.compare.match import controls as match_inputs
+from pages.compare.match import controls
 from pages.shared import lesson_plan
-from pages.sidebar import scheme_state
-from pages.sidebar import tensor as tensor_controls
+from pages.sidebar import scheme_state, tensor_controls
 from quantcore.matching import Candidate, Reread, Transposed
 from quantcore.mistakes import MISTAKES
 
@@ -92,5 +91,5 @@ def _open_match(x: np.ndarray, codes: np.ndarray) -> None:
     """Hand over tensor and codes (a callback)."""
     text = tensor_controls.write(x)
     st.session_state.update({"src": "paste", tensor_controls.PASTED: text, scheme_state.RANK: x.ndim})
-    match_inputs.put(codes)
+    controls.put(codes)
     st.session_state[_TO_MATCH] = True

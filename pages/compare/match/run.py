@@ -7,7 +7,7 @@ import streamlit as st
 
 import quantcore as qc
 from pages.compare.match.controls import Inputs
-from pages.shared import cache as compute
+from pages.shared import cache
 from pages.shared.selection import Tensor
 
 _FOUND, _WANTED = "_match_found", "_match_wanted"
@@ -46,7 +46,7 @@ def run(tensor: Tensor, inputs: Inputs, key: str) -> None:
     Raises:
         QuantError: the inputs are not codes, scale or zero_point of the tensor.
     """
-    steps = qc.match_steps(compute.values(tensor), inputs.codes, inputs.scale, inputs.zero_point)
+    steps = qc.match_steps(cache.values(tensor), inputs.codes, inputs.scale, inputs.zero_point)
     kept = Found(key, qc.Matches())
     left, right = st.columns([7, 1], vertical_alignment="center")
     bar = left.progress(0.0, "Searching…")

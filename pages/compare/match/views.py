@@ -9,10 +9,9 @@ import streamlit as st
 import torch
 
 import quantcore as qc
-from pages.compare.match import lessons as match_lessons
-from pages.maps.controls import theme
-from pages.shared import cache as compute
-from pages.shared import messages as say
+from pages.compare.match import lessons
+from pages.maps.four_maps import theme
+from pages.shared import cache, messages
 from pages.shared.selection import Tensor
 from pages.sidebar import scheme_state
 from quantcore import figures
@@ -25,26 +24,26 @@ TABLE = "match_table"
 
 def summary(matches: qc.Matches, tensor: Tensor, expected: qc.Scheme | None, fraction: float) -> None:
     """Say in a few words what was found."""
-    elements = compute.size(tensor)
+    elements = cache.size(tensor)
     tried = f"{matches.tried:,} schemes of {len(qc.CONVENTIONS)} conventions tried."
     if fraction < 1:
         tried = f"Stopped at {fraction:.0%}: {tried}"
     if not matches.candidates:
-        say.warning(f"Nothing was compared with the whole tensor yet. {tried}")
+        messages.warning(f"Nothing was compared with the whole tensor yet. {tried}")
         return
     best = matches.candidates[0]
     made = f"{_without_library(best.scheme)} of {_listed(_libraries(best))}"
     odd = [*([str(best.damage)] if best.damage else []), *best.notes, *_against(best, tensor, expected)]
     but = f", but: {'; '.join(odd)}" if odd else ""
     if best.differing == 0 and not odd and not best.told:
-        st.success(say.plain(f"All {elements:,} integers are {made}."), icon=":material/check_circle:")
+        st.success(messages.plain(f"All {elements:,} integers are {made}."), icon=":material/check_circle:")
     elif best.differing == 0:
-        say.warning(f"All {elements:,} integers are {made}{but}.")
+        messages.warning(f"All {elements:,} integers are {made}{but}.")
     else:
         near = "The nearest" if best.differing * 2 < elements else "Nothing fits; the nearest"
-        say.warning(f"{near} is {made}{but}: {best.differing:,} of {elements:,} integers differ.")
-    st.markdown("\n".join(f"- {say.plain(told)}" for told in best.told))
-    match_lessons.draw(best)
+        messages.warning(f"{near} is {made}{but}: {best.differing:,} of {elements:,} integers differ.")
+    st.markdown("\n".join(f"- {messages.plain(told)}" for told in best.told))
+    lessons.draw(best)
     st.caption(tried)
 
 
@@ -91,15 +90,15 @@ def detail(candidate: Candidate, tensor: Tensor, codes: np.ndarray, chosen: qc.S
     stored = torch.from_numpy(codes.astype(np.int32))
     given = candidate.damage.undo(stored).numpy()
     what = f"match {candidate.scheme} {candidate.damage}"
-    make = lambda: produced(compute.values(tensor), candidate.scheme, candidate.damage).numpy()  # noqa: E731
-    expected = compute.kept(tensor, what, make)
+    make = lambda: produced(cache.values(tensor), candidate.scheme, candidate.damage).numpy()  # noqa: E731
+    expected = cache.kept(tensor, what, make)
     straightened = (
         f" ({', '.join(map(str, candidate.damage.stored))}: undone)" if candidate.damage.stored else ""
     )
     ends = candidate.scheme.format.qmin, candidate.scheme.format.qmax
     figure = figures.pair(given, expected, ("Given", "Produced"), ends=ends, theme=theme())
     left, right = st.columns([7, 1.4], vertical_alignment="center")
-    left.markdown(f"**{say.plain(_without_library(candidate.scheme))}**{say.plain(straightened)}")
+    left.markdown(f"**{messages.plain(_without_library(candidate.scheme))}**{messages.plain(straightened)}")
     scheme = candidate.scheme if chosen is None else nearest(candidate, chosen, len(tensor.shape))
     if set_already(scheme, chosen, len(tensor.shape)):
         right.page_link("explore/quantize/page.py", label="Open in Explore", icon=":material/grid_view:")
@@ -111,7 +110,7 @@ def detail(candidate: Candidate, tensor: Tensor, codes: np.ndarray, chosen: qc.S
     if legend:
         st.caption(legend)
     if candidate.differing and not candidate.cells:
-        x = torch.from_numpy(compute.values(tensor))
+        x = torch.from_numpy(cache.values(tensor))
         candidate = explain_candidate(x, stored, candidate)
     _reasons(candidate)
     count = len(candidate.schemes)
@@ -126,7 +125,7 @@ def _reasons(candidate: Candidate) -> None:
     counted = ", ".join(f"{n:,} {kind}" for kind, n in candidate.reasons)
     total = sum(n for _, n in candidate.reasons)
     first = f"Of the first {total:,}: " if total < candidate.differing else ""
-    st.markdown(f"**Why {candidate.differing:,} differ.** {say.plain(first + counted)}.")
+    st.markdown(f"**Why {candidate.differing:,} differ.** {messages.plain(first + counted)}.")
     cells = [(str(c.index), c.got, c.expected, c.reason) for c in candidate.cells]
     st.dataframe(
         pd.DataFrame(cells, columns=["Element", "Given", "Produced", "Reason"]),

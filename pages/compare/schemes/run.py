@@ -12,7 +12,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.shared import cache as compute
+from pages.shared import cache
 from pages.shared.selection import Tensor
 
 AT_ONCE = 40_000_000  # elements times schemes that are computed without being asked: some seconds
@@ -58,7 +58,7 @@ def run(tensor: Tensor, schemes: list[qc.Scheme], draw: Callable[[pd.DataFrame],
     if not missing:
         return
     place = st.empty()
-    quick = compute.size(tensor) * len(missing) <= AT_ONCE
+    quick = cache.size(tensor) * len(missing) <= AT_ONCE
     stopped = st.session_state.get(_WANTED) == f"not {tensor.key}"
     if stopped or not (quick or st.session_state.get(_WANTED) == tensor.key):
         label = f"Compute {len(missing):,} schemes" if not found else f"Compute {len(missing):,} more"
@@ -79,7 +79,7 @@ def _compute(
     with place.container(horizontal=True, vertical_alignment="center"):
         progress = st.progress(0.0, "Computing…")
         st.button("Stop", on_click=_want, args=(f"not {tensor.key}",), key="sw_stop")
-    computing = qc.sweep_rows(compute.values(tensor), missing)
+    computing = qc.sweep_rows(cache.values(tensor), missing)
     began = drawn = time.monotonic()
     try:
         for count, row in enumerate(computing, 1):

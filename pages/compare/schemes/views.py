@@ -6,11 +6,9 @@ import pandas as pd
 import streamlit as st
 
 import quantcore as qc
-from pages.compare.schemes import controls as sweep_choice
-from pages.maps.controls import theme
-from pages.shared import cache as compute
-from pages.shared import headers
-from pages.shared import messages as say
+from pages.compare.schemes import controls
+from pages.maps.four_maps import theme
+from pages.shared import cache, headers, messages
 from pages.shared.selection import Tensor
 from pages.sidebar import scheme_state
 from quantcore import figures
@@ -73,7 +71,7 @@ def use(text: str) -> None:
         scheme_state.apply_scheme(qc.Scheme.parse(text))
         st.session_state[OPEN] = True
         st.session_state[LEFT] = {
-            key: st.session_state.get(key, default) for key, default in sweep_choice.DEFAULTS.items()
+            key: st.session_state.get(key, default) for key, default in controls.DEFAULTS.items()
         }
     except qc.QuantError as error:
         st.session_state[PROBLEM] = f"{text} can't be opened in Explore: {error}"
@@ -96,7 +94,7 @@ def limited(frame: pd.DataFrame, metric: str) -> float:
         "At most, bits per element",
         1.0,
         16.0,
-        sweep_choice.DEFAULTS["sw_limit"],
+        controls.DEFAULTS["sw_limit"],
         0.25,
         key="sw_limit",
         bind="query-params",
@@ -109,7 +107,7 @@ def limited(frame: pd.DataFrame, metric: str) -> float:
     label, value = AXES[metric][0], best[metric]
     written = f"{value:.2f} dB" if metric == "sqnr_db" else f"{label} {value:.4g}"
     middle.markdown(
-        f"Best under {limit:g}: **{say.plain(best['name'])}**, {written}, {best['bits_per_element']:.4g} bits per element"
+        f"Best under {limit:g}: **{messages.plain(best['name'])}**, {written}, {best['bits_per_element']:.4g} bits per element"
     )
     right.button("Use", key="_sw_use", on_click=use, args=(best["scheme"],), help="Open it in Explore")
     return float(limit)
@@ -118,7 +116,7 @@ def limited(frame: pd.DataFrame, metric: str) -> float:
 def come_back() -> None:
     """After a click has opened Explore, take up the choice again: the address that Back finds holds none of it."""
     left = st.session_state.pop(LEFT, {})
-    changed = {key: value for key, value in left.items() if value != sweep_choice.DEFAULTS[key]}
+    changed = {key: value for key, value in left.items() if value != controls.DEFAULTS[key]}
     if not changed or any(key in st.query_params for key in left):
         return
     for key, value in changed.items():  # into the address, where widgets that begin look for it
@@ -140,7 +138,7 @@ def filtered(frame: pd.DataFrame, metric: str, words: str, best: bool) -> pd.Dat
 
 def rows_table(frame: pd.DataFrame) -> None:
     """Draw the table; rows that are chosen become those of the error maps."""
-    shown, sqnr = say.sqnr_column(frame[COLUMNS], "sqnr_db", headers.label("sqnr_db"))
+    shown, sqnr = messages.sqnr_column(frame[COLUMNS], "sqnr_db", headers.label("sqnr_db"))
     st.dataframe(
         shown,
         hide_index=True,
@@ -199,15 +197,15 @@ def maps(tensor: Tensor, frame: pd.DataFrame) -> None:
     chosen = {name: texts[name] for name in names if name in texts}
     if len(chosen) < len(names):
         unknown = ", ".join(name for name in names if name not in chosen)
-        st.caption(say.plain(f"Not among the schemes that were computed: {unknown}."))
+        st.caption(messages.plain(f"Not among the schemes that were computed: {unknown}."))
     if not chosen:
         return
     with st.container(horizontal=True):
         for place, (name, text) in enumerate(chosen.items()):
             label = f"Open {name}" if len(name) < 50 else f"Open {name[:49]}…"
             st.button(label, key=f"_sw_open_{place}", on_click=use, args=(text,), help=f"{text} in Explore")
-    results = {name: compute.result(tensor, qc.Scheme.parse(text)) for name, text in chosen.items()}
+    results = {name: cache.result(tensor, qc.Scheme.parse(text)) for name, text in chosen.items()}
     make = partial(figures.error_maps, results, theme=theme())
     st.plotly_chart(
-        compute.kept(tensor, f"error maps {list(results)} {theme()}", make), theme=None, key="sw_error_maps"
+        cache.kept(tensor, f"error maps {list(results)} {theme()}", make), theme=None, key="sw_error_maps"
     )

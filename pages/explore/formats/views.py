@@ -9,9 +9,7 @@ import streamlit as st
 import torch
 
 import quantcore as qc
-from pages.shared import cache as compute
-from pages.shared import headers
-from pages.shared import messages as say
+from pages.shared import cache, headers, messages
 from pages.shared.selection import Tensor
 from quantcore.numerics import rounding
 
@@ -53,7 +51,7 @@ def fitted(tensor: Tensor | None) -> qc.CodebookFormat:
     if tensor is None:
         raise qc.QuantError("There is no tensor to fit a codebook to; choose one on the left.")
     scheme = qc.Scheme(range_setting=qc.Given(1.0))
-    book = compute.fitted(tensor, scheme, int(size), method).format
+    book = cache.fitted(tensor, scheme, int(size), method).format
     assert isinstance(book, qc.CodebookFormat)
     return book
 
@@ -146,7 +144,7 @@ def toggles(formats: dict[str, qc.FloatFormat]) -> None:
         **_BIND,
     )
     code = sum(1 << (fmt.bits - 1 - i) for i, bit in enumerate(names) if bit in (on or []))
-    say.lines([f"{grouped(fmt, code)} = {code} stands for {arithmetic(fmt, fmt.fields(code))}"])
+    messages.lines([f"{grouped(fmt, code)} = {code} stands for {arithmetic(fmt, fmt.fields(code))}"])
 
 
 def grouped(fmt: qc.FloatFormat, code: int) -> str:

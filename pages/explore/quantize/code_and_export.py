@@ -7,8 +7,7 @@ from typing import Any
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import cache as compute
-from pages.shared import messages as say
+from pages.shared import cache, messages
 from pages.shared.selection import Tensor
 from quantcore import export, figures, snippets, tensors
 from quantcore.analysis import View
@@ -21,7 +20,7 @@ def code(tensor: Tensor, result: qc.Quantized) -> None:
     if result.scheme.convention.name != qc.TEXTBOOK.name:
         _library(tensor, result)
     left, right = st.columns(2)
-    literal = compute.kept(tensor, "literal", lambda: tensors.literal(compute.values(tensor)))
+    literal = cache.kept(tensor, "literal", lambda: tensors.literal(cache.values(tensor)))
     with left:
         st.markdown("**With quantcore**")
         st.code(snippets.quantcore_script(tensor.recipe or literal, result), language="python", height=460)
@@ -29,7 +28,7 @@ def code(tensor: Tensor, result: qc.Quantized) -> None:
         st.markdown("**With torch alone**")
         script, problem = _or_sentence(lambda: snippets.torch_script(literal, result))
         if problem:
-            st.info(say.plain(problem))
+            st.info(messages.plain(problem))
         else:
             st.code(script, language="python", height=460)
     st.caption("Each makes this tensor and these codes again, and asserts it.")
@@ -38,15 +37,15 @@ def code(tensor: Tensor, result: qc.Quantized) -> None:
 def _library(tensor: Tensor, result: qc.Quantized) -> None:
     """Draw the script in the library's own API, or the sentence that says why there is none."""
     convention = result.scheme.convention
-    script, problem = compute.kept(
+    script, problem = cache.kept(
         tensor,
         f"library script {result.scheme}",
         lambda: _or_sentence(lambda: snippets.library_script(result)),
     )
     name = f"{convention.library} {convention.version}".strip()
-    st.markdown(f"**With {say.plain(name)}**")
+    st.markdown(f"**With {messages.plain(name)}**")
     if problem:
-        st.info(say.plain(problem))
+        st.info(messages.plain(problem))
         return
     st.code(script, language="python", height=460)
     if convention.library in snippets.RECORDED_ONLY:
@@ -89,14 +88,14 @@ def downloads(tensor: Tensor, result: qc.Quantized, view: View | None) -> None:
 
 def _onnx(tensor: Tensor, result: qc.Quantized) -> None:
     st.markdown("**As a model**: x through QuantizeLinear to codes, through DequantizeLinear to dequantized")
-    data, problem = compute.kept(
+    data, problem = cache.kept(
         tensor, f"onnx {result.scheme}", lambda: _or_sentence(lambda: export.to_onnx(result))
     )
     st.download_button(
         "ONNX .onnx", data or b"", "quantscope.onnx", on_click="ignore", disabled=bool(problem)
     )
     if problem:
-        st.caption(say.plain(problem))
+        st.caption(messages.plain(problem))
     else:
         st.caption("onnxruntime gives these integers with it.")
 

@@ -7,10 +7,8 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.maps import controls as maps_view
-from pages.shared import cache as compute
-from pages.shared import lesson_plan
-from pages.shared import messages as say
+from pages.maps import four_maps
+from pages.shared import cache, lesson_plan, messages
 from pages.shared.selection import Tensor
 from pages.sidebar import scheme_state
 from quantcore.diagnosis import EXAMPLES, MAX_BOXES, Box
@@ -71,7 +69,7 @@ def shown(tensor: Tensor, scheme: qc.Scheme) -> tuple[Box, ...]:
 
 def draw(place: DeltaGenerator, tensor: Tensor, result: qc.Quantized, report: qc.Report) -> None:
     """Draw the first finding, and the way to all of them in full and to the examples."""
-    found: list[qc.Finding] = compute.kept(
+    found: list[qc.Finding] = cache.kept(
         tensor, f"findings {result.scheme}", lambda: qc.diagnose(result, report)
     )
     st.html(_STYLE)
@@ -96,7 +94,7 @@ def _all(tensor: Tensor, scheme: qc.Scheme, found: list[qc.Finding]) -> None:
 
 
 def _sentence(finding: qc.Finding) -> str:
-    return f":small[{_MARKS[finding.severity]} {say.plain(finding.sentence)}]"
+    return f":small[{_MARKS[finding.severity]} {messages.plain(finding.sentence)}]"
 
 
 def _one(tensor: Tensor, scheme: qc.Scheme, finding: qc.Finding, number: int, place: DeltaGenerator) -> None:
@@ -117,7 +115,7 @@ def _one(tensor: Tensor, scheme: qc.Scheme, finding: qc.Finding, number: int, pl
             key=f"_finding_fix_{number}",
             on_click=partial(_fix, finding.mended),
             type="primary",
-            help=say.plain(f"{finding.mended}: {finding.gain}. The browser's Back undoes it."),
+            help=messages.plain(f"{finding.mended}: {finding.gain}. The browser's Back undoes it."),
         )
     name, step = LESSON_OF[finding.kind]
     st.page_link(
@@ -137,7 +135,7 @@ def _show(tensor: Tensor, scheme: qc.Scheme, finding: qc.Finding) -> None:
     """Outline the boxes, and choose the first element of the first (a callback)."""
     st.session_state[_SHOWN] = (tensor.key, str(scheme), finding.sentence, finding.boxes)
     first = tuple(start for start, _ in finding.boxes[0])
-    maps_view.go_to(first, tensor.shape)
+    four_maps.go_to(first, tensor.shape)
 
 
 def _hide() -> None:

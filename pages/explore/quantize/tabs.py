@@ -9,12 +9,11 @@ import pandas as pd
 import streamlit as st
 
 import quantcore as qc
-from pages.explore.quantize import code_and_export as tabs_files
+from pages.explore.quantize import code_and_export
 from pages.explore.quantize.code_and_export import MAPS
 from pages.maps import arithmetic
-from pages.maps.controls import ARITHMETIC, theme
-from pages.shared import cache as compute
-from pages.shared import headers
+from pages.maps.four_maps import ARITHMETIC, theme
+from pages.shared import cache, headers
 from pages.shared.selection import Tensor
 from quantcore import figures
 from quantcore.analysis import View
@@ -33,8 +32,8 @@ def draw(
         partial(_distribution, tensor, result, element),
         partial(_scales, tensor, result),
         partial(_numbers, tensor, result, view),
-        partial(tabs_files.code, tensor, result),
-        partial(tabs_files.downloads, tensor, result, view),
+        partial(code_and_export.code, tensor, result),
+        partial(code_and_export.downloads, tensor, result, view),
     ]
     for tab, content in zip(st.tabs(LABELS, key="tab", bind="query-params"), draws, strict=True):
         if tab.open:
@@ -55,17 +54,17 @@ def _distribution(tensor: Tensor, result: qc.Quantized, element: tuple[int, ...]
     )
     block = qc.trace(result, element).block
     what = f"distribution {result.scheme} {block} {one} {log} {theme()}"
-    whole = compute.kept(tensor, "histogram", lambda: figures.histogram(result.x))
+    whole = cache.kept(tensor, "histogram", lambda: figures.histogram(result.x))
     make = partial(figures.distribution, result, block, alone=one, log=log, theme=theme(), whole=whole)
-    st.plotly_chart(compute.kept(tensor, what, make), theme=None, key="distribution_chart")
+    st.plotly_chart(cache.kept(tensor, what, make), theme=None, key="distribution_chart")
 
 
 def _scales(tensor: Tensor, result: qc.Quantized) -> None:
     make = partial(figures.scales, result, theme=theme())
     st.plotly_chart(
-        compute.kept(tensor, f"scales {result.scheme} {theme()}", make), theme=None, key="scales_chart"
+        cache.kept(tensor, f"scales {result.scheme} {theme()}", make), theme=None, key="scales_chart"
     )
-    table = compute.kept(tensor, f"scale table {result.scheme}", partial(scale_table, result))
+    table = cache.kept(tensor, f"scale table {result.scheme}", partial(scale_table, result))
     st.dataframe(table, hide_index=True, height=280, column_config=headers.columns(table, 6))
     if result.scale.numel() > TABLE_ROWS:
         st.caption(
@@ -97,7 +96,7 @@ def scale_table(result: qc.Quantized) -> pd.DataFrame:
 def _numbers(tensor: Tensor, result: qc.Quantized, view: View | None) -> None:
     if view is None:
         return
-    data = compute.drawn(tensor, result.scheme, view)
+    data = cache.drawn(tensor, result.scheme, view)
     chosen = st.segmented_control(
         "Map",
         list(MAPS),

@@ -3,16 +3,12 @@
 import streamlit as st
 
 import quantcore as qc
-from pages.explore.ranges import range_slider as range_hand
-from pages.explore.ranges import views as range_view
-from pages.maps import controls as maps_view
-from pages.shared import cache as compute
-from pages.shared import link
-from pages.shared import messages as say
-from pages.shared import selection as current
-from pages.sidebar import unsupported as refused
+from pages.explore.ranges import range_slider, views
+from pages.maps import four_maps
+from pages.shared import cache, link, messages, selection
+from pages.sidebar import unsupported
 
-chosen = current.get()
+chosen = selection.get()
 left, right = st.columns([7, 1], vertical_alignment="center")
 left.subheader("Which range should the codes span?", anchor=False)
 left.caption(
@@ -21,34 +17,34 @@ left.caption(
 )
 link_place = right.popover("Link", icon=":material/link:", width="stretch")
 for problem in chosen.problems:
-    say.error(problem)
+    messages.error(problem)
 if chosen.hint:
-    say.hint(chosen.hint)
+    messages.hint(chosen.hint)
 if chosen.tensor is not None and chosen.scheme is not None:
     tensor, scheme = chosen.tensor, chosen.scheme
     try:
-        result = compute.result(tensor, scheme)
+        result = cache.result(tensor, scheme)
     except qc.QuantError as error:
-        refused.show(error, tensor, scheme)
+        unsupported.show(error, tensor, scheme)
     else:
-        block, place = range_view.choose_block(result)
-        bins = range_view.histogram(tensor, result, block)
+        block, place = views.choose_block(result)
+        bins = views.histogram(tensor, result, block)
         ends = qc.range_in_use(result, block)
-        range_hand.draw(ends, (float(bins[1][0]), float(bins[1][-1])), scheme.symmetric)
+        range_slider.draw(ends, (float(bins[1][0]), float(bins[1][-1])), scheme.symmetric)
         try:
-            found, curve = range_view.marks(tensor, scheme, block), range_view.curve(tensor, scheme, block)
+            found, curve = views.marks(tensor, scheme, block), views.curve(tensor, scheme, block)
         except qc.QuantError as error:
-            say.error(str(error))
+            messages.error(str(error))
         else:
-            range_view.pictures(bins, found, ends, scheme, curve)
-            range_view.table(found, scheme)
-            range_view.notes(tensor, scheme, block, curve)
-        report = compute.report(tensor, scheme)
+            views.pictures(bins, found, ends, scheme, curve)
+            views.table(found, scheme)
+            views.notes(tensor, scheme, block, curve)
+        report = cache.report(tensor, scheme)
         maps_place = st.container(gap="xxsmall")
-        view, element = maps_view.controls(tensor.shape, maps_view.worst_of(report, tensor.shape), maps_place)
+        view, element = four_maps.controls(tensor.shape, four_maps.worst_of(report, tensor.shape), maps_place)
         trace = qc.trace(result, element)
-        maps_view.draw(maps_place, tensor, result, view, trace, range_view.outline(result, block))
-        range_view.buttons(place, result, block, element)
+        four_maps.draw(maps_place, tensor, result, view, trace, views.outline(result, block))
+        views.buttons(place, result, block, element)
 
 with link_place:
     link.draw(chosen.tensor)

@@ -6,8 +6,7 @@ from typing import Any
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import messages as say
-from pages.shared import mirrored
+from pages.shared import messages, mirrored
 from pages.sidebar import scheme_state
 
 _LOW, _HIGH, _SLIDER, CHART = "rng_low", "rng_high", "rng_slider", "rng_histogram"
@@ -64,7 +63,7 @@ def use(setting: qc.RangeSetting) -> None:
     try:
         st.session_state.update(scheme_state.range_choices(setting))
     except qc.QuantError as error:
-        say.error(str(error))
+        messages.error(str(error))
 
 
 def dragged(symmetric: bool) -> None:

@@ -9,11 +9,9 @@ import pandas as pd
 import streamlit as st
 
 import quantcore as qc
-from pages.explore.ranges import range_slider as range_hand
-from pages.maps.controls import theme
-from pages.shared import cache as compute
-from pages.shared import headers
-from pages.shared import messages as say
+from pages.explore.ranges import range_slider
+from pages.maps.four_maps import theme
+from pages.shared import cache, headers, messages
 from pages.shared.selection import Tensor
 from quantcore import figures
 from quantcore.analysis import METHODS, elements_of
@@ -44,7 +42,7 @@ def choose_block(result: qc.Quantized) -> tuple[Block, Any]:
     try:
         return _read(typed, grid), right.container(horizontal=True)
     except qc.QuantError as error:
-        say.error(f"{error} All blocks are shown instead.")
+        messages.error(f"{error} All blocks are shown instead.")
         return None, right.container(horizontal=True)
 
 
@@ -71,20 +69,20 @@ def outline(result: qc.Quantized, block: Block) -> tuple[Box, ...]:
 
 def marks(tensor: Tensor, scheme: qc.Scheme, block: Block) -> tuple[qc.RangeMark, ...]:
     """What the scheme's own range setting finds, then every other; each computed once whatever the first is."""
-    x, plain = compute.values(tensor), _without_range(scheme)
-    others = compute.kept_small(
+    x, plain = cache.values(tensor), _without_range(scheme)
+    others = cache.kept_small(
         tensor, f"range marks {plain} {block}", partial(qc.range_marks, x, scheme, block)
     )
     if any(mark.setting == scheme.range_setting for mark in others):
         return others
     make = partial(qc.range_marks, x, scheme, block, (scheme.range_setting,))
-    return (*compute.kept_small(tensor, f"range mark {scheme} {block}", make), *others)
+    return (*cache.kept_small(tensor, f"range mark {scheme} {block}", make), *others)
 
 
 def curve(tensor: Tensor, scheme: qc.Scheme, block: Block) -> qc.RangeCurve:
     """The error of every range."""
-    make = partial(qc.range_curve, compute.values(tensor), scheme, block)
-    return compute.kept_small(tensor, f"range curve {_without_range(scheme)} {block}", make)
+    make = partial(qc.range_curve, cache.values(tensor), scheme, block)
+    return cache.kept_small(tensor, f"range curve {_without_range(scheme)} {block}", make)
 
 
 def histogram(tensor: Tensor, result: qc.Quantized, block: Block) -> tuple[np.ndarray, np.ndarray]:
@@ -95,7 +93,7 @@ def histogram(tensor: Tensor, result: qc.Quantized, block: Block) -> tuple[np.nd
         return figures.histogram(result.x if block is None else elements_of(result.x, granularity, block))
 
     where = "" if block is None else f"{result.scheme.granularity} {block}"
-    return compute.kept_small(tensor, f"range histogram {where}", make)
+    return cache.kept_small(tensor, f"range histogram {where}", make)
 
 
 def pictures(
@@ -113,8 +111,8 @@ def pictures(
         st.plotly_chart(
             figures.range_histogram(*bins, found, ends, log=log, theme=theme()),
             theme=None,
-            key=range_hand.CHART,
-            on_select=partial(range_hand.dragged, scheme.symmetric),
+            key=range_slider.CHART,
+            on_select=partial(range_slider.dragged, scheme.symmetric),
             selection_mode="box",
         )
         st.toggle("Log counts", key=_LOG, help="Show rare values beside frequent ones", **_BIND)
@@ -142,7 +140,7 @@ def table(found: tuple[qc.RangeMark, ...], scheme: qc.Scheme) -> None:
     button = st.column_config.ButtonColumn(
         "", key=_USE, type="tertiary", on_click=_use_row, args=(tuple(mark.setting for mark in found),)
     )
-    frame, sqnr = say.sqnr_column(pd.DataFrame(rows), "SQNR", headers.label("SQNR"), "%.2f")
+    frame, sqnr = messages.sqnr_column(pd.DataFrame(rows), "SQNR", headers.label("SQNR"), "%.2f")
     st.container(key="rng_table").dataframe(
         frame,
         hide_index=True,
@@ -182,7 +180,7 @@ def notes(tensor: Tensor, scheme: qc.Scheme, block: Block, error: qc.RangeCurve)
         reason = qc.refusal(dataclasses.replace(scheme, range_setting=setting), tensor.shape)
         if reason:
             said.append(f"No {write_call(setting)}: {reason}")
-    st.caption(say.plain(" ".join(said)))
+    st.caption(messages.plain(" ".join(said)))
 
 
 def _without_range(scheme: qc.Scheme) -> qc.Scheme:
@@ -191,7 +189,7 @@ def _without_range(scheme: qc.Scheme) -> qc.Scheme:
 
 def _use_row(settings: tuple[qc.RangeSetting, ...]) -> None:
     """Use the method of the row whose button was pressed (a callback)."""
-    range_hand.use(settings[st.session_state[_USE]["row"]])
+    range_slider.use(settings[st.session_state[_USE]["row"]])
 
 
 def _go_to(block: Block) -> None:

@@ -6,8 +6,7 @@ from typing import Any
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import messages as say
-from pages.shared import selection as current
+from pages.shared import messages, selection
 from quantcore import training
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
@@ -66,7 +65,7 @@ def plan(seeded: bool = True) -> Plan | None:
     Raises:
         QuantError: a scheme that can't be read.
     """
-    chosen, number = current.get(), 0
+    chosen, number = selection.get(), 0
     places = st.columns([1, 2, 2] if seeded else [1, 1], vertical_alignment="bottom")
     if seeded:
         with places[0]:
@@ -90,7 +89,7 @@ def plan(seeded: bool = True) -> Plan | None:
     )
     if not weights.strip() and chosen.scheme is None:
         for problem in chosen.problems:
-            say.error(problem)
+            messages.error(problem)
         return None
     of_weights = _read("weights", weights) or chosen.scheme
     return of_weights and Plan(number, of_weights, _read("activations", activations))

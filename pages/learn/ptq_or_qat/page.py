@@ -5,14 +5,12 @@ from functools import partial
 import streamlit as st
 
 import quantcore as qc
-from pages.learn import frame as lesson
-from pages.learn import views as lesson_view
-from pages.learn.ptq_or_qat import controls as training_choice
-from pages.learn.ptq_or_qat import run as training_runs
-from pages.learn.ptq_or_qat import views as training_results
+from pages.learn import frame, views
+from pages.learn.ptq_or_qat import controls, run
+from pages.learn.ptq_or_qat import views as training_views
 from pages.learn.ptq_or_qat.controls import Plan
 from pages.learn.ptq_or_qat.views import accuracy, percent, reads, show_digits
-from pages.shared import messages as say
+from pages.shared import messages
 from quantcore.figures.lessons import gradients
 
 SHOWN = 10  # digits in a row
@@ -21,10 +19,10 @@ SLOPES = {"rounding": "rounding", "through": "through", "scales": "to_scale"}
 
 def network() -> None:
     """The data, the network, and how well it reads before anything is quantized."""
-    words, picture = lesson_view.beside()
+    words, picture = views.beside()
     with words:
-        known = training_runs.float_network(training_choice.seed())
-    found = training_runs.digits()
+        known = run.float_network(controls.seed())
+    found = run.digits()
     sizes = [tuple(w.shape) for w in known.network.weights]
     count = sum(t.numel() for t in (*known.network.weights, *known.network.biases))
     words.markdown(
@@ -36,7 +34,7 @@ def network() -> None:
     read, labels = reads(known.network), found.test_labels.tolist()
     wrong = [i for i, (a, b) in enumerate(zip(read, labels, strict=True)) if a != b]
     with words:
-        lesson_view.figures(
+        views.figures(
             ("accuracy in float32", percent(known.accuracy)),
             ("misread", f"{len(wrong)} of {len(read)}"),
             ("weights", " + ".join(f"{a}×{b}" for a, b in sizes)),
@@ -51,16 +49,16 @@ def network() -> None:
 
 def ptq(plan: Plan) -> None:
     """The trained weights replaced by codes: accuracy before and after, and the maps."""
-    before, after = training_runs.float_network(plan.seed), training_runs.afterwards(plan)
-    was, now, labels = reads(before.network), reads(after), training_runs.digits().test_labels.tolist()
+    before, after = run.float_network(plan.seed), run.afterwards(plan)
+    was, now, labels = reads(before.network), reads(after), run.digits().test_labels.tolist()
     lost = [i for i, label in enumerate(labels) if was[i] == label != now[i]]
     sizes = [w.x.numel() for w in after.weights]
     bits = [qc.bits_per_element(w.scheme, tuple(w.x.shape)) for w in after.weights]
     right = accuracy(after)
-    words, picture = lesson_view.beside()
+    words, picture = views.beside()
     with words:
         st.markdown(TEXTS["ptq"])
-        lesson_view.figures(
+        views.figures(
             ("float32", percent(before.accuracy)),
             ("PTQ", percent(right)),
             ("PTQ against float32", f"{100 * (right - before.accuracy):+.1f} points"),
@@ -73,14 +71,14 @@ def ptq(plan: Plan) -> None:
             show_digits(lost[:SHOWN], now, "train_lost")
         else:
             st.markdown("Every digit that float32 reads correctly is still read correctly.")
-    layer = training_choice.layer(after)
-    weights = training_runs.weights_of(after, layer, f"ptq {plan}")
-    lesson_view.explored("ptq_or_qat", *weights, *st.columns(lesson_view.for_maps(), gap="medium"))
+    layer = controls.layer(after)
+    weights = run.weights_of(after, layer, f"ptq {plan}")
+    views.explored("ptq_or_qat", *weights, *st.columns(views.for_maps(), gap="medium"))
 
 
 def slopes(which: str) -> None:
     """Fake quantization over x with one of its slopes below."""
-    words, picture = lesson_view.beside()
+    words, picture = views.beside()
     with words:
         told = st.container()
         bits = st.slider("Bits", 2, 4, 2, key="train_slope_bits", bind="query-params")
@@ -101,7 +99,7 @@ def slopes(which: str) -> None:
     }
     told.markdown(say_of[which])
     with picture:
-        lesson_view.figure(gradients.slope(found, SLOPES[which], **lesson.look()), f"train_slope_{which}")
+        views.figure(gradients.slope(found, SLOPES[which], **frame.look()), f"train_slope_{which}")
 
 
 TEXTS = {
@@ -116,8 +114,8 @@ TEXTS = {
     "activations; where it loses little, choose it. QAT needs training and its data, and pays off where PTQ fails at few "
     "bits. Set how much accuracy you can afford to lose.",
 }
-step = lesson.head("ptq_or_qat")
-job: training_runs.Job | None = None
+step = frame.head("ptq_or_qat")
+job: run.Job | None = None
 if step == "network":
     network()
 elif step in SLOPES:
@@ -125,18 +123,18 @@ elif step in SLOPES:
 else:
     try:
         with st.container(key="lesson_plan"):
-            plan = training_choice.plan(seeded=step in ("ptq", "qat"))
+            plan = controls.plan(seeded=step in ("ptq", "qat"))
         if plan:
             draw = {
                 "ptq": ptq,
-                "qat": partial(training_results.qat, text=TEXTS["qat"]),
-                "curve": partial(training_results.curve, text=TEXTS["curve"]),
-                "choose": partial(training_results.choose, text=TEXTS["choose"]),
+                "qat": partial(training_views.qat, text=TEXTS["qat"]),
+                "curve": partial(training_views.curve, text=TEXTS["curve"]),
+                "choose": partial(training_views.choose, text=TEXTS["choose"]),
             }
             job = draw[step](plan)
     except qc.QuantError as error:
-        say.error(str(error))
-lesson.foot(
+        messages.error(str(error))
+frame.foot(
     "straight-through estimator: Bengio et al. 2013, arXiv 1308.3432",
     "learned scales: Esser et al. 2020, arXiv 1902.08153",
     "PTQ and QAT in practice: Nagel et al. 2021, arXiv 2106.08295",

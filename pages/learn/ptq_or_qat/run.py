@@ -15,7 +15,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
 from pages.learn.ptq_or_qat.controls import Plan
-from pages.shared import messages as say
+from pages.shared import messages
 from pages.shared.selection import Tensor
 from quantcore import training
 
@@ -88,7 +88,7 @@ def run(
                 each(step)
                 bar.progress(*share(step))
     except qc.QuantError as error:
-        say.error(str(error), place)
+        messages.error(str(error), place)
         return False
     return True
 

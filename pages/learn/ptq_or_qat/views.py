@@ -6,14 +6,12 @@ from typing import Any
 
 import streamlit as st
 
-from pages.learn import frame as lesson
-from pages.learn import views as lesson_view
-from pages.learn.ptq_or_qat import controls as training_choice
-from pages.learn.ptq_or_qat import run as training_runs
+from pages.learn import frame, views
+from pages.learn.ptq_or_qat import controls, run
 from pages.learn.ptq_or_qat.controls import Plan
 from pages.shared import lesson_plan
 from quantcore import training
-from quantcore.figures.lessons import training as figures
+from quantcore.figures.lessons import training as training_figures
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
 
@@ -25,28 +23,28 @@ def percent(share: float) -> str:
 
 def accuracy(network: training.Network | training.QuantizedNetwork) -> float:
     """On the held-out images."""
-    found = training_runs.digits()
+    found = run.digits()
     return training.share_right(network.logits(found.test_images), found.test_labels)
 
 
 def reads(network: training.Network | training.QuantizedNetwork) -> list[int]:
     """The digit that a network reads in each of the held-out images."""
-    return [int(i) for i in network.logits(training_runs.digits().test_images).argmax(-1)]
+    return [int(i) for i in network.logits(run.digits().test_images).argmax(-1)]
 
 
 def show_digits(places: list[int], read: list[int], key: str) -> None:
     """Draw some of the held-out images and what they are read as."""
-    found = training_runs.digits()
+    found = run.digits()
     labels = [int(found.test_labels[i]) for i in places]
-    look = lesson.look()
+    look = frame.look()
     look["size"] = look["size"] * 3 // 4  # "9, not 5" is wider than its digit
-    chart = figures.digits(found.test_images[places], labels, [read[i] for i in places], **look)
-    lesson_view.figure(chart, key, "row")
+    chart = training_figures.digits(found.test_images[places], labels, [read[i] for i in places], **look)
+    views.figure(chart, key, "row")
 
 
-def qat(plan: Plan, text: str) -> training_runs.Job | None:
+def qat(plan: Plan, text: str) -> run.Job | None:
     """Draw what is known of the training; return the training if it was asked for."""
-    words, picture = lesson_view.beside()
+    words, picture = views.beside()
     ways = ["by the scheme", "learned (LSQ)"]
     with words:
         st.markdown(text)
@@ -55,17 +53,19 @@ def qat(plan: Plan, text: str) -> training_runs.Job | None:
             "Scales", ways, default=ways[0], key="train_scales", required=True, **_BIND
         )
         go = st.empty()
-    before, after = training_runs.float_network(plan.seed), training_runs.afterwards(plan)
-    known = training_runs.epochs(plan, count, learned)
+    before, after = run.float_network(plan.seed), run.afterwards(plan)
+    known = run.epochs(plan, count, learned)
     with picture:
-        chart = lesson_view.place_of_figure("row").empty()
+        chart = views.place_of_figure("row").empty()
     label = "Train again" if count in known else "Train"
     levels = {"float32": before.accuracy, "PTQ": accuracy(after)}
     method = "lsq" if learned else "qat"
 
     def draw(last: int) -> None:
-        run = [known[epoch].accuracy for epoch in range(last + 1)]
-        chart.plotly_chart(figures.epochs({method: run}, levels, count, **lesson.look()), **lesson_view.STILL)
+        accuracies = [known[epoch].accuracy for epoch in range(last + 1)]
+        chart.plotly_chart(
+            training_figures.epochs({method: accuracies}, levels, count, **frame.look()), **views.STILL
+        )
 
     def each(progress: training.Progress[training.QuantizedNetwork]) -> None:
         known[progress.epoch] = progress
@@ -87,7 +87,7 @@ def qat(plan: Plan, text: str) -> training_runs.Job | None:
         learned_scales=learned,
     )
     share = lambda p: (p.epoch / count, f"Epoch {p.epoch} of {count}: {percent(p.accuracy)}")  # noqa: E731
-    return partial(training_runs.run, begin, each, share, go) if wanted else None
+    return partial(run.run, begin, each, share, go) if wanted else None
 
 
 def _trained(
@@ -98,12 +98,12 @@ def _trained(
     key: str,
 ) -> None:
     """Draw what the training did to the weights."""
-    lesson_view.figures(
+    views.figures(
         *((name, percent(share)) for name, share in levels.items()),
         (f"QAT after {now.epoch} of {now.epochs} epochs", percent(now.accuracy)),
     )
     left, right = st.columns(2)
-    layer = training_choice.layer(now.network, left)
+    layer = controls.layer(now.network, left)
     which = right.segmented_control(
         "Maps", ["PTQ", "QAT"], default="QAT", key="train_maps", required=True, **_BIND
     )
@@ -115,16 +115,16 @@ def _trained(
     )
     network = after if which == "PTQ" else now.network
     name = f"ptq {plan}" if which == "PTQ" else f"qat {key} {now.epoch}"
-    weights = training_runs.weights_of(network, layer, name)
-    lesson_view.explored("ptq_or_qat", *weights, *st.columns(lesson_view.for_maps(), gap="medium"))
+    weights = run.weights_of(network, layer, name)
+    views.explored("ptq_or_qat", *weights, *st.columns(views.for_maps(), gap="medium"))
 
 
-def curve(plan: Plan, text: str) -> training_runs.Job | None:
+def curve(plan: Plan, text: str) -> run.Job | None:
     """Draw what is known of accuracy against bits; return what is missing if it was asked for."""
-    words, picture = lesson_view.beside()
+    words, picture = views.beside()
     with words:
         st.markdown(text)
-        bits = st.multiselect("Bits", training_choice.WIDTHS, [2, 3, 4, 8], key="train_bits", **_BIND)
+        bits = st.multiselect("Bits", controls.WIDTHS, [2, 3, 4, 8], key="train_bits", **_BIND)
         seeds = range(st.slider("Seeds", 1, 10, 3, key="train_seeds", **_BIND))
         as_errors = (
             st.segmented_control(
@@ -138,7 +138,7 @@ def curve(plan: Plan, text: str) -> training_runs.Job | None:
             == "read wrongly"
         )
         go = st.empty()
-    known = training_runs.rows(plan)
+    known = run.rows(plan)
     begin = partial(
         training.accuracy_curve, sorted(bits), seeds, weights=plan.weights, activations=plan.activations
     )
@@ -146,13 +146,13 @@ def curve(plan: Plan, text: str) -> training_runs.Job | None:
     asked = [(training.FLOAT, 32, seed) for seed in seeds]
     asked += list(itertools.product(training.METHODS, bits, seeds))
     with picture:
-        chart = lesson_view.place_of_figure("row").empty()
+        chart = views.place_of_figure("row").empty()
     table = st.empty()
 
     def draw() -> None:
         points = training.summary([known[key] for key in asked if key in known])
-        look = lesson.look()
-        chart.plotly_chart(figures.against_bits(points, errors=as_errors, **look), **lesson_view.STILL)
+        look = frame.look()
+        chart.plotly_chart(training_figures.against_bits(points, errors=as_errors, **look), **views.STILL)
         table.table(_table(points))
 
     def each(row: training.Row) -> None:
@@ -171,17 +171,17 @@ def curve(plan: Plan, text: str) -> training_runs.Job | None:
     if missing < len(asked):
         draw()
     begin = partial(begin, known=[known[key] for key in asked if key in known])
-    return partial(training_runs.run, begin, each, share, go) if wanted else None
+    return partial(run.run, begin, each, share, go) if wanted else None
 
 
 def choose(plan: Plan, text: str) -> None:
     """Draw how narrow each way may be within a loss that is allowed, of all widths that are known."""
-    known = training_runs.rows(plan)
+    known = run.rows(plan)
     for row in training.accuracy_curve(
-        training_choice.WIDTHS, [plan.seed], ["ptq"], plan.weights, plan.activations, known=tuple(known.values())
+        controls.WIDTHS, [plan.seed], ["ptq"], plan.weights, plan.activations, known=tuple(known.values())
     ):  # fmt: skip
         known[row.method, row.bits, row.seed] = row
-    words, picture = lesson_view.beside((1, 2))
+    words, picture = views.beside((1, 2))
     with words:
         st.markdown(text)
         lost = st.slider(
@@ -191,11 +191,11 @@ def choose(plan: Plan, text: str) -> None:
     (before,) = (p.mean for p in points if p.method == training.FLOAT)
     enough = before - lost / 100
     with words:
-        lesson_view.figures(("float32", percent(before)), ("at least", percent(enough)))
+        views.figures(("float32", percent(before)), ("at least", percent(enough)))
         if len({p.method for p in points}) <= 2:
             st.button("Compute QAT in the step curve", on_click=_to_curve, key="train_to_curve")
     with picture:
-        lesson_view.table([_needs(method, points, enough) for method in training.METHODS])
+        views.table([_needs(method, points, enough) for method in training.METHODS])
 
 
 def _needs(method: str, points: list[training.Point], enough: float) -> dict[str, str]:
@@ -210,7 +210,7 @@ def _needs(method: str, points: list[training.Point], enough: float) -> dict[str
         bits, found = str(fit.bits), percent(fit.mean)
     cost = {"ptq": "no training", "qat": "more training", "lsq": "more training"}[method]
     return {
-        "way": figures.NAMES[method],
+        "way": training_figures.NAMES[method],
         "fewest bits": bits,
         "accuracy there": found,
         "widths known": ", ".join(str(p.bits) for p in known),
@@ -226,10 +226,11 @@ def _table(points: list[training.Point]) -> list[dict[str, str]]:
     """Accuracy by width and method: the mean over the seeds, and the worst and best of them."""
     cells = {(p.bits, p.method): _spread(p) for p in points}
     widths = sorted({bits for bits, method in cells if method != training.FLOAT}, reverse=True)
-    rows = [{"bits": "32, float"} | {figures.NAMES[m]: cells[b, training.FLOAT] for m in training.METHODS}
+    rows = [{"bits": "32, float"} | {training_figures.NAMES[m]: cells[b, training.FLOAT] for m in training.METHODS}
             for b, method in cells if method == training.FLOAT]  # fmt: skip
     return rows + [
-        {"bits": str(b)} | {figures.NAMES[m]: cells.get((b, m), "") for m in training.METHODS} for b in widths
+        {"bits": str(b)} | {training_figures.NAMES[m]: cells.get((b, m), "") for m in training.METHODS}
+        for b in widths
     ]
 
 

@@ -6,10 +6,8 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.maps import component as maps
-from pages.shared import cache as compute
-from pages.shared import messages as say
-from pages.shared import pinned
+from pages.maps import component
+from pages.shared import cache, messages, pinned
 from pages.shared.selection import Tensor
 from quantcore.analysis import View, element
 from quantcore.diagnosis import Box
@@ -32,7 +30,7 @@ def controls(
         view = _view_controls(shape, worst)
         return view, _chosen(shape, worst, place)
     except qc.QuantError as error:
-        say.error(str(error), place)
+        messages.error(str(error), place)
         return None, worst
 
 
@@ -56,12 +54,12 @@ def draw(
     compared = against and against.name == "pinned" and st.session_state.get(pinned.DIFFERENCE)
     other = against.result if against and compared else None
     try:
-        data = compute.drawn(tensor, result.scheme, view, other and other.scheme)
+        data = cache.drawn(tensor, result.scheme, view, other and other.scheme)
     except qc.QuantError as error:
-        say.error(str(error), place)
+        messages.error(str(error), place)
         return
     with place:
-        picture = maps.Picture(
+        picture = component.Picture(
             result,
             data,
             view,
@@ -74,7 +72,7 @@ def draw(
             arithmetic=trace,
             against=str(other.scheme) if other else "",
         )
-        maps.four_maps(
+        component.four_maps(
             picture,
             key="maps",
             on_pick=lambda row, column: pick(element(view, tensor.shape, row, column)),
@@ -112,7 +110,7 @@ def _chosen(shape: tuple[int, ...], worst: tuple[int, ...], place: DeltaGenerato
     try:
         return read_element(st.session_state["cell"], shape) or worst
     except qc.QuantError as error:
-        say.warning(f"{error} The worst element is shown instead.", place)
+        messages.warning(f"{error} The worst element is shown instead.", place)
         return worst
 
 

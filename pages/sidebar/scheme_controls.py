@@ -6,11 +6,10 @@ from typing import Any
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import cache as compute
+from pages.shared import cache
 from pages.shared.selection import Tensor
-from pages.sidebar import format as format_controls
-from pages.sidebar import range_setting as range_controls
-from pages.sidebar.format import FITTED, INTEGERS
+from pages.sidebar import format_controls, range_controls
+from pages.sidebar.format_controls import FITTED, INTEGERS
 from pages.sidebar.scheme_state import DEFAULTS, PRESET, RANK, load_preset, reset
 from quantcore.conventions import BASES
 from quantcore.formats import MAX_BITS, MIN_BITS
@@ -84,7 +83,7 @@ def draw(shape: tuple[int, ...], tensor: Tensor | None = None) -> qc.Scheme:
     scheme = qc.Scheme(
         fmt, symmetric, granularity, range_setting, convention, qc.Scheme.parse(scales) if scales else None
     )
-    return scheme if name != FITTED or tensor is None else compute.fitted(tensor, scheme, size, method)
+    return scheme if name != FITTED or tensor is None else cache.fitted(tensor, scheme, size, method)
 
 
 def _library(kind: str) -> qc.Convention:

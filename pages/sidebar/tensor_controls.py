@@ -5,12 +5,9 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from pages.shared import cache as compute
-from pages.shared import link
-from pages.shared import messages as say
+from pages.shared import cache, link, messages
 from pages.shared.selection import NoTensorYet, Tensor, of_values
-from pages.sidebar import tensor_editor as grid
-from pages.sidebar import uploads
+from pages.sidebar import tensor_editor, uploads
 from quantcore import tensors
 
 DEFAULTS: dict[str, Any] = {
@@ -58,7 +55,7 @@ def draw() -> Tensor:
 
 
 def _facts(tensor: Tensor) -> str:
-    elements = compute.size(tensor)
+    elements = cache.size(tensor)
     dtype = f"stored as {tensor.stored}, computed in float32" if tensor.stored else "float32"
     return f"shape {tensor.shape}, {elements:,} element{'s' * (elements != 1)}, {dtype}"
 
@@ -147,39 +144,39 @@ def _parse(text: str) -> np.ndarray:
 def _edited() -> Tensor:
     away = _EDITED not in st.session_state
     if away or link.went_to_another_tensor():
-        grid.begin_anew()
+        tensor_editor.begin_anew()
         # what stands in the link may be the tensor of the source that was chosen before this one
         x = None if link.carries() else link.tensor_from_link()
         if away or x is None:
             st.session_state[_BEGAN] = None if x is not None else st.session_state.get(_SHOWN) or _first()
         began = st.session_state[_BEGAN]
-        st.session_state[_EDITED] = first_cells(compute.values(began)) if x is None else x
+        st.session_state[_EDITED] = first_cells(cache.values(began)) if x is None else x
     if st.session_state[_BEGAN] is not None:
         _way_back(st.session_state[_BEGAN])
-    st.session_state[_EDITED] = x = grid.draw(st.session_state[_EDITED])
+    st.session_state[_EDITED] = x = tensor_editor.draw(st.session_state[_EDITED])
     return _carried(of_values(x, "edited"))
 
 
 def first_cells(x: np.ndarray) -> np.ndarray:
     """The part of a tensor that the grid takes: its first rows and columns, of the first plane where it has more."""
     plane = x.reshape(-1, *x.shape[-2:])[0] if x.ndim > 2 else x
-    return np.array(plane[(slice(grid.SIDE),) * plane.ndim], np.float32)
+    return np.array(plane[(slice(tensor_editor.SIDE),) * plane.ndim], np.float32)
 
 
 def _way_back(began: Tensor) -> None:
     """Say which tensor the cells came from, and lead back to it."""
     part = ""
-    if len(began.shape) > 2 or any(n > grid.SIDE for n in began.shape):
-        part = "×".join(str(min(n, grid.SIDE)) for n in began.shape[-2:])
+    if len(began.shape) > 2 or any(n > tensor_editor.SIDE for n in began.shape):
+        part = "×".join(str(min(n, tensor_editor.SIDE)) for n in began.shape[-2:])
         part = f"the first {part} elements of " + ("the first plane of " if len(began.shape) > 2 else "")
-    st.caption(f"Starts from {part}{say.plain(began.name)}, shape {began.shape}.")
+    st.caption(f"Starts from {part}{messages.plain(began.name)}, shape {began.shape}.")
     short = began.name if len(began.name) <= 30 else "…" + began.name[-22:]  # what fits into one or two lines
     st.button(
-        f"Back to {say.plain(short)}",
+        f"Back to {messages.plain(short)}",
         on_click=_go_back,
         key="_grid_back",
         width="stretch",
-        help=f"Show {say.plain(began.name)} again, without the edits",
+        help=f"Show {messages.plain(began.name)} again, without the edits",
     )
 
 
