@@ -43,7 +43,7 @@ def main() -> int:
     x = torch.randn(SHAPE, generator=torch.Generator().manual_seed(0))
     print(f"| convention | {' | '.join(SCHEMES)} |\n|---|{'---:|' * len(SCHEMES)}")
     worst = 0.0
-    for name in qc.CONVENTIONS:
+    for name in qc.INTEGER_CONVENTIONS:
         cells = []
         for text in SCHEMES:
             scheme = qc.Scheme.parse(f"{text} {name}")

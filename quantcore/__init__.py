@@ -29,7 +29,7 @@ from quantcore.analysis import (
 )
 from quantcore.code_reading import CodeFinding, CodeReading, read_code
 from quantcore.comparison import Comparison, Reason, compare, differences, library_table
-from quantcore.conventions import CONVENTIONS, TEXTBOOK, Convention
+from quantcore.conventions import CONVENTIONS, INTEGER_CONVENTIONS, TEXTBOOK, Convention
 from quantcore.diagnosis import Finding, diagnose
 from quantcore.errors import QuantError
 from quantcore.formats import (
@@ -135,6 +135,7 @@ __all__ = [
     "Given",
     "Granularity",
     "HalfQuadratic",
+    "INTEGER_CONVENTIONS",
     "IntFormat",
     "Matches",
     "MeanStd",

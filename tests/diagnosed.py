@@ -347,9 +347,9 @@ def tiny_block(said, e):
 def small_scale(said, e):
     convention = e.scheme.convention
     needed = lambda x: float(np.abs(x).max()) / (2 ** (e.fmt.bits - 1) - 1)  # noqa: E731
-    boxes = _block_of(said[1], e, lambda x, s: 0 < needed(x) < convention.smallest_scale)
+    boxes = _block_of(said[1], e, lambda x, s: 0 < needed(x) < convention.scale.eps)
     assert near(said[2], max(float(np.abs(e.x[box]).max()) for box in boxes))
-    assert near(said[3], convention.smallest_scale)
+    assert near(said[3], convention.scale.eps)
     assert said[4] == convention.library
     assert near(said[5], float(e.s[boxes[0]].flat[0]))
 

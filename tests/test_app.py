@@ -656,7 +656,7 @@ def test_scales_and_zero_points_in_the_headline(text: str) -> None:
     element = (2, 9)
     said = parameters_in_words(result, qc.trace(result, element))
     scale, zero_point = result.scale.numpy().ravel(), result.zero_point
-    zero_name = "min" if chosen.convention.zero_point == "shift" else "zero point"
+    zero_name = "min" if chosen.convention.zero_point.is_min else "zero point"
     whole, _, own = said.partition(" · ")
     if scale.size == 1:
         assert whole.startswith(f"scale {scale[0]:.4g}")
@@ -789,7 +789,7 @@ def test_library_says_what_it_does_differently(name: str) -> None:
     assert ("as aimet-torch writes it" in " ".join(lines(at))) == name.startswith("aimet")
 
 
-@pytest.mark.parametrize("name", qc.CONVENTIONS)
+@pytest.mark.parametrize("name", qc.INTEGER_CONVENTIONS)
 def test_link_names_a_library(name: str) -> None:
     at = opened(library=name, bits="8")
     if at.error:

@@ -286,7 +286,7 @@ def test_libraries_begin_with_the_library_of_the_sidebar() -> None:
     def compared(**link: str) -> str:
         at = opened(**link).switch_page("compare/libraries/page.py").run()
         assert_clean(at)
-        names = qc.CONVENTIONS
+        names = qc.INTEGER_CONVENTIONS
         (label,) = [
             column["label"]
             for column in json.loads(at.dataframe[0].proto.columns).values()

@@ -15,11 +15,9 @@ import test_trace_formulas as lines
 import torch
 
 import quantcore as qc
-from quantcore.comparison import sentences
-from quantcore.comparison.causes import CODING
 from quantcore.conventions.record import CHOICES
 
-C = qc.CONVENTIONS
+C = qc.INTEGER_CONVENTIONS
 SAMPLES = {c["input"]: c["x"] for c in golden.cases()}
 NO_INTEGER = (-(1 << 31), -(1 << 63))  # what stands for NaN in the records
 f32 = np.float32
@@ -81,14 +79,14 @@ def by_hand(cells, scale_of, zero_point_of, record, fmt):
             "C": lambda: np.rint(x / s + z),
             "D": lambda: np.rint(x * inverse + z),
             "E": lambda: np.rint(fused(x, inverse, z)),
-        }[record.kernel]()
+        }[record.coding.kernel]()
     # what a library's cast makes of more is in the records, not in this formula; and what is broken is no code
-    held = (abs(values) < 2.0**31) & ((z == np.rint(z)) | (record.kernel in "CDE"))
+    held = (abs(values) < 2.0**31) & ((z == np.rint(z)) | (record.coding.kernel in "CDE"))
     return np.where(held, np.clip(values, fmt.qmin, fmt.qmax), np.nan)
 
 
 def at(result):
-    return result.scheme.convention.at(result.scheme.granularity)
+    return result.scheme.rules
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -166,7 +164,7 @@ def test_choices_turn_one_parameter_into_the_other(name):
 
 def replayed(found, reason, choices, parameter):
     """Whether a's record with those choices of b gives b's parameter to the element's block."""
-    record = at(found.a).changed(**{c: getattr(at(found.b), c) for c in choices})
+    record = at(found.a).changed(**{c: at(found.b).choices[c] for c in choices})
     scheme = qc.Scheme.parse(str(found.a.scheme))
     limitless = qc.Convention(
         **{f: getattr(record, f) for f in record.__dataclass_fields__ if f not in ("limits", "sources")}
@@ -284,7 +282,7 @@ def test_groups_over_the_ends_of_rows():
     for index in found.differs.nonzero().tolist():
         reason = found.reason_at(tuple(index))
         assert reason.ingredients == ("zero_point",)
-        assert reason.choices == ("zero_point",)
+        assert reason.choices == ("zero_point_form",)
 
 
 def test_many_differences_are_counted_all_and_told_apart_in_part(monkeypatch):
@@ -297,9 +295,9 @@ def test_many_differences_are_counted_all_and_told_apart_in_part(monkeypatch):
 
 
 def test_every_choice_behind_a_parameter_has_words():
-    assert set(sentences._AT_STAKE) == set(CHOICES) - set(CODING)
+    assert all(choice.at_stake and choice.kind for choice in CHOICES.values())
     # one sentence for one thing that can differ
-    assert sentences._AT_STAKE["symmetric_scale"] == sentences._AT_STAKE["narrow_scale_bits"]
+    assert CHOICES["symmetric_scale"].at_stake == CHOICES["narrow_scale_bits"].at_stake
 
 
 @pytest.mark.parametrize("fmt", ["int8", "int8 asymmetric", "uint4", "uint4 asymmetric", "int8n"])

@@ -15,7 +15,7 @@ import quantcore as qc
 from quantcore.conventions.record import CHOICES
 from quantcore.numerics.kernels import KERNELS
 
-LIBRARIES = [name for name in qc.CONVENTIONS if golden.cases(name)]
+LIBRARIES = [name for name in qc.INTEGER_CONVENTIONS if golden.cases(name)]
 NO_INTEGER = (-(1 << 31), -(1 << 63))  # what stands for NaN in the records
 
 
@@ -62,7 +62,7 @@ def differences(case, convention=None):
 
 
 def test_every_library_is_recorded():
-    assert set(qc.CONVENTIONS) - set(LIBRARIES) == {"textbook", "aimet.2024.Quantize"}
+    assert set(qc.INTEGER_CONVENTIONS) - set(LIBRARIES) == {"textbook", "aimet.2024.Quantize"}
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
@@ -166,21 +166,21 @@ CHANGES = {
     "zero_in_range": [("torchao", "no"), ("brevitas", "both"), ("hqq", "both")],
     "range_overflow": [("torchao", "split")],
     "finite_range": [("torchao", True)],
-    "widen_range": [("aimet.Quantize", False)],
-    "smallest_range": [("brevitas", 0.0)],
-    "symmetric_scale": [("torchao", "positive_steps"), ("torchao.no_clipping_err", "half_range"),
-                        ("aimet.Quantize", "half_range"), ("onnxruntime", "half_range"), ("quanto", "half_range")],
+    "widen_to_eps": [("aimet.Quantize", False)],
+    "min_range": [("brevitas", 0.0)],
+    "symmetric_scale": [("torchao", "amax_over_qmax"), ("torchao.no_clipping_err", "amax_over_half_range"),
+                        ("aimet.Quantize", "amax_over_half_range"), ("onnxruntime", "amax_over_half_range"), ("quanto", "amax_over_half_range")],
     "asymmetric_scale": [("hqq", "range")],
     "narrow_scale_bits": [("onnxruntime", ())],
     "scale_precision": [("onnxruntime", "float32")],
-    "smallest_scale": [("torchao", 2.0**-23), ("quanto", 1e-3)],
-    "replacement": [("compressed_tensors", 1.0), ("torch.fake_quantize", 1.0)],
+    "eps": [("torchao", 2.0**-23), ("quanto", 1e-3)],
+    "eps_replacement": [("compressed_tensors", 1.0), ("torch.fake_quantize", 1.0)],
     "bad_scale": [("brevitas", "kept")],
     # of presets alone: test_presets has them
-    "inverse": [], "bad_inverse": [], "divisor": [], "center": [], "least_value": [], "zero_value": [],
-    "nan_value": [], "zero_scale": [], "coded_with": [], "coded_least": [], "coded_smallest": [], "short_block": [],
+    "inverse": [], "bad_inverse": [], "divisor": [], "center": [], "clamp_min": [], "zero_replacement": [],
+    "nan_replacement": [], "zero_scale": [], "quantize_with": [], "e8m0_min_as": [], "min_divisor": [], "short_block": [],
     "decoding": [], "code_bits": [],
-    "zero_point": [("hqq", "float_rounded")],
+    "zero_point_form": [("hqq", "float_rounded")],
     "zero_point_order": [],  # parts on neighbours of ties alone: test_conventions_live has them
     "zero_point_precision": [("onnxruntime", "float32")],
     "zero_point_scale": [("compressed_tensors", "final"), ("onnxruntime", "final")],
@@ -263,7 +263,7 @@ REFUSED = [
     ("int4 torch.quantize_per_tensor", (4, 8), "8 bits only"),
     ("int8n torch.quantize_per_tensor", (4, 8), "whole range"),
     ("int8 per_channel torch.quantize_per_tensor", (4, 8), "one scale for the tensor"),
-    ("int8 torch.quantize_per_channel", (4, 8), "one scale a channel"),
+    ("int8 torch.quantize_per_channel", (4, 8), "one scale per channel"),
     ("int4 per_group(3) torchao", (4, 8), r"divide the axis; here blocks of shape \(1, 3\)"),
     ("int4 per_block([3,8]) torchao", (4, 8), "divide"),
     ("int4 per_group(16) torchao", (4, 8), "divide"),
@@ -304,7 +304,7 @@ def test_what_the_library_refuses(text, shape, words):
     assert str(scheme.convention) in str(raised.value)
 
 
-@pytest.mark.parametrize("name", qc.CONVENTIONS)
+@pytest.mark.parametrize("name", qc.INTEGER_CONVENTIONS)
 def test_only_the_textbook_refuses_nan(name):
     """brevitas and onnxruntime's tool refuse the scale that comes of it, with given ones they do not."""
     fmt, symmetric = {
@@ -333,7 +333,7 @@ def test_scales_that_libraries_refuse():
             qc.apply(x, qc.Scheme.parse(text))
 
 
-@pytest.mark.parametrize("name", qc.CONVENTIONS)
+@pytest.mark.parametrize("name", qc.INTEGER_CONVENTIONS)
 def test_text_of_a_convention(name):
     convention = qc.CONVENTIONS[name]
     assert str(convention) == name
@@ -347,7 +347,7 @@ def test_text_of_a_convention(name):
             assert qc.Scheme.parse(f"int4 {changed}").convention == changed
 
 
-@pytest.mark.parametrize("name", qc.CONVENTIONS)
+@pytest.mark.parametrize("name", qc.INTEGER_CONVENTIONS)
 def test_every_record_names_its_sources(name):
     convention = qc.CONVENTIONS[name]
     assert convention.library
@@ -357,7 +357,7 @@ def test_every_record_names_its_sources(name):
         base = qc.TEXTBOOK
         named = {choice for choice, _ in convention.sources}
         assert named <= {*CHOICES}
-        assert "kernel" in named or convention.kernel == base.kernel
+        assert "kernel" in named or convention.coding.kernel == base.coding.kernel
 
 
 EXACT = {  # by Python's own exact arithmetic

@@ -31,7 +31,7 @@ def test_nothing_of_healthy_tensors(name, granularity):
 def test_nothing_is_wrong_with_presets_of_healthy_tensors(name):
     for seed in range(3):
         kinds = found(normal((4, 256), seed), qc.PRESETS[name])
-        if qc.PRESETS[name].convention.symmetric_scale == "half_range":
+        if qc.PRESETS[name].convention.scale.symmetric_scale == "amax_over_half_range":
             kinds.pop("ties", None)  # -max|x| is -7.5 scales in each group: a tie by this rule itself
         assert not kinds
 

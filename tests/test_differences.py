@@ -9,7 +9,7 @@ import re
 import warnings
 from dataclasses import replace
 from fractions import Fraction
-from typing import get_args, get_origin, get_type_hints
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -17,9 +17,10 @@ import torch
 
 import quantcore as qc
 from quantcore.comparison.against_textbook import matters
-from quantcore.comparison.textbook_case import Case
-from quantcore.comparison.textbook_sentences import SENTENCES, SYMMETRIC_SCALES
-from quantcore.conventions.record import BASES, CHOICES
+from quantcore.conventions import VALUES
+from quantcore.conventions.record import CHOICES, CONVENTIONS
+from quantcore.conventions.stages.symmetric_scales import SYMMETRIC_SCALES, SymmetricScale
+from quantcore.scheme import case_of
 
 f32, f64 = np.float32, np.float64
 TOP = np.finfo(f32).max
@@ -109,7 +110,7 @@ def computed(formula, dtype, **names):
     text = formula.replace("·", "*").replace("^", "**").replace("½", "0.5").replace("1/s", "inverse")
     text = re.sub(r"max\|x\||max\(\|low\|, \|high\|\)", "largest", text)
     text = re.sub(r"(?<![\w.])\d+(\.\d+)?(?!\w)", r"number(\g<0>)", text)
-    functions = {"floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "fma": fma}
+    functions = {"floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "fma": fma, "max": np.maximum}
     return eval(text, {"number": dtype, **functions, **names})
 
 
@@ -243,12 +244,9 @@ class Said:
             return self.power(formula, largest), inverse
         first = x[np.argmax(abs(x))] if "first x" in formula else high if high > -low else low
         formula, _, d = formula.partition(", d the larger of ")
-        larger = re.fullmatch("the larger of (.*) and (.*)", formula)
         step = [computed(part, dtype, low=low, high=high) for part in d.split(" and ")] if d else [0]
         names = {"low": low, "high": high, "largest": largest, "first": first, "d": np.max(step)}
         formula = re.sub("the (first x of the largest|end of the larger) magnitude", "first", formula)
-        if larger:
-            return np.max([computed(part, dtype, **names) for part in larger.groups()]), inverse
         return computed(formula, dtype, **names), inverse
 
     def power(self, formula, largest):
@@ -485,7 +483,11 @@ def alone(scheme):
     boxes = isinstance(scheme.granularity, qc.PerChannel | qc.PerGroup | qc.PerFlatGroup)
     records = [scheme.convention, *([] if scheme.scales is None else [scheme.scales.convention])]
     given = scheme.scales is None or isinstance(scheme.scales.range_setting, qc.Given)
-    return boxes and given and all(c.center == "none" and c.bad_scale != "nonfinite" for c in records)
+    return (
+        boxes
+        and given
+        and all(c.scale.center == "none" and c.scale.bad_scale != "nonfinite" for c in records)
+    )
 
 
 def results_of(blocks, scheme):
@@ -523,10 +525,10 @@ GRANULARITIES = ("per_channel(0)", "per_group(32)", "per_flat_group(32)", "per_t
 def schemes():
     """Every preset, and every library with formats, symmetries and range settings that it takes."""
     found = dict(qc.PRESETS)
-    for name, record in BASES.items():
+    for name, record in CONVENTIONS.items():
         own = {g for g, _, _ in record.variants}
         formats = ["int8"] if "int" in record.formats else []
-        formats += ["uint4", "int8n"] if name in qc.CONVENTIONS else []
+        formats += ["uint4", "int8n"] if name in qc.INTEGER_CONVENTIONS else []
         formats += ["int2", "uint4n"] if name == "aimet.Quantize" else []
         formats += ["e2m1" if "scales" not in name else "e4m3fn"] if "float" in record.formats else []
         formats += ["nf4"] if "codebook" in record.formats else []
@@ -545,7 +547,7 @@ def schemes():
                     for setting in SETTINGS if i == 0 and fmt in ("int8", "e2m1", "nf4") else ():
                         other = replace(scheme, range_setting=qc.Scheme.parse(setting).range_setting)
                         shifted = getattr(other.range_setting, "zero_point", 0) and fmt in ("e2m1", "nf4")
-                        moved = record.center != "none"  # the ties, from where they are looked for
+                        moved = record.scale.center != "none"  # the ties, from where they are looked for
                         if qc.refusal(other, (2, 32)) is None and not shifted and not moved:
                             found[str(other)] = other
     return found
@@ -555,7 +557,7 @@ ALL, PRESETS = schemes(), set(qc.PRESETS)
 GIVEN = qc.Given(0.3, 3)
 
 
-@pytest.mark.parametrize("name", BASES)
+@pytest.mark.parametrize("name", CONVENTIONS)
 def test_what_is_said_is_what_happens(name):
     """Scale, zero point, codes and x̂ come out of the textbook and the sentences alone."""
     for text, scheme in ALL.items():
@@ -576,26 +578,26 @@ def test_what_is_said_is_what_happens(name):
 
 # choices that are told in one sentence
 TOGETHER = (
-    {"smallest_scale", "replacement", "widen_range"},
-    {"nan", "nan_value", "bad_scale", "cast"},
+    {"eps", "eps_replacement", "widen_to_eps"},
+    {"nan", "nan_replacement", "bad_scale", "cast"},
     {"kernel", "rounding"},
     {"symmetric_scale", "narrow_scale_bits", "scale_precision", "zero_point_precision", "zero_point_scale"},
     {"inverse", "bad_inverse"},
-    {"zero_point", "asymmetric_scale"},
+    {"zero_point_form", "asymmetric_scale"},
 )
 APART = {"code_bits", "short_block"}  # changes the size; needs a block that is short
 
 
 def told_apart(case):
     """The choices that differ from the textbook's, those that are told together in one set."""
-    names = {n for n in CHOICES if getattr(case.c, n) != getattr(qc.TEXTBOOK, n)} - APART
+    names = {n for n in CHOICES if case.rules.choices[n] != qc.TEXTBOOK.choices[n]} - APART
     for group in TOGETHER:
         if names & group:
             yield names & group
     yield from ({name} for name in sorted(names - set().union(*TOGETHER)))
 
 
-@pytest.mark.parametrize("name", BASES)
+@pytest.mark.parametrize("name", CONVENTIONS)
 def test_what_is_said_changes_a_number_and_what_is_not_said_does_not(name):
     own_preset = next((preset for preset in PRESETS if qc.PRESETS[preset].convention.name == name), None)
     for text, scheme in ALL.items():
@@ -605,34 +607,33 @@ def test_what_is_said_changes_a_number_and_what_is_not_said_does_not(name):
             continue
         blocks = all_rows(scheme)
         own = results_of(blocks, scheme)
-        case = Case(scheme)
+        case = case_of(scheme)
         for names in told_apart(case):
             if names == {"rounding"} and scheme.range_setting == GIVEN:
                 continue  # no float32 divided by this scale is the number below ½
-            record = case.c.changed(**{n: getattr(qc.TEXTBOOK, n) for n in names})
+            record = case.rules.changed(**{n: qc.TEXTBOOK.choices[n] for n in names})
             others = results_of(blocks, replace(scheme, convention=record))
             changed = not all(same(a, b, scheme.format) for a, b in zip(own, others, strict=True))
-            assert changed == any(matters(n, case) for n in names), (text, names, qc.differences(scheme))
+            assert changed == any(matters(n, scheme) for n in names), (text, names, qc.differences(scheme))
 
 
 def test_every_value_has_a_sentence_of_its_own():
     """Of each choice every value that its type or a record has, none with the words of another."""
-    hints = get_type_hints(qc.Convention)
-    assert set(SENTENCES) == set(CHOICES)
-    spoken_elsewhere = {"narrow_scale_bits": "symmetric_scale", "nan_value": "nan"}
-    for choice, words in SENTENCES.items():
-        literal = get_args(hints[choice]) if get_origin(hints[choice]) is not None else ()
-        values = {getattr(record, choice) for record in BASES.values()}
-        values |= {value for record in BASES.values() for _, name, value in record.variants if name == choice}
-        if choice not in ("narrow_scale_bits",):
-            values |= set(literal)
-        values -= {getattr(qc.TEXTBOOK, choice)}
+    spoken_elsewhere = {"narrow_scale_bits": "symmetric_scale", "nan_replacement": "nan"}
+    for choice, described in CHOICES.items():
+        words, literal = described.says, VALUES.get(choice, ())
+        values = {record.choices[choice] for record in CONVENTIONS.values()}
+        values |= {
+            value for record in CONVENTIONS.values() for _, name, value in record.variants if name == choice
+        }
+        values |= set(literal)
+        values -= {qc.TEXTBOOK.choices[choice]}
         if choice in spoken_elsewhere:
             assert words == {}
         elif not callable(words):
-            assert set(words) == values or (hints[choice] is bool and values <= set(words))
+            assert set(words) == values
             assert all(words.values())
-    assert set(SYMMETRIC_SCALES) == set(get_args(hints["symmetric_scale"]))
+    assert set(SYMMETRIC_SCALES) == set(get_args(SymmetricScale))
 
 
 CHANGED = [

@@ -32,7 +32,7 @@ def recorded(name):
     return whole[:: max(1, len(whole) // PER_LIBRARY)][:PER_LIBRARY]
 
 
-CASES = [(name, case) for name in qc.CONVENTIONS for case in recorded(name)]
+CASES = [(name, case) for name in qc.INTEGER_CONVENTIONS for case in recorded(name)]
 each_case = pytest.mark.parametrize(("name", "case"), CASES, ids=[c["id"] for _, c in CASES])
 
 
@@ -60,7 +60,7 @@ def test_library_is_found_again(name, case):
 
 
 def test_every_library_has_cases():
-    assert {name for name, _ in CASES} == set(qc.CONVENTIONS) - {"textbook", "aimet.2024.Quantize"}
+    assert {name for name, _ in CASES} == set(qc.INTEGER_CONVENTIONS) - {"textbook", "aimet.2024.Quantize"}
 
 
 # Of one library each, per channel and in groups: enough codes that chance makes none of the damages
@@ -146,7 +146,7 @@ def test_wrapped(text):
         assert (codes != result.codes.numpy()).any()
         found = match(sample(), codes)
         assert "wrapped around" in str(found.exact[0].damage)
-        names = [(x.convention.name, x.convention.overflow) for x in found.exact[0].schemes]
+        names = [(x.convention.name, x.convention.coding.overflow) for x in found.exact[0].schemes]
         assert (scheme.convention.name, "wrap") in names
     else:
         shifted = result.zero_point + 9

@@ -64,7 +64,7 @@ class Cell:
         self.got, self.expected, self.words = cell.got, cell.expected, cell.reason
         self.fmt, self.rule, self.damage = scheme.format, RULES[rule], damage
         self.rule_name, self.shift_first, self.inverse = rule, kernel in "CD", kernel in "BD"
-        self.wraps = scheme.convention.overflow == "wrap"
+        self.wraps = scheme.convention.coding.overflow == "wrap"
 
     def code(self, s=None, z=None):
         """The code before the format, exact but for float64, of another scale or zero_point."""
@@ -216,7 +216,7 @@ def corrupted(codes, fmt, seed, wrapped=None):
 def cells_of(scheme, x, codes, damage, rule):
     """All cells that differ, a few at a time since only the first are named."""
     result, expected = qc.apply(x, scheme), produced(x, scheme, damage)
-    kernel = scheme.convention.at(scheme.granularity).kernel
+    kernel = scheme.rules.coding.kernel
     s = np.broadcast_to(spread(result.scale, result), x.shape)
     z = np.broadcast_to(spread(result.zero_point.to(torch.float32), result), x.shape)
     z = np.zeros_like(z) if "zero_point_left_out" in damage.computed else z

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import quantcore as qc
 from quantcore.granularity.kinds import cells_of
 
-WRAP = dataclasses.replace(qc.TEXTBOOK, overflow="wrap")
+WRAP = qc.TEXTBOOK.changed(overflow="wrap")
 SCHEMES = [
     qc.Scheme(fmt, symmetric, granularity, setting, convention)
     for fmt in (qc.INT2, qc.IntFormat(4, narrow=True), qc.UINT8, qc.UINT16)

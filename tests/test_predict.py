@@ -238,7 +238,7 @@ def test_what_cannot_be_predicted(call, words):
 
 def test_every_library_marks_its_own_codes_right():
     x = torch.tensor(X)
-    for name, convention in qc.CONVENTIONS.items():
+    for name, convention in qc.INTEGER_CONVENTIONS.items():
         scheme = qc.Scheme(qc.INT8, convention=convention)
         scheme = qc.fitting(scheme, tuple(x.shape)) or scheme
         if not isinstance(scheme.format, qc.IntFormat):

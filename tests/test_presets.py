@@ -14,7 +14,7 @@ import quantcore as qc
 HERE = Path(__file__).parent / "golden"
 RECORDED = (
     *("per_tensor_scale", "global_scale", "quantization_factor", "scaler_mean", "scale", "scale_values"),
-    *("scale_codes", "min", "largest", "codes", "values", "dequantized"),
+    *("scale_codes", "min", "amax", "codes", "values", "dequantized"),
 )
 
 
@@ -53,7 +53,7 @@ def found(case, scheme):
     codes = result.codes.numpy()
     ours = {"dequantized": result.dequantized.numpy(), "codes": codes, "scale": result.scale.numpy()}
     if result.params.high is not None:
-        ours["largest"] = result.params.high.numpy()
+        ours["amax"] = result.params.high.numpy()
     if not isinstance(scheme.format, qc.IntFormat):
         ours["values"] = scheme.format.decode(result.codes).numpy()
     if result.zero_point is not None:
@@ -135,15 +135,15 @@ CHANGES = [
     ("torchao.mxfp8_e4m3.EVEN", "symmetric_scale", "power_ceil"),
     ("torchao.mxfp8_e4m3.CEIL", "symmetric_scale", "power_log2_ceil"),
     ("torchao.mxfp8_e4m3.RCEIL", "symmetric_scale", "power_floor"),
-    ("torchao.mxfp8_e4m3", "coded_least", 0.0),
-    ("torchao.mxfp8_e4m3.RCEIL", "coded_least", 2.0**-126),
+    ("torchao.mxfp8_e4m3", "e8m0_min_as", 0.0),
+    ("torchao.mxfp8_e4m3.RCEIL", "e8m0_min_as", 2.0**-126),
     ("compressed_tensors.fp8_e4m3fn", "kernel", "A"),
     ("torchao.nvfp4", "kernel", "A"),
     ("torchao.nvfp4", "inverse", "of_scale"),
-    ("torchao.nvfp4", "nan_value", 0.0),
-    ("torchao.nvfp4.1level", "symmetric_scale", "positive_steps"),
+    ("torchao.nvfp4", "nan_replacement", 0.0),
+    ("torchao.nvfp4.1level", "symmetric_scale", "amax_over_qmax"),
     ("torchao.nf4", "kernel", "B"),
-    ("torchao.nf4", "coded_with", "stored"),
+    ("torchao.nf4", "quantize_with", "stored"),
     ("torchao.nf4", "zero_scale", "zero_codes"),
     ("compressed_tensors.nvfp4", "kernel", "B"),
     ("compressed_tensors.mxfp4", "symmetric_scale", "power_even"),
@@ -152,25 +152,25 @@ CHANGES = [
     ("microxcaling.mxfp4", "rounding", "half_away_of_sum"),
     ("microxcaling.mxfp4.nearest", "rounding", "half_even_of_sum"),
     ("bitsandbytes.nf4", "kernel", "A"),
-    ("bitsandbytes.nf4", "coded_smallest", 0.0),
+    ("bitsandbytes.nf4", "min_divisor", 0.0),
     ("bitsandbytes.nf4", "short_block", "as_others"),
     ("bitsandbytes.int8_vectorwise", "inverse", "of_scale"),
     ("bitsandbytes.int8_vectorwise", "decoding", "scaled"),
     ("bitsandbytes.int8_vectorwise", "cast", "none"),
-    ("gguf.Q8_0", "coded_with", "stored"),
+    ("gguf.Q8_0", "quantize_with", "stored"),
     ("gguf.Q8_0", "rounding", "half_even"),
     ("gguf.Q8_0", "cast", "none"),
-    ("gguf.Q4_0", "symmetric_scale", "positive_steps"),
+    ("gguf.Q4_0", "symmetric_scale", "amax_over_qmax"),
     ("gguf.Q4_0", "kernel", "D"),
     ("gguf.Q4_0", "rounding", "half_even"),
     ("gguf.Q4_0", "cast", "none"),
     ("gguf.Q4_1", "kernel", "F"),
     ("gguf.Q4_1", "zero_in_range", "both"),
-    ("gguf.Q4_1", "coded_with", "stored"),
-    ("gguf.Q4_1", "zero_point", "integer"),
+    ("gguf.Q4_1", "quantize_with", "stored"),
+    ("gguf.Q4_1", "zero_point_form", "integer"),
     ("gguf.Q5_1", "range_overflow", "split"),
     ("gguf.MXFP4", "symmetric_scale", "power_log2_floor"),
-    ("gguf.TQ2_0", "coded_with", "stored"),
+    ("gguf.TQ2_0", "quantize_with", "stored"),
     ("gguf.TQ2_0", "cast", "none"),
 ]
 
@@ -179,16 +179,16 @@ CHANGES = [
 CHANGES_OF_SCALES = [
     ("torchao.nvfp4", "kernel", "B"),
     ("torchao.nvfp4", "divisor", 1.0),
-    ("torchao.nvfp4", "least_value", 0.0),
+    ("torchao.nvfp4", "clamp_min", 0.0),
     ("torchao.nvfp4.1level", "divisor", 1.0),
-    ("torchao.nvfp4.1level", "least_value", 0.0),
+    ("torchao.nvfp4.1level", "clamp_min", 0.0),
     ("torchao.nf4", "center", "none"),
     ("torchao.nf4", "inverse", "of_scale"),
-    ("torchao.nf4", "symmetric_scale", "half_range"),
+    ("torchao.nf4", "symmetric_scale", "amax_over_half_range"),
     ("torchao.nf4", "decoding", "scaled"),
     ("compressed_tensors.nvfp4", "kernel", "A"),
     ("compressed_tensors.nvfp4", "divisor", 1.0),
-    ("compressed_tensors.nvfp4", "zero_value", 0.0),
+    ("compressed_tensors.nvfp4", "zero_replacement", 0.0),
     ("compressed_tensors.nvfp4", "bad_inverse", "kept"),
     ("compressed_tensors.nvfp4", "decoding", "scaled"),
 ]

@@ -23,7 +23,7 @@ FORMATS = [
     for signed in (True, False)
     for narrow in (False, True)
 ]
-WRAP = dataclasses.replace(qc.TEXTBOOK, overflow="wrap")
+WRAP = qc.TEXTBOOK.changed(overflow="wrap")
 GOLDEN = Path(__file__).parent / "golden"
 
 # (shape, granularity, extent of a block along each axis, worked out by hand)

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import quantcore as qc
-from quantcore.conventions import BASES
+from quantcore.conventions import CONVENTIONS
 from quantcore.qparams.squared_error import BlockErrors
 from quantcore.range_setting.basic import RANGE_SETTINGS
 from quantcore.range_setting.protocol import Task
@@ -128,7 +128,7 @@ TIED = torch.tensor(
 )  # fmt: skip
 # its narrow ranges get a scale over that of wide ones
 RAISED = dataclasses.replace(
-    qc.Scheme.parse("int4"), convention=qc.TEXTBOOK.changed(smallest_scale=0.5, replacement=2.0)
+    qc.Scheme.parse("int4"), convention=qc.TEXTBOOK.changed(eps=0.5, eps_replacement=2.0)
 )
 
 
@@ -146,7 +146,7 @@ def test_a_search_sees_narrow_ranges_that_reach_farther(scheme, blocks):
     assert torch.equal(measure(*found), errors.amin(0))
 
 
-EVERY_CONVENTION = sorted(BASES)
+EVERY_CONVENTION = sorted(CONVENTIONS)
 
 
 @pytest.mark.parametrize("convention", EVERY_CONVENTION)
@@ -157,11 +157,11 @@ def test_a_search_finds_what_measuring_every_range_does(convention):
     formats = ("int4", "int8 asymmetric", "uint4 asymmetric", "e2m1", "nf4")
     datasets = ("normal", "outliers", "above zero", "whole", "huge", "tiny", "denormal", "one outlier")
     for fmt, data in itertools.product(formats, datasets):
-        if fmt == "nf4" and BASES[convention].rounding != "half_even":
+        if fmt == "nf4" and CONVENTIONS[convention].coding.rounding != "half_even":
             continue  # a codebook rounds to the nearest only
-        scheme = dataclasses.replace(qc.Scheme.parse(fmt), convention=BASES[convention])
+        scheme = dataclasses.replace(qc.Scheme.parse(fmt), convention=CONVENTIONS[convention])
         # the fused kernel takes one block
-        rows = 1 if BASES[convention].kernel == "E" else None
+        rows = 1 if CONVENTIONS[convention].coding.kernel == "E" else None
         blocks = torch.from_numpy(DATA[data]).repeat_interleave(2, dim=1)[:rows]
         low, high = blocks.amin(1), blocks.amax(1)
         still = torch.zeros_like(low) if scheme.symmetric else torch.zeros_like(low).clamp(low, high)

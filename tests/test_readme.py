@@ -35,4 +35,4 @@ def test_names_in_the_tables_are_those_of_quantcore():
         for row in re.findall(r"^\| (`.+) \|", README, re.MULTILINE)
         for name in re.findall(r"`([^`]+)`", row)
     }
-    assert set(qc.CONVENTIONS) - {"textbook"} <= named
+    assert set(qc.INTEGER_CONVENTIONS) - {"textbook"} <= named

@@ -21,7 +21,7 @@ SCHEMES = [
 ]
 
 
-@pytest.mark.parametrize("name", qc.CONVENTIONS)
+@pytest.mark.parametrize("name", qc.INTEGER_CONVENTIONS)
 @pytest.mark.parametrize("text", SCHEMES)
 @pytest.mark.parametrize("shape", [(8, 16), (4, 6, 10), (7,), ()])
 def test_nearest_scheme_is_taken(name, text, shape):
@@ -83,7 +83,7 @@ def test_differences(text, phrases):
     assert bool(said) == bool(phrases)
 
 
-@pytest.mark.parametrize("name", [n for n in qc.CONVENTIONS if golden.cases(n)])
+@pytest.mark.parametrize("name", [n for n in qc.INTEGER_CONVENTIONS if golden.cases(n)])
 def test_trace_is_what_the_library_computed(name):
     """The recorded code of an element is the end of its trace, and each step follows from the one before."""
     kernels = {}
@@ -96,7 +96,7 @@ def test_trace_is_what_the_library_computed(name):
             trace = qc.trace(result, index)
             if codes[index] in (-(1 << 31), -(1 << 63)):
                 continue
-            kernel = KERNELS[result.scheme.convention.at(result.scheme.granularity).kernel]
+            kernel = KERNELS[result.scheme.rules.coding.kernel]
             kernels[kernel.formula] = kernel
             assert trace.code == codes[index]
             assert np.float32(trace.scale) == scale[trace.block] or np.isnan(scale[trace.block])

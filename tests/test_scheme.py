@@ -40,7 +40,7 @@ RANGE_SETTINGS = [
     qc.Given(1e-40, 128),
     qc.Given(((0.1, 1e30), (3, 1.4e-45)), ((0, -1), (2**31 - 1, -(2**31)))),
 ]
-CONVENTIONS = [qc.TEXTBOOK, qc.Convention("textbook", overflow="wrap")]
+CONVENTIONS = [qc.TEXTBOOK, qc.Convention.of("textbook", overflow="wrap")]
 
 
 @pytest.mark.parametrize("granularity", GRANULARITIES, ids=str)
@@ -236,4 +236,4 @@ def test_schemes_are_values():
 def test_overflow_is_one_of_two():
     for overflow in ("Wrap", "", None, 3):
         with pytest.raises(qc.QuantError, match="saturate or wrap"):
-            qc.Convention("textbook", overflow=overflow)
+            qc.Convention.of("textbook", overflow=overflow)

@@ -218,4 +218,4 @@ def test_what_torch_ao_refuses_is_so():
 
 
 def test_every_library_has_a_recipe():
-    assert set(qc.CONVENTIONS) - set(RECIPES) == {"textbook", "aimet.2024.Quantize"}
+    assert set(qc.INTEGER_CONVENTIONS) - set(RECIPES) == {"textbook", "aimet.2024.Quantize"}

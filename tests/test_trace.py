@@ -1,6 +1,5 @@
 """A trace tells what really happened: bit for bit what the result holds."""
 
-import dataclasses
 import itertools
 import re
 
@@ -10,7 +9,7 @@ import torch
 
 import quantcore as qc
 
-WRAP = dataclasses.replace(qc.TEXTBOOK, overflow="wrap")
+WRAP = qc.TEXTBOOK.changed(overflow="wrap")
 GRANULARITIES = {
     0: [qc.PerTensor()],
     1: [qc.PerTensor(), qc.PerChannel(0), qc.PerGroup(3)],
@@ -65,7 +64,7 @@ def test_trace_is_the_result(shape, scheme):
         # in bits, since a zero has two signs
         assert bits(t.dequantized, t.error) == bits(x_hat[index].item(), error[index].item())
         fits = scheme.format.qmin <= t.shifted <= scheme.format.qmax
-        assert t.overflow == (scheme.convention.overflow if t.code != t.shifted else None)
+        assert t.overflow == (scheme.convention.coding.overflow if t.code != t.shifted else None)
         # a wrap may give the code that narrow leaves out unchanged
         assert (t.overflow is None) == fits or (scheme.format.narrow and t.code == scheme.format.qmin - 1)
         if isinstance(scheme.range_setting, qc.Given):
@@ -96,7 +95,7 @@ def test_numbers_of_the_steps_read_back(shape, scheme):
     assert int(code) == t.code
     before, after = formulas["error x - x̂"].split(" - ", 1)
     assert (read(before), read(after.strip("()"))) == (t.x, t.dequantized)
-    if scheme.convention.overflow == "saturate":
+    if scheme.convention.coding.overflow == "saturate":
         inside = formulas["code q"].split("(")[1].split(")")[0].split(", ")
         assert [float(v) for v in inside] == [t.shifted, scheme.format.qmin, scheme.format.qmax]
 

@@ -9,7 +9,7 @@ import test_differences as library
 import torch
 
 import quantcore as qc
-from quantcore.conventions.record import BASES
+from quantcore.conventions.record import CONVENTIONS
 
 f32 = np.float32
 LINES = {
@@ -148,7 +148,7 @@ def same(found, value):
     return found == value or (np.isnan(found) and np.isnan(value))
 
 
-@pytest.mark.parametrize("name", BASES)
+@pytest.mark.parametrize("name", CONVENTIONS)
 def test_every_line_comes_to_its_value(name):
     checked = 0
     for text, scheme in library.ALL.items():

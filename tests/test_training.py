@@ -34,7 +34,7 @@ HQQ = qc.Scheme(
     qc.UINT4,
     False,
     qc.PerGroup(32),
-    convention=next(c for c in qc.CONVENTIONS.values() if c.zero_point == "float"),
+    convention=next(c for c in qc.INTEGER_CONVENTIONS.values() if c.zero_point.zero_point_form == "float"),
 )
 
 
@@ -101,7 +101,7 @@ def test_digits_are_split_evenly():
 # Gradients
 
 
-@pytest.mark.parametrize("convention", qc.CONVENTIONS.values(), ids=lambda c: c.name)
+@pytest.mark.parametrize("convention", qc.INTEGER_CONVENTIONS.values(), ids=lambda c: c.name)
 def test_fake_quantized_is_dequantized(convention):
     x, found = sample(12, 10), 0
     formats, settings = (qc.INT4, qc.INT8, qc.UINT4, qc.UINT8), (qc.MinMax(), qc.Percentile(80))

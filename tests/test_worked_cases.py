@@ -4,7 +4,6 @@ A right table is met by the textbook convention. A wrong one is met by doing on 
 did by mistake: parameters by hand, codes that wrap, codes of another width.
 """
 
-import dataclasses
 import json
 from contextlib import nullcontext
 from pathlib import Path
@@ -19,7 +18,7 @@ CASES = {
     case["id"]: case
     for case in json.loads((Path(__file__).parent / "data" / "worked_cases.json").read_text())["cases"]
 }
-WRAP = dataclasses.replace(qc.TEXTBOOK, overflow="wrap")
+WRAP = qc.TEXTBOOK.changed(overflow="wrap")
 UINT8 = qc.IntFormat(8, signed=False)
 COLUMN, COLUMN_PAIRS = qc.PerChannel(1), qc.PerBlock((-1, 2))
 

@@ -11,7 +11,7 @@ from pages.shared.selection import Tensor
 from pages.sidebar import format_controls, range_controls
 from pages.sidebar.format_controls import FITTED, INTEGERS
 from pages.sidebar.scheme_state import DEFAULTS, PRESET, RANK, load_preset, reset
-from quantcore.conventions import BASES
+from quantcore.conventions import CONVENTIONS
 from quantcore.formats import MAX_BITS, MIN_BITS
 
 EVENLY = qc.CODEBOOKS["ternary"]  # until there is a tensor to fit to
@@ -91,13 +91,13 @@ def _library(kind: str) -> qc.Convention:
     kept = (st.session_state.get("library"), st.query_params.get("library"))
     name = st.selectbox(
         "Library",
-        [c.name for c in BASES.values() if kind in c.formats or c.name in kept],
+        [c.name for c in CONVENTIONS.values() if kind in c.formats or c.name in kept],
         key="library",
         **_BIND,
         help="Whose integers are shown, bit for bit. Libraries part in the scale, in the order of operations and "
         "at the edges, all else equal; the textbook is what courses teach.",
     )
-    return BASES[name]
+    return CONVENTIONS[name]
 
 
 def _allowed(convention: qc.Convention, what: str) -> tuple[Any, ...] | None:

@@ -66,7 +66,7 @@ def apply_scheme(scheme: qc.Scheme) -> None:
         chosen |= {"format": str(fmt)}
     chosen |= {
         "mode": "symmetric" if scheme.symmetric else "asymmetric",
-        "overflow": convention.overflow,
+        "overflow": convention.coding.overflow,
         "scales": "" if scheme.scales is None else str(scheme.scales),
         "library": convention.name,
     }

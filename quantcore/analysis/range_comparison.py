@@ -125,7 +125,7 @@ def _work(entropy: Entropy) -> int:
 
 
 def _mark(setting: RangeSetting, scheme: Scheme, blocks: MeasuredBlocks) -> RangeMark:
-    convention = scheme.convention.at(scheme.granularity)
+    convention = scheme.rules
     total = clipped = lows = highs = widths = power = 0.0
     for pile in blocks.piles:
         measure = BlockErrors(pile, scheme)

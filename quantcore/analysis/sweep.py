@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from quantcore.analysis.metrics import Report, report
-from quantcore.conventions import BASES
+from quantcore.conventions import CONVENTIONS
 from quantcore.errors import QuantError
 from quantcore.formats import CODEBOOKS, FLOATS, Format, IntFormat
 from quantcore.granularity import Granularity, PerBlock, PerChannel, PerGroup, PerTensor
@@ -138,7 +138,7 @@ def sensible(shape: tuple[int, ...]) -> list[Scheme]:
         for setting in _settings(fmt, granularity)
     ]
     hqq = [
-        Scheme(IntFormat(bits, signed=False), False, granularity, HalfQuadratic(), BASES["hqq"])
+        Scheme(IntFormat(bits, signed=False), False, granularity, HalfQuadratic(), CONVENTIONS["hqq"])
         for bits in (2, 3, 4, 8)
         for granularity in granularities
         if isinstance(granularity, PerChannel) or granularity == PerGroup(64)

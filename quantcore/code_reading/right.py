@@ -1,7 +1,5 @@
 """The scheme that a quantizer meant: what it would be without its mistakes."""
 
-import dataclasses
-
 from quantcore.code_reading.checks.chain import Chain
 from quantcore.code_reading.values.known import Num, Real, Stat
 from quantcore.conventions import TEXTBOOK, Convention
@@ -46,7 +44,7 @@ def _convention(chain: Chain) -> Convention:
     kernel = {(False, False): "A", (False, True): "C", (True, False): "B", (True, True): "D"}[
         codes.inverse, first
     ]
-    return dataclasses.replace(TEXTBOOK, kernel=kernel) if kernel != "A" else TEXTBOOK  # type: ignore[arg-type]
+    return TEXTBOOK.changed(kernel=kernel)
 
 
 def _format(chain: Chain, symmetric: bool) -> IntFormat:

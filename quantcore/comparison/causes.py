@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from quantcore.conventions import CHOICES, Convention
+from quantcore.conventions import CHOICES, STAGE_OF, STAGES, Convention
 from quantcore.errors import QuantError
 from quantcore.granularity import grid_shape
 from quantcore.qparams import Parameters, QParams, choose_qparams, parameters
@@ -15,29 +15,17 @@ from quantcore.quantization import Quantized
 from quantcore.scheme import KINDS
 
 # The choices that still matter once scale and zero_point are found
-CODING = (
-    "kernel",
-    "rounding",
-    "overflow",
-    "nan",
-    "cast",
-    "nan_value",
-    "coded_with",
-    "zero_scale",
-    "coded_least",
-    "coded_smallest",
-    "short_block",
-)  # fmt: skip
+CODING = tuple(name for name, stage in STAGE_OF.items() if STAGES[stage].ALTERS == "codes")
 # A record that leaves the range as the range setting found it
 _NEUTRAL = {
     "zero_in_range": "no",
     "finite_range": False,
-    "widen_range": False,
-    "smallest_range": 0.0,
+    "widen_to_eps": False,
+    "min_range": 0.0,
     "scale_precision": "float32",
-    "symmetric_scale": "larger_side",
+    "symmetric_scale": "max_of_sides",
     "asymmetric_scale": "range",
-    "zero_point": "integer",
+    "zero_point_form": "integer",
     "bad_scale": "kept",
 }
 
@@ -72,7 +60,7 @@ def choices_behind(a: Quantized, b: Quantized, blocks: Tensor, ingredient: str) 
     if ranges is None:
         return place, sets
     low, high = (t.reshape(-1)[blocks] for t in ranges)
-    ours, theirs = (r.scheme.convention.at(r.scheme.granularity) for r in (a, b))
+    ours, theirs = (r.scheme.rules for r in (a, b))
 
     def found(record: Convention) -> Tensor:
         return _of(parameters(low, high, a.scheme.symmetric, a.scheme.format, record), ingredient)
@@ -103,7 +91,7 @@ def _subsets(
         name
         for name in CHOICES
         if name not in CODING
-        and getattr(ours, name) != getattr(theirs, name)
+        and ours.choices[name] != theirs.choices[name]
         and not (
             _equal(found(_changed(ours, theirs, (name,))), own).all()
             and _equal(found(_changed(theirs, ours, (name,))), wanted).all()
@@ -114,13 +102,13 @@ def _subsets(
 
 
 def _changed(record: Convention, other: Convention, names: tuple[str, ...]) -> Convention:
-    return record.changed(**{name: getattr(other, name) for name in names})
+    return record.changed(**{name: other.choices[name] for name in names})
 
 
 def _ranges(result: Quantized) -> tuple[Tensor, Tensor] | None:
     """Each block's range before the convention touches it; None where it has none of its own."""
     scheme = result.scheme
-    record = scheme.convention.at(scheme.granularity).changed(**_NEUTRAL)
+    record = scheme.rules.changed(**_NEUTRAL)
     record = dataclasses.replace(record, limits=(), formats=tuple(KINDS.values()))
     try:
         params = choose_qparams(result.x, dataclasses.replace(scheme, convention=record))

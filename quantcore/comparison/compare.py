@@ -145,14 +145,14 @@ def _differing(a: Quantized, b: Quantized) -> tuple[str, ...]:
     """What of b can make its codes differ from a's."""
     names = [] if same(a, b, "scale") else ["scale"]
     names += [] if same(a, b, "zero_point") else ["zero_point"]
-    ours, theirs = (r.scheme.convention.at(r.scheme.granularity) for r in (a, b))
+    ours, theirs = (r.scheme.rules for r in (a, b))
     odd = any(
         may_leave_integers(r.x, r.params, r.scheme, c) for r, c in ((a, ours), (b, theirs))
     )  # else neither NaN nor a cast tells
     names += [
         name
         for name in CODING
-        if getattr(ours, name) != getattr(theirs, name) and (odd or name not in ("nan", "cast"))
+        if ours.choices[name] != theirs.choices[name] and (odd or name not in ("nan", "cast"))
     ]
     return tuple(names)
 
@@ -160,12 +160,12 @@ def _differing(a: Quantized, b: Quantized) -> tuple[str, ...]:
 def _turned(a: Quantized, b: Quantized, ingredients: tuple[str, ...]) -> Tensor:
     """Where some ingredients of b turn a's codes into b's, bool."""
     scale, shift = ((b if name in ingredients else a).params for name in PARAMETERS)
-    ours, theirs = (r.scheme.convention.at(r.scheme.granularity) for r in (a, b))
-    record = ours.changed(**{name: getattr(theirs, name) for name in ingredients if name in CODING})
+    ours, theirs = (r.scheme.rules for r in (a, b))
+    record = ours.changed(**{name: theirs.choices[name] for name in ingredients if name in CODING})
     params = dataclasses.replace(scale, zero_point=shift.zero_point)
     equal = codes_of(a.x, params, dataclasses.replace(a.scheme, convention=record)) == b.codes
     whole = shift.zero_point == shift.zero_point.round()
-    if KERNELS[record.kernel].shift_first or bool(whole.all()):
+    if KERNELS[record.coding.kernel].shift_first or bool(whole.all()):
         return equal
     # a broken zero_point added to a rounded value makes no code
     for axis, (length, n) in enumerate(zip(a.block, a.laid_shape, strict=True)):

@@ -3,51 +3,13 @@
 from collections.abc import Mapping
 
 from quantcore.comparison.ties import PARITY, TIE
+from quantcore.conventions import CHOICES
 from quantcore.formats import IntFormat
 from quantcore.quantization import Quantized
 from quantcore.range_setting import MinMax
 from quantcore.tracing import Trace, number, scale_formula, signed, trace, zero_point_formula
 
-# choice -> what is at stake, as a sentence begins
-_AT_STAKE = {
-    "zero_in_range": "whether the range must include 0",
-    "range_overflow": "a range wider than float32",
-    "finite_range": "whether infinite ends are made finite",
-    "widen_range": "whether a range too narrow is widened",
-    "smallest_range": "the smallest range",
-    "smallest_scale": "the smallest scale",
-    "replacement": "what replaces a scale that is too small",
-    "symmetric_scale": "what max|x| is divided by",
-    "narrow_scale_bits": "what max|x| is divided by",
-    "asymmetric_scale": "whether s or 1/s is found first",
-    "inverse": "whether s or 1/s is found first",
-    "zero_point": "an integer zero point or a float",
-    "zero_point_order": "rounded before or after the subtraction",
-    "zero_point_precision": "found in float32 or float64",
-    "zero_point_scale": "with the scale before or after it is cast or replaced",
-    "replaced_zero_point": "where the scale is replaced",
-    "nan_zero_point": "where it comes to NaN",
-    "unsigned_symmetric_zero_point": "of symmetric unsigned codes",
-    "bad_inverse": "what replaces a 1/s that is not finite",
-    "divisor": "what x is divided by first",
-    "center": "whether the mean is subtracted first",
-    "least_value": "the least value",
-    "zero_value": "what replaces 0",
-    "bad_scale": "which scales are refused",
-    "decoding": "how codes are dequantized",
-    "code_bits": "how codes are packed",
-    "scale_precision": "found in float32 or float64",
-}
-_KINDS = {
-    "zero_point": "zero point",
-    "nan": "NaN",
-    "cast": "too large for its cast",
-    "rounding": "rounding rule",
-    "coded_with": "stored scale",
-    "coded_least": "stored scale",
-    "coded_smallest": "stored scale",
-    "short_block": "short block",
-}
+_PARAMETERS = {"scale": "scale", "zero_point": "zero point"}
 _KERNEL_KINDS = {TIE: "tie", PARITY: "tie with an odd zero point"}
 
 
@@ -55,7 +17,7 @@ def kind_of(ingredients: tuple[str, ...], kernel_kind: int) -> str:
     """``scale``, ``tie``, ``scale and zero point``: a reason in a word or two."""
     if ingredients == ("kernel",):
         return _KERNEL_KINDS.get(kernel_kind, "kernel")
-    words = list(dict.fromkeys(_KINDS.get(name, name) for name in ingredients))
+    words = list(dict.fromkeys(_PARAMETERS.get(name) or CHOICES[name].kind for name in ingredients))
     return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
 
 
@@ -91,7 +53,7 @@ def _parameter(sides: Sides, ingredient: str, choices: tuple[str, ...]) -> str:
     """``scale: a max|x| / 127.5 = … against b max|x| / 127 = …``, of the element's block."""
     formula = scale_formula if ingredient == "scale" else zero_point_formula
     values = [getattr(t, ingredient) for _, t in sides]
-    stakes = list(dict.fromkeys(_AT_STAKE[c] for c in choices))
+    stakes = list(dict.fromkeys(CHOICES[c].at_stake for c in choices))
     setting = sides[0][1].scheme.range_setting
     if not stakes and not isinstance(setting, MinMax) and sides[0][1].low is not None:
         stakes = ["the range setting finds each library its own range"]
@@ -123,7 +85,7 @@ def _rounded(sides: Sides, ingredients: list[str], kernel_kind: int | None) -> s
         return "beside a tie: " + ", ".join(said)
     said = [_side(who, t) for who, t in sides]
     if "rounding" in ingredients:
-        rules = " against ".join(t.scheme.convention.rounding for _, t in sides)
+        rules = " against ".join(t.scheme.convention.coding.rounding for _, t in sides)
         return f"rounding rule, {rules}: " + ", ".join(said)
     if kernel_kind is None:  # scale and zero_point differ too
         return "so " + ", ".join(said)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from quantcore.analysis import Report, report
-from quantcore.conventions import CONVENTIONS, Convention
+from quantcore.conventions import INTEGER_CONVENTIONS, Convention
 from quantcore.errors import QuantError
 from quantcore.granularity import Granularity
 from quantcore.numerics import as_float32
@@ -39,7 +39,7 @@ def library_table(
     own = None
     with contextlib.suppress(QuantError):  # its own row says why
         own = apply_quietly(x, dataclasses.replace(scheme, convention=chosen)).codes
-    for convention in CONVENTIONS.values():
+    for convention in INTEGER_CONVENTIONS.values():
         record = _bare(convention, scheme.granularity)
         of_it = dataclasses.replace(scheme, convention=convention)
         try:

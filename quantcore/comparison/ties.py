@@ -22,8 +22,8 @@ def kernel_kinds(a: Quantized, b: Quantized, flat: Tensor) -> Tensor:
 
 def before_rounding(result: Quantized, flat: Tensor) -> Tensor:
     """Return what the result's kernel rounds of some elements, float32; ``flat``: places in the flattened x."""
-    convention = result.scheme.convention.at(result.scheme.granularity)
-    kernel, params = KERNELS[convention.kernel], result.params
+    convention = result.scheme.rules
+    kernel, params = KERNELS[convention.coding.kernel], result.params
     x, block = result.x.reshape(-1)[flat], blocks_of(result, flat)
     scale, shift = (p.reshape(-1)[block].to(torch.float32) for p in (params.scale, params.zero_point))
     inverse = None if params.inverse is None else params.inverse.reshape(-1)[block]
@@ -34,5 +34,5 @@ def before_rounding(result: Quantized, flat: Tensor) -> Tensor:
 
 
 def _is_tie(result: Quantized, values: Tensor) -> Tensor:
-    jump = 0.5 if result.scheme.convention.rounding.startswith("half") else 0.0
+    jump = 0.5 if result.scheme.convention.coding.rounding.startswith("half") else 0.0
     return values.remainder(1.0) == jump

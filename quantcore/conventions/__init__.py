@@ -1,16 +1,56 @@
-"""The numerical choices on which real libraries differ with all else equal, one record a library's call.
+"""The numerical choices on which real libraries differ with all else equal, one record per call of a library.
 
-Adding a library is adding a record. A source that says "measured" means: on 300,000 near-ties on x86-64 with
-AVX-512, one thread, the named arithmetic gave no difference and every other one thousands.
+Adding a library is adding a module of records. A source that says "measured" means: on 300,000 near-ties on x86-64
+with AVX-512, one thread, the named arithmetic gave no difference and every other one thousands.
 """
 
-from quantcore.conventions.float_libraries import FLOAT_LIBRARIES
-from quantcore.conventions.other_libraries import OTHER_LIBRARIES
-from quantcore.conventions.record import BASES, CHOICES, TEXTBOOK, Convention, Limit
-from quantcore.conventions.torch_libraries import TORCH_LIBRARIES
+from quantcore.conventions.case import Case
+from quantcore.conventions.choice import Choice
+from quantcore.conventions.libraries import (
+    aimet,
+    bitsandbytes,
+    brevitas,
+    compressed_tensors,
+    gguf,
+    hqq,
+    microxcaling,
+    onnx,
+    quantcore,
+    quanto,
+    torch,
+    torchao,
+)
+from quantcore.conventions.record import (
+    CHOICES,
+    CONVENTIONS,
+    STAGE_OF,
+    STAGES,
+    TEXTBOOK,
+    VALUES,
+    Convention,
+    Limit,
+)
 
-CONVENTIONS: dict[str, Convention] = {c.name: c for c in (TEXTBOOK, *TORCH_LIBRARIES, *OTHER_LIBRARIES)}
-BASES.update(CONVENTIONS)
-BASES.update({c.name: c for c in FLOAT_LIBRARIES})
+_LIBRARIES = (
+    torch, torchao, aimet, onnx, compressed_tensors, brevitas, quanto, hqq, quantcore, bitsandbytes, gguf,
+    microxcaling,
+)  # fmt: skip
+CONVENTIONS.update({record.name: record for library in _LIBRARIES for record in library.RECORDS})
+# those whose call takes integers of some widths, rather than one preset's format
+INTEGER_CONVENTIONS: dict[str, Convention] = {
+    name: record for name, record in CONVENTIONS.items() if not record.preset_only
+}
 
-__all__ = ["BASES", "CHOICES", "CONVENTIONS", "Convention", "Limit", "TEXTBOOK"]
+__all__ = [
+    "CHOICES",
+    "CONVENTIONS",
+    "INTEGER_CONVENTIONS",
+    "STAGES",
+    "STAGE_OF",
+    "TEXTBOOK",
+    "VALUES",
+    "Case",
+    "Choice",
+    "Convention",
+    "Limit",
+]

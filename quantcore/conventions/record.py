@@ -1,14 +1,22 @@
-"""What a convention is; `choices` has what each of its choices means."""
+"""What a convention is: one record per stage of the arithmetic, and what it stands for."""
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from functools import cached_property
+from typing import Any
 
 from quantcore import notation
-from quantcore.conventions import choices
+from quantcore.conventions.choice import Choice, Stage, allowed, choices_of
+from quantcore.conventions.stages.coding import CodingStage
+from quantcore.conventions.stages.decoding import DecodingStage
+from quantcore.conventions.stages.nonfinite import NonfiniteStage
+from quantcore.conventions.stages.range import RangeStage
+from quantcore.conventions.stages.scale import ScaleStage
+from quantcore.conventions.stages.storage import StorageStage
+from quantcore.conventions.stages.zero_point import ZeroPointStage
 from quantcore.errors import QuantError
 from quantcore.granularity import Granularity
-from quantcore.numerics import rounding
 
 FLOAT32_EPS = 2.0**-23
 FLOAT32_TINY = 2.0**-126  # the smallest normal number
@@ -18,7 +26,7 @@ FLOAT32_TINY = 2.0**-126  # the smallest normal number
 class Limit:
     """Something that a library's call can't do.
 
-    ``of``: which property of scheme and shape, a key of `refusal.PROPERTIES`; ``allowed``: its values that
+    ``of``: which property of scheme and shape, a key of `support.PROPERTIES`; ``allowed``: its values that
     work; ``words``: the library's rule, to be read after its name.
     """
 
@@ -29,146 +37,165 @@ class Limit:
 
 @dataclass(frozen=True)
 class Convention:
-    """What a library does beyond format, symmetry, granularity and range setting.
+    """What a library does beyond format, symmetry, granularity and range setting, stage by stage.
 
     The defaults are the textbook's. ``variants``: what differs by granularity, as (its name, choice, value).
-    ``formats``: the kinds of format that the call has. ``own_numbers``: what it also reports, see `encodings`. ``library``, ``version``, ``call``: what the record stands for; ``sources``: (choice, where it is written
-    or how it was measured).
+    ``formats``: the kinds of format that the call has. ``preset_only``: the call has no formats to choose from,
+    presets alone name it. ``reported_encodings``: what it also reports, see `quantcore.encoding`. ``library``,
+    ``version``, ``call``: what the record stands for; ``sources``: (choice, where it is written or how it was
+    measured). A choice is named by its own name alone wherever choices are named: in `of`, `changed`, texts.
 
-    Raises:
-        QuantError: a value that the choice has not.
+    >>> Convention.of("mine", kernel="B", eps=2**-23).coding.kernel
+    'B'
     """
 
     name: str
-    kernel: choices.Kernel = "A"
-    rounding: str = "half_even"
-    overflow: choices.Overflow = "saturate"
-    nan: choices.Nan = "refuse"
-    nan_value: float = 0.0
-    cast: choices.Cast = "none"
-    zero_in_range: choices.ZeroInRange = "both"
-    range_overflow: choices.RangeOverflow = "split"
-    finite_range: bool = False
-    widen_range: bool = False
-    smallest_range: float = 0.0
-    symmetric_scale: choices.SymmetricScale = "positive_steps"
-    inverse: choices.Inverse = "of_scale"
-    bad_inverse: choices.BadInverse = "kept"
-    divisor: float = 1.0
-    center: choices.Center = "none"
-    least_value: float = 0.0
-    zero_value: float = 0.0
-    asymmetric_scale: choices.AsymmetricScale = "range"
-    narrow_scale_bits: tuple[int, ...] = ()
-    scale_precision: choices.Precision = "float32"
-    smallest_scale: float = 2.0**-149
-    replacement: float = 1.0
-    coded_with: choices.CodedWith = "stored"
-    zero_scale: choices.ZeroScale = "zero_codes"
-    coded_least: float = 0.0
-    coded_smallest: float = 0.0
-    short_block: choices.ShortBlock = "as_others"
-    bad_scale: choices.BadScale = "kept"
-    zero_point: choices.ZeroPoint = "integer"
-    zero_point_order: choices.ZeroPointOrder = "round_quotient"
-    zero_point_precision: choices.Precision = "float32"
-    zero_point_scale: choices.ZeroPointScale = "final"
-    replaced_zero_point: choices.ReplacedZeroPoint = "computed"
-    nan_zero_point: choices.NanZeroPoint = "lowest"
-    unsigned_symmetric_zero_point: choices.UnsignedSymmetricZeroPoint = "middle"
-    decoding: choices.Decoding = "scaled"
-    code_bits: float = 0.0
+    range: RangeStage = RangeStage()
+    scale: ScaleStage = ScaleStage()
+    zero_point: ZeroPointStage = ZeroPointStage()
+    storage: StorageStage = StorageStage()
+    coding: CodingStage = CodingStage()
+    nonfinite: NonfiniteStage = NonfiniteStage()
+    decoding: DecodingStage = DecodingStage()
     variants: tuple[tuple[str, str, Any], ...] = field(default=(), repr=False)
     limits: tuple[Limit, ...] = field(default=(), repr=False, compare=False)
     formats: tuple[str, ...] = field(default=("int",), repr=False, compare=False)
-    own_numbers: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    preset_only: bool = field(default=False, repr=False, compare=False)
+    reported_encodings: tuple[str, ...] = field(default=(), repr=False, compare=False)
     library: str = field(default="", repr=False, compare=False)
     version: str = field(default="", repr=False, compare=False)
     call: str = field(default="", repr=False, compare=False)
     sources: tuple[tuple[str, str], ...] = field(default=(), repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        for name, values in _CHOICES.items():
-            value = getattr(self, name)
-            if value not in values or isinstance(value, bool) != isinstance(values[0], bool):
-                *others, last = map(str, values)
-                raise QuantError(
-                    f"{name}={str(value)[:40]!r} is not a choice; write {', '.join(others)} or {last}."
-                )
-        rounding(self.rounding)
-        for name in _NUMBERS:
-            number = notation.finite(getattr(self, name), name)
-            if number < 0:
-                raise QuantError(f"{name} must not be negative, and is {number:g}.")
-            object.__setattr__(self, name, number)
-        bits = self.narrow_scale_bits
-        if not isinstance(bits, tuple) or any(type(b) is not int for b in bits):
-            raise QuantError(
-                f"narrow_scale_bits must be a list of widths such as [8,16], not {str(bits)[:40]}."
-            )
+    @classmethod
+    def of(cls, name: str, **given: Any) -> "Convention":
+        """Return a record with these choices, each put into its stage; the others are the textbook's.
+
+        Raises:
+            QuantError: a value that the choice does not have.
+        """
+        choices = {key: given.pop(key) for key in list(given) if key in STAGE_OF}
+        return cls(name, **_staged({}, choices), **given)
 
     def __str__(self) -> str:
         changes = self.changes().items()
         arguments = ", ".join(f"{name}={notation.write_value(value)}" for name, value in changes)
         return f"{self.name}({arguments})" if arguments else self.name
 
+    @cached_property
+    def choices(self) -> dict[str, Any]:
+        """The value of every choice, by name."""
+        return {name: getattr(getattr(self, stage), name) for name, stage in STAGE_OF.items()}
+
     def changes(self) -> dict[str, Any]:
         """Return the choices that differ from the record of this name."""
-        base = BASES.get(self.name, TEXTBOOK)
+        base = CONVENTIONS.get(self.name, TEXTBOOK)
         kept = {v for v in base.variants if v in self.variants}
         undone = {choice for _, choice, _ in set(base.variants) - kept}
         return {
-            name: getattr(self, name)
-            for name in CHOICES
-            if name in undone or getattr(self, name) != getattr(base, name)
+            name: value
+            for name, value in self.choices.items()
+            if name in undone or value != base.choices[name]
         }
 
     def at(self, granularity: Granularity) -> "Convention":
-        """Return the convention with the choices that hold for this granularity."""
+        """Return the convention with the choices that hold for this granularity; see `Scheme.rules`."""
         kind = notation.snake_case(type(granularity).__name__)
         changes = {choice: value for at, choice, value in self.variants if at == kind}
-        return dataclasses.replace(self, variants=(), **changes) if changes else self
+        if not changes:
+            return self
+        return dataclasses.replace(self, variants=(), **_staged(self._stages, changes))
 
     def changed(self, **choices: Any) -> "Convention":
-        """Return a copy with these choices, for every granularity.
+        """Return a copy with these choices, for every granularity; names of earlier versions are read too.
 
         Raises:
-            QuantError: a name that is not a choice, or a value that it has not.
+            QuantError: a name that is not a choice, or a value that it does not have.
         """
-        unknown = sorted(set(choices) - set(CHOICES))
+        choices = dict(_today(name, value) for name, value in choices.items())
+        unknown = sorted(set(choices) - set(STAGE_OF))
         if unknown:
             raise QuantError(
-                f"{unknown[0][:40]!r} is not a choice of a convention; choices are {', '.join(CHOICES)}."
+                f"{unknown[0][:40]!r} is not a choice of a convention; choices are {', '.join(STAGE_OF)}."
             )
         kept = tuple(v for v in self.variants if v[1] not in choices)
-        return dataclasses.replace(self, variants=kept, **choices)
+        return dataclasses.replace(self, variants=kept, **_staged(self._stages, choices))
+
+    @property
+    def parameter_stages(self) -> tuple[RangeStage, ScaleStage, ZeroPointStage]:
+        """What decides scale and zero point: equal ones find equal parameters."""
+        return self.range, self.scale, self.zero_point
 
     @property
     def refuses_nonfinite(self) -> bool:
         """Whether NaN and infinity in x are refused."""
-        return self.nan == "refuse"
+        return self.nonfinite.nan == "refuse"
+
+    @property
+    def _stages(self) -> dict[str, Stage]:
+        return {stage: getattr(self, stage) for stage in STAGES}
 
 
-_HINTS = get_type_hints(Convention)
-_CHOICES: dict[str, tuple[Any, ...]] = {
-    name: get_args(hint) if get_origin(hint) is Literal else (False, True)
-    for name, hint in _HINTS.items()
-    if get_origin(hint) is Literal or hint is bool
+def _staged(stages: Mapping[str, Stage], choices: Mapping[str, Any]) -> dict[str, Any]:
+    """The stages that hold these choices, with them put in; ``stages``: what they are taken from."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, value in choices.items():
+        found.setdefault(STAGE_OF[name], {})[name] = value
+    return {
+        stage: dataclasses.replace(stages.get(stage, STAGES[stage]()), **own)  # type: ignore[type-var]
+        for stage, own in found.items()
+    }
+
+
+def _today(name: str, value: Any) -> tuple[str, Any]:
+    """A choice as links and texts of earlier versions name it."""
+    name = _EARLIER.get(name, name)
+    return name, _EARLIER_VALUES.get(name, {}).get(value, value) if isinstance(value, str) else value
+
+
+_EARLIER = {
+    "smallest_scale": "eps",
+    "replacement": "eps_replacement",
+    "smallest_range": "min_range",
+    "widen_range": "widen_to_eps",
+    "coded_with": "quantize_with",
+    "coded_least": "e8m0_min_as",
+    "coded_smallest": "min_divisor",
+    "least_value": "clamp_min",
+    "zero_value": "zero_replacement",
+    "nan_value": "nan_replacement",
+    "zero_point": "zero_point_form",
 }
-_DESCRIPTION = (
-    "name",
-    "variants",
-    "limits",
-    "formats",
-    "own_numbers",
-    "library",
-    "version",
-    "call",
-    "sources",
-)
-_NUMBERS = tuple(name for name, hint in _HINTS.items() if hint is float)
-# What decides numbers, in the order of the fields
-CHOICES: tuple[str, ...] = tuple(f.name for f in dataclasses.fields(Convention) if f.name not in _DESCRIPTION)
+_EARLIER_VALUES = {
+    "symmetric_scale": {
+        "positive_steps": "amax_over_qmax",
+        "half_range": "amax_over_half_range",
+        "whole_range": "full_range",
+        "larger_side": "max_of_sides",
+        "regridded": "aligned_grid",
+        "largest": "amax",
+        "half_codes": "amax_over_half_codes",
+        "signed_extreme": "signed_amax",
+    },
+    "zero_point_form": {"shift": "min"},
+}
+# in the order in which the stages act
+STAGES: dict[str, type[Stage]] = {
+    "range": RangeStage,
+    "scale": ScaleStage,
+    "zero_point": ZeroPointStage,
+    "storage": StorageStage,
+    "coding": CodingStage,
+    "nonfinite": NonfiniteStage,
+    "decoding": DecodingStage,
+}
+# choice -> the stage that it belongs to, and its words
+STAGE_OF = {name: stage for stage, kind in STAGES.items() for name in choices_of(kind)}
+CHOICES: dict[str, Choice] = {name: c for kind in STAGES.values() for name, c in choices_of(kind).items()}
+# choice -> its values, of those that have a list of them
+VALUES: dict[str, tuple[Any, ...]] = {
+    name: values for kind in STAGES.values() for name, values in allowed(kind).items()
+}
 
 TEXTBOOK = Convention(
     "textbook",
@@ -181,4 +208,4 @@ TEXTBOOK = Convention(
     ),
 )
 # name -> the record that a changed copy is compared with; the package adds the libraries
-BASES: dict[str, Convention] = {TEXTBOOK.name: TEXTBOOK}
+CONVENTIONS: dict[str, Convention] = {TEXTBOOK.name: TEXTBOOK}

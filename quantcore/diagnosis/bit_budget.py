@@ -118,7 +118,7 @@ def spare_bits(case: Case) -> Iterator[Finding]:
 
 def ties(case: Case) -> Iterator[Finding]:
     """Elements halfway between two codes: the rounding rule and the order of operations decide."""
-    rule = case.scheme.convention.at(case.scheme.granularity).rounding
+    rule = case.scheme.rules.coding.rounding
     if rule not in _HALVES:
         return
     x, blocks = case.sample

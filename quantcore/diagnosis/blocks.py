@@ -108,12 +108,12 @@ def _needs_no_scale(case: Case, fmt: FloatFormat, denormal: Tensor) -> Finding:
 
 def _small(case: Case, small: Tensor) -> Finding:
     convention = case.scheme.convention
-    textbook = case.but(convention=TEXTBOOK.changed(overflow=convention.overflow))
+    textbook = case.but(convention=TEXTBOOK.changed(overflow=convention.coding.overflow))
     return Finding(
         "tiny_block",
         "warning",
         f"{_blocks(case, small, 'are at most')} {number(float(case.largest[small].amax()))} in size: the scale would be below "
-        f"{number(convention.smallest_scale)}, the smallest of {convention.library}, and is "
+        f"{number(convention.scale.eps)}, the smallest of {convention.library}, and is "
         f"{number(float(case.result.scale[small][0]))} instead.",
         _boxes(case, small),
         **case.gained(case.best([textbook], BETTER_DB)),
@@ -123,7 +123,7 @@ def _small(case: Case, small: Tensor) -> Finding:
 def _raised(case: Case) -> Tensor:
     """Blocks whose range the library widened to its least: their scale is far above what min-max asks for."""
     convention, fmt = case.scheme.convention, case.scheme.format
-    least = convention.widen_range or convention.smallest_range > 0
+    least = convention.range.widen_to_eps or convention.range.min_range > 0
     if not least or not isinstance(fmt, IntFormat) or not isinstance(case.scheme.range_setting, MinMax):
         return torch.zeros_like(case.largest, dtype=torch.bool)
     needed = case.largest / max(1, (1 << fmt.bits - 1) - 1)
@@ -139,7 +139,7 @@ def _of_least_range(case: Case, raised: Tensor) -> Finding:
         f"range of {convention.library}, which gives them the scale {number(float(case.result.scale[raised][0]))}.",
         _boxes(case, raised),
         **case.gained(
-            case.best([case.but(convention=TEXTBOOK.changed(overflow=convention.overflow))], BETTER_DB)
+            case.best([case.but(convention=TEXTBOOK.changed(overflow=convention.coding.overflow))], BETTER_DB)
         ),
     )
 

@@ -48,7 +48,7 @@ def _place(case: Case, region: Region, flat: int) -> tuple[int, ...]:
 
 def wrapped(case: Case) -> Iterator[Finding]:
     """Codes that overflowed and wrapped: which elements, from what to what."""
-    if case.scheme.convention.overflow != "wrap" or not case.report.clipped:
+    if case.scheme.convention.coding.overflow != "wrap" or not case.report.clipped:
         return
     cells = outside(case)
     at, before = cells[0]
@@ -116,7 +116,7 @@ def zero_point_clamped(case: Case) -> Iterator[Finding]:
 
 
 def _textbook(case: Case) -> list[Scheme]:
-    convention = TEXTBOOK.changed(overflow=case.scheme.convention.overflow)
+    convention = TEXTBOOK.changed(overflow=case.scheme.convention.coding.overflow)
     return [case.but(convention=convention)]
 
 
@@ -167,7 +167,7 @@ def negatives_lost(case: Case) -> Iterator[Finding]:
     """Unsigned codes with the zero point at their end: everything below 0 becomes 0."""
     fmt, zero_point = case.fmt, case.zero_point
     chosen = case.scheme.symmetric or isinstance(case.scheme.range_setting, Given)
-    if fmt.signed or not chosen or case.scheme.convention.overflow == "wrap":
+    if fmt.signed or not chosen or case.scheme.convention.coding.overflow == "wrap":
         return
     low = case.extremes[0]
     lost = (zero_point == fmt.qmin) & (low < -0.5 * case.result.scale)

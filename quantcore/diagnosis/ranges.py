@@ -66,7 +66,7 @@ def _asymmetric(case: Case) -> list[Scheme]:
 def clipped_too_much(case: Case) -> Iterator[Finding]:
     """The range is too narrow: clipping costs more than the finer step gains."""
     report = case.report
-    if not report.clipped or case.scheme.convention.overflow == "wrap":
+    if not report.clipped or case.scheme.convention.coding.overflow == "wrap":
         return
     if report.clipping_sse <= CLIPPED_TIMES * report.rounding_sse:
         return

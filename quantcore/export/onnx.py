@@ -119,17 +119,17 @@ def _refuse_other_codes(result: Quantized, bits: int) -> None:
 
 def _apart(result: Quantized, wide: IntFormat) -> str:
     """What parts these codes from QuantizeLinear's, most of it first."""
-    fmt, convention = result.scheme.format, result.scheme.convention.at(result.scheme.granularity)
-    formula, theirs = KERNELS[convention.kernel].formula, KERNELS["A"].formula
+    fmt, convention = result.scheme.format, result.scheme.rules
+    formula, theirs = KERNELS[convention.coding.kernel].formula, KERNELS["A"].formula
     found = []
     if bool((result.scale == 0).any()):
         found.append("it divides by a scale of 0, which here brings every code to the one of 0")
-    if convention.overflow == "wrap":
+    if convention.coding.overflow == "wrap":
         found.append("it clamps, and these wrap around")
     elif (fmt.qmin, fmt.qmax) != (wide.qmin, wide.qmax):
         found.append(f"it clamps to {wide.qmin}..{wide.qmax}, these to {fmt.qmin}..{fmt.qmax}")
-    if convention.rounding != "half_even":
-        found.append(f"it rounds half to even, these {convention.rounding}")
+    if convention.coding.rounding != "half_even":
+        found.append(f"it rounds half to even, these {convention.coding.rounding}")
     if formula != theirs:
         found.append(f"it computes {theirs}, {convention.name} {formula}")
     return "QuantizeLinear is not this rule: " + "; ".join(found or ["it turns NaN into the lowest code"])

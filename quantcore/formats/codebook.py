@@ -108,6 +108,16 @@ class CodebookFormat(lookup_table.TableFormat):
         return max(abs(v) for v in self.values)
 
     @property
+    def symmetric_max(self) -> float:
+        """What max|x| is brought to by a symmetric scale."""
+        return self.max
+
+    @property
+    def symmetric_max_exponent(self) -> int:
+        """The exponent of the largest power of two that is not above `symmetric_max`."""
+        return math.frexp(self.max)[1] - 1
+
+    @property
     def reach(self) -> float:
         """The largest magnitude: what lies further is clipped."""
         return self.max

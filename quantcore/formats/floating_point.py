@@ -106,6 +106,16 @@ class FloatFormat(FloatLayout, lookup_table.TableFormat):
         return float(self.table[self.top])
 
     @property
+    def symmetric_max(self) -> float:
+        """What max|x| is brought to by a symmetric scale."""
+        return self.max
+
+    @property
+    def symmetric_max_exponent(self) -> int:
+        """The exponent of the largest power of two that is not above `symmetric_max`."""
+        return math.frexp(self.max)[1] - 1
+
+    @property
     def min(self) -> float:
         """The smallest normal value over 0; where even the largest is subnormal, the next power of two."""
         return 2.0**self.lowest_exponent

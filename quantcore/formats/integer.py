@@ -14,6 +14,7 @@ The codes of a `FloatFormat` are bit patterns, those of a `CodebookFormat` place
 and `codebook_format` say what they stand for.
 """
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -59,6 +60,16 @@ class IntFormat:
     def middle(self) -> int:
         """The code that stands for 0 in symmetric mode: 0 signed, 2^(bits-1) unsigned."""
         return 0 if self.signed else 1 << (self.bits - 1)
+
+    @property
+    def symmetric_max(self) -> int:
+        """What max|x| is brought to by a symmetric scale: 2^(bits-1) - 1."""
+        return (1 << (self.bits - 1)) - 1
+
+    @property
+    def symmetric_max_exponent(self) -> int:
+        """The exponent of the largest power of two that is not above `symmetric_max`."""
+        return math.frexp(self.symmetric_max)[1] - 1
 
     @property
     def available(self) -> int:

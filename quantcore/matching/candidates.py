@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quantcore.conventions import CONVENTIONS
+from quantcore.conventions import INTEGER_CONVENTIONS
 from quantcore.errors import QuantError
 from quantcore.granularity import Granularity, block_shape
 from quantcore.matching.explanations import tell
@@ -26,7 +26,7 @@ from quantcore.scheme import Scheme
 NEAREST = 8  # candidates shown where nothing fits
 LARGE, EXPLAINED_OF_LARGE = 1 << 20, 2  # elements from which on few candidates are explained at once
 _KINDS = list(COMPUTED)
-_NAMES = list(CONVENTIONS)
+_NAMES = list(INTEGER_CONVENTIONS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +105,7 @@ class Judge:
 
     def _compared(self, scheme: Scheme, damage: Damage, params: QParams) -> tuple[int, bytes]:
         """How many codes differ, and what stands for the codes; equal arithmetic is run once."""
-        c, fmt = scheme.convention.at(scheme.granularity), scheme.format
+        c, fmt = scheme.rules, scheme.format
         tame = isinstance(scheme.range_setting, MinMax) and bool(params.scale.isfinite().all())
         arithmetic = (
             block_shape(scheme.granularity, tuple(self.x.shape)),
@@ -113,7 +113,12 @@ class Judge:
                 None if p is None else p.numpy().tobytes()
                 for p in (params.scale, params.zero_point, params.inverse)
             ),
-            (c.kernel, c.rounding, c.overflow, None if tame else (c.nan, c.cast)),
+            (
+                c.coding.kernel,
+                c.coding.rounding,
+                c.coding.overflow,
+                None if tame else (c.nonfinite.nan, c.nonfinite.cast),
+            ),
             (fmt.qmin, fmt.qmax, damage),
         )
         if arithmetic not in self._known:

@@ -58,7 +58,7 @@ def tell(x: Tensor, codes: Tensor, scheme: Scheme, damage: Damage, own_scale: bo
         own_scale: whether the scale is known from elsewhere, so that nothing is said of what it may be.
     """
     params = choose_qparams(x, scheme)
-    convention, fmt = scheme.convention.at(scheme.granularity), scheme.format
+    convention, fmt = scheme.rules, scheme.format
     assert isinstance(fmt, IntFormat)
     laid = lay(x, scheme, params, damage)
     whole = arithmetic(damage.computed, convention, laid.x, laid.s, laid.z)

@@ -99,7 +99,7 @@ def elements(
     laid = lay(x, scheme, choose_qparams(x, scheme), damage).at(places)
     kernel, fmt, kinds = laid.kernel, scheme.format, damage.computed
     assert isinstance(fmt, IntFormat)
-    convention = scheme.convention.at(scheme.granularity)
+    convention = scheme.rules
     z = mistaken_zero_point(kinds, laid.z)
     value, added = unrounded(kernel, laid.x, laid.s, z)
     whole = arithmetic(kinds, convention, laid.x, laid.s, laid.z)
@@ -113,9 +113,9 @@ def elements(
         *(c.reshape(-1)[places] for c in (expected, codes)),
     ]
     rows = zip(*(c.expand(len(places)).tolist() for c in columns), strict=True)
-    lowest_used, beyond = bool((codes == fmt.qmin).any()), _beyond(kinds, convention.overflow)
+    lowest_used, beyond = bool((codes == fmt.qmin).any()), _beyond(kinds, convention.coding.overflow)
     return [
-        Element(xi, s, zi, v - kernel.half / 2, w, a, int(e), int(g), kernel, convention.rounding, fmt,
+        Element(xi, s, zi, v - kernel.half / 2, w, a, int(e), int(g), kernel, convention.coding.rounding, fmt,
                 lowest_used, beyond)
         for xi, s, zi, v, w, a, e, g in rows
     ]  # fmt: skip

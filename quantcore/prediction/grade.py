@@ -80,7 +80,7 @@ def mark_zero_points(result: Quantized, blocks: Sequence[Place], typed: Sequence
         QuantError: as `mark_scales`; or the convention's zero points are no integers.
     """
     _check(result, blocks, typed, given=True)
-    if result.scheme.convention.zero_point != "integer":
+    if result.scheme.convention.zero_point.zero_point_form != "integer":
         library = result.scheme.convention.library
         raise QuantError(f"{library} keeps no whole number as zero_point; choose the textbook.")
     found = []

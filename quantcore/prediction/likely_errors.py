@@ -49,7 +49,7 @@ def _fit(value: float, t: Trace) -> float:
     fmt = _integers(t)
     if not math.isfinite(value):
         return math.nan
-    if t.scheme.convention.overflow == "wrap":
+    if t.scheme.convention.coding.overflow == "wrap":
         return float(wrap(torch.tensor(value, dtype=torch.float64), fmt))
     return float(min(max(value, fmt.qmin), fmt.qmax))
 

@@ -2,7 +2,6 @@
 
 from quantcore.qparams.choose import QParams, choose_qparams
 from quantcore.qparams.coding import Kept, decode, ends, factor, fit, kept_at, kept_of, store, unscale, wrap
-from quantcore.qparams.power_of_two import largest_power, largest_value
 from quantcore.qparams.scale import Parameters, parameters
 from quantcore.qparams.squared_error import BlockErrors
 
@@ -18,8 +17,6 @@ __all__ = [
     "fit",
     "kept_at",
     "kept_of",
-    "largest_power",
-    "largest_value",
     "parameters",
     "store",
     "unscale",

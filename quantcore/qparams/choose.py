@@ -58,13 +58,13 @@ def choose_qparams(x: Any, scheme: Scheme) -> QParams:
     x = as_float32(x)
     shape = tuple(x.shape)
     refuse(scheme, shape)
-    center = x.mean() if scheme.convention.center == "mean" else None
+    center = x.mean() if scheme.convention.scale.center == "mean" else None
     x = x if center is None else x - center
     block = block_shape(scheme.granularity, shape)
     shape = laid_shape(scheme.granularity, shape)
     laid = x.reshape(shape)
     grid = grid_shape(shape, block)
-    setting, convention = scheme.range_setting, scheme.convention.at(scheme.granularity)
+    setting, convention = scheme.range_setting, scheme.rules
     refuses = convention.refuses_nonfinite
     who = f"the {convention.name} convention" if refuses else "this range setting"
     if isinstance(setting, Given):
@@ -76,8 +76,8 @@ def choose_qparams(x: Any, scheme: Scheme) -> QParams:
         _check_finite(x, low, high, who)
     params = QParams(*parameters(low, high, scheme.symmetric, scheme.format, convention), center=center)
     flat = scheme.granularity
-    if convention.short_block == "divided" and isinstance(flat, PerFlatGroup) and shape[0] % flat.size:
-        params.scale[-1:].clamp_(min=convention.coded_smallest)
+    if convention.coding.short_block == "divided" and isinstance(flat, PerFlatGroup) and shape[0] % flat.size:
+        params.scale[-1:].clamp_(min=convention.storage.min_divisor)
     if is_bad(params.scale, convention):
         raise QuantError(
             f"{full_name(convention)} refuses a scale that is not a finite "
@@ -96,7 +96,7 @@ def _range(x: Tensor, scheme: Scheme, who: str) -> tuple[Tensor, Tensor]:
     """What the range setting finds of every block, in block form."""
     shape = laid_shape(scheme.granularity, tuple(x.shape))
     block, laid = block_shape(scheme.granularity, tuple(x.shape)), x.reshape(shape)
-    setting, rule = scheme.range_setting, scheme.convention.at(scheme.granularity).symmetric_scale
+    setting, rule = scheme.range_setting, scheme.rules.scale.symmetric_scale
     assert not isinstance(setting, Given)  # which has no range
     grid = grid_shape(shape, block)
     low, high = (torch.empty(grid, device=x.device) for _ in range(2))
@@ -111,7 +111,7 @@ def _range(x: Tensor, scheme: Scheme, who: str) -> tuple[Tensor, Tensor]:
             blocks = to_blocks(values, region.block)
             task = Task(scheme.format, scheme.symmetric, BlockErrors(blocks, scheme), math.prod(grid))
             found = setting(blocks, task)
-        elif rule == "signed_extreme":
+        elif rule == "signed_amax":
             found = first_extreme(values, region.block, *found)
         for whole, part in zip((low, high), found, strict=True):
             whole[region.grid].copy_(part.reshape(whole[region.grid].shape))

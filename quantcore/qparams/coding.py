@@ -11,7 +11,6 @@ from quantcore.conventions import Convention
 from quantcore.formats import FloatFormat, Format, IntFormat
 from quantcore.granularity import Region, spread
 from quantcore.numerics import KERNELS, like
-from quantcore.qparams.power_of_two import largest_value
 from quantcore.scheme import Scheme
 
 _LEAST_STORED = 2.0**-127  # of e8m0
@@ -38,16 +37,16 @@ def factor(scale: Tensor, inverse: Tensor | None, convention: Convention, *, sto
         inverse: 1/scale where the library keeps that itself.
         stored: the scale went through a format of its own, where it may have become 0.
     """
-    inverts = KERNELS[convention.kernel].inverse
-    if convention.coded_smallest:
-        scale = scale.clamp(min=convention.coded_smallest)
+    inverts = KERNELS[convention.coding.kernel].inverse
+    if convention.storage.min_divisor:
+        scale = scale.clamp(min=convention.storage.min_divisor)
     s = scale
     if inverts:
         s = torch.reciprocal(scale) if inverse is None else inverse
-    if convention.coded_least:
-        least = convention.coded_least
+    if convention.storage.e8m0_min_as:
+        least = convention.storage.e8m0_min_as
         s = s.masked_fill(scale == _LEAST_STORED, 1 / least if inverts else least)
-    if stored and inverse is None and convention.zero_scale == "zero_codes":
+    if stored and inverse is None and convention.storage.zero_scale == "zero_codes":
         s = s.masked_fill(scale == 0, 0.0 if inverts else math.inf)
     return s
 
@@ -125,19 +124,19 @@ def unscale(values: Tensor, scale: Tensor, zero_point: Tensor | None, kept: Kept
 
 def kept_of(params: Parameters, fmt: Format, convention: Convention) -> Kept:
     """Return what the convention dequantizes with; of parameters given by hand only these are known."""
-    if convention.zero_point == "shift":
+    if convention.zero_point.is_min:
         return Kept("shifted")
-    if convention.decoding == "divided" and params.inverse is not None:
+    if convention.decoding.decoding == "divided" and params.inverse is not None:
         return Kept("divided", params.inverse, center=params.center)
-    if convention.decoding == "of_largest" and params.high is not None:
-        return Kept("of_largest", params.high, float(torch.tensor(1.0) / largest_value(fmt)))
+    if convention.decoding.decoding == "of_largest" and params.high is not None:
+        return Kept("of_largest", params.high, float(torch.tensor(1.0) / fmt.symmetric_max))
     return SCALED if params.center is None else Kept("scaled", center=params.center)
 
 
 def fit(values: Tensor, scheme: Scheme) -> Tensor:
     """Bring rounded values into the format by the scheme's overflow rule; may work in place."""
     fmt = scheme.format
-    if scheme.convention.overflow == "saturate":
+    if scheme.convention.coding.overflow == "saturate":
         return values.clamp_(fmt.qmin, fmt.qmax)
     return wrap(values, fmt)
 

@@ -106,7 +106,7 @@ class Trials:
     def beyond_codes(self, coding: Coding) -> Tensor:
         """At most √(squared error) of what lies beyond the values of all codes, here and for narrower ranges."""
         low, high = _reach(coding, self.errors)
-        if coding.shift is not None or self.errors.convention.symmetric_scale == "signed_extreme":
+        if coding.shift is not None or self.errors.convention.scale.symmetric_scale == "signed_amax":
             # another rounding of the zero_point, or the other sign, and narrower ranges reach one step farther
             low, high = low - coding.scale.abs(), high + coding.scale.abs()
         farthest = torch.maximum(low - self.ends.low, self.ends.high - high)
@@ -173,10 +173,10 @@ def _takes_steps(errors: Errors) -> bool:
     return (
         errors.blocks.shape[1] <= _SHORT
         and isinstance(errors.scheme.format, IntFormat)
-        and c.overflow == "saturate"
-        and c.rounding in NEAREST
-        and c.zero_point in ("integer", "float_rounded")
-        and not (c.coded_least or c.coded_smallest)
+        and c.coding.overflow == "saturate"
+        and c.coding.rounding in NEAREST
+        and c.zero_point.zero_point_form in ("integer", "float_rounded")
+        and not (c.storage.e8m0_min_as or c.storage.min_divisor)
     )
 
 

@@ -40,7 +40,9 @@ def _best(errors: Errors, low: Tensor, high: Tensor, still: Tensor, shares: Tens
     error = torch.zeros(len(k), dtype=torch.float64, device=low.device)
     unsure = (torch.bincount(row, minlength=len(low))[row] > 1).nonzero().reshape(-1)
     # the fused kernel takes one scale
-    together = 1 if KERNELS[errors.convention.kernel].fused else max(1, CHUNK // errors.blocks.shape[1])
+    together = (
+        1 if KERNELS[errors.convention.coding.kernel].fused else max(1, CHUNK // errors.blocks.shape[1])
+    )
     for pairs in torch.split(unsure, together) if len(unsure) else ():
         at, share = row[pairs], shares[k[pairs]]
         error[pairs] = errors.of(at)(*(_shrunk(end[at], still[at], share) for end in (low, high)))

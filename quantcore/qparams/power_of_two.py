@@ -19,7 +19,6 @@ The exponent never falls below -127, the least that e8m0 stores; NaN stays NaN. 
 after the leading one of 1.xxx, so that their scale is 2^(2 - bits) times such a power.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -37,26 +36,26 @@ def _exponent(largest: Tensor) -> Tensor:
 
 
 def _floor(largest: Tensor, fmt: Format) -> Tensor:
-    return _exponent(largest) - largest_power(fmt)
+    return _exponent(largest) - fmt.symmetric_max_exponent
 
 
 def _log2_floor(largest: Tensor, fmt: Format) -> Tensor:
     """floor(log2(max|x|)), the logarithm rounded to float32; of 0 that of the smallest normal number."""
     logarithm = torch.log2(torch.where(largest == 0, 2.0**_SMALLEST_NORMAL, largest))
     floor = logarithm.floor().nan_to_num(nan=0.0, posinf=1000.0)
-    return floor.to(torch.int32) - largest_power(fmt)
+    return floor.to(torch.int32) - fmt.symmetric_max_exponent
 
 
 def _even(largest: Tensor, fmt: Format) -> Tensor:
-    return _exponent(_raised(largest, _mantissa(fmt))) - largest_power(fmt)
+    return _exponent(_raised(largest, _mantissa(fmt))) - fmt.symmetric_max_exponent
 
 
 def _rounded(largest: Tensor, fmt: Format) -> Tensor:
-    return _of_power(_raised(largest, _mantissa(fmt))) - largest_power(fmt)
+    return _of_power(_raised(largest, _mantissa(fmt))) - fmt.symmetric_max_exponent
 
 
 def _rounded_e2m1(largest: Tensor, fmt: Format) -> Tensor:
-    return _of_power(_raised(largest, 1)) - largest_power(fmt)
+    return _of_power(_raised(largest, 1)) - fmt.symmetric_max_exponent
 
 
 def _raised(largest: Tensor, mantissa: int) -> Tensor:
@@ -71,27 +70,17 @@ def _of_power(largest: Tensor) -> Tensor:
 
 def _ceil(largest: Tensor, fmt: Format) -> Tensor:
     more = (largest.view(torch.int32) & ((1 << _MANTISSA) - 1)) > 0
-    return _exponent(largest) + more.to(torch.int32) - largest_power(fmt)
+    return _exponent(largest) + more.to(torch.int32) - fmt.symmetric_max_exponent
 
 
 def _log2_ceil(largest: Tensor, fmt: Format) -> Tensor:
     """ceil(log2(max|x| / format's max)), the logarithm rounded to float32."""
-    exponent = torch.ceil(torch.log2(largest / largest_value(fmt))).clamp(_LEAST, _MOST)
+    exponent = torch.ceil(torch.log2(largest / fmt.symmetric_max)).clamp(_LEAST, _MOST)
     return exponent.nan_to_num(nan=0.0).to(torch.int32)
 
 
 def _mantissa(fmt: Format) -> int:
     return fmt.mantissa if isinstance(fmt, FloatFormat) else fmt.bits - 2
-
-
-def largest_value(fmt: Format) -> float:
-    """What max|x| is brought to: of integers 2^(bits-1) - 1."""
-    return (1 << (fmt.bits - 1)) - 1 if isinstance(fmt, IntFormat) else fmt.max
-
-
-def largest_power(fmt: Format) -> int:
-    """The exponent of the largest power of two that is not above `largest_value`."""
-    return math.frexp(largest_value(fmt))[1] - 1
 
 
 def _power(exponent_of: Callable[[Tensor, Format], Tensor], beyond: float) -> Callable[..., Any]:
@@ -102,7 +91,7 @@ def _power(exponent_of: Callable[[Tensor, Format], Tensor], beyond: float) -> Ca
 
     def rule(low: Tensor, high: Tensor, fmt: Any, c: Any) -> tuple[Tensor, Tensor, Tensor]:
         largest = torch.maximum(low.abs(), high.abs())
-        unit = -largest_power(fmt) if isinstance(fmt, IntFormat) else 0
+        unit = -fmt.symmetric_max_exponent if isinstance(fmt, IntFormat) else 0
         exponent = exponent_of(largest, fmt)
         over = int(exponent.amax()) > _MOST + unit
         scale = power_of_two(exponent.clamp(_LEAST + unit, _MOST + unit))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from quantcore.conventions import Convention
 from quantcore.formats import Format
-from quantcore.qparams.power_of_two import POWERS, largest_value
+from quantcore.qparams.power_of_two import POWERS
 
 Range = tuple[Tensor, Tensor]
 _PRECISION = {"float32": torch.float32, "float64": torch.float64}
@@ -33,15 +33,15 @@ class Parameters(NamedTuple):
 
 def parameters(low: Tensor, high: Tensor, symmetric: bool, fmt: Format, c: Convention) -> Parameters:
     """Return scale and zero_point, and what led to them."""
-    low, high = (t.to(_PRECISION[c.scale_precision]) for t in (low, high))
+    low, high = (t.to(_PRECISION[c.scale.scale_precision]) for t in (low, high))
     low, high = _widened(*_with_zero(low, high, c), symmetric, fmt, c)
     low, high = _finite(low, high, c)
     inverse = None
     if symmetric:
-        raw, low, high = _SYMMETRIC[c.symmetric_scale](low, high, fmt, c)
-        if c.inverse == "of_range":
+        raw, low, high = _SYMMETRIC[c.scale.symmetric_scale](low, high, fmt, c)
+        if c.scale.inverse == "of_range":
             inverse = _inverse_of_range(high, fmt, c)
-    elif c.asymmetric_scale == "inverse_range":
+    elif c.scale.asymmetric_scale == "inverse_range":
         inverse = inverse_range(low, high, _steps(fmt))
         raw = 1.0 / inverse
     else:
@@ -49,13 +49,15 @@ def parameters(low: Tensor, high: Tensor, symmetric: bool, fmt: Format, c: Conve
     scale, replaced = _replaced(raw, c)
     if symmetric:
         zero_point = torch.full(scale.shape, _middle(fmt, c), dtype=torch.int32, device=scale.device)
-    elif c.zero_point == "shift":
+    elif c.zero_point.is_min:
         zero_point = low
     elif inverse is not None:
         zero_point = _float_zero_point(low, inverse, c)
     else:
-        zero_point = _zero_point(low, raw if c.zero_point_scale == "raw" else scale, fmt, c)
-    if c.replaced_zero_point == "zero" or (c.replaced_zero_point == "zero_if_asymmetric" and not symmetric):
+        zero_point = _zero_point(low, raw if c.zero_point.zero_point_scale == "raw" else scale, fmt, c)
+    if c.zero_point.replaced_zero_point == "zero" or (
+        c.zero_point.replaced_zero_point == "zero_if_asymmetric" and not symmetric
+    ):
         zero_point = zero_point.masked_fill(replaced, 0)
     low, high = low.to(torch.float32), high.to(torch.float32)
     return Parameters(scale, zero_point, low, high, inverse, replaced)
@@ -66,34 +68,34 @@ def _steps(fmt: Format) -> int:
 
 
 def _with_zero(low: Tensor, high: Tensor, c: Convention) -> Range:
-    if c.zero_in_range != "no":
+    if c.range.zero_in_range != "no":
         low = low.clamp(max=0.0)
-    if c.zero_in_range == "both":
+    if c.range.zero_in_range == "both":
         high = high.clamp(min=0.0)
     return low, high
 
 
 def _widened(low: Tensor, high: Tensor, symmetric: bool, fmt: Format, c: Convention) -> Range:
     """Widen what would give a scale below the smallest, at both ends if symmetric."""
-    if not c.widen_range:
+    if not c.range.widen_to_eps:
         return low, high
     steps = _steps(fmt)
-    step = c.smallest_scale * ((high - low) / steps < c.smallest_scale)
+    step = c.scale.eps * ((high - low) / steps < c.scale.eps)
     above, below = (steps // 2, -(-steps // 2)) if symmetric else (steps, 0)
     return low - below * step, high + above * step
 
 
 def _finite(low: Tensor, high: Tensor, c: Convention) -> Range:
     largest = torch.finfo(torch.float32).max
-    return (low.clamp(min=-largest), high.clamp(max=largest)) if c.finite_range else (low, high)
+    return (low.clamp(min=-largest), high.clamp(max=largest)) if c.range.finite_range else (low, high)
 
 
 def _asymmetric(low: Tensor, high: Tensor, steps: int, c: Convention) -> Tensor:
     width = high - low
-    if c.smallest_range:
-        width = width.clamp(min=c.smallest_range)
+    if c.range.min_range:
+        width = width.clamp(min=c.range.min_range)
     scale = width / steps
-    if c.range_overflow == "split":
+    if c.scale.range_overflow == "split":
         scale = torch.where(torch.isinf(width), high / steps - low / steps, scale)
     return scale
 
@@ -110,21 +112,21 @@ def inverse_range(low: Tensor, high: Tensor, steps: int) -> Tensor:
 
 def _inverse_of_range(largest: Tensor, fmt: Format, c: Convention) -> Tensor:
     """1/s by way of 1/max|x|: two roundings, as torch divides a number by a tensor."""
-    if c.symmetric_scale == "half_codes":
+    if c.scale.symmetric_scale == "amax_over_half_codes":
         inverse = torch.reciprocal(2 * largest) * (1 << fmt.bits)
     else:
-        inverse = torch.reciprocal(largest) * (largest_value(fmt) * c.divisor)
-    return inverse.nan_to_num(1.0, 1.0, 1.0) if c.bad_inverse == "one" else inverse
+        inverse = torch.reciprocal(largest) * (fmt.symmetric_max * c.scale.divisor)
+    return inverse.nan_to_num(1.0, 1.0, 1.0) if c.scale.bad_inverse == "one" else inverse
 
 
 def _largest(low: Tensor, high: Tensor, c: Convention) -> Tensor:
     largest = torch.maximum(low.abs(), high.abs())
-    return largest.clamp(min=c.smallest_range) if c.smallest_range else largest
+    return largest.clamp(min=c.range.min_range) if c.range.min_range else largest
 
 
 def _symmetric_steps(fmt: Format, c: Convention) -> int:
     """N, of the narrow format where the scale is found as if the codes were."""
-    narrower = fmt.signed and not fmt.narrow and fmt.bits in c.narrow_scale_bits
+    narrower = fmt.signed and not fmt.narrow and fmt.bits in c.scale.narrow_scale_bits
     return _steps(fmt) - narrower
 
 
@@ -133,7 +135,7 @@ Symmetric = Callable[[Tensor, Tensor, Format, Convention], tuple[Tensor, Tensor,
 
 def _positive_steps(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
     largest = _largest(low, high, c)
-    return largest / (largest_value(fmt) * c.divisor), -largest, largest
+    return largest / (fmt.symmetric_max * c.scale.divisor), -largest, largest
 
 
 def _largest_itself(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
@@ -176,59 +178,68 @@ def _regridded(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[T
 
 
 _SYMMETRIC: dict[str, Symmetric] = {
-    "positive_steps": _positive_steps,
-    "half_range": _half_range,
-    "whole_range": _whole_range,
-    "larger_side": _larger_side,
-    "regridded": _regridded,
-    "largest": _largest_itself,
-    "half_codes": _half_codes,
-    "signed_extreme": _signed_extreme,
+    "amax_over_qmax": _positive_steps,
+    "amax_over_half_range": _half_range,
+    "full_range": _whole_range,
+    "max_of_sides": _larger_side,
+    "aligned_grid": _regridded,
+    "amax": _largest_itself,
+    "amax_over_half_codes": _half_codes,
+    "signed_amax": _signed_extreme,
     **POWERS,
 }
 
 
 # the rules that read nothing of a range but its larger side
-OF_MAGNITUDE = ("positive_steps", "largest", "half_codes", "half_range", "whole_range", *POWERS)
+OF_MAGNITUDE = (
+    "amax_over_qmax",
+    "amax",
+    "amax_over_half_codes",
+    "amax_over_half_range",
+    "full_range",
+    *POWERS,
+)
 
 
 def _replaced(raw: Tensor, c: Convention) -> tuple[Tensor, Tensor]:
     """Return the scale as float32, and which blocks had one too small."""
-    if bool(raw.abs().amin() >= c.smallest_scale):
+    if bool(raw.abs().amin() >= c.scale.eps):
         return raw.to(torch.float32), torch.zeros_like(raw, dtype=torch.bool)
-    small = raw.abs() < c.smallest_scale
-    return torch.where(small, c.replacement, raw).to(torch.float32), small
+    small = raw.abs() < c.scale.eps
+    return torch.where(small, c.scale.eps_replacement, raw).to(torch.float32), small
 
 
 def _middle(fmt: Format, c: Convention) -> int:
-    if fmt.signed or c.unsigned_symmetric_zero_point == "zero":
+    if fmt.signed or c.zero_point.unsigned_symmetric_zero_point == "zero":
         return 0
-    if c.unsigned_symmetric_zero_point == "observer" and fmt.bits not in (8, 16):
+    if c.zero_point.unsigned_symmetric_zero_point == "observer" and fmt.bits not in (8, 16):
         return (fmt.qmin + fmt.qmax) // 2
     return fmt.middle
 
 
 def _zero_point(low: Tensor, scale: Tensor, fmt: Format, c: Convention) -> Tensor:
-    quotient = low.to(_PRECISION[c.zero_point_precision]) / scale.to(_PRECISION[c.zero_point_precision])
-    if c.zero_point_order == "round_quotient":
+    quotient = low.to(_PRECISION[c.zero_point.zero_point_precision]) / scale.to(
+        _PRECISION[c.zero_point.zero_point_precision]
+    )
+    if c.zero_point.zero_point_order == "round_quotient":
         found = fmt.qmin - torch.round(quotient)
     else:
         found = torch.round(fmt.qmin - quotient)
     lowest = -(1 << 31)
     # -2^31 minus itself, or minus a negative qmin, in 32 bits
     wrapped = fmt.qmin if fmt.qmin == 0 else fmt.qmax
-    undefined = {"lowest": lowest, "zero": 0, "wrapped": wrapped}[c.nan_zero_point]
+    undefined = {"lowest": lowest, "zero": 0, "wrapped": wrapped}[c.zero_point.nan_zero_point]
     bounded = found.clamp(fmt.qmin, fmt.qmax)
     return torch.where(bounded.isnan(), undefined, bounded.to(torch.float64)).to(torch.int32)
 
 
 def _float_zero_point(low: Tensor, inverse: Tensor, c: Convention) -> Tensor:
     zero_point = -low * inverse
-    return zero_point.round() if c.zero_point == "float_rounded" else zero_point
+    return zero_point.round() if c.zero_point.zero_point_form == "float_rounded" else zero_point
 
 
 def is_bad(scale: Tensor, c: Convention) -> bool:
     """Whether the library refuses these scales."""
-    if c.bad_scale == "kept" or (math.isfinite(scale.amin()) and math.isfinite(scale.amax())):
+    if c.scale.bad_scale == "kept" or (math.isfinite(scale.amin()) and math.isfinite(scale.amax())):
         return False
-    return c.bad_scale == "nonfinite" or bool(scale.isnan().any())
+    return c.scale.bad_scale == "nonfinite" or bool(scale.isnan().any())

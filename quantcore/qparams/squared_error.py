@@ -33,8 +33,8 @@ class BlockErrors:
 
     def __init__(self, blocks: Tensor, scheme: Scheme) -> None:
         self.blocks, self.scheme = blocks, scheme
-        self.convention = scheme.convention.at(scheme.granularity)
-        self.kept = Kept("shifted") if self.convention.zero_point == "shift" else SCALED
+        self.convention = scheme.rules
+        self.kept = Kept("shifted") if self.convention.zero_point.is_min else SCALED
 
     def __call__(self, low: Tensor, high: Tensor) -> Tensor:
         """Return the sum of the squared error of every block, float64, inf where that is NaN."""
@@ -95,8 +95,8 @@ class BlockErrors:
     def _unclamped(self, part: Tensor, coding: Coding) -> Tensor:
         """What the kernel gives, until the next call."""
         whole = isinstance(self.scheme.format, IntFormat)
-        round_ = rounding(self.convention.rounding) if whole else unrounded
-        return KERNELS[self.convention.kernel].run(
+        round_ = rounding(self.convention.coding.rounding) if whole else unrounded
+        return KERNELS[self.convention.coding.kernel].run(
             part, coding.s, coding.shift, like(part, "unclamped"), round_
         )
 
@@ -107,5 +107,5 @@ class BlockErrors:
             codes = fit(work, self.scheme)
         else:
             codes = torch.empty(part.shape, dtype=fmt.dtype, device=part.device)
-            fmt.encode_(work, codes, rounding(self.convention.rounding))
+            fmt.encode_(work, codes, rounding(self.convention.coding.rounding))
         return torch.sub(part, decode(codes, coding.scale, coding.shift, work, fmt, self.kept), out=work)

@@ -15,7 +15,7 @@ def encoding(result: Quantized) -> dict[str, Tensor]:
     scale · (offset + qmax), as its get_offset(), get_min() and get_max() give them
     (aimet_torch 2.42.0, quantization/affine/quantizer.py:287-317). Other conventions: empty.
     """
-    return {name: _NUMBERS[name](result) for name in result.scheme.convention.own_numbers}
+    return {name: _NUMBERS[name](result) for name in result.scheme.convention.reported_encodings}
 
 
 def _offset(result: Quantized) -> Tensor:

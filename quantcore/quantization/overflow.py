@@ -21,11 +21,13 @@ def may_leave_integers(x: Tensor, params: QParams, scheme: Scheme, convention: C
     low, high = params.low, params.high
     if low is None or high is None or not isinstance(scheme.range_setting, MinMax):
         low, high = x.amin(), x.amax()
-    found = params.raw if convention.coded_with == "raw" and params.raw is not None else params.scale
+    found = (
+        params.raw if convention.storage.quantize_with == "raw" and params.raw is not None else params.scale
+    )
     scale, shift = torch.as_tensor(found, dtype=torch.float32), torch.as_tensor(params.zero_point)
     # half of the end: the quotient may be rounded, and z is added
-    end = _CAST_ENDS[convention.cast] / 2
-    invert = KERNELS[convention.kernel].inverse
+    end = _CAST_ENDS[convention.nonfinite.cast] / 2
+    invert = KERNELS[convention.coding.kernel].inverse
     inverse = params.inverse if invert else None
     # the farthest element with the smallest scale of all: mostly enough, and without memory for every block
     extremes = _most(low, high), scale.abs().amin(), None if inverse is None else _most(inverse), _most(shift)
@@ -48,13 +50,15 @@ def _reach(largest: Tensor, scale: Tensor, inverse: Tensor | None, shift: Tensor
 
 def settle(work: Tensor, shift: Tensor | None, fmt: Format, convention: Convention) -> None:
     """Replace, in place, what the library's cast to an integer would not keep."""
-    if convention.cast == "none":
-        code = {"qmin": fmt.qmin, "qmax": fmt.qmax}.get(convention.nan, 0)
+    if convention.nonfinite.cast == "none":
+        code = {"qmin": fmt.qmin, "qmax": fmt.qmax}.get(convention.nonfinite.nan, 0)
         work.masked_fill_(work.isnan(), code)
         return
-    lost = ~(work.abs() < _CAST_ENDS[convention.cast])
-    work.masked_fill_(lost, 0 if convention.cast == "low_bits" else fmt.qmin)
-    if convention.cast == "int32" and shift is not None:  # the lowest integer and a negative z wrap around
+    lost = ~(work.abs() < _CAST_ENDS[convention.nonfinite.cast])
+    work.masked_fill_(lost, 0 if convention.nonfinite.cast == "low_bits" else fmt.qmin)
+    if (
+        convention.nonfinite.cast == "int32" and shift is not None
+    ):  # the lowest integer and a negative z wrap around
         work.masked_fill_(lost & (shift < 0), fmt.qmax)
 
 
@@ -62,12 +66,12 @@ def replace_codes(
     codes: Tensor, odd: Tensor | None, fmt: FloatFormat | CodebookFormat, convention: Convention
 ) -> None:
     """Put the convention's codes in the place of those of 0 and of NaN; ``odd``: the values, None without NaN."""
-    if convention.zero_value:
-        instead = int(fmt.encode(convention.zero_value))
+    if convention.coding.zero_replacement:
+        instead = int(fmt.encode(convention.coding.zero_replacement))
         for zero in (fmt.table == 0).nonzero():
             codes.masked_fill_(codes == zero.item(), instead)
     if odd is not None:
-        signed = fmt.encode(torch.tensor(convention.nan_value).copysign(odd))
+        signed = fmt.encode(torch.tensor(convention.nonfinite.nan_replacement).copysign(odd))
         codes.copy_(torch.where(odd.isnan(), signed, codes))
 
 
@@ -77,6 +81,6 @@ _NAN_CODES = {"qmin": "qmin, the lowest code", "qmax": "qmax, the highest code",
 def nan_note(nans: int, convention: Convention) -> str:
     """Say what the library does with the elements that have no integer."""
     what = f"{nans:,} element{'s' * (nans > 1)} come{'s' * (nans == 1)} to NaN, which {convention.library} "
-    if convention.nan == "undefined":
+    if convention.nonfinite.nan == "undefined":
         return what + f"{convention.version} keeps as NaN: it has no code, and 0 stands here."
-    return what + f"{convention.version} turns into {_NAN_CODES[convention.nan]}."
+    return what + f"{convention.version} turns into {_NAN_CODES[convention.nonfinite.nan]}."

@@ -67,7 +67,7 @@ class Quantized:
     @property
     def kept(self) -> Kept:
         """What the library dequantizes with, where that is not (codes - zero_point) * scale; block form."""
-        return kept_of(self.params, self.scheme.format, self.scheme.convention.at(self.scheme.granularity))
+        return kept_of(self.params, self.scheme.format, self.scheme.rules)
 
     @property
     def dequantized(self) -> Tensor:
@@ -119,11 +119,11 @@ def apply_quietly(x: Any, scheme: Scheme, out: Quantized | None = None) -> Quant
 def _stored(params: QParams, scheme: Scheme, scales: Quantized) -> QParams:
     """The parameters as they are stored, ``scales`` being what the scales have become."""
     inverse = None
-    if scheme.convention.inverse == "of_levels" and not isinstance(scales.scheme.format, IntFormat):
+    if scheme.convention.scale.inverse == "of_levels" and not isinstance(scales.scheme.format, IntFormat):
         values = scales.scheme.format.decode(scales.codes)
         inverse = inverse_of_levels(values, scales.params.scale, scales.scheme.granularity)
     stored = dataclasses.replace(params, scale=scales.dequantized, raw=params.scale, inverse=inverse)
-    if scheme.convention.zero_point != "shift" or scheme.scales is None:
+    if scheme.convention.zero_point.is_min is False or scheme.scales is None:
         return stored
     shift = apply_quietly(params.zero_point, scheme.scales).dequantized
     return dataclasses.replace(stored, zero_point=shift)
@@ -149,22 +149,22 @@ def quantize(x: Any, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | 
 def _codes(x: Tensor, params: QParams, scheme: Scheme, out: Tensor | None) -> tuple[Tensor, str]:
     """Return the codes, and a sentence if some come from NaN."""
     codes = _output(out, tuple(x.shape), scheme.format.dtype, x.device)
-    convention = scheme.convention.at(scheme.granularity)
+    convention = scheme.rules
     careful = not convention.refuses_nonfinite and may_leave_integers(x, params, scheme, convention)
-    round_ = rounding(convention.rounding)
+    round_ = rounding(convention.coding.rounding)
     nans, laid = 0, codes.view(laid_shape(scheme.granularity, tuple(x.shape)))
     for region, work, shift in boxes(x, params, scheme):
         if careful:
             nans += int(work.isnan().sum())
             if isinstance(scheme.format, IntFormat):  # a float has codes for NaN
                 settle(work, shift, scheme.format, convention)
-            elif convention.cast == "low_bits":
+            elif convention.nonfinite.cast == "low_bits":
                 work.masked_fill_(~work.isfinite(), 0.0)
         target = split_axes(laid[region.elements], region.block)
         if isinstance(scheme.format, IntFormat):
             store(fit(work, scheme), target, scheme.format)
         else:
-            odd = work.clone() if careful and convention.nan_value else None
+            odd = work.clone() if careful and convention.nonfinite.nan_replacement else None
             scheme.format.encode_(work, target, round_)
             replace_codes(target, odd, scheme.format, convention)
     return codes, nan_note(nans, convention) if nans and isinstance(scheme.format, IntFormat) else ""
@@ -187,7 +187,7 @@ def dequantize_with(codes: Tensor, params: QParams, scheme: Scheme, out: Tensor 
     block = block_shape(scheme.granularity, tuple(codes.shape))
     shape = laid_shape(scheme.granularity, tuple(codes.shape))
     scale, zero_point, shifted = prepare(params.scale, params.zero_point, shape, block, codes.device)
-    kept = kept_of(params, scheme.format, scheme.convention.at(scheme.granularity))
+    kept = kept_of(params, scheme.format, scheme.rules)
     x_hat = _output(out, tuple(codes.shape), torch.float32, codes.device)
     laid = (codes.reshape(shape), x_hat.view(shape))
     for region in regions(shape, block, CHUNK, whole_blocks=False):

@@ -39,33 +39,33 @@ def boxes(x: Tensor, params: QParams, scheme: Scheme) -> Iterator[tuple[Region, 
     block = block_shape(scheme.granularity, tuple(x.shape))
     shape = laid_shape(scheme.granularity, tuple(x.shape))
     x = x.reshape(shape) if params.center is None else x.reshape(shape) - params.center
-    convention = scheme.convention.at(scheme.granularity)
+    convention = scheme.rules
     scale, zero_point, shifted = prepare(*coded_with(params, convention), shape, block, x.device)
     whole = isinstance(scheme.format, IntFormat)
     # a float's codes are rounded where its exponent is known, in `encode_`
-    round_ = rounding(convention.rounding) if whole else unrounded
+    round_ = rounding(convention.coding.rounding) if whole else unrounded
     # of small floats, which have -0, even a zero_point of 0 tells: -0 + 0 is 0
-    shifted = shifted or (KERNELS[convention.kernel].shift_first and not whole)
+    shifted = shifted or (KERNELS[convention.coding.kernel].shift_first and not whole)
     scratch = torch.empty(_largest(shape, block), device=x.device)
     zeros = params.raw is not None and not bool(scale.abs().amin() > 0)
     for region in regions(shape, block, CHUNK, whole_blocks=False):
         own = convention_of(convention, region, scheme.granularity, shape)
         values = split_axes(x[region.elements], region.block)
-        if own.divisor != 1:
-            values = values / own.divisor
+        if own.scale.divisor != 1:
+            values = values / own.scale.divisor
         work = scratch[: values.numel()].view(values.shape)
         inverse = None if params.inverse is None else params.inverse[region.grid]
         s = factor(scale[region.grid], inverse, own, stored=zeros)
         shift = spread(zero_point[region.grid]) if shifted else None
-        work = KERNELS[own.kernel].run(values, spread(s), shift, work, round_)
-        yield region, work.clamp_(min=own.least_value) if own.least_value else work, shift
+        work = KERNELS[own.coding.kernel].run(values, spread(s), shift, work, round_)
+        yield region, work.clamp_(min=own.coding.clamp_min) if own.coding.clamp_min else work, shift
 
 
 def coded_with(params: QParams, convention: Convention) -> tuple[Tensor, Tensor]:
     """Return the scale and zero_point that codes are found with: as stored, or as they were before."""
-    if convention.coded_with == "stored" or params.raw is None:
+    if convention.storage.quantize_with == "stored" or params.raw is None:
         return params.scale, params.zero_point
-    shift = params.low if convention.zero_point == "shift" else params.zero_point
+    shift = params.low if convention.zero_point.is_min else params.zero_point
     assert shift is not None
     return params.raw, shift
 
@@ -74,7 +74,7 @@ def convention_of(
     convention: Convention, region: Region, granularity: Granularity, shape: tuple[int, ...]
 ) -> Convention:
     """The convention, or where it divides a short last block and this is it, the one that does so."""
-    if convention.short_block == "as_others" or not isinstance(granularity, PerFlatGroup):
+    if convention.coding.short_block == "as_others" or not isinstance(granularity, PerFlatGroup):
         return convention
     full, rest = divmod(shape[0], granularity.size)
     return convention.changed(kernel="A") if rest and region.grid[0].start == full else convention

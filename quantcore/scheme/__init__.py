@@ -1,11 +1,13 @@
 """All that decides the codes in one record, presets of it, and what it costs to store."""
 
+from quantcore.scheme.case import case_of
 from quantcore.scheme.presets import PRESETS
 from quantcore.scheme.scheme import Scheme
 from quantcore.scheme.storage import Storage, bits_per_element, compression_ratio, storage
 from quantcore.scheme.support import KINDS, PROPERTIES, fitting, full_name, refusal, refuse
 
 __all__ = [
+    "case_of",
     "KINDS",
     "PRESETS",
     "PROPERTIES",

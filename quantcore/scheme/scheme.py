@@ -1,9 +1,10 @@
 """All that decides the codes, in one record."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from quantcore import notation
-from quantcore.conventions import BASES, TEXTBOOK, Convention
+from quantcore.conventions import CONVENTIONS, TEXTBOOK, Convention
 from quantcore.errors import QuantError
 from quantcore.formats import INT8, Format, parse_format
 from quantcore.granularity import GRANULARITIES, PER_TENSOR, Granularity
@@ -32,6 +33,11 @@ class Scheme:
     range_setting: RangeSetting = MIN_MAX
     convention: Convention = TEXTBOOK
     scales: "Scheme | None" = None
+
+    @cached_property
+    def rules(self) -> Convention:
+        """The convention with the choices that hold for this granularity."""
+        return self.convention.at(self.granularity)
 
     def __str__(self) -> str:
         symmetry = "symmetric" if self.symmetric else "asymmetric"
@@ -71,8 +77,8 @@ def _read(word: str) -> tuple[str, object]:
         return "granularity", notation.build(GRANULARITIES[name], arguments, changes, word)
     if name in RANGE_SETTINGS:
         return "range_setting", notation.build(RANGE_SETTINGS[name], arguments, changes, word)
-    if name in BASES:
+    if name in CONVENTIONS:
         if arguments:
             raise QuantError(f"{word[:60]!r}: a convention takes only named choices, such as overflow=wrap.")
-        return "convention", BASES[name].changed(**changes)
+        return "convention", CONVENTIONS[name].changed(**changes)
     return "format", parse_format(word)

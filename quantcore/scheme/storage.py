@@ -54,17 +54,17 @@ def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
     setting = scheme.range_setting
     typed = _numbers(setting.zero_point) if isinstance(setting, Given) else set()
     free = not scheme.symmetric or not any(typed <= {known} for known in (0, scheme.format.middle))
-    packed = scheme.convention.code_bits or bits
-    zero_point_bits = blocks * (bits if scheme.convention.zero_point == "integer" else FLOAT_BITS)
+    packed = scheme.convention.decoding.code_bits or bits
+    zero_point_bits = blocks * (bits if scheme.convention.zero_point.is_integer else FLOAT_BITS)
     scale_bits = blocks * SCALE_BITS
     if scheme.scales is not None:
         inner = storage(scheme.scales, grid)
         # a scale of scales that is given is part of the scheme: MX blocks store none
         given = isinstance(scheme.scales.range_setting, Given)
         scale_bits = inner.codes + (0 if given else inner.scales + inner.zero_points)
-        if scheme.scales.convention.center == "mean":
+        if scheme.scales.convention.scale.center == "mean":
             scale_bits += FLOAT_BITS
-        if scheme.convention.zero_point == "shift":
+        if scheme.convention.zero_point.is_min:
             zero_point_bits = scale_bits
     return Storage(elements, math.ceil(elements * packed), scale_bits, zero_point_bits if free else 0)
 

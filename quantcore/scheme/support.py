@@ -43,7 +43,7 @@ def refusal(scheme: Scheme, shape: Shape) -> str | None:
     if not isinstance(scheme.format, IntFormat) and not scheme.symmetric:
         return f"{scheme.format} has no zero_point, so nothing to be asymmetric with; choose symmetric."
     if isinstance(scheme.range_setting, HalfQuadratic):
-        if scheme.symmetric or convention.asymmetric_scale != "inverse_range":
+        if scheme.symmetric or convention.scale.asymmetric_scale != "inverse_range":
             return "half_quadratic moves a zero_point that is no whole number; choose the convention hqq."
         if isinstance(scheme.granularity, PerTensor):
             return "half_quadratic works on channels or groups, as hqq does; choose one of them."

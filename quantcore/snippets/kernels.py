@@ -13,8 +13,8 @@ def kernel_source(result: Quantized, scale: str, zero_point: str) -> tuple[list[
 
     ``scale`` and ``zero_point`` are expressions that broadcast with x; an empty zero_point stands for 0.
     """
-    convention = result.scheme.convention.at(result.scheme.granularity)
-    kernel = KERNELS[convention.kernel]
+    convention = result.scheme.rules
+    kernel = KERNELS[convention.coding.kernel]
     before, plus = [], f" + {zero_point}" if zero_point else ""
     if result.scales is not None and bool((result.scale == 0).any()):
         zeros = f"torch.where({scale} == 0, torch.inf, {scale})"
@@ -27,7 +27,7 @@ def kernel_source(result: Quantized, scale: str, zero_point: str) -> tuple[list[
         # alpha makes it one operation with one rounding, as the library's is
         product = f"torch.add(torch.tensor(float({zero_point})), x, alpha=inverse.item())"
         plus = ""
-    round_, rule = _rounding(convention.rounding)
+    round_, rule = _rounding(convention.coding.rounding)
     before += rule
     rounded = f"{round_}({product}{plus})" if kernel.shift_first else f"{round_}({product}){plus}"
     needs_brackets = plus and not kernel.shift_first
@@ -83,13 +83,13 @@ def _all_are_integers(result: Quantized, convention: Convention) -> bool:
 
 def _settled(result: Quantized, convention: Convention, zero_point: str) -> list[str]:
     """Lines that replace what the library's cast to an integer would not keep."""
-    if convention.cast == "none":
-        code = {"qmin": "qmin", "qmax": "qmax"}.get(convention.nan, "0")
+    if convention.nonfinite.cast == "none":
+        code = {"qmin": "qmin", "qmax": "qmax"}.get(convention.nonfinite.nan, "0")
         return [f"values = torch.where(values.isnan(), {code}, values)  # NaN, cast to an integer"]
     lines = [
-        f"lost = ~(values.abs() < {_CAST_ENDS[convention.cast]})  # what no {convention.cast} holds",
+        f"lost = ~(values.abs() < {_CAST_ENDS[convention.nonfinite.cast]})  # what no {convention.nonfinite.cast} holds",
         "values = torch.where(lost, qmin, values)",
     ]
-    if convention.cast == "int32" and zero_point and bool((result.params.zero_point < 0).any()):
+    if convention.nonfinite.cast == "int32" and zero_point and bool((result.params.zero_point < 0).any()):
         lines.append(f"values = torch.where(lost & (torch.tensor({zero_point}) < 0), qmax, values)")
     return lines

@@ -6,7 +6,7 @@ import re
 import textwrap
 from typing import Any
 
-from quantcore.conventions import CONVENTIONS, Convention
+from quantcore.conventions import Convention
 from quantcore.formats import FORMATS, CodebookFormat, FloatFormat, IntFormat
 from quantcore.quantization import Quantized
 from quantcore.scheme import PRESETS, Scheme
@@ -85,8 +85,6 @@ def _constructor(choice: Any) -> str:
         return f'qc.parse_format("{choice}")'
     if isinstance(choice, Convention):
         changes = ", ".join(f"{name}={value!r}" for name, value in choice.changes().items())
-        if choice.name not in CONVENTIONS:
-            return f'qc.Scheme.parse("{choice}").convention'
         return f'qc.CONVENTIONS["{choice.name}"]' + (f".changed({changes})" if changes else "")
     return f"qc.{type(choice).__name__}({', '.join(_arguments(choice))})"
 

@@ -4,7 +4,7 @@
 is without a range. The order of operations is that of `quantize`, so the codes are the same bits.
 """
 
-from quantcore.conventions import CHOICES, TEXTBOOK
+from quantcore.conventions import STAGES, TEXTBOOK
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.notation import write_value
@@ -24,13 +24,6 @@ def percentile(rows, p):
     return (below + (above - below) * (place - k)).float()
 
 '''
-_OF_CODES = {
-    "kernel",
-    "rounding",
-    "overflow",
-    "nan",
-    "cast",
-}  # choices that scale and zero_point do not depend on
 _NO_RANGE = 1e-30  # a scale of exactly 1 with a smaller range was a 0 that the convention replaced
 _CAST_LIMIT = 1 << 62  # quotients near it need the clamp of `quantize.wrap` before the cast
 
@@ -75,7 +68,7 @@ def _refuse(result: Quantized) -> None:
     fmt, convention = result.scheme.format, result.scheme.convention
     if not isinstance(fmt, IntFormat):
         raise QuantError(f"The script by hand writes integers; of {fmt}, use the quantcore script.")
-    if convention.coded_with == "raw" and result.scales is not None:
+    if convention.storage.quantize_with == "raw" and result.scales is not None:
         what = "finds codes with other scales than it stores"
     elif result.kept.how != "scaled" or result.params.center is not None:
         what = "dequantizes otherwise than by (codes - zero_point) * scale"
@@ -86,9 +79,9 @@ def _refuse(result: Quantized) -> None:
 
 def _by_value(result: Quantized) -> bool:
     """Whether scale and zero_point stand as numbers: they are given, or not the textbook's."""
-    convention = result.scheme.convention.at(result.scheme.granularity)
-    names = set(CHOICES) - _OF_CODES
-    differs = any(getattr(convention, name) != getattr(TEXTBOOK, name) for name in names)
+    convention = result.scheme.rules
+    of_codes = ("coding", "nonfinite")
+    differs = any(getattr(convention, s) != getattr(TEXTBOOK, s) for s in STAGES if s not in of_codes)
     return differs or result.scales is not None or isinstance(result.scheme.range_setting, Given)
 
 
@@ -191,7 +184,7 @@ def _codes(result: Quantized, values: str) -> list[str]:
     """Lines that bring rounded values into the format."""
     fmt = result.scheme.format
     dtype = f".to({fmt.dtype})"
-    if result.scheme.convention.overflow == "saturate":
+    if result.scheme.convention.coding.overflow == "saturate":
         return [f"codes = {values}.clamp(qmin, qmax){dtype}"]
     limit = ""
     if float(result.x.abs().max()) / float(result.scale.min()) > _CAST_LIMIT / 2:

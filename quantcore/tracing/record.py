@@ -59,4 +59,4 @@ class Numbers:
     @property
     def kernel(self) -> Kernel:
         """The order of operations that ran."""
-        return KERNELS[self.convention.kernel]
+        return KERNELS[self.convention.coding.kernel]

@@ -7,7 +7,6 @@ import numpy as np
 
 from quantcore.conventions import Convention
 from quantcore.formats import IntFormat
-from quantcore.qparams import largest_power, largest_value
 from quantcore.range_setting import MinMax
 from quantcore.tracing.record import Numbers
 from quantcore.tracing.text import inverse_of_range, number, signed
@@ -26,16 +25,16 @@ def _own_scale_formula(t: Numbers) -> str:
         return "given by hand"
     c = t.convention
     if t.low == t.high == 0 and t.replaced:
-        return f"{number(c.replacement)}, since the range is 0"
+        return f"{number(c.scale.eps_replacement)}, since the range is 0"
     if t.scheme.symmetric:
-        formula = _SYMMETRIC.get(c.symmetric_scale, _power)(t, c, t.low, t.high)
+        formula = _SYMMETRIC.get(c.scale.symmetric_scale, _power)(t, c, t.low, t.high)
     else:
         formula = _asymmetric(t, c, t.low, t.high)
-    if c.scale_precision == "float64":
+    if c.scale.scale_precision == "float64":
         formula += ", in float64"
     if t.replaced:
-        smallest = "= 0 in float32" if c.smallest_scale < 1e-44 else f"< {number(c.smallest_scale)}"
-        formula += f" {smallest}; {number(c.replacement)} instead"
+        smallest = "= 0 in float32" if c.scale.eps < 1e-44 else f"< {number(c.scale.eps)}"
+        formula += f" {smallest}; {number(c.scale.eps_replacement)} instead"
     return formula
 
 
@@ -45,13 +44,13 @@ def _name(t: Numbers) -> str:
 
 def _steps(t: Numbers, c: Convention) -> int:
     fmt = t.scheme.format
-    return fmt.qmax - fmt.qmin - (fmt.signed and not fmt.narrow and fmt.bits in c.narrow_scale_bits)
+    return fmt.qmax - fmt.qmin - (fmt.signed and not fmt.narrow and fmt.bits in c.scale.narrow_scale_bits)
 
 
 def _positive_steps(t: Numbers, c: Convention, low: float, high: float) -> str:
-    divisor = number(largest_value(t.scheme.format))
-    if c.divisor != 1:
-        divisor = f"({divisor} · {number(c.divisor)})"
+    divisor = number(t.scheme.format.symmetric_max)
+    if c.scale.divisor != 1:
+        divisor = f"({divisor} · {number(c.scale.divisor)})"
     return f"{_name(t)} / {divisor} = {number(high)} / {divisor}"
 
 
@@ -104,24 +103,24 @@ _OF_RAISED = {"power_even", "power_rounded", "power_rounded_e2m1"}
 def _power(t: Numbers, c: Convention, low: float, high: float) -> str:
     """A power of two; the rules are those of `scales_of_floats`."""
     fmt, raw, most = t.scheme.format, _raw(t), f"{_name(t)} = {number(high)}"
-    if math.isinf(high) and raw == 2.0 ** (128 - largest_power(fmt)):
-        return f"2^(128 - {largest_power(fmt)}), where ∞ counts as 2^128"
+    if math.isinf(high) and raw == 2.0 ** (128 - fmt.symmetric_max_exponent):
+        return f"2^(128 - {fmt.symmetric_max_exponent}), where ∞ counts as 2^128"
     mantissa, exponent = math.frexp(raw)
     # what e8m0 has, and of integers, which are digits after the point, that times a power
-    unit = largest_power(fmt) if isinstance(fmt, IntFormat) else 0
+    unit = fmt.symmetric_max_exponent if isinstance(fmt, IntFormat) else 0
     if not math.isfinite(raw) or mantissa != 0.5 or abs(exponent - 1 + unit) >= 127 or high == 0:
         return f"{number(raw)}, where the powers of two end, of {most}"
-    if c.symmetric_scale == "power_log2_ceil":
-        largest = number(largest_value(fmt))
+    if c.scale.symmetric_scale == "power_log2_ceil":
+        largest = number(fmt.symmetric_max)
         return f"2^ceil(log2({_name(t)} / {largest})) = 2^ceil(log2({number(high)} / {largest}))"
     name, with_numbers, round_ = _name(t), number(high), "floor"
-    if c.symmetric_scale in _OF_RAISED:
+    if c.scale.symmetric_scale in _OF_RAISED:
         half = number(2.0 ** (math.frexp(high)[1] - 2 - _digits(t, c)))
         name, with_numbers = f"{name} + half a step", f"{with_numbers} + {half}"
-    elif c.symmetric_scale == "power_ceil":
+    elif c.scale.symmetric_scale == "power_ceil":
         round_ = "ceil"
-    least = str(largest_power(fmt))
-    if c.symmetric_scale == "power_log2_wrapped" and raw > high:
+    least = str(fmt.symmetric_max_exponent)
+    if c.scale.symmetric_scale == "power_log2_wrapped" and raw > high:
         least += " + 256"  # the exponent's lowest 8 bits are kept
     return f"2^({round_}(log2({name})) - {least}) = 2^({round_}(log2({with_numbers})) - {least})"
 
@@ -129,36 +128,36 @@ def _power(t: Numbers, c: Convention, low: float, high: float) -> str:
 def _digits(t: Numbers, c: Convention) -> int:
     """The binary digits after the point that the rule counts with."""
     fmt = t.scheme.format
-    if c.symmetric_scale == "power_rounded_e2m1":
+    if c.scale.symmetric_scale == "power_rounded_e2m1":
         return 1
     return fmt.bits - 2 if isinstance(fmt, IntFormat) else getattr(fmt, "mantissa", 0)
 
 
 _SYMMETRIC: dict[str, Callable[[Numbers, Convention, float, float], str]] = {
-    "positive_steps": _positive_steps,
-    "half_range": _half_range,
-    "whole_range": _whole_range,
-    "larger_side": _larger_side,
-    "regridded": _regridded,
-    "largest": _largest,
-    "half_codes": _half_codes,
-    "signed_extreme": _signed_extreme,
+    "amax_over_qmax": _positive_steps,
+    "amax_over_half_range": _half_range,
+    "full_range": _whole_range,
+    "max_of_sides": _larger_side,
+    "aligned_grid": _regridded,
+    "amax": _largest,
+    "amax_over_half_codes": _half_codes,
+    "signed_amax": _signed_extreme,
 }
 
 
 def _asymmetric(t: Numbers, c: Convention, low: float, high: float) -> str:
     steps = t.scheme.format.qmax - t.scheme.format.qmin
     a, b = signed(low), number(high)
-    if c.asymmetric_scale == "inverse_range":
+    if c.scale.asymmetric_scale == "inverse_range":
         found = inverse_of_range(t)
         if "high - low" not in found.partition("=")[0] or "since" in found:
             value, _, why = found.partition(", ")
             return f"1 / {value}, 1/s being {why}"
         return f"1 / ({steps} · (1 / (high - low))) = 1 / ({steps} · (1 / ({b} - {a})))"
-    if c.smallest_range and np.float32(high) - np.float32(low) < np.float32(c.smallest_range):
-        least = number(c.smallest_range)
+    if c.range.min_range and np.float32(high) - np.float32(low) < np.float32(c.range.min_range):
+        least = number(c.range.min_range)
         return f"{least} / {steps}, since high - low is less than {least}"
     overflows = high - low > float(np.finfo(np.float32).max)
-    if overflows and c.range_overflow == "split" and c.scale_precision == "float32":
+    if overflows and c.scale.range_overflow == "split" and c.scale.scale_precision == "float32":
         return f"high / {steps} - low / {steps} = {b} / {steps} - {a} / {steps}"
     return f"(high - low) / {steps} = ({b} - {a}) / {steps}"

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from quantcore.formats import CodebookFormat, FloatFormat, IntFormat
-from quantcore.qparams import largest_value
 from quantcore.tracing.record import Numbers
 from quantcore.tracing.scale_formula import scale_formula
 from quantcore.tracing.text import code_formula, factor_formula, number, rule, signed, zero_point_formula
@@ -47,8 +46,8 @@ def _quotient(t: Numbers) -> list[Step]:
     elif t.center is not None:
         over = "(x - mean)"
         steps.append(Step("x - mean", f"{number(t.x)} - {signed(t.center)}", operand))
-    elif t.convention.divisor != 1:
-        over, divisor = "(x / d)", t.convention.divisor
+    elif t.convention.scale.divisor != 1:
+        over, divisor = "(x / d)", t.convention.scale.divisor
         steps.append(Step("x / d", f"{number(t.x)} / {number(divisor)}", operand))
     if t.factor is None:
         name, product = f"{over} / s", f"{operand} / {signed(t.coded_scale)}"
@@ -93,7 +92,7 @@ def _to_value(t: Numbers, fmt: FloatFormat | CodebookFormat) -> list[Step]:
         name, how = fmt.name or "the codebook", f"ties: {fmt.tie}"
         code = f"place {t.code} of {len(fmt.values)}"
         clipped = f", clipped to the outermost, {number(t.rounded)}"
-    least, instead = t.convention.least_value, t.convention.zero_value
+    least, instead = t.convention.coding.clamp_min, t.convention.coding.zero_replacement
     quotient = number(t.quotient)
     if least and t.quotient < least:
         quotient, clipped = f"max({quotient}, {number(least)})", ""
@@ -122,7 +121,7 @@ def _scaled_back(t: Numbers) -> str:
         return f"{inner} · {s}"
     if t.decoding == "divided":
         return f"{inner} / {signed(t.decoded_with)}, the 1/s that is kept"
-    divisor = number(largest_value(t.scheme.format))
+    divisor = number(t.scheme.format.symmetric_max)
     return f"({inner} · {number(t.decoded_with)}) · {number(t.constant)}, max|x| and 1 / {divisor}"
 
 

@@ -7,7 +7,6 @@ import numpy as np
 from quantcore.conventions import Convention
 from quantcore.formats import Format
 from quantcore.numerics import ROUNDINGS
-from quantcore.qparams import largest_value
 from quantcore.range_setting import Given, HalfQuadratic
 from quantcore.tracing.record import Numbers
 
@@ -34,7 +33,7 @@ def signed(value: float) -> str:
 
 def rule(t: Numbers) -> str:
     """How the convention rounds."""
-    name = t.scheme.convention.rounding
+    name = t.scheme.convention.coding.rounding
     if t.kernel.half:
         return "cut off"
     if name.endswith("_of_sum"):
@@ -45,18 +44,18 @@ def rule(t: Numbers) -> str:
 def factor_formula(t: Numbers) -> str:
     """Where the factor that x is multiplied with came from."""
     c = t.convention
-    if c.asymmetric_scale == "inverse_range" and t.high is not None and not t.scheme.symmetric:
+    if c.scale.asymmetric_scale == "inverse_range" and t.high is not None and not t.scheme.symmetric:
         return inverse_of_range(t)
-    if c.inverse == "of_range" and t.high is not None and t.scheme.symmetric and t.raw_scale is None:
+    if c.scale.inverse == "of_range" and t.high is not None and t.scheme.symmetric and t.raw_scale is None:
         return _inverse_of_largest(t)
-    if c.inverse == "of_levels" and t.raw_scale is not None:
+    if c.scale.inverse == "of_levels" and t.raw_scale is not None:
         return "(1 / the scale of the scales) / the value of the scale's code, kept beside s"
     if t.factor == 0 and t.coded_scale == 0:
         return "0, since a scale that is stored as 0 brings all to 0"
     text = f"1 / {signed(t.coded_scale)}, float32"
     if t.coded_scale == t.scale:
         return text
-    if c.coded_with == "raw" and t.coded_scale == t.raw_scale:
+    if c.storage.quantize_with == "raw" and t.coded_scale == t.raw_scale:
         return f"{text}; the scale before it was stored"
     return f"{text}; what s = {number(t.scale)} counts as here"
 
@@ -75,12 +74,12 @@ def inverse_of_range(t: Numbers) -> str:
 
 def _inverse_of_largest(t: Numbers) -> str:
     c, high = t.convention, number(t.high or 0.0)
-    if c.bad_inverse == "one" and t.factor == 1:
+    if c.scale.bad_inverse == "one" and t.factor == 1:
         return "1, where 1 / max|x| is not finite"
-    if c.symmetric_scale == "half_codes":
+    if c.scale.symmetric_scale == "amax_over_half_codes":
         codes = 1 << t.scheme.format.bits
         return f"{codes} · (1 / (2 · max|x|)) = {codes} · (1 / (2 · {high}))"
-    top = number(largest_value(t.scheme.format) * c.divisor)
+    top = number(t.scheme.format.symmetric_max * c.scale.divisor)
     return f"{top} · (1 / max|x|) = {top} · (1 / {high})"
 
 
@@ -89,32 +88,34 @@ def zero_point_formula(t: Numbers) -> str:
     fmt, c = t.scheme.format, t.convention
     if isinstance(t.scheme.range_setting, Given) or t.low is None:
         return "given by hand"
-    if t.replaced and c.replaced_zero_point != "computed" and t.zero_point == 0:
+    if t.replaced and c.zero_point.replaced_zero_point != "computed" and t.zero_point == 0:
         return "0, since the scale was replaced"
     if t.scheme.symmetric:
         return _middle(fmt, c)
-    if c.zero_point == "shift":
+    if c.zero_point.is_min:
         stored = "" if t.scheme.scales is None else f", quantized ({t.scheme.scales})"
         return f"low = {number(t.low)}{stored}"
-    if c.zero_point != "integer":
+    if c.zero_point.zero_point_form != "integer":
         text = f"{signed(-t.low)} · {number(t.factor or 0.0)}"
         if isinstance(t.scheme.range_setting, HalfQuadratic):
             return f"-low · (1/s) = {text}, then moved by half_quadratic"
-        rounded = c.zero_point == "float_rounded"
+        rounded = c.zero_point.zero_point_form == "float_rounded"
         return f"round(-low · (1/s)) = round({text})" if rounded else f"-low · (1/s) = {text}"
     divisor, ends = signed(t.scale), f", {fmt.qmin}, {fmt.qmax}"
-    if c.zero_point_scale == "raw" and c.scale_precision == "float64":  # before s was rounded to float32
+    if (
+        c.zero_point.zero_point_scale == "raw" and c.scale.scale_precision == "float64"
+    ):  # before s was rounded to float32
         divisor = f"(({number(t.high or 0.0)} - {signed(t.low)}) / {fmt.qmax - fmt.qmin})"
-    elif c.zero_point_scale == "raw" and t.replaced and t.high is not None:
+    elif c.zero_point.zero_point_scale == "raw" and t.replaced and t.high is not None:
         raw = float((np.float32(t.high) - np.float32(t.low)) / np.float32(fmt.qmax - fmt.qmin))
         if t.low == raw == 0:
             return f"{number(t.zero_point)}, since low / s is NaN before s is replaced"
         divisor = number(raw)
     if math.isnan(t.low) or (t.low == 0 and t.scale == 0) or (math.isinf(t.low) and math.isinf(t.scale)):
         return f"{number(t.zero_point)}, since low / s is NaN"
-    end = ", in float64" if c.zero_point_precision == "float64" else ""
+    end = ", in float64" if c.zero_point.zero_point_precision == "float64" else ""
     quotient = f"{signed(t.low)} / {divisor}"
-    if c.zero_point_order == "round_difference":
+    if c.zero_point.zero_point_order == "round_difference":
         return f"clamp(round(qmin - low / s)) = clamp(round({fmt.qmin} - {quotient}){ends}){end}"
     return f"clamp(qmin - round(low / s)) = clamp({fmt.qmin} - round({quotient}){ends}){end}"
 
@@ -122,9 +123,9 @@ def zero_point_formula(t: Numbers) -> str:
 def _middle(fmt: Format, c: Convention) -> str:
     if fmt.signed:
         return "0, symmetric and signed"
-    if c.unsigned_symmetric_zero_point == "zero":
+    if c.zero_point.unsigned_symmetric_zero_point == "zero":
         return "0, symmetric"
-    if c.unsigned_symmetric_zero_point == "observer" and fmt.bits not in (8, 16):
+    if c.zero_point.unsigned_symmetric_zero_point == "observer" and fmt.bits not in (8, 16):
         return f"({fmt.qmin} + {fmt.qmax}) // 2, symmetric and unsigned"
     return f"2^{fmt.bits - 1}, symmetric and unsigned"
 
@@ -134,7 +135,7 @@ def code_formula(t: Numbers) -> tuple[str, str]:
     fmt = t.scheme.format
     if t.overflow == "cast":
         return "code q (cast)", f"what {t.scheme.convention.library} makes of {number(t.shifted)}"
-    if t.scheme.convention.overflow == "saturate":
+    if t.scheme.convention.coding.overflow == "saturate":
         what, how = "clamp", f"clamp({number(t.shifted)}, {fmt.qmin}, {fmt.qmax})"
     else:
         what, how = "wrap", f"{number(t.shifted)} modulo 2^{fmt.bits}, in {fmt.qmin - fmt.narrow}..{fmt.qmax}"

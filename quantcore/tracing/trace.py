@@ -32,7 +32,7 @@ def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
     inside = at if laid == shape else (int(np.ravel_multi_index(at, shape)) if at else 0,)
     position = tuple(i // b for i, b in zip(inside, result.block, strict=True))
     place = tuple(slice(p, p + 1) for p in position)
-    record = scheme.convention.at(scheme.granularity)
+    record = scheme.rules
     convention = convention_of(record, Region((), place, ()), scheme.granularity, laid)
     low, high, raw = (None if p is None else float(p[place]) for p in (params.low, params.high, params.raw))
     x, code = result.x[at].reshape(1), int(result.codes[at])
@@ -65,13 +65,13 @@ def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
 
 def _coded(result: Quantized, x: Tensor, code: int, place: Slices, convention: Convention) -> dict[str, Any]:
     """From x to the code, in the order of the convention's kernel."""
-    params, scheme, kernel = result.params, result.scheme, KERNELS[convention.kernel]
+    params, scheme, kernel = result.params, result.scheme, KERNELS[convention.coding.kernel]
     scale, z = (p[place].reshape(1).to(torch.float32) for p in coded_with(params, convention))
     inverse = None if params.inverse is None else params.inverse[place].reshape(1)
     s = factor(scale, inverse, convention, stored=params.raw is not None)
     coded_scale = factor(scale, None, convention.changed(kernel="A")) if kernel.inverse else s
     operand = x if params.center is None else x - params.center
-    operand = operand / convention.divisor if convention.divisor != 1 else operand
+    operand = operand / convention.scale.divisor if convention.scale.divisor != 1 else operand
     if isinstance(scheme.format, IntFormat):
         round_ = _rounding_of(result, code, 0.0 if kernel.shift_first else float(z))
         found = replay(kernel, operand, s, z, round_)
@@ -116,7 +116,7 @@ def _rounding_of(result: Quantized, code: int, kept: float) -> Rounding:
 
     ``kept``: what is added to the rounded value before it is the code.
     """
-    rule = rounding(result.scheme.convention.rounding)
+    rule = rounding(result.scheme.convention.coding.rounding)
     if not isinstance(rule, Stochastic):
         return rule
 
@@ -132,14 +132,14 @@ def _overflow(shifted: float, code: int, scheme: Scheme) -> str | None:
         return None
     within = scheme.format.qmin <= code <= scheme.format.qmax
     clamped = min(max(shifted, scheme.format.qmin), scheme.format.qmax) == code
-    if scheme.convention.overflow == "saturate" and not (within and clamped):
+    if scheme.convention.coding.overflow == "saturate" and not (within and clamped):
         return "cast"
-    return scheme.convention.overflow
+    return scheme.convention.coding.overflow
 
 
 def _outside(quotient: float, scheme: Scheme) -> str | None:
     """What happened to a quotient beyond the values of a float or a codebook."""
-    if not math.isfinite(quotient) and scheme.convention.cast == "low_bits":
+    if not math.isfinite(quotient) and scheme.convention.nonfinite.cast == "low_bits":
         return "cast"
     least, most = ends(scheme.format)
     return None if math.isnan(quotient) or least <= quotient <= most else "saturate"

@@ -66,7 +66,7 @@ def draw() -> tuple[qc.Convention, qc.Convention]:
     left, middle, right = st.columns([3, 3, 2], vertical_alignment="bottom")
     # Both are empty until somebody chooses, since a link leaves defaults out, and these depend on the sidebar
     ours = st.session_state.get("library")
-    usual = ours if ours in qc.CONVENTIONS and ours != qc.TEXTBOOK.name else _DIFFER[0]
+    usual = ours if ours in qc.INTEGER_CONVENTIONS and ours != qc.TEXTBOOK.name else _DIFFER[0]
     a = _library(left, "Library A", "lib_a", usual)
     b = _library(middle, "Library B", "lib_b", next(name for name in reversed(_DIFFER) if name != a))
     right.selectbox(
@@ -83,7 +83,8 @@ def draw() -> tuple[qc.Convention, qc.Convention]:
 def _library(place: Any, label: str, key: str, usual: str) -> str:
     """Draw the choice of a library; return it, or the usual one where none is chosen."""
     return str(
-        place.selectbox(label, list(qc.CONVENTIONS), None, placeholder=usual, key=key, **_BIND) or usual
+        place.selectbox(label, list(qc.INTEGER_CONVENTIONS), None, placeholder=usual, key=key, **_BIND)
+        or usual
     )
 
 

@@ -25,7 +25,7 @@ TABLE = "match_table"
 def summary(matches: qc.Matches, tensor: Tensor, expected: qc.Scheme | None, fraction: float) -> None:
     """Say in a few words what was found."""
     elements = cache.size(tensor)
-    tried = f"{matches.tried:,} schemes of {len(qc.CONVENTIONS)} conventions tried."
+    tried = f"{matches.tried:,} schemes of {len(qc.INTEGER_CONVENTIONS)} conventions tried."
     if fraction < 1:
         tried = f"Stopped at {fraction:.0%}: {tried}"
     if not matches.candidates:

@@ -53,7 +53,7 @@ def _library(tensor: Tensor, result: qc.Quantized) -> None:
             f"Not run in the tests here, where {name} does not install: these integers are checked against recorded "
             "ones of that version."
         )
-    elif convention.name in qc.CONVENTIONS:
+    elif convention.name in qc.INTEGER_CONVENTIONS:
         st.caption(f"The tests run such scripts with {name}, over its granularities, symmetries and widths.")
     else:
         st.caption(f"The tests run the script of every preset with {name}.")

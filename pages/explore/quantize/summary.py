@@ -102,8 +102,8 @@ def draw(
 def parameters(result: qc.Quantized, trace: qc.Trace) -> str:
     """Scale and zero point in words: of one block its values; of many their number, range and the element's own."""
     scale, zero_point = result.scale.reshape(-1), result.zero_point
-    record = result.scheme.convention.at(result.scheme.granularity)
-    name = "min" if record.zero_point == "shift" else "zero point"
+    record = result.scheme.rules
+    name = "min" if record.zero_point.is_min else "zero point"
     count = scale.numel()
     if count == 1:
         own = "" if zero_point is None else f", {name} {_number(zero_point.reshape(-1)[0].item())}"

@@ -122,8 +122,8 @@ def arithmetic(kinds: Kinds, convention: Convention, x: Tensor, s: Tensor, z: Te
     """
     z = mistaken_zero_point(kinds, z)
     rules = [CHOICES[kind]["rounding"] for kind in kinds if "rounding" in CHOICES.get(kind, {})]
-    rule = rounding([convention.rounding, *rules][-1])
-    return KERNELS[convention.kernel].run(x, s, z, torch.empty_like(x), rule)
+    rule = rounding([convention.coding.rounding, *rules][-1])
+    return KERNELS[convention.coding.kernel].run(x, s, z, torch.empty_like(x), rule)
 
 
 def mistaken_zero_point(kinds: Kinds, z: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from quantcore.conventions import BASES, TEXTBOOK, Convention
+from quantcore.conventions import CONVENTIONS, TEXTBOOK, Convention
 from quantcore.formats import FLOATS, INT8, IntFormat
 from quantcore.granularity import Granularity, PerChannel, PerTensor, block_shape, cells_of
 from quantcore.matching.hypotheses.corruption import Damage, Kinds, brought, changed, mistaken_zero_point
@@ -27,7 +27,9 @@ PERCENTILES = (90.0, 95.0, 98.0, 99.0, 99.5, 99.9, 99.95, 99.99, 99.999)
 MOST = 1 << 20  # elements that are sorted
 DRAWN = 512  # elements compared of each
 FLOAT16 = Scheme(
-    dataclasses.replace(FLOATS["fp16"], saturate=False), range_setting=Given(1.0), convention=BASES["stored"]
+    dataclasses.replace(FLOATS["fp16"], saturate=False),
+    range_setting=Given(1.0),
+    convention=CONVENTIONS["stored"],
 )
 _FITS: tuple[Kinds, ...] = ((), ("wrapped",), ("unclamped",))
 

@@ -56,7 +56,7 @@ def produced(x: Any, scheme: Scheme, damage: Damage = NONE) -> Tensor:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return apply(x, scheme).codes
-    convention = scheme.convention.at(scheme.granularity)
+    convention = scheme.rules
     laid = lay(x, scheme, choose_qparams(x, scheme), damage)
     values = arithmetic(damage.computed, convention, laid.x, laid.s, laid.z)
     assert isinstance(scheme.format, IntFormat)
@@ -66,7 +66,7 @@ def produced(x: Any, scheme: Scheme, damage: Damage = NONE) -> Tensor:
 
 def lay(x: Tensor, scheme: Scheme, params: QParams, damage: Damage = NONE) -> Laid:
     """Spread parameters over the elements; of channels along the other axis, where that is the damage."""
-    kernel = KERNELS[scheme.convention.at(scheme.granularity).kernel]
+    kernel = KERNELS[scheme.rules.coding.kernel]
     scale = s = mistaken_scale(damage.computed, params.scale)
     z = params.zero_point.to(torch.float32)
     if kernel.inverse:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from quantcore.conventions import CHOICES, TEXTBOOK, Convention
+from quantcore.conventions import TEXTBOOK, Convention
 from quantcore.formats import INT8, IntFormat
 from quantcore.granularity import Granularity, block_bounds, block_shape, grid_shape
 from quantcore.matching.hypotheses.corruption import Kinds, arithmetic, requantized
@@ -30,7 +30,6 @@ Counts = npt.NDArray[np.int64]
 
 BLOCKS, ELEMENTS = 16, 256  # drawn per granularity, at most
 SEARCHED = 1 << 18  # elements whose extremes are found per granularity, unless one block has more
-_AFTER = ("kernel", "rounding", "overflow", "nan", "cast")  # choices that do not enter scale and zero_point
 _LOST = float(1 << 31)  # values that a cast may not keep are left to the whole tensor
 
 
@@ -144,11 +143,6 @@ def _elements(x: Tensor, bounds: Sequence[Bounds], most: int, chance: torch.Gene
     return flat
 
 
-def parameter_key(convention: Convention) -> tuple[Any, ...]:
-    """The choices that decide scale and zero_point."""
-    return tuple(getattr(convention, name) for name in CHOICES if name not in _AFTER)
-
-
 def grid_of(sample: Sample, symmetric: bool, fmt: IntFormat, resolved: Convention) -> Grid:
     """Return the parameters that a convention (resolved by `Convention.at`) finds for the drawn blocks."""
     found = parameters(sample.low, sample.high, symmetric, fmt, resolved)
@@ -157,7 +151,7 @@ def grid_of(sample: Sample, symmetric: bool, fmt: IntFormat, resolved: Conventio
 
 def values_of(sample: Sample, grid: Grid, resolved: Convention, kinds: Kinds = ()) -> Tensor:
     """Return the codes of the sample before they are brought into a format."""
-    kernel, x = KERNELS[resolved.kernel], sample.x
+    kernel, x = KERNELS[resolved.coding.kernel], sample.x
     s = grid.scale
     if kernel.inverse:
         s = torch.reciprocal(grid.scale) if grid.inverse is None else grid.inverse

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from quantcore.conventions import CONVENTIONS, Convention
+from quantcore.conventions import INTEGER_CONVENTIONS, Convention
 from quantcore.formats import IntFormat
 from quantcore.matching.hypotheses.corruption import FITS, ZERO_POINTS, Damage, Kinds, brought, changed
-from quantcore.matching.hypotheses.sample import Counts, Grid, Sample, is_lost, parameter_key, values_of
+from quantcore.matching.hypotheses.sample import Counts, Grid, Sample, is_lost, values_of
 from quantcore.matching.hypotheses.scale_sources import Source
 from quantcore.scheme import Scheme, refusal
 
@@ -19,7 +19,7 @@ NEAREST = 3  # granularities that are kept of one convention and format, where n
 # `Hypothesis.doubt` of a scale that no rule of a library gives: a number that a person would write, a percentile
 # that nobody would take, any other number that was worked out from the codes
 WRITTEN, OF_PERCENTILE, WORKED_OUT = 1, 2, 3
-_OF_INTEGERS = tuple(c for c in CONVENTIONS.values() if "int" in c.formats)
+_OF_INTEGERS = tuple(INTEGER_CONVENTIONS.values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,10 +86,10 @@ def score(task: Task, fmt: IntFormat, shape: Shape, limit: float) -> Iterator[Hy
                 if not kept.any(task.uniform):
                     continue
                 resolved = convention.at(sample.granularities[0])
-                key = parameter_key(resolved), resolved.kernel, resolved.rounding
+                key = resolved.parameter_stages, resolved.coding.kernel, resolved.coding.rounding
                 if key not in known:
                     grid = task.source.grid(sample, symmetric, fmt, resolved)
-                    same = grid.key(), resolved.kernel, resolved.rounding
+                    same = grid.key(), resolved.coding.kernel, resolved.coding.rounding
                     if same not in known:
                         kinds = _of_symmetry(task.computed, symmetric)
                         known[same] = _counts(sample, grid, resolved, fmt, readings, kinds)

@@ -6,7 +6,7 @@ library's API and nothing of the others.
 
 from collections.abc import Callable
 
-from quantcore.conventions import BASES, CONVENTIONS
+from quantcore.conventions import CONVENTIONS
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.quantization import Quantized
@@ -83,7 +83,7 @@ def _refuse(result: Quantized) -> None:
     scheme, convention = result.scheme, result.scheme.convention
     if convention.name not in RECIPES and convention.name not in CALLS:
         raise QuantError(presets.why_no_call(convention))
-    if convention != BASES[convention.name]:
+    if convention != CONVENTIONS[convention.name]:
         raise QuantError(
             f"{convention} changes what {convention.library} does, so {convention.library} can't give these "
             "codes; choose the convention as it is."

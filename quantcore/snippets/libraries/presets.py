@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from quantcore.conventions import CONVENTIONS, Convention, Limit
+from quantcore.conventions import CONVENTIONS, INTEGER_CONVENTIONS, Convention, Limit
 from quantcore.errors import QuantError
 from quantcore.granularity import PerFlatGroup, PerGroup
 from quantcore.notation import write_call
@@ -68,7 +68,7 @@ def why_no_call(convention: Convention) -> str:
     """Return the sentence on a convention that has no call here."""
     if convention.library in _NOT_INSTALLABLE:
         return _NOT_INSTALLABLE[convention.library].format(version=convention.version)
-    known = convention.name in CONVENTIONS
+    known = convention.name in INTEGER_CONVENTIONS
     why = "is no library of today" if known else "is how scales are kept, and no call of its own,"
     return f"{convention.name} {why} to write a script for; choose another convention."
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from quantcore.conventions import CONVENTIONS
+from quantcore.conventions import INTEGER_CONVENTIONS
 from quantcore.notation import write_call
 from quantcore.quantization import Quantized
 from quantcore.range_setting import MinMax
@@ -34,7 +34,7 @@ def finds_range(result: Quantized) -> bool:
 
     Scales of scales are the library's own only under the conventions of presets.
     """
-    own = result.scales is None or result.scheme.convention.name not in CONVENTIONS
+    own = result.scales is None or result.scheme.convention.name not in INTEGER_CONVENTIONS
     return isinstance(result.scheme.range_setting, MinMax) and own
 
 

@@ -1,0 +1,142 @@
+"""What of a scheme decides whether a choice can reach a number at all, as plain values."""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from quantcore.formats import CodebookFormat, FloatFormat, Format, IntFormat
+from quantcore.numerics import KERNELS
+
+if TYPE_CHECKING:
+    from quantcore.conventions.record import Convention
+
+_LEAST_POWER, _MOST_POWER = -127, 127  # of e8m0, and those whose inverse float32 has as well
+# Where no zero_point is added, these kernels are those
+_WITHOUT_Z = {"C": "A", "D": "B", "E": "B"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One level of a scheme: x and its scales, or these and theirs.
+
+    ``rules``: the record that holds for the scheme's granularity. ``flat``: blocks run on over the ends of rows, so
+    that the last may be shorter. ``ranged``: scales are found from ranges; ``min_max``: the range is all of x;
+    ``half_quadratic``: HQQ moves the zero point. ``scales``, ``zero_points``: those given, if any.
+    ``stored``: the format that scales are quantized to, None where they stay float32; ``stored_in_units``: as they
+    are, their own scale being 1.
+    """
+
+    rules: "Convention"
+    fmt: Format
+    symmetric: bool
+    flat: bool
+    ranged: bool
+    min_max: bool
+    half_quadratic: bool = False
+    scales: tuple[float, ...] = ()
+    zero_points: tuple[float, ...] = ()
+    stored: Format | None = None
+    stored_in_units: bool = False
+
+    @property
+    def integer(self) -> bool:
+        """Whether codes are integers."""
+        return isinstance(self.fmt, IntFormat)
+
+    @property
+    def codebook(self) -> bool:
+        """Whether codes are places in a table."""
+        return isinstance(self.fmt, CodebookFormat)
+
+    @property
+    def asymmetric(self) -> bool:
+        """Whether a zero_point is found from the range."""
+        return not self.symmetric and self.ranged
+
+    @property
+    def takes_nonfinite(self) -> bool:
+        """Whether NaN and infinity come through: range settings other than min-max refuse them."""
+        return self.rules.nonfinite.nan != "refuse" and (self.min_max or not self.ranged)
+
+    @property
+    def middle(self) -> int:
+        """The zero_point of a symmetric scheme."""
+        return self.rules.zero_point.middle(self.fmt)
+
+    @property
+    def shifted(self) -> bool:
+        """Whether a zero_point other than 0 may be added."""
+        if not self.ranged:
+            return any(self.zero_points) and self.integer
+        return self.integer and (not self.symmetric or self.middle != 0)
+
+    @property
+    def given_shift(self) -> bool:
+        """Whether the zero_point is given, and the convention takes it for a minimum."""
+        return not self.ranged and self.shifted and self.rules.zero_point.is_min
+
+    @property
+    def kernel(self) -> str:
+        """The kernel, or the simplest that gives the same codes where no zero_point is added."""
+        kernel = self.rules.coding.kernel
+        if self.shifted or not self.integer:  # of small floats -0 + 0 is 0, so that an added 0 tells
+            return "A" if self.codebook and kernel == "C" else kernel
+        return _WITHOUT_Z.get(kernel, kernel)
+
+    @property
+    def inverts(self) -> bool:
+        """Whether x is multiplied by 1/s."""
+        return KERNELS[self.rules.coding.kernel].inverse
+
+    @property
+    def stored_as_values(self) -> bool:
+        """Whether the scales are quantized to the values of a small float or codebook."""
+        return self.stored is not None and not isinstance(self.stored, IntFormat)
+
+    @property
+    def stored_exactly(self) -> bool:
+        """Whether the scales are powers of two, stored as such."""
+        return (
+            self.symmetric
+            and self.ranged
+            and self.rules.scale.is_power
+            and (self.stored is None or (isinstance(self.stored, FloatFormat) and self.stored.exponent == 8))
+        )
+
+    @property
+    def smallest_given(self) -> float:
+        """The smallest of the scales that are given, infinity where none is."""
+        return min(self.scales, default=math.inf)
+
+    @property
+    def exact_inverse(self) -> bool:
+        """Whether every scale is a power of two, so that x · (1/s) is x / s."""
+        if self.ranged:
+            return self.stored_exactly
+        powers = [math.frexp(np.float32(s)) for s in self.scales]
+        return self.stored is None and all(
+            mantissa == 0.5 and _LEAST_POWER <= exponent - 1 <= _MOST_POWER for mantissa, exponent in powers
+        )
+
+    @property
+    def may_be_least(self) -> bool:
+        """Whether a scale can be 2^-127, the least of e8m0."""
+        return self.stored_exactly if self.ranged else 2.0**_LEAST_POWER in self.scales
+
+    @property
+    def amax(self) -> str:
+        """What symmetric scales are found from, in words."""
+        return "max|x|" if self.min_max else "max(|low|, |high|)"
+
+    @property
+    def nan(self) -> str:
+        """What comes to NaN: where NaN in x is refused with its scale, infinity over an infinite scale."""
+        return "∞ / ∞" if self.rules.scale.bad_scale == "nan" and self.min_max else "NaN"
+
+
+def exactly(value: float) -> str:
+    """A number in few letters that loses nothing: ``2^-23``, ``1e-10``."""
+    mantissa, exponent = math.frexp(value)
+    return f"2^{exponent - 1}" if mantissa == 0.5 and abs(exponent) > 8 else f"{value:.9g}"

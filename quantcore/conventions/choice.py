@@ -1,0 +1,90 @@
+"""What every choice of a convention has: its values, what depends on it, and the sentence that says what it does.
+
+A choice is a field of one of the stages; `choice` puts its words beside its default. What is said of a library is
+built from these: `quantcore.differences`, the reasons of `quantcore.compare`.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+
+from quantcore import notation
+from quantcore.errors import QuantError
+
+if TYPE_CHECKING:
+    from quantcore.conventions.case import Case
+
+Says = Callable[["Case"], str] | Mapping[object, str]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """``at_stake``: what depends on it, as a phrase; ``says``: what it does in one case, or a sentence per value;
+    ``matters``: whether another value can change a number of the case; ``kind``: a reason in a word or two.
+    """
+
+    at_stake: str
+    says: Says
+    matters: Callable[["Case"], bool]
+    kind: str
+
+    def sentence(self, value: object, case: "Case") -> str:
+        """What this value does in the case."""
+        return self.says(case) if callable(self.says) else self.says[value]
+
+
+def _always(case: "Case") -> bool:
+    return True
+
+
+def choice(
+    default: Any,
+    at_stake: str,
+    says: Says,
+    matters: Callable[["Case"], bool] = _always,
+    kind: str = "",
+) -> Any:
+    """A field of a stage with its words; ``default`` is the textbook's value."""
+    return dataclasses.field(
+        default=default, metadata={"choice": Choice(at_stake, says, matters, kind or at_stake)}
+    )
+
+
+class Stage:
+    """One stage of the arithmetic, with the choices of that stage alone.
+
+    ``ALTERS``: what its choices change first: "parameters", "codes", or "values", what codes stand for.
+    """
+
+    ALTERS: ClassVar[str] = "parameters"
+
+    def __post_init__(self) -> None:
+        for name, values in allowed(type(self)).items():
+            value = getattr(self, name)
+            if value not in values or isinstance(value, bool) != isinstance(values[0], bool):
+                *others, last = map(str, values)
+                raise QuantError(
+                    f"{name}={str(value)[:40]!r} is not a choice; write {', '.join(others)} or {last}."
+                )
+        for name, hint in get_type_hints(type(self)).items():
+            if hint is float:
+                number = notation.finite(getattr(self, name), name)
+                if number < 0:
+                    raise QuantError(f"{name} must not be negative, and is {number:g}.")
+                object.__setattr__(self, name, number)
+
+
+def allowed(stage: type[Stage]) -> dict[str, tuple[Any, ...]]:
+    """The values of the choices that have a list of them, by name."""
+    hints = get_type_hints(stage)
+    return {
+        name: get_args(hint) if get_origin(hint) is Literal else (False, True)
+        for name, hint in hints.items()
+        if get_origin(hint) is Literal or hint is bool
+    }
+
+
+def choices_of(stage: type[Stage]) -> dict[str, Choice]:
+    """The choices of a stage, by name."""
+    return {f.name: f.metadata["choice"] for f in dataclasses.fields(stage)}  # type: ignore[arg-type]

@@ -1,0 +1,54 @@
+"""Records of bitsandbytes. Measured: see `quantcore.conventions`."""
+
+from typing import Any
+
+from quantcore.conventions.libraries.limits import (
+    EACH_ROW,
+    EIGHT_BITS,
+    FLAT,
+    FLOATS,
+    SIGNED_SYMMETRIC,
+)
+from quantcore.conventions.record import Convention, Limit
+
+_BITSANDBYTES: dict[str, Any] = {
+    **{name: value for name, value in FLOATS.items() if name != "formats"},
+    "library": "bitsandbytes",
+    "version": "0.50.2",
+}
+_BITSANDBYTES_OPS = "bitsandbytes/backends/default/ops.py"
+RECORDS = (
+    Convention.of(
+        "bitsandbytes.4bit",
+        call="quantize_4bit -> dequantize_4bit",
+        formats=("codebook",),
+        kernel="B",
+        min_divisor=1e-38,
+        short_block="divided",
+        sources=(
+            ("kernel", f"{_BITSANDBYTES_OPS}:230-239"),
+            ("min_divisor", f"{_BITSANDBYTES_OPS}:236, 238"),
+            ("short_block", f"{_BITSANDBYTES_OPS}:237-240"),
+        ),
+        limits=(FLAT,),
+        **_BITSANDBYTES,
+    ),
+    Convention.of(
+        "bitsandbytes.int8_vectorwise",
+        call="int8_vectorwise_quant -> int8_vectorwise_dequant",
+        kernel="B",
+        inverse="of_range",
+        decoding="of_largest",
+        sources=(
+            ("inverse", f"{_BITSANDBYTES_OPS}:151"),
+            ("decoding", "bitsandbytes/_ops.py, int8_vectorwise_dequant"),
+        ),
+        limits=(
+            SIGNED_SYMMETRIC,
+            EIGHT_BITS,
+            *EACH_ROW,
+            Limit("channel_rank", (2,), "takes two axes"),
+        ),
+        **{**_BITSANDBYTES, "nan": "zero", "cast": "low_bits"},
+    ),
+)

@@ -1,0 +1,40 @@
+"""Records of brevitas. Measured: see `quantcore.conventions`."""
+
+from quantcore.conventions.libraries.limits import CHANNEL, TENSOR
+from quantcore.conventions.record import Convention, Limit
+
+RECORDS = (
+    Convention.of(
+        "brevitas",
+        library="brevitas",
+        version="0.13.4",
+        call="QuantLinear(weight_quant=Int8Weight... or ShiftedUint8Weight...).quant_weight().int()",
+        kernel="C",
+        nan="undefined",
+        zero_in_range="low",
+        range_overflow="infinite",
+        min_range=1e-10,
+        eps=0.0,
+        bad_scale="nonfinite",
+        zero_point_order="round_difference",
+        limits=(
+            Limit(
+                "kind",
+                ("signed symmetric", "unsigned asymmetric"),
+                "has weights that are signed symmetric (Int8Weight) or unsigned asymmetric (ShiftedUint8Weight)",
+            ),
+            Limit("symmetric_narrow", (True,), "uses the narrow range for symmetric weights, such as int8n"),
+            Limit("asymmetric_narrow", (False,), "uses every code for asymmetric weights"),
+            Limit("granularity", (TENSOR, CHANNEL), "has per-tensor and per-channel weights here"),
+            Limit("channel_axis", (0,), "has output channels along axis 0"),
+        ),
+        sources=(
+            ("kernel", "brevitas/core/quant/int_base.py:65-72; measured"),
+            ("symmetric_scale", "brevitas/core/scaling/int_scaling.py:30-40"),
+            ("zero_in_range", "brevitas/core/stats/stats_op.py:244-246"),
+            ("min_range", "scaling_min_val of the default weight quantizers; measured"),
+            ("zero_point_order", "brevitas/core/zero_point.py:60-65"),
+            ("bad_scale", "IntQuantTensor raises 'QuantTensor not valid'; measured"),
+        ),
+    ),
+)

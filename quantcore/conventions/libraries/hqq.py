@@ -1,0 +1,51 @@
+"""Records of hqq. Measured: see `quantcore.conventions`."""
+
+from typing import Any
+
+from quantcore.conventions.libraries.limits import (
+    CHANNEL,
+    GROUP,
+    TENSOR,
+)
+from quantcore.conventions.record import Convention, Limit
+
+_HQQ: dict[str, Any] = {
+    "library": "hqq",
+    "version": "0.2.8.post1",
+    "kernel": "D",
+    "nan": "undefined",
+    "zero_in_range": "no",
+    "asymmetric_scale": "inverse_range",
+    "eps": 0.0,
+    "eps_replacement": 0.0,
+    "sources": (
+        ("kernel", "hqq/core/quantize.py:150, W * scale + zero with the inverse scale; measured"),
+        ("asymmetric_scale", "hqq/core/quantize.py:127-130"),
+        ("zero_point_form", "hqq/core/quantize.py:131-135"),
+    ),
+    "limits": (
+        Limit("kind", ("unsigned asymmetric",), "has unsigned asymmetric codes only"),
+        Limit("bits", (2, 3, 4, 5, 6, 8), "has 2, 3, 4, 5, 6 and 8 bits"),
+        Limit("narrow", (False,), "uses every code"),
+        Limit("granularity", (TENSOR, CHANNEL, GROUP, "per_flat_group"), "has no blocks of two axes"),
+        Limit("channel_rank", (2,), "has one scale a row for two axes only"),
+        Limit("channel_axis", (0,), "with axis=1 gives each row its scale: channels lie along axis 0"),
+        Limit("group_axis", (-1,), "with axis=1 groups consecutive elements: groups lie along the last axis"),
+        Limit("divides", (True,), "cuts the elements into groups of one size: it must divide the last axis"),
+    ),
+}
+
+RECORDS = (
+    Convention.of(
+        "hqq",
+        call="Quantizer.quantize(x, axis=1, optimize=False, round_zero=False)",
+        zero_point_form="float",
+        **_HQQ,
+    ),
+    Convention.of(
+        "hqq.round_zero",
+        call="Quantizer.quantize(x, axis=1, optimize=False, round_zero=True)",
+        zero_point_form="float_rounded",
+        **_HQQ,
+    ),
+)

@@ -1,0 +1,66 @@
+"""Records of onnxruntime and onnx. Measured: see `quantcore.conventions`."""
+
+from typing import Any
+
+from quantcore.conventions.libraries.limits import (
+    CHANNEL,
+    GROUP,
+    TENSOR,
+)
+from quantcore.conventions.record import FLOAT32_TINY, Convention, Limit
+
+_ONNX: dict[str, Any] = {
+    "symmetric_scale": "full_range",
+    "range_overflow": "infinite",
+    "narrow_scale_bits": (8, 16),
+    "scale_precision": "float64",
+    "eps": FLOAT32_TINY,
+    "bad_scale": "nan",
+    "zero_point_order": "round_difference",
+    "zero_point_precision": "float64",
+    "zero_point_scale": "raw",
+    "replaced_zero_point": "zero",
+    "nan_zero_point": "zero",
+    "nan": "qmin",
+    # compute_scale_zp_blocked works on float32 ranges and on the scale as it is stored
+    "variants": (
+        (GROUP, "scale_precision", "float32"),
+        (GROUP, "zero_point_scale", "final"),
+        (GROUP, "replaced_zero_point", "zero_if_asymmetric"),
+        (GROUP, "bad_scale", "kept"),
+    ),
+    "limits": (
+        Limit("bits", (4, 8, 16), "has integers of 4, 8 and 16 bits"),
+        Limit("narrow", (False,), "clamps to the whole range of the integer type"),
+        Limit("granularity", (TENSOR, CHANNEL, GROUP), "has per-tensor, per-channel and per-group scales"),
+        Limit("group_bits", (4, 8), "has groups for 4 and 8 bits"),
+        Limit("group_rank", (2,), "finds the scales of groups for two axes only"),
+    ),
+}
+_TOOL_SOURCES = (
+    ("symmetric_scale", "onnxruntime/quantization/quant_utils.py:279-304; blocked :453-478"),
+    ("narrow_scale_bits", "onnxruntime/quantization/quant_utils.py:160, 739"),
+    ("scale_precision", "onnxruntime/quantization/quant_utils.py:283-285"),
+    ("eps", "onnxruntime/quantization/quant_utils.py:287; blocked :471"),
+    ("zero_point_order", "onnxruntime/quantization/quant_utils.py:301; blocked :480"),
+)
+
+RECORDS = (
+    Convention.of(
+        "onnxruntime",
+        library="onnxruntime",
+        version="1.31.1",
+        call="quant_utils.compute_scale_zp (groups: compute_scale_zp_blocked) -> QuantizeLinear, CPU",
+        sources=(("kernel", "QuantizeLinear of the CPU provider; measured"), *_TOOL_SOURCES),
+        **_ONNX,
+    ),
+    Convention.of(
+        "onnx",
+        library="onnx",
+        version="1.23.2",
+        call="onnxruntime's scale and zero_point -> QuantizeLinear of onnx.reference",
+        cast="int32",
+        sources=(("kernel", "onnx/reference/ops/op_quantize_linear.py:83-97; measured"), *_TOOL_SOURCES),
+        **_ONNX,
+    ),
+)

@@ -1,0 +1,15 @@
+"""What quantcore itself does with the scales of a scheme."""
+
+from quantcore.conventions.libraries.limits import FLOATS
+from quantcore.conventions.record import Convention
+
+# A scale as it is kept: the nearest number of its format, NaN too
+STORED = Convention.of(
+    "stored",
+    library="quantcore",
+    call="the scales of a scheme",
+    sources=(("kernel", "IEEE 754-2019, 4.3.1"),),
+    **FLOATS,
+)
+
+RECORDS = (STORED,)

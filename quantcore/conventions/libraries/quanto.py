@@ -1,0 +1,30 @@
+"""Records of optimum-quanto. Measured: see `quantcore.conventions`."""
+
+from quantcore.conventions.libraries.limits import CHANNEL, TENSOR
+from quantcore.conventions.record import Convention, Limit
+
+RECORDS = (
+    Convention.of(
+        "quanto",
+        library="optimum-quanto",
+        version="0.2.7",
+        call="AbsmaxOptimizer -> quanto::quantize_symmetric",
+        nan="zero",
+        eps=0.0,
+        limits=(
+            Limit("kind", ("signed symmetric",), "has signed symmetric codes here"),
+            Limit("bits", (2, 4, 8), "has 2, 4 and 8 bits (qint2, qint4, qint8)"),
+            Limit("narrow", (False,), "clamps to the whole range"),
+            Limit(
+                "sub_byte_range", (True,), "clamps to 8 bits also where the type has fewer: choose min_max"
+            ),
+            Limit("granularity", (TENSOR, CHANNEL), "has per-tensor and per-channel scales"),
+            Limit("channel_axis", (0, -1), "has channels along the first or the last axis"),
+            Limit("channel_rank", tuple(range(2, 65)), "has no channels in a tensor of one axis"),
+        ),
+        sources=(
+            ("kernel", "optimum/quanto/library/quantize.py:40-60; measured"),
+            ("symmetric_scale", "optimum/quanto/tensor/optimizers/absmax_optimizer.py:30-38"),
+        ),
+    ),
+)

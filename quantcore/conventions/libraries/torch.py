@@ -1,0 +1,66 @@
+"""Records of torch's own calls. Measured: see `quantcore.conventions`."""
+
+from typing import Any
+
+from quantcore.conventions.libraries.limits import CHANNEL, TENSOR
+from quantcore.conventions.record import FLOAT32_EPS, Convention, Limit
+
+_OBSERVERS = (
+    ("symmetric_scale", "torch/ao/quantization/observer.py:386"),
+    ("range_overflow", "torch/ao/quantization/observer.py:407"),
+    ("eps", "torch/ao/quantization/observer.py:388, eps=torch.finfo(torch.float32).eps"),
+    ("unsigned_symmetric_zero_point", "torch/ao/quantization/observer.py:389-399"),
+    ("nan_zero_point", "torch/ao/quantization/observer.py:409, .to(torch.int) before the subtraction"),
+)
+_TORCH: dict[str, Any] = {
+    "library": "torch",
+    "version": "2.13.0",
+    "symmetric_scale": "amax_over_half_range",
+    "range_overflow": "infinite",
+    "eps": FLOAT32_EPS,
+    "eps_replacement": FLOAT32_EPS,
+    "unsigned_symmetric_zero_point": "observer",
+    "nan_zero_point": "wrapped",
+}
+_QINT8 = (
+    Limit("bits", (8,), "has integers of 8 bits only (qint8, quint8); torch.fake_quantize has other widths"),
+    Limit("narrow", (False,), "clamps to the whole range of qint8 and quint8"),
+)
+
+RECORDS = (
+    Convention.of(
+        "torch.fake_quantize",
+        call="MinMaxObserver or PerChannelMinMaxObserver -> fake_quantize_per_tensor/channel_affine",
+        kernel="B",
+        nan="qmin",
+        variants=((CHANNEL, "cast", "int64"),),
+        limits=(
+            Limit("granularity", (TENSOR, CHANNEL), "has per-tensor and per-channel scales"),
+            Limit("bits", (2, 3, 4, 5, 6, 7, 8, 16), "has observers for up to 8 bits and for 16"),
+        ),
+        sources=(
+            ("kernel", "aten/src/ATen/native/quantized/cpu/kernels/QuantizedOpKernels.cpp; measured"),
+            ("cast", "measured: beyond 2^63 per channel gives qmin, per tensor qmax"),
+            *_OBSERVERS,
+        ),
+        **_TORCH,
+    ),
+    Convention.of(
+        "torch.quantize_per_tensor",
+        call="MinMaxObserver -> torch.quantize_per_tensor",
+        kernel="E",
+        nan="qmax",
+        limits=(Limit("granularity", (TENSOR,), "has one scale for the tensor"), *_QINT8),
+        sources=(("kernel", "FBGEMM, fused multiply-add; measured on x86-64, sizes 1 to 64"), *_OBSERVERS),
+        **_TORCH,
+    ),
+    Convention.of(
+        "torch.quantize_per_channel",
+        call="PerChannelMinMaxObserver -> torch.quantize_per_channel",
+        kernel="D",
+        nan="zero",
+        limits=(Limit("granularity", (CHANNEL,), "has one scale per channel"), *_QINT8),
+        sources=(("kernel", "measured, every memory layout"), *_OBSERVERS),
+        **_TORCH,
+    ),
+)

@@ -1,0 +1,168 @@
+"""Records of torchao. Measured: see `quantcore.conventions`."""
+
+from typing import Any
+
+from quantcore.conventions.libraries.limits import (
+    BOXES,
+    DIVIDES_AXIS,
+    EACH_ROW,
+    EIGHT_BITS,
+    FLAT,
+    FLOATS,
+    ROW_GROUPS,
+    SIGNED_SYMMETRIC,
+)
+from quantcore.conventions.record import FLOAT32_EPS, FLOAT32_TINY, Convention, Limit
+
+_MORE_THAN_ONE = Limit(
+    "block_elements",
+    ("more",),
+    "gives blocks of one element one scale for the whole tensor: choose per_tensor",
+)
+_SYMMETRIC_ONLY = Limit("kind", ("signed symmetric", "unsigned symmetric"), "has symmetric codes only")
+_TORCHAO: dict[str, Any] = {
+    "library": "torchao",
+    "version": "0.18.0",
+    "kernel": "B",
+    "nan": "zero",
+    "symmetric_scale": "amax_over_half_range",
+    "range_overflow": "infinite",
+    "eps": FLOAT32_TINY,
+    "eps_replacement": FLOAT32_TINY,
+    "limits": (BOXES, DIVIDES_AXIS, _MORE_THAN_ONE),
+    "sources": (
+        ("kernel", "torchao/quantization/quant_primitives.py:491; measured"),
+        ("symmetric_scale", "torchao/quantization/quant_primitives.py:1554-1576"),
+        ("eps", "torchao/quantization/quant_primitives.py:1532, finfo.smallest_normal"),
+        ("zero_point_form", "torchao/quantization/quant_primitives.py:1584"),
+        ("nan", "cast of NaN to an integer on x86-64; measured"),
+    ),
+}
+_MX = "torchao/prototype/mx_formats/mx_tensor.py"
+_NVFP4 = "torchao/prototype/mx_formats/nvfp4_tensor.py"
+_NF4 = "torchao/quantization/quantize_/workflows/nf4/nf4_tensor.py"
+_TAKES_RUNS = Limit("divides", (True,), "takes only blocks that divide the tensor")
+_FLOATS: dict[str, Any] = {**FLOATS, "library": "torchao", "version": "0.18.0"}
+
+
+def _mx(mode: str, rule: str, **choices: Any) -> Convention:
+    return Convention.of(
+        f"torchao.mx.{mode}",
+        call=f"MXTensor.to_mx(x, elem_dtype, 32, ScaleCalculationMode.{mode})",
+        symmetric_scale=rule,
+        sources=(
+            ("symmetric_scale", f"{_MX}:214"),
+            ("kernel", f"{_MX}:362"),
+            ("e8m0_min_as", f"{_MX}:348-359"),
+        ),
+        limits=ROW_GROUPS,
+        **{**_FLOATS, "e8m0_min_as": 2.0**-126, **choices},
+    )
+
+
+RECORDS = (
+    Convention.of(
+        "torchao",
+        call="choose_qparams_affine(x, MappingType.SYMMETRIC or ASYMMETRIC, ...) -> quantize_affine",
+        **_TORCHAO,
+    ),
+    Convention.of(
+        "torchao.no_clipping_err",
+        call="choose_qparams_affine(x, MappingType.SYMMETRIC_NO_CLIPPING_ERR, ...) -> quantize_affine",
+        **_TORCHAO
+        | {
+            "symmetric_scale": "max_of_sides",
+            "limits": (_SYMMETRIC_ONLY, BOXES, DIVIDES_AXIS, _MORE_THAN_ONE),
+        },
+    ),
+    Convention.of(
+        "torchao.float8",
+        call="_choose_scale_float8 -> _quantize_affine_float8",
+        sources=(
+            ("symmetric_scale", "torchao/quantization/quant_primitives.py:2262-2270"),
+            ("kernel", "torchao/quantization/quant_primitives.py:2354"),
+        ),
+        **_FLOATS,
+    ),
+    _mx("FLOOR", "power_floor"),
+    _mx("EVEN", "power_even"),
+    _mx("CEIL", "power_ceil"),
+    # multiplies by 2^-e, and by 1 where e8m0 holds its least
+    _mx("RCEIL", "power_log2_ceil", kernel="B", e8m0_min_as=1.0),
+    Convention.of(
+        "torchao.nvfp4",
+        call="NVFP4Tensor.to_nvfp4(x, 16, per_tensor_scale)",
+        kernel="B",
+        symmetric_scale="amax",
+        inverse="of_levels",
+        nan_replacement=1.5,
+        sources=(
+            ("kernel", f"{_NVFP4}:822, 845"),
+            ("inverse", f"{_NVFP4}:844"),
+            ("nan_replacement", "measured: the bits of a quiet NaN, shifted"),
+        ),
+        limits=ROW_GROUPS,
+        **_FLOATS,
+    ),
+    Convention.of(
+        "torchao.nvfp4.scales",
+        call="nvfp4_quantize: the scales of blocks",
+        divisor=6.0,
+        clamp_min=2.0**-6,
+        sources=(("divisor", f"{_NVFP4}:769, 811"), ("clamp_min", f"{_NVFP4}:816, 838")),
+        **_FLOATS,
+    ),
+    Convention.of(
+        "torchao.nf4",
+        call="to_nf4(x, 64, 256)",
+        symmetric_scale="amax",
+        quantize_with="raw",
+        zero_scale="kept",
+        sources=(("kernel", f"{_NF4}:863"), ("quantize_with", f"{_NF4}:861"), ("zero_scale", f"{_NF4}:863")),
+        limits=(
+            FLAT,
+            _TAKES_RUNS,
+            Limit("rank", (0, 1, 2), "takes at most two axes"),
+        ),
+        **{**_FLOATS, "formats": ("codebook",)},
+    ),
+    Convention.of(
+        "torchao.nf4.scales",
+        call="double_quantize_scalers -> dequantize_scalers",
+        kernel="B",
+        symmetric_scale="amax_over_half_codes",
+        inverse="of_range",
+        center="mean",
+        decoding="divided",
+        sources=(
+            ("center", f"{_NF4}:769-770"),
+            ("inverse", f"{_NF4}:784"),
+            ("decoding", f"{_NF4}:823-825"),
+            ("nan", "measured"),
+        ),
+        limits=(
+            Limit("divides_or_whole", (True,), "takes only blocks that divide the tensor, or one for it all"),
+        ),
+        **{**_FLOATS, "formats": ("int",), "nan": "zero"},
+    ),
+    Convention.of(
+        "torchao.int8",
+        call="quantize_(linear, Int8WeightOnlyConfig()); Int8DynamicActivationInt8WeightConfig() has these weights",
+        preset_only=True,
+        library="torchao",
+        version="0.18.0",
+        kernel="B",
+        nan="zero",
+        symmetric_scale="amax_over_half_range",
+        range_overflow="infinite",
+        eps=FLOAT32_EPS,
+        eps_replacement=FLOAT32_EPS,
+        limits=(
+            SIGNED_SYMMETRIC,
+            EIGHT_BITS,
+            *EACH_ROW,
+            Limit("channel_rank", (2,), "takes the weights of a linear layer, two axes"),
+        ),
+        sources=(("eps", "torchao's Int8Tensor.from_hp, eps of float32; measured"),),
+    ),
+)

@@ -1,0 +1,104 @@
+"""How an element becomes a code, once scale and zero point are known."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from quantcore.conventions.case import Case, exactly
+from quantcore.conventions.choice import Stage, choice
+from quantcore.formats import IntFormat
+from quantcore.numerics import KERNELS, Stochastic, rounding
+
+
+def _kernel(case: Case) -> str:
+    formula = KERNELS[case.kernel].formula
+    formula = formula.replace("round", _DOWN.get(case.rules.coding.rounding, "round"), 1)
+    if not case.shifted:
+        formula = formula.replace("(z + ½)", "½").replace("(x - z)", "x")
+        formula = formula.removesuffix(" + z").replace("+ z", "+ 0").replace(", z)", ", 0)")
+    elif case.rules.zero_point.is_min:
+        formula = formula.replace("z", "min")
+    return f"codes are {formula}" + (", so that -0 becomes 0" if formula.endswith("+ 0)") else "")
+
+
+def _kernel_matters(case: Case) -> bool:
+    return case.kernel != "A" and not (case.kernel == "B" and case.exact_inverse)
+
+
+_DOWN = {"toward_zero": "trunc", "floor": "floor", "ceil": "ceil"}
+_ROUNDINGS = {
+    "half_even": "ties are rounded to even",
+    "half_away": "ties are rounded away from zero",
+    "half_up": "ties are rounded up",
+    "floor": "values are rounded down",
+    "ceil": "values are rounded up",
+    "toward_zero": "values are truncated",
+    "half_away_of_sum": "rounding adds ½{} to the magnitude in float32, then truncates",
+    "half_even_of_sum": "rounding adds ½{} to the magnitude in float32, then truncates; ties go to even",
+}
+
+
+def _rounding(case: Case) -> str:
+    name = case.rules.coding.rounding
+    if isinstance(rounding(name), Stochastic):
+        return "values are rounded up or down at random"
+    return _ROUNDINGS[name].format("" if case.integer else " of a step")
+
+
+def _rounding_matters(case: Case) -> bool:
+    truncated = KERNELS[case.kernel].half and case.integer and case.rules.coding.rounding == "toward_zero"
+    return not case.codebook and not truncated  # said of the kernel, "trunc(… + ½)"
+
+
+@dataclass(frozen=True)
+class CodingStage(Stage):
+    """How an element becomes a code.
+
+    ================  ==============================================================================================
+    kernel            "A" round(x/s)+z · "B" round(x·(1/s))+z · "C" round(x/s+z) · "D" round(x·(1/s)+z) ·
+                      "E" round(fma(x, 1/s, z)) · "F" round(x·(1/s)+(z+½)) · "G" round((x-z)·(1/s)+½), both to be
+                      truncated (rounding="toward_zero"); see `numerics.kernels`
+    rounding          "half_even" · "half_away" · "half_up" · "floor" · "ceil" · "toward_zero" · "stochastic", or with a
+                      seed "stochastic_7"; of codes, the zero_point is always rounded half to even
+    short_block       "as_others" · "divided" the last block, where it is shorter than the others, is divided by its
+                      scale, which is raised to `StorageStage.min_divisor`
+    clamp_min         of numbers that are quantized as scales: what smaller unclamped values are raised to
+    overflow          "saturate" codes are clamped · "wrap" modulo 2^bits, a cast without clamp
+    zero_replacement  of such numbers: what those that come to 0 are instead, a value of the format
+    ================  ==============================================================================================
+    """
+
+    ALTERS = "codes"
+
+    kernel: Literal["A", "B", "C", "D", "E", "F", "G"] = choice(
+        "A", "the order of operations", _kernel, _kernel_matters, "kernel"
+    )
+    rounding: str = choice("half_even", "rounding rule", _rounding, _rounding_matters)
+    short_block: Literal["as_others", "divided"] = choice(
+        "as_others",
+        "short block",
+        {"divided": "in a shorter last block x is divided by s"},
+        lambda case: case.flat,
+    )
+    clamp_min: float = choice(
+        0.0, "the least value", lambda case: f"x / s is at least {exactly(case.rules.coding.clamp_min)}"
+    )
+    # also of max|x| / qmax: where that is subnormal, it is rounded so far that codes overflow
+    overflow: Literal["saturate", "wrap"] = choice(
+        "saturate", "overflow", {"wrap": "codes that do not fit wrap around"}, lambda case: case.integer
+    )
+    zero_replacement: float = choice(
+        0.0,
+        "what replaces 0",
+        lambda case: f"what rounds to 0 becomes {exactly(_replacement(case))}",
+        lambda case: _replacement(case) != 0,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        rounding(self.rounding)
+
+
+def _replacement(case: Case) -> float:
+    """What stands for 0, a value of the format; 0 where the convention changes nothing."""
+    fmt = case.fmt
+    return 0.0 if isinstance(fmt, IntFormat) else fmt.round_value(case.rules.coding.zero_replacement)

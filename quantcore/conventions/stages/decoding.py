@@ -1,0 +1,36 @@
+"""How codes are read back, and what they take up."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from quantcore.conventions.case import Case
+from quantcore.conventions.choice import Stage, choice
+
+
+def _decoding(case: Case) -> str:
+    if case.rules.decoding.decoding == "divided":
+        return "x̂ is q / (1/s)" + (" + the mean" if case.rules.scale.center == "mean" else "")
+    return f"x̂ is (q · {case.amax}) · (1 / {case.fmt.symmetric_max:g})"
+
+
+@dataclass(frozen=True)
+class DecodingStage(Stage):
+    """How codes are read back.
+
+    =========  ====================================================================================================
+    decoding   "scaled" float32(q - z)·s · "divided" q / (the inverse kept) · "of_largest" (q · max|x|) ·
+               float32(1 / the format's max)
+    code_bits  what a code takes up where it is packed by other than whole bits; 0: the format's width
+    =========  ====================================================================================================
+    """
+
+    ALTERS = "values"
+
+    decoding: Literal["scaled", "divided", "of_largest"] = choice(
+        "scaled", "how codes are dequantized", _decoding, lambda case: case.symmetric and case.ranged
+    )
+    code_bits: float = choice(
+        0.0,
+        "how codes are packed",
+        lambda case: f"a code takes {case.rules.decoding.code_bits:g} bits",
+    )

@@ -1,0 +1,100 @@
+"""What becomes of NaN, infinity, and numbers too large for a cast."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from quantcore.conventions.case import Case
+from quantcore.conventions.choice import Stage, choice
+from quantcore.formats import IntFormat
+
+
+def _nan(case: Case) -> str:
+    rules, fmt = case.rules.nonfinite, case.fmt
+    if isinstance(fmt, IntFormat):
+        zero = max(0, fmt.qmin)  # is clamped as any other
+        if rules.cast != "none":
+            return f"{case.nan} becomes code {zero if rules.cast == 'low_bits' else fmt.qmin}"
+        return _NAN[rules.nan].format(case.nan, zero=zero, qmin=fmt.qmin, qmax=fmt.qmax)
+    if rules.cast == "low_bits":
+        return f"NaN and infinity become code {int(fmt.encode(0.0))} (value 0)"
+    if rules.nan_replacement:
+        return f"NaN becomes {rules.nan_replacement:g} with the sign of the NaN"
+    code = int(fmt.encode(math.nan))
+    value = float(fmt.decode(torch.tensor(code)))
+    return "NaN stays NaN" if math.isnan(value) else f"NaN becomes code {code} (value {value:g})"
+
+
+_NAN = {
+    "zero": "{} becomes code {zero}",
+    "qmin": "{} becomes code {qmin}",
+    "qmax": "{} becomes code {qmax}",
+    "undefined": "{} has no code; {zero} is shown",
+}
+
+
+def _nan_matters(case: Case) -> bool:
+    if case.rules.nonfinite.cast == "int32" and _cast_matters(case):
+        return False  # said there
+    return case.takes_nonfinite and not (case.min_max and case.rules.scale.bad_scale == "nonfinite")
+
+
+def _cast(case: Case) -> str:
+    fmt = case.fmt
+    lost = case.nan if case.min_max else "NaN and values beyond 2^31"
+    wrapped = f", or {fmt.qmax} where z is negative" if case.shifted else ""
+    return _CAST[case.rules.nonfinite.cast].format(
+        lost, zero=max(0, fmt.qmin), qmin=fmt.qmin, wrapped=wrapped
+    )
+
+
+_CAST = {
+    "int32": "the code of {} is {qmin}{wrapped}",
+    "int64": "values beyond 2^63 become code {qmin}",
+    "low_bits": "values beyond 2^31 become code {zero}",
+}
+
+
+def _cast_matters(case: Case) -> bool:
+    """Whether an unclamped value can go beyond the cast.
+
+    Min-max brings x / s into the codes, except where 1/s overflows, infinity where the range is finite, and
+    ∞ / ∞, which is NaN.
+    """
+    cast = case.rules.nonfinite.cast
+    if not case.integer or (case.min_max and not case.takes_nonfinite):
+        return False
+    if not case.min_max or cast == "low_bits":
+        return True
+    if cast == "int64":
+        return case.rules.range.finite_range and not case.symmetric
+    return cast == "int32" and case.shifted and case.fmt.signed and not case.symmetric
+
+
+@dataclass(frozen=True)
+class NonfiniteStage(Stage):
+    """What becomes of NaN, infinity, and numbers too large for a cast.
+
+    ===============  ================================================================================================
+    nan              "refuse" NaN and infinity in x · the code that NaN becomes: "zero" · "qmin" · "qmax" ·
+                     "undefined" (NaN stays NaN there; stored here as 0)
+    nan_replacement  what NaN becomes in a small float that has none, with the sign of the NaN
+    cast             "none" · the integer that the rounded value is cast to before it is clamped, where a value too
+                     large becomes the lowest: "int64" after z is added · "int32" before, so that adding a negative z
+                     wraps around · "low_bits" int32, of which the lowest bits are kept: 0
+    ===============  ================================================================================================
+    """
+
+    ALTERS = "codes"
+
+    nan: Literal["refuse", "zero", "qmin", "qmax", "undefined"] = choice(
+        "refuse", "what NaN becomes", _nan, _nan_matters, "NaN"
+    )
+    nan_replacement: float = choice(  # changes the sentence of nan
+        0.0, "what NaN becomes", {}, lambda case: False, "NaN"
+    )
+    cast: Literal["none", "int32", "int64", "low_bits"] = choice(
+        "none", "what the cast makes of large values", _cast, _cast_matters, "too large for its cast"
+    )

@@ -1,0 +1,196 @@
+"""How the scale comes from the range."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from quantcore.conventions.case import Case, exactly
+from quantcore.conventions.choice import Stage, choice
+from quantcore.conventions.stages.symmetric_scales import SYMMETRIC_SCALES, SymmetricScale
+from quantcore.errors import QuantError
+from quantcore.formats import Format, IntFormat
+
+Precision = Literal["float32", "float64"]
+FLOAT32_LEAST = 2.0**-149  # the smallest number above 0
+
+
+def _scale(case: Case) -> str:
+    return f"the scale is {SYMMETRIC_SCALES[case.rules.scale.symmetric_scale](case)}"
+
+
+def _inverse_range(case: Case) -> str:
+    steps = case.fmt.qmax - case.fmt.qmin
+    return (
+        f"1/s is {steps} · (1 / (high - low)), at most 20000, and 1 if high - low is at most 0.0001, "
+        "and the scale is 1 / (1/s)"
+    )
+
+
+def _symmetric_matters(case: Case) -> bool:
+    return case.symmetric and case.ranged and not case.rules.scale.is_textbook(case.fmt)
+
+
+def _overflow_matters(case: Case) -> bool:
+    rules = case.rules.scale
+    return case.asymmetric and rules.asymmetric_scale == "range" and rules.scale_precision == "float32"
+
+
+def _precision(case: Case) -> str:
+    zero_point = case.rules.zero_point
+    both = case.asymmetric and zero_point.is_integer and zero_point.zero_point_scale == "raw"
+    return "scale and zero point are found in float64" if both else "the scale is found in float64"
+
+
+def _precision_matters(case: Case) -> bool:
+    """Whether several operations are rounded, or 2 · max|x| overflows; else float32 comes to the same."""
+    rules = case.rules.scale
+    several = rules.inverse == "of_range" or rules.symmetric_scale in ("aligned_grid", "full_range")
+    return case.asymmetric or (case.ranged and several and not rules.is_textbook(case.fmt))
+
+
+def _smallest(case: Case) -> str:
+    rules = case.rules.scale
+    if rules.eps == 0:
+        return "a scale of 0 stays 0" + (" until it is stored" if case.stored is not None else "")
+    if rules.eps == rules.eps_replacement:
+        return f"no scale is below {exactly(rules.eps)}"
+    return f"a scale below {exactly(rules.eps)} is replaced by {exactly(rules.eps_replacement)}"
+
+
+def eps_matters(case: Case) -> bool:
+    """Whether a scale can be so small: powers of two and hqq's inverse have ends of their own."""
+    rules = case.rules.scale
+    if not case.ranged or case.rules.range.min_range or case.rules.range.widen_to_eps:
+        return False
+    return not rules.is_power if case.symmetric else rules.asymmetric_scale == "range"
+
+
+def _bad_matters(case: Case) -> bool:
+    return case.min_max if case.rules.scale.bad_scale == "nan" else _overflow_matters(case)
+
+
+def _inverse(case: Case) -> str:
+    rules = case.rules.scale
+    if rules.inverse == "of_levels":
+        return "1/s is (1 / the scale of the scales) / the value of the scale's code"
+    if rules.symmetric_scale == "amax_over_half_codes":
+        return f"1/s is {1 << case.fmt.bits} · (1 / (2 · {case.amax}))"
+    return f"1/s is {case.fmt.symmetric_max * rules.divisor:g} · (1 / {case.amax})"
+
+
+def _inverse_matters(case: Case) -> bool:
+    if case.rules.scale.inverse == "of_range":
+        used = case.inverts or case.rules.decoding.decoding == "divided"
+        return case.symmetric and case.ranged and used
+    return case.inverts and case.stored_as_values and not case.stored_in_units
+
+
+def _divisor(case: Case) -> str:
+    first = f"x is divided by {case.rules.scale.divisor:g} first"
+    return f"{first}, and {_scale(case)}" if case.ranged else first
+
+
+@dataclass(frozen=True)
+class ScaleStage(Stage):
+    """How the scale comes from the range; N = qmax - qmin.
+
+    ===================  ==============================================================================================
+    center               of numbers that are quantized as scales: "none" · "mean" their mean is subtracted before all
+                         else, and added last
+    divisor              of such numbers: x is divided by it before all else, and max|x| by the format's max and by
+                         it (NVFP4's 6)
+    symmetric_scale      "amax_over_qmax" max|x| / (2^(bits-1)-1), of a float format max|x| / its max ·
+                         "amax_over_half_range" max|x| / (N/2) · "full_range" (max|x| + max|x|) / N · "max_of_sides"
+                         the larger of low/qmin, high/qmax · "aligned_grid" the larger of -low/ceil(N/2),
+                         high/floor(N/2), then (floor(N/2)·d + ceil(N/2)·d) / N · "amax" max|x| itself ·
+                         "amax_over_half_codes" max|x| / 2^(bits-1) · "signed_amax" the element of the largest
+                         magnitude, of several the first, / -2^(bits-1): may be negative · powers of two, see
+                         `qparams.power_of_two`
+    narrow_scale_bits    signed widths whose symmetric scale leaves out the lowest code
+    asymmetric_scale     "range" (high - low) / N · "inverse_range" hqq's, see `qparams.scale.inverse_range`
+    range_overflow       "split" high/N - low/N where high - low overflows · "infinite"
+    scale_precision      "float32" · "float64", then cast
+    eps                  a scale below it becomes ``eps_replacement``
+    bad_scale            "kept" · refused are "nan" · "nonfinite"
+    inverse              "of_scale" 1/s · "of_range" symmetric: (what max|x| is divided by) · (1/max|x|), rounded twice
+                         and kept beside s (of "amax_over_half_codes" 2^bits · (1/(2·max|x|))) · "of_levels" of scales
+                         that are quantized: (1 / the scale of the scales) / the value of the scale's code
+    bad_inverse          of an inverse of the range: "kept" · "one" NaN and infinity become 1
+    ===================  ==============================================================================================
+    """
+
+    center: Literal["none", "mean"] = choice(
+        "none",
+        "whether the mean is subtracted first",
+        {"mean": "the mean of x is subtracted first and added last"},
+    )
+    divisor: float = choice(1.0, "what x is divided by first", _divisor)
+    symmetric_scale: SymmetricScale = choice(
+        "amax_over_qmax", "what max|x| is divided by", _scale, _symmetric_matters
+    )
+    narrow_scale_bits: tuple[int, ...] = choice(  # changes the sentence of symmetric_scale
+        (), "what max|x| is divided by", {}, lambda case: False
+    )
+    asymmetric_scale: Literal["range", "inverse_range"] = choice(
+        "range", "whether s or 1/s is found first", _inverse_range, lambda case: case.asymmetric
+    )
+    range_overflow: Literal["split", "infinite"] = choice(
+        "split",
+        "a range wider than float32",
+        {"infinite": "a range wider than float32 gives an infinite scale"},
+        _overflow_matters,
+    )
+    scale_precision: Precision = choice(
+        "float32", "found in float32 or float64", _precision, _precision_matters
+    )
+    eps: float = choice(FLOAT32_LEAST, "the smallest scale", _smallest, eps_matters)
+    eps_replacement: float = choice(
+        1.0,
+        "what replaces a scale that is too small",
+        lambda case: f"a scale of 0 is replaced by {exactly(case.rules.scale.eps_replacement)}",
+        lambda case: eps_matters(case) and case.rules.scale.eps == FLOAT32_LEAST,  # else said there
+    )
+    bad_scale: Literal["kept", "nan", "nonfinite"] = choice(
+        "kept",
+        "which scales are refused",
+        {"nan": "a scale of NaN is refused", "nonfinite": "a scale that is not finite is refused"},
+        _bad_matters,
+    )
+    inverse: Literal["of_scale", "of_range", "of_levels"] = choice(
+        "of_scale", "whether s or 1/s is found first", _inverse, _inverse_matters
+    )
+    bad_inverse: Literal["kept", "one"] = choice(
+        "kept",
+        "what replaces a 1/s that is not finite",
+        {"one": "a 1/s that is infinite or NaN is 1"},
+        _inverse_matters,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        bits = self.narrow_scale_bits
+        if not isinstance(bits, tuple) or any(type(b) is not int for b in bits):
+            raise QuantError(
+                f"narrow_scale_bits must be a list of widths such as [8,16], not {str(bits)[:40]}."
+            )
+
+    @property
+    def is_power(self) -> bool:
+        """Whether symmetric scales are powers of two."""
+        return self.symmetric_scale.startswith("power")
+
+    def steps(self, fmt: Format) -> int:
+        """N, of the narrow format where the scale is found as if the codes were."""
+        narrower = isinstance(fmt, IntFormat) and not fmt.narrow and fmt.bits in self.narrow_scale_bits
+        return fmt.qmax - fmt.qmin - (fmt.signed and narrower)
+
+    def is_textbook(self, fmt: Format) -> bool:
+        """Whether the rule of symmetric scales comes to the textbook's for this format."""
+        if self.symmetric_scale == "amax":
+            return fmt.symmetric_max == 1
+        if not isinstance(fmt, IntFormat):
+            return False
+        if self.symmetric_scale == "amax_over_half_range":
+            return self.steps(fmt) / 2 == fmt.symmetric_max
+        if self.symmetric_scale == "full_range":  # float32 can't add the two of 3e38, float64 can
+            return self.steps(fmt) / 2 == fmt.symmetric_max and self.scale_precision == "float64"
+        return self.symmetric_scale == "max_of_sides" and fmt.qmin == -fmt.qmax

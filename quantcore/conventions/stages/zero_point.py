@@ -1,0 +1,157 @@
+"""How the zero point comes from range and scale."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from quantcore.conventions.case import Case
+from quantcore.conventions.choice import Stage, choice
+from quantcore.conventions.stages.scale import Precision, eps_matters
+from quantcore.formats import Format, IntFormat
+
+_OBSERVED_BITS = (8, 16)  # for which torch's observers take the middle
+
+
+def _form(case: Case) -> str:
+    return _FORMS[case.rules.zero_point.zero_point_form].format(
+        of_range=", with min = low" if case.ranged else ""
+    ) + (", then moved by half_quadratic" if case.half_quadratic else "")
+
+
+_FORMS = {
+    "float": "the zero point is -low · (1/s), not rounded",
+    "float_rounded": "the zero point is round(-low · (1/s)), not clamped",
+    "min": "there is no zero point: x̂ is q · s + min{of_range}",
+}
+
+
+def _found(case: Case) -> bool:
+    rules = case.rules
+    return case.asymmetric and rules.zero_point.is_integer and rules.scale.asymmetric_scale == "range"
+
+
+def _order_matters(case: Case) -> bool:
+    """Whether qmin - low / s can be rounded to a tie, or to another one: not from 0, nor of float32s in float64."""
+    rules, qmin = case.rules.zero_point, case.fmt.qmin
+    exact = rules.zero_point_precision == "float64" and rules.zero_point_scale == "final" and qmin % 2 == 0
+    return _found(case) and qmin != 0 and not exact
+
+
+def _in_float32(case: Case) -> bool:
+    """Where the scale is found in float64, that is said of both."""
+    return _found(case) and case.rules.scale.scale_precision == "float32"
+
+
+def _replaced_matters(case: Case) -> bool:
+    if not eps_matters(case) or not case.integer:
+        return False
+    always = case.rules.zero_point.replaced_zero_point == "zero"
+    return (case.symmetric and always and bool(case.middle)) or _found(case)
+
+
+def _of_nan(case: Case) -> str:
+    return f"a zero point that comes to NaN is {case.rules.zero_point.of_nan(case.fmt)}"
+
+
+def _nan_matters(case: Case) -> bool:
+    rules = case.rules.zero_point
+    of_zero = rules.zero_point_scale == "raw" and rules.replaced_zero_point == "computed"
+    infinite = case.takes_nonfinite and case.min_max and case.rules.scale.bad_scale != "nonfinite"
+    return _found(case) and (of_zero or infinite)
+
+
+def _middle_matters(case: Case) -> bool:
+    return case.integer and case.symmetric and case.ranged and case.middle != case.fmt.middle
+
+
+@dataclass(frozen=True)
+class ZeroPointStage(Stage):
+    """How the zero point comes from range and scale.
+
+    =============================  ====================================================================================
+    zero_point_form                "integer", in the format · "float" -low·(1/s) · "float_rounded" · "min" low itself,
+                                   and dequantized is q·s + min; stored as the scales are
+    zero_point_order               "round_quotient" qmin - round(low/s) · "round_difference" round(qmin - low/s)
+    zero_point_precision           "float32" · "float64"
+    zero_point_scale               "final" · "raw": before it was cast or replaced
+    replaced_zero_point            of a replaced scale: "computed" · "zero" · "zero_if_asymmetric"
+    nan_zero_point                 "lowest" -2^31 · "zero" · "wrapped": -2^31 taken from qmin in int32
+    unsigned_symmetric_zero_point  "middle" 2^(bits-1) · "observer" that for 8 and 16 bits, else
+                                   floor((qmin+qmax)/2) · "zero"
+    =============================  ====================================================================================
+    """
+
+    zero_point_form: Literal["integer", "float", "float_rounded", "min"] = choice(
+        "integer",
+        "an integer zero point or a float",
+        _form,
+        lambda case: case.asymmetric or case.given_shift,
+    )
+    zero_point_order: Literal["round_quotient", "round_difference"] = choice(
+        "round_quotient",
+        "rounded before or after the subtraction",
+        {"round_difference": "the zero point is rounded after the subtraction"},
+        _order_matters,
+    )
+    zero_point_precision: Precision = choice(
+        "float32",
+        "found in float32 or float64",
+        {"float64": "the zero point is found in float64"},
+        _in_float32,
+    )
+    zero_point_scale: Literal["final", "raw"] = choice(
+        "final",
+        "with the scale before or after it is cast or replaced",
+        {"raw": "the zero point is found with the scale before it is replaced"},
+        lambda case: _in_float32(case) and case.rules.zero_point.replaced_zero_point == "computed",
+    )
+    replaced_zero_point: Literal["computed", "zero", "zero_if_asymmetric"] = choice(
+        "computed",
+        "where the scale is replaced",
+        dict.fromkeys(("zero", "zero_if_asymmetric"), "the zero point of a scale that is replaced is 0"),
+        _replaced_matters,
+    )
+    nan_zero_point: Literal["lowest", "zero", "wrapped"] = choice(
+        "lowest", "where it comes to NaN", _of_nan, _nan_matters
+    )
+    unsigned_symmetric_zero_point: Literal["middle", "observer", "zero"] = choice(
+        "middle",
+        "of symmetric unsigned codes",
+        lambda case: f"the zero point is {case.middle}",
+        _middle_matters,
+    )
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether the zero point is an integer, a code of the format."""
+        return self.zero_point_form == "integer"
+
+    @property
+    def is_min(self) -> bool:
+        """Whether the smallest value is stored instead, and added after the multiplication."""
+        return self.zero_point_form == "min"
+
+    def middle(self, fmt: Format) -> int:
+        """The zero_point of a symmetric scheme."""
+        choice = self.unsigned_symmetric_zero_point
+        if not isinstance(fmt, IntFormat) or fmt.signed or choice == "zero":
+            return 0
+        if choice == "observer" and fmt.bits not in _OBSERVED_BITS:
+            return (fmt.qmin + fmt.qmax) // 2
+        return fmt.middle
+
+    def middle_formula(self, fmt: IntFormat) -> str:
+        """How `middle` comes about."""
+        choice = self.unsigned_symmetric_zero_point
+        if fmt.signed:
+            return "0, symmetric and signed"
+        if choice == "zero":
+            return "0, symmetric"
+        if choice == "observer" and fmt.bits not in _OBSERVED_BITS:
+            return f"({fmt.qmin} + {fmt.qmax}) // 2, symmetric and unsigned"
+        return f"2^{fmt.bits - 1}, symmetric and unsigned"
+
+    def of_nan(self, fmt: Format) -> int:
+        """The zero_point where the arithmetic comes to NaN."""
+        # -2^31 minus itself, or minus a negative qmin, in 32 bits
+        wrapped = fmt.qmin if fmt.qmin == 0 else fmt.qmax
+        return {"lowest": -(1 << 31), "zero": 0, "wrapped": wrapped}[self.nan_zero_point]
