@@ -774,9 +774,9 @@ def test_good_link_is_not_complained_about() -> None:
 
 
 LIBRARY_LINES = {
-    "torchao": "codes are round(x · (1/s)); the scale is max|x| / 7.5",
+    "torchao": "the scale is max|x| / 7.5; no scale is below 2^-126; codes are round(x · (1/s))",
     "aimet.Quantize": "the scale is (7 · d + 8 · d) / 15, d the larger of high / 7 and -low / 8",
-    "onnxruntime": "the scale is found in float64; the scale is 2 · max|x| / 15",
+    "onnxruntime": "the scale is 2 · max|x| / 15; the scale is found in float64",
 }
 
 

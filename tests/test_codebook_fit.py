@@ -1,6 +1,7 @@
 """Fitted codebooks against scikit-learn, the best there is, and the quantizers that Max tabulated."""
 
 import itertools
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +67,75 @@ def test_every_value_is_the_mean_of_what_takes_it(name, method, size):
     assert book.values == tuple(sorted(set(book.values)))
     for code, value in enumerate(book.values):
         assert np.float32(x[codes == code].double().mean().item()) == np.float32(value)
+
+
+def lloyd(x, centres, steps=300):
+    """Lloyd's method as its words have it, in float64: what lies on the boundary goes to the lower centre."""
+    for _ in range(steps):
+        boundaries = (centres[1:] + centres[:-1]) / 2
+        cells = np.searchsorted(boundaries, x, side="left")
+        moved = np.array([x[cells == k].mean() for k in range(len(centres))])
+        if np.array_equal(moved, centres):
+            break
+        centres = moved
+    return centres
+
+
+def quantiles(x, size):
+    """The elements in the middle of ``size`` equal parts of them, or of the different ones if some coincide."""
+    for values in (np.sort(x), np.unique(x)):
+        start = values[[int((k + 0.5) * len(values) / size) for k in range(size)]]
+        if (np.diff(start) > 0).all():
+            return start
+    raise AssertionError
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 5, 7, 8])
+def test_lloyd_from_the_quantiles(size):
+    rng = np.random.default_rng(size)
+    for n in (31, 64, 100, 500):
+        for x in (
+            rng.normal(size=n),
+            rng.standard_t(2, n),
+            np.rint(rng.normal(size=n) * 4),
+            rng.exponential(size=n) ** 2,
+        ):
+            x = np.sort(x.astype(np.float32).astype(np.float64))
+            with np.errstate(invalid="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                expected = lloyd(x, quantiles(x, size))
+            if np.isnan(expected).any():
+                continue  # a cell lost all its elements
+            values = fit_codebook(x.astype(np.float32), size).values
+            assert values == pytest.approx(expected, rel=1e-6, abs=1e-7), n
+
+
+def test_the_best_where_lloyd_rests_too_early():
+    """Three clumps, of which the largest holds all quantiles: only the cuts between clumps see the others."""
+    better = 0
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        clumps = [c + rng.normal(size=n) * 0.05 for c, n in ((0, 60), (9, 2), (10, 3), (-40, 1))]
+        x = np.concatenate(clumps).astype(np.float32)
+        for size in (3, 4, 5):
+            values = fit_codebook(x, size, "kmeans").values
+            assert squared_error(x, values) <= best(x, size) + slack(x, values)
+            better += squared_error(x, fit_codebook(x, size).values) > 1.01 * squared_error(x, values)
+    assert better > 3
+
+
+def test_stretches_of_more_values_than_are_cut():
+    """2,000 values in eight clumps: each stretch lies within one, so their best codebook is that of the elements."""
+    rng = np.random.default_rng(4)
+    middles = np.array([-100, -99, -98, 0, 1, 2, 3, 50])
+    x = np.concatenate(
+        [
+            m + rng.normal(size=n) * 1e-3
+            for m, n in zip(middles, (900, 800, 2, 100, 90, 80, 20, 8), strict=True)
+        ]
+    )
+    values = fit_codebook(x.astype(np.float32), 8, "kmeans").values
+    assert values == pytest.approx(middles, abs=0.002)
 
 
 def test_a_value_that_loses_all_its_elements():

@@ -66,6 +66,25 @@ def test_tables_are_the_library_s(kind):
     assert np.array_equal(ours.view(np.uint32), theirs.view(np.uint32))
 
 
+def test_tables_as_their_sources_print_them():
+    """llama.cpp's kvalues_iq4nl, gguf's kvalues of MXFP4, and powers of two; ties by the table's word too."""
+    kvalues = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113]
+    assert CODEBOOKS["iq4_nl"].table.tolist() == kvalues
+    e2m1 = [0, 1, 2, 3, 4, 6, 8, 12]
+    assert CODEBOOKS["mxfp4_gguf"].table.tolist() == [*e2m1, *(-v for v in e2m1)]
+    assert CODEBOOKS["ternary"].table.tolist() == [-1, 0, 1]
+    assert CODEBOOKS["binary"].table.tolist() == [-1, 1]
+    for bits in range(2, 9):
+        powers = [2.0**-k for k in range(2 ** (bits - 1) - 1)]
+        assert powers_of_two(bits).values == (*(-p for p in powers), 0.0, *reversed(powers))
+        assert read_codebook(f"log2_{bits}") == powers_of_two(bits)
+    ties = {name: book.tie for name, book in CODEBOOKS.items() if book.tie != "lower"}
+    away = dict.fromkeys(("ternary", "log2_3", "log2_4"), "away")
+    assert (
+        ties == {"nf4_torchao": "first", "mxfp4_gguf": "first", "iq4_nl": "upper", "binary": "upper"} | away
+    )
+
+
 def near_ties(fmt):
     """Values, midpoints, their neighbours up to 8 float32 away, and some numbers between and beyond."""
     values = np.unique(fmt.table.numpy())
@@ -161,6 +180,14 @@ def test_facts():
         "log2_3": (3, 7, 7, 1.0, 0, 6),
         "log2_4": (4, 15, 15, 1.0, 0, 14),
     }
+
+
+@pytest.mark.parametrize(
+    ("least", "signed"),
+    [(-1.0, True), (-1e-45, True), (0.0, False), (-0.0, False), (0.5, False), (1.0, False)],
+)
+def test_signed_is_below_zero(least, signed):
+    assert CodebookFormat((2.0, least, 3.0)).signed == signed
 
 
 def test_powers_of_two():

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import quantcore as qc
-from quantcore.analysis.block_sample import MAX_ELEMENTS, elements_of
+from quantcore.analysis import range_comparison as error_marks
+from quantcore.analysis.block_sample import MAX_ELEMENTS, elements_of, measured_blocks
 from quantcore.analysis.range_comparison import METHODS
 
 X = torch.randn(6, 40, generator=torch.Generator().manual_seed(2)) ** 3 + 0.5
@@ -146,6 +147,108 @@ def test_large_tensors_are_measured_in_part_with_their_extremes():
     assert channels.measured % 1000 == 0  # whole channels
     assert channels.measured < MAX_ELEMENTS
     assert channels.blocks == 1100
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns"),
+    [(2, 262144), (2, 262145), (4, 262144), (6, 174762), (1, 1572864), (1, 1572870), (1100, 1000)],
+)
+@pytest.mark.parametrize("granularity", ["per_tensor", "per_channel(0)"])
+def test_which_elements_of_a_large_tensor_are_measured(rows, columns, granularity):
+    """Beyond 2^19, every k-th block of a box of the walk, or of boxes with fewer than k blocks every k-th element and
+    the two extremes; k is odd."""
+    x = torch.linspace(-1, 2, rows * columns).reshape(rows, columns).flip(1).contiguous()
+    n = rows * columns
+    blocks = x.reshape(1, -1) if granularity == "per_tensor" else x
+    k = math.ceil(n / 2**19)
+    k += 1 - k % 2
+    expected = {}
+    for box in blocks.split(max(1, 2**19 // blocks.shape[1])):
+        if n <= 2**19:
+            part = box
+        elif len(box) >= k:
+            part = box[::k]
+        else:
+            part = torch.cat([box[:, ::k], box.amin(1, keepdim=True), box.amax(1, keepdim=True)], 1)
+        expected.setdefault(part.shape[1], []).append(part)
+    found = measured_blocks(x, qc.Scheme.parse(f"int8 {granularity}"))
+    assert {pile.shape[1]: pile.tolist() for pile in found.piles} == {
+        size: torch.cat(parts).tolist() for size, parts in expected.items()
+    }
+    assert (found.elements, found.count) == (n, len(blocks))
+    assert found.measured == sum(pile.numel() for pile in found.piles)
+    assert found.counted == sum(len(pile) for pile in found.piles)
+
+
+def test_piles_are_blocks_of_one_size():
+    """Short last blocks have a pile of their own, and one block alone is what stands at its place."""
+    x = torch.arange(70.0).reshape(7, 10)
+    scheme = qc.Scheme.parse("int8 per_block([3,4])")
+    found = measured_blocks(x, scheme)
+    sizes = {pile.shape[1]: pile for pile in found.piles}
+    assert sorted(sizes) == [2, 4, 6, 12]
+    assert [len(sizes[n]) for n in (2, 4, 6, 12)] == [1, 2, 2, 4]
+    assert sizes[2].tolist() == [[68, 69]]
+    assert (found.shape, found.elements, found.count, found.measured, found.counted) == (
+        (7, 10),
+        70,
+        9,
+        70,
+        9,
+    )
+    for place in np.ndindex(3, 3):
+        down, across = (slice(3 * place[0], 3 * place[0] + 3), slice(4 * place[1], 4 * place[1] + 4))
+        one = measured_blocks(x, scheme, place)
+        assert one.piles[0].tolist() == [x[down, across].reshape(-1).tolist()]
+        assert (one.elements, one.count) == (x[down, across].numel(), 1)
+
+
+def test_shares_of_the_curve():
+    curve = qc.range_curve(X, qc.Scheme(qc.INT4, False, qc.PerGroup(7)))
+    assert curve.shares.tolist() == [k / 50 for k in range(1, 63)]  # 5/4 of 50 is 62.5, which rounds to even
+    assert curve.blocks == 36
+    low, high = (
+        torch.stack([end(b) for _, b in blocks_of(X, qc.Scheme(granularity=qc.PerGroup(7)))])
+        for end in (torch.amin, torch.amax)
+    )
+    low, high = low.double(), high.double()
+    still = torch.zeros_like(low).clamp(low, high)
+    for share, width in zip(curve.shares, curve.widths, strict=True):
+        narrow = [still + (end - still) * share for end in (low, high)]
+        expected = (narrow[1].clamp(min=0) - narrow[0].clamp(max=0)).mean().item()
+        assert width == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "bins"),
+    [
+        (2, 2048),
+        (17, 2048),
+        (18, 1024),
+        (72, 1024),
+        (73, 512),
+        (339, 512),
+        (340, 256),
+        (2016, 256),
+        (2017, None),
+    ],
+)
+def test_bins_of_the_entropy_by_the_work(blocks, bins):
+    """Bins, times thresholds, times blocks: the most bins of which that is at most 2^25."""
+    found = error_marks._quick(qc.Entropy(2048), blocks)
+    assert (None if found is None else found.num_bins) == bins
+    assert bins is None or found.num_quantized_bins == 128
+    work = {b: b * (b // 2 - 64 + 1) for b in (2048, 1024, 512, 256)}
+    fits = [b for b in work if work[b] * blocks <= 2**25]
+    assert (fits[0] if fits else None) == bins
+
+
+def test_entropy_never_gets_more_bins_or_fewer_than_it_quantizes_to():
+    assert error_marks._quick(qc.Entropy(700, 300), 1) == qc.Entropy(700, 300)
+    assert error_marks._quick(qc.Entropy(700, 300), 2000) is None
+    assert error_marks._quick(qc.Entropy(512, 512), 65536) == qc.Entropy(512, 512)
+    assert error_marks._quick(qc.Entropy(512, 512), 65537) is None
+    assert error_marks._quick(qc.Percentile(99), 10**9) == qc.Percentile(99)
 
 
 @pytest.mark.parametrize("value", [0.0, -2.5, 1e-42, 3e38])

@@ -1,6 +1,7 @@
 """Groups of the flattened tensor: as PerGroup on it, over the ends of rows, everywhere a result is used."""
 
 import dataclasses
+import itertools
 import math
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 
 import quantcore as qc
 from quantcore.analysis.views import View, box_of_blocks, map_data
-from quantcore.granularity.kinds import cells_of
+from quantcore.granularity.kinds import as_boxes, cells_of, grid_shape
 
 SHAPES = [(), (7,), (5, 7), (6, 8), (3, 4, 5), (1, 1, 9), (2, 64)]
 SIZES = [1, 3, 4, 5, 8, 16, 20, 64, 1000]
@@ -64,6 +65,25 @@ def test_runs_that_are_boxes_are_drawn_as_boxes():
     assert box_of_blocks(pair((6, 8), 16)[0]) == (2, 8)
     assert box_of_blocks(pair((6, 8), 20)[0]) == (1, 1)
     assert box_of_blocks(pair((3, 4, 5), 20)[0]) == (1, 4, 5)
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, (4, 6), (3, 2, 2), (2, 1, 6), (2, 2, 3, 2)])
+def test_runs_are_boxes_wherever_some_box_fits(shape):
+    """Against every block shape: the largest whose blocks, in order, hold what the runs hold."""
+    n = math.prod(shape)
+    for size in range(1, n + 2):
+        runs = (torch.arange(n) // size).reshape(shape)
+        numbers = torch.arange(-(-n // size))
+        parameters, block = as_boxes([numbers, -numbers], size, shape)
+        assert torch.equal(cells_of(parameters[0], shape, block), runs)
+        assert torch.equal(cells_of(parameters[1], shape, block), -runs)
+        boxes = [
+            candidate
+            for candidate in itertools.product(*(range(1, n + 1) for n in shape))
+            if math.prod(grid_shape(shape, candidate)) == len(numbers)
+            and torch.equal(cells_of(numbers.reshape(grid_shape(shape, candidate)), shape, candidate), runs)
+        ]
+        assert (block in boxes) if boxes else block == (1,) * len(shape)
 
 
 def test_text_and_refusal():

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from quantcore import QuantError, parse_format
+from quantcore.formats import float_codec as float_codes
 from quantcore.formats.floating_point import FLOATS, FloatFormat, read_float
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -378,3 +379,101 @@ def test_words_that_are_no_float(word):
     with pytest.raises(QuantError) as error:
         read_float(word)
     assert str(error.value).count(". ") == 0, "one sentence"
+
+
+EVERY = [
+    *NAMED.values(),
+    *(without_saturation(fmt) for fmt in NAMED.values()),
+    *(parse_format(text) for text in OWN),
+]
+
+
+@pytest.mark.parametrize("fmt", EVERY, ids=str)
+def test_which_formats_torch_casts_to(fmt):
+    """e4m3fn and e5m2, and of those with their mantissas and fewer exponents what saturates: in a third of the time."""
+    plain = fmt.saturate and fmt.subnormals and fmt.sign == "bit" and fmt.nan != "negative_zero"
+    widest = {3: 4, 2: 5}.get(fmt.mantissa, 0)
+    fast = fmt in (FLOATS["e4m3fn"], FLOATS["e5m2"]) or (plain and fmt.exponent < widest)
+    x = torch.tensor([0.25, -1.0, 1e9, -0.0])
+    assert float_codes._cast(x.clone(), torch.empty(4, dtype=fmt.dtype), fmt) == fast
+    x[2] = math.nan
+    assert not float_codes._cast(x, torch.empty(4, dtype=fmt.dtype), fmt)
+
+
+@pytest.mark.parametrize("fmt", EVERY, ids=str)
+def test_which_numbers_need_a_second_look(fmt):
+    """Those without a pattern that is not the largest; what saturates is brought to the largest at once."""
+    most = fmt.max
+    beyond = float(np.nextafter(np.float32(most), np.float32(np.inf)))
+    refuses = fmt.sign == "nan"
+    for numbers, second in (
+        ([most, most / 2], False),
+        ([most, beyond], not fmt.saturate),
+        ([most, math.inf], not fmt.saturate),
+        ([most, math.nan], True),
+        ([0.0, most], refuses and not fmt.subnormals),
+        ([-most, most], refuses),
+        ([-beyond, most], refuses or (fmt.sign == "bit" and not fmt.saturate)),
+    ):
+        work = torch.tensor(numbers)
+        if fmt.sign == "dropped":
+            work = work.abs()
+            second = (not fmt.saturate and bool((work > most).any())) or bool(work.isnan().any())
+        clamped = work.clamp(-most, most)
+        assert float_codes._has_odd(work, fmt) == second, numbers
+        if not second:
+            assert torch.equal(work, clamped)
+
+
+def codes_of_sums(x, fmt, even):
+    """microxcaling's: magnitudes in steps of their own exponent, ½ added in float32, cut off; saturated."""
+    size = np.abs(x)
+    exponent = np.maximum(np.frexp(np.maximum(size, np.float32(2.0**-126)))[1] - 1, 1 - fmt.bias)
+    step = np.ldexp(np.float32(1), exponent - fmt.mantissa).astype(np.float32)
+    steps = size / step
+    total = np.floor(steps + np.float32(0.5))
+    if even:  # of a tie the even one
+        total -= np.remainder(steps - np.float32(0.5), np.float32(2)) == 0
+    values = np.minimum(total * step, np.float32(fmt.max))
+    codes = np.searchsorted(fmt.table[: fmt.top + 1].numpy(), values)
+    assert np.array_equal(fmt.table.numpy()[codes], values)
+    return codes | np.where(np.signbit(x), fmt.sign_bit, 0)
+
+
+@pytest.mark.parametrize("rule", ["half_even_of_sum", "half_away_of_sum"])
+@pytest.mark.parametrize("name", ["e2m1", "e2m3", "e3m2", "e4m3fn", "e5m2"])
+def test_sums_are_microxcaling_s(name, rule):
+    fmt = FLOATS[name]
+    values = fmt.values.numpy()
+    seeds = np.concatenate([values, (values[1:] + values[:-1]) / 2, [fmt.max * 1.5]]).astype(np.float32)
+    near = np.concatenate([seeds, *(np.nextafter(seeds, np.float32(end)) for end in (-np.inf, np.inf))])
+    below_half = np.float32((0.5 - 2.0**-25) * fmt.smallest_subnormal)  # what the sum takes up
+    for x in (
+        near[np.abs(near) != below_half],
+        np.float32([below_half, 1.0]),
+        np.float32([-below_half, 0.0]),
+    ):
+        expected = codes_of_sums(x, fmt, rule == "half_even_of_sum")
+        assert np.array_equal(fmt.encode(x, rule).numpy(), expected)
+    assert fmt.encode([below_half], rule).item() == 1
+    assert fmt.encode([below_half], rule.removesuffix("_of_sum")).item() == 0
+
+
+@pytest.mark.parametrize("fmt", [*NAMED.values(), *(parse_format(text) for text in OWN)], ids=str)
+def test_reach_is_half_a_step_beyond_the_largest(fmt):
+    values = fmt.values.double()
+    step = (values[-1] - values[-2]).item()
+    if (
+        fmt.mantissa == 0 or fmt.top & ((1 << fmt.mantissa) - 1) == 0
+    ):  # below a power of two the steps are half as long
+        step *= 2
+    assert fmt.reach == values[-1].item() + step / 2
+
+
+def test_a_bias_is_written_where_it_is_not_the_usual_one():
+    for exponent in range(1, 8):
+        usual = 2 ** (exponent - 1) - 1
+        for bias in range(max(usual - 1, 0), usual + 3):
+            fmt = FloatFormat(exponent, 4, bias)
+            given = "" if bias == usual else f", bias={bias}"
+            assert str(fmt) in (f"float({exponent}, 4{given})", "e3m4")

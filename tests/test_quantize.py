@@ -512,6 +512,18 @@ def test_zero_point_outside_the_format(zero_point, outside):
     assert result.dequantized.tolist() == ((expected - zero_point) * 0.5).tolist()
 
 
+@pytest.mark.parametrize(
+    ("zero_points", "named"), [((-129, 0), -129), ((0, 128), 128), ((-128, 130), 130), ((-130, 131), -130)]
+)
+def test_the_zero_point_that_is_named_lies_outside(zero_points, named):
+    scheme = qc.Scheme(
+        granularity=qc.PerChannel(0), range_setting=qc.Given(0.5, tuple((z,) for z in zero_points))
+    )
+    with pytest.warns(UserWarning, match=f"zero_point {named} lies") as caught:
+        qc.apply(torch.ones(2, 3), scheme)
+    assert caught[0].filename == __file__  # where it was called
+
+
 def test_codes_have_the_dtype_and_shape_of_the_format():
     for shape, fmt in itertools.product([(), (1,), (2, 3)], FORMATS):
         codes = qc.apply(torch.ones(shape), qc.Scheme(fmt)).codes

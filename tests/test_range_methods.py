@@ -11,10 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import quantcore as qc
 from quantcore.conventions import CONVENTIONS
+from quantcore.qparams import mse_bounds as grid_trials
+from quantcore.qparams.mse_bounds import Trials
 from quantcore.qparams.squared_error import BlockErrors
+from quantcore.range_setting import entropy as range_entropy
 from quantcore.range_setting.basic import RANGE_SETTINGS
 from quantcore.range_setting.protocol import Task
 
@@ -175,6 +179,79 @@ def test_a_search_finds_what_measuring_every_range_does(convention):
     assert searched >= 32
 
 
+@pytest.mark.parametrize(
+    ("text", "power", "most"),
+    [
+        ("int4", 1, 34),
+        ("int4", 3, 31),
+        ("int8", 3, 8.5),
+        ("uint4 asymmetric", 1, 34),
+        ("uint4 asymmetric", 3, 29),
+        ("e2m1", 3, 22),
+        ("nf4", 3, 21),
+    ],
+)
+def test_a_search_leaves_most_ranges_out(monkeypatch, text, power, most):
+    """Of 100 ranges a block: how many are measured in float32, and again in float64 where that can't tell."""
+    exact, measured = [], []
+    call, measure = BlockErrors.__call__, Trials.measure
+    monkeypatch.setattr(
+        BlockErrors, "__call__", lambda self, *ends: exact.append(len(self.blocks)) or call(self, *ends)
+    )
+    monkeypatch.setattr(
+        Trials, "measure", lambda self, coding: measured.append(coding.scale.numel()) or measure(self, coding)
+    )
+    x = torch.randn(400, 64, generator=torch.Generator().manual_seed(0)) ** power
+    qc.choose_qparams(x, qc.Scheme.parse(f"{text} per_channel(0) min_mse"))
+    assert 400 <= sum(exact) <= 1.2 * 400  # min-max itself is measured so
+    assert 7 * 400 <= sum(measured) <= most * 400
+
+
+@pytest.mark.parametrize(
+    ("fmt", "choices", "size", "expected"),
+    [
+        ("int4", {}, 4096, True),
+        ("int4", {}, 4097, False),
+        ("uint4 asymmetric", {}, 8, True),
+        ("e2m1", {}, 8, False),
+        ("nf4", {}, 8, False),
+        ("int4", {"overflow": "wrap"}, 8, False),
+        ("int4", {"rounding": "floor"}, 8, False),
+        ("int4", {"rounding": "half_up"}, 8, True),
+        ("int4 asymmetric", {"zero_point": "float"}, 8, False),
+        ("int4 asymmetric", {"zero_point": "float_rounded"}, 8, True),
+        ("int4", {"e8m0_min_as": 1.0}, 8, False),
+        ("int4", {"min_divisor": 1.0}, 8, False),
+        ("int4", {"kernel": "D"}, 8, True),
+    ],
+)
+def test_which_searches_measure_in_steps(fmt, choices, size, expected):
+    """The fewest passes, where x̂ is the step next to x whatever the order of operations."""
+    scheme = dataclasses.replace(qc.Scheme.parse(fmt), convention=qc.TEXTBOOK.changed(**choices))
+    assert grid_trials._takes_steps(BlockErrors(torch.ones(2, size), scheme)) == expected
+
+
+class Largest(TorchDispatchMode):
+    """Keeps the most elements that an operation wrote."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        for tensor in out if isinstance(out, tuple | list) else [out]:
+            if isinstance(tensor, torch.Tensor) and func.__name__.startswith(("mul", "addcmul")):
+                self.elements = max(self.elements, tensor.numel())
+        return out
+
+
+def test_a_search_works_on_two_pieces_at_a_time():
+    """Eight ranges of as many blocks as have 2^20 elements together."""
+    x = torch.randn(3000, 128, generator=torch.Generator().manual_seed(0))
+    with Largest() as largest:
+        qc.choose_qparams(x, qc.Scheme.parse("int4 per_channel(0) min_mse(9)"))
+    assert largest.elements == 2**20
+
+
 def test_min_mse_of_long_blocks_and_of_many_at_once():
     """The ways through the search agree: a block alone, among others, longer than float32 sums are good for."""
     x = torch.randn(3000, 16, generator=torch.Generator().manual_seed(1)) ** 3
@@ -248,6 +325,69 @@ def test_entropy_has_the_recorded_thresholds(case):
     x = torch.from_numpy(ARRAYS[f"x.{case['input']}"]).reshape(1, -1)
     found = qc.Entropy(case["num_bins"])(x, Task(qc.INT8, False))
     assert [float(end).hex() for end in found] == [float.fromhex(case[end]).hex() for end in ("low", "high")]
+
+
+def divergence(counts, i, quantized):
+    """Σ p·log(p/q) with ``i`` bins beside the middle one, as onnxruntime's loops have it; None without a q."""
+    middle = len(counts) // 2
+    start, stop = middle - i, min(middle + i + 1, len(counts))
+    inside = counts[start:stop]
+    p = inside.copy()
+    p[0] += counts[:start].sum()
+    p[-1] += counts[stop:].sum()
+    merged = len(inside) // quantized
+    q = np.zeros(len(inside), np.int64)
+    for k in range(quantized):
+        part = slice(k * merged, (k + 1) * merged)
+        total = inside[k * merged :].sum() if k == quantized - 1 else inside[part].sum()
+        if np.count_nonzero(p[part]):
+            q[part] = total // np.count_nonzero(p[part])
+    if not q.any():
+        return None
+    p, q = (np.where(d == 0, 0.0001, d - 0.0001 * (d == 0).sum() / max((d != 0).sum(), 1)) for d in (p, q))
+    p, q = p / p.sum(), q / q.sum()
+    return float((p * np.log(p / q)).sum())
+
+
+@pytest.mark.parametrize(("bins", "quantized"), [(12, 4), (13, 4), (40, 8), (41, 7), (64, 16), (30, 2)])
+def test_divergence_of_every_threshold(bins, quantized):
+    """Sparse histograms, in which empty bins and what is piled on the ends weigh most, each threshold alone."""
+    rng = np.random.default_rng(bins)
+    counts = rng.poisson(rng.choice([0.1, 0.5, 2, 20], (120, 1)), (120, bins)) * rng.integers(
+        1, 40, (120, bins)
+    )
+    counts[:, bins // 2] += 1
+    middle = bins // 2
+    known = [[divergence(row, i, quantized) for i in range(quantized // 2, middle + 1)] for row in counts]
+    for k, i in enumerate(range(quantized // 2, middle + 1)):
+        start, stop = middle - i, min(middle + i + 1, bins)
+        outside = counts[:, :start].sum(1), counts[:, stop:].sum(1)
+        found = range_entropy._divergence(counts[:, start:stop], outside, quantized)
+        expected = [math.inf if row[k] is None else row[k] for row in known]
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+    places = range_entropy.least_divergence(counts, quantized)
+    for row, place in zip(known, places, strict=True):
+        least = min((v for v in row if v is not None), default=None)
+        if least is not None:
+            assert row[place - quantized // 2] == pytest.approx(least, rel=1e-4, abs=1e-6)
+        else:
+            assert place == quantized // 2
+
+
+def test_histogram_is_numpys():
+    """Its edges, and what lies on them."""
+    rng = np.random.default_rng(2)
+    for bins in (2, 3, 12, 128, 301):
+        x = rng.normal(size=(20, 50)).astype(np.float32)
+        x[:, :10] = np.rint(x[:, :10] * 8) / 8
+        edges = range_entropy.histogram_edges(np.abs(x).max(1), bins)
+        for n in range(20):
+            x[n, 10:30] = rng.choice(edges[n], 20)
+        counts = range_entropy.histogram_counts(x, edges)
+        for row, own, found in zip(x, edges, counts, strict=True):
+            assert np.array_equal(own, np.linspace(own[0], own[-1], bins + 1, dtype=np.float32))
+            assert own[-1] == -own[0]
+            assert np.array_equal(found, np.histogram(row, own)[0])
 
 
 def onnxruntimes(x, bins, quantized):

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import quantcore as qc
+from quantcore.granularity.extremes import extremes, magnitude
 from quantcore.range_setting.basic import Task
 
 SYMMETRIC, ASYMMETRIC = Task(qc.INT8, True), Task(qc.INT8, False)
@@ -196,6 +197,28 @@ def test_the_largest_of_short_groups(size, groups, rest):
     largest = torch.stack([g.abs().amax(1) for g in x.split(size, dim=1)], 1)
     assert torch.equal(params.high, largest)
     assert torch.equal(params.low, -largest)
+
+
+@pytest.mark.parametrize("shape", [(2, 64), (2, 60), (1, 66), (256,), (2, 96)])
+def test_short_groups_go_the_fast_way(shape):
+    """Runs of 2 to 64 of the last axis, where those under 32 come in pairs; nothing else, and never with NaN."""
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    for n in (n for n in range(1, shape[-1] + 1) if shape[-1] % n == 0):
+        block = (*(1,) * (len(shape) - 1), n)
+        fast = magnitude(x, block)
+        paired = n < 32
+        assert (fast is not None) == (2 <= n <= 64 and not (paired and shape[-1] % (2 * n))), n
+        if fast is not None:
+            low, high = extremes(x, block)
+            assert torch.equal(fast[1].reshape(-1), torch.maximum(-low, high).reshape(-1))
+            assert torch.equal(fast[0], -fast[1])
+            odd = x.clone()
+            odd.view(-1)[5] = math.nan
+            with_nan = magnitude(odd, block)
+            assert (with_nan is None) == paired
+        if len(shape) == 2 and shape[0] == 2:
+            assert magnitude(x, (2, n)) is None
+    assert magnitude(torch.tensor(3.0), ()) is None
 
 
 @pytest.mark.parametrize("at", [0, 5, 16, 31, 40])

@@ -67,6 +67,32 @@ def test_shape_without_elements(shape):
         qc.storage(qc.Scheme(), shape)
 
 
+@pytest.mark.parametrize(
+    ("text", "codes", "scales", "zero_points"),
+    [
+        # 2 rows of 4 groups of 8, so 8 scales
+        ("int4 per_group(8) scales(uint8 asymmetric)", 64 * 4, 8 * 8 + 32 + 8, 0),
+        ("int4 asymmetric per_group(8) scales(int6 per_channel(0))", 64 * 4, 8 * 6 + 2 * 32, 8 * 4),
+        ("int4 per_group(8) scales(uint8 asymmetric given(0.5, 3))", 64 * 4, 8 * 8, 0),
+        ("int4 per_group(8) scales(e8m0 given(1))", 64 * 4, 8 * 8, 0),
+        ("int4 per_group(8) scales(int8 textbook(center=mean))", 64 * 4, 8 * 8 + 32 + 32, 0),
+        ("uint4 asymmetric per_group(8) textbook(zero_point_form=min)", 64 * 4, 8 * 32, 8 * 32),
+        (
+            "uint4 asymmetric per_group(8) textbook(zero_point_form=min) scales(fp16 given(1))",
+            64 * 4,
+            8 * 16,
+            8 * 16,
+        ),
+        ("uint4 asymmetric per_group(8) hqq", 64 * 4, 8 * 32, 8 * 32),
+        ("int4 per_group(8) textbook(code_bits=1.6)", 103, 8 * 32, 0),  # 102.4, rounded up
+    ],
+)
+def test_bits_of_scales_and_zero_points(text, codes, scales, zero_points):
+    found = qc.storage(qc.Scheme.parse(text), (2, 32))
+    assert (found.codes, found.scales, found.zero_points) == (codes, scales, zero_points)
+    assert found.total_bytes == math.ceil((codes + scales + zero_points) / 8)
+
+
 def test_scheme_that_does_not_fit():
     with pytest.raises(qc.QuantError, match="longer than axis"):
         qc.bits_per_element(qc.Scheme(granularity=qc.PerGroup(32)), (8, 16))

@@ -1,13 +1,17 @@
 """A sweep is what single calls are, in order, with refusals as rows; the frontier has what no other beats."""
 
+import importlib
 import itertools
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
 
 import quantcore as qc
+
+sweep_module = importlib.import_module(qc.sweep.__module__)
 
 
 def sample(shape=(24, 64)):
@@ -70,6 +74,72 @@ def test_sensible_schemes_fit(shape):
     assert len(set(schemes)) == len(schemes) >= 10
     frame = qc.sweep(sample(shape), schemes)
     assert (frame["refused"] == "").all()
+
+
+def written_out(shape):
+    """The schemes that `sensible` names in words, one by one, as text; what does not fit is left to be dropped."""
+    ints = [
+        f"int{bits} {symmetry}" for bits in (2, 3, 4, 5, 6, 8) for symmetry in ("symmetric", "asymmetric")
+    ]
+    codebooks, floats = ["ternary", "nf4", "iq4_nl"], ["e2m1", "e2m3", "e3m2", "e4m3fn", "e5m2"]
+    four_bits = ("int2 ", "int3 ", "int4 ", "ternary", "nf4", "iq4_nl", "e2m1")
+    rank = len(shape)
+    channels = [f"per_channel({axis})" for axis in range(rank)]
+    groups = [f"per_group({size})" for size in (16, 32, 64, 128) if shape and size < shape[-1]]
+    blocks = (
+        [f"per_block([{','.join(['1'] * (rank - 2) + ['32', '32'])}])"]
+        if rank > 1 and min(shape[-2:]) > 32
+        else []
+    )
+    for fmt in (*ints, *codebooks, *floats):
+        for granularity in ("per_tensor", *channels, *groups, *blocks):
+            yield f"{fmt} {granularity} min_max"
+            if fmt.startswith(four_bits):
+                yield f"{fmt} {granularity} min_mse(candidates=20)"
+            if fmt in ints and granularity in ("per_tensor", *channels):
+                yield f"{fmt} {granularity} percentile(99.9)"
+    for bits, granularity in itertools.product(
+        (2, 3, 4, 8), (*channels, *(g for g in groups if g == "per_group(64)"))
+    ):
+        yield f"uint{bits} asymmetric {granularity} half_quadratic hqq"
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (),
+        (1,),
+        (5,),
+        (16,),
+        (17,),
+        (24, 64),
+        (40, 65),
+        (33, 33),
+        (32, 200),
+        (64, 32),
+        (3, 40, 129),
+        (2, 2, 64, 128),
+    ],
+)
+def test_sensible_schemes_are_those_of_the_words(shape):
+    schemes = [qc.Scheme.parse(text) for text in written_out(shape)] + list(qc.PRESETS.values())
+    if not shape:  # nothing has an axis
+        schemes = [s for s in schemes if isinstance(s.granularity, qc.PerTensor | qc.PerFlatGroup)]
+    fits = [s for s in dict.fromkeys(schemes) if qc.refusal(s, shape) is None]
+    assert qc.sensible(shape) == fits
+
+
+def test_as_many_threads_as_cores(monkeypatch):
+    counts = []
+    monkeypatch.setattr(
+        sweep_module, "ThreadPoolExecutor", lambda n, **_: counts.append(n) or ThreadPoolExecutor(n)
+    )
+    for cores in (3, None):
+        monkeypatch.delattr(sweep_module.os, "sched_getaffinity", raising=False)
+        monkeypatch.setattr(sweep_module.os, "cpu_count", lambda cores=cores: cores)
+        assert len(list(qc.sweep_rows(sample(), [qc.Scheme()] * 5))) == 5
+    list(qc.sweep_rows(sample(), [qc.Scheme()], workers=2))
+    assert counts == [3, 1, 2]
 
 
 def test_frontier_against_every_pair():

@@ -79,6 +79,9 @@ def check_map(cells, by, true, view, rows, columns, step):
         ((7,), qc.PerChannel(0), View(columns=(2, 5)), (0, 1), (2, 5)),
         ((6, 10), qc.PerGroup(4), View(), (0, 6), (0, 10)),
         ((6, 10), qc.PerBlock((4, 3)), View(rows=(1, 5), columns=(4, 10)), (1, 5), (4, 10)),
+        ((6, 10), qc.PerGroup(4), View(rows=(0, 6), columns=(0, 10)), (0, 6), (0, 10)),
+        ((6, 10), qc.PerGroup(4), View(rows=(5, 6), columns=(9, 10)), (5, 6), (9, 10)),
+        ((3, 4, 5), qc.PerGroup(2), View(index=(0,), rows=(0, 1)), (0, 1), (0, 5)),
         ((6, 10), qc.PerChannel(0), View(axes=(1, 0)), (0, 10), (0, 6)),
         ((6, 10), qc.PerBlock((4, 3)), View(axes=(1, 0), rows=(3, 9), columns=(5, 6)), (3, 9), (5, 6)),
         ((3, 4, 5), qc.PerGroup(2), View(), (0, 4), (0, 5)),
@@ -236,7 +239,9 @@ def test_views_of_what_is_not_there(shape, view, words):
         map_data(qc.apply(randn(shape), qc.Scheme()), view)
 
 
-@pytest.mark.parametrize("shape", [(6, 9), (700, 300), (2, 5, 600), (1000,), ()])
+@pytest.mark.parametrize(
+    "shape", [(6, 9), (700, 300), (2, 5, 600), (1000,), (), (300, 20), (20, 300), (300, 300)]
+)
 def test_difference_of_the_errors_of_two_results(shape):
     x = randn(shape, 4)
     result, other = (

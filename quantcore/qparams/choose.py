@@ -107,7 +107,7 @@ def _range(x: Tensor, scheme: Scheme, who: str) -> tuple[Tensor, Tensor]:
         values = laid[region.elements]
         found = (magnitude(values, region.block) if either else None) or extremes(values, region.block)
         if not isinstance(setting, MinMax):
-            _check_finite(x, *found[:2], who)
+            _check_finite(x, *found, who)
             blocks = to_blocks(values, region.block)
             task = Task(scheme.format, scheme.symmetric, BlockErrors(blocks, scheme), math.prod(grid))
             found = setting(blocks, task)

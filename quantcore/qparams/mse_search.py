@@ -49,8 +49,7 @@ def _best(errors: Errors, low: Tensor, high: Tensor, still: Tensor, shares: Tens
     lowest = torch.full_like(first, math.inf).scatter_reduce_(0, row, error, "amin")
     best = error == lowest[row]
     none = torch.full((len(low),), len(shares), device=low.device)
-    found = none.scatter_reduce_(0, row[best], k[best], "amin")
-    return found.where(first > 0, 0)
+    return none.scatter_reduce_(0, row[best], k[best], "amin")
 
 
 def _norms(
