@@ -48,7 +48,7 @@ def test_numbers_are_those_of_the_flattened_tensor(shape, size):
 @each
 def test_trace_and_maps_find_the_right_scale(shape, size):
     result, flat = pair(shape, size)
-    each_scale = cells_of(flat.scale, flat.laid_shape, flat.block).reshape(shape)
+    each_scale = cells_of(flat.scale, flat.blocked_shape, flat.block).reshape(shape)
     for index in list(np.ndindex(shape))[:: max(1, math.prod(shape) // 11)]:
         trace = qc.trace(result, index)
         assert trace.scale == each_scale[index]

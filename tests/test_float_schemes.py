@@ -135,7 +135,7 @@ def test_codebooks_take_the_nearest_value(name, granularity):
     """s = max|x| / the largest magnitude; every code stands for the value that lies nearest to x / s."""
     scheme = qc.Scheme.parse(f"{name} {granularity}")
     result = qc.apply(sample(), scheme)
-    scale = qc.granularity.cells_of(result.scale, result.laid_shape, result.block).reshape(6, 64)
+    scale = qc.granularity.cells_of(result.scale, result.blocked_shape, result.block).reshape(6, 64)
     quotient = sample() / scale
     distance = (quotient[..., None].double() - scheme.format.table.double()).abs()
     chosen = distance.gather(-1, result.codes[..., None].long())[..., 0]

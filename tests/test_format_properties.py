@@ -68,7 +68,7 @@ def test_on_the_grid_nearest_and_stable(name, tensor, granularity):
 def spread(result):
     """The scale of every element, flattened, float64."""
     scale = result.scale.double()
-    shape = result.laid_shape
+    shape = result.blocked_shape
     for axis, (blocks, size) in enumerate(zip(scale.shape, result.block, strict=True)):
         index = torch.arange(shape[axis]) // size
         assert int(index[-1]) < blocks

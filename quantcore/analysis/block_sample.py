@@ -16,8 +16,8 @@ from quantcore.granularity import (
     Granularity,
     block_bounds,
     block_shape,
+    blocked_shape,
     grid_shape,
-    laid_shape,
     regions,
     to_blocks,
 )
@@ -56,7 +56,7 @@ def elements_of(x: Tensor, granularity: Granularity, position: tuple[int, ...]) 
     Raises:
         QuantError: the granularity does not fit x, or there is no block at ``position`` of their grid.
     """
-    shape = laid_shape(granularity, tuple(x.shape))
+    shape = blocked_shape(granularity, tuple(x.shape))
     block = block_shape(granularity, tuple(x.shape))
     grid = grid_shape(shape, block)
     if len(position) != len(grid) or any(not 0 <= p < g for p, g in zip(position, grid, strict=True)):
@@ -77,7 +77,7 @@ def measured_blocks(x: Any, scheme: Scheme, position: tuple[int, ...] | None = N
     if position is not None:
         part = elements_of(x, scheme.granularity, position).reshape(1, -1)
         return MeasuredBlocks([_thinned(part, part.numel())], tuple(x.shape), part.numel(), 1)
-    shape = laid_shape(scheme.granularity, tuple(x.shape))
+    shape = blocked_shape(scheme.granularity, tuple(x.shape))
     block = block_shape(scheme.granularity, tuple(x.shape))
     laid, grid = x.reshape(shape), grid_shape(shape, block)
     boxes = regions(shape, block, CHUNK, whole_blocks=True)

@@ -10,13 +10,13 @@ Position = tuple[int, ...]
 
 
 def bounds(result: Quantized, position: Position) -> tuple[tuple[int, int], ...]:
-    """Return (start, stop) along each axis of `Quantized.laid_shape` of the block at ``position``."""
-    return block_bounds(result.laid_shape, result.block, position)
+    """Return (start, stop) along each axis of `Quantized.blocked_shape` of the block at ``position``."""
+    return block_bounds(result.blocked_shape, result.block, position)
 
 
 def elements(result: Quantized, position: Position) -> Tensor:
-    """Return the elements of x that share the scale at ``position``: a view, with the axes of `laid_shape`."""
-    return result.x.reshape(result.laid_shape)[tuple(slice(*b) for b in bounds(result, position))]
+    """Return the elements of x that share the scale at ``position``: a view, with the axes of `blocked_shape`."""
+    return result.x.reshape(result.blocked_shape)[tuple(slice(*b) for b in bounds(result, position))]
 
 
 def name(result: Quantized, position: Position) -> str:

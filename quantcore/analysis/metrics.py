@@ -181,10 +181,10 @@ def report(result: Quantized) -> Report:
     sums, clipped, clipping_sse, rounding_sse = _Sums(), 0, 0.0, 0.0
     least, most = ends(fmt)
     counts = torch.zeros((), dtype=torch.int64, device=result.x.device)
-    laid = [t.reshape(result.laid_shape) for t in (result.x, result.codes)]
+    laid = [t.reshape(result.blocked_shape) for t in (result.x, result.codes)]
     for region, values in unclamped(result.x, result.params, result.scheme):
         x, codes = (split_axes(t[region.elements], region.block) for t in laid)
-        square = sums.add(x, _x_hat(result, region), _placed(region, result.laid_shape))
+        square = sums.add(x, _x_hat(result, region), _placed(region, result.blocked_shape))
         counts = counts + _count_codes(codes)
         lowest, highest = torch.aminmax(values)
         if not (lowest >= least and highest <= most):  # NaN too
@@ -208,7 +208,7 @@ def block_errors(result: Quantized) -> Tensor:
     """Return the MSE of every block: block form, float64."""
     total = torch.zeros(result.scale.shape, dtype=torch.float64, device=result.x.device)
     count = torch.zeros_like(total)
-    x = result.x.reshape(result.laid_shape)
+    x = result.x.reshape(result.blocked_shape)
     for region in _parts(result):
         error = split_axes(x[region.elements], region.block) - _x_hat(result, region)
         inner = tuple(range(1, 2 * len(region.block), 2))
@@ -219,12 +219,12 @@ def block_errors(result: Quantized) -> Tensor:
 
 
 def _parts(result: Quantized) -> Iterator[Region]:
-    return regions(result.laid_shape, result.block, CHUNK, whole_blocks=False)
+    return regions(result.blocked_shape, result.block, CHUNK, whole_blocks=False)
 
 
 def _x_hat(result: Quantized, region: Region) -> Tensor:
     """x̂ of one box, with the axes of `split_axes`."""
-    codes = split_axes(result.codes.view(result.laid_shape)[region.elements], region.block)
+    codes = split_axes(result.codes.view(result.blocked_shape)[region.elements], region.block)
     scale, zero_point = (spread(p[region.grid]) for p in (result.scale, result.params.zero_point))
     return decode(
         codes,

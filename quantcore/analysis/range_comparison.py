@@ -137,9 +137,9 @@ def _mark(setting: RangeSetting, scheme: Scheme, blocks: MeasuredBlocks) -> Rang
             parts = measure.split(low, high)
             total += float(parts.clipping.sum() + parts.rounding.sum())
             clipped += float(parts.clipped.sum())
-        found = parameters(low, high, scheme.symmetric, scheme.format, convention)
-        lows += float(found.low.double().sum())
-        highs += float(found.high.double().sum())
+        ends = parameters(low, high, scheme.symmetric, scheme.format, convention).ends
+        lows += float(ends[0].double().sum())
+        highs += float(ends[1].double().sum())
         widths += float(widths_of(low, high, scheme).sum())
         power += float(torch.linalg.vector_norm(pile, dtype=torch.float64)) ** 2
     n, m = blocks.counted, blocks.measured

@@ -89,7 +89,7 @@ def range_curve(x: Any, scheme: Scheme, block: tuple[int, ...] | None = None) ->
 
 def widths_of(low: Tensor, high: Tensor, scheme: Scheme) -> Tensor:
     """Return how wide the convention makes the range of every block: high - low, or max|x| where it is symmetric."""
-    found = parameters(low, high, scheme.symmetric, scheme.format, scheme.rules)
+    low, high = parameters(low, high, scheme.symmetric, scheme.format, scheme.rules).ends
     if scheme.symmetric:
-        return torch.maximum(found.low.abs(), found.high.abs()).double()
-    return found.high.double() - found.low.double()
+        return torch.maximum(low.abs(), high.abs()).double()
+    return high.double() - low.double()

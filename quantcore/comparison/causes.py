@@ -10,7 +10,7 @@ from torch import Tensor
 from quantcore.conventions import CHOICES, STAGE_OF, STAGES, Convention
 from quantcore.errors import QuantError
 from quantcore.granularity import grid_shape
-from quantcore.qparams import Parameters, QParams, choose_qparams, parameters
+from quantcore.qparams import QParams, choose_qparams, parameters
 from quantcore.quantization import Quantized
 from quantcore.scheme import KINDS
 
@@ -39,7 +39,7 @@ def same(a: Quantized, b: Quantized, ingredient: str) -> bool:
 
 def blocks_of(result: Quantized, flat: Tensor) -> Tensor:
     """Return the place of each element's block in the flattened grid; ``flat``: places in the flattened x."""
-    shape, block = result.laid_shape, result.block
+    shape, block = result.blocked_shape, result.block
     found = torch.zeros_like(flat)
     grid, left = grid_shape(shape, block), flat
     step = 1
@@ -122,7 +122,7 @@ def _first(params: QParams) -> Tensor:
     return params.scale if params.raw is None else params.raw
 
 
-def _of(params: QParams | Parameters, ingredient: str) -> Tensor:
+def _of(params: QParams, ingredient: str) -> Tensor:
     """What must be equal for the ingredient to be: numbers of every block, along axis 1."""
     if ingredient == "zero_point":
         return params.zero_point.reshape(1, -1).to(torch.float64)

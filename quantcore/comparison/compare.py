@@ -168,6 +168,6 @@ def _turned(a: Quantized, b: Quantized, ingredients: tuple[str, ...]) -> Tensor:
     if KERNELS[record.coding.kernel].shift_first or bool(whole.all()):
         return equal
     # a broken zero_point added to a rounded value makes no code
-    for axis, (length, n) in enumerate(zip(a.block, a.laid_shape, strict=True)):
+    for axis, (length, n) in enumerate(zip(a.block, a.blocked_shape, strict=True)):
         whole = whole.repeat_interleave(length, axis).narrow(axis, 0, n)
     return equal & whole.reshape(equal.shape)

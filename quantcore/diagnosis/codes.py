@@ -43,7 +43,7 @@ def _place(case: Case, region: Region, flat: int) -> tuple[int, ...]:
     """The index in x of an element of a box of the laid shape."""
     inside = np.unravel_index(flat, [e.stop - e.start for e in region.elements]) if region.elements else ()
     laid = [int(i) + e.start for i, e in zip(inside, region.elements, strict=True)]
-    return case.element(int(np.ravel_multi_index(laid, case.result.laid_shape))) if laid else ()
+    return case.element(int(np.ravel_multi_index(laid, case.result.blocked_shape))) if laid else ()
 
 
 def wrapped(case: Case) -> Iterator[Finding]:
@@ -174,7 +174,7 @@ def negatives_lost(case: Case) -> Iterator[Finding]:
     if not lost.any():
         return
     cells = [at for at, value in outside(case) if value < fmt.qmin]
-    n = int(((case.laid < 0) & cells_of(lost, case.result.laid_shape, case.result.block)).sum())
+    n = int(((case.laid < 0) & cells_of(lost, case.result.blocked_shape, case.result.block)).sum())
     other = IntFormat(fmt.bits, True, fmt.narrow)
     fixes = [case.but(format=other), case.but(symmetric=False, range_setting=MIN_MAX)]
     fixes += [case.but(format=other, range_setting=MIN_MAX)]

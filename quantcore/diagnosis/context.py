@@ -78,13 +78,13 @@ class Case:
     @cached_property
     def laid(self) -> Tensor:
         """x in the shape in which the blocks are boxes."""
-        return self.result.x.reshape(self.result.laid_shape)
+        return self.result.x.reshape(self.result.blocked_shape)
 
     @cached_property
     def extremes(self) -> tuple[Tensor, Tensor]:
         """The lowest and the highest element of every block, in block form."""
         low, high = (torch.empty(self.grid, device=self.laid.device) for _ in range(2))
-        for region in regions(self.result.laid_shape, self.result.block, CHUNK, whole_blocks=True):
+        for region in regions(self.result.blocked_shape, self.result.block, CHUNK, whole_blocks=True):
             values = split_axes(self.laid[region.elements], region.block)
             inner = tuple(range(1, values.dim(), 2))
             low[region.grid] = values.amin(inner) if inner else values
@@ -114,7 +114,7 @@ class Case:
     @property
     def grid(self) -> Shape:
         """Number of blocks along each axis of the laid shape."""
-        return grid_shape(self.result.laid_shape, self.result.block)
+        return grid_shape(self.result.blocked_shape, self.result.block)
 
     @property
     def block_size(self) -> int:
@@ -143,8 +143,8 @@ class Case:
 
     def block_box(self, place: Iterable[int]) -> Box:
         """The elements of a block, as a box of x. Of a run over the ends of rows, its first element alone."""
-        bounds = block_bounds(self.result.laid_shape, self.result.block, tuple(place))
-        if self.result.laid_shape == self.shape:
+        bounds = block_bounds(self.result.blocked_shape, self.result.block, tuple(place))
+        if self.result.blocked_shape == self.shape:
             return bounds
         (start, stop), row = bounds[0], self.shape[-1] if self.shape else 1
         first, last = self.element(start), self.element(stop - 1)
@@ -172,7 +172,7 @@ class Case:
     def squared_error(result: Quantized) -> float:
         """Σerror²."""
         counts = torch.ones((), dtype=torch.float64)
-        for n, b in zip(result.laid_shape, result.block, strict=True):
+        for n, b in zip(result.blocked_shape, result.block, strict=True):
             lengths = torch.full((-(-n // b),), float(b), dtype=torch.float64)
             lengths[-1] = n - (len(lengths) - 1) * b
             counts = counts.unsqueeze(-1) * lengths

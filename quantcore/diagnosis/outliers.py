@@ -68,7 +68,7 @@ def _blocks_with_far_element(case: Case) -> Tensor:
     """Places of the blocks in which one element is at least `FAR` times as large as all others."""
     far = FAR * max(1.0, FEW / case.block_size)
     above = torch.zeros(case.grid, dtype=torch.int64, device=case.laid.device)
-    for region in regions(case.result.laid_shape, case.result.block, CHUNK, whole_blocks=False):
+    for region in regions(case.result.blocked_shape, case.result.block, CHUNK, whole_blocks=False):
         values = split_axes(case.laid[region.elements], region.block).abs()
         limit = case.largest[region.grid] / far
         near = values > limit.reshape([n for g in limit.shape for n in (g, 1)])
@@ -78,7 +78,7 @@ def _blocks_with_far_element(case: Case) -> Tensor:
 
 
 def _look_into(case: Case, block: tuple[int, ...]) -> _Far | None:
-    bounds = block_bounds(case.result.laid_shape, case.result.block, block)
+    bounds = block_bounds(case.result.blocked_shape, case.result.block, block)
     part = case.laid[tuple(slice(*span) for span in bounds)]
     sizes = part.abs().reshape(-1)
     if int(sizes.count_nonzero()) <= OTHERS:
@@ -87,7 +87,7 @@ def _look_into(case: Case, block: tuple[int, ...]) -> _Far | None:
     sizes[at] = 0
     inside = torch.unravel_index(torch.tensor(at), part.shape)
     flat = 0
-    for i, (a, _), n in zip(inside, bounds, case.result.laid_shape, strict=True):
+    for i, (a, _), n in zip(inside, bounds, case.result.blocked_shape, strict=True):
         flat = flat * n + int(i) + a
     next_value = float(part.reshape(-1)[int(sizes.argmax())])
     return _Far(case.element(flat), abs(next_value), next_value, bounds)
@@ -101,8 +101,8 @@ def _others_of_block(case: Case, far: _Far) -> tuple[float, float]:
     block = tuple(slice(*span) for span in far.bounds)
     rest = torch.ones(x.shape, dtype=torch.bool, device=x.device)
     rest[far.place] = False
-    rest = rest.reshape(case.result.laid_shape)[block]
-    return _sqnrs(case, tamed, lambda t: t.reshape(case.result.laid_shape)[block][rest])
+    rest = rest.reshape(case.result.blocked_shape)[block]
+    return _sqnrs(case, tamed, lambda t: t.reshape(case.result.blocked_shape)[block][rest])
 
 
 def _sqnrs(case: Case, tamed: Tensor, others: Callable[[Tensor], Tensor]) -> tuple[float, float]:

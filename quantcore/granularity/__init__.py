@@ -15,17 +15,19 @@ from quantcore.granularity.kinds import (
     as_boxes,
     block_bounds,
     block_shape,
+    blocked_shape,
     cells_of,
     from_blocks,
     grid_shape,
-    laid_shape,
     split_axes,
     spread,
     to_blocks,
 )
+from quantcore.granularity.layout import Blocks
 from quantcore.granularity.tiles import Region, regions
 
 __all__ = [
+    "Blocks",
     "GRANULARITIES",
     "Granularity",
     "PER_TENSOR",
@@ -45,7 +47,7 @@ __all__ = [
     "first_extreme",
     "from_blocks",
     "grid_shape",
-    "laid_shape",
+    "blocked_shape",
     "magnitude",
     "regions",
     "split_axes",

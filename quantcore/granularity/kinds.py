@@ -99,7 +99,7 @@ def block_shape(granularity: Granularity, shape: Shape) -> Shape:
     ``PerFlatGroup(20)``   (8, 16)     (20,)        7, the last block 8 long
     =====================  ==========  ===========  =============
 
-    Of a `PerFlatGroup` it is the block of the flattened tensor, see `laid_shape`.
+    Of a `PerFlatGroup` it is the block of the flattened tensor, see `blocked_shape`.
     A group longer than its axis is one short block; `refusal` says which libraries take it.
 
     Raises:
@@ -132,7 +132,7 @@ def block_shape(granularity: Granularity, shape: Shape) -> Shape:
     return block
 
 
-def laid_shape(granularity: Granularity, shape: Shape) -> Shape:
+def blocked_shape(granularity: Granularity, shape: Shape) -> Shape:
     """Return the shape in which the blocks are boxes: the tensor's own, or flat for `PerFlatGroup`."""
     return (math.prod(shape),) if isinstance(granularity, PerFlatGroup) else shape
 

@@ -103,9 +103,9 @@ def first_of(result: Quantized, block: Place) -> Place:
     Raises:
         QuantError: the blocks run over the ends of rows.
     """
-    if result.laid_shape != tuple(result.x.shape):
+    if result.blocked_shape != tuple(result.x.shape):
         raise QuantError("These groups run over the ends of rows; choose groups along an axis to predict.")
-    return tuple(start for start, _ in block_bounds(result.laid_shape, result.block, block))
+    return tuple(start for start, _ in block_bounds(result.blocked_shape, result.block, block))
 
 
 def _check(result: Quantized, places: Sequence[Place], typed: Sequence[str], given: bool = False) -> None:

@@ -129,8 +129,8 @@ def wrong_scales(t: Trace, result: Quantized, block: tuple[int, ...]) -> Suspect
 
 
 def _elements(result: Quantized, block: tuple[int, ...]) -> torch.Tensor:
-    bounds = block_bounds(result.laid_shape, result.block, block)
-    return result.x.reshape(result.laid_shape)[tuple(slice(*b) for b in bounds)]
+    bounds = block_bounds(result.blocked_shape, result.block, block)
+    return result.x.reshape(result.blocked_shape)[tuple(slice(*b) for b in bounds)]
 
 
 def _other_schemes(t: Trace, result: Quantized, block: tuple[int, ...]) -> Suspects:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,23 +11,12 @@ from quantcore.conventions import Convention
 from quantcore.formats import FloatFormat, Format, IntFormat
 from quantcore.granularity import Region, spread
 from quantcore.numerics import KERNELS, like
+from quantcore.qparams.record import QParams
 from quantcore.scheme import Scheme
 
 _LEAST_STORED = 2.0**-127  # of e8m0
 # float32 has every whole number up to 2^24; beyond 2^62 no cast to an integer is defined
 _CAST_LIMIT = float(1 << 62)
-
-
-class Parameters(Protocol):
-    """What of `qparams.QParams` is needed."""
-
-    # ruff: noqa: D102 (described there)
-    @property
-    def inverse(self) -> Tensor | None: ...
-    @property
-    def high(self) -> Tensor | None: ...
-    @property
-    def center(self) -> Tensor | None: ...
 
 
 def factor(scale: Tensor, inverse: Tensor | None, convention: Convention, *, stored: bool = False) -> Tensor:
@@ -122,7 +111,7 @@ def unscale(values: Tensor, scale: Tensor, zero_point: Tensor | None, kept: Kept
     return values if kept.center is None else values.add_(kept.center)
 
 
-def kept_of(params: Parameters, fmt: Format, convention: Convention) -> Kept:
+def kept_of(params: QParams, fmt: Format, convention: Convention) -> Kept:
     """Return what the convention dequantizes with; of parameters given by hand only these are known."""
     if convention.zero_point.is_min:
         return Kept("shifted")

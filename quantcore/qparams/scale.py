@@ -5,7 +5,6 @@ All tensors stand in block form, one number a block.
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,6 +12,7 @@ from torch import Tensor
 from quantcore.conventions import Convention
 from quantcore.formats import Format
 from quantcore.qparams.power_of_two import POWERS
+from quantcore.qparams.record import QParams
 
 Range = tuple[Tensor, Tensor]
 _PRECISION = {"float32": torch.float32, "float64": torch.float64}
@@ -20,18 +20,7 @@ _PRECISION = {"float32": torch.float32, "float64": torch.float64}
 _HQQ_NARROW, _HQQ_LARGEST_INVERSE = 1e-4, 2e4
 
 
-class Parameters(NamedTuple):
-    """The fields of `qparams.QParams`."""
-
-    scale: Tensor
-    zero_point: Tensor
-    low: Tensor
-    high: Tensor
-    inverse: Tensor | None
-    replaced: Tensor
-
-
-def parameters(low: Tensor, high: Tensor, symmetric: bool, fmt: Format, c: Convention) -> Parameters:
+def parameters(low: Tensor, high: Tensor, symmetric: bool, fmt: Format, c: Convention) -> QParams:
     """Return scale and zero_point, and what led to them."""
     low, high = (t.to(_PRECISION[c.scale.scale_precision]) for t in (low, high))
     low, high = _widened(*_with_zero(low, high, c), symmetric, fmt, c)
@@ -48,7 +37,7 @@ def parameters(low: Tensor, high: Tensor, symmetric: bool, fmt: Format, c: Conve
         raw = _asymmetric(low, high, _steps(fmt), c)
     scale, replaced = _replaced(raw, c)
     if symmetric:
-        zero_point = torch.full(scale.shape, _middle(fmt, c), dtype=torch.int32, device=scale.device)
+        zero_point = torch.full(scale.shape, c.zero_point.middle(fmt), dtype=torch.int32, device=scale.device)
     elif c.zero_point.is_min:
         zero_point = low
     elif inverse is not None:
@@ -60,7 +49,7 @@ def parameters(low: Tensor, high: Tensor, symmetric: bool, fmt: Format, c: Conve
     ):
         zero_point = zero_point.masked_fill(replaced, 0)
     low, high = low.to(torch.float32), high.to(torch.float32)
-    return Parameters(scale, zero_point, low, high, inverse, replaced)
+    return QParams(scale, zero_point, low, high, inverse, replaced)
 
 
 def _steps(fmt: Format) -> int:
@@ -124,12 +113,6 @@ def _largest(low: Tensor, high: Tensor, c: Convention) -> Tensor:
     return largest.clamp(min=c.range.min_range) if c.range.min_range else largest
 
 
-def _symmetric_steps(fmt: Format, c: Convention) -> int:
-    """N, of the narrow format where the scale is found as if the codes were."""
-    narrower = fmt.signed and not fmt.narrow and fmt.bits in c.scale.narrow_scale_bits
-    return _steps(fmt) - narrower
-
-
 Symmetric = Callable[[Tensor, Tensor, Format, Convention], tuple[Tensor, Tensor, Tensor]]
 
 
@@ -155,12 +138,12 @@ def _signed_extreme(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tu
 
 def _half_range(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
     largest = _largest(low, high, c)
-    return largest / (_symmetric_steps(fmt, c) / 2), -largest, largest
+    return largest / (c.scale.steps(fmt) / 2), -largest, largest
 
 
 def _whole_range(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
     largest = _largest(low, high, c)
-    return (largest + largest) / _symmetric_steps(fmt, c), -largest, largest
+    return (largest + largest) / c.scale.steps(fmt), -largest, largest
 
 
 def _larger_side(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
@@ -209,14 +192,6 @@ def _replaced(raw: Tensor, c: Convention) -> tuple[Tensor, Tensor]:
     return torch.where(small, c.scale.eps_replacement, raw).to(torch.float32), small
 
 
-def _middle(fmt: Format, c: Convention) -> int:
-    if fmt.signed or c.zero_point.unsigned_symmetric_zero_point == "zero":
-        return 0
-    if c.zero_point.unsigned_symmetric_zero_point == "observer" and fmt.bits not in (8, 16):
-        return (fmt.qmin + fmt.qmax) // 2
-    return fmt.middle
-
-
 def _zero_point(low: Tensor, scale: Tensor, fmt: Format, c: Convention) -> Tensor:
     quotient = low.to(_PRECISION[c.zero_point.zero_point_precision]) / scale.to(
         _PRECISION[c.zero_point.zero_point_precision]
@@ -225,12 +200,8 @@ def _zero_point(low: Tensor, scale: Tensor, fmt: Format, c: Convention) -> Tenso
         found = fmt.qmin - torch.round(quotient)
     else:
         found = torch.round(fmt.qmin - quotient)
-    lowest = -(1 << 31)
-    # -2^31 minus itself, or minus a negative qmin, in 32 bits
-    wrapped = fmt.qmin if fmt.qmin == 0 else fmt.qmax
-    undefined = {"lowest": lowest, "zero": 0, "wrapped": wrapped}[c.zero_point.nan_zero_point]
     bounded = found.clamp(fmt.qmin, fmt.qmax)
-    return torch.where(bounded.isnan(), undefined, bounded.to(torch.float64)).to(torch.int32)
+    return torch.where(bounded.isnan(), c.zero_point.of_nan(fmt), bounded.to(torch.float64)).to(torch.int32)
 
 
 def _float_zero_point(low: Tensor, inverse: Tensor, c: Convention) -> Tensor:

@@ -4,9 +4,9 @@ The tensor is walked in boxes of about 1 MB whose blocks all have the same shape
 outputs made once: fresh temporaries of the whole tensor would cost many times the arithmetic.
 """
 
-import dataclasses
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -14,13 +14,11 @@ from torch import Tensor
 
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
-from quantcore.granularity import block_shape, laid_shape, regions, split_axes, spread
+from quantcore.granularity import Blocks, split_axes, spread
 from quantcore.numerics import CHUNK, as_float32, refuse_nonfinite, rounding
-from quantcore.qparams import Kept, QParams, choose_qparams, decode, kept_at, kept_of, store
-from quantcore.qparams import fit as fit
+from quantcore.qparams import Kept, QParams, decode, find_qparams, fit, kept_at, kept_of, store
 from quantcore.quantization.overflow import may_leave_integers, nan_note, replace_codes, settle
 from quantcore.quantization.walk import boxes, inverse_of_levels, prepare
-from quantcore.quantization.walk import unclamped as unclamped
 from quantcore.range_setting import Given
 from quantcore.scheme import Scheme, refuse
 
@@ -54,15 +52,20 @@ class Quantized:
         """
         return self.params.zero_point if isinstance(self.scheme.format, IntFormat) else None
 
-    @property
-    def block(self) -> tuple[int, ...]:
-        """Extent of one block along each axis of `laid_shape`."""
-        return block_shape(self.scheme.granularity, tuple(self.x.shape))
+    @cached_property
+    def blocks(self) -> Blocks:
+        """How x lies in blocks."""
+        return Blocks.of(self.scheme.granularity, tuple(self.x.shape))
 
     @property
-    def laid_shape(self) -> tuple[int, ...]:
+    def block(self) -> tuple[int, ...]:
+        """Extent of one block along each axis of `blocked_shape`."""
+        return self.blocks.block
+
+    @property
+    def blocked_shape(self) -> tuple[int, ...]:
         """The shape in which the blocks are boxes: x's own, or flat where groups run over the ends of rows."""
-        return laid_shape(self.scheme.granularity, tuple(self.x.shape))
+        return self.blocks.blocked_shape
 
     @property
     def kept(self) -> Kept:
@@ -72,7 +75,7 @@ class Quantized:
     @property
     def dequantized(self) -> Tensor:
         """x̂ = (codes - zero_point) * scale, of a float format value * scale; float32, computed anew each time."""
-        return dequantize_with(self.codes, self.params, self.scheme)
+        return _dequantize(self.codes, self.params, self.scheme, self.blocks)
 
     @property
     def error(self) -> Tensor:
@@ -107,26 +110,27 @@ def apply_quietly(x: Any, scheme: Scheme, out: Quantized | None = None) -> Quant
         QuantError: as `apply`.
     """
     x = as_float32(x)
-    params, scales = choose_qparams(x, scheme), None
+    refuse(scheme, tuple(x.shape))
+    blocks = Blocks.of(scheme.granularity, tuple(x.shape))
+    params, scales = find_qparams(x, scheme, blocks), None
     if scheme.scales is not None:
         scales = apply_quietly(params.scale, scheme.scales)
         params = _stored(params, scheme, scales)
-    codes, odd = _codes(x, params, scheme, out=None if out is None else out.codes)
-    notes = [note for note in (_zero_point_outside(params, scheme), odd) if note]
+    codes, of_nan = _codes(x, params, scheme, blocks, out=None if out is None else out.codes)
+    notes = [note for note in (_zero_point_outside(params, scheme), of_nan) if note]
     return Quantized(x, scheme, codes, params, tuple(notes), scales)
 
 
 def _stored(params: QParams, scheme: Scheme, scales: Quantized) -> QParams:
     """The parameters as they are stored, ``scales`` being what the scales have become."""
     inverse = None
-    if scheme.convention.scale.inverse == "of_levels" and not isinstance(scales.scheme.format, IntFormat):
+    if scheme.rules.scale.inverse == "of_levels" and not isinstance(scales.scheme.format, IntFormat):
         values = scales.scheme.format.decode(scales.codes)
-        inverse = inverse_of_levels(values, scales.params.scale, scales.scheme.granularity)
-    stored = dataclasses.replace(params, scale=scales.dequantized, raw=params.scale, inverse=inverse)
-    if scheme.convention.zero_point.is_min is False or scheme.scales is None:
+        inverse = inverse_of_levels(values, scales.params.scale, scales.blocks)
+    stored = replace(params, scale=scales.dequantized, raw=params.scale, inverse=inverse)
+    if not scheme.rules.zero_point.is_min or scheme.scales is None:
         return stored
-    shift = apply_quietly(params.zero_point, scheme.scales).dequantized
-    return dataclasses.replace(stored, zero_point=shift)
+    return replace(stored, zero_point=apply_quietly(params.zero_point, scheme.scales).dequantized)
 
 
 def quantize(x: Any, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | None = None) -> Tensor:
@@ -143,54 +147,60 @@ def quantize(x: Any, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | 
     refuse(scheme, tuple(x.shape))
     if scheme.convention.refuses_nonfinite:
         refuse_nonfinite(x, f"the {scheme.convention.name} convention")
-    return _codes(x, QParams(scale, zero_point), scheme, out)[0]
+    return _codes(x, QParams(scale, zero_point), scheme, Blocks.of(scheme.granularity, tuple(x.shape)), out)[
+        0
+    ]
 
 
-def _codes(x: Tensor, params: QParams, scheme: Scheme, out: Tensor | None) -> tuple[Tensor, str]:
+def _codes(
+    x: Tensor, params: QParams, scheme: Scheme, blocks: Blocks, out: Tensor | None
+) -> tuple[Tensor, str]:
     """Return the codes, and a sentence if some come from NaN."""
-    codes = _output(out, tuple(x.shape), scheme.format.dtype, x.device)
-    convention = scheme.rules
-    careful = not convention.refuses_nonfinite and may_leave_integers(x, params, scheme, convention)
-    round_ = rounding(convention.coding.rounding)
-    nans, laid = 0, codes.view(laid_shape(scheme.granularity, tuple(x.shape)))
-    for region, work, shift in boxes(x, params, scheme):
+    fmt, rules = scheme.format, scheme.rules
+    codes = _output(out, blocks.shape, fmt.dtype, x.device)
+    careful = not rules.refuses_nonfinite and may_leave_integers(x, params, scheme, rules)
+    round_ = rounding(rules.coding.rounding)
+    nans, laid = 0, blocks.view(codes)
+    for region, work, shift in boxes(x, params, scheme, blocks):
         if careful:
             nans += int(work.isnan().sum())
-            if isinstance(scheme.format, IntFormat):  # a float has codes for NaN
-                settle(work, shift, scheme.format, convention)
-            elif convention.nonfinite.cast == "low_bits":
+            if isinstance(fmt, IntFormat):  # a float has codes for NaN
+                settle(work, shift, fmt, rules)
+            elif rules.nonfinite.cast == "low_bits":
                 work.masked_fill_(~work.isfinite(), 0.0)
         target = split_axes(laid[region.elements], region.block)
-        if isinstance(scheme.format, IntFormat):
-            store(fit(work, scheme), target, scheme.format)
+        if isinstance(fmt, IntFormat):
+            store(fit(work, scheme), target, fmt)
         else:
-            odd = work.clone() if careful and convention.nonfinite.nan_replacement else None
-            scheme.format.encode_(work, target, round_)
-            replace_codes(target, odd, scheme.format, convention)
-    return codes, nan_note(nans, convention) if nans and isinstance(scheme.format, IntFormat) else ""
+            before = work.clone() if careful and rules.nonfinite.nan_replacement else None
+            fmt.encode_(work, target, round_)
+            replace_codes(target, before, fmt, rules)
+    return codes, nan_note(nans, rules) if nans and isinstance(fmt, IntFormat) else ""
 
 
 def codes_of(x: Tensor, params: QParams, scheme: Scheme) -> Tensor:
     """Return the codes of x under parameters found elsewhere, whatever the range setting says; x float32."""
-    return _codes(x, params, dataclasses.replace(scheme, range_setting=Given(1.0)), None)[0]
+    blocks = Blocks.of(scheme.granularity, tuple(x.shape))
+    return _codes(x, params, replace(scheme, range_setting=Given(1.0)), blocks, None)[0]
 
 
 def dequantize(
     codes: Tensor, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | None = None
 ) -> Tensor:
     """Return (codes - zero_point) * scale, float32; parameters as in `quantize`; of floats value * scale."""
-    return dequantize_with(codes, QParams(scale, zero_point), scheme, out)
+    blocks = Blocks.of(scheme.granularity, tuple(codes.shape))
+    return _dequantize(codes, QParams(scale, zero_point), scheme, blocks, out)
 
 
-def dequantize_with(codes: Tensor, params: QParams, scheme: Scheme, out: Tensor | None = None) -> Tensor:
+def _dequantize(
+    codes: Tensor, params: QParams, scheme: Scheme, blocks: Blocks, out: Tensor | None = None
+) -> Tensor:
     """`dequantize` by all that the convention keeps, float32."""
-    block = block_shape(scheme.granularity, tuple(codes.shape))
-    shape = laid_shape(scheme.granularity, tuple(codes.shape))
-    scale, zero_point, shifted = prepare(params.scale, params.zero_point, shape, block, codes.device)
+    scale, zero_point, shifted = prepare(params.scale, params.zero_point, blocks, codes.device)
     kept = kept_of(params, scheme.format, scheme.rules)
-    x_hat = _output(out, tuple(codes.shape), torch.float32, codes.device)
-    laid = (codes.reshape(shape), x_hat.view(shape))
-    for region in regions(shape, block, CHUNK, whole_blocks=False):
+    x_hat = _output(out, blocks.shape, torch.float32, codes.device)
+    laid = (blocks.view(codes), x_hat.view(blocks.blocked_shape))
+    for region in blocks.regions(CHUNK):
         source, target = (split_axes(t[region.elements], region.block) for t in laid)
         z = spread(zero_point[region.grid]) if shifted else None
         decode(source, spread(scale[region.grid]), z, target, scheme.format, kept_at(kept, region))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quantcore.errors import QuantError
-from quantcore.granularity import block_shape, grid_shape, laid_shape
+from quantcore.granularity import block_shape, blocked_shape, grid_shape
 from quantcore.range_setting import Given
 from quantcore.scheme.scheme import Scheme
 from quantcore.scheme.support import refuse
@@ -48,7 +48,7 @@ def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
     if any(n < 1 for n in shape):
         raise QuantError(f"A tensor of shape {shape} has no elements; every axis needs 1 or more.")
     refuse(scheme, shape)
-    grid = grid_shape(laid_shape(scheme.granularity, shape), block_shape(scheme.granularity, shape))
+    grid = grid_shape(blocked_shape(scheme.granularity, shape), block_shape(scheme.granularity, shape))
     blocks = math.prod(grid)
     elements, bits = math.prod(shape), scheme.format.bits
     setting = scheme.range_setting

@@ -16,7 +16,7 @@ from quantcore.granularity import (
     PerGroup,
     PerTensor,
     block_shape,
-    laid_shape,
+    blocked_shape,
 )
 from quantcore.notation import snake_case, write_call
 from quantcore.range_setting import HalfQuadratic, MinMax
@@ -99,7 +99,7 @@ def _axis(axis: int, rank: int) -> tuple[tuple[Any, ...], str]:
 
 
 def _divides(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
-    block, shape = list(block_shape(scheme.granularity, shape)), laid_shape(scheme.granularity, shape)
+    block, shape = list(block_shape(scheme.granularity, shape)), blocked_shape(scheme.granularity, shape)
     if isinstance(scheme.granularity, PerFlatGroup):
         block = [scheme.granularity.size]
     if isinstance(scheme.granularity, PerGroup):
@@ -110,7 +110,7 @@ def _divides(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
 
 def _divides_or_whole(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
     fits, words = _divides(scheme, shape)
-    one = block_shape(scheme.granularity, shape) == laid_shape(scheme.granularity, shape)
+    one = block_shape(scheme.granularity, shape) == blocked_shape(scheme.granularity, shape)
     return (True,) if one else fits, words
 
 

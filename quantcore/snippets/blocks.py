@@ -26,7 +26,7 @@ class Layout:
 
 def layout_of(result: Quantized) -> Layout:
     """Choose the plainest way: the whole tensor, whole axes, an axis of blocks, or one block at a time."""
-    shape, block = result.laid_shape, result.block
+    shape, block = result.blocked_shape, result.block
     inner = tuple(i for i, b in enumerate(block) if b > 1)
     if isinstance(result.scheme.granularity, PerTensor):
         return Layout("one range for the whole tensor", "x", "{x}.{end}()", "percentile({x}.flatten(), {p})")
@@ -43,7 +43,7 @@ def spread_source(result: Quantized) -> str:
 
     Blocks of (1, 4) on shape (8, 18) give ``.repeat_interleave(4, dim=1)[:, :18]``.
     """
-    shape, block = result.laid_shape, result.block
+    shape, block = result.blocked_shape, result.block
     axes = [i for i, (n, b) in enumerate(zip(shape, block, strict=True)) if 1 < b < n]
     repeats = "".join(f".repeat_interleave({block[i]}, dim={i})" for i in axes)
     if not any(shape[i] % block[i] for i in axes):

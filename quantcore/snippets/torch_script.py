@@ -36,7 +36,7 @@ def arithmetic(result: Quantized) -> list[str]:
     fmt = result.scheme.format
     _refuse(result)
     lines = [f"qmin, qmax = {fmt.qmin}, {fmt.qmax}", ""]
-    flat = result.laid_shape != tuple(result.x.shape)
+    flat = result.blocked_shape != tuple(result.x.shape)
     if flat:
         lines += ["x = x.flatten()  # the groups run over the ends of rows", ""]
     if _by_value(result):

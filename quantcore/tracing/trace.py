@@ -28,7 +28,7 @@ def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
         QuantError: the index is not in the tensor.
     """
     shape, scheme, params = tuple(result.x.shape), result.scheme, result.params
-    at, laid = _checked(index, shape), result.laid_shape
+    at, laid = _checked(index, shape), result.blocked_shape
     inside = at if laid == shape else (int(np.ravel_multi_index(at, shape)) if at else 0,)
     position = tuple(i // b for i, b in zip(inside, result.block, strict=True))
     place = tuple(slice(p, p + 1) for p in position)

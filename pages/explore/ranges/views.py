@@ -62,9 +62,9 @@ def buttons(place: Any, result: qc.Quantized, block: Block, element: tuple[int, 
 
 def outline(result: qc.Quantized, block: Block) -> tuple[Box, ...]:
     """The chosen block as a box of the tensor, to be outlined in the maps."""
-    if block is None or result.laid_shape != tuple(result.x.shape):
+    if block is None or result.blocked_shape != tuple(result.x.shape):
         return ()
-    return (block_bounds(result.laid_shape, result.block, block),)
+    return (block_bounds(result.blocked_shape, result.block, block),)
 
 
 def marks(tensor: Tensor, scheme: qc.Scheme, block: Block) -> tuple[qc.RangeMark, ...]:

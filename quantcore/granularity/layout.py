@@ -1,0 +1,70 @@
+"""How a tensor lies in blocks: found once, and handed from stage to stage."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from torch import Tensor
+
+from quantcore.granularity.kinds import (
+    Granularity,
+    Shape,
+    block_bounds,
+    block_shape,
+    blocked_shape,
+    grid_shape,
+    to_blocks,
+)
+from quantcore.granularity.tiles import Region, regions
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The layout of a tensor of ``shape``.
+
+    ``blocked_shape``: the shape in which the blocks are boxes, x's own, or flat where groups run over the ends of
+    rows; ``block``: the extent of one block along each axis of it.
+
+    >>> Blocks.of(PerGroup(4), (8, 16)).grid
+    (8, 4)
+    """
+
+    shape: Shape
+    blocked_shape: Shape
+    block: Shape
+
+    @classmethod
+    def of(cls, granularity: Granularity, shape: Shape) -> "Blocks":
+        """Lay out a tensor of this shape.
+
+        Raises:
+            QuantError: the granularity names an axis that the tensor does not have, or a block longer than its axis.
+        """
+        return cls(shape, blocked_shape(granularity, shape), block_shape(granularity, shape))
+
+    @cached_property
+    def grid(self) -> Shape:
+        """The number of blocks along each axis: the shape of what is in block form."""
+        return grid_shape(self.blocked_shape, self.block)
+
+    @cached_property
+    def count(self) -> int:
+        """The number of blocks."""
+        return math.prod(self.grid)
+
+    def view(self, x: Tensor) -> Tensor:
+        """A tensor of ``shape`` with the axes of ``blocked_shape``."""
+        return x.reshape(self.blocked_shape)
+
+    def rows(self, x: Tensor) -> Tensor:
+        """A tensor of ``shape`` whose blocks are all whole, as (number of blocks, elements of a block)."""
+        return to_blocks(self.view(x), self.block)
+
+    def bounds(self, position: Shape) -> tuple[tuple[int, int], ...]:
+        """(start, stop) along each axis of ``blocked_shape`` of the block at ``position`` of the grid."""
+        return block_bounds(self.blocked_shape, self.block, position)
+
+    def regions(self, limit: int, whole_blocks: bool = False) -> Iterator[Region]:
+        """Boxes of about ``limit`` elements whose blocks all have one shape; see `tiles.regions`."""
+        return regions(self.blocked_shape, self.block, limit, whole_blocks)
