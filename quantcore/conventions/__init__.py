@@ -30,6 +30,13 @@ from quantcore.conventions.record import (
     Convention,
     Limit,
 )
+from quantcore.conventions.stages.symmetric_scales import (
+    EXTREME,
+    HALF_STEP,
+    SYMMETRIC_SCALES,
+    mantissa,
+    sides_of_grid,
+)
 
 _LIBRARIES = (
     torch, torchao, aimet, onnx, compressed_tensors, brevitas, quanto, hqq, quantcore, bitsandbytes, gguf,
@@ -42,6 +49,11 @@ INTEGER_CONVENTIONS: dict[str, Convention] = {
 }
 
 __all__ = [
+    "EXTREME",
+    "HALF_STEP",
+    "SYMMETRIC_SCALES",
+    "mantissa",
+    "sides_of_grid",
     "CHOICES",
     "CONVENTIONS",
     "INTEGER_CONVENTIONS",

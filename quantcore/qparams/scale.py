@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from quantcore.conventions import Convention
+from quantcore.conventions import Convention, sides_of_grid
 from quantcore.formats import Format
 from quantcore.qparams.power_of_two import POWERS
 from quantcore.qparams.record import QParams
@@ -116,59 +116,57 @@ def _largest(low: Tensor, high: Tensor, c: Convention) -> Tensor:
 Symmetric = Callable[[Tensor, Tensor, Format, Convention], tuple[Tensor, Tensor, Tensor]]
 
 
-def _positive_steps(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
+def _over_qmax(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
     largest = _largest(low, high, c)
     return largest / (fmt.symmetric_max * c.scale.divisor), -largest, largest
 
 
-def _largest_itself(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
+def _amax(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
     largest = _largest(low, high, c)
     return largest, -largest, largest
 
 
-def _half_codes(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
+def _over_half_codes(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
     largest = _largest(low, high, c)
     return largest / (1 << (fmt.bits - 1)), -largest, largest
 
 
-def _signed_extreme(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
+def _signed_amax(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
     extreme = torch.where(high > -low, high, low)
     return extreme / -(1 << (fmt.bits - 1)), -extreme.abs(), extreme.abs()
 
 
-def _half_range(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
+def _over_half_range(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
     largest = _largest(low, high, c)
     return largest / (c.scale.steps(fmt) / 2), -largest, largest
 
 
-def _whole_range(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
+def _full_range(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
     largest = _largest(low, high, c)
     return (largest + largest) / c.scale.steps(fmt), -largest, largest
 
 
-def _larger_side(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
+def _max_of_sides(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
     below, above = low / float(fmt.qmin), high / float(fmt.qmax)
     return torch.where(below > above, below, above), low, high
 
 
-def _regridded(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
-    steps = _steps(fmt)
-    above, below = steps // 2, -(-steps // 2)
-    # of 4 codes the one above 0 would leave the lowest unused: the range is divided by 2 on both sides
-    step = torch.maximum(high / (above + (steps == 3)), -low / below)
+def _aligned_grid(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
+    steps, above, below, divisor = sides_of_grid(fmt)
+    step = torch.maximum(high / divisor, -low / below)
     low, high = _finite(-below * step, above * step, c)
     return (high - low) / steps, low, high
 
 
 _SYMMETRIC: dict[str, Symmetric] = {
-    "amax_over_qmax": _positive_steps,
-    "amax_over_half_range": _half_range,
-    "full_range": _whole_range,
-    "max_of_sides": _larger_side,
-    "aligned_grid": _regridded,
-    "amax": _largest_itself,
-    "amax_over_half_codes": _half_codes,
-    "signed_amax": _signed_extreme,
+    "amax_over_qmax": _over_qmax,
+    "amax_over_half_range": _over_half_range,
+    "full_range": _full_range,
+    "max_of_sides": _max_of_sides,
+    "aligned_grid": _aligned_grid,
+    "amax": _amax,
+    "amax_over_half_codes": _over_half_codes,
+    "signed_amax": _signed_amax,
     **POWERS,
 }
 

@@ -1,13 +1,20 @@
 """How a block's scale came from its range, as a formula with the numbers put in."""
 
 import math
-from collections.abc import Callable
+import re
 
 import numpy as np
 
-from quantcore.conventions import Convention
-from quantcore.formats import IntFormat
-from quantcore.range_setting import MinMax
+from quantcore.conventions import (
+    EXTREME,
+    HALF_STEP,
+    SYMMETRIC_SCALES,
+    Case,
+    Convention,
+    mantissa,
+    sides_of_grid,
+)
+from quantcore.scheme import case_of
 from quantcore.tracing.record import Numbers
 from quantcore.tracing.text import inverse_of_range, number, signed
 
@@ -26,10 +33,7 @@ def _own_scale_formula(t: Numbers) -> str:
     c = t.convention
     if t.low == t.high == 0 and t.replaced:
         return f"{number(c.scale.eps_replacement)}, since the range is 0"
-    if t.scheme.symmetric:
-        formula = _SYMMETRIC.get(c.scale.symmetric_scale, _power)(t, c, t.low, t.high)
-    else:
-        formula = _asymmetric(t, c, t.low, t.high)
+    formula = _symmetric(t, t.low, t.high) if t.scheme.symmetric else _asymmetric(t, c, t.low, t.high)
     if c.scale.scale_precision == "float64":
         formula += ", in float64"
     if t.replaced:
@@ -38,111 +42,57 @@ def _own_scale_formula(t: Numbers) -> str:
     return formula
 
 
-def _name(t: Numbers) -> str:
-    return "max|x|" if isinstance(t.scheme.range_setting, MinMax) else "max(|low|, |high|)"
+def _symmetric(t: Numbers, low: float, high: float) -> str:
+    """The rule's formula in symbols, then with the numbers of the block put in."""
+    rule = t.convention.scale.symmetric_scale
+    if rule == "aligned_grid":
+        return _aligned_grid(t, low, high)
+    case = case_of(t.scheme)
+    symbols = SYMMETRIC_SCALES[rule](case).symbols
+    if t.convention.scale.is_power:
+        ends = _end_of_powers(t, case, high)
+        if ends:
+            return ends
+        if rule == "power_log2_wrapped" and _raw(t) > high:  # the exponent's lowest 8 bits are kept
+            symbols = symbols.removesuffix(")") + " + 256)"
+    return f"{symbols} = {_with_numbers(symbols, t, case, low, high)}"
 
 
-def _steps(t: Numbers, c: Convention) -> int:
-    fmt = t.scheme.format
-    return fmt.qmax - fmt.qmin - (fmt.signed and not fmt.narrow and fmt.bits in c.scale.narrow_scale_bits)
-
-
-def _positive_steps(t: Numbers, c: Convention, low: float, high: float) -> str:
-    divisor = number(t.scheme.format.symmetric_max)
-    if c.scale.divisor != 1:
-        divisor = f"({divisor} · {number(c.scale.divisor)})"
-    return f"{_name(t)} / {divisor} = {number(high)} / {divisor}"
-
-
-def _half_range(t: Numbers, c: Convention, low: float, high: float) -> str:
-    divisor = number(_steps(t, c) / 2)
-    return f"{_name(t)} / {divisor} = {number(high)} / {divisor}"
-
-
-def _whole_range(t: Numbers, c: Convention, low: float, high: float) -> str:
-    return f"2 · {_name(t)} / {_steps(t, c)} = 2 · {number(high)} / {_steps(t, c)}"
-
-
-def _larger_side(t: Numbers, c: Convention, low: float, high: float) -> str:
-    fmt, side = t.scheme.format, f"{number(high)} / {t.scheme.format.qmax}"
-    if fmt.qmin >= 0:  # unsigned codes have nothing to divide low by
-        return f"high / {fmt.qmax} = {side}"
-    left = f"{signed(low)} / ({fmt.qmin})"
-    return f"max(low / ({fmt.qmin}), high / {fmt.qmax}) = max({left}, {side})"
-
-
-def _regridded(t: Numbers, c: Convention, low: float, high: float) -> str:
-    steps = t.scheme.format.qmax - t.scheme.format.qmin
-    above, below = steps // 2 + (steps == 3), -(-steps // 2)
-    grid = f"(high - low) / {steps} = ({number(high)} - {signed(low)}) / {steps}"
-    return f"{grid}, the grid whose step is max(high / {above}, -low / {below})"
-
-
-def _largest(t: Numbers, c: Convention, low: float, high: float) -> str:
-    return f"{_name(t)} = {number(high)}"
-
-
-def _half_codes(t: Numbers, c: Convention, low: float, high: float) -> str:
-    divisor = 1 << (t.scheme.format.bits - 1)
-    return f"{_name(t)} / {divisor} = {number(high)} / {divisor}"
-
-
-def _signed_extreme(t: Numbers, c: Convention, low: float, high: float) -> str:
-    divisor = f"(-{1 << (t.scheme.format.bits - 1)})"
-    extreme = math.copysign(high, -_raw(t))
-    return f"(the x of the largest magnitude) / {divisor} = {number(extreme)} / {divisor}"
+def _with_numbers(symbols: str, t: Numbers, case: Case, low: float, high: float) -> str:
+    """The formula with the block's numbers in the place of its names."""
+    extreme, half = re.search(EXTREME, symbols), re.search(HALF_STEP, symbols)
+    if extreme:
+        return symbols.replace(f"({extreme[0]})", number(math.copysign(high, -_raw(t))))
+    if half:
+        digits = mantissa(t.convention.scale.symmetric_scale, case)
+        symbols = symbols.replace(half[0], number(2.0 ** (math.frexp(high)[1] - 2 - digits)))
+    if case.amax in symbols:
+        return symbols.replace(case.amax, number(high))
+    return symbols.replace("low", signed(low)).replace("high", number(high))
 
 
 def _raw(t: Numbers) -> float:
     return t.scale if t.raw_scale is None else t.raw_scale
 
 
-_OF_RAISED = {"power_even", "power_rounded", "power_rounded_e2m1"}
+def _aligned_grid(t: Numbers, low: float, high: float) -> str:
+    """Of the range as it is on the grid: d is no longer known."""
+    steps, _, below, divisor = sides_of_grid(t.scheme.format)
+    grid = f"(high - low) / {steps} = ({number(high)} - {signed(low)}) / {steps}"
+    return f"{grid}, the grid whose step is max(high / {divisor}, -low / {below})"
 
 
-def _power(t: Numbers, c: Convention, low: float, high: float) -> str:
-    """A power of two; the rules are those of `scales_of_floats`."""
-    fmt, raw, most = t.scheme.format, _raw(t), f"{_name(t)} = {number(high)}"
-    if math.isinf(high) and raw == 2.0 ** (128 - fmt.symmetric_max_exponent):
-        return f"2^(128 - {fmt.symmetric_max_exponent}), where ∞ counts as 2^128"
-    mantissa, exponent = math.frexp(raw)
+def _end_of_powers(t: Numbers, case: Case, high: float) -> str:
+    """What is said where the powers of two end; empty elsewhere."""
+    raw, k = _raw(t), case.fmt.symmetric_max_exponent
+    if math.isinf(high) and raw == 2.0 ** (128 - k):
+        return f"2^(128 - {k}), where ∞ counts as 2^128"
+    significand, exponent = math.frexp(raw)
     # what e8m0 has, and of integers, which are digits after the point, that times a power
-    unit = fmt.symmetric_max_exponent if isinstance(fmt, IntFormat) else 0
-    if not math.isfinite(raw) or mantissa != 0.5 or abs(exponent - 1 + unit) >= 127 or high == 0:
-        return f"{number(raw)}, where the powers of two end, of {most}"
-    if c.scale.symmetric_scale == "power_log2_ceil":
-        largest = number(fmt.symmetric_max)
-        return f"2^ceil(log2({_name(t)} / {largest})) = 2^ceil(log2({number(high)} / {largest}))"
-    name, with_numbers, round_ = _name(t), number(high), "floor"
-    if c.scale.symmetric_scale in _OF_RAISED:
-        half = number(2.0 ** (math.frexp(high)[1] - 2 - _digits(t, c)))
-        name, with_numbers = f"{name} + half a step", f"{with_numbers} + {half}"
-    elif c.scale.symmetric_scale == "power_ceil":
-        round_ = "ceil"
-    least = str(fmt.symmetric_max_exponent)
-    if c.scale.symmetric_scale == "power_log2_wrapped" and raw > high:
-        least += " + 256"  # the exponent's lowest 8 bits are kept
-    return f"2^({round_}(log2({name})) - {least}) = 2^({round_}(log2({with_numbers})) - {least})"
-
-
-def _digits(t: Numbers, c: Convention) -> int:
-    """The binary digits after the point that the rule counts with."""
-    fmt = t.scheme.format
-    if c.scale.symmetric_scale == "power_rounded_e2m1":
-        return 1
-    return fmt.bits - 2 if isinstance(fmt, IntFormat) else getattr(fmt, "mantissa", 0)
-
-
-_SYMMETRIC: dict[str, Callable[[Numbers, Convention, float, float], str]] = {
-    "amax_over_qmax": _positive_steps,
-    "amax_over_half_range": _half_range,
-    "full_range": _whole_range,
-    "max_of_sides": _larger_side,
-    "aligned_grid": _regridded,
-    "amax": _largest,
-    "amax_over_half_codes": _half_codes,
-    "signed_amax": _signed_extreme,
-}
+    unit = k if case.integer else 0
+    if not math.isfinite(raw) or significand != 0.5 or abs(exponent - 1 + unit) >= 127 or high == 0:
+        return f"{number(raw)}, where the powers of two end, of {case.amax} = {number(high)}"
+    return ""
 
 
 def _asymmetric(t: Numbers, c: Convention, low: float, high: float) -> str:

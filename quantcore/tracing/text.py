@@ -4,8 +4,6 @@ import math
 
 import numpy as np
 
-from quantcore.conventions import Convention
-from quantcore.formats import Format
 from quantcore.numerics import ROUNDINGS
 from quantcore.range_setting import Given, HalfQuadratic
 from quantcore.tracing.record import Numbers
@@ -91,7 +89,7 @@ def zero_point_formula(t: Numbers) -> str:
     if t.replaced and c.zero_point.replaced_zero_point != "computed" and t.zero_point == 0:
         return "0, since the scale was replaced"
     if t.scheme.symmetric:
-        return _middle(fmt, c)
+        return c.zero_point.middle_formula(fmt)
     if c.zero_point.is_min:
         stored = "" if t.scheme.scales is None else f", quantized ({t.scheme.scales})"
         return f"low = {number(t.low)}{stored}"
@@ -118,16 +116,6 @@ def zero_point_formula(t: Numbers) -> str:
     if c.zero_point.zero_point_order == "round_difference":
         return f"clamp(round(qmin - low / s)) = clamp(round({fmt.qmin} - {quotient}){ends}){end}"
     return f"clamp(qmin - round(low / s)) = clamp({fmt.qmin} - round({quotient}){ends}){end}"
-
-
-def _middle(fmt: Format, c: Convention) -> str:
-    if fmt.signed:
-        return "0, symmetric and signed"
-    if c.zero_point.unsigned_symmetric_zero_point == "zero":
-        return "0, symmetric"
-    if c.zero_point.unsigned_symmetric_zero_point == "observer" and fmt.bits not in (8, 16):
-        return f"({fmt.qmin} + {fmt.qmax}) // 2, symmetric and unsigned"
-    return f"2^{fmt.bits - 1}, symmetric and unsigned"
 
 
 def code_formula(t: Numbers) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from quantcore.conventions.case import Case
-from quantcore.formats import FloatFormat, IntFormat
+from quantcore.formats import FloatFormat, Format, IntFormat
 
 SymmetricScale = Literal[
     "amax_over_qmax",
@@ -28,7 +28,9 @@ SymmetricScale = Literal[
     "power_ceil",
     "power_log2_ceil",
 ]
-HALF_STEP = "half a step of "
+# words within a formula that stand for a number of their own
+HALF_STEP = r"half a step of (?:the format|e2m1)"
+EXTREME = r"the (?:first x of the largest|end of the larger) magnitude"
 
 
 @dataclass(frozen=True)
@@ -59,15 +61,15 @@ def _max_of_sides(case: Case) -> Formula:
     return Formula(f"max(low / ({fmt.qmin}), high / {fmt.qmax})" if fmt.qmin < 0 else f"high / {fmt.qmax}")
 
 
-def sides_of_grid(case: Case) -> tuple[int, int, int, int]:
+def sides_of_grid(fmt: Format) -> tuple[int, int, int, int]:
     """N, the steps above and below 0 of the aligned grid, and what high is divided by."""
-    steps = case.fmt.qmax - case.fmt.qmin
+    steps = fmt.qmax - fmt.qmin
     # of 4 codes the one above 0 would leave the lowest unused: the range is divided by 2 on both sides
     return steps, steps // 2, -(-steps // 2), steps // 2 + (steps == 3)
 
 
 def _aligned_grid(case: Case) -> Formula:
-    steps, above, below, divisor = sides_of_grid(case)
+    steps, above, below, divisor = sides_of_grid(case.fmt)
     step = f"d the larger of high / {divisor} and -low / {below}"
     return Formula(f"({above} · d + {below} · d) / {steps}", step)
 

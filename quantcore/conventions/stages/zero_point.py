@@ -139,7 +139,7 @@ class ZeroPointStage(Stage):
             return (fmt.qmin + fmt.qmax) // 2
         return fmt.middle
 
-    def middle_formula(self, fmt: IntFormat) -> str:
+    def middle_formula(self, fmt: Format) -> str:
         """How `middle` comes about."""
         choice = self.unsigned_symmetric_zero_point
         if fmt.signed:
