@@ -241,6 +241,17 @@ def test_sidebar_shows_what_acts_on_the_page() -> None:
     assert_codes(at, tensors.generate(tensors.Generated(seed=5)))
 
 
+def test_page_names_only_problems_of_what_acts_on_it() -> None:
+    wrong = {"shape": "0x", "per": "block", "block": "abc"}
+    for url, more, count in (("", {}, 2), ("match", {}, 1), ("formats", {}, 0), ("learn-scale", {}, 0)):
+        at = opened(**wrong, **more).switch_page(script_of(url)).run()
+        assert not at.exception
+        assert len(at.error) == count, (url, said(at.error))
+    step = {lesson_plan.step_key("ptq_or_qat"): "ptq"}
+    (problem,) = said(opened(**wrong, **step).switch_page(script_of("learn-ptq-or-qat")).run().error)
+    assert "abc" in problem
+
+
 def test_sidebar_follows_the_step() -> None:
     at = opened().switch_page(script_of("learn-scale")).run()
     assert_shown(at, set())

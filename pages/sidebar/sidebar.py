@@ -18,8 +18,8 @@ def draw(page: Page) -> None:
     Those that do not act on the page are drawn too, out of sight: they keep what was chosen, and its place in the
     link, which Streamlit takes away from controls that are not drawn.
     """
-    problems, hint = [], ""
-    tensor = scheme = None
+    problems: list[tuple[str, str]] = []  # the part of the sidebar, and what is wrong with it
+    tensor, scheme, hint, used = None, None, "", page.used()
     try:
         with st.container(key=f"{TENSOR}_controls"):
             tensor = tensor_controls.draw()
@@ -27,16 +27,17 @@ def draw(page: Page) -> None:
     except selection.NoTensorYet as waiting:
         hint = str(waiting)
     except qc.QuantError as error:
-        problems.append(str(error))
+        problems.append((TENSOR, str(error)))
     text_error = st.session_state.get(scheme_state.TEXT_ERROR)
     if text_error:
-        problems.append(text_error)
+        problems.append((SCHEME, text_error))
     try:
         with st.container(key=f"{SCHEME}_controls"):
             scheme = scheme_controls.draw(st.session_state.get("_shape", (8, 8)), tensor)
     except qc.QuantError as error:
-        problems.append(str(error))
-    selection.put(selection.Current(tensor, scheme, tuple(problems), hint, page.used()))
+        problems.append((SCHEME, str(error)))
+    told = tuple(problem for part, problem in problems if part in used)
+    selection.put(selection.Current(tensor, scheme, told, hint if TENSOR in used else "", used))
     show_used(page)
 
 
