@@ -54,7 +54,7 @@ def draw(
     compared = against and against.name == "pinned" and st.session_state.get(pinned.DIFFERENCE)
     other = against.result if against and compared else None
     try:
-        data = cache.drawn(tensor, result.scheme, view, other and other.scheme)
+        data = cache.drawn(tensor, result.scheme, view, other.scheme if other else None)
     except qc.QuantError as error:
         messages.error(str(error), place)
         return

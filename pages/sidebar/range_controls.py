@@ -69,7 +69,7 @@ def _whole(label: str, key: str, least: int, most: int, help: str) -> int:
 
 
 def _percentile() -> float:
-    return st.number_input(
+    p: float = st.number_input(
         "Percentile",
         LEAST_PERCENTILE,
         100.0,
@@ -80,6 +80,7 @@ def _percentile() -> float:
         **_BIND,
         help="Symmetric: of |x|. Asymmetric: of both tails. What lies outside is clipped.",
     )
+    return p
 
 
 def _fixed() -> qc.Fixed:

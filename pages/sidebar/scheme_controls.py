@@ -107,9 +107,10 @@ def _allowed(convention: qc.Convention, what: str) -> tuple[Any, ...] | None:
 
 def _either(label: str, key: str, options: list[str], **more: Any) -> bool:
     """Draw a choice of two; return whether the first one is chosen."""
-    return options[0] == st.segmented_control(
+    chosen = st.segmented_control(
         label, options, default=DEFAULTS[key], key=key, required=True, width="stretch", **_BIND, **more
     )
+    return str(chosen) == options[0]
 
 
 def _granularity(shape: tuple[int, ...], convention: qc.Convention) -> qc.Granularity:

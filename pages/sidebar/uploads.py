@@ -92,16 +92,16 @@ def _chosen(kept: Kept) -> Tensor:
     if known is None or known[0] != identity:
         x = tensors.read_tensor(kept.data, kept.name, info.name, _limit())
         own = "" if info.name == kept.name else info.name
-        tensor = of_values(
+        read = of_values(
             x,
             f"{kept.name} {own}".strip(),
             name=own or kept.name,
             stored="text" if PurePath(kept.name).suffix.lower() in _TEXT else info.dtype_name,
         )
-        st.session_state[_READ] = known = (identity, tensor)
+        st.session_state[_READ] = known = (identity, read)
     if not info.is_floating and not any(other.is_floating for other in kept.tensors):
         st.caption(f"No tensor in this file has a floating-point type: this one is {info.dtype_name}.")
-    tensor = known[1]
+    tensor: Tensor = known[1]
     link.carry(tensor.load(), tensor.key, kept.name)
     return tensor
 
@@ -140,9 +140,10 @@ def _from_link() -> Tensor:
         if x is None:
             raise NoTensorYet("There is no tensor yet: upload a file on the left, or choose another source.")
         title = f"{name} {picked or ''}".strip() if name else "from the link"
-        tensor = of_values(x, title, name=picked or name or "")
-        st.session_state[_READ] = (("link", name), tensor)
-    (_, file), tensor = st.session_state[_READ]
+        read = of_values(x, title, name=picked or name or "")
+        st.session_state[_READ] = (("link", name), read)
+    known: tuple[tuple[str, str | None], Tensor] = st.session_state[_READ]
+    (_, file), tensor = known
     st.caption(f"Shown: {messages.plain(tensor.title)}")
     link.carry(tensor.load(), tensor.key, file)
     return tensor

@@ -2,9 +2,8 @@
 
 import dataclasses
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
-import pandas as pd
 import streamlit as st
 
 import quantcore as qc
@@ -25,13 +24,13 @@ def comparison(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention, b: qc.Conven
         QuantError: one of the libraries refuses the scheme.
     """
     make = partial(qc.compare, cache.values(tensor), scheme, a, b)
-    return cast(qc.Comparison, cache.kept(tensor, f"compare {scheme} {a} {b}", make))
+    return cache.kept(tensor, f"compare {scheme} {a} {b}", make)
 
 
 def table(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention) -> None:
     """Draw all libraries at once, against A; a chosen row becomes B."""
     make = partial(qc.library_table, cache.values(tensor), scheme, a)
-    frame = cast(pd.DataFrame, cache.kept(tensor, f"libraries {scheme} {a}", make))
+    frame = cache.kept(tensor, f"libraries {scheme} {a}", make)
     taken = frame[frame["refused"] == ""].drop(columns="refused")
     taken, sqnr = messages.sqnr_column(taken, "sqnr_db", headers.label("sqnr_db"))
     event: Any = st.dataframe(
@@ -42,8 +41,8 @@ def table(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention) -> None:
         selection_mode="single-row",
         height=min(38 + 35 * len(taken), 250),
         column_config={
-            **headers.columns(taken, **{"codes that differ": f"Codes that differ from {a.name}"}),
-            **headers.columns(taken[["scale"]], 9, scale="Scale of the first block"),
+            **headers.columns(taken, heads={"codes that differ": f"Codes that differ from {a.name}"}),
+            **headers.columns(taken[["scale"]], 9, heads={"scale": "Scale of the first block"}),
             "sqnr_db": sqnr,
         },
     )
@@ -119,7 +118,8 @@ def _cell(found: qc.Comparison) -> None:
             f"{'>' if i == apart else ' '} {s.name.ljust(width)}  {s.value:>14}   {s.formula}"
             for i, s in enumerate(own)
         ]
-        messages.lines(lines, column)
+        with column:
+            messages.lines(lines)
 
 
 def refusals(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention, b: qc.Convention) -> bool:

@@ -1,7 +1,7 @@
 """What is wrong with a result, in one line above the maps: the sentence, its cells, the fix and the lesson."""
 
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -166,7 +166,7 @@ def _examples() -> None:
 def load(kind: str) -> None:
     """Open the example of a kind (a callback)."""
     example = EXAMPLES[kind]
-    state = dict.fromkeys(("cell", "rows", "cols", "at"), "")
+    state: dict[str, Any] = dict.fromkeys(("cell", "rows", "cols", "at"), "")
     if isinstance(example.tensor, Generated):
         spec = example.tensor
         state |= {"src": "generate", "dist": spec.distribution, "shape": "x".join(map(str, spec.shape))}
