@@ -47,9 +47,9 @@ def page_frame(
     place = _titled(title, caption) if top is None else top(chosen)
     popover = place.popover("Link", icon=":material/link:", width="stretch")
     frame = Frame(chosen, st.container(gap="xxsmall"))
-    for problem in filter(None, (*chosen.problems, *problems)):
+    for problem in filter(None, (*chosen.acting, *problems)):
         messages.error(problem, frame.notes)
-    if chosen.hint:
+    if chosen.hint and "tensor" in chosen.used:
         messages.hint(chosen.hint, frame.notes)
     try:
         yield frame

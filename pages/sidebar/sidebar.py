@@ -36,8 +36,9 @@ def draw(page: Page) -> None:
             scheme = scheme_controls.draw(st.session_state.get("_shape", (8, 8)), tensor)
     except qc.QuantError as error:
         problems.append((SCHEME, str(error)))
-    told = tuple(problem for part, problem in problems if part in used)
-    selection.put(selection.Current(tensor, scheme, told, hint if TENSOR in used else "", used))
+    every = tuple(problem for _, problem in problems)
+    acting = tuple(problem for part, problem in problems if part in used)
+    selection.put(selection.Current(tensor, scheme, every, acting, hint, used))
     show_used(page)
 
 
