@@ -52,8 +52,8 @@ class Pages:
                 start = message
                 return
             if start is not None:
-                kept = [(name, value) for name, value in start["headers"] if name not in OF_THE_FILE]
-                await send({**start, "headers": kept})
+                headers = [(name, value) for name, value in start["headers"] if name not in OF_THE_FILE]
+                await send({**start, "headers": headers})
                 start, message = None, {**message, "body": in_head(message.get("body", b""))}
             await send(message)
 
@@ -98,7 +98,7 @@ async def lifespan(app: st.App) -> AsyncIterator[dict[str, Any]]:
     yield {}
 
 
-def say_that_it_failed(error: Exception) -> bool:
+def report_failure(error: Exception) -> bool:
     """Log our own mistake with its traceback, and tell the visitor in one sentence."""
     logging.getLogger("quantscope").exception("A page failed", exc_info=error)
     st.error(
@@ -113,5 +113,5 @@ app = st.App(
     lifespan=lifespan,
     routes=[Mount("/vendor", StaticFiles(directory=PLOTLY_JS))],
     middleware=[Middleware(SecurityHeaders), Middleware(Pages)],
-    on_script_error=say_that_it_failed,
+    on_script_error=report_failure,
 )

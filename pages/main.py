@@ -50,4 +50,4 @@ notice = st.container()
 opened.run()
 with st.sidebar:
     sidebar.show_used(page)
-link.name_dropped(before, KEYS, notice)
+link.report_dropped(before, KEYS, notice)

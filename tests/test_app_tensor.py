@@ -15,7 +15,7 @@ from test_app import assert_clean, assert_codes, opened, scheme
 
 import quantcore as qc
 from pages.shared import lesson_plan
-from pages.sidebar.scheme_controls import usual_size
+from pages.sidebar.scheme_controls import default_group_size
 from quantcore import tensors
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4) - 5
@@ -289,7 +289,7 @@ def test_no_script_but_main_stands_beside_the_folders_of_pages() -> None:
 
 def test_usual_group_size() -> None:
     for length, must in itertools.product(range(1, 2000), (False, True)):
-        size = usual_size(length, must)
+        size = default_group_size(length, must)
         assert size != 3
         assert size <= max(length, 1)
         powers = [n for n in (32, 16, 8, 4, 2) if length % n == 0]
@@ -332,19 +332,19 @@ def test_infinite_number_is_dropped_and_named() -> None:
     assert at.query_params == {"bits": "5"}
 
 
-ODD = ["1e309", "-1e309", "nan", "inf", "-Infinity", "", "1" + "0" * 400, "x" * 3000, "٣", "0x10", "1_000", "-0", "1e-400",
+UNUSUAL = ["1e309", "-1e309", "nan", "inf", "-Infinity", "", "1" + "0" * 400, "x" * 3000, "٣", "0x10", "1_000", "-0", "1e-400",
        "[1, 2]", "½", "1,5", " 7 ", "\x00", ["1", "2"], ["inf", "3"], ["a", ""]]  # fmt: skip
 
 
-def test_odd_values_of_every_parameter() -> None:
+def test_unusual_values_of_every_parameter() -> None:
     """Many at once: each run gives every parameter another of them, on another page."""
     assert len(KEYS) > 100
     rng, keys = random.Random(0), sorted(KEYS)
     pages = [page.script for page in PAGES if page.uses]
     for number in range(2 * len(pages)):
-        first = rng.randrange(len(ODD))
+        first = rng.randrange(len(UNUSUAL))
         # every second time all of them empty, which a few choices must not become
-        values = [""] if number % 2 else ODD
+        values = [""] if number % 2 else UNUSUAL
         at = AppTest.from_file(MAIN, default_timeout=60)
         at.query_params.update({key: values[(first + i) % len(values)] for i, key in enumerate(keys)})
         at.switch_page(pages[number // 2]).run()

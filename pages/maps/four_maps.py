@@ -166,7 +166,7 @@ def _axes(shape: tuple[int, ...]) -> tuple[tuple[int, int] | None, tuple[int, ..
     typed = st.text_input(
         f"Slice along {names}", key="at", placeholder=", ".join("0" * len(others)), width=330, **_BIND
     )
-    at = _whole_numbers(typed, "The slice along the other axes") or (0,) * len(others)
+    at = _integers(typed, "The slice along the other axes") or (0,) * len(others)
     if len(at) != len(others) or any(not 0 <= n < shape[i] for n, i in zip(at, others, strict=True)):
         raise qc.QuantError(f"The slice needs one index for each of {names}, not {typed[:40]!r}.")
     return (down, across), at
@@ -217,7 +217,7 @@ def _span(typed: str, what: str) -> tuple[int, int] | None:
 
 def read_element(typed: str, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     """Read ``3, 17``; an empty text stands for none."""
-    index = _whole_numbers(typed, "The element")
+    index = _integers(typed, "The element")
     if index is None:
         return () if not shape else None
     if len(index) != len(shape) or any(not -n <= i < n for i, n in zip(index, shape, strict=True)):
@@ -227,7 +227,7 @@ def read_element(typed: str, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     return tuple(i % n for i, n in zip(index, shape, strict=True))
 
 
-def _whole_numbers(typed: str, what: str) -> tuple[int, ...] | None:
+def _integers(typed: str, what: str) -> tuple[int, ...] | None:
     words = typed.strip().strip("()").replace(",", " ").split()
     try:
         return tuple(int(word) for word in words) or None

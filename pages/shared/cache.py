@@ -32,14 +32,14 @@ def _large(key: str, _make: Callable[[], Any]) -> Any:
     return _make()
 
 
-def kept(tensor: Tensor, what: str, make: Callable[[], T]) -> T:
+def cached(tensor: Tensor, what: str, make: Callable[[], T]) -> T:
     """Return ``make()``, computed once for this tensor and ``what``."""
     found = _large if size(tensor) > LARGE else _small
     return cast(T, found(f"{tensor.key}|{what}", make))
 
 
-def kept_small(tensor: Tensor, what: str, make: Callable[[], T]) -> T:
-    """`kept`, for results that are small whatever the tensor: those of large ones need not make room for them."""
+def cached_small(tensor: Tensor, what: str, make: Callable[[], T]) -> T:
+    """`cached`, for results that are small whatever the tensor: those of large ones need not make room for them."""
     return cast(T, _small(f"{tensor.key}|{what}", make))
 
 
@@ -50,7 +50,7 @@ def size(tensor: Tensor) -> int:
 
 def values(tensor: Tensor) -> np.ndarray:
     """The tensor's values; never write into them."""
-    return kept(tensor, "values", tensor.load)
+    return cached(tensor, "values", tensor.load)
 
 
 def result(tensor: Tensor, scheme: qc.Scheme) -> qc.Quantized:
@@ -63,7 +63,7 @@ def result(tensor: Tensor, scheme: qc.Scheme) -> qc.Quantized:
     def make() -> qc.Quantized:
         return apply_quietly(values(tensor), scheme)  # the page shows result.warnings
 
-    return kept(tensor, f"result {scheme}", make)
+    return cached(tensor, f"result {scheme}", make)
 
 
 def fitted(tensor: Tensor, scheme: qc.Scheme, size: int, method: str) -> qc.Scheme:
@@ -73,12 +73,12 @@ def fitted(tensor: Tensor, scheme: qc.Scheme, size: int, method: str) -> qc.Sche
         QuantError: no codebook can be fitted, or the scheme does not fit the tensor.
     """
     make = partial(qc.fit_scheme, values(tensor), scheme, size, method)
-    return kept(tensor, f"fitted {size} {method} {scheme}", make)
+    return cached(tensor, f"fitted {size} {method} {scheme}", make)
 
 
 def report(tensor: Tensor, scheme: qc.Scheme) -> qc.Report:
     """`quantcore.report` of `result`."""
-    return kept(tensor, f"report {scheme}", lambda: qc.report(result(tensor, scheme)))
+    return cached(tensor, f"report {scheme}", lambda: qc.report(result(tensor, scheme)))
 
 
 def drawn(tensor: Tensor, scheme: qc.Scheme, view: View, against: qc.Scheme | None = None) -> MapData:
@@ -87,4 +87,4 @@ def drawn(tensor: Tensor, scheme: qc.Scheme, view: View, against: qc.Scheme | No
     def make() -> MapData:
         return map_data(result(tensor, scheme), view, None if against is None else result(tensor, against))
 
-    return kept(tensor, f"map {view} {scheme} {against}", make)
+    return cached(tensor, f"map {view} {scheme} {against}", make)

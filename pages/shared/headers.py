@@ -59,7 +59,7 @@ LABELS = {
 }
 PERCENT = {"clipped", "clipped_share"}  # held as fractions
 DIGIT, LETTER, MARGIN = 7, 6.2, 22  # px: of a number and of a head at the tables' size, and beside them
-LEAST, MOST = 1e-3, 1e9  # a column of numbers below or up to these has powers of ten
+MIN_FIXED, MAX_FIXED = 1e-3, 1e9  # a column of numbers below or up to these has powers of ten
 
 
 def label(name: str) -> str:
@@ -74,10 +74,10 @@ def number_format(values: Any, digits: int = 4) -> str:
     ('%d', '%.4g', '%.3e', '%.3e')
     """
     finite = _numbers(values)
-    most = float(np.abs(finite).max(initial=0.0))
-    if most < MOST and (finite == np.round(finite)).all():
+    largest = float(np.abs(finite).max(initial=0.0))
+    if largest < MAX_FIXED and (finite == np.round(finite)).all():
         return "%d"
-    return f"%.{digits}g" if LEAST <= most < MOST else f"%.{digits - 1}e"
+    return f"%.{digits}g" if MIN_FIXED <= largest < MAX_FIXED else f"%.{digits - 1}e"
 
 
 def width(values: Any, shown: str, head: str) -> int:

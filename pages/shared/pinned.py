@@ -65,8 +65,8 @@ def reference(tensor: Tensor, scheme: qc.Scheme) -> Reference | None:
 
 def _previous(tensor: str, scheme: str) -> str:
     """The scheme before this one on the same tensor; reruns that change neither keep it."""
-    kept, now, before = st.session_state.get(_LAST, ("", "", ""))
-    if kept != tensor:
+    tensor_then, now, before = st.session_state.get(_LAST, ("", "", ""))
+    if tensor_then != tensor:
         now, before = scheme, ""
     elif now != scheme:
         now, before = scheme, now

@@ -6,11 +6,11 @@ from typing import Any
 import streamlit as st
 
 import quantcore as qc
-from pages.sidebar.scheme_state import DEFAULTS, LEAST_PERCENTILE
+from pages.sidebar.scheme_state import DEFAULTS, MIN_PERCENTILE
 from quantcore.range_setting import MAX_BINS, MAX_CANDIDATES
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
-LEAST_BINS = qc.Entropy().num_quantized_bins
+MIN_BINS = qc.Entropy().num_quantized_bins
 KINDS = (
     "min-max",
     "min MSE",
@@ -37,11 +37,11 @@ def draw() -> qc.RangeSetting:
     """
     match st.selectbox("Range", KINDS, key="range", **_BIND, help=_HELP):
         case "min MSE":
-            return qc.MinMse(_whole("Candidates", "candidates", 1, MAX_CANDIDATES, _CANDIDATES))
+            return qc.MinMse(_integer("Candidates", "candidates", 1, MAX_CANDIDATES, _CANDIDATES))
         case "percentile":
             return qc.Percentile(_percentile())
         case "entropy":
-            return qc.Entropy(_whole("Bins", "bins", LEAST_BINS, MAX_BINS, _BINS))
+            return qc.Entropy(_integer("Bins", "bins", MIN_BINS, MAX_BINS, _BINS))
         case "mean ± k·std":
             return qc.MeanStd(
                 st.number_input("k", value=DEFAULTS["k"], step=0.5, format="%g", key="k", **_BIND, help=_K)
@@ -64,14 +64,14 @@ _BINS = "Of the histogram. With 128 one threshold is left to try, the widest; Te
 _K = "The range reaches this many standard deviations to both sides of the mean."
 
 
-def _whole(label: str, key: str, least: int, most: int, help: str) -> int:
-    return int(st.number_input(label, least, most, DEFAULTS[key], key=key, help=help, **_BIND))
+def _integer(label: str, key: str, low: int, high: int, help: str) -> int:
+    return int(st.number_input(label, low, high, DEFAULTS[key], key=key, help=help, **_BIND))
 
 
 def _percentile() -> float:
     p: float = st.number_input(
         "Percentile",
-        LEAST_PERCENTILE,
+        MIN_PERCENTILE,
         100.0,
         DEFAULTS["p"],
         0.1,

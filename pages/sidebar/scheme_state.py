@@ -37,7 +37,7 @@ DEFAULTS: dict[str, Any] = {
     "rounding_seed": 0,
     "scales": "",
 }
-LEAST_PERCENTILE = 50.001  # the control's; quantcore takes any over 50
+MIN_PERCENTILE = 50.001  # the control's; quantcore takes any over 50
 RANK = "_rank"  # of the tensor that the controls were last drawn for
 PRESET = "_preset"
 TEXT, TEXT_ERROR = "_scheme_text", "_scheme_text_error"
@@ -93,8 +93,8 @@ def range_choices(setting: qc.RangeSetting) -> dict[str, Any]:
     """
     match setting:
         case qc.Percentile(p):
-            if p < LEAST_PERCENTILE:
-                raise qc.QuantError(f"The percentile here is at least {LEAST_PERCENTILE}, not {p}.")
+            if p < MIN_PERCENTILE:
+                raise qc.QuantError(f"The percentile here is at least {MIN_PERCENTILE}, not {p}.")
             return {"range": "percentile", "p": p}
         case qc.MinMse(candidates):
             return {"range": "min MSE", "candidates": candidates}

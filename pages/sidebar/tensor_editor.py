@@ -11,7 +11,7 @@ _BASE, _VERSION = "_grid_base", "_grid_version"
 _ROWS, _COLUMNS = "_grid_rows", "_grid_columns"
 
 
-def begin_anew() -> None:
+def restart() -> None:
     """Take the values of the next `draw` instead of what was typed so far."""
     for key in (_BASE, _ROWS, _COLUMNS):
         st.session_state.pop(key, None)

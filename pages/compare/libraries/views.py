@@ -24,13 +24,13 @@ def comparison(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention, b: qc.Conven
         QuantError: one of the libraries refuses the scheme.
     """
     make = partial(qc.compare, cache.values(tensor), scheme, a, b)
-    return cache.kept(tensor, f"compare {scheme} {a} {b}", make)
+    return cache.cached(tensor, f"compare {scheme} {a} {b}", make)
 
 
 def table(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention) -> None:
     """Draw all libraries at once, against A; a chosen row becomes B."""
     make = partial(qc.library_table, cache.values(tensor), scheme, a)
-    frame = cache.kept(tensor, f"libraries {scheme} {a}", make)
+    frame = cache.cached(tensor, f"libraries {scheme} {a}", make)
     taken = frame[frame["refused"] == ""].drop(columns="refused")
     taken, sqnr = messages.sqnr_column(taken, "sqnr_db", headers.label("sqnr_db"))
     event: Any = st.dataframe(
@@ -79,7 +79,7 @@ def side_by_side(tensor: Tensor, found: qc.Comparison) -> None:
         theme=theme(),
     )
     key = f"pair {found.a.scheme} {found.b.scheme} {theme()}"
-    st.plotly_chart(cache.kept(tensor, key, draw), theme=None, key="lib_maps")
+    st.plotly_chart(cache.cached(tensor, key, draw), theme=None, key="lib_maps")
     legend = figures.pair_data(found.a.codes.cpu().numpy(), found.b.codes.cpu().numpy()).legend
     if legend:
         st.caption(messages.plain(legend))

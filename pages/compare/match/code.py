@@ -149,7 +149,7 @@ def _on_tensor(reading: qc.CodeReading, tensor: Tensor) -> None:
             format_func=lambda i: f"Quantizer {i + 1}, {names[i]}", width=260,
         )  # fmt: skip
     try:
-        shown = cache.kept(
+        shown = cache.cached(
             tensor,
             f"code {place} {reading.text}",
             lambda: code_reading.show(chains[place], _first_rows(tensor)),

@@ -91,7 +91,7 @@ def detail(candidate: Candidate, tensor: Tensor, codes: np.ndarray, chosen: qc.S
     given = candidate.damage.undo(stored).numpy()
     what = f"match {candidate.scheme} {candidate.damage}"
     make = lambda: produced(cache.values(tensor), candidate.scheme, candidate.damage).numpy()  # noqa: E731
-    expected = cache.kept(tensor, what, make)
+    expected = cache.cached(tensor, what, make)
     straightened = (
         f" ({', '.join(map(str, candidate.damage.stored))}: undone)" if candidate.damage.stored else ""
     )

@@ -207,5 +207,5 @@ def maps(tensor: Tensor, frame: pd.DataFrame) -> None:
     results = {name: cache.result(tensor, qc.Scheme.parse(text)) for name, text in chosen.items()}
     make = partial(figures.error_maps, results, theme=theme())
     st.plotly_chart(
-        cache.kept(tensor, f"error maps {list(results)} {theme()}", make), theme=None, key="sw_error_maps"
+        cache.cached(tensor, f"error maps {list(results)} {theme()}", make), theme=None, key="sw_error_maps"
     )

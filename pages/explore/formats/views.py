@@ -91,10 +91,10 @@ def _epsilon(fmt: qc.Format) -> float:
 def rounds(fmt: qc.Format, x: float, rule: str) -> tuple[float, str, str]:
     """The value that x takes, its code in bits, and what is to be said of it."""
     if isinstance(fmt, qc.IntFormat):
-        whole = float(rounding(rule)(torch.tensor([x])))
-        rounded = min(max(whole, fmt.qmin), fmt.qmax)
+        integer = float(rounding(rule)(torch.tensor([x])))
+        rounded = min(max(integer, fmt.qmin), fmt.qmax)
         bits = f"{int(rounded) & ((1 << fmt.bits) - 1):0{fmt.bits}b}"
-        return rounded, bits, "clipped" if rounded != whole else ""
+        return rounded, bits, "clipped" if rounded != integer else ""
     if isinstance(fmt, qc.CodebookFormat):
         code = fmt.encode(x)
         note = "the nearest value" + ("" if rule == "half_even" else f", whatever {rule} is")

@@ -20,7 +20,7 @@ def code(tensor: Tensor, result: qc.Quantized) -> None:
     if result.scheme.convention.name != qc.TEXTBOOK.name:
         _library(tensor, result)
     left, right = st.columns(2)
-    literal = cache.kept(tensor, "literal", lambda: tensors.literal(cache.values(tensor)))
+    literal = cache.cached(tensor, "literal", lambda: tensors.literal(cache.values(tensor)))
     with left:
         st.markdown("**With quantcore**")
         st.code(snippets.quantcore_script(tensor.recipe or literal, result), language="python", height=460)
@@ -37,7 +37,7 @@ def code(tensor: Tensor, result: qc.Quantized) -> None:
 def _library(tensor: Tensor, result: qc.Quantized) -> None:
     """Draw the script in the library's own API, or the sentence that says why there is none."""
     convention = result.scheme.convention
-    script, problem = cache.kept(
+    script, problem = cache.cached(
         tensor,
         f"library script {result.scheme}",
         lambda: _or_sentence(lambda: snippets.library_script(result)),
@@ -88,7 +88,7 @@ def downloads(tensor: Tensor, result: qc.Quantized, view: View | None) -> None:
 
 def _onnx(tensor: Tensor, result: qc.Quantized) -> None:
     st.markdown("**As a model**: x through QuantizeLinear to codes, through DequantizeLinear to dequantized")
-    data, problem = cache.kept(
+    data, problem = cache.cached(
         tensor, f"onnx {result.scheme}", lambda: _or_sentence(lambda: export.to_onnx(result))
     )
     st.download_button(

@@ -63,13 +63,13 @@ def reserve() -> DeltaGenerator:
 
 def shown(tensor: Tensor, scheme: qc.Scheme) -> tuple[Box, ...]:
     """The boxes to outline: of the finding whose "Show" was pressed on this tensor and scheme."""
-    kept = st.session_state.get(_SHOWN)
-    return cast(tuple[Box, ...], kept[3]) if kept and kept[:2] == (tensor.key, str(scheme)) else ()
+    last = st.session_state.get(_SHOWN)
+    return cast(tuple[Box, ...], last[3]) if last and last[:2] == (tensor.key, str(scheme)) else ()
 
 
 def draw(place: DeltaGenerator, tensor: Tensor, result: qc.Quantized, report: qc.Report) -> None:
     """Draw the first finding, and the way to all of them in full and to the examples."""
-    found: list[qc.Finding] = cache.kept(
+    found: list[qc.Finding] = cache.cached(
         tensor, f"findings {result.scheme}", lambda: qc.diagnose(result, report)
     )
     st.html(_STYLE)

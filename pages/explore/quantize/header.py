@@ -38,9 +38,9 @@ def library_line(scheme: qc.Scheme) -> None:
     if convention.name == qc.TEXTBOOK.name:
         return
     phrases = qc.differences(scheme)
-    said = "; ".join(phrases) if phrases else "no difference for this scheme"
-    full = html.escape(f"{said}. Stands for {convention.call}")
+    summary = "; ".join(phrases) if phrases else "no difference for this scheme"
+    full = html.escape(f"{summary}. Stands for {convention.call}")
     st.html(
         f'<p class="qs-line qs-library"><span title="{full}"><b>{html.escape(convention.library)} '
-        f"{html.escape(convention.version)}</b> against the textbook: {html.escape(said)}</span></p>"
+        f"{html.escape(convention.version)}</b> against the textbook: {html.escape(summary)}</span></p>"
     )

@@ -54,17 +54,17 @@ def _distribution(tensor: Tensor, result: qc.Quantized, element: tuple[int, ...]
     )
     block = qc.trace(result, element).block
     what = f"distribution {result.scheme} {block} {one} {log} {theme()}"
-    whole = cache.kept(tensor, "histogram", lambda: figures.histogram(result.x))
+    whole = cache.cached(tensor, "histogram", lambda: figures.histogram(result.x))
     make = partial(figures.distribution, result, block, alone=one, log=log, theme=theme(), whole=whole)
-    st.plotly_chart(cache.kept(tensor, what, make), theme=None, key="distribution_chart")
+    st.plotly_chart(cache.cached(tensor, what, make), theme=None, key="distribution_chart")
 
 
 def _scales(tensor: Tensor, result: qc.Quantized) -> None:
     make = partial(figures.scales, result, theme=theme())
     st.plotly_chart(
-        cache.kept(tensor, f"scales {result.scheme} {theme()}", make), theme=None, key="scales_chart"
+        cache.cached(tensor, f"scales {result.scheme} {theme()}", make), theme=None, key="scales_chart"
     )
-    table = cache.kept(tensor, f"scale table {result.scheme}", partial(scale_table, result))
+    table = cache.cached(tensor, f"scale table {result.scheme}", partial(scale_table, result))
     st.dataframe(table, hide_index=True, height=280, column_config=headers.columns(table, 6))
     if result.scale.numel() > TABLE_ROWS:
         st.caption(

@@ -23,14 +23,14 @@ with page_frame(
         else:
             block, place = views.choose_block(result)
             bins = views.histogram(tensor, result, block)
-            ends = qc.range_in_use(result, block)
-            range_slider.draw(ends, (float(bins[1][0]), float(bins[1][-1])), scheme.symmetric)
+            bounds = qc.range_in_use(result, block)
+            range_slider.draw(bounds, (float(bins[1][0]), float(bins[1][-1])), scheme.symmetric)
             try:
                 found, curve = views.marks(tensor, scheme, block), views.curve(tensor, scheme, block)
             except qc.QuantError as error:
                 messages.error(str(error))
             else:
-                views.pictures(bins, found, ends, scheme, curve)
+                views.pictures(bins, found, bounds, scheme, curve)
                 views.table(found, scheme)
                 views.notes(tensor, scheme, block, curve)
             report = cache.report(tensor, scheme)

@@ -70,19 +70,19 @@ def outline(result: qc.Quantized, block: Block) -> tuple[Box, ...]:
 def marks(tensor: Tensor, scheme: qc.Scheme, block: Block) -> tuple[qc.RangeMark, ...]:
     """What the scheme's own range setting finds, then every other; each computed once whatever the first is."""
     x, plain = cache.values(tensor), _without_range(scheme)
-    others = cache.kept_small(
+    others = cache.cached_small(
         tensor, f"range marks {plain} {block}", partial(qc.range_marks, x, scheme, block)
     )
     if any(mark.setting == scheme.range_setting for mark in others):
         return others
     make = partial(qc.range_marks, x, scheme, block, (scheme.range_setting,))
-    return (*cache.kept_small(tensor, f"range mark {scheme} {block}", make), *others)
+    return (*cache.cached_small(tensor, f"range mark {scheme} {block}", make), *others)
 
 
 def curve(tensor: Tensor, scheme: qc.Scheme, block: Block) -> qc.RangeCurve:
     """The error of every range."""
     make = partial(qc.range_curve, cache.values(tensor), scheme, block)
-    return cache.kept_small(tensor, f"range curve {_without_range(scheme)} {block}", make)
+    return cache.cached_small(tensor, f"range curve {_without_range(scheme)} {block}", make)
 
 
 def histogram(tensor: Tensor, result: qc.Quantized, block: Block) -> tuple[np.ndarray, np.ndarray]:
@@ -93,13 +93,13 @@ def histogram(tensor: Tensor, result: qc.Quantized, block: Block) -> tuple[np.nd
         return figures.histogram(result.x if block is None else elements_of(result.x, granularity, block))
 
     where = "" if block is None else f"{result.scheme.granularity} {block}"
-    return cache.kept_small(tensor, f"range histogram {where}", make)
+    return cache.cached_small(tensor, f"range histogram {where}", make)
 
 
 def pictures(
     bins: tuple[np.ndarray, np.ndarray],
     found: tuple[qc.RangeMark, ...],
-    ends: tuple[float, float],
+    bounds: tuple[float, float],
     scheme: qc.Scheme,
     error: qc.RangeCurve,
 ) -> None:
@@ -109,7 +109,7 @@ def pictures(
         st.markdown("**The elements, and the range in use**")
         log = bool(st.session_state.get(_LOG))
         st.plotly_chart(
-            figures.range_histogram(*bins, found, ends, log=log, theme=theme()),
+            figures.range_histogram(*bins, found, bounds, log=log, theme=theme()),
             theme=None,
             key=range_slider.CHART,
             on_select=partial(range_slider.dragged, scheme.symmetric),
@@ -156,31 +156,31 @@ def table(found: tuple[qc.RangeMark, ...], scheme: qc.Scheme) -> None:
 
 def notes(tensor: Tensor, scheme: qc.Scheme, block: Block, error: qc.RangeCurve) -> None:
     """Say what the numbers are of, and what does not apply."""
-    said = []
+    sentences = []
     if error.blocks > 1:
-        said.append(
+        sentences.append(
             "Low, high and width are means over the blocks, errors of all their elements; in the curve every block "
             "shrinks to the same share of its own min-max. A range moved by hand holds for every block alike."
         )
     elif block is not None:
-        said.append("A range moved by hand holds for every block, not only for this one.")
+        sentences.append("A range moved by hand holds for every block, not only for this one.")
     if error.measured < error.elements:
-        said.append(
+        sentences.append(
             f"Curve and table are measured on {error.measured:,} of the {error.elements:,} elements, chosen evenly; "
             "histogram, maps and the codes are of all."
         )
     if scheme.scales is not None:
-        said.append("Curve and table take the scales as float32, before they are quantized themselves.")
+        sentences.append("Curve and table take the scales as float32, before they are quantized themselves.")
     if not isinstance(scheme.format, qc.IntFormat):
-        said.append(
+        sentences.append(
             f"{scheme.format} has no zero_point, so the range only sets the scale; its steps are not equal, so rounding "
             "does not shrink in proportion to the range as it does with integers."
         )
     for setting in METHODS:
         reason = qc.refusal(dataclasses.replace(scheme, range_setting=setting), tensor.shape)
         if reason:
-            said.append(f"No {write_call(setting)}: {reason}")
-    st.caption(messages.plain(" ".join(said)))
+            sentences.append(f"No {write_call(setting)}: {reason}")
+    st.caption(messages.plain(" ".join(sentences)))
 
 
 def _without_range(scheme: qc.Scheme) -> qc.Scheme:
