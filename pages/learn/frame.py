@@ -10,11 +10,11 @@ from typing import Any
 import streamlit as st
 
 from pages.learn.lesson_pages import LARGE, LESSON_URL
-from pages.maps import four_maps
 from pages.shared import link, selection
 from pages.shared.lesson_plan import LESSONS, script, step_key
 from pages.shared.mirrored import key_at, typed
 from pages.shared.page import Page
+from pages.shared.theme import theme
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
 _LARGE_THERE, _FOLDED = "_learn_large", "_learn_folded"
@@ -35,7 +35,7 @@ def is_large() -> bool:
 def look() -> dict[str, Any]:
     """Theme and size of letters, for the figures of a lesson."""
     return {
-        "theme": four_maps.theme(),
+        "theme": theme(),
         "size": 24 if is_large() else 14,
         "height": 420 if is_large() else 280,
     }

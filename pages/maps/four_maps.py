@@ -9,6 +9,7 @@ import quantcore as qc
 from pages.maps import component
 from pages.shared import cache, messages, pinned
 from pages.shared.selection import Tensor
+from pages.shared.theme import theme
 from quantcore.analysis import View, element
 from quantcore.diagnosis import Box
 
@@ -86,11 +87,6 @@ def worst_of(report: qc.Report, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The element of the largest |error|; the first element where that is not defined."""
     index = report.max_abs_error_index
     return (0,) * len(shape) if index is None else index
-
-
-def theme() -> str:
-    """light or dark, as the visitor has it."""
-    return st.context.theme.type or "light"
 
 
 def pick(index: tuple[int, ...]) -> None:

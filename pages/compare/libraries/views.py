@@ -8,9 +8,9 @@ import streamlit as st
 
 import quantcore as qc
 from pages.compare.libraries import controls
-from pages.maps.four_maps import theme
 from pages.shared import cache, headers, messages
 from pages.shared.selection import Tensor
+from pages.shared.theme import theme
 from pages.sidebar import unsupported
 from quantcore import figures
 

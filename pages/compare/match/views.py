@@ -10,9 +10,9 @@ import torch
 
 import quantcore as qc
 from pages.compare.match import lessons
-from pages.maps.four_maps import theme
 from pages.shared import cache, messages
 from pages.shared.selection import Tensor
+from pages.shared.theme import theme
 from pages.sidebar import scheme_state
 from quantcore import figures
 from quantcore.matching import Candidate, apart, explain_candidate, nearest, produced

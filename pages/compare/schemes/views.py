@@ -7,9 +7,9 @@ import streamlit as st
 
 import quantcore as qc
 from pages.compare.schemes import controls
-from pages.maps.four_maps import theme
 from pages.shared import cache, headers, messages
 from pages.shared.selection import Tensor
+from pages.shared.theme import theme
 from pages.sidebar import scheme_state
 from quantcore import figures
 from quantcore.figures import AXES

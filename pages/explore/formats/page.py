@@ -8,9 +8,9 @@ import streamlit as st
 
 import quantcore as qc
 from pages.explore.formats import views
-from pages.maps.four_maps import theme
 from pages.shared import messages
 from pages.shared.page_frame import page_frame
+from pages.shared.theme import theme
 from quantcore import figures
 from quantcore.numerics import NAMES as ROUNDINGS
 

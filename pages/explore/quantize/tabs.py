@@ -12,9 +12,10 @@ import quantcore as qc
 from pages.explore.quantize import code_and_export
 from pages.explore.quantize.code_and_export import MAPS
 from pages.maps import arithmetic
-from pages.maps.four_maps import ARITHMETIC, theme
+from pages.maps.four_maps import ARITHMETIC
 from pages.shared import cache, headers
 from pages.shared.selection import Tensor
+from pages.shared.theme import theme
 from quantcore import figures
 from quantcore.analysis import View
 

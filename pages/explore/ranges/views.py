@@ -10,9 +10,9 @@ import streamlit as st
 
 import quantcore as qc
 from pages.explore.ranges import range_slider
-from pages.maps.four_maps import theme
 from pages.shared import cache, headers, messages
 from pages.shared.selection import Tensor
+from pages.shared.theme import theme
 from quantcore import figures
 from quantcore.analysis import METHODS, elements_of
 from quantcore.diagnosis import Box
