@@ -102,8 +102,8 @@ def report_failure(error: Exception) -> bool:
     """Log our own mistake with its traceback, and tell the visitor in one sentence."""
     logging.getLogger("quantscope").exception("A page failed", exc_info=error)
     st.error(
-        f"Quantscope failed here ({type(error).__name__}); that is our mistake, and it was logged. "
-        "What you entered is kept: change a control to go on, or reload the page."
+        f"Quantscope hit a bug of its own here ({type(error).__name__}), and it was logged. "
+        "Your input is kept: change a control to continue, or reload the page."
     )
     return True
 

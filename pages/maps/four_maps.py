@@ -80,7 +80,7 @@ def draw(
             on_region=region,
         )
         if data.legend:
-            st.caption(data.legend + " Drag a box to open a part exactly.")
+            st.caption(data.legend + " Drag a box to see that part element by element.")
 
 
 def worst_of(report: qc.Report, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -113,18 +113,18 @@ def _chosen(shape: tuple[int, ...], worst: tuple[int, ...], place: DeltaGenerato
 def _view_controls(shape: tuple[int, ...], worst: tuple[int, ...]) -> View:
     """Draw the controls under the maps: what is drawn into them, the element, the part shown."""
     with st.container(horizontal=True, key="map_controls", vertical_alignment="center", gap="small"):
-        st.checkbox("Block borders", key="borders", help="Draw where blocks that share a scale end", **_BIND)
         st.checkbox(
-            "Numbers", True, key="numbers", help="Write numbers into the cells where they fit", **_BIND
+            "Block borders", key="borders", help="Draw lines between the blocks that share a scale", **_BIND
         )
+        st.checkbox("Numbers", True, key="numbers", help="Show numbers in the cells where they fit", **_BIND)
         if st.session_state.get(pinned.PIN):
-            hint = "Draw by how much |error| is larger (above 0) or smaller than with the pinned scheme"
-            st.checkbox("Difference to pinned", key=pinned.DIFFERENCE, help=hint, **_BIND)
+            hint = "Show by how much |error| is larger (above 0) or smaller (below 0) than with the pinned scheme"
+            st.checkbox("Difference from pinned", key=pinned.DIFFERENCE, help=hint, **_BIND)
         st.text_input(
             "Element",
             key="cell",
             placeholder=", ".join(map(str, worst)),
-            help="Index of the element whose arithmetic is shown; empty: the worst. Clicking a cell fills it in.",
+            help="Index of the element whose arithmetic is shown; empty: the worst. Click a cell to fill it in.",
             width=180,
             **_BIND,
         )
@@ -206,7 +206,7 @@ def _span(typed: str, what: str) -> tuple[int, int] | None:
         start, stop = (int(p) for p in parts)
     except ValueError:
         raise qc.QuantError(
-            f"{what} must be two whole numbers such as 0:16, or empty for all, not {typed[:40]!r}."
+            f"{what} must be two integers such as 0:16, or empty for all, not {typed[:40]!r}."
         ) from None
     return start, stop
 
@@ -228,4 +228,4 @@ def _integers(typed: str, what: str) -> tuple[int, ...] | None:
     try:
         return tuple(int(word) for word in words) or None
     except ValueError:
-        raise qc.QuantError(f"{what} must be whole numbers such as 3, 17, not {typed[:40]!r}.") from None
+        raise qc.QuantError(f"{what} must be integers such as 3, 17, not {typed[:40]!r}.") from None

@@ -401,7 +401,7 @@ function facts(state, cursor) {
   const v = read(state, cursor), place = { row: v.shown[0], column: v.shown[1] };
   const index = state.data.index.map((part) => place[part] ?? part).join(", ");
   const known = [["element", `(${index})`], ["x", exact(v.x)], ["q", v.q], ["x̂", exact(v.xHat)], ["error", exact(v.error)], ["scale", exact(v.scale)], ["zero point", v.z]];
-  return v.other === undefined ? known : [...known, ["error when pinned", exact(v.other)]];
+  return v.other === undefined ? known : [...known, ["error of pinned", exact(v.other)]];
 }
 
 function point(state, cursor, event) {

@@ -125,7 +125,7 @@ def draw(tensor: Tensor | None) -> None:
     if "tensor" in used and tensor is not None and not _carries_all(tensor):
         file = st.query_params.get(FILE)
         needed = (
-            f"The link names {messages.plain(file)}, and asks whoever opens it for that file: send it along"
+            f"The link names {messages.plain(file)} and asks whoever opens it for that file: send it along"
             if file
             else "Download the .npz under Export and send the file"
         )
@@ -164,10 +164,11 @@ def report_dropped(before: dict[str, str], known: set[str], place: Any) -> None:
         and (k not in known or k in at_once or (k not in after and not _same(v, st.session_state.get(k))))
     ]
     if dropped:
-        parts = f"{len(dropped)} parts that can't be used; defaults are" if len(dropped) > 1 else (
-            "1 part that can't be used; the default is"
+        one = len(dropped) == 1
+        what = "1 parameter that can't be used; its default is" if one else (
+            f"{len(dropped)} parameters that can't be used; their defaults are"
         )  # fmt: skip
-        sentence = f"This link holds {parts} used instead: {', '.join(_short(d) for d in dropped[:5])}."
+        sentence = f"This link has {what} used instead: {', '.join(_short(d) for d in dropped[:5])}."
         st.session_state[_WARNING] = " ".join([*filter(None, [st.session_state.get(_WARNING)]), sentence])
     if st.session_state.get(_WARNING):
         with place.container(horizontal=True, vertical_alignment="center"):

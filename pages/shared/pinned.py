@@ -38,9 +38,9 @@ def button(place: DeltaGenerator, scheme: qc.Scheme | None) -> None:
         args=("" if pinned else str(scheme),),
         disabled=scheme is None and not pinned,
         width="stretch",
-        help="Compare with the previous setting again"
+        help="Compare with the previous scheme again"
         if pinned
-        else "Keep this scheme as the reference: every figure then says how far the present one is from it",
+        else "Keep this scheme as the reference: every figure then shows its difference from it",
     )
 
 

@@ -18,7 +18,7 @@ UNFITTED = qc.CODEBOOKS["ternary"]  # until there is a tensor to fit to
 PER = ("tensor", "channel", "group", "flat group", "block")
 _BIND: dict[str, Any] = {"bind": "query-params"}
 _OVERFLOW_HELP = (
-    "What becomes of a code that does not fit: saturate clamps it to the nearest, wrap keeps its lowest bits, "
+    "What happens to a code out of range: saturate clamps it to the nearest code, wrap keeps its lowest bits, "
     "as a cast without a clamp does."
 )
 
@@ -35,7 +35,7 @@ def draw(shape: tuple[int, ...], tensor: Tensor | None = None) -> qc.Scheme:
     left, right = st.columns([3, 1], vertical_alignment="bottom")
     left.subheader("Scheme")
     right.button(
-        "Reset", on_click=reset, type="tertiary", help="All choices of the scheme back to their defaults"
+        "Reset", on_click=reset, type="tertiary", help="Set every option of the scheme back to its default"
     )
     st.selectbox(
         "Preset",
@@ -45,7 +45,7 @@ def draw(shape: tuple[int, ...], tensor: Tensor | None = None) -> qc.Scheme:
         key=PRESET,
         on_change=load_preset,
         label_visibility="collapsed",
-        help="A scheme under the name that a library gives it; sets all the choices below.",
+        help="A scheme under its library's name for it; sets every option below.",
     )
     name = format_controls.name()
     size, method = format_controls.fit() if name == FITTED else (0, "")
@@ -69,7 +69,7 @@ def draw(shape: tuple[int, ...], tensor: Tensor | None = None) -> qc.Scheme:
                 DEFAULTS["narrow"],
                 key="narrow",
                 **_BIND,
-                help="Leave out the lowest code, so that signed codes are symmetric: -127..127 for 8 bits.",
+                help="Leave out the lowest code, so that signed codes are symmetric: -127 to 127 for 8 bits.",
             )
         # Streamlit writes what a callback sets into the link only of widgets whose key it has met before.
         for key, default in DEFAULTS.items():
@@ -94,8 +94,8 @@ def _library(kind: str) -> qc.Convention:
         [c.name for c in BASES.values() if kind in c.formats or c.name in current],
         key="library",
         **_BIND,
-        help="Whose integers are shown, bit for bit. Libraries part in the scale, in the order of operations and "
-        "at the edges, all else equal; the textbook is what courses teach.",
+        help="Whose integers are shown, bit for bit. Under the same scheme, libraries differ in the scale, in the "
+        "order of operations and in edge cases; textbook is what courses teach.",
     )
     return BASES[name]
 
@@ -124,8 +124,8 @@ def _granularity(shape: tuple[int, ...], convention: qc.Convention) -> qc.Granul
         key="per",
         **_BIND,
         help="The elements that share one scale: the whole tensor, a channel (one index along an axis), a group "
-        "(a run along an axis), a flat group (a run of the elements in their order, over the ends of rows) or a "
-        "block (a box).",
+        "(a run along an axis), a flat group (a run in memory order, across the ends of rows) or a block (a box of "
+        "elements).",
     )
     match per:
         case "channel":
@@ -170,8 +170,8 @@ def _size(length: int, must_divide: tuple[Any, ...] | None, whose: str = "The te
         key="group",
         accept_new_options=True,
         **_BIND,
-        help=f"Elements that share a scale. {whose} has {length:,}; "
-        + ("the size must divide it." if must_divide else "the last group may be shorter."),
+        help=f"Elements that share a scale. {whose} has {length:,} elements; "
+        + ("the size must divide that." if must_divide else "the last group may be shorter."),
     )
     return default if typed is None else _number(typed, "The group size")
 
@@ -186,7 +186,7 @@ def _block(shape: tuple[int, ...]) -> qc.PerBlock:
         key="block",
         **_BIND,
         max_chars=60,
-        help="One length per axis, such as 2x2; -1 stands for the whole axis.",
+        help="One length per axis, such as 2x2; -1 means the whole axis.",
     )
     if not typed.strip():
         return qc.PerBlock(tuple(default))
@@ -226,11 +226,16 @@ def _group_sizes(length: int) -> list[int]:
 
 
 def _axes_help(shape: tuple[int, ...]) -> str:
-    return "The tensor's axes and their lengths: " + ", ".join(f"{i}: {n:,}" for i, n in enumerate(shape))
+    """Name the axes and their lengths, as a person and as code counts them."""
+    names = ["rows", "columns"] if len(shape) == 2 else []
+    lengths = [
+        f"{n:,} {names[i]} (axis {i})" if names else f"axis {i} has length {n:,}" for i, n in enumerate(shape)
+    ]
+    return f"The tensor's axes: {', '.join(lengths) or 'none'}."
 
 
 def _number(typed: object, what: str) -> int:
     try:
         return int(str(typed).strip())
     except ValueError:
-        raise qc.QuantError(f"{what} must be a whole number, not {str(typed)[:40]!r}.") from None
+        raise qc.QuantError(f"{what} must be an integer, not {str(typed)[:40]!r}.") from None

@@ -38,9 +38,7 @@ def draw() -> Tensor:
         QuantError: what was typed, uploaded or linked makes no tensor.
     """
     st.subheader("Tensor")
-    source = st.selectbox(
-        "Source of the tensor", list(_DRAW), key="src", label_visibility="collapsed", **_BIND
-    )
+    source = st.selectbox("Tensor source", list(_DRAW), key="src", label_visibility="collapsed", **_BIND)
     try:
         tensor = _DRAW[source]()
     finally:
@@ -76,7 +74,7 @@ def _generated() -> Tensor:
         key="shape",
         max_chars=60,
         **_BIND,
-        help="Such as 64x128; up to 4096x14336.",
+        help="For example 64x128; at most 4096x14336.",
     )
     seed = right.number_input(
         "Seed", 0, 2**31, DEFAULTS["seed"], key="seed", **_BIND, help="Change it for new numbers"
@@ -125,13 +123,13 @@ def _pasted() -> Tensor:
         key=PASTED,
         height=180,
         persist_state="session",
-        placeholder="0.5, -1.2, 3\n2, 0.25, -4\n\nor what print shows of a tensor, an array or a list",
-        help="Rows of numbers, nested brackets, or a printed tensor. Ctrl+Enter when done.",
+        placeholder="0.5, -1.2, 3\n2, 0.25, -4\n\nor a tensor, an array or a list as Python prints it",
+        help="Rows of numbers, nested brackets, or a printed tensor. Press Ctrl+Enter when done.",
     )
     if not text.strip():
         link.carry(None, "")
         raise NoTensorYet(
-            "There is no tensor yet: paste numbers into the field on the left, then press Ctrl+Enter."
+            "There is no tensor yet: paste numbers into the field on the left and press Ctrl+Enter."
         )
     return _carried(of_values(_parse(text), "pasted"))
 

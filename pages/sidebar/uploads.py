@@ -137,7 +137,7 @@ def _from_link() -> Tensor:
         if x is None and name:
             which = f"the tensor {picked} of the file {name}" if picked else f"the file {name}"
             raise NoTensorYet(
-                f"This link shows {which}, which is too large for a link: upload the file again on the left."
+                f"This link shows {which}, which is too large for a link: upload the file on the left."
             )
         if x is None:
             raise NoTensorYet("There is no tensor yet: upload a file on the left, or choose another source.")

@@ -24,21 +24,23 @@ with page_frame("Which numbers can a format hold?") as frame:
         accept_new_options=True,
         max_selections=12,
         **_BIND,
-        help="Others are typed: float(3, 2, bias=3, infinities=True, nan=ieee) with exponent and mantissa bits, int5, "
+        help="Type any other: float(3, 2, bias=3, infinities=True, nan=ieee) with 3 exponent and 2 mantissa bits, int5, "
         "uint4, log2_5, codebook([-1, 0, 2]). fitted is a codebook fitted to the tensor on the left.",
     )
     columns = st.columns([2, 2, 4], vertical_alignment="bottom")
-    x = columns[0].number_input("A number", value=views.DEFAULTS["fmt_x"], format="%g", key="fmt_x", **_BIND)
+    x = columns[0].number_input(
+        "Number to round", value=views.DEFAULTS["fmt_x"], format="%g", key="fmt_x", **_BIND
+    )
     rule = columns[1].selectbox(
         "Rounding",
         ROUNDINGS,
         key="fmt_rule",
         accept_new_options=True,
         **_BIND,
-        help="stochastic rounds up with the probability of the part cut off; for another seed type stochastic_7.",
+        help="stochastic rounds up with a probability equal to the fraction; for another seed, type stochastic_7.",
     )
     axis = columns[2].segmented_control(
-        "Line of", views.AXES, default=views.AXES[0], key="fmt_axis", required=True, **_BIND
+        "Axis", views.AXES, default=views.AXES[0], key="fmt_axis", required=True, **_BIND
     )
     formats: dict[str, qc.Format] = {}
     for name in typed:

@@ -80,8 +80,8 @@ def draw(place: DeltaGenerator, tensor: Tensor, result: qc.Quantized, report: qc
             with st.popover(f"All {len(found)}" if len(found) > 1 else "More", type="tertiary"):
                 _all(tensor, result.scheme, found)
         else:
-            sentence.markdown(":small[:green[:material/check_circle:] No known problem found.]")
-        with st.popover("", icon=":material/school:", help="Examples of findings", type="tertiary"):
+            sentence.markdown(":small[:green[:material/check_circle:] No known problems found.]")
+        with st.popover("", icon=":material/school:", help="Example findings", type="tertiary"):
             _examples()
 
 
@@ -115,20 +115,20 @@ def _one(tensor: Tensor, scheme: qc.Scheme, finding: qc.Finding, number: int, pl
             key=f"_finding_fix_{number}",
             on_click=partial(_fix, finding.mended),
             type="primary",
-            help=messages.plain(f"{finding.mended}: {finding.gain}. The browser's Back undoes it."),
+            help=messages.plain(f"{finding.mended}: {finding.gain}. Your browser's Back button undoes it."),
         )
     name, step = LESSON_OF[finding.kind]
     st.page_link(
         lesson_plan.script(name),
         label="Lesson",
         query_params={lesson_plan.step_key(name): step},
-        help=f"The lesson that explains it: {lesson_plan.LESSONS[name].title}",
+        help=f"The lesson that explains this: {lesson_plan.LESSONS[name].title}",
     )
 
 
 def _outlined(finding: qc.Finding) -> str:
     what = f"first {MAX_BOXES} affected cells" if len(finding.boxes) == MAX_BOXES else "affected cells"
-    return f"Outline the {what}, and follow the arithmetic of the first"
+    return f"Outline the {what} and show the arithmetic of the first"
 
 
 def _show(tensor: Tensor, scheme: qc.Scheme, finding: qc.Finding) -> None:
@@ -150,7 +150,7 @@ def _fix(scheme: qc.Scheme) -> None:
 
 
 def _examples() -> None:
-    st.markdown("**Examples of findings**: a tensor and a scheme that have one")
+    st.markdown("**Example findings**: each button loads a tensor and a scheme")
     for column, kinds in zip(
         st.columns(2, width=560), (list(EXAMPLES)[::2], list(EXAMPLES)[1::2]), strict=True
     ):

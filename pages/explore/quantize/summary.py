@@ -15,9 +15,9 @@ from pages.shared.pinned import Reference
 from pages.shared.selection import Tensor
 from quantcore.granularity import block_name
 
-_SQNR = "Signal to quantization noise, 10·log10(Σx² / Σerror²). One more bit adds about 6 dB."
-_BITS = "True storage cost per element: its code, and its share of the scales and zero points."
-_CLIPPED = "Elements outside the representable range, whose code was clamped or wrapped."
+_SQNR = "Signal-to-quantization-noise ratio, 10·log10(Σx² / Σerror²). One more bit adds about 6 dB."
+_BITS = "Storage per element: its code plus its fraction of the scales and zero points."
+_CLIPPED = "Elements outside the representable range, whose codes were clamped or wrapped."
 
 
 class Figure(NamedTuple):
@@ -47,8 +47,8 @@ def figures(tensor: Tensor, scheme: qc.Scheme, report: qc.Report) -> list[Figure
         worst = f"The largest |error|, at element {report.max_abs_error_index}."
     helps = {
         "sqnr_db": _SQNR,
-        "mse": "Mean of the squared error.",
-        "mae": "Mean of |error|.",
+        "mse": "Mean squared error.",
+        "mae": "Mean absolute error.",
         "max_abs_error": worst,
     }
     helps |= {
@@ -57,7 +57,7 @@ def figures(tensor: Tensor, scheme: qc.Scheme, report: qc.Report) -> list[Figure
         if name in helps
     }
     clipped = f"{_CLIPPED} {report.codes_used:,} of {report.codes_available:,} codes are used."
-    size = "Size in float32 over size quantized, including scales and zero points."
+    size = "Size in float32 divided by the quantized size, including scales and zero points."
     return [
         Figure("SQNR", report.sqnr_db, "{:.2f} dB", "{:+.2f} dB", True, helps["sqnr_db"]),
         Figure("MSE", report.mse, "{:.3g}", "{:+.3g}", False, helps["mse"]),
@@ -82,7 +82,7 @@ def draw(
     Args:
         trace: of the element that is followed; its block is named with its scale.
     """
-    shape = " × ".join(f"{n:,}" for n in tensor.shape) or "one number"
+    shape = " × ".join(f"{n:,}" for n in tensor.shape) or "scalar"
     scales = parameters(result, trace)
     facts = " · ".join(filter(None, (shape, tensor.stored or "float32")))
     first = (
@@ -122,7 +122,7 @@ def parameters(result: qc.Quantized, trace: qc.Trace) -> str:
 def _span(values: np.ndarray) -> str:
     finite = values[np.isfinite(values)]
     if not finite.size:
-        return "not finite"
+        return "non-finite"
     low, high = finite.min().item(), finite.max().item()
     return _number(low) if low == high else f"{_number(low)} to {_number(high)}"
 
@@ -149,5 +149,5 @@ def _cell(figure: Figure, other: Figure | None, reference: Reference | None) -> 
 def _named(reference: Reference) -> str:
     """What the changes are against."""
     tip = html.escape(reference.problem or reference.scheme)
-    label = f"Against {'the pinned scheme' if reference.name == 'pinned' else 'the previous setting'}"
+    label = f"Against {'the pinned scheme' if reference.name == 'pinned' else 'the previous scheme'}"
     return f'<div class="qs-reference" data-tip="{tip}"><dt>{label}</dt><dd>{tip}</dd></div>'

@@ -45,13 +45,16 @@ def draw(
 def _distribution(tensor: Tensor, result: qc.Quantized, element: tuple[int, ...]) -> None:
     left, right = st.columns([1, 3])
     log = left.toggle(
-        "Log counts", key="log", bind="query-params", help="Show rare values beside frequent ones"
+        "Log counts",
+        key="log",
+        bind="query-params",
+        help="Logarithmic counts, so that rare values stay visible",
     )
     one = right.toggle(
         "Only the chosen element's block",
         key="one_block",
         bind="query-params",
-        help="Without it, all of x stands faintly behind the elements that share the chosen element's scale",
+        help="If off, all of x is drawn faintly behind the elements that share the chosen element's scale",
     )
     block = qc.trace(result, element).block
     what = f"distribution {result.scheme} {block} {one} {log} {theme()}"
@@ -69,7 +72,7 @@ def _scales(tensor: Tensor, result: qc.Quantized) -> None:
     st.dataframe(table, hide_index=True, height=280, column_config=headers.columns(table, 6))
     if result.scale.numel() > TABLE_ROWS:
         st.caption(
-            f"The first {TABLE_ROWS:,} of {result.scale.numel():,} blocks; the .npz under Export has all."
+            f"The first {TABLE_ROWS:,} of {result.scale.numel():,} blocks; the .npz file under Export has them all."
         )
 
 

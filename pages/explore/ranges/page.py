@@ -11,8 +11,8 @@ from pages.sidebar import unsupported
 
 with page_frame(
     "Which range should the codes span?",
-    "A narrow range clips the outermost elements, a wide one rounds all the others more coarsely. Drag across the "
-    "histogram, move the slider, or take what a method finds.",
+    "A narrow range clips the outermost elements; a wide one rounds all others more coarsely. Drag across the "
+    "histogram, move the slider, or use the range that a method finds.",
 ) as frame:
     tensor, scheme = frame.chosen.tensor, frame.chosen.scheme
     if tensor is not None and scheme is not None:

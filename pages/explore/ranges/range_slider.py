@@ -40,7 +40,7 @@ def draw(bounds: tuple[float, float], extremes: tuple[float, float], symmetric: 
     columns = st.columns([1, 4] if symmetric else [1, 1, 4], vertical_alignment="bottom")
     if not symmetric:
         columns[0].container(key=_LOW).number_input("Low", key=at_low, args=(_LOW, at_low, at_high), **number)
-    help_ = "The largest |x| that is not clipped: low is its negative" if symmetric else None
+    help_ = "The largest |x| that is not clipped; low is its negative" if symmetric else None
     label = "± High" if symmetric else "High"
     keys = (_HIGH, at_low, at_high)
     columns[-2].container(key=_HIGH).number_input(label, key=at_high, args=keys, help=help_, **number)
@@ -54,7 +54,7 @@ def draw(bounds: tuple[float, float], extremes: tuple[float, float], symmetric: 
         key=at_slider,
         on_change=_slid,
         args=(at_slider, step),
-        help="Moving it sets the range of the scheme on the left to fixed; the browser's Back undoes it.",
+        help="Moving it sets the scheme's range on the left to fixed; your browser's Back button undoes it.",
     )
 
 
