@@ -52,8 +52,8 @@ class Pages:
                 start = message
                 return
             if start is not None:
-                kept = [(name, value) for name, value in start["headers"] if name not in OF_THE_FILE]
-                await send({**start, "headers": kept})
+                headers = [(name, value) for name, value in start["headers"] if name not in OF_THE_FILE]
+                await send({**start, "headers": headers})
                 start, message = None, {**message, "body": in_head(message.get("body", b""))}
             await send(message)
 
@@ -98,12 +98,12 @@ async def lifespan(app: st.App) -> AsyncIterator[dict[str, Any]]:
     yield {}
 
 
-def say_that_it_failed(error: Exception) -> bool:
+def report_failure(error: Exception) -> bool:
     """Log our own mistake with its traceback, and tell the visitor in one sentence."""
     logging.getLogger("quantscope").exception("A page failed", exc_info=error)
     st.error(
-        f"Quantscope failed here ({type(error).__name__}); that is our mistake, and it was logged. "
-        "What you entered is kept: change a control to go on, or reload the page."
+        f"Quantscope hit a bug of its own here ({type(error).__name__}), and it was logged. "
+        "Your input is kept: change a control to continue, or reload the page."
     )
     return True
 
@@ -113,5 +113,5 @@ app = st.App(
     lifespan=lifespan,
     routes=[Mount("/vendor", StaticFiles(directory=PLOTLY_JS))],
     middleware=[Middleware(SecurityHeaders), Middleware(Pages)],
-    on_script_error=say_that_it_failed,
+    on_script_error=report_failure,
 )

@@ -317,7 +317,7 @@ def test_empty_paste_says_what_to_do(text: str) -> None:
         ("2.5x3", "'2.5'"),
         ("2x2x2x2x2x2x2", "7 axes"),
         ("9" * 60, "elements"),
-        *((text[:60], "whole number") for text in HOSTILE),
+        *((text[:60], "integer") for text in HOSTILE),
     ],
 )
 def test_bad_shape(shape: str, word: str) -> None:
@@ -371,7 +371,7 @@ def test_bad_upload(name: str, data: bytes, word: str) -> None:
         ({"per": "block"}, "block", "0x2", "1 or more"),
         ({"per": "block"}, "block", "9x2", "9 elements against 8"),
         ({"per": "block"}, "block", "axb", "'a'"),
-        ({"per": "block"}, "block", "2x", "whole number"),
+        ({"per": "block"}, "block", "2x", "integer"),
         ({"range": "fixed"}, "low", 1.0, "low < high"),
         ({"range": "fixed"}, "low", 2.0, "low < high"),
         ({"range": "fixed"}, "high", 1e39, "float32"),
@@ -409,7 +409,7 @@ def test_bad_upload(name: str, data: bytes, word: str) -> None:
         ({}, "cols", HOSTILE[0], "0:16"),
         ({"shape": "2x3x4"}, "down", 2, "two different axes"),
         ({"shape": "2x3x4"}, "at", "2", "axis 0 (0–1)"),
-        ({"shape": "2x3x4"}, "at", "x", "whole numbers"),
+        ({"shape": "2x3x4"}, "at", "x", "integers"),
         ({"shape": "2x3x4"}, "at", "1, 1", "axis 0 (0–1)"),
     ],
     ids=lambda v: v[:24] if isinstance(v, str) else None,
@@ -430,8 +430,8 @@ def test_bad_value(before: dict[str, str], key: str, value: Any, word: str) -> N
     [
         ("8, 8", "shape (8, 8)"),
         ("1", "one index per axis"),
-        ("a, b", "whole numbers"),
-        ("1.5, 2", "whole numbers"),
+        ("a, b", "integers"),
+        ("1.5, 2", "integers"),
         ("9" * 40 + ", 0", "shape (8, 8)"),
     ],
 )
@@ -588,7 +588,7 @@ def test_a_change_names_what_it_is_against() -> None:
     x, before = drawn(at, "x"), scheme(at)
     change(at, "bits", 6)
     first, now = (qc.report(qc.apply(x, qc.Scheme.parse(text))) for text in (before, scheme(at)))
-    assert figures(at)["Against the previous setting"] == before
+    assert figures(at)["Against the previous scheme"] == before
     assert told_change(at, "SQNR") == (round(now.sqnr_db - first.sqnr_db, 2), "better", "previous")
     difference, verdict, _ = told_change(at, "MSE")
     assert difference == float(f"{now.mse - first.mse:.3g}")
@@ -596,7 +596,7 @@ def test_a_change_names_what_it_is_against() -> None:
     assert told_change(at, "Bits per element") == (1.0, "worse", "previous")
     # a control that changes neither tensor nor scheme keeps it
     change(at, "borders", True)
-    assert figures(at)["Against the previous setting"] == before
+    assert figures(at)["Against the previous scheme"] == before
     change(at, "seed", 3)
     assert not any(label.startswith("Against") for label in figures(at))
 
@@ -750,7 +750,7 @@ def test_link_with_a_value_that_cannot_be_used(parameters: dict[str, str]) -> No
     at = opened(**parameters)
     assert_clean(at)
     (warning,) = said(at.warning)
-    assert warning.startswith("This link holds 1 part that can't be used")
+    assert warning.startswith("This link has 1 parameter that can't be used")
     key, value = list(parameters.items())[-1]
     assert f"{key}={value}"[:39] in warning
     # said until it is closed, however many controls change

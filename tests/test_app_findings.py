@@ -78,7 +78,7 @@ def test_example_loads_shows_and_fixes(kind: str) -> None:
 
 def test_a_healthy_result_says_so() -> None:
     at = opened(dist="uniform", bits="8")
-    assert any("No known problem found." in text for text in texts(at))
+    assert any("No known problems found." in text for text in texts(at))
     assert buttons(at, "_finding_show") == buttons(at, "_finding_fix") == []
 
 

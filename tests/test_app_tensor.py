@@ -1,28 +1,23 @@
 """The tensor's controls without a browser: a file that is kept, the grid that begins with what was shown, what the
 sidebar shows on which page, and numbers in a link that are none."""
 
-import ast
-import importlib
 import itertools
 import json
 import random
 import struct
-from pathlib import Path
 
 import numpy as np
 import pytest
 import safetensors.numpy
-from app_page import change, said, script_of, widget
+from app_page import KEYS, MAIN, PAGES, change, said, script_of, widget
 from streamlit.testing.v1 import AppTest
 from test_app import assert_clean, assert_codes, opened, scheme
 
 import quantcore as qc
 from pages.shared import lesson_plan
-from pages.sidebar import sidebar
-from pages.sidebar.scheme_controls import usual_size
+from pages.sidebar.scheme_controls import default_group_size
 from quantcore import tensors
 
-PAGES = Path(__file__).resolve().parent.parent / "pages"
 X = np.arange(12, dtype=np.float32).reshape(3, 4) - 5
 LONG = "model.layers.0.self_attn.q_proj.weight_of_a_name_that_no_field_of_a_sidebar_is_wide_enough_for"
 SEVERAL = {
@@ -104,8 +99,8 @@ def test_dtype_as_stored(name: str, data: bytes, stored: str) -> None:
 def test_file_and_choice_survive_every_page() -> None:
     """The widget is empty on every page but the one on which the file was uploaded, as in a browser it may be."""
     at = change(upload(opened(src="upload", bits="5"), SEVERAL), "tensor", "c_weight")
-    for url in sidebar.USES:
-        at.switch_page(script_of(url)).run()
+    for page in (page for page in PAGES if page.uses):
+        at.switch_page(page.script).run()
         assert not at.exception
         assert widget(at, "tensor").value == "c_weight"
     change(change(at.switch_page(script_of("")).run(), "src", "generate"), "src", "upload")
@@ -246,6 +241,16 @@ def test_sidebar_shows_what_acts_on_the_page() -> None:
     assert_codes(at, tensors.generate(tensors.Generated(seed=5)))
 
 
+def test_page_names_only_problems_of_what_acts_on_it() -> None:
+    wrong = {"shape": "0x", "per": "block", "block": "abc"}
+    for url, more, count in (("", {}, 2), ("match", {}, 1), ("formats", {}, 0), ("learn-scale", {}, 0)):
+        at = opened(**wrong, **more).switch_page(script_of(url)).run()
+        assert not at.exception
+        assert len(at.error) == count, (url, said(at.error))
+    at = opened(src="paste").switch_page(script_of("formats")).run()
+    assert not at.info
+
+
 def test_sidebar_follows_the_step() -> None:
     at = opened().switch_page(script_of("learn-scale")).run()
     assert_shown(at, set())
@@ -258,12 +263,25 @@ def test_sidebar_follows_the_step() -> None:
 
 
 def test_every_page_is_declared() -> None:
-    assert [script_of(url) for url in sidebar.USES]
-    assert {f"learn-{name.replace('_', '-')}" for name in lesson_plan.LESSONS} <= sidebar.USES.keys()
-    for used in sidebar.USES.values():
-        for part, (key, values) in used.items():
+    folder = MAIN.parent
+    scripts = {str(p.relative_to(folder)) for p in folder.rglob("page.py") if p.parent.name != "shared"}
+    scripts |= {lesson_plan.script(name) for name in lesson_plan.LESSONS} | {"learn/overview.py"}
+    assert sorted(page.script for page in PAGES) == sorted(scripts)
+    assert {f"learn-{name.replace('_', '-')}" for name in lesson_plan.LESSONS} <= {p.url_path for p in PAGES}
+    assert len({page.url_path for page in PAGES}) == len(PAGES)
+    for page in PAGES:
+        assert page.required | page.free_text <= page.keys
+        for part, when in page.uses.items():
             assert part in BOTH
-            assert bool(key) == bool(values)
+            assert bool(when.key) == bool(when.values)
+            assert not when.key or when.key in page.keys
+    for page, other in itertools.combinations(PAGES, 2):
+        assert not page.keys & other.keys
+
+
+def test_no_script_but_main_stands_beside_the_folders_of_pages() -> None:
+    """Streamlit would take others for pages of its own."""
+    assert [p.name for p in MAIN.parent.glob("*.py") if p.name != "__init__.py"] == ["main.py"]
 
 
 # Group size, libraries
@@ -271,7 +289,7 @@ def test_every_page_is_declared() -> None:
 
 def test_usual_group_size() -> None:
     for length, must in itertools.product(range(1, 2000), (False, True)):
-        size = usual_size(length, must)
+        size = default_group_size(length, must)
         assert size != 3
         assert size <= max(length, 1)
         powers = [n for n in (32, 16, 8, 4, 2) if length % n == 0]
@@ -309,42 +327,25 @@ def test_infinite_number_is_dropped_and_named() -> None:
     at = opened(seed="1e309", bits="5")
     assert_codes(at, tensors.generate(tensors.Generated()))
     assert said(at.warning) == [
-        "This link holds 1 part that can't be used; the default is used instead: seed=1e309."
+        "This link has 1 parameter that can't be used; its default is used instead: seed=1e309."
     ]
     assert at.query_params == {"bits": "5"}
 
 
-ODD = ["1e309", "-1e309", "nan", "inf", "-Infinity", "", "1" + "0" * 400, "x" * 3000, "٣", "0x10", "1_000", "-0", "1e-400",
+UNUSUAL = ["1e309", "-1e309", "nan", "inf", "-Infinity", "", "1" + "0" * 400, "x" * 3000, "٣", "0x10", "1_000", "-0", "1e-400",
        "[1, 2]", "½", "1,5", " 7 ", "\x00", ["1", "2"], ["inf", "3"], ["a", ""]]  # fmt: skip
 
 
-def parameters() -> list[str]:
-    """Every parameter that pages/main.py names: the union of what its modules call their keys."""
-    body = ast.parse((PAGES / "main.py").read_text(encoding="utf-8")).body
-    modules = {
-        alias.asname or alias.name: f"{node.module}.{alias.name}"
-        for node in body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    (named,) = [n.value for n in body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "KEYS"]
-    found: set[str] = set()
-    for part in (ast.unparse(starred.value) for starred in named.elts):  # type: ignore[attr-defined]
-        module, name = part.split(".")
-        found |= set(getattr(importlib.import_module(modules[module]), name))
-    assert len(found) > 100
-    return sorted(found)
-
-
-def test_odd_values_of_every_parameter() -> None:
+def test_unusual_values_of_every_parameter() -> None:
     """Many at once: each run gives every parameter another of them, on another page."""
-    rng, keys = random.Random(0), parameters()
-    pages = [script_of(url) for url in sidebar.USES]
+    assert len(KEYS) > 100
+    rng, keys = random.Random(0), sorted(KEYS)
+    pages = [page.script for page in PAGES if page.uses]
     for number in range(2 * len(pages)):
-        first = rng.randrange(len(ODD))
+        first = rng.randrange(len(UNUSUAL))
         # every second time all of them empty, which a few choices must not become
-        values = [""] if number % 2 else ODD
-        at = AppTest.from_file(PAGES / "main.py", default_timeout=60)
+        values = [""] if number % 2 else UNUSUAL
+        at = AppTest.from_file(MAIN, default_timeout=60)
         at.query_params.update({key: values[(first + i) % len(values)] for i, key in enumerate(keys)})
         at.switch_page(pages[number // 2]).run()
         assert not at.exception, at.exception[0].message

@@ -10,11 +10,10 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 import pytest
-from app_page import key_figures, lines, said, widget
+from app_page import KEYS, key_figures, lines, said, widget
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
-from pages.learn import frame as lesson
 from pages.shared import lesson_plan
 from pages.shared.lesson_plan import CLASS
 from quantcore import tensors
@@ -92,7 +91,7 @@ def test_every_step_opens_by_its_link(name: str, step: str) -> None:
 def test_lessons_stand_in_their_order() -> None:
     first = ["scale", "zero_point", "granularity", "error", "mistakes", "predict"]
     assert [*first, "ptq_or_qat"] == list(lesson_plan.LESSONS) == LESSONS
-    assert {lesson_plan.step_key(name) for name in LESSONS} <= lesson.KEYS
+    assert {lesson_plan.step_key(name) for name in LESSONS} <= KEYS
 
 
 @pytest.mark.parametrize("name", LESSONS)

@@ -9,7 +9,7 @@
   const CHOICES = {
     light: ["Light", '<circle cx="8" cy="8" r="3"/><path d="M8 1v2M8 13v2M1 8h2M13 8h2M3 3l1.5 1.5M11.5 11.5 13 13M3 13l1.5-1.5M11.5 4.5 13 3"/>'],
     dark: ["Dark", '<path d="M13 9.5A5.5 5.5 0 0 1 6.5 3 5.5 5.5 0 1 0 13 9.5Z"/>'],
-    system: ["As the system", '<circle cx="8" cy="8" r="5.5"/><path d="M8 2.5a5.5 5.5 0 0 1 0 11Z" fill="currentColor"/>'],
+    system: ["System", '<circle cx="8" cy="8" r="5.5"/><path d="M8 2.5a5.5 5.5 0 0 1 0 11Z" fill="currentColor"/>'],
   };
   const stored = () => {
     try { return window.localStorage.getItem(KEY); } catch { return null; } // storage may be forbidden

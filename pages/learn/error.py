@@ -91,7 +91,7 @@ match step:
         x = cache.values(SPREAD)
         edge = float(np.abs(x).max()) * limit / 100
         scheme = qc.Scheme(qc.IntFormat(bits), range_setting=qc.Fixed(-edge, edge))
-        curve = cache.kept(
+        curve = cache.cached(
             SPREAD, f"curve {bits}", lambda: rounding_figures.range_curve(x, qc.Scheme(qc.IntFormat(bits)))
         )
         with picture:

@@ -8,52 +8,23 @@ from pathlib import Path
 from typing import Any
 
 import streamlit as st
-from streamlit.navigation.page import StreamlitPage
 
-from pages.maps import four_maps
+from pages.learn.lesson_pages import LARGE, LESSON_URL
 from pages.shared import link, selection
 from pages.shared.lesson_plan import LESSONS, script, step_key
 from pages.shared.mirrored import key_at, typed
+from pages.shared.page import Page
+from pages.shared.theme import theme
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
-LARGE, _LARGE_THERE, _FOLDED = "learn_large", "_learn_large", "_learn_folded"
-_URL, OVERVIEW = "learn-", "learn"
+_LARGE_THERE, _FOLDED = "_learn_large", "_learn_folded"
 FEW = 8  # steps that fit into one row of choices
 _CSS = (Path(__file__).parent / "lesson.css").read_text(encoding="utf-8")
 
 
-# What lessons bind to the link beside their steps
-CONTROLS = {
-    "scale": ("bits", "low", "high", "cell"),
-    "zero_point": ("low", "high", "cell"),
-    "granularity": ("size", "down", "across", "cell"),
-    "error": ("limit", "bits", "cell"),
-    "mistakes": ("shown", "mine"),
-    "predict": ("seed", "mine", "row", "cell"),
-    "ptq_or_qat": ("cell",),
-}
-
-
-KEYS = {LARGE, *map(step_key, LESSONS), *(f"learn_{n}_{c}" for n, more in CONTROLS.items() for c in more)}
-
-
-def pages() -> list[StreamlitPage]:
-    """The overview and the lessons for the navigation."""
-    overview = st.Page("learn/overview.py", title="Overview", icon=":material/school:", url_path=OVERVIEW)
-    return [overview] + [
-        st.Page(
-            script(name),
-            title=LESSONS[name].title,
-            icon=f":material/{LESSONS[name].icon}:",
-            url_path=_URL + name.replace("_", "-"),
-        )
-        for name in LESSONS
-    ]
-
-
-def is_lesson(page: StreamlitPage) -> bool:
+def is_lesson(page: Page) -> bool:
     """Whether the page is one of the lessons (the overview is not)."""
-    return page.url_path.startswith(_URL)
+    return page.url_path.startswith(LESSON_URL)
 
 
 def is_large() -> bool:
@@ -64,7 +35,7 @@ def is_large() -> bool:
 def look() -> dict[str, Any]:
     """Theme and size of letters, for the figures of a lesson."""
     return {
-        "theme": four_maps.theme(),
+        "theme": theme(),
         "size": 24 if is_large() else 14,
         "height": 420 if is_large() else 280,
     }

@@ -168,7 +168,7 @@ match step:
                                            bind="query-params")  # fmt: skip
         coloured(qc.PerBlock((int(down), int(across))), "learn_granularity_blocks")
     case "cost":
-        shape, rows = (4096, 4096), []
+        shape, costs = (4096, 4096), []
         of_layer: dict[str, qc.Granularity] = {f"group of {n}": qc.PerGroup(n) for n in (16, 32, 64, 128)}
         of_layer["row"] = qc.PerChannel(0)
         large = {
@@ -180,11 +180,11 @@ match step:
             f"scale per row costs {large['row'] - BITS.bits:.2g} bits per element, one per group of 32 costs "
             f"{large['group of 32'] - BITS.bits:.2g}."
         )
-        kinds = {"tensor": qc.PerTensor(), "row (axis 0)": qc.PerChannel(0), "column (axis 1)": qc.PerChannel(1),
+        kinds: dict[str, qc.Granularity] = {"tensor": qc.PerTensor(), "row (axis 0)": qc.PerChannel(0), "column (axis 1)": qc.PerChannel(1),
                  "group of 3": qc.PerGroup(3, 1), "block of 2 × 3": qc.PerBlock((2, 3))}  # fmt: skip
         for name, kind in kinds.items():
             result, report = found(kind)
-            rows.append(
+            costs.append(
                 {
                     "one scale per": name,
                     "scales": str(tuple(result.scale.shape)),
@@ -196,7 +196,7 @@ match step:
             here, layer = st.columns([3, 2])
         with here:
             st.caption("This tensor in int4")
-            views.table(rows)
+            views.table(costs)
         with layer:
             st.caption("4096 × 4096 in int4")
             views.table([{"one scale per": k, "bits per element": f"{v:.4g}"} for k, v in large.items()])

@@ -191,7 +191,7 @@ if chosen is not None:
                 tell(marks, names, key, revealed)
             if revealed:
                 wrong = next((i for i, m in enumerate(marks) if m.sentence), 0)
-                places = st.columns(views.for_maps(), gap="medium")
-                views.explored("predict", tensor, scheme, *places, elements[wrong])
+                words, picture = st.columns(views.for_maps(), gap="medium")
+                views.explored("predict", tensor, scheme, words, picture, elements[wrong])
 st.caption("What you type is marked and counted in this session only; nothing of it is stored.")
 frame.foot("Nagel et al. 2021, arXiv 2106.08295, section 2.1")

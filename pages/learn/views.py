@@ -16,6 +16,7 @@ from pages.maps import arithmetic, component
 from pages.maps import four_maps as maps_view
 from pages.shared import cache, messages, selection
 from pages.shared.selection import Tensor
+from pages.shared.theme import theme
 from pages.sidebar import unsupported
 from quantcore import tensors
 from quantcore.analysis import View, element
@@ -116,7 +117,7 @@ def four_maps(
         element=index,
         borders=True,
         numbers=True,
-        theme=maps_view.theme(),
+        theme=theme(),
         large=frame.is_large(),
         arithmetic=qc.trace(cache.result(tensor, scheme), index) if pick_into else None,
     )

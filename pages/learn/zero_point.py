@@ -101,7 +101,7 @@ match step:
             gains[name] = both["asymmetric"] - both["symmetric"]
             row = {"int4, one scale": name} | {f"{what}: SQNR": qc.decibels(db) for what, db in both.items()}
             z = cache.result(tensor, ASYMMETRIC).zero_point
-            rows.append(row | {"asymmetric: zero point": str(int(z.flatten()[0]))})
+            rows.append(row | {"asymmetric: zero point": "" if z is None else str(int(z.flatten()[0]))})
         around, relu = list(gains.values())[:2]
         place.markdown(
             f"On data around 0 the two differ little (asymmetric {around:+.1f} dB), and symmetric has no zero point to "

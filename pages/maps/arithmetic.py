@@ -14,7 +14,7 @@ PLACE = "qs-arithmetic"  # class of the lines on the page: the maps show them th
 def heading(result: qc.Quantized, trace: qc.Trace, is_worst: bool) -> str:
     """Name the element and its block, in words."""
     where = f"element ({', '.join(map(str, trace.index))})" + (", the largest |error|" if is_worst else "")
-    return f"The arithmetic of {where}; scale of {block_name(trace.bounds, tuple(result.x.shape))}"
+    return f"Arithmetic of {where}; scale of {block_name(trace.bounds, tuple(result.x.shape))}"
 
 
 def lines(result: qc.Quantized, trace: qc.Trace) -> list[str]:

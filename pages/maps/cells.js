@@ -1,6 +1,6 @@
 // Small tables of numbers, side by side, whose cells may be picked: built from text alone, nothing is read as HTML.
 
-const WORDS = { wrong: "wrong", missed: "wrong, not found", right: "right", false: "not wrong", chosen: "chosen" };
+const WORDS = { wrong: "wrong", missed: "wrong, not marked", right: "correct", false: "marked, but correct", chosen: "selected" };
 
 function node(tag, name, text) {
   const made = document.createElement(tag);

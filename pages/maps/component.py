@@ -182,7 +182,7 @@ def alternative(data: MapData) -> str:
         f"{title} from {data.map(name).min():.4g} to {data.map(name).max():.4g}"
         for name, title in figures.titles_of_maps(data).items()
     ]
-    keys = "Arrow keys walk the cells, Enter follows one's arithmetic."
+    keys = "Arrow keys move from cell to cell, Enter shows the arithmetic of one."
     if data.legend:
         keys += " Keys 1 to 4 choose the map."
     return f"Four maps of {shape} cells. {'; '.join(ranges)}. {data.legend} {keys}"

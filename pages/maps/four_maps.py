@@ -9,6 +9,7 @@ import quantcore as qc
 from pages.maps import component
 from pages.shared import cache, messages, pinned
 from pages.shared.selection import Tensor
+from pages.shared.theme import theme
 from quantcore.analysis import View, element
 from quantcore.diagnosis import Box
 
@@ -54,7 +55,7 @@ def draw(
     compared = against and against.name == "pinned" and st.session_state.get(pinned.DIFFERENCE)
     other = against.result if against and compared else None
     try:
-        data = cache.drawn(tensor, result.scheme, view, other and other.scheme)
+        data = cache.drawn(tensor, result.scheme, view, other.scheme if other else None)
     except qc.QuantError as error:
         messages.error(str(error), place)
         return
@@ -79,18 +80,13 @@ def draw(
             on_region=region,
         )
         if data.legend:
-            st.caption(data.legend + " Drag a box to open a part exactly.")
+            st.caption(data.legend + " Drag a box to see that part element by element.")
 
 
 def worst_of(report: qc.Report, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The element of the largest |error|; the first element where that is not defined."""
     index = report.max_abs_error_index
     return (0,) * len(shape) if index is None else index
-
-
-def theme() -> str:
-    """light or dark, as the visitor has it."""
-    return st.context.theme.type or "light"
 
 
 def pick(index: tuple[int, ...]) -> None:
@@ -117,18 +113,18 @@ def _chosen(shape: tuple[int, ...], worst: tuple[int, ...], place: DeltaGenerato
 def _view_controls(shape: tuple[int, ...], worst: tuple[int, ...]) -> View:
     """Draw the controls under the maps: what is drawn into them, the element, the part shown."""
     with st.container(horizontal=True, key="map_controls", vertical_alignment="center", gap="small"):
-        st.checkbox("Block borders", key="borders", help="Draw where blocks that share a scale end", **_BIND)
         st.checkbox(
-            "Numbers", True, key="numbers", help="Write numbers into the cells where they fit", **_BIND
+            "Block borders", key="borders", help="Draw lines between the blocks that share a scale", **_BIND
         )
+        st.checkbox("Numbers", True, key="numbers", help="Show numbers in the cells where they fit", **_BIND)
         if st.session_state.get(pinned.PIN):
-            hint = "Draw by how much |error| is larger (above 0) or smaller than with the pinned scheme"
-            st.checkbox("Difference to pinned", key=pinned.DIFFERENCE, help=hint, **_BIND)
+            hint = "Show by how much |error| is larger (above 0) or smaller (below 0) than with the pinned scheme"
+            st.checkbox("Difference from pinned", key=pinned.DIFFERENCE, help=hint, **_BIND)
         st.text_input(
             "Element",
             key="cell",
             placeholder=", ".join(map(str, worst)),
-            help="Index of the element whose arithmetic is shown; empty: the worst. Clicking a cell fills it in.",
+            help="Index of the element whose arithmetic is shown; empty: the worst. Click a cell to fill it in.",
             width=180,
             **_BIND,
         )
@@ -166,7 +162,7 @@ def _axes(shape: tuple[int, ...]) -> tuple[tuple[int, int] | None, tuple[int, ..
     typed = st.text_input(
         f"Slice along {names}", key="at", placeholder=", ".join("0" * len(others)), width=330, **_BIND
     )
-    at = _whole_numbers(typed, "The slice along the other axes") or (0,) * len(others)
+    at = _integers(typed, "The slice along the other axes") or (0,) * len(others)
     if len(at) != len(others) or any(not 0 <= n < shape[i] for n, i in zip(at, others, strict=True)):
         raise qc.QuantError(f"The slice needs one index for each of {names}, not {typed[:40]!r}.")
     return (down, across), at
@@ -210,14 +206,14 @@ def _span(typed: str, what: str) -> tuple[int, int] | None:
         start, stop = (int(p) for p in parts)
     except ValueError:
         raise qc.QuantError(
-            f"{what} must be two whole numbers such as 0:16, or empty for all, not {typed[:40]!r}."
+            f"{what} must be two integers such as 0:16, or empty for all, not {typed[:40]!r}."
         ) from None
     return start, stop
 
 
 def read_element(typed: str, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     """Read ``3, 17``; an empty text stands for none."""
-    index = _whole_numbers(typed, "The element")
+    index = _integers(typed, "The element")
     if index is None:
         return () if not shape else None
     if len(index) != len(shape) or any(not -n <= i < n for i, n in zip(index, shape, strict=True)):
@@ -227,9 +223,9 @@ def read_element(typed: str, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     return tuple(i % n for i, n in zip(index, shape, strict=True))
 
 
-def _whole_numbers(typed: str, what: str) -> tuple[int, ...] | None:
+def _integers(typed: str, what: str) -> tuple[int, ...] | None:
     words = typed.strip().strip("()").replace(",", " ").split()
     try:
         return tuple(int(word) for word in words) or None
     except ValueError:
-        raise qc.QuantError(f"{what} must be whole numbers such as 3, 17, not {typed[:40]!r}.") from None
+        raise qc.QuantError(f"{what} must be integers such as 3, 17, not {typed[:40]!r}.") from None

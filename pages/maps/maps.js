@@ -234,11 +234,11 @@ function draw(state) {
   const { data, P, plot, root } = state;
   const width = Math.floor(root.clientWidth);
   if (!width) return;
-  const look = style(root);
+  const plotStyle = style(root);
   // another element chosen, borders or numbers switched: nothing for Plotly to do
   const boxes = place(data, root), height = boxes[0].total;
   state.placed = placed(root, boxes);
-  const figure = JSON.stringify([data.arrays_key, data.uirevision, data.colours, data.large, state.placed, look]);
+  const figure = JSON.stringify([data.arrays_key, data.uirevision, data.colours, data.large, state.placed, plotStyle]);
   if (state.drawn && state.figure === figure) {
     state.drawn = data;
     overlay(state);
@@ -249,9 +249,9 @@ function draw(state) {
   const [r0, r1] = data.rows, [c0, c1] = data.columns, k = zoom(data);
   const layout = {
     width, height, margin: { l: 0, r: 0, t: 0, b: 0 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-    font: { color: look.ink, family: look.font, size: 12 * k }, template: { layout: {} }, showlegend: false, annotations: [],
+    font: { color: plotStyle.ink, family: plotStyle.font, size: 12 * k }, template: { layout: {} }, showlegend: false, annotations: [],
     dragmode: "zoom", hovermode: false, uirevision: data.uirevision,
-    modebar: { bgcolor: "rgba(0,0,0,0)", color: look.ink, activecolor: look.ink },
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: plotStyle.ink, activecolor: plotStyle.ink },
   };
   // a zoom that stays, by uirevision, keeps its ticks too
   const before = plot._fullLayout?.uirevision === data.uirevision ? plot._fullLayout : null;
@@ -342,9 +342,9 @@ function outline(state) {
     const px = (c) => f.xa.d2p(c - 0.5), py = (r) => f.ya.d2p(r - 0.5);
     if (data.borders) {
       // closer than a few pixels, lines hide the cells that they part
-      const apart = (places, at) => places.length < 2 || at(places[1]) - at(places[0]) >= 6;
-      const lines = apart(data.borders[0], py) ? data.borders[0].map((r) => `M0 ${py(r)}H${f.width}`) : [];
-      if (apart(data.borders[1], px)) lines.push(...data.borders[1].map((c) => `M${px(c)} 0V${f.height}`));
+      const spaced = (places, at) => places.length < 2 || at(places[1]) - at(places[0]) >= 6;
+      const lines = spaced(data.borders[0], py) ? data.borders[0].map((r) => `M0 ${py(r)}H${f.width}`) : [];
+      if (spaced(data.borders[1], px)) lines.push(...data.borders[1].map((c) => `M${px(c)} 0V${f.height}`));
       element("path", { d: lines.join(""), class: "qs-border" }, clip);
     }
     const box = ([r0, r1, c0, c1], name) => {
@@ -372,7 +372,7 @@ function cell(data, [row, column]) {
 }
 
 // Row and column under the pointer, and in which of the maps
-function under(state, event) {
+function cellUnder(state, event) {
   const rect = state.root.getBoundingClientRect();
   const x = event.clientX - rect.left, y = event.clientY - rect.top;
   for (const [frame, f] of frames(state).entries()) {
@@ -401,7 +401,7 @@ function facts(state, cursor) {
   const v = read(state, cursor), place = { row: v.shown[0], column: v.shown[1] };
   const index = state.data.index.map((part) => place[part] ?? part).join(", ");
   const known = [["element", `(${index})`], ["x", exact(v.x)], ["q", v.q], ["x̂", exact(v.xHat)], ["error", exact(v.error)], ["scale", exact(v.scale)], ["zero point", v.z]];
-  return v.other === undefined ? known : [...known, ["error when pinned", exact(v.other)]];
+  return v.other === undefined ? known : [...known, ["error of pinned", exact(v.other)]];
 }
 
 function point(state, cursor, event) {
@@ -427,7 +427,7 @@ function point(state, cursor, event) {
 }
 
 function hover(state, event) {
-  if (state.drawn && !event.buttons) point(state, under(state, event), event);
+  if (state.drawn && !event.buttons) point(state, cellUnder(state, event), event);
 }
 
 // A click is a press without a drag; Plotly covers the page while it drags, so the release is heard there
@@ -436,7 +436,7 @@ function press(state, event) {
   const start = [event.clientX, event.clientY];
   document.addEventListener("pointerup", (up) => {
     const moved = Math.hypot(up.clientX - start[0], up.clientY - start[1]);
-    const cursor = moved < 4 ? under(state, up) : null;
+    const cursor = moved < 4 ? cellUnder(state, up) : null;
     if (cursor) pick(state, cursor);
   }, { once: true, capture: true });
 }
@@ -476,7 +476,7 @@ function reveal(state, cursor) {
 }
 
 // Move the keyboard's cursor, and say what stands there
-function tell(state, cursor) {
+function announce(state, cursor) {
   reveal(state, cursor);
   point(state, cursor);
   state.live.textContent = facts(state, cursor).map((fact) => fact.join(" ")).join(", ");
@@ -496,9 +496,9 @@ function key(state, event) {
     const from = state.cursor ?? data.selected ?? [data.rows[0], data.columns[0]];
     const to = state.cursor ? [from[0] + down * data.step[0], from[1] + right * data.step[1]] : from;
     const clamp = (v, [low, high]) => Math.max(low, Math.min(high - 1, v));
-    tell(state, [clamp(to[0], data.rows), clamp(to[1], data.columns), state.cursor?.[2] ?? 0]);
+    announce(state, [clamp(to[0], data.rows), clamp(to[1], data.columns), state.cursor?.[2] ?? 0]);
   } else if (state.cursor && NAMES[event.key - 1]) {
-    tell(state, [state.cursor[0], state.cursor[1], event.key - 1]);
+    announce(state, [state.cursor[0], state.cursor[1], event.key - 1]);
   } else {
     return;
   }

@@ -7,7 +7,8 @@ visitors; nobody writes into them.
 """
 
 from collections.abc import Callable
-from typing import Any, cast
+from functools import partial
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import streamlit as st
@@ -17,6 +18,7 @@ from pages.shared.selection import Tensor
 from quantcore.analysis import MapData, View, map_data
 from quantcore.quantization import apply_quietly
 
+T = TypeVar("T")
 LARGE = 1 << 20  # elements; of larger tensors only the latest results are kept
 
 
@@ -30,14 +32,15 @@ def _large(key: str, _make: Callable[[], Any]) -> Any:
     return _make()
 
 
-def kept(tensor: Tensor, what: str, make: Callable[[], Any]) -> Any:
+def cached(tensor: Tensor, what: str, make: Callable[[], T]) -> T:
     """Return ``make()``, computed once for this tensor and ``what``."""
-    return (_large if size(tensor) > LARGE else _small)(f"{tensor.key}|{what}", make)
+    found = _large if size(tensor) > LARGE else _small
+    return cast(T, found(f"{tensor.key}|{what}", make))
 
 
-def kept_small(tensor: Tensor, what: str, make: Callable[[], Any]) -> Any:
-    """`kept`, for results that are small whatever the tensor: those of large ones need not make room for them."""
-    return _small(f"{tensor.key}|{what}", make)
+def cached_small(tensor: Tensor, what: str, make: Callable[[], T]) -> T:
+    """`cached`, for results that are small whatever the tensor: those of large ones need not make room for them."""
+    return cast(T, _small(f"{tensor.key}|{what}", make))
 
 
 def size(tensor: Tensor) -> int:
@@ -47,7 +50,7 @@ def size(tensor: Tensor) -> int:
 
 def values(tensor: Tensor) -> np.ndarray:
     """The tensor's values; never write into them."""
-    return cast(np.ndarray, kept(tensor, "values", tensor.load))
+    return cached(tensor, "values", tensor.load)
 
 
 def result(tensor: Tensor, scheme: qc.Scheme) -> qc.Quantized:
@@ -60,7 +63,7 @@ def result(tensor: Tensor, scheme: qc.Scheme) -> qc.Quantized:
     def make() -> qc.Quantized:
         return apply_quietly(values(tensor), scheme)  # the page shows result.warnings
 
-    return cast(qc.Quantized, kept(tensor, f"result {scheme}", make))
+    return cached(tensor, f"result {scheme}", make)
 
 
 def fitted(tensor: Tensor, scheme: qc.Scheme, size: int, method: str) -> qc.Scheme:
@@ -69,16 +72,19 @@ def fitted(tensor: Tensor, scheme: qc.Scheme, size: int, method: str) -> qc.Sche
     Raises:
         QuantError: no codebook can be fitted, or the scheme does not fit the tensor.
     """
-    make = lambda: qc.fit_scheme(values(tensor), scheme, size, method)  # noqa: E731
-    return cast(qc.Scheme, kept(tensor, f"fitted {size} {method} {scheme}", make))
+    make = partial(qc.fit_scheme, values(tensor), scheme, size, method)
+    return cached(tensor, f"fitted {size} {method} {scheme}", make)
 
 
 def report(tensor: Tensor, scheme: qc.Scheme) -> qc.Report:
     """`quantcore.report` of `result`."""
-    return cast(qc.Report, kept(tensor, f"report {scheme}", lambda: qc.report(result(tensor, scheme))))
+    return cached(tensor, f"report {scheme}", lambda: qc.report(result(tensor, scheme)))
 
 
 def drawn(tensor: Tensor, scheme: qc.Scheme, view: View, against: qc.Scheme | None = None) -> MapData:
     """`quantcore.views.map_data` of `result`, its errors compared with those of another scheme if one is given."""
-    make = lambda: map_data(result(tensor, scheme), view, against and result(tensor, against))  # noqa: E731
-    return cast(MapData, kept(tensor, f"map {view} {scheme} {against}", make))
+
+    def make() -> MapData:
+        return map_data(result(tensor, scheme), view, None if against is None else result(tensor, against))
+
+    return cached(tensor, f"map {view} {scheme} {against}", make)

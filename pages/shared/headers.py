@@ -4,7 +4,7 @@ In code a column has quantcore's name (``sqnr_db``); the words for it are here, 
 format and its column's width follow from all the numbers of the column, so that none loses digits at its edge.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -59,7 +59,7 @@ LABELS = {
 }
 PERCENT = {"clipped", "clipped_share"}  # held as fractions
 DIGIT, LETTER, MARGIN = 7, 6.2, 22  # px: of a number and of a head at the tables' size, and beside them
-LEAST, MOST = 1e-3, 1e9  # a column of numbers below or up to these has powers of ten
+MIN_FIXED, MAX_FIXED = 1e-3, 1e9  # a column of numbers below or up to these has powers of ten
 
 
 def label(name: str) -> str:
@@ -74,10 +74,10 @@ def number_format(values: Any, digits: int = 4) -> str:
     ('%d', '%.4g', '%.3e', '%.3e')
     """
     finite = _numbers(values)
-    most = float(np.abs(finite).max(initial=0.0))
-    if most < MOST and (finite == np.round(finite)).all():
+    largest = float(np.abs(finite).max(initial=0.0))
+    if largest < MAX_FIXED and (finite == np.round(finite)).all():
         return "%d"
-    return f"%.{digits}g" if LEAST <= most < MOST else f"%.{digits - 1}e"
+    return f"%.{digits}g" if MIN_FIXED <= largest < MAX_FIXED else f"%.{digits - 1}e"
 
 
 def width(values: Any, shown: str, head: str) -> int:
@@ -86,7 +86,9 @@ def width(values: Any, shown: str, head: str) -> int:
     return int(max(DIGIT * longest, LETTER * len(head))) + MARGIN
 
 
-def columns(frame: pd.DataFrame, digits: int = 4, skip: Iterable[str] = (), **heads: str) -> dict[str, Any]:
+def columns(
+    frame: pd.DataFrame, digits: int = 4, skip: Iterable[str] = (), heads: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """Return the configuration of every column of a table but ``skip``, for st.dataframe.
 
     Args:
@@ -97,7 +99,7 @@ def columns(frame: pd.DataFrame, digits: int = 4, skip: Iterable[str] = (), **he
     for name in frame.columns:
         if name in skip:
             continue
-        head, values = heads[name] if name in heads else LABELS[name], frame[name]
+        head, values = (heads or {}).get(name) or LABELS[name], frame[name]
         if pd.api.types.is_bool_dtype(values) or not pd.api.types.is_numeric_dtype(values):
             found[name] = st.column_config.Column(head)
             continue

@@ -15,7 +15,7 @@ from quantcore import tensors
 
 # The two parameters that are no widget's: the values of a tensor without a recipe, and the file that it is from
 TENSOR, FILE = "t", "file"
-_SEEN, _CARRIED, _TOLD, _DROPPED = "_link_seen", "_link_carried", "_link_told", "_link_dropped"
+_SEEN, _CARRIED, _WARNING, _DROPPED = "_link_seen", "_link_carried", "_link_warning", "_link_dropped"
 _STREAMLIT = {"embed", "embed_options"}
 
 
@@ -77,7 +77,7 @@ def tensor_from_link() -> np.ndarray | None:
     try:
         return None if text is None else tensors.decode(text)
     except qc.QuantError as error:
-        st.session_state[_TOLD] = str(error)
+        st.session_state[_WARNING] = str(error)
         return None
 
 
@@ -122,10 +122,10 @@ def draw(tensor: Tensor | None) -> None:
     if "tensor" in used and tensor is None:
         st.write("There is no tensor to share yet.")
         return
-    if "tensor" in used and tensor is not None and not _is_whole(tensor):
+    if "tensor" in used and tensor is not None and not _carries_all(tensor):
         file = st.query_params.get(FILE)
         needed = (
-            f"The link names {messages.plain(file)}, and asks whoever opens it for that file: send it along"
+            f"The link names {messages.plain(file)} and asks whoever opens it for that file: send it along"
             if file
             else "Download the .npz under Export and send the file"
         )
@@ -139,7 +139,7 @@ def draw(tensor: Tensor | None) -> None:
     st.code(address(), language=None, wrap_lines=True)
 
 
-def _is_whole(tensor: Tensor) -> bool:
+def _carries_all(tensor: Tensor) -> bool:
     """Whether the link holds all that the tensor is made of."""
     return tensor.recipe is not None or st.session_state.get(_CARRIED, (None, None))[1] is not None
 
@@ -152,7 +152,7 @@ def address() -> str:
     return urlunsplit((parts.scheme, parts.netloc, parts.path or "/", urlencode(pairs), ""))
 
 
-def name_dropped(before: dict[str, str], known: set[str], place: Any) -> None:
+def report_dropped(before: dict[str, str], known: set[str], place: Any) -> None:
     """Say which parts of the link had no effect, so that nobody trusts a view that it did not ask for."""
     after = st.query_params.to_dict()
     at_once = st.session_state.pop(_DROPPED, {})
@@ -164,15 +164,16 @@ def name_dropped(before: dict[str, str], known: set[str], place: Any) -> None:
         and (k not in known or k in at_once or (k not in after and not _same(v, st.session_state.get(k))))
     ]
     if dropped:
-        parts = f"{len(dropped)} parts that can't be used; defaults are" if len(dropped) > 1 else (
-            "1 part that can't be used; the default is"
+        one = len(dropped) == 1
+        what = "1 parameter that can't be used; its default is" if one else (
+            f"{len(dropped)} parameters that can't be used; their defaults are"
         )  # fmt: skip
-        told = f"This link holds {parts} used instead: {', '.join(_short(d) for d in dropped[:5])}."
-        st.session_state[_TOLD] = " ".join([*filter(None, [st.session_state.get(_TOLD)]), told])
-    if st.session_state.get(_TOLD):
+        sentence = f"This link has {what} used instead: {', '.join(_short(d) for d in dropped[:5])}."
+        st.session_state[_WARNING] = " ".join([*filter(None, [st.session_state.get(_WARNING)]), sentence])
+    if st.session_state.get(_WARNING):
         with place.container(horizontal=True, vertical_alignment="center"):
-            messages.warning(st.session_state[_TOLD])
-            st.button("Close", on_click=lambda: st.session_state.pop(_TOLD), type="tertiary")
+            messages.warning(st.session_state[_WARNING])
+            st.button("Close", on_click=lambda: st.session_state.pop(_WARNING), type="tertiary")
 
 
 def _same(text: str, value: object) -> bool:

@@ -38,9 +38,9 @@ def button(place: DeltaGenerator, scheme: qc.Scheme | None) -> None:
         args=("" if pinned else str(scheme),),
         disabled=scheme is None and not pinned,
         width="stretch",
-        help="Compare with the previous setting again"
+        help="Compare with the previous scheme again"
         if pinned
-        else "Keep this scheme as the reference: every figure then says how far the present one is from it",
+        else "Keep this scheme as the reference: every figure then shows its difference from it",
     )
 
 
@@ -65,8 +65,8 @@ def reference(tensor: Tensor, scheme: qc.Scheme) -> Reference | None:
 
 def _previous(tensor: str, scheme: str) -> str:
     """The scheme before this one on the same tensor; reruns that change neither keep it."""
-    kept, now, before = st.session_state.get(_LAST, ("", "", ""))
-    if kept != tensor:
+    tensor_then, now, before = st.session_state.get(_LAST, ("", "", ""))
+    if tensor_then != tensor:
         now, before = scheme, ""
     elif now != scheme:
         now, before = scheme, now

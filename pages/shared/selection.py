@@ -50,6 +50,7 @@ def of_values(x: np.ndarray, title: str, **more: str) -> Tensor:
 class Current:
     """The tensor and the scheme, or the sentences that say why there is none.
 
+    ``problems``: all of them; ``acting``: those with what acts on the page.
     ``hint``: what to do next, where nothing is wrong but there is no tensor yet.
     ``used``: "tensor" and "scheme", as far as they act on the page.
     """
@@ -57,6 +58,7 @@ class Current:
     tensor: Tensor | None
     scheme: qc.Scheme | None
     problems: tuple[str, ...] = ()
+    acting: tuple[str, ...] = ()
     hint: str = ""
     used: frozenset[str] = frozenset({"tensor", "scheme"})
 

@@ -24,8 +24,8 @@ def name() -> str:
             key="format",
             accept_new_options=True,
             **_BIND,
-            help="Integers, small floats and codebooks by name, or a codebook fitted to the tensor. Others are "
-            "typed: float(3, 2, bias=3, infinities=True, nan=ieee) with exponent and mantissa bits, "
+            help="Integers, small floats, codebooks, or a codebook fitted to the tensor. Type any other: "
+            "float(3, 2, bias=3, infinities=True, nan=ieee) with 3 exponent and 2 mantissa bits, "
             "e5m2(saturate=False), log2_5, codebook([-1, 0, 2]), nf4(tie=upper).",
         )
     ).strip()
@@ -46,14 +46,14 @@ def fit() -> tuple[int, str]:
     left, right = st.columns(2)
     size = left.number_input("Values", 2, MAX_VALUES, DEFAULTS["fit_size"], key="fit_size", **_BIND)
     method = right.selectbox(
-        "Fitted by",
+        "Method",
         METHODS,
         METHODS.index(DEFAULTS["fit_method"]),
         key="fit_method",
         **_BIND,
-        help="lloyd_max: each value is moved to the mean of the elements nearest to it, from quantiles on (Lloyd "
-        "1982, Max 1960). kmeans: from the best start found by dynamic programming too (Wang and Song 2011). "
-        "Both are quantcore's own, on torch.",
+        help="How the codebook is fitted. lloyd_max moves each value to the mean of the elements nearest to it, starting "
+        "from quantiles (Lloyd 1982, Max 1960). kmeans also tries the best start, found by dynamic programming (Wang "
+        "and Song 2011). Both are quantcore's own, on torch.",
     )
     return int(size), method
 
@@ -68,8 +68,8 @@ def scales() -> str:
             key="scales",
             **_BIND,
             max_chars=300,
-            help="A scheme that quantizes the scales themselves, such as uint8 asymmetric, or for powers of two "
-            "e8m0 given(1). Its granularity is over the tensor of scales.",
+            help="A scheme that quantizes the scales themselves, such as uint8 asymmetric, or e8m0 given(1) for powers "
+            "of two. Its granularity applies to the tensor of scales.",
         )
     ).strip()
 
@@ -83,11 +83,11 @@ def rounding() -> str:
             key="rounding",
             accept_new_options=True,
             **_BIND,
-            help="Of x/s to a whole number, or to a value of a small float. Libraries round half to even; "
-            "stochastic rounds up with the probability of the part cut off. A codebook takes the nearest value.",
+            help="How x/s becomes an integer, or a value of a small float. Libraries round half to even; stochastic "
+            "rounds up with a probability equal to the fraction. A codebook takes the nearest value.",
         )
     )
     if rule != "stochastic":
         return rule
-    seed = int(st.number_input("Seed of the rounding", 0, MAX_SEED, 0, key="rounding_seed", **_BIND))
+    seed = int(st.number_input("Rounding seed", 0, MAX_SEED, 0, key="rounding_seed", **_BIND))
     return f"{rule}_{seed}" if seed else rule

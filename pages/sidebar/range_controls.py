@@ -6,11 +6,11 @@ from typing import Any
 import streamlit as st
 
 import quantcore as qc
-from pages.sidebar.scheme_state import DEFAULTS, LEAST_PERCENTILE
+from pages.sidebar.scheme_state import DEFAULTS, MIN_PERCENTILE
 from quantcore.range_setting import MAX_BINS, MAX_CANDIDATES
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
-LEAST_BINS = qc.Entropy().num_quantized_bins
+MIN_BINS = qc.Entropy().num_quantized_bins
 KINDS = (
     "min-max",
     "min MSE",
@@ -23,9 +23,9 @@ KINDS = (
     "by hand",
 )
 _HELP = (
-    "How the range that the codes span is found: lowest to highest element, the range of least squared error, a "
-    "percentile of the elements, least information lost (Kullback-Leibler), k standard deviations about the mean, "
-    "the mean of |x|, HQQ's optimiser, two numbers, or scale and zero point typed by hand."
+    "How to find the range that the codes span: from the lowest to the highest element, by the least squared error, a "
+    "percentile of the elements, the least information lost (Kullback-Leibler), k standard deviations around the "
+    "mean, the mean of |x|, HQQ's optimizer, two fixed numbers, or a manual scale and zero point."
 )
 
 
@@ -37,11 +37,11 @@ def draw() -> qc.RangeSetting:
     """
     match st.selectbox("Range", KINDS, key="range", **_BIND, help=_HELP):
         case "min MSE":
-            return qc.MinMse(_whole("Candidates", "candidates", 1, MAX_CANDIDATES, _CANDIDATES))
+            return qc.MinMse(_integer("Candidates", "candidates", 1, MAX_CANDIDATES, _CANDIDATES))
         case "percentile":
             return qc.Percentile(_percentile())
         case "entropy":
-            return qc.Entropy(_whole("Bins", "bins", LEAST_BINS, MAX_BINS, _BINS))
+            return qc.Entropy(_integer("Bins", "bins", MIN_BINS, MAX_BINS, _BINS))
         case "mean ± k·std":
             return qc.MeanStd(
                 st.number_input("k", value=DEFAULTS["k"], step=0.5, format="%g", key="k", **_BIND, help=_K)
@@ -57,29 +57,28 @@ def draw() -> qc.RangeSetting:
     return qc.MinMax()
 
 
-_CANDIDATES = (
-    "How many ranges are tried for each block: min-max shrunk to 99 %, 98 %, … of its width for 100 of them."
-)
-_BINS = "Of the histogram. With 128 one threshold is left to try, the widest; TensorRT takes 2048."
-_K = "The range reaches this many standard deviations to both sides of the mean."
+_CANDIDATES = "How many ranges to try for each block. With 100: min-max, then 99 %, 98 %, … of its width."
+_BINS = "Bins of the histogram. With 128 only one threshold is left to try, the widest; TensorRT uses 2048."
+_K = "The range extends this many standard deviations to each side of the mean."
 
 
-def _whole(label: str, key: str, least: int, most: int, help: str) -> int:
-    return int(st.number_input(label, least, most, DEFAULTS[key], key=key, help=help, **_BIND))
+def _integer(label: str, key: str, low: int, high: int, help: str) -> int:
+    return int(st.number_input(label, low, high, DEFAULTS[key], key=key, help=help, **_BIND))
 
 
 def _percentile() -> float:
-    return st.number_input(
+    p: float = st.number_input(
         "Percentile",
-        LEAST_PERCENTILE,
+        MIN_PERCENTILE,
         100.0,
         DEFAULTS["p"],
         0.1,
         "%.3f",
         key="p",
         **_BIND,
-        help="Symmetric: of |x|. Asymmetric: of both tails. What lies outside is clipped.",
+        help="Symmetric: a percentile of |x|. Asymmetric: one of each tail. Elements outside are clipped.",
     )
+    return p
 
 
 def _fixed() -> qc.Fixed:
@@ -90,10 +89,10 @@ def _fixed() -> qc.Fixed:
 
 def _given() -> qc.Given:
     left, right = st.columns(2)
-    hint = "A number for all blocks, or a nested list with one number a block, such as [[0.1], [0.2]]"
+    hint = "One number for all blocks, or a nested list with one number per block, such as [[0.1], [0.2]]"
     scale = left.text_input("Scale", DEFAULTS["scale"], key="scale", help=hint, **_BIND)
     zero_point = right.text_input("Zero point", DEFAULTS["zero_point"], key="zero_point", help=hint, **_BIND)
-    return qc.Given(_literal(scale, "The scale"), _literal(zero_point, "The zero_point"))
+    return qc.Given(_literal(scale, "The scale"), _literal(zero_point, "The zero point"))
 
 
 def _literal(typed: str, what: str) -> Any:

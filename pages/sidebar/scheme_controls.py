@@ -14,11 +14,11 @@ from pages.sidebar.scheme_state import DEFAULTS, PRESET, RANK, load_preset, rese
 from quantcore.conventions import CONVENTIONS
 from quantcore.formats import MAX_BITS, MIN_BITS
 
-EVENLY = qc.CODEBOOKS["ternary"]  # until there is a tensor to fit to
+UNFITTED = qc.CODEBOOKS["ternary"]  # until there is a tensor to fit to
 PER = ("tensor", "channel", "group", "flat group", "block")
 _BIND: dict[str, Any] = {"bind": "query-params"}
 _OVERFLOW_HELP = (
-    "What becomes of a code that does not fit: saturate clamps it to the nearest, wrap keeps its lowest bits, "
+    "What happens to a code out of range: saturate clamps it to the nearest code, wrap keeps its lowest bits, "
     "as a cast without a clamp does."
 )
 
@@ -35,7 +35,7 @@ def draw(shape: tuple[int, ...], tensor: Tensor | None = None) -> qc.Scheme:
     left, right = st.columns([3, 1], vertical_alignment="bottom")
     left.subheader("Scheme")
     right.button(
-        "Reset", on_click=reset, type="tertiary", help="All choices of the scheme back to their defaults"
+        "Reset", on_click=reset, type="tertiary", help="Set every option of the scheme back to its default"
     )
     st.selectbox(
         "Preset",
@@ -45,7 +45,7 @@ def draw(shape: tuple[int, ...], tensor: Tensor | None = None) -> qc.Scheme:
         key=PRESET,
         on_change=load_preset,
         label_visibility="collapsed",
-        help="A scheme under the name that a library gives it; sets all the choices below.",
+        help="A scheme under its library's name for it; sets every option below.",
     )
     name = format_controls.name()
     size, method = format_controls.fit() if name == FITTED else (0, "")
@@ -69,7 +69,7 @@ def draw(shape: tuple[int, ...], tensor: Tensor | None = None) -> qc.Scheme:
                 DEFAULTS["narrow"],
                 key="narrow",
                 **_BIND,
-                help="Leave out the lowest code, so that signed codes are symmetric: -127..127 for 8 bits.",
+                help="Leave out the lowest code, so that signed codes are symmetric: -127 to 127 for 8 bits.",
             )
         # Streamlit writes what a callback sets into the link only of widgets whose key it has met before.
         for key, default in DEFAULTS.items():
@@ -79,7 +79,7 @@ def draw(shape: tuple[int, ...], tensor: Tensor | None = None) -> qc.Scheme:
     if rounding != DEFAULTS["rounding"]:
         convention = convention.changed(rounding=rounding)
     integers = qc.IntFormat(bits, signed, narrow) if name == INTEGERS else None
-    fmt = integers or (EVENLY if name == FITTED else qc.parse_format(name))
+    fmt = integers or (UNFITTED if name == FITTED else qc.parse_format(name))
     scheme = qc.Scheme(
         fmt, symmetric, granularity, range_setting, convention, qc.Scheme.parse(scales) if scales else None
     )
@@ -88,14 +88,14 @@ def draw(shape: tuple[int, ...], tensor: Tensor | None = None) -> qc.Scheme:
 
 def _library(kind: str) -> qc.Convention:
     """The convention; ``kind`` is "int", "float" or "codebook"."""
-    kept = (st.session_state.get("library"), st.query_params.get("library"))
+    current = (st.session_state.get("library"), st.query_params.get("library"))
     name = st.selectbox(
         "Library",
-        [c.name for c in CONVENTIONS.values() if kind in c.formats or c.name in kept],
+        [c.name for c in CONVENTIONS.values() if kind in c.formats or c.name in current],
         key="library",
         **_BIND,
-        help="Whose integers are shown, bit for bit. Libraries part in the scale, in the order of operations and "
-        "at the edges, all else equal; the textbook is what courses teach.",
+        help="Whose integers are shown, bit for bit. Under the same scheme, libraries differ in the scale, in the "
+        "order of operations and in edge cases; textbook is what courses teach.",
     )
     return CONVENTIONS[name]
 
@@ -107,24 +107,25 @@ def _allowed(convention: qc.Convention, what: str) -> tuple[Any, ...] | None:
 
 def _either(label: str, key: str, options: list[str], **more: Any) -> bool:
     """Draw a choice of two; return whether the first one is chosen."""
-    return options[0] == st.segmented_control(
+    chosen = st.segmented_control(
         label, options, default=DEFAULTS[key], key=key, required=True, width="stretch", **_BIND, **more
     )
+    return str(chosen) == options[0]
 
 
 def _granularity(shape: tuple[int, ...], convention: qc.Convention) -> qc.Granularity:
     st.session_state[RANK] = len(shape)
     allowed = _allowed(convention, "granularity")
     # what stands there, or in the link, stays: the page says that the library has it not
-    kept = (st.session_state.get("per"), st.query_params.get("per"))
+    current = (st.session_state.get("per"), st.query_params.get("per"))
     per = st.selectbox(
         "One scale per",
-        [p for p in PER if allowed is None or f"per_{p.replace(' ', '_')}" in allowed or p in kept],
+        [p for p in PER if allowed is None or f"per_{p.replace(' ', '_')}" in allowed or p in current],
         key="per",
         **_BIND,
         help="The elements that share one scale: the whole tensor, a channel (one index along an axis), a group "
-        "(a run along an axis), a flat group (a run of the elements in their order, over the ends of rows) or a "
-        "block (a box).",
+        "(a run along an axis), a flat group (a run in memory order, across the ends of rows) or a block (a box of "
+        "elements).",
     )
     match per:
         case "channel":
@@ -159,41 +160,41 @@ def _group(shape: tuple[int, ...], must_divide: tuple[Any, ...] | None) -> qc.Pe
 
 def _size(length: int, must_divide: tuple[Any, ...] | None, whose: str = "The tensor") -> int:
     """Draw the choice of how many elements share a scale, of ``length`` in a row."""
-    sizes = [n for n in _sizes(length) if not must_divide or length % n == 0]
-    usual = usual_size(length, bool(must_divide))
+    sizes = [n for n in _group_sizes(length) if not must_divide or length % n == 0]
+    default = default_group_size(length, bool(must_divide))
     typed = st.selectbox(
         "Group size",
         sizes,
         index=None,
-        placeholder=str(usual),
+        placeholder=str(default),
         key="group",
         accept_new_options=True,
         **_BIND,
-        help=f"Elements that share a scale. {whose} has {length:,}; "
-        + ("the size must divide it." if must_divide else "the last group may be shorter."),
+        help=f"Elements that share a scale. {whose} has {length:,} elements; "
+        + ("the size must divide that." if must_divide else "the last group may be shorter."),
     )
-    return usual if typed is None else _number(typed, "The group size")
+    return default if typed is None else _number(typed, "The group size")
 
 
 def _block(shape: tuple[int, ...]) -> qc.PerBlock:
     # two by two on the last axes: a length for every axis, none longer than it
-    usual = [min(n, 2 if i >= len(shape) - 2 else 1) for i, n in enumerate(shape)] or [1]
+    default = [min(n, 2 if i >= len(shape) - 2 else 1) for i, n in enumerate(shape)] or [1]
     typed = st.text_input(
         "Block shape",
         DEFAULTS["block"],
-        placeholder="x".join(map(str, usual)),
+        placeholder="x".join(map(str, default)),
         key="block",
         **_BIND,
         max_chars=60,
-        help="One length per axis, such as 2x2; -1 stands for the whole axis.",
+        help="One length per axis, such as 2x2; -1 means the whole axis.",
     )
     if not typed.strip():
-        return qc.PerBlock(tuple(usual))
+        return qc.PerBlock(tuple(default))
     lengths = typed.lower().replace("×", "x").replace(",", "x").split("x")
     return qc.PerBlock(tuple(_number(length, "A block length") for length in lengths))
 
 
-def usual_size(length: int, must_divide: bool = False) -> int:
+def default_group_size(length: int, must_divide: bool = False) -> int:
     """Elements in a group along an axis of ``length`` where nobody has said how many.
 
     32, or the largest of 16, 8, 4 and 2 that divides the axis. Where none does: 32, or as much of it as the axis has,
@@ -217,19 +218,24 @@ def usual_size(length: int, must_divide: bool = False) -> int:
     return next(size for size in (32, 16, 8, 4, 2, 1) if size <= length)
 
 
-def _sizes(length: int) -> list[int]:
+def _group_sizes(length: int) -> list[int]:
     """Group sizes that make sense on an axis: its divisors and the powers of two, at most 24 of them."""
     sizes = [n for n in range(1, min(length, 1024) + 1) if length % n == 0 or n & (n - 1) == 0]
-    usual = [n for n in sizes if n & (n - 1) == 0]
-    return sizes if len(sizes) <= 24 else usual
+    powers = [n for n in sizes if n & (n - 1) == 0]
+    return sizes if len(sizes) <= 24 else powers
 
 
 def _axes_help(shape: tuple[int, ...]) -> str:
-    return "The tensor's axes and their lengths: " + ", ".join(f"{i}: {n:,}" for i, n in enumerate(shape))
+    """Name the axes and their lengths, as a person and as code counts them."""
+    names = ["rows", "columns"] if len(shape) == 2 else []
+    lengths = [
+        f"{n:,} {names[i]} (axis {i})" if names else f"axis {i} has length {n:,}" for i, n in enumerate(shape)
+    ]
+    return f"The tensor's axes: {', '.join(lengths) or 'none'}."
 
 
 def _number(typed: object, what: str) -> int:
     try:
         return int(str(typed).strip())
     except ValueError:
-        raise qc.QuantError(f"{what} must be a whole number, not {str(typed)[:40]!r}.") from None
+        raise qc.QuantError(f"{what} must be an integer, not {str(typed)[:40]!r}.") from None

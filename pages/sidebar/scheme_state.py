@@ -37,7 +37,7 @@ DEFAULTS: dict[str, Any] = {
     "rounding_seed": 0,
     "scales": "",
 }
-LEAST_PERCENTILE = 50.001  # the control's; quantcore takes any over 50
+MIN_PERCENTILE = 50.001  # the control's; quantcore takes any over 50
 RANK = "_rank"  # of the tensor that the controls were last drawn for
 PRESET = "_preset"
 TEXT, TEXT_ERROR = "_scheme_text", "_scheme_text_error"
@@ -58,7 +58,7 @@ def apply_scheme(scheme: qc.Scheme) -> None:
     changed = sorted(convention.changes().keys() - {"overflow", "rounding"})
     if changed:
         raise qc.QuantError(
-            f"No control here reaches {changed[0]} of {convention.name}; it is a choice of quantcore's alone."
+            f"{changed[0]} of {convention.name} can't be set here; leave it out, or use quantcore in a notebook."
         )
     if isinstance(fmt, qc.IntFormat):
         chosen |= {"bits": fmt.bits, "codes": "signed" if fmt.signed else "unsigned", "narrow": fmt.narrow}
@@ -93,14 +93,14 @@ def range_choices(setting: qc.RangeSetting) -> dict[str, Any]:
     """
     match setting:
         case qc.Percentile(p):
-            if p < LEAST_PERCENTILE:
-                raise qc.QuantError(f"The percentile here is at least {LEAST_PERCENTILE}, not {p}.")
+            if p < MIN_PERCENTILE:
+                raise qc.QuantError(f"The percentile here must be at least {MIN_PERCENTILE}, not {p}.")
             return {"range": "percentile", "p": p}
         case qc.MinMse(candidates):
             return {"range": "min MSE", "candidates": candidates}
         case qc.Entropy(bins, quantized):
             if quantized != qc.Entropy().num_quantized_bins:
-                raise qc.QuantError("No control here reaches num_quantized_bins; it is quantcore's alone.")
+                raise qc.QuantError("num_quantized_bins can't be set here; leave it out.")
             return {"range": "entropy", "bins": bins}
         case qc.MeanStd(k):
             return {"range": "mean ± k·std", "k": k}
@@ -108,7 +108,7 @@ def range_choices(setting: qc.RangeSetting) -> dict[str, Any]:
             return {"range": "mean |x|"}
         case qc.HalfQuadratic():
             if setting != qc.HalfQuadratic():
-                raise qc.QuantError("No control here reaches what half_quadratic is given; leave it out.")
+                raise qc.QuantError("The arguments of half_quadratic can't be set here; leave them out.")
             return {"range": "half-quadratic"}
         case qc.Fixed(low, high):
             return {"range": "fixed", "low": low, "high": high}

@@ -27,7 +27,7 @@ PARAMETERS: dict[str, Any] = {
 _BIND: dict[str, Any] = {"bind": "query-params"}
 PASTED, _EDITED = "_pasted", "_edited"
 # The tensor that was shown last, of any source but the grid; its source; the one that the grid began with
-_SHOWN, _SOURCE, _BEGAN = "_tensor_shown", "_tensor_source", "_tensor_began"
+_SHOWN, _SOURCE, _START = "_tensor_shown", "_tensor_source", "_tensor_start"
 
 
 def draw() -> Tensor:
@@ -38,9 +38,7 @@ def draw() -> Tensor:
         QuantError: what was typed, uploaded or linked makes no tensor.
     """
     st.subheader("Tensor")
-    source = st.selectbox(
-        "Source of the tensor", list(_DRAW), key="src", label_visibility="collapsed", **_BIND
-    )
+    source = st.selectbox("Tensor source", list(_DRAW), key="src", label_visibility="collapsed", **_BIND)
     try:
         tensor = _DRAW[source]()
     finally:
@@ -76,7 +74,7 @@ def _generated() -> Tensor:
         key="shape",
         max_chars=60,
         **_BIND,
-        help="Such as 64x128; up to 4096x14336.",
+        help="For example 64x128; at most 4096x14336.",
     )
     seed = right.number_input(
         "Seed", 0, 2**31, DEFAULTS["seed"], key="seed", **_BIND, help="Change it for new numbers"
@@ -125,13 +123,13 @@ def _pasted() -> Tensor:
         key=PASTED,
         height=180,
         persist_state="session",
-        placeholder="0.5, -1.2, 3\n2, 0.25, -4\n\nor what print shows of a tensor, an array or a list",
-        help="Rows of numbers, nested brackets, or a printed tensor. Ctrl+Enter when done.",
+        placeholder="0.5, -1.2, 3\n2, 0.25, -4\n\nor a tensor, an array or a list as Python prints it",
+        help="Rows of numbers, nested brackets, or a printed tensor. Press Ctrl+Enter when done.",
     )
     if not text.strip():
         link.carry(None, "")
         raise NoTensorYet(
-            "There is no tensor yet: paste numbers into the field on the left, then press Ctrl+Enter."
+            "There is no tensor yet: paste numbers into the field on the left and press Ctrl+Enter."
         )
     return _carried(of_values(_parse(text), "pasted"))
 
@@ -144,15 +142,15 @@ def _parse(text: str) -> np.ndarray:
 def _edited() -> Tensor:
     away = _EDITED not in st.session_state
     if away or link.went_to_another_tensor():
-        tensor_editor.begin_anew()
+        tensor_editor.restart()
         # what stands in the link may be the tensor of the source that was chosen before this one
         x = None if link.carries() else link.tensor_from_link()
         if away or x is None:
-            st.session_state[_BEGAN] = None if x is not None else st.session_state.get(_SHOWN) or _first()
-        began = st.session_state[_BEGAN]
-        st.session_state[_EDITED] = first_cells(cache.values(began)) if x is None else x
-    if st.session_state[_BEGAN] is not None:
-        _way_back(st.session_state[_BEGAN])
+            st.session_state[_START] = None if x is not None else st.session_state.get(_SHOWN) or _first()
+        start = st.session_state[_START]
+        st.session_state[_EDITED] = first_cells(cache.values(start)) if x is None else x
+    if st.session_state[_START] is not None:
+        _source_note(st.session_state[_START])
     st.session_state[_EDITED] = x = tensor_editor.draw(st.session_state[_EDITED])
     return _carried(of_values(x, "edited"))
 
@@ -163,20 +161,20 @@ def first_cells(x: np.ndarray) -> np.ndarray:
     return np.array(plane[(slice(tensor_editor.SIDE),) * plane.ndim], np.float32)
 
 
-def _way_back(began: Tensor) -> None:
+def _source_note(start: Tensor) -> None:
     """Say which tensor the cells came from, and lead back to it."""
     part = ""
-    if len(began.shape) > 2 or any(n > tensor_editor.SIDE for n in began.shape):
-        part = "×".join(str(min(n, tensor_editor.SIDE)) for n in began.shape[-2:])
-        part = f"the first {part} elements of " + ("the first plane of " if len(began.shape) > 2 else "")
-    st.caption(f"Starts from {part}{messages.plain(began.name)}, shape {began.shape}.")
-    short = began.name if len(began.name) <= 30 else "…" + began.name[-22:]  # what fits into one or two lines
+    if len(start.shape) > 2 or any(n > tensor_editor.SIDE for n in start.shape):
+        part = "×".join(str(min(n, tensor_editor.SIDE)) for n in start.shape[-2:])
+        part = f"the first {part} elements of " + ("the first plane of " if len(start.shape) > 2 else "")
+    st.caption(f"Starts from {part}{messages.plain(start.name)}, shape {start.shape}.")
+    short = start.name if len(start.name) <= 30 else "…" + start.name[-22:]  # what fits into one or two lines
     st.button(
         f"Back to {messages.plain(short)}",
         on_click=_go_back,
         key="_grid_back",
         width="stretch",
-        help=f"Show {messages.plain(began.name)} again, without the edits",
+        help=f"Show {messages.plain(start.name)} again, without the edits",
     )
 
 

@@ -11,7 +11,7 @@ _BASE, _VERSION = "_grid_base", "_grid_version"
 _ROWS, _COLUMNS = "_grid_rows", "_grid_columns"
 
 
-def begin_anew() -> None:
+def restart() -> None:
     """Take the values of the next `draw` instead of what was typed so far."""
     for key in (_BASE, _ROWS, _COLUMNS):
         st.session_state.pop(key, None)
@@ -29,7 +29,7 @@ def draw(x: np.ndarray) -> np.ndarray:
     rows, columns = x.reshape(-1, x.shape[-1]).shape if x.ndim else (1, 1)
     if max(rows, columns) > SIDE or x.ndim > 2:
         raise qc.QuantError(
-            f"The grid takes up to {SIDE}×{SIDE} elements, not shape {x.shape}; choose Paste for this one."
+            f"The grid holds up to {SIDE}×{SIDE} elements, and this tensor has shape {x.shape}; paste it instead."
         )
     left, right = st.columns(2)
     wanted = (
@@ -69,8 +69,10 @@ def _number(typed: object, row: int, column: int) -> np.float32:
         value = float(text)
     except ValueError:
         raise qc.QuantError(
-            f"{cell} holds {text[:40]!r}, which is not a number; type one such as 0.5."
+            f"{cell} contains {text[:40]!r}, which is not a number; type one such as 0.5."
         ) from None
     if np.isfinite(value) and abs(value) > np.finfo(np.float32).max:
-        raise qc.QuantError(f"{cell} is beyond float32, whose largest is 3.4e38; type a smaller number.")
+        raise qc.QuantError(
+            f"{cell} is outside float32, whose largest value is 3.4e38; type a smaller number."
+        )
     return np.float32(value)

@@ -24,7 +24,7 @@ def show(error: qc.QuantError, tensor: Tensor, scheme: qc.Scheme, keep: qc.Conve
     if other is not None and other != scheme:
         other = other if keep is None else dataclasses.replace(other, convention=keep)
         st.button(
-            f"Use {other}", on_click=partial(_apply, other), key="fit", help="The nearest scheme that works"
+            f"Use {other}", on_click=partial(_apply, other), key="fit", help="The nearest supported scheme"
         )
 
 

@@ -12,13 +12,13 @@ from quantcore import tensors
 
 FILE = "_upload"  # the widget, which loses its file where it is not drawn
 PICKED = "tensor"  # the name of the chosen tensor, which the link carries
-_KEPT, _READ = "_upload_kept", "_upload_read"
+_UPLOADED, _READ = "_upload_file", "_upload_read"
 _TEXT = (".csv", ".tsv", ".txt", ".json")
 _LONGEST = 500  # characters of a tensor's name that the link carries
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
+class UploadedFile:
     """A file: its content, and what it holds. ``key`` is another for each upload."""
 
     key: str
@@ -42,25 +42,25 @@ def draw() -> Tensor:
         label_visibility="collapsed",
         help=f"Up to {_limit() >> 20} MB. Nothing in it is ever executed.",
     )
-    kept: Kept | None = st.session_state.get(_KEPT)
+    file: UploadedFile | None = st.session_state.get(_UPLOADED)
     if uploaded is not None:
-        if kept is None or kept.key != uploaded.file_id:
-            kept = _keep(uploaded.file_id, uploaded.name, uploaded.getvalue())
-    elif kept is not None:
-        _name_of_file(kept.name)
-    return _from_link() if kept is None else _chosen(kept)
+        if file is None or file.key != uploaded.file_id:
+            file = _keep(uploaded.file_id, uploaded.name, uploaded.getvalue())
+    elif file is not None:
+        _name_of_file(file.name)
+    return _from_link() if file is None else _chosen(file)
 
 
-def _keep(key: str, name: str, data: bytes) -> Kept:
+def _keep(key: str, name: str, data: bytes) -> UploadedFile:
     """Keep a file that was just uploaded, and open it on its first weight."""
-    kept = Kept(key, name, data, tuple(tensors.list_tensors(data, name, _limit())))
-    first = _KEPT not in st.session_state
-    names = [info.name for info in kept.tensors]
+    file = UploadedFile(key, name, data, tuple(tensors.list_tensors(data, name, _limit())))
+    first = _UPLOADED not in st.session_state
+    names = [info.name for info in file.tensors]
     # A link that names one of its tensors is the reason why this file was uploaded
     if not (first and st.query_params.get(PICKED) in names):
-        st.session_state[PICKED] = tensors.first_weight(kept.tensors).name if len(names) > 1 else None
-    st.session_state[_KEPT] = kept
-    return kept
+        st.session_state[PICKED] = tensors.first_weight(file.tensors).name if len(names) > 1 else None
+    st.session_state[_UPLOADED] = file
+    return file
 
 
 def _file_changed() -> None:
@@ -71,38 +71,38 @@ def _file_changed() -> None:
 
 def remove() -> None:
     """Forget the file (a callback)."""
-    st.session_state.pop(_KEPT, None)
+    st.session_state.pop(_UPLOADED, None)
     st.session_state.pop(_READ, None)
     st.session_state[PICKED] = None
     link.forget()
 
 
 def _name_of_file(name: str) -> None:
-    """Say which file is kept: the widget is empty after a visit to another source or page."""
+    """Say which file is in use: the widget is empty after a visit to another source or page."""
     left, right = st.columns([3, 1.4], vertical_alignment="center")
     left.markdown(f":material/draft: {messages.plain(name)}")
     right.button("Remove", on_click=remove, key="_upload_remove", type="tertiary", help="Forget this file")
 
 
-def _chosen(kept: Kept) -> Tensor:
+def _chosen(file: UploadedFile) -> Tensor:
     """The tensor that is chosen in the file, read once."""
-    info = kept.tensors[0] if len(kept.tensors) == 1 else _pick(kept.tensors)
-    identity = (kept.key, info.name)
+    info = file.tensors[0] if len(file.tensors) == 1 else _pick(file.tensors)
+    identity = (file.key, info.name)
     known = st.session_state.get(_READ)
     if known is None or known[0] != identity:
-        x = tensors.read_tensor(kept.data, kept.name, info.name, _limit())
-        own = "" if info.name == kept.name else info.name
-        tensor = of_values(
+        x = tensors.read_tensor(file.data, file.name, info.name, _limit())
+        own = "" if info.name == file.name else info.name
+        read = of_values(
             x,
-            f"{kept.name} {own}".strip(),
-            name=own or kept.name,
-            stored="text" if PurePath(kept.name).suffix.lower() in _TEXT else info.dtype_name,
+            f"{file.name} {own}".strip(),
+            name=own or file.name,
+            stored="text" if PurePath(file.name).suffix.lower() in _TEXT else info.dtype_name,
         )
-        st.session_state[_READ] = known = (identity, tensor)
-    if not info.is_floating and not any(other.is_floating for other in kept.tensors):
+        st.session_state[_READ] = known = (identity, read)
+    if not info.is_floating and not any(other.is_floating for other in file.tensors):
         st.caption(f"No tensor in this file has a floating-point type: this one is {info.dtype_name}.")
-    tensor = known[1]
-    link.carry(tensor.load(), tensor.key, kept.name)
+    tensor: Tensor = known[1]
+    link.carry(tensor.load(), tensor.key, file.name)
     return tensor
 
 
@@ -112,8 +112,10 @@ def _pick(infos: tuple[tensors.TensorInfo, ...]) -> tensors.TensorInfo:
     if st.session_state.get(PICKED) not in by_name and st.query_params.get(PICKED) not in by_name:
         st.session_state[PICKED] = tensors.first_weight(infos).name
     short = max(map(len, by_name)) <= _LONGEST
-    kept: dict[str, Any] = {"bind": "query-params"} if short else {"persist_state": "session"}
-    name = st.selectbox("Tensor in the file", list(by_name), index=None, key=PICKED, required=True, **kept)
+    persistence: dict[str, Any] = {"bind": "query-params"} if short else {"persist_state": "session"}
+    name = st.selectbox(
+        "Tensor in the file", list(by_name), index=None, key=PICKED, required=True, **persistence
+    )
     info = by_name.get(str(name)) or tensors.first_weight(infos)
     st.caption(messages.plain(info.name))
     return info
@@ -135,14 +137,15 @@ def _from_link() -> Tensor:
         if x is None and name:
             which = f"the tensor {picked} of the file {name}" if picked else f"the file {name}"
             raise NoTensorYet(
-                f"This link shows {which}, which is too large for a link: upload the file again on the left."
+                f"This link shows {which}, which is too large for a link: upload the file on the left."
             )
         if x is None:
             raise NoTensorYet("There is no tensor yet: upload a file on the left, or choose another source.")
         title = f"{name} {picked or ''}".strip() if name else "from the link"
-        tensor = of_values(x, title, name=picked or name or "")
-        st.session_state[_READ] = (("link", name), tensor)
-    (_, file), tensor = st.session_state[_READ]
+        read = of_values(x, title, name=picked or name or "")
+        st.session_state[_READ] = (("link", name), read)
+    known: tuple[tuple[str, str | None], Tensor] = st.session_state[_READ]
+    (_, file), tensor = known
     st.caption(f"Shown: {messages.plain(tensor.title)}")
     link.carry(tensor.load(), tensor.key, file)
     return tensor

@@ -4,7 +4,7 @@ import itertools
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -78,7 +78,7 @@ def sweep(x: Any, schemes: Iterable[Scheme], workers: int | None = None) -> "pd.
     return pd.DataFrame([row.as_dict() for row in rows])
 
 
-def sweep_rows(x: Any, schemes: Iterable[Scheme], workers: int | None = None) -> Iterator[Row]:
+def sweep_rows(x: Any, schemes: Iterable[Scheme], workers: int | None = None) -> Generator[Row, None, None]:
     """Yield the rows of `sweep` as they are found, on ``workers`` threads (by default one a core).
 
     Memory does not grow with the number of schemes: a result is dropped once it is measured. Closing the

@@ -48,7 +48,7 @@ def test_fix_and_back(app: Any) -> None:
     frame = app.page.locator(".qs-maps").bounding_box()
     finding_button(app, "Fix").click()
     app.expect_scheme(str(finding.mended))
-    expect(app.page.get_by_text("No known problem found.")).to_be_visible()
+    expect(app.page.get_by_text("No known problems found.")).to_be_visible()
     assert app.page.locator(".qs-maps").bounding_box() == frame
     app.page.go_back()
     app.expect_scheme(DEFAULT)

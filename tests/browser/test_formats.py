@@ -23,9 +23,9 @@ def test_cold_link_shows_every_value(app):
 
 def test_bits_stand_in_the_link(app):
     page = opened(app, "/formats?fmt_code=e4m3fn&fmt_bits=sign&fmt_bits=E3&fmt_bits=M1")
-    expect(page.get_by_text("1 1000 010 = 194 stands for -2^(8 - 7) · (1 + 2/8) = -2.5")).to_be_visible()
+    expect(page.get_by_text("1 1000 010 (code 194) means -2^(8 - 7) · (1 + 2/8) = -2.5")).to_be_visible()
     page.get_by_role("button", name="M0", exact=True).click()
-    expect(page.get_by_text("1 1000 011 = 195 stands for -2^(8 - 7) · (1 + 3/8) = -2.75")).to_be_visible()
+    expect(page.get_by_text("1 1000 011 (code 195) means -2^(8 - 7) · (1 + 3/8) = -2.75")).to_be_visible()
 
 
 def test_typed_format_and_one_that_is_none(app):
@@ -40,7 +40,7 @@ def test_codebooks_and_one_fitted_to_the_tensor(app):
         "/formats?fmt_shown=nf4&fmt_shown=log2_4&fmt_shown=fitted&fmt_size=5&fmt_axis=value&fmt_x=0.3&seed=2",
     )
     expect(marks(page)).to_have_count(16 + 15 + 5 + 3)
-    page.get_by_label("Values of the fitted codebook").fill("7")
+    page.get_by_label("Size of the fitted codebook").fill("7")
     page.keyboard.press("Enter")
     expect(marks(page)).to_have_count(16 + 15 + 7 + 3)
     page.get_by_role("radio", name="logarithmic").click()

@@ -73,7 +73,7 @@ def test_the_arithmetic_of_a_clicked_cell_is_in_sight(app: Any, width: int, heig
         x, y = app.place(row, column, number)
         app.page.mouse.click(x, y)
         app.expect_parameter("cell", f"{row}, {column}")
-        title = f"The arithmetic of element ({row}, {column}); scale of row {row}"
+        title = f"Arithmetic of element ({row}, {column}); scale of row {row}"
         inside = """([title, x, y]) => [...document.querySelectorAll("pre.qs-arithmetic, .qs-steps pre")].some((e) => {
             const box = e.getBoundingClientRect(), words = e.parentElement.innerText + document.body.innerText;
             return box.height && box.top >= 0 && box.bottom <= innerHeight && words.includes(title)

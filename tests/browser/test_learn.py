@@ -153,7 +153,7 @@ def test_a_click_on_a_map_opens_the_arithmetic_and_stands_in_the_link(app: Any) 
     app.page.wait_for_function("document.querySelector('.qs-maps')?.dataset.painted")
     app.click(3, 5)
     app.expect_parameter("learn_granularity_cell", "3, 5")
-    expect(app.page.locator("strong").filter(has_text="The arithmetic of element (3, 5)")).to_be_visible()
+    expect(app.page.locator("strong").filter(has_text="Arithmetic of element (3, 5)")).to_be_visible()
     result = qc.apply(x, qc.Scheme.parse("int4 per_channel(axis=0)"))
     line = qc.trace(result, (3, 5)).steps()[-1].value
     expect(app.page.locator("pre.qs-arithmetic")).to_contain_text(line)

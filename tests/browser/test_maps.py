@@ -73,7 +73,7 @@ def test_click_follows_the_arithmetic_and_back_undoes_it(app: Any) -> None:
     app.expect_scheme(DEFAULT)
     app.click(2, 5, number=3)
     app.expect_parameter("cell", "2, 5")
-    expect(app.page.locator("strong").filter(has_text="The arithmetic of element (2, 5)")).to_be_visible()
+    expect(app.page.locator("strong").filter(has_text="Arithmetic of element (2, 5)")).to_be_visible()
     expect(app.page.locator("rect.qs-selected")).to_have_count(4)
     expect(app.input("cell")).to_have_value("2, 5")
     arithmetic = app.page.locator("pre.qs-arithmetic").inner_text()
@@ -86,7 +86,7 @@ def test_click_follows_the_arithmetic_and_back_undoes_it(app: Any) -> None:
     app.rest()
     app.page.go_back()
     app.expect_parameter("cell", "2, 5")
-    expect(app.page.locator("strong").filter(has_text="The arithmetic of element (2, 5)")).to_be_visible()
+    expect(app.page.locator("strong").filter(has_text="Arithmetic of element (2, 5)")).to_be_visible()
 
 
 def test_keyboard(app: Any) -> None:
@@ -104,7 +104,7 @@ def test_keyboard(app: Any) -> None:
     expect(app.page.locator("rect.qs-hover")).to_have_count(4)
     maps.press("Enter")
     app.expect_parameter("cell", "1, 6")
-    expect(app.page.locator("strong").filter(has_text="The arithmetic of element (1, 6)")).to_be_visible()
+    expect(app.page.locator("strong").filter(has_text="Arithmetic of element (1, 6)")).to_be_visible()
     maps.press("Escape")
     expect(app.page.locator("rect.qs-hover")).to_have_count(0)
 
@@ -289,4 +289,4 @@ def test_without_plotly_the_maps_are_a_chart_of_streamlit(app: Any) -> None:
     expect(app.input("_scheme_text")).to_have_value("int6 symmetric per_tensor min_max textbook")
     app.type("cell", "3, 4")
     app.tab("Arithmetic")
-    expect(app.page.locator("strong").filter(has_text="The arithmetic of element (3, 4)")).to_be_visible()
+    expect(app.page.locator("strong").filter(has_text="Arithmetic of element (3, 4)")).to_be_visible()

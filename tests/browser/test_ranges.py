@@ -102,7 +102,7 @@ def test_use_takes_what_a_method_finds(app):
 
 def test_the_maps_choose_the_block(app):
     page = opened(app, LINK + "&per=channel&cell=4%2C+2")
-    page.get_by_role("button", name="Block 4, 0: that of the element (4, 2)").click()
+    page.get_by_role("button", name="Block 4, 0, which holds element (4, 2)").click()
     app.expect_parameter("rng_block", "4, 0")
     x = qc.tensors.generate(qc.tensors.Generated("normal", (6, 10), seed=3))
     reach = float(np.abs(x[4]).max())

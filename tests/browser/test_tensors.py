@@ -283,7 +283,7 @@ def test_script_in_a_text_is_text(app: Any) -> None:
     unharmed()
     for key in ("rows", "cell"):
         app.type(key, HOSTILE)
-        expect(alert(app).filter(has_text="whole numbers").first).to_be_visible()
+        expect(alert(app).filter(has_text="integers").first).to_be_visible()
         unharmed()
     app.choose("src", "upload")
     upload(app, f"{HOSTILE.replace('/', '')}.csv", b"1,2\n3,x\n")

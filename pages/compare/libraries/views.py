@@ -2,16 +2,15 @@
 
 import dataclasses
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
-import pandas as pd
 import streamlit as st
 
 import quantcore as qc
 from pages.compare.libraries import controls
-from pages.maps.four_maps import theme
 from pages.shared import cache, headers, messages
 from pages.shared.selection import Tensor
+from pages.shared.theme import theme
 from pages.sidebar import unsupported
 from quantcore import figures
 
@@ -25,13 +24,13 @@ def comparison(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention, b: qc.Conven
         QuantError: one of the libraries refuses the scheme.
     """
     make = partial(qc.compare, cache.values(tensor), scheme, a, b)
-    return cast(qc.Comparison, cache.kept(tensor, f"compare {scheme} {a} {b}", make))
+    return cache.cached(tensor, f"compare {scheme} {a} {b}", make)
 
 
 def table(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention) -> None:
     """Draw all libraries at once, against A; a chosen row becomes B."""
     make = partial(qc.library_table, cache.values(tensor), scheme, a)
-    frame = cast(pd.DataFrame, cache.kept(tensor, f"libraries {scheme} {a}", make))
+    frame = cache.cached(tensor, f"libraries {scheme} {a}", make)
     taken = frame[frame["refused"] == ""].drop(columns="refused")
     taken, sqnr = messages.sqnr_column(taken, "sqnr_db", headers.label("sqnr_db"))
     event: Any = st.dataframe(
@@ -42,8 +41,8 @@ def table(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention) -> None:
         selection_mode="single-row",
         height=min(38 + 35 * len(taken), 250),
         column_config={
-            **headers.columns(taken, **{"codes that differ": f"Codes that differ from {a.name}"}),
-            **headers.columns(taken[["scale"]], 9, scale="Scale of the first block"),
+            **headers.columns(taken, heads={"codes that differ": f"Codes that differ from {a.name}"}),
+            **headers.columns(taken[["scale"]], 9, heads={"scale": "Scale of the first block"}),
             "sqnr_db": sqnr,
         },
     )
@@ -80,7 +79,7 @@ def side_by_side(tensor: Tensor, found: qc.Comparison) -> None:
         theme=theme(),
     )
     key = f"pair {found.a.scheme} {found.b.scheme} {theme()}"
-    st.plotly_chart(cache.kept(tensor, key, draw), theme=None, key="lib_maps")
+    st.plotly_chart(cache.cached(tensor, key, draw), theme=None, key="lib_maps")
     legend = figures.pair_data(found.a.codes.cpu().numpy(), found.b.codes.cpu().numpy()).legend
     if legend:
         st.caption(messages.plain(legend))
@@ -119,7 +118,8 @@ def _cell(found: qc.Comparison) -> None:
             f"{'>' if i == apart else ' '} {s.name.ljust(width)}  {s.value:>14}   {s.formula}"
             for i, s in enumerate(own)
         ]
-        messages.lines(lines, column)
+        with column:
+            messages.lines(lines)
 
 
 def refusals(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention, b: qc.Convention) -> bool:

@@ -1,7 +1,7 @@
 """Code pasted in Match: what is wrong with it, in which line, and what that does to the tensor. It is never run."""
 
 import html
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -149,13 +149,10 @@ def _on_tensor(reading: qc.CodeReading, tensor: Tensor) -> None:
             format_func=lambda i: f"Quantizer {i + 1}, {names[i]}", width=260,
         )  # fmt: skip
     try:
-        shown = cast(
-            code_reading.Shown,
-            cache.kept(
-                tensor,
-                f"code {place} {reading.text}",
-                lambda: code_reading.show(chains[place], _first_rows(tensor)),
-            ),
+        shown = cache.cached(
+            tensor,
+            f"code {place} {reading.text}",
+            lambda: code_reading.show(chains[place], _first_rows(tensor)),
         )
     except qc.QuantError as error:
         messages.hint(str(error))

@@ -119,8 +119,8 @@ def _uploaded() -> np.ndarray | None:
             raise qc.QuantError(
                 f"{file.name[:40]} holds {len(names)} tensors ({listed[:80]}); upload one with the integers alone."
             )
-        codes = tensors.read_tensor(file.getvalue(), file.name, names[0].name, limit)
-        st.session_state[_UPLOADED] = (file.file_id, codes, file.name)
+        read = tensors.read_tensor(file.getvalue(), file.name, names[0].name, limit)
+        st.session_state[_UPLOADED] = (file.file_id, read, file.name)
     kept = st.session_state.get(_UPLOADED)
     if kept is None:
         return None

@@ -1,6 +1,7 @@
 """Integers to try Match on: each with the scheme that one would expect, and what became of it."""
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -100,7 +101,9 @@ def _load() -> None:
     codes = result.codes.to(torch.int64).numpy().copy()
     for step in example.steps:
         codes = _STEPS[step](codes)
-    known = {"scale": result.scale, "offset": -result.zero_point}
+    known = {"scale": result.scale}
+    if result.zero_point is not None:
+        known["offset"] = -result.zero_point
     texts = [str(known[name].reshape(-1).numpy()[0]) for name in example.known]
     st.session_state.update({"src": "example", "ex": example.tensor, scheme_state.RANK: x.ndim})
     scheme_state.apply_scheme(qc.Scheme.parse(example.expected))
@@ -113,4 +116,8 @@ def _off_by_one(codes: np.ndarray) -> np.ndarray:
     return codes
 
 
-_STEPS = {"transposed": np.transpose, "unsigned": lambda codes: codes % 256, "off by one": _off_by_one}
+_STEPS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "transposed": np.transpose,
+    "unsigned": lambda codes: codes % 256,
+    "off by one": _off_by_one,
+}

@@ -10,9 +10,9 @@ import torch
 
 import quantcore as qc
 from pages.compare.match import lessons
-from pages.maps.four_maps import theme
 from pages.shared import cache, messages
 from pages.shared.selection import Tensor
+from pages.shared.theme import theme
 from pages.sidebar import scheme_state
 from quantcore import figures
 from quantcore.matching import Candidate, apart, explain_candidate, nearest, produced
@@ -91,7 +91,7 @@ def detail(candidate: Candidate, tensor: Tensor, codes: np.ndarray, chosen: qc.S
     given = candidate.damage.undo(stored).numpy()
     what = f"match {candidate.scheme} {candidate.damage}"
     make = lambda: produced(cache.values(tensor), candidate.scheme, candidate.damage).numpy()  # noqa: E731
-    expected = cache.kept(tensor, what, make)
+    expected = cache.cached(tensor, what, make)
     straightened = (
         f" ({', '.join(map(str, candidate.damage.stored))}: undone)" if candidate.damage.stored else ""
     )

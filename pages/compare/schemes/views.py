@@ -7,9 +7,9 @@ import streamlit as st
 
 import quantcore as qc
 from pages.compare.schemes import controls
-from pages.maps.four_maps import theme
 from pages.shared import cache, headers, messages
 from pages.shared.selection import Tensor
+from pages.shared.theme import theme
 from pages.sidebar import scheme_state
 from quantcore import figures
 from quantcore.figures import AXES
@@ -207,5 +207,5 @@ def maps(tensor: Tensor, frame: pd.DataFrame) -> None:
     results = {name: cache.result(tensor, qc.Scheme.parse(text)) for name, text in chosen.items()}
     make = partial(figures.error_maps, results, theme=theme())
     st.plotly_chart(
-        cache.kept(tensor, f"error maps {list(results)} {theme()}", make), theme=None, key="sw_error_maps"
+        cache.cached(tensor, f"error maps {list(results)} {theme()}", make), theme=None, key="sw_error_maps"
     )

@@ -38,15 +38,15 @@ def fitted(tensor: Tensor | None) -> qc.CodebookFormat:
     """
     left, right, _ = st.columns([2, 2, 4])
     size = left.number_input(
-        "Values of the fitted codebook", 2, 256, DEFAULTS["fmt_size"], key="fmt_size", **_BIND
+        "Size of the fitted codebook", 2, 256, DEFAULTS["fmt_size"], key="fmt_size", **_BIND
     )
     methods = ["kmeans", "lloyd_max"]
     method = right.selectbox(
-        "Fitted by",
+        "Fitting method",
         methods,
         key="fmt_method",
         **_BIND,
-        help="By quantcore itself, to the tensor on the left.",
+        help="quantcore's own, on the tensor on the left",
     )
     if tensor is None:
         raise qc.QuantError("There is no tensor to fit a codebook to; choose one on the left.")
@@ -91,13 +91,13 @@ def _epsilon(fmt: qc.Format) -> float:
 def rounds(fmt: qc.Format, x: float, rule: str) -> tuple[float, str, str]:
     """The value that x takes, its code in bits, and what is to be said of it."""
     if isinstance(fmt, qc.IntFormat):
-        whole = float(rounding(rule)(torch.tensor([x])))
-        rounded = min(max(whole, fmt.qmin), fmt.qmax)
+        integer = float(rounding(rule)(torch.tensor([x])))
+        rounded = min(max(integer, fmt.qmin), fmt.qmax)
         bits = f"{int(rounded) & ((1 << fmt.bits) - 1):0{fmt.bits}b}"
-        return rounded, bits, "clipped" if rounded != whole else ""
+        return rounded, bits, "clipped" if rounded != integer else ""
     if isinstance(fmt, qc.CodebookFormat):
         code = fmt.encode(x)
-        note = "the nearest value" + ("" if rule == "half_even" else f", whatever {rule} is")
+        note = "nearest value" + ("" if rule == "half_even" else f"; {rule} does not apply")
         return float(fmt.decode(code)), f"{int(code):0{fmt.bits}b}", note
     code = fmt.encode(x, rule)
     value = float(fmt.decode(code))
@@ -120,8 +120,8 @@ def table(formats: dict[str, qc.Format], x: float, rule: str) -> None:
         | {"format": st.column_config.TextColumn(headers.label("format"), pinned=True)},
     )
     st.caption(
-        "The smallest is the least value over 0, a subnormal where a float has them; epsilon the step from 1 to the "
-        "next value; error = number − value. Sources: OCP 8-bit Floating Point 1.0; OCP Microscaling Formats 1.0; "
+        "Smallest above 0 is a subnormal where a float has them. Epsilon is the step from 1 to the next value. Error is "
+        "the number minus what it rounds to. Sources: OCP 8-bit Floating Point 1.0; OCP Microscaling Formats 1.0; "
         "IEEE 754-2019; QLoRA (arXiv 2305.14314) for nf4."
     )
 
@@ -130,13 +130,13 @@ def toggles(formats: dict[str, qc.FloatFormat]) -> None:
     """Draw the bits of one code, to be switched on and off, and the value that they stand for."""
     if not formats:
         return
-    st.markdown("**Bits: switch them, and see the value**")
+    st.markdown("**Switch the bits of a code and see its value**")
     left, right = st.columns([1, 4], vertical_alignment="bottom")
-    name = left.selectbox("Of", list(formats), key="fmt_code", **_BIND)
+    name = left.selectbox("Format", list(formats), key="fmt_code", **_BIND)
     fmt = formats.get(name) or next(iter(formats.values()))
     names = bit_names(fmt)
     on = right.pills(
-        "Bits that are 1",
+        "Bits set to 1",
         names,
         selection_mode="multi",
         key="fmt_bits",
@@ -144,7 +144,7 @@ def toggles(formats: dict[str, qc.FloatFormat]) -> None:
         **_BIND,
     )
     code = sum(1 << (fmt.bits - 1 - i) for i, bit in enumerate(names) if bit in (on or []))
-    messages.lines([f"{grouped(fmt, code)} = {code} stands for {arithmetic(fmt, fmt.fields(code))}"])
+    messages.lines([f"{grouped(fmt, code)} (code {code}) means {arithmetic(fmt, fmt.fields(code))}"])
 
 
 def grouped(fmt: qc.FloatFormat, code: int) -> str:

@@ -1,0 +1,15 @@
+"""Explore: what quantization does to a tensor, in four maps."""
+
+from pages.explore.quantize import tabs
+from pages.shared.page import ALWAYS, SCHEME, TENSOR, Page
+
+PAGE = Page(
+    script="explore/quantize/page.py",
+    title="Explore",
+    icon="grid_view",
+    url_path="",
+    section="Explore",
+    uses={TENSOR: ALWAYS, SCHEME: ALWAYS},
+    keys=tabs.KEYS,
+    required={"table"},
+)

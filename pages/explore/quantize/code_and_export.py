@@ -20,24 +20,24 @@ def code(tensor: Tensor, result: qc.Quantized) -> None:
     if result.scheme.convention.name != qc.TEXTBOOK.name:
         _library(tensor, result)
     left, right = st.columns(2)
-    literal = cache.kept(tensor, "literal", lambda: tensors.literal(cache.values(tensor)))
+    literal = cache.cached(tensor, "literal", lambda: tensors.literal(cache.values(tensor)))
     with left:
         st.markdown("**With quantcore**")
         st.code(snippets.quantcore_script(tensor.recipe or literal, result), language="python", height=460)
     with right:
-        st.markdown("**With torch alone**")
+        st.markdown("**With torch only**")
         script, problem = _or_sentence(lambda: snippets.torch_script(literal, result))
         if problem:
             st.info(messages.plain(problem))
         else:
             st.code(script, language="python", height=460)
-    st.caption("Each makes this tensor and these codes again, and asserts it.")
+    st.caption("Each script rebuilds this tensor and checks the codes.")
 
 
 def _library(tensor: Tensor, result: qc.Quantized) -> None:
     """Draw the script in the library's own API, or the sentence that says why there is none."""
     convention = result.scheme.convention
-    script, problem = cache.kept(
+    script, problem = cache.cached(
         tensor,
         f"library script {result.scheme}",
         lambda: _or_sentence(lambda: snippets.library_script(result)),
@@ -50,18 +50,20 @@ def _library(tensor: Tensor, result: qc.Quantized) -> None:
     st.code(script, language="python", height=460)
     if convention.library in snippets.RECORDED_ONLY:
         st.caption(
-            f"Not run in the tests here, where {name} does not install: these integers are checked against recorded "
-            "ones of that version."
+            f"The tests do not run this script, since {name} does not install beside the other libraries: they check "
+            "these integers against integers recorded with that version."
         )
     elif convention.name in qc.INTEGER_CONVENTIONS:
-        st.caption(f"The tests run such scripts with {name}, over its granularities, symmetries and widths.")
+        st.caption(
+            f"The tests run such scripts with {name}, across its granularities, symmetries and bit widths."
+        )
     else:
         st.caption(f"The tests run the script of every preset with {name}.")
 
 
 def downloads(tensor: Tensor, result: qc.Quantized, view: View | None) -> None:
     """Draw the buttons that write files."""
-    st.markdown("**The whole tensor**: x, codes, scale, zero_point, dequantized")
+    st.markdown("**Tensors**: x, codes, scale, zero_point, dequantized")
     with st.container(horizontal=True):
         st.download_button("NumPy .npz", partial(export.to_npz, result), "quantscope.npz", on_click="ignore")
         st.download_button(
@@ -75,20 +77,20 @@ def downloads(tensor: Tensor, result: qc.Quantized, view: View | None) -> None:
             st.download_button(f"{label} .csv", make, f"{name}.csv", on_click="ignore")
     _onnx(tensor, result)
     if view is not None:
-        st.markdown("**The maps as shown**")
+        st.markdown("**Maps as shown**")
         figure = partial(figures.maps, result, view, borders=st.session_state["borders"])
         st.download_button(
             "Figure .html",
             lambda: figures.to_html(figure()),
             "quantscope.html",
             on_click="ignore",
-            help="Opens offline: plotly.js is inside",
+            help="Works offline: plotly.js is included",
         )
 
 
 def _onnx(tensor: Tensor, result: qc.Quantized) -> None:
-    st.markdown("**As a model**: x through QuantizeLinear to codes, through DequantizeLinear to dequantized")
-    data, problem = cache.kept(
+    st.markdown("**Model**: x → QuantizeLinear → codes → DequantizeLinear → dequantized")
+    data, problem = cache.cached(
         tensor, f"onnx {result.scheme}", lambda: _or_sentence(lambda: export.to_onnx(result))
     )
     st.download_button(
@@ -97,7 +99,7 @@ def _onnx(tensor: Tensor, result: qc.Quantized) -> None:
     if problem:
         st.caption(messages.plain(problem))
     else:
-        st.caption("onnxruntime gives these integers with it.")
+        st.caption("onnxruntime reproduces these integers.")
 
 
 def _or_sentence(make: Callable[[], Any]) -> tuple[Any, str]:

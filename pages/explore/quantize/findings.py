@@ -1,7 +1,7 @@
 """What is wrong with a result, in one line above the maps: the sentence, its cells, the fix and the lesson."""
 
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -63,13 +63,13 @@ def reserve() -> DeltaGenerator:
 
 def shown(tensor: Tensor, scheme: qc.Scheme) -> tuple[Box, ...]:
     """The boxes to outline: of the finding whose "Show" was pressed on this tensor and scheme."""
-    kept = st.session_state.get(_SHOWN)
-    return cast(tuple[Box, ...], kept[3]) if kept and kept[:2] == (tensor.key, str(scheme)) else ()
+    last = st.session_state.get(_SHOWN)
+    return cast(tuple[Box, ...], last[3]) if last and last[:2] == (tensor.key, str(scheme)) else ()
 
 
 def draw(place: DeltaGenerator, tensor: Tensor, result: qc.Quantized, report: qc.Report) -> None:
     """Draw the first finding, and the way to all of them in full and to the examples."""
-    found: list[qc.Finding] = cache.kept(
+    found: list[qc.Finding] = cache.cached(
         tensor, f"findings {result.scheme}", lambda: qc.diagnose(result, report)
     )
     st.html(_STYLE)
@@ -80,8 +80,8 @@ def draw(place: DeltaGenerator, tensor: Tensor, result: qc.Quantized, report: qc
             with st.popover(f"All {len(found)}" if len(found) > 1 else "More", type="tertiary"):
                 _all(tensor, result.scheme, found)
         else:
-            sentence.markdown(":small[:green[:material/check_circle:] No known problem found.]")
-        with st.popover("", icon=":material/school:", help="Examples of findings", type="tertiary"):
+            sentence.markdown(":small[:green[:material/check_circle:] No known problems found.]")
+        with st.popover("", icon=":material/school:", help="Example findings", type="tertiary"):
             _examples()
 
 
@@ -115,20 +115,20 @@ def _one(tensor: Tensor, scheme: qc.Scheme, finding: qc.Finding, number: int, pl
             key=f"_finding_fix_{number}",
             on_click=partial(_fix, finding.mended),
             type="primary",
-            help=messages.plain(f"{finding.mended}: {finding.gain}. The browser's Back undoes it."),
+            help=messages.plain(f"{finding.mended}: {finding.gain}. Your browser's Back button undoes it."),
         )
     name, step = LESSON_OF[finding.kind]
     st.page_link(
         lesson_plan.script(name),
         label="Lesson",
         query_params={lesson_plan.step_key(name): step},
-        help=f"The lesson that explains it: {lesson_plan.LESSONS[name].title}",
+        help=f"The lesson that explains this: {lesson_plan.LESSONS[name].title}",
     )
 
 
 def _outlined(finding: qc.Finding) -> str:
     what = f"first {MAX_BOXES} affected cells" if len(finding.boxes) == MAX_BOXES else "affected cells"
-    return f"Outline the {what}, and follow the arithmetic of the first"
+    return f"Outline the {what} and show the arithmetic of the first"
 
 
 def _show(tensor: Tensor, scheme: qc.Scheme, finding: qc.Finding) -> None:
@@ -150,7 +150,7 @@ def _fix(scheme: qc.Scheme) -> None:
 
 
 def _examples() -> None:
-    st.markdown("**Examples of findings**: a tensor and a scheme that have one")
+    st.markdown("**Example findings**: each button loads a tensor and a scheme")
     for column, kinds in zip(
         st.columns(2, width=560), (list(EXAMPLES)[::2], list(EXAMPLES)[1::2]), strict=True
     ):
@@ -166,7 +166,7 @@ def _examples() -> None:
 def load(kind: str) -> None:
     """Open the example of a kind (a callback)."""
     example = EXAMPLES[kind]
-    state = dict.fromkeys(("cell", "rows", "cols", "at"), "")
+    state: dict[str, Any] = dict.fromkeys(("cell", "rows", "cols", "at"), "")
     if isinstance(example.tensor, Generated):
         spec = example.tensor
         state |= {"src": "generate", "dist": spec.distribution, "shape": "x".join(map(str, spec.shape))}

@@ -26,7 +26,7 @@ def scheme_line(chosen: Current) -> DeltaGenerator:
         on_change=scheme_state.apply_text,
         args=(key,),
         label_visibility="collapsed",
-        help="The whole scheme in one line: copy it, or type another and press Enter.",
+        help="The whole scheme in one line: copy it, or type another one and press Enter.",
     )
     pinned.button(middle, chosen.scheme)
     return right
@@ -38,9 +38,9 @@ def library_line(scheme: qc.Scheme) -> None:
     if convention.name == qc.TEXTBOOK.name:
         return
     phrases = qc.differences(scheme)
-    said = "; ".join(phrases) if phrases else "no difference for this scheme"
-    full = html.escape(f"{said}. Stands for {convention.call}")
+    summary = "; ".join(phrases) if phrases else "no difference for this scheme"
+    full = html.escape(f"{summary}. Reproduces {convention.call}")
     st.html(
         f'<p class="qs-line qs-library"><span title="{full}"><b>{html.escape(convention.library)} '
-        f"{html.escape(convention.version)}</b> against the textbook: {html.escape(said)}</span></p>"
+        f"{html.escape(convention.version)}</b> against the textbook: {html.escape(summary)}</span></p>"
     )

@@ -15,9 +15,9 @@ from pages.shared.pinned import Reference
 from pages.shared.selection import Tensor
 from quantcore.granularity import block_name
 
-_SQNR = "Signal to quantization noise, 10·log10(Σx² / Σerror²). One more bit adds about 6 dB."
-_BITS = "True storage cost per element: its code, and its share of the scales and zero points."
-_CLIPPED = "Elements outside the representable range, whose code was clamped or wrapped."
+_SQNR = "Signal-to-quantization-noise ratio, 10·log10(Σx² / Σerror²). One more bit adds about 6 dB."
+_BITS = "Storage per element: its code plus its fraction of the scales and zero points."
+_CLIPPED = "Elements outside the representable range, whose codes were clamped or wrapped."
 
 
 class Figure(NamedTuple):
@@ -45,24 +45,24 @@ def figures(tensor: Tensor, scheme: qc.Scheme, report: qc.Report) -> list[Figure
     worst = "The largest |error|."
     if report.max_abs_error_index is not None:
         worst = f"The largest |error|, at element {report.max_abs_error_index}."
-    said = {
+    helps = {
         "sqnr_db": _SQNR,
-        "mse": "Mean of the squared error.",
-        "mae": "Mean of |error|.",
+        "mse": "Mean squared error.",
+        "mae": "Mean absolute error.",
         "max_abs_error": worst,
     }
-    said |= {
-        name: f"{said[name]} Not defined here: {why}."
+    helps |= {
+        name: f"{helps[name]} Not defined here: {why}."
         for name, why in report.undefined.items()
-        if name in said
+        if name in helps
     }
     clipped = f"{_CLIPPED} {report.codes_used:,} of {report.codes_available:,} codes are used."
-    size = "Size in float32 over size quantized, including scales and zero points."
+    size = "Size in float32 divided by the quantized size, including scales and zero points."
     return [
-        Figure("SQNR", report.sqnr_db, "{:.2f} dB", "{:+.2f} dB", True, said["sqnr_db"]),
-        Figure("MSE", report.mse, "{:.3g}", "{:+.3g}", False, said["mse"]),
-        Figure("MAE", report.mae, "{:.3g}", "{:+.3g}", False, said["mae"]),
-        Figure("max |error|", report.max_abs_error, "{:.3g}", "{:+.3g}", False, said["max_abs_error"]),
+        Figure("SQNR", report.sqnr_db, "{:.2f} dB", "{:+.2f} dB", True, helps["sqnr_db"]),
+        Figure("MSE", report.mse, "{:.3g}", "{:+.3g}", False, helps["mse"]),
+        Figure("MAE", report.mae, "{:.3g}", "{:+.3g}", False, helps["mae"]),
+        Figure("max |error|", report.max_abs_error, "{:.3g}", "{:+.3g}", False, helps["max_abs_error"]),
         Figure("Bits per element", bits, "{:.3g}", "{:+.3g}", False, _BITS),
         Figure("Compression", ratio, "{:.2f}×", "{:+.2f}×", True, size),
         Figure("Clipped", 100 * report.clipped_share, "{:.3g} %", "{:+.3g} %", False, clipped),
@@ -82,7 +82,7 @@ def draw(
     Args:
         trace: of the element that is followed; its block is named with its scale.
     """
-    shape = " × ".join(f"{n:,}" for n in tensor.shape) or "one number"
+    shape = " × ".join(f"{n:,}" for n in tensor.shape) or "scalar"
     scales = parameters(result, trace)
     facts = " · ".join(filter(None, (shape, tensor.stored or "float32")))
     first = (
@@ -108,21 +108,21 @@ def parameters(result: qc.Quantized, trace: qc.Trace) -> str:
     if count == 1:
         own = "" if zero_point is None else f", {name} {_number(zero_point.reshape(-1)[0].item())}"
         return f"scale {_number(scale[0].item())}{own}"
-    said = f"{count:,} scales {_span(scale.numpy())}"
+    text = f"{count:,} scales {_span(scale.numpy())}"
     if zero_point is not None:
         values = zero_point.reshape(-1).numpy()
         same = bool((values == values[0]).all())
-        said += f", {name if same else name + 's'} {_number(values[0].item()) if same else _span(values)}"
+        text += f", {name if same else name + 's'} {_number(values[0].item()) if same else _span(values)}"
     own = f"scale {_number(trace.scale)}" + (
         "" if zero_point is None else f", {name} {_number(trace.zero_point)}"
     )
-    return f"{said} · {block_name(trace.bounds, tuple(result.x.shape))}: {own}"
+    return f"{text} · {block_name(trace.bounds, tuple(result.x.shape))}: {own}"
 
 
 def _span(values: np.ndarray) -> str:
     finite = values[np.isfinite(values)]
     if not finite.size:
-        return "not finite"
+        return "non-finite"
     low, high = finite.min().item(), finite.max().item()
     return _number(low) if low == high else f"{_number(low)} to {_number(high)}"
 
@@ -133,21 +133,21 @@ def _number(value: float) -> str:
 
 def _cell(figure: Figure, other: Figure | None, reference: Reference | None) -> str:
     change = figure.value - other.value if other else 0.0
-    said = ""
+    delta = ""
     if other and reference and change and math.isfinite(change):
         better = (change > 0) == figure.more_is_better
-        said = (
+        delta = (
             f'<span class="qs-{"better" if better else "worse"}">{figure.change.format(change)}'
             f"<i> {'better' if better else 'worse'} than {reference.name}</i></span>"
         )
     return (
         f'<div data-tip="{html.escape(figure.help)}"><dt>{html.escape(figure.label)}</dt>'
-        f"<dd>{figure.text}{said}</dd></div>"
+        f"<dd>{figure.text}{delta}</dd></div>"
     )
 
 
 def _named(reference: Reference) -> str:
     """What the changes are against."""
     tip = html.escape(reference.problem or reference.scheme)
-    label = f"Against {'the pinned scheme' if reference.name == 'pinned' else 'the previous setting'}"
+    label = f"Against {'the pinned scheme' if reference.name == 'pinned' else 'the previous scheme'}"
     return f'<div class="qs-reference" data-tip="{tip}"><dt>{label}</dt><dd>{tip}</dd></div>'

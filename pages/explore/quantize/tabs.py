@@ -12,9 +12,10 @@ import quantcore as qc
 from pages.explore.quantize import code_and_export
 from pages.explore.quantize.code_and_export import MAPS
 from pages.maps import arithmetic
-from pages.maps.four_maps import ARITHMETIC, theme
+from pages.maps.four_maps import ARITHMETIC
 from pages.shared import cache, headers
 from pages.shared.selection import Tensor
+from pages.shared.theme import theme
 from quantcore import figures
 from quantcore.analysis import View
 
@@ -44,31 +45,34 @@ def draw(
 def _distribution(tensor: Tensor, result: qc.Quantized, element: tuple[int, ...]) -> None:
     left, right = st.columns([1, 3])
     log = left.toggle(
-        "Log counts", key="log", bind="query-params", help="Show rare values beside frequent ones"
+        "Log counts",
+        key="log",
+        bind="query-params",
+        help="Logarithmic counts, so that rare values stay visible",
     )
     one = right.toggle(
         "Only the chosen element's block",
         key="one_block",
         bind="query-params",
-        help="Without it, all of x stands faintly behind the elements that share the chosen element's scale",
+        help="If off, all of x is drawn faintly behind the elements that share the chosen element's scale",
     )
     block = qc.trace(result, element).block
     what = f"distribution {result.scheme} {block} {one} {log} {theme()}"
-    whole = cache.kept(tensor, "histogram", lambda: figures.histogram(result.x))
+    whole = cache.cached(tensor, "histogram", lambda: figures.histogram(result.x))
     make = partial(figures.distribution, result, block, alone=one, log=log, theme=theme(), whole=whole)
-    st.plotly_chart(cache.kept(tensor, what, make), theme=None, key="distribution_chart")
+    st.plotly_chart(cache.cached(tensor, what, make), theme=None, key="distribution_chart")
 
 
 def _scales(tensor: Tensor, result: qc.Quantized) -> None:
     make = partial(figures.scales, result, theme=theme())
     st.plotly_chart(
-        cache.kept(tensor, f"scales {result.scheme} {theme()}", make), theme=None, key="scales_chart"
+        cache.cached(tensor, f"scales {result.scheme} {theme()}", make), theme=None, key="scales_chart"
     )
-    table = cache.kept(tensor, f"scale table {result.scheme}", partial(scale_table, result))
+    table = cache.cached(tensor, f"scale table {result.scheme}", partial(scale_table, result))
     st.dataframe(table, hide_index=True, height=280, column_config=headers.columns(table, 6))
     if result.scale.numel() > TABLE_ROWS:
         st.caption(
-            f"The first {TABLE_ROWS:,} of {result.scale.numel():,} blocks; the .npz under Export has all."
+            f"The first {TABLE_ROWS:,} of {result.scale.numel():,} blocks; the .npz file under Export has them all."
         )
 
 

@@ -1,0 +1,14 @@
+"""Ranges: which range the codes should span."""
+
+from pages.explore.ranges import views
+from pages.shared.page import ALWAYS, SCHEME, TENSOR, Page
+
+PAGE = Page(
+    script="explore/ranges/page.py",
+    title="Ranges",
+    icon="width",
+    url_path="ranges",
+    section="Explore",
+    uses={TENSOR: ALWAYS, SCHEME: ALWAYS},
+    keys=views.KEYS,
+)

@@ -5,46 +5,39 @@ import streamlit as st
 import quantcore as qc
 from pages.explore.ranges import range_slider, views
 from pages.maps import four_maps
-from pages.shared import cache, link, messages, selection
+from pages.shared import cache, messages
+from pages.shared.page_frame import page_frame
 from pages.sidebar import unsupported
 
-chosen = selection.get()
-left, right = st.columns([7, 1], vertical_alignment="center")
-left.subheader("Which range should the codes span?", anchor=False)
-left.caption(
-    "A narrow range clips the outermost elements, a wide one rounds all the others more coarsely. Drag across the "
-    "histogram, move the slider, or take what a method finds."
-)
-link_place = right.popover("Link", icon=":material/link:", width="stretch")
-for problem in chosen.problems:
-    messages.error(problem)
-if chosen.hint:
-    messages.hint(chosen.hint)
-if chosen.tensor is not None and chosen.scheme is not None:
-    tensor, scheme = chosen.tensor, chosen.scheme
-    try:
-        result = cache.result(tensor, scheme)
-    except qc.QuantError as error:
-        unsupported.show(error, tensor, scheme)
-    else:
-        block, place = views.choose_block(result)
-        bins = views.histogram(tensor, result, block)
-        ends = qc.range_in_use(result, block)
-        range_slider.draw(ends, (float(bins[1][0]), float(bins[1][-1])), scheme.symmetric)
+with page_frame(
+    "Which range should the codes span?",
+    "A narrow range clips the outermost elements; a wide one rounds all others more coarsely. Drag across the "
+    "histogram, move the slider, or use the range that a method finds.",
+) as frame:
+    tensor, scheme = frame.chosen.tensor, frame.chosen.scheme
+    if tensor is not None and scheme is not None:
         try:
-            found, curve = views.marks(tensor, scheme, block), views.curve(tensor, scheme, block)
+            result = cache.result(tensor, scheme)
         except qc.QuantError as error:
-            messages.error(str(error))
+            unsupported.show(error, tensor, scheme)
         else:
-            views.pictures(bins, found, ends, scheme, curve)
-            views.table(found, scheme)
-            views.notes(tensor, scheme, block, curve)
-        report = cache.report(tensor, scheme)
-        maps_place = st.container(gap="xxsmall")
-        view, element = four_maps.controls(tensor.shape, four_maps.worst_of(report, tensor.shape), maps_place)
-        trace = qc.trace(result, element)
-        four_maps.draw(maps_place, tensor, result, view, trace, views.outline(result, block))
-        views.buttons(place, result, block, element)
-
-with link_place:
-    link.draw(chosen.tensor)
+            block, place = views.choose_block(result)
+            bins = views.histogram(tensor, result, block)
+            bounds = qc.range_in_use(result, block)
+            range_slider.draw(bounds, (float(bins[1][0]), float(bins[1][-1])), scheme.symmetric)
+            try:
+                found, curve = views.marks(tensor, scheme, block), views.curve(tensor, scheme, block)
+            except qc.QuantError as error:
+                messages.error(str(error))
+            else:
+                views.pictures(bins, found, bounds, scheme, curve)
+                views.table(found, scheme)
+                views.notes(tensor, scheme, block, curve)
+            report = cache.report(tensor, scheme)
+            maps_place = st.container(gap="xxsmall")
+            view, element = four_maps.controls(
+                tensor.shape, four_maps.worst_of(report, tensor.shape), maps_place
+            )
+            trace = qc.trace(result, element)
+            four_maps.draw(maps_place, tensor, result, view, trace, views.outline(result, block))
+            views.buttons(place, result, block, element)

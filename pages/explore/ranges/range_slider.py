@@ -11,26 +11,26 @@ from pages.sidebar import scheme_state
 
 _LOW, _HIGH, _SLIDER, CHART = "rng_low", "rng_high", "rng_slider", "rng_histogram"
 _STEPS = 200  # of the slider, about
-_ROOM = 1.25  # how far it reaches beyond the elements
-_LARGEST = 3.4e38
+_MARGIN = 1.25  # how far it reaches beyond the elements
+_FLOAT32_MAX = 3.4e38
 
 
-def draw(ends: tuple[float, float], reach: tuple[float, float], symmetric: bool) -> None:
-    """Draw two numbers and a slider that stand at ``ends``; symmetric: one number, for low is -high.
+def draw(bounds: tuple[float, float], extremes: tuple[float, float], symmetric: bool) -> None:
+    """Draw two numbers and a slider that stand at ``bounds``; symmetric: one number, for low is -high.
 
     Args:
-        reach: the lowest and the highest element.
+        extremes: the lowest and the highest element.
     """
-    low, high = (_rounded(end) for end in ends)
+    low, high = (_rounded(end) for end in bounds)
     if symmetric:
         high = max(abs(low), abs(high))
         low, bottom = -high, 0.0
-        top = max(map(abs, (*reach, high)))
-        top = _limited(top * _ROOM) or 1.0
+        top = max(map(abs, (*extremes, high)))
+        top = _limited(top * _MARGIN) or 1.0
     else:
-        bottom, top = min(reach[0], low), max(reach[1], high)
-        room = (_ROOM - 1) * (top / 2 - bottom / 2) or abs(top) or 1.0
-        bottom, top = _limited(bottom - room), _limited(top + room)
+        bottom, top = min(extremes[0], low), max(extremes[1], high)
+        margin = (_MARGIN - 1) * (top / 2 - bottom / 2) or abs(top) or 1.0
+        bottom, top = _limited(bottom - margin), _limited(top + margin)
     step = _step(top / _STEPS - bottom / _STEPS)
     bottom, top = _rounded(math.floor(bottom / step) * step), _rounded(math.ceil(top / step) * step)
     # these widgets mirror the range in use, whoever set it; what a visitor does to them goes to the scheme's own
@@ -40,7 +40,7 @@ def draw(ends: tuple[float, float], reach: tuple[float, float], symmetric: bool)
     columns = st.columns([1, 4] if symmetric else [1, 1, 4], vertical_alignment="bottom")
     if not symmetric:
         columns[0].container(key=_LOW).number_input("Low", key=at_low, args=(_LOW, at_low, at_high), **number)
-    help_ = "The largest |x| that is not clipped: low is its negative" if symmetric else None
+    help_ = "The largest |x| that is not clipped; low is its negative" if symmetric else None
     label = "± High" if symmetric else "High"
     keys = (_HIGH, at_low, at_high)
     columns[-2].container(key=_HIGH).number_input(label, key=at_high, args=keys, help=help_, **number)
@@ -54,7 +54,7 @@ def draw(ends: tuple[float, float], reach: tuple[float, float], symmetric: bool)
         key=at_slider,
         on_change=_slid,
         args=(at_slider, step),
-        help="Moving it sets the range of the scheme on the left to fixed; the browser's Back undoes it.",
+        help="Moving it sets the scheme's range on the left to fixed; your browser's Back button undoes it.",
     )
 
 
@@ -108,4 +108,4 @@ def _rounded(x: float) -> float:
 
 
 def _limited(x: float) -> float:
-    return min(max(x, -_LARGEST), _LARGEST)
+    return min(max(x, -_FLOAT32_MAX), _FLOAT32_MAX)

@@ -10,9 +10,9 @@ import streamlit as st
 
 import quantcore as qc
 from pages.explore.ranges import range_slider
-from pages.maps.four_maps import theme
 from pages.shared import cache, headers, messages
 from pages.shared.selection import Tensor
+from pages.shared.theme import theme
 from quantcore import figures
 from quantcore.analysis import METHODS, elements_of
 from quantcore.diagnosis import Box
@@ -35,8 +35,8 @@ def choose_block(result: qc.Quantized) -> tuple[Block, Any]:
         "Block",
         key=_BLOCK,
         placeholder=f"all {result.scale.numel():,}",
-        help=f"The blocks form a grid of {' × '.join(f'{n:,}' for n in grid)}; one is named by its place in it, such as "
-        f"{', '.join(['0'] * len(grid))}. Empty: all of them.",
+        help=f"The blocks form a grid of {' × '.join(f'{n:,}' for n in grid)}. Choose one by its position in it, such as "
+        f"{', '.join(['0'] * len(grid))}; empty: all blocks.",
         **_BIND,
     )
     try:
@@ -52,9 +52,13 @@ def buttons(place: Any, result: qc.Quantized, block: Block, element: tuple[int, 
         return
     own = qc.trace(result, element).block
     if own != block:
-        label = f"Block {', '.join(map(str, own))}: that of the element ({', '.join(map(str, element))})"
+        label = f"Block {', '.join(map(str, own))}, which holds element ({', '.join(map(str, element))})"
         place.button(
-            label, on_click=_go_to, args=(own,), key="rng_own", help="Click a cell below to choose another"
+            label,
+            on_click=_go_to,
+            args=(own,),
+            key="rng_own",
+            help="Click a cell below to choose another one",
         )
     if block is not None:
         place.button("All blocks", on_click=_go_to, args=(None,), key="rng_all")
@@ -70,19 +74,19 @@ def outline(result: qc.Quantized, block: Block) -> tuple[Box, ...]:
 def marks(tensor: Tensor, scheme: qc.Scheme, block: Block) -> tuple[qc.RangeMark, ...]:
     """What the scheme's own range setting finds, then every other; each computed once whatever the first is."""
     x, plain = cache.values(tensor), _without_range(scheme)
-    others = cache.kept_small(
+    others = cache.cached_small(
         tensor, f"range marks {plain} {block}", partial(qc.range_marks, x, scheme, block)
     )
     if any(mark.setting == scheme.range_setting for mark in others):
         return others
     make = partial(qc.range_marks, x, scheme, block, (scheme.range_setting,))
-    return (*cache.kept_small(tensor, f"range mark {scheme} {block}", make), *others)
+    return (*cache.cached_small(tensor, f"range mark {scheme} {block}", make), *others)
 
 
 def curve(tensor: Tensor, scheme: qc.Scheme, block: Block) -> qc.RangeCurve:
     """The error of every range."""
     make = partial(qc.range_curve, cache.values(tensor), scheme, block)
-    return cache.kept_small(tensor, f"range curve {_without_range(scheme)} {block}", make)
+    return cache.cached_small(tensor, f"range curve {_without_range(scheme)} {block}", make)
 
 
 def histogram(tensor: Tensor, result: qc.Quantized, block: Block) -> tuple[np.ndarray, np.ndarray]:
@@ -93,31 +97,33 @@ def histogram(tensor: Tensor, result: qc.Quantized, block: Block) -> tuple[np.nd
         return figures.histogram(result.x if block is None else elements_of(result.x, granularity, block))
 
     where = "" if block is None else f"{result.scheme.granularity} {block}"
-    return cache.kept_small(tensor, f"range histogram {where}", make)
+    return cache.cached_small(tensor, f"range histogram {where}", make)
 
 
 def pictures(
     bins: tuple[np.ndarray, np.ndarray],
     found: tuple[qc.RangeMark, ...],
-    ends: tuple[float, float],
+    bounds: tuple[float, float],
     scheme: qc.Scheme,
     error: qc.RangeCurve,
 ) -> None:
     """Draw the histogram with the ranges in it, and beside it the error of every range."""
     left, right = st.columns(2)
     with left:
-        st.markdown("**The elements, and the range in use**")
+        st.markdown("**Elements and the range in use**")
         log = bool(st.session_state.get(_LOG))
         st.plotly_chart(
-            figures.range_histogram(*bins, found, ends, log=log, theme=theme()),
+            figures.range_histogram(*bins, found, bounds, log=log, theme=theme()),
             theme=None,
             key=range_slider.CHART,
             on_select=partial(range_slider.dragged, scheme.symmetric),
             selection_mode="box",
         )
-        st.toggle("Log counts", key=_LOG, help="Show rare values beside frequent ones", **_BIND)
+        st.toggle(
+            "Log counts", key=_LOG, help="Logarithmic counts, so that rare values stay visible", **_BIND
+        )
     with right:
-        st.markdown("**The error of every range**")
+        st.markdown("**Error of every range**")
         st.plotly_chart(
             figures.range_error(error, found, scheme.symmetric, theme=theme()), theme=None, key="rng_curve"
         )
@@ -156,31 +162,31 @@ def table(found: tuple[qc.RangeMark, ...], scheme: qc.Scheme) -> None:
 
 def notes(tensor: Tensor, scheme: qc.Scheme, block: Block, error: qc.RangeCurve) -> None:
     """Say what the numbers are of, and what does not apply."""
-    said = []
+    sentences = []
     if error.blocks > 1:
-        said.append(
-            "Low, high and width are means over the blocks, errors of all their elements; in the curve every block "
-            "shrinks to the same share of its own min-max. A range moved by hand holds for every block alike."
+        sentences.append(
+            "Low, high and width are means over the blocks; errors are over all their elements. In the curve every block "
+            "shrinks to the same fraction of its own min-max range. A manual range applies to every block alike."
         )
     elif block is not None:
-        said.append("A range moved by hand holds for every block, not only for this one.")
+        sentences.append("A manual range applies to every block, not only to this one.")
     if error.measured < error.elements:
-        said.append(
-            f"Curve and table are measured on {error.measured:,} of the {error.elements:,} elements, chosen evenly; "
-            "histogram, maps and the codes are of all."
+        sentences.append(
+            f"Curve and table are measured on {error.measured:,} of the {error.elements:,} elements, evenly spaced; "
+            "histogram, maps and codes use all of them."
         )
     if scheme.scales is not None:
-        said.append("Curve and table take the scales as float32, before they are quantized themselves.")
+        sentences.append("Curve and table use float32 scales, before the scales are quantized themselves.")
     if not isinstance(scheme.format, qc.IntFormat):
-        said.append(
-            f"{scheme.format} has no zero_point, so the range only sets the scale; its steps are not equal, so rounding "
-            "does not shrink in proportion to the range as it does with integers."
+        sentences.append(
+            f"{scheme.format} has no zero point, so the range only sets the scale. Its steps are unequal, so the rounding "
+            "error does not shrink in proportion to the range as it does with integers."
         )
     for setting in METHODS:
         reason = qc.refusal(dataclasses.replace(scheme, range_setting=setting), tensor.shape)
         if reason:
-            said.append(f"No {write_call(setting)}: {reason}")
-    st.caption(messages.plain(" ".join(said)))
+            sentences.append(f"No {write_call(setting)}: {reason}")
+    st.caption(messages.plain(" ".join(sentences)))
 
 
 def _without_range(scheme: qc.Scheme) -> qc.Scheme:
@@ -202,7 +208,7 @@ def _read(typed: str, grid: tuple[int, ...]) -> Block:
         block = tuple(int(word) for word in words)
     except ValueError:
         raise qc.QuantError(
-            f"A block is whole numbers such as {', '.join('0' for _ in grid)}, not {typed[:40]!r}."
+            f"A block must be integers such as {', '.join('0' for _ in grid)}, not {typed[:40]!r}."
         ) from None
     if block and (len(block) != len(grid) or any(not 0 <= b < n for b, n in zip(block, grid, strict=True))):
         last = ", ".join(str(n - 1) for n in grid)

@@ -1,0 +1,13 @@
+"""Lesson 7: quantizing a network after training, or during it."""
+
+from pages.learn.lesson_pages import lesson_page
+from pages.learn.ptq_or_qat import controls
+from pages.shared.lesson_plan import step_key
+from pages.shared.page import SCHEME, While
+
+PAGE = lesson_page(
+    "ptq_or_qat",
+    keys={"learn_ptq_or_qat_cell", *controls.KEYS},
+    uses={SCHEME: While(step_key("ptq_or_qat"), {"ptq", "qat", "curve", "choose"})},
+    required={"train_show", "train_layer", "train_maps", "train_scales", "train_as"},
+)

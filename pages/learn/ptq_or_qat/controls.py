@@ -92,7 +92,7 @@ def plan(seeded: bool = True) -> Plan | None:
             messages.error(problem)
         return None
     of_weights = _read("weights", weights) or chosen.scheme
-    return of_weights and Plan(number, of_weights, _read("activations", activations))
+    return None if of_weights is None else Plan(number, of_weights, _read("activations", activations))
 
 
 def _read(what: str, text: str) -> qc.Scheme | None:

@@ -1,5 +1,6 @@
 """Lesson 7: a network that is quantized after training, and one that goes on training while quantized."""
 
+from collections.abc import Callable
 from functools import partial
 
 import streamlit as st
@@ -125,7 +126,7 @@ else:
         with st.container(key="lesson_plan"):
             plan = controls.plan(seeded=step in ("ptq", "qat"))
         if plan:
-            draw = {
+            draw: dict[str, Callable[[Plan], run.Job | None]] = {
                 "ptq": ptq,
                 "qat": partial(training_views.qat, text=TEXTS["qat"]),
                 "curve": partial(training_views.curve, text=TEXTS["curve"]),

@@ -1,0 +1,66 @@
+"""The records of the lessons' pages: what a lesson's plan leaves to be said."""
+
+from collections.abc import Iterable, Mapping
+
+from pages.shared.lesson_plan import LESSONS, script, step_key
+from pages.shared.page import SCHEME, TENSOR, Page, While
+
+LARGE = "learn_large"  # key of the large mode
+LESSON_URL, OVERVIEW_URL = "learn-", "learn"
+
+
+def lesson_page(
+    name: str, keys: Iterable[str], uses: Mapping[str, While], required: Iterable[str] = ()
+) -> Page:
+    """The record of a lesson.
+
+    Args:
+        name: in `LESSONS`.
+        keys: those of its controls beside its step.
+    """
+    return Page(
+        script=script(name),
+        title=LESSONS[name].title,
+        icon=LESSONS[name].icon,
+        url_path=LESSON_URL + name.replace("_", "-"),
+        section="Learn",
+        uses=uses,
+        keys={step_key(name), *keys},
+        required={step_key(name), *required},
+    )
+
+
+def _own(name: str, controls: tuple[str, ...]) -> set[str]:
+    return {f"learn_{name}_{control}" for control in controls}
+
+
+def _yours(name: str) -> dict[str, While]:
+    """Of a lesson whose step "yours" is on the visitor's tensor and scheme."""
+    return dict.fromkeys((TENSOR, SCHEME), While(step_key(name), {"yours"}))
+
+
+_MINE = {name: While(f"learn_{name}_mine", {"true"}) for name in ("mistakes", "predict")}
+
+PAGES = (
+    Page("learn/overview.py", "Overview", "school", OVERVIEW_URL, "Learn", keys={LARGE}),
+    lesson_page("scale", _own("scale", ("bits", "low", "high", "cell")), _yours("scale")),
+    lesson_page("zero_point", _own("zero_point", ("low", "high", "cell")), _yours("zero_point")),
+    lesson_page(
+        "granularity",
+        _own("granularity", ("size", "down", "across", "cell")),
+        _yours("granularity"),
+        _own("granularity", ("size", "down", "across")),
+    ),
+    lesson_page("error", _own("error", ("limit", "bits", "cell")), _yours("error")),
+    lesson_page(
+        "mistakes",
+        _own("mistakes", ("shown", "mine")),
+        {TENSOR: _MINE["mistakes"]},
+        _own("mistakes", ("shown",)),
+    ),
+    lesson_page(
+        "predict",
+        _own("predict", ("seed", "mine", "row", "cell")),
+        dict.fromkeys((TENSOR, SCHEME), _MINE["predict"]),
+    ),
+)
