@@ -1,4 +1,4 @@
-"""Two sets of codes of one tensor and where they differ: three maps side by side."""
+"""Two sets of codes for one tensor, and where they differ: three maps side by side."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +8,7 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 
 from quantcore.analysis import MAX_CELLS, Span
-from quantcore.figures.style import base_layout, palette, share, title, whole_ticks
+from quantcore.figures.style import base_layout, integer_ticks, palette, subplot_domain, title
 
 Codes = npt.NDArray[np.integer[Any]]
 NUMBERS_UP_TO = 256  # cells
@@ -16,9 +16,9 @@ NUMBERS_UP_TO = 256  # cells
 
 @dataclass(frozen=True, eq=False)
 class PairData:
-    """Cells of the maps: codes of both, and where the element that a cell shows stands in the plane.
+    """Cells of the maps: both codes, and the row and column of the element that a cell shows.
 
-    ``step``: how many elements (down, across) a cell stands for; the maps of codes show the one whose codes
+    ``step``: how many elements (down, across) a cell represents; the maps of codes show the one whose codes
     differ most. ``differing``: how many of a cell's elements have different codes; ``size``: how many it has.
     """
 
@@ -32,7 +32,7 @@ class PairData:
 
     @property
     def reduced(self) -> bool:
-        """Whether a cell stands for several elements."""
+        """Whether a cell represents several elements."""
         return self.step != (1, 1)
 
     @property
@@ -42,29 +42,29 @@ class PairData:
 
     @property
     def legend(self) -> str:
-        """What a cell shows, in a sentence or two; empty where it is one element."""
+        """What a cell shows, in a sentence or two; empty if it is one element."""
         if not self.reduced:
             return ""
         down, across = self.step
         differing, total = int(self.differing.sum()), int(self.size.sum())
         return (
-            f"Each cell stands for {down} × {across} elements: the maps of codes show the element whose codes "
-            "differ most, the third map shows how many of the cell's elements differ, in percent. "
-            f"Overall {percent(differing, total)} differ."
+            f"Each cell represents {down} × {across} elements: the maps of codes show the element whose codes "
+            "differ most, the third map the percentage of the cell's elements that differ. "
+            f"Overall, {percent(differing, total)} of the elements differ."
         )
 
 
-def percent(part: int, total: int) -> str:
-    """``part`` of ``total`` in words: "12.5 %", and never 0 % or 100 % unless it is exactly that.
+def percent(count: int, total: int) -> str:
+    """``count`` of ``total`` as text: "12.5 %", and 0 % or 100 % only if it is exactly that.
 
     >>> percent(1, 8), percent(1, 10**6), percent(0, 8), percent(10**6 - 1, 10**6)
     ('12.5 %', 'less than 0.1 %', '0 %', 'more than 99.9 %')
     """
-    if part in (0, total):
-        return "100 %" if part else "0 %"
-    if 1000 * part < total:
+    if count in (0, total):
+        return "100 %" if count else "0 %"
+    if 1000 * count < total:
         return "less than 0.1 %"
-    return "more than 99.9 %" if 1000 * (total - part) < total else f"{100 * part / total:.1f} %"
+    return "more than 99.9 %" if 1000 * (total - count) < total else f"{100 * count / total:.1f} %"
 
 
 def pair_data(first: Codes, second: Codes) -> PairData:
@@ -72,7 +72,7 @@ def pair_data(first: Codes, second: Codes) -> PairData:
     a, b = (c.reshape(-1, c.shape[-1] if c.ndim else 1).astype(np.int64) for c in (first, second))
     step = (-(-a.shape[0] // MAX_CELLS), -(-a.shape[1] // MAX_CELLS))
     short = [(0, -n % s) for n, s in zip(a.shape, step, strict=True)]
-    padded = np.pad(abs(a - b), short, constant_values=-1)  # which no difference is
+    padded = np.pad(abs(a - b), short, constant_values=-1)  # no difference is negative
     rows, columns = padded.shape[0] // step[0], padded.shape[1] // step[1]
     boxes = padded.reshape(rows, step[0], columns, step[1]).transpose(0, 2, 1, 3).reshape(rows, columns, -1)
     place = boxes.argmax(-1)
@@ -83,27 +83,27 @@ def pair_data(first: Codes, second: Codes) -> PairData:
 
 
 def pair(
-    first: Codes, second: Codes, titles: tuple[str, str], *, ends: Span, theme: str = "light"
+    first: Codes, second: Codes, titles: tuple[str, str], *, bounds: Span, theme: str = "light"
 ) -> go.Figure:
-    """Return the maps of both and of where they differ, with linked axes.
+    """Return maps of both and of where they differ, with linked axes.
 
-    The third map shows first - second where each cell is one element; where cells stand for several, it shows
-    how many of these differ, in percent: `pair_data` has the numbers and a legend.
+    The third map shows first - second if each cell is one element; otherwise the percentage of the cell's
+    elements that differ. `pair_data` has the numbers and a legend.
 
     Args:
         titles: names of the two.
-        ends: the lowest and the highest code, the ends of the colours.
+        bounds: the lowest and the highest code, where the colours end.
     """
     data = pair_data(first, second)
     height, width = data.first.shape
     layout = {**base_layout(theme, _height(height, width)), "annotations": []}
-    codes = {"zmin": ends[0], "zmax": ends[1], "colorscale": palette("codes")}
+    codes = {"zmin": bounds[0], "zmax": bounds[1], "colorscale": palette("codes")}
     hover = _hover(data, tuple(first.shape), titles)
     difference, name, differ = _difference(data, titles, theme)
     maps = ((data.first, titles[0]), (data.second, titles[1]), (difference, name))
     traces = []
     for i, (cells, name) in enumerate(maps):
-        axis, domain = str(i + 1) if i else "", share(i, 3, 0.075)
+        axis, domain = str(i + 1) if i else "", subplot_domain(i, 3, 0.075)
         bar = {"x": domain[1], "xpad": 4, "thickness": 8, "nticks": 5, "tickfont": {"size": 10}}
         colours = differ if i == 2 else codes
         own = {"z": cells, "name": name, "colorbar": bar, "xaxis": f"x{axis}", "yaxis": f"y{axis}"}
@@ -118,12 +118,12 @@ def _difference(data: PairData, titles: tuple[str, str], theme: str) -> tuple[An
     """Cells, title and colours of the third map."""
     colours = palette("error", theme)
     if not data.reduced:
-        apart = data.first - data.second
-        most = int(abs(apart).max()) or 1
+        difference = data.first - data.second
+        most = int(abs(difference).max()) or 1
         name = f"{titles[0]} − {titles[1]}"
-        return apart, name, {"zmin": -most, "zmax": most, "colorscale": colours}
-    # from 0 to 100, so that equal colours mean equal percentages in every comparison; the quiet colour of the
-    # middle is that of none alone, so that one element of a large cell stands out too
+        return difference, name, {"zmin": -most, "zmax": most, "colorscale": colours}
+    # from 0 to 100, so that equal colors mean equal percentages in every comparison; the quiet middle color is
+    # for 0 alone, so that even one element of a large cell stands out
     middle, *others = [colour for _, colour in colours[len(colours) // 2 :]]
     none, last = 0.5 / int(data.size.max()), len(others) - 1
     scale = [
@@ -135,7 +135,7 @@ def _difference(data: PairData, titles: tuple[str, str], theme: str) -> tuple[An
 
 
 def _height(rows: int, columns: int) -> int:
-    """Cells about square, within what a page has room for."""
+    """A height that makes cells about square, within the room of a page."""
     return int(min(max(290 * rows / columns, 150), 420)) + 80
 
 
@@ -164,6 +164,6 @@ def _axes(data: PairData, axis: str, domain: list[float]) -> dict[str, Any]:
     across = {"domain": domain, "anchor": f"y{axis}", "range": [-0.5, columns - 0.5], **linked}
     down = {"anchor": f"x{axis}", "range": [rows - 0.5, -0.5], **({"matches": "y"} if axis else {})}
     return {
-        f"xaxis{axis}": across | plain | whole_ticks(columns),
-        f"yaxis{axis}": down | plain | whole_ticks(rows),
+        f"xaxis{axis}": across | plain | integer_ticks(columns),
+        f"yaxis{axis}": down | plain | integer_ticks(rows),
     }

@@ -1,4 +1,4 @@
-"""The scale of every block and what error it left."""
+"""The scale of every block and the error it leads to."""
 
 import math
 from typing import Any
@@ -8,7 +8,7 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 
 from quantcore.analysis import MAX_CELLS, Span, block_errors
-from quantcore.figures.style import FILL, LINE, base_layout, palette, share, title, whole_ticks
+from quantcore.figures.style import FILL, LINE, base_layout, integer_ticks, palette, subplot_domain, title
 from quantcore.quantization import Quantized
 
 Array = npt.NDArray[Any]
@@ -17,8 +17,8 @@ Array = npt.NDArray[Any]
 def scales(result: Quantized, *, theme: str = "light") -> go.Figure:
     """Return the scale of every block and its mean squared error, side by side.
 
-    Blocks in one row or column come as bars, others as a map of the grid: leading axes become rows, and
-    where there are more than 256 a side a cell shows the largest of several.
+    Blocks in one row or column are drawn as bars, others as a map of the grid: leading axes become rows, and beyond
+    256 per side a cell shows the largest of several.
     """
     grid = tuple(result.scale.shape) or (1,)
     plane = (math.prod(grid[:-1]), grid[-1])
@@ -29,7 +29,7 @@ def scales(result: Quantized, *, theme: str = "light") -> go.Figure:
     for i, (name, values) in enumerate(columns.items()):
         cells, row, column, step = largest(values.cpu().numpy().astype(np.float32).reshape(plane))
         axis = "2" if i else ""
-        domain = share(i, 2, 0.06 if bars else 0.1)
+        domain = subplot_domain(i, 2, 0.06 if bars else 0.1)
         index = [*np.unravel_index(row, grid[:-1]), column] if len(grid) > 1 else [column]
         places = np.stack([np.asarray(n, np.int32) for n in index], -1)
         common = {"xaxis": f"x{axis}", "yaxis": f"y{axis}", **_hover(name, len(index), "y" if bars else "z")}
@@ -44,11 +44,12 @@ def scales(result: Quantized, *, theme: str = "light") -> go.Figure:
 def largest(values: Array) -> tuple[Array, Array, Array, Span]:
     """Reduce a plane to at most 256×256 cells.
 
-    Return the largest value of each cell, its row and its column in the plane, and what a cell stands for.
+    Return the largest value of each cell, its row and column in the plane, and how many elements (down, across) a
+    cell represents.
     """
     step = (-(-values.shape[0] // MAX_CELLS), -(-values.shape[1] // MAX_CELLS))
     short = [(0, -n % s) for n, s in zip(values.shape, step, strict=True)]
-    padded = np.pad(values, short, constant_values=-np.inf)  # which no value is
+    padded = np.pad(values, short, constant_values=-np.inf)  # no value is
     rows, columns = padded.shape[0] // step[0], padded.shape[1] // step[1]
     cells = padded.reshape(rows, step[0], columns, step[1]).transpose(0, 2, 1, 3).reshape(rows, columns, -1)
     place = cells.argmax(-1)
@@ -84,5 +85,5 @@ def _axes(axis: str, domain: list[float], plane: Span, bars: bool) -> dict[str, 
     across = {"domain": domain, "anchor": f"y{axis}", "title": "block", **plain}
     down: dict[str, Any] = {"anchor": f"x{axis}", "rangemode": "tozero"}
     if not bars:
-        down |= {"autorange": "reversed", **plain, **whole_ticks(plane[0])}
-    return {f"xaxis{axis}": across | whole_ticks(max(plane) if bars else plane[1]), f"yaxis{axis}": down}
+        down |= {"autorange": "reversed", **plain, **integer_ticks(plane[0])}
+    return {f"xaxis{axis}": across | integer_ticks(max(plane) if bars else plane[1]), f"yaxis{axis}": down}

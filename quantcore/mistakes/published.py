@@ -1,11 +1,11 @@
-"""Mistakes that tables in print rest on, as the few lines that make them, each beside the lines that do not.
+"""Mistakes behind published tables: the few lines that make each mistake, and the lines that avoid it.
 
-Every function takes x and returns codes, scale and x̂. Their source is what a page shows, so they are written
-as a student would. A cast from float to int8 of a number that does not fit is undefined in C++; by way of int32
-it keeps the lowest 8 bits everywhere, which is what x86 machines do directly and what those tables show.
+Every function takes x and returns codes, scale and x̂. A page shows their source, so they are written as a
+student would write them. In C++, casting a float that does not fit to int8 is undefined; through int32 the cast
+keeps the lowest 8 bits on every machine, which is what x86 does directly and what those tables show.
 """
 
-# ruff: noqa: D103 (the record in the catalogue says what each does)
+# ruff: noqa: D103 (the catalogue says what each does)
 
 import torch
 from torch import Tensor
@@ -25,19 +25,19 @@ def symmetric_scale_then_cast(x: Tensor) -> Parts:
     return codes, scale, codes * scale
 
 
-def asymmetric_scale_a_column(x: Tensor) -> Parts:
+def asymmetric_scale_per_column(x: Tensor) -> Parts:
     scale = (x.amax(dim=0) - x.amin(dim=0)) / 255
     codes = torch.round(x / scale).int().to(torch.int8)
     return codes, scale, codes * scale
 
 
-def symmetric_scale_a_column(x: Tensor) -> Parts:
+def symmetric_scale_per_column(x: Tensor) -> Parts:
     scale = x.abs().amax(dim=0) / 127
     codes = torch.round(x / scale).int().to(torch.int8)
     return codes, scale, codes * scale
 
 
-def asymmetric_scale_a_half(x: Tensor) -> Parts:
+def asymmetric_scale_per_half(x: Tensor) -> Parts:
     halves = x.chunk(2, dim=1)
     scales = [(h.max() - h.min()) / 255 for h in halves]
     scale = torch.cat([s.expand_as(h) for s, h in zip(scales, halves, strict=True)], dim=1)
@@ -45,7 +45,7 @@ def asymmetric_scale_a_half(x: Tensor) -> Parts:
     return codes, scale, codes * scale
 
 
-def symmetric_scale_a_half(x: Tensor) -> Parts:
+def symmetric_scale_per_half(x: Tensor) -> Parts:
     halves = x.chunk(2, dim=1)
     scales = [h.abs().max() / 127 for h in halves]
     scale = torch.cat([s.expand_as(h) for s, h in zip(scales, halves, strict=True)], dim=1)
@@ -90,7 +90,7 @@ def percentile_of_x(x: Tensor) -> Parts:
     return codes, scale, codes * scale
 
 
-def percentile_of_size(x: Tensor) -> Parts:
+def percentile_of_magnitude(x: Tensor) -> Parts:
     high = torch.quantile(x.abs(), 0.999)
     scale = high / 127
     codes = torch.round(x / scale).clamp(-128, 127)

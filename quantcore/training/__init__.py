@@ -1,4 +1,4 @@
-"""Post-training quantization against quantization-aware training, on handwritten digits.
+"""Post-training quantization (PTQ) and quantization-aware training (QAT) on handwritten digits.
 
 >>> from quantcore import Scheme, training
 >>> *_, trained = training.train(seed=0)
@@ -7,13 +7,13 @@
 >>> for progress in training.qat(trained.network, scheme, learned_scales=True):
 ...     print(f"{progress.epoch}/{progress.epochs} {progress.accuracy:.1%}")  # doctest: +SKIP
 
-A seed means the same for everyone: see `quantcore.training.network`. Weights before and after are
-``trained.network.weights[0]`` and ``after.weights[0]``, what `quantcore.apply` returns.
+A seed gives the same network on every machine: see `quantcore.training.network`. A layer's weights are
+``trained.network.weights[0]`` before quantization and ``after.weights[0]``, a result of `quantcore.apply`, after it.
 """
 
 from quantcore.training.curve import FLOAT, METHODS, Point, Row, accuracy_curve, summary
 from quantcore.training.digits import Digits, load_digits
-from quantcore.training.network import Network, share_right
+from quantcore.training.network import Network, accuracy
 from quantcore.training.quantized import QuantizedNetwork, ptq
 from quantcore.training.sgd import HIDDEN, TRAINING, TUNING, Progress, Training, qat, train
 from quantcore.training.straight_through import fake_quantize
@@ -36,7 +36,7 @@ __all__ = [
     "load_digits",
     "ptq",
     "qat",
-    "share_right",
+    "accuracy",
     "summary",
     "train",
 ]
