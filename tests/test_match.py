@@ -1,4 +1,4 @@
-"""Match: the recorded integers of each library are found again, and every damage done to them is named."""
+"""Match: the recorded integers of each library are found again, and every corruption done to them is named."""
 
 import warnings
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import quantcore as qc
-from quantcore.matching import Reread, Transposed, apart, match, match_steps, produced
+from quantcore.matching import Reinterpreted, Transposed, match, match_steps, mismatches, reproduce
 
 NO_INTEGER = (-(1 << 31), -(1 << 63))  # what stands for NaN in the records
 PER_LIBRARY = 8
@@ -52,18 +52,18 @@ def is_recorded(scheme, case, shape):
 def test_library_is_found_again(name, case):
     x, codes = golden.array(case["x"]), golden.array(case["codes"])
     found = match(x, codes)
-    schemes = [s for c in found.exact if not c.damage for s in c.schemes]
+    schemes = [s for c in found.exact if not c.corruption for s in c.schemes]
     assert any(is_recorded(s, case, x.shape) for s in schemes), [str(c.scheme) for c in found.candidates]
     for candidate in found.exact:
         for scheme in candidate.schemes:
-            np.testing.assert_array_equal(produced(x, scheme, candidate.damage).numpy(), codes)
+            np.testing.assert_array_equal(reproduce(x, scheme, candidate.corruption).numpy(), codes)
 
 
 def test_every_library_has_cases():
     assert {name for name, _ in CASES} == set(qc.INTEGER_CONVENTIONS) - {"textbook", "aimet.2024.Quantize"}
 
 
-# Of one library each, per channel and in groups: enough codes that chance makes none of the damages
+# Of one library each, per channel and in groups: enough codes that chance makes none of the corruptions
 def sample():
     return torch.randn(24, 32, generator=torch.Generator().manual_seed(3))
 
@@ -78,9 +78,9 @@ each_scheme = pytest.mark.parametrize("text", SCHEMES)
 
 
 def found_with(found, scheme, says):
-    """The first exact candidate has the scheme, and its damage says these words."""
+    """The first exact candidate has the scheme, and its corruption says these words."""
     assert found.exact, found.candidates
-    assert says in str(found.exact[0].damage)
+    assert says in str(found.exact[0].corruption)
     assert scheme in found.exact[0].schemes, [str(s) for s in found.exact[0].schemes]
 
 
@@ -95,7 +95,7 @@ def test_transposed(text):
     scheme = qc.Scheme.parse(text)
     found = match(sample(), qc.apply(sample(), scheme).codes.T)
     found_with(found, scheme, "transposed")
-    assert found.exact[0].damage.stored == (Transposed((1, 0)),)
+    assert found.exact[0].corruption.stored == (Transposed((1, 0)),)
 
 
 def test_axes_of_rank_3():
@@ -111,7 +111,7 @@ def test_signed_read_as_unsigned(text):
     read = qc.apply(sample(), scheme).codes.view(torch.uint8)
     found = match(sample(), read)
     found_with(found, scheme, "signed codes read as unsigned")
-    assert found.exact[0].damage.stored == (Reread(8, signed=False),)
+    assert found.exact[0].corruption.stored == (Reinterpreted(8, signed=False),)
 
 
 @pytest.mark.parametrize("text", [SCHEMES[2], "uint8 asymmetric per_channel(1) torch.quantize_per_channel"])
@@ -145,13 +145,13 @@ def test_wrapped(text):
     if scheme.symmetric:
         assert (codes != result.codes.numpy()).any()
         found = match(sample(), codes)
-        assert "wrapped around" in str(found.exact[0].damage)
+        assert "wrapped around" in str(found.exact[0].corruption)
         names = [(x.convention.name, x.convention.coding.overflow) for x in found.exact[0].schemes]
         assert (scheme.convention.name, "wrap") in names
     else:
         shifted = result.zero_point + 9
         found = match(sample(), codes, scale=result.scale, zero_point=shifted)
-        assert "wrapped around" in str(found.exact[0].damage)
+        assert "wrapped around" in str(found.exact[0].corruption)
         assert given(found.exact[0].scheme, result.scale, shifted)
 
 
@@ -217,7 +217,7 @@ def test_clamped_to_the_narrow_range():
     codes = qc.apply(sample(), scheme).codes
     assert (codes == -8).any()
     found = match(sample(), codes.clamp(min=-7))
-    assert any(scheme in c.schemes and "narrow range" in str(c.damage) for c in found.exact)
+    assert any(scheme in c.schemes and "narrow range" in str(c.corruption) for c in found.exact)
 
 
 def test_narrow_format_is_found():
@@ -238,10 +238,10 @@ def test_wrong_axis_against_what_was_expected():
     expected, made = (qc.Scheme.parse(f"int8 symmetric per_channel({axis}) torchao") for axis in (0, 1))
     found = match(sample(), qc.apply(sample(), made).codes)
     assert made in found.exact[0].schemes
-    assert apart(found.exact[0], expected, 2) == ("wrong axis: 1, not 0",)
-    assert apart(found.exact[0], made, 2) == ()
+    assert mismatches(found.exact[0], expected, 2) == ("wrong axis: 1, not 0",)
+    assert mismatches(found.exact[0], made, 2) == ()
     expected = qc.Scheme.parse("uint4 asymmetric per_group(8) hqq")
-    assert apart(found.exact[0], expected, 2)[:4] == (
+    assert mismatches(found.exact[0], expected, 2)[:4] == (
         "per_channel(axis=1), not per_group(8)", "8 bits, not 4", "signed, not unsigned", "symmetric, not asymmetric",
     )  # fmt: skip
 

@@ -7,9 +7,9 @@
 """
 
 from quantcore.matching.candidates import explain_candidate
-from quantcore.matching.expected import apart, nearest
-from quantcore.matching.hypotheses.corruption import COMPUTED, Damage, Reread, Transposed
-from quantcore.matching.hypotheses.reproduce import produced
+from quantcore.matching.expected import mismatches, nearest
+from quantcore.matching.hypotheses.corruption import COMPUTED, Corruption, Reinterpreted, Transposed
+from quantcore.matching.hypotheses.reproduce import reproduce
 from quantcore.matching.record import Candidate, Cell, Matches, Progress
 from quantcore.matching.search import match, match_steps
 
@@ -17,15 +17,15 @@ __all__ = [
     "COMPUTED",
     "Candidate",
     "Cell",
-    "Damage",
+    "Corruption",
     "Matches",
     "Progress",
-    "Reread",
+    "Reinterpreted",
     "Transposed",
-    "apart",
+    "mismatches",
     "explain_candidate",
     "match",
     "match_steps",
     "nearest",
-    "produced",
+    "reproduce",
 ]

@@ -7,12 +7,12 @@ from quantcore.notation import write_call
 from quantcore.scheme import Scheme
 
 
-def apart(candidate: Candidate, expected: Scheme, rank: int) -> tuple[str, ...]:
+def mismatches(candidate: Candidate, expected: Scheme, rank: int) -> tuple[str, ...]:
     """Return one phrase for each thing in which the codes were made otherwise than expected.
 
     Of the candidate's schemes the one nearest to the expected counts. ``rank``: number of axes of the original.
 
-    >>> apart(Candidate(Scheme.parse("int8 per_channel(1)"), 0), Scheme.parse("int4 per_channel(0)"), 2)
+    >>> mismatches(Candidate(Scheme.parse("int8 per_channel(1)"), 0), Scheme.parse("int4 per_channel(0)"), 2)
     ('wrong axis: 1, not 0', '8 bits, not 4')
     """
     return _phrases(nearest(candidate, expected, rank), expected, rank)

@@ -28,10 +28,10 @@ def read_codes(codes: Any, shape: Shape) -> Tensor:
     if array.size == 0:
         raise QuantError("There are no codes; give one integer per element of the original.")
     if array.dtype.kind == "f":
-        whole = np.isfinite(array)
-        whole[whole] = array[whole] % 1 == 0
-        if not whole.all():
-            at = _first(~whole)
+        integer = np.isfinite(array)
+        integer[integer] = array[integer] % 1 == 0
+        if not integer.all():
+            at = _first(~integer)
             raise QuantError(
                 f"The code {array[at]:.6g} at index {at} is not an integer; give the stored integers, "
                 "not dequantized values."
@@ -73,9 +73,9 @@ def _first(mask: np.ndarray[Any, Any]) -> tuple[int, ...]:
 def _check_shape(given: Shape, shape: Shape) -> None:
     count, wanted = math.prod(given), math.prod(shape)
     if count != wanted:
-        apart = f"{abs(count - wanted):,} too {'many' if count > wanted else 'few'}"
+        excess = f"{abs(count - wanted):,} too {'many' if count > wanted else 'few'}"
         raise QuantError(
-            f"There are {count:,} codes, {apart}: the original of shape {shape} has {wanted:,} elements. "
+            f"There are {count:,} codes, {excess}: the original of shape {shape} has {wanted:,} elements. "
             "Give one code per element."
         )
     if Counter(given) != Counter(shape):
@@ -130,27 +130,29 @@ def on_grid(values: Tensor, grid: Shape) -> Tensor | None:
 
 def scale_note(given: Tensor, found: Tensor) -> str:
     """Say how a given scale stands to that of a scheme; empty where they are equal bit for bit."""
-    laid = on_grid(given, tuple(found.shape))
-    if laid is None:
+    in_grid = on_grid(given, tuple(found.shape))
+    if in_grid is None:
         return _other_granularity("scale", given, found)
-    if torch.equal(laid, found):
+    if torch.equal(in_grid, found):
         return ""
-    if torch.equal(laid, torch.reciprocal(found)) or torch.equal(torch.reciprocal(laid), found):
+    if torch.equal(in_grid, torch.reciprocal(found)) or torch.equal(torch.reciprocal(in_grid), found):
         return "the scale given is the inverse, 1/s"
-    return _apart("scale", laid, found)
+    return _difference("scale", in_grid, found)
 
 
 def zero_point_note(given: Tensor, found: Tensor) -> str:
     """Say how a given zero_point stands to that of a scheme; empty where they are equal."""
     found = found.to(torch.float32)
-    laid = given.reshape(()).expand(found.shape) if given.numel() == 1 else on_grid(given, tuple(found.shape))
-    if laid is None:
+    in_grid = (
+        given.reshape(()).expand(found.shape) if given.numel() == 1 else on_grid(given, tuple(found.shape))
+    )
+    if in_grid is None:
         return _other_granularity("zero_point", given, found)
-    if torch.equal(laid, found):
+    if torch.equal(in_grid, found):
         return ""
-    if torch.equal(laid, -found):
+    if torch.equal(in_grid, -found):
         return "the zero_point given has the other sign, as AIMET's offset has"
-    return _apart("zero_point", laid, found)
+    return _difference("zero_point", in_grid, found)
 
 
 def _other_granularity(what: str, given: Tensor, found: Tensor) -> str:
@@ -159,7 +161,7 @@ def _other_granularity(what: str, given: Tensor, found: Tensor) -> str:
     return f"the {what} given is of another granularity: {numbers} for {blocks}"
 
 
-def _apart(what: str, given: Tensor, found: Tensor) -> str:
+def _difference(what: str, given: Tensor, found: Tensor) -> str:
     wrong = given != found
     if wrong.numel() == 1:
         return f"the {what} given differs: {given.item():.9g} instead of {found.item():.9g}"
