@@ -125,7 +125,7 @@ class Evidence:
         return sqnr(self.x, self.x - self.again(scheme).dequantized.numpy())
 
     def gain(self):
-        return self.sqnr_of(self.finding.mended) - sqnr(self.x, self.error)
+        return self.sqnr_of(self.finding.fix) - sqnr(self.x, self.error)
 
     def others_without(self, x, others):
         """SQNR of the others: now, and of the same scheme on x with the outliers replaced."""
@@ -207,7 +207,7 @@ def one_sided(said, e):
     values = [q - int(e.z.flat[0]) for q in range(e.fmt.qmin, e.fmt.qmax + 1)]
     wasted = [v for v in values if (v < 0 if said[6] == "below" else v > 0)]
     assert (said[3], number(said[4]), number(said[5])) == (str(e.fmt), len(wasted), len(values))
-    assert not e.finding.mended.symmetric
+    assert not e.finding.fix.symmetric
     assert same_db(said[7], e.gain())
 
 
@@ -278,8 +278,8 @@ def clipped_too_much(said, e):
 def clips_too_little(said, e):
     assert near(said[1], float(np.abs(e.x).max()))
     assert not e.clipped.any()
-    assert said[2] == write_call(e.finding.mended.range_setting)
-    after = Evidence(e.again(e.finding.mended), e.finding)
+    assert said[2] == write_call(e.finding.fix.range_setting)
+    after = Evidence(e.again(e.finding.fix), e.finding)
     assert (after.s <= e.s).all()
     assert after.s.sum() < e.s.sum()
     assert after.clipped.any()
@@ -294,24 +294,24 @@ def codes_unused(said, e):
 
 
 def per_channel(said, e):
-    axis = e.finding.mended.granularity.axis
+    axis = e.finding.fix.granularity.axis
     if e.x.ndim == 2:
         assert said[1] == ("row (axis 0)", "column (axis 1)")[axis]
     else:
         assert said[1] == f"index of axis {axis}"
     assert number(said[2]) == e.x.shape[axis]
     assert same_db(said[3], e.gain())
-    assert near(said[4], 100 * (bits(e.finding.mended, e.x) / bits(e.scheme, e.x) - 1), 3)
+    assert near(said[4], 100 * (bits(e.finding.fix, e.x) / bits(e.scheme, e.x) - 1), 3)
 
 
 def small_groups(said, e):
     assert int(said[1]) == math.prod(e.block)
     assert near(said[2], bits(e.scheme, e.x) - e.fmt.bits)
     assert int(said[3]) == e.fmt.bits
-    mended = e.finding.mended
-    assert (said[4], said[5]) == (str(mended.format), write_call(mended.granularity))
-    assert near(said[6], bits(mended, e.x))
-    assert bits(mended, e.x) <= bits(e.scheme, e.x)
+    fix = e.finding.fix
+    assert (said[4], said[5]) == (str(fix.format), write_call(fix.granularity))
+    assert near(said[6], bits(fix, e.x))
+    assert bits(fix, e.x) <= bits(e.scheme, e.x)
     assert same_db(said[7], e.gain())
 
 
@@ -378,9 +378,9 @@ def constant_block(said, e):
 
 def spare_bits(said, e):
     assert number(said[1]) == len(np.unique(e.codes))
-    assert (int(said[2]), int(said[3])) == (e.finding.mended.format.bits, e.fmt.bits)
+    assert (int(said[2]), int(said[3])) == (e.finding.fix.format.bits, e.fmt.bits)
     assert same_db(said[4], sqnr(e.x, e.error))
-    assert same_db(said[5], e.sqnr_of(e.finding.mended))
+    assert same_db(said[5], e.sqnr_of(e.finding.fix))
 
 
 def ties(said, e):
@@ -419,10 +419,10 @@ def check(result, finding):
     CHECKS[name](said, evidence)
     for box in finding.boxes:
         assert all(0 <= a < b <= n for (a, b), n in zip(box, evidence.x.shape, strict=True))
-    if finding.mended is None:
+    if finding.fix is None:
         assert finding.gain is None
         return
-    before, after = sqnr(evidence.x, evidence.error), evidence.sqnr_of(finding.mended)
+    before, after = sqnr(evidence.x, evidence.error), evidence.sqnr_of(finding.fix)
     if finding.gain.what == "SQNR":
         assert after > before
         claimed = [finding.gain.before, finding.gain.after]
@@ -432,14 +432,14 @@ def check(result, finding):
     elif finding.gain.what == "bits per element":
         assert np.allclose(
             [finding.gain.before, finding.gain.after],
-            [bits(s, evidence.x) for s in (evidence.scheme, finding.mended)],
+            [bits(s, evidence.x) for s in (evidence.scheme, finding.fix)],
         )
         assert finding.gain.after < finding.gain.before
         assert after >= min(before - 0.5, 130)
     else:
         assert finding.gain.what == "error at 0"
         zeros = evidence.x == 0
-        x_hat = evidence.again(finding.mended).dequantized.numpy()
+        x_hat = evidence.again(finding.fix).dequantized.numpy()
         assert finding.gain.after == np.abs(x_hat[zeros]).max() == 0
         assert math.isclose(finding.gain.before, np.abs(evidence.x_hat[zeros]).max())
         assert after >= before - 1

@@ -60,7 +60,7 @@ def test_odd_tensors_give_whole_sentences_with_real_numbers(name, tensor):
         assert finding.sentence.endswith(".")
         assert "nan" not in finding.sentence
         assert "inf is" not in finding.sentence
-        if finding.mended is not None:
+        if finding.fix is not None:
             assert finding.gain is not None
             assert finding.gain.after != finding.gain.before
             assert math.isfinite(finding.gain.before) or finding.gain.before == -math.inf
@@ -71,11 +71,11 @@ def test_clipping_by_a_narrow_range_is_fixed(name):
     x = normal()
     x[3, 5] = 50.0
     finding = found(x, f"{name} per_channel percentile(95)")["clipped_too_much"]
-    after = qc.report(qc.apply(x, finding.mended)).sqnr_db
+    after = qc.report(qc.apply(x, finding.fix)).sqnr_db
     # the sums are taken in another order
     assert after == pytest.approx(finding.gain.after, rel=1e-12)
     assert after > finding.gain.before
-    assert "clipped_too_much" not in found(x, finding.mended)
+    assert "clipped_too_much" not in found(x, finding.fix)
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -114,4 +114,4 @@ def test_scales_with_a_sign_are_not_denormal():
 def test_zero_that_is_shifted_away():
     x = normal((4, 256)) * (normal((4, 256), 2) > 0.5)
     finding = found(x, qc.PRESETS["gguf.Q4_1"])["zero_not_exact"]
-    assert finding.mended is None or float(qc.apply(x, finding.mended).dequantized[x == 0].abs().max()) == 0
+    assert finding.fix is None or float(qc.apply(x, finding.fix).dequantized[x == 0].abs().max()) == 0

@@ -5,7 +5,7 @@ from quantcore.analysis.metrics import Errors, Report, block_errors, decibels, e
 from quantcore.analysis.planes import Span
 from quantcore.analysis.range_comparison import METHODS, RangeMark, range_in_use, range_marks
 from quantcore.analysis.range_curve import RangeCurve, range_curve
-from quantcore.analysis.sweep import Row, frontier, sensible, sweep, sweep_rows
+from quantcore.analysis.sweep import Row, default_schemes, frontier, sweep, sweep_rows
 from quantcore.analysis.views import MAX_CELLS, Cells, MapData, View, box_of_blocks, element, map_data, place
 
 __all__ = [
@@ -33,7 +33,7 @@ __all__ = [
     "range_in_use",
     "range_marks",
     "report",
-    "sensible",
+    "default_schemes",
     "sqnr_of",
     "sweep",
     "sweep_rows",

@@ -29,25 +29,25 @@ MAX_ELEMENTS = 1 << 19
 
 @dataclass(frozen=True)
 class MeasuredBlocks:
-    """``piles`` of blocks, (number of blocks, elements of a block) each.
+    """``block_groups`` of blocks, (number of blocks, elements of a block) each.
 
-    ``shape`` of the tensor; how many ``elements`` and blocks (``count``) there are, measured or not.
+    ``shape`` of the tensor; how many ``elements`` and ``blocks`` there are, measured or not.
     """
 
-    piles: list[Tensor]
+    block_groups: list[Tensor]
     shape: tuple[int, ...]
     elements: int
-    count: int
+    blocks: int
 
     @property
-    def measured(self) -> int:
+    def measured_elements(self) -> int:
         """The elements that are measured."""
-        return sum(pile.numel() for pile in self.piles)
+        return sum(group.numel() for group in self.block_groups)
 
     @property
-    def counted(self) -> int:
+    def measured_blocks(self) -> int:
         """The blocks that are measured."""
-        return sum(len(pile) for pile in self.piles)
+        return sum(len(group) for group in self.block_groups)
 
 
 def elements_of(x: Tensor, granularity: Granularity, position: tuple[int, ...]) -> Tensor:
@@ -81,8 +81,8 @@ def measured_blocks(x: Any, scheme: Scheme, position: tuple[int, ...] | None = N
     block = block_shape(scheme.granularity, tuple(x.shape))
     laid, grid = x.reshape(shape), grid_shape(shape, block)
     boxes = regions(shape, block, CHUNK, whole_blocks=True)
-    piles = [_thinned(to_blocks(laid[box.elements], box.block), laid.numel()) for box in boxes]
-    return MeasuredBlocks(_joined(piles), tuple(x.shape), laid.numel(), math.prod(grid))
+    block_groups = [_thinned(to_blocks(laid[box.elements], box.block), laid.numel()) for box in boxes]
+    return MeasuredBlocks(_joined(block_groups), tuple(x.shape), laid.numel(), math.prod(grid))
 
 
 def _thinned(blocks: Tensor, elements: int) -> Tensor:
@@ -96,6 +96,6 @@ def _thinned(blocks: Tensor, elements: int) -> Tensor:
     return torch.cat([blocks[:, ::step], *ends], -1)
 
 
-def _joined(piles: list[Tensor]) -> list[Tensor]:
-    sizes = dict.fromkeys(pile.shape[1] for pile in piles)
-    return [torch.cat([pile for pile in piles if pile.shape[1] == size]) for size in sizes]
+def _joined(block_groups: list[Tensor]) -> list[Tensor]:
+    sizes = dict.fromkeys(group.shape[1] for group in block_groups)
+    return [torch.cat([group for group in block_groups if group.shape[1] == size]) for size in sizes]

@@ -56,7 +56,7 @@ class Report(Errors):
     """
 
     clipped: int
-    clipped_share: float
+    clipped_fraction: float
     clipping_sse: float
     rounding_sse: float
     codes_used: int
@@ -198,7 +198,7 @@ def report(result: Quantized) -> Report:
     return Report(
         **found | parts | {"undefined": found["undefined"] | sums.reasons(parts)},
         clipped=clipped,
-        clipped_share=clipped / math.prod(shape),
+        clipped_fraction=clipped / math.prod(shape),
         codes_used=int(counts.count_nonzero()),
         codes_available=fmt.available,
     )
