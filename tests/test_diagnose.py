@@ -206,7 +206,7 @@ def test_outlier_element_in_a_row_of_few():
     assert finding.boxes == (((2, 3), (5, 6)),)
     alone = np.delete(x[2], 5)
     assert (
-        f"without it: {qc.errors(alone, qc.apply(alone, qc.Scheme()).dequantized).sqnr_db:.1f} dB."
+        f"with it, {qc.errors(alone, qc.apply(alone, qc.Scheme()).dequantized).sqnr_db:.1f} dB without."
         in finding.sentence
     )
 

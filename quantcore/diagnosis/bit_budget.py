@@ -7,7 +7,7 @@ from torch import Tensor
 
 from quantcore.analysis import decibels
 from quantcore.diagnosis.context import Context
-from quantcore.diagnosis.formatting import along, count, index, number, percent
+from quantcore.diagnosis.formatting import along, count, gains, index, number, percent
 from quantcore.diagnosis.record import MAX_BOXES, Finding, Gain, cell
 from quantcore.formats import MAX_BITS, MIN_BITS, IntFormat
 from quantcore.granularity import PerBlock, PerChannel, PerFlatGroup, PerGroup, PerTensor
@@ -37,12 +37,12 @@ def per_channel(context: Context) -> Iterator[Finding]:
     if best is None or not isinstance(best.scheme.granularity, PerChannel):
         return
     axis = best.scheme.granularity.axis
-    gain, more = best.sqnr_db - context.report.sqnr_db, best.bits_per_element / context.bits - 1
+    more = best.bits_per_element / context.bits - 1
     yield Finding(
         "per_channel",
         "warning",
-        f"One scale serves all; one per {along(len(context.shape), axis)}, {context.shape[axis]:,} in all, gains {decibels(gain)} "
-        f"for {percent(more)} more storage.",
+        f"All elements share one scale. One per {along(len(context.shape), axis)}, {context.shape[axis]:,} in all, "
+        f"{gains(context.report.sqnr_db, best.sqnr_db)} for {percent(more)} more storage.",
         **context.fixed_by(best),
     )
 
@@ -70,9 +70,10 @@ def small_groups(context: Context) -> Iterator[Finding]:
     yield Finding(
         "small_groups",
         "warning",
-        f"With {count(context.block_size, 'element')} per scale, scales cost {number(overhead)} bits per element beside "
-        f"{context.fmt.bits} for codes. {best.scheme.format} {write_call(best.scheme.granularity)} takes "
-        f"{number(best.bits_per_element)} in all and gains {decibels(best.sqnr_db - context.report.sqnr_db)}.",
+        f"With {count(context.block_size, 'element')} per scale, scales {'' if context.scheme.symmetric else 'and zero points '}"
+        f"cost {number(overhead)} bits per element on top of {context.fmt.bits} for the codes. {best.scheme.format} "
+        f"{write_call(best.scheme.granularity)} takes {number(best.bits_per_element)} in total and "
+        f"{gains(context.report.sqnr_db, best.sqnr_db)}.",
         **context.fixed_by(best),
     )
 
@@ -111,8 +112,9 @@ def spare_bits(context: Context) -> Iterator[Finding]:
     yield Finding(
         "spare_bits",
         "note",
-        f"x needs only {count(report.codes_used, 'code')}: {count(best.scheme.format.bits, 'bit')} instead of {context.fmt.bits} "
-        f"are enough. SQNR now: {decibels(report.sqnr_db)}; then: {decibels(best.sqnr_db)}.",
+        f"x uses only {count(report.codes_used, 'code')}: {count(best.scheme.format.bits, 'bit')} instead of {context.fmt.bits} "
+        f"are enough. SQNR: {decibels(report.sqnr_db)} with {context.fmt.bits} bits, {decibels(best.sqnr_db)} with "
+        f"{best.scheme.format.bits}.",
         fix=best.scheme,
         gain=Gain("bits per element", context.bits, best.bits_per_element),
     )
@@ -135,7 +137,7 @@ def ties(context: Context) -> Iterator[Finding]:
         return
     codes = context.result.codes.reshape(-1)[context.places][tie].double()
     steps, ratio = codes - zero_point[tie], (x / scale)[tie].double()
-    others = [name for name, differs in (("rules", _rules_differ(steps, ratio)),
+    others = [name for name, differs in (("rounding rules", _rules_differ(steps, ratio)),
                                          ("orders of operations", _differing(x, scale, zero_point, context))) if differs]  # fmt: skip
     if not others:
         return
@@ -147,8 +149,8 @@ def ties(context: Context) -> Iterator[Finding]:
     yield Finding(
         "ties",
         "note",
-        f"{what}{first} {'is' if one else 'are'} exactly halfway between two codes and {'goes' if one else 'go'} "
-        f"{_way(rule, codes, steps, ratio)}; other {' or '.join(others)} give other integers.",
+        f"{what}{first} {'lies' if one else 'lie'} exactly halfway between two codes and {'is' if one else 'are'} rounded "
+        f"{_way(rule, codes, steps, ratio)}; other {' or '.join(others)} give other codes.",
         tuple(cells),
     )
 

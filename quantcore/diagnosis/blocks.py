@@ -28,11 +28,15 @@ def constant_block(context: Context) -> Iterator[Finding]:
     constant = (low == high) & (low != 0)
     if context.block_size < MIN_ELEMENTS or not constant.any():
         return
-    value, many = float(low[constant][0]), int(constant.sum())
+    value, many, blocks = float(low[constant][0]), int(constant.sum()), constant.numel()
+    subject = f"{_all_elements(context, constant)} are"
+    if many > 1:
+        first = _name(context, constant)
+        subject = f"In {many:,} of {blocks:,} blocks all elements are equal; in the first, {first}, they are"
     yield Finding(
         "constant_block",
         "note",
-        f"{_blocks(context, constant, 'equal')} {number(value)}: one number would store {'it' if many == 1 else 'each'}.",
+        f"{subject} {number(value)}: one number {'' if many == 1 else 'per block '}is enough.",
         _boxes(context, constant),
     )
 
@@ -49,8 +53,8 @@ def zero_block(context: Context) -> Iterator[Finding]:
     yield Finding(
         "zero_block",
         "note",
-        f"{_blocks(context, zero, 'equal')} 0: a dead channel, or a bug upstream. {'Its' if many == 1 else 'The first'} scale, "
-        f"{scale}, means nothing.",
+        f"{_all_elements(context, zero)} are 0: a dead channel, or a bug upstream. "
+        f"{'The' if many == 1 else 'The first'} scale, {scale}, is meaningless.",
         _boxes(context, zero),
     )
 
@@ -79,13 +83,13 @@ def tiny_block(context: Context) -> Iterator[Finding]:
         yield Finding(
             "tiny_block",
             "warning",
-            f"{_blocks(context, denormal, 'are at most')} {number(value)} in size: "
+            f"{_all_elements(context, denormal)} have |x| ≤ {number(value)}: "
             + (
-                f"the scale {number(first)} is denormal and has few digits."
+                f"the scale, {number(first)}, is subnormal and has few significant bits."
                 if first
-                else "the scale comes to 0, and so does everything."
+                else "the scale underflows to 0, and so does every element."
             )
-            + " Multiply the tensor first.",
+            + " Scale the tensor up first.",
             _boxes(context, denormal),
         )
     elif small.any():
@@ -99,8 +103,8 @@ def _needs_no_scale(context: Context, fmt: FloatFormat, denormal: Tensor) -> Fin
     return Finding(
         "tiny_block",
         "warning",
-        f"{fmt} reaches {number(fmt.max)} without a scale: the one that brings the largest element there, "
-        f"{number(float(context.result.scale[denormal][0]))}, is denormal and has few digits. Set scale 1 manually.",
+        f"{fmt} reaches {number(fmt.max)} without a scale. The scale that maps the largest element there, "
+        f"{number(float(context.result.scale[denormal][0]))}, is subnormal and has few significant bits. Set the scale to 1.",
         _boxes(context, denormal),
         **context.fixed_by(context.best([context.changed(range_setting=Given(1.0))], BETTER_DB)),
     )
@@ -112,8 +116,8 @@ def _small(context: Context, small: Tensor) -> Finding:
     return Finding(
         "tiny_block",
         "warning",
-        f"{_blocks(context, small, 'are at most')} {number(float(context.largest[small].amax()))} in size: the scale would be below "
-        f"{number(convention.scale.eps)}, the smallest of {convention.library}, and is "
+        f"{_all_elements(context, small)} have |x| ≤ {number(float(context.largest[small].amax()))}: the scale would be below "
+        f"{number(convention.scale.eps)}, the minimum of {convention.library}, which uses "
         f"{number(float(context.result.scale[small][0]))} instead.",
         _boxes(context, small),
         **context.fixed_by(context.best([textbook], BETTER_DB)),
@@ -135,8 +139,8 @@ def _below_min_range(context: Context, raised: Tensor) -> Finding:
     return Finding(
         "tiny_block",
         "warning",
-        f"{_blocks(context, raised, 'are at most')} {number(float(context.largest[raised].amax()))} in size, less than the least "
-        f"range of {convention.library}, which gives them the scale {number(float(context.result.scale[raised][0]))}.",
+        f"{_all_elements(context, raised)} have |x| ≤ {number(float(context.largest[raised].amax()))}, less than the minimum "
+        f"range of {convention.library}, which makes the scale {number(float(context.result.scale[raised][0]))}.",
         _boxes(context, raised),
         **context.fixed_by(
             context.best(
@@ -146,17 +150,19 @@ def _below_min_range(context: Context, raised: Tensor) -> Finding:
     )
 
 
-def _blocks(context: Context, marked: Tensor, verb: str) -> str:
-    """The subject of a sentence: ``All elements of row 3, columns 0–31 equal``."""
-    n, first = int(marked.sum()), marked.nonzero()[0].tolist()
+def _all_elements(context: Context, marked: Tensor) -> str:
+    """The subject of a sentence: ``All elements of row 3, columns 0–31``, ``All elements of 2 of 8 blocks (first: row 3)``."""
+    n = int(marked.sum())
     if marked.numel() == 1:
-        return f"All {context.x_blocked.numel():,} elements {verb}"
-    at = block_name(context.block_box(first), context.shape)
+        return f"All {context.x_blocked.numel():,} elements"
     if n == 1:
-        return f"All elements of {at} {verb}"
-    if verb == "equal":
-        return f"In {n:,} of {marked.numel():,} blocks all elements are equal; in the first, {at}, they are"
-    return f"The elements of {n:,} of {marked.numel():,} blocks, the first {at}, {verb}"
+        return f"All elements of {_name(context, marked)}"
+    return f"All elements of {n:,} of {marked.numel():,} blocks (first: {_name(context, marked)})"
+
+
+def _name(context: Context, marked: Tensor) -> str:
+    """What a person calls the first marked block."""
+    return block_name(context.block_box(marked.nonzero()[0].tolist()), context.shape)
 
 
 def _boxes(context: Context, marked: Tensor) -> tuple[Box, ...]:

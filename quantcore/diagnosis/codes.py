@@ -61,8 +61,8 @@ def wrapped(context: Context) -> Iterator[Finding]:
     yield Finding(
         "wrapped",
         "error",
-        f"{count(n, 'code')} {'does' if n == 1 else 'do'} not fit {fmt} ({fmt.qmin}..{fmt.qmax}) and wrapped around "
-        f"silently: at {index(at)}, {before:.0f} became {after}.",
+        f"{count(n, 'code')} {'does' if n == 1 else 'do'} not fit {fmt} ({fmt.qmin}..{fmt.qmax}) and silently wrapped "
+        f"around: {before:.0f} became {after} at {index(at)}.",
         tuple(cell(place) for place, _ in cells),
         **context.fixed_by(context.best(fixes, BETTER_DB)),
     )
@@ -82,8 +82,8 @@ def zero_point_outside(context: Context) -> Iterator[Finding]:
     yield Finding(
         "zero_point_outside",
         "error",
-        f"The zero point {z} is not {_a(fmt)} code ({fmt.qmin}..{fmt.qmax}): it can't be stored, and the code nearest to "
-        f"it, {nearest}, means {number((nearest - z) * _at_first(context.result.scale, bad))}.",
+        f"The zero point {z} is not {_a(fmt)} code ({fmt.qmin}..{fmt.qmax}): it can't be stored, and the nearest "
+        f"code, {nearest}, dequantizes to {number((nearest - z) * _at_first(context.result.scale, bad))}.",
         _boxes(context, bad),
         **context.fixed_by(context.best(fixes, BETTER_DB)),
     )
@@ -108,8 +108,8 @@ def zero_point_clamped(context: Context) -> Iterator[Finding]:
     yield Finding(
         "zero_point_clamped",
         "error",
-        f"The range {number(low)}..{number(high)} leaves out 0: its zero point would be {float(wanted[place]):.0f}, was "
-        f"clamped to {int(params.zero_point[place])}, and {count(n, 'element')} {'is' if n == 1 else 'are'} clipped.",
+        f"The range {number(low)}..{number(high)} excludes 0: its zero point would be {float(wanted[place]):.0f} but is "
+        f"clamped to {int(params.zero_point[place])}, so {count(n, 'element')} {'is' if n == 1 else 'are'} clipped.",
         _boxes(context, clamped),
         **context.fixed_by(context.best([context.changed(symmetric=True), *_textbook(context)], BETTER_DB)),
     )
@@ -135,8 +135,8 @@ def zero_not_exact(context: Context) -> Iterator[Finding]:
     yield Finding(
         "zero_not_exact",
         "warning",
-        f"{count(zeros, 'element')} ({percent(zeros / context.result.x.numel())}) that {'is' if zeros == 1 else 'are'} exactly 0 "
-        f"{'comes' if zeros == 1 else 'come'} back with |x̂| up to {number(worst)}: no code there means 0.",
+        f"{count(zeros, 'element')} ({percent(zeros / context.result.x.numel())}) {'is' if zeros == 1 else 'are'} exactly 0 but "
+        f"{'comes' if zeros == 1 else 'come'} back with |x̂| up to {number(worst)}: no code represents 0 there.",
         tuple(cell(context.element(int(i))) for i in places[:MAX_BOXES]),
         **_exact_at_zero(context, worst),
     )
@@ -199,15 +199,15 @@ def nan(context: Context) -> Iterator[Finding]:
     nonfinite = (~x.isfinite()).nonzero()[:, 0]
     if not len(nonfinite):
         nonfinite = (~x_hat.isfinite()).nonzero()[:, 0]
-    at = f", the first at {index(context.element(int(nonfinite[0])))}" if len(nonfinite) else ""
+    at = f", first at {index(context.element(int(nonfinite[0])))}" if len(nonfinite) else ""
     what = f"{count(len(nonfinite), 'element')} of x {'is' if len(nonfinite) == 1 else 'are'} NaN or infinite{at}. "
     if context.finite and not notes:
         if not len(nonfinite):  # the sums alone are beyond float64
             return
         first = int(nonfinite[0])
         what = (
-            f"{count(len(nonfinite), 'element')} {'comes' if len(nonfinite) == 1 else 'come'} back as NaN or infinite{at}, where x is "
-            f"{number(float(x[first]))}: {context.scheme.format} can't represent it with this scale."
+            f"{count(len(nonfinite), 'element')} {'comes' if len(nonfinite) == 1 else 'come'} back as NaN or infinity{at}, where x is "
+            f"{number(float(x[first]))}: {context.scheme.format} can't represent it at this scale."
         )
         yield Finding(
             "nan", "error", what, tuple(cell(context.element(int(i))) for i in nonfinite[:MAX_BOXES])
@@ -217,7 +217,7 @@ def nan(context: Context) -> Iterator[Finding]:
         "nan",
         "error",
         (what if not context.finite else "")
-        + (notes[0] if notes else "Replace them: most metrics are not defined."),
+        + (notes[0] if notes else "Replace them: most metrics are undefined."),
         tuple(cell(context.element(int(i))) for i in nonfinite[:MAX_BOXES]),
     )
 

@@ -1,6 +1,9 @@
 """How findings write numbers and places."""
 
+import math
 from collections.abc import Sequence
+
+from quantcore.analysis import decibels
 
 LISTED = 3  # places that a sentence names
 
@@ -18,6 +21,14 @@ def percent(fraction: float) -> str:
 def count(n: int, what: str) -> str:
     """``1 element``, ``12 elements``."""
     return f"{n:,} {what}{'s' * (n != 1)}"
+
+
+def gains(before: float, after: float) -> str:
+    """What another scheme does to the SQNR: ``gains 3.3 dB SQNR``, or from what to what where that is infinite."""
+    gain = after - before
+    if math.isfinite(gain):
+        return f"gains {decibels(gain)} SQNR"
+    return f"takes the SQNR from {decibels(before)} to {decibels(after)}"
 
 
 def index(place: tuple[int, ...]) -> str:

@@ -53,13 +53,13 @@ def outlier_element(context: Context) -> Iterator[Finding]:
     if not without >= now + BETTER_DB:
         return
     blocks = (
-        f"{'At least ' if len(alone) > LOOK_AT else ''}{count(len(found), 'block')} have such an element."
+        f"{'At least ' if len(alone) > LOOK_AT else ''}{count(len(found), 'block')} have such an outlier."
     )
     yield Finding(
         "outlier_element",
         "warning",
-        f"Element {index(far.place)}, {number(float(context.result.x[far.place]))}, sets the scale; the next largest is "
-        f"{number(far.second)}. SQNR of the others: {decibels(now)}; without it: {decibels(without)}."
+        f"Outlier {index(far.place)}, {number(float(context.result.x[far.place]))}, sets the scale; the next largest |x| is "
+        f"{number(far.second)}. SQNR of the others: {decibels(now)} with it, {decibels(without)} without."
         + f" {blocks}"
         * (len(found) > 1),
         tuple(cell(f.place) for f in found),
@@ -209,14 +209,14 @@ def _of_channels(context: Context, axis: int, found: list[_Channels]) -> Iterato
         for place in run.places
     ]
     many = len(worst.places) > 1
-    run = "" if worst.stop - worst.start == context.shape[axis] else f" among {worst.start}..{worst.stop - 1}"
-    again = f" {count(len(found), 'run')} of channels have outliers." if len(found) > 1 else ""
+    run = "" if worst.stop - worst.start == context.shape[axis] else f" among {worst.start}–{worst.stop - 1}"
+    again = f" {count(len(found), 'run')} of channels have outlier channels." if len(found) > 1 else ""
     yield Finding(
         "outlier_channel",
         "warning",
         f"{channels(rank, axis, worst.places)} (max |x| {number(worst.first)}) set{'' if many else 's'} the scale of the "
-        f"others{run} (max |x| {number(worst.second)}). SQNR of the others: {decibels(now)}; without "
-        f"{'them' if many else 'it'}: {decibels(without)}.{again}",
+        f"others{run} (max |x| {number(worst.second)}). SQNR of the others: {decibels(now)} with "
+        f"{'them' if many else 'it'}, {decibels(without)} without.{again}",
         tuple(boxes[:MAX_BOXES]),
         **context.fixed_by(_finer(context)),
     )

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from quantcore.analysis import decibels
 from quantcore.diagnosis.codes import outside
 from quantcore.diagnosis.context import Context
-from quantcore.diagnosis.formatting import count, number, percent
+from quantcore.diagnosis.formatting import count, gains, number, percent
 from quantcore.diagnosis.record import Finding, cell
 from quantcore.formats import IntFormat
 from quantcore.granularity import PerTensor
@@ -49,8 +48,8 @@ def one_sided(context: Context) -> Iterator[Finding]:
     yield Finding(
         "one_sided",
         "warning",
-        f"x lies between {number(low)} and {number(high)}, but symmetric {fmt} keeps {wasted} of {fmt.available} codes for "
-        f"values {side} 0. Asymmetric gains {decibels(best.sqnr_db - context.report.sqnr_db)}.",
+        f"x lies between {number(low)} and {number(high)}, but symmetric {fmt} spends {wasted} of {fmt.available} codes on "
+        f"values {side} 0. Asymmetric {gains(context.report.sqnr_db, best.sqnr_db)}.",
         **context.fixed_by(best),
     )
 
@@ -85,7 +84,7 @@ def clipped_too_much(context: Context) -> Iterator[Finding]:
         "clipped_too_much",
         "warning",
         f"{count(n, 'element')} ({percent(report.clipped_fraction)}) {'lies' if n == 1 else 'lie'} outside the range and "
-        f"{'is' if n == 1 else 'are'} clipped: {percent(report.clipping_sse / report.sse)} of the squared error.",
+        f"{'is' if n == 1 else 'are'} clipped, which causes {percent(report.clipping_sse / report.sse)} of the squared error.",
         tuple(cell(at) for at, _ in outside(context)),
         **context.fixed_by(best),
     )
@@ -101,12 +100,11 @@ def clips_too_little(context: Context) -> Iterator[Finding]:
     best = context.best(_narrower(context, shrink), NARROWER_DB)
     if best is None:
         return
-    gain = best.sqnr_db - context.report.sqnr_db
     yield Finding(
         "clips_too_little",
         "warning",
-        f"The range reaches the largest |x|, {number(float(context.largest.amax()))}, which makes the step coarse. A narrower "
-        f"one, {write_call(best.scheme.range_setting)}, clips some elements and gains {decibels(gain)}.",
+        f"The range extends to the largest |x|, {number(float(context.largest.amax()))}, which makes the step coarse. A narrower "
+        f"range, {write_call(best.scheme.range_setting)}, clips some elements and {gains(context.report.sqnr_db, best.sqnr_db)}.",
         **context.fixed_by(best),
     )
 
@@ -165,7 +163,7 @@ def codes_unused(context: Context) -> Iterator[Finding]:
     yield Finding(
         "codes_unused",
         "warning",
-        f"Only codes in {low}..{high} of {fmt.qmin}..{fmt.qmax} occur: the range is wider than the data, which lie "
+        f"Only codes {low}..{high} of {fmt.qmin}..{fmt.qmax} occur: the range is wider than the data, which lie "
         f"between {number(float(context.extremes[0].amin()))} and {number(float(context.extremes[1].amax()))}.",
         **context.fixed_by(best),
     )
