@@ -163,7 +163,7 @@ def test_zero_point_with_the_other_sign(text):
     s = np.repeat(r.scale.numpy(), 32 // r.scale.shape[1], axis=1)
     codes = np.round(sample().numpy() / s) - z
     found = match(sample(), codes.clip(scheme.format.qmin, scheme.format.qmax))
-    found_with(found, scheme, "zero_point with the other sign")
+    found_with(found, scheme, "zero_point with the opposite sign")
 
 
 ROUNDINGS = {
@@ -171,7 +171,7 @@ ROUNDINGS = {
         np.trunc(v) + np.where(abs(v - np.trunc(v)) >= 0.5, np.sign(v), 0)
     ),
     "ties rounded up": lambda v: np.floor(v) + (v - np.floor(v) >= 0.5),
-    "rounded towards zero": np.trunc,
+    "rounded toward zero": np.trunc,
     "rounded down": np.floor,
 }
 NAMES = dict(zip(ROUNDINGS, ("half_away", "half_up", "toward_zero", "floor"), strict=True))
@@ -231,7 +231,7 @@ def test_scales_along_the_other_axis():
     s = x.abs().amax(1) / 127.5  # one a row, applied along the columns
     codes = torch.round(x * (1 / s)).clamp(-128, 127)
     found = match(x, codes)
-    found_with(found, qc.Scheme.parse("int8 per_channel(0) torchao"), "applied along another axis")
+    found_with(found, qc.Scheme.parse("int8 per_channel(0) torchao"), "applied along the wrong axis")
 
 
 def test_wrong_axis_against_what_was_expected():
@@ -254,7 +254,7 @@ def test_scale_bit_for_bit():
     found = match(x, r.codes, scale=r.scale, zero_point=r.zero_point)
     assert {s.convention.name for s in found.exact[0].schemes} == {"onnxruntime", "onnx"}
     assert found.exact[0].notes == ()
-    assert all("the scale given differs" in c.notes[0] for c in found.exact[1:])
+    assert all("the given scale differs" in c.notes[0] for c in found.exact[1:])
     flat = match(x, r.codes, scale=r.scale.flatten().tolist(), zero_point=r.zero_point.flatten().tolist())
     assert flat.exact == found.exact
 
@@ -263,7 +263,7 @@ def test_scale_of_another_granularity():
     r = qc.apply(sample(), qc.Scheme.parse("int8 symmetric per_channel(0) textbook"))
     found = match(sample(), r.codes, scale=r.scale.max())
     assert r.scheme in found.exact[0].schemes
-    assert found.exact[0].notes == ("the scale given is of another granularity: 1 number for 24 blocks",)
+    assert found.exact[0].notes == ("the given scale has another granularity: 1 value for 24 blocks",)
 
 
 def test_aimet_s_offset():
@@ -271,13 +271,13 @@ def test_aimet_s_offset():
     offset = qc.encoding(r)["offset"]
     found = match(sample(), r.codes, scale=float(r.scale), zero_point=float(offset))
     assert r.scheme in found.exact[0].schemes
-    assert found.exact[0].notes == ("the zero_point given has the other sign, as AIMET's offset has",)
+    assert found.exact[0].notes == ("the given zero_point has the opposite sign, like AIMET's offset",)
 
 
 def test_inverse_scale():
     r = qc.apply(sample(), qc.Scheme.parse("int8 per_tensor textbook"))
     found = match(sample(), r.codes, scale=torch.reciprocal(r.scale))
-    assert found.exact[0].notes == ("the scale given is the inverse, 1/s",)
+    assert found.exact[0].notes == ("the given scale is the inverse, 1/s",)
 
 
 @pytest.mark.parametrize("kernel", ["textbook", "torchao", "compressed_tensors"])

@@ -14,20 +14,20 @@ from quantcore.matching import match
 from quantcore.matching.hypotheses.scale_from_codes import fits, likely
 from quantcore.mistakes import MISTAKES, compare
 
-THREE = ("asymmetric scale", "zero_point left out", "cast without a clamp")
+THREE = ("asymmetric scale", "zero_point omitted", "cast without a clamp")
 # What must be said of each, in the corruption or in the sentences beside it
 WORDS = {
     "wraps-per-tensor": THREE,
     "wraps-per-column": THREE,
     "wraps-per-group": THREE,
-    "clamp-of-another-type": ("unsigned codes read as signed",),
-    "range-without-minimum": ("range from 0 to max|x| instead of min to max", "zero_point left out"),
-    "percentile-of-signed-values": ("a percentile of x instead of |x|",),
-    "negatives-lost": ("no code stands for a negative value",),
+    "clamp-of-another-type": ("unsigned 8-bit codes read as signed",),
+    "range-without-minimum": ("range 0 to max |x| instead of min to max", "zero_point omitted"),
+    "percentile-of-signed-values": ("percentile of x instead of |x|",),
+    "negatives-lost": ("there are no codes for negative values",),
     "cast-without-clamp": ("cast without a clamp",),
-    "zero-point-left-at-zero": ("asymmetric scale", "zero_point left out"),
+    "zero-point-left-at-zero": ("asymmetric scale", "zero_point omitted"),
     "quantized-twice": ("quantized twice",),
-    "truncated": ("rounded towards zero",),
+    "truncated": ("rounded toward zero",),
     "scale-in-float16": ("scale rounded to float16",),
 }
 # Where the codes leave the scale open: they are also those of another rule, or of no rule but a number
@@ -75,7 +75,7 @@ def evaluate(candidate, comparison, used):
             at = tuple(int(i) for i in place.strip(", ").split(", "))
             assert codes[at] == int(after), sentence
             assert round(float(quotient[at])) == int(before), sentence
-        count = re.match(r"([\d,]+) codes? (wrapped|differs?|is not|are not)", sentence)
+        count = re.match(r"([\d,]+) codes? (wrapped|differs?|lies?)", sentence)
         if count:
             rounded = np.round(quotient)
             wrong = (codes != rounded) if count[2][0] in "wd" else (codes < fmt.qmin) | (codes > fmt.qmax)
@@ -86,10 +86,10 @@ def evaluate(candidate, comparison, used):
             assert (high, low) == pytest.approx((max(x.max(), 0), min(x.min(), 0)), rel=1e-6)
             assert float(formula[5]) == pytest.approx((high - low) / int(formula[4]), rel=1e-5)
             assert float(formula[5]) == pytest.approx(used.reshape(-1)[0], rel=1e-6)
-        allowed = re.search(rf"the codes allow a scale of {NUMBER} to {NUMBER}", sentence)
+        allowed = re.search(rf"the codes allow scales from {NUMBER} to {NUMBER}", sentence)
         if allowed:
             bounds(candidate, x, codes, float(allowed[1]), float(allowed[2]))
-        lost = re.search(r"negative value: (\d+) of (\d+) became 0", sentence)
+        lost = re.search(r"negative values: (\d+) of (\d+) elements became 0", sentence)
         if lost:
             assert (int(lost[1]), int(lost[2])) == (((x < 0) & (quotient < -0.5)).sum(), x.size)
 
@@ -141,7 +141,7 @@ def test_mistake_is_named_from_its_codes(name):
     if name == "clamp-of-another-type":
         # x has no negative value: the same codes as of int8 with zero_point -128, which is no mistake
         assert not best.corruption
-        assert any("unsigned codes read as signed" in str(c.corruption) for c in found.exact)
+        assert any("unsigned 8-bit codes read as signed" in str(c.corruption) for c in found.exact)
     elif name != "negatives-lost":
         assert best.corruption
 

@@ -31,7 +31,7 @@ RULES = {
     "half away from zero": lambda v: np.trunc(v + np.copysign(0.5, v)),
     "half up": lambda v: np.floor(v + 0.5),
     "rounding down": np.floor,
-    "rounding towards zero": np.trunc,
+    "rounding toward zero": np.trunc,
 }
 SCHEMES = {
     "int8 symmetric per_channel(0) textbook": "half to even",
@@ -40,7 +40,7 @@ SCHEMES = {
     "int8 asymmetric per_channel(0) compressed_tensors": "half to even",
     "uint8 asymmetric per_channel(0) torch.quantize_per_channel": "half to even",
     "int4 symmetric per_tensor textbook(rounding=floor)": "rounding down",
-    "int8 asymmetric per_tensor textbook(rounding=toward_zero)": "rounding towards zero",
+    "int8 asymmetric per_tensor textbook(rounding=toward_zero)": "rounding toward zero",
     "int4 asymmetric per_channel(0) textbook(rounding=half_away)": "half away from zero",
     "int8 asymmetric per_tensor textbook(rounding=half_up)": "half up",
     "int8 symmetric per_tensor textbook(overflow=wrap) given(0.01)": "half to even",
@@ -101,7 +101,7 @@ def evaluate(kind, c):
         return
     value = first_value(c)
     added = 0 if c.shift_first else c.z
-    gives = re.search(rf" gives {NUMBER}(?: with z = {NUMBER})?(?:,|;) (?:whose|no code)", c.words)
+    gives = re.search(rf" gives {NUMBER}(?: with z = {NUMBER})?(?:,|;) (?:whose|none of)", c.words)
     if gives:
         assert float(gives[1]) == c.rule(value) + added
         assert gives[2] is None or float(gives[2]) == c.z
@@ -112,7 +112,7 @@ def evaluate(kind, c):
         assert not c.fmt.qmin <= float(gives[1]) <= c.fmt.qmax
     elif kind == "narrow range":
         assert float(gives[1]) <= c.fmt.qmin == c.got - 1
-        assert f"no code given is {c.fmt.qmin}, the lowest of {c.fmt}" in c.words
+        assert f"none of the given codes is {c.fmt.qmin}, the lowest of {c.fmt}" in c.words
     elif kind == "outside the format":
         assert not c.fmt.qmin <= c.got <= c.fmt.qmax
         assert f"; {c.got} is not a" in c.words
@@ -153,7 +153,7 @@ def neighbours(kind, c, value, added):
         assert rule == c.rule_name
         assert RULES[rule](value) == float(one) != float(other)
         assert (math.floor if way.startswith("down") else math.ceil)(value) == float(other)
-        assert ("towards zero" in way) == (abs(float(other)) < abs(value))
+        assert ("toward zero" in way) == (abs(float(other)) < abs(value))
         assert float(other) + added == c.got
 
 

@@ -8,6 +8,7 @@
 
 from quantcore.matching.candidates import explain_candidate
 from quantcore.matching.expected import mismatches, nearest
+from quantcore.matching.explanations import NEGATIVES_LOST
 from quantcore.matching.hypotheses.corruption import COMPUTED, Corruption, Reinterpreted, Transposed
 from quantcore.matching.hypotheses.reproduce import reproduce
 from quantcore.matching.record import Candidate, Cell, Matches, Progress
@@ -19,6 +20,7 @@ __all__ = [
     "Cell",
     "Corruption",
     "Matches",
+    "NEGATIVES_LOST",
     "Progress",
     "Reinterpreted",
     "Transposed",

@@ -210,7 +210,7 @@ def _alternatives(found: list[Candidate]) -> tuple[str, ...]:
     other = found[1]
     text = f"{other.scheme.format} {write_call(other.scheme.range_setting)}"
     more = len(found) - 2
-    words = f"the same codes: {text}" + (f", {other.corruption}" if other.corruption else "")
+    words = f"also possible: {text}" + (f", {other.corruption}" if other.corruption else "")
     return (words + (f", and {more} more" if more else ""),)
 
 

@@ -24,6 +24,7 @@ from quantcore.range_setting import Given, MinMax, Percentile
 from quantcore.scheme import Scheme
 
 SHOWN = 2  # elements that a sentence names
+NEGATIVES_LOST = "there are no codes for negative values"
 _ROUNDINGS = {kind for kind, choice in CHOICES.items() if "rounding" in choice}
 
 
@@ -91,7 +92,7 @@ def _asymmetric(t: _Explained) -> str:
     if not torch.allclose((high - low) / steps, scale, rtol=1e-5, atol=0):
         return ""
     if scale.numel() > 1:
-        return f"{scale.numel():,} asymmetric scales, (high - low) / {steps}, from {_span(scale)}"
+        return f"{scale.numel():,} asymmetric scales, (high - low) / {steps}, ranging from {_span(scale)}"
     minus = f"+ {-low.item():.7g}" if low.item() < 0 else f"- {low.item():.7g}"
     return f"asymmetric scale: ({high.item():.7g} {minus}) / {steps} = {scale.item():.7g}"
 
@@ -101,24 +102,24 @@ def _zero_points(t: _Explained) -> str:
     used = mistaken_zero_point(t.corruption.computed, right)
     if right.numel() == 1:
         return f"zero_point {used.item():g} instead of {right.item():g}"
-    return f"zero_points of {_span(used)} instead of {_span(right)}" if used.any() else (
+    return f"zero_points from {_span(used)} instead of {_span(right)}" if used.any() else (
         f"zero_point 0 in all {right.numel():,} blocks instead of {_span(right)}"
     )  # fmt: skip
 
 
 def _from_zero(t: _Explained) -> str:
-    return f"the range begins at 0, but min is {t.x.min().item():.7g}"
+    return f"the range starts at 0, but min(x) is {t.x.min().item():.7g}"
 
 
 def _percentile(t: _Explained) -> str:
     beyond = int((t.x.abs() > t.scale * t.format.qmax).sum())
-    words = f"{beyond:,} of {t.x.numel():,} elements exceed it in size"
+    elements = f"in {beyond:,} of {t.x.numel():,} elements"
     if not isinstance(t.scheme.granularity, PerTensor):
-        return words
+        return f"|x| exceeds the range {elements}"
     high = t.scale.reshape(-1)[0]
     fits = [p for p in PERCENTILES if torch.quantile(t.x.reshape(-1), p / 100) / t.format.qmax == high]
     name = f"{fits[0]:g}th percentile of x" if fits else "range"
-    return f"{name} = {(high * t.format.qmax).item():.7g}; {words}"
+    return f"{name} = {(high * t.format.qmax).item():.7g}; |x| exceeds it {elements}"
 
 
 def _float16(t: _Explained) -> str:
@@ -126,9 +127,9 @@ def _float16(t: _Explained) -> str:
     used = mistaken_scale(t.corruption.computed, right)
     zero = int((used == 0).sum())
     if zero:
-        return f"{_count(zero, 'scale')} became 0 in float16, and x / 0 is infinite"
+        return f"{_count(zero, 'scale')} {'underflows' if zero == 1 else 'underflow'} to 0 in float16, so x / scale is infinite"
     at = tuple(int(i) for i in (used != right).nonzero()[0]) if bool((used != right).any()) else ()
-    return f"scale {right[at].item():.9g} became {used[at].item():.9g} in float16" if at else ""
+    return f"scale {right[at].item():.9g} is rounded to {used[at].item():.9g} in float16" if at else ""
 
 
 def _rounded(t: _Explained, kinds: set[str]) -> str:
@@ -154,9 +155,8 @@ def _kept(t: _Explained) -> str:
     outside = (t.codes < t.format.qmin) | (t.codes > t.format.qmax)
     n = int(outside.sum())
     first = int(outside.reshape(-1).nonzero()[0])
-    name = f"{t.format} codes" if n > 1 else f"{'an' if t.format.signed else 'a'} {t.format} code"
-    verb = "are not" if n > 1 else "is not"
-    return f"{_count(n, 'code')} {verb} {name}: {int(t.codes.reshape(-1)[first])} at {_place(t, first)}"
+    verb = "lies" if n == 1 else "lie"
+    return f"{_count(n, 'code')} {verb} outside {t.format}: {int(t.codes.reshape(-1)[first])} at {_place(t, first)}"
 
 
 def _negatives(t: _Explained) -> str:
@@ -170,7 +170,7 @@ def _negatives(t: _Explained) -> str:
     n = int(lost.sum())
     if t.format.signed or not n:
         return ""
-    return f"no code stands for a negative value: {n:,} of {t.x.numel():,} became 0"
+    return f"{NEGATIVES_LOST}: {n:,} of {t.x.numel():,} elements became 0"
 
 
 def _allowed(t: _Explained) -> str:
@@ -182,7 +182,7 @@ def _allowed(t: _Explained) -> str:
         return ""
     z, s = int(t.zero_point.reshape(-1)[0]), float(t.scale.reshape(-1)[0])
     low, high = interval(t.x, t.codes, fmt, z, "wrapped" in t.corruption.computed, s)
-    return f"the codes allow a scale of {low:.7g} to {high:.7g}" if low < s < high else ""
+    return f"the codes allow scales from {low:.7g} to {high:.7g}" if low < s < high else ""
 
 
 def _some(t: _Explained, before: Tensor) -> str:

@@ -93,23 +93,23 @@ def read_parameter(value: Any, what: str, shape: Shape, searched: list[Granulari
     """
     if value is None:
         return None
-    array = _numbers(value, f"The numbers of {what}")
+    array = _numbers(value, f"The values of {what}")
     if array.size == 0:
         raise QuantError(f"{what} is empty; give one number, or one per block, or leave it out.")
     with np.errstate(over="ignore"):
         numbers = array.astype(np.float32)
     bad = ~np.isfinite(numbers) | ((numbers <= 0) if what == "scale" else False)
     if bad.any():
-        wish = "positive and finite" if what == "scale" else "finite"
+        required = "positive and finite" if what == "scale" else "finite"
         at = _first(bad)
         where = f" at index {at}" if at else ""
-        raise QuantError(f"The {what}{where} must be a {wish} float32 number, not {array[at]:g}.")
+        raise QuantError(f"The {what}{where} must be a {required} float32 number, not {array[at]:g}.")
     counts = {math.prod(grid_shape(shape, block_shape(g, shape))): g for g in reversed(searched)}
     if array.size not in counts:
         some = sorted(counts.items())[:5]
         fits = ", ".join(f"{n:,} ({write_call(g)})" for n, g in some)
         raise QuantError(
-            f"The {what} has {array.size:,} numbers, which fits no granularity of shape {shape}; give {fits} "
+            f"The {what} has {array.size:,} values, which matches no granularity of shape {shape}; give {fits}, "
             "and so on."
         )
     return torch.from_numpy(numbers)
@@ -136,7 +136,7 @@ def scale_note(given: Tensor, found: Tensor) -> str:
     if torch.equal(in_grid, found):
         return ""
     if torch.equal(in_grid, torch.reciprocal(found)) or torch.equal(torch.reciprocal(in_grid), found):
-        return "the scale given is the inverse, 1/s"
+        return "the given scale is the inverse, 1/s"
     return _difference("scale", in_grid, found)
 
 
@@ -151,22 +151,22 @@ def zero_point_note(given: Tensor, found: Tensor) -> str:
     if torch.equal(in_grid, found):
         return ""
     if torch.equal(in_grid, -found):
-        return "the zero_point given has the other sign, as AIMET's offset has"
+        return "the given zero_point has the opposite sign, like AIMET's offset"
     return _difference("zero_point", in_grid, found)
 
 
 def _other_granularity(what: str, given: Tensor, found: Tensor) -> str:
     numbers, blocks = (f"{n:,} {word}{'s' * (n != 1)}" for n, word in
-                       ((given.numel(), "number"), (found.numel(), "block")))  # fmt: skip
-    return f"the {what} given is of another granularity: {numbers} for {blocks}"
+                       ((given.numel(), "value"), (found.numel(), "block")))  # fmt: skip
+    return f"the given {what} has another granularity: {numbers} for {blocks}"
 
 
 def _difference(what: str, given: Tensor, found: Tensor) -> str:
     wrong = given != found
     if wrong.numel() == 1:
-        return f"the {what} given differs: {given.item():.9g} instead of {found.item():.9g}"
+        return f"the given {what} differs: {given.item():.9g} instead of {found.item():.9g}"
     at = tuple(int(i) for i in wrong.nonzero()[0])
     return (
-        f"the {what} given differs in {int(wrong.sum()):,} of {wrong.numel():,} blocks, first in block {at}: "
+        f"the given {what} differs in {int(wrong.sum()):,} of {wrong.numel():,} blocks, first in block {at}: "
         f"{given[at]:.9g} instead of {found[at]:.9g}"
     )

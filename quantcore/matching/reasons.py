@@ -131,12 +131,12 @@ def reason(e: Element) -> tuple[str, str]:
     """Return the kind of reason and a sentence without its full stop."""
     fmt, value = e.format, f"{e.named} = {_short(e.value)}"
     if not np.isfinite(e.value):
-        return "not finite", f"{value}, which rounds to no integer"
+        return "not finite", f"{value}, which can't be rounded to an integer"
     gives = f"{value} gives {_integer(e.unclamped)}" + (f" with z = {e.z:g}" if e.added else "")
     if not fmt.qmin <= e.unclamped <= fmt.qmax and e.got == _wrapped(int(e.unclamped), fmt):
         return "wrapped", f"{gives}, whose lowest {fmt.bits} bits are {e.got}"
     if e.unclamped <= fmt.qmin and e.got == fmt.qmin + 1 and not e.lowest_used:
-        return "narrow range", f"{gives}; no code given is {fmt.qmin}, the lowest of {fmt}"
+        return "narrow range", f"{gives}; none of the given codes is {fmt.qmin}, the lowest of {fmt}"
     if not fmt.qmin <= e.got <= fmt.qmax:
         if e.got - e.expected == (1 if fmt.signed else -1) << fmt.bits:
             read = "the same bits read as " + ("unsigned" if fmt.signed else "signed")
@@ -162,7 +162,7 @@ def _rounded(e: Element, value: str) -> tuple[str, str] | None:
     if e.value == below or {e.own, made} != {below, below + 1}:
         return None
     tie = below + 0.5
-    rule = "adding ½ and dropping the fraction" if e.kernel.half else _RULES.get(e.rule, e.rule)
+    rule = "adding ½ and truncating" if e.kernel.half else _RULES.get(e.rule, e.rule)
     if e.value == tie:
         return (
             "tie",
@@ -174,10 +174,10 @@ def _rounded(e: Element, value: str) -> tuple[str, str] | None:
         where = f", {beside:.0f} ulp from {tie:.15g}"
         other = _other_order(e)
         if other:
-            return "tie", f"beside a tie: {value}{where}; {other} gives {_integer(e.own)}"
+            return "tie", f"near a tie: {value}{where}; {other} gives {_integer(e.own)}"
     way = "down" if e.own == below else "up"
     if abs(e.own) < abs(e.value):
-        way += ", towards zero,"
+        way += ", toward zero,"
     return (
         "off by one",
         f"{value}{where}; {rule} gives {_integer(made)}, rounding {way} gives {_integer(e.own)}",
@@ -188,7 +188,7 @@ _RULES = {
     "half_even": "half to even",
     "half_away": "half away from zero",
     "half_up": "half up",
-    "toward_zero": "rounding towards zero",
+    "toward_zero": "rounding toward zero",
     "floor": "rounding down",
     "ceil": "rounding up",
 }

@@ -123,14 +123,14 @@ class _Search:
         ranged = by_range(self.evaluator.x, self.evaluator.searched)
         rounds: list[tuple[str, Callable[[], list[Part]]]] = [
             ("schemes", lambda: [Task(ranged, self.readings)]),
-            ("the scale given", lambda: [*self._with_given_scale(self.readings)]),
+            ("the given scale", lambda: [*self._with_given_scale(self.readings)]),
             ("other group sizes", self._other_groups),
             ("corrupted codes", lambda: [Task(ranged, self.others), *self._with_given_scale(self.others)]),
             ("mistakes in the arithmetic", lambda: self._mistaken(ranged)),
             ("wider formats", lambda: [Task(ranged, [self._wider(r) for r in self.readings])]),
             ("percentiles", lambda: self._tried(percentiles)),
-            ("mistakes together", lambda: self._together(ranged)),
-            ("scales worked out from the codes", self._worked_out),
+            ("combined mistakes", lambda: self._together(ranged)),
+            ("scales derived from the codes", self._worked_out),
         ]
         count = len(rounds) + 1
         for i, (what, tasks) in enumerate(rounds):
@@ -141,7 +141,7 @@ class _Search:
                 break
         else:
             for part in self._evaluate(self._nearest()):
-                yield self._progress((count - 1 + part) / count, "the nearest")
+                yield self._progress((count - 1 + part) / count, "the nearest schemes")
         yield Progress(1.0, "done", Matches(self.evaluator.candidates(explained=True), self.tried))
 
     def _progress(self, fraction: float, what: str) -> Progress:

@@ -7,7 +7,7 @@ import quantcore as qc
 from pages.compare.match import controls
 from pages.shared import lesson_plan
 from pages.sidebar import scheme_state, tensor_controls
-from quantcore.matching import Candidate, Reinterpreted, Transposed
+from quantcore.matching import NEGATIVES_LOST, Candidate, Reinterpreted, Transposed
 from quantcore.mistakes import MISTAKES
 
 _TO_LESSON, _TO_MATCH = "_match_to_lesson", "_match_to_match"
@@ -23,7 +23,6 @@ _BY_KIND = {
     "zero_point_left_out": "zero-point-left-at-zero",
     "middle_left_out": "negatives-lost",
 }
-_LOSES_NEGATIVES = "no code stands for a negative value"
 
 
 def explained_by(candidate: Candidate) -> tuple[str, str] | None:
@@ -37,7 +36,7 @@ def explained_by(candidate: Candidate) -> tuple[str, str] | None:
             return "mistakes", name
     if any(isinstance(step, Reinterpreted) and step.signed for step in stored):
         return "mistakes", "clamp-of-another-type"
-    if any(_LOSES_NEGATIVES in sentence for sentence in candidate.explanations):
+    if any(NEGATIVES_LOST in sentence for sentence in candidate.explanations):
         return "mistakes", "negatives-lost"
     if "zero_point_negated" in kinds:
         return "zero_point", ""

@@ -30,7 +30,7 @@ class Transposed:
         return codes.permute([self.order.index(i) for i in range(len(self.order))])
 
     def __str__(self) -> str:
-        return "transposed" if len(self.order) == 2 else f"axes in the order {self.order}"
+        return "transposed" if len(self.order) == 2 else f"axes permuted to {self.order}"
 
 
 @dataclass(frozen=True)
@@ -49,27 +49,27 @@ class Reinterpreted:
 
     def __str__(self) -> str:
         read, meant = ("signed", "unsigned") if self.signed else ("unsigned", "signed")
-        return f"{meant} codes read as {read}, {self.bits} bits"
+        return f"{meant} {self.bits}-bit codes read as {read}"
 
 
 Stored = Transposed | Reinterpreted
 
 # Mistakes in the arithmetic, the likeliest first
 COMPUTED = {
-    "wrapped": "cast without a clamp: codes that did not fit wrapped around",
+    "wrapped": "cast without a clamp: codes out of range wrapped around",
     "narrow": "clamped to the narrow range",
-    "zero_point_negated": "zero_point with the other sign",
-    "zero_point_left_out": "asymmetric scale, zero_point left out",
-    "middle_left_out": "unsigned codes around 0, zero_point left out",
+    "zero_point_negated": "zero_point with the opposite sign",
+    "zero_point_left_out": "asymmetric scale, zero_point omitted",
+    "middle_left_out": "unsigned codes of a symmetric range, zero_point omitted",
     "half_away": "ties rounded away from zero",
     "half_up": "ties rounded up",
-    "toward_zero": "rounded towards zero",
+    "toward_zero": "rounded toward zero",
     "floor": "rounded down",
-    "other_axis": "scales of the channels applied along another axis",
-    "unclamped": "no clamp: codes outside the format kept as they are",
+    "other_axis": "per-channel scales applied along the wrong axis",
+    "unclamped": "not clamped: codes outside the format kept",
     "scale_float16": "scale rounded to float16",
-    "range_from_zero": "range from 0 to max|x| instead of min to max",
-    "signed_percentile": "range from a percentile of x instead of |x|",
+    "range_from_zero": "range 0 to max |x| instead of min to max",
+    "signed_percentile": "percentile of x instead of |x|",
     "quantized_twice": "quantized twice, to 8 bits first",
 }
 # Those that are choices of a convention
