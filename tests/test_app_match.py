@@ -125,7 +125,7 @@ EXAMPLES = [
     ("All 8,192 integers", "wrong axis: 1, not 0"),
     ("All 8,192 integers", "but: transposed"),
     ("All 8,192 integers", "codes out of range wrapped around"),
-    ("All 16 integers", "signed codes read as unsigned, 8 bits"),
+    ("All 16 integers", "signed 8-bit codes read as unsigned"),
     ("All 16 integers", "the given zero_point has the opposite sign"),
     ("The nearest", ": 2 of 8,192 integers differ"),
 ]
@@ -174,7 +174,7 @@ def test_bad_integers_stay_where_they_are(text, words):
         (
             "match_scale",
             "0.1, 0.2, 0.3",
-            "The scale has 3 numbers, which fits no granularity of shape (4, 4)",
+            "The scale has 3 values, which matches no granularity of shape (4, 4)",
         ),
         ("match_scale", "much", "In the scale: 'much'"),
         ("match_scale", "-1", "must be a positive and finite"),
@@ -251,7 +251,7 @@ def test_a_mistake_leads_to_its_lesson_and_back():
     at = at.button(key="learn_mistakes_match").click().run()
     assert not at.exception
     assert "Which rules made these integers?" in said(at.subheader)
-    assert any("no code stands for a negative value: 8 of 16 became 0" in text for text in said(at.markdown))
+    assert any("there are no codes for negative values: 8 of 16 elements became 0" in text for text in said(at.markdown))
 
 
 def test_nothing_to_find_where_the_codes_are_right():

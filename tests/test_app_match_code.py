@@ -114,7 +114,7 @@ def test_code_is_shown_as_text():
 
 def test_what_can_not_be_shown_on_the_tensor_is_said():
     at = opened("q = torch.round(x / scale).clamp(0, 255).to(torch.int8)")
-    assert any("is not known from the code" in text for text in said(at.info))
+    assert any("does not show the value of its scale" in text for text in said(at.info))
     assert not at.dataframe
     at = opened("s = x.abs().amax(dim=2, keepdim=True) / 127\nq = torch.round(x / s).to(torch.int8)")
     assert any(

@@ -83,7 +83,7 @@ LESSON = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_the_lesson_s_code_is_recognised(name):
+def test_the_lesson_s_code_is_recognized(name):
     wrong, right = lines(MISTAKES[name])
     reading = qc.read_code("\n".join(line.text for line in wrong))
     notes = name == "scale-in-float16"  # a library may store it so: it depends on the tensor
@@ -174,18 +174,19 @@ def test_the_kernel_is_named(order, kernel):
     assert f"kernel {kernel}" in reading.summary
 
 
-def test_what_is_not_recognised_is_said():
+def test_what_is_not_recognized_is_said():
     reading = qc.read_code("s = my_scale(x)\nq = torch.round(x / s).clamp(-128, 127).to(torch.int8)")
     assert reading.unread == (
-        "Line 1: `my_scale(x)` is not recognised, so what follows from it is not checked.",
+        "Line 1: `my_scale(x)` is not recognized, so what depends on it is not checked.",
     )
     assert not reading.mistakes
     reading = qc.read_code("y = x - x.mean()\nq = torch.round(y / s).to(torch.int8)")
-    assert reading.unread[0].startswith("Line 1: `x - x.mean()` is not recognised")
+    assert reading.unread[0].startswith("Line 1: `x - x.mean()` is not recognized")
     assert (
-        reading.summary == "No quantizer could be followed to its codes, since some lines are not recognised."
+        reading.summary
+        == "No quantizer could be followed to its codes, because some lines are not recognized."
     )
-    assert qc.read_code("print('hello')").summary.startswith("No quantizer was recognised")
+    assert qc.read_code("print('hello')").summary.startswith("No quantizer found")
 
 
 @pytest.mark.parametrize(
@@ -216,8 +217,8 @@ def test_of_what_is_not_known_nothing_is_claimed(text):
         ("x = " + "+".join("1" * 3000), "more than|nested"),
         ("x = 1\n" * 500, "more than 20,000 or 400"),
         ("a" * 30_000, "30,000 characters"),
-        ("\ud800", "half a Unicode character"),
-        ("x = [" + ",".join("[1, 2, 3]" for _ in range(1800)) + "]", "more than 6,000 parts"),
+        ("\ud800", "incomplete Unicode character"),
+        ("x = [" + ",".join("[1, 2, 3]" for _ in range(1800)) + "]", "more than 6,000 syntax nodes"),
         ("x" + ".a" * 60, "nested more than 40 levels"),
     ],
 )
@@ -319,7 +320,11 @@ def test_the_reader_s_own_source_has_no_way_to_run_text():
 @pytest.mark.parametrize(
     ("text", "x", "words"),
     [
-        ("q = torch.round(x / scale).clamp(-128, 127)", torch.ones(3), "is not known from the code"),
+        (
+            "q = torch.round(x / scale).clamp(-128, 127)",
+            torch.ones(3),
+            "does not show the value of its scale",
+        ),
         ("s = x.abs().max() / 127\nq = torch.round(x / s)", torch.zeros(3), "divides by a scale of 0"),
         ("s = x.abs().max() / 127\nq = torch.round(x / s)", torch.tensor([1.0, torch.nan]), "are all finite"),
         (

@@ -102,7 +102,7 @@ def test_axes_of_rank_3():
     x = torch.randn(4, 6, 8, generator=torch.Generator().manual_seed(1))
     scheme = qc.Scheme.parse("int8 symmetric per_channel(0) torchao")
     found = match(x, qc.apply(x, scheme).codes.permute(2, 0, 1))
-    found_with(found, scheme, "axes in the order (2, 0, 1)")
+    found_with(found, scheme, "axes permuted to (2, 0, 1)")
 
 
 @pytest.mark.parametrize("text", [SCHEMES[0], SCHEMES[1], SCHEMES[3]])
@@ -110,7 +110,7 @@ def test_signed_read_as_unsigned(text):
     scheme = qc.Scheme.parse(text)
     read = qc.apply(sample(), scheme).codes.view(torch.uint8)
     found = match(sample(), read)
-    found_with(found, scheme, "signed codes read as unsigned")
+    found_with(found, scheme, "signed 8-bit codes read as unsigned")
     assert found.exact[0].corruption.stored == (Reinterpreted(8, signed=False),)
 
 
@@ -118,13 +118,13 @@ def test_signed_read_as_unsigned(text):
 def test_unsigned_read_as_signed(text):
     scheme = qc.Scheme.parse(text)
     found = match(sample(), qc.apply(sample(), scheme).codes.view(torch.int8))
-    found_with(found, scheme, "unsigned codes read as signed")
+    found_with(found, scheme, "unsigned 8-bit codes read as signed")
 
 
 def test_transposed_and_read_as_unsigned():
     scheme = qc.Scheme.parse(SCHEMES[0])
     found = match(sample(), qc.apply(sample(), scheme).codes.view(torch.uint8).T)
-    found_with(found, scheme, "transposed, signed codes read as unsigned")
+    found_with(found, scheme, "transposed, signed 8-bit codes read as unsigned")
 
 
 @pytest.mark.parametrize("text", [SCHEMES[1], SCHEMES[3], "uint8 asymmetric per_channel(0) textbook"])
@@ -379,8 +379,8 @@ def test_bad_codes(codes, words):
 @pytest.mark.parametrize(
     ("scale", "zero_point", "words"),
     [
-        ([1.0, 2.0, 3.0], None, "scale has 3 numbers, which fits no granularity of shape (2, 4)"),
-        (0.1, [1, 2, 3], "zero_point has 3 numbers"),
+        ([1.0, 2.0, 3.0], None, "scale has 3 values, which matches no granularity of shape (2, 4)"),
+        (0.1, [1, 2, 3], "zero_point has 3 values"),
         (0.0, None, "scale must be a positive and finite"),
         ([0.1, -0.2], None, "scale at index (1,) must be"),
         (1e-60, None, "must be a positive and finite"),

@@ -280,7 +280,7 @@ def test_lowest_code_left_out():
     narrow = codes.clamp(min=-7)
     cells, kinds = explain(x, narrow, codes, scheme)
     assert kinds == (("narrow range", 2),)
-    assert all("no code given is -8, the lowest of int4" in cell.reason for cell in cells)
+    assert all("none of the given codes is -8, the lowest of int4" in cell.reason for cell in cells)
     narrow[1, 0] = -8
     assert dict(explain(x, narrow, codes, scheme)[1]).keys() == {"another scale"}
 

@@ -13,7 +13,7 @@ from quantcore.code_reading.reader.statements import Reader
 from quantcore.code_reading.record import CodeFinding, CodeReading
 from quantcore.errors import QuantError
 
-MOST = 12  # calls that are not recognised, named in full
+MOST = 12  # calls that are not recognized, named in full
 
 
 def read_code(text: str) -> CodeReading:
@@ -30,9 +30,7 @@ def read_code(text: str) -> CodeReading:
     try:
         reader.run(tree)
     except RecursionError:
-        raise QuantError(
-            "The code is nested too deeply to be followed; paste only the lines that quantize."
-        ) from None
+        raise QuantError("The code is nested too deeply; paste only the lines that quantize.") from None
     chains = _chains(reader)
     found: dict[tuple[str, int], tuple[Found, Chain | None]] = {}
     for chain in chains:
@@ -44,9 +42,9 @@ def read_code(text: str) -> CodeReading:
         where = next((c for c in chains if c.codes.data.root == data.root), chains[0] if chains else None)
         finding = Found(
             "clamp-in-place", line,
-            f"This clamp writes into {data.root}, the caller's own tensor: an error computed afterwards is that of the "
+            f"This clamp modifies {data.root}, the caller's tensor: an error computed afterwards is measured against the "
             "clipped tensor.",
-            "clamp without an underscore makes a new tensor.",
+            "Use clamp without an underscore, which returns a new tensor.",
         )  # fmt: skip
         found[finding.kind, line] = (finding, where)
     lines = text.split("\n")
@@ -54,7 +52,7 @@ def read_code(text: str) -> CodeReading:
         (_finding(f, c, lines) for f, c in found.values()), key=lambda f: (f.line, not f.certain, f.kind)
     )
     return CodeReading(
-        text, tuple(findings), _recognised(chains), _unread(reader), _library(reader), tuple(chains)
+        text, tuple(findings), _recognized(chains), _unread(reader), _library(reader), tuple(chains)
     )
 
 
@@ -84,10 +82,10 @@ def _finding(found: Found, chain: Chain | None, lines: list[str]) -> CodeFinding
     )
 
 
-def _recognised(chains: Iterable[Chain]) -> tuple[str, ...]:
+def _recognized(chains: Iterable[Chain]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for chain in chains:
-        found |= dict.fromkeys(words.recognised(chain))
+        found |= dict.fromkeys(words.recognized(chain))
     return tuple(found)
 
 
@@ -98,8 +96,8 @@ def _library(reader: Reader) -> tuple[str, ...]:
 
 def _unread(reader: Reader) -> tuple[str, ...]:
     texts = [
-        f"Line {line}: `{source}` is not recognised, so what follows from it is not checked."
+        f"Line {line}: `{source}` is not recognized, so what depends on it is not checked."
         for line, source in sorted(reader.unread)
     ]
     more = len(texts) - MOST
-    return tuple([*texts[:MOST], f"{more} more calls are not recognised."] if more > 0 else texts)
+    return tuple([*texts[:MOST], f"{more} more calls are not recognized."] if more > 0 else texts)

@@ -29,12 +29,12 @@ class CodeFinding:
 @dataclass(frozen=True)
 class CodeReading:
     """``text``: the code as it was read, prompts taken off; ``findings``: by line, mistakes and notes;
-    ``recognised``: what was recognised and checked; ``unread``: what was not;
+    ``recognized``: what was recognized and checked; ``unread``: what was not;
     ``library``: calls of libraries that quantize by themselves; ``chains``: the quantizers."""
 
     text: str
     findings: tuple[CodeFinding, ...]
-    recognised: tuple[str, ...]
+    recognized: tuple[str, ...]
     unread: tuple[str, ...]
     library: tuple[str, ...] = ()
     chains: tuple[Chain, ...] = field(default=(), compare=False, repr=False)
@@ -53,12 +53,12 @@ class CodeReading:
     def summary(self) -> str:
         """What was found, in a sentence. A clean result says what was checked, and no more."""
         if not self.chains and self.library:
-            return f"Nothing here rounds by itself; {' and '.join(self.library)} rounds and clamps as the library does."
+            return f"This code does not round itself: {' and '.join(self.library)} rounds and clamps inside the library."
         if not self.chains and self.unread:
-            return "No quantizer could be followed to its codes, since some lines are not recognised."
+            return "No quantizer could be followed to its codes, because some lines are not recognized."
         if not self.chains:
-            return "No quantizer was recognised: nothing here divides a tensor by a scale and rounds it."
-        checked = "; ".join(self.recognised)
+            return "No quantizer found: nothing here divides a tensor by a scale and rounds it."
+        checked = "; ".join(self.recognized)
         if not self.mistakes:
             return f"No known mistake found in: {checked}."
         count = len(self.mistakes)

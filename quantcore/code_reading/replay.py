@@ -36,7 +36,7 @@ def codes_of(codes: Codes, x: Tensor, chain: Chain) -> Tensor:
             case "cast":
                 values = _cast(values, op.value)
             case _:
-                raise QuantError(f"Line {op.line} is not recognised, so the code can't be shown on a tensor.")
+                raise QuantError(f"Line {op.line} is not recognized, so the code can't be shown on a tensor.")
     return values
 
 
@@ -97,7 +97,7 @@ def _clamped(values: Tensor, op: Op) -> Tensor:
     low, high = op.value
     if "?" in (low, high):
         raise QuantError(
-            f"A bound of the clamp in line {op.line} is not known, so the code can't be shown on a tensor."
+            f"A bound of the clamp in line {op.line} is unknown, so the code can't be shown on a tensor."
         )
     return values.clamp(low, high) if (low, high) != (None, None) else values
 
@@ -127,7 +127,9 @@ def _value(value: Value, x: Tensor, chain: Chain) -> Tensor:
             if value.clamped and chain.bounds:
                 total = total.clamp(*chain.bounds)
             return _cast(total, value.kind) if value.kind and not value.python else total
-    raise QuantError("A scale or a zero point is not known from the code, so it can't be shown on a tensor.")
+    raise QuantError(
+        "The code does not show the value of its scale or zero point, so it can't be shown on a tensor."
+    )
 
 
 def _sum(value: Real, x: Tensor, chain: Chain) -> Tensor:
@@ -172,7 +174,7 @@ def _stat(stat: Stat, x: Tensor, chain: Chain) -> Tensor:
 
 def _percentile(source: Tensor, stat: Stat) -> Tensor:
     if stat.axes is not None or stat.p is None:
-        raise QuantError(f"Line {stat.line}: percentiles along an axis are not shown on a tensor.")
+        raise QuantError(f"Line {stat.line}: percentiles along an axis can't be shown on a tensor.")
     rows = source.flatten().double().sort().values
     place = stat.p / 100 * (rows.numel() - 1)
     below, above = rows[int(place)], rows[min(int(place) + 1, rows.numel() - 1)]
@@ -202,7 +204,7 @@ def _cut(stat: Stat, layout: list[str], source: Tensor) -> Tensor:
             groups = source.reshape(-1, sizes[1])
             return reduce(groups, -1, keepdim=True).expand_as(groups).reshape(source.shape)
     raise QuantError(
-        "The tensor is cut or laid out in a way that is not shown here; the findings hold all the same."
+        "The code reshapes the tensor in a way that can't be shown here; the findings still hold."
     )
 
 
@@ -219,7 +221,7 @@ def _placed(found: Tensor, stat: Stat) -> Tensor:
                 raise ValueError(how)
         except (RuntimeError, ValueError, IndexError, TypeError):
             raise QuantError(
-                f"Line {stat.line}: the scales are laid out in a way that is not shown on this tensor."
+                f"Line {stat.line}: the code reshapes the scales in a way that can't be shown on this tensor."
             ) from None
     return found
 
@@ -230,6 +232,6 @@ def _broadcast(values: Tensor, x: Tensor, codes: Codes) -> Tensor:
         return torch.broadcast_to(values, x.shape)
     except RuntimeError:
         raise QuantError(
-            f"Line {codes.ops[0].line}: on a tensor of shape {tuple(x.shape)} this code fails, since the scales have shape "
-            f"{tuple(values.shape)}; choose a square tensor to see what goes wrong silently."
+            f"Line {codes.ops[0].line}: on a tensor of shape {tuple(x.shape)} this code fails, because the scales have shape "
+            f"{tuple(values.shape)}; choose a square tensor to see what it does silently."
         ) from None

@@ -29,7 +29,7 @@ def right_scheme(chain: Chain, shape: Shape) -> Scheme:
         zero = round(chain.zero.get("scale", 0.0))
         return Scheme(fmt, zero == 0, PER_TENSOR, Given(float(scale.value), zero), _convention(chain))
     if not isinstance(scale, Real) or not scale.known or not (chain.single or chain.span):
-        raise QuantError("The scale is not known from the code, so it can't be shown on a tensor.")
+        raise QuantError("The code does not show the value of its scale, so it can't be shown on a tensor.")
     stat = scale.terms[0][0]
     high = max((s for s, _ in scale.terms), key=lambda s: s.p or 0.0)
     setting: RangeSetting = MIN_MAX if high.p is None else Percentile(high.p)
@@ -100,5 +100,5 @@ def _of_layout(stat: Stat, layout: list[str], shape: Shape) -> Granularity:
         if how in ("view", "reshape") and len(sizes) == 2 and sizes[0] == -1 and sizes[1] > 0:
             return PerGroup(sizes[1])
     raise QuantError(
-        "The tensor is cut or laid out in a way that is not shown here; the findings hold all the same."
+        "The code reshapes the tensor in a way that can't be shown here; the findings still hold."
     )

@@ -82,7 +82,7 @@ def show(chain: Chain, x: object) -> Shown:
     back = values_back(chain, codes, x)
     if not bool(codes.isfinite().all()):
         raise QuantError(
-            "On this tensor the code divides by a scale of 0; choose a tensor whose values differ."
+            "On this tensor the code divides by a scale of 0; choose a tensor with different values."
         )
     x_hat = right.dequantized
     # the way back may round differently, by a few units in the last place

@@ -14,6 +14,7 @@ from quantcore.granularity import Granularity, block_shape, grid_shape
 from quantcore.notation import write_call
 
 Shape = tuple[int, ...]
+LISTED = 5  # numbers of blocks that an error names
 _LOWEST, _HIGHEST = -(1 << (MAX_BITS - 1)), (1 << MAX_BITS) - 1
 
 
@@ -106,11 +107,10 @@ def read_parameter(value: Any, what: str, shape: Shape, searched: list[Granulari
         raise QuantError(f"The {what}{where} must be a {required} float32 number, not {array[at]:g}.")
     counts = {math.prod(grid_shape(shape, block_shape(g, shape))): g for g in reversed(searched)}
     if array.size not in counts:
-        some = sorted(counts.items())[:5]
-        fits = ", ".join(f"{n:,} ({write_call(g)})" for n, g in some)
+        fits = ", ".join(f"{n:,} ({write_call(g)})" for n, g in sorted(counts.items())[:LISTED])
+        fits += ", …" if len(counts) > LISTED else ""
         raise QuantError(
-            f"The {what} has {array.size:,} values, which matches no granularity of shape {shape}; give {fits}, "
-            "and so on."
+            f"The {what} has {array.size:,} values, which matches no granularity of shape {shape}; give {fits}."
         )
     return torch.from_numpy(numbers)
 

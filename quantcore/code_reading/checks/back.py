@@ -13,7 +13,7 @@ def check(chain: Chain) -> Iterator[Found]:
     for op in chain.codes.of("unscaled"):
         yield Found(
             "multiplied", op.line,
-            "On the way back the codes are scaled in the same direction as x was: that does not undo it.",
+            "The codes are scaled in the same direction as x was, which does not dequantize them.",
             "Where x was divided by the scale, multiply the codes by it.",
         )  # fmt: skip
     if chain.back is None or chain.codes.fogged:
@@ -24,8 +24,8 @@ def check(chain: Chain) -> Iterator[Found]:
         if added and _same(left, added, 1) and _is_zero_point(value, chain):
             yield Found(
                 "zero-point-after-scale", line,
-                "The zero point counts codes, but is taken off after the scale, in units of x.",
-                "(codes - zero_point) * scale: first the zero point, then the scale.",
+                "The zero point is in units of codes, but is subtracted after scaling, in units of x.",
+                "Subtract the zero point first: (codes - zero_point) * scale.",
             )  # fmt: skip
         return
     if not left:
@@ -34,22 +34,22 @@ def check(chain: Chain) -> Iterator[Found]:
     if added and _same(left, added, 1):
         yield Found(
             "zero-point-forgotten", line,
-            "The codes include the zero point, and the way back does not take it off: every value is too large by "
+            "The codes include the zero point, but dequantizing does not subtract it: every value is too large by "
             "zero_point · scale.",
-            "(codes - zero_point) * scale.",
+            "Dequantize with (codes - zero_point) * scale.",
         )  # fmt: skip
     elif added and _same(left, added, 2):
         yield Found(
             "zero-point-added", line,
-            "The zero point was added to make the codes, and is added again on the way back: every value is too "
-            "large by 2 · zero_point · scale.",
-            "(codes - zero_point) * scale.",
+            "The codes already include the zero point, and dequantizing adds it again: every value is too large by "
+            "2 · zero_point · scale.",
+            "Dequantize with (codes - zero_point) * scale.",
         )  # fmt: skip
     elif not added and not any(isinstance(k, str) and k != "scale" for k in left):
         yield Found(
             "zero-point-not-added", line,
-            "The way back takes off a zero point that was never added to the codes.",
-            "Add the zero point after the rounding: round(x / scale) + zero_point.",
+            "Dequantizing subtracts a zero point that was never added to the codes.",
+            "Add the zero point after rounding: round(x / scale) + zero_point.",
         )  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def _overflow(chain: Chain) -> Iterator[Found]:
         if op.name == "add" and kind is not None and kind.bits <= SMALL and _stays(op, kind):
             yield Found(
                 "dequantize-overflow", op.line,
-                f"codes - zero_point is computed in {kind}, which holds {kind.low}..{kind.high}: differences beyond "
+                f"codes - zero_point is computed in {kind}, which holds {kind.low}..{kind.high}: differences outside "
                 "wrap around.",
                 "Convert first: (codes.float() - zero_point) * scale.",
             )  # fmt: skip

@@ -22,9 +22,9 @@ def check(chain: Chain) -> Iterator[Found]:
     if chain.codes.data.twice is not None and chain.codes.data.twice.codes.scale != chain.codes.scale:
         yield Found(
             "quantized-twice", chain.codes.ops[0].line,
-            f"What is quantized here was quantized before, in line {chain.codes.data.twice.line}: two roundings can "
-            "move a value by more than half a step.",
-            "Quantize the original tensor, once.",
+            f"This tensor was already quantized and dequantized (line {chain.codes.data.twice.line}): rounding twice can move "
+            "a value by more than half a step.",
+            "Quantize the original tensor once.",
         )  # fmt: skip
 
 
@@ -36,8 +36,8 @@ def _rounding(chain: Chain) -> Iterator[Found]:
         kind = next((op.value for op in chain.stored.of("cast") if op.line == first.line), "an integer")
         yield Found(
             "truncated", first.line,
-            f"x / scale is cast to {kind} without being rounded: the cast drops what follows the point, so errors "
-            "reach a whole step instead of half of one.",
+            f"x / scale is cast to {kind} without rounding: the cast drops the fraction, so the error is up to one step "
+            "instead of half a step.",
             "Round before the cast: torch.round(…) or np.rint(…).",
             not (chain.codes.inverse and isinstance(chain.codes.scale, Num)),  # an image times 255
         )  # fmt: skip
@@ -45,11 +45,11 @@ def _rounding(chain: Chain) -> Iterator[Found]:
         name = {
             "floor": "floor rounds down",
             "ceil": "ceil rounds up",
-            "toward_zero": "trunc rounds towards zero",
+            "toward_zero": "trunc rounds toward zero",
         }[first.value]
         yield Found(
             "truncated", first.line,
-            f"{name}, so errors reach a whole step instead of half of one.",
+            f"{name}, so the error is up to one step instead of half a step.",
             "Round to the nearest: torch.round(…) or np.rint(…).",
         )  # fmt: skip
 
@@ -66,7 +66,7 @@ def _cast(chain: Chain) -> Iterator[Found]:
             yield Found(
                 "zero-point-after-clamp", cast.late.line,
                 f"The zero point is added after the clamp of line {cast.clamp.line if cast.clamp else line}, and the "
-                f"sum is cast to {kind} unclamped: codes beyond {kind.low}..{kind.high} wrap around.",
+                f"sum is cast to {kind} without a clamp: codes outside {kind.low}..{kind.high} wrap around.",
                 "Add the zero point first, then clamp, then cast.",
             )  # fmt: skip
         return
@@ -77,8 +77,8 @@ def _cast(chain: Chain) -> Iterator[Found]:
         where = line if other else cast.clamp.line
         yield Found(
             "clamp-bounds", where,
-            f"The clamp{_of_line(cast.clamp, where)} keeps {bounds}, but {kind} holds {kind.low}..{kind.high}: what "
-            f"lies beyond wraps around in the cast{_of_line(cast.op, where)}.",
+            f"The clamp{_of_line(cast.clamp, where)} keeps {bounds}, but {kind} holds {kind.low}..{kind.high}: codes "
+            f"outside wrap around in the cast{_of_line(cast.op, where)}.",
             f"Cast to {other}, or clamp to {kind.low}..{kind.high}." if other else f"Clamp to {kind.low}..{kind.high}.",
         )  # fmt: skip
     elif low is None or high is None:
@@ -137,7 +137,7 @@ def _reason(chain: Chain, cast: Cast) -> tuple[str, bool]:
             f"with the scale {s:.4g}, values outside {ends} need codes outside {kind.low}..{kind.high} and wrap around"
         ), not chain.codes.inverse
     if isinstance(chain.codes.scale, Param):
-        return "codes wrap around where the scale does not cover x, and the scale is not known here", False
+        return "codes wrap around where the scale does not cover x, and the scale is unknown here", False
     single, span = chain.single, chain.span
     if single is not None and plain and single[0].data.root == data.root:
         stat, divisor = single

@@ -20,20 +20,20 @@ def check_scale(chain: Chain) -> Iterator[Found]:
         if scale.half:
             yield Found(
                 "scale-in-float16", scale.half,
-                "The scale is cast to float16, whose smallest number above 0 is 6e-8: a scale below half of that becomes 0.",
-                "Keep scales in float32, or make sure that they are large enough.", False,
+                "The scale is cast to float16, whose smallest number above 0 is 6e-8: a scale below half of that underflows to 0.",
+                "Keep scales in float32, or make sure they are large enough.", False,
             )  # fmt: skip
         if not scale.guard:
             yield Found(
                 "zero-scale", line,
-                f"{write_scale(scale)} is 0 for a tensor (or channel) without a range, and x / 0 is not a number.",
+                f"{write_scale(scale)} is 0 where the range is empty, and x / 0 gives NaN or infinity.",
                 "Keep the scale above 0, for example with .clamp(min=1e-12).", False,
             )  # fmt: skip
         if chain.codes.multiplied and (chain.single or chain.span):
             yield Found(
                 "multiplied", first,
-                f"x is multiplied by the scale {write_scale(scale)}; codes count steps of the scale, so x is divided by it.",
-                "torch.round(x / scale), and codes * scale on the way back.",
+                f"x is multiplied by the scale {write_scale(scale)}; a code counts steps of size scale, so x must be divided by it.",
+                "Quantize with torch.round(x / scale), dequantize with codes * scale.",
             )  # fmt: skip
             return
         if chain.stored.fogged or not chain.zero_is_known:
@@ -54,15 +54,15 @@ def _symmetric(chain: Chain, stat: Stat, divisor: float, line: int) -> Iterator[
         if stat.p is not None:
             yield Found(
                 "percentile-of-signed-values", stat.line,
-                f"The {stat.p:g}th percentile of x ignores how large the negative values are: those below "
+                f"The {stat.p:g}th percentile of x ignores the magnitude of negative values: those below "
                 "minus that percentile lie outside the range.",
                 "Take the percentile of |x|: torch.quantile(x.abs(), …).",
             )  # fmt: skip
         else:
             yield Found(
                 "max-of-signed-values", stat.line,
-                "max(x) ignores how large the negative values are: where -min(x) is larger than max(x), they lie "
-                "outside the range.",
+                "max(x) ignores the magnitude of negative values: where -min(x) exceeds max(x), they lie outside the "
+                "range.",
                 "Take the maximum of |x|: x.abs().max().",
             )  # fmt: skip
     if low is None or high is None:
@@ -74,8 +74,8 @@ def _symmetric(chain: Chain, stat: Stat, divisor: float, line: int) -> Iterator[
         end = "is clipped" if chain.clamp else "wraps around"
         yield Found(
             "divisor", line,
-            f"{extreme(stat)} / {number(round(divisor, 3))} gives codes up to {number(round(divisor + z))}, but there are only "
-            f"{limit}: whatever is larger than {number(top)} steps, {top / divisor:.0%} of {extreme(stat)}, {end}.",
+            f"{extreme(stat)} / {number(round(divisor, 3))} gives codes up to {number(round(divisor + z))}, but the codes are "
+            f"{limit}: everything larger than {number(top)} steps, {top / divisor:.0%} of {extreme(stat)}, {end}.",
             f"Divide by {number(top)}." if top > 0 else "Divide by the largest code.",
         )  # fmt: skip
     elif chain.clamp and divisor * 1.9 < top and not lost:
@@ -88,9 +88,9 @@ def _symmetric(chain: Chain, stat: Stat, divisor: float, line: int) -> Iterator[
     if lost:
         yield Found(
             "negatives-lost", _zero_line(chain) or (chain.clamp or chain.stored.ops[-1]).line,
-            f"The codes {number(low)}..{number(high)} have none below the zero point {number(z)}: every negative "
-            f"value becomes {number(z)}.",
-            f"Use the zero point {number((high + 1) // 2)} with {extreme(stat)} / {number(high - (high + 1) // 2)}, or signed codes.",
+            f"No code of {number(low)}..{number(high)} lies below the zero point {number(z)}: every negative value "
+            f"becomes {number(z)}.",
+            f"Use zero point {number((high + 1) // 2)} with {extreme(stat)} / {number(high - (high + 1) // 2)}, or signed codes.",
         )  # fmt: skip
 
 
@@ -109,7 +109,7 @@ def _asymmetric(chain: Chain, high: Stat, low: Stat, divisor: float, line: int) 
         yield Found(
             "divisor", line,
             f"The range is divided into {number(round(divisor, 3))} steps, but the codes {number(ends[0])}..{number(ends[1])} "
-            f"have only {number(ends[1] - ends[0])}: codes beyond {end}.",
+            f"have only {number(ends[1] - ends[0])}: codes outside {end}.",
             f"Divide by {number(ends[1] - ends[0])}.",
         )  # fmt: skip
     elif ends is not None and chain.clamp and divisor * 1.9 < ends[1] - ends[0]:
@@ -123,7 +123,7 @@ def _asymmetric(chain: Chain, high: Stat, low: Stat, divisor: float, line: int) 
         yield Found(
             "zero-point-left-out", where or line,
             f"{write_scale(chain.codes.scale)} is the step of an asymmetric range, but the zero point is "
-            f"{'0' if where else 'left out'}: codes run from min/scale to max/scale, not over the codes of the type.",
+            f"{'0' if where else 'missing'}: codes run from min/scale to max/scale instead of over the codes of the type.",
             f"Add the zero point {number(ends[0]) if ends else 'qmin'} - round(min / scale), or use max|x| with a "
             "symmetric scale.",
         )  # fmt: skip
@@ -141,11 +141,11 @@ def check_axes(chain: Chain) -> Iterator[Found]:
         return
     axes = ", ".join(map(str, stat.axes))
     if stat.placed:
-        what = f"The scales of axis {axes} reduced are laid out with {stat.placed.replace(':', '(')}), which puts them along another axis."
+        what = f"The scales, reduced over axis {axes}, are reshaped with {stat.placed.replace(':', '(')}), which puts them along the wrong axis."
     else:
         what = (
-            f"Reducing axis {axes} without keepdim leaves the scales on the last axis, so that x / scale uses them along "
-            "another axis, or fails where the lengths differ."
+            f"Reducing axis {axes} without keepdim aligns the scales with the last axis, so x / scale applies them along "
+            "the wrong axis, or fails where the lengths differ."
         )
     yield Found(
         "wrong-axis",

@@ -36,12 +36,12 @@ def scale(value: Value) -> str:
             above = f"({above})" if len(signs) > 1 else above
             return above if abs(divisor - 1) < 1e-9 else f"{above} / {number(round(divisor, 6))}"
         case Real() if value.terms:
-            return f"{extreme(value.terms[0][0])} over a number that is not known"
+            return f"{extreme(value.terms[0][0])} over an unknown number"
         case Num():
             return f"{value.value:.6g}"
         case Param():
             return f"the argument {value.name}"
-    return "not recognised"
+    return "not recognized"
 
 
 def granularity(value: Value) -> str:
@@ -55,8 +55,8 @@ def granularity(value: Value) -> str:
     return "" if stat.data.layout else ", per-tensor"
 
 
-def recognised(chain: Chain) -> list[str]:
-    """What was recognised of a quantizer, each with its line."""
+def recognized(chain: Chain) -> list[str]:
+    """What was recognized of a quantizer, each with its line."""
     codes, found = chain.stored, list[str]()
     made = codes.scale
     first = codes.ops[0].line

@@ -21,25 +21,25 @@ def check_zero_point(chain: Chain) -> Iterator[Found]:
         if z.rounding in ("toward_zero", "floor", "ceil"):
             yield Found(
                 "zero-point-not-rounded", line,
-                "The zero point is cast to an integer without being rounded: the range is moved by up to a whole step.",
-                "Round first: round(…), then the cast.",
+                "The zero point is cast to an integer without rounding, which shifts the range by up to one step.",
+                "Round it before the cast: round(…).",
             )  # fmt: skip
         elif not z.rounding and i > rounds[0] and chain.cast and not any(r > i for r in rounds):
             yield Found(
                 "zero-point-not-rounded", op.line,
-                "The zero point is not an integer, and is added after the rounding: the cast truncates the sum.",
+                "The zero point is not an integer and is added after rounding, so the cast truncates the sum.",
                 "Round the zero point.",
             )  # fmt: skip
         elif not z.rounding and i < rounds[0]:
             yield Found(
                 "float-zero-point", line,
-                "The zero point stays a float, as in HQQ: 0 itself need not have a code of its own.",
-                "Round it where 0 must be exact.", False,
+                "The zero point stays a float, as in HQQ, so there may be no code for exactly 0.",
+                "Round it if 0 must be exact.", False,
             )  # fmt: skip
         if z.kind and z.kind.bits <= 8 and not z.clamped and not any(s.zero for s, _ in z.terms):
             yield Found(
                 "zero-point-not-clamped", line,
-                f"Where all values of x have one sign, the zero point lies outside {z.kind} and wraps around in the cast.",
+                f"If all values of x have the same sign, the zero point lies outside {z.kind} and wraps around in the cast.",
                 "Let the range include 0, or clamp the zero point.", False,
             )  # fmt: skip
     yield from _formula(chain)
@@ -60,8 +60,8 @@ def _formula(chain: Chain) -> Iterator[Found]:
         yield Found(
             "zero-point-sign", line,
             f"The zero point has the wrong sign: {extreme(stat)} / scale is added to x / scale, so {extreme(stat)} gets twice "
-            "its own code.",
-            "The zero point is qmin - round(min / scale).",
+            "its code.",
+            "Use zero_point = qmin - round(min / scale).",
         )  # fmt: skip
     elif (
         abs(factor + 1) < 1e-6 and chain.bounds and abs(span[2] - (chain.bounds[1] - chain.bounds[0])) <= ROOM
@@ -71,6 +71,6 @@ def _formula(chain: Chain) -> Iterator[Found]:
             yield Found(
                 "zero-point-range", line,
                 f"With this zero point {extreme(stat)} gets the code {number(const)}, but the codes {'end' if stat.end == 'max' else 'begin'} at "
-                f"{number(end)}: it belongs to other codes than {number(chain.bounds[0])}..{number(chain.bounds[1])}.",
-                f"The zero point is {number(chain.bounds[0])} - round(min / scale).",
+                f"{number(end)}: it is meant for a code range other than {number(chain.bounds[0])}..{number(chain.bounds[1])}.",
+                f"Use zero_point = {number(chain.bounds[0])} - round(min / scale).",
             )  # fmt: skip

@@ -37,7 +37,7 @@ _LIBRARIES = ("torch", "numpy", "jax.numpy", "cupy")
 
 
 def call(node: ast.Call, names: Names, reading: Reading) -> Value:
-    """Return what a call gives; unknown where it is not recognised, which is kept."""
+    """Return what a call gives; unknown where it is not recognized, which is kept."""
     args = [reading.evaluate(a.value if isinstance(a, ast.Starred) else a, names) for a in node.args]
     named = {k.arg: reading.evaluate(k.value, names) for k in node.keywords if k.arg}
     method, numpy, of = False, False, list[Value]()

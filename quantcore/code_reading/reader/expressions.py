@@ -1,4 +1,4 @@
-"""What an expression stands for: constants folded, names followed, calls of torch and numpy recognised."""
+"""What an expression stands for: constants folded, names followed, calls of torch and numpy recognized."""
 
 import ast
 import dataclasses
@@ -31,7 +31,7 @@ UNKNOWN = Unknown()
 
 
 def evaluate(node: ast.expr, names: Names, reading: Reading) -> Value:
-    """Return what an expression stands for; unknown where it is not recognised."""
+    """Return what an expression stands for; unknown where it is not recognized."""
     reading.tick(node)
     match node:
         case ast.Constant():
@@ -103,7 +103,7 @@ def _binary(node: ast.BinOp, names: Names, reading: Reading) -> Value:
     tracked = any(isinstance(v, Data | Codes) for v in values) and any(
         isinstance(v, Unknown | Real) for v in values
     )
-    if lost and tracked and not reading.unread:  # what was not recognised before makes more of it unknown
+    if lost and tracked and not reading.unread:  # what was not recognized before makes more of it unknown
         reading.unread[node.lineno, ast.unparse(node)[:60]] = None
     return reading.made(found, a, b)
 

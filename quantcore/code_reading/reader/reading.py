@@ -14,7 +14,7 @@ Names = dict[str, Value]
 
 @dataclass
 class Reading:
-    """``codes``, ``backs``: all that were made; ``unread``: (line, source) of calls that are not recognised;
+    """``codes``, ``backs``: all that were made; ``unread``: (line, source) of calls that are not recognized;
     ``written``: tensors of the caller that were written into, with the line; ``library``: calls that quantize
     by themselves, with the line."""
 
@@ -36,12 +36,12 @@ class Reading:
         self.steps += 1
         if self.steps > MAX_STEPS:
             raise QuantError(
-                f"Line {getattr(node, 'lineno', 0)}: the code branches too often to be followed; paste only the "
+                f"Line {getattr(node, 'lineno', 0)}: the code has too many branches to follow; paste only the "
                 "lines that quantize."
             )
 
     def evaluate(self, node: ast.expr, names: Names) -> Value:
-        """Return what an expression stands for; unknown where it is not recognised."""
+        """Return what an expression stands for; unknown where it is not recognized."""
         raise NotImplementedError
 
     def call(self, function: Function, args: list[Value], named: Names, names: Names, line: int) -> Value:

@@ -45,7 +45,7 @@ class Reader(Reading):
                 self.call(Function(node), [], {}, names, node.lineno, alone=True)
 
     def evaluate(self, node: ast.expr, names: Names) -> Value:
-        """Return what an expression stands for; unknown where it is not recognised."""
+        """Return what an expression stands for; unknown where it is not recognized."""
         return evaluate(node, names, self)
 
     def block(self, statements: Sequence[ast.stmt], names: Names) -> list[Value]:
