@@ -251,7 +251,10 @@ def test_a_mistake_leads_to_its_lesson_and_back():
     at = at.button(key="learn_mistakes_match").click().run()
     assert not at.exception
     assert "Which rules made these integers?" in said(at.subheader)
-    assert any("there are no codes for negative values: 8 of 16 elements became 0" in text for text in said(at.markdown))
+    assert any(
+        "there are no codes for negative values: 8 of 16 elements became 0" in text
+        for text in said(at.markdown)
+    )
 
 
 def test_nothing_to_find_where_the_codes_are_right():

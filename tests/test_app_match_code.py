@@ -48,10 +48,10 @@ def test_findings_lines_and_codes():
     assert said(at.warning) == ["2 mistakes in lines 1 and 2."]
     texts = said(at.markdown)
     assert any(
-        t.startswith(":orange[:material/error:] **Line 1: An asymmetric scale without a zero point.**")
+        t.startswith(":orange[:material/error:] **Line 1: Asymmetric scale without a zero point.**")
         for t in texts
     )
-    assert any(t.startswith(":orange[:material/error:] **Line 2: A cast without a clamp.**") for t in texts)
+    assert any(t.startswith(":orange[:material/error:] **Line 2: Cast without a clamp.**") for t in texts)
     assert source(at).count("✗") == 2
     x = torch.from_numpy(tensors.EXAMPLES[SAMPLE].load())
     s = (x.max() - x.min()) / 255

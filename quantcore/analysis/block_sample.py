@@ -11,10 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quantcore.errors import QuantError
+from quantcore.analysis.blocks import elements_of
 from quantcore.granularity import (
-    Granularity,
-    block_bounds,
     block_shape,
     blocked_shape,
     grid_shape,
@@ -40,29 +38,14 @@ class MeasuredBlocks:
     blocks: int
 
     @property
-    def measured_elements(self) -> int:
+    def elements_measured(self) -> int:
         """The elements that are measured."""
         return sum(group.numel() for group in self.block_groups)
 
     @property
-    def measured_blocks(self) -> int:
+    def blocks_measured(self) -> int:
         """The blocks that are measured."""
         return sum(len(group) for group in self.block_groups)
-
-
-def elements_of(x: Tensor, granularity: Granularity, position: tuple[int, ...]) -> Tensor:
-    """Return the elements of one block of x, in the block's shape: a view where the memory allows it.
-
-    Raises:
-        QuantError: the granularity does not fit x, or there is no block at ``position`` of their grid.
-    """
-    shape = blocked_shape(granularity, tuple(x.shape))
-    block = block_shape(granularity, tuple(x.shape))
-    grid = grid_shape(shape, block)
-    if len(position) != len(grid) or any(not 0 <= p < g for p, g in zip(position, grid, strict=True)):
-        last = tuple(g - 1 for g in grid)
-        raise QuantError(f"There is no block {position}: they are counted from {(0,) * len(grid)} to {last}.")
-    return x.reshape(shape)[tuple(slice(*bounds) for bounds in block_bounds(shape, block, position))]
 
 
 def measured_blocks(x: Any, scheme: Scheme, position: tuple[int, ...] | None = None) -> MeasuredBlocks:

@@ -80,7 +80,7 @@ def range_marks(
     blocks = measured_blocks(x, dataclasses.replace(scheme, range_setting=MinMax()), block)
     marks = {}
     for setting in settings:
-        found = _quick(setting, blocks.measured_blocks)
+        found = _quick(setting, blocks.blocks_measured)
         one = dataclasses.replace(scheme, range_setting=found or setting)
         if found is None or isinstance(found, Given) or refusal(one, blocks.shape):
             continue
@@ -142,5 +142,5 @@ def _mark(setting: RangeSetting, scheme: Scheme, blocks: MeasuredBlocks) -> Rang
         highs += float(ends[1].double().sum())
         widths += float(widths_of(low, high, scheme).sum())
         power += float(torch.linalg.vector_norm(group, dtype=torch.float64)) ** 2
-    n, m = blocks.measured_blocks, blocks.measured_elements
+    n, m = blocks.blocks_measured, blocks.elements_measured
     return RangeMark(setting, lows / n, highs / n, widths / n, total / m, sqnr_of(power, total), clipped / m)

@@ -76,10 +76,10 @@ def range_curve(x: Any, scheme: Scheme, block: tuple[int, ...] | None = None) ->
             for total, part in zip((clipping, rounding, clipped), sums, strict=True):
                 total[i] += part
             widths[i] += float(widths_of(ends[0], ends[1], scheme).sum())
-    n = blocks.measured_elements
+    n = blocks.elements_measured
     return RangeCurve(
         fractions,
-        widths / blocks.measured_blocks,
+        widths / blocks.blocks_measured,
         clipping / n,
         rounding / n,
         clipped / n,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from quantcore.analysis import decibels
+from quantcore.analysis import decibels, sqnr_of
 from quantcore.diagnosis.context import Context
 from quantcore.diagnosis.formatting import along, count, gains, index, number, percent
 from quantcore.diagnosis.record import MAX_BOXES, Finding, Gain, cell
@@ -52,7 +52,7 @@ def _estimated_gain(context: Context, axis: int) -> float:
     largest = context.channels(axis).double()
     if not largest.any() or CHANNEL_STORAGE * context.bits * context.x_blocked.numel() < 32 * len(largest):
         return 0.0
-    return float(10 * torch.log10(largest.amax().square() / largest.square().mean()))
+    return sqnr_of(float(largest.amax().square()), float(largest.square().mean()))
 
 
 def small_groups(context: Context) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.analysis import Report, block_errors, report, sqnr_of
+from quantcore.analysis import Report, report, sqnr
 from quantcore.diagnosis.record import Box, Gain
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
@@ -165,31 +165,7 @@ class Context:
                 result = apply(self.result.x, scheme)
         except (QuantError, UserWarning):
             return None
-        bits = bits_per_element(scheme, self.shape)
-        return Trial(scheme, self.sqnr(self.squared_error(result)), bits)
-
-    @staticmethod
-    def squared_error(result: Quantized) -> float:
-        """Σerror²."""
-        counts = torch.ones((), dtype=torch.float64)
-        for n, b in zip(result.blocked_shape, result.block, strict=True):
-            lengths = torch.full((-(-n // b),), float(b), dtype=torch.float64)
-            lengths[-1] = n - (len(lengths) - 1) * b
-            counts = counts.unsqueeze(-1) * lengths
-        return float((block_errors(result).cpu() * counts).sum())
-
-    def sqnr(self, sse: float) -> float:
-        """SQNR in dB of a squared error on this tensor."""
-        return sqnr_of(self._power, sse)
-
-    @cached_property
-    def _power(self) -> float:
-        """Σx²."""
-        flat, total = self.result.x.reshape(-1), 0.0
-        for start in range(0, len(flat), CHUNK):
-            part = flat[start : start + CHUNK].double()
-            total += float(torch.dot(part, part))
-        return total
+        return Trial(scheme, sqnr(result), bits_per_element(scheme, self.shape))
 
     def best(self, schemes: Iterable[Scheme], gain_db: float, most_bits: float = 1e9) -> Trial | None:
         """The scheme of the highest SQNR; the first of those within `ALIKE_DB`; None where none gains that much."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from quantcore.analysis import sqnr_of
 from quantcore.diagnosis.codes import outside
 from quantcore.diagnosis.context import Context
 from quantcore.diagnosis.formatting import count, gains, number, percent
@@ -122,10 +123,9 @@ def _best_shrink(context: Context) -> tuple[float, float]:
         low = -high
     steps = context.fmt.qmax - context.fmt.qmin
     factors = [0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7, 0.8, 1.0]
-    errors = torch.tensor([_shrunk_error(x, low * f, high * f, steps) for f in factors])
-    best = int(errors.argmin())
-    gain = 10 * torch.log10(errors[-1] / errors[best].clamp(min=1e-300))
-    return factors[best], float(gain) if errors[-1] > 0 else 0.0
+    errors = [_shrunk_error(x, low * f, high * f, steps) for f in factors]
+    best = errors.index(min(errors))
+    return factors[best], sqnr_of(errors[-1], errors[best]) if errors[-1] else 0.0
 
 
 def _shrunk_error(x: Tensor, low: Tensor, high: Tensor, steps: int) -> float:
