@@ -39,7 +39,7 @@ def test_right_code_is_not_accused(name):
     assert named(reading.mistakes) == []
     assert reading.unread == ()
     if "library" not in name:
-        assert reading.chains
+        assert reading.quantizers
         assert reading.summary.startswith("No known mistake found in: scale (line ")
     assert not re.search(r"\bcorrect\b|\bright\b", reading.summary)
 
@@ -109,7 +109,7 @@ def test_codes_are_those_of_the_code_when_it_runs(name, which):
     ]
     for x in tensors:
         ran = run(getattr(mistake, which), x)
-        shown = show(reading.chains[-1], x)
+        shown = show(reading.quantizers[-1], x)
         assert torch.equal(shown.codes, ran.codes.float())
         torch.testing.assert_close(shown.dequantized, ran.dequantized, rtol=2e-6, atol=2e-6)
 
@@ -127,8 +127,8 @@ def test_what_is_shown_is_what_the_snippet_makes(name):
     x = torch.randn(8, 8, generator=torch.Generator().manual_seed(3)) * 4 - 1
     is_numpy = "np." in text
     scope = executed(text, x=x.numpy() if is_numpy else x, w=x.numpy() if is_numpy else x, weights=x)
-    chain = qc.read_code(text).mistakes[-1].chain
-    shown = show(chain, x)
+    quantizer = qc.read_code(text).mistakes[-1].quantizer
+    shown = show(quantizer, x)
     if "q" in scope and not callable(scope["q"]):
         assert np.array_equal(np.asarray(scope["q"], np.float32), shown.codes.numpy())
     if "x_hat" in scope:
@@ -142,8 +142,8 @@ def test_what_is_shown_is_what_the_snippet_makes(name):
                                   "per-group", "percentile of magnitudes", "uint8 around 128", "unsigned after a ReLU"])  # fmt: skip
 def test_right_code_gives_the_scheme_s_codes(name):
     x = torch.randn(8, 64, generator=torch.Generator().manual_seed(5))
-    (chain,) = qc.read_code(code_snippets.RIGHT[name]).chains
-    shown = show(chain, x.relu() if "ReLU" in name else x)
+    (quantizer,) = qc.read_code(code_snippets.RIGHT[name]).quantizers
+    shown = show(quantizer, x.relu() if "ReLU" in name else x)
     assert not shown.outside
     if "ReLU" not in name:  # the scheme's zero point is 128 there
         assert not shown.wrong_cells.any()
@@ -301,8 +301,8 @@ def test_broken_snippets_give_sentences():
         try:
             reading = qc.read_code("".join(pieces))
             read += 1
-            for chain in reading.chains:
-                show(chain, x)
+            for quantizer in reading.quantizers:
+                show(quantizer, x)
         except qc.QuantError as error:
             assert re.fullmatch(r"[^\n]+\.", str(error))  # noqa: PT017
     assert read > 200
@@ -345,9 +345,9 @@ def test_the_reader_s_own_source_has_no_way_to_run_text():
     ],
 )
 def test_what_can_not_be_shown_is_said(text, x, words):
-    (chain,) = qc.read_code(text).chains
+    (quantizer,) = qc.read_code(text).quantizers
     with pytest.raises(qc.QuantError, match=re.escape(words)):
-        show(chain, x)
+        show(quantizer, x)
 
 
 def found(text, kind):

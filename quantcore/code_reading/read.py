@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from quantcore.code_reading.checks import back as checks_back
-from quantcore.code_reading.checks import codes as checks_codes
 from quantcore.code_reading.checks import words
-from quantcore.code_reading.checks.chain import Chain
+from quantcore.code_reading.checks.back import check_dequantize
+from quantcore.code_reading.checks.chain import Quantizer
+from quantcore.code_reading.checks.codes import check_codes
 from quantcore.code_reading.checks.found import Found
 from quantcore.code_reading.kinds import KINDS
 from quantcore.code_reading.reader.source import parse
@@ -31,15 +31,17 @@ def read_code(text: str) -> CodeReading:
         reader.run(tree)
     except RecursionError:
         raise QuantError("The code is nested too deeply; paste only the lines that quantize.") from None
-    chains = _chains(reader)
-    found: dict[tuple[str, int], tuple[Found, Chain | None]] = {}
-    for chain in chains:
-        for finding in (*checks_codes.check(chain), *checks_back.check(chain)):
+    quantizers = _quantizers(reader)
+    found: dict[tuple[str, int], tuple[Found, Quantizer | None]] = {}
+    for quantizer in quantizers:
+        for finding in (*check_codes(quantizer), *check_dequantize(quantizer)):
             kept = found.get((finding.kind, finding.line))
             if kept is None or (finding.certain and not kept[0].certain):
-                found[finding.kind, finding.line] = (finding, chain)
+                found[finding.kind, finding.line] = (finding, quantizer)
     for line, data in reader.written:
-        where = next((c for c in chains if c.codes.data.root == data.root), chains[0] if chains else None)
+        where = next(
+            (c for c in quantizers if c.codes.data.root == data.root), quantizers[0] if quantizers else None
+        )
         finding = Found(
             "clamp-in-place", line,
             f"This clamp modifies {data.root}, the caller's tensor: an error computed afterwards is measured against the "
@@ -52,21 +54,23 @@ def read_code(text: str) -> CodeReading:
         (_finding(f, c, lines) for f, c in found.values()), key=lambda f: (f.line, not f.certain, f.kind)
     )
     return CodeReading(
-        text, tuple(findings), _recognized(chains), _unread(reader), _library(reader), tuple(chains)
+        text, tuple(findings), _recognized(quantizers), _unread(reader), _library(reader), tuple(quantizers)
     )
 
 
-def _chains(reader: Reader) -> list[Chain]:
+def _quantizers(reader: Reader) -> list[Quantizer]:
     """The quantizers, each with its way back; codes that are only a step on the way to others are none."""
-    backs = [Chain(b.codes, b if id(b) not in reader.used else None, True) for b in reader.backs]
-    on_the_way = {id(chain.codes) for chain in backs}
+    backs = [Quantizer(b.codes, b if id(b) not in reader.used else None, True) for b in reader.backs]
+    on_the_way = {id(quantizer.codes) for quantizer in backs}
     ends = [
-        Chain(codes) for codes in reader.codes if id(codes) not in reader.used and id(codes) not in on_the_way
+        Quantizer(codes)
+        for codes in reader.codes
+        if id(codes) not in reader.used and id(codes) not in on_the_way
     ]
-    return [chain for chain in (*backs, *ends) if chain.stored.of("round")]
+    return [quantizer for quantizer in (*backs, *ends) if quantizer.stored.of("round")]
 
 
-def _finding(found: Found, chain: Chain | None, lines: list[str]) -> CodeFinding:
+def _finding(found: Found, quantizer: Quantizer | None, lines: list[str]) -> CodeFinding:
     source = lines[found.line - 1].strip() if 0 < found.line <= len(lines) else ""
     kind = KINDS[found.kind]
     return CodeFinding(
@@ -78,14 +82,14 @@ def _finding(found: Found, chain: Chain | None, lines: list[str]) -> CodeFinding
         found.certain,
         kind.lesson,
         kind.step,
-        chain,
+        quantizer,
     )
 
 
-def _recognized(chains: Iterable[Chain]) -> tuple[str, ...]:
+def _recognized(quantizers: Iterable[Quantizer]) -> tuple[str, ...]:
     found: dict[str, None] = {}
-    for chain in chains:
-        found |= dict.fromkeys(words.recognized(chain))
+    for quantizer in quantizers:
+        found |= dict.fromkeys(words.recognized(quantizer))
     return tuple(found)
 
 

@@ -3,18 +3,18 @@
 import torch
 from torch import Tensor
 
-from quantcore.code_reading.checks.chain import SMALL, Chain
-from quantcore.code_reading.values.known import Codes, Data, Kind, Num, Op, Real, Stat, Steps, Value
+from quantcore.code_reading.checks.chain import SMALL, Quantizer
+from quantcore.code_reading.values.known import Codes, Data, DType, Num, Op, Real, Stat, Steps, Value
 from quantcore.errors import QuantError
 from quantcore.numerics import rounding
 
 _WHOLE = 2.0**62  # beyond it no cast to an integer is defined
 
 
-def codes_of(codes: Codes, x: Tensor, chain: Chain) -> Tensor:
+def codes_of(codes: Codes, x: Tensor, quantizer: Quantizer) -> Tensor:
     """Replay the steps that were read."""
-    scale = _broadcast(_value(codes.scale, x, chain), x, codes)
-    values = _data(codes.data, x, chain)
+    scale = _broadcast(_value(codes.scale, x, quantizer), x, codes)
+    values = _data(codes.data, x, quantizer)
     for op in codes.ops:
         match op.name:
             case "divide":
@@ -28,7 +28,7 @@ def codes_of(codes: Codes, x: Tensor, chain: Chain) -> Tensor:
             case "floor_divide":
                 values = torch.floor_divide(values, scale)
             case "add":
-                values = values + op.sign * _broadcast(_value(op.value, x, chain), x, codes)
+                values = values + op.sign * _broadcast(_value(op.value, x, quantizer), x, codes)
             case "round":
                 values = rounding(op.value)(values.clone())
             case "clamp":
@@ -40,56 +40,57 @@ def codes_of(codes: Codes, x: Tensor, chain: Chain) -> Tensor:
     return values
 
 
-def _data(data: Data, x: Tensor, chain: Chain) -> Tensor:
+def _data(data: Data, x: Tensor, quantizer: Quantizer) -> Tensor:
     if data.twice is not None:
-        first = Chain(data.twice.codes, data.twice, True)
+        first = Quantizer(data.twice.codes, data.twice, True)
         x = values_back(first, codes_of(first.stored, x, first), x)
     x = x.abs() if data.absolute else x
     if data.low is not None or data.high is not None:
         x = x.clamp(data.low, data.high)
     for stat, factor in data.shift:
-        x = x + factor * _stat(stat, x, chain)
+        x = x + factor * _stat(stat, x, quantizer)
     return x
 
 
-def values_back(chain: Chain, codes: Tensor, x: Tensor) -> Tensor:
+def values_back(quantizer: Quantizer, codes: Tensor, x: Tensor) -> Tensor:
     """The way back that was read, or (codes - zero point) · scale where there is none."""
-    scale = _broadcast(_value(chain.codes.scale, x, chain), x, chain.codes)
-    if chain.codes.of("unscaled"):
+    scale = _broadcast(_value(quantizer.codes.scale, x, quantizer), x, quantizer.codes)
+    if quantizer.codes.of("unscaled"):
         return codes / scale
     values = codes
-    if chain.back is None:
-        for op in chain.stored.of("add"):
-            values = values - op.sign * _broadcast(_value(op.value, x, chain), x, chain.codes)
-        return _unshifted(values * scale, chain, x)
-    kind: Kind | None = chain.stored.kind
-    for op in chain.after:
+    if quantizer.back is None:
+        for op in quantizer.stored.of("add"):
+            values = values - op.sign * _broadcast(_value(op.value, x, quantizer), x, quantizer.codes)
+        return _unshifted(values * scale, quantizer, x)
+    dtype: DType | None = quantizer.stored.dtype
+    for op in quantizer.after:
         if op.name == "cast":
-            kind = None if op.value.floating else op.value
+            dtype = None if op.value.floating else op.value
         elif op.name == "add":
-            values = values + op.sign * _broadcast(_value(op.value, x, chain), x, chain.codes)
+            values = values + op.sign * _broadcast(_value(op.value, x, quantizer), x, quantizer.codes)
             whole = isinstance(op.value, Num) or (
-                isinstance(op.value, Steps) and (op.value.python or op.value.kind)
+                isinstance(op.value, Steps) and (op.value.python or op.value.dtype)
             )
-            values = _cast(values, kind) if kind and whole else values
+            values = _cast(values, dtype) if dtype and whole else values
     values = values * scale
-    for value, sign, _ in chain.back.loose:
-        values = values + sign * _broadcast(_value(value, x, chain), x, chain.codes)
-    taken_off = {k for k, _ in chain.back.left}
-    if chain.codes.data.shift and not all(stat in taken_off for stat, _ in chain.codes.data.shift):
-        values = _unshifted(values, chain, x)
-    elif chain.zero and not taken_off and not any(op.name == "add" for op in chain.after):
+    for value, sign, _ in quantizer.back.loose:
+        values = values + sign * _broadcast(_value(value, x, quantizer), x, quantizer.codes)
+    taken_off = {k for k, _ in quantizer.back.left}
+    if quantizer.codes.data.shift and not all(stat in taken_off for stat, _ in quantizer.codes.data.shift):
+        values = _unshifted(values, quantizer, x)
+    elif quantizer.zero and not taken_off and not any(op.name == "add" for op in quantizer.after):
         # the zero point is taken off after the multiplication, in units of x
         zero = sum(
-            op.sign * _broadcast(_value(op.value, x, chain), x, chain.codes) for op in chain.stored.of("add")
+            op.sign * _broadcast(_value(op.value, x, quantizer), x, quantizer.codes)
+            for op in quantizer.stored.of("add")
         )
         values = values - zero * scale
     return values
 
 
-def _unshifted(values: Tensor, chain: Chain, x: Tensor) -> Tensor:
-    for stat, factor in chain.codes.data.shift:
-        values = values - factor * _stat(stat, x, chain)
+def _unshifted(values: Tensor, quantizer: Quantizer, x: Tensor) -> Tensor:
+    for stat, factor in quantizer.codes.data.shift:
+        values = values - factor * _stat(stat, x, quantizer)
     return values
 
 
@@ -102,51 +103,51 @@ def _clamped(values: Tensor, op: Op) -> Tensor:
     return values.clamp(low, high) if (low, high) != (None, None) else values
 
 
-def _cast(values: Tensor, kind: Kind) -> Tensor:
+def _cast(values: Tensor, dtype: DType) -> Tensor:
     """A cast keeps the lowest bits; of wide integers and floats nothing is lost here."""
-    if kind.floating or kind.bits > SMALL:
+    if dtype.floating or dtype.bits > SMALL:
         return values
     whole = values.trunc().clamp(-_WHOLE, _WHOLE)
-    return torch.remainder(whole.double() - kind.low, 1 << kind.bits).float() + kind.low
+    return torch.remainder(whole.double() - dtype.low, 1 << dtype.bits).float() + dtype.low
 
 
-def _value(value: Value, x: Tensor, chain: Chain) -> Tensor:
+def _value(value: Value, x: Tensor, quantizer: Quantizer) -> Tensor:
     """A scale or a zero point."""
     match value:
         case Num():
             return torch.tensor(float(value.value))
         case Real() if value.known:
-            total = _sum(value, x, chain)
+            total = _sum(value, x, quantizer)
             return total.half().float() if value.half else total
         case Steps() if value.known:
-            scale = _value(value.scale, x, chain)
+            scale = _value(value.scale, x, quantizer)
             total = torch.tensor(float(value.const))
             for stat, factor in value.terms:
-                total = total + factor * _stat(stat, x, chain) / scale
+                total = total + factor * _stat(stat, x, quantizer) / scale
             total = rounding(value.rounding)(total.clone()) if value.rounding else total
-            if value.clamped and chain.bounds:
-                total = total.clamp(*chain.bounds)
-            return _cast(total, value.kind) if value.kind and not value.python else total
+            if value.clamped and quantizer.bounds:
+                total = total.clamp(*quantizer.bounds)
+            return _cast(total, value.dtype) if value.dtype and not value.python else total
     raise QuantError(
         "The code does not show the value of its scale or zero point, so it can't be shown on a tensor."
     )
 
 
-def _sum(value: Real, x: Tensor, chain: Chain) -> Tensor:
+def _sum(value: Real, x: Tensor, quantizer: Quantizer) -> Tensor:
     """The sum, divided last where one divisor is common to all: (high - low) / 255 in the order of the code."""
     if not value.terms:
         return torch.tensor(value.const)
     factors = {abs(factor) for _, factor in value.terms}
     common = next(iter(factors)) if len(factors) == 1 else 1.0
-    parts = [_stat(stat, x, chain) * (factor / common) for stat, factor in value.terms]
+    parts = [_stat(stat, x, quantizer) * (factor / common) for stat, factor in value.terms]
     total = sum(parts[1:], parts[0])
     return (total / (1 / common) if common < 1 else total * common) + value.const
 
 
-def _stat(stat: Stat, x: Tensor, chain: Chain) -> Tensor:
+def _stat(stat: Stat, x: Tensor, quantizer: Quantizer) -> Tensor:
     """An extreme of x, in the shape in which the code has it."""
     source = (
-        _data(stat.data, x, chain)
+        _data(stat.data, x, quantizer)
         if stat.data.twice is not None
         else (x.abs() if stat.data.absolute or stat.absolute else x)
     )

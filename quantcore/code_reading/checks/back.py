@@ -2,26 +2,26 @@
 
 from collections.abc import Iterator
 
-from quantcore.code_reading.checks.chain import SMALL, Chain
+from quantcore.code_reading.checks.chain import SMALL, Quantizer
 from quantcore.code_reading.checks.found import Found
-from quantcore.code_reading.values.known import Kind, Num, Op, Steps, Value
+from quantcore.code_reading.values.known import DType, Num, Op, Steps, Value
 
 
-def check(chain: Chain) -> Iterator[Found]:
+def check_dequantize(quantizer: Quantizer) -> Iterator[Found]:
     """All that is found after the codes were stored."""
-    yield from _overflow(chain)
-    for op in chain.codes.of("unscaled"):
+    yield from _overflow(quantizer)
+    for op in quantizer.codes.of("unscaled"):
         yield Found(
             "multiplied", op.line,
             "The codes are scaled in the same direction as x was, which does not dequantize them.",
             "Where x was divided by the scale, multiply the codes by it.",
         )  # fmt: skip
-    if chain.back is None or chain.codes.fogged:
+    if quantizer.back is None or quantizer.codes.obscured:
         return
-    added, left = chain.zero, dict(chain.back.left)
-    if chain.back.loose:
-        value, _, line = chain.back.loose[0]
-        if added and _same(left, added, 1) and _is_zero_point(value, chain):
+    added, left = quantizer.zero, dict(quantizer.back.left)
+    if quantizer.back.loose:
+        value, _, line = quantizer.back.loose[0]
+        if added and _same(left, added, 1) and _is_zero_point(value, quantizer):
             yield Found(
                 "zero-point-after-scale", line,
                 "The zero point is in units of codes, but is subtracted after scaling, in units of x.",
@@ -30,7 +30,7 @@ def check(chain: Chain) -> Iterator[Found]:
         return
     if not left:
         return
-    line = chain.back.line
+    line = quantizer.back.line
     if added and _same(left, added, 1):
         yield Found(
             "zero-point-forgotten", line,
@@ -59,28 +59,28 @@ def _same(left: dict[object, float], added: dict[object, float], times: int) -> 
     )
 
 
-def _is_zero_point(value: Value, chain: Chain) -> bool:
-    return any(op.value == value for op in chain.stored.of("add"))
+def _is_zero_point(value: Value, quantizer: Quantizer) -> bool:
+    return any(op.value == value for op in quantizer.stored.of("add"))
 
 
-def _overflow(chain: Chain) -> Iterator[Found]:
-    kind: Kind | None = chain.stored.kind
-    for op in chain.after:
+def _overflow(quantizer: Quantizer) -> Iterator[Found]:
+    dtype: DType | None = quantizer.stored.dtype
+    for op in quantizer.after:
         if op.name == "cast":
-            kind = op.value if not op.value.floating else None
-        if op.name == "add" and kind is not None and kind.bits <= SMALL and _stays(op, kind):
+            dtype = op.value if not op.value.floating else None
+        if op.name == "add" and dtype is not None and dtype.bits <= SMALL and _stays(op, dtype):
             yield Found(
                 "dequantize-overflow", op.line,
-                f"codes - zero_point is computed in {kind}, which holds {kind.low}..{kind.high}: differences outside "
+                f"codes - zero_point is computed in {dtype}, which holds {dtype.low}..{dtype.high}: differences outside "
                 "wrap around.",
                 "Convert first: (codes.float() - zero_point) * scale.",
             )  # fmt: skip
 
 
-def _stays(op: Op, kind: Kind) -> bool:
+def _stays(op: Op, dtype: DType) -> bool:
     """Whether the sum has the codes' type."""
     if isinstance(op.value, Num):
         return isinstance(op.value.value, int) and op.value.value != 0
     if isinstance(op.value, Steps):
-        return op.value.python or (op.value.kind is not None and op.value.kind.bits <= kind.bits)
+        return op.value.python or (op.value.dtype is not None and op.value.dtype.bits <= dtype.bits)
     return False

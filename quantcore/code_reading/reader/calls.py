@@ -15,9 +15,9 @@ from quantcore.code_reading.values.known import (
     Back,
     Codes,
     Data,
+    DType,
     Function,
     Info,
-    Kind,
     Many,
     Module,
     Real,
@@ -28,7 +28,7 @@ from quantcore.code_reading.values.known import (
     Value,
 )
 from quantcore.code_reading.values.reductions import Call
-from quantcore.code_reading.values.steps import KINDS, cast, rounded
+from quantcore.code_reading.values.steps import DTYPES, cast, rounded
 
 _TRACKED = Codes | Back | Data | Real | Steps
 
@@ -54,7 +54,7 @@ def call(node: ast.Call, names: Names, reading: Reading) -> Value:
             name = (
                 name if name in ("relu", "clamp", "deepcopy", "display") or name in operations.QUIET else ""
             )
-        if isinstance(function, Kind):
+        if isinstance(function, DType):
             return reading.made(cast(args[0], function, node.lineno), *args) if args else UNKNOWN
     elif isinstance(node.func, ast.Attribute):
         owner = reading.evaluate(node.func.value, names)
@@ -62,8 +62,8 @@ def call(node: ast.Call, names: Names, reading: Reading) -> Value:
         if isinstance(owner, Module):
             numpy = owner.name.startswith("numpy")
             if owner.name.startswith(_LIBRARIES) and name in ("iinfo", "finfo") and args:
-                kind = KINDS.get(args[0].text) if isinstance(args[0], Text) else args[0]
-                return Info(kind) if isinstance(kind, Kind) and not kind.floating else UNKNOWN
+                dtype = DTYPES.get(args[0].text) if isinstance(args[0], Text) else args[0]
+                return Info(dtype) if isinstance(dtype, DType) and not dtype.floating else UNKNOWN
             if owner.name.partition(".")[0] not in (
                 "torch",
                 "numpy",
@@ -110,9 +110,9 @@ def _built_in(name: str, args: list[Value], named: Names, node: ast.Call) -> Val
     first: Any = args[0] if args else UNKNOWN
     match name, len(args):
         case ("int", 1):
-            return cast(first, Kind(64), line, python=True)
+            return cast(first, DType(64), line, python=True)
         case ("float", 1):
-            return cast(first, Kind(64, True, True), line, python=True)
+            return cast(first, DType(64, True, True), line, python=True)
         case ("round", 1):
             found = rounded(first, "half_even", line)
             return (

@@ -11,8 +11,8 @@ from quantcore.code_reading.values.guesses import item_of
 from quantcore.code_reading.values.known import (
     Codes,
     Data,
+    DType,
     Info,
-    Kind,
     Many,
     Module,
     Nothing,
@@ -25,7 +25,7 @@ from quantcore.code_reading.values.known import (
     Unknown,
     Value,
 )
-from quantcore.code_reading.values.steps import KINDS, placed, rounded
+from quantcore.code_reading.values.steps import DTYPES, placed, rounded
 
 UNKNOWN = Unknown()
 
@@ -136,7 +136,7 @@ def _compare(node: ast.Compare, names: Names, reading: Reading) -> Value:
     op = node.ops[0]
     if isinstance(op, ast.Is | ast.IsNot) and isinstance(b, Nothing) and not isinstance(a, Unknown | Param):
         return Num(isinstance(a, Nothing) == isinstance(op, ast.Is))
-    same = type(a) is type(b) and isinstance(a, Num | Text | Kind)
+    same = type(a) is type(b) and isinstance(a, Num | Text | DType)
     if same and isinstance(op, ast.Eq | ast.NotEq | ast.Is | ast.IsNot):
         return Num((a == b) == isinstance(op, ast.Eq | ast.Is))
     if isinstance(a, Num) and isinstance(b, Num):
@@ -167,14 +167,14 @@ def _attribute(node: ast.Attribute, names: Names, reading: Reading) -> Value:
         return names[whole]
     value = evaluate(node.value, names, reading)
     match value:
-        case Module() if value.name.partition(".")[0] in ("torch", "numpy") and node.attr in KINDS:
-            return KINDS[node.attr]
+        case Module() if value.name.partition(".")[0] in ("torch", "numpy") and node.attr in DTYPES:
+            return DTYPES[node.attr]
         case Module() if value.name in ("torch", "numpy", "math") and node.attr == "pi":
             return Num(3.141592653589793)
         case Module():
             return Module(f"{value.name}.{node.attr}")
         case Info():
-            found = {"min": value.kind.low, "max": value.kind.high, "bits": value.kind.bits}.get(node.attr)
+            found = {"min": value.dtype.low, "max": value.dtype.high, "bits": value.dtype.bits}.get(node.attr)
             return UNKNOWN if found is None else Num(found)
         case Seq() if node.attr in ("values", "min", "max") and value.items:
             return value.items[-1 if node.attr == "max" else 0]
@@ -182,7 +182,7 @@ def _attribute(node: ast.Attribute, names: Names, reading: Reading) -> Value:
         return placed(value, "transpose")
     if node.attr == "data" or (node.attr == "values" and not isinstance(value, Unknown)):
         return value
-    if node.attr in ("min", "max") and isinstance(value, Kind):
+    if node.attr in ("min", "max") and isinstance(value, DType):
         return UNKNOWN
     return UNKNOWN
 

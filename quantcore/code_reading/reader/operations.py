@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from quantcore.code_reading.values import arithmetic, ends, products, sums
 from quantcore.code_reading.values.arithmetic import UNKNOWN, single
-from quantcore.code_reading.values.known import Data, Kind, Many, Num, Real, Seq, Text, Value
+from quantcore.code_reading.values.known import Data, DType, Many, Num, Real, Seq, Text, Value
 from quantcore.code_reading.values.reductions import (
     Call,
     Operation,
@@ -19,7 +19,7 @@ from quantcore.code_reading.values.reductions import (
     peak_to_peak,
     percentile,
 )
-from quantcore.code_reading.values.steps import KINDS, cast, clamp, placed, rounded
+from quantcore.code_reading.values.steps import DTYPES, cast, clamp, placed, rounded
 
 
 def _clamp(call: Call) -> Value:
@@ -38,16 +38,16 @@ def _round(rule: str) -> Operation:
 
 
 def _cast(call: Call) -> Value:
-    kind = next((v for v in (*call.args[1:], *call.named.values()) if isinstance(v, Kind | Text)), None)
-    if isinstance(kind, Text):
-        kind = KINDS.get(kind.text)
-        if kind is None:
+    dtype = next((v for v in (*call.args[1:], *call.named.values()) if isinstance(v, DType | Text)), None)
+    if isinstance(dtype, Text):
+        dtype = DTYPES.get(dtype.text)
+        if dtype is None:
             return call.args[0]  # a device
-    return call.args[0] if kind is None else cast(call.args[0], kind, call.line)
+    return call.args[0] if dtype is None else cast(call.args[0], dtype, call.line)
 
 
-def _cast_to(kind: Kind) -> Operation:
-    return lambda call: cast(call.args[0], kind, call.line)
+def _cast_to(dtype: DType) -> Operation:
+    return lambda call: cast(call.args[0], dtype, call.line)
 
 
 def _place(how: str) -> Operation:
@@ -119,8 +119,8 @@ def _made(call: Call) -> Value:
         while isinstance(inner, Seq) and inner.items:
             rank, inner = rank + 1, inner.items[0]  # type: ignore[assignment]
         return Data(f"tensor of line {call.line}", rank=rank)
-    kind = call.named.get("dtype")
-    return cast(value, kind, call.line) if isinstance(kind, Kind) else value
+    dtype = call.named.get("dtype")
+    return cast(value, dtype, call.line) if isinstance(dtype, DType) else value
 
 
 def _same(call: Call) -> Value:
@@ -198,7 +198,7 @@ OPERATIONS: dict[str, Operation] = {
     **dict.fromkeys(("pow", "power", "float_power"), lambda c: arithmetic.power(c.args[0], c.args[1])),
     "reciprocal": _reciprocal,
     **dict.fromkeys(("to", "type", "astype"), _cast),
-    **{name: _cast_to(kind) for name, kind in KINDS.items()},
+    **{name: _cast_to(dtype) for name, dtype in DTYPES.items()},
     **{how: _place(how) for how in ("view", "reshape", "unsqueeze", "expand_dims", "permute", "transpose", "swapaxes",
                                     "movedim", "moveaxis", "t", "unflatten", "select", "narrow", "flip")},
     **dict.fromkeys(("flatten", "ravel"), _place("flatten")),

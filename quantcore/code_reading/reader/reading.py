@@ -59,7 +59,7 @@ class Reading:
         return value
 
     def made(self, value: Value, *used: Value) -> Value:
-        """Keep codes and dequantized values; those that they were made of are no longer the last of their chain."""
+        """Keep codes and dequantized values; those that they were made of are no longer the last of their quantizer."""
         if isinstance(value, Codes) and not any(value is u for u in used):
             self.codes.append(value)
             self.used |= {id(u) for u in used if isinstance(u, Codes)}

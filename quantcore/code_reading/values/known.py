@@ -56,7 +56,7 @@ class Nothing(Value):
 
 
 @dataclass(frozen=True)
-class Kind(Value):
+class DType(Value):
     """A dtype: an integer of ``bits``, or a float (``bits`` 16, 32, 64)."""
 
     bits: int
@@ -81,7 +81,7 @@ class Kind(Value):
 class Info(Value):
     """``torch.iinfo(dtype)``."""
 
-    kind: Kind
+    dtype: DType
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ class Inverse(Value):
 class Steps(Value):
     """Extremes counted in steps of a scale, with factors, plus a constant: a zero point.
 
-    ``rounding``: as of `Codes`, "" where there was none; ``kind``: the dtype, None for a float tensor;
+    ``rounding``: as of `Codes`, "" where there was none; ``dtype``: the dtype, None for a float tensor;
     ``python``: whether it is a number of Python; ``clamped``: whether it was clamped.
     """
 
@@ -198,7 +198,7 @@ class Steps(Value):
     known: bool = True
     rounding: str = field(default="", compare=False)
     clamped: bool = field(default=False, compare=False)
-    kind: Kind | None = field(default=None, compare=False)
+    dtype: DType | None = field(default=None, compare=False)
     python: bool = field(default=False, compare=False)
     line: int = _apart()
 
@@ -218,7 +218,7 @@ class Codes(Value):
     """x over a scale, and what was done to it since.
 
     ``multiplied``: x was multiplied by the scale instead; ``inverse``: it was multiplied by 1 / scale;
-    ``fogged``: something unknown was added.
+    ``obscured``: something unknown was added.
     """
 
     data: Data
@@ -226,7 +226,7 @@ class Codes(Value):
     ops: tuple[Op, ...]
     multiplied: bool = False
     inverse: bool = False
-    fogged: bool = False
+    obscured: bool = False
 
     def of(self, name: str) -> list[Op]:
         """The steps of this name."""
@@ -239,11 +239,11 @@ class Codes(Value):
         return str(found[0].value) if found else ""
 
     @property
-    def kind(self) -> Kind | None:
+    def dtype(self) -> DType | None:
         """The integer type that it has now."""
         casts = self.of("cast")
-        kind = casts[-1].value if casts else None
-        return kind if kind is not None and not kind.floating else None
+        dtype = casts[-1].value if casts else None
+        return dtype if dtype is not None and not dtype.floating else None
 
 
 @dataclass(frozen=True, eq=False)

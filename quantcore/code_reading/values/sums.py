@@ -73,7 +73,7 @@ def _add_to_codes(a: Codes, b: Value, sign: int, line: int) -> Value:
         return codes_with(a, Op("add", line, b, sign))
     if isinstance(b, Codes | Back):
         return UNKNOWN
-    return dataclasses.replace(codes_with(a, Op("other", line)), fogged=True)
+    return dataclasses.replace(codes_with(a, Op("other", line)), obscured=True)
 
 
 def _add_to_back(a: Back, b: Value, sign: int, line: int) -> Value:
