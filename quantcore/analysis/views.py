@@ -30,6 +30,9 @@ from quantcore.errors import QuantError
 from quantcore.granularity import PerFlatGroup, Shape, as_boxes
 from quantcore.quantization import Quantized
 
+# This module is the public `qc.views`
+__all__ = ["MAX_CELLS", "Cells", "MapData", "View", "box_of_blocks", "element", "map_data", "place"]
+
 MAX_CELLS = 256
 MAX_BORDERS = 64  # lines along one axis; more would be a grey haze
 

@@ -3,14 +3,13 @@
 from collections.abc import Iterable
 
 from quantcore.code_reading.checks import words
-from quantcore.code_reading.checks.back import check_dequantize
-from quantcore.code_reading.checks.chain import Quantizer
 from quantcore.code_reading.checks.codes import check_codes
-from quantcore.code_reading.checks.found import Found
+from quantcore.code_reading.checks.dequantize import check_dequantize
 from quantcore.code_reading.kinds import KINDS
+from quantcore.code_reading.quantizer import Quantizer
 from quantcore.code_reading.reader.source import parse
 from quantcore.code_reading.reader.statements import Reader
-from quantcore.code_reading.record import CodeFinding, CodeReading
+from quantcore.code_reading.record import CodeFinding, CodeReading, Found
 from quantcore.errors import QuantError
 
 MOST = 12  # calls that are not recognized, named in full

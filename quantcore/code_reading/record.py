@@ -1,8 +1,19 @@
 """What is found in a piece of code."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from quantcore.code_reading.checks.chain import Quantizer
+from quantcore.code_reading.quantizer import Quantizer
+
+
+class Found(NamedTuple):
+    """A finding before it is given its source: see `CodeFinding`."""
+
+    kind: str
+    line: int
+    what: str
+    fix: str
+    certain: bool = True
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor
 
-from quantcore.code_reading.checks.chain import SMALL, Quantizer
-from quantcore.code_reading.values.known import Codes, Data, DType, Num, Op, Real, Stat, Steps, Value
+from quantcore.code_reading.quantizer import SMALL, Quantizer
+from quantcore.code_reading.values.python import DType, Num, Value
+from quantcore.code_reading.values.quantities import Codes, Data, Op, Real, Stat, Steps
 from quantcore.errors import QuantError
 from quantcore.numerics import rounding
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from quantcore.analysis import errors
-from quantcore.code_reading.checks.chain import Quantizer
+from quantcore.code_reading.intended import intended_scheme
+from quantcore.code_reading.quantizer import Quantizer
 from quantcore.code_reading.replay import codes_of, values_back
-from quantcore.code_reading.right import intended_scheme
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.numerics import as_float32

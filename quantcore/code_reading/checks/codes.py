@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 
-from quantcore.code_reading.checks.chain import Cast, Quantizer
-from quantcore.code_reading.checks.found import Found
 from quantcore.code_reading.checks.scale import check_axes, check_scale
 from quantcore.code_reading.checks.words import bound, number
 from quantcore.code_reading.checks.zero_point import check_zero_point
-from quantcore.code_reading.values.known import Num, Op, Param, Stat, Steps, Unknown
+from quantcore.code_reading.quantizer import Cast, Quantizer
+from quantcore.code_reading.record import Found
+from quantcore.code_reading.values.python import Num, Param, Unknown
+from quantcore.code_reading.values.quantities import Op, Stat, Steps
 
 
 def check_codes(quantizer: Quantizer) -> Iterator[Found]:

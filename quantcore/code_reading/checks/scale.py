@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
-from quantcore.code_reading.checks.chain import Quantizer
-from quantcore.code_reading.checks.found import Found
 from quantcore.code_reading.checks.words import extreme, number, scale_formula
-from quantcore.code_reading.values.known import Inverse, Num, Real, Stat
+from quantcore.code_reading.quantizer import Quantizer
+from quantcore.code_reading.record import Found
+from quantcore.code_reading.values.python import Num
+from quantcore.code_reading.values.quantities import Inverse, Real, Stat
 
 ROOM = 1.01  # codes beyond the end: max|x| / 128 is clipped by one, and libraries do it
 

@@ -1,7 +1,8 @@
 """How what was read is written: numbers, scales, types."""
 
-from quantcore.code_reading.checks.chain import Quantizer
-from quantcore.code_reading.values.known import Num, Param, Real, Stat, Value
+from quantcore.code_reading.quantizer import Quantizer
+from quantcore.code_reading.values.python import Num, Param, Value
+from quantcore.code_reading.values.quantities import Real, Stat
 
 
 def number(value: float) -> str:

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from quantcore.code_reading.checks.chain import Quantizer
-from quantcore.code_reading.checks.found import Found
 from quantcore.code_reading.checks.scale import ROOM
 from quantcore.code_reading.checks.words import extreme, number
-from quantcore.code_reading.values.known import Stat, Steps
+from quantcore.code_reading.quantizer import Quantizer
+from quantcore.code_reading.record import Found
+from quantcore.code_reading.values.quantities import Stat, Steps
 
 
 def check_zero_point(quantizer: Quantizer) -> Iterator[Found]:

@@ -5,28 +5,23 @@ import dataclasses
 from typing import Any
 
 from quantcore.code_reading.reader import operations
-from quantcore.code_reading.reader.names import name_of
 from quantcore.code_reading.reader.operations import OPERATIONS
-from quantcore.code_reading.reader.reading import Names, Reading
-from quantcore.code_reading.values import arithmetic, ends
-from quantcore.code_reading.values.arithmetic import UNKNOWN
-from quantcore.code_reading.values.guesses import item_of
-from quantcore.code_reading.values.known import (
-    Back,
-    Codes,
-    Data,
+from quantcore.code_reading.reader.reading import Reading
+from quantcore.code_reading.values import arithmetic, extremes
+from quantcore.code_reading.values.names import Names, item_of, name_of
+from quantcore.code_reading.values.python import (
+    UNKNOWN,
     DType,
     Function,
     Info,
     Many,
     Module,
-    Real,
     Seq,
-    Steps,
     Text,
     Unknown,
     Value,
 )
+from quantcore.code_reading.values.quantities import Back, Codes, Data, Real, Steps
 from quantcore.code_reading.values.reductions import Call
 from quantcore.code_reading.values.steps import DTYPES, cast, rounded
 
@@ -121,13 +116,13 @@ def _built_in(name: str, args: list[Value], named: Names, node: ast.Call) -> Val
                 else found
             )
         case ("abs", 1):
-            return ends.magnitude(first)
+            return extremes.magnitude(first)
         case ("max" | "min", 2):
-            return ends.larger(first, args[1], name)
+            return extremes.larger(first, args[1], name)
         case ("max" | "min", 3):
             value: Value = first
             for other in args[1:]:
-                value = ends.larger(value, other, name)
+                value = extremes.larger(value, other, name)
             return value
         case ("range", _):
             return Many(UNKNOWN)

@@ -4,13 +4,11 @@ import ast
 import dataclasses
 
 from quantcore.code_reading.reader.calls import call
-from quantcore.code_reading.reader.names import name_of
-from quantcore.code_reading.reader.reading import Names, Reading
-from quantcore.code_reading.values import arithmetic, products, sums
-from quantcore.code_reading.values.guesses import item_of
-from quantcore.code_reading.values.known import (
-    Codes,
-    Data,
+from quantcore.code_reading.reader.reading import Reading
+from quantcore.code_reading.values import arithmetic, operators
+from quantcore.code_reading.values.names import Names, item_of, name_of
+from quantcore.code_reading.values.python import (
+    UNKNOWN,
     DType,
     Info,
     Many,
@@ -18,16 +16,13 @@ from quantcore.code_reading.values.known import (
     Nothing,
     Num,
     Param,
-    Real,
     Seq,
-    Steps,
     Text,
     Unknown,
     Value,
 )
+from quantcore.code_reading.values.quantities import Codes, Data, Real, Steps
 from quantcore.code_reading.values.steps import DTYPES, placed, rounded
-
-UNKNOWN = Unknown()
 
 
 def evaluate(node: ast.expr, names: Names, reading: Reading) -> Value:
@@ -110,17 +105,17 @@ def _binary(node: ast.BinOp, names: Names, reading: Reading) -> Value:
 
 def _of_two(op: ast.operator, a: Value, b: Value, line: int) -> Value:
     if isinstance(op, ast.Add):
-        return sums.add(a, b, 1, line)
+        return operators.add(a, b, 1, line)
     if isinstance(op, ast.Sub):
-        return sums.add(a, b, -1, line)
+        return operators.add(a, b, -1, line)
     if isinstance(op, ast.Mult):
-        return products.multiply(a, b, line)
+        return operators.multiply(a, b, line)
     if isinstance(op, ast.Div):
-        return products.divide(a, b, line)
+        return operators.divide(a, b, line)
     if isinstance(op, ast.Pow):
         return arithmetic.power(a, b)
     if isinstance(op, ast.FloorDiv) and not (isinstance(a, Num) and isinstance(b, Num)):
-        quotient = products.divide(a, b, line)
+        quotient = operators.divide(a, b, line)
         if isinstance(quotient, Codes) and quotient.ops[-1].name == "divide":
             last = dataclasses.replace(quotient.ops[-1], name="floor_divide")  # not quite floor(x / s)
             quotient = dataclasses.replace(quotient, ops=(*quotient.ops[:-1], last))

@@ -6,9 +6,10 @@ An operation takes the call's arguments, the tensor of a method first. Names tha
 import dataclasses
 from collections.abc import Callable
 
-from quantcore.code_reading.values import arithmetic, ends, products, sums
-from quantcore.code_reading.values.arithmetic import UNKNOWN, single
-from quantcore.code_reading.values.known import Data, DType, Many, Num, Real, Seq, Text, Value
+from quantcore.code_reading.values import arithmetic, extremes, operators
+from quantcore.code_reading.values.arithmetic import single
+from quantcore.code_reading.values.python import UNKNOWN, DType, Many, Num, Seq, Text, Value
+from quantcore.code_reading.values.quantities import Data, Real
 from quantcore.code_reading.values.reductions import (
     Call,
     Operation,
@@ -145,7 +146,7 @@ def _masked_fill(call: Call) -> Value:
 
 
 def _reciprocal(call: Call) -> Value:
-    return products.divide(Num(1), call.args[0], call.line)
+    return operators.divide(Num(1), call.args[0], call.line)
 
 
 def _binary(function: Callable[[Value, Value, int], Value]) -> Operation:
@@ -189,12 +190,12 @@ OPERATIONS: dict[str, Operation] = {
     **dict.fromkeys(("round", "rint", "around", "round_", "round_half_even"), _round("half_even")),
     **dict.fromkeys(("floor", "floor_"), _round("floor")), **dict.fromkeys(("ceil", "ceil_"), _round("ceil")),
     **dict.fromkeys(("trunc", "fix", "trunc_"), _round("toward_zero")),
-    **dict.fromkeys(("abs", "absolute", "fabs", "abs_"), lambda c: ends.magnitude(c.args[0])),
+    **dict.fromkeys(("abs", "absolute", "fabs", "abs_"), lambda c: extremes.magnitude(c.args[0])),
     **dict.fromkeys(("neg", "negative"), lambda c: arithmetic.negative(c.args[0])),
-    **dict.fromkeys(("div", "divide", "true_divide", "div_"), _binary(products.divide)),
-    **dict.fromkeys(("mul", "multiply", "mul_"), _binary(products.multiply)),
-    **dict.fromkeys(("add", "add_"), _binary(lambda a, b, line: sums.add(a, b, 1, line))),
-    **dict.fromkeys(("sub", "subtract", "sub_"), _binary(lambda a, b, line: sums.add(a, b, -1, line))),
+    **dict.fromkeys(("div", "divide", "true_divide", "div_"), _binary(operators.divide)),
+    **dict.fromkeys(("mul", "multiply", "mul_"), _binary(operators.multiply)),
+    **dict.fromkeys(("add", "add_"), _binary(lambda a, b, line: operators.add(a, b, 1, line))),
+    **dict.fromkeys(("sub", "subtract", "sub_"), _binary(lambda a, b, line: operators.add(a, b, -1, line))),
     **dict.fromkeys(("pow", "power", "float_power"), lambda c: arithmetic.power(c.args[0], c.args[1])),
     "reciprocal": _reciprocal,
     **dict.fromkeys(("to", "type", "astype"), _cast),

@@ -3,13 +3,12 @@
 import ast
 from dataclasses import dataclass, field
 
-from quantcore.code_reading.values.known import Back, Codes, Data, Function, Unknown, Value
+from quantcore.code_reading.values.names import Names
+from quantcore.code_reading.values.python import Function, Unknown, Value
+from quantcore.code_reading.values.quantities import Back, Codes, Data
 from quantcore.errors import QuantError
 
 MAX_STEPS = 20_000
-
-
-Names = dict[str, Value]
 
 
 @dataclass

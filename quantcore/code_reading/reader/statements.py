@@ -6,25 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from quantcore.code_reading.reader.expressions import evaluate
-from quantcore.code_reading.reader.reading import Names, Reading
-from quantcore.code_reading.values.guesses import guess, item_of
-from quantcore.code_reading.values.known import (
-    Back,
-    Codes,
-    Data,
-    Function,
-    Many,
-    Module,
-    Num,
-    Real,
-    Seq,
-    Steps,
-    Unknown,
-    Value,
-)
+from quantcore.code_reading.reader.reading import Reading
+from quantcore.code_reading.values.names import Names, guess, item_of
+from quantcore.code_reading.values.python import UNKNOWN, Function, Many, Module, Num, Seq, Unknown, Value
+from quantcore.code_reading.values.quantities import Back, Codes, Data, Real, Steps
 from quantcore.code_reading.values.steps import clamp, placed
 
-UNKNOWN = Unknown()
 MAX_INLINE = 5
 
 

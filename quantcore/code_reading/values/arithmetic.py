@@ -3,23 +3,8 @@
 import dataclasses
 import math
 
-from quantcore.code_reading.values.known import (
-    Back,
-    Codes,
-    Data,
-    Inverse,
-    Num,
-    Op,
-    Real,
-    Seq,
-    Stat,
-    Steps,
-    Unknown,
-    Value,
-)
-
-UNKNOWN = Unknown()
-
+from quantcore.code_reading.values.python import UNKNOWN, Num, Seq, Unknown, Value
+from quantcore.code_reading.values.quantities import Back, Codes, Data, Inverse, Op, Real, Stat, Steps
 
 Terms = tuple[tuple[Stat, float], ...]
 

@@ -2,22 +2,10 @@
 
 import dataclasses
 
-from quantcore.code_reading.values import ends
-from quantcore.code_reading.values.arithmetic import UNKNOWN, codes_with, single
-from quantcore.code_reading.values.known import (
-    Back,
-    Codes,
-    Data,
-    DType,
-    Inverse,
-    Nothing,
-    Num,
-    Op,
-    Param,
-    Real,
-    Steps,
-    Value,
-)
+from quantcore.code_reading.values import extremes
+from quantcore.code_reading.values.arithmetic import codes_with, single
+from quantcore.code_reading.values.python import UNKNOWN, DType, Nothing, Num, Param, Value
+from quantcore.code_reading.values.quantities import Back, Codes, Data, Inverse, Op, Real, Steps
 
 DTYPES = {
     **{f"{s}int{b}": DType(b, not s) for s in ("", "u") for b in (8, 16, 32, 64)},
@@ -55,7 +43,7 @@ def clamp(value: Value, low: Value | None, high: Value | None, line: int, in_pla
         case Real():
             for bound, end in ((low, "max"), (high, "min")):
                 if bound is not None:
-                    value = ends.larger(value, bound, end)
+                    value = extremes.larger(value, bound, end)
             return value
         case Num():
             if isinstance(low, Num) and isinstance(high, Num):

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-from quantcore.code_reading.values.known import Back, Codes, DType, Num, Op, Param, Real, Stat, Steps
-from quantcore.code_reading.values.products import left_of
+from quantcore.code_reading.values.operators import left_of
+from quantcore.code_reading.values.python import DType, Num, Param
+from quantcore.code_reading.values.quantities import Back, Codes, Op, Real, Stat, Steps
 
 SMALL = 16  # bits of an integer that codes are stored in; wider ones only pass through
 

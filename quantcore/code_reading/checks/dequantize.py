@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
-from quantcore.code_reading.checks.chain import SMALL, Quantizer
-from quantcore.code_reading.checks.found import Found
-from quantcore.code_reading.values.known import DType, Num, Op, Steps, Value
+from quantcore.code_reading.quantizer import SMALL, Quantizer
+from quantcore.code_reading.record import Found
+from quantcore.code_reading.values.python import DType, Num, Value
+from quantcore.code_reading.values.quantities import Op, Steps
 
 
 def check_dequantize(quantizer: Quantizer) -> Iterator[Found]:

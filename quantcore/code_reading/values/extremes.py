@@ -2,8 +2,9 @@
 
 import dataclasses
 
-from quantcore.code_reading.values.arithmetic import UNKNOWN, again, number, single
-from quantcore.code_reading.values.known import Back, Codes, Data, Num, Real, Unknown, Value
+from quantcore.code_reading.values.arithmetic import again, number, single
+from quantcore.code_reading.values.python import UNKNOWN, Num, Unknown, Value
+from quantcore.code_reading.values.quantities import Back, Codes, Data, Real
 
 
 def magnitude(a: Value) -> Value:

@@ -1,7 +1,8 @@
 """The scheme that a quantizer meant: what it would be without its mistakes."""
 
-from quantcore.code_reading.checks.chain import Quantizer
-from quantcore.code_reading.values.known import Num, Real, Stat
+from quantcore.code_reading.quantizer import Quantizer
+from quantcore.code_reading.values.python import Num
+from quantcore.code_reading.values.quantities import Real, Stat
 from quantcore.conventions import TEXTBOOK, Convention
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
