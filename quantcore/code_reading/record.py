@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from quantcore.code_reading.quantizer import Quantizer
+from quantcore.wording import count, joined
 
 
 class Found(NamedTuple):
@@ -72,11 +73,10 @@ class CodeReading:
         checked = "; ".join(self.recognized)
         if not self.mistakes:
             return f"No known mistake found in: {checked}."
-        count = len(self.mistakes)
-        return f"{count} mistake{'s' * (count > 1)} in {lines_of(self.mistakes)}. Checked: {checked}."
+        return f"{count(len(self.mistakes), 'mistake')} in {lines_of(self.mistakes)}. Checked: {checked}."
 
 
 def lines_of(findings: tuple[CodeFinding, ...]) -> str:
     """Where findings are: ``line 3``, ``lines 3, 5 and 6``."""
-    *most, last = (str(line) for line in sorted({f.line for f in findings}))
-    return f"lines {', '.join(most)} and {last}" if most else f"line {last}"
+    lines = [str(line) for line in sorted({f.line for f in findings})]
+    return f"line{'s' * (len(lines) > 1)} {joined(lines)}"

@@ -7,13 +7,14 @@ from torch import Tensor
 
 from quantcore.analysis import decibels, sqnr_of
 from quantcore.diagnosis.context import Context
-from quantcore.diagnosis.formatting import along, count, gains, index, number, percent
+from quantcore.diagnosis.formatting import along, gains, index, number, percent
 from quantcore.diagnosis.record import MAX_BOXES, Finding, Gain, cell
 from quantcore.formats import MAX_BITS, MIN_BITS, IntFormat
 from quantcore.granularity import PerBlock, PerChannel, PerFlatGroup, PerGroup, PerTensor
 from quantcore.notation import write_call
 from quantcore.numerics import KERNELS, half_even
 from quantcore.scheme import Scheme
+from quantcore.wording import count
 
 CHANNEL_DB = 6.0  # a scale per channel gains at least this …
 CHANNEL_STORAGE = 1.01  # … for at most so many times the storage

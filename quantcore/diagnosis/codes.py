@@ -10,7 +10,7 @@ from torch import Tensor
 
 from quantcore.conventions import CONVENTIONS, TEXTBOOK, Convention
 from quantcore.diagnosis.context import Context
-from quantcore.diagnosis.formatting import count, index, number, percent
+from quantcore.diagnosis.formatting import index, number, percent
 from quantcore.diagnosis.record import MAX_BOXES, Box, Finding, Gain, cell
 from quantcore.formats import IntFormat
 from quantcore.granularity import Region, cells_of
@@ -18,6 +18,7 @@ from quantcore.qparams import ends
 from quantcore.quantization import unclamped
 from quantcore.range_setting import MIN_MAX, Given
 from quantcore.scheme import Scheme
+from quantcore.wording import count
 
 BETTER_DB = 1.0  # a fix of a wrong result gains at least this much
 

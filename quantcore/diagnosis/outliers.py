@@ -8,12 +8,13 @@ from torch import Tensor
 
 from quantcore.analysis import decibels, sqnr_of
 from quantcore.diagnosis.context import Context, Trial
-from quantcore.diagnosis.formatting import channels, count, index, number
+from quantcore.diagnosis.formatting import channels, index, number
 from quantcore.diagnosis.record import MAX_BOXES, Box, Finding, cell
 from quantcore.granularity import PerChannel, PerFlatGroup, PerGroup, block_bounds, regions, split_axes
 from quantcore.numerics import CHUNK
 from quantcore.quantization import apply_quietly
 from quantcore.range_setting import MinMax
+from quantcore.wording import count
 
 FAR = 4.0  # an outlier is so many times as large as the next largest: two bits of the codes are lost to the others
 FAR_CHANNEL = 3.0  # a channel's elements bear each other out, so less is enough

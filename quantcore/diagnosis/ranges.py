@@ -8,13 +8,14 @@ from torch import Tensor
 from quantcore.analysis import sqnr_of
 from quantcore.diagnosis.codes import outside
 from quantcore.diagnosis.context import Context
-from quantcore.diagnosis.formatting import count, gains, number, percent
+from quantcore.diagnosis.formatting import gains, number, percent
 from quantcore.diagnosis.record import Finding, cell
 from quantcore.formats import IntFormat
 from quantcore.granularity import PerTensor
 from quantcore.notation import write_call
 from quantcore.range_setting import MIN_MAX, RANGE_SETTINGS, Fixed, Given, MinMax, Percentile, RangeSetting
 from quantcore.scheme import Scheme
+from quantcore.wording import count
 
 ONE_SIDED = 0.1  # the smaller side of the data is at most this fraction of the larger
 MOST_BLOCKS = 0.9  # of all blocks must be so

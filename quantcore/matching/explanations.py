@@ -22,6 +22,7 @@ from quantcore.matching.hypotheses.scale_from_codes import MAX_BITS, interval
 from quantcore.qparams import QParams, choose_qparams, wrap
 from quantcore.range_setting import Given, MinMax, Percentile
 from quantcore.scheme import Scheme
+from quantcore.wording import count
 
 SHOWN = 2  # elements that a sentence names
 NEGATIVES_LOST = "there are no codes for negative values"
@@ -127,7 +128,7 @@ def _float16(t: _Explained) -> str:
     used = mistaken_scale(t.corruption.computed, right)
     zero = int((used == 0).sum())
     if zero:
-        return f"{_count(zero, 'scale')} {'underflows' if zero == 1 else 'underflow'} to 0 in float16, so x / scale is infinite"
+        return f"{count(zero, 'scale')} {'underflows' if zero == 1 else 'underflow'} to 0 in float16, so x / scale is infinite"
     at = tuple(int(i) for i in (used != right).nonzero()[0]) if bool((used != right).any()) else ()
     return f"scale {right[at].item():.9g} is rounded to {used[at].item():.9g} in float16" if at else ""
 
@@ -141,14 +142,14 @@ def _rounded(t: _Explained, kinds: set[str]) -> str:
     way = "from quantizing x once" if "quantized_twice" in kinds else "from rounding half to even"
     right = right.reshape(-1)
     n = int((right != t.codes.reshape(-1)).sum())
-    return f"{_count(n, 'code')} {'differs' if n == 1 else 'differ'} {way}{_some(t, right)}"
+    return f"{count(n, 'code')} {'differs' if n == 1 else 'differ'} {way}{_some(t, right)}"
 
 
 def _wrapped(t: _Explained) -> str:
     outside = (t.unclamped < t.format.qmin) | (t.unclamped > t.format.qmax)
     before = torch.where(outside, t.unclamped, t.codes.to(torch.float32)).reshape(-1).to(torch.int64)
     assert torch.equal(wrap(t.unclamped, t.format)[outside].to(torch.int64), t.codes[outside].to(torch.int64))
-    return f"{_count(int(outside.sum()), 'code')} wrapped{_some(t, before)}"
+    return f"{count(int(outside.sum()), 'code')} wrapped{_some(t, before)}"
 
 
 def _kept(t: _Explained) -> str:
@@ -156,7 +157,7 @@ def _kept(t: _Explained) -> str:
     n = int(outside.sum())
     first = int(outside.reshape(-1).nonzero()[0])
     verb = "lies" if n == 1 else "lie"
-    return f"{_count(n, 'code')} {verb} outside {t.format}: {int(t.codes.reshape(-1)[first])} at {_place(t, first)}"
+    return f"{count(n, 'code')} {verb} outside {t.format}: {int(t.codes.reshape(-1)[first])} at {_place(t, first)}"
 
 
 def _negatives(t: _Explained) -> str:
@@ -196,10 +197,6 @@ def _some(t: _Explained, before: Tensor) -> str:
 
 def _place(t: _Explained, flat: int) -> str:
     return str(tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), t.x.shape)))
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n:,} {what}{'s' * (n != 1)}"
 
 
 def _span(values: Tensor) -> str:

@@ -12,6 +12,7 @@ from quantcore.errors import QuantError
 from quantcore.formats import MAX_BITS
 from quantcore.granularity import Granularity, block_shape, grid_shape
 from quantcore.notation import write_call
+from quantcore.wording import count
 
 Shape = tuple[int, ...]
 LISTED = 5  # numbers of blocks that an error names
@@ -72,11 +73,11 @@ def _first(mask: np.ndarray[Any, Any]) -> tuple[int, ...]:
 
 
 def _check_shape(given: Shape, shape: Shape) -> None:
-    count, wanted = math.prod(given), math.prod(shape)
-    if count != wanted:
-        excess = f"{abs(count - wanted):,} too {'many' if count > wanted else 'few'}"
+    codes, wanted = math.prod(given), math.prod(shape)
+    if codes != wanted:
+        excess = f"{abs(codes - wanted):,} too {'many' if codes > wanted else 'few'}"
         raise QuantError(
-            f"There are {count:,} codes, {excess}: the original of shape {shape} has {wanted:,} elements. "
+            f"There are {codes:,} codes, {excess}: the original of shape {shape} has {wanted:,} elements. "
             "Give one code per element."
         )
     if Counter(given) != Counter(shape):
@@ -156,9 +157,8 @@ def zero_point_note(given: Tensor, found: Tensor) -> str:
 
 
 def _other_granularity(what: str, given: Tensor, found: Tensor) -> str:
-    numbers, blocks = (f"{n:,} {word}{'s' * (n != 1)}" for n, word in
-                       ((given.numel(), "value"), (found.numel(), "block")))  # fmt: skip
-    return f"the given {what} has another granularity: {numbers} for {blocks}"
+    values, blocks = count(given.numel(), "value"), count(found.numel(), "block")
+    return f"the given {what} has another granularity: {values} for {blocks}"
 
 
 def _difference(what: str, given: Tensor, found: Tensor) -> str:
