@@ -62,10 +62,12 @@ def measured_blocks(x: Any, scheme: Scheme, position: tuple[int, ...] | None = N
         return MeasuredBlocks([_thinned(part, part.numel())], tuple(x.shape), part.numel(), 1)
     shape = blocked_shape(scheme.granularity, tuple(x.shape))
     block = block_shape(scheme.granularity, tuple(x.shape))
-    laid, grid = x.reshape(shape), grid_shape(shape, block)
+    x_blocked, grid = x.reshape(shape), grid_shape(shape, block)
     boxes = regions(shape, block, CHUNK, whole_blocks=True)
-    block_groups = [_thinned(to_blocks(laid[box.elements], box.block), laid.numel()) for box in boxes]
-    return MeasuredBlocks(_joined(block_groups), tuple(x.shape), laid.numel(), math.prod(grid))
+    block_groups = [
+        _thinned(to_blocks(x_blocked[box.elements], box.block), x_blocked.numel()) for box in boxes
+    ]
+    return MeasuredBlocks(_joined(block_groups), tuple(x.shape), x_blocked.numel(), math.prod(grid))
 
 
 def _thinned(blocks: Tensor, elements: int) -> Tensor:
@@ -75,8 +77,8 @@ def _thinned(blocks: Tensor, elements: int) -> Tensor:
     step = -(-elements // MAX_ELEMENTS) | 1  # odd, so that it meets the columns of most tensors in turn
     if len(blocks) >= step:
         return blocks[::step].contiguous()
-    ends = (blocks.amin(-1, keepdim=True), blocks.amax(-1, keepdim=True))
-    return torch.cat([blocks[:, ::step], *ends], -1)
+    extremes = (blocks.amin(-1, keepdim=True), blocks.amax(-1, keepdim=True))
+    return torch.cat([blocks[:, ::step], *extremes], -1)
 
 
 def _joined(block_groups: list[Tensor]) -> list[Tensor]:

@@ -196,9 +196,9 @@ def report(result: Quantized) -> Report:
     sums, clipped, clipping_sse, rounding_sse = _Sums(), 0, 0.0, 0.0
     least, most = ends(fmt)
     counts = torch.zeros((), dtype=torch.int64, device=result.x.device)
-    laid = [t.reshape(result.blocked_shape) for t in (result.x, result.codes)]
+    blocked = [t.reshape(result.blocked_shape) for t in (result.x, result.codes)]
     for region, values in unclamped(result.x, result.params, result.scheme):
-        x, codes = (split_axes(t[region.elements], region.block) for t in laid)
+        x, codes = (split_axes(t[region.elements], region.block) for t in blocked)
         square = sums.add(x, x_hat_of(result, region), _placed(region, result.blocked_shape))
         counts = counts + _count_codes(codes)
         lowest, highest = torch.aminmax(values)

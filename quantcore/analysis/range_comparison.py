@@ -98,8 +98,8 @@ def range_in_use(result: Quantized, block: tuple[int, ...] | None = None) -> tup
         low, high = (
             (value - result.params.zero_point.double()) * result.scale for value in _outermost(result)
         )
-    ends = (low, high) if block is None else (low[block], high[block])
-    return float(ends[0].double().mean()), float(ends[1].double().mean())
+    bounds = (low, high) if block is None else (low[block], high[block])
+    return float(bounds[0].double().mean()), float(bounds[1].double().mean())
 
 
 def _outermost(result: Quantized) -> tuple[float, float]:
@@ -137,9 +137,9 @@ def _mark(setting: RangeSetting, scheme: Scheme, blocks: MeasuredBlocks) -> Rang
             parts = measure.split(low, high)
             total += float(parts.clipping.sum() + parts.rounding.sum())
             clipped += float(parts.clipped.sum())
-        ends = parameters(low, high, scheme.symmetric, scheme.format, convention).ends
-        lows += float(ends[0].double().sum())
-        highs += float(ends[1].double().sum())
+        bounds = parameters(low, high, scheme.symmetric, scheme.format, convention).ends
+        lows += float(bounds[0].double().sum())
+        highs += float(bounds[1].double().sum())
         widths += float(widths_of(low, high, scheme).sum())
         power += float(torch.linalg.vector_norm(group, dtype=torch.float64)) ** 2
     n, m = blocks.blocks_measured, blocks.elements_measured

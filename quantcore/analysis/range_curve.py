@@ -69,13 +69,14 @@ def range_curve(x: Any, scheme: Scheme, block: tuple[int, ...] | None = None) ->
         anchor = torch.zeros_like(low) if scheme.symmetric else torch.zeros_like(low).clamp(low, high)
         measure = BlockErrors(group, scheme)
         for i, fraction in enumerate(fractions):
-            ends = [
-                end if fraction == 1 else anchor + (end - anchor) * float(fraction) for end in (low, high)
+            bounds = [
+                bound if fraction == 1 else anchor + (bound - anchor) * float(fraction)
+                for bound in (low, high)
             ]
-            sums = [float(part.sum()) for part in measure.split(ends[0], ends[1])]
+            sums = [float(part.sum()) for part in measure.split(bounds[0], bounds[1])]
             for total, part in zip((clipping, rounding, clipped), sums, strict=True):
                 total[i] += part
-            widths[i] += float(widths_of(ends[0], ends[1], scheme).sum())
+            widths[i] += float(widths_of(bounds[0], bounds[1], scheme).sum())
     n = blocks.elements_measured
     return RangeCurve(
         fractions,

@@ -205,9 +205,9 @@ def _plane(result: Quantized, view: View) -> Plane:
     number = scale if result.kept.number is None else result.kept.number  # or what nobody reads
     if isinstance(result.scheme.granularity, PerFlatGroup):
         (scale, zero_point, number), block = as_boxes((scale, zero_point, number), block[0], shape)
-    whole = [x, codes, scale, zero_point, number]
+    tensors = [x, codes, scale, zero_point, number]
     if x.dim() < 2:
-        return drawn_plane([t.reshape(1, -1) for t in whole], (1, block[0] if block else 1), result)
+        return drawn_plane([t.reshape(1, -1) for t in tensors], (1, block[0] if block else 1), result)
     down, across = axes_of(view, x.dim())
     others = [i for i in range(x.dim()) if i not in (down, across)]
     index = view.index or (0,) * len(others)
@@ -218,5 +218,5 @@ def _plane(result: Quantized, view: View) -> Plane:
     at: dict[int, int] = dict(zip(others, index, strict=True))
     cut = tuple(at.get(i, slice(None)) for i in range(x.dim()))
     cut_grid = tuple(at[i] // block[i] if i in at else slice(None) for i in range(x.dim()))
-    parts = [t[cut if t is x or t is codes else cut_grid] for t in whole]
+    parts = [t[cut if t is x or t is codes else cut_grid] for t in tensors]
     return drawn_plane([p.T for p in parts] if down > across else parts, (block[down], block[across]), result)

@@ -5,7 +5,7 @@ from functools import cached_property
 
 from quantcore.code_reading.values.operators import left_of
 from quantcore.code_reading.values.python import DType, Num, Param
-from quantcore.code_reading.values.quantities import Back, Codes, Op, Real, Stat, Steps
+from quantcore.code_reading.values.quantities import Codes, Dequantized, Op, Real, Stat, Steps
 
 SMALL = 16  # bits of an integer that codes are stored in; wider ones only pass through
 
@@ -29,11 +29,11 @@ class Cast:
 
 @dataclass(frozen=True, eq=False)
 class Quantizer:
-    """``codes``: with all that was done to them; ``back``: their way back to x, if it was followed to its end;
+    """``codes``: with all that was done to them; ``dequantized``: their way back to x, if it was followed to its end;
     ``returns``: whether there is a way back."""
 
     codes: Codes
-    back: Back | None = None
+    dequantized: Dequantized | None = None
     returns: bool = False
 
     @cached_property

@@ -59,14 +59,18 @@ def read_code(text: str) -> CodeReading:
 
 def _quantizers(reader: Reader) -> list[Quantizer]:
     """The quantizers, each with its way back; codes that are only a step on the way to others are none."""
-    backs = [Quantizer(b.codes, b if id(b) not in reader.used else None, True) for b in reader.backs]
-    on_the_way = {id(quantizer.codes) for quantizer in backs}
-    ends = [
+    with_dequantize = [
+        Quantizer(b.codes, b if id(b) not in reader.used else None, True) for b in reader.dequantized
+    ]
+    on_the_way = {id(quantizer.codes) for quantizer in with_dequantize}
+    without_dequantize = [
         Quantizer(codes)
         for codes in reader.codes
         if id(codes) not in reader.used and id(codes) not in on_the_way
     ]
-    return [quantizer for quantizer in (*backs, *ends) if quantizer.stored.of("round")]
+    return [
+        quantizer for quantizer in (*with_dequantize, *without_dequantize) if quantizer.stored.of("round")
+    ]
 
 
 def _finding(found: Found, quantizer: Quantizer | None, lines: list[str]) -> CodeFinding:

@@ -9,7 +9,7 @@ from quantcore.code_reading.values.quantities import Codes, Data, Op, Real, Stat
 from quantcore.errors import QuantError
 from quantcore.numerics import rounding
 
-_WHOLE = 2.0**62  # beyond it no cast to an integer is defined
+_MOST_CAST = 2.0**62  # beyond it no cast to an integer is defined
 
 
 def codes_of(codes: Codes, x: Tensor, quantizer: Quantizer) -> Tensor:
@@ -44,7 +44,7 @@ def codes_of(codes: Codes, x: Tensor, quantizer: Quantizer) -> Tensor:
 def _data(data: Data, x: Tensor, quantizer: Quantizer) -> Tensor:
     if data.twice is not None:
         first = Quantizer(data.twice.codes, data.twice, True)
-        x = values_back(first, codes_of(first.stored, x, first), x)
+        x = dequantized_values(first, codes_of(first.stored, x, first), x)
     x = x.abs() if data.absolute else x
     if data.low is not None or data.high is not None:
         x = x.clamp(data.low, data.high)
@@ -53,13 +53,13 @@ def _data(data: Data, x: Tensor, quantizer: Quantizer) -> Tensor:
     return x
 
 
-def values_back(quantizer: Quantizer, codes: Tensor, x: Tensor) -> Tensor:
+def dequantized_values(quantizer: Quantizer, codes: Tensor, x: Tensor) -> Tensor:
     """The way back that was read, or (codes - zero point) · scale where there is none."""
     scale = _broadcast(_value(quantizer.codes.scale, x, quantizer), x, quantizer.codes)
     if quantizer.codes.of("unscaled"):
         return codes / scale
     values = codes
-    if quantizer.back is None:
+    if quantizer.dequantized is None:
         for op in quantizer.stored.of("add"):
             values = values - op.sign * _broadcast(_value(op.value, x, quantizer), x, quantizer.codes)
         return _unshifted(values * scale, quantizer, x)
@@ -69,14 +69,14 @@ def values_back(quantizer: Quantizer, codes: Tensor, x: Tensor) -> Tensor:
             dtype = None if op.value.floating else op.value
         elif op.name == "add":
             values = values + op.sign * _broadcast(_value(op.value, x, quantizer), x, quantizer.codes)
-            whole = isinstance(op.value, Num) or (
+            integer = isinstance(op.value, Num) or (
                 isinstance(op.value, Steps) and (op.value.python or op.value.dtype)
             )
-            values = _cast(values, dtype) if dtype and whole else values
+            values = _cast(values, dtype) if dtype and integer else values
     values = values * scale
-    for value, sign, _ in quantizer.back.loose:
+    for value, sign, _ in quantizer.dequantized.loose:
         values = values + sign * _broadcast(_value(value, x, quantizer), x, quantizer.codes)
-    taken_off = {k for k, _ in quantizer.back.left}
+    taken_off = {k for k, _ in quantizer.dequantized.left}
     if quantizer.codes.data.shift and not all(stat in taken_off for stat, _ in quantizer.codes.data.shift):
         values = _unshifted(values, quantizer, x)
     elif quantizer.zero and not taken_off and not any(op.name == "add" for op in quantizer.after):
@@ -108,8 +108,8 @@ def _cast(values: Tensor, dtype: DType) -> Tensor:
     """A cast keeps the lowest bits; of wide integers and floats nothing is lost here."""
     if dtype.floating or dtype.bits > SMALL:
         return values
-    whole = values.trunc().clamp(-_WHOLE, _WHOLE)
-    return torch.remainder(whole.double() - dtype.low, 1 << dtype.bits).float() + dtype.low
+    integer = values.trunc().clamp(-_MOST_CAST, _MOST_CAST)
+    return torch.remainder(integer.double() - dtype.low, 1 << dtype.bits).float() + dtype.low
 
 
 def _value(value: Value, x: Tensor, quantizer: Quantizer) -> Tensor:

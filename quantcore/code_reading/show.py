@@ -13,7 +13,7 @@ from torch import Tensor
 from quantcore.analysis import errors
 from quantcore.code_reading.intended import intended_scheme
 from quantcore.code_reading.quantizer import Quantizer
-from quantcore.code_reading.replay import codes_of, values_back
+from quantcore.code_reading.replay import codes_of, dequantized_values
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.numerics import as_float32
@@ -79,7 +79,7 @@ def show(quantizer: Quantizer, x: object) -> Shown:
         )
     right = apply_quietly(x, intended_scheme(quantizer, tuple(x.shape)))
     codes = codes_of(quantizer.stored, x, quantizer)
-    back = values_back(quantizer, codes, x)
+    back = dequantized_values(quantizer, codes, x)
     if not bool(codes.isfinite().all()):
         raise QuantError(
             "On this tensor the code divides by a scale of 0; choose a tensor with different values."

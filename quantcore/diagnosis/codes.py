@@ -41,10 +41,12 @@ def outside(context: Context) -> list[tuple[tuple[int, ...], float]]:
 
 
 def _place(context: Context, region: Region, flat: int) -> tuple[int, ...]:
-    """The index in x of an element of a box of the laid shape."""
+    """The index in x of an element of a box of the blocked shape."""
     inside = np.unravel_index(flat, [e.stop - e.start for e in region.elements]) if region.elements else ()
-    laid = [int(i) + e.start for i, e in zip(inside, region.elements, strict=True)]
-    return context.element(int(np.ravel_multi_index(laid, context.result.blocked_shape))) if laid else ()
+    blocked = [int(i) + e.start for i, e in zip(inside, region.elements, strict=True)]
+    return (
+        context.element(int(np.ravel_multi_index(blocked, context.result.blocked_shape))) if blocked else ()
+    )
 
 
 def wrapped(context: Context) -> Iterator[Finding]:

@@ -139,9 +139,9 @@ def _reason(quantizer: Quantizer, cast: Cast) -> tuple[str, bool]:
                 f"a value whose code lies outside {dtype.low}..{dtype.high} wraps around",
                 not quantizer.names,
             )
-        ends = f"{(dtype.low - shift) * s:.4g}..{(dtype.high - shift) * s:.4g}"
+        representable = f"{(dtype.low - shift) * s:.4g}..{(dtype.high - shift) * s:.4g}"
         return (
-            f"with the scale {s:.4g}, values outside {ends} need codes outside {dtype.low}..{dtype.high} and wrap around"
+            f"with the scale {s:.4g}, values outside {representable} need codes outside {dtype.low}..{dtype.high} and wrap around"
         ), not quantizer.codes.inverse
     if isinstance(quantizer.codes.scale, Param):
         return "codes wrap around where the scale does not cover x, and the scale is unknown here", False

@@ -17,11 +17,11 @@ def check_dequantize(quantizer: Quantizer) -> Iterator[Found]:
             "The codes are scaled in the same direction as x was, which does not dequantize them.",
             "Where x was divided by the scale, multiply the codes by it.",
         )  # fmt: skip
-    if quantizer.back is None or quantizer.codes.obscured:
+    if quantizer.dequantized is None or quantizer.codes.obscured:
         return
-    added, left = quantizer.zero, dict(quantizer.back.left)
-    if quantizer.back.loose:
-        value, _, line = quantizer.back.loose[0]
+    added, left = quantizer.zero, dict(quantizer.dequantized.left)
+    if quantizer.dequantized.loose:
+        value, _, line = quantizer.dequantized.loose[0]
         if added and _same(left, added, 1) and _is_zero_point(value, quantizer):
             yield Found(
                 "zero-point-after-scale", line,
@@ -31,7 +31,7 @@ def check_dequantize(quantizer: Quantizer) -> Iterator[Found]:
         return
     if not left:
         return
-    line = quantizer.back.line
+    line = quantizer.dequantized.line
     if added and _same(left, added, 1):
         yield Found(
             "zero-point-forgotten", line,

@@ -71,11 +71,11 @@ def _symmetric(quantizer: Quantizer, stat: Stat, divisor: float, line: int) -> I
     lost = stat.absolute and not data.one_sided and low - z >= 0
     if divisor > top + ROOM:
         limit = f"{number(low)}..{number(high)}"
-        end = "is clipped" if quantizer.clamp else "wraps around"
+        what = "is clipped" if quantizer.clamp else "wraps around"
         yield Found(
             "divisor", line,
             f"{extreme(stat)} / {number(round(divisor, 3))} gives codes up to {number(round(divisor + z))}, but the codes are "
-            f"{limit}: everything larger than {number(top)} steps, {top / divisor:.0%} of {extreme(stat)}, {end}.",
+            f"{limit}: everything larger than {number(top)} steps, {top / divisor:.0%} of {extreme(stat)}, {what}.",
             f"Divide by {number(top)}." if top > 0 else "Divide by the largest code.",
         )  # fmt: skip
     elif quantizer.clamp and divisor * 1.9 < top and not lost:
@@ -103,20 +103,20 @@ def _zero_line(quantizer: Quantizer) -> int:
 def _asymmetric(quantizer: Quantizer, high: Stat, low: Stat, divisor: float, line: int) -> Iterator[Found]:
     if high.data.root != quantizer.codes.data.root or high.data != low.data:
         return
-    ends = quantizer.bounds
-    if ends is not None and divisor > ends[1] - ends[0] + ROOM:
-        end = "are clipped" if quantizer.clamp else "wrap around"
+    codes = quantizer.bounds
+    if codes is not None and divisor > codes[1] - codes[0] + ROOM:
+        what = "are clipped" if quantizer.clamp else "wrap around"
         yield Found(
             "divisor", line,
-            f"The range is divided into {number(round(divisor, 3))} steps, but the codes {number(ends[0])}..{number(ends[1])} "
-            f"have only {number(ends[1] - ends[0])}: codes outside {end}.",
-            f"Divide by {number(ends[1] - ends[0])}.",
+            f"The range is divided into {number(round(divisor, 3))} steps, but the codes {number(codes[0])}..{number(codes[1])} "
+            f"have only {number(codes[1] - codes[0])}: codes outside {what}.",
+            f"Divide by {number(codes[1] - codes[0])}.",
         )  # fmt: skip
-    elif ends is not None and quantizer.clamp and divisor * 1.9 < ends[1] - ends[0]:
+    elif codes is not None and quantizer.clamp and divisor * 1.9 < codes[1] - codes[0]:
         yield Found(
             "unused-codes", line,
-            f"The range is divided into {number(round(divisor, 3))} steps, though the clamp allows {number(ends[0])}..{number(ends[1])}.",
-            f"Divide by {number(ends[1] - ends[0])} if all codes are meant to be used.", False,
+            f"The range is divided into {number(round(divisor, 3))} steps, though the clamp allows {number(codes[0])}..{number(codes[1])}.",
+            f"Divide by {number(codes[1] - codes[0])} if all codes are meant to be used.", False,
         )  # fmt: skip
     if not quantizer.zero and not quantizer.names:
         where = _zero_line(quantizer)
@@ -124,7 +124,7 @@ def _asymmetric(quantizer: Quantizer, high: Stat, low: Stat, divisor: float, lin
             "zero-point-left-out", where or line,
             f"{scale_formula(quantizer.codes.scale)} is the step of an asymmetric range, but the zero point is "
             f"{'0' if where else 'missing'}: codes run from min/scale to max/scale instead of over the codes of the type.",
-            f"Add the zero point {number(ends[0]) if ends else 'qmin'} - round(min / scale), or use max|x| with a "
+            f"Add the zero point {number(codes[0]) if codes else 'qmin'} - round(min / scale), or use max|x| with a "
             "symmetric scale.",
         )  # fmt: skip
 

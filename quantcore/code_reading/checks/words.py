@@ -73,8 +73,8 @@ def recognized(quantizer: Quantizer) -> list[str]:
             found.append(f"cast (line {op.line}) {op.value}")
     for op in quantizer.steps:
         found.append(f"zero point (line {op.value.line or op.line})")
-    if quantizer.back is not None:
-        found.append(f"dequantize (line {quantizer.back.line})")
+    if quantizer.dequantized is not None:
+        found.append(f"dequantize (line {quantizer.dequantized.line})")
     return found
 
 

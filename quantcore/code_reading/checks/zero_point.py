@@ -68,11 +68,11 @@ def _formula(quantizer: Quantizer) -> Iterator[Found]:
         and quantizer.bounds
         and abs(span[2] - (quantizer.bounds[1] - quantizer.bounds[0])) <= ROOM
     ):
-        end = quantizer.bounds[stat.end == "max"]
-        if abs(const - end) > 1.5:
+        bound = quantizer.bounds[stat.end == "max"]
+        if abs(const - bound) > 1.5:
             yield Found(
                 "zero-point-range", line,
                 f"With this zero point {extreme(stat)} gets the code {number(const)}, but the codes {'end' if stat.end == 'max' else 'begin'} at "
-                f"{number(end)}: it is meant for a code range other than {number(quantizer.bounds[0])}..{number(quantizer.bounds[1])}.",
+                f"{number(bound)}: it is meant for a code range other than {number(quantizer.bounds[0])}..{number(quantizer.bounds[1])}.",
                 f"Use zero_point = {number(quantizer.bounds[0])} - round(min / scale).",
             )  # fmt: skip

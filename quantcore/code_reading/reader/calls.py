@@ -21,11 +21,11 @@ from quantcore.code_reading.values.python import (
     Unknown,
     Value,
 )
-from quantcore.code_reading.values.quantities import Back, Codes, Data, Real, Steps
+from quantcore.code_reading.values.quantities import Codes, Data, Dequantized, Real, Steps
 from quantcore.code_reading.values.reductions import Call
 from quantcore.code_reading.values.steps import DTYPES, cast, rounded
 
-_TRACKED = Codes | Back | Data | Real | Steps
+_TRACKED = Codes | Dequantized | Data | Real | Steps
 
 
 _LIBRARIES = ("torch", "numpy", "jax.numpy", "cupy")

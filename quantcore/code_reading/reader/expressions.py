@@ -87,7 +87,7 @@ def _unary(node: ast.UnaryOp, names: Names, reading: Reading) -> Value:
     return value if isinstance(node.op, ast.UAdd) else UNKNOWN
 
 
-_WHOLE = {ast.FloorDiv: "//", ast.Mod: "%", ast.LShift: "<<", ast.RShift: ">>"}
+_INTEGER_OPERATIONS = {ast.FloorDiv: "//", ast.Mod: "%", ast.LShift: "<<", ast.RShift: ">>"}
 
 
 def _binary(node: ast.BinOp, names: Names, reading: Reading) -> Value:
@@ -120,7 +120,11 @@ def _of_two(op: ast.operator, a: Value, b: Value, line: int) -> Value:
             last = dataclasses.replace(quotient.ops[-1], name="floor_divide")  # not quite floor(x / s)
             quotient = dataclasses.replace(quotient, ops=(*quotient.ops[:-1], last))
         return rounded(quotient, "floor", line) if isinstance(quotient, Codes | Steps) else UNKNOWN
-    return arithmetic.whole(_WHOLE[type(op)], a, b) if type(op) in _WHOLE else UNKNOWN
+    return (
+        arithmetic.integer_operation(_INTEGER_OPERATIONS[type(op)], a, b)
+        if type(op) in _INTEGER_OPERATIONS
+        else UNKNOWN
+    )
 
 
 def _compare(node: ast.Compare, names: Names, reading: Reading) -> Value:
@@ -147,19 +151,19 @@ def _compare(node: ast.Compare, names: Names, reading: Reading) -> Value:
 
 def _all_or_any(node: ast.BoolOp, names: Names, reading: Reading) -> Value:
     values = [evaluate(v, names, reading) for v in node.values]
-    ends = isinstance(node.op, ast.Or)
+    decides = isinstance(node.op, ast.Or)
     for value in values:
         if not isinstance(value, Num):
             return UNKNOWN
-        if bool(value.value) == ends:
+        if bool(value.value) == decides:
             return value
     return values[-1]
 
 
 def _attribute(node: ast.Attribute, names: Names, reading: Reading) -> Value:
-    whole = ast.unparse(node) if isinstance(node.value, ast.Name) else ""
-    if whole in names:
-        return names[whole]
+    dotted = ast.unparse(node) if isinstance(node.value, ast.Name) else ""
+    if dotted in names:
+        return names[dotted]
     value = evaluate(node.value, names, reading)
     match value:
         case Module() if value.name.partition(".")[0] in ("torch", "numpy") and node.attr in DTYPES:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from quantcore.code_reading.values.names import Names
 from quantcore.code_reading.values.python import Function, Unknown, Value
-from quantcore.code_reading.values.quantities import Back, Codes, Data
+from quantcore.code_reading.values.quantities import Codes, Data, Dequantized
 from quantcore.errors import QuantError
 
 MAX_STEPS = 20_000
@@ -13,12 +13,12 @@ MAX_STEPS = 20_000
 
 @dataclass
 class Reading:
-    """``codes``, ``backs``: all that were made; ``unread``: (line, source) of calls that are not recognized;
+    """``codes``, ``dequantized``: all that were made; ``unread``: (line, source) of calls that are not recognized;
     ``written``: tensors of the caller that were written into, with the line; ``library``: calls that quantize
     by themselves, with the line."""
 
     codes: list[Codes] = field(default_factory=list)
-    backs: list[Back] = field(default_factory=list)
+    dequantized: list[Dequantized] = field(default_factory=list)
     used: set[int] = field(default_factory=set)
     unread: dict[tuple[int, str], None] = field(default_factory=dict)
     written: list[tuple[int, Data]] = field(default_factory=list)
@@ -62,10 +62,10 @@ class Reading:
         if isinstance(value, Codes) and not any(value is u for u in used):
             self.codes.append(value)
             self.used |= {id(u) for u in used if isinstance(u, Codes)}
-        elif isinstance(value, Back) and not any(value is u for u in used):
-            self.backs.append(value)
-            self.used |= {id(u) for u in used if isinstance(u, Codes | Back)}
+        elif isinstance(value, Dequantized) and not any(value is u for u in used):
+            self.dequantized.append(value)
+            self.used |= {id(u) for u in used if isinstance(u, Codes | Dequantized)}
         elif isinstance(value, Unknown) and not any(isinstance(u, Data) for u in used):
             # added to something unknown: nothing is said of it. Taken from x, it is the error
-            self.used |= {id(u) for u in used if isinstance(u, Back)}
+            self.used |= {id(u) for u in used if isinstance(u, Dequantized)}
         return value

@@ -14,7 +14,7 @@ from quantcore.code_reading.values.arithmetic import (
     single,
 )
 from quantcore.code_reading.values.python import UNKNOWN, Num, Param, Unknown, Value
-from quantcore.code_reading.values.quantities import Back, Codes, Data, Inverse, Op, Real, Steps
+from quantcore.code_reading.values.quantities import Codes, Data, Dequantized, Inverse, Op, Real, Steps
 
 _GUARD = 1e-3  # what is added to a scale only so that it is not 0
 _SCALE_FACTOR = 0.6  # a smaller factor of an extreme makes it a scale
@@ -83,7 +83,7 @@ def _product(a: Value, b: Value, line: int) -> Value | None:
             return dataclasses.replace(a, scale=scale, ops=(Op("divide", line, scale),))
         case (Codes(), _) if b == a.scale and a.rounding:
             left = left_of(a)
-            return Back(a, line, left if left is not None else ())
+            return Dequantized(a, line, left if left is not None else ())
         case (Codes(), Inverse()) if b.scale == a.scale and a.rounding and not a.multiplied:
             return codes_with(a, Op("unscaled", line))
         case (Steps(), Real()) if a.known and b.known and a.scale == b:
@@ -96,7 +96,7 @@ def divide(a: Value, b: Value, line: int) -> Value:
     a, b = single(a), single(b)
     if isinstance(b, Num) and b.value == 0:
         return UNKNOWN
-    if isinstance(a, Back) and isinstance(b, Real | Param | Num | Inverse):
+    if isinstance(a, Dequantized) and isinstance(b, Real | Param | Num | Inverse):
         a = again(a)
     if isinstance(a, Codes) and len(a.ops) == 1 and isinstance(b, Real | Param):
         a = as_data(a)
@@ -111,7 +111,7 @@ def divide(a: Value, b: Value, line: int) -> Value:
         case (Data(), Param()) if b.role == "scale":
             return Codes(a, b, (Op("divide", line, b),))
         case (Codes(), Inverse()) if b.scale == a.scale and a.rounding:
-            return Back(a, line, left_of(a) or ())
+            return Dequantized(a, line, left_of(a) or ())
         case (Codes(), _) if b == a.scale and a.rounding and not a.multiplied:
             return codes_with(a, Op("unscaled", line))
         case (Real(), Num()):
@@ -150,10 +150,10 @@ def add(a: Value, b: Value, sign: int, line: int) -> Value:
             return _add_to_codes(a, b, sign, line)
         case (_, Codes()) if sign == 1:
             return _add_to_codes(b, a, 1, line)
-        case (Back(), _) if not isinstance(b, Data | Back):
-            return _add_to_back(a, b, sign, line)
-        case (_, Back()) if sign == 1 and not isinstance(a, Data):
-            return _add_to_back(b, a, 1, line)
+        case (Dequantized(), _) if not isinstance(b, Data | Dequantized):
+            return _add_to_dequantized(a, b, sign, line)
+        case (_, Dequantized()) if sign == 1 and not isinstance(a, Data):
+            return _add_to_dequantized(b, a, 1, line)
         case (Data(), Real()) if b.known and not b.const and not a.shift and not a.absolute:
             return dataclasses.replace(a, shift=tuple((s, sign * f) for s, f in b.terms), caller=False)
         case (Data(), Num()):
@@ -202,12 +202,12 @@ def _add_to_codes(a: Codes, b: Value, sign: int, line: int) -> Value:
         return codes_with(a, Op("add", line, b, sign))
     if isinstance(b, Num | Steps) or (isinstance(b, Param) and b.role == "zero_point"):
         return codes_with(a, Op("add", line, b, sign))
-    if isinstance(b, Codes | Back):
+    if isinstance(b, Codes | Dequantized):
         return UNKNOWN
     return dataclasses.replace(codes_with(a, Op("other", line)), obscured=True)
 
 
-def _add_to_back(a: Back, b: Value, sign: int, line: int) -> Value:
+def _add_to_dequantized(a: Dequantized, b: Value, sign: int, line: int) -> Value:
     match b:
         case Num() if b.value == 0:
             return a

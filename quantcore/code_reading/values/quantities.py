@@ -8,7 +8,7 @@ value       in units of                           for example
 `Inverse`   1 / x                                 ``127 / x.abs().max()``
 `Steps`     codes, from extremes over a scale     ``-128 - torch.round(low / scale)``
 `Codes`     codes, one for each element           ``torch.round(x / scale) + z``
-`Back`      x, dequantized                        ``(codes - z) * scale``
+`Dequantized`      x, dequantized                        ``(codes - z) * scale``
 `Param`     not known: an argument of that name   ``scale``
 =========== ===================================== =======================================
 """
@@ -148,7 +148,7 @@ class Codes(Value):
 
 
 @dataclass(frozen=True, eq=False)
-class Back(Value):
+class Dequantized(Value):
     """Codes times their scale.
 
     ``left``: what of the zero point is still in it, as factors by what it is made of; ``loose``: what was added

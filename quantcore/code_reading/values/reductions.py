@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from quantcore.code_reading.values import arithmetic, extremes, operators
 from quantcore.code_reading.values.arithmetic import single
 from quantcore.code_reading.values.python import UNKNOWN, Nothing, Num, Seq, Unknown, Value
-from quantcore.code_reading.values.quantities import Back, Codes, Data, Real, Stat, Steps
+from quantcore.code_reading.values.quantities import Codes, Data, Dequantized, Real, Stat, Steps
 from quantcore.code_reading.values.steps import clamp
 
 
@@ -47,19 +47,19 @@ def _reduce(value: Value, end: str, call: Call, place: int = 1, p: float | None 
     value = single(value)
     if isinstance(value, Codes) and len(value.ops) == 1:
         value = arithmetic.as_data(value)
-    if isinstance(value, Back):
+    if isinstance(value, Dequantized):
         value = arithmetic.again(value)
     if isinstance(value, Num):
         return value
     known, axes = _axes(call.get(place, "dim", "axis"))
     keep = call.get(place + 1, "keepdim", "keepdims")
     if isinstance(value, Real):
-        whole = axes is None and len(value.terms) == 1 and value.terms[0][0].end == end
+        reduced = axes is None and len(value.terms) == 1 and value.terms[0][0].end == end
         return (
             dataclasses.replace(
                 value, terms=tuple((dataclasses.replace(s, axes=None), f) for s, f in value.terms)
             )
-            if whole
+            if reduced
             else UNKNOWN
         )
     if not isinstance(value, Data) or value.shift or not known:

@@ -5,7 +5,7 @@ import dataclasses
 from quantcore.code_reading.values import extremes
 from quantcore.code_reading.values.arithmetic import codes_with, single
 from quantcore.code_reading.values.python import UNKNOWN, DType, Nothing, Num, Param, Value
-from quantcore.code_reading.values.quantities import Back, Codes, Data, Inverse, Op, Real, Steps
+from quantcore.code_reading.values.quantities import Codes, Data, Dequantized, Inverse, Op, Real, Steps
 
 DTYPES = {
     **{f"{s}int{b}": DType(b, not s) for s in ("", "u") for b in (8, 16, 32, 64)},
@@ -70,8 +70,8 @@ def rounded(value: Value, rule: str, line: int, cast: bool = False) -> Value:
         case Steps():
             return dataclasses.replace(value, rounding=value.rounding or rule, line=value.line or line)
         case Num():
-            whole = {"floor": value.value // 1, "ceil": -(-value.value // 1)}.get(rule, round(value.value))
-            return Num(int(value.value if cast else whole), value.line, value.python)
+            integer = {"floor": value.value // 1, "ceil": -(-value.value // 1)}.get(rule, round(value.value))
+            return Num(int(value.value if cast else integer), value.line, value.python)
     return UNKNOWN
 
 
@@ -102,7 +102,7 @@ def cast(value: Value, dtype: DType, line: int, python: bool = False) -> Value:
             )
         case Data() if dtype.floating:
             return value
-        case Back() | Param() | Inverse():
+        case Dequantized() | Param() | Inverse():
             return value
     return UNKNOWN
 
