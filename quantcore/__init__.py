@@ -17,13 +17,13 @@ from quantcore.analysis import (
     Row,
     block_errors,
     decibels,
+    default_schemes,
     errors,
     frontier,
     range_curve,
     range_in_use,
     range_marks,
     report,
-    sensible,
     sweep,
     sweep_rows,
 )
@@ -88,6 +88,9 @@ from quantcore.scheme import (
     storage,
 )
 from quantcore.tracing import Step, Trace, trace
+
+# The former name
+sensible = default_schemes
 
 # Imported when first asked for: plotly and safetensors take their time
 _MODULES = {
@@ -169,6 +172,7 @@ __all__ = [
     "compare",
     "compression_ratio",
     "decibels",
+    "default_schemes",
     "dequantize",
     "diagnose",
     "differences",

@@ -15,45 +15,46 @@ DB = r"(-?[\d.]+ dB|exact|-∞ dB|not defined)"
 N = r"(-?[\d.,]+(?:e[+-]\d+)?)"
 AT = r"\(([\d, ]*)\)"
 ROW_OR_AXIS = r"(row \(axis 0\)|column \(axis 1\)|index of axis \d)"
+GAINS = r"(gains [^ ]+ dB SQNR|takes the SQNR from .* to .*?)"
 PATTERNS = {
-    "nan": rf"{N} elements? (?:of x )?(is|are|comes?) (?:(?:back as )?NaN or infinite, the first at {AT}|(to) NaN, which )",
-    "wrapped": rf"{N} codes? (?:does|do) not fit (\w+) \((-?\d+)\.\.(\d+)\) and wrapped around silently: at {AT}, "
-               rf"{N} became {N}\.$",
+    "nan": rf"{N} elements? (?:of x )?(is|are|comes?) (?:(?:back as )?NaN or (?:infinite|infinity), first at {AT}|(to) NaN, which )",
+    "wrapped": rf"{N} codes? (?:does|do) not fit (\w+) \((-?\d+)\.\.(\d+)\) and silently wrapped around: {N} became {N} at "
+               rf"{AT}\.$",
     "zero_point_outside": rf"The zero point {N} is not (an int|a uint)(\d+) code \((-?\d+)\.\.(\d+)\): it can't be stored, "
-                          rf"and the code nearest to it, {N}, means {N}\.$",
-    "zero_point_clamped": rf"The range {N}\.\.{N} leaves out 0: its zero point would be {N}, was clamped to {N}, and {N} "
+                          rf"and the nearest code, {N}, dequantizes to {N}\.$",
+    "zero_point_clamped": rf"The range {N}\.\.{N} excludes 0: its zero point would be {N} but is clamped to {N}, so {N} "
                           r"elements? (?:is|are) clipped\.$",
     "negatives_lost": rf"{N} elements? (?:is|are) negative, down to {N}, but uint\d+ with zero point {N} has no code for "
                       r"values below 0: (?:it becomes|all become) 0\.$",
-    "zero_not_exact": rf"{N} elements? \({N} %\) that (?:is|are) exactly 0 comes? back with \|x̂\| up to {N}: no code there "
-                      r"means 0\.$",
-    "one_sided": rf"x lies between {N} and {N}, but symmetric (\w+) keeps {N} of {N} codes for values (below|above) 0\. "
-                 rf"Asymmetric gains {DB}\.$",
+    "zero_not_exact": rf"{N} elements? \({N} %\) (?:is|are) exactly 0 but comes? back with \|x̂\| up to {N}: no code "
+                      r"represents 0 there\.$",
+    "one_sided": rf"x lies between {N} and {N}, but symmetric (\w+) spends {N} of {N} codes on values (below|above) 0\. "
+                 rf"Asymmetric {GAINS}\.$",
     "outlier_channel": rf"(Row|Column|Channel)s? ([\d, and]+)( more)?(?: of axis (\d))? \(max \|x\| {N}\) sets? the scale of "
-                       rf"the others(?: among (\d+)\.\.(\d+))? \(max \|x\| {N}\)\. SQNR of the others: {DB}; without "
-                       rf"(?:it|them): {DB}\.(?: (\d+) runs of channels have outliers\.)?$",
-    "outlier_element": rf"Element {AT}, {N}, sets the scale; the next largest is {N}\. SQNR of the others: {DB}; without it: "
-                       rf"{DB}\.(?: (At least )?(\d+) blocks have such an element\.)?$",
-    "clipped_too_much": rf"{N} elements? \({N} %\) lies? outside the range and (?:is|are) clipped: {N} % of the squared "
-                        r"error\.$",
-    "clips_too_little": rf"The range reaches the largest \|x\|, {N}, which makes the step coarse\. A narrower one, (.*), clips "
-                        rf"some elements and gains {DB}\.$",
-    "codes_unused": rf"Only codes in (-?\d+)\.\.(-?\d+) of (-?\d+)\.\.(-?\d+) occur: the range is wider than the data, which "
+                       rf"the others(?: among (\d+)–(\d+))? \(max \|x\| {N}\)\. SQNR of the others: {DB} with "
+                       rf"(?:it|them), {DB} without\.(?: (\d+) runs of channels have outlier channels\.)?$",
+    "outlier_element": rf"Outlier {AT}, {N}, sets the scale; the next largest \|x\| is {N}\. SQNR of the others: {DB} with it, "
+                       rf"{DB} without\.(?: (At least )?(\d+) blocks have such an outlier\.)?$",
+    "clipped_too_much": rf"{N} elements? \({N} %\) lies? outside the range and (?:is|are) clipped, which causes {N} % of the "
+                        r"squared error\.$",
+    "clips_too_little": rf"The range extends to the largest \|x\|, {N}, which makes the step coarse\. A narrower range, (.*), "
+                        rf"clips some elements and {GAINS}\.$",
+    "codes_unused": rf"Only codes (-?\d+)\.\.(-?\d+) of (-?\d+)\.\.(-?\d+) occur: the range is wider than the data, which "
                     rf"lie between {N} and {N}\.$",
-    "per_channel": rf"One scale serves all; one per {ROW_OR_AXIS}, {N} in all, gains {DB} for {N} % more storage\.$",
-    "small_groups": rf"With (\d+) elements? per scale, scales cost {N} bits per element beside (\d+) for codes\. (\w+) (.*) "
-                    rf"takes {N} in all and gains {DB}\.$",
-    "tiny_block": rf"(.*) are at most {N} in size: the scale (?:{N} is denormal and has few digits\.|comes to 0, and so does "
-                  r"everything\.) Multiply the tensor first\.$",
-    "small_scale": rf"(.*) are at most {N} in size: the scale would be below {N}, the smallest of ([\w-]+), and is {N} "
-                   r"instead\.$",
-    "least_range": rf"(.*) are at most {N} in size, less than the least range of ([\w-]+), which gives them the scale {N}\.$",
-    "zero_block": rf"(.*) (?:equal|are) {N}: a dead channel, or a bug upstream\. (?:Its|The first) scale, {N}, means "
-                  r"nothing\.$",
-    "constant_block": rf"(.*) (?:equal|are) {N}: one number would store (it|each)\.$",
-    "spare_bits": rf"x needs only {N} codes?: (\d+) bits? instead of (\d+) are enough\. SQNR now: {DB}; then: {DB}\.$",
-    "ties": rf"(About )?{N} (?:%|elements?) ?(?:of the elements)?(?:, such as {AT},)? (?:is|are) exactly halfway between two "
-            r"codes and goe?s? (.*); other (rules|orders of operations|rules or orders of operations) give other integers\.$",
+    "per_channel": rf"All elements share one scale\. One per {ROW_OR_AXIS}, {N} in all, {GAINS} for {N} % more storage\.$",
+    "small_groups": rf"With (\d+) elements? per scale, scales (and zero points )?cost {N} bits per element on top of (\d+) for "
+                    rf"the codes\. (\w+) (.*) takes {N} in total and {GAINS}\.$",
+    "tiny_block": rf"(.*) have \|x\| ≤ {N}: the scale(?:, {N}, is subnormal and has few significant bits\.| underflows to 0, "
+                  r"and so does every element\.) Scale the tensor up first\.$",
+    "small_scale": rf"(.*) have \|x\| ≤ {N}: the scale would be below {N}, the minimum of ([\w-]+), which uses {N} instead\.$",
+    "least_range": rf"(.*) have \|x\| ≤ {N}, less than the minimum range of ([\w-]+), which makes the scale {N}\.$",
+    "zero_block": rf"(.*) are {N}: a dead channel, or a bug upstream\. The(?: first)? scale, {N}, is meaningless\.$",
+    "constant_block": rf"(.*) are {N}: one number (per block )?is enough\.$",
+    "spare_bits": rf"x uses only {N} codes?: (\d+) bits? instead of (\d+) are enough\. SQNR: {DB} with (\d+) bits, {DB} with "
+                  r"(\d+)\.$",
+    "ties": rf"(About )?{N} (?:%|elements?) ?(?:of the elements)?(?:, such as {AT},)? lies? exactly halfway between two "
+            r"codes and (?:is|are) rounded (.*); other (rounding rules|orders of operations|rounding rules or orders of "
+            r"operations) give other codes\.$",
 }  # fmt: skip
 VARIANTS = {"tiny_block": ("small_scale", "least_range")}
 
@@ -79,6 +80,15 @@ def near(text, value, digits=4):
 def same_db(text, value):
     said = db(text)
     return said == value or (math.isnan(said) and math.isnan(value)) or abs(said - value) <= 0.0501
+
+
+def same_gain(text, e):
+    """What a sentence says of the SQNR of its fix: how much more, or from what to what."""
+    before, after = sqnr(e.x, e.error), e.sqnr_of(e.finding.fix)
+    if not math.isfinite(after - before):
+        said = re.match(rf"takes the SQNR from {DB} to {DB}$", text)
+        return same_db(said[1], before) and same_db(said[2], after)
+    return same_db(re.match(rf"gains {DB} SQNR$", text)[1], after - before)
 
 
 def sqnr(x, error):
@@ -124,9 +134,6 @@ class Evidence:
     def sqnr_of(self, scheme):
         return sqnr(self.x, self.x - self.again(scheme).dequantized.numpy())
 
-    def gain(self):
-        return self.sqnr_of(self.finding.mended) - sqnr(self.x, self.error)
-
     def others_without(self, x, others):
         """SQNR of the others: now, and of the same scheme on x with the outliers replaced."""
         error = x - self.again(self.scheme, x).dequantized.numpy()
@@ -151,12 +158,12 @@ def nan(said, e):
 
 
 def wrapped(said, e):
-    wide, at = e.before_clamp, place(said[5])
+    wide, at = e.before_clamp, place(said[7])
     assert number(said[1]) == e.clipped.sum()
     assert (said[2], int(said[3]), int(said[4])) == (str(e.fmt), e.fmt.qmin, e.fmt.qmax)
-    assert number(said[6]) == wide[at]
+    assert number(said[5]) == wide[at]
     codes = 2**e.fmt.bits
-    assert number(said[7]) == e.codes[at] == (wide[at] - e.fmt.qmin) % codes + e.fmt.qmin
+    assert number(said[6]) == e.codes[at] == (wide[at] - e.fmt.qmin) % codes + e.fmt.qmin
     assert e.finding.boxes[0] == tuple((i, i + 1) for i in at)
 
 
@@ -207,8 +214,8 @@ def one_sided(said, e):
     values = [q - int(e.z.flat[0]) for q in range(e.fmt.qmin, e.fmt.qmax + 1)]
     wasted = [v for v in values if (v < 0 if said[6] == "below" else v > 0)]
     assert (said[3], number(said[4]), number(said[5])) == (str(e.fmt), len(wasted), len(values))
-    assert not e.finding.mended.symmetric
-    assert same_db(said[7], e.gain())
+    assert not e.finding.fix.symmetric
+    assert same_gain(said[7], e)
 
 
 def outlier_channel(said, e):
@@ -278,12 +285,12 @@ def clipped_too_much(said, e):
 def clips_too_little(said, e):
     assert near(said[1], float(np.abs(e.x).max()))
     assert not e.clipped.any()
-    assert said[2] == write_call(e.finding.mended.range_setting)
-    after = Evidence(e.again(e.finding.mended), e.finding)
+    assert said[2] == write_call(e.finding.fix.range_setting)
+    after = Evidence(e.again(e.finding.fix), e.finding)
     assert (after.s <= e.s).all()
     assert after.s.sum() < e.s.sum()
     assert after.clipped.any()
-    assert same_db(said[3], e.gain())
+    assert same_gain(said[3], e)
 
 
 def codes_unused(said, e):
@@ -294,25 +301,26 @@ def codes_unused(said, e):
 
 
 def per_channel(said, e):
-    axis = e.finding.mended.granularity.axis
+    axis = e.finding.fix.granularity.axis
     if e.x.ndim == 2:
         assert said[1] == ("row (axis 0)", "column (axis 1)")[axis]
     else:
         assert said[1] == f"index of axis {axis}"
     assert number(said[2]) == e.x.shape[axis]
-    assert same_db(said[3], e.gain())
-    assert near(said[4], 100 * (bits(e.finding.mended, e.x) / bits(e.scheme, e.x) - 1), 3)
+    assert same_gain(said[3], e)
+    assert near(said[4], 100 * (bits(e.finding.fix, e.x) / bits(e.scheme, e.x) - 1), 3)
 
 
 def small_groups(said, e):
     assert int(said[1]) == math.prod(e.block)
-    assert near(said[2], bits(e.scheme, e.x) - e.fmt.bits)
-    assert int(said[3]) == e.fmt.bits
-    mended = e.finding.mended
-    assert (said[4], said[5]) == (str(mended.format), write_call(mended.granularity))
-    assert near(said[6], bits(mended, e.x))
-    assert bits(mended, e.x) <= bits(e.scheme, e.x)
-    assert same_db(said[7], e.gain())
+    assert bool(said[2]) != e.scheme.symmetric
+    assert near(said[3], bits(e.scheme, e.x) - e.fmt.bits)
+    assert int(said[4]) == e.fmt.bits
+    fix = e.finding.fix
+    assert (said[5], said[6]) == (str(fix.format), write_call(fix.granularity))
+    assert near(said[7], bits(fix, e.x))
+    assert bits(fix, e.x) <= bits(e.scheme, e.x)
+    assert same_gain(said[8], e)
 
 
 def _block_of(subject, e, holds):
@@ -373,14 +381,16 @@ def zero_block(said, e):
 def constant_block(said, e):
     boxes = _block_of(said[1], e, lambda x, s: x.min() == x.max() != 0)
     assert near(said[2], float(e.x[boxes[0]].flat[0]))
-    assert said[3] == ("it" if len(boxes) == 1 else "each")
+    assert bool(said[3]) == (len(boxes) > 1)
 
 
 def spare_bits(said, e):
     assert number(said[1]) == len(np.unique(e.codes))
-    assert (int(said[2]), int(said[3])) == (e.finding.mended.format.bits, e.fmt.bits)
+    assert (int(said[2]), int(said[3])) == (e.finding.fix.format.bits, e.fmt.bits)
     assert same_db(said[4], sqnr(e.x, e.error))
-    assert same_db(said[5], e.sqnr_of(e.finding.mended))
+    assert said[5] == said[3]
+    assert same_db(said[6], e.sqnr_of(e.finding.fix))
+    assert said[7] == said[2]
 
 
 def ties(said, e):
@@ -403,7 +413,7 @@ def ties(said, e):
     }[said[4]]  # fmt: skip
     assert so[half].all()
     others = (np.rint(ratio), np.trunc(ratio + np.copysign(0.5, ratio)), np.floor(ratio + 0.5))
-    assert any((other != steps)[half].any() for other in others) == ("rules" in said[5])
+    assert any((other != steps)[half].any() for other in others) == ("rounding rules" in said[5])
 
 
 CHECKS = {name: globals()[name] for name in PATTERNS}
@@ -419,10 +429,10 @@ def check(result, finding):
     CHECKS[name](said, evidence)
     for box in finding.boxes:
         assert all(0 <= a < b <= n for (a, b), n in zip(box, evidence.x.shape, strict=True))
-    if finding.mended is None:
+    if finding.fix is None:
         assert finding.gain is None
         return
-    before, after = sqnr(evidence.x, evidence.error), evidence.sqnr_of(finding.mended)
+    before, after = sqnr(evidence.x, evidence.error), evidence.sqnr_of(finding.fix)
     if finding.gain.what == "SQNR":
         assert after > before
         claimed = [finding.gain.before, finding.gain.after]
@@ -432,14 +442,14 @@ def check(result, finding):
     elif finding.gain.what == "bits per element":
         assert np.allclose(
             [finding.gain.before, finding.gain.after],
-            [bits(s, evidence.x) for s in (evidence.scheme, finding.mended)],
+            [bits(s, evidence.x) for s in (evidence.scheme, finding.fix)],
         )
         assert finding.gain.after < finding.gain.before
         assert after >= min(before - 0.5, 130)
     else:
         assert finding.gain.what == "error at 0"
         zeros = evidence.x == 0
-        x_hat = evidence.again(finding.mended).dequantized.numpy()
+        x_hat = evidence.again(finding.fix).dequantized.numpy()
         assert finding.gain.after == np.abs(x_hat[zeros]).max() == 0
         assert math.isclose(finding.gain.before, np.abs(evidence.x_hat[zeros]).max())
         assert after >= before - 1

@@ -66,12 +66,12 @@ def test_example_loads_shows_and_fixes(kind: str) -> None:
         assert at.text_input(key="cell").value == ", ".join(str(a) for a, _ in finding.boxes[0])
         at = press(at, "_finding_show_0")
         assert maps(at)["found"] == []
-    assert bool(buttons(at, "_finding_fix_0")) == (finding.mended is not None)
-    if finding.mended is not None:
+    assert bool(buttons(at, "_finding_fix_0")) == (finding.fix is not None)
+    if finding.fix is not None:
         at = press(at, "_finding_fix_0")
         text = widget(at, "_scheme_text").value
         assert text != scheme
-        codes = qc.apply(x, finding.mended).codes
+        codes = qc.apply(x, finding.fix).codes
         np.testing.assert_array_equal(qc.apply(x, qc.Scheme.parse(text)).codes, codes)
         assert not any(finding.sentence in text for text in texts(at))
 
@@ -93,7 +93,7 @@ def test_several_findings_stand_behind_the_first() -> None:
     assert len(found) > 1
     for finding in found:
         assert any(finding.sentence in text for text in texts(at))
-    at = press(at, f"_finding_fix_{[f.mended is not None for f in found].index(True)}")
+    at = press(at, f"_finding_fix_{[f.fix is not None for f in found].index(True)}")
 
 
 def test_outlines_are_those_of_the_scheme_they_were_asked_for() -> None:

@@ -114,19 +114,19 @@ def test_scale_and_zero_point():
     at = search(paste(at, typed(result.codes)))
     assert (
         results(at)["Scale, zero point"][0]
-        == "the zero_point given has the other sign, as AIMET's offset has"
+        == "the given zero_point has the opposite sign, like AIMET's offset"
     )
     (sentence,) = said(at.warning)
-    assert "but: the zero_point given has the other sign" in sentence
+    assert "but: the given zero_point has the opposite sign" in sentence
 
 
 EXAMPLES = [
     ("All 16 integers", "uint8 asymmetric per_tensor of textbook"),
     ("All 8,192 integers", "wrong axis: 1, not 0"),
     ("All 8,192 integers", "but: transposed"),
-    ("All 8,192 integers", "codes that did not fit wrapped around"),
-    ("All 16 integers", "signed codes read as unsigned, 8 bits"),
-    ("All 16 integers", "the zero_point given has the other sign"),
+    ("All 8,192 integers", "codes out of range wrapped around"),
+    ("All 16 integers", "signed 8-bit codes read as unsigned"),
+    ("All 16 integers", "the given zero_point has the opposite sign"),
     ("The nearest", ": 2 of 8,192 integers differ"),
 ]
 
@@ -174,12 +174,12 @@ def test_bad_integers_stay_where_they_are(text, words):
         (
             "match_scale",
             "0.1, 0.2, 0.3",
-            "The scale has 3 numbers, which fits no granularity of shape (4, 4)",
+            "The scale has 3 values, which matches no granularity of shape (4, 4)",
         ),
         ("match_scale", "much", "In the scale: 'much'"),
         ("match_scale", "-1", "must be a positive and finite"),
         ("match_zero_point", "1; 2; three", "In the zero point"),
-        ("match_zero_point", "1, 2, 3, 4, 5", "The zero_point has 5 numbers"),
+        ("match_zero_point", "1, 2, 3, 4, 5", "The zero_point has 5 values"),
     ],
 )
 def test_bad_parameters_stay_where_they_are(key, text, words):
@@ -234,7 +234,7 @@ def test_a_mistake_leads_to_its_lesson_and_back():
     at = opened(src="paste", _pasted="191.6, -13.5, 728.6\n92.14, 295.5, -184\n0, 684.6, 245.5")
     at = search(paste(at, typed(np.array(WRAPPED))))
     (sentence,) = said(at.warning)
-    assert "asymmetric scale, zero_point left out, cast without a clamp" in sentence
+    assert "asymmetric scale, zero_point omitted, cast without a clamp" in sentence
     assert any(
         "2 codes wrapped: 204 → -52 at (0, 2), 191 → -65 at (2, 1)" in text for text in said(at.markdown)
     )
@@ -251,7 +251,10 @@ def test_a_mistake_leads_to_its_lesson_and_back():
     at = at.button(key="learn_mistakes_match").click().run()
     assert not at.exception
     assert "Which rules made these integers?" in said(at.subheader)
-    assert any("no code stands for a negative value: 8 of 16 became 0" in text for text in said(at.markdown))
+    assert any(
+        "there are no codes for negative values: 8 of 16 elements became 0" in text
+        for text in said(at.markdown)
+    )
 
 
 def test_nothing_to_find_where_the_codes_are_right():

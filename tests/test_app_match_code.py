@@ -48,10 +48,10 @@ def test_findings_lines_and_codes():
     assert said(at.warning) == ["2 mistakes in lines 1 and 2."]
     texts = said(at.markdown)
     assert any(
-        t.startswith(":orange[:material/error:] **Line 1: An asymmetric scale without a zero point.**")
+        t.startswith(":orange[:material/error:] **Line 1: Asymmetric scale without a zero point.**")
         for t in texts
     )
-    assert any(t.startswith(":orange[:material/error:] **Line 2: A cast without a clamp.**") for t in texts)
+    assert any(t.startswith(":orange[:material/error:] **Line 2: Cast without a clamp.**") for t in texts)
     assert source(at).count("✗") == 2
     x = torch.from_numpy(tensors.EXAMPLES[SAMPLE].load())
     s = (x.max() - x.min()) / 255
@@ -114,7 +114,7 @@ def test_code_is_shown_as_text():
 
 def test_what_can_not_be_shown_on_the_tensor_is_said():
     at = opened("q = torch.round(x / scale).clamp(0, 255).to(torch.int8)")
-    assert any("is not known from the code" in text for text in said(at.info))
+    assert any("does not show the value of its scale" in text for text in said(at.info))
     assert not at.dataframe
     at = opened("s = x.abs().amax(dim=2, keepdim=True) / 127\nq = torch.round(x / s).to(torch.int8)")
     assert any(

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 # Which package may know which: those on lower lines, and none on its own
 LINES = """
 quantcore.errors
-quantcore.notation quantcore.numerics quantcore.tensors
+quantcore.notation quantcore.wording quantcore.numerics quantcore.tensors
 quantcore.formats quantcore.granularity
 quantcore.conventions quantcore.range_setting quantcore.mistakes
 quantcore.scheme

@@ -39,7 +39,7 @@ def test_right_code_is_not_accused(name):
     assert named(reading.mistakes) == []
     assert reading.unread == ()
     if "library" not in name:
-        assert reading.chains
+        assert reading.quantizers
         assert reading.summary.startswith("No known mistake found in: scale (line ")
     assert not re.search(r"\bcorrect\b|\bright\b", reading.summary)
 
@@ -83,7 +83,7 @@ LESSON = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_the_lesson_s_code_is_recognised(name):
+def test_the_lesson_s_code_is_recognized(name):
     wrong, right = lines(MISTAKES[name])
     reading = qc.read_code("\n".join(line.text for line in wrong))
     notes = name == "scale-in-float16"  # a library may store it so: it depends on the tensor
@@ -109,7 +109,7 @@ def test_codes_are_those_of_the_code_when_it_runs(name, which):
     ]
     for x in tensors:
         ran = run(getattr(mistake, which), x)
-        shown = show(reading.chains[-1], x)
+        shown = show(reading.quantizers[-1], x)
         assert torch.equal(shown.codes, ran.codes.float())
         torch.testing.assert_close(shown.dequantized, ran.dequantized, rtol=2e-6, atol=2e-6)
 
@@ -127,8 +127,8 @@ def test_what_is_shown_is_what_the_snippet_makes(name):
     x = torch.randn(8, 8, generator=torch.Generator().manual_seed(3)) * 4 - 1
     is_numpy = "np." in text
     scope = executed(text, x=x.numpy() if is_numpy else x, w=x.numpy() if is_numpy else x, weights=x)
-    chain = qc.read_code(text).mistakes[-1].chain
-    shown = show(chain, x)
+    quantizer = qc.read_code(text).mistakes[-1].quantizer
+    shown = show(quantizer, x)
     if "q" in scope and not callable(scope["q"]):
         assert np.array_equal(np.asarray(scope["q"], np.float32), shown.codes.numpy())
     if "x_hat" in scope:
@@ -142,8 +142,8 @@ def test_what_is_shown_is_what_the_snippet_makes(name):
                                   "per-group", "percentile of magnitudes", "uint8 around 128", "unsigned after a ReLU"])  # fmt: skip
 def test_right_code_gives_the_scheme_s_codes(name):
     x = torch.randn(8, 64, generator=torch.Generator().manual_seed(5))
-    (chain,) = qc.read_code(code_snippets.RIGHT[name]).chains
-    shown = show(chain, x.relu() if "ReLU" in name else x)
+    (quantizer,) = qc.read_code(code_snippets.RIGHT[name]).quantizers
+    shown = show(quantizer, x.relu() if "ReLU" in name else x)
     assert not shown.outside
     if "ReLU" not in name:  # the scheme's zero point is 128 there
         assert not shown.wrong_cells.any()
@@ -174,18 +174,19 @@ def test_the_kernel_is_named(order, kernel):
     assert f"kernel {kernel}" in reading.summary
 
 
-def test_what_is_not_recognised_is_said():
+def test_what_is_not_recognized_is_said():
     reading = qc.read_code("s = my_scale(x)\nq = torch.round(x / s).clamp(-128, 127).to(torch.int8)")
     assert reading.unread == (
-        "Line 1: `my_scale(x)` is not recognised, so what follows from it is not checked.",
+        "Line 1: `my_scale(x)` is not recognized, so what depends on it is not checked.",
     )
     assert not reading.mistakes
     reading = qc.read_code("y = x - x.mean()\nq = torch.round(y / s).to(torch.int8)")
-    assert reading.unread[0].startswith("Line 1: `x - x.mean()` is not recognised")
+    assert reading.unread[0].startswith("Line 1: `x - x.mean()` is not recognized")
     assert (
-        reading.summary == "No quantizer could be followed to its codes, since some lines are not recognised."
+        reading.summary
+        == "No quantizer could be followed to its codes, because some lines are not recognized."
     )
-    assert qc.read_code("print('hello')").summary.startswith("No quantizer was recognised")
+    assert qc.read_code("print('hello')").summary.startswith("No quantizer found")
 
 
 @pytest.mark.parametrize(
@@ -216,8 +217,8 @@ def test_of_what_is_not_known_nothing_is_claimed(text):
         ("x = " + "+".join("1" * 3000), "more than|nested"),
         ("x = 1\n" * 500, "more than 20,000 or 400"),
         ("a" * 30_000, "30,000 characters"),
-        ("\ud800", "half a Unicode character"),
-        ("x = [" + ",".join("[1, 2, 3]" for _ in range(1800)) + "]", "more than 6,000 parts"),
+        ("\ud800", "incomplete Unicode character"),
+        ("x = [" + ",".join("[1, 2, 3]" for _ in range(1800)) + "]", "more than 6,000 syntax nodes"),
         ("x" + ".a" * 60, "nested more than 40 levels"),
     ],
 )
@@ -300,8 +301,8 @@ def test_broken_snippets_give_sentences():
         try:
             reading = qc.read_code("".join(pieces))
             read += 1
-            for chain in reading.chains:
-                show(chain, x)
+            for quantizer in reading.quantizers:
+                show(quantizer, x)
         except qc.QuantError as error:
             assert re.fullmatch(r"[^\n]+\.", str(error))  # noqa: PT017
     assert read > 200
@@ -319,7 +320,11 @@ def test_the_reader_s_own_source_has_no_way_to_run_text():
 @pytest.mark.parametrize(
     ("text", "x", "words"),
     [
-        ("q = torch.round(x / scale).clamp(-128, 127)", torch.ones(3), "is not known from the code"),
+        (
+            "q = torch.round(x / scale).clamp(-128, 127)",
+            torch.ones(3),
+            "does not show the value of its scale",
+        ),
         ("s = x.abs().max() / 127\nq = torch.round(x / s)", torch.zeros(3), "divides by a scale of 0"),
         ("s = x.abs().max() / 127\nq = torch.round(x / s)", torch.tensor([1.0, torch.nan]), "are all finite"),
         (
@@ -340,9 +345,9 @@ def test_the_reader_s_own_source_has_no_way_to_run_text():
     ],
 )
 def test_what_can_not_be_shown_is_said(text, x, words):
-    (chain,) = qc.read_code(text).chains
+    (quantizer,) = qc.read_code(text).quantizers
     with pytest.raises(qc.QuantError, match=re.escape(words)):
-        show(chain, x)
+        show(quantizer, x)
 
 
 def found(text, kind):

@@ -57,7 +57,7 @@ def test_finding_is_well_formed(kind):
         for box in finding.boxes:
             assert len(box) == x.ndim
             assert all(0 <= a < b <= n for (a, b), n in zip(box, x.shape, strict=True))
-        assert (finding.mended is None) == (finding.gain is None)
+        assert (finding.fix is None) == (finding.gain is None)
 
 
 LEAST_DB = {
@@ -71,10 +71,10 @@ LEAST_DB = {
 def test_fix_is_better_when_computed_anew(kind):
     x, scheme = EXAMPLES[kind].load(), EXAMPLES[kind].scheme
     finding = only(kind, x, scheme)
-    if finding.mended is None:
+    if finding.fix is None:
         assert kind in ("nan", "tiny_block", "zero_block", "constant_block", "ties")
         return
-    before, after = (qc.apply(x, s) for s in (qc.Scheme.parse(scheme), finding.mended))
+    before, after = (qc.apply(x, s) for s in (qc.Scheme.parse(scheme), finding.fix))
     sqnr = [qc.errors(x, r.dequantized).sqnr_db for r in (before, after)]
     if finding.gain.what == "SQNR":
         assert [finding.gain.before, finding.gain.after] == pytest.approx(sqnr, abs=1e-6)
@@ -84,7 +84,7 @@ def test_fix_is_better_when_computed_anew(kind):
         assert lost == [pytest.approx(finding.gain.before), 0.0]
         assert sqnr[1] >= sqnr[0] - 1
     else:
-        bits = [qc.bits_per_element(s, x.shape) for s in (qc.Scheme.parse(scheme), finding.mended)]
+        bits = [qc.bits_per_element(s, x.shape) for s in (qc.Scheme.parse(scheme), finding.fix)]
         assert [finding.gain.before, finding.gain.after] == bits
         assert bits[1] < bits[0]
         assert sqnr[1] >= min(sqnr[0] - 0.5, 130)
@@ -94,9 +94,9 @@ def test_fix_is_better_when_computed_anew(kind):
 @pytest.mark.parametrize("kind", EXAMPLES)
 def test_fixed_scheme_no_longer_has_the_finding(kind):
     x = EXAMPLES[kind].load()
-    mended = only(kind, x, EXAMPLES[kind].scheme).mended
-    if mended is not None:
-        assert kind not in [f.kind for f in found(x, str(mended))]
+    fix = only(kind, x, EXAMPLES[kind].scheme).fix
+    if fix is not None:
+        assert kind not in [f.kind for f in found(x, str(fix))]
 
 
 # Tensors and schemes beside the examples, which do not have the finding
@@ -206,7 +206,7 @@ def test_outlier_element_in_a_row_of_few():
     assert finding.boxes == (((2, 3), (5, 6)),)
     alone = np.delete(x[2], 5)
     assert (
-        f"without it: {qc.errors(alone, qc.apply(alone, qc.Scheme()).dequantized).sqnr_db:.1f} dB."
+        f"with it, {qc.errors(alone, qc.apply(alone, qc.Scheme()).dequantized).sqnr_db:.1f} dB without."
         in finding.sentence
     )
 
@@ -301,8 +301,8 @@ def test_odd_tensors(name, scheme):
         assert "nan" not in finding.sentence.lower() or finding.kind == "nan"
         if finding.gain is not None:
             assert not math.isnan(finding.gain.after)
-        if finding.mended is not None:
-            qc.apply(ODD[name], finding.mended)
+        if finding.fix is not None:
+            qc.apply(ODD[name], finding.fix)
 
 
 def test_input_is_left_alone():

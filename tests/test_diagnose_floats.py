@@ -60,7 +60,7 @@ def test_odd_tensors_give_whole_sentences_with_real_numbers(name, tensor):
         assert finding.sentence.endswith(".")
         assert "nan" not in finding.sentence
         assert "inf is" not in finding.sentence
-        if finding.mended is not None:
+        if finding.fix is not None:
             assert finding.gain is not None
             assert finding.gain.after != finding.gain.before
             assert math.isfinite(finding.gain.before) or finding.gain.before == -math.inf
@@ -71,40 +71,40 @@ def test_clipping_by_a_narrow_range_is_fixed(name):
     x = normal()
     x[3, 5] = 50.0
     finding = found(x, f"{name} per_channel percentile(95)")["clipped_too_much"]
-    after = qc.report(qc.apply(x, finding.mended)).sqnr_db
+    after = qc.report(qc.apply(x, finding.fix)).sqnr_db
     # the sums are taken in another order
     assert after == pytest.approx(finding.gain.after, rel=1e-12)
     assert after > finding.gain.before
-    assert "clipped_too_much" not in found(x, finding.mended)
+    assert "clipped_too_much" not in found(x, finding.fix)
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_zeros_constants_and_denormals_are_named(name):
+def test_zeros_constants_and_subnormals_are_named(name):
     x = normal()
     x[2] = 0.0
     assert "row 2" in found(x, f"{name} per_channel")["zero_block"].sentence
     x[2] = 4.0
-    assert "equal 4" in found(x, f"{name} per_channel")["constant_block"].sentence
+    assert "are 4:" in found(x, f"{name} per_channel")["constant_block"].sentence
     x[2] = normal((64,)) * 1e-40
-    assert "denormal" in found(x, f"{name} per_channel")["tiny_block"].sentence
+    assert "subnormal" in found(x, f"{name} per_channel")["tiny_block"].sentence
 
 
 def test_what_a_format_cannot_hold_is_named():
     x = torch.tensor([[1.0, -2.0, 3.0]])
     finding = found(x, "e8m0")["nan"]
     assert finding.severity == "error"
-    assert "1 element comes back as NaN or infinite, the first at (0, 1), where x is -2" in finding.sentence
+    assert "1 element comes back as NaN or infinity, first at (0, 1), where x is -2" in finding.sentence
     assert finding.boxes == (((0, 1), (1, 2)),)
     assert "nan" not in found(x.abs(), "e8m0")
 
 
 def test_a_format_as_wide_as_float32_needs_no_scale():
     x = normal() / 16
-    assert "Set scale 1" in found(x, "bf16")["tiny_block"].sentence
+    assert "Set the scale to 1." in found(x, "bf16")["tiny_block"].sentence
     assert found(x, "bf16 given(1)") == {}
 
 
-def test_scales_with_a_sign_are_not_denormal():
+def test_scales_with_a_sign_are_not_subnormal():
     """ggml gives a block's scale the sign of its extreme element."""
     x = normal((4, 256))
     assert bool((qc.apply(x, qc.PRESETS["gguf.Q4_0"]).scale < 0).any())
@@ -114,4 +114,4 @@ def test_scales_with_a_sign_are_not_denormal():
 def test_zero_that_is_shifted_away():
     x = normal((4, 256)) * (normal((4, 256), 2) > 0.5)
     finding = found(x, qc.PRESETS["gguf.Q4_1"])["zero_not_exact"]
-    assert finding.mended is None or float(qc.apply(x, finding.mended).dequantized[x == 0].abs().max()) == 0
+    assert finding.fix is None or float(qc.apply(x, finding.fix).dequantized[x == 0].abs().max()) == 0

@@ -236,9 +236,9 @@ def test_outlier_channels_of_groups():
     x[:, 40] *= 90
     (finding,) = [f for f in diagnosed(x, "int8 per_group(16)") if f.kind == "outlier_channel"]
     assert "Column 40 (max" in finding.sentence
-    assert "among 32..47" in finding.sentence
+    assert "among 32–47" in finding.sentence
     assert [box[1][0] for box in finding.boxes] == [40, 5]
-    assert finding.sentence.endswith("2 runs of channels have outliers.")
+    assert finding.sentence.endswith("2 runs of channels have outlier channels.")
     x[:, [5, 40]] = plain((6, 2))
     assert diagnosed(x, "int8 per_group(16)") == []
 
@@ -248,8 +248,8 @@ def test_outlier_elements_of_several_blocks():
     for row, column in ((1, 4), (3, 30), (6, 0)):
         x[row, column] = 40 + row
     (finding,) = [f for f in diagnosed(x, "int8 per_channel(0)") if f.kind == "outlier_element"]
-    assert finding.sentence.startswith("Element (6, 0), 46,")
-    assert finding.sentence.endswith(" 3 blocks have such an element.")
+    assert finding.sentence.startswith("Outlier (6, 0), 46,")
+    assert finding.sentence.endswith(" 3 blocks have such an outlier.")
 
 
 @pytest.mark.parametrize("bad", [3, 7])

@@ -53,7 +53,7 @@ def alone(block, scheme, low, high):
 def test_curve_is_what_quantizing_with_these_ranges_gives(text, i):
     scheme = qc.Scheme.parse(text)
     curve = qc.range_curve(X, scheme)
-    share = curve.shares[i]
+    share = curve.fractions[i]
     clipping = rounding = clipped = 0.0
     for _, block in blocks_of(X, scheme):
         low, high = block.min(), block.max()
@@ -77,11 +77,11 @@ def test_curve_is_what_quantizing_with_these_ranges_gives(text, i):
 def test_curve_without_shrinking_is_min_max(text):
     scheme = qc.Scheme.parse(text)
     curve = qc.range_curve(X, ranged(scheme, qc.Percentile(80)))
-    (whole,) = np.flatnonzero(curve.shares == 1)
+    (whole,) = np.flatnonzero(curve.fractions == 1)
     report = qc.report(qc.apply(X, scheme))
     assert curve.mse[whole] == pytest.approx(report.mse, rel=1e-12)
-    assert curve.clipped[whole] == report.clipped_share
-    assert curve.least == np.flatnonzero(curve.mse == curve.mse.min())[-1]
+    assert curve.clipped[whole] == report.clipped_fraction
+    assert curve.best == np.flatnonzero(curve.mse == curve.mse.min())[-1]
 
 
 @each_scheme
@@ -100,7 +100,7 @@ def test_marks_are_the_reports(text):
         report = qc.report(result)
         assert mark.mse == pytest.approx(report.mse, rel=1e-12), mark.name
         assert mark.sqnr_db == pytest.approx(report.sqnr_db, rel=1e-12)
-        assert mark.clipped == report.clipped_share
+        assert mark.clipped == report.clipped_fraction
         assert (mark.low, mark.high) == pytest.approx(qc.range_in_use(result), rel=1e-12)
 
 
@@ -126,7 +126,7 @@ def test_half_quadratic_is_marked_where_hqq_has_it():
     mark = qc.range_marks(X, scheme, settings=(qc.HalfQuadratic(),))[0]
     report = qc.report(qc.apply(X, ranged(scheme, qc.HalfQuadratic())))
     assert mark.mse == pytest.approx(report.mse, rel=1e-12)
-    assert mark.clipped == report.clipped_share
+    assert mark.clipped == report.clipped_fraction
 
 
 def test_parameters_by_hand_are_no_mark_but_a_range():
@@ -141,7 +141,7 @@ def test_large_tensors_are_measured_in_part_with_their_extremes():
     x[7, 5] = 40
     curve = qc.range_curve(x, qc.Scheme(qc.INT8))
     assert curve.measured < MAX_ELEMENTS < curve.elements == x.numel()
-    assert curve.widths[curve.shares == 1] == [40]
+    assert curve.widths[curve.fractions == 1] == [40]
     assert qc.range_marks(x, qc.Scheme(qc.INT8), settings=(qc.MinMax(),))[0].high == 40
     channels = qc.range_curve(x, qc.Scheme(qc.INT8, granularity=qc.PerChannel(0)))
     assert channels.measured % 1000 == 0  # whole channels
@@ -172,24 +172,24 @@ def test_which_elements_of_a_large_tensor_are_measured(rows, columns, granularit
             part = torch.cat([box[:, ::k], box.amin(1, keepdim=True), box.amax(1, keepdim=True)], 1)
         expected.setdefault(part.shape[1], []).append(part)
     found = measured_blocks(x, qc.Scheme.parse(f"int8 {granularity}"))
-    assert {pile.shape[1]: pile.tolist() for pile in found.piles} == {
+    assert {group.shape[1]: group.tolist() for group in found.block_groups} == {
         size: torch.cat(parts).tolist() for size, parts in expected.items()
     }
-    assert (found.elements, found.count) == (n, len(blocks))
-    assert found.measured == sum(pile.numel() for pile in found.piles)
-    assert found.counted == sum(len(pile) for pile in found.piles)
+    assert (found.elements, found.blocks) == (n, len(blocks))
+    assert found.elements_measured == sum(group.numel() for group in found.block_groups)
+    assert found.blocks_measured == sum(len(group) for group in found.block_groups)
 
 
-def test_piles_are_blocks_of_one_size():
-    """Short last blocks have a pile of their own, and one block alone is what stands at its place."""
+def test_groups_are_blocks_of_one_size():
+    """Short last blocks have a group of their own, and one block alone is what stands at its place."""
     x = torch.arange(70.0).reshape(7, 10)
     scheme = qc.Scheme.parse("int8 per_block([3,4])")
     found = measured_blocks(x, scheme)
-    sizes = {pile.shape[1]: pile for pile in found.piles}
+    sizes = {group.shape[1]: group for group in found.block_groups}
     assert sorted(sizes) == [2, 4, 6, 12]
     assert [len(sizes[n]) for n in (2, 4, 6, 12)] == [1, 2, 2, 4]
     assert sizes[2].tolist() == [[68, 69]]
-    assert (found.shape, found.elements, found.count, found.measured, found.counted) == (
+    assert (found.shape, found.elements, found.blocks, found.elements_measured, found.blocks_measured) == (
         (7, 10),
         70,
         9,
@@ -199,8 +199,8 @@ def test_piles_are_blocks_of_one_size():
     for place in np.ndindex(3, 3):
         down, across = (slice(3 * place[0], 3 * place[0] + 3), slice(4 * place[1], 4 * place[1] + 4))
         one = measured_blocks(x, scheme, place)
-        assert one.piles[0].tolist() == [x[down, across].reshape(-1).tolist()]
-        assert (one.elements, one.count) == (x[down, across].numel(), 1)
+        assert one.block_groups[0].tolist() == [x[down, across].reshape(-1).tolist()]
+        assert (one.elements, one.blocks) == (x[down, across].numel(), 1)
 
 
 def test_shares_of_the_curve():
@@ -257,7 +257,7 @@ def test_odd_values(value, text):
     for x in (torch.full((3, 5), value), torch.tensor([value]), torch.tensor([[value, -value, value / 2]])):
         scheme = qc.Scheme.parse(text)
         curve = qc.range_curve(x, scheme)
-        assert 0 <= curve.least < len(curve.shares)
+        assert 0 <= curve.best < len(curve.fractions)
         for mark in qc.range_marks(x, scheme, settings=(*METHODS[:4], qc.Entropy(160), *METHODS[5:])):
             report = qc.report(qc.apply(x, ranged(scheme, mark.setting)))
             assert mark.sqnr_db == pytest.approx(report.sqnr_db, rel=1e-9, nan_ok=True)

@@ -57,7 +57,7 @@ def test_error_shows_both_parts_their_sum_and_the_minimum(theme, symmetric):
         assert np.array_equal(lines[name].x, CURVE.widths)
         assert [v or 0.0 for v in lines[name].y] == list(values)  # 0 has no place on a logarithmic axis
     (line,) = figure.layout.shapes
-    assert line.x0 == line.x1 == CURVE.widths[CURVE.least]
+    assert line.x0 == line.x1 == CURVE.widths[CURVE.best]
     assert f"{CURVE.mse.min():.4g}" in figure.layout.annotations[0].text
     for mark in MARKS:
         assert (lines[named(mark)].x, lines[named(mark)].y) == ((mark.width,), (mark.mse,))

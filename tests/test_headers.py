@@ -43,7 +43,7 @@ def test_every_column_that_is_shown_has_words():
         for name, config in found.items():
             assert config["label"] == headers.label(name)
             seen.add(name)
-    assert {"offset", "codes that differ", "clipped_share", "refused", "epsilon", "zero_point"} <= seen
+    assert {"offset", "codes that differ", "clipped_fraction", "refused", "epsilon", "zero_point"} <= seen
     assert set(METRICS) <= set(headers.LABELS)
     for head in headers.LABELS.values():
         assert re.match(r"[A-Z]|max \|error\|", head)  # words, and not names of code

@@ -1,4 +1,4 @@
-"""Match: the recorded integers of each library are found again, and every damage done to them is named."""
+"""Match: the recorded integers of each library are found again, and every corruption done to them is named."""
 
 import warnings
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import quantcore as qc
-from quantcore.matching import Reread, Transposed, apart, match, match_steps, produced
+from quantcore.matching import Reinterpreted, Transposed, match, match_steps, mismatches, reproduce
 
 NO_INTEGER = (-(1 << 31), -(1 << 63))  # what stands for NaN in the records
 PER_LIBRARY = 8
@@ -52,18 +52,18 @@ def is_recorded(scheme, case, shape):
 def test_library_is_found_again(name, case):
     x, codes = golden.array(case["x"]), golden.array(case["codes"])
     found = match(x, codes)
-    schemes = [s for c in found.exact if not c.damage for s in c.schemes]
+    schemes = [s for c in found.exact if not c.corruption for s in c.schemes]
     assert any(is_recorded(s, case, x.shape) for s in schemes), [str(c.scheme) for c in found.candidates]
     for candidate in found.exact:
         for scheme in candidate.schemes:
-            np.testing.assert_array_equal(produced(x, scheme, candidate.damage).numpy(), codes)
+            np.testing.assert_array_equal(reproduce(x, scheme, candidate.corruption).numpy(), codes)
 
 
 def test_every_library_has_cases():
     assert {name for name, _ in CASES} == set(qc.INTEGER_CONVENTIONS) - {"textbook", "aimet.2024.Quantize"}
 
 
-# Of one library each, per channel and in groups: enough codes that chance makes none of the damages
+# Of one library each, per channel and in groups: enough codes that chance makes none of the corruptions
 def sample():
     return torch.randn(24, 32, generator=torch.Generator().manual_seed(3))
 
@@ -78,9 +78,9 @@ each_scheme = pytest.mark.parametrize("text", SCHEMES)
 
 
 def found_with(found, scheme, says):
-    """The first exact candidate has the scheme, and its damage says these words."""
+    """The first exact candidate has the scheme, and its corruption says these words."""
     assert found.exact, found.candidates
-    assert says in str(found.exact[0].damage)
+    assert says in str(found.exact[0].corruption)
     assert scheme in found.exact[0].schemes, [str(s) for s in found.exact[0].schemes]
 
 
@@ -95,14 +95,14 @@ def test_transposed(text):
     scheme = qc.Scheme.parse(text)
     found = match(sample(), qc.apply(sample(), scheme).codes.T)
     found_with(found, scheme, "transposed")
-    assert found.exact[0].damage.stored == (Transposed((1, 0)),)
+    assert found.exact[0].corruption.stored == (Transposed((1, 0)),)
 
 
 def test_axes_of_rank_3():
     x = torch.randn(4, 6, 8, generator=torch.Generator().manual_seed(1))
     scheme = qc.Scheme.parse("int8 symmetric per_channel(0) torchao")
     found = match(x, qc.apply(x, scheme).codes.permute(2, 0, 1))
-    found_with(found, scheme, "axes in the order (2, 0, 1)")
+    found_with(found, scheme, "axes permuted to (2, 0, 1)")
 
 
 @pytest.mark.parametrize("text", [SCHEMES[0], SCHEMES[1], SCHEMES[3]])
@@ -110,21 +110,21 @@ def test_signed_read_as_unsigned(text):
     scheme = qc.Scheme.parse(text)
     read = qc.apply(sample(), scheme).codes.view(torch.uint8)
     found = match(sample(), read)
-    found_with(found, scheme, "signed codes read as unsigned")
-    assert found.exact[0].damage.stored == (Reread(8, signed=False),)
+    found_with(found, scheme, "signed 8-bit codes read as unsigned")
+    assert found.exact[0].corruption.stored == (Reinterpreted(8, signed=False),)
 
 
 @pytest.mark.parametrize("text", [SCHEMES[2], "uint8 asymmetric per_channel(1) torch.quantize_per_channel"])
 def test_unsigned_read_as_signed(text):
     scheme = qc.Scheme.parse(text)
     found = match(sample(), qc.apply(sample(), scheme).codes.view(torch.int8))
-    found_with(found, scheme, "unsigned codes read as signed")
+    found_with(found, scheme, "unsigned 8-bit codes read as signed")
 
 
 def test_transposed_and_read_as_unsigned():
     scheme = qc.Scheme.parse(SCHEMES[0])
     found = match(sample(), qc.apply(sample(), scheme).codes.view(torch.uint8).T)
-    found_with(found, scheme, "transposed, signed codes read as unsigned")
+    found_with(found, scheme, "transposed, signed 8-bit codes read as unsigned")
 
 
 @pytest.mark.parametrize("text", [SCHEMES[1], SCHEMES[3], "uint8 asymmetric per_channel(0) textbook"])
@@ -145,13 +145,13 @@ def test_wrapped(text):
     if scheme.symmetric:
         assert (codes != result.codes.numpy()).any()
         found = match(sample(), codes)
-        assert "wrapped around" in str(found.exact[0].damage)
+        assert "wrapped around" in str(found.exact[0].corruption)
         names = [(x.convention.name, x.convention.coding.overflow) for x in found.exact[0].schemes]
         assert (scheme.convention.name, "wrap") in names
     else:
         shifted = result.zero_point + 9
         found = match(sample(), codes, scale=result.scale, zero_point=shifted)
-        assert "wrapped around" in str(found.exact[0].damage)
+        assert "wrapped around" in str(found.exact[0].corruption)
         assert given(found.exact[0].scheme, result.scale, shifted)
 
 
@@ -163,7 +163,7 @@ def test_zero_point_with_the_other_sign(text):
     s = np.repeat(r.scale.numpy(), 32 // r.scale.shape[1], axis=1)
     codes = np.round(sample().numpy() / s) - z
     found = match(sample(), codes.clip(scheme.format.qmin, scheme.format.qmax))
-    found_with(found, scheme, "zero_point with the other sign")
+    found_with(found, scheme, "zero_point with the opposite sign")
 
 
 ROUNDINGS = {
@@ -171,7 +171,7 @@ ROUNDINGS = {
         np.trunc(v) + np.where(abs(v - np.trunc(v)) >= 0.5, np.sign(v), 0)
     ),
     "ties rounded up": lambda v: np.floor(v) + (v - np.floor(v) >= 0.5),
-    "rounded towards zero": np.trunc,
+    "rounded toward zero": np.trunc,
     "rounded down": np.floor,
 }
 NAMES = dict(zip(ROUNDINGS, ("half_away", "half_up", "toward_zero", "floor"), strict=True))
@@ -217,7 +217,7 @@ def test_clamped_to_the_narrow_range():
     codes = qc.apply(sample(), scheme).codes
     assert (codes == -8).any()
     found = match(sample(), codes.clamp(min=-7))
-    assert any(scheme in c.schemes and "narrow range" in str(c.damage) for c in found.exact)
+    assert any(scheme in c.schemes and "narrow range" in str(c.corruption) for c in found.exact)
 
 
 def test_narrow_format_is_found():
@@ -231,17 +231,17 @@ def test_scales_along_the_other_axis():
     s = x.abs().amax(1) / 127.5  # one a row, applied along the columns
     codes = torch.round(x * (1 / s)).clamp(-128, 127)
     found = match(x, codes)
-    found_with(found, qc.Scheme.parse("int8 per_channel(0) torchao"), "applied along another axis")
+    found_with(found, qc.Scheme.parse("int8 per_channel(0) torchao"), "applied along the wrong axis")
 
 
 def test_wrong_axis_against_what_was_expected():
     expected, made = (qc.Scheme.parse(f"int8 symmetric per_channel({axis}) torchao") for axis in (0, 1))
     found = match(sample(), qc.apply(sample(), made).codes)
     assert made in found.exact[0].schemes
-    assert apart(found.exact[0], expected, 2) == ("wrong axis: 1, not 0",)
-    assert apart(found.exact[0], made, 2) == ()
+    assert mismatches(found.exact[0], expected, 2) == ("wrong axis: 1, not 0",)
+    assert mismatches(found.exact[0], made, 2) == ()
     expected = qc.Scheme.parse("uint4 asymmetric per_group(8) hqq")
-    assert apart(found.exact[0], expected, 2)[:4] == (
+    assert mismatches(found.exact[0], expected, 2)[:4] == (
         "per_channel(axis=1), not per_group(8)", "8 bits, not 4", "signed, not unsigned", "symmetric, not asymmetric",
     )  # fmt: skip
 
@@ -254,7 +254,7 @@ def test_scale_bit_for_bit():
     found = match(x, r.codes, scale=r.scale, zero_point=r.zero_point)
     assert {s.convention.name for s in found.exact[0].schemes} == {"onnxruntime", "onnx"}
     assert found.exact[0].notes == ()
-    assert all("the scale given differs" in c.notes[0] for c in found.exact[1:])
+    assert all("the given scale differs" in c.notes[0] for c in found.exact[1:])
     flat = match(x, r.codes, scale=r.scale.flatten().tolist(), zero_point=r.zero_point.flatten().tolist())
     assert flat.exact == found.exact
 
@@ -263,7 +263,7 @@ def test_scale_of_another_granularity():
     r = qc.apply(sample(), qc.Scheme.parse("int8 symmetric per_channel(0) textbook"))
     found = match(sample(), r.codes, scale=r.scale.max())
     assert r.scheme in found.exact[0].schemes
-    assert found.exact[0].notes == ("the scale given is of another granularity: 1 number for 24 blocks",)
+    assert found.exact[0].notes == ("the given scale has another granularity: 1 value for 24 blocks",)
 
 
 def test_aimet_s_offset():
@@ -271,13 +271,13 @@ def test_aimet_s_offset():
     offset = qc.encoding(r)["offset"]
     found = match(sample(), r.codes, scale=float(r.scale), zero_point=float(offset))
     assert r.scheme in found.exact[0].schemes
-    assert found.exact[0].notes == ("the zero_point given has the other sign, as AIMET's offset has",)
+    assert found.exact[0].notes == ("the given zero_point has the opposite sign, like AIMET's offset",)
 
 
 def test_inverse_scale():
     r = qc.apply(sample(), qc.Scheme.parse("int8 per_tensor textbook"))
     found = match(sample(), r.codes, scale=torch.reciprocal(r.scale))
-    assert found.exact[0].notes == ("the scale given is the inverse, 1/s",)
+    assert found.exact[0].notes == ("the given scale is the inverse, 1/s",)
 
 
 @pytest.mark.parametrize("kernel", ["textbook", "torchao", "compressed_tensors"])
@@ -379,8 +379,8 @@ def test_bad_codes(codes, words):
 @pytest.mark.parametrize(
     ("scale", "zero_point", "words"),
     [
-        ([1.0, 2.0, 3.0], None, "scale has 3 numbers, which fits no granularity of shape (2, 4)"),
-        (0.1, [1, 2, 3], "zero_point has 3 numbers"),
+        ([1.0, 2.0, 3.0], None, "scale has 3 values, which matches no granularity of shape (2, 4)"),
+        (0.1, [1, 2, 3], "zero_point has 3 values"),
         (0.0, None, "scale must be a positive and finite"),
         ([0.1, -0.2], None, "scale at index (1,) must be"),
         (1e-60, None, "must be a positive and finite"),

@@ -14,20 +14,20 @@ from quantcore.matching import match
 from quantcore.matching.hypotheses.scale_from_codes import fits, likely
 from quantcore.mistakes import MISTAKES, compare
 
-THREE = ("asymmetric scale", "zero_point left out", "cast without a clamp")
+THREE = ("asymmetric scale", "zero_point omitted", "cast without a clamp")
 # What must be said of each, in the corruption or in the sentences beside it
 WORDS = {
     "wraps-per-tensor": THREE,
     "wraps-per-column": THREE,
     "wraps-per-group": THREE,
-    "clamp-of-another-type": ("unsigned codes read as signed",),
-    "range-without-minimum": ("range from 0 to max|x| instead of min to max", "zero_point left out"),
-    "percentile-of-signed-values": ("a percentile of x instead of |x|",),
-    "negatives-lost": ("no code stands for a negative value",),
+    "clamp-of-another-type": ("unsigned 8-bit codes read as signed",),
+    "range-without-minimum": ("range 0 to max |x| instead of min to max", "zero_point omitted"),
+    "percentile-of-signed-values": ("percentile of x instead of |x|",),
+    "negatives-lost": ("there are no codes for negative values",),
     "cast-without-clamp": ("cast without a clamp",),
-    "zero-point-left-at-zero": ("asymmetric scale", "zero_point left out"),
+    "zero-point-left-at-zero": ("asymmetric scale", "zero_point omitted"),
     "quantized-twice": ("quantized twice",),
-    "truncated": ("rounded towards zero",),
+    "truncated": ("rounded toward zero",),
     "scale-in-float16": ("scale rounded to float16",),
 }
 # Where the codes leave the scale open: they are also those of another rule, or of no rule but a number
@@ -53,7 +53,7 @@ def named(found, comparison, words, bit_for_bit=True):
     """The first candidate gives every code, with the scale that was used and the words; returns it."""
     best = found.candidates[0]
     assert best.differing == 0, str(best.scheme)
-    said = "; ".join([str(best.damage), *best.told])
+    said = "; ".join([str(best.corruption), *best.explanations])
     for word in words:
         assert word in said
     result = qc.apply(comparison.x, best.scheme)
@@ -70,35 +70,35 @@ def evaluate(candidate, comparison, used):
     x, codes, fmt = comparison.x.numpy(), comparison.wrong.codes.numpy().astype(int), candidate.scheme.format
     with np.errstate(divide="ignore", invalid="ignore"):
         quotient = np.float32(x) / np.float32(used)
-    for told in candidate.told:
-        for before, after, place in re.findall(r"(-?\d+) → (-?\d+) at \(([\d, ]+)\)", told):
+    for sentence in candidate.explanations:
+        for before, after, place in re.findall(r"(-?\d+) → (-?\d+) at \(([\d, ]+)\)", sentence):
             at = tuple(int(i) for i in place.strip(", ").split(", "))
-            assert codes[at] == int(after), told
-            assert round(float(quotient[at])) == int(before), told
-        count = re.match(r"([\d,]+) codes? (wrapped|differs?|is not|are not)", told)
+            assert codes[at] == int(after), sentence
+            assert round(float(quotient[at])) == int(before), sentence
+        count = re.match(r"([\d,]+) codes? (wrapped|differs?|lies?)", sentence)
         if count:
             rounded = np.round(quotient)
             wrong = (codes != rounded) if count[2][0] in "wd" else (codes < fmt.qmin) | (codes > fmt.qmax)
-            assert int(count[1]) == wrong.sum(), told
-        formula = re.search(rf"\({NUMBER} ([-+]) {NUMBER}\) / (\d+) = {NUMBER}", told)
+            assert int(count[1]) == wrong.sum(), sentence
+        formula = re.search(rf"\({NUMBER} ([-+]) {NUMBER}\) / (\d+) = {NUMBER}", sentence)
         if formula:
             high, low = float(formula[1]), float(formula[3]) * (-1 if formula[2] == "+" else 1)
             assert (high, low) == pytest.approx((max(x.max(), 0), min(x.min(), 0)), rel=1e-6)
             assert float(formula[5]) == pytest.approx((high - low) / int(formula[4]), rel=1e-5)
             assert float(formula[5]) == pytest.approx(used.reshape(-1)[0], rel=1e-6)
-        allowed = re.search(rf"the codes allow a scale of {NUMBER} to {NUMBER}", told)
+        allowed = re.search(rf"the codes allow scales from {NUMBER} to {NUMBER}", sentence)
         if allowed:
             bounds(candidate, x, codes, float(allowed[1]), float(allowed[2]))
-        lost = re.search(r"negative value: (\d+) of (\d+) became 0", told)
+        lost = re.search(r"negative values: (\d+) of (\d+) elements became 0", sentence)
         if lost:
             assert (int(lost[1]), int(lost[2])) == (((x < 0) & (quotient < -0.5)).sum(), x.size)
 
 
 def bounds(candidate, x, codes, low, high):
     """Every scale between gives the codes, and none outside; z as the candidate's mistakes leave it."""
-    fmt, kinds = candidate.scheme.format, candidate.damage.computed
+    fmt, kinds = candidate.scheme.format, candidate.corruption.computed
     z = 0 if "zero_point_left_out" in kinds else candidate.scheme.range_setting.zero_point
-    given = candidate.damage.undo(torch.from_numpy(codes)).numpy()
+    given = candidate.corruption.undo(torch.from_numpy(codes)).numpy()
 
     def gives(s):
         whole = np.round(x.astype(float) / s) + z
@@ -118,9 +118,9 @@ def test_zero_point_left_out_and_two_codes_wrapped():
     best = match(x, codes).candidates[0]
     assert best.differing == 0
     assert qc.apply(x, best.scheme).scale.item() == (x.max() - x.min()) / np.float32(255)
-    assert all(word in str(best.damage) for word in THREE)
-    assert "2 codes wrapped: 204 → -52 at (0, 2), 191 → -65 at (2, 1)" in best.told
-    assert "zero_point 0 instead of -77" in best.told
+    assert all(word in str(best.corruption) for word in THREE)
+    assert "2 codes wrapped: 204 → -52 at (0, 2), 191 → -65 at (2, 1)" in best.explanations
+    assert "zero_point 0 instead of -77" in best.explanations
 
 
 def test_every_mistake_with_other_codes_is_here():
@@ -140,10 +140,10 @@ def test_mistake_is_named_from_its_codes(name):
     assert ("mistakes", name) in [explained_by(c) for c in found.exact]
     if name == "clamp-of-another-type":
         # x has no negative value: the same codes as of int8 with zero_point -128, which is no mistake
-        assert not best.damage
-        assert any("unsigned codes read as signed" in str(c.damage) for c in found.exact)
+        assert not best.corruption
+        assert any("unsigned 8-bit codes read as signed" in str(c.corruption) for c in found.exact)
     elif name != "negatives-lost":
-        assert best.damage
+        assert best.corruption
 
 
 @pytest.mark.parametrize("name", ["wraps-per-column", "range-without-minimum", "clamp-of-another-type"])
@@ -153,7 +153,7 @@ def test_mistake_is_named_on_a_random_tensor(name):
     if name == "wraps-per-column":
         x[:, 0] = x[:, 0].abs() + 1  # (max - min) without 0 between
     comparison = compare(mistake, x)
-    assert named(match(x, comparison.wrong.codes), comparison, WORDS[name]).damage
+    assert named(match(x, comparison.wrong.codes), comparison, WORDS[name]).corruption
 
 
 def test_percentile_without_a_mistake_comes_first():
@@ -161,7 +161,7 @@ def test_percentile_without_a_mistake_comes_first():
     scheme = qc.Scheme.parse("int8 symmetric per_tensor percentile(99)")
     found = match(x, qc.apply(x, scheme).codes)
     assert scheme in found.candidates[0].schemes
-    assert not found.candidates[0].damage
+    assert not found.candidates[0].corruption
     assert found.candidates[0].differing == 0
 
 

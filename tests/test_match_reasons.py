@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import quantcore as qc
-from quantcore.matching import Damage, produced
-from quantcore.matching.hypotheses.scale_sources import by_hand, inferred
+from quantcore.matching import Corruption, reproduce
+from quantcore.matching.hypotheses.scale_sources import inferred, with_given_scale
 from quantcore.matching.reasons import explain
 
 F = np.float32
@@ -31,7 +31,7 @@ RULES = {
     "half away from zero": lambda v: np.trunc(v + np.copysign(0.5, v)),
     "half up": lambda v: np.floor(v + 0.5),
     "rounding down": np.floor,
-    "rounding towards zero": np.trunc,
+    "rounding toward zero": np.trunc,
 }
 SCHEMES = {
     "int8 symmetric per_channel(0) textbook": "half to even",
@@ -40,7 +40,7 @@ SCHEMES = {
     "int8 asymmetric per_channel(0) compressed_tensors": "half to even",
     "uint8 asymmetric per_channel(0) torch.quantize_per_channel": "half to even",
     "int4 symmetric per_tensor textbook(rounding=floor)": "rounding down",
-    "int8 asymmetric per_tensor textbook(rounding=toward_zero)": "rounding towards zero",
+    "int8 asymmetric per_tensor textbook(rounding=toward_zero)": "rounding toward zero",
     "int4 asymmetric per_channel(0) textbook(rounding=half_away)": "half away from zero",
     "int8 asymmetric per_tensor textbook(rounding=half_up)": "half up",
     "int8 symmetric per_tensor textbook(overflow=wrap) given(0.01)": "half to even",
@@ -59,10 +59,10 @@ def _quiet():
 class Cell:
     """One element that differs, with what numpy finds of it."""
 
-    def __init__(self, x, s, z, cell, scheme, rule, kernel, damage):
+    def __init__(self, x, s, z, cell, scheme, rule, kernel, corruption):
         self.x, self.s, self.z = F(x), F(s), F(z)
         self.got, self.expected, self.words = cell.got, cell.expected, cell.reason
-        self.fmt, self.rule, self.damage = scheme.format, RULES[rule], damage
+        self.fmt, self.rule, self.corruption = scheme.format, RULES[rule], corruption
         self.rule_name, self.shift_first, self.inverse = rule, kernel in "CD", kernel in "BD"
         self.wraps = scheme.convention.coding.overflow == "wrap"
 
@@ -101,7 +101,7 @@ def evaluate(kind, c):
         return
     value = first_value(c)
     added = 0 if c.shift_first else c.z
-    gives = re.search(rf" gives {NUMBER}(?: with z = {NUMBER})?(?:,|;) (?:whose|no code)", c.words)
+    gives = re.search(rf" gives {NUMBER}(?: with z = {NUMBER})?(?:,|;) (?:whose|none of)", c.words)
     if gives:
         assert float(gives[1]) == c.rule(value) + added
         assert gives[2] is None or float(gives[2]) == c.z
@@ -112,7 +112,7 @@ def evaluate(kind, c):
         assert not c.fmt.qmin <= float(gives[1]) <= c.fmt.qmax
     elif kind == "narrow range":
         assert float(gives[1]) <= c.fmt.qmin == c.got - 1
-        assert f"no code given is {c.fmt.qmin}, the lowest of {c.fmt}" in c.words
+        assert f"none of the given codes is {c.fmt.qmin}, the lowest of {c.fmt}" in c.words
     elif kind == "outside the format":
         assert not c.fmt.qmin <= c.got <= c.fmt.qmax
         assert f"; {c.got} is not a" in c.words
@@ -153,7 +153,7 @@ def neighbours(kind, c, value, added):
         assert rule == c.rule_name
         assert RULES[rule](value) == float(one) != float(other)
         assert (math.floor if way.startswith("down") else math.ceil)(value) == float(other)
-        assert ("towards zero" in way) == (abs(float(other)) < abs(value))
+        assert ("toward zero" in way) == (abs(float(other)) < abs(value))
         assert float(other) + added == c.got
 
 
@@ -213,24 +213,27 @@ def corrupted(codes, fmt, seed, wrapped=None):
     return torch.from_numpy(codes)
 
 
-def cells_of(scheme, x, codes, damage, rule):
+def cells_of(scheme, x, codes, corruption, rule):
     """All cells that differ, a few at a time since only the first are named."""
-    result, expected = qc.apply(x, scheme), produced(x, scheme, damage)
+    result, expected = qc.apply(x, scheme), reproduce(x, scheme, corruption)
     kernel = scheme.rules.coding.kernel
     s = np.broadcast_to(spread(result.scale, result), x.shape)
     z = np.broadcast_to(spread(result.zero_point.to(torch.float32), result), x.shape)
-    z = np.zeros_like(z) if "zero_point_left_out" in damage.computed else z
+    z = np.zeros_like(z) if "zero_point_left_out" in corruption.computed else z
     for row in range(len(x)):
         one = expected.to(torch.int64).clone()
         one[row] = codes[row]
-        cells, kinds = explain(x, one, expected, scheme, damage)
+        cells, kinds = explain(x, one, expected, scheme, corruption)
         assert len(cells) == sum(n for _, n in kinds) == int((one != expected).sum())
         for cell in cells:
             assert (cell.got, cell.expected) == (int(one[cell.index]), int(expected[cell.index]))
             alone = expected.to(torch.int64).clone()
             alone[cell.index] = cell.got
-            ((again,), ((kind, _),)) = explain(x, alone, expected, scheme, damage)
-            yield kind, Cell(x[cell.index], s[cell.index], z[cell.index], again, scheme, rule, kernel, damage)
+            ((again,), ((kind, _),)) = explain(x, alone, expected, scheme, corruption)
+            yield (
+                kind,
+                Cell(x[cell.index], s[cell.index], z[cell.index], again, scheme, rule, kernel, corruption),
+            )
 
 
 def spread(values, result):
@@ -250,7 +253,7 @@ def test_every_claim_of_a_reason(text):
     wrapped = qc.apply(x, wrapping).codes
     codes = corrupted(result.codes, scheme.format, len(text), wrapped)
     seen = []
-    for kind, cell in cells_of(scheme, x, codes, Damage(), SCHEMES[text]):
+    for kind, cell in cells_of(scheme, x, codes, Corruption(), SCHEMES[text]):
         seen.append(kind)
         evaluate(kind, cell)
     assert len(seen) > 15
@@ -263,9 +266,9 @@ def test_every_claim_of_a_reason(text):
 def test_reasons_of_a_scheme_with_a_mistake():
     """The zero_point that was left out is not counted in: the code would otherwise be said to need it."""
     scheme, x = qc.Scheme.parse("int8 asymmetric per_channel(0) textbook"), original(5, (6, 8)) + 0.5
-    damage = Damage(("zero_point_left_out",))
-    codes = corrupted(produced(x, scheme, damage), scheme.format, 5)
-    for kind, cell in cells_of(scheme, x, codes, damage, "half to even"):
+    corruption = Corruption(("zero_point_left_out",))
+    codes = corrupted(reproduce(x, scheme, corruption), scheme.format, 5)
+    for kind, cell in cells_of(scheme, x, codes, corruption, "half to even"):
         evaluate(kind, cell)
 
 
@@ -277,7 +280,7 @@ def test_lowest_code_left_out():
     narrow = codes.clamp(min=-7)
     cells, kinds = explain(x, narrow, codes, scheme)
     assert kinds == (("narrow range", 2),)
-    assert all("no code given is -8, the lowest of int4" in cell.reason for cell in cells)
+    assert all("none of the given codes is -8, the lowest of int4" in cell.reason for cell in cells)
     narrow[1, 0] = -8
     assert dict(explain(x, narrow, codes, scheme)[1]).keys() == {"another scale"}
 
@@ -307,8 +310,10 @@ def test_zero_points_given_that_can_be_none_of_these_codes():
     x, codes = original(0, (2, 4)), torch.zeros((2, 4), dtype=torch.int64)
     whole = [qc.PerTensor()]
     scale = torch.tensor(0.1)
-    assert by_hand(x, codes, scale, torch.tensor(0.5), whole) == []
-    assert by_hand(x, codes, scale, torch.tensor([1.0, 2.0]), whole) == []
-    tried = by_hand(x, codes, scale, torch.tensor(3.0), whole)
+    assert with_given_scale(x, codes, scale, torch.tensor(0.5), whole) == []
+    assert with_given_scale(x, codes, scale, torch.tensor([1.0, 2.0]), whole) == []
+    tried = with_given_scale(x, codes, scale, torch.tensor(3.0), whole)
     assert [int(source.zero_point) for source in tried] == [3, -3]
-    assert [int(source.zero_point) for source in by_hand(x, codes, scale, torch.tensor(0.0), whole)] == [0]
+    assert [
+        int(source.zero_point) for source in with_given_scale(x, codes, scale, torch.tensor(0.0), whole)
+    ] == [0]

@@ -216,7 +216,7 @@ def test_report(scheme, shape):
     outside = (before < fmt.qmin) | (before > fmt.qmax)
     square = result.error.numpy().astype(np.float64) ** 2
     assert found.clipped == outside.sum()
-    assert found.clipped_share == outside.mean()
+    assert found.clipped_fraction == outside.mean()
     assert found.clipping_sse == pytest.approx(square[outside].sum(), rel=1e-12)
     assert found.rounding_sse == pytest.approx(square[~outside].sum(), rel=1e-12)
     assert found.codes_used == len(np.unique(result.codes.numpy()))
@@ -230,7 +230,7 @@ def test_report(scheme, shape):
 
 def test_report_of_one_number():
     found = qc.report(qc.apply(3.0, qc.Scheme(range_setting=qc.Given(1.0, 126))))
-    assert (found.clipped, found.clipped_share, found.codes_used) == (1, 1.0, 1)
+    assert (found.clipped, found.clipped_fraction, found.codes_used) == (1, 1.0, 1)
     assert (found.sse, found.clipping_sse, found.rounding_sse, found.max_abs_error_index) == (4, 4, 0, ())
 
 

@@ -61,7 +61,7 @@ def assert_rows_are_reports(at: AppTest, block: Any = None) -> None:
         result = qc.apply(x, dataclasses.replace(own, range_setting=text.range_setting))
         report = qc.report(result)
         assert row["SQNR"] == pytest.approx(report.sqnr_db, rel=1e-9), name
-        assert row["clipped"] == report.clipped_share
+        assert row["clipped"] == report.clipped_fraction
         assert (row["low"], row["high"]) == pytest.approx(qc.range_in_use(result), rel=1e-9)
     assert list(rows[""]).count("in use") == 1
 

@@ -36,7 +36,9 @@ def said(elements: Any) -> list[str]:
 
 def test_all_sensible_and_the_scheme_on_the_left() -> None:
     found = set(table(opened(bits="7"))["scheme"])
-    assert found == {str(s) for s in qc.sensible((8, 8))} | {"int7 symmetric per_tensor min_max textbook"}
+    assert found == {str(s) for s in qc.default_schemes((8, 8))} | {
+        "int7 symmetric per_tensor min_max textbook"
+    }
 
 
 def test_all_presets_with_the_reasons_of_those_refused() -> None:
@@ -158,7 +160,7 @@ def test_large_tensor_asks_first() -> None:
     at = opened(shape="2048x2048")
     assert not at.dataframe
     (button,) = [b for b in at.button if b.key == "sw_go"]
-    assert str(len(qc.sensible((2048, 2048)))) in button.label
+    assert str(len(qc.default_schemes((2048, 2048)))) in button.label
 
 
 @pytest.mark.parametrize(

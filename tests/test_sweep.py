@@ -20,7 +20,7 @@ def sample(shape=(24, 64)):
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_rows_are_single_calls(workers):
-    schemes = qc.sensible((24, 64))[::7]
+    schemes = qc.default_schemes((24, 64))[::7]
     frame = qc.sweep(sample(), schemes, workers)
     assert list(frame["scheme"]) == [str(s) for s in schemes]
     for scheme, row in zip(schemes, frame.itertuples(), strict=True):
@@ -70,7 +70,7 @@ def test_rows_come_while_work_goes_on_and_can_be_left():
 
 @pytest.mark.parametrize("shape", [(), (1,), (5,), (24, 64), (3, 40, 200)])
 def test_sensible_schemes_fit(shape):
-    schemes = qc.sensible(shape)
+    schemes = qc.default_schemes(shape)
     assert len(set(schemes)) == len(schemes) >= 10
     frame = qc.sweep(sample(shape), schemes)
     assert (frame["refused"] == "").all()
@@ -126,7 +126,7 @@ def test_sensible_schemes_are_those_of_the_words(shape):
     if not shape:  # nothing has an axis
         schemes = [s for s in schemes if isinstance(s.granularity, qc.PerTensor | qc.PerFlatGroup)]
     fits = [s for s in dict.fromkeys(schemes) if qc.refusal(s, shape) is None]
-    assert qc.sensible(shape) == fits
+    assert qc.default_schemes(shape) == fits
 
 
 def test_as_many_threads_as_cores(monkeypatch):

@@ -38,7 +38,7 @@ LABELS = {
     "max_abs_error": "max |error|",
     "cosine": "Cosine similarity",
     "clipped": "Clipped",  # its cells bear the percent sign
-    "clipped_share": "Clipped",
+    "clipped_fraction": "Clipped",
     "clipping_sse": "Clipping error (SSE)",
     "rounding_sse": "Rounding error (SSE)",
     "codes_used": "Codes used",
@@ -57,7 +57,7 @@ LABELS = {
     "error": "Error",
     "note": "Note",
 }
-PERCENT = {"clipped", "clipped_share"}  # held as fractions
+PERCENT = {"clipped", "clipped_fraction"}  # held as fractions
 DIGIT, LETTER, MARGIN = 7, 6.2, 22  # px: of a number and of a head at the tables' size, and beside them
 MIN_FIXED, MAX_FIXED = 1e-3, 1e9  # a column of numbers below or up to these has powers of ten
 

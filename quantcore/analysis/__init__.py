@@ -1,12 +1,12 @@
 """How good a result is, and the views, sweeps and curves that show it."""
 
-from quantcore.analysis.block_sample import elements_of
-from quantcore.analysis.metrics import Errors, Report, block_errors, decibels, errors, report, sqnr_of
-from quantcore.analysis.planes import Span
+from quantcore.analysis.blocks import block_errors, elements_of
+from quantcore.analysis.metrics import Errors, Report, decibels, errors, report, sqnr, sqnr_of
+from quantcore.analysis.planes import Span, View, element, place
 from quantcore.analysis.range_comparison import METHODS, RangeMark, range_in_use, range_marks
 from quantcore.analysis.range_curve import RangeCurve, range_curve
-from quantcore.analysis.sweep import Row, frontier, sensible, sweep, sweep_rows
-from quantcore.analysis.views import MAX_CELLS, Cells, MapData, View, box_of_blocks, element, map_data, place
+from quantcore.analysis.sweep import Row, default_schemes, frontier, sweep, sweep_rows
+from quantcore.analysis.views import MAX_CELLS, Cells, MapData, box_of_blocks, map_data
 
 __all__ = [
     "Cells",
@@ -33,7 +33,8 @@ __all__ = [
     "range_in_use",
     "range_marks",
     "report",
-    "sensible",
+    "default_schemes",
+    "sqnr",
     "sqnr_of",
     "sweep",
     "sweep_rows",

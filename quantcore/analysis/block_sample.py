@@ -11,10 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quantcore.errors import QuantError
+from quantcore.analysis.blocks import elements_of
 from quantcore.granularity import (
-    Granularity,
-    block_bounds,
     block_shape,
     blocked_shape,
     grid_shape,
@@ -29,40 +27,25 @@ MAX_ELEMENTS = 1 << 19
 
 @dataclass(frozen=True)
 class MeasuredBlocks:
-    """``piles`` of blocks, (number of blocks, elements of a block) each.
+    """``block_groups`` of blocks, (number of blocks, elements of a block) each.
 
-    ``shape`` of the tensor; how many ``elements`` and blocks (``count``) there are, measured or not.
+    ``shape`` of the tensor; how many ``elements`` and ``blocks`` there are, measured or not.
     """
 
-    piles: list[Tensor]
+    block_groups: list[Tensor]
     shape: tuple[int, ...]
     elements: int
-    count: int
+    blocks: int
 
     @property
-    def measured(self) -> int:
+    def elements_measured(self) -> int:
         """The elements that are measured."""
-        return sum(pile.numel() for pile in self.piles)
+        return sum(group.numel() for group in self.block_groups)
 
     @property
-    def counted(self) -> int:
+    def blocks_measured(self) -> int:
         """The blocks that are measured."""
-        return sum(len(pile) for pile in self.piles)
-
-
-def elements_of(x: Tensor, granularity: Granularity, position: tuple[int, ...]) -> Tensor:
-    """Return the elements of one block of x, in the block's shape: a view where the memory allows it.
-
-    Raises:
-        QuantError: the granularity does not fit x, or there is no block at ``position`` of their grid.
-    """
-    shape = blocked_shape(granularity, tuple(x.shape))
-    block = block_shape(granularity, tuple(x.shape))
-    grid = grid_shape(shape, block)
-    if len(position) != len(grid) or any(not 0 <= p < g for p, g in zip(position, grid, strict=True)):
-        last = tuple(g - 1 for g in grid)
-        raise QuantError(f"There is no block {position}: they are counted from {(0,) * len(grid)} to {last}.")
-    return x.reshape(shape)[tuple(slice(*bounds) for bounds in block_bounds(shape, block, position))]
+        return sum(len(group) for group in self.block_groups)
 
 
 def measured_blocks(x: Any, scheme: Scheme, position: tuple[int, ...] | None = None) -> MeasuredBlocks:
@@ -79,10 +62,12 @@ def measured_blocks(x: Any, scheme: Scheme, position: tuple[int, ...] | None = N
         return MeasuredBlocks([_thinned(part, part.numel())], tuple(x.shape), part.numel(), 1)
     shape = blocked_shape(scheme.granularity, tuple(x.shape))
     block = block_shape(scheme.granularity, tuple(x.shape))
-    laid, grid = x.reshape(shape), grid_shape(shape, block)
+    x_blocked, grid = x.reshape(shape), grid_shape(shape, block)
     boxes = regions(shape, block, CHUNK, whole_blocks=True)
-    piles = [_thinned(to_blocks(laid[box.elements], box.block), laid.numel()) for box in boxes]
-    return MeasuredBlocks(_joined(piles), tuple(x.shape), laid.numel(), math.prod(grid))
+    block_groups = [
+        _thinned(to_blocks(x_blocked[box.elements], box.block), x_blocked.numel()) for box in boxes
+    ]
+    return MeasuredBlocks(_joined(block_groups), tuple(x.shape), x_blocked.numel(), math.prod(grid))
 
 
 def _thinned(blocks: Tensor, elements: int) -> Tensor:
@@ -92,10 +77,10 @@ def _thinned(blocks: Tensor, elements: int) -> Tensor:
     step = -(-elements // MAX_ELEMENTS) | 1  # odd, so that it meets the columns of most tensors in turn
     if len(blocks) >= step:
         return blocks[::step].contiguous()
-    ends = (blocks.amin(-1, keepdim=True), blocks.amax(-1, keepdim=True))
-    return torch.cat([blocks[:, ::step], *ends], -1)
+    extremes = (blocks.amin(-1, keepdim=True), blocks.amax(-1, keepdim=True))
+    return torch.cat([blocks[:, ::step], *extremes], -1)
 
 
-def _joined(piles: list[Tensor]) -> list[Tensor]:
-    sizes = dict.fromkeys(pile.shape[1] for pile in piles)
-    return [torch.cat([pile for pile in piles if pile.shape[1] == size]) for size in sizes]
+def _joined(block_groups: list[Tensor]) -> list[Tensor]:
+    sizes = dict.fromkeys(group.shape[1] for group in block_groups)
+    return [torch.cat([group for group in block_groups if group.shape[1] == size]) for size in sizes]

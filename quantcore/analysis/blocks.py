@@ -1,8 +1,23 @@
-"""One block by itself: what it is called, its elements, how many of them are clipped."""
+"""One block: its name, its elements, how many of them are clipped; and the error of each block."""
 
+import math
+
+import torch
 from torch import Tensor
 
-from quantcore.granularity import block_bounds, block_name
+from quantcore.analysis.metrics import x_hat_of
+from quantcore.errors import QuantError
+from quantcore.granularity import (
+    Granularity,
+    block_bounds,
+    block_name,
+    block_shape,
+    blocked_shape,
+    grid_shape,
+    regions,
+    split_axes,
+)
+from quantcore.numerics import CHUNK
 from quantcore.qparams import ends
 from quantcore.quantization import Quantized, unclamped
 
@@ -14,9 +29,19 @@ def bounds(result: Quantized, position: Position) -> tuple[tuple[int, int], ...]
     return block_bounds(result.blocked_shape, result.block, position)
 
 
-def elements(result: Quantized, position: Position) -> Tensor:
-    """Return the elements of x that share the scale at ``position``: a view, with the axes of `blocked_shape`."""
-    return result.x.reshape(result.blocked_shape)[tuple(slice(*b) for b in bounds(result, position))]
+def elements_of(x: Tensor, granularity: Granularity, position: tuple[int, ...]) -> Tensor:
+    """Return the elements of one block of x, in the block's shape: a view where the memory allows it.
+
+    Raises:
+        QuantError: the granularity does not fit x, or there is no block at ``position`` of their grid.
+    """
+    shape = blocked_shape(granularity, tuple(x.shape))
+    block = block_shape(granularity, tuple(x.shape))
+    grid = grid_shape(shape, block)
+    if len(position) != len(grid) or any(not 0 <= p < g for p, g in zip(position, grid, strict=True)):
+        last = tuple(g - 1 for g in grid)
+        raise QuantError(f"There is no block {position}: they are counted from {(0,) * len(grid)} to {last}.")
+    return x.reshape(shape)[tuple(slice(*bounds) for bounds in block_bounds(shape, block, position))]
 
 
 def name(result: Quantized, position: Position) -> str:
@@ -37,3 +62,17 @@ def clipped(result: Quantized, position: Position) -> int:
         part = values.view(shape)[tuple(inside)]
         found += int(((part < least) | (part > most)).count_nonzero())
     return found
+
+
+def block_errors(result: Quantized) -> Tensor:
+    """Return the MSE of every block: block form, float64."""
+    total = torch.zeros(result.scale.shape, dtype=torch.float64, device=result.x.device)
+    count = torch.zeros_like(total)
+    x = result.x.reshape(result.blocked_shape)
+    for region in regions(result.blocked_shape, result.block, CHUNK, whole_blocks=False):
+        error = split_axes(x[region.elements], region.block) - x_hat_of(result, region)
+        inner = tuple(range(1, 2 * len(region.block), 2))
+        square = error.double().square_()
+        total[region.grid] += square.sum(inner) if inner else square
+        count[region.grid] += math.prod(region.block)
+    return total / count

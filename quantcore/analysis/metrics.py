@@ -5,7 +5,7 @@ of its size is made.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,7 +56,7 @@ class Report(Errors):
     """
 
     clipped: int
-    clipped_share: float
+    clipped_fraction: float
     clipping_sse: float
     rounding_sse: float
     codes_used: int
@@ -175,16 +175,31 @@ def errors(x: Any, x_hat: Any) -> Errors:
     return Errors(**sums.errors(tuple(x.shape)))
 
 
+def sqnr(result: Quantized) -> float:
+    """Return `Report.sqnr_db` in dB, without the rest of the report."""
+    x, power, sse = result.x.reshape(result.blocked_shape), 0.0, 0.0
+    for region in regions(result.blocked_shape, result.block, CHUNK, whole_blocks=False):
+        part = split_axes(x[region.elements], region.block)
+        power += _sum_of_squares(part)
+        sse += _sum_of_squares(part - x_hat_of(result, region))
+    return sqnr_of(power, sse)
+
+
+def _sum_of_squares(values: Tensor) -> float:
+    wide = values.double().reshape(-1)
+    return float(torch.dot(wide, wide))
+
+
 def report(result: Quantized) -> Report:
     """Return every metric of a result, in one walk over it."""
     fmt, shape = result.scheme.format, tuple(result.x.shape)
     sums, clipped, clipping_sse, rounding_sse = _Sums(), 0, 0.0, 0.0
     least, most = ends(fmt)
     counts = torch.zeros((), dtype=torch.int64, device=result.x.device)
-    laid = [t.reshape(result.blocked_shape) for t in (result.x, result.codes)]
+    blocked = [t.reshape(result.blocked_shape) for t in (result.x, result.codes)]
     for region, values in unclamped(result.x, result.params, result.scheme):
-        x, codes = (split_axes(t[region.elements], region.block) for t in laid)
-        square = sums.add(x, _x_hat(result, region), _placed(region, result.blocked_shape))
+        x, codes = (split_axes(t[region.elements], region.block) for t in blocked)
+        square = sums.add(x, x_hat_of(result, region), _placed(region, result.blocked_shape))
         counts = counts + _count_codes(codes)
         lowest, highest = torch.aminmax(values)
         if not (lowest >= least and highest <= most):  # NaN too
@@ -198,42 +213,18 @@ def report(result: Quantized) -> Report:
     return Report(
         **found | parts | {"undefined": found["undefined"] | sums.reasons(parts)},
         clipped=clipped,
-        clipped_share=clipped / math.prod(shape),
+        clipped_fraction=clipped / math.prod(shape),
         codes_used=int(counts.count_nonzero()),
         codes_available=fmt.available,
     )
 
 
-def block_errors(result: Quantized) -> Tensor:
-    """Return the MSE of every block: block form, float64."""
-    total = torch.zeros(result.scale.shape, dtype=torch.float64, device=result.x.device)
-    count = torch.zeros_like(total)
-    x = result.x.reshape(result.blocked_shape)
-    for region in _parts(result):
-        error = split_axes(x[region.elements], region.block) - _x_hat(result, region)
-        inner = tuple(range(1, 2 * len(region.block), 2))
-        square = error.double().square_()
-        total[region.grid] += square.sum(inner) if inner else square
-        count[region.grid] += math.prod(region.block)
-    return total / count
-
-
-def _parts(result: Quantized) -> Iterator[Region]:
-    return regions(result.blocked_shape, result.block, CHUNK, whole_blocks=False)
-
-
-def _x_hat(result: Quantized, region: Region) -> Tensor:
+def x_hat_of(result: Quantized, region: Region) -> Tensor:
     """x̂ of one box, with the axes of `split_axes`."""
     codes = split_axes(result.codes.view(result.blocked_shape)[region.elements], region.block)
     scale, zero_point = (spread(p[region.grid]) for p in (result.scale, result.params.zero_point))
-    return decode(
-        codes,
-        scale,
-        zero_point,
-        torch.empty(codes.shape, device=codes.device),
-        result.scheme.format,
-        kept_at(result.kept, region),
-    )
+    out = torch.empty(codes.shape, device=codes.device)
+    return decode(codes, scale, zero_point, out, result.scheme.format, kept_at(result.kept, region))
 
 
 def _count_codes(codes: Tensor) -> Tensor:
@@ -249,10 +240,7 @@ def _placed(region: Region, shape: tuple[int, ...]) -> Callable[[int], int]:
 
     def flat_index(place: int) -> int:
         inside = np.unravel_index(place, box)
-        return int(
-            np.ravel_multi_index(
-                [int(i) + e.start for i, e in zip(inside, region.elements, strict=True)], shape
-            )
-        )
+        at = [int(i) + e.start for i, e in zip(inside, region.elements, strict=True)]
+        return int(np.ravel_multi_index(at, shape))
 
     return flat_index if shape else int

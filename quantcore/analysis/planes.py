@@ -1,11 +1,13 @@
-"""A plane of a result: two axes of its tensors, and which elements of it a reduced map shows."""
+"""Which plane of a tensor a view shows, and which of its elements a reduced map shows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
+from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.numerics import CHUNK
 from quantcore.qparams import Kept, unscale
@@ -13,6 +15,22 @@ from quantcore.quantization import Quantized
 
 Span = tuple[int, int]
 Places = tuple[Tensor, Tensor]
+Place = TypeVar("Place", int, str)
+
+
+@dataclass(frozen=True)
+class View:
+    """Which part of a tensor is shown.
+
+    ``axes``: the axes drawn downwards and across, by default the last two; ``index``: where the plane
+    stands on the other axes, in order; ``rows``, ``columns``: (start, stop) of the part shown, None for all.
+    Rank 1 is drawn as one row, rank 0 as one cell.
+    """
+
+    axes: Span | None = None
+    index: tuple[int, ...] = ()
+    rows: Span | None = None
+    columns: Span | None = None
 
 
 @dataclass(frozen=True)
@@ -35,6 +53,58 @@ class Plane:
         """x̂ of some codes; ``pick`` finds what belongs to them in block form."""
         zero_point = pick(self.zero_point.to(torch.float32))
         return unscale(self.values(codes), pick(self.scale), zero_point, self.kept.at(pick))
+
+
+def element(view: View, shape: tuple[int, ...], row: Place, column: Place) -> tuple[int | Place, ...]:
+    """Return the index in the tensor of what stands at (row, column) of the plane.
+
+    >>> element(View(index=(5,)), (8, 16, 16), "row", "column")
+    (5, 'row', 'column')
+    """
+    if len(shape) < 2:
+        return (column,)[: len(shape)]
+    down, across = axes_of(view, len(shape))
+    others = iter(view.index or (0,) * (len(shape) - 2))
+    return tuple(row if i == down else column if i == across else next(others) for i in range(len(shape)))
+
+
+def place(view: View, index: tuple[int, ...]) -> Span | None:
+    """Return (row, column) of an element in the plane, None where it stands in another plane."""
+    if len(index) < 2:
+        return (0, index[0] if index else 0)
+    down, across = axes_of(view, len(index))
+    row, column = index[down], index[across]
+    return (row, column) if element(view, index, row, column) == index else None
+
+
+def axes_of(view: View, rank: int) -> Span:
+    """Return the axes drawn downwards and across.
+
+    Raises:
+        QuantError: they are not two different axes of the tensor.
+    """
+    down, across = view.axes or (rank - 2, rank - 1)
+    if not (0 <= down < rank and 0 <= across < rank and down != across):
+        raise QuantError(
+            f"The view's axes {(down, across)} are not two different axes of a tensor of rank {rank}."
+        )
+    return down, across
+
+
+def span_of(span: Span | None, length: int, what: str) -> Span:
+    """Return (start, stop) of the part shown, all of ``length`` where ``span`` is None.
+
+    Raises:
+        QuantError: it is empty or reaches outside.
+    """
+    if span is None:
+        return 0, length
+    start, stop = span
+    if not 0 <= start < stop <= length:
+        raise QuantError(
+            f"The {what} {start}:{stop} are not within 0:{length}; give a start below a stop, both inside."
+        )
+    return start, stop
 
 
 def drawn_plane(parts: list[Tensor], block: Span, result: Quantized) -> Plane:

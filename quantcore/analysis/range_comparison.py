@@ -46,7 +46,7 @@ MAX_ENTROPY = 1 << 25  # bins, times thresholds, times blocks: about a second
 class RangeMark:
     """What a range setting finds: the mean ends and width of the blocks' ranges, and the error they leave.
 
-    ``clipped``: the share of the elements.
+    ``clipped``: the fraction of the elements.
     """
 
     setting: RangeSetting
@@ -80,7 +80,7 @@ def range_marks(
     blocks = measured_blocks(x, dataclasses.replace(scheme, range_setting=MinMax()), block)
     marks = {}
     for setting in settings:
-        found = _quick(setting, blocks.counted)
+        found = _quick(setting, blocks.blocks_measured)
         one = dataclasses.replace(scheme, range_setting=found or setting)
         if found is None or isinstance(found, Given) or refusal(one, blocks.shape):
             continue
@@ -98,8 +98,8 @@ def range_in_use(result: Quantized, block: tuple[int, ...] | None = None) -> tup
         low, high = (
             (value - result.params.zero_point.double()) * result.scale for value in _outermost(result)
         )
-    ends = (low, high) if block is None else (low[block], high[block])
-    return float(ends[0].double().mean()), float(ends[1].double().mean())
+    bounds = (low, high) if block is None else (low[block], high[block])
+    return float(bounds[0].double().mean()), float(bounds[1].double().mean())
 
 
 def _outermost(result: Quantized) -> tuple[float, float]:
@@ -127,20 +127,20 @@ def _work(entropy: Entropy) -> int:
 def _mark(setting: RangeSetting, scheme: Scheme, blocks: MeasuredBlocks) -> RangeMark:
     convention = scheme.rules
     total = clipped = lows = highs = widths = power = 0.0
-    for pile in blocks.piles:
-        measure = BlockErrors(pile, scheme)
-        low, high = setting(pile, Task(scheme.format, scheme.symmetric, measure, len(pile)))  # type: ignore[operator]
+    for group in blocks.block_groups:
+        measure = BlockErrors(group, scheme)
+        low, high = setting(group, Task(scheme.format, scheme.symmetric, measure, len(group)))  # type: ignore[operator]
         if isinstance(setting, HalfQuadratic):  # it moves the zero_point, which a range alone does not tell
-            moved = report(apply_quietly(pile, dataclasses.replace(scheme, granularity=PerChannel(0))))
+            moved = report(apply_quietly(group, dataclasses.replace(scheme, granularity=PerChannel(0))))
             total, clipped = total + moved.sse, clipped + moved.clipped
         else:
             parts = measure.split(low, high)
             total += float(parts.clipping.sum() + parts.rounding.sum())
             clipped += float(parts.clipped.sum())
-        ends = parameters(low, high, scheme.symmetric, scheme.format, convention).ends
-        lows += float(ends[0].double().sum())
-        highs += float(ends[1].double().sum())
+        bounds = parameters(low, high, scheme.symmetric, scheme.format, convention).ends
+        lows += float(bounds[0].double().sum())
+        highs += float(bounds[1].double().sum())
         widths += float(widths_of(low, high, scheme).sum())
-        power += float(torch.linalg.vector_norm(pile, dtype=torch.float64)) ** 2
-    n, m = blocks.counted, blocks.measured
+        power += float(torch.linalg.vector_norm(group, dtype=torch.float64)) ** 2
+    n, m = blocks.blocks_measured, blocks.elements_measured
     return RangeMark(setting, lows / n, highs / n, widths / n, total / m, sqnr_of(power, total), clipped / m)

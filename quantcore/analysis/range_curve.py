@@ -16,20 +16,20 @@ from quantcore.range_setting import MinMax
 from quantcore.scheme import Scheme
 
 Array = npt.NDArray[Any]
-MAX_SHARE, STEPS = 1.25, 50  # the widest range tried, in parts of min-max, and how many up to min-max
+MAX_FRACTION, STEPS = 1.25, 50  # the widest range tried, in parts of min-max, and how many up to min-max
 
 
 @dataclass(frozen=True)
 class RangeCurve:
     """The mean squared error of ranges that are min-max shrunk or stretched, as `MinMse` shrinks it.
 
-    ``shares``: of the min-max range; 1 is among them. ``widths``: the mean width of the blocks' ranges as the
+    ``fractions``: of the min-max range; 1 is among them. ``widths``: the mean width of the blocks' ranges as the
     convention has them; of symmetric ones half of it, the largest |x| that is not clipped. ``clipping`` and
-    ``rounding`` add up to the error. ``clipped``: the share of the elements. ``measured`` of ``elements`` elements
+    ``rounding`` add up to the error. ``clipped``: the fraction of the elements. ``measured`` of ``elements`` elements
     count.
     """
 
-    shares: Array
+    fractions: Array
     widths: Array
     clipping: Array
     rounding: Array
@@ -45,7 +45,7 @@ class RangeCurve:
         return total
 
     @property
-    def least(self) -> int:
+    def best(self) -> int:
         """The place of the least error; of equals the widest."""
         mse = np.nan_to_num(self.mse, nan=math.inf)
         return int(np.flatnonzero(mse == mse.min())[-1])
@@ -62,28 +62,31 @@ def range_curve(x: Any, scheme: Scheme, block: tuple[int, ...] | None = None) ->
     """
     scheme = dataclasses.replace(scheme, range_setting=MinMax())
     blocks = measured_blocks(x, scheme, block)
-    shares = np.arange(1, round(MAX_SHARE * STEPS) + 1) / STEPS
-    widths, clipping, rounding, clipped = (np.zeros(len(shares)) for _ in range(4))
-    for pile in blocks.piles:
-        low, high = pile.amin(-1), pile.amax(-1)
-        still = torch.zeros_like(low) if scheme.symmetric else torch.zeros_like(low).clamp(low, high)
-        measure = BlockErrors(pile, scheme)
-        for i, share in enumerate(shares):
-            ends = [end if share == 1 else still + (end - still) * float(share) for end in (low, high)]
-            sums = [float(part.sum()) for part in measure.split(ends[0], ends[1])]
+    fractions = np.arange(1, round(MAX_FRACTION * STEPS) + 1) / STEPS
+    widths, clipping, rounding, clipped = (np.zeros(len(fractions)) for _ in range(4))
+    for group in blocks.block_groups:
+        low, high = group.amin(-1), group.amax(-1)
+        anchor = torch.zeros_like(low) if scheme.symmetric else torch.zeros_like(low).clamp(low, high)
+        measure = BlockErrors(group, scheme)
+        for i, fraction in enumerate(fractions):
+            bounds = [
+                bound if fraction == 1 else anchor + (bound - anchor) * float(fraction)
+                for bound in (low, high)
+            ]
+            sums = [float(part.sum()) for part in measure.split(bounds[0], bounds[1])]
             for total, part in zip((clipping, rounding, clipped), sums, strict=True):
                 total[i] += part
-            widths[i] += float(widths_of(ends[0], ends[1], scheme).sum())
-    n = blocks.measured
+            widths[i] += float(widths_of(bounds[0], bounds[1], scheme).sum())
+    n = blocks.elements_measured
     return RangeCurve(
-        shares,
-        widths / blocks.counted,
+        fractions,
+        widths / blocks.blocks_measured,
         clipping / n,
         rounding / n,
         clipped / n,
         n,
         blocks.elements,
-        blocks.count,
+        blocks.blocks,
     )
 
 

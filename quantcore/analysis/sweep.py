@@ -122,7 +122,7 @@ def measure(x: Tensor, index: int, scheme: Scheme) -> Row:
     return Row(index, scheme, bits, found, "", time.perf_counter() - start)
 
 
-def sensible(shape: tuple[int, ...]) -> list[Scheme]:
+def default_schemes(shape: tuple[int, ...]) -> list[Scheme]:
     """Return the schemes that one would usually weigh for a tensor of this shape, from few bits to many.
 
     Integers of 2 to 8 bits, small floats of 4 to 8 and codebooks, symmetric and where there is a zero_point not,
@@ -132,7 +132,7 @@ def sensible(shape: tuple[int, ...]) -> list[Scheme]:
     granularities = _granularities(shape)
     candidates = [
         Scheme(fmt, symmetric, granularity, setting)
-        for fmt in _SENSIBLE
+        for fmt in _DEFAULT_FORMATS
         for symmetric in ((True, False) if isinstance(fmt, IntFormat) else (True,))
         for granularity in granularities
         for setting in _settings(fmt, granularity)
@@ -147,7 +147,7 @@ def sensible(shape: tuple[int, ...]) -> list[Scheme]:
     return list(dict.fromkeys(found))
 
 
-_SENSIBLE: tuple[Format, ...] = (
+_DEFAULT_FORMATS: tuple[Format, ...] = (
     *(IntFormat(bits) for bits in (2, 3, 4, 5, 6, 8)),
     *(CODEBOOKS[name] for name in ("ternary", "nf4", "iq4_nl")),
     *(FLOATS[name] for name in ("e2m1", "e2m3", "e3m2", "e4m3fn", "e5m2")),

@@ -7,37 +7,34 @@ can't hide. What is said of a cell is said of the element that its map shows.
 """
 
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from quantcore.analysis.planes import Plane, Span, drawn_plane, extreme, extreme_difference
+from quantcore.analysis.planes import (
+    Plane,
+    Span,
+    View,
+    axes_of,
+    drawn_plane,
+    element,
+    extreme,
+    extreme_difference,
+    place,
+    span_of,
+)
 from quantcore.errors import QuantError
 from quantcore.granularity import PerFlatGroup, Shape, as_boxes
 from quantcore.quantization import Quantized
 
+# This module is the public `qc.views`
+__all__ = ["MAX_CELLS", "Cells", "MapData", "View", "box_of_blocks", "element", "map_data", "place"]
+
 MAX_CELLS = 256
 MAX_BORDERS = 64  # lines along one axis; more would be a grey haze
-
-Place = TypeVar("Place", int, str)
-
-
-@dataclass(frozen=True)
-class View:
-    """Which part of a tensor is shown.
-
-    ``axes``: the axes drawn downwards and across, by default the last two; ``index``: where the plane
-    stands on the other axes, in order; ``rows``, ``columns``: (start, stop) of the part shown, None for all.
-    Rank 1 is drawn as one row, rank 0 as one cell.
-    """
-
-    axes: Span | None = None
-    index: tuple[int, ...] = ()
-    rows: Span | None = None
-    columns: Span | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,28 +132,6 @@ class MapData:
         return f"Each cell shows one of {down} × {across} elements: the one with the largest |x|, {worst}."
 
 
-def element(view: View, shape: tuple[int, ...], row: Place, column: Place) -> tuple[int | Place, ...]:
-    """Return the index in the tensor of what stands at (row, column) of the plane.
-
-    >>> element(View(index=(5,)), (8, 16, 16), "row", "column")
-    (5, 'row', 'column')
-    """
-    if len(shape) < 2:
-        return (column,)[: len(shape)]
-    down, across = _axes(view, len(shape))
-    others = iter(view.index or (0,) * (len(shape) - 2))
-    return tuple(row if i == down else column if i == across else next(others) for i in range(len(shape)))
-
-
-def place(view: View, index: tuple[int, ...]) -> Span | None:
-    """Return (row, column) of an element in the plane, None where it stands in another plane."""
-    if len(index) < 2:
-        return (0, index[0] if index else 0)
-    down, across = _axes(view, len(index))
-    row, column = index[down], index[across]
-    return (row, column) if element(view, index, row, column) == index else None
-
-
 def map_data(result: Quantized, view: View | None = None, against: Quantized | None = None) -> MapData:
     """Return the cells of the four maps.
 
@@ -169,7 +144,7 @@ def map_data(result: Quantized, view: View | None = None, against: Quantized | N
     view = view or View()
     plane = _plane(result, view)
     height, width = plane.x.shape
-    rows, columns = _span(view.rows, height, "rows"), _span(view.columns, width, "columns")
+    rows, columns = span_of(view.rows, height, "rows"), span_of(view.columns, width, "columns")
     step = (-(-(rows[1] - rows[0]) // MAX_CELLS), -(-(columns[1] - columns[0]) // MAX_CELLS))
     if step == (1, 1):
         largest = worst = _cells(plane, *_all(rows, columns, plane))
@@ -230,10 +205,10 @@ def _plane(result: Quantized, view: View) -> Plane:
     number = scale if result.kept.number is None else result.kept.number  # or what nobody reads
     if isinstance(result.scheme.granularity, PerFlatGroup):
         (scale, zero_point, number), block = as_boxes((scale, zero_point, number), block[0], shape)
-    whole = [x, codes, scale, zero_point, number]
+    tensors = [x, codes, scale, zero_point, number]
     if x.dim() < 2:
-        return drawn_plane([t.reshape(1, -1) for t in whole], (1, block[0] if block else 1), result)
-    down, across = _axes(view, x.dim())
+        return drawn_plane([t.reshape(1, -1) for t in tensors], (1, block[0] if block else 1), result)
+    down, across = axes_of(view, x.dim())
     others = [i for i in range(x.dim()) if i not in (down, across)]
     index = view.index or (0,) * len(others)
     if len(index) != len(others) or any(not 0 <= n < shape[i] for n, i in zip(index, others, strict=True)):
@@ -243,25 +218,5 @@ def _plane(result: Quantized, view: View) -> Plane:
     at: dict[int, int] = dict(zip(others, index, strict=True))
     cut = tuple(at.get(i, slice(None)) for i in range(x.dim()))
     cut_grid = tuple(at[i] // block[i] if i in at else slice(None) for i in range(x.dim()))
-    parts = [t[cut if t is x or t is codes else cut_grid] for t in whole]
+    parts = [t[cut if t is x or t is codes else cut_grid] for t in tensors]
     return drawn_plane([p.T for p in parts] if down > across else parts, (block[down], block[across]), result)
-
-
-def _axes(view: View, rank: int) -> Span:
-    down, across = view.axes or (rank - 2, rank - 1)
-    if not (0 <= down < rank and 0 <= across < rank and down != across):
-        raise QuantError(
-            f"The view's axes {(down, across)} are not two different axes of a tensor of rank {rank}."
-        )
-    return down, across
-
-
-def _span(span: Span | None, length: int, what: str) -> Span:
-    if span is None:
-        return 0, length
-    start, stop = span
-    if not 0 <= start < stop <= length:
-        raise QuantError(
-            f"The {what} {start}:{stop} are not within 0:{length}; give a start below a stop, both inside."
-        )
-    return start, stop

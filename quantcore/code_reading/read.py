@@ -2,18 +2,17 @@
 
 from collections.abc import Iterable
 
-from quantcore.code_reading.checks import back as checks_back
-from quantcore.code_reading.checks import codes as checks_codes
 from quantcore.code_reading.checks import words
-from quantcore.code_reading.checks.chain import Chain
-from quantcore.code_reading.checks.found import Found
+from quantcore.code_reading.checks.codes import check_codes
+from quantcore.code_reading.checks.dequantize import check_dequantize
 from quantcore.code_reading.kinds import KINDS
+from quantcore.code_reading.quantizer import Quantizer
 from quantcore.code_reading.reader.source import parse
 from quantcore.code_reading.reader.statements import Reader
-from quantcore.code_reading.record import CodeFinding, CodeReading
+from quantcore.code_reading.record import CodeFinding, CodeReading, Found
 from quantcore.errors import QuantError
 
-MOST = 12  # calls that are not recognised, named in full
+MOST = 12  # calls that are not recognized, named in full
 
 
 def read_code(text: str) -> CodeReading:
@@ -30,23 +29,23 @@ def read_code(text: str) -> CodeReading:
     try:
         reader.run(tree)
     except RecursionError:
-        raise QuantError(
-            "The code is nested too deeply to be followed; paste only the lines that quantize."
-        ) from None
-    chains = _chains(reader)
-    found: dict[tuple[str, int], tuple[Found, Chain | None]] = {}
-    for chain in chains:
-        for finding in (*checks_codes.check(chain), *checks_back.check(chain)):
+        raise QuantError("The code is nested too deeply; paste only the lines that quantize.") from None
+    quantizers = _quantizers(reader)
+    found: dict[tuple[str, int], tuple[Found, Quantizer | None]] = {}
+    for quantizer in quantizers:
+        for finding in (*check_codes(quantizer), *check_dequantize(quantizer)):
             kept = found.get((finding.kind, finding.line))
             if kept is None or (finding.certain and not kept[0].certain):
-                found[finding.kind, finding.line] = (finding, chain)
+                found[finding.kind, finding.line] = (finding, quantizer)
     for line, data in reader.written:
-        where = next((c for c in chains if c.codes.data.root == data.root), chains[0] if chains else None)
+        where = next(
+            (c for c in quantizers if c.codes.data.root == data.root), quantizers[0] if quantizers else None
+        )
         finding = Found(
             "clamp-in-place", line,
-            f"This clamp writes into {data.root}, the caller's own tensor: an error computed afterwards is that of the "
+            f"This clamp modifies {data.root}, the caller's tensor: an error computed afterwards is measured against the "
             "clipped tensor.",
-            "clamp without an underscore makes a new tensor.",
+            "Use clamp without an underscore, which returns a new tensor.",
         )  # fmt: skip
         found[finding.kind, line] = (finding, where)
     lines = text.split("\n")
@@ -54,21 +53,27 @@ def read_code(text: str) -> CodeReading:
         (_finding(f, c, lines) for f, c in found.values()), key=lambda f: (f.line, not f.certain, f.kind)
     )
     return CodeReading(
-        text, tuple(findings), _recognised(chains), _unread(reader), _library(reader), tuple(chains)
+        text, tuple(findings), _recognized(quantizers), _unread(reader), _library(reader), tuple(quantizers)
     )
 
 
-def _chains(reader: Reader) -> list[Chain]:
+def _quantizers(reader: Reader) -> list[Quantizer]:
     """The quantizers, each with its way back; codes that are only a step on the way to others are none."""
-    backs = [Chain(b.codes, b if id(b) not in reader.used else None, True) for b in reader.backs]
-    on_the_way = {id(chain.codes) for chain in backs}
-    ends = [
-        Chain(codes) for codes in reader.codes if id(codes) not in reader.used and id(codes) not in on_the_way
+    with_dequantize = [
+        Quantizer(b.codes, b if id(b) not in reader.used else None, True) for b in reader.dequantized
     ]
-    return [chain for chain in (*backs, *ends) if chain.stored.of("round")]
+    on_the_way = {id(quantizer.codes) for quantizer in with_dequantize}
+    without_dequantize = [
+        Quantizer(codes)
+        for codes in reader.codes
+        if id(codes) not in reader.used and id(codes) not in on_the_way
+    ]
+    return [
+        quantizer for quantizer in (*with_dequantize, *without_dequantize) if quantizer.stored.of("round")
+    ]
 
 
-def _finding(found: Found, chain: Chain | None, lines: list[str]) -> CodeFinding:
+def _finding(found: Found, quantizer: Quantizer | None, lines: list[str]) -> CodeFinding:
     source = lines[found.line - 1].strip() if 0 < found.line <= len(lines) else ""
     kind = KINDS[found.kind]
     return CodeFinding(
@@ -80,14 +85,14 @@ def _finding(found: Found, chain: Chain | None, lines: list[str]) -> CodeFinding
         found.certain,
         kind.lesson,
         kind.step,
-        chain,
+        quantizer,
     )
 
 
-def _recognised(chains: Iterable[Chain]) -> tuple[str, ...]:
+def _recognized(quantizers: Iterable[Quantizer]) -> tuple[str, ...]:
     found: dict[str, None] = {}
-    for chain in chains:
-        found |= dict.fromkeys(words.recognised(chain))
+    for quantizer in quantizers:
+        found |= dict.fromkeys(words.recognized(quantizer))
     return tuple(found)
 
 
@@ -98,8 +103,8 @@ def _library(reader: Reader) -> tuple[str, ...]:
 
 def _unread(reader: Reader) -> tuple[str, ...]:
     texts = [
-        f"Line {line}: `{source}` is not recognised, so what follows from it is not checked."
+        f"Line {line}: `{source}` is not recognized, so what depends on it is not checked."
         for line, source in sorted(reader.unread)
     ]
     more = len(texts) - MOST
-    return tuple([*texts[:MOST], f"{more} more calls are not recognised."] if more > 0 else texts)
+    return tuple([*texts[:MOST], f"{more} more calls are not recognized."] if more > 0 else texts)

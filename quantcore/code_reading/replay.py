@@ -3,18 +3,19 @@
 import torch
 from torch import Tensor
 
-from quantcore.code_reading.checks.chain import SMALL, Chain
-from quantcore.code_reading.values.known import Codes, Data, Kind, Num, Op, Real, Stat, Steps, Value
+from quantcore.code_reading.quantizer import SMALL, Quantizer
+from quantcore.code_reading.values.python import DType, Num, Value
+from quantcore.code_reading.values.quantities import Codes, Data, Op, Real, Stat, Steps
 from quantcore.errors import QuantError
 from quantcore.numerics import rounding
 
-_WHOLE = 2.0**62  # beyond it no cast to an integer is defined
+_MOST_CAST = 2.0**62  # beyond it no cast to an integer is defined
 
 
-def codes_of(codes: Codes, x: Tensor, chain: Chain) -> Tensor:
+def codes_of(codes: Codes, x: Tensor, quantizer: Quantizer) -> Tensor:
     """Replay the steps that were read."""
-    scale = _broadcast(_value(codes.scale, x, chain), x, codes)
-    values = _data(codes.data, x, chain)
+    scale = _broadcast(_value(codes.scale, x, quantizer), x, codes)
+    values = _data(codes.data, x, quantizer)
     for op in codes.ops:
         match op.name:
             case "divide":
@@ -28,7 +29,7 @@ def codes_of(codes: Codes, x: Tensor, chain: Chain) -> Tensor:
             case "floor_divide":
                 values = torch.floor_divide(values, scale)
             case "add":
-                values = values + op.sign * _broadcast(_value(op.value, x, chain), x, codes)
+                values = values + op.sign * _broadcast(_value(op.value, x, quantizer), x, codes)
             case "round":
                 values = rounding(op.value)(values.clone())
             case "clamp":
@@ -36,60 +37,61 @@ def codes_of(codes: Codes, x: Tensor, chain: Chain) -> Tensor:
             case "cast":
                 values = _cast(values, op.value)
             case _:
-                raise QuantError(f"Line {op.line} is not recognised, so the code can't be shown on a tensor.")
+                raise QuantError(f"Line {op.line} is not recognized, so the code can't be shown on a tensor.")
     return values
 
 
-def _data(data: Data, x: Tensor, chain: Chain) -> Tensor:
+def _data(data: Data, x: Tensor, quantizer: Quantizer) -> Tensor:
     if data.twice is not None:
-        first = Chain(data.twice.codes, data.twice, True)
-        x = values_back(first, codes_of(first.stored, x, first), x)
+        first = Quantizer(data.twice.codes, data.twice, True)
+        x = dequantized_values(first, codes_of(first.stored, x, first), x)
     x = x.abs() if data.absolute else x
     if data.low is not None or data.high is not None:
         x = x.clamp(data.low, data.high)
     for stat, factor in data.shift:
-        x = x + factor * _stat(stat, x, chain)
+        x = x + factor * _stat(stat, x, quantizer)
     return x
 
 
-def values_back(chain: Chain, codes: Tensor, x: Tensor) -> Tensor:
+def dequantized_values(quantizer: Quantizer, codes: Tensor, x: Tensor) -> Tensor:
     """The way back that was read, or (codes - zero point) · scale where there is none."""
-    scale = _broadcast(_value(chain.codes.scale, x, chain), x, chain.codes)
-    if chain.codes.of("unscaled"):
+    scale = _broadcast(_value(quantizer.codes.scale, x, quantizer), x, quantizer.codes)
+    if quantizer.codes.of("unscaled"):
         return codes / scale
     values = codes
-    if chain.back is None:
-        for op in chain.stored.of("add"):
-            values = values - op.sign * _broadcast(_value(op.value, x, chain), x, chain.codes)
-        return _unshifted(values * scale, chain, x)
-    kind: Kind | None = chain.stored.kind
-    for op in chain.after:
+    if quantizer.dequantized is None:
+        for op in quantizer.stored.of("add"):
+            values = values - op.sign * _broadcast(_value(op.value, x, quantizer), x, quantizer.codes)
+        return _unshifted(values * scale, quantizer, x)
+    dtype: DType | None = quantizer.stored.dtype
+    for op in quantizer.after:
         if op.name == "cast":
-            kind = None if op.value.floating else op.value
+            dtype = None if op.value.floating else op.value
         elif op.name == "add":
-            values = values + op.sign * _broadcast(_value(op.value, x, chain), x, chain.codes)
-            whole = isinstance(op.value, Num) or (
-                isinstance(op.value, Steps) and (op.value.python or op.value.kind)
+            values = values + op.sign * _broadcast(_value(op.value, x, quantizer), x, quantizer.codes)
+            integer = isinstance(op.value, Num) or (
+                isinstance(op.value, Steps) and (op.value.python or op.value.dtype)
             )
-            values = _cast(values, kind) if kind and whole else values
+            values = _cast(values, dtype) if dtype and integer else values
     values = values * scale
-    for value, sign, _ in chain.back.loose:
-        values = values + sign * _broadcast(_value(value, x, chain), x, chain.codes)
-    taken_off = {k for k, _ in chain.back.left}
-    if chain.codes.data.shift and not all(stat in taken_off for stat, _ in chain.codes.data.shift):
-        values = _unshifted(values, chain, x)
-    elif chain.zero and not taken_off and not any(op.name == "add" for op in chain.after):
+    for value, sign, _ in quantizer.dequantized.loose:
+        values = values + sign * _broadcast(_value(value, x, quantizer), x, quantizer.codes)
+    taken_off = {k for k, _ in quantizer.dequantized.left}
+    if quantizer.codes.data.shift and not all(stat in taken_off for stat, _ in quantizer.codes.data.shift):
+        values = _unshifted(values, quantizer, x)
+    elif quantizer.zero and not taken_off and not any(op.name == "add" for op in quantizer.after):
         # the zero point is taken off after the multiplication, in units of x
         zero = sum(
-            op.sign * _broadcast(_value(op.value, x, chain), x, chain.codes) for op in chain.stored.of("add")
+            op.sign * _broadcast(_value(op.value, x, quantizer), x, quantizer.codes)
+            for op in quantizer.stored.of("add")
         )
         values = values - zero * scale
     return values
 
 
-def _unshifted(values: Tensor, chain: Chain, x: Tensor) -> Tensor:
-    for stat, factor in chain.codes.data.shift:
-        values = values - factor * _stat(stat, x, chain)
+def _unshifted(values: Tensor, quantizer: Quantizer, x: Tensor) -> Tensor:
+    for stat, factor in quantizer.codes.data.shift:
+        values = values - factor * _stat(stat, x, quantizer)
     return values
 
 
@@ -97,54 +99,56 @@ def _clamped(values: Tensor, op: Op) -> Tensor:
     low, high = op.value
     if "?" in (low, high):
         raise QuantError(
-            f"A bound of the clamp in line {op.line} is not known, so the code can't be shown on a tensor."
+            f"A bound of the clamp in line {op.line} is unknown, so the code can't be shown on a tensor."
         )
     return values.clamp(low, high) if (low, high) != (None, None) else values
 
 
-def _cast(values: Tensor, kind: Kind) -> Tensor:
+def _cast(values: Tensor, dtype: DType) -> Tensor:
     """A cast keeps the lowest bits; of wide integers and floats nothing is lost here."""
-    if kind.floating or kind.bits > SMALL:
+    if dtype.floating or dtype.bits > SMALL:
         return values
-    whole = values.trunc().clamp(-_WHOLE, _WHOLE)
-    return torch.remainder(whole.double() - kind.low, 1 << kind.bits).float() + kind.low
+    integer = values.trunc().clamp(-_MOST_CAST, _MOST_CAST)
+    return torch.remainder(integer.double() - dtype.low, 1 << dtype.bits).float() + dtype.low
 
 
-def _value(value: Value, x: Tensor, chain: Chain) -> Tensor:
+def _value(value: Value, x: Tensor, quantizer: Quantizer) -> Tensor:
     """A scale or a zero point."""
     match value:
         case Num():
             return torch.tensor(float(value.value))
         case Real() if value.known:
-            total = _sum(value, x, chain)
+            total = _sum(value, x, quantizer)
             return total.half().float() if value.half else total
         case Steps() if value.known:
-            scale = _value(value.scale, x, chain)
+            scale = _value(value.scale, x, quantizer)
             total = torch.tensor(float(value.const))
             for stat, factor in value.terms:
-                total = total + factor * _stat(stat, x, chain) / scale
+                total = total + factor * _stat(stat, x, quantizer) / scale
             total = rounding(value.rounding)(total.clone()) if value.rounding else total
-            if value.clamped and chain.bounds:
-                total = total.clamp(*chain.bounds)
-            return _cast(total, value.kind) if value.kind and not value.python else total
-    raise QuantError("A scale or a zero point is not known from the code, so it can't be shown on a tensor.")
+            if value.clamped and quantizer.bounds:
+                total = total.clamp(*quantizer.bounds)
+            return _cast(total, value.dtype) if value.dtype and not value.python else total
+    raise QuantError(
+        "The code does not show the value of its scale or zero point, so it can't be shown on a tensor."
+    )
 
 
-def _sum(value: Real, x: Tensor, chain: Chain) -> Tensor:
+def _sum(value: Real, x: Tensor, quantizer: Quantizer) -> Tensor:
     """The sum, divided last where one divisor is common to all: (high - low) / 255 in the order of the code."""
     if not value.terms:
         return torch.tensor(value.const)
     factors = {abs(factor) for _, factor in value.terms}
     common = next(iter(factors)) if len(factors) == 1 else 1.0
-    parts = [_stat(stat, x, chain) * (factor / common) for stat, factor in value.terms]
+    parts = [_stat(stat, x, quantizer) * (factor / common) for stat, factor in value.terms]
     total = sum(parts[1:], parts[0])
     return (total / (1 / common) if common < 1 else total * common) + value.const
 
 
-def _stat(stat: Stat, x: Tensor, chain: Chain) -> Tensor:
+def _stat(stat: Stat, x: Tensor, quantizer: Quantizer) -> Tensor:
     """An extreme of x, in the shape in which the code has it."""
     source = (
-        _data(stat.data, x, chain)
+        _data(stat.data, x, quantizer)
         if stat.data.twice is not None
         else (x.abs() if stat.data.absolute or stat.absolute else x)
     )
@@ -172,7 +176,7 @@ def _stat(stat: Stat, x: Tensor, chain: Chain) -> Tensor:
 
 def _percentile(source: Tensor, stat: Stat) -> Tensor:
     if stat.axes is not None or stat.p is None:
-        raise QuantError(f"Line {stat.line}: percentiles along an axis are not shown on a tensor.")
+        raise QuantError(f"Line {stat.line}: percentiles along an axis can't be shown on a tensor.")
     rows = source.flatten().double().sort().values
     place = stat.p / 100 * (rows.numel() - 1)
     below, above = rows[int(place)], rows[min(int(place) + 1, rows.numel() - 1)]
@@ -202,7 +206,7 @@ def _cut(stat: Stat, layout: list[str], source: Tensor) -> Tensor:
             groups = source.reshape(-1, sizes[1])
             return reduce(groups, -1, keepdim=True).expand_as(groups).reshape(source.shape)
     raise QuantError(
-        "The tensor is cut or laid out in a way that is not shown here; the findings hold all the same."
+        "The code reshapes the tensor in a way that can't be shown here; the findings still hold."
     )
 
 
@@ -219,7 +223,7 @@ def _placed(found: Tensor, stat: Stat) -> Tensor:
                 raise ValueError(how)
         except (RuntimeError, ValueError, IndexError, TypeError):
             raise QuantError(
-                f"Line {stat.line}: the scales are laid out in a way that is not shown on this tensor."
+                f"Line {stat.line}: the code reshapes the scales in a way that can't be shown on this tensor."
             ) from None
     return found
 
@@ -230,6 +234,6 @@ def _broadcast(values: Tensor, x: Tensor, codes: Codes) -> Tensor:
         return torch.broadcast_to(values, x.shape)
     except RuntimeError:
         raise QuantError(
-            f"Line {codes.ops[0].line}: on a tensor of shape {tuple(x.shape)} this code fails, since the scales have shape "
-            f"{tuple(values.shape)}; choose a square tensor to see what goes wrong silently."
+            f"Line {codes.ops[0].line}: on a tensor of shape {tuple(x.shape)} this code fails, because the scales have shape "
+            f"{tuple(values.shape)}; choose a square tensor to see what it does silently."
         ) from None

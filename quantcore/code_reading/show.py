@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from quantcore.analysis import errors
-from quantcore.code_reading.checks.chain import Chain
-from quantcore.code_reading.replay import codes_of, values_back
-from quantcore.code_reading.right import right_scheme
+from quantcore.code_reading.intended import intended_scheme
+from quantcore.code_reading.quantizer import Quantizer
+from quantcore.code_reading.replay import codes_of, dequantized_values
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.numerics import as_float32
@@ -66,7 +66,7 @@ class Shown:
         return errors(x, self.dequantized).sqnr_db, errors(x, self.right.dequantized).sqnr_db
 
 
-def show(chain: Chain, x: object) -> Shown:
+def show(quantizer: Quantizer, x: object) -> Shown:
     """Return what a quantizer does to x, and what it should do.
 
     Raises:
@@ -77,14 +77,14 @@ def show(chain: Chain, x: object) -> Shown:
         raise QuantError(
             "The code is shown only on tensors whose values are all finite; choose another tensor."
         )
-    right = apply_quietly(x, right_scheme(chain, tuple(x.shape)))
-    codes = codes_of(chain.stored, x, chain)
-    back = values_back(chain, codes, x)
+    right = apply_quietly(x, intended_scheme(quantizer, tuple(x.shape)))
+    codes = codes_of(quantizer.stored, x, quantizer)
+    back = dequantized_values(quantizer, codes, x)
     if not bool(codes.isfinite().all()):
         raise QuantError(
-            "On this tensor the code divides by a scale of 0; choose a tensor whose values differ."
+            "On this tensor the code divides by a scale of 0; choose a tensor with different values."
         )
     x_hat = right.dequantized
     # the way back may round differently, by a few units in the last place
     moved = (back - x_hat).abs() > 1e-5 * (x.abs() + right.x.abs().amax())
-    return Shown(codes, back, right, codes.ne(right.codes.float()) | moved, chain.cast is not None)
+    return Shown(codes, back, right, codes.ne(right.codes.float()) | moved, quantizer.cast is not None)

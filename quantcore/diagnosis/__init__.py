@@ -1,6 +1,6 @@
 """What is wrong with a result, or could be better, each with this tensor's numbers and a scheme that fixes it.
 
-A kind of finding is a function ``kind(case) -> Iterator[Finding]``; `KINDS` has them by name. A scheme is
+A kind of finding is a function ``kind(context) -> Iterator[Finding]``; `KINDS` has them by name. A scheme is
 proposed only after it was computed on the same tensor and found better.
 """
 
@@ -17,7 +17,7 @@ from quantcore.diagnosis.codes import (
     zero_point_clamped,
     zero_point_outside,
 )
-from quantcore.diagnosis.context import Case
+from quantcore.diagnosis.context import Context
 from quantcore.diagnosis.examples import EXAMPLES
 from quantcore.diagnosis.outliers import outlier_channel, outlier_element
 from quantcore.diagnosis.ranges import clipped_too_much, clips_too_little, codes_unused, one_sided
@@ -25,7 +25,7 @@ from quantcore.diagnosis.record import MAX_BOXES, SEVERITIES, Box, Finding, Gain
 from quantcore.formats import IntFormat
 from quantcore.quantization import Quantized
 
-Kind = Callable[[Case], Iterator[Finding]]
+Kind = Callable[[Context], Iterator[Finding]]
 _ALL: tuple[Kind, ...] = (
     nan, wrapped, zero_point_outside, zero_point_clamped, negatives_lost, zero_not_exact, one_sided,
     outlier_channel, outlier_element, clipped_too_much, clips_too_little, codes_unused, per_channel,
@@ -56,14 +56,14 @@ def diagnose(result: Quantized, report: Report | None = None) -> list[Finding]:
     >>> [f.kind for f in diagnose(apply([[0.0, 1.0], [2.0, 3.0]], Scheme()))]
     ['one_sided']
     """
-    case = Case(result, report)
+    context = Context(result, report)
     names = tuple(KINDS) if isinstance(result.scheme.format, IntFormat) else _OF_FLOATS
-    if not case.finite:
+    if not context.finite:
         names = tuple(name for name in names if name in _OF_ANY_NUMBERS)
-    found = [finding for name in names for finding in KINDS[name](case)]
+    found = [finding for name in names for finding in KINDS[name](context)]
     kinds = {finding.kind for finding in found}
     found = [finding for finding in found if not kinds & set(FOLLOWS.get(finding.kind, ()))]
     return sorted(found, key=lambda f: SEVERITIES.index(f.severity))
 
 
-__all__ = ["Box", "Case", "EXAMPLES", "Finding", "Gain", "KINDS", "MAX_BOXES", "diagnose"]
+__all__ = ["Box", "Context", "EXAMPLES", "Finding", "Gain", "KINDS", "MAX_BOXES", "diagnose"]

@@ -7,157 +7,165 @@ import torch
 from torch import Tensor
 
 from quantcore.conventions import TEXTBOOK
-from quantcore.diagnosis.context import Case
+from quantcore.diagnosis.context import Context
 from quantcore.diagnosis.formatting import number
 from quantcore.diagnosis.record import MAX_BOXES, Box, Finding
 from quantcore.formats import FloatFormat, IntFormat
 from quantcore.granularity import block_name
 from quantcore.range_setting import Given, MinMax
 
-LEAST = 4  # elements of a block that is looked at: fewer are alike by chance
-TINY = 2.0**-126  # numbers below the smallest normal float32 lose their digits one by one
+MIN_ELEMENTS = 4  # elements of a block that is looked at: fewer are alike by chance
+MIN_NORMAL = 2.0**-126  # numbers below the smallest normal float32 lose their digits one by one
 WIDE = 2.0**100  # a format that reaches so far needs no scale
 BY_CHANCE = 0.01  # all-zero blocks to expect of so many zeros elsewhere: fewer are no chance
 BETTER_DB = 1.0
 RAISED = 4.0  # times the scale that the elements need: two bits of the codes are lost
 
 
-def constant_block(case: Case) -> Iterator[Finding]:
+def constant_block(context: Context) -> Iterator[Finding]:
     """All elements of a block are the same number, not 0."""
-    low, high = case.extremes
+    low, high = context.extremes
     constant = (low == high) & (low != 0)
-    if case.block_size < LEAST or not constant.any():
+    if context.block_size < MIN_ELEMENTS or not constant.any():
         return
-    value, many = float(low[constant][0]), int(constant.sum())
+    value, many, blocks = float(low[constant][0]), int(constant.sum()), constant.numel()
+    subject = f"{_all_elements(context, constant)} are"
+    if many > 1:
+        first = _name(context, constant)
+        subject = f"In {many:,} of {blocks:,} blocks all elements are equal; in the first, {first}, they are"
     yield Finding(
         "constant_block",
         "note",
-        f"{_blocks(case, constant, 'equal')} {number(value)}: one number would store {'it' if many == 1 else 'each'}.",
-        _boxes(case, constant),
+        f"{subject} {number(value)}: one number {'' if many == 1 else 'per block '}is enough.",
+        _boxes(context, constant),
     )
 
 
-def zero_block(case: Case) -> Iterator[Finding]:
+def zero_block(context: Context) -> Iterator[Finding]:
     """All elements of a block are 0, and not because most of the tensor is."""
-    zero = case.largest == 0
-    if case.block_size < LEAST or not zero.any() or int(zero.sum()) <= _by_chance(case, zero):
+    zero = context.largest == 0
+    if context.block_size < MIN_ELEMENTS or not zero.any() or int(zero.sum()) <= _by_chance(context, zero):
         return
-    found = float(case.result.scale[zero][0])
+    found = float(context.result.scale[zero][0])
     if math.isnan(found):  # which `nan` says
         return
     scale, many = number(found), int(zero.sum())
     yield Finding(
         "zero_block",
         "note",
-        f"{_blocks(case, zero, 'equal')} 0: a dead channel, or a bug upstream. {'Its' if many == 1 else 'The first'} scale, "
-        f"{scale}, means nothing.",
-        _boxes(case, zero),
+        f"{_all_elements(context, zero)} are 0: a dead channel, or a bug upstream. "
+        f"{'The' if many == 1 else 'The first'} scale, {scale}, is meaningless.",
+        _boxes(context, zero),
     )
 
 
-def _by_chance(case: Case, zero: Tensor) -> float:
+def _by_chance(context: Context, zero: Tensor) -> float:
     """A number of all-zero blocks that is no surprise with so many zeros elsewhere."""
-    x, blocks = case.sample
+    x, blocks = context.sample
     others = x[~zero[blocks]] if zero.dim() else x[:0]
     zeros = float((others == 0).double().mean()) if len(others) else 0.0
-    expected = zero.numel() * zeros**case.block_size
+    expected = zero.numel() * zeros**context.block_size
     return 0.0 if expected < BY_CHANCE else 3 * expected + 3
 
 
-def tiny_block(case: Case) -> Iterator[Finding]:
+def tiny_block(context: Context) -> Iterator[Finding]:
     """Elements so small that their scale is not a normal float32, or below the library's smallest scale."""
-    if isinstance(case.scheme.range_setting, Given):  # given manually, whatever the elements are
+    if isinstance(context.scheme.range_setting, Given):  # given manually, whatever the elements are
         return
-    scale, replaced = case.result.scale, case.result.params.replaced
-    alive = case.largest > 0
-    denormal = alive & (scale.abs() < TINY)  # ggml's scales have a sign
-    small = torch.zeros_like(alive) if replaced is None else alive & replaced
-    if denormal.any() and isinstance(case.scheme.format, FloatFormat) and case.scheme.format.max > WIDE:
-        yield _needs_no_scale(case, case.scheme.format, denormal)
+    scale, replaced = context.result.scale, context.result.params.replaced
+    nonzero = context.largest > 0
+    denormal = nonzero & (scale.abs() < MIN_NORMAL)  # ggml's scales have a sign
+    small = torch.zeros_like(nonzero) if replaced is None else nonzero & replaced
+    if denormal.any() and isinstance(context.scheme.format, FloatFormat) and context.scheme.format.max > WIDE:
+        yield _needs_no_scale(context, context.scheme.format, denormal)
     elif denormal.any():
-        value, first = float(case.largest[denormal].amax()), float(scale[denormal][0])
+        value, first = float(context.largest[denormal].amax()), float(scale[denormal][0])
         yield Finding(
             "tiny_block",
             "warning",
-            f"{_blocks(case, denormal, 'are at most')} {number(value)} in size: "
+            f"{_all_elements(context, denormal)} have |x| ≤ {number(value)}: "
             + (
-                f"the scale {number(first)} is denormal and has few digits."
+                f"the scale, {number(first)}, is subnormal and has few significant bits."
                 if first
-                else "the scale comes to 0, and so does everything."
+                else "the scale underflows to 0, and so does every element."
             )
-            + " Multiply the tensor first.",
-            _boxes(case, denormal),
+            + " Scale the tensor up first.",
+            _boxes(context, denormal),
         )
     elif small.any():
-        yield _small(case, small)
-    elif (raised := alive & _raised(case)).any():
-        yield _of_least_range(case, raised)
+        yield _small(context, small)
+    elif (raised := nonzero & _raised(context)).any():
+        yield _below_min_range(context, raised)
 
 
-def _needs_no_scale(case: Case, fmt: FloatFormat, denormal: Tensor) -> Finding:
+def _needs_no_scale(context: Context, fmt: FloatFormat, denormal: Tensor) -> Finding:
     """Of bf16, whose largest value is nearly that of float32, the scale is denormal for any tensor."""
     return Finding(
         "tiny_block",
         "warning",
-        f"{fmt} reaches {number(fmt.max)} without a scale: the one that brings the largest element there, "
-        f"{number(float(case.result.scale[denormal][0]))}, is denormal and has few digits. Set scale 1 manually.",
-        _boxes(case, denormal),
-        **case.gained(case.best([case.but(range_setting=Given(1.0))], BETTER_DB)),
+        f"{fmt} reaches {number(fmt.max)} without a scale. The scale that maps the largest element there, "
+        f"{number(float(context.result.scale[denormal][0]))}, is subnormal and has few significant bits. Set the scale to 1.",
+        _boxes(context, denormal),
+        **context.fixed_by(context.best([context.changed(range_setting=Given(1.0))], BETTER_DB)),
     )
 
 
-def _small(case: Case, small: Tensor) -> Finding:
-    convention = case.scheme.convention
-    textbook = case.but(convention=TEXTBOOK.changed(overflow=convention.coding.overflow))
+def _small(context: Context, small: Tensor) -> Finding:
+    convention = context.scheme.convention
+    textbook = context.changed(convention=TEXTBOOK.changed(overflow=convention.coding.overflow))
     return Finding(
         "tiny_block",
         "warning",
-        f"{_blocks(case, small, 'are at most')} {number(float(case.largest[small].amax()))} in size: the scale would be below "
-        f"{number(convention.scale.eps)}, the smallest of {convention.library}, and is "
-        f"{number(float(case.result.scale[small][0]))} instead.",
-        _boxes(case, small),
-        **case.gained(case.best([textbook], BETTER_DB)),
+        f"{_all_elements(context, small)} have |x| ≤ {number(float(context.largest[small].amax()))}: the scale would be below "
+        f"{number(convention.scale.eps)}, the minimum of {convention.library}, which uses "
+        f"{number(float(context.result.scale[small][0]))} instead.",
+        _boxes(context, small),
+        **context.fixed_by(context.best([textbook], BETTER_DB)),
     )
 
 
-def _raised(case: Case) -> Tensor:
+def _raised(context: Context) -> Tensor:
     """Blocks whose range the library widened to its least: their scale is far above what min-max asks for."""
-    convention, fmt = case.scheme.convention, case.scheme.format
+    convention, fmt = context.scheme.convention, context.scheme.format
     least = convention.range.widen_to_eps or convention.range.min_range > 0
-    if not least or not isinstance(fmt, IntFormat) or not isinstance(case.scheme.range_setting, MinMax):
-        return torch.zeros_like(case.largest, dtype=torch.bool)
-    needed = case.largest / max(1, (1 << fmt.bits - 1) - 1)
-    return case.result.scale.abs() > RAISED * needed
+    if not least or not isinstance(fmt, IntFormat) or not isinstance(context.scheme.range_setting, MinMax):
+        return torch.zeros_like(context.largest, dtype=torch.bool)
+    needed = context.largest / max(1, (1 << fmt.bits - 1) - 1)
+    return context.result.scale.abs() > RAISED * needed
 
 
-def _of_least_range(case: Case, raised: Tensor) -> Finding:
-    convention = case.scheme.convention
+def _below_min_range(context: Context, raised: Tensor) -> Finding:
+    convention = context.scheme.convention
     return Finding(
         "tiny_block",
         "warning",
-        f"{_blocks(case, raised, 'are at most')} {number(float(case.largest[raised].amax()))} in size, less than the least "
-        f"range of {convention.library}, which gives them the scale {number(float(case.result.scale[raised][0]))}.",
-        _boxes(case, raised),
-        **case.gained(
-            case.best([case.but(convention=TEXTBOOK.changed(overflow=convention.coding.overflow))], BETTER_DB)
+        f"{_all_elements(context, raised)} have |x| ≤ {number(float(context.largest[raised].amax()))}, less than the minimum "
+        f"range of {convention.library}, which makes the scale {number(float(context.result.scale[raised][0]))}.",
+        _boxes(context, raised),
+        **context.fixed_by(
+            context.best(
+                [context.changed(convention=TEXTBOOK.changed(overflow=convention.coding.overflow))], BETTER_DB
+            )
         ),
     )
 
 
-def _blocks(case: Case, marked: Tensor, verb: str) -> str:
-    """The subject of a sentence: ``All elements of row 3, columns 0–31 equal``."""
-    n, first = int(marked.sum()), marked.nonzero()[0].tolist()
+def _all_elements(context: Context, marked: Tensor) -> str:
+    """The subject of a sentence: ``All elements of row 3, columns 0–31``, ``All elements of 2 of 8 blocks (first: row 3)``."""
+    n = int(marked.sum())
     if marked.numel() == 1:
-        return f"All {case.laid.numel():,} elements {verb}"
-    at = block_name(case.block_box(first), case.shape)
+        return f"All {context.x_blocked.numel():,} elements"
     if n == 1:
-        return f"All elements of {at} {verb}"
-    if verb == "equal":
-        return f"In {n:,} of {marked.numel():,} blocks all elements are equal; in the first, {at}, they are"
-    return f"The elements of {n:,} of {marked.numel():,} blocks, the first {at}, {verb}"
+        return f"All elements of {_name(context, marked)}"
+    return f"All elements of {n:,} of {marked.numel():,} blocks (first: {_name(context, marked)})"
 
 
-def _boxes(case: Case, marked: Tensor) -> tuple[Box, ...]:
+def _name(context: Context, marked: Tensor) -> str:
+    """What a person calls the first marked block."""
+    return block_name(context.block_box(marked.nonzero()[0].tolist()), context.shape)
+
+
+def _boxes(context: Context, marked: Tensor) -> tuple[Box, ...]:
     if marked.numel() == 1:
         return ()
-    return tuple(case.block_box(place) for place in marked.nonzero()[:MAX_BOXES].tolist())
+    return tuple(context.block_box(place) for place in marked.nonzero()[:MAX_BOXES].tolist())

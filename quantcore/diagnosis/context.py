@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.analysis import Report, block_errors, report, sqnr_of
+from quantcore.analysis import Report, report, sqnr
 from quantcore.diagnosis.record import Box, Gain
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
@@ -35,7 +35,7 @@ class Trial:
 
 
 @dataclass
-class Case:
+class Context:
     """A result with its report and statistics."""
 
     result: Quantized
@@ -76,16 +76,16 @@ class Case:
         return bits_per_element(self.scheme, self.shape)
 
     @cached_property
-    def laid(self) -> Tensor:
+    def x_blocked(self) -> Tensor:
         """x in the shape in which the blocks are boxes."""
         return self.result.x.reshape(self.result.blocked_shape)
 
     @cached_property
     def extremes(self) -> tuple[Tensor, Tensor]:
         """The lowest and the highest element of every block, in block form."""
-        low, high = (torch.empty(self.grid, device=self.laid.device) for _ in range(2))
+        low, high = (torch.empty(self.grid, device=self.x_blocked.device) for _ in range(2))
         for region in regions(self.result.blocked_shape, self.result.block, CHUNK, whole_blocks=True):
-            values = split_axes(self.laid[region.elements], region.block)
+            values = split_axes(self.x_blocked[region.elements], region.block)
             inner = tuple(range(1, values.dim(), 2))
             low[region.grid] = values.amin(inner) if inner else values
             high[region.grid] = values.amax(inner) if inner else values
@@ -124,18 +124,18 @@ class Case:
     @cached_property
     def places(self) -> Tensor:
         """Up to `SAMPLE` flat places, the same every time: all of a small tensor, evenly drawn ones of another."""
-        n = self.laid.numel()
+        n = self.x_blocked.numel()
         if n <= SAMPLE:
-            return torch.arange(n, device=self.laid.device)
+            return torch.arange(n, device=self.x_blocked.device)
         drawn = np.random.Generator(np.random.PCG64(0)).integers(n, size=SAMPLE)
-        return torch.from_numpy(drawn).to(self.laid.device)
+        return torch.from_numpy(drawn).to(self.x_blocked.device)
 
     @cached_property
     def sample(self) -> tuple[Tensor, tuple[Tensor, ...]]:
         """The elements at `places`, and the block of each as an index into block form."""
-        index = torch.unravel_index(self.places, self.laid.shape)
+        index = torch.unravel_index(self.places, self.x_blocked.shape)
         blocks = tuple(i // b for i, b in zip(index, self.result.block, strict=True))
-        return self.laid.reshape(-1)[self.places], blocks
+        return self.x_blocked.reshape(-1)[self.places], blocks
 
     def element(self, flat: int) -> tuple[int, ...]:
         """The index in x of the element that stands at ``flat`` in row-major order."""
@@ -152,7 +152,7 @@ class Case:
             last = first
         return tuple((a, b + 1) for a, b in zip(first, last, strict=True))
 
-    def tried(self, scheme: Scheme) -> Trial | None:
+    def trial(self, scheme: Scheme) -> Trial | None:
         """Compute another scheme; None where it does not fit the tensor, or its library refuses it."""
         if scheme not in self._trials:
             self._trials[scheme] = self._try(scheme)
@@ -165,36 +165,12 @@ class Case:
                 result = apply(self.result.x, scheme)
         except (QuantError, UserWarning):
             return None
-        bits = bits_per_element(scheme, self.shape)
-        return Trial(scheme, self.sqnr(self.squared_error(result)), bits)
-
-    @staticmethod
-    def squared_error(result: Quantized) -> float:
-        """Σerror²."""
-        counts = torch.ones((), dtype=torch.float64)
-        for n, b in zip(result.blocked_shape, result.block, strict=True):
-            lengths = torch.full((-(-n // b),), float(b), dtype=torch.float64)
-            lengths[-1] = n - (len(lengths) - 1) * b
-            counts = counts.unsqueeze(-1) * lengths
-        return float((block_errors(result).cpu() * counts).sum())
-
-    def sqnr(self, sse: float) -> float:
-        """SQNR in dB of a squared error on this tensor."""
-        return sqnr_of(self._power, sse)
-
-    @cached_property
-    def _power(self) -> float:
-        """Σx²."""
-        flat, total = self.result.x.reshape(-1), 0.0
-        for start in range(0, len(flat), CHUNK):
-            part = flat[start : start + CHUNK].double()
-            total += float(torch.dot(part, part))
-        return total
+        return Trial(scheme, sqnr(result), bits_per_element(scheme, self.shape))
 
     def best(self, schemes: Iterable[Scheme], gain_db: float, most_bits: float = 1e9) -> Trial | None:
         """The scheme of the highest SQNR; the first of those within `ALIKE_DB`; None where none gains that much."""
         cheap = [scheme for scheme in schemes if self._storage(scheme) <= most_bits]
-        tried = [trial for scheme in cheap if (trial := self.tried(scheme))]
+        tried = [trial for scheme in cheap if (trial := self.trial(scheme))]
         now = self.report.sqnr_db  # infinite, where nothing is lost: then nothing is better
         better = [t for t in tried if t.sqnr_db > now and t.sqnr_db >= now + gain_db]
         most = max((t.sqnr_db for t in better), default=0.0)
@@ -206,12 +182,12 @@ class Case:
         except QuantError:
             return math.inf
 
-    def gained(self, trial: Trial | None) -> dict[str, Any]:
-        """The fields ``mended`` and ``gain`` of a finding that a scheme of higher SQNR fixes."""
+    def fixed_by(self, trial: Trial | None) -> dict[str, Any]:
+        """The fields ``fix`` and ``gain`` of a finding that a scheme of higher SQNR fixes."""
         if trial is None:
-            return {"mended": None, "gain": None}
-        return {"mended": trial.scheme, "gain": Gain("SQNR", self.report.sqnr_db, trial.sqnr_db)}
+            return {"fix": None, "gain": None}
+        return {"fix": trial.scheme, "gain": Gain("SQNR", self.report.sqnr_db, trial.sqnr_db)}
 
-    def but(self, **changes: Any) -> Scheme:
+    def changed(self, **changes: Any) -> Scheme:
         """The scheme with some fields changed."""
         return dataclasses.replace(self.scheme, **changes)

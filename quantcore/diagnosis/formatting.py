@@ -1,6 +1,10 @@
 """How findings write numbers and places."""
 
+import math
 from collections.abc import Sequence
+
+from quantcore.analysis import decibels
+from quantcore.wording import joined
 
 LISTED = 3  # places that a sentence names
 
@@ -15,9 +19,12 @@ def percent(fraction: float) -> str:
     return f"{100 * fraction:.3g} %"
 
 
-def count(n: int, what: str) -> str:
-    """``1 element``, ``12 elements``."""
-    return f"{n:,} {what}{'s' * (n != 1)}"
+def gains(before: float, after: float) -> str:
+    """What another scheme does to the SQNR: ``gains 3.3 dB SQNR``, or from what to what where that is infinite."""
+    gain = after - before
+    if math.isfinite(gain):
+        return f"gains {decibels(gain)} SQNR"
+    return f"takes the SQNR from {decibels(before)} to {decibels(after)}"
 
 
 def index(place: tuple[int, ...]) -> str:
@@ -36,5 +43,4 @@ def channels(rank: int, axis: int, places: Sequence[int]) -> str:
     listed = [str(place) for place in places[:LISTED]]
     if len(places) > LISTED:
         listed.append(f"{len(places) - LISTED} more")
-    said = " and ".join([", ".join(listed[:-1]), listed[-1]]) if len(listed) > 1 else listed[0]
-    return f"{name}{'s' * (len(places) > 1)} {said}{'' if rank == 2 else f' of axis {axis}'}"
+    return f"{name}{'s' * (len(places) > 1)} {joined(listed)}{'' if rank == 2 else f' of axis {axis}'}"

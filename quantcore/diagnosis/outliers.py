@@ -7,13 +7,14 @@ import torch
 from torch import Tensor
 
 from quantcore.analysis import decibels, sqnr_of
-from quantcore.diagnosis.context import Case, Trial
-from quantcore.diagnosis.formatting import channels, count, index, number
+from quantcore.diagnosis.context import Context, Trial
+from quantcore.diagnosis.formatting import channels, index, number
 from quantcore.diagnosis.record import MAX_BOXES, Box, Finding, cell
 from quantcore.granularity import PerChannel, PerFlatGroup, PerGroup, block_bounds, regions, split_axes
 from quantcore.numerics import CHUNK
 from quantcore.quantization import apply_quietly
 from quantcore.range_setting import MinMax
+from quantcore.wording import count
 
 FAR = 4.0  # an outlier is so many times as large as the next largest: two bits of the codes are lost to the others
 FAR_CHANNEL = 3.0  # a channel's elements bear each other out, so less is enough
@@ -35,51 +36,54 @@ class _Far(NamedTuple):
     bounds: Box
 
 
-def outlier_element(case: Case) -> Iterator[Finding]:
+def outlier_element(context: Context) -> Iterator[Finding]:
     """One element of a block, far from all others, sets the scale of that block."""
-    if not isinstance(case.scheme.range_setting, MinMax) or case.block_size <= OTHERS:
+    if not isinstance(context.scheme.range_setting, MinMax) or context.block_size <= OTHERS:
         return
-    alone = _blocks_with_far_element(case)
+    alone = _blocks_with_far_element(context)
     looked = alone[:LOOK_AT].tolist()
-    found = [far for place in looked if (far := _look_into(case, tuple(place)))]
-    if not found or len(alone) * len(found) / len(looked) * case.block_size < CONCERNED * case.laid.numel():
+    found = [far for place in looked if (far := _look_into(context, tuple(place)))]
+    if (
+        not found
+        or len(alone) * len(found) / len(looked) * context.block_size < CONCERNED * context.x_blocked.numel()
+    ):
         return
-    found.sort(key=lambda f: -abs(float(case.result.x[f.place])))
+    found.sort(key=lambda f: -abs(float(context.result.x[f.place])))
     far = found[0]
-    now, without = _others_of_block(case, far)
+    now, without = _others_of_block(context, far)
     if not without >= now + BETTER_DB:
         return
     blocks = (
-        f"{'At least ' if len(alone) > LOOK_AT else ''}{count(len(found), 'block')} have such an element."
+        f"{'At least ' if len(alone) > LOOK_AT else ''}{count(len(found), 'block')} have such an outlier."
     )
     yield Finding(
         "outlier_element",
         "warning",
-        f"Element {index(far.place)}, {number(float(case.result.x[far.place]))}, sets the scale; the next largest is "
-        f"{number(far.second)}. SQNR of the others: {decibels(now)}; without it: {decibels(without)}."
+        f"Outlier {index(far.place)}, {number(float(context.result.x[far.place]))}, sets the scale; the next largest |x| is "
+        f"{number(far.second)}. SQNR of the others: {decibels(now)} with it, {decibels(without)} without."
         + f" {blocks}"
         * (len(found) > 1),
         tuple(cell(f.place) for f in found),
-        **case.gained(_finer(case)),
+        **context.fixed_by(_finer(context)),
     )
 
 
-def _blocks_with_far_element(case: Case) -> Tensor:
+def _blocks_with_far_element(context: Context) -> Tensor:
     """Places of the blocks in which one element is at least `FAR` times as large as all others."""
-    far = FAR * max(1.0, FEW / case.block_size)
-    above = torch.zeros(case.grid, dtype=torch.int64, device=case.laid.device)
-    for region in regions(case.result.blocked_shape, case.result.block, CHUNK, whole_blocks=False):
-        values = split_axes(case.laid[region.elements], region.block).abs()
-        limit = case.largest[region.grid] / far
+    far = FAR * max(1.0, FEW / context.block_size)
+    above = torch.zeros(context.grid, dtype=torch.int64, device=context.x_blocked.device)
+    for region in regions(context.result.blocked_shape, context.result.block, CHUNK, whole_blocks=False):
+        values = split_axes(context.x_blocked[region.elements], region.block).abs()
+        limit = context.largest[region.grid] / far
         near = values > limit.reshape([n for g in limit.shape for n in (g, 1)])
         inner = tuple(range(1, values.dim(), 2))
         above[region.grid] += near.sum(inner) if inner else near
-    return ((above == 1) & (case.largest > 0)).nonzero()
+    return ((above == 1) & (context.largest > 0)).nonzero()
 
 
-def _look_into(case: Case, block: tuple[int, ...]) -> _Far | None:
-    bounds = block_bounds(case.result.blocked_shape, case.result.block, block)
-    part = case.laid[tuple(slice(*span) for span in bounds)]
+def _look_into(context: Context, block: tuple[int, ...]) -> _Far | None:
+    bounds = block_bounds(context.result.blocked_shape, context.result.block, block)
+    part = context.x_blocked[tuple(slice(*span) for span in bounds)]
     sizes = part.abs().reshape(-1)
     if int(sizes.count_nonzero()) <= OTHERS:
         return None
@@ -87,43 +91,49 @@ def _look_into(case: Case, block: tuple[int, ...]) -> _Far | None:
     sizes[at] = 0
     inside = torch.unravel_index(torch.tensor(at), part.shape)
     flat = 0
-    for i, (a, _), n in zip(inside, bounds, case.result.blocked_shape, strict=True):
+    for i, (a, _), n in zip(inside, bounds, context.result.blocked_shape, strict=True):
         flat = flat * n + int(i) + a
     next_value = float(part.reshape(-1)[int(sizes.argmax())])
-    return _Far(case.element(flat), abs(next_value), next_value, bounds)
+    return _Far(context.element(flat), abs(next_value), next_value, bounds)
 
 
-def _others_of_block(case: Case, far: _Far) -> tuple[float, float]:
+def _others_of_block(context: Context, far: _Far) -> tuple[float, float]:
     """SQNR in dB of the block's other elements: as it is, and with the next largest in place of the outlier."""
-    x = case.result.x
-    tamed = x.clone()
-    tamed[far.place] = far.next_value
+    x = context.result.x
+    without_outliers = x.clone()
+    without_outliers[far.place] = far.next_value
     block = tuple(slice(*span) for span in far.bounds)
     rest = torch.ones(x.shape, dtype=torch.bool, device=x.device)
     rest[far.place] = False
-    rest = rest.reshape(case.result.blocked_shape)[block]
-    return _sqnrs(case, tamed, lambda t: t.reshape(case.result.blocked_shape)[block][rest])
+    rest = rest.reshape(context.result.blocked_shape)[block]
+    return _sqnrs(context, without_outliers, lambda t: t.reshape(context.result.blocked_shape)[block][rest])
 
 
-def _sqnrs(case: Case, tamed: Tensor, others: Callable[[Tensor], Tensor]) -> tuple[float, float]:
+def _sqnrs(
+    context: Context, without_outliers: Tensor, others: Callable[[Tensor], Tensor]
+) -> tuple[float, float]:
     """SQNR in dB of some elements, of the result and of the same scheme on another tensor."""
-    power = _squares(others(case.result.x))
-    now = _squares(others(case.result.error))
-    return sqnr_of(power, now), sqnr_of(power, _squares(others(apply_quietly(tamed, case.scheme).error)))
+    power = _squares(others(context.result.x))
+    now = _squares(others(context.result.error))
+    return sqnr_of(power, now), sqnr_of(
+        power, _squares(others(apply_quietly(without_outliers, context.scheme).error))
+    )
 
 
 def _squares(values: Tensor) -> float:
     return float(values.double().square().sum())
 
 
-def _finer(case: Case) -> Trial | None:
+def _finer(context: Context) -> Trial | None:
     """A finer granularity that gains, the cheaper ones first."""
-    rank, block = len(case.shape), case.block_size
+    rank, block = len(context.shape), context.block_size
     kinds = [PerChannel(axis) for axis in range(rank) if rank > 1]
-    runs = [PerGroup(size) for size in (128, 32, 16, 8) if rank and size <= case.shape[-1] and size < block]
-    finer = [case.but(granularity=g) for g in (*kinds, *runs) if g != case.scheme.granularity]
+    runs = [
+        PerGroup(size) for size in (128, 32, 16, 8) if rank and size <= context.shape[-1] and size < block
+    ]
+    finer = [context.changed(granularity=g) for g in (*kinds, *runs) if g != context.scheme.granularity]
     for extra_bits in (0.1, 1.5, 5):
-        found = case.best(finer, BETTER_DB, case.bits + extra_bits)
+        found = context.best(finer, BETTER_DB, context.bits + extra_bits)
         if found:
             return found
     return None
@@ -140,78 +150,84 @@ class _Channels(NamedTuple):
     next_place: int
 
 
-def outlier_channel(case: Case) -> Iterator[Finding]:
+def outlier_channel(context: Context) -> Iterator[Finding]:
     """A channel, or a few, larger than all others, set the scale that they share."""
-    if not isinstance(case.scheme.range_setting, MinMax) or isinstance(case.scheme.granularity, PerFlatGroup):
+    if not isinstance(context.scheme.range_setting, MinMax) or isinstance(
+        context.scheme.granularity, PerFlatGroup
+    ):
         return
-    for axis in range(len(case.shape)):
-        found = _outlier_channels(case, axis)
+    for axis in range(len(context.shape)):
+        found = _outlier_channels(context, axis)
         if found:
-            yield from _of_channels(case, axis, found)
+            yield from _of_channels(context, axis, found)
 
 
-def _outlier_channels(case: Case, axis: int) -> list[_Channels]:
+def _outlier_channels(context: Context, axis: int) -> list[_Channels]:
     """Of every run of channels that share scales, those that are far larger than the others of the run."""
-    n = case.shape[axis]
-    width = min(case.result.block[axis], n)
-    if len(case.shape) < 2 or width < 2 or case.laid.numel() < 2 * n:
+    n = context.shape[axis]
+    width = min(context.result.block[axis], n)
+    if len(context.shape) < 2 or width < 2 or context.x_blocked.numel() < 2 * n:
         return []
-    sizes = torch.nn.functional.pad(case.channels(axis), (0, -n % width)).reshape(-1, width)
+    sizes = torch.nn.functional.pad(context.channels(axis), (0, -n % width)).reshape(-1, width)
     sizes, order = sizes.sort(dim=1, descending=True, stable=True)
     most = max(1, width // SOME)
     ratios = torch.where(sizes[:, 1:] > 0, sizes[:, :-1] / sizes[:, 1:], 0.0)[:, :most]
     ratio, last = ratios.max(dim=1)
-    shared = case.laid.numel() // n * width  # elements of a run
+    shared = context.x_blocked.numel() // n * width  # elements of a run
     runs = (ratio > FAR_CHANNEL * (1 + FEW / 2 / shared)).nonzero()[:, 0].tolist()
-    found = [_run(case, axis, run * width, int(last[run]), sizes[run], order[run]) for run in runs[:LOOK_AT]]
+    found = [
+        _run(context, axis, run * width, int(last[run]), sizes[run], order[run]) for run in runs[:LOOK_AT]
+    ]
     confirmed = [channels for channels in found if channels]
-    share = len(runs) * len(confirmed) / max(1, len(found)) * width / n
-    return sorted(confirmed, key=lambda c: c.second / c.first) if share >= CONCERNED else []
+    fraction = len(runs) * len(confirmed) / max(1, len(found)) * width / n
+    return sorted(confirmed, key=lambda c: c.second / c.first) if fraction >= CONCERNED else []
 
 
-def _run(case: Case, axis: int, start: int, last: int, sizes: Tensor, order: Tensor) -> _Channels | None:
+def _run(
+    context: Context, axis: int, start: int, last: int, sizes: Tensor, order: Tensor
+) -> _Channels | None:
     """The outlier channels of a run, if enough of their elements exceed all the others."""
-    x, n = case.result.x, case.shape[axis]
+    x, n = context.result.x, context.shape[axis]
     chosen = start + order[: last + 1]
     parts = x.index_select(axis, chosen).movedim(axis, 0).reshape(last + 1, -1).abs()
     exceed = (parts > sizes[last + 1]).sum(1)
     if int(exceed.amin()) < max(2.0, EXCEED * parts.shape[1] + 1):
         return None
-    stop = min(n, start + min(case.result.block[axis], n))
+    stop = min(n, start + min(context.result.block[axis], n))
     places = sorted(chosen.tolist())
     first, second = float(sizes[0]), float(sizes[last + 1])
     return _Channels(start, stop, places, first, second, start + int(order[last + 1]))
 
 
-def _of_channels(case: Case, axis: int, found: list[_Channels]) -> Iterator[Finding]:
-    worst, rank = found[0], len(case.shape)
-    now, without = _other_channels(case, axis, worst)
+def _of_channels(context: Context, axis: int, found: list[_Channels]) -> Iterator[Finding]:
+    worst, rank = found[0], len(context.shape)
+    now, without = _other_channels(context, axis, worst)
     if not without >= now + BETTER_DB:
         return
     boxes = [
-        tuple((place, place + 1) if i == axis else (0, n) for i, n in enumerate(case.shape))
+        tuple((place, place + 1) if i == axis else (0, n) for i, n in enumerate(context.shape))
         for run in found
         for place in run.places
     ]
     many = len(worst.places) > 1
-    run = "" if worst.stop - worst.start == case.shape[axis] else f" among {worst.start}..{worst.stop - 1}"
-    again = f" {count(len(found), 'run')} of channels have outliers." if len(found) > 1 else ""
+    run = "" if worst.stop - worst.start == context.shape[axis] else f" among {worst.start}–{worst.stop - 1}"
+    again = f" {count(len(found), 'run')} of channels have outlier channels." if len(found) > 1 else ""
     yield Finding(
         "outlier_channel",
         "warning",
         f"{channels(rank, axis, worst.places)} (max |x| {number(worst.first)}) set{'' if many else 's'} the scale of the "
-        f"others{run} (max |x| {number(worst.second)}). SQNR of the others: {decibels(now)}; without "
-        f"{'them' if many else 'it'}: {decibels(without)}.{again}",
+        f"others{run} (max |x| {number(worst.second)}). SQNR of the others: {decibels(now)} with "
+        f"{'them' if many else 'it'}, {decibels(without)} without.{again}",
         tuple(boxes[:MAX_BOXES]),
-        **case.gained(_finer(case)),
+        **context.fixed_by(_finer(context)),
     )
 
 
-def _other_channels(case: Case, axis: int, run: _Channels) -> tuple[float, float]:
+def _other_channels(context: Context, axis: int, run: _Channels) -> tuple[float, float]:
     """SQNR in dB of the run's other channels: as it is, and with the next largest in place of the outliers."""
-    x = case.result.x
-    tamed = x.clone()
+    x = context.result.x
+    without_outliers = x.clone()
     for place in run.places:
-        tamed.select(axis, place).copy_(x.select(axis, run.next_place))
+        without_outliers.select(axis, place).copy_(x.select(axis, run.next_place))
     keep = torch.tensor([i for i in range(run.start, run.stop) if i not in run.places], device=x.device)
-    return _sqnrs(case, tamed, lambda t: t.index_select(axis, keep))
+    return _sqnrs(context, without_outliers, lambda t: t.index_select(axis, keep))

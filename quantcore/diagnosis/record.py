@@ -37,7 +37,7 @@ class Finding:
 
     ``severity``: "error" the result is likely not what was meant · "warning" the same storage could keep more
     of the tensor · "note" worth knowing. ``boxes``: the elements, blocks or channels meant, at most
-    `MAX_BOXES`, the worst first or in order; empty where it is the whole tensor. ``mended``: a scheme that was
+    `MAX_BOXES`, the worst first or in order; empty where it is the whole tensor. ``fix``: a scheme that was
     computed and found better by ``gain``; both None where no scheme fixes it.
     """
 
@@ -45,7 +45,7 @@ class Finding:
     severity: Severity
     sentence: str
     boxes: tuple[Box, ...] = ()
-    mended: Scheme | None = None
+    fix: Scheme | None = None
     gain: Gain | None = None
 
 

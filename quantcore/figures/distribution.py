@@ -57,7 +57,7 @@ def distribution_data(
         whole: `histogram` of x, if it is known already.
     """
     where = _widest(result) if block is None else block
-    own = blocks.elements(result, where)
+    own = blocks.elements_of(result.x, result.scheme.granularity, where)
     alone = alone or result.scale.numel() == 1
     if alone:
         counts, edges = whole if whole is not None and result.scale.numel() == 1 else histogram(own)

@@ -90,7 +90,7 @@ def range_error(
         )
         for i, mark in enumerate(marks)
     ]
-    at, least = float(curve.widths[curve.least]), float(curve.mse[curve.least])
+    at, least = float(curve.widths[curve.best]), float(curve.mse[curve.best])
     what = "largest |x| that is not clipped" if symmetric else "width of the range, high - low"
     layout = base_layout(theme, 260 + ROW * len(marks)) | {
         "xaxis": {"title": what + (",<br>mean over all blocks" if curve.blocks > 1 else ""), "rangemode": "tozero",
@@ -103,7 +103,7 @@ def range_error(
         # at the left edge: above its line it would be cut off when the minimum is near that edge
         "annotations": [{"x": 0, "xref": "paper", "xanchor": "left", "y": 1, "yref": "paper", "yanchor": "bottom",
                          "showarrow": False, "font": {"size": 12},
-                         "text": f"minimum {least:.4g} at {at:.4g} ({curve.shares[curve.least]:.0%} of min-max)"}],
+                         "text": f"minimum {least:.4g} at {at:.4g} ({curve.fractions[curve.best]:.0%} of min-max)"}],
     }  # fmt: skip
     return go.Figure([*lines, *points], layout)
 

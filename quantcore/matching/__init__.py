@@ -7,9 +7,10 @@
 """
 
 from quantcore.matching.candidates import explain_candidate
-from quantcore.matching.expected import apart, nearest
-from quantcore.matching.hypotheses.corruption import COMPUTED, Damage, Reread, Transposed
-from quantcore.matching.hypotheses.reproduce import produced
+from quantcore.matching.expected import mismatches, nearest
+from quantcore.matching.explanations import NEGATIVES_LOST
+from quantcore.matching.hypotheses.corruption import COMPUTED, Corruption, Reinterpreted, Transposed
+from quantcore.matching.hypotheses.reproduce import reproduce
 from quantcore.matching.record import Candidate, Cell, Matches, Progress
 from quantcore.matching.search import match, match_steps
 
@@ -17,15 +18,16 @@ __all__ = [
     "COMPUTED",
     "Candidate",
     "Cell",
-    "Damage",
+    "Corruption",
     "Matches",
+    "NEGATIVES_LOST",
     "Progress",
-    "Reread",
+    "Reinterpreted",
     "Transposed",
-    "apart",
+    "mismatches",
     "explain_candidate",
     "match",
     "match_steps",
     "nearest",
-    "produced",
+    "reproduce",
 ]

@@ -11,9 +11,9 @@ from torch import Tensor
 from quantcore.conventions import INTEGER_CONVENTIONS
 from quantcore.errors import QuantError
 from quantcore.granularity import Granularity, block_shape
-from quantcore.matching.explanations import tell
-from quantcore.matching.hypotheses.corruption import COMPUTED, Damage
-from quantcore.matching.hypotheses.reproduce import produced
+from quantcore.matching.explanations import explain_corruption
+from quantcore.matching.hypotheses.corruption import COMPUTED, Corruption
+from quantcore.matching.hypotheses.reproduce import reproduce
 from quantcore.matching.hypotheses.scoring import Hypothesis
 from quantcore.matching.inputs import scale_note, zero_point_note
 from quantcore.matching.reasons import explain
@@ -30,11 +30,11 @@ _NAMES = list(INTEGER_CONVENTIONS)
 
 
 @dataclass(frozen=True, eq=False)
-class Verdict:
+class Evaluation:
     """What a hypothesis gave on the whole tensor. ``codes``, ``parameters``: equal for equal ones."""
 
     scheme: Scheme
-    damage: Damage
+    corruption: Corruption
     differing: int
     codes: bytes
     parameters: tuple[bytes, ...]
@@ -44,7 +44,7 @@ class Verdict:
 
 
 @dataclass(eq=False)
-class Judge:
+class Evaluator:
     """Compares hypotheses with the given codes. ``searched``: the granularities, simplest first."""
 
     x: Tensor
@@ -52,34 +52,42 @@ class Judge:
     scale: Tensor | None
     zero_point: Tensor | None
     searched: list[Granularity]
-    verdicts: list[Verdict] = field(default_factory=list)
-    _seen: set[tuple[str, Damage]] = field(default_factory=set)
+    evaluations: list[Evaluation] = field(default_factory=list)
+    _seen: set[tuple[str, Corruption]] = field(default_factory=set)
     _known: dict[Any, tuple[int, bytes]] = field(default_factory=dict)
     _shown: tuple[Any, tuple[Candidate, ...]] = (None, ())
 
-    def hear(self, hypothesis: Hypothesis) -> None:
+    def evaluate(self, hypothesis: Hypothesis) -> None:
         """Compare one hypothesis; what its library refuses is left out."""
-        scheme, damage = hypothesis.scheme, hypothesis.damage
-        name = (str(scheme), damage)
+        scheme, corruption = hypothesis.scheme, hypothesis.corruption
+        name = (str(scheme), corruption)
         if name in self._seen:
             return
         self._seen.add(name)
         try:
             params = choose_qparams(self.x, scheme)
-            differing, codes = self._compared(scheme, damage, params)
+            differing, codes = self._compared(scheme, corruption, params)
         except QuantError:
             return
         numbers = (params.scale.numpy().tobytes(), params.zero_point.to(torch.float32).numpy().tobytes())
         notes = self._notes(params)
-        told = tuple(note for note in notes if note)
         agrees = self.scale is None or not notes[0]
-        self.verdicts.append(
-            Verdict(scheme, damage, differing, codes, numbers, told, agrees, hypothesis.doubt)
+        self.evaluations.append(
+            Evaluation(
+                scheme,
+                corruption,
+                differing,
+                codes,
+                numbers,
+                tuple(filter(None, notes)),
+                agrees,
+                hypothesis.doubt,
+            )
         )
 
-    def exact(self) -> list[Verdict]:
+    def exact(self) -> list[Evaluation]:
         """Those that give every code."""
-        return [v for v in self.verdicts if not v.differing]
+        return [v for v in self.evaluations if not v.differing]
 
     def explains(self) -> bool:
         """Whether something gives every code, and the scale given, if one was."""
@@ -87,26 +95,28 @@ class Judge:
 
     def candidates(self, explained: bool = False) -> tuple[Candidate, ...]:
         """Return what is exact, or else what is nearest; ``explained`` with the cells that differ."""
-        state = len(self.verdicts), explained
+        state = len(self.evaluations), explained
         if self._shown[0] != state:
             self._shown = state, self._candidates(explained)
         return self._shown[1]
 
     def _candidates(self, explained: bool) -> tuple[Candidate, ...]:
-        groups: dict[Any, list[Verdict]] = {}
-        for v in sorted(self.exact() or self.verdicts, key=self._order):
-            groups.setdefault((v.differing, v.codes, v.damage, v.parameters), []).append(v)
+        groups: dict[Any, list[Evaluation]] = {}
+        for v in sorted(self.exact() or self.evaluations, key=self._order):
+            groups.setdefault((v.differing, v.codes, v.corruption, v.parameters), []).append(v)
         shown = list(groups.values()) if self.exact() else _nearest(list(groups.values()))
         few = len(shown) if self.x.numel() <= LARGE else EXPLAINED_OF_LARGE
         found = [self._candidate(group, explained and i < few) for i, group in enumerate(shown)]
         if explained and len(found) > 1 and not found[0].differing and shown[0][0].doubt:
-            found[0] = dataclasses.replace(found[0], told=found[0].told + _as_well(found))
+            found[0] = dataclasses.replace(
+                found[0], explanations=found[0].explanations + _alternatives(found)
+            )
         return tuple(found)
 
-    def _compared(self, scheme: Scheme, damage: Damage, params: QParams) -> tuple[int, bytes]:
+    def _compared(self, scheme: Scheme, corruption: Corruption, params: QParams) -> tuple[int, bytes]:
         """How many codes differ, and what stands for the codes; equal arithmetic is run once."""
         c, fmt = scheme.rules, scheme.format
-        tame = isinstance(scheme.range_setting, MinMax) and bool(params.scale.isfinite().all())
+        finite = isinstance(scheme.range_setting, MinMax) and bool(params.scale.isfinite().all())
         arithmetic = (
             block_shape(scheme.granularity, tuple(self.x.shape)),
             *(
@@ -117,13 +127,13 @@ class Judge:
                 c.coding.kernel,
                 c.coding.rounding,
                 c.coding.overflow,
-                None if tame else (c.nonfinite.nan, c.nonfinite.cast),
+                None if finite else (c.nonfinite.nan, c.nonfinite.cast),
             ),
-            (fmt.qmin, fmt.qmax, damage),
+            (fmt.qmin, fmt.qmax, corruption),
         )
         if arithmetic not in self._known:
-            expected = produced(self.x, scheme, damage)
-            differing = int((damage.undo(self.given) != expected).sum())
+            expected = reproduce(self.x, scheme, corruption)
+            differing = int((corruption.undo(self.given) != expected).sum())
             # of those that fit all codes are the same
             shown = expected.contiguous().numpy().tobytes() if differing else b""
             self._known[arithmetic] = differing, hashlib.blake2b(shown, digest_size=16).digest()
@@ -134,18 +144,18 @@ class Judge:
         notes += [] if self.zero_point is None else [zero_point_note(self.zero_point, params.zero_point)]
         return notes
 
-    def _order(self, v: Verdict) -> tuple[Any, ...]:
+    def _order(self, v: Evaluation) -> tuple[Any, ...]:
         """Fewest differences, then what agrees with scale and zero_point given, then the simplest.
 
         A scale that was worked out from the codes explains less than one that follows from x.
         """
         scheme, fmt = v.scheme, v.scheme.format
-        mistakes = [_KINDS.index(kind) for kind in v.damage.computed]
+        mistakes = [_KINDS.index(kind) for kind in v.corruption.computed]
         return (
             (
                 v.differing,
                 v.doubt,
-                _steps(v.damage),
+                _steps(v.corruption),
                 len(v.notes),
                 not isinstance(scheme.range_setting, MinMax),
                 mistakes,
@@ -155,17 +165,19 @@ class Judge:
             _NAMES.index(scheme.convention.name),
         )
 
-    def _candidate(self, group: list[Verdict], explained: bool) -> Candidate:
+    def _candidate(self, group: list[Evaluation], explained: bool) -> Candidate:
         first = group[0]
         same = tuple(v.scheme for v in group[1:])
-        found = Candidate(first.scheme, first.differing, first.damage, notes=first.notes, same=same)
+        found = Candidate(first.scheme, first.differing, first.corruption, notes=first.notes, same=same)
         if not explained:
             return found
         if found.differing:
             return explain_candidate(self.x, self.given, found)
-        codes = first.damage.undo(self.given)
-        told = tell(self.x, codes, first.scheme, first.damage, self.scale is not None)
-        return dataclasses.replace(found, told=told)
+        codes = first.corruption.undo(self.given)
+        explanations = explain_corruption(
+            self.x, codes, first.scheme, first.corruption, self.scale is not None
+        )
+        return dataclasses.replace(found, explanations=explanations)
 
 
 def explain_candidate(x: Tensor, codes: Tensor, candidate: Candidate) -> Candidate:
@@ -175,32 +187,32 @@ def explain_candidate(x: Tensor, codes: Tensor, candidate: Candidate) -> Candida
     """
     if not candidate.differing:
         return candidate
-    scheme, damage = candidate.scheme, candidate.damage
-    cells, reasons = explain(x, damage.undo(codes), produced(x, scheme, damage), scheme, damage)
+    scheme, corruption = candidate.scheme, candidate.corruption
+    cells, reasons = explain(x, corruption.undo(codes), reproduce(x, scheme, corruption), scheme, corruption)
     return dataclasses.replace(candidate, cells=cells, reasons=reasons)
 
 
-def _nearest(groups: list[list[Verdict]]) -> list[list[Verdict]]:
+def _nearest(groups: list[list[Evaluation]]) -> list[list[Evaluation]]:
     """The nearest groups; a mistake more that does not halve what differs explains nothing and is left out."""
     least: dict[int, int] = {}
     for group in groups:
-        steps = _steps(group[0].damage)
+        steps = _steps(group[0].corruption)
         least[steps] = min(group[0].differing, least.get(steps, group[0].differing))
     return [
         g
         for g in groups
-        if all(g[0].differing < n / 2 for steps, n in least.items() if steps < _steps(g[0].damage))
+        if all(g[0].differing < n / 2 for steps, n in least.items() if steps < _steps(g[0].corruption))
     ][:NEAREST]
 
 
-def _as_well(found: list[Candidate]) -> tuple[str, ...]:
+def _alternatives(found: list[Candidate]) -> tuple[str, ...]:
     """What else gives the codes, where the first was worked out from them."""
     other = found[1]
     text = f"{other.scheme.format} {write_call(other.scheme.range_setting)}"
     more = len(found) - 2
-    words = f"the same codes: {text}" + (f", {other.damage}" if other.damage else "")
+    words = f"also possible: {text}" + (f", {other.corruption}" if other.corruption else "")
     return (words + (f", and {more} more" if more else ""),)
 
 
-def _steps(damage: Damage) -> int:
-    return len(damage.stored) + len(damage.computed)
+def _steps(corruption: Corruption) -> int:
+    return len(corruption.stored) + len(corruption.computed)

@@ -7,12 +7,12 @@ from quantcore.notation import write_call
 from quantcore.scheme import Scheme
 
 
-def apart(candidate: Candidate, expected: Scheme, rank: int) -> tuple[str, ...]:
+def mismatches(candidate: Candidate, expected: Scheme, rank: int) -> tuple[str, ...]:
     """Return one phrase for each thing in which the codes were made otherwise than expected.
 
     Of the candidate's schemes the one nearest to the expected counts. ``rank``: number of axes of the original.
 
-    >>> apart(Candidate(Scheme.parse("int8 per_channel(1)"), 0), Scheme.parse("int4 per_channel(0)"), 2)
+    >>> mismatches(Candidate(Scheme.parse("int8 per_channel(1)"), 0), Scheme.parse("int4 per_channel(0)"), 2)
     ('wrong axis: 1, not 0', '8 bits, not 4')
     """
     return _phrases(nearest(candidate, expected, rank), expected, rank)
@@ -31,7 +31,7 @@ def _phrases(found: Scheme, expected: Scheme, rank: int) -> tuple[str, ...]:
         if fmt.bits != wanted.bits:
             phrases.append(f"{fmt.bits} bits, not {wanted.bits}")
         pairs.insert(0, (fmt.signed, wanted.signed, "signed", "unsigned"))
-        pairs.append((fmt.narrow, wanted.narrow, "narrow range", "whole range"))
+        pairs.append((fmt.narrow, wanted.narrow, "narrow range", "full range"))
     else:
         phrases.append(f"{fmt}, not {wanted}")
     phrases += [f"{yes}, not {no}" if a else f"{no}, not {yes}" for a, b, yes, no in pairs if a != b]

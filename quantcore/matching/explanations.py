@@ -11,35 +11,37 @@ from quantcore.granularity import PerTensor
 from quantcore.matching.hypotheses.corruption import (
     CHOICES,
     ZERO_POINTS,
-    Damage,
+    Corruption,
     arithmetic,
     mistaken_scale,
     mistaken_zero_point,
 )
 from quantcore.matching.hypotheses.mistaken_scales import MOST, PERCENTILES
-from quantcore.matching.hypotheses.reproduce import lay, produced
+from quantcore.matching.hypotheses.reproduce import kernel_inputs, reproduce
 from quantcore.matching.hypotheses.scale_from_codes import MAX_BITS, interval
 from quantcore.qparams import QParams, choose_qparams, wrap
 from quantcore.range_setting import Given, MinMax, Percentile
 from quantcore.scheme import Scheme
+from quantcore.wording import count
 
 SHOWN = 2  # elements that a sentence names
+NEGATIVES_LOST = "there are no codes for negative values"
 _ROUNDINGS = {kind for kind, choice in CHOICES.items() if "rounding" in choice}
 
 
 @dataclass(frozen=True, eq=False)
-class _Told:
+class _Explained:
     """A candidate that gives every code; ``codes`` on the axes of x, the rest one number an element."""
 
     x: Tensor
     codes: Tensor
     scheme: Scheme
-    damage: Damage
+    corruption: Corruption
     params: QParams
     format: IntFormat
     scale: Tensor
     zero_point: Tensor  # that was used
-    whole: Tensor  # before the format
+    unclamped: Tensor  # before the format
 
     @property
     def plain(self) -> Scheme:
@@ -49,23 +51,25 @@ class _Told:
         )
 
 
-def tell(x: Tensor, codes: Tensor, scheme: Scheme, damage: Damage, own_scale: bool) -> tuple[str, ...]:
+def explain_corruption(
+    x: Tensor, codes: Tensor, scheme: Scheme, corruption: Corruption, own_scale: bool
+) -> tuple[str, ...]:
     """Return sentences without full stops on what went wrong, with the numbers of x.
 
     Args:
         x: float32.
-        codes: that this scheme and damage give, on the axes of x.
+        codes: that this scheme and corruption give, on the axes of x.
         own_scale: whether the scale is known from elsewhere, so that nothing is said of what it may be.
     """
     params = choose_qparams(x, scheme)
     convention, fmt = scheme.rules, scheme.format
     assert isinstance(fmt, IntFormat)
-    laid = lay(x, scheme, params, damage)
-    whole = arithmetic(damage.computed, convention, laid.x, laid.s, laid.z)
-    z = mistaken_zero_point(damage.computed, laid.z)
-    t = _Told(x, codes, scheme, damage, params, fmt, laid.scale, z, whole)
-    kinds = set(damage.computed)
-    told = [
+    inputs = kernel_inputs(x, scheme, params, corruption)
+    unclamped = arithmetic(corruption.computed, convention, inputs.x, inputs.s, inputs.z)
+    z = mistaken_zero_point(corruption.computed, inputs.z)
+    t = _Explained(x, codes, scheme, corruption, params, fmt, inputs.scale, z, unclamped)
+    kinds = set(corruption.computed)
+    explanations = [
         _asymmetric(t) if "zero_point_left_out" in kinds else "",
         _zero_points(t) if kinds & ZERO_POINTS else "",
         _from_zero(t) if "range_from_zero" in kinds else "",
@@ -77,10 +81,10 @@ def tell(x: Tensor, codes: Tensor, scheme: Scheme, damage: Damage, own_scale: bo
         _negatives(t) if not {"wrapped", "unclamped"} & kinds else "",
         "" if own_scale else _allowed(t),
     ]
-    return tuple(sentence for sentence in told if sentence)
+    return tuple(sentence for sentence in explanations if sentence)
 
 
-def _asymmetric(t: _Told) -> str:
+def _asymmetric(t: _Explained) -> str:
     """The formula of the scale, where it is the plain one."""
     low, high, scale = t.params.low, t.params.high, t.params.scale
     if low is None or high is None or not isinstance(t.scheme.range_setting, MinMax):
@@ -89,98 +93,100 @@ def _asymmetric(t: _Told) -> str:
     if not torch.allclose((high - low) / steps, scale, rtol=1e-5, atol=0):
         return ""
     if scale.numel() > 1:
-        return f"{scale.numel():,} asymmetric scales, (high - low) / {steps}, from {_ends(scale)}"
+        return f"{scale.numel():,} asymmetric scales, (high - low) / {steps}, ranging from {_span(scale)}"
     minus = f"+ {-low.item():.7g}" if low.item() < 0 else f"- {low.item():.7g}"
     return f"asymmetric scale: ({high.item():.7g} {minus}) / {steps} = {scale.item():.7g}"
 
 
-def _zero_points(t: _Told) -> str:
+def _zero_points(t: _Explained) -> str:
     right = t.params.zero_point.to(torch.float32)
-    used = mistaken_zero_point(t.damage.computed, right)
+    used = mistaken_zero_point(t.corruption.computed, right)
     if right.numel() == 1:
         return f"zero_point {used.item():g} instead of {right.item():g}"
-    return f"zero_points of {_ends(used)} instead of {_ends(right)}" if used.any() else (
-        f"zero_point 0 in all {right.numel():,} blocks instead of {_ends(right)}"
+    return f"zero_points from {_span(used)} instead of {_span(right)}" if used.any() else (
+        f"zero_point 0 in all {right.numel():,} blocks instead of {_span(right)}"
     )  # fmt: skip
 
 
-def _from_zero(t: _Told) -> str:
-    return f"the range begins at 0, but min is {t.x.min().item():.7g}"
+def _from_zero(t: _Explained) -> str:
+    return f"the range starts at 0, but min(x) is {t.x.min().item():.7g}"
 
 
-def _percentile(t: _Told) -> str:
+def _percentile(t: _Explained) -> str:
     beyond = int((t.x.abs() > t.scale * t.format.qmax).sum())
-    words = f"{beyond:,} of {t.x.numel():,} elements exceed it in size"
+    elements = f"in {beyond:,} of {t.x.numel():,} elements"
     if not isinstance(t.scheme.granularity, PerTensor):
-        return words
+        return f"|x| exceeds the range {elements}"
     high = t.scale.reshape(-1)[0]
     fits = [p for p in PERCENTILES if torch.quantile(t.x.reshape(-1), p / 100) / t.format.qmax == high]
     name = f"{fits[0]:g}th percentile of x" if fits else "range"
-    return f"{name} = {(high * t.format.qmax).item():.7g}; {words}"
+    return f"{name} = {(high * t.format.qmax).item():.7g}; |x| exceeds it {elements}"
 
 
-def _float16(t: _Told) -> str:
+def _float16(t: _Explained) -> str:
     right = t.params.scale
-    used = mistaken_scale(t.damage.computed, right)
+    used = mistaken_scale(t.corruption.computed, right)
     zero = int((used == 0).sum())
     if zero:
-        return f"{_count(zero, 'scale')} became 0 in float16, and x / 0 is infinite"
+        return f"{count(zero, 'scale')} {'underflows' if zero == 1 else 'underflow'} to 0 in float16, so x / scale is infinite"
     at = tuple(int(i) for i in (used != right).nonzero()[0]) if bool((used != right).any()) else ()
-    return f"scale {right[at].item():.9g} became {used[at].item():.9g} in float16" if at else ""
+    return f"scale {right[at].item():.9g} is rounded to {used[at].item():.9g} in float16" if at else ""
 
 
-def _rounded(t: _Told, kinds: set[str]) -> str:
+def _rounded(t: _Explained, kinds: set[str]) -> str:
     """How many codes differ from rounding to the nearest once."""
     if not kinds & (_ROUNDINGS | {"quantized_twice"}):
         return ""
-    others = tuple(k for k in t.damage.computed if k not in _ROUNDINGS | {"quantized_twice"})
-    right = produced(t.x, t.plain, Damage(others)).to(torch.int64)
+    others = tuple(k for k in t.corruption.computed if k not in _ROUNDINGS | {"quantized_twice"})
+    right = reproduce(t.x, t.plain, Corruption(others)).to(torch.int64)
     way = "from quantizing x once" if "quantized_twice" in kinds else "from rounding half to even"
     right = right.reshape(-1)
     n = int((right != t.codes.reshape(-1)).sum())
-    return f"{_count(n, 'code')} {'differs' if n == 1 else 'differ'} {way}{_some(t, right)}"
+    return f"{count(n, 'code')} {'differs' if n == 1 else 'differ'} {way}{_some(t, right)}"
 
 
-def _wrapped(t: _Told) -> str:
-    outside = (t.whole < t.format.qmin) | (t.whole > t.format.qmax)
-    before = torch.where(outside, t.whole, t.codes.to(torch.float32)).reshape(-1).to(torch.int64)
-    assert torch.equal(wrap(t.whole, t.format)[outside].to(torch.int64), t.codes[outside].to(torch.int64))
-    return f"{_count(int(outside.sum()), 'code')} wrapped{_some(t, before)}"
+def _wrapped(t: _Explained) -> str:
+    outside = (t.unclamped < t.format.qmin) | (t.unclamped > t.format.qmax)
+    before = torch.where(outside, t.unclamped, t.codes.to(torch.float32)).reshape(-1).to(torch.int64)
+    assert torch.equal(wrap(t.unclamped, t.format)[outside].to(torch.int64), t.codes[outside].to(torch.int64))
+    return f"{count(int(outside.sum()), 'code')} wrapped{_some(t, before)}"
 
 
-def _kept(t: _Told) -> str:
+def _kept(t: _Explained) -> str:
     outside = (t.codes < t.format.qmin) | (t.codes > t.format.qmax)
     n = int(outside.sum())
     first = int(outside.reshape(-1).nonzero()[0])
-    name = f"{t.format} codes" if n > 1 else f"{'an' if t.format.signed else 'a'} {t.format} code"
-    verb = "are not" if n > 1 else "is not"
-    return f"{_count(n, 'code')} {verb} {name}: {int(t.codes.reshape(-1)[first])} at {_place(t, first)}"
+    verb = "lies" if n == 1 else "lie"
+    return f"{count(n, 'code')} {verb} outside {t.format}: {int(t.codes.reshape(-1)[first])} at {_place(t, first)}"
 
 
-def _negatives(t: _Told) -> str:
+def _negatives(t: _Explained) -> str:
     """Negative values that became code 0 because no code lies below the zero_point."""
     lost = (
-        (t.x < 0) & (t.whole < t.format.qmin) & (t.zero_point == t.format.qmin) & (t.codes == t.format.qmin)
+        (t.x < 0)
+        & (t.unclamped < t.format.qmin)
+        & (t.zero_point == t.format.qmin)
+        & (t.codes == t.format.qmin)
     )
     n = int(lost.sum())
     if t.format.signed or not n:
         return ""
-    return f"no code stands for a negative value: {n:,} of {t.x.numel():,} became 0"
+    return f"{NEGATIVES_LOST}: {n:,} of {t.x.numel():,} elements became 0"
 
 
-def _allowed(t: _Told) -> str:
+def _allowed(t: _Explained) -> str:
     """The scales that the codes allow, where the scale was worked out from them."""
     setting, fmt = t.scheme.range_setting, t.format
     if not (isinstance(setting, Given | Percentile) and isinstance(t.scheme.granularity, PerTensor)):
         return ""
-    if fmt.bits > MAX_BITS or t.x.numel() > MOST or "unclamped" in t.damage.computed:
+    if fmt.bits > MAX_BITS or t.x.numel() > MOST or "unclamped" in t.corruption.computed:
         return ""
     z, s = int(t.zero_point.reshape(-1)[0]), float(t.scale.reshape(-1)[0])
-    low, high = interval(t.x, t.codes, fmt, z, "wrapped" in t.damage.computed, s)
-    return f"the codes allow a scale of {low:.7g} to {high:.7g}" if low < s < high else ""
+    low, high = interval(t.x, t.codes, fmt, z, "wrapped" in t.corruption.computed, s)
+    return f"the codes allow scales from {low:.7g} to {high:.7g}" if low < s < high else ""
 
 
-def _some(t: _Told, before: Tensor) -> str:
+def _some(t: _Explained, before: Tensor) -> str:
     """The first elements whose code became another."""
     codes = t.codes.reshape(-1).to(torch.int64)
     places = (before != codes).nonzero().reshape(-1)
@@ -189,14 +195,10 @@ def _some(t: _Told, before: Tensor) -> str:
     return f": {', '.join(named)}{more}" if named else ""
 
 
-def _place(t: _Told, flat: int) -> str:
+def _place(t: _Explained, flat: int) -> str:
     return str(tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), t.x.shape)))
 
 
-def _count(n: int, what: str) -> str:
-    return f"{n:,} {what}{'s' * (n != 1)}"
-
-
-def _ends(values: Tensor) -> str:
+def _span(values: Tensor) -> str:
     low, high = values.min().item(), values.max().item()
     return f"{low:.7g} to {high:.7g}"

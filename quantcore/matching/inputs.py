@@ -12,8 +12,10 @@ from quantcore.errors import QuantError
 from quantcore.formats import MAX_BITS
 from quantcore.granularity import Granularity, block_shape, grid_shape
 from quantcore.notation import write_call
+from quantcore.wording import count
 
 Shape = tuple[int, ...]
+LISTED = 5  # numbers of blocks that an error names
 _LOWEST, _HIGHEST = -(1 << (MAX_BITS - 1)), (1 << MAX_BITS) - 1
 
 
@@ -28,10 +30,10 @@ def read_codes(codes: Any, shape: Shape) -> Tensor:
     if array.size == 0:
         raise QuantError("There are no codes; give one integer per element of the original.")
     if array.dtype.kind == "f":
-        whole = np.isfinite(array)
-        whole[whole] = array[whole] % 1 == 0
-        if not whole.all():
-            at = _first(~whole)
+        integer = np.isfinite(array)
+        integer[integer] = array[integer] % 1 == 0
+        if not integer.all():
+            at = _first(~integer)
             raise QuantError(
                 f"The code {array[at]:.6g} at index {at} is not an integer; give the stored integers, "
                 "not dequantized values."
@@ -71,11 +73,11 @@ def _first(mask: np.ndarray[Any, Any]) -> tuple[int, ...]:
 
 
 def _check_shape(given: Shape, shape: Shape) -> None:
-    count, wanted = math.prod(given), math.prod(shape)
-    if count != wanted:
-        apart = f"{abs(count - wanted):,} too {'many' if count > wanted else 'few'}"
+    codes, wanted = math.prod(given), math.prod(shape)
+    if codes != wanted:
+        excess = f"{abs(codes - wanted):,} too {'many' if codes > wanted else 'few'}"
         raise QuantError(
-            f"There are {count:,} codes, {apart}: the original of shape {shape} has {wanted:,} elements. "
+            f"There are {codes:,} codes, {excess}: the original of shape {shape} has {wanted:,} elements. "
             "Give one code per element."
         )
     if Counter(given) != Counter(shape):
@@ -93,24 +95,23 @@ def read_parameter(value: Any, what: str, shape: Shape, searched: list[Granulari
     """
     if value is None:
         return None
-    array = _numbers(value, f"The numbers of {what}")
+    array = _numbers(value, f"The values of {what}")
     if array.size == 0:
         raise QuantError(f"{what} is empty; give one number, or one per block, or leave it out.")
     with np.errstate(over="ignore"):
         numbers = array.astype(np.float32)
     bad = ~np.isfinite(numbers) | ((numbers <= 0) if what == "scale" else False)
     if bad.any():
-        wish = "positive and finite" if what == "scale" else "finite"
+        required = "positive and finite" if what == "scale" else "finite"
         at = _first(bad)
         where = f" at index {at}" if at else ""
-        raise QuantError(f"The {what}{where} must be a {wish} float32 number, not {array[at]:g}.")
+        raise QuantError(f"The {what}{where} must be a {required} float32 number, not {array[at]:g}.")
     counts = {math.prod(grid_shape(shape, block_shape(g, shape))): g for g in reversed(searched)}
     if array.size not in counts:
-        some = sorted(counts.items())[:5]
-        fits = ", ".join(f"{n:,} ({write_call(g)})" for n, g in some)
+        fits = ", ".join(f"{n:,} ({write_call(g)})" for n, g in sorted(counts.items())[:LISTED])
+        fits += ", …" if len(counts) > LISTED else ""
         raise QuantError(
-            f"The {what} has {array.size:,} numbers, which fits no granularity of shape {shape}; give {fits} "
-            "and so on."
+            f"The {what} has {array.size:,} values, which matches no granularity of shape {shape}; give {fits}."
         )
     return torch.from_numpy(numbers)
 
@@ -130,41 +131,42 @@ def on_grid(values: Tensor, grid: Shape) -> Tensor | None:
 
 def scale_note(given: Tensor, found: Tensor) -> str:
     """Say how a given scale stands to that of a scheme; empty where they are equal bit for bit."""
-    laid = on_grid(given, tuple(found.shape))
-    if laid is None:
+    in_grid = on_grid(given, tuple(found.shape))
+    if in_grid is None:
         return _other_granularity("scale", given, found)
-    if torch.equal(laid, found):
+    if torch.equal(in_grid, found):
         return ""
-    if torch.equal(laid, torch.reciprocal(found)) or torch.equal(torch.reciprocal(laid), found):
-        return "the scale given is the inverse, 1/s"
-    return _apart("scale", laid, found)
+    if torch.equal(in_grid, torch.reciprocal(found)) or torch.equal(torch.reciprocal(in_grid), found):
+        return "the given scale is the inverse, 1/s"
+    return _difference("scale", in_grid, found)
 
 
 def zero_point_note(given: Tensor, found: Tensor) -> str:
     """Say how a given zero_point stands to that of a scheme; empty where they are equal."""
     found = found.to(torch.float32)
-    laid = given.reshape(()).expand(found.shape) if given.numel() == 1 else on_grid(given, tuple(found.shape))
-    if laid is None:
+    in_grid = (
+        given.reshape(()).expand(found.shape) if given.numel() == 1 else on_grid(given, tuple(found.shape))
+    )
+    if in_grid is None:
         return _other_granularity("zero_point", given, found)
-    if torch.equal(laid, found):
+    if torch.equal(in_grid, found):
         return ""
-    if torch.equal(laid, -found):
-        return "the zero_point given has the other sign, as AIMET's offset has"
-    return _apart("zero_point", laid, found)
+    if torch.equal(in_grid, -found):
+        return "the given zero_point has the opposite sign, like AIMET's offset"
+    return _difference("zero_point", in_grid, found)
 
 
 def _other_granularity(what: str, given: Tensor, found: Tensor) -> str:
-    numbers, blocks = (f"{n:,} {word}{'s' * (n != 1)}" for n, word in
-                       ((given.numel(), "number"), (found.numel(), "block")))  # fmt: skip
-    return f"the {what} given is of another granularity: {numbers} for {blocks}"
+    values, blocks = count(given.numel(), "value"), count(found.numel(), "block")
+    return f"the given {what} has another granularity: {values} for {blocks}"
 
 
-def _apart(what: str, given: Tensor, found: Tensor) -> str:
+def _difference(what: str, given: Tensor, found: Tensor) -> str:
     wrong = given != found
     if wrong.numel() == 1:
-        return f"the {what} given differs: {given.item():.9g} instead of {found.item():.9g}"
+        return f"the given {what} differs: {given.item():.9g} instead of {found.item():.9g}"
     at = tuple(int(i) for i in wrong.nonzero()[0])
     return (
-        f"the {what} given differs in {int(wrong.sum()):,} of {wrong.numel():,} blocks, first in block {at}: "
+        f"the given {what} differs in {int(wrong.sum()):,} of {wrong.numel():,} blocks, first in block {at}: "
         f"{given[at]:.9g} instead of {found[at]:.9g}"
     )

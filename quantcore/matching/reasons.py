@@ -14,13 +14,13 @@ from torch import Tensor
 from quantcore.formats import IntFormat
 from quantcore.matching.hypotheses.corruption import (
     NONE,
-    Damage,
+    Corruption,
     Kinds,
     arithmetic,
     mistaken_zero_point,
     unrounded,
 )
-from quantcore.matching.hypotheses.reproduce import lay
+from quantcore.matching.hypotheses.reproduce import kernel_inputs
 from quantcore.matching.record import Cell
 from quantcore.numerics import KERNELS, Kernel
 from quantcore.qparams import choose_qparams
@@ -31,14 +31,14 @@ MOST_EXPLAINED = 1_000  # counted by kind
 # How far from a tie another order of operations is tried, in ulp: two roundings each way
 _ULPS = 4
 _FORMULAS = ("A", "B", "C", "D")
-Ends = tuple[float, float]
+Bounds = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Element:
-    """The numbers of one element, with the mistakes of the scheme's damage in them.
+    """The numbers of one element, with the mistakes of the scheme's corruption in them.
 
-    ``value``: what is rounded to the nearest, or by ``rule``; ``whole``: the code that it gives before the
+    ``value``: what is rounded to the nearest, or by ``rule``; ``unclamped``: the code that it gives before the
     format; ``added``: z where that comes after rounding; ``lowest_used``: whether any code given is the
     format's lowest; ``beyond``: what happens to codes outside the format: they are clamped, wrapped or kept.
     """
@@ -47,7 +47,7 @@ class Element:
     scale: float
     z: float
     value: float
-    whole: float
+    unclamped: float
     added: float
     expected: int
     got: int
@@ -72,7 +72,7 @@ class Element:
 
 
 def explain(
-    x: Tensor, codes: Tensor, expected: Tensor, scheme: Scheme, damage: Damage = NONE
+    x: Tensor, codes: Tensor, expected: Tensor, scheme: Scheme, corruption: Corruption = NONE
 ) -> tuple[tuple[Cell, ...], tuple[tuple[str, int], ...]]:
     """Return the first cells that differ with their reasons, and how many there are of each kind of reason.
 
@@ -82,7 +82,7 @@ def explain(
     cells: list[Cell] = []
     kinds: Counter[str] = Counter()
     for place, element in zip(
-        places.tolist(), elements(x, codes, expected, scheme, damage, places), strict=True
+        places.tolist(), elements(x, codes, expected, scheme, corruption, places), strict=True
     ):
         kind, words = reason(element)
         kinds[kind] += 1
@@ -93,22 +93,22 @@ def explain(
 
 
 def elements(
-    x: Tensor, codes: Tensor, expected: Tensor, scheme: Scheme, damage: Damage, places: Tensor
+    x: Tensor, codes: Tensor, expected: Tensor, scheme: Scheme, corruption: Corruption, places: Tensor
 ) -> list[Element]:
     """The elements at flat places of x."""
-    laid = lay(x, scheme, choose_qparams(x, scheme), damage).at(places)
-    kernel, fmt, kinds = laid.kernel, scheme.format, damage.computed
+    inputs = kernel_inputs(x, scheme, choose_qparams(x, scheme), corruption).at(places)
+    kernel, fmt, kinds = inputs.kernel, scheme.format, corruption.computed
     assert isinstance(fmt, IntFormat)
     convention = scheme.rules
-    z = mistaken_zero_point(kinds, laid.z)
-    value, added = unrounded(kernel, laid.x, laid.s, z)
-    whole = arithmetic(kinds, convention, laid.x, laid.s, laid.z)
+    z = mistaken_zero_point(kinds, inputs.z)
+    value, added = unrounded(kernel, inputs.x, inputs.s, z)
+    unclamped = arithmetic(kinds, convention, inputs.x, inputs.s, inputs.z)
     columns = [
-        laid.x,
-        laid.scale,
+        inputs.x,
+        inputs.scale,
         z,
         value,
-        whole,
+        unclamped,
         added,
         *(c.reshape(-1)[places] for c in (expected, codes)),
     ]
@@ -131,12 +131,12 @@ def reason(e: Element) -> tuple[str, str]:
     """Return the kind of reason and a sentence without its full stop."""
     fmt, value = e.format, f"{e.named} = {_short(e.value)}"
     if not np.isfinite(e.value):
-        return "not finite", f"{value}, which rounds to no integer"
-    gives = f"{value} gives {_whole(e.whole)}" + (f" with z = {e.z:g}" if e.added else "")
-    if not fmt.qmin <= e.whole <= fmt.qmax and e.got == _wrapped(int(e.whole), fmt):
+        return "not finite", f"{value}, which can't be rounded to an integer"
+    gives = f"{value} gives {_integer(e.unclamped)}" + (f" with z = {e.z:g}" if e.added else "")
+    if not fmt.qmin <= e.unclamped <= fmt.qmax and e.got == _wrapped(int(e.unclamped), fmt):
         return "wrapped", f"{gives}, whose lowest {fmt.bits} bits are {e.got}"
-    if e.whole <= fmt.qmin and e.got == fmt.qmin + 1 and not e.lowest_used:
-        return "narrow range", f"{gives}; no code given is {fmt.qmin}, the lowest of {fmt}"
+    if e.unclamped <= fmt.qmin and e.got == fmt.qmin + 1 and not e.lowest_used:
+        return "narrow range", f"{gives}; none of the given codes is {fmt.qmin}, the lowest of {fmt}"
     if not fmt.qmin <= e.got <= fmt.qmax:
         if e.got - e.expected == (1 if fmt.signed else -1) << fmt.bits:
             read = "the same bits read as " + ("unsigned" if fmt.signed else "signed")
@@ -158,15 +158,15 @@ def _wrapped(value: int, fmt: IntFormat) -> int:
 def _rounded(e: Element, value: str) -> tuple[str, str] | None:
     """The reason where the code is the other neighbour of what is rounded."""
     below = math.floor(e.value)
-    made = e.whole - e.added
+    made = e.unclamped - e.added
     if e.value == below or {e.own, made} != {below, below + 1}:
         return None
     tie = below + 0.5
-    rule = "adding ½ and dropping the fraction" if e.kernel.half else _RULES.get(e.rule, e.rule)
+    rule = "adding ½ and truncating" if e.kernel.half else _RULES.get(e.rule, e.rule)
     if e.value == tie:
         return (
             "tie",
-            f"tie: {value} exactly; {rule} gives {_whole(made)}, the other neighbor is {_whole(e.own)}",
+            f"tie: {value} exactly; {rule} gives {_integer(made)}, the other neighbor is {_integer(e.own)}",
         )
     ulp = float(np.spacing(np.float32(max(abs(e.value), abs(e.value - e.z), 1e-30))))
     beside, where = abs(e.value - tie) / ulp, ""
@@ -174,18 +174,21 @@ def _rounded(e: Element, value: str) -> tuple[str, str] | None:
         where = f", {beside:.0f} ulp from {tie:.15g}"
         other = _other_order(e)
         if other:
-            return "tie", f"beside a tie: {value}{where}; {other} gives {_whole(e.own)}"
+            return "tie", f"near a tie: {value}{where}; {other} gives {_integer(e.own)}"
     way = "down" if e.own == below else "up"
     if abs(e.own) < abs(e.value):
-        way += ", towards zero,"
-    return "off by one", f"{value}{where}; {rule} gives {_whole(made)}, rounding {way} gives {_whole(e.own)}"
+        way += ", toward zero,"
+    return (
+        "off by one",
+        f"{value}{where}; {rule} gives {_integer(made)}, rounding {way} gives {_integer(e.own)}",
+    )
 
 
 _RULES = {
     "half_even": "half to even",
     "half_away": "half away from zero",
     "half_up": "half up",
-    "toward_zero": "rounding towards zero",
+    "toward_zero": "rounding toward zero",
     "floor": "rounding down",
     "ceil": "rounding up",
 }
@@ -205,22 +208,22 @@ def _other_order(e: Element) -> str:
 def _parameters(e: Element, value: str) -> tuple[str, str]:
     """What scale or zero_point would give the code, each with the other as it is."""
     shift = 0.0 if e.kernel.subtracts or not e.kernel.shift_first else e.z
-    ends = [end - shift - e.kernel.half / 2 for end in _ends_of(e)]
-    scale = _scale_words(e.x - e.z if e.kernel.subtracts else e.x, ends[0], ends[1])
+    bounds = [bound - shift - e.kernel.half / 2 for bound in _bounds_of(e)]
+    scale = _scale_words(e.x - e.z if e.kernel.subtracts else e.x, bounds[0], bounds[1])
     unless = ", unless it wrapped" if e.beyond == "wrapped" else ""
     words = f"{value}; {e.got} needs a scale {scale}, not {_short(abs(e.scale))}" if scale else (
         f"{value}; no scale gives {e.got}" + (f" with z = {e.z:g}" if e.z else "")
     )  # fmt: skip
     kind = "another scale" if scale else "another scale or zero_point"
-    needed = e.z + e.got - e.whole
+    needed = e.z + e.got - e.unclamped
     if e.kernel.subtracts or not float(needed).is_integer():
         return kind, words + unless
     most = {e.format.qmin: "of at most ", e.format.qmax: "of at least "}
     bound = most.get(e.got, "of ") if e.beyond == "clamped" else "of "
-    return kind, f"{words}, or a zero_point {bound}{_whole(needed)}{unless}"
+    return kind, f"{words}, or a zero_point {bound}{_integer(needed)}{unless}"
 
 
-def _ends_of(e: Element) -> Ends:
+def _bounds_of(e: Element) -> Bounds:
     """Between which numbers the rule gives the code; what an end of the format stands for has no limit there."""
     own = e.own
     low, high = {
@@ -251,5 +254,5 @@ def _short(value: float) -> str:
     return f"{value:.7g}"
 
 
-def _whole(value: float) -> str:
+def _integer(value: float) -> str:
     return f"{value:.0f}"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from quantcore.matching.hypotheses.corruption import NONE, Damage
+from quantcore.matching.hypotheses.corruption import NONE, Corruption
 from quantcore.scheme import Scheme
 
 
@@ -25,20 +25,20 @@ class Candidate:
     """Schemes that give the codes, or nearly.
 
     ``scheme``: the simplest of them; ``same``: the others, with the same integers, scales and zero points;
-    ``damage``: what went wrong (falsy where nothing did); ``differing``: how many codes do not fit, ``cells``
+    ``corruption``: what went wrong (falsy where nothing did); ``differing``: how many codes do not fit, ``cells``
     the first of them, ``reasons`` how many for each kind of reason; ``notes``: how a given scale and zero_point
-    differ from the scheme's, empty where they are equal or none was given; ``told``: what the mistakes did to
+    differ from the scheme's, empty where they are equal or none was given; ``explanations``: what the mistakes did to
     these numbers, and what else gives the codes, a sentence each without its full stop.
     """
 
     scheme: Scheme
     differing: int
-    damage: Damage = NONE
+    corruption: Corruption = NONE
     cells: tuple[Cell, ...] = ()
     reasons: tuple[tuple[str, int], ...] = ()
     notes: tuple[str, ...] = ()
     same: tuple[Scheme, ...] = ()
-    told: tuple[str, ...] = ()
+    explanations: tuple[str, ...] = ()
 
     @property
     def schemes(self) -> tuple[Scheme, ...]:

@@ -8,8 +8,14 @@ import torch
 
 from quantcore.conventions import CONVENTIONS, TEXTBOOK
 from quantcore.formats import IntFormat
-from quantcore.matching.candidates import LARGE, Judge
-from quantcore.matching.hypotheses.corruption import CHOICES, ZERO_POINTS, Damage, Kinds, stored_damages
+from quantcore.matching.candidates import LARGE, Evaluator
+from quantcore.matching.hypotheses.corruption import (
+    CHOICES,
+    ZERO_POINTS,
+    Corruption,
+    Kinds,
+    stored_corruptions,
+)
 from quantcore.matching.hypotheses.mistaken_scales import (
     MOST,
     Trials,
@@ -20,7 +26,7 @@ from quantcore.matching.hypotheses.mistaken_scales import (
     tried,
 )
 from quantcore.matching.hypotheses.scale_from_codes import fitted
-from quantcore.matching.hypotheses.scale_sources import Source, by_hand, by_range, crossed
+from quantcore.matching.hypotheses.scale_sources import Source, by_range, swapped_axes, with_given_scale
 from quantcore.matching.hypotheses.scoring import Hypothesis, Reading, Task, score
 from quantcore.matching.hypotheses.search_space import (
     beyond_formats,
@@ -86,60 +92,60 @@ def match_steps(x: Any, codes: Any, scale: Any = None, zero_point: Any = None) -
     given = read_codes(codes, shape)
     scale = read_parameter(scale, "scale", shape, searched)
     zero_point = read_parameter(zero_point, "zero_point", shape, searched)
-    return _Search(Judge(x, given, scale, zero_point, searched)).steps()
+    return _Search(Evaluator(x, given, scale, zero_point, searched)).steps()
 
 
 class _Search:
     """Rounds of tasks, the simplest first, until something fits."""
 
-    def __init__(self, judge: Judge) -> None:
-        self.judge, self.tried = judge, 0
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.evaluator, self.tried = evaluator, 0
         self.near: list[Hypothesis] = []
-        shape = tuple(judge.x.shape)
+        shape = tuple(evaluator.x.shape)
         # where only a transposition fits the shape of the codes, that one comes first
-        self.damages = stored_damages(judge.given, shape)
-        self.readings = [self._reading(self.damages[0])]
+        self.corruptions = stored_corruptions(evaluator.given, shape)
+        self.readings = [self._reading(self.corruptions[0])]
 
     @cached_property
     def others(self) -> list[Reading]:
-        """The codes with every other damage undone."""
-        return [_likeliest(self._reading(damage)) for damage in self.damages[1:]]
+        """The codes with every other corruption undone."""
+        return [_likeliest(self._reading(corruption)) for corruption in self.corruptions[1:]]
 
-    def _reading(self, damage: Damage) -> Reading:
-        codes = damage.undo(self.judge.given)
+    def _reading(self, corruption: Corruption) -> Reading:
+        codes = corruption.undo(self.evaluator.given)
         # drawn from again and again: laid out flat once
         flat = codes.to(torch.float32).contiguous()
-        return Reading(damage, flat, tuple(likely_formats(codes)))
+        return Reading(corruption, flat, tuple(likely_formats(codes)))
 
     def steps(self) -> Iterator[Progress]:
         """Run the rounds."""
         yield self._progress(0.0, "drawing samples")
-        ranged = by_range(self.judge.x, self.judge.searched)
+        ranged = by_range(self.evaluator.x, self.evaluator.searched)
         rounds: list[tuple[str, Callable[[], list[Part]]]] = [
             ("schemes", lambda: [Task(ranged, self.readings)]),
-            ("the scale given", lambda: [*self._by_hand(self.readings)]),
+            ("the given scale", lambda: [*self._with_given_scale(self.readings)]),
             ("other group sizes", self._other_groups),
-            ("corrupted codes", lambda: [Task(ranged, self.others), *self._by_hand(self.others)]),
+            ("corrupted codes", lambda: [Task(ranged, self.others), *self._with_given_scale(self.others)]),
             ("mistakes in the arithmetic", lambda: self._mistaken(ranged)),
             ("wider formats", lambda: [Task(ranged, [self._wider(r) for r in self.readings])]),
             ("percentiles", lambda: self._tried(percentiles)),
-            ("mistakes together", lambda: self._together(ranged)),
-            ("scales worked out from the codes", self._worked_out),
+            ("combined mistakes", lambda: self._together(ranged)),
+            ("scales derived from the codes", self._worked_out),
         ]
         count = len(rounds) + 1
         for i, (what, tasks) in enumerate(rounds):
             for part, detail in self._round(tasks()):
                 yield self._progress((i + part) / count, f"{what}{detail}")
             # a scale given is one more thing to explain, but no reason to look for mistakes
-            if self.judge.explains() or (self.judge.exact() and i > 0):
+            if self.evaluator.explains() or (self.evaluator.exact() and i > 0):
                 break
         else:
-            for part in self._hear(self._nearest()):
-                yield self._progress((count - 1 + part) / count, "the nearest")
-        yield Progress(1.0, "done", Matches(self.judge.candidates(explained=True), self.tried))
+            for part in self._evaluate(self._nearest()):
+                yield self._progress((count - 1 + part) / count, "the nearest schemes")
+        yield Progress(1.0, "done", Matches(self.evaluator.candidates(explained=True), self.tried))
 
     def _progress(self, fraction: float, what: str) -> Progress:
-        return Progress(fraction, what, Matches(self.judge.candidates(), self.tried))
+        return Progress(fraction, what, Matches(self.evaluator.candidates(), self.tried))
 
     def _round(self, parts: list[Part]) -> Iterator[tuple[float, str]]:
         """Score all parts, then compare what fits; yield the fraction done."""
@@ -149,50 +155,54 @@ class _Search:
         fitting: list[Hypothesis] = []
         for i, (part, fmt) in enumerate(steps):
             for found in self._scored(part, fmt):
-                (self.near if found.share else fitting).append(found)
-            self.near = sorted(self.near, key=lambda h: h.share)[:MOST_NEAR]
+                (self.near if found.fraction else fitting).append(found)
+            self.near = sorted(self.near, key=lambda h: h.fraction)[:MOST_NEAR]
             yield 0.8 * i / len(steps), f": {fmt}" if fmt else ""
-        fitting.sort(key=lambda h: (h.scheme.format.bits, self.judge.searched.index(h.scheme.granularity)))
-        for done in self._hear(fitting[:MOST_FITTING]):
+        fitting.sort(
+            key=lambda h: (h.scheme.format.bits, self.evaluator.searched.index(h.scheme.granularity))
+        )
+        for done in self._evaluate(fitting[:MOST_FITTING]):
             yield 0.8 + 0.2 * done, ", the whole tensor"
 
     def _scored(self, part: Part, fmt: IntFormat | None) -> Iterator[Hypothesis]:
         if isinstance(part, Task) and fmt:
             before = part.tried
-            yield from score(part, fmt, tuple(self.judge.x.shape), self._limit())
+            yield from score(part, fmt, tuple(self.evaluator.x.shape), self._limit())
             self.tried += part.tried - before
         elif not isinstance(part, Task):
             yield from part(self._limit())
 
     def _limit(self) -> float:
-        return 2.0 if len(self.near) < MOST_NEAR else self.near[-1].share
+        return 2.0 if len(self.near) < MOST_NEAR else self.near[-1].fraction
 
-    def _hear(self, hypotheses: list[Hypothesis]) -> Iterator[float]:
+    def _evaluate(self, hypotheses: list[Hypothesis]) -> Iterator[float]:
         for i, hypothesis in enumerate(hypotheses):
-            self.judge.hear(hypothesis)
-            if i % STRIDE == 0 or self.judge.x.numel() > LARGE:
+            self.evaluator.evaluate(hypothesis)
+            if i % STRIDE == 0 or self.evaluator.x.numel() > LARGE:
                 yield i / len(hypotheses)
 
     def _nearest(self) -> list[Hypothesis]:
-        return self.near[: FEW_NEAR if self.judge.x.numel() > LARGE else MOST_NEAR]
+        return self.near[: FEW_NEAR if self.evaluator.x.numel() > LARGE else MOST_NEAR]
 
-    def _by_hand(self, readings: list[Reading], computed: tuple[Kinds, ...] = ((),)) -> list[Task]:
+    def _with_given_scale(self, readings: list[Reading], computed: tuple[Kinds, ...] = ((),)) -> list[Task]:
         """Tasks with the scale that was given, if one was."""
-        judge = self.judge
-        if judge.scale is None:
+        evaluator = self.evaluator
+        if evaluator.scale is None:
             return []
         return [
             Task(source, [reading], computed)
             for reading in readings
-            for source in by_hand(judge.x, reading.codes, judge.scale, judge.zero_point, judge.searched)
+            for source in with_given_scale(
+                evaluator.x, reading.codes, evaluator.scale, evaluator.zero_point, evaluator.searched
+            )
         ]
 
     def _mistaken(self, ranged: Source) -> list[Part]:
         """Tasks with a mistake in the arithmetic, in the likeliest formats of all readings."""
         readings = [*map(_likeliest, self.readings), *self.others]
         choices = tuple((kind,) for kind in CHOICES)
-        tasks = [Task(ranged, readings, _MISTAKES), *self._by_hand(readings, choices)]
-        return [*tasks, *(Task(source, readings) for source in crossed(self.judge.x))]
+        tasks = [Task(ranged, readings, _MISTAKES), *self._with_given_scale(readings, choices)]
+        return [*tasks, *(Task(source, readings) for source in swapped_axes(self.evaluator.x))]
 
     def _together(self, ranged: Source) -> list[Part]:
         """What code written for one purpose does wrong, often more than one thing, in the likeliest formats."""
@@ -201,40 +211,42 @@ class _Search:
         return [task, float16(ranged, readings), *self._tried(mistaken)]
 
     def _tried(self, trials: Trials) -> list[Part]:
-        x = self.judge.x
+        x = self.evaluator.x
         if not 0 < x.numel() <= MOST or not bool(x.isfinite().all()):
             return []
         readings = [self._with_narrower(_likeliest(r)) for r in self.readings]
         return [partial(self._of_trials, trials, r) for r in readings]
 
     def _of_trials(self, trials: Trials, reading: Reading, limit: float) -> Iterator[Hypothesis]:
-        for found in tried(self.judge.x, reading, trials(self.judge.x, reading.formats), limit):
+        for found in tried(self.evaluator.x, reading, trials(self.evaluator.x, reading.formats), limit):
             self.tried += 1
             yield found
 
     def _worked_out(self) -> list[Part]:
         readings = [*map(_likeliest, self.readings), *self.others]
-        fits = [lambda limit, r=reading: fitted(self.judge.x, r) for reading in readings]
+        fits = [lambda limit, r=reading: fitted(self.evaluator.x, r) for reading in readings]
         return [*self._tried(signed_percentiles), *fits]
 
     def _other_groups(self) -> list[Part]:
-        groups = other_groups(tuple(self.judge.x.shape))
+        groups = other_groups(tuple(self.evaluator.x.shape))
         if not groups:
             return []
-        self.judge.searched += groups
-        return [Task(by_range(self.judge.x, groups), [_likeliest(r) for r in self.readings], uniform=True)]
+        self.evaluator.searched += groups
+        return [
+            Task(by_range(self.evaluator.x, groups), [_likeliest(r) for r in self.readings], uniform=True)
+        ]
 
     def _with_narrower(self, reading: Reading) -> Reading:
         """The reading also in common formats that its codes leave, as codes do that were not clamped."""
         narrower = tuple(beyond_formats(int(reading.codes.min()), int(reading.codes.max())))
-        return Reading(reading.damage, reading.codes, reading.formats + narrower)
+        return Reading(reading.corruption, reading.codes, reading.formats + narrower)
 
     def _wider(self, reading: Reading) -> Reading:
-        ends = int(reading.codes.min()), int(reading.codes.max())
-        return Reading(reading.damage, reading.codes, tuple(other_formats(*ends, reading.formats)))
+        bounds = int(reading.codes.min()), int(reading.codes.max())
+        return Reading(reading.corruption, reading.codes, tuple(other_formats(*bounds, reading.formats)))
 
 
 def _likeliest(reading: Reading) -> Reading:
     """The reading with fewer formats: its two narrowest widths, and 8 bits."""
     kept = {*sorted({f.bits for f in reading.formats})[:2], 8}
-    return Reading(reading.damage, reading.codes, tuple(f for f in reading.formats if f.bits in kept))
+    return Reading(reading.corruption, reading.codes, tuple(f for f in reading.formats if f.bits in kept))

@@ -47,7 +47,7 @@ def test_fix_and_back(app: Any) -> None:
     (finding,) = qc.diagnose(qc.apply(qc.tensors.generate(qc.tensors.Generated()), qc.Scheme.parse(DEFAULT)))
     frame = app.page.locator(".qs-maps").bounding_box()
     finding_button(app, "Fix").click()
-    app.expect_scheme(str(finding.mended))
+    app.expect_scheme(str(finding.fix))
     expect(app.page.get_by_text("No known problems found.")).to_be_visible()
     assert app.page.locator(".qs-maps").bounding_box() == frame
     app.page.go_back()

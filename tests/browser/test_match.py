@@ -56,12 +56,12 @@ def test_example_and_its_link(app):
 def test_cold_link_shows_the_same(app, new_app):
     page = opened(app)
     example(page, 5)
-    sentence(page, "All 16 integers.*the zero_point given has the other sign")
+    sentence(page, "All 16 integers.*the given zero_point has the opposite sign")
     app.expect_parameter("match_z", "-161")
     text = page.locator(".st-key-match_text textarea").input_value()
     other = new_app(app.address)
     there = opened(other, page.url)
-    sentence(there, "All 16 integers.*the zero_point given has the other sign")
+    sentence(there, "All 16 integers.*the given zero_point has the opposite sign")
     expect(there.locator(".st-key-match_text textarea")).to_have_value(text)
     expect(there.locator(".st-key-match_scale input")).to_have_value("0.013148538")
     np.testing.assert_array_equal(maps(there)[0], maps(page)[0])
@@ -76,7 +76,7 @@ def test_damaged_link_is_named(app):
 def test_open_in_explore(app):
     page = opened(app)
     example(page, 3)
-    sentence(page, "codes that did not fit wrapped around")
+    sentence(page, "codes out of range wrapped around")
     page.get_by_role("button", name="Use this scheme").click()
     page.get_by_role("link", name="Open in Explore").click()
     app.rest()

@@ -101,7 +101,7 @@ def _source(reading: qc.CodeReading) -> None:
 
 def _summary(reading: qc.CodeReading) -> None:
     found, _, checked = reading.summary.partition(" Checked: ")
-    if reading.mistakes or not reading.chains:
+    if reading.mistakes or not reading.quantizers:
         messages.warning(found)
         if checked:
             st.caption(messages.plain(f"Checked: {checked}"))
@@ -136,23 +136,23 @@ def _finding(finding: qc.CodeFinding) -> None:
 
 def _on_tensor(reading: qc.CodeReading, tensor: Tensor) -> None:
     """The codes of the code and those of the scheme that it meant, and how far both are from x."""
-    chains = list(reading.chains)
-    wrong = next((f.chain for f in reading.findings if f.chain is not None and f.certain), None)
-    if not chains:
+    quantizers = list(reading.quantizers)
+    wrong = next((f.quantizer for f in reading.findings if f.quantizer is not None and f.certain), None)
+    if not quantizers:
         return
     st.markdown(f"##### On the tensor {messages.plain(tensor.title)}")
-    place = chains.index(wrong) if wrong in chains else 0
-    if len(chains) > 1:
-        names = [f"line {chain.codes.ops[0].line}" for chain in chains]
+    place = quantizers.index(wrong) if wrong in quantizers else 0
+    if len(quantizers) > 1:
+        names = [f"line {quantizer.codes.ops[0].line}" for quantizer in quantizers]
         place = st.selectbox(
-            "Quantizer", range(len(chains)), index=place, key=f"{_CHOSEN}_{len(chains)}_{place}",
+            "Quantizer", range(len(quantizers)), index=place, key=f"{_CHOSEN}_{len(quantizers)}_{place}",
             format_func=lambda i: f"Quantizer {i + 1}, {names[i]}", width=260,
         )  # fmt: skip
     try:
         shown = cache.cached(
             tensor,
             f"code {place} {reading.text}",
-            lambda: code_reading.show(chains[place], _first_rows(tensor)),
+            lambda: code_reading.show(quantizers[place], _first_rows(tensor)),
         )
     except qc.QuantError as error:
         messages.hint(str(error))

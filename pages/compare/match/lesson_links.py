@@ -7,7 +7,7 @@ import quantcore as qc
 from pages.compare.match import controls
 from pages.shared import lesson_plan
 from pages.sidebar import scheme_state, tensor_controls
-from quantcore.matching import Candidate, Reread, Transposed
+from quantcore.matching import NEGATIVES_LOST, Candidate, Reinterpreted, Transposed
 from quantcore.mistakes import MISTAKES
 
 _TO_LESSON, _TO_MATCH = "_match_to_lesson", "_match_to_match"
@@ -23,21 +23,20 @@ _BY_KIND = {
     "zero_point_left_out": "zero-point-left-at-zero",
     "middle_left_out": "negatives-lost",
 }
-_LOSES_NEGATIVES = "no code stands for a negative value"
 
 
 def explained_by(candidate: Candidate) -> tuple[str, str] | None:
     """The lesson, and its step if it is one of the mistakes; None where no lesson is about what went wrong."""
-    kinds, stored = candidate.damage.computed, candidate.damage.stored
+    kinds, stored = candidate.corruption.computed, candidate.corruption.stored
     if {"zero_point_left_out", "wrapped"} <= set(kinds):
         by_granularity = {qc.PerTensor: "wraps-per-tensor", qc.PerChannel: "wraps-per-column"}
         return "mistakes", by_granularity.get(type(candidate.scheme.granularity), "wraps-per-group")
     for kind, name in _BY_KIND.items():
         if kind in kinds:
             return "mistakes", name
-    if any(isinstance(step, Reread) and step.signed for step in stored):
+    if any(isinstance(step, Reinterpreted) and step.signed for step in stored):
         return "mistakes", "clamp-of-another-type"
-    if any(_LOSES_NEGATIVES in told for told in candidate.told):
+    if any(NEGATIVES_LOST in sentence for sentence in candidate.explanations):
         return "mistakes", "negatives-lost"
     if "zero_point_negated" in kinds:
         return "zero_point", ""

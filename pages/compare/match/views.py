@@ -15,7 +15,7 @@ from pages.shared.selection import Tensor
 from pages.shared.theme import theme
 from pages.sidebar import scheme_state
 from quantcore import figures
-from quantcore.matching import Candidate, apart, explain_candidate, nearest, produced
+from quantcore.matching import Candidate, explain_candidate, mismatches, nearest, reproduce
 from quantcore.notation import write_call
 
 MOST_ROWS, MOST_SCHEMES = 40, 200
@@ -33,23 +33,27 @@ def summary(matches: qc.Matches, tensor: Tensor, expected: qc.Scheme | None, fra
         return
     best = matches.candidates[0]
     made = f"{_without_library(best.scheme)} of {_listed(_libraries(best))}"
-    caveats = [*([str(best.damage)] if best.damage else []), *best.notes, *_against(best, tensor, expected)]
+    caveats = [
+        *([str(best.corruption)] if best.corruption else []),
+        *best.notes,
+        *_against(best, tensor, expected),
+    ]
     but = f", but: {'; '.join(caveats)}" if caveats else ""
-    if best.differing == 0 and not caveats and not best.told:
+    if best.differing == 0 and not caveats and not best.explanations:
         st.success(messages.plain(f"All {elements:,} integers are {made}."), icon=":material/check_circle:")
     elif best.differing == 0:
         messages.warning(f"All {elements:,} integers are {made}{but}.")
     else:
         near = "The nearest" if best.differing * 2 < elements else "Nothing fits; the nearest"
         messages.warning(f"{near} is {made}{but}: {best.differing:,} of {elements:,} integers differ.")
-    st.markdown("\n".join(f"- {messages.plain(told)}" for told in best.told))
+    st.markdown("\n".join(f"- {messages.plain(sentence)}" for sentence in best.explanations))
     lesson_links.draw(best)
     st.caption(tried)
 
 
 def _against(candidate: Candidate, tensor: Tensor, expected: qc.Scheme | None) -> tuple[str, ...]:
     """What differs from the scheme on the left."""
-    return () if expected is None else apart(candidate, expected, len(tensor.shape))
+    return () if expected is None else mismatches(candidate, expected, len(tensor.shape))
 
 
 def table(matches: qc.Matches, tensor: Tensor, expected: qc.Scheme | None) -> Candidate:
@@ -79,7 +83,7 @@ def _row(candidate: Candidate, tensor: Tensor, expected: qc.Scheme | None) -> di
         "Libraries": ", ".join(_libraries(candidate)),
         "Format": f"{scheme.format} {'symmetric' if scheme.symmetric else 'asymmetric'}",
         "Granularity": _granularity(scheme),
-        "What went wrong": str(candidate.damage),
+        "What went wrong": str(candidate.corruption),
         "Against the scheme on the left": "; ".join(_against(candidate, tensor, expected)),
         "Scale, zero point": "; ".join(candidate.notes),
     }
@@ -88,12 +92,14 @@ def _row(candidate: Candidate, tensor: Tensor, expected: qc.Scheme | None) -> di
 def detail(candidate: Candidate, tensor: Tensor, codes: np.ndarray, chosen: qc.Scheme | None) -> None:
     """Draw the maps of a candidate, why cells differ, and its schemes."""
     stored = torch.from_numpy(codes.astype(np.int32))
-    given = candidate.damage.undo(stored).numpy()
-    what = f"match {candidate.scheme} {candidate.damage}"
-    make = lambda: produced(cache.values(tensor), candidate.scheme, candidate.damage).numpy()  # noqa: E731
+    given = candidate.corruption.undo(stored).numpy()
+    what = f"match {candidate.scheme} {candidate.corruption}"
+    make = lambda: reproduce(cache.values(tensor), candidate.scheme, candidate.corruption).numpy()  # noqa: E731
     expected = cache.cached(tensor, what, make)
     straightened = (
-        f" ({', '.join(map(str, candidate.damage.stored))}: undone)" if candidate.damage.stored else ""
+        f" ({', '.join(map(str, candidate.corruption.stored))}: undone)"
+        if candidate.corruption.stored
+        else ""
     )
     bounds = candidate.scheme.format.qmin, candidate.scheme.format.qmax
     figure = figures.pair(given, expected, ("Given", "Produced"), bounds=bounds, theme=theme())

@@ -67,7 +67,7 @@ def draw(shape: tuple[int, ...], own: qc.Scheme | None) -> list[qc.Scheme]:
     )
     schemes = _chosen() if which == SETS[2] else list(qc.PRESETS.values())
     if which == SETS[0]:
-        schemes = qc.sensible(shape)
+        schemes = qc.default_schemes(shape)
     left, right = st.columns(2)
     presets = left.multiselect("Add presets", list(qc.PRESETS), key="sw_presets", **_BIND)
     more = right.text_input(

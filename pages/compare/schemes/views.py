@@ -25,7 +25,7 @@ COLUMNS = [
     "mae",
     "max_abs_error",
     "cosine",
-    "clipped_share",
+    "clipped_fraction",
     "seconds",
     "refused",
     "scheme",

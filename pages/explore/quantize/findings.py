@@ -109,13 +109,13 @@ def _one(tensor: Tensor, scheme: qc.Scheme, finding: qc.Finding, number: int, pl
             type="tertiary",
             help=_outlined(finding),
         )
-    if finding.mended is not None:
+    if finding.fix is not None:
         st.button(
             "Fix",
             key=f"_finding_fix_{number}",
-            on_click=partial(_fix, finding.mended),
+            on_click=partial(_fix, finding.fix),
             type="primary",
-            help=messages.plain(f"{finding.mended}: {finding.gain}. Your browser's Back button undoes it."),
+            help=messages.plain(f"{finding.fix}: {finding.gain}. Your browser's Back button undoes it."),
         )
     name, step = LESSON_OF[finding.kind]
     st.page_link(

@@ -65,7 +65,7 @@ def figures(tensor: Tensor, scheme: qc.Scheme, report: qc.Report) -> list[Figure
         Figure("max |error|", report.max_abs_error, "{:.3g}", "{:+.3g}", False, helps["max_abs_error"]),
         Figure("Bits per element", bits, "{:.3g}", "{:+.3g}", False, _BITS),
         Figure("Compression", ratio, "{:.2f}×", "{:+.2f}×", True, size),
-        Figure("Clipped", 100 * report.clipped_share, "{:.3g} %", "{:+.3g} %", False, clipped),
+        Figure("Clipped", 100 * report.clipped_fraction, "{:.3g} %", "{:+.3g} %", False, clipped),
     ]
 
 

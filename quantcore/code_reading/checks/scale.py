@@ -2,67 +2,67 @@
 
 from collections.abc import Iterator
 
-from quantcore.code_reading.checks.chain import Chain
-from quantcore.code_reading.checks.found import Found
-from quantcore.code_reading.checks.words import extreme, number
-from quantcore.code_reading.checks.words import scale as write_scale
-from quantcore.code_reading.values.known import Inverse, Num, Real, Stat
+from quantcore.code_reading.checks.words import extreme, number, scale_formula
+from quantcore.code_reading.quantizer import Quantizer
+from quantcore.code_reading.record import Found
+from quantcore.code_reading.values.python import Num
+from quantcore.code_reading.values.quantities import Inverse, Real, Stat
 
 ROOM = 1.01  # codes beyond the end: max|x| / 128 is clipped by one, and libraries do it
 
 
-def check_scale(chain: Chain) -> Iterator[Found]:
+def check_scale(quantizer: Quantizer) -> Iterator[Found]:
     """What is wrong with the scale, against the codes that there are."""
-    scale = chain.codes.scale
-    first = chain.codes.ops[0].line
+    scale = quantizer.codes.scale
+    first = quantizer.codes.ops[0].line
     if isinstance(scale, Real) and scale.known:
         line = scale.divided or first
         if scale.half:
             yield Found(
                 "scale-in-float16", scale.half,
-                "The scale is cast to float16, whose smallest number above 0 is 6e-8: a scale below half of that becomes 0.",
-                "Keep scales in float32, or make sure that they are large enough.", False,
+                "The scale is cast to float16, whose smallest number above 0 is 6e-8: a scale below half of that underflows to 0.",
+                "Keep scales in float32, or make sure they are large enough.", False,
             )  # fmt: skip
         if not scale.guard:
             yield Found(
                 "zero-scale", line,
-                f"{write_scale(scale)} is 0 for a tensor (or channel) without a range, and x / 0 is not a number.",
+                f"{scale_formula(scale)} is 0 where the range is empty, and x / 0 gives NaN or infinity.",
                 "Keep the scale above 0, for example with .clamp(min=1e-12).", False,
             )  # fmt: skip
-        if chain.codes.multiplied and (chain.single or chain.span):
+        if quantizer.codes.multiplied and (quantizer.single or quantizer.span):
             yield Found(
                 "multiplied", first,
-                f"x is multiplied by the scale {write_scale(scale)}; codes count steps of the scale, so x is divided by it.",
-                "torch.round(x / scale), and codes * scale on the way back.",
+                f"x is multiplied by the scale {scale_formula(scale)}; a code counts steps of size scale, so x must be divided by it.",
+                "Quantize with torch.round(x / scale), dequantize with codes * scale.",
             )  # fmt: skip
             return
-        if chain.stored.fogged or not chain.zero_is_known:
+        if quantizer.stored.obscured or not quantizer.zero_is_known:
             return
-        if chain.single is not None and not chain.steps and not chain.codes.data.shift:
-            yield from _symmetric(chain, *chain.single, line)
-        elif chain.span is not None:
-            yield from _asymmetric(chain, *chain.span, line)
+        if quantizer.single is not None and not quantizer.steps and not quantizer.codes.data.shift:
+            yield from _symmetric(quantizer, *quantizer.single, line)
+        elif quantizer.span is not None:
+            yield from _asymmetric(quantizer, *quantizer.span, line)
 
 
-def _symmetric(chain: Chain, stat: Stat, divisor: float, line: int) -> Iterator[Found]:
-    if stat.data.root != chain.codes.data.root:
+def _symmetric(quantizer: Quantizer, stat: Stat, divisor: float, line: int) -> Iterator[Found]:
+    if stat.data.root != quantizer.codes.data.root:
         return
-    data, z = chain.codes.data, chain.zero.get("scale", 0.0)
-    low, high = chain.bounds or (None, None)
+    data, z = quantizer.codes.data, quantizer.zero.get("scale", 0.0)
+    low, high = quantizer.bounds or (None, None)
     signed = low - z < 0 if low is not None else divisor in (127, 7, 1, 32767)
     if not stat.absolute and not data.one_sided and not stat.data.one_sided and signed:
         if stat.p is not None:
             yield Found(
                 "percentile-of-signed-values", stat.line,
-                f"The {stat.p:g}th percentile of x ignores how large the negative values are: those below "
+                f"The {stat.p:g}th percentile of x ignores the magnitude of negative values: those below "
                 "minus that percentile lie outside the range.",
                 "Take the percentile of |x|: torch.quantile(x.abs(), …).",
             )  # fmt: skip
         else:
             yield Found(
                 "max-of-signed-values", stat.line,
-                "max(x) ignores how large the negative values are: where -min(x) is larger than max(x), they lie "
-                "outside the range.",
+                "max(x) ignores the magnitude of negative values: where -min(x) exceeds max(x), they lie outside the "
+                "range.",
                 "Take the maximum of |x|: x.abs().max().",
             )  # fmt: skip
     if low is None or high is None:
@@ -71,14 +71,14 @@ def _symmetric(chain: Chain, stat: Stat, divisor: float, line: int) -> Iterator[
     lost = stat.absolute and not data.one_sided and low - z >= 0
     if divisor > top + ROOM:
         limit = f"{number(low)}..{number(high)}"
-        end = "is clipped" if chain.clamp else "wraps around"
+        what = "is clipped" if quantizer.clamp else "wraps around"
         yield Found(
             "divisor", line,
-            f"{extreme(stat)} / {number(round(divisor, 3))} gives codes up to {number(round(divisor + z))}, but there are only "
-            f"{limit}: whatever is larger than {number(top)} steps, {top / divisor:.0%} of {extreme(stat)}, {end}.",
+            f"{extreme(stat)} / {number(round(divisor, 3))} gives codes up to {number(round(divisor + z))}, but the codes are "
+            f"{limit}: everything larger than {number(top)} steps, {top / divisor:.0%} of {extreme(stat)}, {what}.",
             f"Divide by {number(top)}." if top > 0 else "Divide by the largest code.",
         )  # fmt: skip
-    elif chain.clamp and divisor * 1.9 < top and not lost:
+    elif quantizer.clamp and divisor * 1.9 < top and not lost:
         yield Found(
             "unused-codes", line,
             f"{extreme(stat)} / {number(round(divisor, 3))} gives codes up to {number(round(divisor + z))}, though the clamp allows "
@@ -87,65 +87,65 @@ def _symmetric(chain: Chain, stat: Stat, divisor: float, line: int) -> Iterator[
         )  # fmt: skip
     if lost:
         yield Found(
-            "negatives-lost", _zero_line(chain) or (chain.clamp or chain.stored.ops[-1]).line,
-            f"The codes {number(low)}..{number(high)} have none below the zero point {number(z)}: every negative "
-            f"value becomes {number(z)}.",
-            f"Use the zero point {number((high + 1) // 2)} with {extreme(stat)} / {number(high - (high + 1) // 2)}, or signed codes.",
+            "negatives-lost", _zero_line(quantizer) or (quantizer.clamp or quantizer.stored.ops[-1]).line,
+            f"No code of {number(low)}..{number(high)} lies below the zero point {number(z)}: every negative value "
+            f"becomes {number(z)}.",
+            f"Use zero point {number((high + 1) // 2)} with {extreme(stat)} / {number(high - (high + 1) // 2)}, or signed codes.",
         )  # fmt: skip
 
 
-def _zero_line(chain: Chain) -> int:
+def _zero_line(quantizer: Quantizer) -> int:
     """Where a zero point of 0 was written, or added."""
-    zeros = [op for op in chain.stored.of("add") if isinstance(op.value, Num) and op.value.value == 0]
+    zeros = [op for op in quantizer.stored.of("add") if isinstance(op.value, Num) and op.value.value == 0]
     return (zeros[0].value.line or zeros[0].line) if zeros else 0
 
 
-def _asymmetric(chain: Chain, high: Stat, low: Stat, divisor: float, line: int) -> Iterator[Found]:
-    if high.data.root != chain.codes.data.root or high.data != low.data:
+def _asymmetric(quantizer: Quantizer, high: Stat, low: Stat, divisor: float, line: int) -> Iterator[Found]:
+    if high.data.root != quantizer.codes.data.root or high.data != low.data:
         return
-    ends = chain.bounds
-    if ends is not None and divisor > ends[1] - ends[0] + ROOM:
-        end = "are clipped" if chain.clamp else "wrap around"
+    codes = quantizer.bounds
+    if codes is not None and divisor > codes[1] - codes[0] + ROOM:
+        what = "are clipped" if quantizer.clamp else "wrap around"
         yield Found(
             "divisor", line,
-            f"The range is divided into {number(round(divisor, 3))} steps, but the codes {number(ends[0])}..{number(ends[1])} "
-            f"have only {number(ends[1] - ends[0])}: codes beyond {end}.",
-            f"Divide by {number(ends[1] - ends[0])}.",
+            f"The range is divided into {number(round(divisor, 3))} steps, but the codes {number(codes[0])}..{number(codes[1])} "
+            f"have only {number(codes[1] - codes[0])}: codes outside {what}.",
+            f"Divide by {number(codes[1] - codes[0])}.",
         )  # fmt: skip
-    elif ends is not None and chain.clamp and divisor * 1.9 < ends[1] - ends[0]:
+    elif codes is not None and quantizer.clamp and divisor * 1.9 < codes[1] - codes[0]:
         yield Found(
             "unused-codes", line,
-            f"The range is divided into {number(round(divisor, 3))} steps, though the clamp allows {number(ends[0])}..{number(ends[1])}.",
-            f"Divide by {number(ends[1] - ends[0])} if all codes are meant to be used.", False,
+            f"The range is divided into {number(round(divisor, 3))} steps, though the clamp allows {number(codes[0])}..{number(codes[1])}.",
+            f"Divide by {number(codes[1] - codes[0])} if all codes are meant to be used.", False,
         )  # fmt: skip
-    if not chain.zero and not chain.names:
-        where = _zero_line(chain)
+    if not quantizer.zero and not quantizer.names:
+        where = _zero_line(quantizer)
         yield Found(
             "zero-point-left-out", where or line,
-            f"{write_scale(chain.codes.scale)} is the step of an asymmetric range, but the zero point is "
-            f"{'0' if where else 'left out'}: codes run from min/scale to max/scale, not over the codes of the type.",
-            f"Add the zero point {number(ends[0]) if ends else 'qmin'} - round(min / scale), or use max|x| with a "
+            f"{scale_formula(quantizer.codes.scale)} is the step of an asymmetric range, but the zero point is "
+            f"{'0' if where else 'missing'}: codes run from min/scale to max/scale instead of over the codes of the type.",
+            f"Add the zero point {number(codes[0]) if codes else 'qmin'} - round(min / scale), or use max|x| with a "
             "symmetric scale.",
         )  # fmt: skip
 
 
-def check_axes(chain: Chain) -> Iterator[Found]:
+def check_axes(quantizer: Quantizer) -> Iterator[Found]:
     """Whether scales of channels meet the channels that they were found for."""
-    scale = chain.codes.scale
+    scale = quantizer.codes.scale
     if isinstance(scale, Inverse) or not isinstance(scale, Real) or not scale.terms:
         return
-    stat, data = scale.terms[0][0], chain.codes.data
+    stat, data = scale.terms[0][0], quantizer.codes.data
     if stat.axes is None or stat.keepdim or stat.data.layout or data.layout or stat.data.root != data.root:
         return
     if data.rank == 1 or (_misplaced(stat) is False):
         return
     axes = ", ".join(map(str, stat.axes))
     if stat.placed:
-        what = f"The scales of axis {axes} reduced are laid out with {stat.placed.replace(':', '(')}), which puts them along another axis."
+        what = f"The scales, reduced over axis {axes}, are reshaped with {stat.placed.replace(':', '(')}), which puts them along the wrong axis."
     else:
         what = (
-            f"Reducing axis {axes} without keepdim leaves the scales on the last axis, so that x / scale uses them along "
-            "another axis, or fails where the lengths differ."
+            f"Reducing axis {axes} without keepdim aligns the scales with the last axis, so x / scale applies them along "
+            "the wrong axis, or fails where the lengths differ."
         )
     yield Found(
         "wrong-axis",

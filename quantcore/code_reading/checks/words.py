@@ -1,7 +1,8 @@
 """How what was read is written: numbers, scales, types."""
 
-from quantcore.code_reading.checks.chain import Chain
-from quantcore.code_reading.values.known import Num, Param, Real, Stat, Value
+from quantcore.code_reading.quantizer import Quantizer
+from quantcore.code_reading.values.python import Num, Param, Value
+from quantcore.code_reading.values.quantities import Real, Stat
 
 
 def number(value: float) -> str:
@@ -25,7 +26,7 @@ def extreme(stat: Stat) -> str:
     return f"{'min' if stat.end in ('min', 'absmin') else 'max'}({of})"
 
 
-def scale(value: Value) -> str:
+def scale_formula(value: Value) -> str:
     """A scale, as a formula."""
     match value:
         case Real() if value.known and value.terms:
@@ -36,15 +37,15 @@ def scale(value: Value) -> str:
             above = f"({above})" if len(signs) > 1 else above
             return above if abs(divisor - 1) < 1e-9 else f"{above} / {number(round(divisor, 6))}"
         case Real() if value.terms:
-            return f"{extreme(value.terms[0][0])} over a number that is not known"
+            return f"{extreme(value.terms[0][0])} over an unknown number"
         case Num():
             return f"{value.value:.6g}"
         case Param():
             return f"the argument {value.name}"
-    return "not recognised"
+    return "not recognized"
 
 
-def granularity(value: Value) -> str:
+def granularity_of(value: Value) -> str:
     """Which elements share a scale, as far as it was read."""
     if not isinstance(value, Real) or not value.terms:
         return ""
@@ -55,31 +56,31 @@ def granularity(value: Value) -> str:
     return "" if stat.data.layout else ", per-tensor"
 
 
-def recognised(chain: Chain) -> list[str]:
-    """What was recognised of a quantizer, each with its line."""
-    codes, found = chain.stored, list[str]()
+def recognized(quantizer: Quantizer) -> list[str]:
+    """What was recognized of a quantizer, each with its line."""
+    codes, found = quantizer.stored, list[str]()
     made = codes.scale
     first = codes.ops[0].line
     if isinstance(made, Real):
-        found.append(f"scale (line {made.divided or first}) {scale(made)}{granularity(made)}")
+        found.append(f"scale (line {made.divided or first}) {scale_formula(made)}{granularity_of(made)}")
     else:
-        found.append(f"scale (line {first}) {scale(made)}")
-    found += [kernel(chain)] if codes.of("round") else []
+        found.append(f"scale (line {first}) {scale_formula(made)}")
+    found += [kernel(quantizer)] if codes.of("round") else []
     for op in codes.ops:
         if op.name == "clamp":
             found.append(f"clamp (line {op.line}) {'..'.join(map(bound, op.value))}")
         elif op.name == "cast" and not op.value.floating:
             found.append(f"cast (line {op.line}) {op.value}")
-    for op in chain.steps:
+    for op in quantizer.steps:
         found.append(f"zero point (line {op.value.line or op.line})")
-    if chain.back is not None:
-        found.append(f"dequantize (line {chain.back.line})")
+    if quantizer.dequantized is not None:
+        found.append(f"dequantize (line {quantizer.dequantized.line})")
     return found
 
 
-def kernel(chain: Chain) -> str:
+def kernel(quantizer: Quantizer) -> str:
     """The order of division, rounding and zero point, with the letter of the convention's kernel."""
-    codes = chain.stored
+    codes = quantizer.stored
     product = "x · scale" if codes.multiplied else "x · (1 / scale)" if codes.inverse else "x / scale"
     place = next(i for i, op in enumerate(codes.ops) if op.name == "round")
     before = any(op.name == "add" and not _is_zero(op.value) for op in codes.ops[:place])

@@ -5,39 +5,34 @@ import dataclasses
 from typing import Any
 
 from quantcore.code_reading.reader import operations
-from quantcore.code_reading.reader.names import name_of
 from quantcore.code_reading.reader.operations import OPERATIONS
-from quantcore.code_reading.reader.reading import Names, Reading
-from quantcore.code_reading.values import arithmetic, ends
-from quantcore.code_reading.values.arithmetic import UNKNOWN
-from quantcore.code_reading.values.guesses import item_of
-from quantcore.code_reading.values.known import (
-    Back,
-    Codes,
-    Data,
+from quantcore.code_reading.reader.reading import Reading
+from quantcore.code_reading.values import arithmetic, extremes
+from quantcore.code_reading.values.names import Names, item_of, name_of
+from quantcore.code_reading.values.python import (
+    UNKNOWN,
+    DType,
     Function,
     Info,
-    Kind,
     Many,
     Module,
-    Real,
     Seq,
-    Steps,
     Text,
     Unknown,
     Value,
 )
+from quantcore.code_reading.values.quantities import Codes, Data, Dequantized, Real, Steps
 from quantcore.code_reading.values.reductions import Call
-from quantcore.code_reading.values.steps import KINDS, cast, rounded
+from quantcore.code_reading.values.steps import DTYPES, cast, rounded
 
-_TRACKED = Codes | Back | Data | Real | Steps
+_TRACKED = Codes | Dequantized | Data | Real | Steps
 
 
 _LIBRARIES = ("torch", "numpy", "jax.numpy", "cupy")
 
 
 def call(node: ast.Call, names: Names, reading: Reading) -> Value:
-    """Return what a call gives; unknown where it is not recognised, which is kept."""
+    """Return what a call gives; unknown where it is not recognized, which is kept."""
     args = [reading.evaluate(a.value if isinstance(a, ast.Starred) else a, names) for a in node.args]
     named = {k.arg: reading.evaluate(k.value, names) for k in node.keywords if k.arg}
     method, numpy, of = False, False, list[Value]()
@@ -54,7 +49,7 @@ def call(node: ast.Call, names: Names, reading: Reading) -> Value:
             name = (
                 name if name in ("relu", "clamp", "deepcopy", "display") or name in operations.QUIET else ""
             )
-        if isinstance(function, Kind):
+        if isinstance(function, DType):
             return reading.made(cast(args[0], function, node.lineno), *args) if args else UNKNOWN
     elif isinstance(node.func, ast.Attribute):
         owner = reading.evaluate(node.func.value, names)
@@ -62,8 +57,8 @@ def call(node: ast.Call, names: Names, reading: Reading) -> Value:
         if isinstance(owner, Module):
             numpy = owner.name.startswith("numpy")
             if owner.name.startswith(_LIBRARIES) and name in ("iinfo", "finfo") and args:
-                kind = KINDS.get(args[0].text) if isinstance(args[0], Text) else args[0]
-                return Info(kind) if isinstance(kind, Kind) and not kind.floating else UNKNOWN
+                dtype = DTYPES.get(args[0].text) if isinstance(args[0], Text) else args[0]
+                return Info(dtype) if isinstance(dtype, DType) and not dtype.floating else UNKNOWN
             if owner.name.partition(".")[0] not in (
                 "torch",
                 "numpy",
@@ -110,9 +105,9 @@ def _built_in(name: str, args: list[Value], named: Names, node: ast.Call) -> Val
     first: Any = args[0] if args else UNKNOWN
     match name, len(args):
         case ("int", 1):
-            return cast(first, Kind(64), line, python=True)
+            return cast(first, DType(64), line, python=True)
         case ("float", 1):
-            return cast(first, Kind(64, True, True), line, python=True)
+            return cast(first, DType(64, True, True), line, python=True)
         case ("round", 1):
             found = rounded(first, "half_even", line)
             return (
@@ -121,13 +116,13 @@ def _built_in(name: str, args: list[Value], named: Names, node: ast.Call) -> Val
                 else found
             )
         case ("abs", 1):
-            return ends.magnitude(first)
+            return extremes.magnitude(first)
         case ("max" | "min", 2):
-            return ends.larger(first, args[1], name)
+            return extremes.larger(first, args[1], name)
         case ("max" | "min", 3):
             value: Value = first
             for other in args[1:]:
-                value = ends.larger(value, other, name)
+                value = extremes.larger(value, other, name)
             return value
         case ("range", _):
             return Many(UNKNOWN)

@@ -1,37 +1,32 @@
-"""What an expression stands for: constants folded, names followed, calls of torch and numpy recognised."""
+"""What an expression stands for: constants folded, names followed, calls of torch and numpy recognized."""
 
 import ast
 import dataclasses
 
 from quantcore.code_reading.reader.calls import call
-from quantcore.code_reading.reader.names import name_of
-from quantcore.code_reading.reader.reading import Names, Reading
-from quantcore.code_reading.values import arithmetic, products, sums
-from quantcore.code_reading.values.guesses import item_of
-from quantcore.code_reading.values.known import (
-    Codes,
-    Data,
+from quantcore.code_reading.reader.reading import Reading
+from quantcore.code_reading.values import arithmetic, operators
+from quantcore.code_reading.values.names import Names, item_of, name_of
+from quantcore.code_reading.values.python import (
+    UNKNOWN,
+    DType,
     Info,
-    Kind,
     Many,
     Module,
     Nothing,
     Num,
     Param,
-    Real,
     Seq,
-    Steps,
     Text,
     Unknown,
     Value,
 )
-from quantcore.code_reading.values.steps import KINDS, placed, rounded
-
-UNKNOWN = Unknown()
+from quantcore.code_reading.values.quantities import Codes, Data, Real, Steps
+from quantcore.code_reading.values.steps import DTYPES, placed, rounded
 
 
 def evaluate(node: ast.expr, names: Names, reading: Reading) -> Value:
-    """Return what an expression stands for; unknown where it is not recognised."""
+    """Return what an expression stands for; unknown where it is not recognized."""
     reading.tick(node)
     match node:
         case ast.Constant():
@@ -92,7 +87,7 @@ def _unary(node: ast.UnaryOp, names: Names, reading: Reading) -> Value:
     return value if isinstance(node.op, ast.UAdd) else UNKNOWN
 
 
-_WHOLE = {ast.FloorDiv: "//", ast.Mod: "%", ast.LShift: "<<", ast.RShift: ">>"}
+_INTEGER_OPERATIONS = {ast.FloorDiv: "//", ast.Mod: "%", ast.LShift: "<<", ast.RShift: ">>"}
 
 
 def _binary(node: ast.BinOp, names: Names, reading: Reading) -> Value:
@@ -103,29 +98,33 @@ def _binary(node: ast.BinOp, names: Names, reading: Reading) -> Value:
     tracked = any(isinstance(v, Data | Codes) for v in values) and any(
         isinstance(v, Unknown | Real) for v in values
     )
-    if lost and tracked and not reading.unread:  # what was not recognised before makes more of it unknown
+    if lost and tracked and not reading.unread:  # what was not recognized before makes more of it unknown
         reading.unread[node.lineno, ast.unparse(node)[:60]] = None
     return reading.made(found, a, b)
 
 
 def _of_two(op: ast.operator, a: Value, b: Value, line: int) -> Value:
     if isinstance(op, ast.Add):
-        return sums.add(a, b, 1, line)
+        return operators.add(a, b, 1, line)
     if isinstance(op, ast.Sub):
-        return sums.add(a, b, -1, line)
+        return operators.add(a, b, -1, line)
     if isinstance(op, ast.Mult):
-        return products.multiply(a, b, line)
+        return operators.multiply(a, b, line)
     if isinstance(op, ast.Div):
-        return products.divide(a, b, line)
+        return operators.divide(a, b, line)
     if isinstance(op, ast.Pow):
         return arithmetic.power(a, b)
     if isinstance(op, ast.FloorDiv) and not (isinstance(a, Num) and isinstance(b, Num)):
-        quotient = products.divide(a, b, line)
+        quotient = operators.divide(a, b, line)
         if isinstance(quotient, Codes) and quotient.ops[-1].name == "divide":
             last = dataclasses.replace(quotient.ops[-1], name="floor_divide")  # not quite floor(x / s)
             quotient = dataclasses.replace(quotient, ops=(*quotient.ops[:-1], last))
         return rounded(quotient, "floor", line) if isinstance(quotient, Codes | Steps) else UNKNOWN
-    return arithmetic.whole(_WHOLE[type(op)], a, b) if type(op) in _WHOLE else UNKNOWN
+    return (
+        arithmetic.integer_operation(_INTEGER_OPERATIONS[type(op)], a, b)
+        if type(op) in _INTEGER_OPERATIONS
+        else UNKNOWN
+    )
 
 
 def _compare(node: ast.Compare, names: Names, reading: Reading) -> Value:
@@ -136,7 +135,7 @@ def _compare(node: ast.Compare, names: Names, reading: Reading) -> Value:
     op = node.ops[0]
     if isinstance(op, ast.Is | ast.IsNot) and isinstance(b, Nothing) and not isinstance(a, Unknown | Param):
         return Num(isinstance(a, Nothing) == isinstance(op, ast.Is))
-    same = type(a) is type(b) and isinstance(a, Num | Text | Kind)
+    same = type(a) is type(b) and isinstance(a, Num | Text | DType)
     if same and isinstance(op, ast.Eq | ast.NotEq | ast.Is | ast.IsNot):
         return Num((a == b) == isinstance(op, ast.Eq | ast.Is))
     if isinstance(a, Num) and isinstance(b, Num):
@@ -152,29 +151,29 @@ def _compare(node: ast.Compare, names: Names, reading: Reading) -> Value:
 
 def _all_or_any(node: ast.BoolOp, names: Names, reading: Reading) -> Value:
     values = [evaluate(v, names, reading) for v in node.values]
-    ends = isinstance(node.op, ast.Or)
+    decides = isinstance(node.op, ast.Or)
     for value in values:
         if not isinstance(value, Num):
             return UNKNOWN
-        if bool(value.value) == ends:
+        if bool(value.value) == decides:
             return value
     return values[-1]
 
 
 def _attribute(node: ast.Attribute, names: Names, reading: Reading) -> Value:
-    whole = ast.unparse(node) if isinstance(node.value, ast.Name) else ""
-    if whole in names:
-        return names[whole]
+    dotted = ast.unparse(node) if isinstance(node.value, ast.Name) else ""
+    if dotted in names:
+        return names[dotted]
     value = evaluate(node.value, names, reading)
     match value:
-        case Module() if value.name.partition(".")[0] in ("torch", "numpy") and node.attr in KINDS:
-            return KINDS[node.attr]
+        case Module() if value.name.partition(".")[0] in ("torch", "numpy") and node.attr in DTYPES:
+            return DTYPES[node.attr]
         case Module() if value.name in ("torch", "numpy", "math") and node.attr == "pi":
             return Num(3.141592653589793)
         case Module():
             return Module(f"{value.name}.{node.attr}")
         case Info():
-            found = {"min": value.kind.low, "max": value.kind.high, "bits": value.kind.bits}.get(node.attr)
+            found = {"min": value.dtype.low, "max": value.dtype.high, "bits": value.dtype.bits}.get(node.attr)
             return UNKNOWN if found is None else Num(found)
         case Seq() if node.attr in ("values", "min", "max") and value.items:
             return value.items[-1 if node.attr == "max" else 0]
@@ -182,7 +181,7 @@ def _attribute(node: ast.Attribute, names: Names, reading: Reading) -> Value:
         return placed(value, "transpose")
     if node.attr == "data" or (node.attr == "values" and not isinstance(value, Unknown)):
         return value
-    if node.attr in ("min", "max") and isinstance(value, Kind):
+    if node.attr in ("min", "max") and isinstance(value, DType):
         return UNKNOWN
     return UNKNOWN
 

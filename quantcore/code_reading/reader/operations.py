@@ -6,9 +6,10 @@ An operation takes the call's arguments, the tensor of a method first. Names tha
 import dataclasses
 from collections.abc import Callable
 
-from quantcore.code_reading.values import arithmetic, ends, products, sums
-from quantcore.code_reading.values.arithmetic import UNKNOWN, single
-from quantcore.code_reading.values.known import Data, Kind, Many, Num, Real, Seq, Text, Value
+from quantcore.code_reading.values import arithmetic, extremes, operators
+from quantcore.code_reading.values.arithmetic import single
+from quantcore.code_reading.values.python import UNKNOWN, DType, Many, Num, Seq, Text, Value
+from quantcore.code_reading.values.quantities import Data, Real
 from quantcore.code_reading.values.reductions import (
     Call,
     Operation,
@@ -19,7 +20,7 @@ from quantcore.code_reading.values.reductions import (
     peak_to_peak,
     percentile,
 )
-from quantcore.code_reading.values.steps import KINDS, cast, clamp, placed, rounded
+from quantcore.code_reading.values.steps import DTYPES, cast, clamp, placed, rounded
 
 
 def _clamp(call: Call) -> Value:
@@ -38,16 +39,16 @@ def _round(rule: str) -> Operation:
 
 
 def _cast(call: Call) -> Value:
-    kind = next((v for v in (*call.args[1:], *call.named.values()) if isinstance(v, Kind | Text)), None)
-    if isinstance(kind, Text):
-        kind = KINDS.get(kind.text)
-        if kind is None:
+    dtype = next((v for v in (*call.args[1:], *call.named.values()) if isinstance(v, DType | Text)), None)
+    if isinstance(dtype, Text):
+        dtype = DTYPES.get(dtype.text)
+        if dtype is None:
             return call.args[0]  # a device
-    return call.args[0] if kind is None else cast(call.args[0], kind, call.line)
+    return call.args[0] if dtype is None else cast(call.args[0], dtype, call.line)
 
 
-def _cast_to(kind: Kind) -> Operation:
-    return lambda call: cast(call.args[0], kind, call.line)
+def _cast_to(dtype: DType) -> Operation:
+    return lambda call: cast(call.args[0], dtype, call.line)
 
 
 def _place(how: str) -> Operation:
@@ -119,8 +120,8 @@ def _made(call: Call) -> Value:
         while isinstance(inner, Seq) and inner.items:
             rank, inner = rank + 1, inner.items[0]  # type: ignore[assignment]
         return Data(f"tensor of line {call.line}", rank=rank)
-    kind = call.named.get("dtype")
-    return cast(value, kind, call.line) if isinstance(kind, Kind) else value
+    dtype = call.named.get("dtype")
+    return cast(value, dtype, call.line) if isinstance(dtype, DType) else value
 
 
 def _same(call: Call) -> Value:
@@ -145,7 +146,7 @@ def _masked_fill(call: Call) -> Value:
 
 
 def _reciprocal(call: Call) -> Value:
-    return products.divide(Num(1), call.args[0], call.line)
+    return operators.divide(Num(1), call.args[0], call.line)
 
 
 def _binary(function: Callable[[Value, Value, int], Value]) -> Operation:
@@ -189,16 +190,16 @@ OPERATIONS: dict[str, Operation] = {
     **dict.fromkeys(("round", "rint", "around", "round_", "round_half_even"), _round("half_even")),
     **dict.fromkeys(("floor", "floor_"), _round("floor")), **dict.fromkeys(("ceil", "ceil_"), _round("ceil")),
     **dict.fromkeys(("trunc", "fix", "trunc_"), _round("toward_zero")),
-    **dict.fromkeys(("abs", "absolute", "fabs", "abs_"), lambda c: ends.magnitude(c.args[0])),
+    **dict.fromkeys(("abs", "absolute", "fabs", "abs_"), lambda c: extremes.magnitude(c.args[0])),
     **dict.fromkeys(("neg", "negative"), lambda c: arithmetic.negative(c.args[0])),
-    **dict.fromkeys(("div", "divide", "true_divide", "div_"), _binary(products.divide)),
-    **dict.fromkeys(("mul", "multiply", "mul_"), _binary(products.multiply)),
-    **dict.fromkeys(("add", "add_"), _binary(lambda a, b, line: sums.add(a, b, 1, line))),
-    **dict.fromkeys(("sub", "subtract", "sub_"), _binary(lambda a, b, line: sums.add(a, b, -1, line))),
+    **dict.fromkeys(("div", "divide", "true_divide", "div_"), _binary(operators.divide)),
+    **dict.fromkeys(("mul", "multiply", "mul_"), _binary(operators.multiply)),
+    **dict.fromkeys(("add", "add_"), _binary(lambda a, b, line: operators.add(a, b, 1, line))),
+    **dict.fromkeys(("sub", "subtract", "sub_"), _binary(lambda a, b, line: operators.add(a, b, -1, line))),
     **dict.fromkeys(("pow", "power", "float_power"), lambda c: arithmetic.power(c.args[0], c.args[1])),
     "reciprocal": _reciprocal,
     **dict.fromkeys(("to", "type", "astype"), _cast),
-    **{name: _cast_to(kind) for name, kind in KINDS.items()},
+    **{name: _cast_to(dtype) for name, dtype in DTYPES.items()},
     **{how: _place(how) for how in ("view", "reshape", "unsqueeze", "expand_dims", "permute", "transpose", "swapaxes",
                                     "movedim", "moveaxis", "t", "unflatten", "select", "narrow", "flip")},
     **dict.fromkeys(("flatten", "ravel"), _place("flatten")),

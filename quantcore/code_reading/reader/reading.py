@@ -3,23 +3,22 @@
 import ast
 from dataclasses import dataclass, field
 
-from quantcore.code_reading.values.known import Back, Codes, Data, Function, Unknown, Value
+from quantcore.code_reading.values.names import Names
+from quantcore.code_reading.values.python import Function, Unknown, Value
+from quantcore.code_reading.values.quantities import Codes, Data, Dequantized
 from quantcore.errors import QuantError
 
 MAX_STEPS = 20_000
 
 
-Names = dict[str, Value]
-
-
 @dataclass
 class Reading:
-    """``codes``, ``backs``: all that were made; ``unread``: (line, source) of calls that are not recognised;
+    """``codes``, ``dequantized``: all that were made; ``unread``: (line, source) of calls that are not recognized;
     ``written``: tensors of the caller that were written into, with the line; ``library``: calls that quantize
     by themselves, with the line."""
 
     codes: list[Codes] = field(default_factory=list)
-    backs: list[Back] = field(default_factory=list)
+    dequantized: list[Dequantized] = field(default_factory=list)
     used: set[int] = field(default_factory=set)
     unread: dict[tuple[int, str], None] = field(default_factory=dict)
     written: list[tuple[int, Data]] = field(default_factory=list)
@@ -36,12 +35,12 @@ class Reading:
         self.steps += 1
         if self.steps > MAX_STEPS:
             raise QuantError(
-                f"Line {getattr(node, 'lineno', 0)}: the code branches too often to be followed; paste only the "
+                f"Line {getattr(node, 'lineno', 0)}: the code has too many branches to follow; paste only the "
                 "lines that quantize."
             )
 
     def evaluate(self, node: ast.expr, names: Names) -> Value:
-        """Return what an expression stands for; unknown where it is not recognised."""
+        """Return what an expression stands for; unknown where it is not recognized."""
         raise NotImplementedError
 
     def call(self, function: Function, args: list[Value], named: Names, names: Names, line: int) -> Value:
@@ -59,14 +58,14 @@ class Reading:
         return value
 
     def made(self, value: Value, *used: Value) -> Value:
-        """Keep codes and dequantized values; those that they were made of are no longer the last of their chain."""
+        """Keep codes and dequantized values; those that they were made of are no longer the last of their quantizer."""
         if isinstance(value, Codes) and not any(value is u for u in used):
             self.codes.append(value)
             self.used |= {id(u) for u in used if isinstance(u, Codes)}
-        elif isinstance(value, Back) and not any(value is u for u in used):
-            self.backs.append(value)
-            self.used |= {id(u) for u in used if isinstance(u, Codes | Back)}
+        elif isinstance(value, Dequantized) and not any(value is u for u in used):
+            self.dequantized.append(value)
+            self.used |= {id(u) for u in used if isinstance(u, Codes | Dequantized)}
         elif isinstance(value, Unknown) and not any(isinstance(u, Data) for u in used):
             # added to something unknown: nothing is said of it. Taken from x, it is the error
-            self.used |= {id(u) for u in used if isinstance(u, Back)}
+            self.used |= {id(u) for u in used if isinstance(u, Dequantized)}
         return value

@@ -22,7 +22,7 @@ def parse(text: str) -> tuple[str, ast.Module]:
         QuantError: the text is empty, too long, too deep, or not Python.
     """
     if not isinstance(text, str) or not text.strip():
-        raise QuantError("There is no code yet; paste a few lines of torch or numpy.")
+        raise QuantError("There is no code yet; paste a few lines of PyTorch or NumPy.")
     if "\0" in text:
         raise QuantError("The text contains a null byte; paste the code as plain text.")
     if len(text) > MAX_CHARS or text.count("\n") >= MAX_LINES:
@@ -33,7 +33,9 @@ def parse(text: str) -> tuple[str, ast.Module]:
     try:
         text = text.encode("utf-8").decode("utf-8")
     except UnicodeEncodeError:
-        raise QuantError("The text contains half a Unicode character; paste it as plain text.") from None
+        raise QuantError(
+            "The text contains an incomplete Unicode character; paste it as plain text."
+        ) from None
     text = _plain(text)
     try:
         tree = ast.parse(text)
@@ -44,9 +46,7 @@ def parse(text: str) -> tuple[str, ast.Module]:
             "its output."
         ) from None
     except (RecursionError, MemoryError, ValueError, OverflowError):
-        raise QuantError(
-            "The code is nested too deeply to be read; paste only the lines that quantize."
-        ) from None
+        raise QuantError("The code is nested too deeply; paste only the lines that quantize.") from None
     _limit(tree)
     return text, tree
 
@@ -57,14 +57,14 @@ def _limit(tree: ast.Module) -> None:
         count += len(level)
         if count > MAX_NODES:
             raise QuantError(
-                f"The code has more than {MAX_NODES:,} parts; paste only the lines that quantize, and no tables."
+                f"The code is too long: more than {MAX_NODES:,} syntax nodes; paste only the lines that quantize, without tables."
             )
         level = [child for node in level for child in ast.iter_child_nodes(node)]
         if not level:
             return
     line = getattr(level[0], "lineno", 0)
     raise QuantError(
-        f"Line {line}: the code is nested more than {MAX_DEPTH} levels deep; write it in more steps."
+        f"Line {line}: the code is nested more than {MAX_DEPTH} levels deep; split it into more lines."
     )
 
 

@@ -6,25 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from quantcore.code_reading.reader.expressions import evaluate
-from quantcore.code_reading.reader.reading import Names, Reading
-from quantcore.code_reading.values.guesses import guess, item_of
-from quantcore.code_reading.values.known import (
-    Back,
-    Codes,
-    Data,
-    Function,
-    Many,
-    Module,
-    Num,
-    Real,
-    Seq,
-    Steps,
-    Unknown,
-    Value,
-)
+from quantcore.code_reading.reader.reading import Reading
+from quantcore.code_reading.values.names import Names, guess, item_of
+from quantcore.code_reading.values.python import UNKNOWN, Function, Many, Module, Num, Seq, Unknown, Value
+from quantcore.code_reading.values.quantities import Codes, Data, Dequantized, Real, Steps
 from quantcore.code_reading.values.steps import clamp, placed
 
-UNKNOWN = Unknown()
 MAX_INLINE = 5
 
 
@@ -45,7 +32,7 @@ class Reader(Reading):
                 self.call(Function(node), [], {}, names, node.lineno, alone=True)
 
     def evaluate(self, node: ast.expr, names: Names) -> Value:
-        """Return what an expression stands for; unknown where it is not recognised."""
+        """Return what an expression stands for; unknown where it is not recognized."""
         return evaluate(node, names, self)
 
     def block(self, statements: Sequence[ast.stmt], names: Names) -> list[Value]:
@@ -94,9 +81,9 @@ class Reader(Reading):
             case ast.AnnAssign() if node.value is not None:
                 self.bind(node.target, evaluate(node.value, names, self), names)
             case ast.AugAssign():
-                whole = ast.BinOp(_loaded(node.target), node.op, node.value)
-                ast.copy_location(whole, node)
-                self.bind(node.target, evaluate(whole, names, self), names)
+                sum_of_both = ast.BinOp(_loaded(node.target), node.op, node.value)
+                ast.copy_location(sum_of_both, node)
+                self.bind(node.target, evaluate(sum_of_both, names, self), names)
             case ast.Expr():
                 self._expression(node.value, names)
             case ast.For() | ast.AsyncFor():
@@ -158,7 +145,7 @@ class Reader(Reading):
         if isinstance(where, ast.Compare):
             return UNKNOWN
         if isinstance(old, Num | Real | Unknown | Codes | Data) and isinstance(
-            value, Real | Codes | Steps | Back
+            value, Real | Codes | Steps | Dequantized
         ):
             return placed(value, "stacked")
         return old if isinstance(old, Num) and old == value else UNKNOWN
@@ -228,7 +215,7 @@ def forget(statements: Sequence[ast.AST], names: Names) -> None:
 def _alike(a: Value, b: Value) -> bool:
     if isinstance(a, Seq) and isinstance(b, Seq):
         return len(a.items) == len(b.items) and all(map(_alike, a.items, b.items))
-    return a is b or (a == b and not isinstance(a, Codes | Back))
+    return a is b or (a == b and not isinstance(a, Codes | Dequantized))
 
 
 def _loaded(target: ast.expr) -> ast.expr:

@@ -1,0 +1,1 @@
+"""What the names and expressions of a snippet stand for, and what operations make of it."""

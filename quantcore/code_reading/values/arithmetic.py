@@ -3,23 +3,8 @@
 import dataclasses
 import math
 
-from quantcore.code_reading.values.known import (
-    Back,
-    Codes,
-    Data,
-    Inverse,
-    Num,
-    Op,
-    Real,
-    Seq,
-    Stat,
-    Steps,
-    Unknown,
-    Value,
-)
-
-UNKNOWN = Unknown()
-
+from quantcore.code_reading.values.python import UNKNOWN, Num, Seq, Unknown, Value
+from quantcore.code_reading.values.quantities import Codes, Data, Dequantized, Inverse, Op, Real, Stat, Steps
 
 Terms = tuple[tuple[Stat, float], ...]
 
@@ -74,7 +59,7 @@ def codes_with(a: Codes, op: Op) -> Codes:
     return dataclasses.replace(a, ops=(*a.ops, op))
 
 
-def again(back: Back) -> Data:
+def again(back: Dequantized) -> Data:
     """What was dequantized, as a tensor that is to be quantized."""
     return Data(f"{back.codes.data.root}'", layout=back.codes.data.layout, twice=back)
 
@@ -109,7 +94,7 @@ def power(a: Value, b: Value) -> Value:
     return UNKNOWN
 
 
-def whole(op: str, a: Value, b: Value) -> Value:
+def integer_operation(op: str, a: Value, b: Value) -> Value:
     """A shift, a remainder or a division of integers, of small numbers."""
     a, b = single(a), single(b)
     if not (isinstance(a, Num) and isinstance(b, Num)):

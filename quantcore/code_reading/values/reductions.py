@@ -4,21 +4,10 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from quantcore.code_reading.values import arithmetic, ends, sums
-from quantcore.code_reading.values.arithmetic import UNKNOWN, single
-from quantcore.code_reading.values.known import (
-    Back,
-    Codes,
-    Data,
-    Nothing,
-    Num,
-    Real,
-    Seq,
-    Stat,
-    Steps,
-    Unknown,
-    Value,
-)
+from quantcore.code_reading.values import arithmetic, extremes, operators
+from quantcore.code_reading.values.arithmetic import single
+from quantcore.code_reading.values.python import UNKNOWN, Nothing, Num, Seq, Unknown, Value
+from quantcore.code_reading.values.quantities import Codes, Data, Dequantized, Real, Stat, Steps
 from quantcore.code_reading.values.steps import clamp
 
 
@@ -58,19 +47,19 @@ def _reduce(value: Value, end: str, call: Call, place: int = 1, p: float | None 
     value = single(value)
     if isinstance(value, Codes) and len(value.ops) == 1:
         value = arithmetic.as_data(value)
-    if isinstance(value, Back):
+    if isinstance(value, Dequantized):
         value = arithmetic.again(value)
     if isinstance(value, Num):
         return value
     known, axes = _axes(call.get(place, "dim", "axis"))
     keep = call.get(place + 1, "keepdim", "keepdims")
     if isinstance(value, Real):
-        whole = axes is None and len(value.terms) == 1 and value.terms[0][0].end == end
+        reduced = axes is None and len(value.terms) == 1 and value.terms[0][0].end == end
         return (
             dataclasses.replace(
                 value, terms=tuple((dataclasses.replace(s, axes=None), f) for s, f in value.terms)
             )
-            if whole
+            if reduced
             else UNKNOWN
         )
     if not isinstance(value, Data) or value.shift or not known:
@@ -88,7 +77,7 @@ def extreme(end: str) -> Operation:
         if second is not None and "dim" not in call.named and not isinstance(second, Num | Seq | Nothing):
             return pairwise(end)(call)
         if isinstance(call.args[0], Num) and isinstance(second, Num) and not call.numpy:
-            return ends.larger(call.args[0], second, end)
+            return extremes.larger(call.args[0], second, end)
         found = _reduce(call.args[0], end, call)
         torch_pair = not call.numpy and "axis" not in call.named and call.get(1, "dim") is not None
         return Seq((found, UNKNOWN)) if torch_pair and not isinstance(found, Unknown) else found
@@ -104,7 +93,7 @@ def pairwise(end: str) -> Operation:
         if isinstance(a, Codes | Data | Steps) or isinstance(b, Codes | Data | Steps):
             a, b = (a, b) if isinstance(a, Codes | Data | Steps) else (b, a)
             return clamp(a, b if end == "max" else None, b if end == "min" else None, call.line)
-        return ends.larger(a, b, end)
+        return extremes.larger(a, b, end)
 
     return run
 
@@ -122,7 +111,7 @@ def aminmax(call: Call) -> Value:
 def peak_to_peak(call: Call) -> Value:
     """max - min."""
     high, low = (_reduce(call.args[0], end, call) for end in ("max", "min"))
-    return sums.add(high, low, -1, call.line)
+    return operators.add(high, low, -1, call.line)
 
 
 def percentile(of_hundred: bool) -> Operation:

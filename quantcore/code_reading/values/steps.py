@@ -2,31 +2,19 @@
 
 import dataclasses
 
-from quantcore.code_reading.values import ends
-from quantcore.code_reading.values.arithmetic import UNKNOWN, codes_with, single
-from quantcore.code_reading.values.known import (
-    Back,
-    Codes,
-    Data,
-    Inverse,
-    Kind,
-    Nothing,
-    Num,
-    Op,
-    Param,
-    Real,
-    Steps,
-    Value,
-)
+from quantcore.code_reading.values import extremes
+from quantcore.code_reading.values.arithmetic import codes_with, single
+from quantcore.code_reading.values.python import UNKNOWN, DType, Nothing, Num, Param, Value
+from quantcore.code_reading.values.quantities import Codes, Data, Dequantized, Inverse, Op, Real, Steps
 
-KINDS = {
-    **{f"{s}int{b}": Kind(b, not s) for s in ("", "u") for b in (8, 16, 32, 64)},
-    **{f"q{s}int8": Kind(8, not s) for s in ("", "u")},
-    **{f"float{b}": Kind(b, True, True) for b in (16, 32, 64)},
-    "half": Kind(16, True, True), "float": Kind(32, True, True), "double": Kind(64, True, True),
-    "single": Kind(32, True, True), "bfloat16": Kind(32, True, True), "float_": Kind(64, True, True),
-    "int": Kind(32), "short": Kind(16), "long": Kind(64), "char": Kind(8), "byte": Kind(8, False),
-    "int_": Kind(64), "ubyte": Kind(8, False),
+DTYPES = {
+    **{f"{s}int{b}": DType(b, not s) for s in ("", "u") for b in (8, 16, 32, 64)},
+    **{f"q{s}int8": DType(8, not s) for s in ("", "u")},
+    **{f"float{b}": DType(b, True, True) for b in (16, 32, 64)},
+    "half": DType(16, True, True), "float": DType(32, True, True), "double": DType(64, True, True),
+    "single": DType(32, True, True), "bfloat16": DType(32, True, True), "float_": DType(64, True, True),
+    "int": DType(32), "short": DType(16), "long": DType(64), "char": DType(8), "byte": DType(8, False),
+    "int_": DType(64), "ubyte": DType(8, False),
 }  # fmt: skip
 
 
@@ -55,7 +43,7 @@ def clamp(value: Value, low: Value | None, high: Value | None, line: int, in_pla
         case Real():
             for bound, end in ((low, "max"), (high, "min")):
                 if bound is not None:
-                    value = ends.larger(value, bound, end)
+                    value = extremes.larger(value, bound, end)
             return value
         case Num():
             if isinstance(low, Num) and isinstance(high, Num):
@@ -82,39 +70,39 @@ def rounded(value: Value, rule: str, line: int, cast: bool = False) -> Value:
         case Steps():
             return dataclasses.replace(value, rounding=value.rounding or rule, line=value.line or line)
         case Num():
-            whole = {"floor": value.value // 1, "ceil": -(-value.value // 1)}.get(rule, round(value.value))
-            return Num(int(value.value if cast else whole), value.line, value.python)
+            integer = {"floor": value.value // 1, "ceil": -(-value.value // 1)}.get(rule, round(value.value))
+            return Num(int(value.value if cast else integer), value.line, value.python)
     return UNKNOWN
 
 
-def cast(value: Value, kind: Kind, line: int, python: bool = False) -> Value:
+def cast(value: Value, dtype: DType, line: int, python: bool = False) -> Value:
     """A cast to a dtype; ``python``: to a number of Python."""
     value = single(value)
     match value:
         case Codes():
-            if not kind.floating and not value.of("round"):
+            if not dtype.floating and not value.of("round"):
                 found = rounded(value, "toward_zero", line, cast=True)
                 assert isinstance(found, Codes)
                 value = found
-            return codes_with(value, Op("cast", line, kind))
+            return codes_with(value, Op("cast", line, dtype))
         case Steps():
-            if kind.floating:
-                return dataclasses.replace(value, kind=None, python=python)
+            if dtype.floating:
+                return dataclasses.replace(value, dtype=None, python=python)
             rule = value.rounding or "toward_zero"
-            return dataclasses.replace(value, rounding=rule, kind=kind, python=python)
-        case Real() if kind.floating:
+            return dataclasses.replace(value, rounding=rule, dtype=dtype, python=python)
+        case Real() if dtype.floating:
             return (
                 dataclasses.replace(value, half=value.half or line)
-                if kind.bits == 16 and value.divided
+                if dtype.bits == 16 and value.divided
                 else value
             )
         case Num():
             return dataclasses.replace(
-                value, value=value.value if kind.floating else int(value.value), python=python
+                value, value=value.value if dtype.floating else int(value.value), python=python
             )
-        case Data() if kind.floating:
+        case Data() if dtype.floating:
             return value
-        case Back() | Param() | Inverse():
+        case Dequantized() | Param() | Inverse():
             return value
     return UNKNOWN
 

@@ -1,6 +1,6 @@
 """What goes wrong with integers between a library and the one who reads them, and mistakes in computing them.
 
-A `Damage` says how codes differ from what a scheme gives: mistakes in the arithmetic, then what was done to the
+A `Corruption` says how codes differ from what a scheme gives: mistakes in the arithmetic, then what was done to the
 stored integers. The latter is undone before anything is compared, so codes always lie on the original.
 """
 
@@ -30,11 +30,11 @@ class Transposed:
         return codes.permute([self.order.index(i) for i in range(len(self.order))])
 
     def __str__(self) -> str:
-        return "transposed" if len(self.order) == 2 else f"axes in the order {self.order}"
+        return "transposed" if len(self.order) == 2 else f"axes permuted to {self.order}"
 
 
 @dataclass(frozen=True)
-class Reread:
+class Reinterpreted:
     """Codes of ``bits`` bits read as signed although they are unsigned (``signed``), or the reverse."""
 
     bits: int
@@ -42,34 +42,34 @@ class Reread:
 
     def undo(self, codes: Tensor) -> Tensor:
         """Return the codes as they were meant."""
-        whole = 1 << self.bits
+        count = 1 << self.bits
         if self.signed:
-            return torch.where(codes < 0, codes + whole, codes)
-        return torch.where(codes >= whole // 2, codes - whole, codes)
+            return torch.where(codes < 0, codes + count, codes)
+        return torch.where(codes >= count // 2, codes - count, codes)
 
     def __str__(self) -> str:
         read, meant = ("signed", "unsigned") if self.signed else ("unsigned", "signed")
-        return f"{meant} codes read as {read}, {self.bits} bits"
+        return f"{meant} {self.bits}-bit codes read as {read}"
 
 
-Stored = Transposed | Reread
+Stored = Transposed | Reinterpreted
 
 # Mistakes in the arithmetic, the likeliest first
 COMPUTED = {
-    "wrapped": "cast without a clamp: codes that did not fit wrapped around",
+    "wrapped": "cast without a clamp: codes out of range wrapped around",
     "narrow": "clamped to the narrow range",
-    "zero_point_negated": "zero_point with the other sign",
-    "zero_point_left_out": "asymmetric scale, zero_point left out",
-    "middle_left_out": "unsigned codes around 0, zero_point left out",
+    "zero_point_negated": "zero_point with the opposite sign",
+    "zero_point_left_out": "asymmetric scale, zero_point omitted",
+    "middle_left_out": "unsigned codes of a symmetric range, zero_point omitted",
     "half_away": "ties rounded away from zero",
     "half_up": "ties rounded up",
-    "toward_zero": "rounded towards zero",
+    "toward_zero": "rounded toward zero",
     "floor": "rounded down",
-    "other_axis": "scales of the channels applied along another axis",
-    "unclamped": "no clamp: codes outside the format kept as they are",
+    "other_axis": "per-channel scales applied along the wrong axis",
+    "unclamped": "not clamped: codes outside the format kept",
     "scale_float16": "scale rounded to float16",
-    "range_from_zero": "range from 0 to max|x| instead of min to max",
-    "signed_percentile": "range from a percentile of x instead of |x|",
+    "range_from_zero": "range 0 to max |x| instead of min to max",
+    "signed_percentile": "percentile of x instead of |x|",
     "quantized_twice": "quantized twice, to 8 bits first",
 }
 # Those that are choices of a convention
@@ -79,13 +79,13 @@ CHOICES = {"wrapped": {"overflow": "wrap"}} | {
 # Those that say where the scale came from, which the scheme's range setting holds
 RANGES = {"range_from_zero", "signed_percentile"}
 # Those that come after the plain arithmetic, and those of a zero_point
-FITS = {"wrapped", "narrow", "unclamped"}
+OVERFLOWS = {"wrapped", "narrow", "unclamped"}
 ZERO_POINTS = {"zero_point_negated", "zero_point_left_out", "middle_left_out"}
 Kinds = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Damage:
+class Corruption:
     """``computed``: keys of `COMPUTED`; ``stored``: in the order in which it is undone."""
 
     computed: Kinds = ()
@@ -104,7 +104,7 @@ class Damage:
         return bool(self.computed or self.stored)
 
 
-NONE = Damage()
+NONE = Corruption()
 
 
 def changed(scheme: Scheme, kinds: Kinds) -> Scheme:
@@ -116,7 +116,7 @@ def changed(scheme: Scheme, kinds: Kinds) -> Scheme:
 
 
 def arithmetic(kinds: Kinds, convention: Convention, x: Tensor, s: Tensor, z: Tensor) -> Tensor:
-    """Return codes before they are brought into the format, a kernel run with mistakes of `COMPUTED`.
+    """Return codes before they are into_format into the format, a kernel run with mistakes of `COMPUTED`.
 
     ``convention``: resolved by `Convention.at`; ``s`` as its kernel takes it; all broadcast against x.
     """
@@ -149,7 +149,7 @@ def unrounded(kernel: Kernel, x: Tensor, s: Tensor, z: Tensor) -> tuple[Tensor, 
     return before, torch.zeros(()) if kernel.shift_first else z
 
 
-def brought(kinds: Kinds, values: Tensor, fmt: IntFormat) -> Tensor:
+def into_format(kinds: Kinds, values: Tensor, fmt: IntFormat) -> Tensor:
     """Return the values in the format: clamped, or as mistakes of `COMPUTED` have it."""
     if "wrapped" in kinds:
         return wrap(values, fmt).to(values.dtype)
@@ -158,14 +158,14 @@ def brought(kinds: Kinds, values: Tensor, fmt: IntFormat) -> Tensor:
     return values.clamp(fmt.qmin + ("narrow" in kinds), fmt.qmax)
 
 
-def stored_damages(codes: Tensor, shape: tuple[int, ...]) -> list[Damage]:
+def stored_corruptions(codes: Tensor, shape: tuple[int, ...]) -> list[Corruption]:
     """Return all that may have been done to the stored codes and can be undone; none comes first."""
     orders = [(), *_orders(tuple(codes.shape), shape)]
     if tuple(codes.shape) != shape:
         orders = orders[1:]
     turned: list[tuple[Stored, ...]] = [(Transposed(o),) if o else () for o in orders]
-    reread: list[tuple[Stored, ...]] = [(), *((r,) for r in _rereadings(codes))]
-    pairs = [Damage((), a + b) for a, b in itertools.product(turned, reread)]
+    reinterpreted: list[tuple[Stored, ...]] = [(), *((r,) for r in _reinterpretations(codes))]
+    pairs = [Corruption((), a + b) for a, b in itertools.product(turned, reinterpreted)]
     return sorted(pairs, key=lambda d: len(d.stored))
 
 
@@ -188,10 +188,10 @@ def _swaps(rank: int) -> list[list[int]]:
     return found
 
 
-def _rereadings(codes: Tensor) -> list[Reread]:
+def _reinterpretations(codes: Tensor) -> list[Reinterpreted]:
     low, high = int(codes.min()), int(codes.max())
     if low >= 0:
         bits = high.bit_length()  # with fewer a code is missing, with more none would change
-        return [Reread(bits, signed=False)] if 2 <= bits <= MAX_BITS else []
+        return [Reinterpreted(bits, signed=False)] if 2 <= bits <= MAX_BITS else []
     needed = max(2, signed_bits(low), signed_bits(high))
-    return [Reread(b, signed=True) for b in sorted({needed, 8, 16}) if needed <= b <= MAX_BITS]
+    return [Reinterpreted(b, signed=True) for b in sorted({needed, 8, 16}) if needed <= b <= MAX_BITS]

@@ -14,7 +14,13 @@ from torch import Tensor
 from quantcore.conventions import CONVENTIONS, TEXTBOOK, Convention
 from quantcore.formats import FLOATS, INT8, IntFormat
 from quantcore.granularity import Granularity, PerChannel, PerTensor, block_shape, cells_of
-from quantcore.matching.hypotheses.corruption import Damage, Kinds, brought, changed, mistaken_zero_point
+from quantcore.matching.hypotheses.corruption import (
+    Corruption,
+    Kinds,
+    changed,
+    into_format,
+    mistaken_zero_point,
+)
 from quantcore.matching.hypotheses.sample import Grid, Sample, grid_of
 from quantcore.matching.hypotheses.scale_sources import Source, write_given
 from quantcore.matching.hypotheses.scoring import OF_PERCENTILE, Hypothesis, Reading
@@ -31,7 +37,7 @@ FLOAT16 = Scheme(
     range_setting=Given(1.0),
     convention=CONVENTIONS["stored"],
 )
-_FITS: tuple[Kinds, ...] = ((), ("wrapped",), ("unclamped",))
+_OVERFLOWS: tuple[Kinds, ...] = ((), ("wrapped",), ("unclamped",))
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +56,7 @@ class Trial:
 
 def percentiles(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[Trial]:
     """Ranges that clip, as they are meant: a percentile of |x|, or two of x."""
-    for granularity in _wholes(x):
+    for granularity in _granularities(x):
         blocks = _by_block(x, granularity)
         for setting, symmetric in itertools.product(map(Percentile, PERCENTILES), (True, False)):
             scheme = Scheme(INT8, symmetric, granularity, setting)
@@ -64,7 +70,7 @@ def percentiles(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[Trial]:
 def mistaken(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[Trial]:
     """Scales of 0 .. max|x| although x has negative values."""
     if bool((x < 0).any()):
-        for fmt, granularity in itertools.product(formats, _wholes(x)):
+        for fmt, granularity in itertools.product(formats, _granularities(x)):
             if not fmt.narrow:
                 yield from _from_zero(x, fmt, granularity)
 
@@ -72,7 +78,7 @@ def mistaken(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[Trial]:
 def signed_percentiles(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[Trial]:
     """Scales of a percentile of x where that of |x| was meant."""
     if bool((x < 0).any()):
-        for fmt, granularity in itertools.product(formats, _wholes(x)):
+        for fmt, granularity in itertools.product(formats, _granularities(x)):
             if fmt.signed and not fmt.narrow:
                 yield from _of_percentiles(x, fmt, granularity)
 
@@ -82,7 +88,7 @@ def _from_zero(x: Tensor, fmt: IntFormat, granularity: Granularity) -> Iterator[
     largest = _by_block(x.abs(), granularity).amax(-1)
     scale = _laid(largest / (fmt.qmax - fmt.qmin), x, granularity)
     lowest = torch.full_like(scale, float(fmt.qmin))
-    then = tuple((("zero_point_left_out",) if fmt.qmin else ()) + fit for fit in _FITS)
+    then = tuple((("zero_point_left_out",) if fmt.qmin else ()) + fit for fit in _OVERFLOWS)
     yield Trial(granularity, fmt, False, scale, lowest, range=("range_from_zero",), then=then)
     if not fmt.signed:
         scale = _laid(largest / fmt.middle, x, granularity)
@@ -96,7 +102,7 @@ def _of_percentiles(x: Tensor, fmt: IntFormat, granularity: Granularity) -> Iter
     for high in highs:
         scale = _laid(high / fmt.qmax, x, granularity)
         z = torch.zeros_like(scale)
-        yield Trial(granularity, fmt, True, scale, z, range=("signed_percentile",), then=_FITS)
+        yield Trial(granularity, fmt, True, scale, z, range=("signed_percentile",), then=_OVERFLOWS)
 
 
 def tried(x: Tensor, reading: Reading, trials: Iterator[Trial], limit: float) -> Iterator[Hypothesis]:
@@ -112,14 +118,14 @@ def tried(x: Tensor, reading: Reading, trials: Iterator[Trial], limit: float) ->
         quotient = torch.round(values / s)
         for then in trial.then:
             kinds = trial.range + then
-            found = brought(kinds, quotient + mistaken_zero_point(kinds, z), trial.format)
+            found = into_format(kinds, quotient + mistaken_zero_point(kinds, z), trial.format)
             wrong = float((found != codes).to(torch.float32).mean())
             if wrong < limit:
                 setting = trial.setting or write_given(trial.scale, trial.zero_point)
                 scheme = Scheme(trial.format, trial.symmetric, trial.granularity, setting)
                 doubt = OF_PERCENTILE if "signed_percentile" in kinds else 0
-                damage = Damage(kinds, reading.damage.stored)
-                yield Hypothesis(changed(scheme, kinds), damage, wrong, doubt)
+                corruption = Corruption(kinds, reading.corruption.stored)
+                yield Hypothesis(changed(scheme, kinds), corruption, wrong, doubt)
 
 
 def float16(ranged: Source, readings: list[Reading]) -> Scored:
@@ -133,7 +139,7 @@ def float16(ranged: Source, readings: list[Reading]) -> Scored:
     return Scored(source, readings, ((), ("wrapped",)), conventions=(TEXTBOOK,))
 
 
-def _wholes(x: Tensor) -> list[Granularity]:
+def _granularities(x: Tensor) -> list[Granularity]:
     channels = [PerChannel(axis) for axis in range(x.dim())] if x.dim() > 1 else []
     return [PerTensor(), *channels]
 

@@ -13,9 +13,9 @@ from quantcore.matching.hypotheses.corruption import (
     CHOICES,
     NONE,
     RANGES,
-    Damage,
+    Corruption,
     arithmetic,
-    brought,
+    into_format,
     mistaken_scale,
     requantized,
 )
@@ -26,7 +26,7 @@ from quantcore.scheme import Scheme
 
 
 @dataclass(frozen=True, eq=False)
-class Laid:
+class KernelInputs:
     """What a scheme's kernel takes: x, the scale (or its inverse, in ``s``) and zero_point, one an element.
 
     A fused kernel takes one scale and one zero_point.
@@ -38,46 +38,46 @@ class Laid:
     z: Tensor
     scale: Tensor
 
-    def at(self, places: Tensor) -> "Laid":
+    def at(self, places: Tensor) -> "KernelInputs":
         """Return the elements at flat places."""
         own = (self.s, self.z, self.scale)
         s, z, scale = (p if self.kernel.fused else p.reshape(-1)[places] for p in own)
-        return Laid(self.kernel, self.x.reshape(-1)[places], s, z, scale)
+        return KernelInputs(self.kernel, self.x.reshape(-1)[places], s, z, scale)
 
 
-def produced(x: Any, scheme: Scheme, damage: Damage = NONE) -> Tensor:
-    """Return the codes that a scheme gives under a damage's mistakes in the arithmetic, on the original's axes.
+def reproduce(x: Any, scheme: Scheme, corruption: Corruption = NONE) -> Tensor:
+    """Return the codes that a scheme gives under a corruption's mistakes in the arithmetic, on the original's axes.
 
     Raises:
         QuantError: the scheme does not fit x.
     """
     x = as_float32(x)
-    if not set(damage.computed) - CHOICES.keys() - RANGES:  # which the scheme has
+    if not set(corruption.computed) - CHOICES.keys() - RANGES:  # which the scheme has
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return apply(x, scheme).codes
     convention = scheme.rules
-    laid = lay(x, scheme, choose_qparams(x, scheme), damage)
-    values = arithmetic(damage.computed, convention, laid.x, laid.s, laid.z)
+    inputs = kernel_inputs(x, scheme, choose_qparams(x, scheme), corruption)
+    values = arithmetic(corruption.computed, convention, inputs.x, inputs.s, inputs.z)
     assert isinstance(scheme.format, IntFormat)
-    dtype = torch.int32 if "unclamped" in damage.computed else scheme.format.dtype
-    return brought(damage.computed, values, scheme.format).nan_to_num(0).to(dtype)
+    dtype = torch.int32 if "unclamped" in corruption.computed else scheme.format.dtype
+    return into_format(corruption.computed, values, scheme.format).nan_to_num(0).to(dtype)
 
 
-def lay(x: Tensor, scheme: Scheme, params: QParams, damage: Damage = NONE) -> Laid:
-    """Spread parameters over the elements; of channels along the other axis, where that is the damage."""
+def kernel_inputs(x: Tensor, scheme: Scheme, params: QParams, corruption: Corruption = NONE) -> KernelInputs:
+    """Spread parameters over the elements; of channels along the other axis, where that is the corruption."""
     kernel = KERNELS[scheme.rules.coding.kernel]
-    scale = s = mistaken_scale(damage.computed, params.scale)
+    scale = s = mistaken_scale(corruption.computed, params.scale)
     z = params.zero_point.to(torch.float32)
     if kernel.inverse:
         s = torch.reciprocal(s) if params.inverse is None else params.inverse
     if kernel.fused:
-        return Laid(kernel, x, s, z, scale)
+        return KernelInputs(kernel, x, s, z, scale)
     shape = tuple(x.shape)
     block = block_shape(scheme.granularity, shape)
-    if "quantized_twice" in damage.computed:
+    if "quantized_twice" in corruption.computed:
         first = choose_qparams(x, Scheme(INT8, True, scheme.granularity)).scale
         x = requantized(x, cells_of(first, shape, block))
-    if "other_axis" in damage.computed:
+    if "other_axis" in corruption.computed:
         s, z, scale, block = s.T, z.T, scale.T, block[::-1]
-    return Laid(kernel, x, *(cells_of(p, shape, block) for p in (s, z, scale)))
+    return KernelInputs(kernel, x, *(cells_of(p, shape, block) for p in (s, z, scale)))

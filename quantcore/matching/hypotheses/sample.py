@@ -86,7 +86,7 @@ def draw(x: Tensor, searched: list[Granularity], seed: int = 0) -> list[Sample]:
 
 def _sample(x: Tensor, kind: Sequence[Granularity], chance: torch.Generator) -> Sample:
     shape, values = tuple(x.shape), x.reshape(-1)
-    ends: list[Tensor] = []
+    extremes: list[Tensor] = []
     index: list[Tensor] = []
     block: list[Tensor] = []
     places: list[Tensor] = []
@@ -99,12 +99,12 @@ def _sample(x: Tensor, kind: Sequence[Granularity], chance: torch.Generator) -> 
         chosen = _elements(x, bounds, -(-ELEMENTS // len(drawn)), chance)
         starts.append(count)
         places.append(drawn)
-        ends.append(chosen[:, :2])
+        extremes.append(chosen[:, :2])
         index.append(chosen.reshape(-1))
         block.append((torch.arange(len(drawn)) + blocks).repeat_interleave(chosen.shape[1]))
         count, blocks = count + chosen.numel(), blocks + len(drawn)
-    flat, extremes = torch.cat(index), torch.cat(ends)
-    low, high = values[extremes[:, 0]], values[extremes[:, 1]]
+    flat, outermost = torch.cat(index), torch.cat(extremes)
+    low, high = values[outermost[:, 0]], values[outermost[:, 1]]
     return Sample(
         tuple(kind), low, high, values[flat], flat, torch.cat(block), np.array(starts), tuple(places)
     )
@@ -128,13 +128,13 @@ def _elements(x: Tensor, bounds: Sequence[Bounds], most: int, chance: torch.Gene
     lengths = torch.tensor([[stop - start for start, stop in b] for b in bounds], dtype=torch.int64)
     sizes = lengths.prod(1, keepdim=True)
     blocks = [x[tuple(slice(*span) for span in b)] for b in bounds]
-    ends = torch.stack([torch.stack([b.argmin(), b.argmax()]) for b in blocks])
+    extremes = torch.stack([torch.stack([b.argmin(), b.argmax()]) for b in blocks])
     largest = int(sizes.max())
     if largest <= most:
         local = torch.arange(largest) % sizes
     else:
         local = (torch.rand(len(bounds), most, generator=chance, dtype=torch.float64) * sizes).to(torch.int64)
-    local = torch.cat([ends, local], 1)
+    local = torch.cat([extremes, local], 1)
     flat, stride = torch.zeros_like(local), 1
     for axis in reversed(range(x.dim())):
         length = lengths[:, axis, None]
@@ -150,7 +150,7 @@ def grid_of(sample: Sample, symmetric: bool, fmt: IntFormat, resolved: Conventio
 
 
 def values_of(sample: Sample, grid: Grid, resolved: Convention, kinds: Kinds = ()) -> Tensor:
-    """Return the codes of the sample before they are brought into a format."""
+    """Return the codes of the sample before they are into_format into a format."""
     kernel, x = KERNELS[resolved.coding.kernel], sample.x
     s = grid.scale
     if kernel.inverse:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from quantcore.formats import IntFormat
 from quantcore.granularity import PerTensor
-from quantcore.matching.hypotheses.corruption import Damage, Kinds, Reread, changed
+from quantcore.matching.hypotheses.corruption import Corruption, Kinds, Reinterpreted, changed
 from quantcore.matching.hypotheses.scale_sources import write_given
 from quantcore.matching.hypotheses.scoring import WORKED_OUT, WRITTEN, Hypothesis, Reading
 from quantcore.scheme import Scheme
@@ -45,7 +45,7 @@ def fitted(x: Tensor, reading: Reading) -> Iterator[Hypothesis]:
     """Yield schemes with one fitted scale, and perhaps zero_point, the simplest first; they may fit a part only."""
     values, codes = _drawn(x, reading.codes)
     # codes that wrapped are the same whether they are read as signed or unsigned
-    wraps = not any(isinstance(step, Reread) for step in reading.damage.stored)
+    wraps = not any(isinstance(step, Reinterpreted) for step in reading.corruption.stored)
     for fmt in reading.formats:
         if fmt.bits > MAX_BITS:
             continue
@@ -56,7 +56,7 @@ def fitted(x: Tensor, reading: Reading) -> Iterator[Hypothesis]:
             scheme = Scheme(fmt, fit.zero_point == fmt.middle, PerTensor(), setting)
             yield Hypothesis(
                 changed(scheme, kinds),
-                Damage(kinds, reading.damage.stored),
+                Corruption(kinds, reading.corruption.stored),
                 0.0,
                 WRITTEN if written else WORKED_OUT,
             )
@@ -64,14 +64,14 @@ def fitted(x: Tensor, reading: Reading) -> Iterator[Hypothesis]:
 
 def fits(x: Values, codes: Values, fmt: IntFormat, wraps: bool = True) -> list[Fit]:
     """Return every fit that the codes give evidence for; of those without a wrap the best-known zero_points."""
-    said = _bits_said(x, codes, fmt)
+    evidence = _evidence_bits(x, codes, fmt)
     found = []
-    if said - _bits_of_scale(fmt) - fmt.bits >= EVIDENCE:
+    if evidence - _bits_of_scale(fmt) - fmt.bits >= EVIDENCE:
         found += [Fit(z, *span, False) for z, span in _clamped(x, codes, fmt)]
     if (
         wraps
         and not fmt.narrow
-        and said - _bits_of_scale(fmt) - len(x) * math.log2(2 * _WRAPS + 1) >= EVIDENCE
+        and evidence - _bits_of_scale(fmt) - len(x) * math.log2(2 * _WRAPS + 1) >= EVIDENCE
     ):
         for z in dict.fromkeys((0, fmt.middle)):
             found += [Fit(z, *span, True) for span in _wrapped(x, codes, fmt, z)]
@@ -124,7 +124,7 @@ def _drawn(x: Tensor, codes: Tensor) -> tuple[Values, Values]:
     return x[kept].double().numpy(), codes[kept].double().numpy()
 
 
-def _bits_said(x: Values, codes: Values, fmt: IntFormat) -> float:
+def _evidence_bits(x: Values, codes: Values, fmt: IntFormat) -> float:
     """How much the codes say: one at an end, or of an element 0, says little."""
     telling = (codes > fmt.qmin) & (codes < fmt.qmax) & (x != 0)
     return float(fmt.bits * telling.sum())
@@ -160,20 +160,20 @@ def _spans(x: Values, codes: Values, fmt: IntFormat, zs: Values) -> list[tuple[i
 
 def _wrapped(x: Values, codes: Values, fmt: IntFormat, z: int) -> list[Interval]:
     """The scales that give the codes with one zero_point, where some wrapped and none more than once."""
-    whole, largest = float(1 << fmt.bits), float(np.abs(x).max(initial=0.0))
+    count, largest = float(1 << fmt.bits), float(np.abs(x).max(initial=0.0))
     if largest == 0:
         return []
     # something wraps, and nothing twice
-    spans = np.array([[min(fmt.qmax - z, z - fmt.qmin), whole * (_WRAPS + 0.5) + abs(z)]]) / largest
+    spans = np.array([[min(fmt.qmax - z, z - fmt.qmin), count * (_WRAPS + 0.5) + abs(z)]]) / largest
     for xi, q in sorted(zip(x, codes, strict=True), key=lambda pair: -abs(pair[0])):
         if xi == 0:
             if q != z:
                 return []
             continue
-        turns = np.arange(-_WRAPS, _WRAPS + 1) * whole
-        ends = np.sort(np.stack([q + turns - z - 0.5, q + turns - z + 0.5]) / xi, 0).T
-        low = np.maximum(spans[:, None, 0], ends[None, :, 0]).reshape(-1)
-        high = np.minimum(spans[:, None, 1], ends[None, :, 1]).reshape(-1)
+        turns = np.arange(-_WRAPS, _WRAPS + 1) * count
+        bounds = np.sort(np.stack([q + turns - z - 0.5, q + turns - z + 0.5]) / xi, 0).T
+        low = np.maximum(spans[:, None, 0], bounds[None, :, 0]).reshape(-1)
+        high = np.minimum(spans[:, None, 1], bounds[None, :, 1]).reshape(-1)
         fine = high > low * (1 + _SLACK)
         spans = np.stack([low[fine], high[fine]], 1)
         if not len(spans):

@@ -28,7 +28,7 @@ class Source:
 
     ``grid(sample, symmetric, format, convention)``: see `sample.grid_of`; ``setting(granularity)``: the range
     setting of the schemes; ``zero_point``: None, or all zero_points, which then decide what is symmetric;
-    ``mistake``: keys of `damage.COMPUTED` that the samples or the grid have built in; ``scales``: how the
+    ``mistake``: keys of `corruption.COMPUTED` that the samples or the grid have built in; ``scales``: how the
     scales are stored.
     """
 
@@ -51,7 +51,7 @@ def by_range(x: Tensor, searched: list[Granularity]) -> Source:
     return Source(draw(x, searched), grid_of, lambda granularity: MIN_MAX)
 
 
-def crossed(x: Tensor) -> list[Source]:
+def swapped_axes(x: Tensor) -> list[Source]:
     """The channels of a square matrix with each scale applied along the other axis; nothing for other shapes."""
     if x.dim() != 2 or x.shape[0] != x.shape[1]:
         return []
@@ -64,7 +64,7 @@ def crossed(x: Tensor) -> list[Source]:
     return [Source([sample], grid_of, lambda granularity: MIN_MAX, mistake=("other_axis",))]
 
 
-def by_hand(
+def with_given_scale(
     x: Tensor, codes: Tensor, scale: Tensor, zero_point: Tensor | None, searched: list[Granularity]
 ) -> list[Source]:
     """The granularities that a given scale fits, with it and the zero_point given (of either sign) or worked out.
@@ -74,10 +74,10 @@ def by_hand(
     found = []
     for granularity in searched:
         grid = grid_shape(tuple(x.shape), block_shape(granularity, tuple(x.shape)))
-        laid = on_grid(scale, grid)
-        if laid is not None:
-            choices = _zero_points(x, codes, laid, zero_point, granularity)
-            found += [_given(x, granularity, laid, z) for z in choices]
+        in_grid = on_grid(scale, grid)
+        if in_grid is not None:
+            choices = _zero_points(x, codes, in_grid, zero_point, granularity)
+            found += [_given(x, granularity, in_grid, z) for z in choices]
     return found
 
 
@@ -113,14 +113,14 @@ def _zero_points(
 ) -> list[Tensor]:
     """What the zero_points may be: those known, of either sign, or where none is known 0, or worked out."""
     if known is not None:
-        laid = (
+        in_grid = (
             known.reshape(()).expand(scale.shape)
             if known.numel() == 1
             else on_grid(known, tuple(scale.shape))
         )
-        if laid is None or bool((laid % 1 != 0).any()):
+        if in_grid is None or bool((in_grid % 1 != 0).any()):
             return []
-        return [laid, -laid] if bool(laid.any()) else [laid]
+        return [in_grid, -in_grid] if bool(in_grid.any()) else [in_grid]
     found = [torch.zeros(scale.shape)]
     if x.numel() <= MOST_INFERRED:
         found.append(inferred(x, codes, scale, granularity))

@@ -9,7 +9,14 @@ from torch import Tensor
 
 from quantcore.conventions import INTEGER_CONVENTIONS, Convention
 from quantcore.formats import IntFormat
-from quantcore.matching.hypotheses.corruption import FITS, ZERO_POINTS, Damage, Kinds, brought, changed
+from quantcore.matching.hypotheses.corruption import (
+    OVERFLOWS,
+    ZERO_POINTS,
+    Corruption,
+    Kinds,
+    changed,
+    into_format,
+)
 from quantcore.matching.hypotheses.sample import Counts, Grid, Sample, is_lost, values_of
 from quantcore.matching.hypotheses.scale_sources import Source
 from quantcore.scheme import Scheme, refusal
@@ -24,9 +31,9 @@ _OF_INTEGERS = tuple(INTEGER_CONVENTIONS.values())
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """Given codes with a damage undone, as float32 on the axes of the original, and the formats they may have."""
+    """Given codes with a corruption undone, as float32 on the axes of the original, and the formats they may have."""
 
-    damage: Damage
+    corruption: Corruption
     codes: Tensor
     formats: tuple[IntFormat, ...]
     _drawn: dict[Sample, Tensor] = field(default_factory=dict)
@@ -61,29 +68,31 @@ class Task:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A scheme and a damage, and the fraction of the sampled codes that do not fit.
+    """A scheme and a corruption, and the fraction of the sampled codes that do not fit.
 
     ``doubt``: how far the scale is from one that follows from x and a rule; 0 where it does.
     """
 
     scheme: Scheme
-    damage: Damage
-    share: float
+    corruption: Corruption
+    fraction: float
     doubt: int = 0
 
 
 def score(task: Task, fmt: IntFormat, shape: Shape, limit: float) -> Iterator[Hypothesis]:
     """Yield what fits the sample, and of each convention, granularity kind, reading and mistake the nearest.
 
-    ``limit``: the share of wrong codes from which on nothing is near.
+    ``limit``: the fraction of wrong codes from which on nothing is near.
     """
     readings = [r for r in task.readings if fmt in r.formats]
     for symmetric in task.source.symmetries(fmt):
         for sample in task.source.samples:
             known: dict[Any, dict[tuple[int, Kinds], Counts]] = {}
             for convention in task.conventions:
-                kept = _Kept(task.source, sample, Scheme(fmt, symmetric, convention=convention), shape)
-                if not kept.any(task.uniform):
+                supported = _Supported(
+                    task.source, sample, Scheme(fmt, symmetric, convention=convention), shape
+                )
+                if not supported.any(task.uniform):
                     continue
                 resolved = convention.at(sample.granularities[0])
                 key = resolved.parameter_stages, resolved.coding.kernel, resolved.coding.rounding
@@ -96,14 +105,14 @@ def score(task: Task, fmt: IntFormat, shape: Shape, limit: float) -> Iterator[Hy
                     known[key] = known[same]
                 for (i, computed), wrong in known[key].items():
                     task.tried += len(wrong)
-                    shares = wrong / sample.sizes
-                    if shares.min() < (0.0 if task.uniform else limit) or not shares.all():
-                        damage = Damage(task.source.mistake + computed, readings[i].damage.stored)
-                        yield from kept.hypotheses(damage, shares)
+                    fractions = wrong / sample.sizes
+                    if fractions.min() < (0.0 if task.uniform else limit) or not fractions.all():
+                        corruption = Corruption(task.source.mistake + computed, readings[i].corruption.stored)
+                        yield from supported.hypotheses(corruption, fractions)
 
 
 @dataclass(eq=False)
-class _Kept:
+class _Supported:
     """Makes hypotheses of a convention and format on a sample: of what the library can do."""
 
     source: Source
@@ -114,28 +123,28 @@ class _Kept:
     def __post_init__(self) -> None:
         key = self.scheme.convention, self.scheme.format, self.scheme.symmetric, self.source.scales
         # asking a library's limits costs more than the arithmetic on a sample, so it is done once
-        self._taken: dict[int, Scheme | None] = self.sample.schemes.setdefault(key, {})
+        self._schemes: dict[int, Scheme | None] = self.sample.schemes.setdefault(key, {})
 
     def any(self, uniform: bool) -> bool:
         """Whether the library can do any of the granularities; of ``uniform`` ones the ends stand for all."""
         count = len(self.sample.granularities)
         return any(self._at(i) for i in ((0, count - 1) if uniform else range(count)))
 
-    def hypotheses(self, damage: Damage, shares: Any) -> Iterator[Hypothesis]:
+    def hypotheses(self, corruption: Corruption, fractions: Any) -> Iterator[Hypothesis]:
         """Yield the granularities that fit, or else the nearest."""
-        fits = np.flatnonzero(shares == 0).tolist()
-        for i in fits or np.argsort(shares, kind="stable")[:NEAREST].tolist():
+        fits = np.flatnonzero(fractions == 0).tolist()
+        for i in fits or np.argsort(fractions, kind="stable")[:NEAREST].tolist():
             scheme = self._at(i)
             if scheme:
-                yield Hypothesis(changed(scheme, damage.computed), damage, float(shares[i]))
+                yield Hypothesis(changed(scheme, corruption.computed), corruption, float(fractions[i]))
 
     def _at(self, i: int) -> Scheme | None:
-        if i not in self._taken:
+        if i not in self._schemes:
             granularity, s = self.sample.granularities[i], self.scheme
             setting = self.source.setting(granularity)
             scheme = Scheme(s.format, s.symmetric, granularity, setting, s.convention, self.source.scales)
-            self._taken[i] = None if refusal(scheme, self.shape) else scheme
-        return self._taken[i]
+            self._schemes[i] = None if refusal(scheme, self.shape) else scheme
+        return self._schemes[i]
 
 
 def _of_symmetry(computed: tuple[Kinds, ...], symmetric: bool) -> tuple[Kinds, ...]:
@@ -160,11 +169,11 @@ def _counts(
     for kinds in computed:
         if ZERO_POINTS & set(kinds) and not shifted:
             continue
-        own = tuple(kind for kind in kinds if kind not in FITS)
+        own = tuple(kind for kind in kinds if kind not in OVERFLOWS)
         if own not in before:
             before[own] = values_of(sample, grid, resolved, own)
         values = before[own]
-        codes, lost = brought(kinds, values.clone(), fmt), is_lost(values)
+        codes, lost = into_format(kinds, values.clone(), fmt), is_lost(values)
         for i, given in enumerate(drawn):
             found[i, kinds] = sample.count((codes != given) & ~lost)
     return found

@@ -12,9 +12,9 @@ from quantcore.granularity import Granularity, PerBlock, PerChannel, PerGroup, P
 
 Shape = tuple[int, ...]
 MAX_GROUP, MAX_BLOCK = 1024, 256  # longest searched beside the whole axis
-MAX_ODD_GROUP = 128
+MAX_UNUSUAL_GROUP = 128
 COMMON_BITS = (4, 8, 16)
-_FEW = 0.01  # of the codes may lie outside a format that is still tried: they may be the damage
+_FEW = 0.01  # of the codes may lie outside a format that is still tried: they may be the corruption
 
 
 def granularities(shape: Shape) -> list[Granularity]:
@@ -45,7 +45,7 @@ def other_groups(shape: Shape) -> list[Granularity]:
     return [
         PerGroup(size, axis if axis < len(shape) - 1 else -1)
         for axis, n in enumerate(shape)
-        for size in sorted(set(range(2, min(n, MAX_ODD_GROUP + 1))) - set(group_sizes(n)))
+        for size in sorted(set(range(2, min(n, MAX_UNUSUAL_GROUP + 1))) - set(group_sizes(n)))
     ]
 
 
@@ -57,9 +57,9 @@ def _blocks(shape: Shape) -> list[Shape]:
     pairs = set(itertools.product(*sides))
     most = min(height, width, MAX_BLOCK)
     pairs |= {(n, n) for n in range(2, most + 1) if height % n == 0 == width % n}
-    whole = {(height, width)} if len(shape) == 2 else set()  # per tensor
+    per_tensor = {(height, width)} if len(shape) == 2 else set()
     lone = {pair for pair in pairs if 1 in pair}
-    return [(1,) * (len(shape) - 2) + pair for pair in sorted(pairs - whole - lone)]
+    return [(1,) * (len(shape) - 2) + pair for pair in sorted(pairs - per_tensor - lone)]
 
 
 def likely_formats(codes: Tensor) -> list[IntFormat]:
@@ -68,16 +68,16 @@ def likely_formats(codes: Tensor) -> list[IntFormat]:
     A range set by its lowest and highest element makes use of the whole format, so that a much wider one
     is likely only where its width is a common one.
     """
-    ends = [(int(codes.min()), int(codes.max()))]
+    ranges = [(int(codes.min()), int(codes.max()))]
     if codes.numel() >= 1 / _FEW:
         cut = math.ceil(_FEW / 2 * codes.numel())
-        below = torch.bincount(codes.reshape(-1) - ends[0][0]).cumsum(0)
+        below = torch.bincount(codes.reshape(-1) - ranges[0][0]).cumsum(0)
         places = (int((below < n).sum()) for n in (cut, codes.numel() - cut + 1))
-        ends.append((ends[0][0] + next(places), ends[0][0] + next(places)))
-    narrowest = min(_needed(low, high) for low, high in ends)
-    widths = {narrowest, narrowest + 1, _needed(*ends[0]), _needed(*ends[0]) + 1}
-    held = {bits for bits in COMMON_BITS if bits >= _needed(*ends[0])}
-    return _formats(sorted(b for b in widths | held if MIN_BITS <= b <= MAX_BITS), *ends[-1])
+        ranges.append((ranges[0][0] + next(places), ranges[0][0] + next(places)))
+    narrowest = min(_needed(low, high) for low, high in ranges)
+    widths = {narrowest, narrowest + 1, _needed(*ranges[0]), _needed(*ranges[0]) + 1}
+    held = {bits for bits in COMMON_BITS if bits >= _needed(*ranges[0])}
+    return _formats(sorted(b for b in widths | held if MIN_BITS <= b <= MAX_BITS), *ranges[-1])
 
 
 def other_formats(low: int, high: int, tried: Collection[IntFormat]) -> list[IntFormat]:

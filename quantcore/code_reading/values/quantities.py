@@ -8,7 +8,7 @@ value       in units of                           for example
 `Inverse`   1 / x                                 ``127 / x.abs().max()``
 `Steps`     codes, from extremes over a scale     ``-128 - torch.round(low / scale)``
 `Codes`     codes, one for each element           ``torch.round(x / scale) + z``
-`Back`      x, dequantized                        ``(codes - z) * scale``
+`Dequantized`      x, dequantized                        ``(codes - z) * scale``
 `Param`     not known: an argument of that name   ``scale``
 =========== ===================================== =======================================
 """
@@ -16,108 +16,9 @@ value       in units of                           for example
 from dataclasses import dataclass, field
 from typing import Any
 
+from quantcore.code_reading.values.python import DType, Value, line_field
+
 Axes = tuple[int, ...] | None
-
-
-def _apart() -> Any:
-    """A line, which does not make two values differ; 0 where there is none."""
-    return field(default=0, compare=False)
-
-
-@dataclass(frozen=True)
-class Value:
-    """What all values have in common: nothing."""
-
-
-@dataclass(frozen=True)
-class Unknown(Value):
-    """A value of which nothing is known."""
-
-
-@dataclass(frozen=True)
-class Num(Value):
-    """A number or a truth value. ``line``: where it was written, 0 if in several places."""
-
-    value: float | int | bool
-    line: int = _apart()
-    python: bool = field(default=True, compare=False)  # not a tensor
-
-
-@dataclass(frozen=True)
-class Text(Value):
-    """A string."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Nothing(Value):
-    """None."""
-
-
-@dataclass(frozen=True)
-class Kind(Value):
-    """A dtype: an integer of ``bits``, or a float (``bits`` 16, 32, 64)."""
-
-    bits: int
-    signed: bool = True
-    floating: bool = False
-
-    @property
-    def low(self) -> int:
-        """The smallest integer."""
-        return -(1 << (self.bits - 1)) if self.signed else 0
-
-    @property
-    def high(self) -> int:
-        """The largest integer."""
-        return self.low + (1 << self.bits) - 1
-
-    def __str__(self) -> str:
-        return f"{'float' if self.floating else 'int' if self.signed else 'uint'}{self.bits}"
-
-
-@dataclass(frozen=True)
-class Info(Value):
-    """``torch.iinfo(dtype)``."""
-
-    kind: Kind
-
-
-@dataclass(frozen=True)
-class Seq(Value):
-    """A tuple or a list."""
-
-    items: tuple[Value, ...]
-
-
-@dataclass(frozen=True)
-class Many(Value):
-    """A sequence of unknown length whose items are alike."""
-
-    item: Value
-
-
-@dataclass(frozen=True)
-class Module(Value):
-    """A module, or a function in it, by its full name: ``torch.nn``."""
-
-    name: str
-
-
-@dataclass(frozen=True, eq=False)
-class Function(Value):
-    """A function of the snippet."""
-
-    node: Any
-
-
-@dataclass(frozen=True)
-class Param(Value):
-    """An argument that is not known, whose name says what it is: ``role`` scale or zero_point."""
-
-    name: str
-    role: str
 
 
 @dataclass(frozen=True)
@@ -157,7 +58,7 @@ class Stat(Value):
     placed: str = field(default="", compare=False)
     p: float | None = None
     zero: bool = field(default=False, compare=False)
-    line: int = _apart()
+    line: int = line_field()
 
 
 @dataclass(frozen=True)
@@ -171,9 +72,9 @@ class Real(Value):
     terms: tuple[tuple[Stat, float], ...]
     const: float = 0.0
     known: bool = True
-    divided: int = _apart()
+    divided: int = line_field()
     guard: bool = field(default=False, compare=False)
-    half: int = _apart()
+    half: int = line_field()
 
 
 @dataclass(frozen=True)
@@ -188,7 +89,7 @@ class Inverse(Value):
 class Steps(Value):
     """Extremes counted in steps of a scale, with factors, plus a constant: a zero point.
 
-    ``rounding``: as of `Codes`, "" where there was none; ``kind``: the dtype, None for a float tensor;
+    ``rounding``: as of `Codes`, "" where there was none; ``dtype``: the dtype, None for a float tensor;
     ``python``: whether it is a number of Python; ``clamped``: whether it was clamped.
     """
 
@@ -198,9 +99,9 @@ class Steps(Value):
     known: bool = True
     rounding: str = field(default="", compare=False)
     clamped: bool = field(default=False, compare=False)
-    kind: Kind | None = field(default=None, compare=False)
+    dtype: DType | None = field(default=None, compare=False)
     python: bool = field(default=False, compare=False)
-    line: int = _apart()
+    line: int = line_field()
 
 
 @dataclass(frozen=True)
@@ -218,7 +119,7 @@ class Codes(Value):
     """x over a scale, and what was done to it since.
 
     ``multiplied``: x was multiplied by the scale instead; ``inverse``: it was multiplied by 1 / scale;
-    ``fogged``: something unknown was added.
+    ``obscured``: something unknown was added.
     """
 
     data: Data
@@ -226,7 +127,7 @@ class Codes(Value):
     ops: tuple[Op, ...]
     multiplied: bool = False
     inverse: bool = False
-    fogged: bool = False
+    obscured: bool = False
 
     def of(self, name: str) -> list[Op]:
         """The steps of this name."""
@@ -239,15 +140,15 @@ class Codes(Value):
         return str(found[0].value) if found else ""
 
     @property
-    def kind(self) -> Kind | None:
+    def dtype(self) -> DType | None:
         """The integer type that it has now."""
         casts = self.of("cast")
-        kind = casts[-1].value if casts else None
-        return kind if kind is not None and not kind.floating else None
+        dtype = casts[-1].value if casts else None
+        return dtype if dtype is not None and not dtype.floating else None
 
 
 @dataclass(frozen=True, eq=False)
-class Back(Value):
+class Dequantized(Value):
     """Codes times their scale.
 
     ``left``: what of the zero point is still in it, as factors by what it is made of; ``loose``: what was added

@@ -1,9 +1,13 @@
-"""What a name or a part of something stands for, where nothing binds it."""
+"""What a name stands for: what it is bound to, or what it says."""
 
-from quantcore.code_reading.values.known import Data, Many, Param, Seq, Unknown, Value
+import dataclasses
+
+from quantcore.code_reading.values.python import UNKNOWN, Many, Module, Num, Param, Seq, Value
+from quantcore.code_reading.values.quantities import Data
 from quantcore.code_reading.values.steps import placed
 
-UNKNOWN = Unknown()
+Names = dict[str, Value]
+_KNOWN_NAMES = {"torch": "torch", "np": "numpy", "numpy": "numpy", "F": "torch.nn.functional", "math": "math"}
 _SCALES = {
     "s",
     "sc",
@@ -53,6 +57,20 @@ def guess(name: str, first: bool = False) -> Value:
     if first or lower in tensors or lower.endswith(("tensor", "_x", "weight", "weights")):
         return Data(name)
     return UNKNOWN
+
+
+def name_of(name: str, names: Names) -> Value:
+    """What a name stands for; one that nothing binds, by what it says."""
+    if name in names:
+        return names[name]
+    if name in _KNOWN_NAMES:
+        return Module(_KNOWN_NAMES[name])
+    if name in ("True", "False"):
+        return Num(name == "True")
+    found = guess(name)
+    if isinstance(found, Data):
+        found = names[name] = dataclasses.replace(found, caller=True)
+    return found
 
 
 def item_of(value: Value) -> Value:

@@ -1,10 +1,9 @@
-"""What comes of multiplying and dividing: scales, codes, and the way back."""
+"""What adding, subtracting, multiplying and dividing give: scales, codes, dequantized values."""
 
 import dataclasses
 from typing import Any
 
 from quantcore.code_reading.values.arithmetic import (
-    UNKNOWN,
     again,
     as_data,
     codes_with,
@@ -14,20 +13,10 @@ from quantcore.code_reading.values.arithmetic import (
     scaled,
     single,
 )
-from quantcore.code_reading.values.known import (
-    Back,
-    Codes,
-    Data,
-    Inverse,
-    Num,
-    Op,
-    Param,
-    Real,
-    Steps,
-    Unknown,
-    Value,
-)
+from quantcore.code_reading.values.python import UNKNOWN, Num, Param, Unknown, Value
+from quantcore.code_reading.values.quantities import Codes, Data, Dequantized, Inverse, Op, Real, Steps
 
+_GUARD = 1e-3  # what is added to a scale only so that it is not 0
 _SCALE_FACTOR = 0.6  # a smaller factor of an extreme makes it a scale
 
 
@@ -94,7 +83,7 @@ def _product(a: Value, b: Value, line: int) -> Value | None:
             return dataclasses.replace(a, scale=scale, ops=(Op("divide", line, scale),))
         case (Codes(), _) if b == a.scale and a.rounding:
             left = left_of(a)
-            return Back(a, line, left if left is not None else ())
+            return Dequantized(a, line, left if left is not None else ())
         case (Codes(), Inverse()) if b.scale == a.scale and a.rounding and not a.multiplied:
             return codes_with(a, Op("unscaled", line))
         case (Steps(), Real()) if a.known and b.known and a.scale == b:
@@ -107,7 +96,7 @@ def divide(a: Value, b: Value, line: int) -> Value:
     a, b = single(a), single(b)
     if isinstance(b, Num) and b.value == 0:
         return UNKNOWN
-    if isinstance(a, Back) and isinstance(b, Real | Param | Num | Inverse):
+    if isinstance(a, Dequantized) and isinstance(b, Real | Param | Num | Inverse):
         a = again(a)
     if isinstance(a, Codes) and len(a.ops) == 1 and isinstance(b, Real | Param):
         a = as_data(a)
@@ -122,7 +111,7 @@ def divide(a: Value, b: Value, line: int) -> Value:
         case (Data(), Param()) if b.role == "scale":
             return Codes(a, b, (Op("divide", line, b),))
         case (Codes(), Inverse()) if b.scale == a.scale and a.rounding:
-            return Back(a, line, left_of(a) or ())
+            return Dequantized(a, line, left_of(a) or ())
         case (Codes(), _) if b == a.scale and a.rounding and not a.multiplied:
             return codes_with(a, Op("unscaled", line))
         case (Real(), Num()):
@@ -147,4 +136,87 @@ def divide(a: Value, b: Value, line: int) -> Value:
         return a
     if isinstance(a, Num) and isinstance(b, Inverse):
         return multiply(a, b.scale, line)
+    return UNKNOWN
+
+
+def add(a: Value, b: Value, sign: int, line: int) -> Value:
+    """A + b, or a - b where ``sign`` is -1."""
+    a, b = single(a), single(b)
+    if isinstance(a, Num) and isinstance(b, Num):
+        total = number(a.value + sign * b.value)
+        return dataclasses.replace(total, python=a.python and b.python) if isinstance(total, Num) else total
+    match a, b:
+        case (Codes(), _):
+            return _add_to_codes(a, b, sign, line)
+        case (_, Codes()) if sign == 1:
+            return _add_to_codes(b, a, 1, line)
+        case (Dequantized(), _) if not isinstance(b, Data | Dequantized):
+            return _add_to_dequantized(a, b, sign, line)
+        case (_, Dequantized()) if sign == 1 and not isinstance(a, Data):
+            return _add_to_dequantized(b, a, 1, line)
+        case (Data(), Real()) if b.known and not b.const and not a.shift and not a.absolute:
+            return dataclasses.replace(a, shift=tuple((s, sign * f) for s, f in b.terms), caller=False)
+        case (Data(), Num()):
+            return dataclasses.replace(a, root=f"{a.root}{'+' if sign > 0 else '-'}{b.value}", caller=False)
+    if sign < 0:
+        b = negative(b)
+        sign = 1
+    match a, b:
+        case (Real(), Real()):
+            return dataclasses.replace(
+                a, terms=merge(a.terms, b.terms), const=a.const + b.const, known=a.known and b.known
+            )
+        case (Real(), Num()):
+            return _real_and_number(a, b)
+        case (Num(), Real()):
+            return _real_and_number(b, a)
+        case (Steps(), _) | (_, Steps()):
+            return _add_steps(a, b, line)
+    return UNKNOWN
+
+
+def _real_and_number(a: Real, b: Num) -> Value:
+    if 0 < b.value <= _GUARD:
+        return dataclasses.replace(a, guard=True)
+    return dataclasses.replace(a, const=a.const + b.value) if b.value else a
+
+
+def _add_steps(a: Value, b: Value, line: int) -> Value:
+    if not isinstance(a, Steps):
+        a, b = b, a
+    assert isinstance(a, Steps)
+    a = dataclasses.replace(a, line=a.line or line)
+    if isinstance(b, Num):
+        kept = a.rounding if not isinstance(b.value, float) or b.value == int(b.value) else ""
+        return dataclasses.replace(a, const=a.const + b.value, rounding=kept)
+    if isinstance(b, Steps) and a.scale == b.scale:
+        return dataclasses.replace(
+            a, terms=merge(a.terms, b.terms), const=a.const + b.const, known=a.known and b.known,
+            rounding=a.rounding and b.rounding, python=a.python and b.python,
+        )  # fmt: skip
+    return dataclasses.replace(a, known=False)
+
+
+def _add_to_codes(a: Codes, b: Value, sign: int, line: int) -> Value:
+    if isinstance(b, Num) and b.value == 0:
+        return codes_with(a, Op("add", line, b, sign))
+    if isinstance(b, Num | Steps) or (isinstance(b, Param) and b.role == "zero_point"):
+        return codes_with(a, Op("add", line, b, sign))
+    if isinstance(b, Codes | Dequantized):
+        return UNKNOWN
+    return dataclasses.replace(codes_with(a, Op("other", line)), obscured=True)
+
+
+def _add_to_dequantized(a: Dequantized, b: Value, sign: int, line: int) -> Value:
+    match b:
+        case Num() if b.value == 0:
+            return a
+        case Real() if b.known and not b.const:
+            left = dict(a.left)
+            for stat, factor in b.terms:
+                left[stat] = left.get(stat, 0.0) + sign * factor
+            if all(abs(v) < 1e-9 for v in left.values()):
+                return dataclasses.replace(a, left=())
+        case Num() | Steps() | Param():
+            return dataclasses.replace(a, loose=(*a.loose, (b, sign, line)))
     return UNKNOWN

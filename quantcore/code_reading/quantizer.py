@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-from quantcore.code_reading.values.known import Back, Codes, Kind, Num, Op, Param, Real, Stat, Steps
-from quantcore.code_reading.values.products import left_of
+from quantcore.code_reading.values.operators import left_of
+from quantcore.code_reading.values.python import DType, Num, Param
+from quantcore.code_reading.values.quantities import Codes, Dequantized, Op, Real, Stat, Steps
 
 SMALL = 16  # bits of an integer that codes are stored in; wider ones only pass through
 
@@ -20,19 +21,19 @@ class Cast:
     late: Op | None
 
     @property
-    def kind(self) -> Kind:
+    def dtype(self) -> DType:
         """The integer type."""
-        assert isinstance(self.op.value, Kind)
+        assert isinstance(self.op.value, DType)
         return self.op.value
 
 
 @dataclass(frozen=True, eq=False)
-class Chain:
-    """``codes``: with all that was done to them; ``back``: their way back to x, if it was followed to its end;
+class Quantizer:
+    """``codes``: with all that was done to them; ``dequantized``: their way back to x, if it was followed to its end;
     ``returns``: whether there is a way back."""
 
     codes: Codes
-    back: Back | None = None
+    dequantized: Dequantized | None = None
     returns: bool = False
 
     @cached_property
@@ -74,7 +75,7 @@ class Chain:
             elif op.name in ("add", "other"):
                 late = op if clamp else None
             elif op.name == "cast" and _is_integer(op) and op.value.bits <= SMALL:
-                if found is not None and found.kind.bits == op.value.bits:
+                if found is not None and found.dtype.bits == op.value.bits:
                     continue  # the same bits, read as another type
                 found = Cast(op, bounds, clamp, late)
         return found
@@ -100,7 +101,7 @@ class Chain:
             return float(low), float(high)
         if low == "?" or high == "?" or cast is None:
             return None
-        return float(cast.kind.low), float(cast.kind.high)
+        return float(cast.dtype.low), float(cast.dtype.high)
 
     @cached_property
     def clamp(self) -> Op | None:
@@ -116,7 +117,7 @@ class Chain:
     @property
     def zero_is_known(self) -> bool:
         """Whether the zero point comes from extremes and numbers alone."""
-        return not self.stored.fogged and all(isinstance(k, Stat) or k == "scale" for k in self.zero)
+        return not self.stored.obscured and all(isinstance(k, Stat) or k == "scale" for k in self.zero)
 
     @property
     def steps(self) -> list[Op]:
@@ -164,7 +165,7 @@ class Chain:
 
 
 def _is_integer(op: Op) -> bool:
-    return op.name == "cast" and isinstance(op.value, Kind) and not op.value.floating
+    return op.name == "cast" and isinstance(op.value, DType) and not op.value.floating
 
 
 def _shifted(bound: float | str | None, op: Op) -> float | str | None:

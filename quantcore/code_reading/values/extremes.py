@@ -1,9 +1,10 @@
-"""What comes of magnitudes and of the larger of two: the ends of a range."""
+"""What comes of magnitudes and of the larger of two: the which of a range."""
 
 import dataclasses
 
-from quantcore.code_reading.values.arithmetic import UNKNOWN, again, number, single
-from quantcore.code_reading.values.known import Back, Codes, Data, Num, Real, Unknown, Value
+from quantcore.code_reading.values.arithmetic import again, number, single
+from quantcore.code_reading.values.python import UNKNOWN, Num, Unknown, Value
+from quantcore.code_reading.values.quantities import Codes, Data, Dequantized, Real
 
 
 def magnitude(a: Value) -> Value:
@@ -12,7 +13,7 @@ def magnitude(a: Value) -> Value:
     match a:
         case Num():
             return Num(abs(a.value), a.line, a.python)
-        case Back():
+        case Dequantized():
             return magnitude(again(a))
         case Data():
             return (
@@ -37,8 +38,8 @@ def larger(a: Value, b: Value, end: str) -> Value:
     if isinstance(a, Num) and isinstance(b, Num):
         return number(max(a.value, b.value) if end == "max" else min(a.value, b.value))
     if isinstance(a, Real) and isinstance(b, Real):
-        ends = {_end(a), _end(b)}
-        if end == "max" and ends in ({"max", "-min"}, {"max", "absmin"}) and a.known and b.known:
+        which = {_end(a), _end(b)}
+        if end == "max" and which in ({"max", "-min"}, {"max", "absmin"}) and a.known and b.known:
             first: Real = a if _end(a) == "max" else b
             other: Real = b if first is a else a
             ((stat, factor),) = first.terms

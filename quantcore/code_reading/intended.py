@@ -1,7 +1,8 @@
 """The scheme that a quantizer meant: what it would be without its mistakes."""
 
-from quantcore.code_reading.checks.chain import Chain
-from quantcore.code_reading.values.known import Num, Real, Stat
+from quantcore.code_reading.quantizer import Quantizer
+from quantcore.code_reading.values.python import Num
+from quantcore.code_reading.values.quantities import Real, Stat
 from quantcore.conventions import TEXTBOOK, Convention
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
@@ -10,7 +11,7 @@ from quantcore.range_setting import MIN_MAX, Given, Percentile, RangeSetting
 from quantcore.scheme import Scheme
 
 
-def right_scheme(chain: Chain, shape: Shape) -> Scheme:
+def intended_scheme(quantizer: Quantizer, shape: Shape) -> Scheme:
     """Return the scheme for a tensor of ``shape``.
 
     Raises:
@@ -18,27 +19,29 @@ def right_scheme(chain: Chain, shape: Shape) -> Scheme:
     """
     # a range from end to end without any zero point: codes around 0 were meant
     around_zero = (
-        not chain.zero and not chain.stored.of("add") and (chain.cast is None or chain.cast.kind.signed)
+        not quantizer.zero
+        and not quantizer.stored.of("add")
+        and (quantizer.cast is None or quantizer.cast.dtype.signed)
     )
-    symmetric = chain.span is None or (around_zero and not chain.names)
-    fmt = _format(chain, symmetric)
-    if not fmt.signed and chain.span is not None:
+    symmetric = quantizer.span is None or (around_zero and not quantizer.names)
+    fmt = _format(quantizer, symmetric)
+    if not fmt.signed and quantizer.span is not None:
         symmetric = False
-    scale = chain.codes.scale
+    scale = quantizer.codes.scale
     if isinstance(scale, Num):
-        zero = round(chain.zero.get("scale", 0.0))
-        return Scheme(fmt, zero == 0, PER_TENSOR, Given(float(scale.value), zero), _convention(chain))
-    if not isinstance(scale, Real) or not scale.known or not (chain.single or chain.span):
-        raise QuantError("The scale is not known from the code, so it can't be shown on a tensor.")
+        zero = round(quantizer.zero.get("scale", 0.0))
+        return Scheme(fmt, zero == 0, PER_TENSOR, Given(float(scale.value), zero), _convention(quantizer))
+    if not isinstance(scale, Real) or not scale.known or not (quantizer.single or quantizer.span):
+        raise QuantError("The code does not show the value of its scale, so it can't be shown on a tensor.")
     stat = scale.terms[0][0]
     high = max((s for s, _ in scale.terms), key=lambda s: s.p or 0.0)
     setting: RangeSetting = MIN_MAX if high.p is None else Percentile(high.p)
-    return Scheme(fmt, symmetric, _granularity(stat, shape), setting, _convention(chain))
+    return Scheme(fmt, symmetric, _granularity(stat, shape), setting, _convention(quantizer))
 
 
-def _convention(chain: Chain) -> Convention:
+def _convention(quantizer: Quantizer) -> Convention:
     """The textbook, with the order of the operations that the code has."""
-    codes = chain.stored
+    codes = quantizer.stored
     place = next(i for i, op in enumerate(codes.ops) if op.name == "round")
     first = any(op.name == "add" for op in codes.ops[:place])
     kernel = {(False, False): "A", (False, True): "C", (True, False): "B", (True, True): "D"}[
@@ -47,11 +50,11 @@ def _convention(chain: Chain) -> Convention:
     return TEXTBOOK.changed(kernel=kernel)
 
 
-def _format(chain: Chain, symmetric: bool) -> IntFormat:
+def _format(quantizer: Quantizer, symmetric: bool) -> IntFormat:
     """The integers that were meant: by the clamp, where it is one of the usual, else by the type and the divisor."""
-    cast = chain.cast
-    clamp = chain.clamp.value if chain.clamp else (None, None)
-    divisor = chain.single[1] if chain.single else None
+    cast = quantizer.cast
+    clamp = quantizer.clamp.value if quantizer.clamp else (None, None)
+    divisor = quantizer.single[1] if quantizer.single else None
     usual = {
         (f.qmin, f.qmax): f
         for bits in range(2, 17)
@@ -59,9 +62,9 @@ def _format(chain: Chain, symmetric: bool) -> IntFormat:
     }
     if clamp in usual:
         return usual[clamp]
-    bits = cast.kind.bits if cast else 8
-    signed = cast.kind.signed if cast else symmetric
-    if divisor is not None and not chain.clamp and divisor + 1 in (4, 8, 16, 32, 64, 128):
+    bits = cast.dtype.bits if cast else 8
+    signed = cast.dtype.signed if cast else symmetric
+    if divisor is not None and not quantizer.clamp and divisor + 1 in (4, 8, 16, 32, 64, 128):
         bits = min(bits, int(divisor + 1).bit_length())
     return IntFormat(min(bits, 16), signed)
 
@@ -100,5 +103,5 @@ def _of_layout(stat: Stat, layout: list[str], shape: Shape) -> Granularity:
         if how in ("view", "reshape") and len(sizes) == 2 and sizes[0] == -1 and sizes[1] > 0:
             return PerGroup(sizes[1])
     raise QuantError(
-        "The tensor is cut or laid out in a way that is not shown here; the findings hold all the same."
+        "The code reshapes the tensor in a way that can't be shown here; the findings still hold."
     )

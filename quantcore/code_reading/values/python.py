@@ -1,0 +1,108 @@
+"""Values of Python that a snippet handles: numbers, texts, dtypes, sequences, functions."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+def line_field() -> Any:
+    """A line, which does not make two values differ; 0 where there is none."""
+    return field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class Value:
+    """What all values have in common: nothing."""
+
+
+@dataclass(frozen=True)
+class Unknown(Value):
+    """A value of which nothing is known."""
+
+
+UNKNOWN = Unknown()
+
+
+@dataclass(frozen=True)
+class Num(Value):
+    """A number or a truth value. ``line``: where it was written, 0 if in several places."""
+
+    value: float | int | bool
+    line: int = line_field()
+    python: bool = field(default=True, compare=False)  # not a tensor
+
+
+@dataclass(frozen=True)
+class Text(Value):
+    """A string."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Nothing(Value):
+    """None."""
+
+
+@dataclass(frozen=True)
+class DType(Value):
+    """A dtype: an integer of ``bits``, or a float (``bits`` 16, 32, 64)."""
+
+    bits: int
+    signed: bool = True
+    floating: bool = False
+
+    @property
+    def low(self) -> int:
+        """The smallest integer."""
+        return -(1 << (self.bits - 1)) if self.signed else 0
+
+    @property
+    def high(self) -> int:
+        """The largest integer."""
+        return self.low + (1 << self.bits) - 1
+
+    def __str__(self) -> str:
+        return f"{'float' if self.floating else 'int' if self.signed else 'uint'}{self.bits}"
+
+
+@dataclass(frozen=True)
+class Info(Value):
+    """``torch.iinfo(dtype)``."""
+
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Seq(Value):
+    """A tuple or a list."""
+
+    items: tuple[Value, ...]
+
+
+@dataclass(frozen=True)
+class Many(Value):
+    """A sequence of unknown length whose items are alike."""
+
+    item: Value
+
+
+@dataclass(frozen=True)
+class Module(Value):
+    """A module, or a function in it, by its full name: ``torch.nn``."""
+
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Function(Value):
+    """A function of the snippet."""
+
+    node: Any
+
+
+@dataclass(frozen=True)
+class Param(Value):
+    """An argument that is not known, whose name says what it is: ``role`` scale or zero_point."""
+
+    name: str
+    role: str
