@@ -2,7 +2,6 @@
 
 import ast
 import hashlib
-import itertools
 import sys
 from dataclasses import dataclass
 
@@ -23,23 +22,39 @@ _IMPORTS = {
 }
 
 
-def assemble(tensor_code: str, body: list[str], heading: str = "", imports: str = "") -> str:
+def assemble(tensor_code: str, body: str, heading: str = "") -> str:
     """Put together heading, imports, the tensor and the body.
 
-    ``tensor_code`` may begin with imports of its own; those of `_IMPORTS` come by themselves.
+    Both may begin with imports of their own; those of `_IMPORTS` need not be written, and names that are
+    imported but not used are left out.
     """
-    tree = ast.parse(tensor_code)
-    own = list(itertools.takewhile(lambda node: isinstance(node, ast.Import | ast.ImportFrom), tree.body))
-    lines = tensor_code.strip().split("\n")
-    below = own[-1].end_lineno or 0 if own else 0
-    code = "\n".join([*lines[below:], "", *body]).strip()
+    (own, tensor), (needed, rest) = _parted(tensor_code), _parted(body)
+    code = f"{tensor}\n\n{rest}".strip()
     used = {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)}
-    found = {ast.unparse(node) for node in own} | {_IMPORTS[name] for name in used & _IMPORTS.keys()}
-    found |= set(imports.strip().split("\n")) if imports else set()
+    found = {_IMPORTS[name] for name in used & _IMPORTS.keys()}
+    found |= {line for node in own + needed if (line := _import_line(node, used))}
     standard = {line for line in found if line.split()[1].split(".")[0] in sys.stdlib_module_names}
     blocks = ["\n".join(sorted(lines, key=_import_order)) for lines in (standard, found - standard)]
     top = "\n\n".join([*filter(None, blocks), code]) + "\n"
     return f"{heading}\n{top}" if heading else top
+
+
+def _parted(source: str) -> tuple[list[ast.Import | ast.ImportFrom], str]:
+    """The imports that the source begins with, and what follows them."""
+    imports = []
+    for node in ast.parse(source).body:
+        if not isinstance(node, ast.Import | ast.ImportFrom):
+            break
+        imports.append(node)
+    below = imports[-1].end_lineno or 0 if imports else 0
+    return imports, "\n".join(source.split("\n")[below:]).strip("\n")
+
+
+def _import_line(node: ast.Import | ast.ImportFrom, used: set[str]) -> str:
+    """The line without what is not used; ``import a.b`` stays, for what it does."""
+    if isinstance(node, ast.ImportFrom):
+        node.names = [alias for alias in node.names if (alias.asname or alias.name) in used]
+    return ast.unparse(node) if node.names else ""
 
 
 def _import_order(line: str) -> tuple[bool, str]:

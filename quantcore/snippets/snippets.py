@@ -33,7 +33,7 @@ def quantcore_script(tensor_code: str, result: Quantized) -> str:
         *check("codes", codes),
         *ending([checked("codes", codes)]),
     ]
-    return assemble(tensor_code, body)
+    return assemble(tensor_code, "\n".join(body))
 
 
 def torch_script(tensor_code: str, result: Quantized) -> str:
@@ -49,7 +49,7 @@ def torch_script(tensor_code: str, result: Quantized) -> str:
         *check("codes", codes),
         *ending([checked("codes", codes)], "torch {torch.__version__}"),
     ]
-    return assemble(tensor_code, body)
+    return assemble(tensor_code, "\n".join(body))
 
 
 def scheme_source(scheme: Scheme) -> str:

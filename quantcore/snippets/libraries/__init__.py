@@ -62,21 +62,21 @@ def library_script(result: Quantized) -> str:
     """
     convention = result.scheme.convention
     _refuse(result)
-    write = RECIPES.get(convention.name) or CALLS[convention.name].recipe
-    recipe = write(result)
+    recipe_of = RECIPES.get(convention.name) or CALLS[convention.name].recipe
+    recipe = recipe_of(result)
     language = recipe.language
     also = (f"torch=={CONVENTIONS['torch.fake_quantize'].version}",) if language is TORCH else ()
     pins = sorted({f"{convention.library}=={convention.version}", *also, *recipe.also})
     heading = f"# {convention.call}"[:WIDTH] + f"\n# pip install {' '.join(pins)}\n"
     shown = getattr(result, recipe.shows).cpu().numpy()
-    body = [*recipe.lines, f"print({recipe.shows})", "", *check(recipe.shows, shown, language)]
+    body = [recipe.script, f"print({recipe.shows})", "", *check(recipe.shows, shown, language)]
     parts = [checked(recipe.shows, shown, language)]
     for name in recipe.gives:
         values = getattr(result, name).cpu().numpy()
         body += check_parameters(name, values, language)
         parts.append(checked(name, values, language))
     body += ending(parts, f"{convention.library} {{version('{convention.library}')}}")
-    return assemble(literal(result.x.cpu().numpy(), language.module), body, heading, recipe.imports)
+    return assemble(literal(result.x.cpu().numpy(), language.module), "\n".join(body), heading)
 
 
 def _refuse(result: Quantized) -> None:
