@@ -109,6 +109,33 @@ def test_scripts_hold_for_scales_of_scales(convention, scales):
         assert torch.equal(names["x"], x)
 
 
+@pytest.mark.parametrize("text", ["int4 per_group(4) gguf.Q8_0", "uint8 per_group(4) gguf.Q4_0"])
+def test_scripts_hold_where_a_cast_keeps_the_lowest_bits(text):
+    """NaN, infinity and what int32 does not hold become 0."""
+    x = torch.tensor([[torch.inf, torch.nan, 1.0, -2.0], [1e30, -3e30, 2e-9, 0.0], [0.0, 0.0, 0.0, 0.0]])
+    result = qc.apply(x, qc.Scheme.parse(text))
+    for write in WRITERS:
+        run(write(literal(x.numpy()), result))
+
+
+@pytest.mark.parametrize("kernel", "ABCDFG")
+@pytest.mark.parametrize("text", ["int4 per_channel", "uint4 asymmetric per_group(4)", "uint8 symmetric"])
+def test_scripts_hold_for_every_kernel(kernel, text):
+    """All but the fused one, which is in the records of its library."""
+    x = sample((6, 8))
+    result = qc.apply(x, qc.Scheme.parse(f"{text} textbook(kernel={kernel},rounding=toward_zero)"))
+    run(torch_script(literal(x.numpy()), result))
+
+
+def test_scripts_hold_where_codes_wrap_under_a_scale_of_0():
+    x = sample((6, 8)) * torch.tensor([1e-3, 1e-3, 1.0, 1.0, 1e3, 1e3])[:, None]
+    scheme = qc.Scheme.parse("int4 per_group(4) textbook(overflow=wrap) scales(int4)")
+    result = qc.apply(x, scheme)
+    assert (result.scale == 0).any()
+    for write in WRITERS:
+        run(write(literal(x.numpy()), result))
+
+
 @pytest.mark.parametrize(
     "text", ["int4 asymmetric per_group(32)", "uint16 asymmetric per_block([7,9]) percentile(99)"]
 )

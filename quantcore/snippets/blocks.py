@@ -1,10 +1,35 @@
-"""How a script in plain torch gets at the blocks of a tensor, and from them back to its elements."""
+"""How a script in plain torch gets at the ranges of blocks, and from blocks back to elements."""
 
 from dataclasses import dataclass
 
 from quantcore.granularity import PerTensor, Shape, grid_shape
+from quantcore.notation import write_value
 from quantcore.quantization import Quantized
-from quantcore.range_setting import Percentile
+from quantcore.range_setting import Fixed, Percentile
+from quantcore.snippets.template import render
+
+_FIXED = """
+# a fixed range
+{% if symmetric %}
+high = torch.tensor({{ largest }})
+{% else %}
+low, high = torch.tensor({{ low }}), torch.tensor({{ high }})
+low, high = low.clamp(max=0), high.clamp(min=0)  # 0 is exact
+{% endif %}
+"""
+_MEASURED = """
+# {{ layout.comment }}
+{% for line in layout.before %}
+{{ line }}
+{% endfor %}
+{% if not symmetric %}
+{{ low }}
+{% endif %}
+{{ high }}
+{% if not symmetric %}
+low, high = low.clamp(max=0), high.clamp(min=0)  # 0 is exact
+{% endif %}
+"""
 
 
 @dataclass(frozen=True)
@@ -24,7 +49,36 @@ class Layout:
     target: str = "{} = "
 
 
-def layout_of(result: Quantized) -> Layout:
+def low_high(result: Quantized) -> str:
+    """Return lines that bind low and high, one number a block; symmetric: high alone.
+
+    Of a percentile they call ``percentile(rows, p)``.
+    """
+    setting, symmetric = result.scheme.range_setting, result.scheme.symmetric
+    if isinstance(setting, Fixed):
+        largest = max(abs(setting.low), abs(setting.high))
+        return render(_FIXED, symmetric=symmetric, low=setting.low, high=setting.high, largest=largest)
+    layout = _layout_of(result)
+    return render(
+        _MEASURED,
+        layout=layout,
+        symmetric=symmetric,
+        low=_end(layout, "low", result),
+        high=_end(layout, "high", result),
+    )
+
+
+def _end(layout: Layout, end: str, result: Quantized) -> str:
+    """The line that binds one end of the ranges."""
+    source = f"{layout.source}.abs()" if result.scheme.symmetric else layout.source
+    setting = result.scheme.range_setting
+    if isinstance(setting, Percentile):
+        p = f"100 - {write_value(setting.p)}" if end == "low" else write_value(setting.p)
+        return layout.target.format(end) + layout.percentile.format(x=source, p=p)
+    return layout.target.format(end) + layout.extreme.format(x=source, end="amin" if end == "low" else "amax")
+
+
+def _layout_of(result: Quantized) -> Layout:
     """Choose the plainest way: the whole tensor, whole axes, an axis of blocks, or one block at a time."""
     shape, block = result.blocked_shape, result.block
     inner = tuple(i for i, b in enumerate(block) if b > 1)

@@ -1,95 +1,138 @@
-"""A convention's kernel as an expression in torch, with what becomes of values that no integer holds."""
+"""A convention's kernel as lines of torch, from x to codes, with what becomes of values that no integer holds."""
 
 from quantcore.conventions import Convention
 from quantcore.errors import QuantError
+from quantcore.formats import Format
 from quantcore.numerics import KERNELS
 from quantcore.quantization import Quantized, may_leave_integers
+from quantcore.snippets.template import render
 
-_CAST_ENDS = {"int32": "2.0**31", "int64": "2.0**63"}
+_CODES = """
+{% if zero_scales %}
+divisor = torch.where({{ scale }} == 0, torch.inf, {{ scale }})  # a scale that became 0 brings every code to the one of 0
+{% endif %}
+{% if finds_inverse %}
+inverse = 1 / {{ divisor }}
+{% endif %}
+{% if function %}
+{{ function }}
+{% endif %}
+{% if leaves_integers %}
+values = {{ rounded }}
+{% if cast == "none" %}
+values = torch.where(values.isnan(), {{ nan_code }}, values)  # NaN, cast to an integer
+{% else %}
+lost = ~(values.abs() < {{ "2.0**63" if cast == "int64" else "2.0**31" }})  # what no {{ "int64" if cast == "int64" else "int32" }} holds
+values = torch.where(lost, {{ "0" if cast == "low_bits" else "qmin" }}, values)
+{% if negative_zero_points %}
+values = torch.where(lost & (torch.tensor({{ zero_point }}) < 0), qmax, values)
+{% endif %}
+{% endif %}
+{% endif %}
+{% if wraps %}
+codes = {{ values }}{{ limit }}.long()  # no clamp: the lowest {{ fmt.bits }} bits are kept
+codes = ({{ wrapped }}).to({{ fmt.dtype }})
+{% else %}
+codes = {{ values }}.clamp(qmin, qmax).to({{ fmt.dtype }})
+{% endif %}
+"""
+_HALF_UP = """
+def half_up(v):
+    return v.floor() + (v - v.floor() >= 0.5)
+"""
+_HALF_AWAY = """
+def half_away(v):
+    return (v.abs().floor() + (v.abs() - v.abs().floor() >= 0.5)).copysign(v)
+"""
+_HALF_AWAY_OF_SUM = """
+def half_away_of_sum(v):
+    return (v.abs() + 0.5).floor().copysign(v)
+"""
+_HALF_EVEN_OF_SUM = """
+def half_even_of_sum(v):
+    ties = (v.abs() - 0.5) % 2 == 0
+    return ((v.abs() + 0.5).floor() - ties.float()).copysign(v)
+"""
+# rounding -> the function, and lines that define it
+_ROUNDINGS = {
+    "half_even": ("torch.round", ""),
+    "floor": ("torch.floor", ""),
+    "ceil": ("torch.ceil", ""),
+    "toward_zero": ("torch.trunc", ""),
+    "half_up": ("half_up", _HALF_UP),
+    "half_away": ("half_away", _HALF_AWAY),
+    "half_away_of_sum": ("half_away_of_sum", _HALF_AWAY_OF_SUM),
+    "half_even_of_sum": ("half_even_of_sum", _HALF_EVEN_OF_SUM),
+}
+_CAST_LIMIT = 1 << 62  # quotients near it need the clamp of `quantize.wrap` before the cast
 
 
-def kernel_source(result: Quantized, scale: str, zero_point: str) -> tuple[list[str], str]:
-    """Return lines that come first, and the expression of the codes before they are clamped.
+def codes_source(result: Quantized, scale: str, zero_point: str) -> str:
+    """Return lines that bind codes.
 
     ``scale`` and ``zero_point`` are expressions that broadcast with x; an empty zero_point stands for 0.
+
+    Raises:
+        QuantError: the rounding is by chance.
     """
-    convention = result.scheme.rules
-    kernel = KERNELS[convention.coding.kernel]
-    before, plus = [], f" + {zero_point}" if zero_point else ""
-    if result.scales is not None and bool((result.scale == 0).any()):
-        zeros = f"torch.where({scale} == 0, torch.inf, {scale})"
-        before.append(f"divisor = {zeros}  # a scale that became 0 brings every code to the one of 0")
-        scale = "divisor"
-    if kernel.inverse and result.params.inverse is None:
-        before.append(f"inverse = 1 / {scale}")
-    product = "x * inverse" if kernel.inverse else f"x / {scale}"
-    if kernel.fused and zero_point:
-        # alpha makes it one operation with one rounding, as the library's is
-        product = f"torch.add(torch.tensor(float({zero_point})), x, alpha=inverse.item())"
-        plus = ""
-    round_, rule = _rounding(convention.coding.rounding)
-    before += rule
-    rounded = f"{round_}({product}{plus})" if kernel.shift_first else f"{round_}({product}){plus}"
-    needs_brackets = plus and not kernel.shift_first
-    if _all_are_integers(result, convention):
-        return before, f"({rounded})" if needs_brackets else rounded
-    return [*before, f"values = {rounded}", *_settled(result, convention, zero_point)], "values"
+    fmt, convention = result.scheme.format, result.scheme.rules
+    coding, nonfinite = convention.coding, convention.nonfinite
+    zero_scales = result.scales is not None and bool((result.scale == 0).any())
+    divisor = "divisor" if zero_scales else scale
+    rounded, is_sum = _rounded(convention, divisor, zero_point)
+    leaves_integers = not convention.refuses_nonfinite and may_leave_integers(
+        result.x, result.params, result.scheme, convention
+    )
+    wraps = coding.overflow == "wrap"
+    far = wraps and bool(result.x.abs().max().double() / result.scale.abs().min() > _CAST_LIMIT / 2)
+    return render(
+        _CODES,
+        scale=scale,
+        zero_point=zero_point,
+        zero_scales=zero_scales,
+        divisor=divisor,
+        finds_inverse=KERNELS[coding.kernel].inverse and result.params.inverse is None,
+        function=_ROUNDINGS[coding.rounding][1].strip(),
+        rounded=rounded,
+        leaves_integers=leaves_integers,
+        values="values" if leaves_integers else f"({rounded})" if is_sum else rounded,
+        cast=nonfinite.cast,
+        nan_code={"qmin": "qmin", "qmax": "qmax"}.get(nonfinite.nan, "0"),
+        negative_zero_points=nonfinite.cast == "int32"
+        and zero_point
+        and bool((result.params.zero_point < 0).any()),
+        wraps=wraps,
+        limit=".clamp(-(2**62), 2**62)" if far else "",
+        wrapped=_wrapped(fmt),
+        fmt=fmt,
+    )
 
 
-_HALF_UP = ["def half_up(v):", "    return v.floor() + (v - v.floor() >= 0.5)"]
-_ROUNDINGS = {
-    "half_even": ("torch.round", []),
-    "floor": ("torch.floor", []),
-    "ceil": ("torch.ceil", []),
-    "toward_zero": ("torch.trunc", []),
-    "half_up": ("half_up", _HALF_UP),
-    "half_away": (
-        "half_away",
-        [
-            "def half_away(v):",
-            "    return (v.abs().floor() + (v.abs() - v.abs().floor() >= 0.5)).copysign(v)",
-        ],
-    ),
-    "half_away_of_sum": (
-        "half_away_of_sum",
-        ["def half_away_of_sum(v):", "    return (v.abs() + 0.5).floor().copysign(v)"],
-    ),
-    "half_even_of_sum": (
-        "half_even_of_sum",
-        [
-            "def half_even_of_sum(v):",
-            "    ties = (v.abs() - 0.5) % 2 == 0",
-            "    return ((v.abs() + 0.5).floor() - ties.float()).copysign(v)",
-        ],
-    ),
-}
-
-
-def _rounding(name: str) -> tuple[str, list[str]]:
-    """The function that rounds, and lines that define it."""
-    if name not in _ROUNDINGS:
+def _rounded(convention: Convention, divisor: str, zero_point: str) -> tuple[str, bool]:
+    """The kernel as an expression, and whether it is a sum, which needs brackets before a method."""
+    coding = convention.coding
+    if coding.rounding not in _ROUNDINGS:
         raise QuantError(
             "Rounding by chance follows quantcore's own sequence of random numbers; use the quantcore script."
         )
-    return _ROUNDINGS[name]
+    kernel, round_ = KERNELS[coding.kernel], _ROUNDINGS[coding.rounding][0]
+    quotient = "x * inverse" if kernel.inverse else f"x / {divisor}"
+    if kernel.subtracts and zero_point:
+        quotient, zero_point = f"(x - {zero_point}) * inverse", ""
+    shift = zero_point
+    if kernel.half:
+        shift = f"({zero_point} + 0.5)" if zero_point else "0.5"
+    if not shift:
+        return f"{round_}({quotient})", False
+    if kernel.fused:
+        # alpha makes it one operation with one rounding, as the library's is
+        return f"{round_}(torch.add(torch.tensor(float({shift})), x, alpha=inverse.item()))", False
+    if kernel.shift_first:
+        return f"{round_}({quotient} + {shift})", False
+    return f"{round_}({quotient}) + {shift}", True
 
 
-def _all_are_integers(result: Quantized, convention: Convention) -> bool:
-    """Whether no value is NaN, infinite or too large for a cast."""
-    if convention.refuses_nonfinite:
-        return True
-    return not may_leave_integers(result.x, result.params, result.scheme, convention)
-
-
-def _settled(result: Quantized, convention: Convention, zero_point: str) -> list[str]:
-    """Lines that replace what the library's cast to an integer would not keep."""
-    if convention.nonfinite.cast == "none":
-        code = {"qmin": "qmin", "qmax": "qmax"}.get(convention.nonfinite.nan, "0")
-        return [f"values = torch.where(values.isnan(), {code}, values)  # NaN, cast to an integer"]
-    lines = [
-        f"lost = ~(values.abs() < {_CAST_ENDS[convention.nonfinite.cast]})  # what no {convention.nonfinite.cast} holds",
-        "values = torch.where(lost, qmin, values)",
-    ]
-    if convention.nonfinite.cast == "int32" and zero_point and bool((result.params.zero_point < 0).any()):
-        lines.append(f"values = torch.where(lost & (torch.tensor({zero_point}) < 0), qmax, values)")
-    return lines
+def _wrapped(fmt: Format) -> str:
+    """The lowest bits of codes that are not clamped."""
+    half, modulus = 1 << (fmt.bits - 1), 1 << fmt.bits
+    return f"(codes + {half}) % {modulus} - {half}" if fmt.signed else f"codes % {modulus}"

@@ -2,7 +2,6 @@
 
 import ast
 import hashlib
-import itertools
 import sys
 from dataclasses import dataclass
 
@@ -23,23 +22,39 @@ _IMPORTS = {
 }
 
 
-def assemble(tensor_code: str, body: list[str], heading: str = "", imports: str = "") -> str:
+def assemble(tensor_code: str, body: str, heading: str = "") -> str:
     """Put together heading, imports, the tensor and the body.
 
-    ``tensor_code`` may begin with imports of its own; those of `_IMPORTS` come by themselves.
+    Both may begin with imports of their own; those of `_IMPORTS` need not be written, and names that are
+    imported but not used are left out.
     """
-    tree = ast.parse(tensor_code)
-    own = list(itertools.takewhile(lambda node: isinstance(node, ast.Import | ast.ImportFrom), tree.body))
-    lines = tensor_code.strip().split("\n")
-    below = own[-1].end_lineno or 0 if own else 0
-    code = "\n".join([*lines[below:], "", *body]).strip()
+    (own, tensor), (needed, rest) = _parted(tensor_code), _parted(body)
+    code = f"{tensor}\n\n{rest}".strip()
     used = {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)}
-    found = {ast.unparse(node) for node in own} | {_IMPORTS[name] for name in used & _IMPORTS.keys()}
-    found |= set(imports.strip().split("\n")) if imports else set()
+    found = {_IMPORTS[name] for name in used & _IMPORTS.keys()}
+    found |= {line for node in own + needed if (line := _import_line(node, used))}
     standard = {line for line in found if line.split()[1].split(".")[0] in sys.stdlib_module_names}
     blocks = ["\n".join(sorted(lines, key=_import_order)) for lines in (standard, found - standard)]
     top = "\n\n".join([*filter(None, blocks), code]) + "\n"
     return f"{heading}\n{top}" if heading else top
+
+
+def _parted(source: str) -> tuple[list[ast.Import | ast.ImportFrom], str]:
+    """The imports that the source begins with, and what follows them."""
+    imports = []
+    for node in ast.parse(source).body:
+        if not isinstance(node, ast.Import | ast.ImportFrom):
+            break
+        imports.append(node)
+    below = imports[-1].end_lineno or 0 if imports else 0
+    return imports, "\n".join(source.split("\n")[below:]).strip("\n")
+
+
+def _import_line(node: ast.Import | ast.ImportFrom, used: set[str]) -> str:
+    """The line without what is not used; ``import a.b`` stays, for what it does."""
+    if isinstance(node, ast.ImportFrom):
+        node.names = [alias for alias in node.names if (alias.asname or alias.name) in used]
+    return ast.unparse(node) if node.names else ""
 
 
 def _import_order(line: str) -> tuple[bool, str]:
@@ -76,41 +91,42 @@ NUMPY = Language(
 )
 
 
-def check(name: str, codes: Array, language: Language = TORCH) -> list[str]:
+def check(name: str, codes: Array, language: Language = TORCH) -> str:
     """Lines that assert the codes under ``name``: one by one, or by a hash where they are many."""
     if codes.size <= READABLE:
         expected = array_source(codes, language.module)
-        return [f"expected = {expected}", language.equal.format(name=name, expected="expected")]
-    return [*_check_hash(name, codes, language), f"assert tuple({name}.shape) == {codes.shape}"]
+        return f"expected = {expected}\n{language.equal.format(name=name, expected='expected')}"
+    return f"{_check_hash(name, codes, language)}\nassert tuple({name}.shape) == {codes.shape}"
 
 
-def _check_hash(name: str, values: Array, language: Language) -> list[str]:
+def _check_hash(name: str, values: Array, language: Language) -> str:
     values = little_endian(values)
     digest = hashlib.sha256(values.data).hexdigest()
-    dtype = values.dtype.newbyteorder("<").str
-    return [
-        f"data = {language.to_bytes.format(name=name, dtype=dtype)}  # row by row, little-endian",
-        f'assert hashlib.sha256(data).hexdigest() == (\n    "{digest}"\n)',
-    ]
+    data = language.to_bytes.format(name=name, dtype=values.dtype.newbyteorder("<").str)
+    return f"""\
+data = {data}  # row by row, little-endian
+assert hashlib.sha256(data).hexdigest() == (
+    "{digest}"
+)"""
 
 
-def check_parameters(name: str, values: Array, language: Language) -> list[str]:
+def check_parameters(name: str, values: Array, language: Language) -> str:
     """Lines that assert scale or zero_point, whatever axes of length 1 the library gives it."""
     flat = values.reshape(-1)
     has_nan = bool(np.isnan(flat).any())
     if _is_one_integer(flat):
-        return [f"assert ({name} == {flat[0]}).all()"]
+        return f"assert ({name} == {flat[0]}).all()"
     if flat.size > READABLE and not has_nan:
         return _check_hash(name, flat, language)
     dtype = {"i": "int32", "f": "float32"}[values.dtype.kind]
     found = language.flatten.format(name=name)
     if values.dtype.kind == "i":
         found += f".{'to' if language is TORCH else 'astype'}({language.module}.{dtype})"
-    line = language.equal_with_nan if has_nan else language.equal
-    return [
-        f"expected_{name} = {array_source(flat, language.module)}",
-        line.format(name=found, expected=f"expected_{name}"),
-    ]
+    assertion = language.equal_with_nan if has_nan else language.equal
+    return (
+        f"expected_{name} = {array_source(flat, language.module)}\n"
+        f"{assertion.format(name=found, expected=f'expected_{name}')}"
+    )
 
 
 def checked(name: str, values: Array, language: Language = TORCH) -> str:
@@ -125,13 +141,15 @@ def checked(name: str, values: Array, language: Language = TORCH) -> str:
     return f"{{{language.count.format(name=name)}:,}} {noun}{plural}"
 
 
-def ending(parts: list[str], who: str = "") -> list[str]:
+def ending(parts: list[str], who: str = "") -> str:
     """The script's last lines, which say what was checked. ``who``: text for an f-string, what it ran with."""
     *most, last = parts
     listed = f"{', '.join(most)} and {last}" if most else last
     verb = "equals that" if not most and last.startswith("{") and not last.endswith("s") else "equal those"
     ran = f" ({who})" if who else ""
-    return ["", f'checked = f"{listed}"', f'print(f"OK: {{checked}} {verb} of Quantscope{ran}.")']
+    return f"""\
+checked = f"{listed}"
+print(f"OK: {{checked}} {verb} of Quantscope{ran}.")"""
 
 
 def _is_one_integer(flat: Array) -> bool:

@@ -11,8 +11,30 @@ from quantcore.formats import FORMATS, CodebookFormat, FloatFormat, IntFormat
 from quantcore.quantization import Quantized
 from quantcore.scheme import PRESETS, Scheme
 from quantcore.snippets.script import assemble, check, checked, ending
+from quantcore.snippets.template import render
 from quantcore.snippets.torch_script import arithmetic
 from quantcore.tensors import WIDTH
+
+_QUANTCORE = """
+scheme = {{ scheme }}
+result = qc.apply(x, scheme)
+print(result.scale)
+print(result.codes)
+print(result.error.abs().max())
+
+codes = result.codes
+{{ check }}
+
+{{ ending }}
+"""
+_TORCH = """
+# {{ comment }}
+{{ arithmetic }}
+
+{{ check }}
+
+{{ ending }}
+"""
 
 
 def quantcore_script(tensor_code: str, result: Quantized) -> str:
@@ -22,17 +44,12 @@ def quantcore_script(tensor_code: str, result: Quantized) -> str:
     need none.
     """
     codes = result.codes.cpu().numpy()
-    body = [
-        f"scheme = {scheme_source(result.scheme)}",
-        "result = qc.apply(x, scheme)",
-        "print(result.scale)",
-        "print(result.codes)",
-        "print(result.error.abs().max())",
-        "",
-        "codes = result.codes",
-        *check("codes", codes),
-        *ending([checked("codes", codes)]),
-    ]
+    body = render(
+        _QUANTCORE,
+        scheme=scheme_source(result.scheme),
+        check=check("codes", codes),
+        ending=ending([checked("codes", codes)]),
+    )
     return assemble(tensor_code, body)
 
 
@@ -42,13 +59,13 @@ def torch_script(tensor_code: str, result: Quantized) -> str:
     ``tensor_code`` is source that binds ``x`` to a float32 torch tensor, as `literal` writes it.
     """
     codes = result.codes.cpu().numpy()
-    body = [
-        f"# {_comment(result.scheme)}",
-        *arithmetic(result),
-        "",
-        *check("codes", codes),
-        *ending([checked("codes", codes)], "torch {torch.__version__}"),
-    ]
+    body = render(
+        _TORCH,
+        comment=_comment(result.scheme),
+        arithmetic=arithmetic(result),
+        check=check("codes", codes),
+        ending=ending([checked("codes", codes)], "torch {torch.__version__}"),
+    )
     return assemble(tensor_code, body)
 
 

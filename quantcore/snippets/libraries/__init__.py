@@ -24,8 +24,20 @@ from quantcore.snippets.libraries import (
 from quantcore.snippets.libraries.presets import CALLS
 from quantcore.snippets.libraries.recipe import Recipe, finds_range
 from quantcore.snippets.script import TORCH, assemble, check, check_parameters, checked, ending
-from quantcore.tensors import WIDTH, literal
+from quantcore.snippets.template import render
+from quantcore.tensors import WIDTH, Array, literal
 
+_SCRIPT = """
+{{ script }}
+print({{ shows }})
+
+{{ check }}
+{% for line in checks %}
+{{ line }}
+{% endfor %}
+
+{{ ending }}
+"""
 RECIPES: dict[str, Callable[[Quantized], Recipe]] = {
     "torch.fake_quantize": pytorch.fake_quantize,
     "torch.quantize_per_tensor": pytorch.quantize,
@@ -62,21 +74,28 @@ def library_script(result: Quantized) -> str:
     """
     convention = result.scheme.convention
     _refuse(result)
-    write = RECIPES.get(convention.name) or CALLS[convention.name].recipe
-    recipe = write(result)
+    recipe_of = RECIPES.get(convention.name) or CALLS[convention.name].recipe
+    recipe = recipe_of(result)
     language = recipe.language
     also = (f"torch=={CONVENTIONS['torch.fake_quantize'].version}",) if language is TORCH else ()
     pins = sorted({f"{convention.library}=={convention.version}", *also, *recipe.also})
     heading = f"# {convention.call}"[:WIDTH] + f"\n# pip install {' '.join(pins)}\n"
-    shown = getattr(result, recipe.shows).cpu().numpy()
-    body = [*recipe.lines, f"print({recipe.shows})", "", *check(recipe.shows, shown, language)]
-    parts = [checked(recipe.shows, shown, language)]
-    for name in recipe.gives:
-        values = getattr(result, name).cpu().numpy()
-        body += check_parameters(name, values, language)
-        parts.append(checked(name, values, language))
-    body += ending(parts, f"{convention.library} {{version('{convention.library}')}}")
-    return assemble(literal(result.x.cpu().numpy(), language.module), body, heading, recipe.imports)
+    shown, given = _numpy(result, recipe.shows), {name: _numpy(result, name) for name in recipe.gives}
+    parts = [checked(name, values, language) for name, values in ({recipe.shows: shown} | given).items()]
+    body = render(
+        _SCRIPT,
+        script=recipe.script,
+        shows=recipe.shows,
+        check=check(recipe.shows, shown, language),
+        checks=[check_parameters(name, values, language) for name, values in given.items()],
+        ending=ending(parts, f"{convention.library} {{version('{convention.library}')}}"),
+    )
+    return assemble(literal(result.x.cpu().numpy(), language.module), body, heading)
+
+
+def _numpy(result: Quantized, name: str) -> Array:
+    array: Array = getattr(result, name).cpu().numpy()
+    return array
 
 
 def _refuse(result: Quantized) -> None:

@@ -2,7 +2,39 @@
 
 from quantcore.granularity import PerBlock, PerGroup
 from quantcore.quantization import Quantized
-from quantcore.snippets.libraries.recipe import Recipe, finds_range, parameters_source
+from quantcore.snippets.libraries.recipe import Recipe, given_parameters, write
+
+_QUANTIZER = """
+from aimet_torch.quantization import affine
+
+quantizer = affine.{{ name }}(
+    shape={{ shape }}, qmin={{ fmt.qmin }}, qmax={{ fmt.qmax }}, symmetric={{ symmetric }}{{ block_size }}
+)
+with quantizer.compute_encodings():
+    quantizer(x)
+{% if grad %}
+codes = quantizer(x).quantize()
+{% else %}
+with torch.no_grad():
+    codes = quantizer(x){{ "" if name == "Quantize" else ".quantize()" }}
+{% endif %}
+codes = codes.to({{ fmt.dtype }})
+scale, zero_point = quantizer.get_scale(), -quantizer.get_offset()
+"""
+# the kernels alone, with scale and offset
+_FUNCTIONS = """
+from aimet_torch.quantization import affine
+
+{{ given }}
+{% if grad %}
+scale.requires_grad_()
+x_hat = affine.quantize_dequantize(x, scale, -zero_point, {{ arguments }})
+{% elif name == "QuantizeDequantize" %}
+with torch.no_grad():
+    x_hat = affine.quantize_dequantize(x, scale, -zero_point, {{ arguments }})
+{% endif %}
+codes = affine.quantize({{ values }}, scale, -zero_point, {{ arguments }}).to({{ fmt.dtype }})
+"""
 
 
 def quantize(result: Quantized) -> Recipe:
@@ -22,38 +54,13 @@ def quantize_dequantize_grad(result: Quantized) -> Recipe:
 
 def _affine(result: Quantized, name: str, grad: bool) -> Recipe:
     fmt, blocked = result.scheme.format, isinstance(result.scheme.granularity, PerGroup | PerBlock)
-    block = f", block_size={result.block}" if blocked else ""
+    block_size = f", block_size={result.block}" if blocked else ""
     shape = tuple(result.scale.shape) if result.scale.numel() > 1 or blocked else ()
-    bounds = f"qmin={fmt.qmin}, qmax={fmt.qmax}"
-    imports = "import torch\nfrom aimet_torch.quantization import affine"
-    if not finds_range(result):
-        lines = parameters_source(result, shape, "float32")
-        return Recipe(imports, [*lines, *_functions(result, name, grad, bounds + block)], ())
-    call = "quantizer(x)" if name == "Quantize" else "quantizer(x).quantize()"
-    lines = [
-        f"quantizer = affine.{name}(",
-        f"    shape={shape}, {bounds}, symmetric={result.scheme.symmetric}{block}",
-        ")",
-        "with quantizer.compute_encodings():",
-        "    quantizer(x)",
-        *_under_grad([f"codes = {call}"], grad),
-        f"codes = codes.to({fmt.dtype})",
-        "scale, zero_point = quantizer.get_scale(), -quantizer.get_offset()",
-    ]
-    return Recipe(imports, lines)
-
-
-def _functions(result: Quantized, name: str, grad: bool, arguments: str) -> list[str]:
-    """The kernel alone, with scale and offset."""
-    quantize = (
-        f"codes = affine.quantize({{}}, scale, -zero_point, {arguments}).to({result.scheme.format.dtype})"
-    )
-    if name == "Quantize":
-        return [quantize.format("x")]
-    call = f"x_hat = affine.quantize_dequantize(x, scale, -zero_point, {arguments})"
-    wants = ["scale.requires_grad_()"] if grad else []
-    return [*wants, *_under_grad([call], grad), quantize.format("x_hat")]
-
-
-def _under_grad(lines: list[str], grad: bool) -> list[str]:
-    return lines if grad else ["with torch.no_grad():", *(f"    {line}" for line in lines)]
+    if given := given_parameters(result, shape, "float32"):
+        arguments = f"qmin={fmt.qmin}, qmax={fmt.qmax}{block_size}"
+        values = "x" if name == "Quantize" else "x_hat"
+        script = write(
+            _FUNCTIONS, result, name=name, grad=grad, given=given, arguments=arguments, values=values
+        )
+        return Recipe(script, ())
+    return Recipe(write(_QUANTIZER, result, name=name, grad=grad, shape=shape, block_size=block_size))

@@ -3,7 +3,18 @@
 from quantcore.errors import QuantError
 from quantcore.granularity import PerFlatGroup, PerGroup, PerTensor
 from quantcore.quantization import Quantized
-from quantcore.snippets.libraries.recipe import Recipe, finds_range
+from quantcore.snippets.libraries.recipe import Recipe, finds_range, write
+
+_QUANTIZER = """
+from hqq.core.quantize import Quantizer
+
+codes, meta = Quantizer.quantize(
+    x, nbits={{ fmt.bits }}, group_size={{ group_size }}, channel_wise={{ channel_wise }},
+    axis=1, optimize=False, round_zero={{ round_zero }}, bitpack=False, device="cpu",
+)
+codes = codes.reshape(x.shape).to({{ fmt.dtype }})
+scale, zero_point = meta["scale"], meta["zero"]
+"""
 
 
 def float_zero(result: Quantized) -> Recipe:
@@ -22,14 +33,9 @@ def _quantizer(result: Quantized, round_zero: bool) -> Recipe:
             "Quantizer.quantize of hqq finds scale and codes in one call; choose min-max, and scales "
             "that are kept as they are."
         )
-    fmt, granularity = result.scheme.format, result.scheme.granularity
-    group = granularity.size if isinstance(granularity, PerGroup | PerFlatGroup) else None
-    lines = [
-        "codes, meta = Quantizer.quantize(",
-        f"    x, nbits={fmt.bits}, group_size={group}, channel_wise={not isinstance(granularity, PerTensor)},",
-        f'    axis=1, optimize=False, round_zero={round_zero}, bitpack=False, device="cpu",',
-        ")",
-        f"codes = codes.reshape(x.shape).to({fmt.dtype})",
-        'scale, zero_point = meta["scale"], meta["zero"]',
-    ]
-    return Recipe("import torch\nfrom hqq.core.quantize import Quantizer", lines)
+    granularity = result.scheme.granularity
+    group_size = granularity.size if isinstance(granularity, PerGroup | PerFlatGroup) else None
+    channel_wise = not isinstance(granularity, PerTensor)
+    return Recipe(
+        write(_QUANTIZER, result, group_size=group_size, channel_wise=channel_wise, round_zero=round_zero)
+    )

@@ -3,113 +3,92 @@
 from quantcore.conventions import CONVENTIONS
 from quantcore.granularity import PerChannel, PerGroup
 from quantcore.quantization import Quantized
-from quantcore.snippets.libraries.recipe import Recipe, finds_range, parameters_source
+from quantcore.snippets.libraries.recipe import PARAMETERS, Recipe, finds_range, given_parameters, write
 from quantcore.snippets.script import NUMPY
 
-_IMPORTS = "import numpy as np\nfrom onnx import TensorProto, helper, numpy_helper"
-_TOOL = "from onnxruntime.quantization.quant_utils import "
-_OPSET, _IR_VERSION = 23, 11
+_MODEL = """
+from onnx import TensorProto, helper, numpy_helper
+{% if by_session %}
+from onnxruntime import InferenceSession
+{% else %}
+from onnx.reference import ReferenceEvaluator
+{% endif %}
+from onnxruntime.quantization.quant_utils import compute_data_quant_params, compute_scale_zp_blocked
+
+{% if given %}
+{{ given }}
+{% elif block_size %}
+zero_point, scale = compute_scale_zp_blocked(x, {{ kind }}, axis={{ axis }}, block_size={{ block_size }}, symmetric={{ symmetric }})
+{% elif axis is none %}
+zero_point, scale = compute_data_quant_params(x.ravel(), {{ kind }}, symmetric={{ symmetric }})
+{% else %}
+parameters = [
+    compute_data_quant_params(channel.ravel(), {{ kind }}, symmetric={{ symmetric }})
+    for channel in {% if axis %}np.moveaxis(x, {{ axis }}, 0){% else %}x{% endif +%}
+]
+zero_point, scale = (np.array(values) for values in zip(*parameters))
+{% endif %}
+{% if cast %}
+kind, output = {{ kind }}, TensorProto.{{ sign }}INT8
+nodes = [
+    helper.make_node("QuantizeLinear", ["x", "scale", "zero_point"], ["packed"]{{ attributes }}),
+    helper.make_node("Cast", ["packed"], ["codes"], to=output),  # numpy has no type of 4 bits
+]
+{% else %}
+kind = output = {{ kind }}
+nodes = [helper.make_node("QuantizeLinear", ["x", "scale", "zero_point"], ["codes"]{{ attributes }})]
+{% endif %}
+graph = helper.make_graph(
+    nodes, "quantize",
+    [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],
+    [helper.make_tensor_value_info("codes", output, x.shape)],
+    [
+        numpy_helper.from_array(scale, "scale"),
+        helper.make_tensor("zero_point", kind, zero_point.shape, zero_point.ravel()),
+    ],
+)
+model = helper.make_model(
+    graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11
+)
+{% if by_session %}
+session = InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+codes = session.run(None, {"x": x})[0]
+{% else %}
+codes = ReferenceEvaluator(model).run(None, {"x": x})[0]
+{% endif %}
+"""
 
 
 def by_session(result: Quantized) -> Recipe:
     """The model is run by onnxruntime on the CPU."""
-    imports, lines = _model(result, cast=result.scheme.format.bits < 8)
-    lines += [
-        'session = InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])',
-        'codes = session.run(None, {"x": x})[0]',
-    ]
-    also = (_pinned("onnx"),)
-    return Recipe(f"{imports}\nfrom onnxruntime import InferenceSession", lines, _gives(result), also, NUMPY)
+    return _recipe(result, by_session=True, also=_pinned("onnx"))
 
 
 def by_reference(result: Quantized) -> Recipe:
     """The model is run by onnx's own reference evaluator."""
-    imports, lines = _model(result, cast=False)
-    lines.append('codes = ReferenceEvaluator(model).run(None, {"x": x})[0]')
-    also = (_pinned("onnxruntime"),) if finds_range(result) else ()
-    return Recipe(
-        f"{imports}\nfrom onnx.reference import ReferenceEvaluator", lines, _gives(result), also, NUMPY
-    )
+    return _recipe(result, by_session=False, also=_pinned("onnxruntime") if finds_range(result) else ())
 
 
-def _pinned(name: str) -> str:
-    return f"{CONVENTIONS[name].library}=={CONVENTIONS[name].version}"
+def _pinned(name: str) -> tuple[str, ...]:
+    return (f"{CONVENTIONS[name].library}=={CONVENTIONS[name].version}",)
 
 
-def _gives(result: Quantized) -> tuple[str, ...]:
-    return ("scale", "zero_point") if finds_range(result) else ()
-
-
-def _model(result: Quantized, cast: bool) -> tuple[str, list[str]]:
-    """Imports, and lines that bind scale, zero_point and a model with one QuantizeLinear.
-
-    ``cast``: to 8 bits at the end.
-    """
+def _recipe(result: Quantized, by_session: bool, also: tuple[str, ...]) -> Recipe:
     fmt, granularity = result.scheme.format, result.scheme.granularity
-    kind = f"TensorProto.{'' if fmt.signed else 'U'}INT{fmt.bits}"
-    rank = result.x.dim()
-    attributes = ""
-    if isinstance(granularity, PerChannel):
-        attributes = f", axis={granularity.axis % rank}"
-    elif isinstance(granularity, PerGroup):
-        attributes = f", axis={granularity.axis % rank}, block_size={granularity.size}"
-    imports, lines = _found(result) if finds_range(result) else _given(result)
-    node = 'helper.make_node("QuantizeLinear", ["x", "scale", "zero_point"], ["{}"]' + f"{attributes})"
-    if cast:
-        sign = "" if fmt.signed else "U"
-        lines += [
-            f"kind, output = {kind}, TensorProto.{sign}INT8",
-            "nodes = [",
-            f"    {node.format('packed')},",
-            '    helper.make_node("Cast", ["packed"], ["codes"], to=output),  # numpy has no type of 4 bits',
-            "]",
-        ]
-    else:
-        lines += [f"kind = output = {kind}", f"nodes = [{node.format('codes')}]"]
-    lines += [
-        "graph = helper.make_graph(",
-        '    nodes, "quantize",',
-        '    [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],',
-        '    [helper.make_tensor_value_info("codes", output, x.shape)],',
-        "    [",
-        '        numpy_helper.from_array(scale, "scale"),',
-        '        helper.make_tensor("zero_point", kind, zero_point.shape, zero_point.ravel()),',
-        "    ],",
-        ")",
-        "model = helper.make_model(",
-        f'    graph, opset_imports=[helper.make_opsetid("", {_OPSET})], ir_version={_IR_VERSION}',
-        ")",
-    ]
-    return imports, lines
-
-
-def _found(result: Quantized) -> tuple[str, list[str]]:
-    fmt, granularity = result.scheme.format, result.scheme.granularity
-    kind = f"TensorProto.{'' if fmt.signed else 'U'}INT{fmt.bits}"
-    symmetric = f"symmetric={result.scheme.symmetric}"
-    if isinstance(granularity, PerGroup):
-        axis = granularity.axis % result.x.dim()
-        call = f"compute_scale_zp_blocked(x, {kind}, axis={axis}, block_size={granularity.size}, {symmetric})"
-        return f"{_IMPORTS}\n{_TOOL}compute_scale_zp_blocked", [f"zero_point, scale = {call}"]
-    imports = f"{_IMPORTS}\n{_TOOL}compute_data_quant_params"
-    if not isinstance(granularity, PerChannel):
-        return imports, [f"zero_point, scale = compute_data_quant_params(x.ravel(), {kind}, {symmetric})"]
-    axis = granularity.axis % result.x.dim()
-    rows = f"np.moveaxis(x, {axis}, 0)" if axis else "x"
-    lines = [
-        "parameters = [",
-        f"    compute_data_quant_params(channel.ravel(), {kind}, {symmetric})",
-        f"    for channel in {rows}",
-        "]",
-        "zero_point, scale = (np.array(values) for values in zip(*parameters))",
-    ]
-    return imports, lines
-
-
-def _given(result: Quantized) -> tuple[str, list[str]]:
-    granularity = result.scheme.granularity
-    shape = {PerChannel: (-1,), PerGroup: None}.get(type(granularity), ())
-    dtype = ("" if result.scheme.format.signed else "u") + (
-        "int16" if result.scheme.format.bits > 8 else "int8"
+    axis = granularity.axis % result.x.dim() if isinstance(granularity, PerChannel | PerGroup) else None
+    block_size = granularity.size if isinstance(granularity, PerGroup) else None
+    shape = () if axis is None else None if block_size else (-1,)
+    sign = "" if fmt.signed else "U"
+    script = write(
+        _MODEL,
+        result,
+        by_session=by_session,
+        given=given_parameters(result, shape, f"{sign.lower()}int{16 if fmt.bits > 8 else 8}", NUMPY),
+        cast=by_session and fmt.bits < 8,
+        sign=sign,
+        kind=f"TensorProto.{sign}INT{fmt.bits}",
+        axis=axis,
+        block_size=block_size,
+        attributes="" if axis is None else f", axis={axis}" + f", block_size={block_size}" * bool(block_size),
     )
-    return _IMPORTS, parameters_source(result, shape, dtype, NUMPY)
+    return Recipe(script, PARAMETERS if finds_range(result) else (), also, NUMPY)

@@ -3,7 +3,43 @@
 from quantcore.errors import QuantError
 from quantcore.granularity import PerChannel
 from quantcore.quantization import Quantized
-from quantcore.snippets.libraries.recipe import Recipe, finds_range, parameters_source
+from quantcore.snippets.libraries.recipe import PARAMETERS, Recipe, finds_range, given_parameters, write
+
+_GIVEN_OR_OBSERVED = """
+{% if given %}
+{{ given }}
+{% else %}
+from torch.ao.quantization import {{ observer }}
+
+observer = {{ observer }}(
+    {{ arguments }}
+)
+{% if axis is not none and x.dim() == 1 %}
+observer(x[:, None])  # it takes two axes
+{% else %}
+observer(x)
+{% endif %}
+scale, zero_point = observer.calculate_qparams()
+{% endif %}
+"""
+_FAKE_QUANTIZE = """
+{{ parameters }}
+{% if axis is none %}
+x_hat = torch.fake_quantize_per_tensor_affine(x, scale, zero_point.int(), {{ fmt.qmin }}, {{ fmt.qmax }})
+{% else %}
+x_hat = torch.fake_quantize_per_channel_affine(x, scale, zero_point.int(), {{ axis }}, {{ fmt.qmin }}, {{ fmt.qmax }})
+{% endif %}
+# x_hat is (codes - zero_point) * scale
+codes = (torch.round(x_hat / scale{{ view }}) + zero_point{{ view }}).to({{ fmt.dtype }}){{ back }}
+"""
+_QUANTIZE = """
+{{ parameters }}
+{% if axis is none %}
+codes = torch.quantize_per_tensor(x, scale, zero_point, {{ dtype }}).int_repr()
+{% else %}
+codes = torch.quantize_per_channel(x, scale, zero_point, {{ axis }}, {{ dtype }}).int_repr()
+{% endif %}
+"""
 
 
 def fake_quantize(result: Quantized) -> Recipe:
@@ -17,64 +53,45 @@ def fake_quantize(result: Quantized) -> Recipe:
             "fake_quantize returns dequantized values, and under a scale that is not finite no code can be read "
             "back from them; scale the tensor down, or replace NaN and infinity."
         )
-    fmt, granularity = result.scheme.format, result.scheme.granularity
-    imports, lines = _parameters(result)
-    bounds = f"{fmt.qmin}, {fmt.qmax}"
-    scale, zero_point = "scale", "zero_point"
-    back = "" if result.x.dim() else ".reshape(())"  # the observer's scale has shape (1,)
-    if isinstance(granularity, PerChannel):
-        rank = result.x.dim()
-        axis = granularity.axis % rank
-        call = f"fake_quantize_per_channel_affine(x, scale, zero_point.int(), {axis}, {bounds})"
-        if axis != rank - 1:
-            shape = tuple(-1 if i == axis else 1 for i in range(rank))
-            scale, zero_point = f"scale.view{shape}", f"zero_point.view{shape}"
-    else:
-        call = f"fake_quantize_per_tensor_affine(x, scale, zero_point.int(), {bounds})"
-    lines += [
-        f"x_hat = torch.{call}",
-        "# x_hat is (codes - zero_point) * scale",
-        f"codes = (torch.round(x_hat / {scale}) + {zero_point}).to({fmt.dtype}){back}",
-    ]
-    return Recipe(imports, lines, _gives(result))
+    rank, axis = result.x.dim(), _axis(result)
+    view = "" if axis in (None, rank - 1) else f".view{tuple(-1 if i == axis else 1 for i in range(rank))}"
+    back = "" if rank else ".reshape(())"  # the observer's scale has shape (1,)
+    return _recipe(_FAKE_QUANTIZE, result, view=view, back=back)
 
 
 def quantize(result: Quantized) -> Recipe:
     """Observer -> quantize_per_tensor or quantize_per_channel."""
+    return _recipe(_QUANTIZE, result, dtype="torch.qint8" if result.scheme.format.signed else "torch.quint8")
+
+
+def _recipe(template: str, result: Quantized, **values: object) -> Recipe:
+    script = write(template, result, parameters=_parameters(result), axis=_axis(result), **values)
+    return Recipe(script, PARAMETERS if finds_range(result) else ())
+
+
+def _axis(result: Quantized) -> int | None:
+    """That of the channels, None where one scale holds for the tensor."""
     granularity = result.scheme.granularity
-    imports, lines = _parameters(result)
-    dtype = "torch.qint8" if result.scheme.format.signed else "torch.quint8"
-    if isinstance(granularity, PerChannel):
-        axis = granularity.axis % result.x.dim()
-        call = f"quantize_per_channel(x, scale, zero_point, {axis}, {dtype})"
-    else:
-        call = f"quantize_per_tensor(x, scale, zero_point, {dtype})"
-    return Recipe(imports, [*lines, f"codes = torch.{call}.int_repr()"], _gives(result))
+    return granularity.axis % result.x.dim() if isinstance(granularity, PerChannel) else None
 
 
-def _gives(result: Quantized) -> tuple[str, ...]:
-    return ("scale", "zero_point") if finds_range(result) else ()
-
-
-def _parameters(result: Quantized) -> tuple[str, list[str]]:
-    """The import, and lines that bind scale and zero_point, one a channel."""
-    if not finds_range(result):
-        return "import torch", parameters_source(result, (-1,))
-    fmt, granularity = result.scheme.format, result.scheme.granularity
+def _parameters(result: Quantized) -> str:
+    """Lines that bind scale and zero_point, one a channel."""
+    fmt, axis = result.scheme.format, _axis(result)
     name, per, arguments = "MinMaxObserver", "per_tensor", []
-    if isinstance(granularity, PerChannel):
+    if axis is not None:
         name, per = "PerChannelMinMaxObserver", "per_channel"
-        arguments.append(f"ch_axis={granularity.axis % result.x.dim()}")
+        arguments.append(f"ch_axis={axis}")
     sign = "" if fmt.signed else "u"
     arguments.append(f"dtype=torch.{sign}int16" if fmt.bits > 8 else f"dtype=torch.q{sign}int8")
     arguments.append(f"qscheme=torch.{per}_{'symmetric' if result.scheme.symmetric else 'affine'}")
     if fmt.bits != 8 or fmt.narrow:
         arguments += [f"quant_min={fmt.qmin}", f"quant_max={fmt.qmax}"]
-    lines = [
-        f"observer = {name}(\n    {', '.join(arguments)}\n)",
-        "observer(x)"
-        if result.x.dim() != 1 or per == "per_tensor"
-        else "observer(x[:, None])  # it takes two axes",
-        "scale, zero_point = observer.calculate_qparams()",
-    ]
-    return f"import torch\nfrom torch.ao.quantization import {name}", lines
+    return write(
+        _GIVEN_OR_OBSERVED,
+        result,
+        given=given_parameters(result, (-1,)),
+        observer=name,
+        arguments=", ".join(arguments),
+        axis=axis,
+    )

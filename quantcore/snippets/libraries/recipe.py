@@ -1,4 +1,4 @@
-"""What a library's module hands over: the lines in that library's API, and what they need."""
+"""What a library's module hands over: a script in that library's API, and what it needs."""
 
 from dataclasses import dataclass
 
@@ -9,24 +9,41 @@ from quantcore.notation import write_call
 from quantcore.quantization import Quantized
 from quantcore.range_setting import MinMax
 from quantcore.snippets.script import TORCH, Language
+from quantcore.snippets.template import render
 from quantcore.tensors import WIDTH, Array, array_source
+
+PARAMETERS = ("scale", "zero_point")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Lines that bind codes from x, and scale and zero_point where the library gives them.
+    """A script that binds codes from x, and scale and zero_point where the library gives them.
 
-    ``imports``: their import lines. ``gives``: those of scale and zero_point that the library finds, so that
-    the script can assert them. ``also``: distributions to install beside the library's own.
+    ``script``: its lines, of which imports come first; names that it imports and does not use are left out.
+    ``gives``: those of scale and zero_point that the library finds, so that the script can assert them.
+    ``also``: distributions to install in addition to the library's own.
     ``shows``: codes, or dequantized where the library packs codes in a way of its own.
     """
 
-    imports: str
-    lines: list[str]
-    gives: tuple[str, ...] = ("scale", "zero_point")
+    script: str
+    gives: tuple[str, ...] = PARAMETERS
     also: tuple[str, ...] = ()
     language: Language = TORCH
     shows: str = "codes"
+
+
+def write(template: str, result: Quantized, **values: object) -> str:
+    """Return the script of a template, which knows x, fmt, granularity, symmetric and block, and ``values``."""
+    scheme = result.scheme
+    return render(
+        template,
+        x=result.x,
+        fmt=scheme.format,
+        granularity=scheme.granularity,
+        symmetric=scheme.symmetric,
+        block=result.block,
+        **values,
+    )
 
 
 def finds_range(result: Quantized) -> bool:
@@ -38,13 +55,19 @@ def finds_range(result: Quantized) -> bool:
     return isinstance(result.scheme.range_setting, MinMax) and own
 
 
-def parameters_source(
-    result: Quantized, shape: tuple[int, ...] | None, dtype: str = "int32", language: Language = TORCH
-) -> list[str]:
-    """Lines that bind scale and zero_point to the numbers of ``result``, in a shape that the library takes.
+def given_parameters(
+    result: Quantized,
+    shape: tuple[int, ...] | None,
+    dtype: str = "int32",
+    language: Language = TORCH,
+    names: tuple[str, ...] = PARAMETERS,
+) -> str:
+    """Lines that bind scale and zero_point to the numbers of ``result``; "" where the library finds them.
 
-    ``shape``: None for block form; ``dtype``: that of the zero_point.
+    ``shape``: one that the library takes, None for block form; ``dtype``: that of the zero_point.
     """
+    if finds_range(result):
+        return ""
     scheme = result.scheme
     who = (
         f"the range setting {write_call(scheme.range_setting)}"
@@ -52,13 +75,14 @@ def parameters_source(
         else "scales of scales"
     )
     lines = [f"# by {who}, not by the library"[:WIDTH]]
-    for name, values in (("scale", result.scale), ("zero_point", result.params.zero_point)):
+    for name, values in zip(PARAMETERS, (result.scale, result.params.zero_point), strict=True):
         array: Array = values.cpu().numpy()
         array = array if shape is None else array.reshape(shape)
         if name == "zero_point":
             array = array.astype(np.dtype(dtype))
-        lines.append(f"{name} = {array_source(array, language.module)}")
-    return lines
+        if name in names:
+            lines.append(f"{name} = {array_source(array, language.module)}")
+    return "\n".join(lines)
 
 
 def axes_but(axis: int, rank: int) -> tuple[int, ...]:

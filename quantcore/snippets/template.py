@@ -1,0 +1,20 @@
+"""Scripts as templates, which read like the script that they write.
+
+The syntax is Jinja's: ``{{ value }}``, and ``{% if … %}`` on lines of its own, which leave no line in the script.
+"""
+
+from functools import cache
+
+import jinja2
+
+_ENVIRONMENT = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
+
+
+def render(template: str, **values: object) -> str:
+    """Return the script of a template, without empty lines around it."""
+    return _compiled(template).render(values).strip("\n")
+
+
+@cache
+def _compiled(template: str) -> jinja2.Template:
+    return _ENVIRONMENT.from_string(template)
