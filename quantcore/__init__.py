@@ -83,14 +83,17 @@ from quantcore.scheme import (
     Storage,
     bits_per_element,
     compression_ratio,
-    fitting,
-    refusal,
+    nearest_supported,
     storage,
+    unsupported_reason,
 )
 from quantcore.tracing import Step, Trace, trace
 
 # The former name
 sensible = default_schemes
+
+# Their names of earlier versions
+fitting, refusal = nearest_supported, unsupported_reason
 
 # Imported when first asked for: plotly and safetensors take their time
 _MODULES = {
@@ -185,6 +188,7 @@ __all__ = [
     "frontier",
     "match",
     "match_steps",
+    "nearest_supported",
     "library_table",
     "parse_format",
     "quantize",
@@ -199,5 +203,6 @@ __all__ = [
     "sweep",
     "sweep_rows",
     "to_blocks",
+    "unsupported_reason",
     "trace",
 ]

@@ -91,7 +91,7 @@ def build(kind: type, arguments: list[Any], keywords: dict[str, Any], word: str)
         raise QuantError(f"{_short(word)} has other arguments than {name}({fields}).") from None
 
 
-def whole(value: object, what: str) -> int:
+def integer(value: object, what: str) -> int:
     """Return ``value`` as an int, if it is a whole number (2.0 is)."""
     if not _is_finite(value, what) or value % 1:  # type: ignore[operator]
         raise QuantError(f"{what} must be a whole number, not {_short(str(value))}.")

@@ -163,7 +163,9 @@ def _elements(result: Quantized, data: MapData, shown: Cells, by_block: bool) ->
     names = ["x", "codes"]
     if not isinstance(result.scheme.format, qc.IntFormat):
         names.append("values")
-    if result.kept.how != "scaled" or result.kept.center is not None:  # another formula than the component's
+    if (
+        result.dequantizer.how != "scaled" or result.dequantizer.center is not None
+    ):  # another formula than the component's
         names.append("dequantized")
     arrays = {name: _packed(getattr(shown, name)) for name in names}
     if not by_block:

@@ -20,7 +20,7 @@ from quantcore.granularity import (
     to_blocks,
 )
 from quantcore.numerics import CHUNK, as_float32, refuse_nonfinite
-from quantcore.scheme import Scheme, refuse
+from quantcore.scheme import Scheme, check_supported
 
 MAX_ELEMENTS = 1 << 19
 
@@ -55,7 +55,7 @@ def measured_blocks(x: Any, scheme: Scheme, position: tuple[int, ...] | None = N
         QuantError: the scheme does not fit x, x holds NaN or infinity, or there is no such block.
     """
     x = as_float32(x)
-    refuse(scheme, tuple(x.shape))
+    check_supported(scheme, tuple(x.shape))
     refuse_nonfinite(x, "a curve of errors")
     if position is not None:
         part = elements_of(x, scheme.granularity, position).reshape(1, -1)

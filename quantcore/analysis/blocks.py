@@ -18,7 +18,6 @@ from quantcore.granularity import (
     split_axes,
 )
 from quantcore.numerics import CHUNK
-from quantcore.qparams import ends
 from quantcore.quantization import Quantized, unclamped
 
 Position = tuple[int, ...]
@@ -51,7 +50,7 @@ def name(result: Quantized, position: Position) -> str:
 
 def clipped(result: Quantized, position: Position) -> int:
     """Return how many elements of a block are clipped, as `metrics.Report` counts them."""
-    own, (least, most) = bounds(result, position), ends(result.scheme.format)
+    own, (least, most) = bounds(result, position), result.scheme.format.bounds
     found = 0
     for region, values in unclamped(result.x, result.params, result.scheme):
         shape = [e.stop - e.start for e in region.elements]

@@ -16,7 +16,7 @@ from torch import Tensor
 from quantcore.errors import QuantError
 from quantcore.granularity import Region, regions, split_axes, spread
 from quantcore.numerics import CHUNK, as_float32, refuse_nonfinite
-from quantcore.qparams import decode, ends, kept_at
+from quantcore.qparams import decode
 from quantcore.quantization import Quantized, unclamped
 
 
@@ -194,7 +194,7 @@ def report(result: Quantized) -> Report:
     """Return every metric of a result, in one walk over it."""
     fmt, shape = result.scheme.format, tuple(result.x.shape)
     sums, clipped, clipping_sse, rounding_sse = _Sums(), 0, 0.0, 0.0
-    least, most = ends(fmt)
+    least, most = fmt.bounds
     counts = torch.zeros((), dtype=torch.int64, device=result.x.device)
     blocked = [t.reshape(result.blocked_shape) for t in (result.x, result.codes)]
     for region, values in unclamped(result.x, result.params, result.scheme):
@@ -224,7 +224,7 @@ def x_hat_of(result: Quantized, region: Region) -> Tensor:
     codes = split_axes(result.codes.view(result.blocked_shape)[region.elements], region.block)
     scale, zero_point = (spread(p[region.grid]) for p in (result.scale, result.params.zero_point))
     out = torch.empty(codes.shape, device=codes.device)
-    return decode(codes, scale, zero_point, out, result.scheme.format, kept_at(result.kept, region))
+    return decode(codes, scale, zero_point, out, result.scheme.format, result.dequantizer.at_region(region))
 
 
 def _count_codes(codes: Tensor) -> Tensor:

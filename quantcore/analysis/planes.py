@@ -10,7 +10,7 @@ from torch import Tensor
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.numerics import CHUNK
-from quantcore.qparams import Kept, unscale
+from quantcore.qparams import Dequantizer, unscale
 from quantcore.quantization import Quantized
 
 Span = tuple[int, int]
@@ -43,7 +43,7 @@ class Plane:
     zero_point: Tensor
     block: Span
     table: Tensor | None
-    kept: Kept
+    kept: Dequantizer
 
     def values(self, codes: Tensor) -> Tensor:
         """What codes stand for before zero_point and scale, float32."""
@@ -110,7 +110,7 @@ def span_of(span: Span | None, length: int, what: str) -> Span:
 def drawn_plane(parts: list[Tensor], block: Span, result: Quantized) -> Plane:
     """The plane of x, codes, scale, zero_point and what is kept."""
     x, codes, scale, zero_point, number = parts
-    fmt, kept = result.scheme.format, result.kept.at(lambda _: number)
+    fmt, kept = result.scheme.format, result.dequantizer.at(lambda _: number)
     table = None if isinstance(fmt, IntFormat) else fmt.table
     return Plane(x, codes, scale, zero_point, block, table, kept)
 

@@ -26,7 +26,7 @@ from quantcore.range_setting import (
     RangeSetting,
     Task,
 )
-from quantcore.scheme import Scheme, refusal
+from quantcore.scheme import Scheme, unsupported_reason
 
 METHODS: tuple[RangeSetting, ...] = (
     MinMax(),
@@ -71,7 +71,7 @@ def range_marks(
 ) -> tuple[RangeMark, ...]:
     """Return what every range setting finds; the scheme's own does not count.
 
-    Left out are those that the scheme's library has not (`refusal` says why), parameters given by hand, and Entropy
+    Left out are those that the scheme's library has not (`unsupported_reason` says why), parameters given by hand, and Entropy
     of so many blocks that it takes long; of fewer it is taken with fewer bins.
 
     Raises:
@@ -82,7 +82,7 @@ def range_marks(
     for setting in settings:
         found = _quick(setting, blocks.blocks_measured)
         one = dataclasses.replace(scheme, range_setting=found or setting)
-        if found is None or isinstance(found, Given) or refusal(one, blocks.shape):
+        if found is None or isinstance(found, Given) or unsupported_reason(one, blocks.shape):
             continue
         marks[write_call(found)] = _mark(found, one, blocks)
     return tuple(marks.values())

@@ -20,7 +20,7 @@ from quantcore.notation import write_call
 from quantcore.numerics import as_float32
 from quantcore.quantization import apply_quietly
 from quantcore.range_setting import HalfQuadratic, MinMax, MinMse, Percentile, RangeSetting
-from quantcore.scheme import PRESETS, Scheme, bits_per_element, refusal
+from quantcore.scheme import PRESETS, Scheme, bits_per_element, unsupported_reason
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -175,7 +175,7 @@ def _granularities(shape: tuple[int, ...]) -> list[Granularity]:
 
 def _fits(scheme: Scheme, shape: tuple[int, ...]) -> bool:
     try:
-        return refusal(scheme, shape) is None
+        return unsupported_reason(scheme, shape) is None
     except QuantError:
         return False
 

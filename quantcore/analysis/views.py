@@ -202,7 +202,7 @@ def box_of_blocks(result: Quantized) -> Shape:
 def _plane(result: Quantized, view: View) -> Plane:
     x, codes, scale, zero_point = result.x, result.codes, result.scale, result.params.zero_point
     shape, block = tuple(x.shape), result.block
-    number = scale if result.kept.number is None else result.kept.number  # or what nobody reads
+    number = scale if result.dequantizer.number is None else result.dequantizer.number  # or what nobody reads
     if isinstance(result.scheme.granularity, PerFlatGroup):
         (scale, zero_point, number), block = as_boxes((scale, zero_point, number), block[0], shape)
     tensors = [x, codes, scale, zero_point, number]

@@ -12,7 +12,7 @@ from quantcore.errors import QuantError
 from quantcore.granularity import Granularity
 from quantcore.numerics import as_float32
 from quantcore.quantization import Quantized, apply_quietly
-from quantcore.scheme import Scheme, refuse
+from quantcore.scheme import Scheme, check_supported
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,7 +43,7 @@ def library_table(
         record = _bare(convention, scheme.granularity)
         of_it = dataclasses.replace(scheme, convention=convention)
         try:
-            refuse(of_it, tuple(x.shape))
+            check_supported(of_it, tuple(x.shape))
             if record not in seen:
                 result = apply_quietly(x, of_it)
                 seen[record] = _row(result, own, _report(result, kept), block)

@@ -14,7 +14,6 @@ from quantcore.diagnosis.formatting import index, number, percent
 from quantcore.diagnosis.record import MAX_BOXES, Box, Finding, Gain, cell
 from quantcore.formats import IntFormat
 from quantcore.granularity import Region, cells_of
-from quantcore.qparams import ends
 from quantcore.quantization import unclamped
 from quantcore.range_setting import MIN_MAX, Given
 from quantcore.scheme import Scheme
@@ -28,7 +27,7 @@ def outside(context: Context) -> list[tuple[tuple[int, ...], float]]:
 
     The worst element of the tensor stands first, if it is one of them.
     """
-    least, most = ends(context.scheme.format)
+    least, most = context.scheme.format.bounds
     found: list[tuple[tuple[int, ...], float]] = []
     for region, work in unclamped(context.result.x, context.result.params, context.scheme):
         values = work.reshape(-1)

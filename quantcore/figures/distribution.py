@@ -67,7 +67,7 @@ def distribution_data(
     values = grid_values(result, where)
     low, high = (float(v) for v in torch.aminmax(own))
     # if all elements lie within the representable range nothing is clipped, and no pass over x is needed
-    plain = result.kept.how == "scaled" and result.kept.center is None
+    plain = result.dequantizer.how == "scaled" and result.dequantizer.center is None
     clipped = 0 if plain and values[0] <= low and high <= values[-1] else blocks.clipped(result, where)
     name = blocks.name(result, where)
     return DistributionData(

@@ -108,6 +108,12 @@ class CodebookFormat(lookup_table.TableFormat):
         return max(abs(v) for v in self.values)
 
     @property
+    def bounds(self) -> tuple[float, float]:
+        """Between which unclamped values an element counts as rounded, and not as clipped."""
+        values = sorted(set(self.values))
+        return values[0] - (values[1] - values[0]) / 2, values[-1] + (values[-1] - values[-2]) / 2
+
+    @property
     def symmetric_max(self) -> float:
         """What max|x| is brought to by a symmetric scale."""
         return self.max
@@ -195,7 +201,7 @@ def powers_of_two(bits: int) -> CodebookFormat:
     Raises:
         QuantError: ``bits`` is not from 2 to 8.
     """
-    bits = notation.whole(bits, "bits")
+    bits = notation.integer(bits, "bits")
     if bits not in LOG2_BITS:
         raise QuantError(f"bits={bits} is outside {LOG2_BITS[0]}..{LOG2_BITS[-1]} of powers of two.")
     rising = [2.0**-k for k in reversed(range((1 << (bits - 1)) - 1))]

@@ -37,7 +37,7 @@ def fit_codebook(x: Any, size: int, method: str = "lloyd_max", reach: float | No
         QuantError: size is not from 2 to 256 or exceeds the different values in x, no such method, or x
             holds NaN or infinity.
     """
-    size = notation.whole(size, "The size of a codebook")
+    size = notation.integer(size, "The size of a codebook")
     if not 2 <= size <= MAX_VALUES:
         raise QuantError(f"A codebook has 2 to {MAX_VALUES} values; size={size} is none of these.")
     if method not in METHODS:

@@ -43,14 +43,14 @@ class FloatLayout:
 
     def __post_init__(self) -> None:
         for name in ("exponent", "mantissa"):
-            object.__setattr__(self, name, notation.whole(getattr(self, name), name))
+            object.__setattr__(self, name, notation.integer(getattr(self, name), name))
         if not (1 <= self.exponent <= MAX_EXPONENT and 0 <= self.mantissa <= MAX_BITS):
             raise QuantError(
                 f"exponent={self.exponent} and mantissa={self.mantissa} bits are no float here; choose 1 to "
                 f"{MAX_EXPONENT} and 0 or more."
             )
         usual = (1 << (self.exponent - 1)) - 1
-        object.__setattr__(self, "bias", usual if self.bias is None else notation.whole(self.bias, "bias"))
+        object.__setattr__(self, "bias", usual if self.bias is None else notation.integer(self.bias, "bias"))
         self._check_words()
         self._check_specials()
         self._check_reach()

@@ -106,6 +106,11 @@ class FloatFormat(FloatLayout, lookup_table.TableFormat):
         return float(self.table[self.top])
 
     @property
+    def bounds(self) -> tuple[float, float]:
+        """Between which unclamped values an element counts as rounded, and not as clipped."""
+        return -self.reach, self.reach
+
+    @property
     def symmetric_max(self) -> float:
         """What max|x| is brought to by a symmetric scale."""
         return self.max
@@ -136,7 +141,7 @@ class FloatFormat(FloatLayout, lookup_table.TableFormat):
         Raises:
             QuantError: the format has no such code.
         """
-        code = notation.whole(code, "The code")
+        code = notation.integer(code, "The code")
         if not 0 <= code <= self.qmax:
             raise QuantError(f"The code {code} is outside 0..{self.qmax} of {self}.")
         exponent = (code >> self.mantissa) & ((1 << self.exponent) - 1)

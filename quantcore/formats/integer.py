@@ -41,7 +41,7 @@ class IntFormat:
     narrow: bool = False
 
     def __post_init__(self) -> None:
-        bits = notation.whole(self.bits, "bits")
+        bits = notation.integer(self.bits, "bits")
         if not MIN_BITS <= bits <= MAX_BITS:
             raise QuantError(f"bits={bits} is outside {MIN_BITS}..{MAX_BITS}; choose a width in that range.")
         object.__setattr__(self, "bits", bits)
@@ -60,6 +60,11 @@ class IntFormat:
     def middle(self) -> int:
         """The code that stands for 0 in symmetric mode: 0 signed, 2^(bits-1) unsigned."""
         return 0 if self.signed else 1 << (self.bits - 1)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Between which unclamped values an element counts as rounded, and not as clipped."""
+        return self.qmin, self.qmax
 
     @property
     def symmetric_max(self) -> int:

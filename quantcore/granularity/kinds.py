@@ -30,7 +30,7 @@ class PerChannel:
     axis: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "axis", notation.whole(self.axis, "axis"))
+        object.__setattr__(self, "axis", notation.integer(self.axis, "axis"))
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class PerGroup:
     axis: int = -1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "size", notation.whole(self.size, "group size"))
-        object.__setattr__(self, "axis", notation.whole(self.axis, "axis"))
+        object.__setattr__(self, "size", notation.integer(self.size, "group size"))
+        object.__setattr__(self, "axis", notation.integer(self.axis, "axis"))
         if self.size < 1:
             raise QuantError(f"A group size of {self.size} holds no element; choose 1 or more.")
 
@@ -56,7 +56,7 @@ class PerBlock:
     def __post_init__(self) -> None:
         if not isinstance(self.shape, tuple | list) or not self.shape:
             raise QuantError(f"A block shape is a list of lengths, one per axis, not {self.shape!r}.")
-        shape = tuple(notation.whole(n, "a block length") for n in self.shape)
+        shape = tuple(notation.integer(n, "a block length") for n in self.shape)
         if any(n < 1 and n != -1 for n in shape):
             raise QuantError(
                 f"The block shape {shape} must hold lengths of 1 or more, or -1 for a whole axis."
@@ -100,7 +100,7 @@ def block_shape(granularity: Granularity, shape: Shape) -> Shape:
     =====================  ==========  ===========  =============
 
     Of a `PerFlatGroup` it is the block of the flattened tensor, see `blocked_shape`.
-    A group longer than its axis is one short block; `refusal` says which libraries take it.
+    A group longer than its axis is one short block; `unsupported_reason` says which libraries take it.
 
     Raises:
         QuantError: the granularity names an axis that the tensor has not, or a block longer than its axis.

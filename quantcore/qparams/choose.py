@@ -14,7 +14,7 @@ from quantcore.qparams.record import QParams
 from quantcore.qparams.scale import OF_MAGNITUDE, is_bad, parameters
 from quantcore.qparams.squared_error import BlockErrors
 from quantcore.range_setting import Given, HalfQuadratic, MinMax, MinMse, Task
-from quantcore.scheme import Scheme, full_name, refuse
+from quantcore.scheme import Scheme, check_supported, full_name
 
 
 def choose_qparams(x: Any, scheme: Scheme) -> QParams:
@@ -26,7 +26,7 @@ def choose_qparams(x: Any, scheme: Scheme) -> QParams:
     """
     x = as_float32(x)
     shape = tuple(x.shape)
-    refuse(scheme, shape)
+    check_supported(scheme, shape)
     return find_qparams(x, scheme, Blocks.of(scheme.granularity, shape))
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from quantcore.conventions import Convention
-from quantcore.formats import FloatFormat, Format, IntFormat
+from quantcore.formats import Format, IntFormat
 from quantcore.granularity import Region, spread
 from quantcore.numerics import KERNELS, like
 from quantcore.qparams.record import QParams
@@ -40,17 +40,7 @@ def factor(scale: Tensor, inverse: Tensor | None, convention: Convention, *, sto
     return s
 
 
-def ends(fmt: Format) -> tuple[float, float]:
-    """Return between which unclamped values an element counts as rounded, and not as clipped."""
-    if isinstance(fmt, IntFormat):
-        return fmt.qmin, fmt.qmax
-    if isinstance(fmt, FloatFormat):
-        return -fmt.reach, fmt.reach
-    values = sorted(set(fmt.values))
-    return values[0] - (values[1] - values[0]) / 2, values[-1] + (values[-1] - values[-2]) / 2
-
-
-class Kept(NamedTuple):
+class Dequantizer(NamedTuple):
     """What a library dequantizes with, ``how``: "shifted" q·s + z, or a value of `choices`' decoding.
 
     ``center``: one number that is added last.
@@ -61,12 +51,16 @@ class Kept(NamedTuple):
     constant: float = 1.0
     center: Tensor | None = None
 
-    def at(self, pick: Callable[[Tensor], Tensor]) -> "Kept":
-        """What is kept for some elements, as ``pick`` finds them in block form."""
+    def at(self, pick: Callable[[Tensor], Tensor]) -> "Dequantizer":
+        """The one for some elements, as ``pick`` finds their blocks in block form."""
         return self if self.number is None else self._replace(number=pick(self.number))
 
+    def at_region(self, region: Region) -> "Dequantizer":
+        """The one for a box, beside elements with the axes of `split_axes`."""
+        return self.at(lambda number: spread(number[region.grid]))
 
-SCALED = Kept("scaled")
+
+SCALED = Dequantizer("scaled")
 
 
 def decode(
@@ -75,7 +69,7 @@ def decode(
     zero_point: Tensor | None,
     out: Tensor,
     fmt: Format,
-    kept: Kept = SCALED,
+    dequantizer: Dequantizer = SCALED,
 ) -> Tensor:
     """Write (codes - zero_point) * scale into ``out``, float32; parameters broadcast, None stands for 0.
 
@@ -87,39 +81,36 @@ def decode(
         fmt.decode_(codes, out) if out.is_contiguous() else out.copy_(
             fmt.decode_(codes, like(out, "decoded"))
         )
-    return unscale(out, scale, zero_point, kept)
+    return unscale(out, scale, zero_point, dequantizer)
 
 
-def kept_at(kept: Kept, region: Region) -> Kept:
-    """Its part for a box, beside elements with the axes of `split_axes`."""
-    return kept.at(lambda number: spread(number[region.grid]))
-
-
-def unscale(values: Tensor, scale: Tensor, zero_point: Tensor | None, kept: Kept = SCALED) -> Tensor:
+def unscale(
+    values: Tensor, scale: Tensor, zero_point: Tensor | None, dequantizer: Dequantizer = SCALED
+) -> Tensor:
     """Dequantize what codes stand for, in place."""
-    if kept.how == "shifted":
+    if dequantizer.how == "shifted":
         values.mul_(scale)
         return values if zero_point is None else values.add_(zero_point)
     if zero_point is not None:
         values.sub_(zero_point)
-    if kept.number is None:
+    if dequantizer.number is None:
         values.mul_(scale)
-    elif kept.how == "divided":
-        values.div_(kept.number)
+    elif dequantizer.how == "divided":
+        values.div_(dequantizer.number)
     else:
-        values.mul_(kept.number).mul_(kept.constant)
-    return values if kept.center is None else values.add_(kept.center)
+        values.mul_(dequantizer.number).mul_(dequantizer.constant)
+    return values if dequantizer.center is None else values.add_(dequantizer.center)
 
 
-def kept_of(params: QParams, fmt: Format, convention: Convention) -> Kept:
+def dequantizer_of(params: QParams, fmt: Format, convention: Convention) -> Dequantizer:
     """Return what the convention dequantizes with; of parameters given by hand only these are known."""
     if convention.zero_point.is_min:
-        return Kept("shifted")
+        return Dequantizer("shifted")
     if convention.decoding.decoding == "divided" and params.inverse is not None:
-        return Kept("divided", params.inverse, center=params.center)
+        return Dequantizer("divided", params.inverse, center=params.center)
     if convention.decoding.decoding == "of_largest" and params.high is not None:
-        return Kept("of_largest", params.high, float(torch.tensor(1.0) / fmt.symmetric_max))
-    return SCALED if params.center is None else Kept("scaled", center=params.center)
+        return Dequantizer("of_largest", params.high, float(torch.tensor(1.0) / fmt.symmetric_max))
+    return SCALED if params.center is None else Dequantizer("scaled", center=params.center)
 
 
 def fit(values: Tensor, scheme: Scheme) -> Tensor:

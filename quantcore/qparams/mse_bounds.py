@@ -10,7 +10,7 @@ from torch import Tensor
 from quantcore.conventions import Convention
 from quantcore.formats import IntFormat
 from quantcore.numerics import CHUNK, NEAREST, like
-from quantcore.qparams.coding import Kept, decode
+from quantcore.qparams.coding import Dequantizer, decode
 from quantcore.range_setting import Range, parts
 from quantcore.scheme import Scheme
 
@@ -43,7 +43,7 @@ class Errors(Protocol):
     blocks: Tensor
     scheme: Scheme
     convention: Convention
-    kept: Kept
+    dequantizer: Dequantizer
 
     def __call__(self, low: Tensor, high: Tensor) -> Tensor: ...
     def of(self, rows: Tensor | slice) -> "Errors": ...
@@ -208,7 +208,7 @@ def _reach(coding: Coding, errors: Errors) -> Range:
             *coding[1:],
             torch.empty_like(coding.scale),
             fmt,
-            errors.kept,
+            errors.dequantizer,
         )
         for c in codes
     ]

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from quantcore.formats import IntFormat
 from quantcore.numerics import KERNELS, like, rounding, unrounded
-from quantcore.qparams.coding import SCALED, Kept, decode, ends, factor, fit
+from quantcore.qparams.coding import SCALED, Dequantizer, decode, factor, fit
 from quantcore.qparams.mse_bounds import Coding
 from quantcore.qparams.mse_search import search
 from quantcore.qparams.scale import parameters
@@ -34,7 +34,7 @@ class BlockErrors:
     def __init__(self, blocks: Tensor, scheme: Scheme) -> None:
         self.blocks, self.scheme = blocks, scheme
         self.convention = scheme.rules
-        self.kept = Kept("shifted") if self.convention.zero_point.is_min else SCALED
+        self.dequantizer = Dequantizer("shifted") if self.convention.zero_point.is_min else SCALED
 
     def __call__(self, low: Tensor, high: Tensor) -> Tensor:
         """Return the sum of the squared error of every block, float64, inf where that is NaN."""
@@ -55,7 +55,7 @@ class BlockErrors:
     def split(self, low: Tensor, high: Tensor) -> Parts:
         """Return the squared error of the clipped elements and that of the others, as `Report` parts them."""
         coding = self.coding(low, high)
-        least, most = ends(self.scheme.format)
+        least, most = self.scheme.format.bounds
         clipping, rounding_ = (low.new_zeros(len(low), dtype=torch.float64) for _ in range(2))
         clipped = torch.zeros_like(clipping, dtype=torch.int64)
         for rows, part in parts(self.blocks):
@@ -108,4 +108,6 @@ class BlockErrors:
         else:
             codes = torch.empty(part.shape, dtype=fmt.dtype, device=part.device)
             fmt.encode_(work, codes, rounding(self.convention.coding.rounding))
-        return torch.sub(part, decode(codes, coding.scale, coding.shift, work, fmt, self.kept), out=work)
+        return torch.sub(
+            part, decode(codes, coding.scale, coding.shift, work, fmt, self.dequantizer), out=work
+        )

@@ -48,7 +48,7 @@ def _reach(largest: Tensor, scale: Tensor, inverse: Tensor | None, shift: Tensor
     return largest * (torch.reciprocal(scale) if inverse is None else inverse) + shift
 
 
-def settle(work: Tensor, shift: Tensor | None, fmt: Format, convention: Convention) -> None:
+def resolve_nonfinite(work: Tensor, shift: Tensor | None, fmt: Format, convention: Convention) -> None:
     """Replace, in place, what the library's cast to an integer would not keep."""
     if convention.nonfinite.cast == "none":
         code = {"qmin": fmt.qmin, "qmax": fmt.qmax}.get(convention.nonfinite.nan, 0)

@@ -16,11 +16,11 @@ from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import Blocks, split_axes, spread
 from quantcore.numerics import CHUNK, as_float32, refuse_nonfinite, rounding
-from quantcore.qparams import Kept, QParams, decode, find_qparams, fit, kept_at, kept_of, store
-from quantcore.quantization.overflow import may_leave_integers, nan_note, replace_codes, settle
+from quantcore.qparams import Dequantizer, QParams, decode, dequantizer_of, find_qparams, fit, store
+from quantcore.quantization.overflow import may_leave_integers, nan_note, replace_codes, resolve_nonfinite
 from quantcore.quantization.walk import boxes, inverse_of_levels, prepare
 from quantcore.range_setting import Given
-from quantcore.scheme import Scheme, refuse
+from quantcore.scheme import Scheme, check_supported
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,9 +68,9 @@ class Quantized:
         return self.blocks.blocked_shape
 
     @property
-    def kept(self) -> Kept:
+    def dequantizer(self) -> Dequantizer:
         """What the library dequantizes with, where that is not (codes - zero_point) * scale; block form."""
-        return kept_of(self.params, self.scheme.format, self.scheme.rules)
+        return dequantizer_of(self.params, self.scheme.format, self.scheme.rules)
 
     @property
     def dequantized(self) -> Tensor:
@@ -110,7 +110,7 @@ def apply_quietly(x: Any, scheme: Scheme, out: Quantized | None = None) -> Quant
         QuantError: as `apply`.
     """
     x = as_float32(x)
-    refuse(scheme, tuple(x.shape))
+    check_supported(scheme, tuple(x.shape))
     blocks = Blocks.of(scheme.granularity, tuple(x.shape))
     params, scales = find_qparams(x, scheme, blocks), None
     if scheme.scales is not None:
@@ -144,7 +144,7 @@ def quantize(x: Any, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | 
             convention refuses that.
     """
     x = as_float32(x)
-    refuse(scheme, tuple(x.shape))
+    check_supported(scheme, tuple(x.shape))
     if scheme.convention.refuses_nonfinite:
         refuse_nonfinite(x, f"the {scheme.convention.name} convention")
     return _codes(x, QParams(scale, zero_point), scheme, Blocks.of(scheme.granularity, tuple(x.shape)), out)[
@@ -165,7 +165,7 @@ def _codes(
         if careful:
             nans += int(work.isnan().sum())
             if isinstance(fmt, IntFormat):  # a float has codes for NaN
-                settle(work, shift, fmt, rules)
+                resolve_nonfinite(work, shift, fmt, rules)
             elif rules.nonfinite.cast == "low_bits":
                 work.masked_fill_(~work.isfinite(), 0.0)
         target = split_axes(laid[region.elements], region.block)
@@ -197,13 +197,13 @@ def _dequantize(
 ) -> Tensor:
     """`dequantize` by all that the convention keeps, float32."""
     scale, zero_point, shifted = prepare(params.scale, params.zero_point, blocks, codes.device)
-    kept = kept_of(params, scheme.format, scheme.rules)
+    dequantizer = dequantizer_of(params, scheme.format, scheme.rules)
     x_hat = _output(out, blocks.shape, torch.float32, codes.device)
     laid = (blocks.view(codes), x_hat.view(blocks.blocked_shape))
     for region in blocks.regions(CHUNK):
         source, target = (split_axes(t[region.elements], region.block) for t in laid)
         z = spread(zero_point[region.grid]) if shifted else None
-        decode(source, spread(scale[region.grid]), z, target, scheme.format, kept_at(kept, region))
+        decode(source, spread(scale[region.grid]), z, target, scheme.format, dequantizer.at_region(region))
     return x_hat
 
 

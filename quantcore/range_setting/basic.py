@@ -153,7 +153,7 @@ def _positive(value: object) -> float:
 
 
 def _int32(value: object) -> int:
-    zero_point = notation.whole(value, "zero_point")
+    zero_point = notation.integer(value, "zero_point")
     if not -(1 << 31) <= zero_point < 1 << 31:
         raise QuantError(f"zero_point={zero_point} does not fit 32 bits.")
     return zero_point

@@ -41,8 +41,8 @@ class Entropy:
     num_quantized_bins: int = 128
 
     def __post_init__(self) -> None:
-        bins = notation.whole(self.num_bins, "num_bins")
-        quantized = notation.whole(self.num_quantized_bins, "num_quantized_bins")
+        bins = notation.integer(self.num_bins, "num_bins")
+        quantized = notation.integer(self.num_quantized_bins, "num_quantized_bins")
         if not 2 <= quantized <= bins <= MAX_BINS:
             raise QuantError(
                 f"Entropy needs 2 <= num_quantized_bins <= num_bins <= {MAX_BINS}, not {quantized} and {bins}."

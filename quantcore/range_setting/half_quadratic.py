@@ -36,7 +36,7 @@ class HalfQuadratic:
     beta: float = 10.0
 
     def __post_init__(self) -> None:
-        iterations = notation.whole(self.iterations, "iterations")
+        iterations = notation.integer(self.iterations, "iterations")
         lp_norm, beta = notation.finite(self.lp_norm, "lp_norm"), notation.finite(self.beta, "beta")
         if not 1 <= iterations <= MAX_ITERATIONS:
             raise QuantError(f"iterations={iterations} is outside 1..{MAX_ITERATIONS}; 20 is usual.")

@@ -31,7 +31,7 @@ class MinMse:
     candidates: int = 100
 
     def __post_init__(self) -> None:
-        candidates = notation.whole(self.candidates, "candidates")
+        candidates = notation.integer(self.candidates, "candidates")
         if not 1 <= candidates <= MAX_CANDIDATES:
             raise QuantError(f"candidates={candidates} is outside 1..{MAX_CANDIDATES:,}; 100 is usual.")
         object.__setattr__(self, "candidates", candidates)

@@ -4,7 +4,14 @@ from quantcore.scheme.case import case_of
 from quantcore.scheme.presets import PRESETS
 from quantcore.scheme.scheme import Scheme
 from quantcore.scheme.storage import Storage, bits_per_element, compression_ratio, storage
-from quantcore.scheme.support import KINDS, PROPERTIES, fitting, full_name, refusal, refuse
+from quantcore.scheme.support import (
+    KINDS,
+    PROPERTIES,
+    check_supported,
+    full_name,
+    nearest_supported,
+    unsupported_reason,
+)
 
 __all__ = [
     "case_of",
@@ -15,9 +22,9 @@ __all__ = [
     "Storage",
     "bits_per_element",
     "compression_ratio",
-    "fitting",
+    "nearest_supported",
     "full_name",
-    "refusal",
-    "refuse",
+    "unsupported_reason",
+    "check_supported",
     "storage",
 ]

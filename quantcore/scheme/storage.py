@@ -8,7 +8,7 @@ from quantcore.errors import QuantError
 from quantcore.granularity import block_shape, blocked_shape, grid_shape
 from quantcore.range_setting import Given
 from quantcore.scheme.scheme import Scheme
-from quantcore.scheme.support import refuse
+from quantcore.scheme.support import check_supported
 
 SCALE_BITS = 32  # scales are kept as float32
 FLOAT_BITS = 32  # of a zero_point that is no code (hqq)
@@ -47,7 +47,7 @@ def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
     shape = tuple(shape)
     if any(n < 1 for n in shape):
         raise QuantError(f"A tensor of shape {shape} has no elements; every axis needs 1 or more.")
-    refuse(scheme, shape)
+    check_supported(scheme, shape)
     grid = grid_shape(blocked_shape(scheme.granularity, shape), block_shape(scheme.granularity, shape))
     blocks = math.prod(grid)
     elements, bits = math.prod(shape), scheme.format.bits

@@ -32,7 +32,7 @@ KINDS: dict[type[Format], str] = {IntFormat: "int", FloatFormat: "float", Codebo
 _KIND_WORDS = {"int": "integer codes", "float": "small floats", "codebook": "codebooks"}
 
 
-def refusal(scheme: Scheme, shape: Shape) -> str | None:
+def unsupported_reason(scheme: Scheme, shape: Shape) -> str | None:
     """Return one sentence if the scheme's library can't quantize this shape so, else None.
 
     Raises:
@@ -64,13 +64,13 @@ def full_name(convention: Convention) -> str:
     return f"{convention.name} ({convention.library} {convention.version})"
 
 
-def refuse(scheme: Scheme, shape: Shape) -> None:
-    """Raise what `refusal` says.
+def check_supported(scheme: Scheme, shape: Shape) -> None:
+    """Raise what `unsupported_reason` says.
 
     Raises:
         QuantError: the library can't do it, or the granularity does not fit the shape.
     """
-    sentence = refusal(scheme, shape)
+    sentence = unsupported_reason(scheme, shape)
     if sentence:
         raise QuantError(sentence)
 
@@ -174,7 +174,7 @@ PROPERTIES: dict[str, Property] = {
 }
 
 
-def fitting(scheme: Scheme, shape: Shape) -> Scheme | None:
+def nearest_supported(scheme: Scheme, shape: Shape) -> Scheme | None:
     """Return the nearest scheme that its library takes: the fewest changes, then the nearest bit width.
 
     The scheme itself where nothing refuses it; None where no change of format, symmetry and granularity helps.
@@ -182,11 +182,11 @@ def fitting(scheme: Scheme, shape: Shape) -> Scheme | None:
     Raises:
         QuantError: the granularity does not fit the shape.
     """
-    if refusal(scheme, shape) is None:
+    if unsupported_reason(scheme, shape) is None:
         return scheme
     if not isinstance(scheme.format, IntFormat):
         other = dataclasses.replace(scheme, symmetric=True)
-        return other if refusal(other, shape) is None else None
+        return other if unsupported_reason(other, shape) is None else None
     fmt = scheme.format
     widths = sorted(range(MIN_BITS, MAX_BITS + 1), key=lambda bits: (abs(bits - fmt.bits), bits))
     candidates = [
@@ -207,7 +207,7 @@ def fitting(scheme: Scheme, shape: Shape) -> Scheme | None:
         return sum(a != b for a, b in pairs), abs(other.bits - fmt.bits)
 
     # sorted keeps the order of equals: the nearest granularity first
-    return next((c for c in sorted(candidates, key=changes) if refusal(c, shape) is None), None)
+    return next((c for c in sorted(candidates, key=changes) if unsupported_reason(c, shape) is None), None)
 
 
 def _near(granularity: Granularity, shape: Shape) -> list[Granularity]:

@@ -128,7 +128,7 @@ def _refuse(result: Quantized) -> None:
         raise QuantError(f"The script by hand writes integers; of {fmt}, use the quantcore script.")
     if convention.storage.quantize_with == "raw" and result.scales is not None:
         what = "finds codes with other scales than it stores"
-    elif result.kept.how != "scaled" or result.params.center is not None:
+    elif result.dequantizer.how != "scaled" or result.params.center is not None:
         what = "dequantizes otherwise than by (codes - zero_point) * scale"
     else:
         return

@@ -24,7 +24,7 @@ class Numbers:
     or "wrap" where that changed it, "cast" where NaN or a number too large became what the library makes of
     it, else None; ``center``: what was taken off x before all else and is added again last, else None;
     ``decoding``, ``decoded_with``, ``constant``: what the code is dequantized by, see
-    `coding.Kept`.
+    `coding.Dequantizer`.
     """
 
     index: tuple[int, ...]

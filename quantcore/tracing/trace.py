@@ -13,7 +13,7 @@ from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import Region, block_bounds
 from quantcore.numerics import KERNELS, Kernel, Rounding, Stochastic, half_even, rounding, unrounded
-from quantcore.qparams import Kept, decode, ends, factor
+from quantcore.qparams import Dequantizer, decode, factor
 from quantcore.quantization import Quantized, coded_with, convention_of
 from quantcore.scheme import Scheme
 from quantcore.tracing.steps import Trace
@@ -37,8 +37,8 @@ def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
     low, high, raw = (None if p is None else float(p[place]) for p in (params.low, params.high, params.raw))
     x, code = result.x[at].reshape(1), int(result.codes[at])
     numbers = _coded(result, x, code, place, convention)
-    kept = result.kept.at(lambda number: number[place].reshape(1))
-    x_hat = _decoded(result, at, place, kept)
+    dequantizer = result.dequantizer.at(lambda number: number[place].reshape(1))
+    x_hat = _decoded(result, at, place, dequantizer)
     return Trace(
         index=at,
         scheme=scheme,
@@ -55,9 +55,9 @@ def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
         **numbers,
         code=code,
         center=None if params.center is None else float(params.center),
-        decoding=kept.how,
-        decoded_with=None if kept.number is None else float(kept.number),
-        constant=kept.constant,
+        decoding=dequantizer.how,
+        decoded_with=None if dequantizer.number is None else float(dequantizer.number),
+        constant=dequantizer.constant,
         dequantized=float(x_hat),
         error=float(x - x_hat),
     )
@@ -87,11 +87,13 @@ def _coded(result: Quantized, x: Tensor, code: int, place: Slices, convention: C
     return {"coded_scale": float(coded_scale), "shift": float(z), "factor": taken, **found}
 
 
-def _decoded(result: Quantized, at: tuple[int, ...], place: Slices, kept: Kept) -> Tensor:
+def _decoded(result: Quantized, at: tuple[int, ...], place: Slices, dequantizer: Dequantizer) -> Tensor:
     """x̂ of one element."""
     scale, z = (p[place].reshape(1) for p in (result.params.scale, result.params.zero_point))
     shift = z.to(torch.float32) if bool(z) else None
-    return decode(result.codes[at].reshape(1), scale, shift, torch.empty(1), result.scheme.format, kept)
+    return decode(
+        result.codes[at].reshape(1), scale, shift, torch.empty(1), result.scheme.format, dequantizer
+    )
 
 
 def replay(kernel: Kernel, x: Tensor, s: Tensor, z: Tensor, round_: Rounding = half_even) -> dict[str, Any]:
@@ -141,7 +143,7 @@ def _outside(quotient: float, scheme: Scheme) -> str | None:
     """What happened to a quotient beyond the values of a float or a codebook."""
     if not math.isfinite(quotient) and scheme.convention.nonfinite.cast == "low_bits":
         return "cast"
-    least, most = ends(scheme.format)
+    least, most = scheme.format.bounds
     return None if math.isnan(quotient) or least <= quotient <= most else "saturate"
 
 

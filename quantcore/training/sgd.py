@@ -33,7 +33,7 @@ class Training:
 
     def __post_init__(self) -> None:
         for name, low, high in (("epochs", 0, 1000), ("batch", 1, 10_000)):
-            value = notation.whole(getattr(self, name), name)
+            value = notation.integer(getattr(self, name), name)
             if not low <= value <= high:
                 raise QuantError(f"{name}={value} is outside {low}..{high:,}; choose a number in that range.")
             object.__setattr__(self, name, value)
@@ -48,7 +48,7 @@ class Training:
 TRAINING = Training()
 TUNING = Training(
     epochs=10, learning_rate=0.02
-)  # starts from a trained network: with larger steps the ranges never settle
+)  # starts from a trained network: with larger steps the ranges never resolve_nonfinite
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +107,7 @@ def qat(
 
 
 def _generator(seed: int) -> torch.Generator:
-    number = notation.whole(seed, "seed")
+    number = notation.integer(seed, "seed")
     if not 0 <= number < 1 << 63:
         raise QuantError(f"seed={number} is outside 0..2^63-1; choose a number in that range.")
     return torch.Generator().manual_seed(number)

@@ -19,7 +19,7 @@ from quantcore.matching.hypotheses.corruption import (
 )
 from quantcore.matching.hypotheses.sample import Counts, Grid, Sample, is_lost, values_of
 from quantcore.matching.hypotheses.scale_sources import Source
-from quantcore.scheme import Scheme, refusal
+from quantcore.scheme import Scheme, unsupported_reason
 
 Shape = tuple[int, ...]
 NEAREST = 3  # granularities that are kept of one convention and format, where none fits
@@ -143,7 +143,7 @@ class _Supported:
             granularity, s = self.sample.granularities[i], self.scheme
             setting = self.source.setting(granularity)
             scheme = Scheme(s.format, s.symmetric, granularity, setting, s.convention, self.source.scales)
-            self._schemes[i] = None if refusal(scheme, self.shape) else scheme
+            self._schemes[i] = None if unsupported_reason(scheme, self.shape) else scheme
         return self._schemes[i]
 
 
