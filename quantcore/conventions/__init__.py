@@ -1,25 +1,12 @@
 """The numerical choices on which real libraries differ with all else equal, one record per call of a library.
 
-Adding a library is adding a module of records. A source that says "measured" means: on 300,000 near-ties on x86-64
+Adding a library is adding a module to `libraries`. A source that says "measured" means: on 300,000 near-ties on x86-64
 with AVX-512, one thread, the named arithmetic gave no difference and every other one thousands.
 """
 
 from quantcore.conventions.case import Case
 from quantcore.conventions.choice import Choice
-from quantcore.conventions.libraries import (
-    aimet,
-    bitsandbytes,
-    brevitas,
-    compressed_tensors,
-    gguf,
-    hqq,
-    microxcaling,
-    onnx,
-    quantcore,
-    quanto,
-    torch,
-    torchao,
-)
+from quantcore.conventions.libraries import records
 from quantcore.conventions.record import (
     CHOICES,
     CONVENTIONS,
@@ -38,11 +25,7 @@ from quantcore.conventions.stages.symmetric_scales import (
     sides_of_grid,
 )
 
-_LIBRARIES = (
-    torch, torchao, aimet, onnx, compressed_tensors, brevitas, quanto, hqq, quantcore, bitsandbytes, gguf,
-    microxcaling,
-)  # fmt: skip
-CONVENTIONS.update({record.name: record for library in _LIBRARIES for record in library.RECORDS})
+CONVENTIONS.update({record.name: record for record in records()})
 # those whose call takes integers of some widths, rather than one preset's format
 INTEGER_CONVENTIONS: dict[str, Convention] = {
     name: record for name, record in CONVENTIONS.items() if not record.preset_only

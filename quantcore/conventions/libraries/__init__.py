@@ -1,1 +1,19 @@
-"""One module per library, of the same name as its scripts in `quantcore.snippets.libraries`."""
+"""One module per library, of the same name as its scripts in `quantcore.snippets.libraries`.
+
+A module has ``RECORDS``, its conventions, and ``PLACE``, where it stands among the others; it is found by itself.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+
+from quantcore.conventions.record import Convention
+
+
+def records() -> Iterator[Convention]:
+    """Yield the conventions of all libraries, in their order."""
+    modules = (
+        importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)
+    )
+    for library in sorted((m for m in modules if hasattr(m, "RECORDS")), key=lambda m: m.PLACE):
+        yield from library.RECORDS

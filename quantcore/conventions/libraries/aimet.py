@@ -33,6 +33,7 @@ _AIMET: dict[str, Any] = {
 }
 _AIMETDIVIDES_AXIS = ("kernel", "aimet_torch/quantization/affine/backends/torch_builtins.py:609; measured")
 
+PLACE = 3  # among the libraries, wherever they are listed
 RECORDS = (
     Convention.of(
         "aimet.Quantize",

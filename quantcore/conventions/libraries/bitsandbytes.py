@@ -17,6 +17,7 @@ _BITSANDBYTES: dict[str, Any] = {
     "version": "0.50.2",
 }
 _BITSANDBYTES_OPS = "bitsandbytes/backends/default/ops.py"
+PLACE = 10  # among the libraries, wherever they are listed
 RECORDS = (
     Convention.of(
         "bitsandbytes.4bit",

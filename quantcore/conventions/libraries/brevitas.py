@@ -3,6 +3,7 @@
 from quantcore.conventions.libraries.limits import CHANNEL, TENSOR
 from quantcore.conventions.record import Convention, Limit
 
+PLACE = 6  # among the libraries, wherever they are listed
 RECORDS = (
     Convention.of(
         "brevitas",

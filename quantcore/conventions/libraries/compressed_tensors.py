@@ -29,6 +29,7 @@ def _compressed_mx(name: str, rule: str) -> Convention:
     )
 
 
+PLACE = 5  # among the libraries, wherever they are listed
 RECORDS = (
     Convention.of(
         "compressed_tensors",

@@ -22,6 +22,7 @@ def _gguf(name: str, lines: str, **choices: Any) -> Convention:
     )
 
 
+PLACE = 11  # among the libraries, wherever they are listed
 RECORDS = (
     _gguf("gguf.Q8_0", "379-393", rounding="half_away", kernel="B"),
     _gguf(

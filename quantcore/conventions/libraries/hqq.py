@@ -35,6 +35,7 @@ _HQQ: dict[str, Any] = {
     ),
 }
 
+PLACE = 8  # among the libraries, wherever they are listed
 RECORDS = (
     Convention.of(
         "hqq",

@@ -30,6 +30,7 @@ def _microxcaling(name: str, rounding: str, words: str) -> Convention:
     )
 
 
+PLACE = 12  # among the libraries, wherever they are listed
 RECORDS = (
     _microxcaling("microxcaling", "half_even_of_sum", "even"),
     _microxcaling("microxcaling.nearest", "half_away_of_sum", "nearest"),

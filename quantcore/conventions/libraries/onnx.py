@@ -45,6 +45,7 @@ _TOOL_SOURCES = (
     ("zero_point_order", "onnxruntime/quantization/quant_utils.py:301; blocked :480"),
 )
 
+PLACE = 4  # among the libraries, wherever they are listed
 RECORDS = (
     Convention.of(
         "onnxruntime",

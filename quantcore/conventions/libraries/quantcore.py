@@ -12,4 +12,5 @@ STORED = Convention.of(
     **FLOATS,
 )
 
+PLACE = 9  # among the libraries, wherever they are listed
 RECORDS = (STORED,)

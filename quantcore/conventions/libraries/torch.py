@@ -27,6 +27,7 @@ _QINT8 = (
     Limit("narrow", (False,), "clamps to the whole range of qint8 and quint8"),
 )
 
+PLACE = 1  # among the libraries, wherever they are listed
 RECORDS = (
     Convention.of(
         "torch.fake_quantize",

@@ -60,6 +60,7 @@ def _mx(mode: str, rule: str, **choices: Any) -> Convention:
     )
 
 
+PLACE = 2  # among the libraries, wherever they are listed
 RECORDS = (
     Convention.of(
         "torchao",
