@@ -52,8 +52,7 @@ def draw(
     """
     if view is None:
         return
-    compared = against and against.name == "pinned" and st.session_state.get(pinned.DIFFERENCE)
-    other = against.result if against and compared else None
+    other = _compared_with(against)
     try:
         data = cache.drawn(tensor, result.scheme, view, other.scheme if other else None)
     except qc.QuantError as error:
@@ -81,6 +80,12 @@ def draw(
         )
         if data.legend:
             st.caption(data.legend + " Drag a box to see that part element by element.")
+
+
+def _compared_with(against: pinned.Reference | None) -> qc.Quantized | None:
+    """The pinned result, if the visitor has asked for the difference from it."""
+    wanted = against and against.name == "pinned" and st.session_state.get(pinned.DIFFERENCE)
+    return against.result if against and wanted else None
 
 
 def worst_of(report: qc.Report, shape: tuple[int, ...]) -> tuple[int, ...]:

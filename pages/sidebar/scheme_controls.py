@@ -21,6 +21,7 @@ _OVERFLOW_HELP = (
     "What happens to a code out of range: saturate clamps it to the nearest code, wrap keeps its lowest bits, "
     "as a cast without a clamp does."
 )
+_NARROW_HELP = "Leave out the lowest code, so that signed codes are symmetric: -127 to 127 for 8 bits."
 
 
 def draw(shape: tuple[int, ...], tensor: Tensor | None = None) -> qc.Scheme:
@@ -32,21 +33,7 @@ def draw(shape: tuple[int, ...], tensor: Tensor | None = None) -> qc.Scheme:
     Raises:
         QuantError: the input is not a valid scheme, or no codebook can be fitted.
     """
-    left, right = st.columns([3, 1], vertical_alignment="bottom")
-    left.subheader("Scheme")
-    right.button(
-        "Reset", on_click=reset, type="tertiary", help="Set every option of the scheme back to its default"
-    )
-    st.selectbox(
-        "Preset",
-        list(qc.PRESETS),
-        index=None,
-        placeholder="Load a preset…",
-        key=PRESET,
-        on_change=load_preset,
-        label_visibility="collapsed",
-        help="A scheme under its library's name for it; sets every option below.",
-    )
+    _heading()
     name = format_controls.name()
     size, method = format_controls.fit() if name == FITTED else (0, "")
     convention = _library(format_controls.kind(name))
@@ -64,13 +51,7 @@ def draw(shape: tuple[int, ...], tensor: Tensor | None = None) -> qc.Scheme:
         )
         rounding, scales = format_controls.rounding(), format_controls.scales()
         if name == INTEGERS:
-            narrow = st.checkbox(
-                "Narrow range",
-                DEFAULTS["narrow"],
-                key="narrow",
-                **_BIND,
-                help="Leave out the lowest code, so that signed codes are symmetric: -127 to 127 for 8 bits.",
-            )
+            narrow = st.checkbox("Narrow range", DEFAULTS["narrow"], key="narrow", **_BIND, help=_NARROW_HELP)
         # Streamlit writes a value set by a callback into the link only if it has seen the widget's key before
         for key, default in DEFAULTS.items():
             st.session_state.setdefault(key, default)
@@ -84,6 +65,25 @@ def draw(shape: tuple[int, ...], tensor: Tensor | None = None) -> qc.Scheme:
         fmt, symmetric, granularity, range_setting, convention, qc.Scheme.parse(scales) if scales else None
     )
     return scheme if name != FITTED or tensor is None else cache.fitted(tensor, scheme, size, method)
+
+
+def _heading() -> None:
+    """Draw the heading with the button to reset, and the choice of a preset."""
+    left, right = st.columns([3, 1], vertical_alignment="center")
+    left.subheader("Scheme")
+    right.button(
+        "Reset", on_click=reset, type="tertiary", help="Set every option of the scheme back to its default"
+    )
+    st.selectbox(
+        "Preset",
+        list(qc.PRESETS),
+        index=None,
+        placeholder="Load a preset…",
+        key=PRESET,
+        on_change=load_preset,
+        label_visibility="collapsed",
+        help="A scheme under its library's name for it; sets every option below.",
+    )
 
 
 def _library(kind: str) -> qc.Convention:

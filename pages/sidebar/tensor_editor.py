@@ -1,5 +1,7 @@
 """A grid for editing a small tensor like a spreadsheet."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import streamlit as st
@@ -50,15 +52,15 @@ def draw(x: np.ndarray) -> np.ndarray:
         key=f"_grid_{version}",
         num_rows="fixed",
         height="content",
-        column_config={
-            # a number too long for its column would lose its first digits
-            c: st.column_config.TextColumn(
-                c, width=max(64, 18 + 7 * int(base[c].str.len().max())), alignment="right"
-            )
-            for c in base.columns
-        },
+        column_config=_columns(base),
     )
     return np.array([[_number(v, r, c) for c, v in enumerate(row)] for r, row in enumerate(typed.to_numpy())])
+
+
+def _columns(base: pd.DataFrame) -> dict[str, Any]:
+    """Columns wide enough for their numbers: one too long for its column would lose its first digits."""
+    widths = {c: max(64, 18 + 7 * int(base[c].str.len().max())) for c in base.columns}
+    return {c: st.column_config.TextColumn(c, width=w, alignment="right") for c, w in widths.items()}
 
 
 def _number(typed: object, row: int, column: int) -> np.float32:
