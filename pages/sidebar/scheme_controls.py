@@ -130,7 +130,8 @@ def _granularity(shape: tuple[int, ...], convention: qc.Convention) -> qc.Granul
     match per:
         case "channel":
             axes = list(range(max(1, len(shape))))
-            return qc.PerChannel(st.selectbox("Axis", axes, key="axis", **_BIND, help=_axes_help(shape)))
+            label = "Axis (0: rows, 1: columns)" if len(shape) == 2 else "Axis"
+            return qc.PerChannel(st.selectbox(label, axes, key="axis", **_BIND, help=_axes_help(shape)))
         case "group":
             return _group(shape, _allowed(convention, "divides") or _allowed(convention, "group_divides"))
         case "flat group":
