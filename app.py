@@ -1,4 +1,4 @@
-"""The entry of `streamlit run app.py`: warm-up, the route for plotly.js, response headers; nothing else."""
+"""Entry point of `streamlit run app.py`: warm-up, the route for plotly.js, response headers."""
 
 import gc
 import logging
@@ -16,13 +16,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 PLOTLY_JS = Path(plotly.__file__).parent / "package_data"
 HTML = b"text/html; charset=utf-8"
-# To requests with these the answer is nothing, or compressed; and what the answer says of the file as it was
+# Request headers that make the response empty or compressed, and response headers about the unmodified file
 CONDITIONS = {b"if-none-match", b"if-modified-since", b"accept-encoding"}
 OF_THE_FILE = {b"etag", b"last-modified", b"content-length"}
 HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
-    # Whoever may show the app in a frame of theirs; README.md says how to change it.
+    # Sites that may embed the app; see README.md, "Hosting".
     (
         b"content-security-policy",
         b"frame-ancestors 'self' https://*.streamlit.app https://*.hf.space https://huggingface.co",
@@ -31,17 +31,17 @@ HEADERS = [
 
 
 class Pages:
-    """Put our scripts into the head of every page.
+    """Insert our scripts into the head of every page.
 
-    Streamlit's file knows nothing of them: a page that a browser keeps, and asks for only if it has changed, would
-    go on without them, or with old ones.
+    Conditional requests are made unconditional: Streamlit's file does not change with our scripts, so a browser would
+    keep a cached page without them, or with old ones.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on; hold the head of a page back until its body is there."""
+        """Pass the request on; hold back the headers of a page until its body arrives."""
         from pages.browser.scripts import in_head
 
         start: Message | None = None
@@ -65,13 +65,13 @@ class Pages:
 
 
 class SecurityHeaders:
-    """Add HEADERS to every HTTP response, and let the browser keep plotly.js."""
+    """Add HEADERS to every HTTP response, and let the browser cache plotly.js."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on; touch only the head of its response."""
+        """Pass the request on; change only the headers of its response."""
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -79,7 +79,7 @@ class SecurityHeaders:
                 if "/vendor/" in scope["path"]:
                     headers.append((b"cache-control", b"public, max-age=86400"))
                 elif (b"content-type", HTML) in headers:
-                    # the largest file of all, which the maps would ask for only when they are drawn
+                    # the largest file, which the maps would otherwise request only when they are drawn
                     headers.append((b"link", b"<vendor/plotly.min.js>; rel=preload; as=script"))
                 message = {**message, "headers": headers}
             await send(message)
@@ -89,7 +89,7 @@ class SecurityHeaders:
 
 @asynccontextmanager
 async def lifespan(app: st.App) -> AsyncIterator[dict[str, Any]]:
-    """Import and draw once before the first visitor; then keep the collector off what stays anyway."""
+    """Import and draw once before the first visitor; then exempt what stays from garbage collection."""
     from pages.shared.warm import warm_up
 
     warm_up()
@@ -99,7 +99,7 @@ async def lifespan(app: st.App) -> AsyncIterator[dict[str, Any]]:
 
 
 def report_failure(error: Exception) -> bool:
-    """Log our own mistake with its traceback, and tell the visitor in one sentence."""
+    """Log a bug with its traceback, and tell the visitor in one sentence."""
     logging.getLogger("quantscope").exception("A page failed", exc_info=error)
     st.error(
         f"Quantscope hit a bug of its own here ({type(error).__name__}), and it was logged. "

@@ -1,10 +1,10 @@
-"""The page registry, and what every page shares: configuration, the tensor and scheme controls."""
+"""The page registry, and what all pages share: configuration and the sidebar."""
 
 import sys
 from importlib import import_module
 from pathlib import Path
 
-# `streamlit run pages/main.py` and AppTest do not have the root on the path
+# `streamlit run pages/main.py` and AppTest do not put the root on the path
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
@@ -18,7 +18,7 @@ from pages.shared import link, pinned, warm
 from pages.shared.page import Page
 from pages.sidebar import sidebar
 
-# In the order of the navigation; each package says for itself what its page is
+# In the order of the navigation; each package describes its own page
 PAGES: list[Page] = [
     import_module("pages.explore.quantize").PAGE,
     import_module("pages.explore.ranges").PAGE,

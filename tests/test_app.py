@@ -317,7 +317,7 @@ def test_empty_paste_says_what_to_do(text: str) -> None:
         ("2.5x3", "'2.5'"),
         ("2x2x2x2x2x2x2", "7 axes"),
         ("9" * 60, "elements"),
-        *((text[:60], "integer") for text in HOSTILE),
+        *((text[:60], "whole number") for text in HOSTILE),
     ],
 )
 def test_bad_shape(shape: str, word: str) -> None:
@@ -750,7 +750,7 @@ def test_link_with_a_value_that_cannot_be_used(parameters: dict[str, str]) -> No
     at = opened(**parameters)
     assert_clean(at)
     (warning,) = said(at.warning)
-    assert warning.startswith("This link has 1 parameter that can't be used")
+    assert warning.startswith("This link holds 1 parameter that can't be used")
     key, value = list(parameters.items())[-1]
     assert f"{key}={value}"[:39] in warning
     # said until it is closed, however many controls change

@@ -78,7 +78,7 @@ def test_export_has_an_onnx_file_of_these_codes() -> None:
     assert_clean(at)
     button = next(b for b in at.get("download_button") if b.proto.label == "ONNX .onnx")
     assert not button.proto.disabled
-    assert "onnxruntime gives these integers" in captions(at)
+    assert "onnxruntime reproduces these integers" in captions(at)
 
 
 def test_export_says_why_there_is_no_onnx_file(monkeypatch: pytest.MonkeyPatch) -> None:

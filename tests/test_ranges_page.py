@@ -152,7 +152,7 @@ def test_a_block() -> None:
     assert_rows_are_reports(at, X[2:3])
     low, high = shaded(at)
     assert (-low, high) == (float(abs(X[2]).max()),) * 2
-    assert "A range moved by hand holds for every block" in " ".join(said(at.caption))
+    assert "A manual range applies to every block" in " ".join(said(at.caption))
     at = at.button(key="rng_all").click().run()
     assert at.text_input(key="rng_block").value == ""
     assert "means over the blocks" in " ".join(said(at.caption))
@@ -184,9 +184,9 @@ def test_a_block_of_groups() -> None:
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        ({"format": "e4m3fn"}, "e4m3fn has no zero_point, so the range only sets the scale"),
-        ({"format": "e2m1", "per": "group", "group": "5", "scales": "e4m3fn"}, "take the scales as float32"),
-        ({"per": "group", "group": "5"}, "every block shrinks to the same share of its own min-max"),
+        ({"format": "e4m3fn"}, "e4m3fn has no zero point, so the range only sets the scale"),
+        ({"format": "e2m1", "per": "group", "group": "5", "scales": "e4m3fn"}, "use float32 scales"),
+        ({"per": "group", "group": "5"}, "every block shrinks to the same fraction of its own min-max"),
     ],
 )
 def test_what_does_not_apply_is_said(parameters: dict[str, str], words: str) -> None:

@@ -1,21 +1,21 @@
-// What Back undoes: one act of the visitor, the whole of it.
+// One press of Back undoes exactly one action of the visitor.
 //
-// Streamlit writes a bound control's change over the present entry of the history, so that Back leaves the app, and
-// makes an entry of every parameter that a callback or the run itself changes, so that Back undoes a part of an act.
-// Here the first change of the search that follows an act makes an entry, and all others are written over it.
+// Streamlit replaces the current history entry when a bound control changes, so that Back leaves the app, and pushes an
+// entry for every parameter that a callback or the run itself changes, so that Back undoes only part of an action.
+// Here the first change of the query that follows an action pushes an entry, and all later ones replace it.
 (() => {
   if (window.history.oneStepPerAct) return;
   window.history.oneStepPerAct = true;
   const { pushState, replaceState } = window.history;
-  const OVERDUE = 2000; // ms without a run after a change: no answer is to come
+  const OVERDUE = 2000; // ms without a run after a change: no response will come
   const app = () => document.querySelector("[data-testid=stApp]");
   const running = () => (app()?.dataset.testScriptState ?? "initial") !== "notRunning";
 
-  // Whether the next change makes an entry: of a control, and of what the app writes itself. Neither does before the
-  // first act, for a link that is opened and put in order is one view; nor after Back, which has its entry
+  // Whether the next change pushes an entry: fresh for a control's, open for the app's own. Both are false before the
+  // first action, since an opened link and its cleaned-up form are one view, and after Back, which has its own entry
   let fresh = false, open = false;
-  let control = null; // that of the last act
-  let asked = 0; // when a control changed that the app has not answered yet
+  let control = null; // of the last action
+  let asked = 0; // when a control changed to which the app has not responded yet
 
   const unanswered = () => running() || (asked > 0 && performance.now() - asked < OVERDUE);
   new MutationObserver(() => { if (!running()) asked = 0; })
@@ -25,12 +25,12 @@
     const target = event.composedPath()[0];
     const at = target instanceof Element ? target.closest("[data-testid=stElementContainer]") ?? target : null;
     if (!unanswered() || !control || target.closest?.("a[href]")) fresh = open = true;
-    else if (at !== control) fresh = true; // what the app still writes belongs to the act before
+    else if (at !== control) fresh = true; // what the app still writes belongs to the previous action
     control = at;
   }
   window.addEventListener("pointerdown", act, true);
   window.addEventListener("keydown", act, true);
-  // a press or a key makes a click too, at the end of a drag; one of its own comes from assistive technology
+  // presses, keys and drags end in a click too; a click without them comes from assistive technology
   let pressed = 0;
   for (const kind of ["pointerdown", "pointerup", "keydown", "keyup"]) {
     window.addEventListener(kind, () => { pressed = performance.now(); }, true);

@@ -1,4 +1,4 @@
-// The way to the maps without a mouse: the first thing that Tab reaches, where there are maps.
+// A skip link to the maps: the first element that Tab reaches on pages with maps.
 (() => {
   if (document.qsSkip) return;
   document.qsSkip = true;

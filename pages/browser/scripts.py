@@ -1,4 +1,4 @@
-"""What the browser does for every page: a step of history per act, the theme's switch, the way to the maps by Tab."""
+"""Scripts for every page: one history step per action, the theme switch, a skip link to the maps."""
 
 from pathlib import Path
 
@@ -18,11 +18,10 @@ _COMPONENT = st.components.v2.component(
 
 
 def in_head(page: bytes) -> bytes:
-    """The page with the scripts before all others: they are there when Streamlit asks for the theme and writes to
-    the history for the first time."""
+    """The page with our scripts first, so that they run before Streamlit reads the theme or writes to the history."""
     return page.replace(b"<head>", f"<head><style>{_STYLE}</style><script>{_SCRIPT}</script>".encode(), 1)
 
 
 def run() -> None:
-    """To be called once a run, for pages that were served without `in_head`; takes no room."""
+    """Run the scripts on pages served without `in_head`; call it once per run. It takes no space."""
     _COMPONENT(key="qs_scripts")

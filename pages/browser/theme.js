@@ -1,7 +1,7 @@
-// Light, dark, or as the system has it: a switch in the top bar, kept for every page of the app.
+// A theme switch in the top bar (light, dark, system), remembered for all pages of the app.
 //
-// Streamlit follows the system where nothing else is chosen, and asks for it again after printing. So what the
-// system prefers is answered here; Streamlit's own setting is kept for each page apart, and its menu is not shown.
+// By default Streamlit follows the system's preference, and reads it again after printing. So this script answers that
+// query. Streamlit's own setting is stored per page, and its menu is hidden.
 (() => {
   if (document.qsTheme) return;
   document.qsTheme = true;
@@ -50,7 +50,7 @@
   }
   mark();
   box.addEventListener("change", (event) => {
-    try { window.localStorage.setItem(KEY, event.target.value); } catch { /* kept until the page is left */ }
+    try { window.localStorage.setItem(KEY, event.target.value); } catch { /* kept until the page is closed */ }
     follow(event.target.value);
   });
   window.addEventListener("storage", (event) => { if (event.key === KEY) follow(event.newValue); });

@@ -1,4 +1,4 @@
-"""The records of the lessons' pages: what a lesson's plan leaves to be said."""
+"""The page records of the lessons: their controls, and what they use of the sidebar."""
 
 from collections.abc import Iterable, Mapping
 
@@ -16,7 +16,7 @@ def lesson_page(
 
     Args:
         name: in `LESSONS`.
-        keys: those of its controls beside its step.
+        keys: keys of its controls besides its step.
     """
     return Page(
         script=script(name),
@@ -35,7 +35,7 @@ def _own(name: str, controls: tuple[str, ...]) -> set[str]:
 
 
 def _yours(name: str) -> dict[str, While]:
-    """Of a lesson whose step "yours" is on the visitor's tensor and scheme."""
+    """For a lesson whose step "yours" uses the visitor's tensor and scheme."""
     return dict.fromkeys((TENSOR, SCHEME), While(step_key(name), {"yours"}))
 
 

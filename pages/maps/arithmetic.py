@@ -1,4 +1,4 @@
-"""One element's way from x to its error as lines of text, with the numbers put in."""
+"""The arithmetic of one element, from x to its error, as lines of text with the numbers filled in."""
 
 import unicodedata
 
@@ -8,17 +8,19 @@ import quantcore as qc
 from pages.shared import messages
 from quantcore.granularity import block_name
 
-PLACE = "qs-arithmetic"  # class of the lines on the page: the maps show them themselves where these are out of sight
+PLACE = (
+    "qs-arithmetic"  # CSS class of the lines on the page; the maps show a copy when these are out of sight
+)
 
 
 def heading(result: qc.Quantized, trace: qc.Trace, is_worst: bool) -> str:
-    """Name the element and its block, in words."""
+    """Name the element and its block."""
     where = f"element ({', '.join(map(str, trace.index))})" + (", the largest |error|" if is_worst else "")
     return f"Arithmetic of {where}; scale of {block_name(trace.bounds, tuple(result.x.shape))}"
 
 
 def lines(result: qc.Quantized, trace: qc.Trace) -> list[str]:
-    """The steps below each other, the library's own numbers of the block first."""
+    """The steps, one per line, after the block's numbers as the library reports them."""
     own = qc.encoding(result)
     if not own:
         return aligned(trace.steps())
@@ -34,7 +36,7 @@ def draw(result: qc.Quantized, element: tuple[int, ...], is_worst: bool) -> None
 
 
 def aligned(steps: list[qc.Step]) -> list[str]:
-    """Steps as lines: name, formula and value below each other."""
+    """Steps as lines, with name, formula and value in aligned columns."""
     name, formula = (
         max(len(_wide(part)) for part in parts)
         for parts in zip(*((s.name, s.formula) for s in steps), strict=True)
@@ -43,7 +45,7 @@ def aligned(steps: list[qc.Step]) -> list[str]:
 
 
 def _wide(text: str) -> str:
-    """The characters that take room: the hat of x̂ takes none."""
+    """The text without zero-width characters such as the hat of x̂."""
     return "".join(c for c in text if not unicodedata.combining(c))
 
 

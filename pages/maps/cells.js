@@ -1,4 +1,4 @@
-// Small tables of numbers, side by side, whose cells may be picked: built from text alone, nothing is read as HTML.
+// Small tables of numbers side by side, with cells to pick; built from text only, never from HTML.
 
 const WORDS = { wrong: "wrong", missed: "wrong, not marked", right: "correct", false: "marked, but correct", chosen: "selected" };
 
@@ -22,7 +22,7 @@ function draw(table, number, pick) {
   table.cells.forEach((row, r) => {
     if (table.index) grid.append(node("span", "qs-index", String(r)));
     row.forEach(([text, mark], c) => {
-      const [kind, block] = mark.split(":");  // a mark may bear the number of a block
+      const [kind, block] = mark.split(":");  // a mark may carry the number of a block
       const cell = node(table.pick ? "button" : "span", "qs-cell" + (kind ? " qs-" + kind : ""), text);
       if (block) cell.dataset.block = block;
       cell.dataset.place = `${number} ${r} ${c}`;

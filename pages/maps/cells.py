@@ -1,4 +1,4 @@
-"""Small tables of numbers side by side, with marks on their cells: what lessons point at."""
+"""Small tables of numbers side by side, with marked cells, for lessons."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,16 +18,15 @@ _COMPONENT = st.components.v2.component(
     js=(_HERE / "cells.js").read_text(encoding="utf-8"),
     isolate_styles=False,
 )
-TINTS = len(BLOCKS["light"])  # colours that tell blocks apart; more blocks are numbered as well
+TINTS = len(BLOCKS["light"])  # colors that distinguish blocks; with more blocks, cells are numbered too
 
 
 @dataclass(frozen=True)
 class Table:
     """A table of at most two axes.
 
-    ``marks``: a word for each cell, or "" (all, if it is left out): wrong, missed, right, false, chosen, faint,
-    or one of `tints`; ``note``: behind the title; ``index``: whether rows and columns are numbered; ``pick``:
-    whether the cells can be picked.
+    ``marks``: for each cell one of wrong, missed, right, false, chosen, faint, a mark of `tints`, or "" (the default);
+    ``note``: after the title; ``index``: whether to number rows and columns; ``pick``: whether cells can be picked.
     """
 
     title: str
@@ -39,7 +38,7 @@ class Table:
 
 
 def draw(tables: Sequence[Table], key: str, on_pick: Callable[[int, int], None] | None = None) -> None:
-    """Draw tables, one beside the other.
+    """Draw tables side by side.
 
     Args:
         on_pick: called with row and column of a picked cell.
@@ -55,9 +54,9 @@ def draw(tables: Sequence[Table], key: str, on_pick: Callable[[int, int], None] 
 
 
 def tints(blocks: Any) -> np.ndarray:
-    """A mark for each cell by the number of its block, counted from 0: a colour, such as ``tint3``.
+    """A mark for each cell by the number of its block, counted from 0: a color such as ``tint3``.
 
-    Where there are more blocks than colours, the number stands in the cells too: ``tint3:11``.
+    With more blocks than colors, the cells show the number too: ``tint3:11``.
     """
     blocks = np.atleast_2d(blocks)
     numbered = int(blocks.max()) >= TINTS
@@ -78,7 +77,7 @@ def _data(table: Table) -> dict[str, Any]:
 
 
 def _texts(values: np.ndarray) -> list[list[str]]:
-    """All numbers of a table with the same decimals: as many as they need, up to four digits of the largest."""
+    """All numbers of a table with the same number of decimals: as many as needed, up to four digits of the largest."""
     if values.dtype.kind != "f":
         return [[str(v) for v in row] for row in values]
     finite = np.abs(values[np.isfinite(values)])

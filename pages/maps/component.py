@@ -1,7 +1,7 @@
-"""The four maps behind one function: a component that keeps zoom, hover and outlines in the browser.
+"""The four maps as one component, which handles zoom, hover and outlines in the browser.
 
-Plotly itself comes from the installed plotly wheel, by the route that app.py serves; where that is
-missing (`streamlit run pages/main.py`), the same figure is drawn by st.plotly_chart.
+Plotly.js comes from the installed plotly wheel by a route of app.py. Without that route
+(`streamlit run pages/main.py`), st.plotly_chart draws the same figure.
 """
 
 import base64
@@ -37,11 +37,10 @@ _COMPONENT = st.components.v2.component(
 class Picture:
     """What the maps show and how.
 
-    ``identity``: the tensor's; while it and the view stay the same, so does the zoom. ``element``: the
-    chosen one, outlined together with its block. ``large``: to be read from afar. ``found``: boxes of the
-    tensor that are outlined too. ``arithmetic``: of that element, shown over the maps after a click where the
-    page shows it out of sight; None where a click follows nothing. ``against``: the scheme whose errors the last
-    map is compared with, if any.
+    ``identity``: key of the tensor; the zoom stays while it and the view do. ``element``: the chosen element, outlined
+    together with its block. ``large``: for a projector. ``found``: further boxes of the tensor to outline.
+    ``arithmetic``: trace of the element, shown over the maps after a click if the page shows it out of sight; None if a
+    click shows nothing. ``against``: the scheme that the error map is compared with, if any.
     """
 
     result: Quantized
@@ -98,7 +97,7 @@ def four_maps(
 
 
 def marks(picture: Picture) -> dict[str, Any]:
-    """What stands upon the values and around them: outlines, borders, and where plotly.js is."""
+    """Everything but the values: outlines, borders, and where plotly.js is."""
     data, view, element = picture.data, picture.view, picture.element
     base = st.get_option("server.baseUrlPath").strip("/")
     return {
@@ -116,7 +115,7 @@ def marks(picture: Picture) -> dict[str, Any]:
 
 
 def _arithmetic(picture: Picture) -> dict[str, Any] | None:
-    """What is shown over the maps after a click, and the class of the lines that show it on the page."""
+    """The arithmetic to show over the maps after a click, and the CSS class of the same lines on the page."""
     result, trace = picture.result, picture.arithmetic
     if trace is None:
         return None
@@ -125,10 +124,10 @@ def _arithmetic(picture: Picture) -> dict[str, Any] | None:
 
 
 def cells(picture: Picture) -> dict[str, Any]:
-    """The values of the maps, as the component reads them; it finds x̂ and the error itself.
+    """The values of the maps for the component, which computes x̂ and the error itself.
 
-    Of a reduced map come the elements that most maps show, and beside them, as ``worst_…``, those of the error
-    map. Scales and zero points come in block form where these are fewer than the cells.
+    A reduced map sends the elements that three maps show and, as ``worst_…``, those of the error map. Scales and zero
+    points are sent per block if there are fewer blocks than cells.
     """
     result, data, view = picture.result, picture.data, picture.view
     height, width = data.largest.x.shape
@@ -159,13 +158,13 @@ def cells(picture: Picture) -> dict[str, Any]:
 
 
 def _elements(result: Quantized, data: MapData, shown: Cells, by_block: bool) -> dict[str, dict[str, str]]:
-    """What the component needs to know of one element for each cell."""
+    """The arrays that the component needs for the elements shown, one per cell."""
     names = ["x", "codes"]
     if not isinstance(result.scheme.format, qc.IntFormat):
         names.append("values")
     if (
         result.dequantizer.how != "scaled" or result.dequantizer.center is not None
-    ):  # another formula than the component's
+    ):  # not the component's formula
         names.append("dequantized")
     arrays = {name: _packed(getattr(shown, name)) for name in names}
     if not by_block:
@@ -178,7 +177,7 @@ def _elements(result: Quantized, data: MapData, shown: Cells, by_block: bool) ->
 
 
 def alternative(data: MapData) -> str:
-    """What the maps show, in words."""
+    """What the maps show, in words, for screen readers."""
     shape = " by ".join(str(n) for n in data.largest.x.shape)
     ranges = [
         f"{title} from {data.map(name).min():.4g} to {data.map(name).max():.4g}"
@@ -191,7 +190,7 @@ def alternative(data: MapData) -> str:
 
 
 def _packed(values: np.ndarray) -> dict[str, str]:
-    """A typed array in base64; whole numbers in the fewest bytes that hold them all."""
+    """A typed array in base64; integers in the narrowest type that holds them all."""
     if values.dtype.kind == "i":
         low, high = values.min(), values.max()
         fits = (d for d in ("i1", "u1", "i2") if np.iinfo(d).min <= low and high <= np.iinfo(d).max)
@@ -203,7 +202,7 @@ def _packed(values: np.ndarray) -> dict[str, str]:
 
 
 def _shrunk(values: np.ndarray) -> np.ndarray:
-    """One number where all are the same."""
+    """Only one number if all are equal."""
     flat = values.reshape(-1)
     return flat[:1] if (flat == flat[0]).all() else flat
 
@@ -217,7 +216,7 @@ def _inside(at: tuple[int, int] | None, data: MapData) -> list[int] | None:
 
 
 def _in_plane(box: Box, view: View, data: MapData) -> list[int] | None:
-    """Bounds of a box in the plane, as of a block; None where nothing of it is in sight."""
+    """Bounds of a box in the plane, as in `_block`; None if no part of it is shown."""
     rank = len(box)
     down, across = (view.axes or (rank - 2, rank - 1)) if rank > 1 else (-1, rank - 1)
     here = element(view, (0,) * rank, 0, 0)
@@ -229,7 +228,7 @@ def _in_plane(box: Box, view: View, data: MapData) -> list[int] | None:
 
 
 def _block(result: Quantized, data: MapData, view: View, element: tuple[int, ...]) -> list[int] | None:
-    """Bounds of the element's block in the plane: first row, row after the last, likewise columns."""
+    """Bounds of the element's block in the plane: [first row, row after the last, first column, column after the last]."""
     if _inside(place(view, element), data) is None:
         return None
     axes = view.axes or (len(element) - 2, len(element) - 1)

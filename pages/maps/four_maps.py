@@ -1,4 +1,4 @@
-"""The four maps, what part of the tensor they show, and which element is chosen."""
+"""The four maps, with controls for the part of the tensor shown and the chosen element."""
 
 from typing import Any
 
@@ -14,18 +14,18 @@ from quantcore.analysis import View, element
 from quantcore.diagnosis import Box
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
-ARITHMETIC = "Arithmetic"  # the tab that shows the chosen element
-# Keys of the controls, which are parameters of the link
+ARITHMETIC = "Arithmetic"  # the tab with the arithmetic of the chosen element
+# Keys of the controls, also parameters of the link
 KEYS = {"borders", "numbers", "cell", "rows", "cols", "across", "down", "at"}
 
 
 def controls(
     shape: tuple[int, ...], worst: tuple[int, ...], place: DeltaGenerator
 ) -> tuple[View | None, tuple[int, ...]]:
-    """Draw the controls under the maps; return the view (None where what was typed makes none) and the element.
+    """Draw the controls under the maps; return the view (None if the input is invalid) and the element.
 
     Args:
-        place: where the maps will stand, for what is wrong with what was typed.
+        place: where the maps will be, for errors in the input.
     """
     try:
         view = _view_controls(shape, worst)
@@ -44,16 +44,15 @@ def draw(
     found: tuple[Box, ...] = (),
     against: pinned.Reference | None = None,
 ) -> None:
-    """Draw the maps, where there is a view.
+    """Draw the maps if there is a view.
 
     Args:
-        found: what a finding means, to be outlined.
-        against: what the error map is compared with, where the visitor wants that.
+        found: boxes of a finding, to be outlined.
+        against: what the error map is compared with if the visitor has asked for it.
     """
     if view is None:
         return
-    compared = against and against.name == "pinned" and st.session_state.get(pinned.DIFFERENCE)
-    other = against.result if against and compared else None
+    other = _compared_with(against)
     try:
         data = cache.drawn(tensor, result.scheme, view, other.scheme if other else None)
     except qc.QuantError as error:
@@ -83,8 +82,14 @@ def draw(
             st.caption(data.legend + " Drag a box to see that part element by element.")
 
 
+def _compared_with(against: pinned.Reference | None) -> qc.Quantized | None:
+    """The pinned result, if the visitor has asked for the difference from it."""
+    wanted = against and against.name == "pinned" and st.session_state.get(pinned.DIFFERENCE)
+    return against.result if against and wanted else None
+
+
 def worst_of(report: qc.Report, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The element of the largest |error|; the first element where that is not defined."""
+    """The element with the largest |error|; the first element if that is undefined."""
     index = report.max_abs_error_index
     return (0,) * len(shape) if index is None else index
 
@@ -96,13 +101,13 @@ def pick(index: tuple[int, ...]) -> None:
 
 
 def region(rows: tuple[int, int] | None, columns: tuple[int, int] | None) -> None:
-    """Open a part of the tensor, or all of it (a callback)."""
+    """Show a part of the tensor, or all of it (a callback)."""
     st.session_state["rows"] = "" if rows is None else f"{rows[0]}:{rows[1]}"
     st.session_state["cols"] = "" if columns is None else f"{columns[0]}:{columns[1]}"
 
 
 def _chosen(shape: tuple[int, ...], worst: tuple[int, ...], place: DeltaGenerator) -> tuple[int, ...]:
-    """The element that is followed; one that this tensor has not is named, and the worst taken."""
+    """The chosen element; if the tensor does not have it, warn and return the worst."""
     try:
         return read_element(st.session_state["cell"], shape) or worst
     except qc.QuantError as error:
@@ -111,7 +116,7 @@ def _chosen(shape: tuple[int, ...], worst: tuple[int, ...], place: DeltaGenerato
 
 
 def _view_controls(shape: tuple[int, ...], worst: tuple[int, ...]) -> View:
-    """Draw the controls under the maps: what is drawn into them, the element, the part shown."""
+    """Draw the controls under the maps: overlays, element, part shown."""
     with st.container(horizontal=True, key="map_controls", vertical_alignment="center", gap="small"):
         st.checkbox(
             "Block borders", key="borders", help="Draw lines between the blocks that share a scale", **_BIND
@@ -144,12 +149,12 @@ def _view_controls(shape: tuple[int, ...], worst: tuple[int, ...]) -> View:
 
 
 def _axes(shape: tuple[int, ...]) -> tuple[tuple[int, int] | None, tuple[int, ...]]:
-    """For a rank over 2: which two axes are drawn, and where the others stand."""
+    """For ranks above 2, draw the choice of two axes and the slice along the others; return both."""
     rank = len(shape)
     if rank <= 2:
         return None, ()
     axes = list(range(rank))
-    # empty stands for the last two axes, so that the link need not say which these are
+    # empty means the last two axes, so that the link need not name them
     st.selectbox("Rows along axis", axes, None, key="down", placeholder=str(rank - 2), width=190, **_BIND)
     st.selectbox(
         "Columns along axis", axes, None, key="across", placeholder=str(rank - 1), width=210, **_BIND
@@ -174,7 +179,7 @@ def _drawn_axes(rank: int) -> tuple[int, int]:
 
 
 def go_to(index: tuple[int, ...], shape: tuple[int, ...]) -> None:
-    """Choose an element, and draw all of the plane in which it stands (a callback)."""
+    """Choose an element and show the whole plane that contains it (a callback)."""
     pick(index)
     if len(shape) > 2:
         drawn = _drawn_axes(len(shape))
@@ -183,7 +188,7 @@ def go_to(index: tuple[int, ...], shape: tuple[int, ...]) -> None:
 
 
 def _go_to_worst(shape: tuple[int, ...], worst: tuple[int, ...]) -> None:
-    """Open the 16×16 elements around the worst one (a callback)."""
+    """Show the 16×16 elements around the worst one (a callback)."""
     go_to(worst, shape)
     down, across = _drawn_axes(len(shape)) if len(shape) > 2 else (len(shape) - 2, len(shape) - 1)
     spans = [_around(worst[i], shape[i]) if i >= 0 else None for i in (down, across)]
@@ -198,7 +203,11 @@ def _around(place: int, length: int) -> tuple[int, int] | None:
 
 
 def _span(typed: str, what: str) -> tuple[int, int] | None:
-    """Read ``3:17``; an empty text stands for all."""
+    """Read ``3:17``; empty text means all.
+
+    Raises:
+        QuantError: the text is not a slice.
+    """
     if not typed.strip():
         return None
     parts = typed.replace("..", ":").split(":")
@@ -212,7 +221,11 @@ def _span(typed: str, what: str) -> tuple[int, int] | None:
 
 
 def read_element(typed: str, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Read ``3, 17``; an empty text stands for none."""
+    """Read ``3, 17``; empty text means none.
+
+    Raises:
+        QuantError: the text is not an index of a tensor of ``shape``.
+    """
     index = _integers(typed, "The element")
     if index is None:
         return () if not shape else None

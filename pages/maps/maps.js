@@ -1,23 +1,23 @@
-// The four maps: one Plotly figure of four heatmaps, above it a canvas for the numbers (Plotly's own text in
-// cells costs ten times as much, and stays where it can't be read) and an SVG for outlines.
-// Hover, outlines and keyboard live here without a rerun; a pick or an opened region goes to Python.
+// The four maps: a Plotly figure of four heatmaps, over it a canvas for the numbers (Plotly's own cell text takes ten
+// times as long, and stays where it is illegible) and an SVG for outlines.
+// Hover, outlines and keyboard work without a rerun; a picked cell or an opened region goes to Python.
 
 const NAMES = ["x", "codes", "dequantized", "error"];
 const TYPES = { f4: Float32Array, i4: Int32Array, i2: Int16Array, i1: Int8Array, u1: Uint8Array };
 const GAP = 12, TITLE = 22, BAR = 56, BOTTOM = 18;
-const NARROW = 520;         // px of width: below it the maps stand in one column
-const ROW = 1600;           // px of the window's width: from here on they stand in one row
-const WORTH = 1.5;          // the other arrangement is taken where its maps are that much larger
-const LOWEST = 170;         // px: no map is lower, unless its tensor has few rows,
-const FLAT = 40;            // px: whose cells are at least so high
-const FOOT = 8;             // px kept free beneath the maps
-const TALL = 860;           // px of the window's height: from here on the arithmetic begins in sight beneath,
-const BENEATH = 190, OPENED = 145; // px: the least that is kept for it; of the tabs with its first lines
-const CELL = 72;            // px: no cell is higher
-const STRETCH = 1.7;        // a cell may be that much wider than high: room for its number
-const READABLE = 9;         // px: smaller numbers are not shown
-const LARGE = 1.6;          // type and cells of the large mode, over the usual
-const NUMBERS_UP_TO = 400;  // cells in sight: more are no longer read one by one
+const NARROW = 520;         // px of width: below it the maps are in one column
+const ROW = 1600;           // px of the window's width: from here on they are in one row
+const WORTH = 1.5;          // the other arrangement is used if its maps are this much larger
+const LOWEST = 170;         // px: minimum height of a map, unless its tensor has few rows,
+const FLAT = 40;            // px: whose cells are at least this high
+const FOOT = 8;             // px left free below the maps
+const TALL = 860;           // px of the window's height: from here on the arithmetic starts within the window,
+const BENEATH = 190, OPENED = 145; // px: minimum left for it; height of the tabs with its first lines
+const CELL = 72;            // px: maximum height of a cell
+const STRETCH = 1.7;        // maximum width of a cell over its height: room for its number
+const READABLE = 9;         // px: minimum size of the numbers
+const LARGE = 1.6;          // type and cells of the large mode, relative to the normal one
+const NUMBERS_UP_TO = 400;  // visible cells: with more, numbers are not read one by one
 const SVG = "http://www.w3.org/2000/svg";
 
 const instances = new WeakMap();
@@ -33,7 +33,7 @@ function loadScript(url) {
   });
 }
 
-// Beside Streamlit's own files, wherever a host has put them; else where the server's configuration says
+// Next to Streamlit's own files, wherever the host serves them; else where the server's configuration says
 function loadPlotly(url) {
   if (window.Plotly) return Promise.resolve(window.Plotly);
   const own = document.querySelector('script[src*="static/js/"]')?.src;
@@ -53,7 +53,7 @@ function grid(values, height, width) {
   return rows;
 }
 
-// The shortest decimal that still reads back as the same float32
+// The shortest decimal that parses back to the same float32
 function exact(value) {
   if (!Number.isFinite(value)) return String(value);
   for (let digits = 1; digits < 9; digits++) {
@@ -66,7 +66,7 @@ function exact(value) {
 function mount(parent) {
   const root = parent.querySelector(".qs-maps");
   const state = { root, plot: root.querySelector(".qs-plot"), canvas: root.querySelector("canvas"), tip: root.querySelector(".qs-tip"), live: root.querySelector(".qs-live"), steps: root.querySelector(".qs-steps"), cursor: null, drawn: null };
-  // the window's size, the sidebar's, and what stands above the maps decide how large they are
+  // the size of the window and the sidebar and the content above the maps determine their size
   state.refit = () => {
     if (state.P && state.data && root.clientWidth && placed(root, place(state.data, root)) !== state.placed) draw(state);
   };
@@ -88,7 +88,7 @@ function zoom(data) {
   return data.large ? LARGE : 1;
 }
 
-// Height that the window leaves for the maps below all that stands above them
+// Height left in the window for the maps, below the content above them
 function heightLeft(root) {
   const scrolled = root.closest("[data-testid=stMain]")?.scrollTop ?? 0;
   const { top, bottom } = root.getBoundingClientRect();
@@ -100,7 +100,7 @@ function heightLeft(root) {
   return window.innerHeight - top - scrolled - beneath;
 }
 
-// Where each map stands: two by two, on wide windows in one row, unless the other way shows much more
+// Position of each map: two by two, on wide windows in one row, unless the other arrangement shows much more
 function place(data, root) {
   const width = Math.floor(root.clientWidth), left = heightLeft(root);
   if (width < NARROW) return boxes(data, width, 1, 4 * 290);
@@ -109,12 +109,12 @@ function place(data, root) {
   return seen(data, other[0]) > WORTH * seen(data, usual[0]) ? other : usual;
 }
 
-// What a drawing depends on of the window
+// The window state that a drawing depends on
 function placed(root, boxes) {
   return JSON.stringify([Math.floor(root.clientWidth), boxes]);
 }
 
-// How large a map comes out, in px²: what is drawn wider than square cells need counts only where it helps their numbers
+// Effective size of a map in px²: width beyond square cells counts only if it gives numbers room
 function seen(data, box) {
   const stretch = data.numbers && data.width * data.height <= NUMBERS_UP_TO ? STRETCH : 1;
   return box.height * Math.min(box.width, stretch * box.height * (data.width / data.height));
@@ -128,7 +128,7 @@ function boxes(data, width, columns, left) {
   const most = Math.max(LOWEST, Math.floor(left / rows) - title - bottom);
   const least = Math.min(LOWEST, FLAT * k * data.height, room);
   const height = Math.round(Math.min(Math.max(room / aspect, least), CELL * k * data.height, most));
-  // a map of few columns keeps its cells near square; others take the room there is
+  // maps with few columns keep nearly square cells; others use the full width
   const wide = Math.round(data.width > 32 ? room : Math.min(room, Math.max(height * aspect * STRETCH, 150)));
   return NAMES.map((_, i) => ({
     left: (i % columns) * (margin + wide + bar + GAP) + margin,
@@ -143,7 +143,7 @@ function style(root) {
   return { ink: get("--st-text-color", "#31333f"), font: get("--st-font", "sans-serif"), faint: get("--st-border-color", "#ccc") };
 }
 
-// Ways to write the numbers of one map, the most exact first; all with the same decimals
+// Number formats for one map, most precise first; all cells get the same number of decimals
 function writers(name, values) {
   if (name === "codes") return [String];
   let most = 0;
@@ -152,12 +152,12 @@ function writers(name, values) {
   const decimals = most >= 1000 ? 0 : most >= 100 ? 1 : most >= 1 ? 2 : most >= 0.1 ? 3 : most >= 0.01 ? 4 : 5;
   const fixed = (n) => (v) => (v === 0 ? "0" : v.toFixed(n));
   const short = (n) => (v) => (v === 0 ? "0" : v.toFixed(n).replace(/^(-?)0\./, "$1."));
-  // where not even that fits, two digits: .75 and -1.6
+  // if that does not fit either, two digits: .75 and -1.6
   const fewer = short(Math.max(0, decimals - 1)), digits = short(2);
   return [fixed(decimals), short(decimals), (v) => (Math.abs(v) < 0.995 && decimals === 2 ? digits(v) : fewer(v))];
 }
 
-// A colour scale as a function: value -> whether the colour there is dark
+// A color scale as a function: value -> whether its color is dark
 function darkness({ zmin, zmax, colorscale }) {
   const grey = colorscale.map(([, colour]) => colour.match(/[\d.]+/g).reduce((sum, part, i) => sum + part * [0.299, 0.587, 0.114][i], 0));
   return (value) => {
@@ -166,7 +166,7 @@ function darkness({ zmin, zmax, colorscale }) {
   };
 }
 
-// Write the numbers of the cells in sight, where they are few and come out readable
+// Write the numbers of the visible cells, if they are few and legible
 function write(state) {
   const { data, values, root, canvas } = state, ratio = devicePixelRatio || 1;
   canvas.width = root.clientWidth * ratio;
@@ -190,7 +190,7 @@ function write(state) {
     pen.font = `${found.size}px ${font}`;
     const dark = darkness(data.colours[name]);
     cells.forEach(([r, c, value], k) => {
-      pen.fillStyle = !Number.isFinite(value) ? ink : dark(value) ? "#fff" : "#1a1a1a"; // NaN has no colour of its own
+      pen.fillStyle = !Number.isFinite(value) ? ink : dark(value) ? "#fff" : "#1a1a1a"; // NaN has no color of its own
       pen.fillText(found.texts[k], f.left + f.xa.d2p(columns[0] + (c + 0.5) * step[1] - 0.5), f.top + f.ya.d2p(rows[0] + (r + 0.5) * step[0] - 0.5) + found.size * 0.35);
     });
     pen.restore();
@@ -199,7 +199,7 @@ function write(state) {
   root.dataset.numbers = written.join(" ");
 }
 
-// The most exact way to write the cells that comes out readable, and its size in px; null where none does
+// The most precise legible texts of the cells and their size in px; null if none is legible
 function fitting(name, values, cells, k, width, height) {
   for (const write of writers(name, values)) {
     const texts = cells.map(([, , value]) => write(value));
@@ -209,7 +209,7 @@ function fitting(name, values, cells, k, width, height) {
   return null;
 }
 
-// Distance of an axis' ticks: 1, 2, 5, 10, … elements, never a part of one
+// Tick distance of an axis: 1, 2, 5, 10, … elements, never a fraction
 function tick(span) {
   const rough = Math.abs(span) / 7, power = 10 ** Math.floor(Math.log10(Math.max(rough, 1)));
   return rough <= 1.2 ? 1 : power * [1, 2, 5, 10].find((n) => n * power >= rough);
@@ -219,7 +219,7 @@ function ticks(xRange, yRange) {
   return [tick(xRange[1] - xRange[0]), tick(yRange[1] - yRange[0])];
 }
 
-// Ticks of a colour bar of codes: the two ends, and quarters that stand clear of them
+// Ticks of the color bar of codes: both ends, and quarters that do not overlap them
 function codeTicks({ zmin, zmax }) {
   const step = Math.max(1, 2 ** Math.round(Math.log2(zmax - zmin + 1) - 2)), ticks = [zmin];
   for (let v = Math.ceil((zmin + step / 2) / step) * step; v <= zmax - step / 2; v += step) ticks.push(v);
@@ -235,7 +235,7 @@ function draw(state) {
   const width = Math.floor(root.clientWidth);
   if (!width) return;
   const plotStyle = style(root);
-  // another element chosen, borders or numbers switched: nothing for Plotly to do
+  // a new element, borders or numbers switched: nothing for Plotly to redraw
   const boxes = place(data, root), height = boxes[0].total;
   state.placed = placed(root, boxes);
   const figure = JSON.stringify([data.arrays_key, data.uirevision, data.colours, data.large, state.placed, plotStyle]);
@@ -253,7 +253,7 @@ function draw(state) {
     dragmode: "zoom", hovermode: false, uirevision: data.uirevision,
     modebar: { bgcolor: "rgba(0,0,0,0)", color: plotStyle.ink, activecolor: plotStyle.ink },
   };
-  // a zoom that stays, by uirevision, keeps its ticks too
+  // a zoom kept by uirevision keeps its ticks too
   const before = plot._fullLayout?.uirevision === data.uirevision ? plot._fullLayout : null;
   const [xTick, yTick] = ticks(before?.xaxis.range ?? [c0, c1], before?.yaxis.range ?? [r0, r1]);
   const traces = NAMES.map((name, i) => {
@@ -294,7 +294,7 @@ function zoomed(state, change) {
   if (xTick !== full.xaxis.dtick || yTick !== full.yaxis.dtick) {
     state.drawing = P.relayout(plot, Object.fromEntries(NAMES.flatMap((_, i) => [[`xaxis${i ? i + 1 : ""}.dtick`, xTick], [`yaxis${i ? i + 1 : ""}.dtick`, yTick]])));
   }
-  // on an overview, a dragged box opens that part of the tensor exactly
+  // on a reduced map, a dragged box opens that part of the tensor element by element
   const dragged = full.dragmode === "zoom" && ("xaxis.range[0]" in change || "yaxis.range[0]" in change);
   if (!dragged || data.step[0] * data.step[1] === 1) return;
   const cut = (range, [low, high]) => {
@@ -327,7 +327,7 @@ function element(tag, attributes, parent) {
   return node;
 }
 
-// Draw block borders, what a finding means, the chosen element, its block and the cell under the pointer into all four maps
+// Outline block borders, findings, the chosen element, its block and the cell under the pointer in all four maps
 function outline(state) {
   const { data, root } = state;
   let svg = root.querySelector("svg.qs-over");
@@ -341,7 +341,7 @@ function outline(state) {
     const clip = element("svg", { x: f.left, y: f.top, width: f.width, height: f.height }, svg);
     const px = (c) => f.xa.d2p(c - 0.5), py = (r) => f.ya.d2p(r - 0.5);
     if (data.borders) {
-      // closer than a few pixels, lines hide the cells that they part
+      // lines closer than a few pixels would hide the cells between them
       const spaced = (places, at) => places.length < 2 || at(places[1]) - at(places[0]) >= 6;
       const lines = spaced(data.borders[0], py) ? data.borders[0].map((r) => `M0 ${py(r)}H${f.width}`) : [];
       if (spaced(data.borders[1], px)) lines.push(...data.borders[1].map((c) => `M${px(c)} 0V${f.height}`));
@@ -359,19 +359,19 @@ function outline(state) {
   }
 }
 
-// Whether the block holds all that is shown: its outline would be a frame around nothing else
+// Whether the block covers everything shown, so that its outline would say nothing
 function all({ block, rows, columns }) {
   return block[0] <= rows[0] && block[1] >= rows[1] && block[2] <= columns[0] && block[3] >= columns[1];
 }
 
-// Bounds of the drawn cell that holds an element
+// Bounds of the drawn cell that contains an element
 function cell(data, [row, column]) {
   const r = data.rows[0] + Math.floor((row - data.rows[0]) / data.step[0]) * data.step[0];
   const c = data.columns[0] + Math.floor((column - data.columns[0]) / data.step[1]) * data.step[1];
   return [r, Math.min(r + data.step[0], data.rows[1]), c, Math.min(c + data.step[1], data.columns[1])];
 }
 
-// Row and column under the pointer, and in which of the maps
+// Row, column and map under the pointer
 function cellUnder(state, event) {
   const rect = state.root.getBoundingClientRect();
   const x = event.clientX - rect.left, y = event.clientY - rect.top;
@@ -384,19 +384,19 @@ function cellUnder(state, event) {
   return null;
 }
 
-// What the cell at an element shows in one of the maps: place of the shown element, and its values
+// What a map's cell at an element shows: position of the shown element, and its values
 function read(state, [row, column, map]) {
   const { data } = state, of = elementsOf(state, NAMES[map]);
   const n = Math.floor((row - data.rows[0]) / data.step[0]) * data.width + Math.floor((column - data.columns[0]) / data.step[1]);
   return { shown: of.at(n), x: of.x[n], q: of.codes[n], xHat: of.dequantized[n], error: of.error[n], scale: of.scale(n), z: of.zero_point(n), other: map === 3 ? state.other?.[n] : undefined };
 }
 
-// The elements that a map shows: of a reduced tensor the error map shows others
+// The elements that a map shows; for a reduced tensor the error map shows different ones
 function elementsOf(state, name) {
   return name === "error" ? state.worst : state.largest;
 }
 
-// [name, value] of all that is known of a cell; its element first, by its full index in the tensor
+// [name, value] pairs of a cell, first the full index of its element
 function facts(state, cursor) {
   const v = read(state, cursor), place = { row: v.shown[0], column: v.shown[1] };
   const index = state.data.index.map((part) => place[part] ?? part).join(", ");
@@ -430,7 +430,7 @@ function hover(state, event) {
   if (state.drawn && !event.buttons) point(state, cellUnder(state, event), event);
 }
 
-// A click is a press without a drag; Plotly covers the page while it drags, so the release is heard there
+// A click is a press without a drag; Plotly covers the page during a drag, so listen for the release on the document
 function press(state, event) {
   if (!state.drawn || event.button !== 0 || event.target.closest?.(".modebar, .qs-steps")) return;
   const start = [event.clientX, event.clientY];
@@ -447,8 +447,8 @@ function pick(state, cursor) {
   follow(state, Boolean(state.data.arithmetic));
 }
 
-// Show the arithmetic of the chosen element over the maps, from a pick until it is closed, where the page shows it out
-// of sight: over the row of maps in which the element was not picked, so that it stays in view
+// Show the arithmetic of the chosen element over the maps, from a pick until it is closed, if the page shows it outside
+// the window: over the row of maps without the pick, so that the picked cell stays visible
 function follow(state, wanted = state.following) {
   const { data, steps, root } = state, { title, lines, elsewhere } = data.arithmetic ?? {};
   state.following = wanted;
@@ -464,7 +464,7 @@ function follow(state, wanted = state.following) {
   steps.style.top = Math.max(0, top) + "px";
 }
 
-// Move a zoomed view so far that it shows a cell
+// Move a zoomed view so that it shows a cell
 function reveal(state, cursor) {
   const full = state.plot._fullLayout, [r0, r1, c0, c1] = cell(state.data, cursor), change = {};
   for (const [name, start, stop] of [["xaxis", c0, c1], ["yaxis", r0, r1]]) {
@@ -475,7 +475,7 @@ function reveal(state, cursor) {
   if (Object.keys(change).length) state.drawing = state.P.relayout(state.plot, change);
 }
 
-// Move the keyboard's cursor, and say what stands there
+// Move the keyboard cursor and announce its cell
 function announce(state, cursor) {
   reveal(state, cursor);
   point(state, cursor);
@@ -505,14 +505,14 @@ function key(state, event) {
   event.preventDefault();
 }
 
-// One element for each cell: its values by the cell's number, and of `at` its place in the plane
+// One element per cell: its values by cell number, and its position in the plane by `at`
 function elements({ rows, columns, step, width, blocks }, arrays, prefix) {
   const own = (name) => arrays[prefix + name], inside = own("inside");
   const at = (n) => {
     const i = inside ? inside[n] : 0;
     return [rows[0] + Math.floor(n / width) * step[0] + Math.floor(i / step[1]), columns[0] + (n % width) * step[1] + i % step[1]];
   };
-  // scales and zero points: one for all, or one for each block of the plane, or one for each cell
+  // scales and zero points: one for all, one per block of the plane, or one per cell
   const parameter = (name) => {
     const array = blocks ? arrays[name] : own(name);
     if (array.length === 1) return () => array[0];
@@ -520,8 +520,8 @@ function elements({ rows, columns, step, width, blocks }, arrays, prefix) {
     return (n) => { const [row, column] = at(n); return array[Math.floor(row / blocks[0]) * blocks[2] + Math.floor(column / blocks[1])]; };
   };
   const x = own("x"), codes = own("codes"), values = own("values") ?? codes, scale = parameter("scale"), z = parameter("zero_point");
-  // (q - z) · s and x - x̂ as Python has them: a product of two float32 is exact in JavaScript's float64, so
-  // one rounding to float32 gives the same bits; half as much is to be carried
+  // (q - z) · s and x - x̂ as in Python: a product of two float32 is exact in JavaScript's float64, so one rounding
+  // to float32 gives the same bits; this halves the data to send
   const dequantized = own("dequantized") ?? x.map((_, n) => Math.fround(values[n] - Math.fround(z(n))) * scale(n));
   return { at, x, codes, dequantized, error: x.map((v, n) => v - dequantized[n]), scale, zero_point: z };
 }
@@ -540,14 +540,14 @@ export default function (component) {
     state.largest = elements(data, arrays, "");
     state.worst = arrays.worst_x ? elements(data, arrays, "worst_") : state.largest;
     state.values = Object.fromEntries(NAMES.map((name) => [name, elementsOf(state, name)[name]]));
-    // of two results compared: by how much this error is larger, in size, than the other's
+    // when two results are compared: |this error| - |the other's|
     state.other = arrays.other?.map((xHat, n) => state.worst.x[n] - xHat);
     if (state.other) state.values.error = state.other.map((error, n) => Math.abs(state.worst.error[n]) - Math.abs(error));
     state.z = Object.fromEntries(NAMES.map((name) => [name, grid(state.values[name], data.height, data.width)]));
   }
   state.data = data;
   state.root.classList.toggle("qs-large", Boolean(data.large));
-  // what stands below must not move when plotly.js has come
+  // content below must not move when plotly.js arrives
   if (!state.P && state.root.clientWidth) state.root.style.height = place(data, state.root)[0].total + "px";
   loadPlotly(data.vendor).then(
     (P) => { state.P = P; if (!state.gone) draw(state); },
@@ -557,7 +557,7 @@ export default function (component) {
     state.gone = true;
     state.observer.disconnect();
     window.removeEventListener("resize", state.refit);
-    // what plotly.js has begun goes on after a purge, and fails on what is no more
+    // pending work of plotly.js goes on after a purge, and would fail on removed nodes
     const purge = () => state.P?.purge(state.plot);
     Promise.resolve(state.drawing).then(purge, purge);
     instances.delete(parentElement);

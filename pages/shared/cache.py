@@ -1,9 +1,8 @@
-"""Every cached call. quantcore itself stays undecorated.
+"""All cached calls; quantcore itself has no caches for pages.
 
-A cache's key is text: the content key of the tensor, the text of the scheme, the name of what is computed.
-(Streamlit would hash arrays of 500,000 elements or more by a sample, and forget the class of nested
-dataclasses.) What stands under a leading underscore is not hashed. The objects are shared by all
-visitors; nobody writes into them.
+Cache keys are text: the content key of the tensor, the text of the scheme, the name of the result. (Streamlit would
+hash arrays of 500,000 elements or more by a sample, and ignore the class of nested dataclasses.) Arguments with a
+leading underscore are not hashed. Cached objects are shared by all visitors: never modify them.
 """
 
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from quantcore.analysis import MapData, View, map_data
 from quantcore.quantization import apply_quietly
 
 T = TypeVar("T")
-LARGE = 1 << 20  # elements; of larger tensors only the latest results are kept
+LARGE = 1 << 20  # elements; for larger tensors only the latest results stay cached
 
 
 @st.cache_resource(max_entries=300, show_spinner=False)
@@ -39,7 +38,7 @@ def cached(tensor: Tensor, what: str, make: Callable[[], T]) -> T:
 
 
 def cached_small(tensor: Tensor, what: str, make: Callable[[], T]) -> T:
-    """`cached`, for results that are small whatever the tensor: those of large ones need not make room for them."""
+    """`cached` for results that are small whatever the tensor: they do not displace large results."""
     return cast(T, _small(f"{tensor.key}|{what}", make))
 
 
@@ -49,7 +48,7 @@ def size(tensor: Tensor) -> int:
 
 
 def values(tensor: Tensor) -> np.ndarray:
-    """The tensor's values; never write into them."""
+    """The tensor's values; never modify them."""
     return cached(tensor, "values", tensor.load)
 
 
@@ -82,7 +81,7 @@ def report(tensor: Tensor, scheme: qc.Scheme) -> qc.Report:
 
 
 def drawn(tensor: Tensor, scheme: qc.Scheme, view: View, against: qc.Scheme | None = None) -> MapData:
-    """`quantcore.views.map_data` of `result`, its errors compared with those of another scheme if one is given."""
+    """`quantcore.analysis.map_data` of `result`, compared with the errors of the scheme ``against`` if given."""
 
     def make() -> MapData:
         return map_data(result(tensor, scheme), view, None if against is None else result(tensor, against))

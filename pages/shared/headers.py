@@ -1,7 +1,7 @@
-"""What columns of tables are called on the page, and how their numbers are written.
+"""Labels of table columns on the page, and the formats of their numbers.
 
-In code a column has quantcore's name (``sqnr_db``); the words for it are here, and nowhere else. A number's
-format and its column's width follow from all the numbers of the column, so that none loses digits at its edge.
+In code a column has quantcore's name (``sqnr_db``); its label is defined only here. The number format and the width of
+a column follow from all its numbers, so that none is truncated.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,7 +37,7 @@ LABELS = {
     "rmse": "RMSE",
     "max_abs_error": "max |error|",
     "cosine": "Cosine similarity",
-    "clipped": "Clipped",  # its cells bear the percent sign
+    "clipped": "Clipped",  # its cells show the percent sign
     "clipped_fraction": "Clipped",
     "clipping_sse": "Clipping error (SSE)",
     "rounding_sse": "Rounding error (SSE)",
@@ -57,18 +57,18 @@ LABELS = {
     "error": "Error",
     "note": "Note",
 }
-PERCENT = {"clipped", "clipped_fraction"}  # held as fractions
-DIGIT, LETTER, MARGIN = 7, 6.2, 22  # px: of a number and of a head at the tables' size, and beside them
-MIN_FIXED, MAX_FIXED = 1e-3, 1e9  # a column of numbers below or up to these has powers of ten
+PERCENT = {"clipped", "clipped_fraction"}  # stored as fractions
+DIGIT, LETTER, MARGIN = 7, 6.2, 22  # px: per digit, per letter of a header, and padding
+MIN_FIXED, MAX_FIXED = 1e-3, 1e9  # columns whose largest number is outside use scientific notation
 
 
 def label(name: str) -> str:
-    """What a column is called on the page."""
+    """The label of a column."""
     return LABELS[name]
 
 
 def number_format(values: Any, digits: int = 4) -> str:
-    """Return the printf format of a column: of integers, of small or large numbers alone, of any others.
+    """Return the printf format of a column: for integers, for very small or large numbers, and for others.
 
     >>> number_format([3.0, -8.0]), number_format([0.5, -6e-5]), number_format([0.0, 6e-5]), number_format([2.5e9])
     ('%d', '%.4g', '%.3e', '%.3e')
@@ -81,7 +81,7 @@ def number_format(values: Any, digits: int = 4) -> str:
 
 
 def width(values: Any, shown: str, head: str) -> int:
-    """Return the px that a column needs for its longest number and its head."""
+    """Return the width in px that a column needs for its longest number and its header."""
     longest = max((len(written(v, shown)) for v in np.unique(_numbers(values))), default=1)
     return int(max(DIGIT * longest, LETTER * len(head))) + MARGIN
 
@@ -89,11 +89,11 @@ def width(values: Any, shown: str, head: str) -> int:
 def columns(
     frame: pd.DataFrame, digits: int = 4, skip: Iterable[str] = (), heads: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Return the configuration of every column of a table but ``skip``, for st.dataframe.
+    """Return the configuration of all columns of a table except ``skip``, for st.dataframe.
 
     Args:
         digits: significant digits of numbers.
-        heads: other words than `LABELS` has, by column.
+        heads: labels that replace those of `LABELS`, by column.
     """
     found: dict[str, Any] = {}
     for name in frame.columns:
@@ -112,7 +112,7 @@ def columns(
 
 
 def numbers(frame: pd.DataFrame, digits: int = 6) -> dict[str, Any]:
-    """Return the configuration of a table of one kind of numbers: all in one format, in columns of one width."""
+    """Return the configuration of a table of like numbers: one format and one width for all columns."""
     if frame.to_numpy().dtype.kind == "i":
         return {}
     shown = number_format(frame.to_numpy(), digits)
@@ -126,7 +126,7 @@ def _numbers(values: Any) -> np.ndarray:
 
 
 def written(value: float, shown: str) -> str:
-    """A number as the browser writes it: %g keeps all zeros before the digits down to 1e-6.
+    """A number as the browser writes it: %g is positional down to 1e-6.
 
     >>> written(6.948e-05, "%.4g"), written(6.948e-05, "%.3e"), written(0.5, "%.4g")
     ('0.00006948', '6.948e-5', '0.5')

@@ -1,4 +1,4 @@
-"""What lessons there are: their steps, how long each takes, and a plan for a class of an hour."""
+"""The lessons: their steps with durations, and a plan for a one-hour class."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from quantcore.mistakes import MISTAKES
 
 
 class Step(NamedTuple):
-    """``headline``: a question, which the step then answers; ``minutes``: for one reader alone."""
+    """``headline``: the question that the step answers; ``minutes``: for a single reader."""
 
     headline: str
     minutes: int
@@ -15,8 +15,8 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Lesson:
-    """``title``: in the navigation; ``idea``: what it is about, in one line; ``icon``: a Material symbol;
-    ``steps``: by their name in the link.
+    """``title``: in the navigation; ``idea``: the topic in one line; ``icon``: a Material symbol;
+    ``steps``: by their names in the link.
     """
 
     title: str
@@ -26,12 +26,12 @@ class Lesson:
 
     @property
     def minutes(self) -> int:
-        """How long a reader takes."""
+        """Minutes for a single reader."""
         return sum(step.minutes for step in self.steps.values())
 
 
 class Part(NamedTuple):
-    """A step that a class takes together: ``minutes`` with the discussion, and what to ``ask``."""
+    """A step for the whole class: ``minutes`` including discussion, and a question to ``ask``."""
 
     lesson: str
     step: str
@@ -39,7 +39,7 @@ class Part(NamedTuple):
     ask: str
 
 
-# In their order; the name is that of the page's script, or of its folder
+# In order; the name is that of the page's script or folder
 LESSONS = {
     "scale": Lesson("Scale", "From the marks of a thermometer to codes", "straighten", {
         "marks": Step("How far apart are the marks?", 2),
@@ -62,13 +62,13 @@ LESSONS = {
         "rows": Step("One scale per row: which axis, which shape?", 3),
         "columns": Step("One scale per column: does it help here?", 2),
         "trap": Step("What does a scale of shape (n,) divide?", 3),
-        "groups": Step("How far does one large value reach in groups?", 2),
+        "groups": Step("How many elements does one large value affect in groups?", 2),
         "blocks": Step("What if neighbors along both axes share a scale?", 2),
         "cost": Step("What does each scale cost?", 3),
         "yours": Step("How does it look on your tensor?", 3),
     }),
     "error": Lesson("Error", "How far off, in one number", "show_chart", {
-        "signed": Step("What does the sign of an error tell?", 2),
+        "signed": Step("What does the sign of an error tell you?", 2),
         "means": Step("Many errors: which one number?", 3),
         "sqnr": Step("How large is the error next to the signal?", 3),
         "clipping": Step("Which range has the least error?", 4),
@@ -99,7 +99,7 @@ _FOLDERS = {"ptq_or_qat"}  # lessons of more than one module
 CLASS = (
     Part("scale", "marks", 3, "With one more bit, how many steps lie between the marks?"),
     Part("scale", "code", 3, "Which code does 58.4 °C get? Divide first, then round."),
-    Part("scale", "back", 3, "Which reading comes back wrong by the most, and by how much at worst?"),
+    Part("scale", "back", 3, "Which reading comes back with the largest error, and how large can it get?"),
     Part("scale", "range", 5, "Drag the highest mark down: when does 99 °C get a wrong code, and how wrong?"),
     Part("zero_point", "one-sided", 4, "No value is negative. What do the negative codes do?"),
     Part("zero_point", "asymmetric", 5, "Drag both ends: when does the zero point reach the lowest code?"),
@@ -114,10 +114,10 @@ CLASS = (
 
 
 def script(name: str) -> str:
-    """The script of a lesson's page, as Streamlit's links want it."""
+    """The script of a lesson's page, as Streamlit's links expect it."""
     return f"learn/{name}/page.py" if name in _FOLDERS else f"learn/{name}.py"
 
 
 def step_key(name: str) -> str:
-    """Key of the control that holds a lesson's step, and its parameter in the link."""
+    """Key of the control for a lesson's step, also its link parameter."""
     return f"learn_{name}_step"

@@ -1,4 +1,4 @@
-"""The link that shows the same view: what Streamlit's bound widgets leave to be done."""
+"""The link that reproduces a view: what Streamlit's bound widgets do not do themselves."""
 
 import math
 from typing import Any
@@ -13,14 +13,14 @@ from pages.shared import messages, selection
 from pages.shared.selection import Tensor
 from quantcore import tensors
 
-# The two parameters that are no widget's: the values of a tensor without a recipe, and the file that it is from
+# The two parameters without a widget: the values of a tensor that has no recipe, and the name of its file
 TENSOR, FILE = "t", "file"
 _SEEN, _CARRIED, _WARNING, _DROPPED = "_link_seen", "_link_carried", "_link_warning", "_link_dropped"
 _STREAMLIT = {"embed", "embed_options"}
 
 
 def raw_parameters() -> dict[str, str]:
-    """The link's parameters as they came, in the first run of a session; empty afterwards."""
+    """The parameters of the opened link in the first run of a session; empty afterwards."""
     if st.session_state.get(_SEEN):
         return {}
     st.session_state[_SEEN] = True
@@ -28,27 +28,27 @@ def raw_parameters() -> dict[str, str]:
 
 
 def from_history() -> bool:
-    """Whether the visitor came here by the browser's Back or Forward: the link wins over what the session holds."""
+    """Whether the visitor came by the browser's Back or Forward: then the link overrides the session."""
     context = get_script_run_ctx()
     return context is not None and context.is_history_navigation
 
 
 def went_to_another_tensor() -> bool:
-    """Whether Back or Forward led to a link with other values, or none, than the session carries."""
+    """Whether Back or Forward led to a link whose tensor values differ from the session's."""
     known = st.session_state.get(_CARRIED)
     return from_history() and known is not None and known[1] != st.query_params.get(TENSOR)
 
 
 def drop_unusable(known: set[str], required: set[str]) -> None:
-    """Take out of the link what controls do not stand, before they are drawn: 1e309, and nothing for one of a few.
+    """Remove from the link, before widgets are drawn, values that break them: infinite numbers, and empty choices.
 
-    Streamlit makes an integer of a number that is infinite, and fails; an empty parameter empties even a choice of
-    which one always holds. This is needed in every run: the browser's Back finds the link as it was. Parameters of
-    controls can't be deleted by `st.query_params`, hence its inner part.
+    Streamlit fails when it converts an infinite number to an integer, and an empty parameter clears even a required
+    choice. Every run needs this, since the browser's Back restores the link as it was. `st.query_params` can't delete
+    parameters that are bound to widgets, hence the internal API.
 
     Args:
-        known: parameters of which none is infinite.
-        required: those that are never empty.
+        known: parameters that must not be infinite.
+        required: parameters that must not be empty.
     """
     found = {
         k: v
@@ -72,7 +72,7 @@ def _infinite(text: str) -> bool:
 
 
 def tensor_from_link() -> np.ndarray | None:
-    """The values that the link carries; None where there are none, or damaged ones, which is told."""
+    """The tensor that the link carries; None if there is none or it is corrupted, which a message reports."""
     text = st.query_params.get(TENSOR)
     try:
         return None if text is None else tensors.decode(text)
@@ -82,7 +82,7 @@ def tensor_from_link() -> np.ndarray | None:
 
 
 def carry(x: np.ndarray | None, key: str, file: str | None = None) -> None:
-    """Put a tensor's values into the link where they fit, or take the last ones out; and the name of its file."""
+    """Put a tensor's values into the link if they fit, else remove the previous ones; likewise the name of its file."""
     known = st.session_state.get(_CARRIED)
     if known is None or known[0] != key:
         text = tensors.encode(x) if x is not None and tensors.fits_link(x) else None
@@ -92,7 +92,7 @@ def carry(x: np.ndarray | None, key: str, file: str | None = None) -> None:
 
 
 def _write(name: str, text: str | None) -> None:
-    """Put a parameter into the link; only where it changes, since each write is a step in the browser's history."""
+    """Put a parameter into the link if it changed: each write is a step in the browser's history."""
     if text is None:
         if name in st.query_params:
             del st.query_params[name]
@@ -101,22 +101,22 @@ def _write(name: str, text: str | None) -> None:
 
 
 def carries() -> bool:
-    """Whether the values in the link were put there in this session, rather than by whoever sent the link."""
+    """Whether the tensor in the link was put there in this session, not by the sender of the link."""
     known = st.session_state.get(_CARRIED)
     return known is not None and known[1] is not None and known[1] == st.query_params.get(TENSOR)
 
 
 def forget() -> None:
-    """Take a tensor's values and the name of its file out of the link (also in callbacks)."""
+    """Remove the tensor and the name of its file from the link (also for callbacks)."""
     st.session_state.pop(_CARRIED, None)
     _write(TENSOR, None)
     _write(FILE, None)
 
 
 def draw(tensor: Tensor | None) -> None:
-    """Show the link, and say what it does not carry of this tensor.
+    """Show the link, and what it does not carry of this tensor.
 
-    To be called last: what a widget writes into the link stands there once the widget has been drawn.
+    Call it last: a widget writes its value into the link only when it is drawn.
     """
     used = selection.get().used
     if "tensor" in used and tensor is None:
@@ -140,20 +140,20 @@ def draw(tensor: Tensor | None) -> None:
 
 
 def _carries_all(tensor: Tensor) -> bool:
-    """Whether the link holds all that the tensor is made of."""
+    """Whether the link is enough to reproduce the tensor."""
     return tensor.recipe is not None or st.session_state.get(_CARRIED, (None, None))[1] is not None
 
 
 def address() -> str:
     """The address of the page with all its parameters."""
     parts = urlsplit(st.context.url or "")
-    # a list of choices stands there once a choice, which to_dict() forgets
+    # a multiple choice is a repeated parameter, of which to_dict() keeps only one
     pairs = [(key, value) for key in st.query_params for value in st.query_params.get_all(key)]
     return urlunsplit((parts.scheme, parts.netloc, parts.path or "/", urlencode(pairs), ""))
 
 
 def report_dropped(before: dict[str, str], known: set[str], place: Any) -> None:
-    """Say which parts of the link had no effect, so that nobody trusts a view that it did not ask for."""
+    """Report parameters of the link that had no effect, so that nobody mistakes the view for the one linked."""
     after = st.query_params.to_dict()
     at_once = st.session_state.pop(_DROPPED, {})
     dropped = [
@@ -168,7 +168,7 @@ def report_dropped(before: dict[str, str], known: set[str], place: Any) -> None:
         what = "1 parameter that can't be used; its default is" if one else (
             f"{len(dropped)} parameters that can't be used; their defaults are"
         )  # fmt: skip
-        sentence = f"This link has {what} used instead: {', '.join(_short(d) for d in dropped[:5])}."
+        sentence = f"This link holds {what} used instead: {', '.join(_short(d) for d in dropped[:5])}."
         st.session_state[_WARNING] = " ".join([*filter(None, [st.session_state.get(_WARNING)]), sentence])
     if st.session_state.get(_WARNING):
         with place.container(horizontal=True, vertical_alignment="center"):

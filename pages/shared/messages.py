@@ -1,4 +1,4 @@
-"""Sentences to the visitor. What a visitor or a link wrote is shown as text, never as Markdown."""
+"""Messages to the visitor. Text from a visitor or a link is shown as it is, never as Markdown."""
 
 import html
 from collections.abc import Iterable
@@ -12,24 +12,24 @@ import quantcore as qc
 
 
 def error(text: str, place: Any = st) -> None:
-    """Say what can't be done, and what to do."""
+    """Show what is wrong, and what to do."""
     place.error(plain(text), icon=":material/error:")
 
 
 def warning(text: str, place: Any = st) -> None:
-    """Say what was done although it is likely a mistake."""
+    """Show what was done although it is probably a mistake."""
     place.warning(plain(text), icon=":material/warning:")
 
 
 def hint(text: str, place: Any = st) -> None:
-    """Say what to do next."""
+    """Show what to do next."""
     place.info(plain(text), icon=":material/arrow_back:")
 
 
 def lines(rows: Iterable[str], name: str = "") -> None:
-    """Show lines whose columns stand below each other; ``name``: a class, for what looks for them in the page.
+    """Show lines in a monospaced font; ``name``: a CSS class by which scripts find them.
 
-    Not by st.code: its highlighter, which has nothing to do here, costs the first view an eighth of its time.
+    Not with st.code: its highlighter is not needed here and takes an eighth of the time of the first view.
     """
     style = (
         'font-family:"Source Code Pro",monospace;font-size:.875rem;line-height:1.5;margin:0;padding:.75rem;'
@@ -41,7 +41,7 @@ def lines(rows: Iterable[str], name: str = "") -> None:
 def sqnr_column(
     frame: pd.DataFrame, name: str, label: str, pattern: str = "%.4g"
 ) -> tuple[pd.DataFrame, Any]:
-    """A table and the look of its column of SQNRs: numbers, or words where one is infinite; a gap stays a gap."""
+    """A table and the configuration of its SQNR column: numbers, or text if one is infinite; NaN stays empty."""
     values = frame[name]
     if not np.isinf(values).any():
         return frame, st.column_config.NumberColumn(label, format=pattern)
@@ -50,5 +50,5 @@ def sqnr_column(
 
 
 def plain(text: str) -> str:
-    """Keep Markdown from reading a text."""
+    """Escape a text so that Markdown shows it as it is."""
     return "".join(f"\\{c}" if c in "\\`*_{}[]<>#$:|~!" else c for c in text)

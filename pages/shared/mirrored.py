@@ -1,4 +1,4 @@
-"""Widgets that stand at what the app has found, until a visitor changes them."""
+"""Widgets that show a value of the app until a visitor changes them."""
 
 from collections.abc import Hashable
 
@@ -8,11 +8,11 @@ _VERSIONS = "_mirrored_versions"
 
 
 def key_at(name: str, value: Hashable) -> str:
-    """Key for a widget that shall stand at ``value``, under a name of its own.
+    """Key of a widget ``name`` that shall show ``value``.
 
-    The key is another one whenever the widget stood elsewhere. Under the same key, an act of the visitor that
-    comes before the browser has drawn ``value`` would carry the old value with it, which Streamlit takes for
-    typed: two quick presses of an arrow key on "Bits" brought the old scheme back by its text.
+    The key changes whenever the widget showed something else. Under one key, an input that arrives before the browser
+    has drawn ``value`` would send the old value along, and Streamlit would take it as typed: two quick presses of an
+    arrow key on "Bits" restored the old scheme from its text field.
     """
     versions = st.session_state.setdefault(_VERSIONS, {})
     key = f"{name}_{versions.get(name, 0)}"
@@ -24,11 +24,10 @@ def key_at(name: str, value: Hashable) -> str:
 
 
 def key_of(name: str) -> str:
-    """The key that the widget has now."""
+    """The current key of the widget."""
     return f"{name}_{st.session_state.get(_VERSIONS, {}).get(name, 0)}"
 
 
 def typed(name: str, key: str) -> bool:
-    """Whether a change was the visitor's own (for callbacks): one under an earlier key is the browser's belated
-    word of what stood there before."""
+    """Whether a change was the visitor's own (for callbacks): an earlier key means a stale value from the browser."""
     return key == key_of(name)

@@ -1,4 +1,4 @@
-"""What a page says of itself, for the registry in main.py: one record per page."""
+"""The record with which each page describes itself to the registry in main.py."""
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
@@ -6,18 +6,18 @@ from dataclasses import dataclass, field
 import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
-TENSOR, SCHEME = "tensor", "scheme"  # the two parts of the sidebar
+TENSOR, SCHEME = "tensor", "scheme"  # parts of the sidebar
 
 
 @dataclass(frozen=True)
 class While:
-    """While the control ``key`` of the page holds one of ``values``; without a key, always."""
+    """A condition: the page's control ``key`` has one of ``values``; without a key, always true."""
 
     key: str = ""
     values: Set[str] = frozenset()
 
     def holds(self) -> bool:
-        """Whether it does; in the first run, before the control is drawn, what the link says of it counts."""
+        """Whether the condition is true; before the control is first drawn, the link decides."""
         if not self.key:
             return True
         held = st.session_state.get(self.key, st.query_params.get_all(self.key))
@@ -32,14 +32,14 @@ class Page:
     """A page of the app.
 
     Attributes:
-        script: relative to ``pages/``, as Streamlit's links want it.
+        script: path relative to ``pages/``, as Streamlit's links expect it.
         icon: name of a Material symbol.
-        url_path: the last part of its address; empty for the page that opens first.
-        section: of the navigation.
-        uses: which parts of the sidebar act on it, and when; the sidebar shows these and no others.
-        keys: of its own controls that are bound to parameters of the link.
-        required: those of its keys that hold one of a few choices, and which a link must not empty.
-        free_text: those of its keys in which any text has a meaning, "inf" too.
+        url_path: last part of the address; empty for the page that opens first.
+        section: section of the navigation.
+        uses: which parts of the sidebar the page uses, and when; the sidebar shows only these.
+        keys: keys of the page's own controls that are bound to link parameters.
+        required: keys that always have a value, so that a link must not leave them empty.
+        free_text: keys in which any text is valid, "inf" too.
     """
 
     script: str
@@ -53,12 +53,12 @@ class Page:
     free_text: Set[str] = frozenset()
 
     def for_navigation(self) -> StreamlitPage:
-        """The page as st.navigation takes it."""
+        """The page for st.navigation."""
         icon, default = f":material/{self.icon}:", not self.url_path
         return st.Page(
             self.script, title=self.title, icon=icon, url_path=self.url_path or None, default=default
         )
 
     def used(self) -> frozenset[str]:
-        """TENSOR and SCHEME, as far as they act on the page as it stands."""
+        """The parts of the sidebar that the page uses in its current state."""
         return frozenset(part for part, when in self.uses.items() if when.holds())

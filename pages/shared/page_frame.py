@@ -1,4 +1,4 @@
-"""What every page outside the lessons has around it: title, link, what is wrong with the sidebar's choices."""
+"""The frame of every page outside the lessons: title, link, errors of the sidebar."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -17,9 +17,9 @@ class Frame:
     """What a page gets from its frame.
 
     Attributes:
-        chosen: what the sidebar's controls stand for.
-        notes: under the title: what comes and goes there leaves the page below in its place.
-        link_notes: sentences about what the link does not carry; the page adds its own.
+        chosen: tensor and scheme of the sidebar.
+        notes: a container below the title; messages in it do not shift the identity of elements below.
+        link_notes: sentences about what the link does not carry, to which the page adds its own.
     """
 
     chosen: Current
@@ -35,13 +35,13 @@ def page_frame(
     top: Callable[[Current], DeltaGenerator] | None = None,
     problems: Iterable[str] = (),
 ) -> Iterator[Frame]:
-    """Draw the top of a page and what is wrong so far; after the page, its link, which the widgets have filled by then.
+    """Draw title and errors above a page and, once its widgets have been drawn, the link.
 
-    A QuantError that the page does not catch is shown where it ended.
+    A QuantError that the page does not catch is shown where the page stopped.
 
     Args:
-        top: draws a top of the page's own instead of title and caption, and returns the place of the link.
-        problems: what is wrong besides the sidebar's choices; empty ones are left out.
+        top: draws the page's own top instead of title and caption, and returns the place of the link.
+        problems: errors besides those of the sidebar; empty strings are ignored.
     """
     chosen = selection.get()
     place = _titled(title, caption) if top is None else top(chosen)
@@ -62,7 +62,7 @@ def page_frame(
 
 
 def _titled(title: str, caption: str) -> DeltaGenerator:
-    """Draw title and caption; return the place beside them."""
+    """Draw title and caption; return the place next to them."""
     left, right = st.columns([7, 1], vertical_alignment="center")
     left.subheader(title, anchor=False)
     if caption:

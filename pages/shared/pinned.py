@@ -1,4 +1,4 @@
-"""The scheme that the present one is compared with: pinned by the visitor, or the one before this."""
+"""The scheme that the current one is compared with: pinned by the visitor, or the previous one."""
 
 from dataclasses import dataclass
 
@@ -11,12 +11,12 @@ from pages.shared.selection import Tensor
 
 PIN, DIFFERENCE = "pin", "diff"
 KEYS = {PIN, DIFFERENCE}
-_LAST = "_shown_schemes"  # (tensor, scheme now, scheme before)
+_LAST = "_shown_schemes"  # (tensor, current scheme, previous scheme)
 
 
 @dataclass(frozen=True)
 class Reference:
-    """What the figures are compared with. ``problem``: why a pinned scheme can't be, else empty."""
+    """What the figures are compared with. ``problem``: why a pinned scheme can't be used, or empty."""
 
     name: str
     scheme: str
@@ -26,8 +26,8 @@ class Reference:
 
 
 def button(place: DeltaGenerator, scheme: qc.Scheme | None) -> None:
-    """Draw the button that pins the scheme shown, or takes the pin out again."""
-    # The link carries what a widget holds, so the pinned scheme has one, which nobody needs to see
+    """Draw the button that pins the current scheme, or unpins it."""
+    # The link carries widget values, so the pinned scheme has a widget, hidden by CSS
     place.text_input("Pinned scheme", key=PIN, bind="query-params", label_visibility="collapsed")
     pinned = bool(st.session_state[PIN])
     place.button(
@@ -49,7 +49,7 @@ def _set(scheme: str) -> None:
 
 
 def reference(tensor: Tensor, scheme: qc.Scheme) -> Reference | None:
-    """Return what to compare with; None where nothing is pinned and no other scheme came before."""
+    """What to compare with; None if nothing is pinned and there is no previous scheme."""
     before = _previous(tensor.key, str(scheme))
     pinned = st.session_state.get(PIN)
     text = pinned or before
@@ -64,7 +64,7 @@ def reference(tensor: Tensor, scheme: qc.Scheme) -> Reference | None:
 
 
 def _previous(tensor: str, scheme: str) -> str:
-    """The scheme before this one on the same tensor; reruns that change neither keep it."""
+    """The previous scheme on the same tensor, or empty; reruns that change neither keep it."""
     tensor_then, now, before = st.session_state.get(_LAST, ("", "", ""))
     if tensor_then != tensor:
         now, before = scheme, ""

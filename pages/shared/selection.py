@@ -1,4 +1,4 @@
-"""What the controls chose, for the page that runs after them."""
+"""The tensor and scheme chosen in the sidebar, for the page that runs after it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _KEY = "_current"
 
 
 class NoTensorYet(Exception):
-    """Nothing was pasted or uploaded so far; the message says what to do."""
+    """Nothing has been pasted or uploaded yet; the message says what to do."""
 
 
 @dataclass(frozen=True)
@@ -22,10 +22,10 @@ class Tensor:
     """The chosen tensor. ``key`` names its content: equal keys, equal values.
 
     Attributes:
-        title: what it is called in a line of text, the file's name included.
-        recipe: Python that binds ``x`` to it by quantcore's means; None where it is known by its values alone.
-        name: its full name, in the file that it was read from; ``title`` where it has none of its own.
-        stored: the dtype that the file stores it in, such as ``bfloat16``; empty where it comes from no file.
+        title: a name for a line of text, including the name of the file.
+        recipe: Python code with quantcore that assigns it to ``x``; None if only its values are known.
+        name: its full name in its file; ``title`` if it has none.
+        stored: the dtype in its file, such as ``bfloat16``; empty if it is not from a file.
     """
 
     key: str
@@ -42,17 +42,17 @@ class Tensor:
 
 
 def of_values(x: np.ndarray, title: str, **more: str) -> Tensor:
-    """A tensor that is known by its values alone; ``more``: its ``name`` and ``stored``."""
+    """A tensor of which only the values are known; ``more``: its ``name`` and ``stored``."""
     return Tensor(f"values {tensors.content_hash(x)}", title, x.shape, lambda: x, **more)
 
 
 @dataclass(frozen=True)
 class Current:
-    """The tensor and the scheme, or the sentences that say why there is none.
+    """The tensor and the scheme, or the reasons why they are missing.
 
-    ``problems``: all of them; ``acting``: those with what acts on the page.
-    ``hint``: what to do next, where nothing is wrong but there is no tensor yet.
-    ``used``: "tensor" and "scheme", as far as they act on the page.
+    ``problems``: all errors; ``acting``: those of the parts that the page uses.
+    ``hint``: what to do next, if there is no tensor yet but nothing is wrong.
+    ``used``: which of "tensor" and "scheme" the page uses.
     """
 
     tensor: Tensor | None
@@ -64,10 +64,10 @@ class Current:
 
 
 def put(current: Current) -> None:
-    """Hand over to the page of this run."""
+    """Store for the page of this run."""
     st.session_state[_KEY] = current
 
 
 def get() -> Current:
-    """Take over in a page."""
+    """The selection of this run, for a page."""
     return cast(Current, st.session_state[_KEY])

@@ -1,8 +1,8 @@
-"""Light or dark, for figures."""
+"""The theme, for figures."""
 
 import streamlit as st
 
 
 def theme() -> str:
-    """light or dark, as the visitor has it."""
+    """The visitor's theme: "light" or "dark"."""
     return st.context.theme.type or "light"

@@ -1,4 +1,4 @@
-"""What every first visitor would otherwise wait for."""
+"""Work done at startup so that the first visitor need not wait for it."""
 
 import gc
 
@@ -6,7 +6,7 @@ import streamlit as st
 
 
 def warm_up() -> None:
-    """Import the heavy modules and run the whole chain once."""
+    """Import the heavy modules and run the whole pipeline once."""
     import pandas  # noqa: F401
     import plotly.graph_objects  # noqa: F401
     import torch
@@ -14,8 +14,8 @@ def warm_up() -> None:
     import quantcore as qc
     from quantcore import figures
 
-    # Visitors run side by side; threads of one operation that wait for each other cost far more than they
-    # bring: with another process on two cores, a map of 4096×4096 took 1.8 s instead of 0.2 s.
+    # Visitors run in parallel, and threads of one operation that wait for each other cost more than they gain:
+    # with another process on two cores, a map of 4096×4096 took 1.8 s instead of 0.2 s.
     torch.set_num_threads(1)
     result = qc.apply(torch.eye(8), qc.Scheme())
     qc.report(result)
@@ -24,10 +24,10 @@ def warm_up() -> None:
 
 @st.cache_resource
 def warm_once() -> bool:
-    """Do it in a script run, where the app was started without its entry.
+    """Warm up in a script run, if the app was started without app.py.
 
-    Streamlit collects garbage after every run: with torch imported that takes some 100 ms, unless what
-    is there to stay is frozen first.
+    Streamlit collects garbage after every run. With torch imported this takes about 100 ms, unless long-lived objects
+    are frozen first.
     """
     if not gc.get_freeze_count():
         warm_up()

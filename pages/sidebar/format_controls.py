@@ -1,4 +1,4 @@
-"""What a code can be, and how a number becomes one: format, the fit of a codebook, scales, rounding."""
+"""Controls for the number format: its name, the fitted codebook, quantized scales, rounding."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ _BIND: dict[str, Any] = {"bind": "query-params"}
 
 
 def name() -> str:
-    """Draw the choice of the format; return what was chosen or typed."""
+    """Draw the format control; return the format as chosen or typed."""
     return str(
         st.selectbox(
             "Format",
@@ -32,17 +32,17 @@ def name() -> str:
 
 
 def kind(chosen: str) -> str:
-    """What a convention calls the kind of format that was chosen or typed."""
+    """The kind of a format, chosen or typed, as conventions name it: "int", "float" or "codebook"."""
     if chosen in (INTEGERS, FITTED):
         return "int" if chosen == INTEGERS else "codebook"
     try:
         return KINDS[type(qc.parse_format(chosen))]
-    except qc.QuantError:  # which is said where the scheme is made
+    except qc.QuantError:  # reported where the scheme is built
         return "float"
 
 
 def fit() -> tuple[int, str]:
-    """Draw how many values are fitted, and the way; return them."""
+    """Draw size and method of the fitted codebook; return them."""
     left, right = st.columns(2)
     size = left.number_input("Values", 2, MAX_VALUES, DEFAULTS["fit_size"], key="fit_size", **_BIND)
     method = right.selectbox(
@@ -59,7 +59,7 @@ def fit() -> tuple[int, str]:
 
 
 def scales() -> str:
-    """Draw the scheme that quantizes the scales; return its text, empty for none."""
+    """Draw the scheme that quantizes the scales; return its text, empty if scales stay float32."""
     return str(
         st.text_input(
             "Scales stored as",
@@ -75,7 +75,7 @@ def scales() -> str:
 
 
 def rounding() -> str:
-    """Draw the choice of the rounding; return its name as conventions know it."""
+    """Draw the rounding control; return the rounding rule as a convention names it."""
     rule = str(
         st.selectbox(
             "Rounding",

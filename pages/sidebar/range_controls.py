@@ -1,4 +1,4 @@
-"""How the range is found: the choice, and what each kind of it needs."""
+"""Controls for the range setting and its parameters."""
 
 import ast
 from typing import Any
@@ -30,10 +30,10 @@ _HELP = (
 
 
 def draw() -> qc.RangeSetting:
-    """Draw the controls and return the range setting that they stand for.
+    """Draw the controls and return the range setting.
 
     Raises:
-        QuantError: what was typed makes none.
+        QuantError: the input is not a valid range setting.
     """
     match st.selectbox("Range", KINDS, key="range", **_BIND, help=_HELP):
         case "min MSE":

@@ -1,4 +1,4 @@
-"""The scheme's controls: one widget a choice, each bound to one parameter of the link."""
+"""Controls for the scheme: one widget per option, each bound to one parameter of the link."""
 
 import math
 from typing import Any
@@ -14,39 +14,26 @@ from pages.sidebar.scheme_state import DEFAULTS, PRESET, RANK, load_preset, rese
 from quantcore.conventions import CONVENTIONS
 from quantcore.formats import MAX_BITS, MIN_BITS
 
-UNFITTED = qc.CODEBOOKS["ternary"]  # until there is a tensor to fit to
+UNFITTED = qc.CODEBOOKS["ternary"]  # placeholder until there is a tensor to fit
 PER = ("tensor", "channel", "group", "flat group", "block")
 _BIND: dict[str, Any] = {"bind": "query-params"}
 _OVERFLOW_HELP = (
     "What happens to a code out of range: saturate clamps it to the nearest code, wrap keeps its lowest bits, "
     "as a cast without a clamp does."
 )
+_NARROW_HELP = "Leave out the lowest code, so that signed codes are symmetric: -127 to 127 for 8 bits."
 
 
 def draw(shape: tuple[int, ...], tensor: Tensor | None = None) -> qc.Scheme:
-    """Draw the controls for a tensor of ``shape`` and return the scheme that they stand for.
+    """Draw the controls for a tensor of ``shape`` and return the scheme.
 
     Args:
-        tensor: what a codebook is fitted to.
+        tensor: the tensor that a codebook is fitted to.
 
     Raises:
-        QuantError: what was typed makes no scheme, or no codebook can be fitted.
+        QuantError: the input is not a valid scheme, or no codebook can be fitted.
     """
-    left, right = st.columns([3, 1], vertical_alignment="bottom")
-    left.subheader("Scheme")
-    right.button(
-        "Reset", on_click=reset, type="tertiary", help="Set every option of the scheme back to its default"
-    )
-    st.selectbox(
-        "Preset",
-        list(qc.PRESETS),
-        index=None,
-        placeholder="Load a preset…",
-        key=PRESET,
-        on_change=load_preset,
-        label_visibility="collapsed",
-        help="A scheme under its library's name for it; sets every option below.",
-    )
+    _heading()
     name = format_controls.name()
     size, method = format_controls.fit() if name == FITTED else (0, "")
     convention = _library(format_controls.kind(name))
@@ -58,20 +45,14 @@ def draw(shape: tuple[int, ...], tensor: Tensor | None = None) -> qc.Scheme:
     try:
         granularity = _granularity(shape, convention)
         range_setting = range_controls.draw()
-    finally:  # what is typed wrong above must not take the rest of the controls away
+    finally:  # an error above must not hide the remaining controls
         saturate = name != INTEGERS or _either(
             "Overflow", "overflow", ["saturate", "wrap"], help=_OVERFLOW_HELP
         )
         rounding, scales = format_controls.rounding(), format_controls.scales()
         if name == INTEGERS:
-            narrow = st.checkbox(
-                "Narrow range",
-                DEFAULTS["narrow"],
-                key="narrow",
-                **_BIND,
-                help="Leave out the lowest code, so that signed codes are symmetric: -127 to 127 for 8 bits.",
-            )
-        # Streamlit writes what a callback sets into the link only of widgets whose key it has met before.
+            narrow = st.checkbox("Narrow range", DEFAULTS["narrow"], key="narrow", **_BIND, help=_NARROW_HELP)
+        # Streamlit writes a value set by a callback into the link only if it has seen the widget's key before
         for key, default in DEFAULTS.items():
             st.session_state.setdefault(key, default)
     if not saturate:
@@ -86,8 +67,27 @@ def draw(shape: tuple[int, ...], tensor: Tensor | None = None) -> qc.Scheme:
     return scheme if name != FITTED or tensor is None else cache.fitted(tensor, scheme, size, method)
 
 
+def _heading() -> None:
+    """Draw the heading with the button to reset, and the choice of a preset."""
+    left, right = st.columns([3, 1], vertical_alignment="center")
+    left.subheader("Scheme")
+    right.button(
+        "Reset", on_click=reset, type="tertiary", help="Set every option of the scheme back to its default"
+    )
+    st.selectbox(
+        "Preset",
+        list(qc.PRESETS),
+        index=None,
+        placeholder="Load a preset…",
+        key=PRESET,
+        on_change=load_preset,
+        label_visibility="collapsed",
+        help="A scheme under its library's name for it; sets every option below.",
+    )
+
+
 def _library(kind: str) -> qc.Convention:
-    """The convention; ``kind`` is "int", "float" or "codebook"."""
+    """Draw the choice of the convention; ``kind`` is "int", "float" or "codebook"."""
     current = (st.session_state.get("library"), st.query_params.get("library"))
     name = st.selectbox(
         "Library",
@@ -101,12 +101,12 @@ def _library(kind: str) -> qc.Convention:
 
 
 def _allowed(convention: qc.Convention, what: str) -> tuple[Any, ...] | None:
-    """The values of a property that the library takes, None where it takes all."""
+    """The values of a property that the library supports; None if it supports all."""
     return next((limit.allowed for limit in convention.limits if limit.of == what), None)
 
 
 def _either(label: str, key: str, options: list[str], **more: Any) -> bool:
-    """Draw a choice of two; return whether the first one is chosen."""
+    """Draw a choice between two options; return whether the first is chosen."""
     chosen = st.segmented_control(
         label, options, default=DEFAULTS[key], key=key, required=True, width="stretch", **_BIND, **more
     )
@@ -116,7 +116,7 @@ def _either(label: str, key: str, options: list[str], **more: Any) -> bool:
 def _granularity(shape: tuple[int, ...], convention: qc.Convention) -> qc.Granularity:
     st.session_state[RANK] = len(shape)
     allowed = _allowed(convention, "granularity")
-    # what stands there, or in the link, stays: the page says that the library has it not
+    # an unsupported value already chosen, or in the link, stays: the page reports it
     current = (st.session_state.get("per"), st.query_params.get("per"))
     per = st.selectbox(
         "One scale per",
@@ -130,7 +130,8 @@ def _granularity(shape: tuple[int, ...], convention: qc.Convention) -> qc.Granul
     match per:
         case "channel":
             axes = list(range(max(1, len(shape))))
-            return qc.PerChannel(st.selectbox("Axis", axes, key="axis", **_BIND, help=_axes_help(shape)))
+            label = "Axis (0: rows, 1: columns)" if len(shape) == 2 else "Axis"
+            return qc.PerChannel(st.selectbox(label, axes, key="axis", **_BIND, help=_axes_help(shape)))
         case "group":
             return _group(shape, _allowed(convention, "divides") or _allowed(convention, "group_divides"))
         case "flat group":
@@ -159,7 +160,7 @@ def _group(shape: tuple[int, ...], must_divide: tuple[Any, ...] | None) -> qc.Pe
 
 
 def _size(length: int, must_divide: tuple[Any, ...] | None, whose: str = "The tensor") -> int:
-    """Draw the choice of how many elements share a scale, of ``length`` in a row."""
+    """Draw the choice of the group size along ``length`` elements."""
     sizes = [n for n in _group_sizes(length) if not must_divide or length % n == 0]
     default = default_group_size(length, bool(must_divide))
     typed = st.selectbox(
@@ -177,7 +178,7 @@ def _size(length: int, must_divide: tuple[Any, ...] | None, whose: str = "The te
 
 
 def _block(shape: tuple[int, ...]) -> qc.PerBlock:
-    # two by two on the last axes: a length for every axis, none longer than it
+    # 2 × 2 on the last two axes, 1 on the others, and never longer than the axis
     default = [min(n, 2 if i >= len(shape) - 2 else 1) for i, n in enumerate(shape)] or [1]
     typed = st.text_input(
         "Block shape",
@@ -195,14 +196,14 @@ def _block(shape: tuple[int, ...]) -> qc.PerBlock:
 
 
 def default_group_size(length: int, must_divide: bool = False) -> int:
-    """Elements in a group along an axis of ``length`` where nobody has said how many.
+    """The default group size along an axis of ``length``.
 
-    32, or the largest of 16, 8, 4 and 2 that divides the axis. Where none does: 32, or as much of it as the axis has,
-    and the last group is shorter; for a library that refuses such a group, the whole axis up to 1,024 elements.
+    The largest of 32, 16, 8, 4 and 2 that divides the axis. If none does: the largest power of two up to 32 that fits,
+    with a shorter last group; for a library that does not support one, the whole axis up to 1,024 elements.
 
     ======  ================  ====================
-    length  where one may be  where all groups are
-            shorter           equally long
+    length  last group may    all groups must be
+            be shorter        equally long
     ======  ================  ====================
     4096    32                32
     200     8                 8
@@ -214,19 +215,19 @@ def default_group_size(length: int, must_divide: bool = False) -> int:
         if length % size == 0:
             return size
     if must_divide:
-        return length if 3 < length <= 1024 else 1  # a group of three would only look like a choice
+        return length if 3 < length <= 1024 else 1  # a group of 3 would look like a deliberate choice
     return next(size for size in (32, 16, 8, 4, 2, 1) if size <= length)
 
 
 def _group_sizes(length: int) -> list[int]:
-    """Group sizes that make sense on an axis: its divisors and the powers of two, at most 24 of them."""
+    """Group sizes to offer: the divisors of the length and the powers of two, or only the latter if these are over 24."""
     sizes = [n for n in range(1, min(length, 1024) + 1) if length % n == 0 or n & (n - 1) == 0]
     powers = [n for n in sizes if n & (n - 1) == 0]
     return sizes if len(sizes) <= 24 else powers
 
 
 def _axes_help(shape: tuple[int, ...]) -> str:
-    """Name the axes and their lengths, as a person and as code counts them."""
+    """Name the axes and their lengths, such as "8 rows (axis 0)"."""
     names = ["rows", "columns"] if len(shape) == 2 else []
     lengths = [
         f"{n:,} {names[i]} (axis {i})" if names else f"axis {i} has length {n:,}" for i, n in enumerate(shape)

@@ -1,4 +1,4 @@
-"""What the scheme's controls hold: their defaults, and how a whole scheme is put into them."""
+"""State of the scheme controls: their defaults, and how to set them to a given scheme."""
 
 from typing import Any
 
@@ -7,8 +7,8 @@ import streamlit as st
 import quantcore as qc
 from pages.shared import mirrored
 
-# Widget keys are the parameters of the link; a parameter at its default is left out of it. So no default may
-# depend on the tensor: where what is usual does, the default is to be empty, and stands for it.
+# Widget keys are the parameters of the link, and the link omits a parameter at its default. So no default may depend
+# on the tensor: where the usual value does, the default is empty and stands for that value.
 DEFAULTS: dict[str, Any] = {
     "format": "integers",
     "fit_size": 16,
@@ -37,14 +37,14 @@ DEFAULTS: dict[str, Any] = {
     "rounding_seed": 0,
     "scales": "",
 }
-MIN_PERCENTILE = 50.001  # the control's; quantcore takes any over 50
-RANK = "_rank"  # of the tensor that the controls were last drawn for
+MIN_PERCENTILE = 50.001  # of the control; quantcore takes any above 50
+RANK = "_rank"  # of the tensor for which the controls were last drawn
 PRESET = "_preset"
 TEXT, TEXT_ERROR = "_scheme_text", "_scheme_text_error"
 
 
 def reset() -> None:
-    """Put every choice back to its default (a callback)."""
+    """Set every option back to its default (a callback)."""
     st.session_state.update(DEFAULTS)
 
 
@@ -52,7 +52,7 @@ def apply_scheme(scheme: qc.Scheme) -> None:
     """Set the controls to a scheme (for callbacks).
 
     Raises:
-        QuantError: the tensor has no such axis, or a control does not reach a value.
+        QuantError: the tensor has no such axis, or a control can't represent a value.
     """
     fmt, chosen, convention = scheme.format, dict(DEFAULTS), scheme.convention
     changed = sorted(convention.changes().keys() - {"overflow", "rounding"})
@@ -86,10 +86,10 @@ def apply_scheme(scheme: qc.Scheme) -> None:
 
 
 def range_choices(setting: qc.RangeSetting) -> dict[str, Any]:
-    """What the controls of the range hold for a setting.
+    """The values of the range controls for a range setting.
 
     Raises:
-        QuantError: a control does not reach a value.
+        QuantError: a control can't represent a value.
     """
     match setting:
         case qc.Percentile(p):
@@ -118,7 +118,7 @@ def range_choices(setting: qc.RangeSetting) -> dict[str, Any]:
 
 
 def apply_text(key: str) -> None:
-    """Read the scheme's text form out of its field (a callback)."""
+    """Set the controls to the scheme typed as text (a callback)."""
     if not mirrored.typed(TEXT, key):
         return
     try:
@@ -128,7 +128,7 @@ def apply_text(key: str) -> None:
 
 
 def load_preset() -> None:
-    """Set the controls to the preset that was chosen, and leave the choice empty again (a callback)."""
+    """Set the controls to the chosen preset, and clear the choice (a callback)."""
     name = st.session_state[PRESET]
     st.session_state[PRESET] = None
     if name is None:
@@ -144,7 +144,11 @@ def _typed(value: Any) -> str:
 
 
 def _from_start(axis: int) -> int:
-    """The axis counted from the first; a scheme may count from the last."""
+    """The axis counted from the first; a scheme may count from the last.
+
+    Raises:
+        QuantError: the tensor has no such axis.
+    """
     rank = max(1, int(st.session_state.get(RANK, 1)))
     if not -rank <= axis < rank:
         raise qc.QuantError(f"The tensor has no axis {axis}: its axes are 0..{rank - 1}.")

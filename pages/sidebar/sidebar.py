@@ -1,4 +1,4 @@
-"""The sidebar: the tensor, then the scheme, each on the pages on which it acts."""
+"""The sidebar: the tensor, then the scheme, each shown on the pages that use it."""
 
 import streamlit as st
 
@@ -7,18 +7,18 @@ from pages.shared import selection
 from pages.shared.page import SCHEME, TENSOR, Page
 from pages.sidebar import scheme_controls, scheme_state, tensor_controls
 
-# Parameters of the link that the sidebar's controls are bound to, and those that a link must not empty
+# Link parameters of the sidebar's controls, and those that a link must not leave empty
 KEYS = {*scheme_state.DEFAULTS, *tensor_controls.DEFAULTS, *tensor_controls.PARAMETERS}
 REQUIRED = {"codes", "mode", "overflow"}
 
 
 def draw(page: Page) -> None:
-    """Draw all controls and leave what they chose in `current`; errors wait there for the page to show.
+    """Draw all controls and store tensor, scheme and errors in `selection` for the page.
 
-    Those that do not act on the page are drawn too, out of sight: they keep what was chosen, and its place in the
-    link, which Streamlit takes away from controls that are not drawn.
+    Controls that the page does not use are drawn too, but hidden: Streamlit drops the value and the link parameter
+    of a widget that is not drawn.
     """
-    problems: list[tuple[str, str]] = []  # the part of the sidebar, and what is wrong with it
+    problems: list[tuple[str, str]] = []  # part of the sidebar, error
     tensor, scheme, hint, used = None, None, "", page.used()
     try:
         with st.container(key=f"{TENSOR}_controls"):
@@ -43,9 +43,9 @@ def draw(page: Page) -> None:
 
 
 def show_used(page: Page) -> None:
-    """Show what acts on the page, and hide the rest; all of the sidebar where nothing does.
+    """Hide the parts of the sidebar that the page does not use, or the whole sidebar if it uses none.
 
-    To be called again after the page: a step back in the browser's history changes its controls as they are drawn.
+    Call it again after the page: a step back in the browser's history changes the page's controls as they are drawn.
     """
     used = page.used()
     hidden = [f".st-key-{part}_controls" for part in (TENSOR, SCHEME) if part not in used]

@@ -1,4 +1,4 @@
-"""The tensor's controls: generated, an example, pasted, edited or uploaded."""
+"""Controls for the tensor: generated, an example, pasted, edited or uploaded."""
 
 from typing import Any
 
@@ -18,36 +18,36 @@ DEFAULTS: dict[str, Any] = {
     "seed": 0,
     uploads.PICKED: None,
 }
-# With the distribution's name: parameters share names with the scheme's (low, high, scale) and with each other
-# (factor), and one widget with two defaults would keep the value of the first, which the link leaves out.
+# Keys are prefixed with the distribution: parameter names are shared with the scheme (low, high, scale) and among
+# distributions (factor), and one widget with two defaults would keep the first one's value, which the link omits.
 PARAMETERS: dict[str, Any] = {
     f"{name}_{p.name}": float(p.default) for name, d in tensors.DISTRIBUTIONS.items() for p in d.parameters
 }
-# No format_func beside it: the link would carry the label, and break when that is reworded
+# Never with a format_func: the link would carry the label and break when the label changes
 _BIND: dict[str, Any] = {"bind": "query-params"}
 PASTED, _EDITED = "_pasted", "_edited"
-# The tensor that was shown last, of any source but the grid; its source; the one that the grid began with
+# The last tensor from any source but the grid; that source; the tensor that the grid started from
 _SHOWN, _SOURCE, _START = "_tensor_shown", "_tensor_source", "_tensor_start"
 
 
 def draw() -> Tensor:
-    """Draw the controls and return the tensor that they stand for.
+    """Draw the controls and return the tensor.
 
     Raises:
         NoTensorYet: nothing was pasted or uploaded so far.
-        QuantError: what was typed, uploaded or linked makes no tensor.
+        QuantError: what was typed, uploaded or linked is not a tensor.
     """
     st.subheader("Tensor")
     source = st.selectbox("Tensor source", list(_DRAW), key="src", label_visibility="collapsed", **_BIND)
     try:
         tensor = _DRAW[source]()
     finally:
-        # Streamlit writes what a callback sets into the link only of widgets whose key it has met before.
+        # Streamlit writes a value set by a callback into the link only if it has seen the widget's key before
         for key, default in (DEFAULTS | PARAMETERS).items():
             st.session_state.setdefault(key, default)
     if source != "edit":
         st.session_state[_SHOWN], st.session_state[_SOURCE] = tensor, source
-        st.session_state.pop(_EDITED, None)  # the grid shall begin with this one
+        st.session_state.pop(_EDITED, None)  # so that the grid starts from this tensor
     st.caption(_facts(tensor))
     return tensor
 
@@ -109,7 +109,7 @@ def _example() -> Tensor:
 
 
 def _carried(tensor: Tensor) -> Tensor:
-    """The same, its values in the link where they fit."""
+    """The same tensor; its values go into the link if they fit."""
     link.carry(tensor.load(), tensor.key)
     return tensor
 
@@ -143,7 +143,7 @@ def _edited() -> Tensor:
     away = _EDITED not in st.session_state
     if away or link.went_to_another_tensor():
         tensor_editor.restart()
-        # what stands in the link may be the tensor of the source that was chosen before this one
+        # the link may still hold the tensor of the previous source
         x = None if link.carries() else link.tensor_from_link()
         if away or x is None:
             st.session_state[_START] = None if x is not None else st.session_state.get(_SHOWN) or _first()
@@ -156,19 +156,19 @@ def _edited() -> Tensor:
 
 
 def first_cells(x: np.ndarray) -> np.ndarray:
-    """The part of a tensor that the grid takes: its first rows and columns, of the first plane where it has more."""
+    """The part of a tensor that fits the grid: the first rows and columns of the first plane."""
     plane = x.reshape(-1, *x.shape[-2:])[0] if x.ndim > 2 else x
     return np.array(plane[(slice(tensor_editor.SIDE),) * plane.ndim], np.float32)
 
 
 def _source_note(start: Tensor) -> None:
-    """Say which tensor the cells came from, and lead back to it."""
+    """Show which tensor the cells came from, and a button back to it."""
     part = ""
     if len(start.shape) > 2 or any(n > tensor_editor.SIDE for n in start.shape):
         part = "×".join(str(min(n, tensor_editor.SIDE)) for n in start.shape[-2:])
         part = f"the first {part} elements of " + ("the first plane of " if len(start.shape) > 2 else "")
     st.caption(f"Starts from {part}{messages.plain(start.name)}, shape {start.shape}.")
-    short = start.name if len(start.name) <= 30 else "…" + start.name[-22:]  # what fits into one or two lines
+    short = start.name if len(start.name) <= 30 else "…" + start.name[-22:]  # fits into one or two lines
     st.button(
         f"Back to {messages.plain(short)}",
         on_click=_go_back,
@@ -179,19 +179,19 @@ def _source_note(start: Tensor) -> None:
 
 
 def _go_back() -> None:
-    """Choose the source that was chosen before the grid (a callback)."""
+    """Choose the source that was active before the grid (a callback)."""
     st.session_state["src"] = st.session_state.get(_SOURCE, DEFAULTS["src"])
 
 
 def _first() -> Tensor:
-    """What the page shows when it is opened without a link."""
+    """The tensor of a page that is opened without a link."""
     spec = tensors.Generated()
     return Tensor(f"generated {spec}", tensors.DISTRIBUTIONS[spec.distribution].label, spec.shape,
                   lambda: tensors.generate(spec))  # fmt: skip
 
 
 def write(x: np.ndarray) -> str:
-    """Write a tensor so that it can be read, typed into, and parsed back to the same float32 values."""
+    """Write a tensor as editable text that parses back to the same float32 values."""
     if x.ndim == 2 and min(x.shape) > 1:
         return "\n".join(", ".join(str(v) for v in row) for row in x)
     return str(np.vectorize(lambda v: float(str(v)), otypes=[object])(x).tolist())

@@ -1,4 +1,6 @@
-"""A small tensor, typed into as in a spreadsheet."""
+"""A grid for editing a small tensor like a spreadsheet."""
+
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,16 +14,16 @@ _ROWS, _COLUMNS = "_grid_rows", "_grid_columns"
 
 
 def restart() -> None:
-    """Take the values of the next `draw` instead of what was typed so far."""
+    """Discard what was typed; the next `draw` starts from its argument."""
     for key in (_BASE, _ROWS, _COLUMNS):
         st.session_state.pop(key, None)
 
 
 def draw(x: np.ndarray) -> np.ndarray:
-    """Draw an editor for x, of up to 16×16, and return what it holds now.
+    """Draw an editor for x, of up to 16×16 elements, and return the edited values.
 
-    The editor keeps its changes against the frame it began with, so that frame stays the same until the
-    editor was away (another source, another page) or the size changes; then it begins with x anew.
+    The widget stores edits relative to the frame it was given, so that frame stays the same until the editor
+    disappears (another source, another page) or its size changes; then it restarts from x.
 
     Raises:
         QuantError: a cell is empty or not a number, or x is too large.
@@ -42,7 +44,7 @@ def draw(x: np.ndarray) -> np.ndarray:
     base = st.session_state.get(_BASE)
     if base is None or base.shape != wanted or f"_grid_{version}" not in st.session_state:
         st.session_state[_VERSION] = version = version + 1
-        # as text: a column of numbers takes 1e-3 for 13 without a word
+        # as text: a numeric column silently reads 1e-3 as 13
         exact = [[str(v).removesuffix(".0") for v in row] for row in values]
         st.session_state[_BASE] = base = pd.DataFrame(exact, columns=[str(i) for i in range(wanted[1])])
     typed = st.data_editor(
@@ -50,15 +52,15 @@ def draw(x: np.ndarray) -> np.ndarray:
         key=f"_grid_{version}",
         num_rows="fixed",
         height="content",
-        column_config={
-            # a number that is too long for its column would lose its first digits
-            c: st.column_config.TextColumn(
-                c, width=max(64, 18 + 7 * int(base[c].str.len().max())), alignment="right"
-            )
-            for c in base.columns
-        },
+        column_config=_columns(base),
     )
     return np.array([[_number(v, r, c) for c, v in enumerate(row)] for r, row in enumerate(typed.to_numpy())])
+
+
+def _columns(base: pd.DataFrame) -> dict[str, Any]:
+    """Columns wide enough for their numbers: one too long for its column would lose its first digits."""
+    widths = {c: max(64, 18 + 7 * int(base[c].str.len().max())) for c in base.columns}
+    return {c: st.column_config.TextColumn(c, width=w, alignment="right") for c, w in widths.items()}
 
 
 def _number(typed: object, row: int, column: int) -> np.float32:

@@ -1,4 +1,4 @@
-"""A scheme that its library does not take: the library's words, and the nearest scheme that it takes."""
+"""A scheme that its library does not support: the reason, and the nearest supported scheme."""
 
 import dataclasses
 from functools import partial
@@ -12,9 +12,9 @@ from pages.sidebar import scheme_state
 
 
 def show(error: qc.QuantError, tensor: Tensor, scheme: qc.Scheme, keep: qc.Convention | None = None) -> None:
-    """Show an error of `compute.result`, with a way out where there is one.
+    """Show an error of `cache.result`, and a button for the nearest supported scheme if there is one.
 
-    ``keep``: the convention that the controls keep, where the refused one is not theirs.
+    ``keep``: the convention that the controls keep, if the unsupported one is not theirs.
     """
     messages.error(str(error))
     try:

@@ -1,4 +1,4 @@
-"""A tensor from a file: the file is kept for as long as the visitor stays, with the tensor that was chosen in it."""
+"""A tensor from an uploaded file. File and chosen tensor are kept for the whole session."""
 
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -10,8 +10,8 @@ from pages.shared import link, messages
 from pages.shared.selection import NoTensorYet, Tensor, of_values
 from quantcore import tensors
 
-FILE = "_upload"  # the widget, which loses its file where it is not drawn
-PICKED = "tensor"  # the name of the chosen tensor, which the link carries
+FILE = "_upload"  # the widget, which loses its file when it is not drawn
+PICKED = "tensor"  # name of the chosen tensor, carried by the link
 _UPLOADED, _READ = "_upload_file", "_upload_read"
 _TEXT = (".csv", ".tsv", ".txt", ".json")
 _LONGEST = 500  # characters of a tensor's name that the link carries
@@ -19,7 +19,7 @@ _LONGEST = 500  # characters of a tensor's name that the link carries
 
 @dataclass(frozen=True, eq=False)
 class UploadedFile:
-    """A file: its content, and what it holds. ``key`` is another for each upload."""
+    """An uploaded file and the list of its tensors. ``key`` differs for each upload."""
 
     key: str
     name: str
@@ -28,7 +28,7 @@ class UploadedFile:
 
 
 def draw() -> Tensor:
-    """Draw the controls of the file and return the tensor that is chosen in it.
+    """Draw the file controls and return the chosen tensor.
 
     Raises:
         NoTensorYet: there is no file.
@@ -52,11 +52,11 @@ def draw() -> Tensor:
 
 
 def _keep(key: str, name: str, data: bytes) -> UploadedFile:
-    """Keep a file that was just uploaded, and open it on its first weight."""
+    """Keep a file that was just uploaded, and choose its first weight."""
     file = UploadedFile(key, name, data, tuple(tensors.list_tensors(data, name, _limit())))
     first = _UPLOADED not in st.session_state
     names = [info.name for info in file.tensors]
-    # A link that names one of its tensors is the reason why this file was uploaded
+    # if the link names one of its tensors, the file was uploaded for that tensor
     if not (first and st.query_params.get(PICKED) in names):
         st.session_state[PICKED] = tensors.first_weight(file.tensors).name if len(names) > 1 else None
     st.session_state[_UPLOADED] = file
@@ -64,7 +64,7 @@ def _keep(key: str, name: str, data: bytes) -> UploadedFile:
 
 
 def _file_changed() -> None:
-    """Forget the file that the visitor took out of the widget (a callback)."""
+    """Forget the file if the visitor removed it from the widget (a callback)."""
     if st.session_state.get(FILE) is None:
         remove()
 
@@ -78,14 +78,14 @@ def remove() -> None:
 
 
 def _name_of_file(name: str) -> None:
-    """Say which file is in use: the widget is empty after a visit to another source or page."""
+    """Show which file is in use: the widget is empty after a visit to another source or page."""
     left, right = st.columns([3, 1.4], vertical_alignment="center")
     left.markdown(f":material/draft: {messages.plain(name)}")
     right.button("Remove", on_click=remove, key="_upload_remove", type="tertiary", help="Forget this file")
 
 
 def _chosen(file: UploadedFile) -> Tensor:
-    """The tensor that is chosen in the file, read once."""
+    """The chosen tensor of the file, read once."""
     info = file.tensors[0] if len(file.tensors) == 1 else _pick(file.tensors)
     identity = (file.key, info.name)
     known = st.session_state.get(_READ)
@@ -107,7 +107,7 @@ def _chosen(file: UploadedFile) -> Tensor:
 
 
 def _pick(infos: tuple[tensors.TensorInfo, ...]) -> tensors.TensorInfo:
-    """Draw the choice of a tensor; its whole name stands beneath, since a long one is truncated in the field."""
+    """Draw the choice of a tensor, and below it the full name, which the field may truncate."""
     by_name = {info.name: info for info in infos}
     if st.session_state.get(PICKED) not in by_name and st.query_params.get(PICKED) not in by_name:
         st.session_state[PICKED] = tensors.first_weight(infos).name
@@ -122,14 +122,14 @@ def _pick(infos: tuple[tensors.TensorInfo, ...]) -> tensors.TensorInfo:
 
 
 def _from_link() -> Tensor:
-    """The values that the link carries, where there is no file.
+    """The tensor that the link carries, if no file is uploaded.
 
     Raises:
         NoTensorYet: the link carries none.
     """
     name, picked = st.query_params.get(link.FILE), st.query_params.get(PICKED)
     if _READ not in st.session_state or link.went_to_another_tensor():
-        # what stands in the link may be the tensor of the source that was chosen before this one
+        # the link may still hold the tensor of the previous source
         x = None if link.carries() else link.tensor_from_link()
         if x is None:
             st.session_state.pop(_READ, None)

@@ -1,4 +1,4 @@
-"""Formats: which numbers each can hold, its bits, and how a number rounds in it."""
+"""Formats: the numbers that each can hold, its bits, and how a number rounds in it."""
 
 import math
 from typing import Any
@@ -54,7 +54,7 @@ with page_frame("Which numbers can a format hold?") as frame:
     else:
         values = {name: views.values(fmt) for name, fmt in formats.items()}
         relative = axis == views.AXES[0]
-        if relative:  # as a scale maps them: the largest magnitude of each to 1
+        if relative:  # as a scale does: the largest magnitude of each maps to 1
             values = {name: numbers / np.abs(numbers).max() for name, numbers in values.items()}
         try:
             rounded = {name: views.rounds(fmt, x, rule)[0] for name, fmt in formats.items()}

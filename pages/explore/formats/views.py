@@ -1,4 +1,4 @@
-"""What the page of formats shows: rows of its table, and a code whose bits are switched."""
+"""Views of the Formats page: its table, and a code whose bits can be switched."""
 
 import math
 from typing import Any
@@ -31,10 +31,10 @@ _BIND: dict[str, Any] = {"bind": "query-params"}
 
 
 def fitted(tensor: Tensor | None) -> qc.CodebookFormat:
-    """Draw how a codebook is fitted, and return it: to the tensor as it is, so that its scale is 1.
+    """Draw the options of the fitted codebook and return it, fitted to the tensor with scale 1.
 
     Raises:
-        QuantError: there is no tensor, or it has too few different values.
+        QuantError: there is no tensor, or it has too few distinct values.
     """
     left, right, _ = st.columns([2, 2, 4])
     size = left.number_input(
@@ -57,14 +57,14 @@ def fitted(tensor: Tensor | None) -> qc.CodebookFormat:
 
 
 def values(fmt: qc.Format) -> np.ndarray:
-    """Every finite value of the format, with scale 1 and zero_point 0."""
+    """Every finite value of the format at scale 1 and zero point 0."""
     if isinstance(fmt, qc.IntFormat):
         return np.arange(fmt.qmin, fmt.qmax + 1, dtype=np.float64)
     return np.asarray(fmt.values, dtype=np.float64)
 
 
 def row(name: str, fmt: qc.Format, x: float, rule: str) -> dict[str, Any]:
-    """One row of the table: the format's numbers, and how x rounds in it."""
+    """One row of the table: properties of the format, and how x rounds in it."""
     numbers = np.unique(values(fmt))
     above = numbers[numbers > 0]
     own = {
@@ -82,14 +82,14 @@ def row(name: str, fmt: qc.Format, x: float, rule: str) -> dict[str, Any]:
 
 
 def _epsilon(fmt: qc.Format) -> float:
-    """The step from 1 to the next value; a codebook has none in general."""
+    """The step from 1 to the next value; NaN for a codebook."""
     if isinstance(fmt, qc.IntFormat):
         return 1.0
     return fmt.epsilon if isinstance(fmt, qc.FloatFormat) else math.nan
 
 
 def rounds(fmt: qc.Format, x: float, rule: str) -> tuple[float, str, str]:
-    """The value that x takes, its code in bits, and what is to be said of it."""
+    """The value that x rounds to, its code in bits, and a note."""
     if isinstance(fmt, qc.IntFormat):
         integer = float(rounding(rule)(torch.tensor([x])))
         rounded = min(max(integer, fmt.qmin), fmt.qmax)
@@ -109,7 +109,7 @@ def table(formats: dict[str, qc.Format], x: float, rule: str) -> None:
     """Draw the table.
 
     Raises:
-        QuantError: no such rounding.
+        QuantError: there is no such rounding rule.
     """
     frame = pd.DataFrame([row(name, fmt, x, rule) for name, fmt in formats.items()])
     st.dataframe(
@@ -127,7 +127,7 @@ def table(formats: dict[str, qc.Format], x: float, rule: str) -> None:
 
 
 def toggles(formats: dict[str, qc.FloatFormat]) -> None:
-    """Draw the bits of one code, to be switched on and off, and the value that they stand for."""
+    """Draw switches for the bits of one code, and the value of the code."""
     if not formats:
         return
     st.markdown("**Switch the bits of a code and see its value**")
@@ -156,7 +156,7 @@ def grouped(fmt: qc.FloatFormat, code: int) -> str:
 
 
 def bit_names(fmt: qc.FloatFormat) -> list[str]:
-    """``sign, E3 … E0, M2 … M0``: what each bit is, the highest first."""
+    """``sign, E3 … E0, M2 … M0``: the name of each bit, highest first."""
     return [
         *(["sign"] if fmt.sign_bit else []),
         *(f"E{i}" for i in reversed(range(fmt.exponent))),
@@ -165,7 +165,7 @@ def bit_names(fmt: qc.FloatFormat) -> list[str]:
 
 
 def arithmetic(fmt: qc.FloatFormat, parts: Any) -> str:
-    """The value with its formula."""
+    """The value of a code with its formula."""
     minus = "-" if parts.sign else ""
     if parts.kind == "nan":
         return "NaN"

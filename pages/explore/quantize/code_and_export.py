@@ -1,4 +1,4 @@
-"""The tabs with what can be taken away: scripts and files."""
+"""The tabs Code and Export: scripts and files that reproduce the result."""
 
 from collections.abc import Callable
 from functools import partial
@@ -16,7 +16,7 @@ MAPS = {"original": "x", "codes": "codes", "dequantized": "dequantized", "error"
 
 
 def code(tensor: Tensor, result: qc.Quantized) -> None:
-    """Draw the scripts that make this result again."""
+    """Draw the scripts that reproduce the result."""
     if result.scheme.convention.name != qc.TEXTBOOK.name:
         _library(tensor, result)
     left, right = st.columns(2)
@@ -35,7 +35,7 @@ def code(tensor: Tensor, result: qc.Quantized) -> None:
 
 
 def _library(tensor: Tensor, result: qc.Quantized) -> None:
-    """Draw the script in the library's own API, or the sentence that says why there is none."""
+    """Draw the script in the library's own API, or the reason why there is none."""
     convention = result.scheme.convention
     script, problem = cache.cached(
         tensor,
@@ -62,7 +62,7 @@ def _library(tensor: Tensor, result: qc.Quantized) -> None:
 
 
 def downloads(tensor: Tensor, result: qc.Quantized, view: View | None) -> None:
-    """Draw the buttons that write files."""
+    """Draw the download buttons."""
     st.markdown("**Tensors**: x, codes, scale, zero_point, dequantized")
     with st.container(horizontal=True):
         st.download_button("NumPy .npz", partial(export.to_npz, result), "quantscope.npz", on_click="ignore")
@@ -103,7 +103,7 @@ def _onnx(tensor: Tensor, result: qc.Quantized) -> None:
 
 
 def _or_sentence(make: Callable[[], Any]) -> tuple[Any, str]:
-    """Return what ``make`` does, or the sentence that says why there is none."""
+    """Return the result of ``make`` and "", or None and the error message."""
     try:
         return make(), ""
     except qc.QuantError as error:

@@ -1,4 +1,4 @@
-"""What is wrong with a result, in one line above the maps: the sentence, its cells, the fix and the lesson."""
+"""Findings: what is wrong with a result, in one line above the maps, with cells, fix and lesson."""
 
 from functools import partial
 from typing import Any, cast
@@ -17,7 +17,7 @@ from quantcore.tensors import Generated
 HEIGHT = (
     32  # px: one line of text, kept free where there is nothing to say, so that the maps stay where they are
 )
-# A long sentence ends in dots; the list behind the line has it whole
+# A long sentence is truncated in the line; the list behind it shows it in full
 _STYLE = """<style>
 .st-key-findings,.st-key-findings>*{overflow:hidden;flex-wrap:nowrap}
 .st-key-findings .st-key-finding_line{flex:1 1 0;min-width:0}
@@ -32,7 +32,7 @@ _MARKS = {
 }
 
 
-# The lesson that explains a kind, and its step
+# Lesson and step that explain each kind of finding
 LESSON_OF = {
     "nan": ("mistakes", "scale-in-float16"),
     "wrapped": ("mistakes", "cast-without-clamp"),
@@ -57,18 +57,18 @@ LESSON_OF = {
 
 
 def reserve() -> DeltaGenerator:
-    """The place of the findings, of a fixed height: it is filled after the maps are drawn."""
+    """Reserve a place of fixed height for the findings, which are filled in after the maps are drawn."""
     return st.container(height=HEIGHT, border=False, key="findings")
 
 
 def shown(tensor: Tensor, scheme: qc.Scheme) -> tuple[Box, ...]:
-    """The boxes to outline: of the finding whose "Show" was pressed on this tensor and scheme."""
+    """The boxes to outline: those of the finding shown for this tensor and scheme."""
     last = st.session_state.get(_SHOWN)
     return cast(tuple[Box, ...], last[3]) if last and last[:2] == (tensor.key, str(scheme)) else ()
 
 
 def draw(place: DeltaGenerator, tensor: Tensor, result: qc.Quantized, report: qc.Report) -> None:
-    """Draw the first finding, and the way to all of them in full and to the examples."""
+    """Draw the first finding, and popovers with all findings and with examples."""
     found: list[qc.Finding] = cache.cached(
         tensor, f"findings {result.scheme}", lambda: qc.diagnose(result, report)
     )
@@ -86,7 +86,7 @@ def draw(place: DeltaGenerator, tensor: Tensor, result: qc.Quantized, report: qc
 
 
 def _all(tensor: Tensor, scheme: qc.Scheme, found: list[qc.Finding]) -> None:
-    """The findings in full; the first has its buttons in the line."""
+    """Draw all findings in full; the buttons of the first are in the line."""
     st.container(width=640).markdown(_sentence(found[0]))
     for number, finding in enumerate(found[1:], 1):
         with st.container(horizontal=True, width=640, gap="small", vertical_alignment="center"):
@@ -98,7 +98,7 @@ def _sentence(finding: qc.Finding) -> str:
 
 
 def _one(tensor: Tensor, scheme: qc.Scheme, finding: qc.Finding, number: int, place: DeltaGenerator) -> None:
-    """Write the sentence into ``place``, and draw its buttons here."""
+    """Draw the sentence in ``place`` and its buttons here."""
     place.markdown(_sentence(finding))
     if finding.boxes:
         on = st.session_state.get(_SHOWN, ("",) * 3)[:3] == (tensor.key, str(scheme), finding.sentence)
@@ -132,7 +132,7 @@ def _outlined(finding: qc.Finding) -> str:
 
 
 def _show(tensor: Tensor, scheme: qc.Scheme, finding: qc.Finding) -> None:
-    """Outline the boxes, and choose the first element of the first (a callback)."""
+    """Outline the boxes and choose the first element of the first one (a callback)."""
     st.session_state[_SHOWN] = (tensor.key, str(scheme), finding.sentence, finding.boxes)
     first = tuple(start for start, _ in finding.boxes[0])
     four_maps.go_to(first, tensor.shape)
@@ -164,7 +164,7 @@ def _examples() -> None:
 
 
 def load(kind: str) -> None:
-    """Open the example of a kind (a callback)."""
+    """Load the example of a kind of finding (a callback)."""
     example = EXAMPLES[kind]
     state: dict[str, Any] = dict.fromkeys(("cell", "rows", "cols", "at"), "")
     if isinstance(example.tensor, Generated):

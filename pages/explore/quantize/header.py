@@ -1,4 +1,4 @@
-"""The top of Explore: the scheme as text, the pin, the link; and what the library does differently."""
+"""The top of Explore: the scheme as text, pin and link, and how the library differs from the textbook."""
 
 import html
 
@@ -12,15 +12,15 @@ from pages.sidebar import scheme_state
 
 
 def scheme_line(chosen: Current) -> DeltaGenerator:
-    """Draw the scheme's text form, to be read or typed into, and the pin; return the place for the link."""
-    mistyped = st.session_state.pop(scheme_state.TEXT_ERROR, None)  # stays there to be corrected
+    """Draw the editable text form of the scheme and the pin; return the place for the link."""
+    mistyped = st.session_state.pop(scheme_state.TEXT_ERROR, None)  # the field keeps it for correction
     key = mirrored.key_of(scheme_state.TEXT)
     if chosen.scheme is not None and not mistyped:
         key = mirrored.key_at(scheme_state.TEXT, str(chosen.scheme))
     left, middle, right = st.columns([7, 1.1, 1.1], vertical_alignment="bottom", gap="small")
     left.container(key=scheme_state.TEXT).text_input(
         "Scheme as text",
-        # beside the state under its key: a run that another one interrupts loses what only the state was to bring
+        # besides the session state: an interrupted run loses a value that was only set there
         value=str(chosen.scheme or ""),
         key=key,
         on_change=scheme_state.apply_text,
@@ -33,7 +33,7 @@ def scheme_line(chosen: Current) -> DeltaGenerator:
 
 
 def library_line(scheme: qc.Scheme) -> None:
-    """Say in one line what the chosen library does differently from the textbook."""
+    """Draw one line on how the chosen library differs from the textbook."""
     convention = scheme.convention
     if convention.name == qc.TEXTBOOK.name:
         return

@@ -30,6 +30,6 @@ with st.container(key="explore", gap="xxsmall"), page_frame(top=header.scheme_li
             reference = pinned.reference(tensor, scheme)
             summary.draw(summary_place, tensor, result, report, trace, reference)
             four_maps.draw(maps_place, tensor, result, view, trace, findings.shown(tensor, scheme), reference)
-            # after the maps, which need not wait for them
+            # computed after the maps, so that these need not wait
             findings.draw(findings_place, tensor, result, report)
             tabs.draw(tensor, result, view, element, element == report.max_abs_error_index)

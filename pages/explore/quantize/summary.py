@@ -1,6 +1,6 @@
-"""The figures above the maps: the tensor, its scales and zero points, and how good the result is, in two lines.
+"""The two lines above the maps: the tensor with its scales and zero points, and the key figures of the result.
 
-One element of the page for them all: as many metrics of Streamlit's would cost as much as all the controls.
+All in one HTML element: as many of Streamlit's metrics would take as long to draw as all the controls.
 """
 
 import html
@@ -21,7 +21,7 @@ _CLIPPED = "Elements outside the representable range, whose codes were clamped o
 
 
 class Figure(NamedTuple):
-    """A key figure: its label, value, how it and a change are written, whether more is better, and its meaning."""
+    """A key figure: label, value, formats of value and change, whether larger is better, help."""
 
     label: str
     value: float
@@ -32,7 +32,7 @@ class Figure(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The value as it is shown."""
+        """The value as shown."""
         if self.label == "SQNR":
             return qc.decibels(self.value, 2)
         return "not defined" if math.isnan(self.value) else self.pattern.format(self.value)
@@ -80,7 +80,7 @@ def draw(
     """Draw both lines.
 
     Args:
-        trace: of the element that is followed; its block is named with its scale.
+        trace: of the chosen element, whose block and scale are shown.
     """
     shape = " × ".join(f"{n:,}" for n in tensor.shape) or "scalar"
     scales = parameters(result, trace)
@@ -100,7 +100,7 @@ def draw(
 
 
 def parameters(result: qc.Quantized, trace: qc.Trace) -> str:
-    """Scale and zero point in words: of one block its values; of many their number, range and the element's own."""
+    """Scale and zero point in words: the values of a single block; of several, count, range and those of the element."""
     scale, zero_point = result.scale.reshape(-1), result.zero_point
     record = result.scheme.rules
     name = "min" if record.zero_point.is_min else "zero point"
@@ -147,7 +147,7 @@ def _cell(figure: Figure, other: Figure | None, reference: Reference | None) -> 
 
 
 def _named(reference: Reference) -> str:
-    """What the changes are against."""
+    """The cell that names the reference of the changes."""
     tip = html.escape(reference.problem or reference.scheme)
     label = f"Against {'the pinned scheme' if reference.name == 'pinned' else 'the previous scheme'}"
     return f'<div class="qs-reference" data-tip="{tip}"><dt>{label}</dt><dd>{tip}</dd></div>'

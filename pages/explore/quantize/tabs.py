@@ -1,4 +1,4 @@
-"""What stands under the maps, in tabs that compute nothing while closed."""
+"""The tabs below the maps; a closed tab computes nothing."""
 
 from collections.abc import Callable
 from functools import partial
@@ -27,7 +27,7 @@ TABLE_ROWS = 2000
 def draw(
     tensor: Tensor, result: qc.Quantized, view: View | None, element: tuple[int, ...], is_worst: bool
 ) -> None:
-    """Draw the tabs and the content of the open one."""
+    """Draw the tabs and the content of the open tab."""
     draws: list[Callable[[], None]] = [
         partial(arithmetic.draw, result, element, is_worst),
         partial(_distribution, tensor, result, element),
@@ -77,7 +77,7 @@ def _scales(tensor: Tensor, result: qc.Quantized) -> None:
 
 
 def scale_table(result: qc.Quantized) -> pd.DataFrame:
-    """One row a block, in row-major order: its position, bounds, parameters and error."""
+    """One row per block in row-major order: position, parameters, range and error."""
     grid = tuple(result.scale.shape)
     places = np.stack(
         np.unravel_index(np.arange(min(result.scale.numel(), TABLE_ROWS)), grid or (1,)), axis=1

@@ -1,4 +1,4 @@
-"""A range moved by hand: by number, by slider, or dragged across the histogram. It becomes the scheme's fixed range."""
+"""A manual range, typed, moved by slider or dragged across the histogram, as the scheme's fixed range."""
 
 import math
 from typing import Any
@@ -10,13 +10,13 @@ from pages.shared import messages, mirrored
 from pages.sidebar import scheme_state
 
 _LOW, _HIGH, _SLIDER, CHART = "rng_low", "rng_high", "rng_slider", "rng_histogram"
-_STEPS = 200  # of the slider, about
-_MARGIN = 1.25  # how far it reaches beyond the elements
+_STEPS = 200  # of the slider, approximately
+_MARGIN = 1.25  # extent of the slider beyond the elements, as a factor
 _FLOAT32_MAX = 3.4e38
 
 
 def draw(bounds: tuple[float, float], extremes: tuple[float, float], symmetric: bool) -> None:
-    """Draw two numbers and a slider that stand at ``bounds``; symmetric: one number, for low is -high.
+    """Draw two numbers and a slider at ``bounds``; if symmetric, one number, since low is -high.
 
     Args:
         extremes: the lowest and the highest element.
@@ -33,7 +33,7 @@ def draw(bounds: tuple[float, float], extremes: tuple[float, float], symmetric: 
         bottom, top = _limited(bottom - margin), _limited(top + margin)
     step = _step(top / _STEPS - bottom / _STEPS)
     bottom, top = _rounded(math.floor(bottom / step) * step), _rounded(math.ceil(top / step) * step)
-    # these widgets mirror the range in use, whoever set it; what a visitor does to them goes to the scheme's own
+    # these widgets mirror the range in use; a change by the visitor goes to the scheme's controls
     at_high = mirrored.key_at(_HIGH, high)
     at_low = "" if symmetric else mirrored.key_at(_LOW, low)
     number: dict[str, Any] = {"step": step, "format": "%g", "on_change": _typed}
@@ -59,7 +59,7 @@ def draw(bounds: tuple[float, float], extremes: tuple[float, float], symmetric: 
 
 
 def use(setting: qc.RangeSetting) -> None:
-    """Make it the scheme's range setting (a callback)."""
+    """Set the scheme's range setting (a callback)."""
     try:
         st.session_state.update(scheme_state.range_choices(setting))
     except qc.QuantError as error:
@@ -67,7 +67,7 @@ def use(setting: qc.RangeSetting) -> None:
 
 
 def dragged(symmetric: bool) -> None:
-    """Take the range that was drawn into the histogram (a callback)."""
+    """Use the range dragged across the histogram (a callback)."""
     boxes = st.session_state[CHART]["selection"]["box"]
     if boxes:
         low, high = sorted(_rounded(x) for x in boxes[0]["x"])
@@ -79,7 +79,7 @@ def dragged(symmetric: bool) -> None:
 
 
 def _typed(name: str, at_low: str, at_high: str) -> None:
-    """Take the numbers as they were typed: the sidebar says it where they make no range."""
+    """Use the numbers as typed; the sidebar reports an invalid range."""
     if not mirrored.typed(name, at_low if name == _LOW else at_high):
         return
     high = st.session_state[at_high]
@@ -97,13 +97,13 @@ def _slid(key: str, step: float) -> None:
 
 
 def _step(width: float) -> float:
-    """The power of ten, or 2 or 5 times it, next below a width."""
+    """The largest of 1, 2 and 5 times a power of ten up to a width."""
     power = 10.0 ** math.floor(math.log10(max(width, 1e-300)))
     return next(_rounded(n * power) for n in (5, 2, 1, 0.5) if n * power <= width * (1 + 1e-9))
 
 
 def _rounded(x: float) -> float:
-    """To as many digits as a visitor reads, and free of the dust of binary fractions."""
+    """Rounded to six significant digits."""
     return float(f"{x:.6g}")
 
 

@@ -1,4 +1,4 @@
-"""The parts of Explore → Ranges: the block, the histogram, the curve, and what every method finds."""
+"""Views of the Ranges page: block, histogram, error curve, and the range of every method."""
 
 import dataclasses
 from functools import partial
@@ -26,7 +26,7 @@ Block = tuple[int, ...] | None
 
 
 def choose_block(result: qc.Quantized) -> tuple[Block, Any]:
-    """Draw the choice of a block; return it, None for all, and a place for a button beside it."""
+    """Draw the choice of a block; return it (None for all) and a place for buttons next to it."""
     grid = tuple(result.scale.shape)
     if result.scale.numel() == 1:
         return None, None
@@ -47,7 +47,7 @@ def choose_block(result: qc.Quantized) -> tuple[Block, Any]:
 
 
 def buttons(place: Any, result: qc.Quantized, block: Block, element: tuple[int, ...]) -> None:
-    """Draw the ways from block to block: that of the element chosen in the maps, and all."""
+    """Draw buttons for the block of the chosen element and for all blocks."""
     if place is None:
         return
     own = qc.trace(result, element).block
@@ -65,14 +65,14 @@ def buttons(place: Any, result: qc.Quantized, block: Block, element: tuple[int, 
 
 
 def outline(result: qc.Quantized, block: Block) -> tuple[Box, ...]:
-    """The chosen block as a box of the tensor, to be outlined in the maps."""
+    """The chosen block as a box of the tensor, for the maps to outline."""
     if block is None or result.blocked_shape != tuple(result.x.shape):
         return ()
     return (block_bounds(result.blocked_shape, result.block, block),)
 
 
 def marks(tensor: Tensor, scheme: qc.Scheme, block: Block) -> tuple[qc.RangeMark, ...]:
-    """What the scheme's own range setting finds, then every other; each computed once whatever the first is."""
+    """The range found by the scheme's own range setting, then by every method; each is computed once."""
     x, plain = cache.values(tensor), _without_range(scheme)
     others = cache.cached_small(
         tensor, f"range marks {plain} {block}", partial(qc.range_marks, x, scheme, block)
@@ -84,7 +84,7 @@ def marks(tensor: Tensor, scheme: qc.Scheme, block: Block) -> tuple[qc.RangeMark
 
 
 def curve(tensor: Tensor, scheme: qc.Scheme, block: Block) -> qc.RangeCurve:
-    """The error of every range."""
+    """The error as a function of the range."""
     make = partial(qc.range_curve, cache.values(tensor), scheme, block)
     return cache.cached_small(tensor, f"range curve {_without_range(scheme)} {block}", make)
 
@@ -107,7 +107,7 @@ def pictures(
     scheme: qc.Scheme,
     error: qc.RangeCurve,
 ) -> None:
-    """Draw the histogram with the ranges in it, and beside it the error of every range."""
+    """Draw the histogram with the ranges, and next to it the error of every range."""
     left, right = st.columns(2)
     with left:
         st.markdown("**Elements and the range in use**")
@@ -130,7 +130,7 @@ def pictures(
 
 
 def table(found: tuple[qc.RangeMark, ...], scheme: qc.Scheme) -> None:
-    """Draw what every method finds, each with a button that makes it the scheme's."""
+    """Draw the range and the error of every method, each with a button to use it."""
     rows = [
         {
             "method": mark.name,
@@ -161,7 +161,7 @@ def table(found: tuple[qc.RangeMark, ...], scheme: qc.Scheme) -> None:
 
 
 def notes(tensor: Tensor, scheme: qc.Scheme, block: Block, error: qc.RangeCurve) -> None:
-    """Say what the numbers are of, and what does not apply."""
+    """Explain what the numbers are measured on, and what does not apply."""
     sentences = []
     if error.blocks > 1:
         sentences.append(
