@@ -48,7 +48,7 @@ class Training:
 TRAINING = Training()
 TUNING = Training(
     epochs=10, learning_rate=0.02
-)  # starts from a trained network: with larger steps the ranges never resolve_nonfinite
+)  # starts from a trained network: with larger steps the ranges never settle
 
 
 @dataclass(frozen=True, eq=False)
