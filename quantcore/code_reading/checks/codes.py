@@ -1,4 +1,4 @@
-"""What is checked of codes: rounding, clamp and cast, and the scale against the codes that there are."""
+"""Checks of the codes: rounding, clamp, cast, and whether the scale keeps them in range."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from quantcore.code_reading.values.quantities import Op, Stat, Steps
 
 
 def check_codes(quantizer: Quantizer) -> Iterator[Found]:
-    """All that is found of a quantizer up to its stored codes."""
+    """Yield what is wrong with a quantizer up to its stored codes."""
     if not quantizer.stored.of("round"):
         return
     yield from _rounding(quantizer)
@@ -94,7 +94,7 @@ def _of_line(op: Op, line: int) -> str:
 
 
 def _fitting(low: float | str | None, high: float | str | None, bits: int) -> str:
-    """The type of that width which holds the bounds."""
+    """The integer type of this width that holds the bounds; empty if there is none."""
     if isinstance(low, int | float) and isinstance(high, int | float):
         if low >= 0 and high < 1 << bits:
             return f"uint{bits}"
@@ -104,7 +104,7 @@ def _fitting(low: float | str | None, high: float | str | None, bits: int) -> st
 
 
 def _unclamped(quantizer: Quantizer, cast: Cast) -> Iterator[Found]:
-    """A cast that nothing was clamped for: does the scale keep the codes in the type?"""
+    """A cast without a clamp: does the scale keep the codes within the type?"""
     dtype, scale = cast.dtype, quantizer.codes.scale
     why, certain = _reason(quantizer, cast)
     if not why:
@@ -121,7 +121,7 @@ def _unclamped(quantizer: Quantizer, cast: Cast) -> Iterator[Found]:
 
 
 def _reason(quantizer: Quantizer, cast: Cast) -> tuple[str, bool]:
-    """Why a code may not fit, and whether that is certain; "" where none does, or nothing is known."""
+    """Why a code may not fit the type, and whether that is certain; "" if all codes fit, or nothing is known."""
     dtype, data = cast.dtype, quantizer.codes.data
     shift = quantizer.zero.get("scale", 0.0)
     plain = quantizer.zero_is_known and not any(isinstance(k, Stat) for k in quantizer.zero)

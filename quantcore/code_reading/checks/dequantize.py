@@ -1,4 +1,4 @@
-"""What is checked of the way back: (codes - zero point) · scale, in a type that holds the difference."""
+"""Checks of dequantization: (codes - zero point) · scale, in a type that holds the difference."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from quantcore.code_reading.values.quantities import Op, Steps
 
 
 def check_dequantize(quantizer: Quantizer) -> Iterator[Found]:
-    """All that is found after the codes were stored."""
+    """Yield what is wrong after the codes were stored."""
     yield from _overflow(quantizer)
     for op in quantizer.codes.of("unscaled"):
         yield Found(
@@ -79,7 +79,7 @@ def _overflow(quantizer: Quantizer) -> Iterator[Found]:
 
 
 def _stays(op: Op, dtype: DType) -> bool:
-    """Whether the sum has the codes' type."""
+    """Whether the sum keeps the codes' type."""
     if isinstance(op.value, Num):
         return isinstance(op.value.value, int) and op.value.value != 0
     if isinstance(op.value, Steps):

@@ -1,4 +1,4 @@
-"""What is checked of a scale: its divisor against the codes that there are, its extremes, its axes."""
+"""Checks of the scale: its divisor against the available codes, its extremes, its axes."""
 
 from collections.abc import Iterator
 
@@ -8,11 +8,11 @@ from quantcore.code_reading.record import Found
 from quantcore.code_reading.values.python import Num
 from quantcore.code_reading.values.quantities import Inverse, Real, Stat
 
-ROOM = 1.01  # codes beyond the end: max|x| / 128 is clipped by one, and libraries do it
+ROOM = 1.01  # codes out of range that are tolerated: max|x| / 128 clips by one code, and libraries use it
 
 
 def check_scale(quantizer: Quantizer) -> Iterator[Found]:
-    """What is wrong with the scale, against the codes that there are."""
+    """Yield what is wrong with the scale, given the available codes."""
     scale = quantizer.codes.scale
     first = quantizer.codes.ops[0].line
     if isinstance(scale, Real) and scale.known:
@@ -95,7 +95,7 @@ def _symmetric(quantizer: Quantizer, stat: Stat, divisor: float, line: int) -> I
 
 
 def _zero_line(quantizer: Quantizer) -> int:
-    """Where a zero point of 0 was written, or added."""
+    """The line where a zero point of 0 was written or added; 0 if there is none."""
     zeros = [op for op in quantizer.stored.of("add") if isinstance(op.value, Num) and op.value.value == 0]
     return (zeros[0].value.line or zeros[0].line) if zeros else 0
 
@@ -130,7 +130,7 @@ def _asymmetric(quantizer: Quantizer, high: Stat, low: Stat, divisor: float, lin
 
 
 def check_axes(quantizer: Quantizer) -> Iterator[Found]:
-    """Whether scales of channels meet the channels that they were found for."""
+    """Yield scales that are applied to other channels than those they were computed for."""
     scale = quantizer.codes.scale
     if isinstance(scale, Inverse) or not isinstance(scale, Real) or not scale.terms:
         return
@@ -156,7 +156,7 @@ def check_axes(quantizer: Quantizer) -> Iterator[Found]:
 
 
 def _misplaced(stat: Stat) -> bool:
-    """Whether what is left of the axes meets others of x; False also where that is not known."""
+    """Whether the remaining axes are aligned with the wrong axes of x; False also if that is unknown."""
     assert stat.axes is not None
     if len(stat.axes) != 1:
         negative = all(a < 0 for a in stat.axes)

@@ -1,4 +1,4 @@
-"""Calls of torch, numpy, Python and of the snippet itself."""
+"""Calls of PyTorch, NumPy, Python built-ins and the snippet's own functions."""
 
 import ast
 import dataclasses
@@ -32,7 +32,7 @@ _LIBRARIES = ("torch", "numpy", "jax.numpy", "cupy")
 
 
 def call(node: ast.Call, names: Names, reading: Reading) -> Value:
-    """Return what a call gives; unknown where it is not recognized, which is kept."""
+    """Return the value of a call; an unrecognized one is unknown, and recorded."""
     args = [reading.evaluate(a.value if isinstance(a, ast.Starred) else a, names) for a in node.args]
     named = {k.arg: reading.evaluate(k.value, names) for k in node.keywords if k.arg}
     method, numpy, of = False, False, list[Value]()
@@ -87,7 +87,7 @@ def _operate(call: Call, node: ast.Call, names: Names, reading: Reading) -> Valu
     try:
         found = operation(call)
     except IndexError:
-        found = UNKNOWN  # called without what it needs
+        found = UNKNOWN  # called with too few arguments
     if call.name in operations.LIBRARY:
         reading.library.append((node.lineno, call.name))
     if call.name in operations.QUIET or call.name in operations.LIBRARY:
@@ -100,7 +100,7 @@ def _operate(call: Call, node: ast.Call, names: Names, reading: Reading) -> Valu
 
 
 def _built_in(name: str, args: list[Value], named: Names, node: ast.Call) -> Value | None:
-    """Python's own functions; None where it is another."""
+    """Python's built-in functions; None for any other."""
     line = node.lineno
     first: Any = args[0] if args else UNKNOWN
     match name, len(args):

@@ -1,4 +1,4 @@
-"""What adding, subtracting, multiplying and dividing give: scales, codes, dequantized values."""
+"""Sums, differences, products and quotients: scales, codes, dequantized values."""
 
 import dataclasses
 from typing import Any
@@ -16,14 +16,14 @@ from quantcore.code_reading.values.arithmetic import (
 from quantcore.code_reading.values.python import UNKNOWN, Num, Param, Unknown, Value
 from quantcore.code_reading.values.quantities import Codes, Data, Dequantized, Inverse, Op, Real, Steps
 
-_GUARD = 1e-3  # what is added to a scale only so that it is not 0
-_SCALE_FACTOR = 0.6  # a smaller factor of an extreme makes it a scale
+_GUARD = 1e-3  # a smaller number added to a scale only keeps it from 0
+_SCALE_FACTOR = 0.6  # an extreme times a smaller factor is a scale
 
 
 def left_of(codes: Codes) -> tuple[tuple[Any, float], ...] | None:
-    """What of the zero point is still in codes, as factors: of extremes, of arguments by name, of the scale.
+    """Return how much of the zero point is still in the codes, as factors of extremes, of named arguments, of the scale.
 
-    None where that is not known.
+    None if unknown.
     """
     found: dict[Any, float] = {}
     for stat, factor in codes.data.shift:
@@ -39,7 +39,7 @@ def left_of(codes: Codes) -> tuple[tuple[Any, float], ...] | None:
                 for stat, factor in op.value.terms:
                     found[stat] = found.get(stat, 0.0) + op.sign * factor
             case Steps():
-                # the same zero point, whatever it is, taken off again
+                # the same unknown zero point, subtracted again
                 found[op.value] = found.get(op.value, 0.0) + op.sign
     return tuple((k, v) for k, v in found.items() if abs(v) > 1e-9)
 
