@@ -1,6 +1,6 @@
-"""Why a code is not the one that a scheme gives, as far as the arithmetic of its element proves it.
+"""Why a code differs from the one that a scheme gives, as far as the arithmetic of its element proves it.
 
-One element never proves which scale or zero_point made its code: there the reason says what would have.
+One element never proves which scale or zero_point gave its code; there the reason says which ones would.
 """
 
 import math
@@ -26,9 +26,9 @@ from quantcore.numerics import KERNELS, Kernel
 from quantcore.qparams import choose_qparams
 from quantcore.scheme import Scheme
 
-MOST_CELLS = 20  # named one by one
+MOST_CELLS = 20  # listed one by one
 MOST_EXPLAINED = 1_000  # counted by kind
-# How far from a tie another order of operations is tried, in ulp: two roundings each way
+# Distance from a tie, in ulp, within which another order of operations is tried: two roundings each way
 _ULPS = 4
 _FORMULAS = ("A", "B", "C", "D")
 Bounds = tuple[float, float]
@@ -36,11 +36,11 @@ Bounds = tuple[float, float]
 
 @dataclass(frozen=True)
 class Element:
-    """The numbers of one element, with the mistakes of the scheme's corruption in them.
+    """The numbers of one element, including the mistakes of the corruption.
 
-    ``value``: what is rounded to the nearest, or by ``rule``; ``unclamped``: the code that it gives before the
-    format; ``added``: z where that comes after rounding; ``lowest_used``: whether any code given is the
-    format's lowest; ``beyond``: what happens to codes outside the format: they are clamped, wrapped or kept.
+    ``value``: what is rounded by ``rule``; ``unclamped``: the code before the clamp; ``added``: z if it is added after
+    rounding; ``lowest_used``: whether any given code is the format's lowest; ``beyond``: whether codes outside
+    the format are clamped, wrapped or kept.
     """
 
     x: float
@@ -67,16 +67,16 @@ class Element:
 
     @property
     def own(self) -> float:
-        """The number that rounding would have had to give."""
+        """The rounded number that would give the code."""
         return self.got - self.added
 
 
 def explain(
     x: Tensor, codes: Tensor, expected: Tensor, scheme: Scheme, corruption: Corruption = NONE
 ) -> tuple[tuple[Cell, ...], tuple[tuple[str, int], ...]]:
-    """Return the first cells that differ with their reasons, and how many there are of each kind of reason.
+    """Return the first cells that differ with their reasons, and the number of cells per kind of reason.
 
-    ``codes`` and ``expected`` on the axes of x. Of more than 1,000 cells only the first are counted.
+    ``codes`` and ``expected`` on the axes of x. At most the first 1,000 cells are counted.
     """
     places = (codes != expected).reshape(-1).nonzero().reshape(-1)[:MOST_EXPLAINED]
     cells: list[Cell] = []
@@ -95,7 +95,7 @@ def explain(
 def elements(
     x: Tensor, codes: Tensor, expected: Tensor, scheme: Scheme, corruption: Corruption, places: Tensor
 ) -> list[Element]:
-    """The elements at flat places of x."""
+    """Return the elements at flat indices of x."""
     inputs = kernel_inputs(x, scheme, choose_qparams(x, scheme), corruption).at(places)
     kernel, fmt, kinds = inputs.kernel, scheme.format, corruption.computed
     assert isinstance(fmt, IntFormat)
@@ -150,13 +150,13 @@ def reason(e: Element) -> tuple[str, str]:
 
 
 def _wrapped(value: int, fmt: IntFormat) -> int:
-    """The number that the lowest bits of ``value`` stand for."""
+    """The number that the lowest bits of ``value`` represent."""
     lowest = -(1 << (fmt.bits - 1)) if fmt.signed else 0
     return ((value - lowest) & ((1 << fmt.bits) - 1)) + lowest
 
 
 def _rounded(e: Element, value: str) -> tuple[str, str] | None:
-    """The reason where the code is the other neighbour of what is rounded."""
+    """The reason if the code is the value rounded the other way."""
     below = math.floor(e.value)
     made = e.unclamped - e.added
     if e.value == below or {e.own, made} != {below, below + 1}:
@@ -195,7 +195,7 @@ _RULES = {
 
 
 def _other_order(e: Element) -> str:
-    """The formula of an order of operations whose float32 arithmetic gives the code; empty where none does."""
+    """The formula of an order of operations whose float32 arithmetic gives the code; empty if none does."""
     x, s, z = (torch.tensor([n], dtype=torch.float32) for n in (e.x, e.scale, e.z))
     for letter in _FORMULAS:
         kernel = KERNELS[letter]
@@ -206,7 +206,7 @@ def _other_order(e: Element) -> str:
 
 
 def _parameters(e: Element, value: str) -> tuple[str, str]:
-    """What scale or zero_point would give the code, each with the other as it is."""
+    """Which scale, or else which zero_point, would give the code."""
     shift = 0.0 if e.kernel.subtracts or not e.kernel.shift_first else e.z
     bounds = [bound - shift - e.kernel.half / 2 for bound in _bounds_of(e)]
     scale = _scale_words(e.x - e.z if e.kernel.subtracts else e.x, bounds[0], bounds[1])
@@ -224,7 +224,7 @@ def _parameters(e: Element, value: str) -> tuple[str, str]:
 
 
 def _bounds_of(e: Element) -> Bounds:
-    """Between which numbers the rule gives the code; what an end of the format stands for has no limit there."""
+    """The interval that the rule rounds to the code; unbounded where the format clamps."""
     own = e.own
     low, high = {
         "floor": (own, own + 1),
@@ -239,7 +239,7 @@ def _bounds_of(e: Element) -> Bounds:
 
 
 def _scale_words(x: float, low: float, high: float) -> str:
-    """The scales that take x between two quotients: "of a to b", "of at most b"; empty where there is none."""
+    """The scales for which x / s lies between two bounds: "of a to b", "of at most b"; empty if there are none."""
     if x < 0:
         x, low, high = -x, -high, -low
     if high <= 0 or x == 0:
