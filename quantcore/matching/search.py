@@ -11,7 +11,8 @@ from quantcore.formats import IntFormat
 from quantcore.matching.candidates import LARGE, Evaluator
 from quantcore.matching.hypotheses.corruption import (
     CHOICES,
-    ZERO_POINTS,
+    COMBINED,
+    SINGLE,
     Corruption,
     Kinds,
     stored_corruptions,
@@ -42,18 +43,6 @@ from quantcore.numerics import as_float32
 # Hypotheses evaluated on the whole tensor: those that fit the sample, and the nearest if none does
 MOST_FITTING, MOST_NEAR, STRIDE = 400, 40, 10
 FEW_NEAR = 12  # for large tensors
-# Mistakes in the arithmetic, with scales computed as libraries do: single ones, and likely combinations
-_OF_ARITHMETIC = ("wrapped", "narrow", *sorted(ZERO_POINTS), "half_away", "half_up", "toward_zero", "floor")
-_MISTAKES: tuple[Kinds, ...] = tuple((kind,) for kind in _OF_ARITHMETIC)
-_ROUNDINGS = ("toward_zero", "floor")  # what a cast does; rules for ties alone differ in too few codes
-_TOGETHER: tuple[Kinds, ...] = (
-    *((z, fit) for z in sorted(ZERO_POINTS) for fit in ("wrapped", "narrow", "unclamped")),
-    *((z, rounding) for z in sorted(ZERO_POINTS) for rounding in _ROUNDINGS),
-    *((rounding, fit) for rounding in _ROUNDINGS for fit in ("wrapped", "narrow")),
-    *(("zero_point_left_out", rounding, "wrapped") for rounding in ("toward_zero", "floor")),
-    ("unclamped",),
-    ("quantized_twice",),
-)
 # The arithmetic of handwritten code: dividing by s or multiplying by 1/s; max - min as it is, even if the range
 # does not include 0
 _PLAIN = (TEXTBOOK, TEXTBOOK.changed(zero_in_range="no"), CONVENTIONS["torchao"])
@@ -201,13 +190,13 @@ class _Search:
         """Tasks with one mistake in the arithmetic, in the most likely formats of all readings."""
         readings = [*map(_likeliest, self.readings), *self.others]
         choices = tuple((kind,) for kind in CHOICES)
-        tasks = [Task(ranged, readings, _MISTAKES), *self._with_given_scale(readings, choices)]
+        tasks = [Task(ranged, readings, SINGLE), *self._with_given_scale(readings, choices)]
         return [*tasks, *(Task(source, readings) for source in swapped_axes(self.evaluator.x))]
 
     def _together(self, ranged: Source) -> list[Part]:
         """Combinations of mistakes typical of handwritten code, in the most likely formats."""
         readings = [self._with_narrower(_likeliest(r)) for r in self.readings]
-        task = Task(ranged, readings, _TOGETHER, conventions=_PLAIN)
+        task = Task(ranged, readings, COMBINED, conventions=_PLAIN)
         return [task, float16(ranged, readings), *self._tried(mistaken)]
 
     def _tried(self, trials: Trials) -> list[Part]:

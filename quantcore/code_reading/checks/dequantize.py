@@ -29,9 +29,12 @@ def check_dequantize(quantizer: Quantizer) -> Iterator[Found]:
                 "Subtract the zero point first: (codes - zero_point) * scale.",
             )  # fmt: skip
         return
-    if not left:
-        return
-    line = quantizer.dequantized.line
+    if left:
+        yield from _zero_point(left, added, quantizer.dequantized.line)
+
+
+def _zero_point(left: dict[object, float], added: dict[object, float], line: int) -> Iterator[Found]:
+    """Yield what is wrong if some of the zero point is still ``left`` in the dequantized values."""
     if added and _same(left, added, 1):
         yield Found(
             "zero-point-forgotten", line,

@@ -51,20 +51,7 @@ def _symmetric(quantizer: Quantizer, stat: Stat, divisor: float, line: int) -> I
     low, high = quantizer.bounds or (None, None)
     signed = low - z < 0 if low is not None else divisor in (127, 7, 1, 32767)
     if not stat.absolute and not data.one_sided and not stat.data.one_sided and signed:
-        if stat.p is not None:
-            yield Found(
-                "percentile-of-signed-values", stat.line,
-                f"The {stat.p:g}th percentile of x ignores the magnitude of negative values: those below "
-                "minus that percentile lie outside the range.",
-                "Take the percentile of |x|: torch.quantile(x.abs(), …).",
-            )  # fmt: skip
-        else:
-            yield Found(
-                "max-of-signed-values", stat.line,
-                "max(x) ignores the magnitude of negative values: where -min(x) exceeds max(x), they lie outside the "
-                "range.",
-                "Take the maximum of |x|: x.abs().max().",
-            )  # fmt: skip
+        yield _of_signed_values(stat)
     if low is None or high is None:
         return
     top = high - z
@@ -92,6 +79,23 @@ def _symmetric(quantizer: Quantizer, stat: Stat, divisor: float, line: int) -> I
             f"becomes {number(z)}.",
             f"Use zero point {number((high + 1) // 2)} with {extreme(stat)} / {number(high - (high + 1) // 2)}, or signed codes.",
         )  # fmt: skip
+
+
+def _of_signed_values(stat: Stat) -> Found:
+    """An extreme of x where that of |x| is needed."""
+    if stat.p is None:
+        return Found(
+            "max-of-signed-values", stat.line,
+            "max(x) ignores the magnitude of negative values: where -min(x) exceeds max(x), they lie outside the "
+            "range.",
+            "Take the maximum of |x|: x.abs().max().",
+        )  # fmt: skip
+    return Found(
+        "percentile-of-signed-values", stat.line,
+        f"The {stat.p:g}th percentile of x ignores the magnitude of negative values: those below "
+        "minus that percentile lie outside the range.",
+        "Take the percentile of |x|: torch.quantile(x.abs(), …).",
+    )  # fmt: skip
 
 
 def _zero_line(quantizer: Quantizer) -> int:

@@ -28,6 +28,8 @@ from quantcore.code_reading.values.steps import DTYPES, cast, rounded
 _TRACKED = Codes | Dequantized | Data | Real | Steps
 
 
+_MODULES = ("torch", "numpy", "math", "random", "copy", "plt", "matplotlib")
+_PLAIN_NAMES = ("relu", "clamp", "deepcopy", "display")  # functions that a snippet may have imported by name
 _LIBRARIES = ("torch", "numpy", "jax.numpy", "cupy")
 
 
@@ -46,9 +48,7 @@ def call(node: ast.Call, names: Names, reading: Reading) -> Value:
             built_in = _built_in(name, args, named, node)
             if built_in is not None:
                 return reading.made(built_in, *args)
-            name = (
-                name if name in ("relu", "clamp", "deepcopy", "display") or name in operations.QUIET else ""
-            )
+            name = name if name in _PLAIN_NAMES or name in operations.QUIET else ""
         if isinstance(function, DType):
             return reading.made(cast(args[0], function, node.lineno), *args) if args else UNKNOWN
     elif isinstance(node.func, ast.Attribute):
@@ -59,15 +59,7 @@ def call(node: ast.Call, names: Names, reading: Reading) -> Value:
             if owner.name.startswith(_LIBRARIES) and name in ("iinfo", "finfo") and args:
                 dtype = DTYPES.get(args[0].text) if isinstance(args[0], Text) else args[0]
                 return Info(dtype) if isinstance(dtype, DType) and not dtype.floating else UNKNOWN
-            if owner.name.partition(".")[0] not in (
-                "torch",
-                "numpy",
-                "math",
-                "random",
-                "copy",
-                "plt",
-                "matplotlib",
-            ):
+            if owner.name.partition(".")[0] not in _MODULES:
                 name = f"{owner.name}.{name}"
         elif isinstance(owner, Function):
             return UNKNOWN

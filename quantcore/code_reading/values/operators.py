@@ -100,6 +100,17 @@ def divide(a: Value, b: Value, line: int) -> Value:
         a = again(a)
     if isinstance(a, Codes) and len(a.ops) == 1 and isinstance(b, Real | Param):
         a = as_data(a)
+    found = _quotient(a, b, line)
+    if found is not None:
+        return found
+    if isinstance(a, Num) and a.value == 0:
+        return a
+    if isinstance(a, Num) and isinstance(b, Inverse):
+        return multiply(a, b.scale, line)
+    return UNKNOWN
+
+
+def _quotient(a: Value, b: Value, line: int) -> Value | None:
     match a, b:
         case (Num(), Num()):
             total = number(a.value / b.value) if abs(a.value) < 1e300 else UNKNOWN
@@ -132,11 +143,7 @@ def divide(a: Value, b: Value, line: int) -> Value:
             return a
         case (Unknown(), Real()):
             return Inverse(dataclasses.replace(b, known=False, divided=b.divided or line))
-    if isinstance(a, Num) and a.value == 0:
-        return a
-    if isinstance(a, Num) and isinstance(b, Inverse):
-        return multiply(a, b.scale, line)
-    return UNKNOWN
+    return None
 
 
 def add(a: Value, b: Value, sign: int, line: int) -> Value:

@@ -82,6 +82,18 @@ RANGES = {"range_from_zero", "signed_percentile"}
 OVERFLOWS = {"wrapped", "narrow", "unclamped"}
 ZERO_POINTS = {"zero_point_negated", "zero_point_left_out", "middle_left_out"}
 Kinds = tuple[str, ...]
+# Mistakes in the arithmetic, with scales computed as libraries do: single ones, and likely combinations
+_SINGLE = ("wrapped", "narrow", *sorted(ZERO_POINTS), "half_away", "half_up", "toward_zero", "floor")
+SINGLE: tuple[Kinds, ...] = tuple((kind,) for kind in _SINGLE)
+_CASTS = ("toward_zero", "floor")  # what a cast does; rules for ties alone differ in too few codes
+COMBINED: tuple[Kinds, ...] = (
+    *((z, fit) for z in sorted(ZERO_POINTS) for fit in ("wrapped", "narrow", "unclamped")),
+    *((z, rounding) for z in sorted(ZERO_POINTS) for rounding in _CASTS),
+    *((rounding, fit) for rounding in _CASTS for fit in ("wrapped", "narrow")),
+    *(("zero_point_left_out", rounding, "wrapped") for rounding in ("toward_zero", "floor")),
+    ("unclamped",),
+    ("quantized_twice",),
+)
 
 
 @dataclass(frozen=True)
