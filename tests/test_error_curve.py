@@ -203,18 +203,20 @@ def test_groups_are_blocks_of_one_size():
         assert (one.elements, one.blocks) == (x[down, across].numel(), 1)
 
 
-def test_shares_of_the_curve():
+def test_fractions_of_the_curve():
     curve = qc.range_curve(X, qc.Scheme(qc.INT4, False, qc.PerGroup(7)))
-    assert curve.shares.tolist() == [k / 50 for k in range(1, 63)]  # 5/4 of 50 is 62.5, which rounds to even
+    assert curve.fractions.tolist() == [
+        k / 50 for k in range(1, 63)
+    ]  # 5/4 of 50 is 62.5, which rounds to even
     assert curve.blocks == 36
     low, high = (
         torch.stack([end(b) for _, b in blocks_of(X, qc.Scheme(granularity=qc.PerGroup(7)))])
         for end in (torch.amin, torch.amax)
     )
     low, high = low.double(), high.double()
-    still = torch.zeros_like(low).clamp(low, high)
-    for share, width in zip(curve.shares, curve.widths, strict=True):
-        narrow = [still + (end - still) * share for end in (low, high)]
+    anchor = torch.zeros_like(low).clamp(low, high)
+    for fraction, width in zip(curve.fractions, curve.widths, strict=True):
+        narrow = [anchor + (end - anchor) * fraction for end in (low, high)]
         expected = (narrow[1].clamp(min=0) - narrow[0].clamp(max=0)).mean().item()
         assert width == pytest.approx(expected, rel=1e-6)
 

@@ -1,4 +1,4 @@
-"""How good a result is, and the views, sweeps and curves that show it."""
+"""How good a result is: metrics, views, sweeps and curves."""
 
 from quantcore.analysis.blocks import block_errors, elements_of
 from quantcore.analysis.metrics import Errors, Report, decibels, errors, report, sqnr, sqnr_of

@@ -1,7 +1,7 @@
-"""The blocks of a tensor whose error is measured under many ranges, gathered by their size.
+"""The blocks of a tensor whose error is measured for many ranges, grouped by size.
 
-A short last block is a block too. Of more than `MAX_ELEMENTS` elements every few are measured, whole blocks where
-there are many, and always the extremes.
+A shorter last block counts as a block. Of more than `MAX_ELEMENTS` elements a regular sample is measured: whole
+blocks if there are many, and always the extremes.
 """
 
 import math
@@ -27,9 +27,9 @@ MAX_ELEMENTS = 1 << 19
 
 @dataclass(frozen=True)
 class MeasuredBlocks:
-    """``block_groups`` of blocks, (number of blocks, elements of a block) each.
+    """``block_groups``: blocks of one size each, of shape (blocks, elements per block).
 
-    ``shape`` of the tensor; how many ``elements`` and ``blocks`` there are, measured or not.
+    ``shape``: of the tensor; ``elements``, ``blocks``: how many there are, measured or not.
     """
 
     block_groups: list[Tensor]
@@ -39,20 +39,20 @@ class MeasuredBlocks:
 
     @property
     def elements_measured(self) -> int:
-        """The elements that are measured."""
+        """How many elements are measured."""
         return sum(group.numel() for group in self.block_groups)
 
     @property
     def blocks_measured(self) -> int:
-        """The blocks that are measured."""
+        """How many blocks are measured."""
         return sum(len(group) for group in self.block_groups)
 
 
 def measured_blocks(x: Any, scheme: Scheme, position: tuple[int, ...] | None = None) -> MeasuredBlocks:
-    """Gather the blocks of x, or only the one at ``position`` of their grid.
+    """Return the blocks of x, or only the one at ``position`` in their grid.
 
     Raises:
-        QuantError: the scheme does not fit x, x holds NaN or infinity, or there is no such block.
+        QuantError: the scheme does not fit x, x contains NaN or infinity, or there is no such block.
     """
     x = as_float32(x)
     check_supported(scheme, tuple(x.shape))
@@ -71,7 +71,7 @@ def measured_blocks(x: Any, scheme: Scheme, position: tuple[int, ...] | None = N
 
 
 def _thinned(blocks: Tensor, elements: int) -> Tensor:
-    """Every few of the blocks, or of their elements and their extremes."""
+    """A regular sample of the blocks, or of their elements, with the extremes."""
     if elements <= MAX_ELEMENTS:
         return blocks
     step = -(-elements // MAX_ELEMENTS) | 1  # odd, so that it meets the columns of most tensors in turn

@@ -32,19 +32,19 @@ def elements_of(x: Tensor, granularity: Granularity, position: tuple[int, ...]) 
     """Return the elements of one block of x, in the block's shape: a view where the memory allows it.
 
     Raises:
-        QuantError: the granularity does not fit x, or there is no block at ``position`` of their grid.
+        QuantError: the granularity does not fit x, or there is no block at ``position`` in the grid.
     """
     shape = blocked_shape(granularity, tuple(x.shape))
     block = block_shape(granularity, tuple(x.shape))
     grid = grid_shape(shape, block)
     if len(position) != len(grid) or any(not 0 <= p < g for p, g in zip(position, grid, strict=True)):
         last = tuple(g - 1 for g in grid)
-        raise QuantError(f"There is no block {position}: they are counted from {(0,) * len(grid)} to {last}.")
+        raise QuantError(f"There is no block {position}; choose one from {(0,) * len(grid)} to {last}.")
     return x.reshape(shape)[tuple(slice(*bounds) for bounds in block_bounds(shape, block, position))]
 
 
 def name(result: Quantized, position: Position) -> str:
-    """Return what a person calls a block, see `block_name`."""
+    """Return the readable name of a block, see `block_name`."""
     return block_name(bounds(result, position), tuple(result.x.shape))
 
 

@@ -1,7 +1,7 @@
 """How far the dequantized tensor is from the original.
 
-All sums are in float64 over float32 errors x - x̂; the tensor is walked in row blocks, so no temporary
-of its size is made.
+Sums are float64 over float32 errors x - x̂; the tensor is processed in chunks, so no temporary of its size is
+made.
 """
 
 import math
@@ -24,14 +24,13 @@ from quantcore.quantization import Quantized, unclamped
 class Errors:
     """Error of an approximation of x.
 
-    ``sqnr_db`` = 10·log10(Σx² / Σerror²) in dB: inf where x̂ equals x, -inf where x is zero everywhere and x̂
-    is not. ``max_abs_error_index``: the first in row-major order. Where x̂ or an error exceeds float32 the
-    sums are inf and ``sqnr_db`` is -inf.
+    ``sqnr_db`` = 10·log10(Σx² / Σerror²) in dB: inf if x̂ equals x, -inf if x is zero everywhere and x̂ is not.
+    ``max_abs_error_index``: the first in row-major order. If x̂ or an error exceeds float32 the sums are inf and
+    ``sqnr_db`` is -inf.
 
-    A metric whose formula has no value is not defined: it is nan (``max_abs_error_index``: None), and
-    ``undefined`` gives the reason under its name. That happens where x or x̂ contains NaN, where a sum is
-    divided by 0 (``sqnr_db`` of zeros that come back as zeros, ``cosine`` where x or x̂ is zero everywhere),
-    and where infinity is divided by infinity. Every other metric has a number, and no entry there.
+    An undefined metric is nan (``max_abs_error_index``: None), and ``undefined`` gives the reason under its name:
+    x or x̂ contains NaN; a sum is divided by 0 (``sqnr_db`` if x and x̂ are both zero everywhere, ``cosine`` if one
+    of them is); infinity is divided by infinity. Defined metrics have no entry there.
     """
 
     mse: float
@@ -47,12 +46,12 @@ class Errors:
 
 @dataclass(frozen=True)
 class Report(Errors):
-    """`Errors` of a quantized tensor, and what became of its codes.
+    """`Errors` of a quantized tensor, and statistics of its codes.
 
-    An element is clipped where round(x/s) + z lies outside the format's codes (of floats and codebooks, where x/s
-    lies more than half a step beyond the outermost value), so that the clamp (or the wrap) changed it; NaN is
-    not clipped. ``clipping_sse`` and ``rounding_sse`` split the squared error into that of the clipped elements
-    and that of the others. ``codes_used`` counts distinct codes.
+    An element is clipped if round(x/s) + z lies outside the format's codes (for floats and codebooks, if x/s lies
+    more than half a step beyond the outermost value), so that the clamp (or the wraparound) changed it; NaN is not
+    clipped. ``clipping_sse`` is the squared error of the clipped elements, ``rounding_sse`` that of the others.
+    ``codes_used`` counts distinct codes.
     """
 
     clipped: int
@@ -71,7 +70,7 @@ class _Sums:
         self.worst, self.worst_at = -1.0, 0
 
     def add(self, x: Tensor, x_hat: Tensor, flat_index: Callable[[int], int]) -> Tensor:
-        """Count one part; ``flat_index`` places its elements in the whole. Return its squared error, float64."""
+        """Add one part; ``flat_index`` maps its indices to the tensor's. Return its squared errors, float64."""
         x, x_hat = x.reshape(-1), x_hat.reshape(-1)
         error = x - x_hat
         wide, wide_hat, square = x.double(), x_hat.double(), error.double()
@@ -86,9 +85,9 @@ class _Sums:
 
     def _keep_worst(self, size: Tensor, flat_index: Callable[[int], int]) -> None:
         worst = float(size.amax())
-        if math.isnan(worst):  # no element is the worst where one has no error
+        if math.isnan(worst):  # no element is the worst if an error is NaN
             self.worst = math.nan
-        if not worst >= self.worst:  # argmax costs 15 times amax, so it waits until it is needed
+        if not worst >= self.worst:  # argmax costs 15 times as much as amax, so it runs only when needed
             return
         at = flat_index(int(size.argmax()))
         if worst > self.worst or at < self.worst_at:
@@ -115,7 +114,7 @@ class _Sums:
         return found | {"max_abs_error_index": index}
 
     def reasons(self, found: Mapping[str, float]) -> dict[str, str]:
-        """Why each of these metrics that is nan is not defined; a float32's square never overflows in xx or yy."""
+        """Why each metric that is nan is undefined; squares of float32 never overflow xx or yy."""
         held = [
             f"{name} contains {what}"
             for name, total in (("x", self.xx), ("x̂", self.yy))
@@ -130,7 +129,7 @@ class _Sums:
 
 
 def sqnr_of(power: float, sse: float) -> float:
-    """Return 10·log10(power / sse) in dB, of Σx² and Σerror²; nan for 0/0, ∞/∞ and NaN."""
+    """Return 10·log10(power / sse) in dB, with power Σx² and sse Σerror²; nan for 0/0, ∞/∞ and NaN."""
     if math.isnan(power) or math.isnan(sse) or (power, sse) in ((0, 0), (math.inf, math.inf)):
         return math.nan
     if sse == 0:
@@ -158,7 +157,7 @@ def errors(x: Any, x_hat: Any) -> Errors:
     0.125
 
     Raises:
-        QuantError: the shapes differ, or one of them holds NaN or infinity.
+        QuantError: the shapes differ, or one of them contains NaN or infinity.
     """
     x, x_hat = as_float32(x), as_float32(x_hat)
     if x.shape != x_hat.shape:
@@ -169,7 +168,7 @@ def errors(x: Any, x_hat: Any) -> Errors:
     flat, flat_hat = x.reshape(-1), x_hat.to(x.device).reshape(-1)
     for start in range(0, len(flat), CHUNK):
         sums.add(flat[start : start + CHUNK], flat_hat[start : start + CHUNK], start.__add__)
-    if not math.isfinite(sums.sse):  # what is not finite shows here, without a pass of its own
+    if not math.isfinite(sums.sse):  # non-finite values show up here, so no extra pass is needed
         refuse_nonfinite(x, "a comparison")
         refuse_nonfinite(x_hat, "a comparison", what="x̂")
     return Errors(**sums.errors(tuple(x.shape)))
@@ -191,7 +190,7 @@ def _sum_of_squares(values: Tensor) -> float:
 
 
 def report(result: Quantized) -> Report:
-    """Return every metric of a result, in one walk over it."""
+    """Return every metric of a result, in one pass."""
     fmt, shape = result.scheme.format, tuple(result.x.shape)
     sums, clipped, clipping_sse, rounding_sse = _Sums(), 0, 0.0, 0.0
     least, most = fmt.bounds
@@ -220,7 +219,7 @@ def report(result: Quantized) -> Report:
 
 
 def x_hat_of(result: Quantized, region: Region) -> Tensor:
-    """x̂ of one box, with the axes of `split_axes`."""
+    """Return x̂ of one region, with the axes of `split_axes`."""
     codes = split_axes(result.codes.view(result.blocked_shape)[region.elements], region.block)
     scale, zero_point = (spread(p[region.grid]) for p in (result.scale, result.params.zero_point))
     out = torch.empty(codes.shape, device=codes.device)
@@ -228,14 +227,14 @@ def x_hat_of(result: Quantized, region: Region) -> Tensor:
 
 
 def _count_codes(codes: Tensor) -> Tensor:
-    """How often each code occurs, their bits taken as unsigned."""
+    """How often each code occurs, indexed by its bits as an unsigned integer."""
     if codes.dtype.itemsize == 1:
         return torch.bincount(codes.view(torch.uint8).reshape(-1), minlength=1 << 8)
     return torch.bincount(codes.to(torch.int32).bitwise_and_(0xFFFF).reshape(-1), minlength=1 << 16)
 
 
 def _placed(region: Region, shape: tuple[int, ...]) -> Callable[[int], int]:
-    """Turn an index into a box, flattened, into one into the whole tensor, flattened."""
+    """Return a function from flat indices of a region to flat indices of the tensor."""
     box = tuple(e.stop - e.start for e in region.elements)
 
     def flat_index(place: int) -> int:

@@ -20,11 +20,11 @@ Place = TypeVar("Place", int, str)
 
 @dataclass(frozen=True)
 class View:
-    """Which part of a tensor is shown.
+    """The part of a tensor that is shown.
 
-    ``axes``: the axes drawn downwards and across, by default the last two; ``index``: where the plane
-    stands on the other axes, in order; ``rows``, ``columns``: (start, stop) of the part shown, None for all.
-    Rank 1 is drawn as one row, rank 0 as one cell.
+    ``axes``: the axes drawn downward and across, by default the last two; ``index``: the plane's position on the
+    other axes, in order; ``rows``, ``columns``: (start, stop) of the part shown, None for all. Rank 1 is drawn as
+    one row, rank 0 as one cell.
     """
 
     axes: Span | None = None
@@ -46,17 +46,17 @@ class Plane:
     kept: Dequantizer
 
     def values(self, codes: Tensor) -> Tensor:
-        """What codes stand for before zero_point and scale, float32."""
+        """The values of codes before zero_point and scale, float32."""
         return codes.to(torch.float32) if self.table is None else self.table[codes.to(torch.int64)]
 
     def dequantized(self, codes: Tensor, pick: Callable[[Tensor], Tensor]) -> Tensor:
-        """x̂ of some codes; ``pick`` finds what belongs to them in block form."""
+        """x̂ of some codes; ``pick`` selects their parameters from block form."""
         zero_point = pick(self.zero_point.to(torch.float32))
         return unscale(self.values(codes), pick(self.scale), zero_point, self.kept.at(pick))
 
 
 def element(view: View, shape: tuple[int, ...], row: Place, column: Place) -> tuple[int | Place, ...]:
-    """Return the index in the tensor of what stands at (row, column) of the plane.
+    """Return the index in the tensor of the element at (row, column) of the plane.
 
     >>> element(View(index=(5,)), (8, 16, 16), "row", "column")
     (5, 'row', 'column')
@@ -69,7 +69,7 @@ def element(view: View, shape: tuple[int, ...], row: Place, column: Place) -> tu
 
 
 def place(view: View, index: tuple[int, ...]) -> Span | None:
-    """Return (row, column) of an element in the plane, None where it stands in another plane."""
+    """Return (row, column) of an element in the plane, None if it is in another plane."""
     if len(index) < 2:
         return (0, index[0] if index else 0)
     down, across = axes_of(view, len(index))
@@ -78,7 +78,7 @@ def place(view: View, index: tuple[int, ...]) -> Span | None:
 
 
 def axes_of(view: View, rank: int) -> Span:
-    """Return the axes drawn downwards and across.
+    """Return the axes drawn downward and across.
 
     Raises:
         QuantError: they are not two different axes of the tensor.
@@ -108,7 +108,7 @@ def span_of(span: Span | None, length: int, what: str) -> Span:
 
 
 def drawn_plane(parts: list[Tensor], block: Span, result: Quantized) -> Plane:
-    """The plane of x, codes, scale, zero_point and what is kept."""
+    """Return the plane of x, codes, scale, zero_point and the dequantizer's numbers."""
     x, codes, scale, zero_point, number = parts
     fmt, kept = result.scheme.format, result.dequantizer.at(lambda _: number)
     table = None if isinstance(fmt, IntFormat) else fmt.table
@@ -116,9 +116,9 @@ def drawn_plane(parts: list[Tensor], block: Span, result: Quantized) -> Plane:
 
 
 def extreme(plane: Plane, rows: Span, columns: Span, step: Span) -> tuple[Places, Places]:
-    """Return where the elements with the largest |x| and the largest |error| of each box stand.
+    """Return the places of the elements with the largest |x| and with the largest |error| of each box.
 
-    Both are row and column in the plane, 2-D, a cell for each box of ``step`` elements (down, across).
+    Both are (row, column) in the plane, 2-D, one cell per box of ``step`` elements (down, across).
     """
     largest, worst = _extreme(
         lambda part: (plane.x[slice(*part), slice(*columns)].abs(), _error_size(plane, part, columns)),
@@ -128,7 +128,7 @@ def extreme(plane: Plane, rows: Span, columns: Span, step: Span) -> tuple[Places
 
 
 def extreme_difference(plane: Plane, other: Plane, rows: Span, columns: Span, step: Span) -> Places:
-    """Return where |error| and the |error| of another result of the same x differ most, as `extreme` has it."""
+    """Return the places where |error| and the |error| of another result of the same x differ most, like `extreme`."""
     (place,) = _extreme(
         lambda part: ((_error_size(plane, part, columns) - _error_size(other, part, columns)).abs_(),),
         rows, columns, step, plane.x.device,
@@ -143,7 +143,7 @@ def _extreme(
     step: Span,
     device: torch.device,
 ) -> list[Places]:
-    """Row and column of the largest of each size in each box; ``sizes`` finds them for some rows."""
+    """Row and column of the largest of each size in each box; ``sizes`` computes them for some rows."""
     down = torch.arange(rows[0], rows[1], step[0], device=device)
     across = torch.arange(columns[0], columns[1], step[1], device=device)
     band = max(1, CHUNK // ((columns[1] - columns[0]) * step[0]))  # cells high
@@ -156,12 +156,12 @@ def _extreme(
 
 
 def _largest(size: Tensor, step: Span) -> Tensor:
-    """Where in each box of ``step`` elements the largest stands, counted in row-major order."""
+    """The position of the largest element in each box of ``step`` elements, in row-major order."""
     short = (-size.shape[0] % step[0], -size.shape[1] % step[1])
-    if any(short):  # padded by -1, which no |x| is: the last boxes find their largest among real elements
+    if any(short):  # padding with -1, below any |x|, is never the largest
         size = torch.nn.functional.pad(size, (0, short[1], 0, short[0]), value=-1.0)
-    # the largest of each column of a box, then the column with the largest, then the row in it: the one pass
-    # over all elements runs along rows, as they lie in memory
+    # the largest of each column of a box, then the column with the largest, then its row: the only pass over
+    # all elements runs along rows, in memory order
     bands = size.view(-1, step[0], size.shape[1])
     across = torch.arange(0, size.shape[1], step[1], device=size.device)
     column = bands.amax(1).view(len(bands), -1, step[1]).argmax(-1)
@@ -176,7 +176,7 @@ def _error_size(plane: Plane, rows: Span, columns: Span) -> Tensor:
     column = torch.arange(*columns, device=plane.x.device) // plane.block[1]
 
     def gathered(parameters: Tensor) -> Tensor:
-        # an axis with a single block broadcasts; gathering for every element is what costs
+        # an axis with a single block broadcasts; gathering for every element is expensive
         part = parameters.index_select(0, row) if parameters.shape[0] > 1 else parameters
         return part.index_select(1, column) if part.shape[1] > 1 else part
 

@@ -1,4 +1,4 @@
-"""What every range setting finds on one tensor, and the error that it leaves."""
+"""The range that each range setting chooses for a tensor, and its error."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -44,9 +44,9 @@ MAX_ENTROPY = 1 << 25  # bins, times thresholds, times blocks: about a second
 
 @dataclass(frozen=True)
 class RangeMark:
-    """What a range setting finds: the mean ends and width of the blocks' ranges, and the error they leave.
+    """The result of a range setting: the mean bounds and width of the blocks' ranges, and the error.
 
-    ``clipped``: the fraction of the elements.
+    ``clipped``: the fraction of clipped elements.
     """
 
     setting: RangeSetting
@@ -69,13 +69,13 @@ def range_marks(
     block: tuple[int, ...] | None = None,
     settings: tuple[RangeSetting, ...] = METHODS,
 ) -> tuple[RangeMark, ...]:
-    """Return what every range setting finds; the scheme's own does not count.
+    """Return the result of each range setting; the scheme's own setting is ignored.
 
-    Left out are those that the scheme's library has not (`unsupported_reason` says why), parameters given by hand, and Entropy
-    of so many blocks that it takes long; of fewer it is taken with fewer bins.
+    Left out are settings that the scheme's library does not support (`unsupported_reason` says why), given parameters, and
+    Entropy if it would take too long; for many blocks it uses fewer bins.
 
     Raises:
-        QuantError: as `range_curve`.
+        QuantError: see `range_curve`.
     """
     blocks = measured_blocks(x, dataclasses.replace(scheme, range_setting=MinMax()), block)
     marks = {}
@@ -89,9 +89,9 @@ def range_marks(
 
 
 def range_in_use(result: Quantized, block: tuple[int, ...] | None = None) -> tuple[float, float]:
-    """Return (low, high) of one block, or their means over all: what the codes can stand for where nothing else is known.
+    """Return (low, high) of one block, or their means over all blocks.
 
-    So it is of scales given by hand, and where the zero_point was moved.
+    Of given scales, and where the zero_point was moved, these are the lowest and highest representable value.
     """
     low, high = result.params.low, result.params.high
     if low is None or high is None or isinstance(result.scheme.range_setting, HalfQuadratic):
@@ -103,7 +103,7 @@ def range_in_use(result: Quantized, block: tuple[int, ...] | None = None) -> tup
 
 
 def _outermost(result: Quantized) -> tuple[float, float]:
-    """The lowest and the highest of what the codes mean before zero_point and scale."""
+    """The lowest and highest value of the codes before zero_point and scale."""
     fmt = result.scheme.format
     if isinstance(fmt, IntFormat):
         return fmt.qmin, fmt.qmax
@@ -112,7 +112,7 @@ def _outermost(result: Quantized) -> tuple[float, float]:
 
 
 def _quick(setting: RangeSetting, blocks: int) -> RangeSetting | None:
-    """The setting, or what takes no longer than a reader waits."""
+    """The setting, or a faster version of it; None if none is fast enough."""
     if not isinstance(setting, Entropy):
         return setting
     wanted = [setting.num_bins, *(bins for bins in _FEWER_BINS if bins < setting.num_bins)]
@@ -130,7 +130,9 @@ def _mark(setting: RangeSetting, scheme: Scheme, blocks: MeasuredBlocks) -> Rang
     for group in blocks.block_groups:
         measure = BlockErrors(group, scheme)
         low, high = setting(group, Task(scheme.format, scheme.symmetric, measure, len(group)))  # type: ignore[operator]
-        if isinstance(setting, HalfQuadratic):  # it moves the zero_point, which a range alone does not tell
+        if isinstance(
+            setting, HalfQuadratic
+        ):  # it moves the zero_point, which a range alone does not describe
             moved = report(apply_quietly(group, dataclasses.replace(scheme, granularity=PerChannel(0))))
             total, clipped = total + moved.sse, clipped + moved.clipped
         else:

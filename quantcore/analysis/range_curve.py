@@ -1,4 +1,4 @@
-"""How the error of a scheme depends on its range: clipping on one side, rounding on the other."""
+"""How the error of a scheme depends on its range: clipping against rounding."""
 
 import dataclasses
 import math
@@ -16,17 +16,17 @@ from quantcore.range_setting import MinMax
 from quantcore.scheme import Scheme
 
 Array = npt.NDArray[Any]
-MAX_FRACTION, STEPS = 1.25, 50  # the widest range tried, in parts of min-max, and how many up to min-max
+MAX_FRACTION, STEPS = 1.25, 50  # the widest range as a fraction of min-max; steps up to min-max
 
 
 @dataclass(frozen=True)
 class RangeCurve:
-    """The mean squared error of ranges that are min-max shrunk or stretched, as `MinMse` shrinks it.
+    """The mean squared error for ranges that are fractions of min-max, scaled as `MinMse` does.
 
-    ``fractions``: of the min-max range; 1 is among them. ``widths``: the mean width of the blocks' ranges as the
-    convention has them; of symmetric ones half of it, the largest |x| that is not clipped. ``clipping`` and
-    ``rounding`` add up to the error. ``clipped``: the fraction of the elements. ``measured`` of ``elements`` elements
-    count.
+    ``fractions``: of the min-max range, 1 among them. ``widths``: the mean width of the blocks' ranges in the
+    convention; of symmetric ranges half the width, the largest |x| that is not clipped. ``clipping`` and
+    ``rounding`` add up to the error. ``clipped``: the fraction of clipped elements. ``measured``: how many of the
+    ``elements`` were measured.
     """
 
     fractions: Array
@@ -40,25 +40,25 @@ class RangeCurve:
 
     @property
     def mse(self) -> Array:
-        """The mean squared error, its two parts together."""
+        """The mean squared error, clipping plus rounding."""
         total: Array = self.clipping + self.rounding
         return total
 
     @property
     def best(self) -> int:
-        """The place of the least error; of equals the widest."""
+        """The index of the smallest error; ties go to the widest range."""
         mse = np.nan_to_num(self.mse, nan=math.inf)
         return int(np.flatnonzero(mse == mse.min())[-1])
 
 
 def range_curve(x: Any, scheme: Scheme, block: tuple[int, ...] | None = None) -> RangeCurve:
-    """Measure the ranges from 1/50 to 5/4 of min-max; the scheme's own range setting does not count.
+    """Measure ranges from 1/50 to 5/4 of min-max; the scheme's own range setting is ignored.
 
     Args:
         block: position in the grid of blocks; by default all blocks, each with its own range.
 
     Raises:
-        QuantError: the scheme does not fit x, x holds NaN or infinity, or there is no such block.
+        QuantError: the scheme does not fit x, x contains NaN or infinity, or there is no such block.
     """
     scheme = dataclasses.replace(scheme, range_setting=MinMax())
     blocks = measured_blocks(x, scheme, block)
@@ -91,7 +91,7 @@ def range_curve(x: Any, scheme: Scheme, block: tuple[int, ...] | None = None) ->
 
 
 def widths_of(low: Tensor, high: Tensor, scheme: Scheme) -> Tensor:
-    """Return how wide the convention makes the range of every block: high - low, or max|x| where it is symmetric."""
+    """Return the width of each block's range in the convention: high - low, or max |x| if it is symmetric."""
     low, high = parameters(low, high, scheme.symmetric, scheme.format, scheme.rules).ends
     if scheme.symmetric:
         return torch.maximum(low.abs(), high.abs()).double()

@@ -1,4 +1,4 @@
-"""Many schemes on one tensor: what error each leaves, and what each costs to store."""
+"""Many schemes on one tensor: the error and the storage cost of each."""
 
 import itertools
 import math
@@ -32,10 +32,9 @@ METRICS = tuple(
 
 @dataclass(frozen=True)
 class Row:
-    """One scheme of a sweep; ``index`` is its place in the list.
+    """One scheme of a sweep; ``index``: its position in the list.
 
-    ``report`` is None where the scheme was refused, and ``refused`` says why, else it is empty.
-    ``seconds``: apply and report.
+    ``report``: None if the scheme is unsupported; ``refused``: why, else empty; ``seconds``: for apply and report.
     """
 
     index: int
@@ -46,7 +45,7 @@ class Row:
     seconds: float
 
     def as_dict(self) -> dict[str, Any]:
-        """The row as a table has it: the scheme and its parts as text, every metric, bits and seconds."""
+        """The row of a table: the scheme and its parts as text, every metric, bits per element and seconds."""
         scheme = self.scheme
         found = asdict(self.report) if self.report else {}
         return {
@@ -65,12 +64,12 @@ class Row:
 
 
 def sweep(x: Any, schemes: Iterable[Scheme], workers: int | None = None) -> "pd.DataFrame":
-    """Return one row a scheme, in their order: its parts, every metric, bits per element and seconds.
+    """Return one row per scheme, in order: its parts, every metric, bits per element and seconds.
 
-    A scheme that is refused has its reason under ``refused`` and NaN for numbers.
+    An unsupported scheme has the reason under ``refused`` and NaN for numbers.
 
     Raises:
-        QuantError: x is no tensor of numbers.
+        QuantError: x is not a tensor of numbers.
     """
     import pandas as pd
 
@@ -79,16 +78,16 @@ def sweep(x: Any, schemes: Iterable[Scheme], workers: int | None = None) -> "pd.
 
 
 def sweep_rows(x: Any, schemes: Iterable[Scheme], workers: int | None = None) -> Generator[Row, None, None]:
-    """Yield the rows of `sweep` as they are found, on ``workers`` threads (by default one a core).
+    """Yield the rows of `sweep` as they are computed, on ``workers`` threads (by default one per core).
 
     Memory does not grow with the number of schemes: a result is dropped once it is measured. Closing the
-    iterator stops the work after the schemes that are under way.
+    iterator stops the work after the running schemes.
     """
     x = as_float32(x)
     tasks = enumerate(schemes)
     count = workers or _cores()
     with ThreadPoolExecutor(count, thread_name_prefix="sweep") as pool:
-        # one more than there are threads, so that none waits for its next scheme
+        # one more than there are threads, so that no thread waits
         under_way: set[Future[Row]] = {
             pool.submit(measure, x, *t) for t in itertools.islice(tasks, count + 1)
         }
@@ -104,7 +103,7 @@ def sweep_rows(x: Any, schemes: Iterable[Scheme], workers: int | None = None) ->
 
 
 def _cores() -> int:
-    """How many cores this process may use, which can be fewer than the machine has."""
+    """How many cores this process may use, possibly fewer than the machine has."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on Linux
@@ -112,7 +111,7 @@ def _cores() -> int:
 
 
 def measure(x: Tensor, index: int, scheme: Scheme) -> Row:
-    """Quantize and measure one scheme."""
+    """Quantize with one scheme and measure the error."""
     start = time.perf_counter()
     try:
         bits = bits_per_element(scheme, tuple(x.shape))
@@ -123,11 +122,11 @@ def measure(x: Tensor, index: int, scheme: Scheme) -> Row:
 
 
 def default_schemes(shape: tuple[int, ...]) -> list[Scheme]:
-    """Return the schemes that one would usually weigh for a tensor of this shape, from few bits to many.
+    """Return the schemes usually compared for a tensor of this shape, from few bits to many.
 
-    Integers of 2 to 8 bits, small floats of 4 to 8 and codebooks, symmetric and where there is a zero_point not,
-    per tensor, channel, group and block: with the whole range; to 4 bits with that of least squared error; over
-    many elements with a 99.9th percentile. Then HQQ's, and every preset. What does not fit the shape is left out.
+    Integers of 2 to 8 bits (symmetric and asymmetric), floats of 4 to 8 bits and codebooks, per-tensor, per-channel,
+    per-group and per-block: with min-max; up to 4 bits also with min-MSE; integers per-tensor and per-channel also
+    with the 99.9th percentile. Then HQQ's schemes, and every preset. Schemes that do not fit the shape are left out.
     """
     granularities = _granularities(shape)
     candidates = [
@@ -181,9 +180,9 @@ def _fits(scheme: Scheme, shape: tuple[int, ...]) -> bool:
 
 
 def frontier(bits: Iterable[float], gains: Iterable[float]) -> list[int]:
-    """Return the places on the Pareto frontier, from few bits to many: no other has fewer bits and more gain.
+    """Return the indices on the Pareto frontier, from few bits to many: no other has fewer bits and more gain.
 
-    ``gains``: more is better, such as ``sqnr_db``; turn the sign of an error. NaN is never on it.
+    ``gains``: more is better, such as ``sqnr_db``; negate an error. NaN is never on it.
     """
     points = [(b, -g, i) for i, (b, g) in enumerate(zip(bits, gains, strict=True)) if b == b and g == g]  # noqa: PLR0124
     best, found = math.inf, []

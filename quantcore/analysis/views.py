@@ -1,9 +1,9 @@
 """What a map shows: a plane of the tensor, whole or in part, exact or reduced, as arrays.
 
-A map shows at most `MAX_CELLS` cells a side. Of a larger plane each cell stands for a box of elements and
-shows one of them. Each map keeps its own reduction: original, codes and dequantized show the element with the
-largest |x|, which no scheme changes, and the error map the one with the largest |error|, so that the worst
-can't hide. What is said of a cell is said of the element that its map shows.
+A map shows at most `MAX_CELLS` cells per side. In a larger plane each cell represents a box of elements and
+shows one of them: original, codes and dequantized show the element with the largest |x|, which does not depend
+on the scheme, and the error map the one with the largest |error|, so that the worst is always visible. Everything
+said of a cell refers to the element that its map shows.
 """
 
 from dataclasses import dataclass
@@ -34,15 +34,15 @@ from quantcore.quantization import Quantized
 __all__ = ["MAX_CELLS", "Cells", "MapData", "View", "box_of_blocks", "element", "map_data", "place"]
 
 MAX_CELLS = 256
-MAX_BORDERS = 64  # lines along one axis; more would be a grey haze
+MAX_BORDERS = 64  # lines along one axis; more would blur to grey
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """One element for each cell: 2-D arrays of one shape, float32, and int32 for codes and zero points.
+    """One element per cell: 2-D arrays of the same shape, float32, int32 for codes and zero points.
 
-    ``values``: what the codes stand for before zero_point and scale: the codes themselves, or of a float
-    format its values. ``row``, ``column``: where the element stands in the plane.
+    ``values``: the codes' values before zero_point and scale: the codes themselves for integers.
+    ``row``, ``column``: the element's place in the plane.
     """
 
     x: npt.NDArray[np.float32]
@@ -60,13 +60,11 @@ class Cells:
 class MapData:
     """The cells of the four maps.
 
-    ``largest``: of each cell the element with the largest |x|; ``worst``: the one with the largest |error|.
-    Where a cell is one element, both are the same object. ``rows``, ``columns``: the first element and the one
-    after the last; ``step``: how many elements (down, across) a cell stands for; ``borders``: rows and columns
-    before which a new block begins. ``scales``, ``zero_points``: of the plane's blocks, in block form;
-    ``block``: how many elements (down, across) one of them holds. ``other``: x̂ of another result at the elements
-    of ``worst``, where the errors of two results are compared; ``worst`` are the elements then in which they
-    differ most.
+    ``largest``: the element with the largest |x| of each cell; ``worst``: the one with the largest |error|. If a cell
+    is one element, both are the same object. ``rows``, ``columns``: (start, stop); ``step``: elements per cell
+    (down, across); ``borders``: rows and columns where a new block begins. ``scales``, ``zero_points``: of the
+    plane's blocks, in block form; ``block``: elements per block (down, across). ``other``: if two results are
+    compared, x̂ of the other at the elements of ``worst``, which are then those whose errors differ most.
     """
 
     largest: Cells
@@ -82,7 +80,7 @@ class MapData:
 
     @property
     def error_difference(self) -> npt.NDArray[np.float32]:
-        """|error| - |error of the other result|: below 0 where this one is nearer to x."""
+        """|error| - |error of the other result|: negative where this result is closer to x."""
         assert self.other is not None
         difference: npt.NDArray[np.float32] = np.abs(self.worst.error) - np.abs(self.worst.x - self.other)
         return difference
@@ -120,7 +118,7 @@ class MapData:
 
     @property
     def legend(self) -> str:
-        """What a cell shows, in one sentence; empty where it is one element."""
+        """What a cell shows, in one sentence; empty if it is one element."""
         if self.step == (1, 1):
             return ""
         down, across = self.step
@@ -139,7 +137,7 @@ def map_data(result: Quantized, view: View | None = None, against: Quantized | N
         against: another result of the same x; the error map then shows |error| - |its error|.
 
     Raises:
-        QuantError: the view names something that the tensor does not have.
+        QuantError: the view does not fit the tensor.
     """
     view = view or View()
     plane = _plane(result, view)
@@ -168,7 +166,7 @@ def map_data(result: Quantized, view: View | None = None, against: Quantized | N
 
 
 def _cells(plane: Plane, row: Tensor, column: Tensor) -> Cells:
-    """All that is known of the elements at these places of the plane."""
+    """The elements at these places of the plane."""
     block = (row // plane.block[0], column // plane.block[1])
     x, codes = plane.x[row, column], plane.codes[row, column].to(torch.int32)
     x_hat = plane.dequantized(codes, lambda parameters: parameters[block])
@@ -193,7 +191,7 @@ def _all(rows: Span, columns: Span, plane: Plane) -> tuple[Tensor, ...]:
 
 
 def box_of_blocks(result: Quantized) -> Shape:
-    """The extent of a block along each axis of x; 1 along each where runs over the ends of rows are no boxes."""
+    """Return the extent of a block along each axis of x; 1 along each if blocks cross the ends of rows."""
     if isinstance(result.scheme.granularity, PerFlatGroup):
         return as_boxes((), result.block[0], tuple(result.x.shape))[1]
     return result.block
@@ -202,7 +200,9 @@ def box_of_blocks(result: Quantized) -> Shape:
 def _plane(result: Quantized, view: View) -> Plane:
     x, codes, scale, zero_point = result.x, result.codes, result.scale, result.params.zero_point
     shape, block = tuple(x.shape), result.block
-    number = scale if result.dequantizer.number is None else result.dequantizer.number  # or what nobody reads
+    number = (
+        scale if result.dequantizer.number is None else result.dequantizer.number
+    )  # or a placeholder that is not read
     if isinstance(result.scheme.granularity, PerFlatGroup):
         (scale, zero_point, number), block = as_boxes((scale, zero_point, number), block[0], shape)
     tensors = [x, codes, scale, zero_point, number]

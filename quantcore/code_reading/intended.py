@@ -1,4 +1,4 @@
-"""The scheme that a quantizer meant: what it would be without its mistakes."""
+"""The scheme that a quantizer was meant to implement: what it does without its mistakes."""
 
 from quantcore.code_reading.quantizer import Quantizer
 from quantcore.code_reading.values.python import Num
@@ -15,9 +15,9 @@ def intended_scheme(quantizer: Quantizer, shape: Shape) -> Scheme:
     """Return the scheme for a tensor of ``shape``.
 
     Raises:
-        QuantError: the scale is not known, or it is along axes that the tensor does not have.
+        QuantError: the scale is unknown, or is taken along axes that the tensor does not have.
     """
-    # a range from end to end without any zero point: codes around 0 were meant
+    # an asymmetric range without any zero point: symmetric codes were meant
     around_zero = (
         not quantizer.zero
         and not quantizer.stored.of("add")
@@ -40,7 +40,7 @@ def intended_scheme(quantizer: Quantizer, shape: Shape) -> Scheme:
 
 
 def _convention(quantizer: Quantizer) -> Convention:
-    """The textbook, with the order of the operations that the code has."""
+    """The textbook convention with the code's order of operations."""
     codes = quantizer.stored
     place = next(i for i, op in enumerate(codes.ops) if op.name == "round")
     first = any(op.name == "add" for op in codes.ops[:place])
@@ -51,7 +51,7 @@ def _convention(quantizer: Quantizer) -> Convention:
 
 
 def _format(quantizer: Quantizer, symmetric: bool) -> IntFormat:
-    """The integers that were meant: by the clamp, where it is one of the usual, else by the type and the divisor."""
+    """The intended format: from the clamp if its bounds are those of a format, else from the type and the divisor."""
     cast = quantizer.cast
     clamp = quantizer.clamp.value if quantizer.clamp else (None, None)
     divisor = quantizer.single[1] if quantizer.single else None

@@ -1,11 +1,11 @@
-"""The kinds of mistakes that are looked for, by stable names, and where each is explained."""
+"""The kinds of mistakes that are looked for, by stable name, and the lesson that explains each."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Kind:
-    """``title``: a few words; ``lesson``: the name of a lesson's page; ``step``: its step, "" for the first."""
+    """``title``: a short label; ``lesson``: the lesson's page; ``step``: the step in it, "" for the first."""
 
     title: str
     lesson: str = "mistakes"

@@ -1,4 +1,4 @@
-"""A quantizer that was read: from the division by a scale to the codes as they are stored."""
+"""A quantizer found in the code: from the division by the scale to the stored codes."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,13 +7,13 @@ from quantcore.code_reading.values.operators import left_of
 from quantcore.code_reading.values.python import DType, Num, Param
 from quantcore.code_reading.values.quantities import Codes, Dequantized, Op, Real, Stat, Steps
 
-SMALL = 16  # bits of an integer that codes are stored in; wider ones only pass through
+SMALL = 16  # bits: codes are stored in integers of at most this width; wider ones are intermediate
 
 
 @dataclass(frozen=True)
 class Cast:
-    """A cast to a small integer. ``bounds``: what the codes were clamped to before, None at an open end;
-    ``clamp``: where; ``late``: what was added between, if not a number."""
+    """A cast to a small integer. ``bounds``: what the codes were clamped to before, None where unbounded;
+    ``clamp``: that clamp; ``late``: what was added after it, unless a number."""
 
     op: Op
     bounds: tuple[float | str | None, float | str | None]
@@ -29,8 +29,8 @@ class Cast:
 
 @dataclass(frozen=True, eq=False)
 class Quantizer:
-    """``codes``: with all that was done to them; ``dequantized``: their way back to x, if it was followed to its end;
-    ``returns``: whether there is a way back."""
+    """``codes``: with every step applied to them; ``dequantized``: their dequantization, if it was followed to its end;
+    ``returns``: whether they are dequantized at all."""
 
     codes: Codes
     dequantized: Dequantized | None = None
@@ -44,8 +44,8 @@ class Quantizer:
             default=0,
         )
         kept = self.codes.ops[: last + 1]
-        # x / s rounded, then a zero point added and nothing more: that is part of the codes too, unless it is
-        # the first step back
+        # a zero point added after the last rounding belongs to the codes too, unless they are dequantized:
+        # then it is the first step of that
         more = self.codes.ops[last + 1 :]
         if not self.returns and more and not self.codes.of("cast") and more[0].name == "add":
             kept = (*kept, more[0])
@@ -56,7 +56,7 @@ class Quantizer:
 
     @property
     def after(self) -> tuple[Op, ...]:
-        """What was done to the stored codes on the way back."""
+        """The steps applied to the stored codes when dequantizing."""
         return self.codes.ops[len(self.stored.ops) :]
 
     @cached_property
@@ -76,13 +76,13 @@ class Quantizer:
                 late = op if clamp else None
             elif op.name == "cast" and _is_integer(op) and op.value.bits <= SMALL:
                 if found is not None and found.dtype.bits == op.value.bits:
-                    continue  # the same bits, read as another type
+                    continue  # the same bits reinterpreted
                 found = Cast(op, bounds, clamp, late)
         return found
 
     @cached_property
     def bounds(self) -> tuple[float, float] | None:
-        """The codes that are possible: those of the last clamp, else those of the type; None if not known."""
+        """The lowest and highest possible code: of the last clamp, else of the type; None if unknown."""
         low: float | str | None = None
         high: float | str | None = None
         fixed = True
@@ -111,28 +111,28 @@ class Quantizer:
 
     @cached_property
     def zero(self) -> dict[object, float]:
-        """What was added to x / scale, as factors: of extremes, of "scale" (a number of codes), of others."""
+        """What was added to x / scale, as factors by source: extremes, "scale" (a number of codes), other values."""
         return dict(left_of(self.stored) or ())
 
     @property
     def zero_is_known(self) -> bool:
-        """Whether the zero point comes from extremes and numbers alone."""
+        """Whether the zero point is computed from extremes and numbers alone."""
         return not self.stored.obscured and all(isinstance(k, Stat) or k == "scale" for k in self.zero)
 
     @property
     def steps(self) -> list[Op]:
-        """Where zero points were added that come from extremes."""
+        """The additions of zero points that are computed from extremes."""
         return [op for op in self.stored.of("add") if isinstance(op.value, Steps)]
 
     @property
     def scale(self) -> Real | None:
-        """The scale, where it comes from extremes by known factors."""
+        """The scale, if it is computed from extremes with known factors."""
         scale = self.codes.scale
         return scale if isinstance(scale, Real) and scale.known and not scale.const else None
 
     @property
     def single(self) -> tuple[Stat, float] | None:
-        """The one extreme that the scale is made of, and what it is divided by."""
+        """The single extreme that the scale is computed from, and its divisor."""
         scale = self.scale
         if scale is None or len(scale.terms) != 1 or scale.terms[0][1] <= 0:
             return None
@@ -141,7 +141,7 @@ class Quantizer:
 
     @property
     def span(self) -> tuple[Stat, Stat, float] | None:
-        """The high and the low end whose difference the scale is made of, and what it is divided by."""
+        """The high and low extremes whose difference gives the scale, and its divisor."""
         scale = self.scale
         if scale is None or len(scale.terms) != 2:
             return None
@@ -158,7 +158,7 @@ class Quantizer:
 
     @property
     def names(self) -> bool:
-        """Whether an argument that is not known is its scale or zero point."""
+        """Whether its scale or zero point is an unknown argument."""
         return isinstance(self.codes.scale, Param) or any(
             isinstance(op.value, Param) for op in self.codes.ops
         )

@@ -1,4 +1,4 @@
-"""From pasted text to what is found in it."""
+"""From pasted code to what is found in it."""
 
 from collections.abc import Iterable
 
@@ -12,17 +12,17 @@ from quantcore.code_reading.reader.statements import Reader
 from quantcore.code_reading.record import CodeFinding, CodeReading, Found
 from quantcore.errors import QuantError
 
-MOST = 12  # calls that are not recognized, named in full
+MOST = 12  # unrecognized calls that are listed
 
 
 def read_code(text: str) -> CodeReading:
-    """Parse a snippet of torch or numpy, never running it, and name what is wrong with its quantizer.
+    """Parse a PyTorch or NumPy snippet, without running it, and name the mistakes in its quantizer.
 
-    Names, constants and calls of the snippet's own functions are followed. Where a value is not known, nothing is
-    claimed of it.
+    Names, constants and calls of the snippet's own functions are followed. Nothing is claimed about unknown
+    values.
 
     Raises:
-        QuantError: the text is not Python, or too long or too deep to be read.
+        QuantError: the text is not Python, too long, or nested too deeply.
     """
     text, tree = parse(text)
     reader = Reader()
@@ -58,7 +58,7 @@ def read_code(text: str) -> CodeReading:
 
 
 def _quantizers(reader: Reader) -> list[Quantizer]:
-    """The quantizers, each with its way back; codes that are only a step on the way to others are none."""
+    """The quantizers, with their dequantization; codes that are only an intermediate step are left out."""
     with_dequantize = [
         Quantizer(b.codes, b if id(b) not in reader.used else None, True) for b in reader.dequantized
     ]

@@ -1,4 +1,4 @@
-"""What is found in a piece of code."""
+"""What is found in a snippet."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from quantcore.wording import count, joined
 
 
 class Found(NamedTuple):
-    """A finding before it is given its source: see `CodeFinding`."""
+    """A finding before its source is added: see `CodeFinding`."""
 
     kind: str
     line: int
@@ -19,12 +19,12 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class CodeFinding:
-    """A mistake, or a note on what depends on the tensor.
+    """A mistake, or a note on something that depends on the tensor.
 
-    ``kind``: its stable name, a key of `KINDS`; ``line``: from 1, and its ``source``; ``what``: what is wrong, with
-    what was read; ``fix``: what to write; ``certain``: whether it is a mistake whatever else the code does, and
-    not a note; ``lesson`` and ``step``: where it is explained, the step a key of `quantcore.mistakes.MISTAKES`
-    in the lesson "mistakes"; ``quantizer``: the quantizer that it is in, to be shown on a tensor, if there is one.
+    ``kind``: a key of `KINDS`; ``line``: counted from 1, with its ``source``; ``what``: what is wrong, with the values
+    read from the code; ``fix``: what to write instead; ``certain``: True for a mistake, False for a note;
+    ``lesson``, ``step``: where it is explained, in the lesson "mistakes" a key of `quantcore.mistakes.MISTAKES`;
+    ``quantizer``: the quantizer it belongs to, if any.
     """
 
     kind: str
@@ -40,9 +40,9 @@ class CodeFinding:
 
 @dataclass(frozen=True)
 class CodeReading:
-    """``text``: the code as it was read, prompts taken off; ``findings``: by line, mistakes and notes;
-    ``recognized``: what was recognized and checked; ``unread``: what was not;
-    ``library``: calls of libraries that quantize by themselves; ``quantizers``: the quantizers."""
+    """``text``: the code without prompts; ``findings``: mistakes and notes, by line;
+    ``recognized``: what was recognized and checked; ``unread``: what was not recognized;
+    ``library``: library calls that quantize."""
 
     text: str
     findings: tuple[CodeFinding, ...]
@@ -53,7 +53,7 @@ class CodeReading:
 
     @property
     def mistakes(self) -> tuple[CodeFinding, ...]:
-        """The findings that are mistakes for certain."""
+        """The findings that are certainly mistakes."""
         return tuple(f for f in self.findings if f.certain)
 
     @property
@@ -63,7 +63,7 @@ class CodeReading:
 
     @property
     def summary(self) -> str:
-        """What was found, in a sentence. A clean result says what was checked, and no more."""
+        """One sentence on what was found; without mistakes it says only what was checked."""
         if not self.quantizers and self.library:
             return f"This code does not round itself: {' and '.join(self.library)} rounds and clamps inside the library."
         if not self.quantizers and self.unread:
@@ -77,6 +77,6 @@ class CodeReading:
 
 
 def lines_of(findings: tuple[CodeFinding, ...]) -> str:
-    """Where findings are: ``line 3``, ``lines 3, 5 and 6``."""
+    """The lines of findings: ``line 3``, ``lines 3, 5 and 6``."""
     lines = [str(line) for line in sorted({f.line for f in findings})]
     return f"line{'s' * (len(lines) > 1)} {joined(lines)}"

@@ -1,4 +1,4 @@
-"""The codes of a quantizer that was read, made again from its parameters; no line of it is run."""
+"""The codes of a quantizer, recomputed from the parameters that were read; no line of the snippet is run."""
 
 import torch
 from torch import Tensor
@@ -9,11 +9,15 @@ from quantcore.code_reading.values.quantities import Codes, Data, Op, Real, Stat
 from quantcore.errors import QuantError
 from quantcore.numerics import rounding
 
-_MOST_CAST = 2.0**62  # beyond it no cast to an integer is defined
+_MOST_CAST = 2.0**62  # casts of larger values to an integer are undefined
 
 
 def codes_of(codes: Codes, x: Tensor, quantizer: Quantizer) -> Tensor:
-    """Replay the steps that were read."""
+    """Return the codes of x, recomputed step by step.
+
+    Raises:
+        QuantError: a value is unknown, or the code would fail on x.
+    """
     scale = _broadcast(_value(codes.scale, x, quantizer), x, codes)
     values = _data(codes.data, x, quantizer)
     for op in codes.ops:
@@ -54,7 +58,7 @@ def _data(data: Data, x: Tensor, quantizer: Quantizer) -> Tensor:
 
 
 def dequantized_values(quantizer: Quantizer, codes: Tensor, x: Tensor) -> Tensor:
-    """The way back that was read, or (codes - zero point) · scale where there is none."""
+    """Return x̂ as the code dequantizes, or (codes - zero point) · scale if it does not."""
     scale = _broadcast(_value(quantizer.codes.scale, x, quantizer), x, quantizer.codes)
     if quantizer.codes.of("unscaled"):
         return codes / scale
@@ -80,7 +84,7 @@ def dequantized_values(quantizer: Quantizer, codes: Tensor, x: Tensor) -> Tensor
     if quantizer.codes.data.shift and not all(stat in taken_off for stat, _ in quantizer.codes.data.shift):
         values = _unshifted(values, quantizer, x)
     elif quantizer.zero and not taken_off and not any(op.name == "add" for op in quantizer.after):
-        # the zero point is taken off after the multiplication, in units of x
+        # the zero point is subtracted after scaling, in units of x
         zero = sum(
             op.sign * _broadcast(_value(op.value, x, quantizer), x, quantizer.codes)
             for op in quantizer.stored.of("add")
@@ -105,7 +109,7 @@ def _clamped(values: Tensor, op: Op) -> Tensor:
 
 
 def _cast(values: Tensor, dtype: DType) -> Tensor:
-    """A cast keeps the lowest bits; of wide integers and floats nothing is lost here."""
+    """A cast keeps the lowest bits; wide integers and floats lose nothing."""
     if dtype.floating or dtype.bits > SMALL:
         return values
     integer = values.trunc().clamp(-_MOST_CAST, _MOST_CAST)
@@ -135,7 +139,7 @@ def _value(value: Value, x: Tensor, quantizer: Quantizer) -> Tensor:
 
 
 def _sum(value: Real, x: Tensor, quantizer: Quantizer) -> Tensor:
-    """The sum, divided last where one divisor is common to all: (high - low) / 255 in the order of the code."""
+    """The sum, divided last if all terms share a divisor: (high - low) / 255 in the code's order."""
     if not value.terms:
         return torch.tensor(value.const)
     factors = {abs(factor) for _, factor in value.terms}
@@ -146,7 +150,7 @@ def _sum(value: Real, x: Tensor, quantizer: Quantizer) -> Tensor:
 
 
 def _stat(stat: Stat, x: Tensor, quantizer: Quantizer) -> Tensor:
-    """An extreme of x, in the shape in which the code has it."""
+    """An extreme of x, in the shape that it has in the code."""
     source = (
         _data(stat.data, x, quantizer)
         if stat.data.twice is not None
@@ -184,7 +188,7 @@ def _percentile(source: Tensor, stat: Stat) -> Tensor:
 
 
 def _cut(stat: Stat, layout: list[str], source: Tensor) -> Tensor:
-    """Extremes of parts of x, each element with that of its part."""
+    """Extremes of parts of x, spread over the elements of each part."""
     how, _, where = layout[0].partition(":")
     numbers = [part.partition("=")[2] or part for part in where.split(",")]
     reduce = torch.amin if stat.end in ("min", "low") else torch.amax
@@ -229,7 +233,7 @@ def _placed(found: Tensor, stat: Stat) -> Tensor:
 
 
 def _broadcast(values: Tensor, x: Tensor, codes: Codes) -> Tensor:
-    """The values for each element, as torch lays them out."""
+    """The values broadcast to x as PyTorch does."""
     try:
         return torch.broadcast_to(values, x.shape)
     except RuntimeError:

@@ -1,7 +1,7 @@
-"""What a quantizer that was read does to a tensor, beside what it should do.
+"""What a quantizer does to a tensor, compared with what it should do.
 
-The codes are made from the parameters that were read (extremes, divisors, bounds, types), by quantcore's own
-means. No line of the snippet is run.
+The codes are recomputed from the parameters that were read (extremes, divisors, bounds, types). No line of the
+snippet is run.
 """
 
 from dataclasses import dataclass
@@ -23,10 +23,10 @@ from quantcore.scheme import Scheme
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """A quantizer on a tensor: what its code makes of it, and what the scheme that it meant does.
+    """A quantizer on a tensor: the result of its code, and that of the intended scheme.
 
-    ``codes``: float32, as the code stores them, with what wrapped around; ``dequantized``: its way back, or, where
-    it has none, (codes - zero point) · scale; ``right``: the scheme's result; ``wrong_cells``: codes or values
+    ``codes``: float32, as the code stores them, wrapped where they overflow; ``dequantized``: x̂ of the code, or
+    (codes - zero point) · scale if it does not dequantize; ``right``: the scheme's result; ``wrong_cells``: codes or values
     that differ by more than rounding, a mask of x's shape; ``stored``: whether the codes are cast to a type.
     """
 
@@ -38,7 +38,7 @@ class Shown:
 
     @cached_property
     def outside(self) -> int:
-        """How many codes were left outside the scheme's format, no cast having wrapped them around."""
+        """How many codes lie outside the scheme's format because no cast wrapped them around."""
         fmt = self.right.scheme.format
         if self.stored or not isinstance(fmt, IntFormat):
             return 0
@@ -56,21 +56,21 @@ class Shown:
 
     @property
     def scheme(self) -> Scheme:
-        """The scheme that the code meant."""
+        """The intended scheme."""
         return self.right.scheme
 
     @cached_property
     def sqnr_db(self) -> tuple[float, float]:
-        """SQNR in dB of the code, and of the scheme."""
+        """SQNR in dB of the code and of the intended scheme."""
         x = self.right.x
         return errors(x, self.dequantized).sqnr_db, errors(x, self.right.dequantized).sqnr_db
 
 
 def show(quantizer: Quantizer, x: object) -> Shown:
-    """Return what a quantizer does to x, and what it should do.
+    """Return what a quantizer does to x and what it should do.
 
     Raises:
-        QuantError: a value of it is not known, its code would fail on x, or x does not fit the scheme.
+        QuantError: a value is unknown, the code would fail on x, or x does not fit the scheme.
     """
     x = as_float32(x)
     if not x.numel() or not bool(x.isfinite().all()):
@@ -85,6 +85,6 @@ def show(quantizer: Quantizer, x: object) -> Shown:
             "On this tensor the code divides by a scale of 0; choose a tensor with different values."
         )
     x_hat = right.dequantized
-    # the way back may round differently, by a few units in the last place
+    # the code may round differently when dequantizing, by a few ulp
     moved = (back - x_hat).abs() > 1e-5 * (x.abs() + right.x.abs().amax())
     return Shown(codes, back, right, codes.ne(right.codes.float()) | moved, quantizer.cast is not None)

@@ -1,7 +1,7 @@
-"""What is wrong with a result, or could be better, each with this tensor's numbers and a scheme that fixes it.
+"""What is wrong with a result or could be better, with this tensor's numbers and a scheme that fixes it.
 
 A kind of finding is a function ``kind(context) -> Iterator[Finding]``; `KINDS` has them by name. A scheme is
-proposed only after it was computed on the same tensor and found better.
+proposed only after it was computed on the same tensor and was better.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ _ALL: tuple[Kind, ...] = (
     small_groups, tiny_block, zero_block, constant_block, spare_bits, ties,
 )  # fmt: skip
 KINDS: dict[str, Kind] = {kind.__name__: kind for kind in _ALL}
-# What follows from another finding, and is left out beside it
+# Findings that follow from others, and are left out if one of those was found
 FOLLOWS: dict[str, tuple[str, ...]] = {
     "clipped_too_much": ("nan", "wrapped", "zero_point_outside", "zero_point_clamped", "negatives_lost"),
     "codes_unused": ("nan", "zero_point_outside"),
@@ -40,17 +40,17 @@ FOLLOWS: dict[str, tuple[str, ...]] = {
     "per_channel": ("outlier_element", "outlier_channel"),
     "clips_too_little": ("outlier_element", "outlier_channel", "per_channel"),
 }
-# What applies to small floats and codebooks, which have no zero_point and no steps of one size
+# Findings for floats and codebooks, which have no zero_point and no uniform step
 _OF_FLOATS = ("nan", "clipped_too_much", "per_channel", "tiny_block", "zero_block", "constant_block")
-# What can be told of a tensor that contains NaN or infinity
+# Findings for tensors that contain NaN or infinity
 _OF_ANY_NUMBERS = ("nan", "zero_point_outside")
 
 
 def diagnose(result: Quantized, report: Report | None = None) -> list[Finding]:
-    """Return the known problems of a result, the worst first; empty where none was found.
+    """Return the known problems of a result, the worst first; empty if there are none.
 
     Args:
-        report: `metrics.report` of the result, where it is known.
+        report: the result's `report`, if already computed.
 
     >>> from quantcore import Scheme, apply
     >>> [f.kind for f in diagnose(apply([[0.0, 1.0], [2.0, 3.0]], Scheme()))]

@@ -1,4 +1,4 @@
-"""Bits that could be spent better: granularity, groups, bit width; and ties, on which libraries differ."""
+"""Bits that could be spent better: granularity, groups, bit width; and ties, which libraries round differently."""
 
 from collections.abc import Iterator
 
@@ -16,20 +16,20 @@ from quantcore.numerics import KERNELS, half_even
 from quantcore.scheme import Scheme
 from quantcore.wording import count
 
-CHANNEL_DB = 6.0  # a scale per channel gains at least this …
-CHANNEL_STORAGE = 1.01  # … for at most so many times the storage
+CHANNEL_DB = 6.0  # a scale per channel must gain at least this …
+CHANNEL_STORAGE = 1.01  # … with at most this many times the storage
 SMALL_GROUP = 8  # elements: a scale of 32 bits costs 4 bits per element or more
 GROUP_DB = 3.0
-USUAL_BITS = (2, 4, 8, 16)  # widths that libraries store; others are proposed where these don't help
+USUAL_BITS = (2, 4, 8, 16)  # widths that libraries store; others are proposed only if these don't help
 SAME_DB = 0.5  # what a narrower format may lose
-ROUNDED_DB = 130.0  # beyond this, what is lost is float32's own rounding
+ROUNDED_DB = 130.0  # beyond this the error is float32 rounding
 TIES = 0.01  # of the elements
 BIT_DB = 6.02
-_HALVES = ("half_even", "half_away", "half_up")  # the roundings to the nearest, which have a rule for halves
+_HALVES = ("half_even", "half_away", "half_up")  # rules that round to the nearest and differ in ties
 
 
 def per_channel(context: Context) -> Iterator[Finding]:
-    """One scale for the tensor, where one per channel would gain much and cost almost nothing."""
+    """One scale for the tensor, although one per channel would gain much and cost almost nothing."""
     if not isinstance(context.scheme.granularity, PerTensor) or len(context.shape) < 2:
         return
     axes = [axis for axis in range(len(context.shape)) if _estimated_gain(context, axis) > CHANNEL_DB - 1.5]
@@ -49,7 +49,7 @@ def per_channel(context: Context) -> Iterator[Finding]:
 
 
 def _estimated_gain(context: Context, axis: int) -> float:
-    """What the steps alone tell: the mean squared step of the channels against the tensor's, in dB."""
+    """A gain in dB estimated from the steps alone: the tensor's squared step over the channels' mean squared step."""
     largest = context.channels(axis).double()
     if not largest.any() or CHANNEL_STORAGE * context.bits * context.x_blocked.numel() < 32 * len(largest):
         return 0.0
@@ -57,7 +57,7 @@ def _estimated_gain(context: Context, axis: int) -> float:
 
 
 def small_groups(context: Context) -> Iterator[Finding]:
-    """Groups so small that the bits of their scales would gain more as bits of the codes."""
+    """Groups so small that the storage of their scales would gain more as bits of the codes."""
     if not isinstance(context.scheme.granularity, PerGroup | PerFlatGroup | PerBlock):
         return
     if context.block_size > SMALL_GROUP or context.x_blocked.numel() <= 2 * SMALL_GROUP:
@@ -80,7 +80,7 @@ def small_groups(context: Context) -> Iterator[Finding]:
 
 
 def _wider(context: Context) -> Iterator[Scheme]:
-    """Larger groups with as many more bits as the scales leave, at no more storage."""
+    """Larger groups with more bits, within the same storage."""
     granularity, fmt, shape = context.scheme.granularity, context.fmt, context.shape
     axis = granularity.axis if isinstance(granularity, PerGroup) else -1
     sizes = [size for size in (16, 32, 64, 128) if context.block_size < size <= shape[axis]]
@@ -98,9 +98,9 @@ def _wider(context: Context) -> Iterator[Scheme]:
 
 
 def spare_bits(context: Context) -> Iterator[Finding]:
-    """More bits than the values need: fewer are as good."""
+    """More bits than needed: fewer give the same quality."""
     report = context.report
-    usual = BIT_DB * context.fmt.bits + 24  # no tensor whose values spread over a step comes so near
+    usual = BIT_DB * context.fmt.bits + 24  # values spread over a step never get this close
     if report.clipped or report.sqnr_db < usual or not context.largest.any():
         return
     best = None
@@ -122,7 +122,7 @@ def spare_bits(context: Context) -> Iterator[Finding]:
 
 
 def ties(context: Context) -> Iterator[Finding]:
-    """Elements halfway between two codes: the rounding rule and the order of operations decide."""
+    """Ties: elements halfway between two codes, which the rounding rule and the order of operations decide."""
     rule = context.scheme.rules.coding.rounding
     if rule not in _HALVES:
         return
@@ -157,7 +157,7 @@ def ties(context: Context) -> Iterator[Finding]:
 
 
 def _way(rule: str, codes: Tensor, steps: Tensor, ratio: Tensor) -> str:
-    """Where the halves went: by the convention's rule, or as the codes tell where the order of operations moved them."""
+    """How the ties were rounded: by the convention's rule, or as the codes show if the order of operations changed it."""
     ways = {
         "half_even": ("to the even multiple of the scale", steps % 2 == 0),
         "half_away": ("away from 0", steps.abs() > ratio.abs()),
@@ -172,7 +172,7 @@ def _way(rule: str, codes: Tensor, steps: Tensor, ratio: Tensor) -> str:
 
 
 def _rules_differ(steps: Tensor, ratio: Tensor) -> bool:
-    """Whether another rule for halves gives another integer."""
+    """Whether another rule for ties gives different codes."""
     away = ratio.sign() * (ratio.abs() + 0.5).floor()
     return any(bool((other != steps).any()) for other in (ratio.round(), away, (ratio + 0.5).floor()))
 
@@ -189,7 +189,7 @@ def _codes(x: Tensor, scale: Tensor, zero_point: Tensor, context: Context, kerne
 
 
 def _differing(x: Tensor, scale: Tensor, zero_point: Tensor, context: Context) -> bool:
-    """Whether an element gets another code from another kernel."""
+    """Whether another order of operations gives different codes."""
     first = _codes(x, scale, zero_point, context, "A")
     others = [_codes(x, scale, zero_point, context, kernel) != first for kernel in "BCD"]
     return bool(torch.stack(others).any())

@@ -1,4 +1,4 @@
-"""Blocks that leave nothing to scale: constant, all zero, or too small for a normal scale."""
+"""Degenerate blocks: constant, all zero, or too small for a normal scale."""
 
 import math
 from collections.abc import Iterator
@@ -14,16 +14,16 @@ from quantcore.formats import FloatFormat, IntFormat
 from quantcore.granularity import block_name
 from quantcore.range_setting import Given, MinMax
 
-MIN_ELEMENTS = 4  # elements of a block that is looked at: fewer are alike by chance
-MIN_NORMAL = 2.0**-126  # numbers below the smallest normal float32 lose their digits one by one
-WIDE = 2.0**100  # a format that reaches so far needs no scale
-BY_CHANCE = 0.01  # all-zero blocks to expect of so many zeros elsewhere: fewer are no chance
+MIN_ELEMENTS = 4  # elements: smaller blocks may be constant by chance
+MIN_NORMAL = 2.0**-126  # the smallest normal float32; smaller numbers lose bits
+WIDE = 2.0**100  # a format with this maximum needs no scale
+BY_CHANCE = 0.01  # expected all-zero blocks, given the zeros elsewhere, below which one is no coincidence
 BETTER_DB = 1.0
-RAISED = 4.0  # times the scale that the elements need: two bits of the codes are lost
+RAISED = 4.0  # times the scale that the elements need: two bits of precision are lost
 
 
 def constant_block(context: Context) -> Iterator[Finding]:
-    """All elements of a block are the same number, not 0."""
+    """All elements of a block are the same number other than 0."""
     low, high = context.extremes
     constant = (low == high) & (low != 0)
     if context.block_size < MIN_ELEMENTS or not constant.any():
@@ -42,12 +42,12 @@ def constant_block(context: Context) -> Iterator[Finding]:
 
 
 def zero_block(context: Context) -> Iterator[Finding]:
-    """All elements of a block are 0, and not because most of the tensor is."""
+    """All elements of a block are 0, although most of the tensor is not."""
     zero = context.largest == 0
     if context.block_size < MIN_ELEMENTS or not zero.any() or int(zero.sum()) <= _by_chance(context, zero):
         return
     found = float(context.result.scale[zero][0])
-    if math.isnan(found):  # which `nan` says
+    if math.isnan(found):  # reported by `nan`
         return
     scale, many = number(found), int(zero.sum())
     yield Finding(
@@ -60,7 +60,7 @@ def zero_block(context: Context) -> Iterator[Finding]:
 
 
 def _by_chance(context: Context, zero: Tensor) -> float:
-    """A number of all-zero blocks that is no surprise with so many zeros elsewhere."""
+    """How many all-zero blocks may occur by chance, given the zeros elsewhere."""
     x, blocks = context.sample
     others = x[~zero[blocks]] if zero.dim() else x[:0]
     zeros = float((others == 0).double().mean()) if len(others) else 0.0
@@ -69,8 +69,8 @@ def _by_chance(context: Context, zero: Tensor) -> float:
 
 
 def tiny_block(context: Context) -> Iterator[Finding]:
-    """Elements so small that their scale is not a normal float32, or below the library's smallest scale."""
-    if isinstance(context.scheme.range_setting, Given):  # given manually, whatever the elements are
+    """Elements so small that their scale is subnormal, or below the library's minimum."""
+    if isinstance(context.scheme.range_setting, Given):  # given scales do not depend on the elements
         return
     scale, replaced = context.result.scale, context.result.params.replaced
     nonzero = context.largest > 0
@@ -99,7 +99,7 @@ def tiny_block(context: Context) -> Iterator[Finding]:
 
 
 def _needs_no_scale(context: Context, fmt: FloatFormat, denormal: Tensor) -> Finding:
-    """Of bf16, whose largest value is nearly that of float32, the scale is denormal for any tensor."""
+    """bf16 has nearly the range of float32, so its scale is subnormal for any tensor."""
     return Finding(
         "tiny_block",
         "warning",
@@ -125,7 +125,7 @@ def _small(context: Context, small: Tensor) -> Finding:
 
 
 def _raised(context: Context) -> Tensor:
-    """Blocks whose range the library widened to its least: their scale is far above what min-max asks for."""
+    """Blocks whose range the library widened to its minimum: their scale is far above that of min-max."""
     convention, fmt = context.scheme.convention, context.scheme.format
     least = convention.range.widen_to_eps or convention.range.min_range > 0
     if not least or not isinstance(fmt, IntFormat) or not isinstance(context.scheme.range_setting, MinMax):
@@ -161,7 +161,7 @@ def _all_elements(context: Context, marked: Tensor) -> str:
 
 
 def _name(context: Context, marked: Tensor) -> str:
-    """What a person calls the first marked block."""
+    """The readable name of the first marked block."""
     return block_name(context.block_box(marked.nonzero()[0].tolist()), context.shape)
 
 

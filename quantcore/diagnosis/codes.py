@@ -1,4 +1,4 @@
-"""Codes that are not what was meant: wrapped, clipped by a zero point, lost below 0, or computed from NaN."""
+"""Wrong codes: wrapped around, clipped by a zero point, lost below 0, or computed from NaN."""
 
 import math
 from collections.abc import Iterator
@@ -19,13 +19,13 @@ from quantcore.range_setting import MIN_MAX, Given
 from quantcore.scheme import Scheme
 from quantcore.wording import count
 
-BETTER_DB = 1.0  # a fix of a wrong result gains at least this much
+BETTER_DB = 1.0  # a fix must gain at least this much
 
 
 def outside(context: Context) -> list[tuple[tuple[int, ...], float]]:
-    """The first elements whose code did not fit the format: index in x, and the code before it was fitted.
+    """Return the first elements whose code did not fit the format: index in x, and the code before the clamp.
 
-    The worst element of the tensor stands first, if it is one of them.
+    The worst element of the tensor comes first, if it is one of them.
     """
     least, most = context.scheme.format.bounds
     found: list[tuple[tuple[int, ...], float]] = []
@@ -49,7 +49,7 @@ def _place(context: Context, region: Region, flat: int) -> tuple[int, ...]:
 
 
 def wrapped(context: Context) -> Iterator[Finding]:
-    """Codes that overflowed and wrapped: which elements, from what to what."""
+    """Codes that overflowed and wrapped around."""
     if context.scheme.convention.coding.overflow != "wrap" or not context.report.clipped:
         return
     cells = outside(context)
@@ -71,7 +71,7 @@ def wrapped(context: Context) -> Iterator[Finding]:
 
 
 def zero_point_outside(context: Context) -> Iterator[Finding]:
-    """A zero point, given manually, that is not a code of the format."""
+    """A given zero point that is not a code of the format."""
     fmt, zero_point = context.fmt, context.zero_point
     if zero_point.is_floating_point() or not isinstance(context.scheme.range_setting, Given):
         return
@@ -92,7 +92,7 @@ def zero_point_outside(context: Context) -> Iterator[Finding]:
 
 
 def zero_point_clamped(context: Context) -> Iterator[Finding]:
-    """A range without 0, whose zero point was clamped into the format: the codes cover another range."""
+    """A range that excludes 0, whose zero point was clamped: the codes cover another range."""
     fmt, params = context.fmt, context.result.params
     if (
         params.low is None
@@ -123,10 +123,10 @@ def _textbook(context: Context) -> list[Scheme]:
 
 
 def zero_not_exact(context: Context) -> Iterator[Finding]:
-    """0, which padding, ReLU and pruning make often, comes back as something else."""
+    """0, which is frequent after padding, ReLU and pruning, is not dequantized exactly."""
     at_zero = _of_zero(context.result.scale, context.zero_point, context.fmt)
     typed = isinstance(context.scheme.range_setting, Given) and not context.zero_point.is_floating_point()
-    if not bool((at_zero != 0).any()) or typed:  # a zero point that was given is `zero_point_outside`'s
+    if not bool((at_zero != 0).any()) or typed:  # given zero points are reported by `zero_point_outside`
         return
     x_hat = context.result.dequantized.reshape(-1)
     places = ((context.result.x.reshape(-1) == 0) & (x_hat != 0)).nonzero()[:, 0]
@@ -145,13 +145,13 @@ def zero_not_exact(context: Context) -> Iterator[Finding]:
 
 
 def _of_zero(scale: Tensor, zero_point: Tensor, fmt: IntFormat) -> Tensor:
-    """x̂ of 0, a block."""
+    """x̂ of 0, for each block."""
     z = zero_point.to(torch.float32)
     return (z.round().clamp(fmt.qmin, fmt.qmax) - z) * scale
 
 
 def _exact_at_zero(context: Context, before: float) -> dict[str, Any]:
-    """The first scheme that brings 0 back exactly and keeps the SQNR within 1 dB."""
+    """The first scheme that represents 0 exactly and keeps the SQNR within 1 dB."""
     exact = [context.changed(convention=c) for c in _with_exact_zero(context)]
     for scheme in exact:
         trial = context.trial(scheme)
@@ -166,7 +166,7 @@ def _with_exact_zero(context: Context) -> list[Convention]:
 
 
 def negatives_lost(context: Context) -> Iterator[Finding]:
-    """Unsigned codes with the zero point at their end: everything below 0 becomes 0."""
+    """Unsigned codes with the zero point at qmin: everything below 0 becomes 0."""
     fmt, zero_point = context.fmt, context.zero_point
     chosen = context.scheme.symmetric or isinstance(context.scheme.range_setting, Given)
     if fmt.signed or not chosen or context.scheme.convention.coding.overflow == "wrap":
@@ -193,7 +193,7 @@ def negatives_lost(context: Context) -> Iterator[Finding]:
 
 
 def nan(context: Context) -> Iterator[Finding]:
-    """NaN and infinity: in x, where a library accepts them, or for numbers that the format can't represent."""
+    """NaN and infinity: in x, if the library accepts them, or in x̂ where the format can't represent x."""
     notes = [note for note in context.result.warnings if "NaN" in note]
     if context.finite and not notes and math.isfinite(context.report.sse):
         return
@@ -204,7 +204,7 @@ def nan(context: Context) -> Iterator[Finding]:
     at = f", first at {index(context.element(int(nonfinite[0])))}" if len(nonfinite) else ""
     what = f"{count(len(nonfinite), 'element')} of x {'is' if len(nonfinite) == 1 else 'are'} NaN or infinite{at}. "
     if context.finite and not notes:
-        if not len(nonfinite):  # the sums alone are beyond float64
+        if not len(nonfinite):  # only the sums exceed float64
             return
         first = int(nonfinite[0])
         what = (
@@ -225,7 +225,7 @@ def nan(context: Context) -> Iterator[Finding]:
 
 
 def _boxes(context: Context, blocks: Tensor) -> tuple[Box, ...]:
-    """The marked blocks; none where it is the whole tensor."""
+    """The marked blocks; empty if there is only one block."""
     if blocks.numel() == 1:
         return ()
     return tuple(context.block_box(place) for place in blocks.nonzero()[:MAX_BOXES].tolist())

@@ -1,4 +1,4 @@
-"""What the kinds of findings need to know of a result, computed when first asked for and then kept."""
+"""What the kinds of findings need to know about a result, computed on first use and cached."""
 
 import dataclasses
 import math
@@ -21,8 +21,8 @@ from quantcore.numerics import CHUNK
 from quantcore.quantization import Quantized, apply
 from quantcore.scheme import Scheme, bits_per_element
 
-ALIKE_DB = 0.5  # between two schemes that gain as much, the simpler one is proposed
-SAMPLE = 1 << 14  # elements that estimates look at
+ALIKE_DB = 0.5  # if two schemes gain about the same, the simpler one is proposed
+SAMPLE = 1 << 14  # elements used for estimates
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ class Context:
 
     @property
     def scheme(self) -> Scheme:
-        """The scheme in question."""
+        """The scheme of the result."""
         return self.result.scheme
 
     @property
     def fmt(self) -> IntFormat:
-        """Its format, for the kinds that are about integers."""
+        """The integer format."""
         assert isinstance(self.scheme.format, IntFormat)
         return self.scheme.format
 
@@ -77,7 +77,7 @@ class Context:
 
     @cached_property
     def x_blocked(self) -> Tensor:
-        """x in the shape in which the blocks are boxes."""
+        """x in `Quantized.blocked_shape`."""
         return self.result.x.reshape(self.result.blocked_shape)
 
     @cached_property
@@ -107,13 +107,13 @@ class Context:
 
     @cached_property
     def finite(self) -> bool:
-        """Whether x holds neither NaN nor infinity."""
+        """Whether x contains neither NaN nor infinity."""
         low, high = torch.aminmax(self.result.x)
         return math.isfinite(low) and math.isfinite(high)
 
     @property
     def grid(self) -> Shape:
-        """Number of blocks along each axis of the laid shape."""
+        """Number of blocks along each axis of `Quantized.blocked_shape`."""
         return grid_shape(self.result.blocked_shape, self.result.block)
 
     @property
@@ -123,7 +123,7 @@ class Context:
 
     @cached_property
     def places(self) -> Tensor:
-        """Up to `SAMPLE` flat places, the same every time: all of a small tensor, evenly drawn ones of another."""
+        """Up to `SAMPLE` flat indices, always the same: all of a small tensor, else drawn uniformly."""
         n = self.x_blocked.numel()
         if n <= SAMPLE:
             return torch.arange(n, device=self.x_blocked.device)
@@ -138,11 +138,11 @@ class Context:
         return self.x_blocked.reshape(-1)[self.places], blocks
 
     def element(self, flat: int) -> tuple[int, ...]:
-        """The index in x of the element that stands at ``flat`` in row-major order."""
+        """The index in x of a flat, row-major index."""
         return tuple(int(i) for i in np.unravel_index(flat, self.shape)) if self.shape else ()
 
     def block_box(self, place: Iterable[int]) -> Box:
-        """The elements of a block, as a box of x. Of a run over the ends of rows, its first element alone."""
+        """The elements of a block, as a box of x; only the first element if the block crosses the ends of rows."""
         bounds = block_bounds(self.result.blocked_shape, self.result.block, tuple(place))
         if self.result.blocked_shape == self.shape:
             return bounds
@@ -153,7 +153,7 @@ class Context:
         return tuple((a, b + 1) for a, b in zip(first, last, strict=True))
 
     def trial(self, scheme: Scheme) -> Trial | None:
-        """Compute another scheme; None where it does not fit the tensor, or its library refuses it."""
+        """Compute another scheme; None if it does not fit the tensor or its library does not support it."""
         if scheme not in self._trials:
             self._trials[scheme] = self._try(scheme)
         return self._trials[scheme]
@@ -161,17 +161,17 @@ class Context:
     def _try(self, scheme: Scheme) -> Trial | None:
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("error")  # what is computed with a warning fixes nothing
+                warnings.simplefilter("error")  # a result with a warning is no fix
                 result = apply(self.result.x, scheme)
         except (QuantError, UserWarning):
             return None
         return Trial(scheme, sqnr(result), bits_per_element(scheme, self.shape))
 
     def best(self, schemes: Iterable[Scheme], gain_db: float, most_bits: float = 1e9) -> Trial | None:
-        """The scheme of the highest SQNR; the first of those within `ALIKE_DB`; None where none gains that much."""
+        """The scheme with the highest SQNR; ties within `ALIKE_DB` go to the first; None if none gains enough."""
         cheap = [scheme for scheme in schemes if self._storage(scheme) <= most_bits]
         tried = [trial for scheme in cheap if (trial := self.trial(scheme))]
-        now = self.report.sqnr_db  # infinite, where nothing is lost: then nothing is better
+        now = self.report.sqnr_db  # infinite if x̂ is exact: then nothing is better
         better = [t for t in tried if t.sqnr_db > now and t.sqnr_db >= now + gain_db]
         most = max((t.sqnr_db for t in better), default=0.0)
         return next((t for t in better if t.sqnr_db >= most - ALIKE_DB), None)
@@ -183,7 +183,7 @@ class Context:
             return math.inf
 
     def fixed_by(self, trial: Trial | None) -> dict[str, Any]:
-        """The fields ``fix`` and ``gain`` of a finding that a scheme of higher SQNR fixes."""
+        """The fields ``fix`` and ``gain`` of a finding, for a scheme with a higher SQNR."""
         if trial is None:
             return {"fix": None, "gain": None}
         return {"fix": trial.scheme, "gain": Gain("SQNR", self.report.sqnr_db, trial.sqnr_db)}

@@ -1,4 +1,4 @@
-"""A tensor and a scheme for each kind of finding, small enough to be looked at."""
+"""A small tensor and a scheme for each kind of finding."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ _EXERCISE = """-0.687, 0.2607, -0.7718, 0.0841
 
 @dataclass(frozen=True)
 class Example:
-    """``tensor``: numbers as text, or a recipe; ``scheme``: the text form of a scheme."""
+    """``tensor``: numbers as text, or a generator's settings; ``scheme``: the text form of a scheme."""
 
     title: str
     tensor: str | Generated

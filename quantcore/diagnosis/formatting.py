@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from quantcore.analysis import decibels
 from quantcore.wording import joined
 
-LISTED = 3  # places that a sentence names
+LISTED = 3  # channels that a sentence lists
 
 
 def number(value: float) -> str:
@@ -15,7 +15,7 @@ def number(value: float) -> str:
 
 
 def percent(fraction: float) -> str:
-    """A fraction as per cent, with up to three digits."""
+    """A fraction in percent, with up to three digits."""
     return f"{100 * fraction:.3g} %"
 
 
@@ -33,7 +33,7 @@ def index(place: tuple[int, ...]) -> str:
 
 
 def along(rank: int, axis: int) -> str:
-    """One place along an axis: ``row (axis 0)`` of a matrix, ``index of axis 1`` of other ranks."""
+    """One index along an axis: ``row (axis 0)`` of a matrix, ``index of axis 1`` for other ranks."""
     return f"{('row', 'column')[axis]} (axis {axis})" if rank == 2 else f"index of axis {axis}"
 
 

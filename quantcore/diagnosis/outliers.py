@@ -1,4 +1,4 @@
-"""What sets a scale alone: one element, or one channel, or a few."""
+"""Outliers that set a scale: one element, or one or a few channels."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -16,19 +16,19 @@ from quantcore.quantization import apply_quietly
 from quantcore.range_setting import MinMax
 from quantcore.wording import count
 
-FAR = 4.0  # an outlier is so many times as large as the next largest: two bits of the codes are lost to the others
-FAR_CHANNEL = 3.0  # a channel's elements bear each other out, so less is enough
-FEW = 16  # in fewer elements one that is far from the others is no surprise, and must be farther
-OTHERS = 3  # so many other elements, not 0, share the scale
+FAR = 4.0  # an outlier is this many times the next largest element: the others lose two bits of precision
+FAR_CHANNEL = 3.0  # a channel has many elements, so less is enough
+FEW = 16  # among fewer elements a large one is more likely by chance, so it must be larger
+OTHERS = 3  # at least this many other nonzero elements share the scale
 BETTER_DB = 3.0
-CONCERNED = 1 / 16  # of the tensor lies in blocks with an outlier, at least
-EXCEED = 0.25  # of an outlier channel's elements exceed all other channels, and one element more
-SOME = 4  # of so many channels one can be an outlier, of 8 two
-LOOK_AT = 64  # blocks with a far element that are looked into
+CONCERNED = 1 / 16  # at least this fraction of the tensor is in blocks with an outlier
+EXCEED = 0.25  # of an outlier channel's elements, plus one, exceed all other channels
+SOME = 4  # one of this many channels can be an outlier, two of 8
+LOOK_AT = 64  # blocks with a large element that are checked
 
 
 class _Far(NamedTuple):
-    """An element far from the others of its block: its index, and of the next largest its size and value."""
+    """An element much larger than the others of its block: its index, and |x| and value of the next largest."""
 
     place: tuple[int, ...]
     second: float
@@ -37,7 +37,7 @@ class _Far(NamedTuple):
 
 
 def outlier_element(context: Context) -> Iterator[Finding]:
-    """One element of a block, far from all others, sets the scale of that block."""
+    """One element of a block, much larger than all others, sets the scale."""
     if not isinstance(context.scheme.range_setting, MinMax) or context.block_size <= OTHERS:
         return
     alone = _blocks_with_far_element(context)
@@ -69,7 +69,7 @@ def outlier_element(context: Context) -> Iterator[Finding]:
 
 
 def _blocks_with_far_element(context: Context) -> Tensor:
-    """Places of the blocks in which one element is at least `FAR` times as large as all others."""
+    """Positions of the blocks in which one element is at least `FAR` times as large as all others."""
     far = FAR * max(1.0, FEW / context.block_size)
     above = torch.zeros(context.grid, dtype=torch.int64, device=context.x_blocked.device)
     for region in regions(context.result.blocked_shape, context.result.block, CHUNK, whole_blocks=False):
@@ -98,7 +98,7 @@ def _look_into(context: Context, block: tuple[int, ...]) -> _Far | None:
 
 
 def _others_of_block(context: Context, far: _Far) -> tuple[float, float]:
-    """SQNR in dB of the block's other elements: as it is, and with the next largest in place of the outlier."""
+    """SQNR in dB of the block's other elements: with the outlier, and with the next largest in its place."""
     x = context.result.x
     without_outliers = x.clone()
     without_outliers[far.place] = far.next_value
@@ -112,7 +112,7 @@ def _others_of_block(context: Context, far: _Far) -> tuple[float, float]:
 def _sqnrs(
     context: Context, without_outliers: Tensor, others: Callable[[Tensor], Tensor]
 ) -> tuple[float, float]:
-    """SQNR in dB of some elements, of the result and of the same scheme on another tensor."""
+    """SQNR in dB of some elements: of the result, and of the same scheme without the outliers."""
     power = _squares(others(context.result.x))
     now = _squares(others(context.result.error))
     return sqnr_of(power, now), sqnr_of(
@@ -125,7 +125,7 @@ def _squares(values: Tensor) -> float:
 
 
 def _finer(context: Context) -> Trial | None:
-    """A finer granularity that gains, the cheaper ones first."""
+    """A finer granularity that gains enough; cheaper ones are tried first."""
     rank, block = len(context.shape), context.block_size
     kinds = [PerChannel(axis) for axis in range(rank) if rank > 1]
     runs = [
@@ -140,7 +140,7 @@ def _finer(context: Context) -> Trial | None:
 
 
 class _Channels(NamedTuple):
-    """Outlier channels among ``start..stop``, which share scales: where, their max|x|, and that of the others."""
+    """Outlier channels of ``start..stop``, which share scales: their indices, their max |x|, and that of the others."""
 
     start: int
     stop: int
@@ -151,7 +151,7 @@ class _Channels(NamedTuple):
 
 
 def outlier_channel(context: Context) -> Iterator[Finding]:
-    """A channel, or a few, larger than all others, set the scale that they share."""
+    """One or a few channels, much larger than the others, set the scale that all share."""
     if not isinstance(context.scheme.range_setting, MinMax) or isinstance(
         context.scheme.granularity, PerFlatGroup
     ):
@@ -163,7 +163,7 @@ def outlier_channel(context: Context) -> Iterator[Finding]:
 
 
 def _outlier_channels(context: Context, axis: int) -> list[_Channels]:
-    """Of every run of channels that share scales, those that are far larger than the others of the run."""
+    """The outlier channels of every run of channels that share scales."""
     n = context.shape[axis]
     width = min(context.result.block[axis], n)
     if len(context.shape) < 2 or width < 2 or context.x_blocked.numel() < 2 * n:
@@ -186,7 +186,7 @@ def _outlier_channels(context: Context, axis: int) -> list[_Channels]:
 def _run(
     context: Context, axis: int, start: int, last: int, sizes: Tensor, order: Tensor
 ) -> _Channels | None:
-    """The outlier channels of a run, if enough of their elements exceed all the others."""
+    """The outlier channels of a run, if enough of their elements exceed all others."""
     x, n = context.result.x, context.shape[axis]
     chosen = start + order[: last + 1]
     parts = x.index_select(axis, chosen).movedim(axis, 0).reshape(last + 1, -1).abs()
@@ -224,7 +224,7 @@ def _of_channels(context: Context, axis: int, found: list[_Channels]) -> Iterato
 
 
 def _other_channels(context: Context, axis: int, run: _Channels) -> tuple[float, float]:
-    """SQNR in dB of the run's other channels: as it is, and with the next largest in place of the outliers."""
+    """SQNR in dB of the run's other channels: with the outliers, and with the next largest in their place."""
     x = context.result.x
     without_outliers = x.clone()
     for place in run.places:

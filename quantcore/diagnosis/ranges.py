@@ -18,13 +18,13 @@ from quantcore.scheme import Scheme
 from quantcore.wording import count
 
 ONE_SIDED = 0.1  # the smaller side of the data is at most this fraction of the larger
-MOST_BLOCKS = 0.9  # of all blocks must be so
-WASTED = 0.4  # of the codes stand for the side without data
-SIDED_DB = 3.0  # at least gained by not spending codes on the empty side; 6 at best
+MOST_BLOCKS = 0.9  # of all blocks must be one-sided
+WASTED = 0.4  # of the codes are spent on the side without data
+SIDED_DB = 3.0  # minimum gain from spending no codes on the empty side; at most 6
 CLIPPED_TIMES = 4.0  # the clipped elements have this many times the squared error of the others
 CLIPPED_DB = 1.0
-NARROWER_DB = 4.0  # at least gained by a narrower range
-UNUSED = 0.5  # the data reach less than this fraction of the codes
+NARROWER_DB = 4.0  # minimum gain of a narrower range
+UNUSED = 0.5  # the data use less than this fraction of the codes
 UNUSED_DB = 3.0
 
 
@@ -41,7 +41,7 @@ def one_sided(context: Context) -> Iterator[Finding]:
     side = "below" if float(above.sum()) > float(below.sum()) else "above"
     fmt, z = context.fmt, int(context.zero_point.reshape(-1)[0])
     wasted = z - fmt.qmin if side == "below" else fmt.qmax - z
-    if not WASTED * fmt.available <= wasted < fmt.available:  # a zero point given manually may be anywhere
+    if not WASTED * fmt.available <= wasted < fmt.available:  # a given zero point may be anywhere
         return
     best = context.best(_asymmetric(context), SIDED_DB)
     if best is None:
@@ -93,7 +93,7 @@ def clipped_too_much(context: Context) -> Iterator[Finding]:
 
 
 def clips_too_little(context: Context) -> Iterator[Finding]:
-    """A narrower range would lose less: the largest elements make the step coarse for all others."""
+    """A narrower range would lose less: the largest elements make the step coarse for the others."""
     if not isinstance(context.scheme.range_setting, MinMax) or context.block_size < 16:
         return
     shrink, estimated = _best_shrink(context)
@@ -112,9 +112,9 @@ def clips_too_little(context: Context) -> Iterator[Finding]:
 
 
 def _best_shrink(context: Context) -> tuple[float, float]:
-    """Of a sample: the factor on the range that has the least squared error, and what it gains in dB.
+    """The factor on the range with the smallest squared error on a sample, and its gain in dB.
 
-    An estimate in plain arithmetic, to know what is worth computing.
+    A cheap estimate, to decide whether computing it is worthwhile.
     """
     x, blocks = context.sample
     low, high = (t[blocks].clamp(max=0) if i == 0 else t[blocks].clamp(min=0)
@@ -150,7 +150,7 @@ def _narrower(context: Context, shrink: float) -> list[Scheme]:
 
 
 def codes_unused(context: Context) -> Iterator[Finding]:
-    """The range, fixed or given manually, is much wider than the data: most codes are never used."""
+    """A fixed or given range is much wider than the data: most codes are never used."""
     if not isinstance(context.scheme.range_setting, Fixed | Given):
         return
     codes, fmt = context.result.codes, context.fmt

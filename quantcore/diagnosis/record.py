@@ -10,15 +10,15 @@ from quantcore.scheme import Scheme
 Box = tuple[tuple[int, int], ...]
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
-MAX_BOXES = 256  # every cell of the largest maps with numbers in them
+MAX_BOXES = 256  # all cells of the largest map that shows numbers
 
 
 @dataclass(frozen=True)
 class Gain:
-    """What the proposed scheme improves, as it was computed.
+    """What the proposed scheme improves, as computed.
 
-    ``what``: "SQNR" in dB, "bits per element", "error at 0" (the largest |x̂| where x is 0) or "clipped
-    elements"; of SQNR more is better, of the others less.
+    ``what``: "SQNR" in dB (more is better), "bits per element" or "error at 0", the largest |x̂| where x is 0
+    (less is better).
     """
 
     what: str
@@ -33,12 +33,12 @@ class Gain:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong, or could be better, with the numbers of this tensor.
+    """Something that is wrong or could be better, with the numbers of this tensor.
 
-    ``severity``: "error" the result is likely not what was meant · "warning" the same storage could keep more
-    of the tensor · "note" worth knowing. ``boxes``: the elements, blocks or channels meant, at most
-    `MAX_BOXES`, the worst first or in order; empty where it is the whole tensor. ``fix``: a scheme that was
-    computed and found better by ``gain``; both None where no scheme fixes it.
+    ``severity``: "error" if the result is probably wrong, "warning" if about the same storage could give a smaller
+    error, "note" if worth knowing. ``boxes``: the affected elements, blocks or channels, at most `MAX_BOXES`, the
+    worst first or in order; empty for the whole tensor. ``fix``: a scheme that was computed and is better by
+    ``gain``; both None if no scheme fixes it.
     """
 
     kind: str

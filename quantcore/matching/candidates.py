@@ -1,4 +1,4 @@
-"""Hypotheses on the whole tensor, and candidates out of them."""
+"""Hypotheses evaluated on the whole tensor, and the candidates among them."""
 
 import dataclasses
 import hashlib
@@ -23,15 +23,15 @@ from quantcore.qparams import QParams, choose_qparams
 from quantcore.range_setting import MinMax
 from quantcore.scheme import Scheme
 
-NEAREST = 8  # candidates shown where nothing fits
-LARGE, EXPLAINED_OF_LARGE = 1 << 20, 2  # elements from which on few candidates are explained at once
+NEAREST = 8  # candidates shown if nothing fits
+LARGE, EXPLAINED_OF_LARGE = 1 << 20, 2  # elements; of larger tensors only a few candidates are explained
 _KINDS = list(COMPUTED)
 _NAMES = list(INTEGER_CONVENTIONS)
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What a hypothesis gave on the whole tensor. ``codes``, ``parameters``: equal for equal ones."""
+    """The result of a hypothesis on the whole tensor. ``codes``, ``parameters``: equal for equal results."""
 
     scheme: Scheme
     corruption: Corruption
@@ -45,7 +45,7 @@ class Evaluation:
 
 @dataclass(eq=False)
 class Evaluator:
-    """Compares hypotheses with the given codes. ``searched``: the granularities, simplest first."""
+    """Compares hypotheses with the given codes. ``searched``: the granularities, the simplest first."""
 
     x: Tensor
     given: Tensor
@@ -58,7 +58,7 @@ class Evaluator:
     _shown: tuple[Any, tuple[Candidate, ...]] = (None, ())
 
     def evaluate(self, hypothesis: Hypothesis) -> None:
-        """Compare one hypothesis; what its library refuses is left out."""
+        """Compare one hypothesis; schemes that its library refuses are left out."""
         scheme, corruption = hypothesis.scheme, hypothesis.corruption
         name = (str(scheme), corruption)
         if name in self._seen:
@@ -86,15 +86,15 @@ class Evaluator:
         )
 
     def exact(self) -> list[Evaluation]:
-        """Those that give every code."""
+        """The evaluations that give every code."""
         return [v for v in self.evaluations if not v.differing]
 
     def explains(self) -> bool:
-        """Whether something gives every code, and the scale given, if one was."""
+        """Whether an evaluation gives every code, and the given scale if there is one."""
         return any(v.scale_agrees for v in self.exact())
 
     def candidates(self, explained: bool = False) -> tuple[Candidate, ...]:
-        """Return what is exact, or else what is nearest; ``explained`` with the cells that differ."""
+        """Return the exact candidates, or else the nearest; with ``explained``, including the cells that differ."""
         state = len(self.evaluations), explained
         if self._shown[0] != state:
             self._shown = state, self._candidates(explained)
@@ -114,7 +114,7 @@ class Evaluator:
         return tuple(found)
 
     def _compared(self, scheme: Scheme, corruption: Corruption, params: QParams) -> tuple[int, bytes]:
-        """How many codes differ, and what stands for the codes; equal arithmetic is run once."""
+        """How many codes differ, and a hash of the codes; equal arithmetic is run once."""
         c, fmt = scheme.rules, scheme.format
         finite = isinstance(scheme.range_setting, MinMax) and bool(params.scale.isfinite().all())
         arithmetic = (
@@ -134,7 +134,7 @@ class Evaluator:
         if arithmetic not in self._known:
             expected = reproduce(self.x, scheme, corruption)
             differing = int((corruption.undo(self.given) != expected).sum())
-            # of those that fit all codes are the same
+            # all that fit have the same codes
             shown = expected.contiguous().numpy().tobytes() if differing else b""
             self._known[arithmetic] = differing, hashlib.blake2b(shown, digest_size=16).digest()
         return self._known[arithmetic]
@@ -145,9 +145,9 @@ class Evaluator:
         return notes
 
     def _order(self, v: Evaluation) -> tuple[Any, ...]:
-        """Fewest differences, then what agrees with scale and zero_point given, then the simplest.
+        """Fewest differences first, then agreement with the given scale and zero_point, then the simplest.
 
-        A scale that was worked out from the codes explains less than one that follows from x.
+        A scale derived from the codes explains less than one that follows from x.
         """
         scheme, fmt = v.scheme, v.scheme.format
         mistakes = [_KINDS.index(kind) for kind in v.corruption.computed]
@@ -181,9 +181,9 @@ class Evaluator:
 
 
 def explain_candidate(x: Tensor, codes: Tensor, candidate: Candidate) -> Candidate:
-    """Return the candidate with the first cells that differ, and how many there are of each reason.
+    """Return the candidate with the first cells that differ, and the number of cells per kind of reason.
 
-    ``x`` float32; ``codes`` as they were given.
+    ``x``: float32; ``codes``: as given.
     """
     if not candidate.differing:
         return candidate
@@ -193,7 +193,7 @@ def explain_candidate(x: Tensor, codes: Tensor, candidate: Candidate) -> Candida
 
 
 def _nearest(groups: list[list[Evaluation]]) -> list[list[Evaluation]]:
-    """The nearest groups; a mistake more that does not halve what differs explains nothing and is left out."""
+    """The nearest groups; an additional mistake that does not halve the differences explains nothing and is left out."""
     least: dict[int, int] = {}
     for group in groups:
         steps = _steps(group[0].corruption)
@@ -206,7 +206,7 @@ def _nearest(groups: list[list[Evaluation]]) -> list[list[Evaluation]]:
 
 
 def _alternatives(found: list[Candidate]) -> tuple[str, ...]:
-    """What else gives the codes, where the first was worked out from them."""
+    """The other explanations, if the scale of the first was derived from the codes."""
     other = found[1]
     text = f"{other.scheme.format} {write_call(other.scheme.range_setting)}"
     more = len(found) - 2

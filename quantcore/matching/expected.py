@@ -1,4 +1,4 @@
-"""How what was found stands to what was expected."""
+"""How a found scheme differs from the expected one."""
 
 from quantcore.formats import IntFormat
 from quantcore.granularity import Granularity, PerChannel, PerGroup
@@ -8,9 +8,9 @@ from quantcore.scheme import Scheme
 
 
 def mismatches(candidate: Candidate, expected: Scheme, rank: int) -> tuple[str, ...]:
-    """Return one phrase for each thing in which the codes were made otherwise than expected.
+    """Return one phrase for each difference from the expected scheme.
 
-    Of the candidate's schemes the one nearest to the expected counts. ``rank``: number of axes of the original.
+    The candidate's scheme nearest to the expected one is compared. ``rank``: number of axes of the original.
 
     >>> mismatches(Candidate(Scheme.parse("int8 per_channel(1)"), 0), Scheme.parse("int4 per_channel(0)"), 2)
     ('wrong axis: 1, not 0', '8 bits, not 4')
@@ -19,7 +19,7 @@ def mismatches(candidate: Candidate, expected: Scheme, rank: int) -> tuple[str, 
 
 
 def nearest(candidate: Candidate, expected: Scheme, rank: int) -> Scheme:
-    """Return that of a candidate's schemes which has most in common with the expected one."""
+    """Return the candidate's scheme that has most in common with the expected one."""
     return min(candidate.schemes, key=lambda scheme: len(_phrases(scheme, expected, rank)))
 
 

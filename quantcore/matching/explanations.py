@@ -1,4 +1,4 @@
-"""What mistakes did to the numbers of a tensor, in sentences computed from them."""
+"""What mistakes did to the values of a tensor, in sentences computed from them."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ _ROUNDINGS = {kind for kind, choice in CHOICES.items() if "rounding" in choice}
 
 @dataclass(frozen=True, eq=False)
 class _Explained:
-    """A candidate that gives every code; ``codes`` on the axes of x, the rest one number an element."""
+    """A candidate that gives every code; ``codes`` on the axes of x, the other tensors one number per element."""
 
     x: Tensor
     codes: Tensor
@@ -40,12 +40,12 @@ class _Explained:
     params: QParams
     format: IntFormat
     scale: Tensor
-    zero_point: Tensor  # that was used
-    unclamped: Tensor  # before the format
+    zero_point: Tensor  # as used
+    unclamped: Tensor  # codes before the clamp
 
     @property
     def plain(self) -> Scheme:
-        """The scheme with half to even, which a mistake in rounding changed."""
+        """The scheme with half to even instead of the mistaken rounding."""
         return dataclasses.replace(
             self.scheme, convention=self.scheme.convention.changed(rounding="half_even")
         )
@@ -54,12 +54,12 @@ class _Explained:
 def explain_corruption(
     x: Tensor, codes: Tensor, scheme: Scheme, corruption: Corruption, own_scale: bool
 ) -> tuple[str, ...]:
-    """Return sentences without full stops on what went wrong, with the numbers of x.
+    """Return sentences, without full stops, on what went wrong, with numbers computed from x.
 
     Args:
         x: float32.
-        codes: that this scheme and corruption give, on the axes of x.
-        own_scale: whether the scale is known from elsewhere, so that nothing is said of what it may be.
+        codes: the codes that this scheme and corruption give, on the axes of x.
+        own_scale: whether the scale is given, so that the possible scales are not mentioned.
     """
     params = choose_qparams(x, scheme)
     convention, fmt = scheme.rules, scheme.format
@@ -85,7 +85,7 @@ def explain_corruption(
 
 
 def _asymmetric(t: _Explained) -> str:
-    """The formula of the scale, where it is the plain one."""
+    """The formula of the scale, if it is (high - low) / steps."""
     low, high, scale = t.params.low, t.params.high, t.params.scale
     if low is None or high is None or not isinstance(t.scheme.range_setting, MinMax):
         return ""
@@ -134,7 +134,7 @@ def _float16(t: _Explained) -> str:
 
 
 def _rounded(t: _Explained, kinds: set[str]) -> str:
-    """How many codes differ from rounding to the nearest once."""
+    """How many codes differ from rounding once, half to even."""
     if not kinds & (_ROUNDINGS | {"quantized_twice"}):
         return ""
     others = tuple(k for k in t.corruption.computed if k not in _ROUNDINGS | {"quantized_twice"})
@@ -161,7 +161,7 @@ def _kept(t: _Explained) -> str:
 
 
 def _negatives(t: _Explained) -> str:
-    """Negative values that became code 0 because no code lies below the zero_point."""
+    """How many negative values became 0 because no code lies below the zero_point."""
     lost = (
         (t.x < 0)
         & (t.unclamped < t.format.qmin)
@@ -175,7 +175,7 @@ def _negatives(t: _Explained) -> str:
 
 
 def _allowed(t: _Explained) -> str:
-    """The scales that the codes allow, where the scale was worked out from them."""
+    """The scales that the codes allow, if the scale was derived from them."""
     setting, fmt = t.scheme.range_setting, t.format
     if not (isinstance(setting, Given | Percentile) and isinstance(t.scheme.granularity, PerTensor)):
         return ""
@@ -187,7 +187,7 @@ def _allowed(t: _Explained) -> str:
 
 
 def _some(t: _Explained, before: Tensor) -> str:
-    """The first elements whose code became another."""
+    """The first elements whose code changed."""
     codes = t.codes.reshape(-1).to(torch.int64)
     places = (before != codes).nonzero().reshape(-1)
     named = [f"{int(before[i])} → {int(codes[i])} at {_place(t, int(i))}" for i in places[:SHOWN]]

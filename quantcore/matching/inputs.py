@@ -1,4 +1,4 @@
-"""What was handed in beside the original: codes, and perhaps their scale and zero_point."""
+"""The inputs besides the original: codes, and optionally their scale and zero_point."""
 
 import math
 from collections import Counter
@@ -23,8 +23,8 @@ def read_codes(codes: Any, shape: Shape) -> Tensor:
     """Return the codes as int32.
 
     Raises:
-        QuantError: they are not integers, not of the original's shape (its axes may be permuted), or no
-            format of up to 16 bits holds them.
+        QuantError: they are not integers, do not have the original's shape (axes may be permuted), or fit no
+            format of up to 16 bits.
     """
     array = _numbers(codes, "The codes")
     if array.size == 0:
@@ -87,11 +87,11 @@ def _check_shape(given: Shape, shape: Shape) -> None:
 
 
 def read_parameter(value: Any, what: str, shape: Shape, searched: list[Granularity]) -> Tensor | None:
-    """Return a given scale or zero_point as float32, None where none was given.
+    """Return a given scale or zero_point as float32; None if none was given.
 
     Raises:
-        QuantError: not numbers, a scale that is not positive and finite, or as many as no searched
-            granularity has blocks.
+        QuantError: not numbers, a scale that is not positive and finite, or a count that matches no searched
+            granularity.
     """
     if value is None:
         return None
@@ -117,9 +117,9 @@ def read_parameter(value: Any, what: str, shape: Shape, searched: list[Granulari
 
 
 def on_grid(values: Tensor, grid: Shape) -> Tensor | None:
-    """Return given parameters in block form for a grid of blocks, None where they are not one a block.
+    """Return given parameters in block form for a grid of blocks; None if they are not one per block.
 
-    Axes of one block may be left out, and a flat list stands in row-major order.
+    Axes with one block may be left out; a flat list is in row-major order.
     """
     if values.numel() != math.prod(grid):
         return None
@@ -130,7 +130,7 @@ def on_grid(values: Tensor, grid: Shape) -> Tensor | None:
 
 
 def scale_note(given: Tensor, found: Tensor) -> str:
-    """Say how a given scale stands to that of a scheme; empty where they are equal bit for bit."""
+    """Return how a given scale differs from a scheme's; empty if they are equal bit for bit."""
     in_grid = on_grid(given, tuple(found.shape))
     if in_grid is None:
         return _other_granularity("scale", given, found)
@@ -142,7 +142,7 @@ def scale_note(given: Tensor, found: Tensor) -> str:
 
 
 def zero_point_note(given: Tensor, found: Tensor) -> str:
-    """Say how a given zero_point stands to that of a scheme; empty where they are equal."""
+    """Return how a given zero_point differs from a scheme's; empty if they are equal."""
     found = found.to(torch.float32)
     in_grid = (
         given.reshape(()).expand(found.shape) if given.numel() == 1 else on_grid(given, tuple(found.shape))

@@ -1,82 +1,39 @@
-"""Why a code is not the one that a scheme gives, as far as the arithmetic of its element proves it.
+"""Why a code differs from the one that a scheme gives, as far as the arithmetic of its element proves it.
 
-One element never proves which scale or zero_point made its code: there the reason says what would have.
+One element never proves which scale or zero_point gave its code; there the reason says which ones would.
 """
 
 import math
 from collections import Counter
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from quantcore.formats import IntFormat
+from quantcore.matching.elements import Element, elements
 from quantcore.matching.hypotheses.corruption import (
     NONE,
     Corruption,
-    Kinds,
-    arithmetic,
-    mistaken_zero_point,
-    unrounded,
 )
-from quantcore.matching.hypotheses.reproduce import kernel_inputs
 from quantcore.matching.record import Cell
-from quantcore.numerics import KERNELS, Kernel
-from quantcore.qparams import choose_qparams
+from quantcore.numerics import KERNELS
 from quantcore.scheme import Scheme
 
-MOST_CELLS = 20  # named one by one
+MOST_CELLS = 20  # listed one by one
 MOST_EXPLAINED = 1_000  # counted by kind
-# How far from a tie another order of operations is tried, in ulp: two roundings each way
+# Distance from a tie, in ulp, within which another order of operations is tried: two roundings each way
 _ULPS = 4
 _FORMULAS = ("A", "B", "C", "D")
 Bounds = tuple[float, float]
 
 
-@dataclass(frozen=True)
-class Element:
-    """The numbers of one element, with the mistakes of the scheme's corruption in them.
-
-    ``value``: what is rounded to the nearest, or by ``rule``; ``unclamped``: the code that it gives before the
-    format; ``added``: z where that comes after rounding; ``lowest_used``: whether any code given is the
-    format's lowest; ``beyond``: what happens to codes outside the format: they are clamped, wrapped or kept.
-    """
-
-    x: float
-    scale: float
-    z: float
-    value: float
-    unclamped: float
-    added: float
-    expected: int
-    got: int
-    kernel: Kernel
-    rule: str
-    format: IntFormat
-    lowest_used: bool = True
-    beyond: str = "clamped"
-
-    @property
-    def named(self) -> str:
-        """What is rounded, as a formula."""
-        if self.kernel.subtracts:
-            return "(x - z) · (1/s)"
-        quotient = "x · (1/s)" if self.kernel.inverse else "x / s"
-        return f"{quotient} + z" if self.kernel.shift_first and self.z else quotient
-
-    @property
-    def own(self) -> float:
-        """The number that rounding would have had to give."""
-        return self.got - self.added
-
-
 def explain(
     x: Tensor, codes: Tensor, expected: Tensor, scheme: Scheme, corruption: Corruption = NONE
 ) -> tuple[tuple[Cell, ...], tuple[tuple[str, int], ...]]:
-    """Return the first cells that differ with their reasons, and how many there are of each kind of reason.
+    """Return the first cells that differ with their reasons, and the number of cells per kind of reason.
 
-    ``codes`` and ``expected`` on the axes of x. Of more than 1,000 cells only the first are counted.
+    ``codes`` and ``expected`` on the axes of x. At most the first 1,000 cells are counted.
     """
     places = (codes != expected).reshape(-1).nonzero().reshape(-1)[:MOST_EXPLAINED]
     cells: list[Cell] = []
@@ -90,41 +47,6 @@ def explain(
             index = tuple(int(i) for i in np.unravel_index(place, x.shape))
             cells.append(Cell(index, element.expected, element.got, words))
     return tuple(cells), tuple(kinds.most_common())
-
-
-def elements(
-    x: Tensor, codes: Tensor, expected: Tensor, scheme: Scheme, corruption: Corruption, places: Tensor
-) -> list[Element]:
-    """The elements at flat places of x."""
-    inputs = kernel_inputs(x, scheme, choose_qparams(x, scheme), corruption).at(places)
-    kernel, fmt, kinds = inputs.kernel, scheme.format, corruption.computed
-    assert isinstance(fmt, IntFormat)
-    convention = scheme.rules
-    z = mistaken_zero_point(kinds, inputs.z)
-    value, added = unrounded(kernel, inputs.x, inputs.s, z)
-    unclamped = arithmetic(kinds, convention, inputs.x, inputs.s, inputs.z)
-    columns = [
-        inputs.x,
-        inputs.scale,
-        z,
-        value,
-        unclamped,
-        added,
-        *(c.reshape(-1)[places] for c in (expected, codes)),
-    ]
-    rows = zip(*(c.expand(len(places)).tolist() for c in columns), strict=True)
-    lowest_used, beyond = bool((codes == fmt.qmin).any()), _beyond(kinds, convention.coding.overflow)
-    return [
-        Element(xi, s, zi, v - kernel.half / 2, w, a, int(e), int(g), kernel, convention.coding.rounding, fmt,
-                lowest_used, beyond)
-        for xi, s, zi, v, w, a, e, g in rows
-    ]  # fmt: skip
-
-
-def _beyond(kinds: Kinds, overflow: str) -> str:
-    if "unclamped" in kinds:
-        return "kept"
-    return "wrapped" if overflow == "wrap" or "wrapped" in kinds else "clamped"
 
 
 def reason(e: Element) -> tuple[str, str]:
@@ -150,13 +72,13 @@ def reason(e: Element) -> tuple[str, str]:
 
 
 def _wrapped(value: int, fmt: IntFormat) -> int:
-    """The number that the lowest bits of ``value`` stand for."""
+    """The number that the lowest bits of ``value`` represent."""
     lowest = -(1 << (fmt.bits - 1)) if fmt.signed else 0
     return ((value - lowest) & ((1 << fmt.bits) - 1)) + lowest
 
 
 def _rounded(e: Element, value: str) -> tuple[str, str] | None:
-    """The reason where the code is the other neighbour of what is rounded."""
+    """The reason if the code is the value rounded the other way."""
     below = math.floor(e.value)
     made = e.unclamped - e.added
     if e.value == below or {e.own, made} != {below, below + 1}:
@@ -195,7 +117,7 @@ _RULES = {
 
 
 def _other_order(e: Element) -> str:
-    """The formula of an order of operations whose float32 arithmetic gives the code; empty where none does."""
+    """The formula of an order of operations whose float32 arithmetic gives the code; empty if none does."""
     x, s, z = (torch.tensor([n], dtype=torch.float32) for n in (e.x, e.scale, e.z))
     for letter in _FORMULAS:
         kernel = KERNELS[letter]
@@ -206,7 +128,7 @@ def _other_order(e: Element) -> str:
 
 
 def _parameters(e: Element, value: str) -> tuple[str, str]:
-    """What scale or zero_point would give the code, each with the other as it is."""
+    """Which scale, or else which zero_point, would give the code."""
     shift = 0.0 if e.kernel.subtracts or not e.kernel.shift_first else e.z
     bounds = [bound - shift - e.kernel.half / 2 for bound in _bounds_of(e)]
     scale = _scale_words(e.x - e.z if e.kernel.subtracts else e.x, bounds[0], bounds[1])
@@ -224,7 +146,7 @@ def _parameters(e: Element, value: str) -> tuple[str, str]:
 
 
 def _bounds_of(e: Element) -> Bounds:
-    """Between which numbers the rule gives the code; what an end of the format stands for has no limit there."""
+    """The interval that the rule rounds to the code; unbounded where the format clamps."""
     own = e.own
     low, high = {
         "floor": (own, own + 1),
@@ -239,7 +161,7 @@ def _bounds_of(e: Element) -> Bounds:
 
 
 def _scale_words(x: float, low: float, high: float) -> str:
-    """The scales that take x between two quotients: "of a to b", "of at most b"; empty where there is none."""
+    """The scales for which x / s lies between two bounds: "of a to b", "of at most b"; empty if there are none."""
     if x < 0:
         x, low, high = -x, -high, -low
     if high <= 0 or x == 0:

@@ -1,4 +1,4 @@
-"""What a search finds."""
+"""The result of a search."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from quantcore.scheme import Scheme
 
 @dataclass(frozen=True)
 class Cell:
-    """A code that does not fit: ``expected`` by the scheme, ``got`` in what was given, and why.
+    """A code that differs: ``expected`` by the scheme, ``got`` as given, and why.
 
     ``index``: in the original.
     """
@@ -22,13 +22,13 @@ class Cell:
 
 @dataclass(frozen=True)
 class Candidate:
-    """Schemes that give the codes, or nearly.
+    """Schemes that give the codes, or most of them.
 
     ``scheme``: the simplest of them; ``same``: the others, with the same integers, scales and zero points;
-    ``corruption``: what went wrong (falsy where nothing did); ``differing``: how many codes do not fit, ``cells``
-    the first of them, ``reasons`` how many for each kind of reason; ``notes``: how a given scale and zero_point
-    differ from the scheme's, empty where they are equal or none was given; ``explanations``: what the mistakes did to
-    these numbers, and what else gives the codes, a sentence each without its full stop.
+    ``corruption``: what went wrong (falsy if nothing did); ``differing``: how many codes differ; ``cells``: the first
+    of them; ``reasons``: how many per kind of reason; ``notes``: how a given scale and zero_point differ from the
+    scheme's; ``explanations``: what the mistakes did to these values, and other possible schemes, as sentences
+    without full stops.
     """
 
     scheme: Scheme
@@ -42,13 +42,13 @@ class Candidate:
 
     @property
     def schemes(self) -> tuple[Scheme, ...]:
-        """All schemes that this stands for, the simplest first."""
+        """All schemes of this candidate, the simplest first."""
         return (self.scheme, *self.same)
 
 
 @dataclass(frozen=True)
 class Matches:
-    """``candidates``: exact ones first, then the nearest, the simplest first among equals.
+    """``candidates``: the exact ones, or else the nearest; ties go to the simplest.
 
     ``tried``: how many schemes were compared.
     """
@@ -58,12 +58,12 @@ class Matches:
 
     @property
     def exact(self) -> tuple[Candidate, ...]:
-        """Those that give every code."""
+        """The candidates that give every code."""
         return tuple(c for c in self.candidates if not c.differing)
 
 
 class Progress(NamedTuple):
-    """How far a search is, from 0 to 1, what it does, and what it has found so far."""
+    """The progress of a search: from 0 to 1, what it is doing, and what it has found so far."""
 
     fraction: float
     what: str

@@ -1,4 +1,4 @@
-"""Which conventions and schemes give these integers."""
+"""The search for the schemes that give some codes."""
 
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
@@ -11,7 +11,8 @@ from quantcore.formats import IntFormat
 from quantcore.matching.candidates import LARGE, Evaluator
 from quantcore.matching.hypotheses.corruption import (
     CHOICES,
-    ZERO_POINTS,
+    COMBINED,
+    SINGLE,
     Corruption,
     Kinds,
     stored_corruptions,
@@ -39,34 +40,22 @@ from quantcore.matching.inputs import read_codes, read_parameter
 from quantcore.matching.record import Matches, Progress
 from quantcore.numerics import as_float32
 
-# Whole tensors compared: those whose sample fits, and the nearest where none does
+# Hypotheses evaluated on the whole tensor: those that fit the sample, and the nearest if none does
 MOST_FITTING, MOST_NEAR, STRIDE = 400, 40, 10
-FEW_NEAR = 12  # of large tensors
-# Mistakes in the arithmetic that libraries' own scales meet: one, and those that occur together
-_OF_ARITHMETIC = ("wrapped", "narrow", *sorted(ZERO_POINTS), "half_away", "half_up", "toward_zero", "floor")
-_MISTAKES: tuple[Kinds, ...] = tuple((kind,) for kind in _OF_ARITHMETIC)
-_ROUNDINGS = ("toward_zero", "floor")  # what a cast does; ties alone are told apart by too few codes
-_TOGETHER: tuple[Kinds, ...] = (
-    *((z, fit) for z in sorted(ZERO_POINTS) for fit in ("wrapped", "narrow", "unclamped")),
-    *((z, rounding) for z in sorted(ZERO_POINTS) for rounding in _ROUNDINGS),
-    *((rounding, fit) for rounding in _ROUNDINGS for fit in ("wrapped", "narrow")),
-    *(("zero_point_left_out", rounding, "wrapped") for rounding in ("toward_zero", "floor")),
-    ("unclamped",),
-    ("quantized_twice",),
-)
-# The arithmetic of code written for one purpose, dividing by s or multiplying with 1/s; (max - min) as it is,
-# though no zero_point puts 0 among the codes of a range without it
+FEW_NEAR = 12  # for large tensors
+# The arithmetic of handwritten code: dividing by s or multiplying by 1/s; max - min as it is, even if the range
+# does not include 0
 _PLAIN = (TEXTBOOK, TEXTBOOK.changed(zero_in_range="no"), CONVENTIONS["torchao"])
 Part = Task | Callable[[float], Iterator[Hypothesis]]
 
 
 def match(x: Any, codes: Any, scale: Any = None, zero_point: Any = None) -> Matches:
-    """Find the schemes, of every convention, that give these codes for x, or the nearest.
+    """Find the schemes of all conventions that give these codes for x, or come nearest.
 
     Args:
         x: the original, any rank.
         codes: integers in the shape of x, or with its axes permuted.
-        scale: the scale that belongs to the codes, if known: one number, or one per block.
+        scale: the scale of the codes, if known: one number, or one per block.
         zero_point: likewise.
 
     >>> found = match([[0.5, -1.0], [2.0, 0.1]], [[2, -3], [7, 0]])
@@ -74,14 +63,14 @@ def match(x: Any, codes: Any, scale: Any = None, zero_point: Any = None) -> Matc
     ('int4 symmetric per_tensor min_max textbook', 0)
 
     Raises:
-        QuantError: what was given can't be codes, scale or zero_point of x.
+        QuantError: these can't be the codes, scale or zero_point of x.
     """
     *_, last = match_steps(x, codes, scale, zero_point)
     return last.matches
 
 
 def match_steps(x: Any, codes: Any, scale: Any = None, zero_point: Any = None) -> Iterator[Progress]:
-    """Do what `match` does in steps of some milliseconds, each with what has been found so far.
+    """Run `match` in steps of a few milliseconds, each with what has been found so far.
 
     Raises:
         QuantError: at once, before the first step; see `match`.
@@ -96,13 +85,13 @@ def match_steps(x: Any, codes: Any, scale: Any = None, zero_point: Any = None) -
 
 
 class _Search:
-    """Rounds of tasks, the simplest first, until something fits."""
+    """Rounds of tasks, the simplest first, until a scheme fits."""
 
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator, self.tried = evaluator, 0
         self.near: list[Hypothesis] = []
         shape = tuple(evaluator.x.shape)
-        # where only a transposition fits the shape of the codes, that one comes first
+        # if only a transposition fits the shape of the codes, it comes first
         self.corruptions = stored_corruptions(evaluator.given, shape)
         self.readings = [self._reading(self.corruptions[0])]
 
@@ -113,7 +102,7 @@ class _Search:
 
     def _reading(self, corruption: Corruption) -> Reading:
         codes = corruption.undo(self.evaluator.given)
-        # drawn from again and again: laid out flat once
+        # sampled repeatedly, so it is made contiguous once
         flat = codes.to(torch.float32).contiguous()
         return Reading(corruption, flat, tuple(likely_formats(codes)))
 
@@ -136,7 +125,7 @@ class _Search:
         for i, (what, tasks) in enumerate(rounds):
             for part, detail in self._round(tasks()):
                 yield self._progress((i + part) / count, f"{what}{detail}")
-            # a scale given is one more thing to explain, but no reason to look for mistakes
+            # a given scale must be explained too, but is no reason to look for mistakes
             if self.evaluator.explains() or (self.evaluator.exact() and i > 0):
                 break
         else:
@@ -148,7 +137,7 @@ class _Search:
         return Progress(fraction, what, Matches(self.evaluator.candidates(), self.tried))
 
     def _round(self, parts: list[Part]) -> Iterator[tuple[float, str]]:
-        """Score all parts, then compare what fits; yield the fraction done."""
+        """Score all parts, then evaluate what fits; yield the fraction done."""
         steps: list[tuple[Part, IntFormat | None]] = []
         for part in parts:
             steps += [(part, fmt) for fmt in part.formats()] if isinstance(part, Task) else [(part, None)]
@@ -185,7 +174,7 @@ class _Search:
         return self.near[: FEW_NEAR if self.evaluator.x.numel() > LARGE else MOST_NEAR]
 
     def _with_given_scale(self, readings: list[Reading], computed: tuple[Kinds, ...] = ((),)) -> list[Task]:
-        """Tasks with the scale that was given, if one was."""
+        """Tasks with the given scale, if there is one."""
         evaluator = self.evaluator
         if evaluator.scale is None:
             return []
@@ -198,16 +187,16 @@ class _Search:
         ]
 
     def _mistaken(self, ranged: Source) -> list[Part]:
-        """Tasks with a mistake in the arithmetic, in the likeliest formats of all readings."""
+        """Tasks with one mistake in the arithmetic, in the most likely formats of all readings."""
         readings = [*map(_likeliest, self.readings), *self.others]
         choices = tuple((kind,) for kind in CHOICES)
-        tasks = [Task(ranged, readings, _MISTAKES), *self._with_given_scale(readings, choices)]
+        tasks = [Task(ranged, readings, SINGLE), *self._with_given_scale(readings, choices)]
         return [*tasks, *(Task(source, readings) for source in swapped_axes(self.evaluator.x))]
 
     def _together(self, ranged: Source) -> list[Part]:
-        """What code written for one purpose does wrong, often more than one thing, in the likeliest formats."""
+        """Combinations of mistakes typical of handwritten code, in the most likely formats."""
         readings = [self._with_narrower(_likeliest(r)) for r in self.readings]
-        task = Task(ranged, readings, _TOGETHER, conventions=_PLAIN)
+        task = Task(ranged, readings, COMBINED, conventions=_PLAIN)
         return [task, float16(ranged, readings), *self._tried(mistaken)]
 
     def _tried(self, trials: Trials) -> list[Part]:
@@ -237,7 +226,7 @@ class _Search:
         ]
 
     def _with_narrower(self, reading: Reading) -> Reading:
-        """The reading also in common formats that its codes leave, as codes do that were not clamped."""
+        """The reading, also in common formats that its codes exceed, as unclamped codes do."""
         narrower = tuple(beyond_formats(int(reading.codes.min()), int(reading.codes.max())))
         return Reading(reading.corruption, reading.codes, reading.formats + narrower)
 

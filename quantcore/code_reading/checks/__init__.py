@@ -1,1 +1,1 @@
-"""The checks of a quantizer, by the part that they look at; each yields `Found`."""
+"""Checks for mistakes, grouped by the part of a quantizer they look at; each yields `Found`."""

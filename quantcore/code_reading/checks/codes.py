@@ -1,4 +1,4 @@
-"""What is checked of codes: rounding, clamp and cast, and the scale against the codes that there are."""
+"""Checks of the codes: rounding, clamp, cast, and whether the scale keeps them in range."""
 
 from collections.abc import Iterator
 
@@ -7,12 +7,12 @@ from quantcore.code_reading.checks.words import bound, number
 from quantcore.code_reading.checks.zero_point import check_zero_point
 from quantcore.code_reading.quantizer import Cast, Quantizer
 from quantcore.code_reading.record import Found
-from quantcore.code_reading.values.python import Num, Param, Unknown
+from quantcore.code_reading.values.python import DType, Num, Param, Unknown
 from quantcore.code_reading.values.quantities import Op, Stat, Steps
 
 
 def check_codes(quantizer: Quantizer) -> Iterator[Found]:
-    """All that is found of a quantizer up to its stored codes."""
+    """Yield what is wrong with a quantizer up to its stored codes."""
     if not quantizer.stored.of("round"):
         return
     yield from _rounding(quantizer)
@@ -94,7 +94,7 @@ def _of_line(op: Op, line: int) -> str:
 
 
 def _fitting(low: float | str | None, high: float | str | None, bits: int) -> str:
-    """The type of that width which holds the bounds."""
+    """The integer type of this width that holds the bounds; empty if there is none."""
     if isinstance(low, int | float) and isinstance(high, int | float):
         if low >= 0 and high < 1 << bits:
             return f"uint{bits}"
@@ -104,7 +104,7 @@ def _fitting(low: float | str | None, high: float | str | None, bits: int) -> st
 
 
 def _unclamped(quantizer: Quantizer, cast: Cast) -> Iterator[Found]:
-    """A cast that nothing was clamped for: does the scale keep the codes in the type?"""
+    """A cast without a clamp: does the scale keep the codes within the type?"""
     dtype, scale = cast.dtype, quantizer.codes.scale
     why, certain = _reason(quantizer, cast)
     if not why:
@@ -121,58 +121,70 @@ def _unclamped(quantizer: Quantizer, cast: Cast) -> Iterator[Found]:
 
 
 def _reason(quantizer: Quantizer, cast: Cast) -> tuple[str, bool]:
-    """Why a code may not fit, and whether that is certain; "" where none does, or nothing is known."""
-    dtype, data = cast.dtype, quantizer.codes.data
-    shift = quantizer.zero.get("scale", 0.0)
-    plain = quantizer.zero_is_known and not any(isinstance(k, Stat) for k in quantizer.zero)
+    """Why a code may not fit the type, and whether that is certain; "" if all codes fit, or nothing is known."""
+    data, single, span = quantizer.codes.data, quantizer.single, quantizer.span
     if quantizer.codes.multiplied:
         return "", False
     if isinstance(quantizer.codes.scale, Num):
-        s = quantizer.codes.scale.value
-        low, high = (None if b is None else round(b / s) + shift for b in (data.low, data.high))
-        if data.absolute or data.one_sided:
-            low = shift
-        if low is not None and high is not None and dtype.low <= low and high <= dtype.high:
-            return "", False
-        if not plain:
-            return (
-                f"a value whose code lies outside {dtype.low}..{dtype.high} wraps around",
-                not quantizer.names,
-            )
-        representable = f"{(dtype.low - shift) * s:.4g}..{(dtype.high - shift) * s:.4g}"
-        return (
-            f"with the scale {s:.4g}, values outside {representable} need codes outside {dtype.low}..{dtype.high} and wrap around"
-        ), not quantizer.codes.inverse
+        return _reason_of_number(quantizer, cast.dtype, float(quantizer.codes.scale.value))
     if isinstance(quantizer.codes.scale, Param):
         return "codes wrap around where the scale does not cover x, and the scale is unknown here", False
-    single, span = quantizer.single, quantizer.span
-    if single is not None and plain and single[0].data.root == data.root:
-        stat, divisor = single
-        bottom = shift if data.one_sided else shift - divisor
-        fits = bottom >= dtype.low - 0.5 and shift + divisor < dtype.high + 0.5
-        if stat.p is not None:
-            return (
-                f"values beyond the {stat.p:g}th percentile need codes outside {dtype.low}..{dtype.high} and wrap around",
-                True,
-            )
-        if not stat.absolute and not data.one_sided:
-            return (
-                f"the scale covers only max(x), so a value below -max(x) can need a code below {dtype.low} and wrap around",
-                False,
-            )
-        if not fits:
-            return (
-                f"codes reach {number(round(bottom))}..{number(round(shift + divisor))}, and those outside {dtype.low}..{dtype.high} wrap around",
-                True,
-            )
-    elif span is not None and span[0].data.root == data.root:
-        if span[0].p is not None or span[1].p is not None:
-            return "values beyond the percentiles need codes outside the type and wrap around", True
-        if plain and not quantizer.zero:
-            return (
-                f"without a zero point, a value beyond {dtype.high} steps of (max - min) / {number(round(span[2], 3))} wraps around",
-                True,
-            )
-        if quantizer.zero_is_known and not plain:
-            return "rounding can take the largest value one code too far, where it wraps around", False
+    if single is not None and _is_number(quantizer) and single[0].data.root == data.root:
+        return _reason_of_extreme(quantizer, cast.dtype, *single)
+    if span is not None and span[0].data.root == data.root:
+        return _reason_of_span(quantizer, cast.dtype, *span)
+    return "", False
+
+
+def _is_number(quantizer: Quantizer) -> bool:
+    """Whether the zero point is a known number of codes."""
+    return quantizer.zero_is_known and not any(isinstance(k, Stat) for k in quantizer.zero)
+
+
+def _reason_of_number(quantizer: Quantizer, dtype: DType, s: float) -> tuple[str, bool]:
+    """The reason for a scale that is a number."""
+    data, z = quantizer.codes.data, quantizer.zero.get("scale", 0.0)
+    low, high = (None if b is None else round(b / s) + z for b in (data.low, data.high))
+    if data.absolute or data.one_sided:
+        low = z
+    if low is not None and high is not None and dtype.low <= low and high <= dtype.high:
+        return "", False
+    if not _is_number(quantizer):
+        return f"a value whose code lies outside {dtype.low}..{dtype.high} wraps around", not quantizer.names
+    why = (
+        f"with the scale {s:.4g}, values outside {(dtype.low - z) * s:.4g}..{(dtype.high - z) * s:.4g} need codes outside "
+        f"{dtype.low}..{dtype.high} and wrap around"
+    )
+    return why, not quantizer.codes.inverse
+
+
+def _reason_of_extreme(quantizer: Quantizer, dtype: DType, stat: Stat, divisor: float) -> tuple[str, bool]:
+    """The reason for a symmetric scale, ``stat`` over ``divisor``."""
+    data, z = quantizer.codes.data, quantizer.zero.get("scale", 0.0)
+    codes = f"{dtype.low}..{dtype.high}"
+    if stat.p is not None:
+        return f"values beyond the {stat.p:g}th percentile need codes outside {codes} and wrap around", True
+    if not stat.absolute and not data.one_sided:
+        below = f"a value below -max(x) can need a code below {dtype.low} and wrap around"
+        return f"the scale covers only max(x), so {below}", False
+    low, high = z if data.one_sided else z - divisor, z + divisor
+    if low >= dtype.low - 0.5 and high < dtype.high + 0.5:
+        return "", False
+    return (
+        f"codes reach {number(round(low))}..{number(round(high))}, and those outside {codes} wrap around",
+        True,
+    )
+
+
+def _reason_of_span(
+    quantizer: Quantizer, dtype: DType, high: Stat, low: Stat, divisor: float
+) -> tuple[str, bool]:
+    """The reason for an asymmetric scale, ``high`` - ``low`` over ``divisor``."""
+    if high.p is not None or low.p is not None:
+        return "values beyond the percentiles need codes outside the type and wrap around", True
+    if _is_number(quantizer) and not quantizer.zero:
+        steps = f"{dtype.high} steps of (max - min) / {number(round(divisor, 3))}"
+        return f"without a zero point, a value beyond {steps} wraps around", True
+    if quantizer.zero_is_known and not _is_number(quantizer):
+        return "rounding can take the largest value one code too far, where it wraps around", False
     return "", False

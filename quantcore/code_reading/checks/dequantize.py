@@ -1,4 +1,4 @@
-"""What is checked of the way back: (codes - zero point) · scale, in a type that holds the difference."""
+"""Checks of dequantization: (codes - zero point) · scale, in a type that holds the difference."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from quantcore.code_reading.values.quantities import Op, Steps
 
 
 def check_dequantize(quantizer: Quantizer) -> Iterator[Found]:
-    """All that is found after the codes were stored."""
+    """Yield what is wrong after the codes were stored."""
     yield from _overflow(quantizer)
     for op in quantizer.codes.of("unscaled"):
         yield Found(
@@ -29,9 +29,12 @@ def check_dequantize(quantizer: Quantizer) -> Iterator[Found]:
                 "Subtract the zero point first: (codes - zero_point) * scale.",
             )  # fmt: skip
         return
-    if not left:
-        return
-    line = quantizer.dequantized.line
+    if left:
+        yield from _zero_point(left, added, quantizer.dequantized.line)
+
+
+def _zero_point(left: dict[object, float], added: dict[object, float], line: int) -> Iterator[Found]:
+    """Yield what is wrong if some of the zero point is still ``left`` in the dequantized values."""
     if added and _same(left, added, 1):
         yield Found(
             "zero-point-forgotten", line,
@@ -79,7 +82,7 @@ def _overflow(quantizer: Quantizer) -> Iterator[Found]:
 
 
 def _stays(op: Op, dtype: DType) -> bool:
-    """Whether the sum has the codes' type."""
+    """Whether the sum keeps the codes' type."""
     if isinstance(op.value, Num):
         return isinstance(op.value.value, int) and op.value.value != 0
     if isinstance(op.value, Steps):

@@ -1,4 +1,4 @@
-"""What is checked of a scale: its divisor against the codes that there are, its extremes, its axes."""
+"""Checks of the scale: its divisor against the available codes, its extremes, its axes."""
 
 from collections.abc import Iterator
 
@@ -8,11 +8,11 @@ from quantcore.code_reading.record import Found
 from quantcore.code_reading.values.python import Num
 from quantcore.code_reading.values.quantities import Inverse, Real, Stat
 
-ROOM = 1.01  # codes beyond the end: max|x| / 128 is clipped by one, and libraries do it
+ROOM = 1.01  # codes out of range that are tolerated: max|x| / 128 clips by one code, and libraries use it
 
 
 def check_scale(quantizer: Quantizer) -> Iterator[Found]:
-    """What is wrong with the scale, against the codes that there are."""
+    """Yield what is wrong with the scale, given the available codes."""
     scale = quantizer.codes.scale
     first = quantizer.codes.ops[0].line
     if isinstance(scale, Real) and scale.known:
@@ -51,20 +51,7 @@ def _symmetric(quantizer: Quantizer, stat: Stat, divisor: float, line: int) -> I
     low, high = quantizer.bounds or (None, None)
     signed = low - z < 0 if low is not None else divisor in (127, 7, 1, 32767)
     if not stat.absolute and not data.one_sided and not stat.data.one_sided and signed:
-        if stat.p is not None:
-            yield Found(
-                "percentile-of-signed-values", stat.line,
-                f"The {stat.p:g}th percentile of x ignores the magnitude of negative values: those below "
-                "minus that percentile lie outside the range.",
-                "Take the percentile of |x|: torch.quantile(x.abs(), …).",
-            )  # fmt: skip
-        else:
-            yield Found(
-                "max-of-signed-values", stat.line,
-                "max(x) ignores the magnitude of negative values: where -min(x) exceeds max(x), they lie outside the "
-                "range.",
-                "Take the maximum of |x|: x.abs().max().",
-            )  # fmt: skip
+        yield _of_signed_values(stat)
     if low is None or high is None:
         return
     top = high - z
@@ -94,8 +81,25 @@ def _symmetric(quantizer: Quantizer, stat: Stat, divisor: float, line: int) -> I
         )  # fmt: skip
 
 
+def _of_signed_values(stat: Stat) -> Found:
+    """An extreme of x where that of |x| is needed."""
+    if stat.p is None:
+        return Found(
+            "max-of-signed-values", stat.line,
+            "max(x) ignores the magnitude of negative values: where -min(x) exceeds max(x), they lie outside the "
+            "range.",
+            "Take the maximum of |x|: x.abs().max().",
+        )  # fmt: skip
+    return Found(
+        "percentile-of-signed-values", stat.line,
+        f"The {stat.p:g}th percentile of x ignores the magnitude of negative values: those below "
+        "minus that percentile lie outside the range.",
+        "Take the percentile of |x|: torch.quantile(x.abs(), …).",
+    )  # fmt: skip
+
+
 def _zero_line(quantizer: Quantizer) -> int:
-    """Where a zero point of 0 was written, or added."""
+    """The line where a zero point of 0 was written or added; 0 if there is none."""
     zeros = [op for op in quantizer.stored.of("add") if isinstance(op.value, Num) and op.value.value == 0]
     return (zeros[0].value.line or zeros[0].line) if zeros else 0
 
@@ -130,7 +134,7 @@ def _asymmetric(quantizer: Quantizer, high: Stat, low: Stat, divisor: float, lin
 
 
 def check_axes(quantizer: Quantizer) -> Iterator[Found]:
-    """Whether scales of channels meet the channels that they were found for."""
+    """Yield scales that are applied to other channels than those they were computed for."""
     scale = quantizer.codes.scale
     if isinstance(scale, Inverse) or not isinstance(scale, Real) or not scale.terms:
         return
@@ -156,7 +160,7 @@ def check_axes(quantizer: Quantizer) -> Iterator[Found]:
 
 
 def _misplaced(stat: Stat) -> bool:
-    """Whether what is left of the axes meets others of x; False also where that is not known."""
+    """Whether the remaining axes are aligned with the wrong axes of x; False also if that is unknown."""
     assert stat.axes is not None
     if len(stat.axes) != 1:
         negative = all(a < 0 for a in stat.axes)

@@ -1,4 +1,4 @@
-"""How what was read is written: numbers, scales, types."""
+"""How findings write numbers, bounds, scales and the order of operations."""
 
 from quantcore.code_reading.quantizer import Quantizer
 from quantcore.code_reading.values.python import Num, Param, Value
@@ -6,12 +6,12 @@ from quantcore.code_reading.values.quantities import Real, Stat
 
 
 def number(value: float) -> str:
-    """A number without needless digits."""
+    """A number, without a decimal point if it is an integer."""
     return f"{int(value)}" if value == int(value) and abs(value) < 1e15 else f"{value:.6g}"
 
 
 def bound(value: float | str | None) -> str:
-    """A bound of a clamp; None where it is open."""
+    """A bound of a clamp; None means unbounded."""
     return "open" if value is None else "unknown" if isinstance(value, str) else number(value)
 
 
@@ -46,7 +46,7 @@ def scale_formula(value: Value) -> str:
 
 
 def granularity_of(value: Value) -> str:
-    """Which elements share a scale, as far as it was read."""
+    """Which elements share a scale, as far as known."""
     if not isinstance(value, Real) or not value.terms:
         return ""
     stat = value.terms[0][0]
@@ -57,7 +57,7 @@ def granularity_of(value: Value) -> str:
 
 
 def recognized(quantizer: Quantizer) -> list[str]:
-    """What was recognized of a quantizer, each with its line."""
+    """The recognized parts of a quantizer, each with its line."""
     codes, found = quantizer.stored, list[str]()
     made = codes.scale
     first = codes.ops[0].line

@@ -1,4 +1,4 @@
-"""What is checked of a zero point: its rounding, and that it takes the range onto the codes."""
+"""Checks of the zero point: its rounding, its type, and whether it maps the range onto the codes."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from quantcore.code_reading.values.quantities import Stat, Steps
 
 
 def check_zero_point(quantizer: Quantizer) -> Iterator[Found]:
-    """What is wrong with the zero point."""
+    """Yield what is wrong with the zero point."""
     rounds = [i for i, op in enumerate(quantizer.stored.ops) if op.name == "round"]
     for i, op in enumerate(quantizer.stored.ops):
         if op.name != "add" or not isinstance(op.value, Steps):
@@ -46,7 +46,7 @@ def check_zero_point(quantizer: Quantizer) -> Iterator[Found]:
 
 
 def _formula(quantizer: Quantizer) -> Iterator[Found]:
-    """The ends of the range must meet the ends of the codes."""
+    """Whether the zero point maps the bounds of the range to the bounds of the codes."""
     span, terms = quantizer.span, {k: v for k, v in quantizer.zero.items() if k != "scale"}
     if span is None or not quantizer.zero_is_known or len(terms) != 1 or quantizer.codes.multiplied:
         return

@@ -1,1 +1,1 @@
-"""From the text of a snippet to its quantizers: its syntax tree is walked, nothing is executed."""
+"""From the text of a snippet to its codes and scales: the syntax tree is walked, nothing is executed."""

@@ -1,4 +1,4 @@
-"""Calls of torch, numpy, Python and of the snippet itself."""
+"""Calls of PyTorch, NumPy, Python built-ins and the snippet's own functions."""
 
 import ast
 import dataclasses
@@ -28,11 +28,13 @@ from quantcore.code_reading.values.steps import DTYPES, cast, rounded
 _TRACKED = Codes | Dequantized | Data | Real | Steps
 
 
+_MODULES = ("torch", "numpy", "math", "random", "copy", "plt", "matplotlib")
+_PLAIN_NAMES = ("relu", "clamp", "deepcopy", "display")  # functions that a snippet may have imported by name
 _LIBRARIES = ("torch", "numpy", "jax.numpy", "cupy")
 
 
 def call(node: ast.Call, names: Names, reading: Reading) -> Value:
-    """Return what a call gives; unknown where it is not recognized, which is kept."""
+    """Return the value of a call; an unrecognized one is unknown, and recorded."""
     args = [reading.evaluate(a.value if isinstance(a, ast.Starred) else a, names) for a in node.args]
     named = {k.arg: reading.evaluate(k.value, names) for k in node.keywords if k.arg}
     method, numpy, of = False, False, list[Value]()
@@ -46,9 +48,7 @@ def call(node: ast.Call, names: Names, reading: Reading) -> Value:
             built_in = _built_in(name, args, named, node)
             if built_in is not None:
                 return reading.made(built_in, *args)
-            name = (
-                name if name in ("relu", "clamp", "deepcopy", "display") or name in operations.QUIET else ""
-            )
+            name = name if name in _PLAIN_NAMES or name in operations.QUIET else ""
         if isinstance(function, DType):
             return reading.made(cast(args[0], function, node.lineno), *args) if args else UNKNOWN
     elif isinstance(node.func, ast.Attribute):
@@ -59,15 +59,7 @@ def call(node: ast.Call, names: Names, reading: Reading) -> Value:
             if owner.name.startswith(_LIBRARIES) and name in ("iinfo", "finfo") and args:
                 dtype = DTYPES.get(args[0].text) if isinstance(args[0], Text) else args[0]
                 return Info(dtype) if isinstance(dtype, DType) and not dtype.floating else UNKNOWN
-            if owner.name.partition(".")[0] not in (
-                "torch",
-                "numpy",
-                "math",
-                "random",
-                "copy",
-                "plt",
-                "matplotlib",
-            ):
+            if owner.name.partition(".")[0] not in _MODULES:
                 name = f"{owner.name}.{name}"
         elif isinstance(owner, Function):
             return UNKNOWN
@@ -87,7 +79,7 @@ def _operate(call: Call, node: ast.Call, names: Names, reading: Reading) -> Valu
     try:
         found = operation(call)
     except IndexError:
-        found = UNKNOWN  # called without what it needs
+        found = UNKNOWN  # called with too few arguments
     if call.name in operations.LIBRARY:
         reading.library.append((node.lineno, call.name))
     if call.name in operations.QUIET or call.name in operations.LIBRARY:
@@ -100,7 +92,7 @@ def _operate(call: Call, node: ast.Call, names: Names, reading: Reading) -> Valu
 
 
 def _built_in(name: str, args: list[Value], named: Names, node: ast.Call) -> Value | None:
-    """Python's own functions; None where it is another."""
+    """Python's built-in functions; None for any other."""
     line = node.lineno
     first: Any = args[0] if args else UNKNOWN
     match name, len(args):

@@ -1,4 +1,4 @@
-"""What an expression stands for: constants folded, names followed, calls of torch and numpy recognized."""
+"""The value of an expression: constants are folded, names followed, PyTorch and NumPy calls recognized."""
 
 import ast
 import dataclasses
@@ -26,7 +26,7 @@ from quantcore.code_reading.values.steps import DTYPES, placed, rounded
 
 
 def evaluate(node: ast.expr, names: Names, reading: Reading) -> Value:
-    """Return what an expression stands for; unknown where it is not recognized."""
+    """Return the value of an expression; unknown if it is not recognized."""
     reading.tick(node)
     match node:
         case ast.Constant():
@@ -98,7 +98,7 @@ def _binary(node: ast.BinOp, names: Names, reading: Reading) -> Value:
     tracked = any(isinstance(v, Data | Codes) for v in values) and any(
         isinstance(v, Unknown | Real) for v in values
     )
-    if lost and tracked and not reading.unread:  # what was not recognized before makes more of it unknown
+    if lost and tracked and not reading.unread:  # an earlier unrecognized line makes what follows unknown
         reading.unread[node.lineno, ast.unparse(node)[:60]] = None
     return reading.made(found, a, b)
 
@@ -117,7 +117,9 @@ def _of_two(op: ast.operator, a: Value, b: Value, line: int) -> Value:
     if isinstance(op, ast.FloorDiv) and not (isinstance(a, Num) and isinstance(b, Num)):
         quotient = operators.divide(a, b, line)
         if isinstance(quotient, Codes) and quotient.ops[-1].name == "divide":
-            last = dataclasses.replace(quotient.ops[-1], name="floor_divide")  # not quite floor(x / s)
+            last = dataclasses.replace(
+                quotient.ops[-1], name="floor_divide"
+            )  # differs from floor(x / s) by rounding
             quotient = dataclasses.replace(quotient, ops=(*quotient.ops[:-1], last))
         return rounded(quotient, "floor", line) if isinstance(quotient, Codes | Steps) else UNKNOWN
     return (

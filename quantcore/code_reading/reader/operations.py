@@ -1,6 +1,6 @@
-"""Functions and methods of torch and numpy, by what they do to what is known.
+"""PyTorch and NumPy functions and methods, by their effect on known values.
 
-An operation takes the call's arguments, the tensor of a method first. Names that mean the same share one.
+An operation takes the call's arguments, a method's own tensor first. Synonyms share one operation.
 """
 
 import dataclasses
@@ -52,7 +52,7 @@ def _cast_to(dtype: DType) -> Operation:
 
 
 def _place(how: str) -> Operation:
-    """Axes laid out anew: of a tensor, or of the extremes of a scale."""
+    """A change of axes: of a tensor, or of the extremes of a scale."""
 
     def run(call: Call) -> Value:
         value = single(call.args[0])
@@ -86,7 +86,7 @@ def _join(call: Call) -> Value:
 
 
 def _where(call: Call) -> Value:
-    """torch.where(scale == 0, 1, scale): a guard. Of all else nothing is known."""
+    """torch.where(scale == 0, 1, scale): a guard. The result of any other is unknown."""
     reals = [v for v in map(single, call.args[1:]) if isinstance(v, Real)]
     rest = [v for v in call.args[1:] if not isinstance(single(v), Real)]
     if len(reals) == 1 and reals[0].divided and len(rest) == 1 and isinstance(rest[0], Num):
@@ -111,7 +111,7 @@ def _drawn(call: Call) -> Value:
 
 
 def _made(call: Call) -> Value:
-    """torch.tensor(…), np.array(…): of a number, or of a table."""
+    """torch.tensor(…), np.array(…): of a number, or of nested lists."""
     value = call.args[0]
     if isinstance(value, Num):
         return dataclasses.replace(value, python=False)

@@ -1,4 +1,4 @@
-"""What is kept while a snippet is read."""
+"""The state while a snippet is read."""
 
 import ast
 from dataclasses import dataclass, field
@@ -13,9 +13,9 @@ MAX_STEPS = 20_000
 
 @dataclass
 class Reading:
-    """``codes``, ``dequantized``: all that were made; ``unread``: (line, source) of calls that are not recognized;
-    ``written``: tensors of the caller that were written into, with the line; ``library``: calls that quantize
-    by themselves, with the line."""
+    """``codes``, ``dequantized``: all that were computed; ``unread``: (line, source) of unrecognized calls;
+    ``written``: tensors of the caller that were modified in place, with the line; ``library``: library calls that
+    quantize, with the line."""
 
     codes: list[Codes] = field(default_factory=list)
     dequantized: list[Dequantized] = field(default_factory=list)
@@ -40,7 +40,7 @@ class Reading:
             )
 
     def evaluate(self, node: ast.expr, names: Names) -> Value:
-        """Return what an expression stands for; unknown where it is not recognized."""
+        """Return the value of an expression; unknown if it is not recognized."""
         raise NotImplementedError
 
     def call(self, function: Function, args: list[Value], named: Names, names: Names, line: int) -> Value:
@@ -48,17 +48,17 @@ class Reading:
         raise NotImplementedError
 
     def bind(self, target: ast.expr, value: Value, names: Names) -> None:
-        """Give names to a value."""
+        """Bind names to a value."""
         raise NotImplementedError
 
     def changed(self, value: Value, node: ast.AST) -> Value:
-        """Note a tensor of the caller that was written into."""
+        """Record that a tensor of the caller was modified in place."""
         if isinstance(value, Data) and value.caller:
             self.written.append((getattr(node, "lineno", 0), value))
         return value
 
     def made(self, value: Value, *used: Value) -> Value:
-        """Keep codes and dequantized values; those that they were made of are no longer the last of their quantizer."""
+        """Record codes and dequantized values; those they were computed from are no longer the last of their quantizer."""
         if isinstance(value, Codes) and not any(value is u for u in used):
             self.codes.append(value)
             self.used |= {id(u) for u in used if isinstance(u, Codes)}
@@ -66,6 +66,6 @@ class Reading:
             self.dequantized.append(value)
             self.used |= {id(u) for u in used if isinstance(u, Codes | Dequantized)}
         elif isinstance(value, Unknown) and not any(isinstance(u, Data) for u in used):
-            # added to something unknown: nothing is said of it. Taken from x, it is the error
+            # added to something unknown: nothing is claimed. Subtracted from x, it is the error
             self.used |= {id(u) for u in used if isinstance(u, Dequantized)}
         return value

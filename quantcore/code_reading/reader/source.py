@@ -1,4 +1,4 @@
-"""From pasted text to a syntax tree, within limits; nothing of it is ever run."""
+"""From pasted text to a syntax tree, within limits; nothing is ever run."""
 
 import ast
 import re
@@ -14,9 +14,9 @@ _PRINT = re.compile(r"^(\s*)print(?=[ \t]+[^\s(=.\[])[^=]*$")
 
 
 def parse(text: str) -> tuple[str, ast.Module]:
-    """Return the text as it was parsed, line for line, and its tree.
+    """Return the parsed text, line by line as given, and its tree.
 
-    Prompts of notebooks and of Python are taken off, and shell commands and Python 2's print left out.
+    Notebook and Python prompts are removed; shell commands and Python 2's print are left out.
 
     Raises:
         QuantError: the text is empty, too long, too deep, or not Python.
@@ -69,7 +69,7 @@ def _limit(tree: ast.Module) -> None:
 
 
 def _plain(text: str) -> str:
-    """Take prompts off; lines of output and commands become empty, so that line numbers stay."""
+    """Remove prompts; output and commands become empty lines, so that line numbers stay the same."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").expandtabs(4).split("\n")
     python = any(re.match(r"\s*>>>", line) for line in lines)
     lines = [_line(line, python) for line in lines]

@@ -1,4 +1,4 @@
-"""Walk the statements of a snippet, carrying what each name stands for. Nothing is executed."""
+"""Walk the statements of a snippet and track the value of each name. Nothing is executed."""
 
 import ast
 import dataclasses
@@ -17,13 +17,13 @@ MAX_INLINE = 5
 
 @dataclass
 class Reader(Reading):
-    """What was met on the way: see `Reading`; ``called``: functions of the snippet that were followed."""
+    """See `Reading`; ``called``: functions of the snippet that were followed."""
 
     called: set[str] = field(default_factory=set)
     depth: int = 0
 
     def run(self, tree: ast.Module) -> None:
-        """Read the statements, then the functions that none of them called."""
+        """Read the statements, then the functions that were never called."""
         names: Names = {}
         self.block(tree.body, names)
         functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
@@ -32,11 +32,11 @@ class Reader(Reading):
                 self.call(Function(node), [], {}, names, node.lineno, alone=True)
 
     def evaluate(self, node: ast.expr, names: Names) -> Value:
-        """Return what an expression stands for; unknown where it is not recognized."""
+        """Return the value of an expression; unknown if it is not recognized."""
         return evaluate(node, names, self)
 
     def block(self, statements: Sequence[ast.stmt], names: Names) -> list[Value]:
-        """Read statements in order; return what they may return. Both ways of an unknown condition are read."""
+        """Read statements in order; return the possible return values. Both branches of an unknown condition are read."""
         for place, statement in enumerate(statements):
             self.tick(statement)
             if isinstance(statement, ast.Return):
@@ -66,7 +66,7 @@ class Reader(Reading):
         return UNKNOWN if statement.value is None else evaluate(statement.value, names, self)
 
     def statement(self, node: ast.stmt, names: Names) -> list[Value]:
-        """Read one statement; return what it may return."""
+        """Read one statement; return its possible return values."""
         match node:
             case ast.Import() | ast.ImportFrom():
                 _import(node, names)
@@ -100,7 +100,7 @@ class Reader(Reading):
         return []
 
     def _expression(self, node: ast.expr, names: Names) -> None:
-        """A statement that is an expression: a method that works in place binds its tensor anew."""
+        """An expression statement: an in-place method rebinds its tensor."""
         value = evaluate(node, names, self)
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
             return
@@ -108,7 +108,7 @@ class Reader(Reading):
             names[node.func.value.id] = value
 
     def bind(self, target: ast.expr, value: Value, names: Names) -> None:
-        """Give names to a value."""
+        """Bind names to a value."""
         match target:
             case ast.Name():
                 if isinstance(value, Data) and value.root.startswith("tensor of line"):
@@ -128,7 +128,7 @@ class Reader(Reading):
                 names[ast.unparse(target)[:100]] = value
 
     def _stored(self, target: ast.Subscript, value: Value, names: Names) -> Value:
-        """What a tensor is after ``tensor[where] = value``: clamped, guarded, or made of such values."""
+        """The tensor after ``tensor[where] = value``: clamped, guarded, or filled with such values."""
         assert isinstance(target.value, ast.Name)
         old, where = names.get(target.value.id, UNKNOWN), target.slice
         if isinstance(where, ast.Compare) and len(where.ops) == 1 and isinstance(where.left, ast.Name):
@@ -159,7 +159,7 @@ class Reader(Reading):
         line: int,
         alone: bool = False,
     ) -> Value:
-        """Follow a call of a function of the snippet; ``alone``: nobody calls it, its arguments are unknown."""
+        """Follow a call of a function of the snippet; ``alone``: it is never called, its arguments are unknown."""
         node = function.node
         if self.depth >= MAX_INLINE:
             return UNKNOWN
@@ -205,7 +205,7 @@ class Reader(Reading):
 
 
 def forget(statements: Sequence[ast.AST], names: Names) -> None:
-    """Take what these statements may have bound for unknown."""
+    """Mark every name that these statements may have bound as unknown."""
     for statement in statements:
         for node in ast.walk(statement):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -219,7 +219,7 @@ def _alike(a: Value, b: Value) -> bool:
 
 
 def _loaded(target: ast.expr) -> ast.expr:
-    """The target of ``a += b``, to be read."""
+    """The target of ``a += b`` as an expression."""
     found = type(target)(**{**{f: getattr(target, f) for f in target._fields}, "ctx": ast.Load()})
     return ast.copy_location(found, target)
 

@@ -1,1 +1,1 @@
-"""What the names and expressions of a snippet stand for, and what operations make of it."""
+"""The values that a snippet computes with, as far as they are known, and operations on them."""

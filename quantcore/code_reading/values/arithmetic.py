@@ -1,4 +1,4 @@
-"""What comes of adding, multiplying and dividing what code stands for. What is not known stays unknown."""
+"""Arithmetic helpers on known values; anything unknown stays unknown."""
 
 import dataclasses
 import math
@@ -10,7 +10,7 @@ Terms = tuple[tuple[Stat, float], ...]
 
 
 def single(value: Value) -> Value:
-    """Return the values of a pair of values and places, which torch.max(x, dim) gives."""
+    """Return the values of a (values, indices) pair, which torch.max(x, dim) gives."""
     return (
         value.items[0]
         if isinstance(value, Seq) and len(value.items) == 2 and isinstance(value.items[1], Unknown)
@@ -19,7 +19,7 @@ def single(value: Value) -> Value:
 
 
 def number(value: float | int, line: int = 0) -> Value:
-    """A number, unless it is not finite or far too large."""
+    """A number; unknown if it is not finite or too large."""
     if isinstance(value, int):
         return Num(value, line) if abs(value) < 1 << 70 else UNKNOWN
     return Num(value, line) if math.isfinite(value) else UNKNOWN
@@ -55,17 +55,17 @@ def negative(a: Value) -> Value:
 
 
 def codes_with(a: Codes, op: Op) -> Codes:
-    """The codes after one more step."""
+    """Return the codes after one more step."""
     return dataclasses.replace(a, ops=(*a.ops, op))
 
 
 def again(back: Dequantized) -> Data:
-    """What was dequantized, as a tensor that is to be quantized."""
+    """Return dequantized values as a tensor to be quantized again."""
     return Data(f"{back.codes.data.root}'", layout=back.codes.data.layout, twice=back)
 
 
 def as_data(codes: Codes) -> Data:
-    """What was only divided counts as a tensor again."""
+    """Return values that were only divided as a tensor."""
     return Data(
         f"{codes.data.root}/",
         absolute=codes.data.absolute,
@@ -75,7 +75,7 @@ def as_data(codes: Codes) -> Data:
 
 
 def power(a: Value, b: Value) -> Value:
-    """A ** b of small numbers."""
+    """A ** b, for small numbers."""
     a, b = single(a), single(b)
     if (
         isinstance(a, Num)
@@ -95,7 +95,7 @@ def power(a: Value, b: Value) -> Value:
 
 
 def integer_operation(op: str, a: Value, b: Value) -> Value:
-    """A shift, a remainder or a division of integers, of small numbers."""
+    """A shift, remainder or integer division, for small numbers."""
     a, b = single(a), single(b)
     if not (isinstance(a, Num) and isinstance(b, Num)):
         return UNKNOWN

@@ -1,4 +1,4 @@
-"""What comes of magnitudes and of the larger of two: the which of a range."""
+"""|a|, and the larger or smaller of two values: the bounds of a range."""
 
 import dataclasses
 
@@ -33,7 +33,7 @@ def magnitude(a: Value) -> Value:
 
 
 def larger(a: Value, b: Value, end: str) -> Value:
-    """The larger of two (``end`` max) or the smaller (min): of extremes, or of an extreme and a number."""
+    """The larger (``end`` max) or smaller (min) of two extremes, or of an extreme and a number."""
     a, b = single(a), single(b)
     if isinstance(a, Num) and isinstance(b, Num):
         return number(max(a.value, b.value) if end == "max" else min(a.value, b.value))
@@ -53,12 +53,12 @@ def larger(a: Value, b: Value, end: str) -> Value:
     if isinstance(real, Real) and isinstance(limit, Num):
         return bounded(real, limit, end)
     if isinstance(real, Real) and isinstance(limit, Unknown) and end == "max" and real.divided:
-        return dataclasses.replace(real, guard=True)  # as max(scale, eps)
+        return dataclasses.replace(real, guard=True)  # like max(scale, eps)
     return UNKNOWN
 
 
 def bounded(real: Real, limit: Num, end: str) -> Value:
-    """An extreme that is kept above (max) or below (min) a number: 0 in the range, or a guard against 0."""
+    """An extreme bounded by a number from below (max) or above (min): to include 0 in the range, or to keep a scale from 0."""
     if limit.value == 0 and len(real.terms) == 1:
         ((stat, factor),) = real.terms
         return dataclasses.replace(real, terms=((dataclasses.replace(stat, zero=True), factor),))

@@ -1,4 +1,4 @@
-"""What a name stands for: what it is bound to, or what it says."""
+"""The value of a name: what it is bound to, or a guess from the name."""
 
 import dataclasses
 
@@ -31,7 +31,7 @@ _PLAIN = {"bits", "num_bits", "n_bits", "nbits", "bit", "b", "bitwidth", "bit_wi
 
 
 def guess(name: str, first: bool = False) -> Value:
-    """What an argument, or a name that nothing binds, stands for by its name; the first argument is the tensor."""
+    """Guess the value of an argument or unbound name from its name; the first argument is the tensor."""
     lower = name.lower()
     if lower in _SCALES:
         return Param(name, "scale")
@@ -60,7 +60,7 @@ def guess(name: str, first: bool = False) -> Value:
 
 
 def name_of(name: str, names: Names) -> Value:
-    """What a name stands for; one that nothing binds, by what it says."""
+    """Return the value of a name; of an unbound one, a guess."""
     if name in names:
         return names[name]
     if name in _KNOWN_NAMES:
@@ -74,7 +74,7 @@ def name_of(name: str, names: Names) -> Value:
 
 
 def item_of(value: Value) -> Value:
-    """What a loop over the value gives."""
+    """Return the items of a loop over the value."""
     if isinstance(value, Many):
         return value.item
     if isinstance(value, Seq) and value.items:

@@ -1,4 +1,4 @@
-"""What adding, subtracting, multiplying and dividing give: scales, codes, dequantized values."""
+"""Sums, differences, products and quotients: scales, codes, dequantized values."""
 
 import dataclasses
 from typing import Any
@@ -16,14 +16,14 @@ from quantcore.code_reading.values.arithmetic import (
 from quantcore.code_reading.values.python import UNKNOWN, Num, Param, Unknown, Value
 from quantcore.code_reading.values.quantities import Codes, Data, Dequantized, Inverse, Op, Real, Steps
 
-_GUARD = 1e-3  # what is added to a scale only so that it is not 0
-_SCALE_FACTOR = 0.6  # a smaller factor of an extreme makes it a scale
+_GUARD = 1e-3  # a smaller number added to a scale only keeps it from 0
+_SCALE_FACTOR = 0.6  # an extreme times a smaller factor is a scale
 
 
 def left_of(codes: Codes) -> tuple[tuple[Any, float], ...] | None:
-    """What of the zero point is still in codes, as factors: of extremes, of arguments by name, of the scale.
+    """Return how much of the zero point is still in the codes, as factors of extremes, of named arguments, of the scale.
 
-    None where that is not known.
+    None if unknown.
     """
     found: dict[Any, float] = {}
     for stat, factor in codes.data.shift:
@@ -39,7 +39,7 @@ def left_of(codes: Codes) -> tuple[tuple[Any, float], ...] | None:
                 for stat, factor in op.value.terms:
                     found[stat] = found.get(stat, 0.0) + op.sign * factor
             case Steps():
-                # the same zero point, whatever it is, taken off again
+                # the same unknown zero point, subtracted again
                 found[op.value] = found.get(op.value, 0.0) + op.sign
     return tuple((k, v) for k, v in found.items() if abs(v) > 1e-9)
 
@@ -100,6 +100,17 @@ def divide(a: Value, b: Value, line: int) -> Value:
         a = again(a)
     if isinstance(a, Codes) and len(a.ops) == 1 and isinstance(b, Real | Param):
         a = as_data(a)
+    found = _quotient(a, b, line)
+    if found is not None:
+        return found
+    if isinstance(a, Num) and a.value == 0:
+        return a
+    if isinstance(a, Num) and isinstance(b, Inverse):
+        return multiply(a, b.scale, line)
+    return UNKNOWN
+
+
+def _quotient(a: Value, b: Value, line: int) -> Value | None:
     match a, b:
         case (Num(), Num()):
             total = number(a.value / b.value) if abs(a.value) < 1e300 else UNKNOWN
@@ -132,11 +143,7 @@ def divide(a: Value, b: Value, line: int) -> Value:
             return a
         case (Unknown(), Real()):
             return Inverse(dataclasses.replace(b, known=False, divided=b.divided or line))
-    if isinstance(a, Num) and a.value == 0:
-        return a
-    if isinstance(a, Num) and isinstance(b, Inverse):
-        return multiply(a, b.scale, line)
-    return UNKNOWN
+    return None
 
 
 def add(a: Value, b: Value, sign: int, line: int) -> Value:

@@ -1,22 +1,22 @@
-"""Values of Python that a snippet handles: numbers, texts, dtypes, sequences, functions."""
+"""Python values in a snippet: numbers, strings, dtypes, sequences, functions."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
 
 def line_field() -> Any:
-    """A line, which does not make two values differ; 0 where there is none."""
+    """A field for a line number, ignored when values are compared; 0 if there is none."""
     return field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
 class Value:
-    """What all values have in common: nothing."""
+    """The base of all values."""
 
 
 @dataclass(frozen=True)
 class Unknown(Value):
-    """A value of which nothing is known."""
+    """An unknown value."""
 
 
 UNKNOWN = Unknown()
@@ -24,7 +24,7 @@ UNKNOWN = Unknown()
 
 @dataclass(frozen=True)
 class Num(Value):
-    """A number or a truth value. ``line``: where it was written, 0 if in several places."""
+    """A number or a bool. ``line``: where it was written, 0 if in several places."""
 
     value: float | int | bool
     line: int = line_field()
@@ -81,7 +81,7 @@ class Seq(Value):
 
 @dataclass(frozen=True)
 class Many(Value):
-    """A sequence of unknown length whose items are alike."""
+    """A sequence of unknown length with equal items."""
 
     item: Value
 
@@ -102,7 +102,7 @@ class Function(Value):
 
 @dataclass(frozen=True)
 class Param(Value):
-    """An argument that is not known, whose name says what it is: ``role`` scale or zero_point."""
+    """An unknown argument whose name says what it is: ``role`` scale or zero_point."""
 
     name: str
     role: str

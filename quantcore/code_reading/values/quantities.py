@@ -1,16 +1,15 @@
-"""What a piece of code stands for, as far as it is known: constants, the tensor, its extremes, codes.
+"""Values computed from the tensor: its extremes, scales, zero points, codes.
 
-=========== ===================================== =======================================
-value       in units of                           for example
-=========== ===================================== =======================================
-`Data`      x                                     ``x``, ``x.abs()``, ``x.clamp(-1, 1)``
-`Real`      x, from extremes of the data          ``x.max()``, ``(high - low) / 255``
-`Inverse`   1 / x                                 ``127 / x.abs().max()``
-`Steps`     codes, from extremes over a scale     ``-128 - torch.round(low / scale)``
-`Codes`     codes, one for each element           ``torch.round(x / scale) + z``
-`Dequantized`      x, dequantized                        ``(codes - z) * scale``
-`Param`     not known: an argument of that name   ``scale``
-=========== ===================================== =======================================
+============= ===================================== =======================================
+value         in units of                           for example
+============= ===================================== =======================================
+`Data`        x                                     ``x``, ``x.abs()``, ``x.clamp(-1, 1)``
+`Real`        x, from extremes of the data          ``x.max()``, ``(high - low) / 255``
+`Inverse`     1 / x                                 ``127 / x.abs().max()``
+`Steps`       codes, from extremes over a scale     ``-128 - torch.round(low / scale)``
+`Codes`       codes, one for each element           ``torch.round(x / scale) + z``
+`Dequantized` x, one for each element               ``(codes - z) * scale``
+============= ===================================== =======================================
 """
 
 from dataclasses import dataclass, field
@@ -23,11 +22,11 @@ Axes = tuple[int, ...] | None
 
 @dataclass(frozen=True)
 class Data(Value):
-    """The tensor, or what was made of it element by element.
+    """The tensor, or an elementwise function of it.
 
-    ``root``: its name; ``layout``: how it was cut or turned; ``low``, ``high``: what it was clamped to, in units
-    of x; ``one_sided``: no value is below 0; ``caller``: the tensor that was handed in, not a copy;
-    ``shift``: an extreme that was taken off, with its factor; ``twice``: it is itself dequantized.
+    ``root``: its name; ``layout``: how it was reshaped or sliced; ``low``, ``high``: what it was clamped to, in units
+    of x; ``one_sided``: no value is below 0; ``caller``: the caller's own tensor, not a copy; ``shift``: extremes
+    added to it, with their factors; ``twice``: the dequantized value that it is.
     """
 
     root: str
@@ -44,10 +43,10 @@ class Data(Value):
 
 @dataclass(frozen=True)
 class Stat(Value):
-    """An extreme of the data: ``end`` max or min, of the magnitudes where ``absolute``, or a percentile ``p``.
+    """An extreme of the data: ``end`` max or min, of |x| if ``absolute``, or a percentile ``p``.
 
-    ``axes``: those that were reduced, None for all; ``keepdim``: whether they are kept with length 1;
-    ``placed``: how the axes were laid out anew afterwards; ``zero``: the range was widened to hold 0.
+    ``axes``: the reduced axes, None for all; ``keepdim``: whether they are kept with length 1;
+    ``placed``: how it was reshaped afterwards; ``zero``: the range was widened to include 0.
     """
 
     end: str
@@ -63,10 +62,10 @@ class Stat(Value):
 
 @dataclass(frozen=True)
 class Real(Value):
-    """A sum of extremes with factors, plus a constant; a scale, where x is divided by it.
+    """A weighted sum of extremes plus a constant; a scale if x is divided by it.
 
-    ``known``: whether the factors are; ``divided``: whether and where it was divided by a number of codes;
-    ``guard``: it can't be 0; ``half``: where it was cast to float16.
+    ``known``: whether the factors are known; ``divided``: the line where it was divided by a number of codes, or 0;
+    ``guard``: it can't be 0; ``half``: the line where it was cast to float16, or 0.
     """
 
     terms: tuple[tuple[Stat, float], ...]
@@ -87,10 +86,10 @@ class Inverse(Value):
 
 @dataclass(frozen=True)
 class Steps(Value):
-    """Extremes counted in steps of a scale, with factors, plus a constant: a zero point.
+    """A weighted sum of extremes in units of a scale, plus a constant: a zero point.
 
     ``rounding``: as of `Codes`, "" where there was none; ``dtype``: the dtype, None for a float tensor;
-    ``python``: whether it is a number of Python; ``clamped``: whether it was clamped.
+    ``python``: whether it is a Python number; ``clamped``: whether it was clamped.
     """
 
     terms: tuple[tuple[Stat, float], ...]
@@ -106,7 +105,7 @@ class Steps(Value):
 
 @dataclass(frozen=True)
 class Op:
-    """One step of making codes. ``name``: divide, floor_divide, add, round, clamp, cast or other."""
+    """One step of computing codes. ``name``: divide, floor_divide, add, round, clamp, cast or other."""
 
     name: str
     line: int
@@ -116,7 +115,7 @@ class Op:
 
 @dataclass(frozen=True, eq=False)
 class Codes(Value):
-    """x over a scale, and what was done to it since.
+    """x over a scale, and the steps applied since.
 
     ``multiplied``: x was multiplied by the scale instead; ``inverse``: it was multiplied by 1 / scale;
     ``obscured``: something unknown was added.
@@ -141,7 +140,7 @@ class Codes(Value):
 
     @property
     def dtype(self) -> DType | None:
-        """The integer type that it has now."""
+        """Its current integer type; None for floats."""
         casts = self.of("cast")
         dtype = casts[-1].value if casts else None
         return dtype if dtype is not None and not dtype.floating else None
@@ -151,8 +150,8 @@ class Codes(Value):
 class Dequantized(Value):
     """Codes times their scale.
 
-    ``left``: what of the zero point is still in it, as factors by what it is made of; ``loose``: what was added
-    in units of codes.
+    ``left``: how much of the zero point is still in it, as factors by source; ``loose``: what was added after
+    scaling, in units of codes.
     """
 
     codes: Codes

@@ -1,4 +1,4 @@
-"""Extremes and percentiles of a tensor, of all of it or along axes."""
+"""Extremes and percentiles, of a whole tensor or along axes."""
 
 import dataclasses
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from quantcore.code_reading.values.steps import clamp
 
 @dataclass(frozen=True)
 class Call:
-    """A call whose function is known. ``args``: with the method's own value first; ``method``: whether it had one."""
+    """A call of a recognized function. ``args``: a method's own value first; ``method``: whether it is a method."""
 
     name: str
     args: tuple[Value, ...]
@@ -23,7 +23,7 @@ class Call:
     numpy: bool = False
 
     def get(self, place: int, *names: str) -> Value | None:
-        """An argument by its place or its names; None where it was left out."""
+        """An argument by position or name; None if it was left out."""
         for name in names:
             if name in self.named:
                 return self.named[name]
@@ -34,7 +34,7 @@ Operation = Callable[[Call], Value]
 
 
 def _axes(value: Value | None) -> tuple[bool, tuple[int, ...] | None]:
-    """Whether the axes are known, and which; None for all."""
+    """Whether the axes are known, and the axes; None for all."""
     if value is None or isinstance(value, Nothing):
         return True, None
     items = value.items if isinstance(value, Seq) else (value,)
@@ -70,7 +70,7 @@ def _reduce(value: Value, end: str, call: Call, place: int = 1, p: float | None 
 
 
 def extreme(end: str) -> Operation:
-    """Max or min: of a tensor, along an axis (in torch with places), or of two values."""
+    """Max or min: of a tensor, along an axis (in PyTorch with indices), or of two values."""
 
     def run(call: Call) -> Value:
         second = call.get(1)
@@ -86,7 +86,7 @@ def extreme(end: str) -> Operation:
 
 
 def pairwise(end: str) -> Operation:
-    """The larger or the smaller of two values, element by element."""
+    """The elementwise larger or smaller of two values."""
 
     def run(call: Call) -> Value:
         a, b = single(call.args[0]), single(call.args[1]) if len(call.args) > 1 else UNKNOWN
@@ -104,7 +104,7 @@ def at_axes(end: str) -> Operation:
 
 
 def aminmax(call: Call) -> Value:
-    """Both ends."""
+    """Min and max."""
     return Seq((_reduce(call.args[0], "min", call), _reduce(call.args[0], "max", call)))
 
 
@@ -115,7 +115,7 @@ def peak_to_peak(call: Call) -> Value:
 
 
 def percentile(of_hundred: bool) -> Operation:
-    """A quantile, or a percentile (``of_hundred``)."""
+    """A quantile, or a percentile if ``of_hundred``."""
 
     def run(call: Call) -> Value:
         q = call.get(1, "q")

@@ -1,4 +1,4 @@
-"""What clamps, roundings, casts and new axes do to what is known."""
+"""Clamps, rounding, casts and changes of axes, applied to known values."""
 
 import dataclasses
 
@@ -19,7 +19,7 @@ DTYPES = {
 
 
 def clamp(value: Value, low: Value | None, high: Value | None, line: int, in_place: bool = False) -> Value:
-    """A clamp; a bound that was left out is None."""
+    """A clamp; None for an omitted bound."""
     value = single(value)
     low, high = (None if isinstance(b, Nothing) else b for b in (low, high))
     match value:
@@ -28,7 +28,7 @@ def clamp(value: Value, low: Value | None, high: Value | None, line: int, in_pla
         case Steps():
             return dataclasses.replace(value, clamped=True)
         case Data() if not value.shift and any(b is not None and not isinstance(b, Num) for b in (low, high)):
-            # clipped to what is not a number: another tensor
+            # clipped to an unknown bound: another tensor
             return dataclasses.replace(value, root=f"{value.root} clipped", caller=value.caller and in_place)
         case Data() if not value.shift:
             bounds = [b.value if isinstance(b, Num) else None for b in (low, high)]
@@ -52,12 +52,12 @@ def clamp(value: Value, low: Value | None, high: Value | None, line: int, in_pla
 
 
 def _bound(value: Value | None) -> float | str | None:
-    """A number; None where there is no bound, "?" where it is not known."""
+    """A number; None if there is no bound, "?" if it is unknown."""
     return None if value is None else value.value if isinstance(value, Num) else "?"
 
 
 def rounded(value: Value, rule: str, line: int, cast: bool = False) -> Value:
-    """Round; ``cast``: what a cast to an integer does to what was not rounded."""
+    """Round; ``cast``: by a cast to an integer, without rounding before."""
     value = single(value)
     match value:
         case Codes():
@@ -76,7 +76,7 @@ def rounded(value: Value, rule: str, line: int, cast: bool = False) -> Value:
 
 
 def cast(value: Value, dtype: DType, line: int, python: bool = False) -> Value:
-    """A cast to a dtype; ``python``: to a number of Python."""
+    """A cast to a dtype; ``python``: to a Python number."""
     value = single(value)
     match value:
         case Codes():
@@ -108,7 +108,7 @@ def cast(value: Value, dtype: DType, line: int, python: bool = False) -> Value:
 
 
 def placed(value: Value, how: str) -> Value:
-    """A value whose axes were laid out anew."""
+    """A value after a change of axes."""
     if isinstance(value, Data):
         return dataclasses.replace(value, layout=(*value.layout, how), rank=None)
     if isinstance(value, Real):

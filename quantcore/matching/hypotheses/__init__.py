@@ -1,0 +1,1 @@
+"""What may have produced the codes: schemes, sources of scales, mistakes; each is tried on a sample first."""

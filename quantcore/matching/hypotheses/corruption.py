@@ -1,7 +1,7 @@
-"""What goes wrong with integers between a library and the one who reads them, and mistakes in computing them.
+"""What can go wrong between a library and the reader of its codes, and mistakes in computing them.
 
-A `Corruption` says how codes differ from what a scheme gives: mistakes in the arithmetic, then what was done to the
-stored integers. The latter is undone before anything is compared, so codes always lie on the original.
+A `Corruption` says how codes differ from those of a scheme: mistakes in the arithmetic, then what was done to the
+stored integers. The latter is undone before anything is compared, so codes always have the axes of the original.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ class Transposed:
     order: tuple[int, ...]
 
     def undo(self, codes: Tensor) -> Tensor:
-        """Return the codes in the axes of the original."""
+        """Return the codes on the axes of the original."""
         return codes.permute([self.order.index(i) for i in range(len(self.order))])
 
     def __str__(self) -> str:
@@ -35,13 +35,13 @@ class Transposed:
 
 @dataclass(frozen=True)
 class Reinterpreted:
-    """Codes of ``bits`` bits read as signed although they are unsigned (``signed``), or the reverse."""
+    """Unsigned codes of ``bits`` bits read as signed (``signed``), or the reverse."""
 
     bits: int
     signed: bool
 
     def undo(self, codes: Tensor) -> Tensor:
-        """Return the codes as they were meant."""
+        """Return the codes as they were stored."""
         count = 1 << self.bits
         if self.signed:
             return torch.where(codes < 0, codes + count, codes)
@@ -54,7 +54,7 @@ class Reinterpreted:
 
 Stored = Transposed | Reinterpreted
 
-# Mistakes in the arithmetic, the likeliest first
+# Mistakes in the arithmetic, the most likely first
 COMPUTED = {
     "wrapped": "cast without a clamp: codes out of range wrapped around",
     "narrow": "clamped to the narrow range",
@@ -72,21 +72,33 @@ COMPUTED = {
     "signed_percentile": "percentile of x instead of |x|",
     "quantized_twice": "quantized twice, to 8 bits first",
 }
-# Those that are choices of a convention
+# Mistakes that are choices of a convention
 CHOICES = {"wrapped": {"overflow": "wrap"}} | {
     name: {"rounding": name} for name in ("half_away", "half_up", "toward_zero", "floor")
 }
-# Those that say where the scale came from, which the scheme's range setting holds
+# Mistakes in the range, which the scheme's range setting holds
 RANGES = {"range_from_zero", "signed_percentile"}
-# Those that come after the plain arithmetic, and those of a zero_point
+# Mistakes after the arithmetic, and mistakes with the zero_point
 OVERFLOWS = {"wrapped", "narrow", "unclamped"}
 ZERO_POINTS = {"zero_point_negated", "zero_point_left_out", "middle_left_out"}
 Kinds = tuple[str, ...]
+# Mistakes in the arithmetic, with scales computed as libraries do: single ones, and likely combinations
+_SINGLE = ("wrapped", "narrow", *sorted(ZERO_POINTS), "half_away", "half_up", "toward_zero", "floor")
+SINGLE: tuple[Kinds, ...] = tuple((kind,) for kind in _SINGLE)
+_CASTS = ("toward_zero", "floor")  # what a cast does; rules for ties alone differ in too few codes
+COMBINED: tuple[Kinds, ...] = (
+    *((z, fit) for z in sorted(ZERO_POINTS) for fit in ("wrapped", "narrow", "unclamped")),
+    *((z, rounding) for z in sorted(ZERO_POINTS) for rounding in _CASTS),
+    *((rounding, fit) for rounding in _CASTS for fit in ("wrapped", "narrow")),
+    *(("zero_point_left_out", rounding, "wrapped") for rounding in ("toward_zero", "floor")),
+    ("unclamped",),
+    ("quantized_twice",),
+)
 
 
 @dataclass(frozen=True)
 class Corruption:
-    """``computed``: keys of `COMPUTED`; ``stored``: in the order in which it is undone."""
+    """``computed``: keys of `COMPUTED`; ``stored``: in the order in which they are undone."""
 
     computed: Kinds = ()
     stored: tuple[Stored, ...] = ()
@@ -108,7 +120,7 @@ NONE = Corruption()
 
 
 def changed(scheme: Scheme, kinds: Kinds) -> Scheme:
-    """Return the scheme with those of the mistakes that are choices of its convention."""
+    """Return the scheme with the mistakes that are choices of its convention."""
     choices = {name: value for kind in kinds for name, value in CHOICES.get(kind, {}).items()}
     if not choices:
         return scheme
@@ -116,7 +128,7 @@ def changed(scheme: Scheme, kinds: Kinds) -> Scheme:
 
 
 def arithmetic(kinds: Kinds, convention: Convention, x: Tensor, s: Tensor, z: Tensor) -> Tensor:
-    """Return codes before they are into_format into the format, a kernel run with mistakes of `COMPUTED`.
+    """Return codes before they are brought into the format: the kernel, run with mistakes of `COMPUTED`.
 
     ``convention``: resolved by `Convention.at`; ``s`` as its kernel takes it; all broadcast against x.
     """
@@ -127,19 +139,19 @@ def arithmetic(kinds: Kinds, convention: Convention, x: Tensor, s: Tensor, z: Te
 
 
 def mistaken_zero_point(kinds: Kinds, z: Tensor) -> Tensor:
-    """Return the zero_points that the arithmetic used, ``z`` being the right ones."""
+    """Return the zero_points that were used; ``z``: the correct ones."""
     if "zero_point_negated" in kinds:
         return -z
     return torch.zeros_like(z) if {"zero_point_left_out", "middle_left_out"} & set(kinds) else z
 
 
 def mistaken_scale(kinds: Kinds, scale: Tensor) -> Tensor:
-    """Return the scales that the arithmetic used, ``scale`` being the right ones."""
+    """Return the scales that were used; ``scale``: the correct ones."""
     return scale.to(torch.float16).to(torch.float32) if "scale_float16" in kinds else scale
 
 
 def requantized(x: Tensor, scale: Tensor) -> Tensor:
-    """Return x as it comes back from int8 with these symmetric scales, which broadcast against it."""
+    """Return x quantized to int8 and dequantized with these symmetric scales, which broadcast against it."""
     return torch.round(x / scale).clamp(-128, 127) * scale
 
 
@@ -150,7 +162,7 @@ def unrounded(kernel: Kernel, x: Tensor, s: Tensor, z: Tensor) -> tuple[Tensor, 
 
 
 def into_format(kinds: Kinds, values: Tensor, fmt: IntFormat) -> Tensor:
-    """Return the values in the format: clamped, or as mistakes of `COMPUTED` have it."""
+    """Return the values in the format: clamped, or as the mistakes of `COMPUTED` do instead."""
     if "wrapped" in kinds:
         return wrap(values, fmt).to(values.dtype)
     if "unclamped" in kinds:
@@ -159,7 +171,7 @@ def into_format(kinds: Kinds, values: Tensor, fmt: IntFormat) -> Tensor:
 
 
 def stored_corruptions(codes: Tensor, shape: tuple[int, ...]) -> list[Corruption]:
-    """Return all that may have been done to the stored codes and can be undone; none comes first."""
+    """Return everything that may have been done to the stored codes and can be undone; nothing at all comes first."""
     orders = [(), *_orders(tuple(codes.shape), shape)]
     if tuple(codes.shape) != shape:
         orders = orders[1:]
@@ -170,7 +182,7 @@ def stored_corruptions(codes: Tensor, shape: tuple[int, ...]) -> list[Corruption
 
 
 def _orders(given: tuple[int, ...], shape: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Orders of the original's axes that have the shape of the codes; of many axes, only swaps of two."""
+    """Permutations of the original's axes that give the shape of the codes; beyond 3 axes, only swaps of two."""
     rank = len(shape)
     if len(given) != rank:
         return []
@@ -191,7 +203,7 @@ def _swaps(rank: int) -> list[list[int]]:
 def _reinterpretations(codes: Tensor) -> list[Reinterpreted]:
     low, high = int(codes.min()), int(codes.max())
     if low >= 0:
-        bits = high.bit_length()  # with fewer a code is missing, with more none would change
+        bits = high.bit_length()  # fewer bits can't hold the codes, more would change none
         return [Reinterpreted(bits, signed=False)] if 2 <= bits <= MAX_BITS else []
     needed = max(2, signed_bits(low), signed_bits(high))
     return [Reinterpreted(b, signed=True) for b in sorted({needed, 8, 16}) if needed <= b <= MAX_BITS]

@@ -1,6 +1,6 @@
-"""Scales that no library finds by min-max: of percentiles, of mistaken ranges, or rounded to float16.
+"""Scales that no library computes by min-max: of percentiles, of mistaken ranges, or rounded to float16.
 
-Of the whole tensor or its channels, with the textbook's arithmetic, as code written for one purpose has them.
+Per tensor or per channel, with the textbook's arithmetic, as in handwritten code.
 """
 
 import dataclasses
@@ -30,8 +30,8 @@ from quantcore.range_setting import Given, Percentile, RangeSetting, Task
 from quantcore.scheme import Scheme
 
 PERCENTILES = (90.0, 95.0, 98.0, 99.0, 99.5, 99.9, 99.95, 99.99, 99.999)
-MOST = 1 << 20  # elements that are sorted
-DRAWN = 512  # elements compared of each
+MOST = 1 << 20  # elements: larger tensors are not sorted
+DRAWN = 512  # elements sampled
 FLOAT16 = Scheme(
     dataclasses.replace(FLOATS["fp16"], saturate=False),
     range_setting=Given(1.0),
@@ -42,20 +42,20 @@ _OVERFLOWS: tuple[Kinds, ...] = ((), ("wrapped",), ("unclamped",))
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """Parameters in block form that are tried, and the mistakes that lead to them (``range``) or follow."""
+    """Parameters to try, in block form; ``range``: the mistakes that lead to them; ``then``: the mistakes that follow."""
 
     granularity: Granularity
     format: IntFormat
     symmetric: bool
     scale: Tensor
     zero_point: Tensor
-    setting: RangeSetting | None = None  # None: the numbers themselves
+    setting: RangeSetting | None = None  # None: the parameters are given as numbers
     range: Kinds = ()
     then: tuple[Kinds, ...] = ((),)
 
 
 def percentiles(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[Trial]:
-    """Ranges that clip, as they are meant: a percentile of |x|, or two of x."""
+    """Ranges that clip as intended: a percentile of |x|, or two of x."""
     for granularity in _granularities(x):
         blocks = _by_block(x, granularity)
         for setting, symmetric in itertools.product(map(Percentile, PERCENTILES), (True, False)):
@@ -68,7 +68,7 @@ def percentiles(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[Trial]:
 
 
 def mistaken(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[Trial]:
-    """Scales of 0 .. max|x| although x has negative values."""
+    """Scales of the range 0 to max |x| although x has negative values."""
     if bool((x < 0).any()):
         for fmt, granularity in itertools.product(formats, _granularities(x)):
             if not fmt.narrow:
@@ -76,7 +76,7 @@ def mistaken(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[Trial]:
 
 
 def signed_percentiles(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[Trial]:
-    """Scales of a percentile of x where that of |x| was meant."""
+    """Scales of a percentile of x instead of |x|."""
     if bool((x < 0).any()):
         for fmt, granularity in itertools.product(formats, _granularities(x)):
             if fmt.signed and not fmt.narrow:
@@ -84,7 +84,7 @@ def signed_percentiles(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[Tr
 
 
 def _from_zero(x: Tensor, fmt: IntFormat, granularity: Granularity) -> Iterator[Trial]:
-    """0 .. max|x| over all steps, or unsigned codes around 0; the zero_point is left out where it is not 0."""
+    """0 to max |x| over all steps, or unsigned codes of a symmetric range; a zero_point other than 0 is omitted."""
     largest = _by_block(x.abs(), granularity).amax(-1)
     scale = _laid(largest / (fmt.qmax - fmt.qmin), x, granularity)
     lowest = torch.full_like(scale, float(fmt.qmin))
@@ -106,7 +106,7 @@ def _of_percentiles(x: Tensor, fmt: IntFormat, granularity: Granularity) -> Iter
 
 
 def tried(x: Tensor, reading: Reading, trials: Iterator[Trial], limit: float) -> Iterator[Hypothesis]:
-    """Yield what fits drawn elements, or comes nearer than ``limit``, the fraction of wrong codes."""
+    """Yield the trials that fit the sampled elements, or whose fraction of wrong codes is below ``limit``."""
     drawn = torch.arange(x.numel())
     if x.numel() > DRAWN:
         drawn = torch.randint(x.numel(), (DRAWN,), generator=torch.Generator().manual_seed(0))
@@ -129,7 +129,7 @@ def tried(x: Tensor, reading: Reading, trials: Iterator[Trial], limit: float) ->
 
 
 def float16(ranged: Source, readings: list[Reading]) -> Scored:
-    """Every granularity, its scales rounded to float16."""
+    """Every granularity with its scales rounded to float16."""
 
     def grid(sample: Sample, symmetric: bool, fmt: IntFormat, convention: Convention) -> Grid:
         found = grid_of(sample, symmetric, fmt, convention)
@@ -145,14 +145,14 @@ def _granularities(x: Tensor) -> list[Granularity]:
 
 
 def _by_block(x: Tensor, granularity: Granularity) -> Tensor:
-    """One row a block."""
+    """One row per block."""
     if isinstance(granularity, PerChannel):
         return x.movedim(granularity.axis, 0).reshape(x.shape[granularity.axis], -1)
     return x.reshape(1, -1)
 
 
 def _laid(values: Tensor, x: Tensor, granularity: Granularity) -> Tensor:
-    """Numbers of blocks in block form."""
+    """One number per block, in block form."""
     own = granularity.axis if isinstance(granularity, PerChannel) else None
     return values.reshape([n if axis == own else 1 for axis, n in enumerate(x.shape)])
 

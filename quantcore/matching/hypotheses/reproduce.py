@@ -1,4 +1,4 @@
-"""Schemes, with mistakes or without, on the whole tensor."""
+"""Codes of a scheme on the whole tensor, with or without mistakes."""
 
 import warnings
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from quantcore.scheme import Scheme
 
 @dataclass(frozen=True, eq=False)
 class KernelInputs:
-    """What a scheme's kernel takes: x, the scale (or its inverse, in ``s``) and zero_point, one an element.
+    """The inputs of a scheme's kernel: x, the scale (or its inverse, in ``s``) and zero_point, one per element.
 
     A fused kernel takes one scale and one zero_point.
     """
@@ -46,13 +46,13 @@ class KernelInputs:
 
 
 def reproduce(x: Any, scheme: Scheme, corruption: Corruption = NONE) -> Tensor:
-    """Return the codes that a scheme gives under a corruption's mistakes in the arithmetic, on the original's axes.
+    """Return the codes of a scheme with the corruption's mistakes in the arithmetic, on the original's axes.
 
     Raises:
         QuantError: the scheme does not fit x.
     """
     x = as_float32(x)
-    if not set(corruption.computed) - CHOICES.keys() - RANGES:  # which the scheme has
+    if not set(corruption.computed) - CHOICES.keys() - RANGES:  # the scheme has these mistakes itself
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return apply(x, scheme).codes
@@ -65,7 +65,7 @@ def reproduce(x: Any, scheme: Scheme, corruption: Corruption = NONE) -> Tensor:
 
 
 def kernel_inputs(x: Tensor, scheme: Scheme, params: QParams, corruption: Corruption = NONE) -> KernelInputs:
-    """Spread parameters over the elements; of channels along the other axis, where that is the corruption."""
+    """Spread parameters over the elements; along the wrong axis, if that is the corruption."""
     kernel = KERNELS[scheme.rules.coding.kernel]
     scale = s = mistaken_scale(corruption.computed, params.scale)
     z = params.zero_point.to(torch.float32)

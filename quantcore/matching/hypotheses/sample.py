@@ -1,8 +1,8 @@
-"""Many schemes at once on few elements.
+"""Many schemes at once on a few elements.
 
-For every granularity some blocks are drawn, and of each some elements; their ranges are those of the whole
-blocks. All stand one after the other in flat tensors, so that one run of a kernel serves all granularities of
-a kind. What fits no sample fits no tensor.
+For every granularity some blocks are sampled, and some elements of each; their ranges are those of the whole
+blocks. All are concatenated in flat tensors, so that one run of a kernel serves all granularities of a kind.
+A scheme that does not fit the sample does not fit the tensor.
 """
 
 import itertools
@@ -28,18 +28,18 @@ Shape = tuple[int, ...]
 Bounds = tuple[tuple[int, int], ...]
 Counts = npt.NDArray[np.int64]
 
-BLOCKS, ELEMENTS = 16, 256  # drawn per granularity, at most
-SEARCHED = 1 << 18  # elements whose extremes are found per granularity, unless one block has more
-_LOST = float(1 << 31)  # values that a cast may not keep are left to the whole tensor
+BLOCKS, ELEMENTS = 16, 256  # sampled per granularity, at most
+SEARCHED = 1 << 18  # elements per granularity whose extremes are computed, unless one block has more
+_LOST = float(1 << 31)  # beyond this a cast may change values; those are compared on the whole tensor only
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Drawn blocks and elements of granularities of one kind.
+    """Sampled blocks and elements, for granularities of one kind.
 
-    ``low``, ``high``: one a block; ``x``, ``index`` (flat, into the tensor), ``block`` (into the blocks): one an
-    element; ``starts``: the first element of each granularity; ``blocks``: flat places in its grid;
-    ``schemes``: room for what `scoring` has found out about them.
+    ``low``, ``high``: one per block; ``x``, ``index`` (flat, into the tensor), ``block`` (into the blocks): one per
+    element; ``starts``: the first element of each granularity; ``blocks``: flat indices into its grid;
+    ``schemes``: a cache for `scoring`.
     """
 
     granularities: tuple[Granularity, ...]
@@ -54,7 +54,7 @@ class Sample:
 
     @cached_property
     def sizes(self) -> Counts:
-        """Elements drawn of each granularity."""
+        """Elements sampled for each granularity."""
         return np.diff(self.starts, append=self.x.numel())
 
     def count(self, wrong: Tensor) -> Counts:
@@ -65,7 +65,7 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Scale, zero_point and what the kernel takes for the scale, one a drawn block."""
+    """Scale, zero_point and inverse scale (if the convention stores one), one per sampled block."""
 
     scale: Tensor
     zero_point: Tensor
@@ -78,7 +78,7 @@ class Grid:
 
 
 def draw(x: Tensor, searched: list[Granularity], seed: int = 0) -> list[Sample]:
-    """Draw a sample of each kind of granularity; the same for the same seed."""
+    """Return a sample for each kind of granularity; the same for the same seed."""
     chance = torch.Generator().manual_seed(seed)
     kinds = [list(group) for _, group in itertools.groupby(searched, type)]
     return [_sample(x, kind, chance) for kind in kinds]
@@ -114,7 +114,7 @@ def _some(count: int, most: int, chance: torch.Generator) -> Tensor:
     """Draw up to ``most`` of the first ``count`` numbers, in their order."""
     if count <= 1 << 12:
         return torch.randperm(count, generator=chance)[:most].sort().values
-    # one place drawn twice does no harm
+    # drawing a block twice does no harm
     return torch.randint(count, (most,), generator=chance).sort().values
 
 
@@ -123,7 +123,7 @@ def _position(place: int, grid: Shape) -> Shape:
 
 
 def _elements(x: Tensor, bounds: Sequence[Bounds], most: int, chance: torch.Generator) -> Tensor:
-    """Flat places in the tensor of each block's lowest and highest element, then of some or all of its elements."""
+    """Flat indices in the tensor of each block's lowest and highest element, then of some or all of its elements."""
     corners = torch.tensor([[start for start, _ in b] for b in bounds], dtype=torch.int64)
     lengths = torch.tensor([[stop - start for start, stop in b] for b in bounds], dtype=torch.int64)
     sizes = lengths.prod(1, keepdim=True)
@@ -144,13 +144,13 @@ def _elements(x: Tensor, bounds: Sequence[Bounds], most: int, chance: torch.Gene
 
 
 def grid_of(sample: Sample, symmetric: bool, fmt: IntFormat, resolved: Convention) -> Grid:
-    """Return the parameters that a convention (resolved by `Convention.at`) finds for the drawn blocks."""
+    """Return a convention's parameters (resolved by `Convention.at`) for the sampled blocks."""
     found = parameters(sample.low, sample.high, symmetric, fmt, resolved)
     return Grid(found.scale, found.zero_point.to(torch.float32), found.inverse)
 
 
 def values_of(sample: Sample, grid: Grid, resolved: Convention, kinds: Kinds = ()) -> Tensor:
-    """Return the codes of the sample before they are into_format into a format."""
+    """Return the codes of the sample before they are brought into a format."""
     kernel, x = KERNELS[resolved.coding.kernel], sample.x
     s = grid.scale
     if kernel.inverse:
@@ -164,5 +164,5 @@ def values_of(sample: Sample, grid: Grid, resolved: Convention, kinds: Kinds = (
 
 
 def is_lost(values: Tensor) -> Tensor:
-    """Where NaN or a cast decide the code, which only the whole arithmetic knows."""
+    """Where NaN or a cast decides the code, which only the full arithmetic gives."""
     return ~(values.abs() < _LOST)

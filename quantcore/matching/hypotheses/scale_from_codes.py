@@ -1,7 +1,7 @@
-"""A scale worked out from the codes alone: every scale that gives them, and the one most likely written.
+"""A scale derived from the codes alone: every scale that gives them, and the one most likely written by a person.
 
-|x/s + z - q| <= 1/2 for every code q that is not an end of the format, and one of the two sides for those that
-are; a code that wrapped may have lost 2^bits. For one zero_point this leaves intervals of 1/s.
+|x/s + z - q| <= 1/2 for every code q except qmin and qmax, which satisfy one side only; a code that wrapped may
+be off by 2^bits. For each zero_point this leaves intervals of 1/s.
 """
 
 import math
@@ -22,11 +22,11 @@ from quantcore.scheme import Scheme
 
 Values = npt.NDArray[np.float64]
 Interval = tuple[float, float]
-MOST = 2048  # elements that the intervals are taken of
+MOST = 2048  # elements used for the intervals
 MAX_BITS = 8  # of formats whose zero_points are all tried
-EVIDENCE = 20.0  # bits that the codes must say beyond what is chosen to explain them
-SHORT = 2  # digits of a range that a person writes; of a scale one less
-_WRAPS = 1  # times that a code may have wrapped
+EVIDENCE = 20.0  # bits of evidence required beyond the bits of the explanation
+SHORT = 2  # digits of a range that a person would write; one less for a scale
+_WRAPS = 1  # how often a code may have wrapped
 _FEW = 32  # elements that zero_points are tried on first
 _SLACK = 1e-6  # relative: float32 rounds x/s
 
@@ -42,9 +42,9 @@ class Fit:
 
 
 def fitted(x: Tensor, reading: Reading) -> Iterator[Hypothesis]:
-    """Yield schemes with one fitted scale, and perhaps zero_point, the simplest first; they may fit a part only."""
+    """Yield schemes with a fitted scale and zero_point, the simplest first; some may fit only part of the tensor."""
     values, codes = _drawn(x, reading.codes)
-    # codes that wrapped are the same whether they are read as signed or unsigned
+    # wrapped codes are the same whether read as signed or unsigned
     wraps = not any(isinstance(step, Reinterpreted) for step in reading.corruption.stored)
     for fmt in reading.formats:
         if fmt.bits > MAX_BITS:
@@ -63,7 +63,7 @@ def fitted(x: Tensor, reading: Reading) -> Iterator[Hypothesis]:
 
 
 def fits(x: Values, codes: Values, fmt: IntFormat, wraps: bool = True) -> list[Fit]:
-    """Return every fit that the codes give evidence for; of those without a wrap the best-known zero_points."""
+    """Return every fit that the codes give enough evidence for."""
     evidence = _evidence_bits(x, codes, fmt)
     found = []
     if evidence - _bits_of_scale(fmt) - fmt.bits >= EVIDENCE:
@@ -81,7 +81,7 @@ def fits(x: Values, codes: Values, fmt: IntFormat, wraps: bool = True) -> list[F
 def interval(
     x: Tensor, codes: Tensor, fmt: IntFormat, zero_point: int, wrapped: bool, near: float
 ) -> Interval:
-    """Return the scales around ``near`` that give these codes; codes and x of one shape, up to float32's rounding."""
+    """Return the interval of scales around ``near`` that give these codes, up to float32 rounding; codes in x's shape."""
     values, integers = _drawn(x, codes.to(torch.float32))
     spans = [
         (fit.low, fit.high)
@@ -92,7 +92,7 @@ def interval(
 
 
 def likely(low: float, high: float, fmt: IntFormat) -> tuple[float, bool]:
-    """Return the scale of the shortest decimal, or of the range with the shortest, and whether it is a short one.
+    """Return the scale with the shortest decimal, or whose range has the shortest, and whether that is short.
 
     >>> likely(0.0995, 0.1004, IntFormat(8)), likely(0.01179, 0.01184, IntFormat(8)) == (1.5 / 127, True)
     ((0.1, True), True)
@@ -104,7 +104,7 @@ def likely(low: float, high: float, fmt: IntFormat) -> tuple[float, bool]:
 
 
 def _shortest(low: float, high: float) -> tuple[int, float]:
-    """The number of the fewest digits from low to high, and how many these are."""
+    """The number between low and high with the fewest digits, and how many."""
     middle = (low + high) / 2
     for digits in range(1, 17):
         value = float(f"{middle:.{digits - 1}e}")
@@ -114,7 +114,7 @@ def _shortest(low: float, high: float) -> tuple[int, float]:
 
 
 def _drawn(x: Tensor, codes: Tensor) -> tuple[Values, Values]:
-    """The largest elements, which tell most of a scale, as float64."""
+    """The largest elements, which constrain the scale most, and some others, as float64."""
     x, codes = x.reshape(-1), codes.reshape(-1)
     if x.numel() > MOST:
         places = x.abs().topk(MOST // 2).indices
@@ -125,7 +125,7 @@ def _drawn(x: Tensor, codes: Tensor) -> tuple[Values, Values]:
 
 
 def _evidence_bits(x: Values, codes: Values, fmt: IntFormat) -> float:
-    """How much the codes say: one at an end, or of an element 0, says little."""
+    """Bits of evidence in the codes; qmin, qmax and the codes of zeros count for nothing."""
     telling = (codes > fmt.qmin) & (codes < fmt.qmax) & (x != 0)
     return float(fmt.bits * telling.sum())
 
@@ -140,15 +140,15 @@ def _with(x: Values, codes: Values, fmt: IntFormat, z: int, wrapped: bool) -> li
 
 
 def _clamped(x: Values, codes: Values, fmt: IntFormat) -> list[tuple[int, Interval]]:
-    """Zero_points of the format, the middle first, with the scales that give the codes, clamped at the ends."""
+    """Zero_points of the format, the middle first, with the scales that give the codes, clamped to qmin and qmax."""
     zs = np.array(sorted(range(fmt.qmin, fmt.qmax + 1), key=lambda z: abs(z - fmt.middle)), dtype=np.float64)
-    if len(x) > _FEW:  # which most often leave nothing to try the rest on
+    if len(x) > _FEW:  # which usually rule out most zero_points
         zs = np.array([z for z, _ in _spans(x[:_FEW], codes[:_FEW], fmt, zs)], dtype=np.float64)
     return _spans(x, codes, fmt, zs) if len(zs) else []
 
 
 def _spans(x: Values, codes: Values, fmt: IntFormat, zs: Values) -> list[tuple[int, Interval]]:
-    below = np.where(codes == fmt.qmin, -np.inf, codes - 0.5)[None] - zs[:, None]  # ends of x · u
+    below = np.where(codes == fmt.qmin, -np.inf, codes - 0.5)[None] - zs[:, None]  # bounds of x / s
     above = np.where(codes == fmt.qmax, np.inf, codes + 0.5)[None] - zs[:, None]
     none = (x == 0) & ((below > 0) | (above < 0))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -159,11 +159,11 @@ def _spans(x: Values, codes: Values, fmt: IntFormat, zs: Values) -> list[tuple[i
 
 
 def _wrapped(x: Values, codes: Values, fmt: IntFormat, z: int) -> list[Interval]:
-    """The scales that give the codes with one zero_point, where some wrapped and none more than once."""
+    """The scales that give the codes with one zero_point if some wrapped, none more than once."""
     count, largest = float(1 << fmt.bits), float(np.abs(x).max(initial=0.0))
     if largest == 0:
         return []
-    # something wraps, and nothing twice
+    # some code wraps, none twice
     spans = np.array([[min(fmt.qmax - z, z - fmt.qmin), count * (_WRAPS + 0.5) + abs(z)]]) / largest
     for xi, q in sorted(zip(x, codes, strict=True), key=lambda pair: -abs(pair[0])):
         if xi == 0:

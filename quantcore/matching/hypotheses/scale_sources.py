@@ -1,4 +1,4 @@
-"""Where the scales of the schemes that are tried come from: found by min-max, or handed in."""
+"""Where the scales of the tried schemes come from: computed by min-max, or given."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from quantcore.matching.inputs import on_grid
 from quantcore.range_setting import MIN_MAX, Given, RangeSetting
 from quantcore.scheme import Scheme
 
-# The most elements whose zero_points are worked out
+# Elements; of larger tensors no zero_points are inferred
 MOST_INFERRED = 1 << 20
 Parameters = tuple[Tensor, Tensor]
 
@@ -27,9 +27,9 @@ class Source:
     """Samples, and the parameters of their blocks.
 
     ``grid(sample, symmetric, format, convention)``: see `sample.grid_of`; ``setting(granularity)``: the range
-    setting of the schemes; ``zero_point``: None, or all zero_points, which then decide what is symmetric;
-    ``mistake``: keys of `corruption.COMPUTED` that the samples or the grid have built in; ``scales``: how the
-    scales are stored.
+    setting of the schemes; ``zero_point``: all zero_points if given, which then decide whether a scheme is
+    symmetric; ``mistake``: keys of `corruption.COMPUTED` built into the samples or the grid; ``scales``: how
+    the scales are stored.
     """
 
     samples: list[Sample]
@@ -40,24 +40,24 @@ class Source:
     scales: Scheme | None = None
 
     def symmetries(self, fmt: IntFormat) -> tuple[bool, ...]:
-        """Which of symmetric and asymmetric are tried."""
+        """Which of symmetric (True) and asymmetric (False) are tried."""
         if self.zero_point is None:
             return (True, False)
         return (bool((self.zero_point == fmt.middle).all()),)
 
 
 def by_range(x: Tensor, searched: list[Granularity]) -> Source:
-    """Every granularity with the scales that each convention finds by min-max."""
+    """Return every granularity with the scales that each convention computes by min-max."""
     return Source(draw(x, searched), grid_of, lambda granularity: MIN_MAX)
 
 
 def swapped_axes(x: Tensor) -> list[Source]:
-    """The channels of a square matrix with each scale applied along the other axis; nothing for other shapes."""
+    """Return the channels of a square matrix with the scales applied along the wrong axis; nothing for other shapes."""
     if x.dim() != 2 or x.shape[0] != x.shape[1]:
         return []
     n = len(x)
     flat = torch.randint(n * n, (2, ELEMENTS), generator=torch.Generator().manual_seed(0))
-    block = torch.cat([flat[0] % n, n + flat[1] // n])  # rows' scales meet columns, columns' rows
+    block = torch.cat([flat[0] % n, n + flat[1] // n])  # scales of rows meet columns, those of columns rows
     low, high = torch.cat([x.amin(1), x.amin(0)]), torch.cat([x.amax(1), x.amax(0)])
     values, starts = x.reshape(-1)[flat.reshape(-1)], np.array([0, ELEMENTS])
     sample = Sample((PerChannel(0), PerChannel(1)), low, high, values, flat.reshape(-1), block, starts, ())
@@ -67,7 +67,7 @@ def swapped_axes(x: Tensor) -> list[Source]:
 def with_given_scale(
     x: Tensor, codes: Tensor, scale: Tensor, zero_point: Tensor | None, searched: list[Granularity]
 ) -> list[Source]:
-    """The granularities that a given scale fits, with it and the zero_point given (of either sign) or worked out.
+    """Return the granularities that a given scale fits, with the given zero_point (of either sign) or an inferred one.
 
     ``codes``: on the axes of x, as int64.
     """
@@ -90,7 +90,7 @@ def _given(x: Tensor, granularity: Granularity, scale: Tensor, zero_point: Tenso
 
 
 def write_given(scale: Tensor, zero_point: Tensor) -> Given:
-    """Return the setting with these parameters: numbers of one block as numbers, float32 so that it reads back."""
+    """Return the setting with these parameters: plain numbers for one block, written so that float32 reads back."""
     return Given(_written(scale), _written(zero_point.to(torch.int64)))
 
 
@@ -111,7 +111,7 @@ def _number(value: Any) -> int | float:
 def _zero_points(
     x: Tensor, codes: Tensor, scale: Tensor, known: Tensor | None, granularity: Granularity
 ) -> list[Tensor]:
-    """What the zero_points may be: those known, of either sign, or where none is known 0, or worked out."""
+    """The possible zero_points: the given ones, of either sign, or else 0 and inferred ones."""
     if known is not None:
         in_grid = (
             known.reshape(()).expand(scale.shape)
@@ -128,7 +128,7 @@ def _zero_points(
 
 
 def inferred(x: Tensor, codes: Tensor, scale: Tensor, granularity: Granularity) -> Tensor:
-    """Return the zero_point of each block that most of its codes ask for: the median of q - x/s, rounded."""
+    """Return the zero_point that fits each block best: the median of q - x/s, rounded."""
     shape = tuple(x.shape)
     block = block_shape(granularity, shape)
     owner = cells_of(torch.arange(scale.numel()).reshape(scale.shape), shape, block).reshape(-1).numpy()

@@ -1,4 +1,4 @@
-"""Every convention on a sample, for one format: how many of the drawn codes do not fit."""
+"""Every convention on a sample, for one format: how many of the sampled codes differ."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -22,16 +22,16 @@ from quantcore.matching.hypotheses.scale_sources import Source
 from quantcore.scheme import Scheme, unsupported_reason
 
 Shape = tuple[int, ...]
-NEAREST = 3  # granularities that are kept of one convention and format, where none fits
-# `Hypothesis.doubt` of a scale that no rule of a library gives: a number that a person would write, a percentile
-# that nobody would take, any other number that was worked out from the codes
+NEAREST = 3  # granularities kept per convention and format if none fits
+# `Hypothesis.doubt` of a scale that no library computes: a number that a person would write, an unusual
+# percentile, any other number derived from the codes
 WRITTEN, OF_PERCENTILE, WORKED_OUT = 1, 2, 3
 _OF_INTEGERS = tuple(INTEGER_CONVENTIONS.values())
 
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """Given codes with a corruption undone, as float32 on the axes of the original, and the formats they may have."""
+    """The given codes with a corruption undone, float32, on the axes of the original, and the formats they may have."""
 
     corruption: Corruption
     codes: Tensor
@@ -47,10 +47,10 @@ class Reading:
 
 @dataclass(eq=False)
 class Task:
-    """What is tried together: where scales come from, readings of the codes, mistakes in the arithmetic.
+    """What is tried together: a source of scales, readings of the codes, mistakes in the arithmetic.
 
-    ``uniform``: granularities that a library takes all or none of along an axis, and of which only those that
-    fit are kept, not the near; ``conventions``: which are tried; ``tried``: schemes compared so far.
+    ``uniform``: libraries support all or none of the granularities along an axis, and only those that fit are
+    kept, not the nearest; ``conventions``: the ones tried; ``tried``: schemes compared so far.
     """
 
     source: Source
@@ -68,9 +68,9 @@ class Task:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A scheme and a corruption, and the fraction of the sampled codes that do not fit.
+    """A scheme and a corruption, and the fraction of the sampled codes that differ.
 
-    ``doubt``: how far the scale is from one that follows from x and a rule; 0 where it does.
+    ``doubt``: 0 if the scale follows from x by a rule, else `WRITTEN`, `OF_PERCENTILE` or `WORKED_OUT`.
     """
 
     scheme: Scheme
@@ -80,9 +80,9 @@ class Hypothesis:
 
 
 def score(task: Task, fmt: IntFormat, shape: Shape, limit: float) -> Iterator[Hypothesis]:
-    """Yield what fits the sample, and of each convention, granularity kind, reading and mistake the nearest.
+    """Yield what fits the sample, and the nearest per convention, kind of granularity, reading and mistake.
 
-    ``limit``: the fraction of wrong codes from which on nothing is near.
+    ``limit``: the fraction of wrong codes above which nothing counts as near.
     """
     readings = [r for r in task.readings if fmt in r.formats]
     for symmetric in task.source.symmetries(fmt):
@@ -113,7 +113,7 @@ def score(task: Task, fmt: IntFormat, shape: Shape, limit: float) -> Iterator[Hy
 
 @dataclass(eq=False)
 class _Supported:
-    """Makes hypotheses of a convention and format on a sample: of what the library can do."""
+    """The hypotheses of a convention and format on a sample that its library supports."""
 
     source: Source
     sample: Sample
@@ -122,11 +122,11 @@ class _Supported:
 
     def __post_init__(self) -> None:
         key = self.scheme.convention, self.scheme.format, self.scheme.symmetric, self.source.scales
-        # asking a library's limits costs more than the arithmetic on a sample, so it is done once
+        # checking a library's limits costs more than the arithmetic on a sample, so it is cached
         self._schemes: dict[int, Scheme | None] = self.sample.schemes.setdefault(key, {})
 
     def any(self, uniform: bool) -> bool:
-        """Whether the library can do any of the granularities; of ``uniform`` ones the ends stand for all."""
+        """Whether the library supports any of the granularities; of ``uniform`` ones the first and last represent all."""
         count = len(self.sample.granularities)
         return any(self._at(i) for i in ((0, count - 1) if uniform else range(count)))
 
@@ -148,7 +148,7 @@ class _Supported:
 
 
 def _of_symmetry(computed: tuple[Kinds, ...], symmetric: bool) -> tuple[Kinds, ...]:
-    """Leave out the mistake with a zero_point that only the other symmetry can have."""
+    """Leave out the zero_point mistake that only the other symmetry can have."""
     other = "zero_point_left_out" if symmetric else "middle_left_out"
     return tuple(kinds for kinds in computed if other not in kinds)
 
@@ -165,7 +165,7 @@ def _counts(
     drawn = [r.drawn(sample) for r in readings]
     shifted = bool(grid.zero_point.any())
     found: dict[tuple[int, Kinds], Counts] = {}
-    before: dict[Kinds, Tensor] = {}  # mistakes that come after the arithmetic share it
+    before: dict[Kinds, Tensor] = {}  # shared by mistakes that come after the arithmetic
     for kinds in computed:
         if ZERO_POINTS & set(kinds) and not shifted:
             continue

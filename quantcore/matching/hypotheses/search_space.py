@@ -1,4 +1,4 @@
-"""What is searched: every sensible granularity of a shape, every format that holds the codes."""
+"""The search space: every plausible granularity of a shape, every format that holds the codes."""
 
 import itertools
 import math
@@ -11,14 +11,14 @@ from quantcore.formats import INT4, INT8, MAX_BITS, MIN_BITS, UINT4, UINT8, IntF
 from quantcore.granularity import Granularity, PerBlock, PerChannel, PerGroup, PerTensor
 
 Shape = tuple[int, ...]
-MAX_GROUP, MAX_BLOCK = 1024, 256  # longest searched beside the whole axis
+MAX_GROUP, MAX_BLOCK = 1024, 256  # longest searched, besides the whole axis
 MAX_UNUSUAL_GROUP = 128
 COMMON_BITS = (4, 8, 16)
-_FEW = 0.01  # of the codes may lie outside a format that is still tried: they may be the corruption
+_FEW = 0.01  # of the codes may lie outside a format that is tried: they may be corrupted
 
 
 def granularities(shape: Shape) -> list[Granularity]:
-    """Return what is searched for a tensor of ``shape``, one kind after the other.
+    """Return the granularities searched for a tensor of ``shape``, one kind after the other.
 
     Groups: powers of two and divisors of each axis. Blocks: powers of two and the whole axis, on the last
     two axes, and squares whose side divides both.
@@ -26,14 +26,14 @@ def granularities(shape: Shape) -> list[Granularity]:
     found: list[Granularity] = [PerTensor()]
     found += [PerChannel(axis) for axis in range(len(shape))]
     for axis, n in enumerate(shape):
-        # counted from the end where it is the last, as `PerGroup` and most libraries have it
+        # the last axis is counted from the end, as `PerGroup` and most libraries do
         place = axis - len(shape) if axis == len(shape) - 1 else axis
         found += [PerGroup(size, place) for size in group_sizes(n)]
     return found + [PerBlock(lengths) for lengths in _blocks(shape)]
 
 
 def group_sizes(n: int) -> list[int]:
-    """Powers of two and divisors from 2 to the whole axis; the powers alone where these are many."""
+    """Return powers of two and divisors from 2 to the whole axis; only the powers if there are many."""
     powers = {1 << i for i in range(1, 11) if 1 << i < n}
     divisors = {size for size in range(2, min(n - 1, MAX_GROUP) + 1) if n % size == 0}
     sizes = powers | divisors if len(powers | divisors) <= 24 else powers
@@ -41,7 +41,7 @@ def group_sizes(n: int) -> list[int]:
 
 
 def other_groups(shape: Shape) -> list[Granularity]:
-    """Return groups of up to 128 that `granularities` leaves out: sizes that nobody would choose."""
+    """Return groups of up to 128 that `granularities` leaves out: unusual sizes."""
     return [
         PerGroup(size, axis if axis < len(shape) - 1 else -1)
         for axis, n in enumerate(shape)
@@ -63,10 +63,9 @@ def _blocks(shape: Shape) -> list[Shape]:
 
 
 def likely_formats(codes: Tensor) -> list[IntFormat]:
-    """Return the formats that are tried first: those of the narrowest widths that hold the codes, or 99 % of them.
+    """Return the formats tried first: the narrowest that hold the codes, or 99 % of them.
 
-    A range set by its lowest and highest element makes use of the whole format, so that a much wider one
-    is likely only where its width is a common one.
+    Min-max uses the whole format, so a much wider one is likely only if its width is common.
     """
     ranges = [(int(codes.min()), int(codes.max()))]
     if codes.numel() >= 1 / _FEW:
@@ -81,31 +80,31 @@ def likely_formats(codes: Tensor) -> list[IntFormat]:
 
 
 def other_formats(low: int, high: int, tried: Collection[IntFormat]) -> list[IntFormat]:
-    """Return the formats that hold low .. high, use their lowest code, and were not tried."""
+    """Return the formats that hold low .. high and have not been tried, without narrow ones."""
     every = _formats(range(_needed(low, high), MAX_BITS + 1), low, high)
     return [f for f in every if f not in tried and not f.narrow]
 
 
 def beyond_formats(low: int, high: int) -> list[IntFormat]:
-    """Return formats of a common width that codes from low to high leave, as they may where nothing clamps."""
+    """Return common formats that codes from low to high exceed, as they may without a clamp."""
     needed = _needed(low, high)
     return [f for f in (INT8, UINT8, INT4, UINT4) if (low < f.qmin or high > f.qmax) and needed <= 2 * f.bits]
 
 
 def _needed(low: int, high: int) -> int:
-    """The fewest bits of a format, signed or not, that holds low .. high; 17 where none of 16 bits does."""
+    """The fewest bits of a format, signed or not, that holds low .. high; 17 if no format of up to 16 bits does."""
     unsigned = max(MIN_BITS, high.bit_length()) if low >= 0 else MAX_BITS + 1
     signed = max(MIN_BITS, *(signed_bits(end) for end in (low, high)))
     return min(unsigned, signed)
 
 
 def signed_bits(code: int) -> int:
-    """The fewest bits of a signed format that holds one code."""
+    """Return the fewest bits of a signed format that holds a code."""
     return (-code - 1 if code < 0 else code).bit_length() + 1
 
 
 def _formats(widths: "list[int] | range", low: int, high: int) -> list[IntFormat]:
-    """Signed and unsigned, and narrow where the lowest code is not used."""
+    """Signed, unsigned and narrow formats of these widths that hold low .. high."""
     every = [
         IntFormat(bits, signed, narrow)
         for bits in widths
