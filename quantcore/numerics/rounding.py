@@ -43,9 +43,9 @@ def half_even(values: Tensor) -> Tensor:
 def half_up(values: Tensor) -> Tensor:
     """Round to the nearest whole number, ties upward."""
     # not floor(x + 0.5): the sum rounds, and takes 0.49999997 to 1
-    part = torch.floor(values)
-    values.sub_(part).ge_(0.5)
-    return values.add_(part)
+    below = torch.floor(values)
+    values.sub_(below).ge_(0.5)
+    return values.add_(below)
 
 
 def half_away(values: Tensor) -> Tensor:
@@ -78,7 +78,7 @@ def half_even_of_sum(values: Tensor) -> Tensor:
     signed = _signed_half(values)
     # x - ½ is even where half of it is whole; the 1 that is taken off there has the sign of x
     tie = torch.sub(values, signed, out=like(values, "tie")).mul_(0.5)
-    torch.eq(tie, torch.floor(tie, out=like(values, "whole")), out=tie)
+    torch.eq(tie, torch.floor(tie, out=like(values, "integer")), out=tie)
     return toward_zero(values.add_(signed).sub_(tie.mul_(signed).mul_(2.0))).copysign_(signed)
 
 
@@ -125,9 +125,9 @@ class Stochastic:
         if self._generator is None:
             self._generator = torch.Generator(values.device).manual_seed(self._seed)
         noise = torch.empty_like(values).uniform_(generator=self._generator)
-        part = torch.floor(values)
-        values.sub_(part).gt_(noise)
-        return values.add_(part)
+        below = torch.floor(values)
+        values.sub_(below).gt_(noise)
+        return values.add_(below)
 
 
 ROUNDINGS: dict[str, Rounding] = {

@@ -9,12 +9,12 @@ from torch import Tensor
 _LARGEST = 1 << 20  # elements; what is larger is not kept
 
 
-class _Kept(threading.local):
+class _Buffers(threading.local):
     def __init__(self) -> None:
         self.buffers: dict[str, Tensor] = {}
 
 
-_kept = _Kept()
+_of_this_thread = _Buffers()
 
 
 def like(values: Tensor, place: str, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -28,7 +28,7 @@ def like(values: Tensor, place: str, dtype: torch.dtype = torch.float32) -> Tens
     n = values.numel()
     if n > _LARGEST or values.device.type != "cpu":
         return torch.empty(values.shape, dtype=dtype, device=values.device)
-    kept = _kept.buffers.get(place)
-    if kept is None or kept.numel() < n:
-        kept = _kept.buffers[place] = torch.empty(n)
-    return kept[:n].view(dtype).view(values.shape)
+    buffer = _of_this_thread.buffers.get(place)
+    if buffer is None or buffer.numel() < n:
+        buffer = _of_this_thread.buffers[place] = torch.empty(n)
+    return buffer[:n].view(dtype).view(values.shape)

@@ -90,7 +90,7 @@ def to_float32(name: str, x: npt.NDArray[Any]) -> Float32Array:
     Raises:
         QuantError: the dtype is not a real number, or a finite value is beyond float32's 3.4e38.
     """
-    refuse_dtype(name, x.dtype)
+    check_dtype(name, x.dtype)
     with np.errstate(over="ignore", invalid="ignore"):
         result = x.astype(np.float32, order="C", copy=True)
     if x.dtype.kind == "f" and x.dtype.itemsize == 8:
@@ -104,7 +104,7 @@ def to_float32(name: str, x: npt.NDArray[Any]) -> Float32Array:
     return result
 
 
-def refuse_dtype(name: str, dtype: np.dtype[Any]) -> None:
+def check_dtype(name: str, dtype: np.dtype[Any]) -> None:
     """Raise unless ``dtype`` is a boolean, an integer, or a float of up to 64 bits."""
     if dtype.hasobject:
         raise QuantError(

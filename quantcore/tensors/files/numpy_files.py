@@ -19,7 +19,7 @@ import numpy.typing as npt
 from numpy.lib import format as npy_format
 
 from quantcore.errors import QuantError
-from quantcore.tensors.files.entries import Entry, TensorInfo, check_claim, refuse_dtype
+from quantcore.tensors.files.entries import Entry, TensorInfo, check_claim, check_dtype
 from quantcore.tensors.wording import megabytes, short
 
 _HEADER_BYTES = 2**14  # numpy itself refuses longer headers than 10,000 bytes
@@ -152,6 +152,6 @@ def _info(name: str, header: Header, length: int) -> TensorInfo:
 
 def _to_array(name: str, data: memoryview, header: Header) -> npt.NDArray[Any]:
     shape, fortran, dtype, start = header
-    refuse_dtype(name, dtype)
+    check_dtype(name, dtype)
     flat = np.frombuffer(data, dtype=dtype, count=math.prod(shape), offset=start)
     return flat.reshape(shape, order="F" if fortran else "C")
