@@ -317,7 +317,7 @@ def test_empty_paste_says_what_to_do(text: str) -> None:
         ("2.5x3", "'2.5'"),
         ("2x2x2x2x2x2x2", "7 axes"),
         ("9" * 60, "elements"),
-        *((text[:60], "whole number") for text in HOSTILE),
+        *((text[:60], "not an integer") for text in HOSTILE),
     ],
 )
 def test_bad_shape(shape: str, word: str) -> None:

@@ -170,6 +170,6 @@ def test_refuse_nonfinite_says_how_many_and_where():
     refuse_nonfinite(x, "the textbook convention")
     x[1, 2], x[2, 0], x[2, 3] = float("nan"), float("inf"), -float("inf")
     with pytest.raises(
-        qc.QuantError, match=r"x holds 1 NaN and 2 infinite values, the first at index \(1, 2\); the tex"
+        qc.QuantError, match=r"x contains one NaN and 2 infinities, the first at index \(1, 2\); the tex"
     ):
         refuse_nonfinite(x, "the textbook convention")

@@ -113,7 +113,7 @@ GOOD = pack(ones(2, 3, count=6))
         (GOOD[:6] + " " + GOOD[7:], ["characters"]),
         (GOOD + "\n", ["characters"]),
         (GOOD[:-4], ["damaged"]),
-        ("1.AAA", ["cut short"]),
+        ("1.AAA", ["truncated"]),
         (pack(ones(2, 3, count=6), crc=1), ["checksum"]),
         (wrap(struct.pack("<I", zlib.crc32(b"junk")) + b"junk"), ["decompress"]),
         (pack(b""), ["shape"]),

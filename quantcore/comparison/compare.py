@@ -79,11 +79,6 @@ class Comparison:
             flat = flat * n + i % n
         return self._reasons(torch.tensor([flat]))[0]
 
-    def by_ingredients(self) -> dict[tuple[str, ...], int]:
-        """Return how many of all elements that differ have each set of ingredients behind them."""
-        counts = torch.bincount(self.behind[self.differs].long(), minlength=len(self.sets)).tolist()
-        return {names: n for names, n in zip(self.sets, counts, strict=True) if n}
-
     def _reasons(self, flat: Tensor) -> list[Reason]:
         """One reason a group of elements whose ingredients, choices and way of rounding are the same."""
         place = self.behind.reshape(-1)[flat].long()

@@ -53,7 +53,7 @@ def to_onnx(result: Quantized) -> bytes:
             integer, or the package onnx is not installed.
     """
     bits = _type_bits(result)
-    _refuse_other_codes(result, bits)
+    _check_same_codes(result, bits)
     return _model(result, bits)
 
 
@@ -104,7 +104,7 @@ def _type_bits(result: Quantized) -> int:
     return bits
 
 
-def _refuse_other_codes(result: Quantized, bits: int) -> None:
+def _check_same_codes(result: Quantized, bits: int) -> None:
     scheme = result.scheme
     wide = IntFormat(bits, scheme.format.signed)
     theirs = Scheme(wide, scheme.symmetric, scheme.granularity, convention=TEXTBOOK.changed(nan="qmin"))
@@ -113,11 +113,11 @@ def _refuse_other_codes(result: Quantized, bits: int) -> None:
     if not other:
         return
     raise QuantError(
-        f"{other:,} of {codes.numel():,} codes would differ: {_apart(result, wide)}. Choose the onnxruntime convention."
+        f"{other:,} of {codes.numel():,} codes would differ: {_differences(result, wide)}. Choose the onnxruntime convention."
     )
 
 
-def _apart(result: Quantized, wide: IntFormat) -> str:
+def _differences(result: Quantized, wide: IntFormat) -> str:
     """What parts these codes from QuantizeLinear's, most of it first."""
     fmt, convention = result.scheme.format, result.scheme.rules
     formula, theirs = KERNELS[convention.coding.kernel].formula, KERNELS["A"].formula

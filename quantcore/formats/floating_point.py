@@ -126,11 +126,6 @@ class FloatFormat(FloatLayout, lookup_table.TableFormat):
         return 2.0**self.lowest_exponent
 
     @property
-    def smallest_subnormal(self) -> float:
-        """The smallest value over 0; where there are no subnormals, the smallest normal one."""
-        return float(self.table[int(self.subnormals)])
-
-    @property
     def epsilon(self) -> float:
         """The step from 1 to the next value, 2^-mantissa."""
         return 2.0**-self.mantissa

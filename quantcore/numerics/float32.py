@@ -1,4 +1,4 @@
-"""What people hand in, as the float32 tensor that everything is computed from."""
+"""Input arrays as the float32 tensor that everything is computed from."""
 
 import math
 from typing import Any
@@ -9,16 +9,14 @@ from torch import Tensor
 
 from quantcore.errors import QuantError
 
-CHUNK = (
-    1 << 19
-)  # elements worked on at a time: 2 MB of float32 stays in the cache (measured best of 2^14..2^19)
+CHUNK = 1 << 19  # elements processed at a time: 2 MB of float32 stay in the cache (the fastest of 2^14..2^19)
 
 
 def as_float32(x: Any) -> Tensor:
-    """Return x as a float32 tensor on its own device; float32 comes back without a copy.
+    """Return x as a float32 tensor on its device; float32 is not copied.
 
     float16, bfloat16, float64 and integers are converted: float64 and integers beyond 2^24 are rounded
-    to the nearest float32, since that is what every library here computes in.
+    to the nearest float32, the precision of every library here.
 
     Raises:
         QuantError: x is not an array of real numbers, has no elements, or exceeds float32.
@@ -31,7 +29,7 @@ def as_float32(x: Any) -> Tensor:
         raise QuantError(f"x has no elements, shape {tuple(x.shape)}; give at least one number.")
     result: Tensor = x.detach().to(torch.float32)
     if x.dtype == torch.float64 and torch.isinf(result).sum() > torch.isinf(x).sum():
-        raise QuantError("x holds numbers beyond float32, whose largest is 3.4e38; scale the tensor down.")
+        raise QuantError("x contains numbers beyond float32, whose largest is 3.4e38; scale the tensor down.")
     return result
 
 
@@ -40,7 +38,7 @@ def _from_numpy(x: Any) -> Tensor:
         array = np.asarray(x)
     except ValueError:
         raise QuantError("x has rows of different lengths; give a rectangular array.") from None
-    except (TypeError, RuntimeError):  # a list of tensors that numpy may not read
+    except (TypeError, RuntimeError):  # a list of tensors that NumPy can't read
         raise QuantError("x is not an array of numbers; give a tensor, an array or nested lists.") from None
     if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
         raise QuantError(f"x has dtype {array.dtype}; give an array of real numbers up to float64.")
@@ -48,21 +46,26 @@ def _from_numpy(x: Any) -> Tensor:
         array = array.astype(np.float32)
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
-    # torch shares memory, but not what it may not write, what runs backwards, or one field of records
+    # torch can't share memory that is read-only, has negative strides, or is one field of records
     if not array.flags.writeable or any(s < 0 or s % array.itemsize for s in array.strides):
         array = array.copy()
     return torch.from_numpy(array)
 
 
 def refuse_nonfinite(x: Tensor, who: str, what: str = "x") -> None:
-    """Raise a QuantError that counts NaN and infinities in ``what`` and names the first, if there are any."""
+    """Raise a QuantError if ``what`` contains NaN or infinity; it counts them and gives the first index."""
     if math.isfinite(x.amin()) and math.isfinite(x.amax()):  # NaN counts as the extreme
         return
     rows = x.reshape(-1)
     nan, inf = int(rows.isnan().sum()), int(rows.isinf().sum())
     first = int((~rows.isfinite()).nonzero()[0])
     index = tuple(int(i) for i in np.unravel_index(first, x.shape))
+    found = [
+        f"one {one}" if n == 1 else f"{n:,} {many}"
+        for n, one, many in ((nan, "NaN", "NaN"), (inf, "infinity", "infinities"))
+        if n
+    ]
     raise QuantError(
-        f"{what} holds {nan:,} NaN and {inf:,} infinite values, the first at index {index}; "
-        f"{who} refuses them. Replace or remove them."
+        f"{what} contains {' and '.join(found)}{', the first' * (nan + inf > 1)} at index {index}; {who} does not accept "
+        "non-finite values. Replace or remove them."
     )

@@ -1,26 +1,26 @@
-"""Memory for what is needed in passing: allocating it anew for every piece of a tensor can cost more than the
-arithmetic, since the system hands out each page with a fault of its own."""
+"""Reusable memory for temporaries: allocating it again for every piece of a tensor can cost more than the
+arithmetic, since each new page causes a page fault."""
 
 import threading
 
 import torch
 from torch import Tensor
 
-_LARGEST = 1 << 20  # elements; what is larger is not kept
+_LARGEST = 1 << 20  # elements; larger buffers are not kept
 
 
-class _Kept(threading.local):
+class _Buffers(threading.local):
     def __init__(self) -> None:
         self.buffers: dict[str, Tensor] = {}
 
 
-_kept = _Kept()
+_of_this_thread = _Buffers()
 
 
 def like(values: Tensor, place: str, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Return a contiguous tensor of the shape of ``values`` with anything in it.
+    """Return an uninitialized contiguous tensor of the shape of ``values``.
 
-    It lasts until this thread asks for the same ``place`` again.
+    It is valid until this thread asks for the same ``place`` again.
 
     Args:
         dtype: one of 32 bits.
@@ -28,7 +28,7 @@ def like(values: Tensor, place: str, dtype: torch.dtype = torch.float32) -> Tens
     n = values.numel()
     if n > _LARGEST or values.device.type != "cpu":
         return torch.empty(values.shape, dtype=dtype, device=values.device)
-    kept = _kept.buffers.get(place)
-    if kept is None or kept.numel() < n:
-        kept = _kept.buffers[place] = torch.empty(n)
-    return kept[:n].view(dtype).view(values.shape)
+    buffer = _of_this_thread.buffers.get(place)
+    if buffer is None or buffer.numel() < n:
+        buffer = _of_this_thread.buffers[place] = torch.empty(n)
+    return buffer[:n].view(dtype).view(values.shape)

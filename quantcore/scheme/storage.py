@@ -28,11 +28,6 @@ class Storage:
         """All bits over elements."""
         return (self.codes + self.scales + self.zero_points) / self.elements
 
-    @property
-    def total_bytes(self) -> int:
-        """All bits in bytes, rounded up."""
-        return -(-(self.codes + self.scales + self.zero_points) // 8)
-
 
 def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
     """Count the bits: codes at the format's width or as the convention packs them, scales as float32 or as

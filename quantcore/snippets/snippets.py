@@ -88,9 +88,9 @@ def scheme_source(scheme: Scheme) -> str:
 
 def _wrapped(line: str) -> list[str]:
     """Break a long line at spaces, but not at those in strings."""
-    whole = re.sub(r'"[^"]*"', lambda string: string[0].replace(" ", "\0"), line)
+    unbroken = re.sub(r'"[^"]*"', lambda string: string[0].replace(" ", "\0"), line)
     parts = textwrap.wrap(
-        whole, WIDTH, subsequent_indent=" " * 8, break_on_hyphens=False, break_long_words=False
+        unbroken, WIDTH, subsequent_indent=" " * 8, break_on_hyphens=False, break_long_words=False
     )
     return [part.replace("\0", " ") for part in parts]
 

@@ -102,7 +102,7 @@ def arithmetic(result: Quantized) -> str:
     Raises:
         QuantError: the scheme needs more than integers, one scale and one zero_point a block.
     """
-    _refuse(result)
+    _check_supported(result)
     scale, zero_point = _names(result)
     given, shape = _is_given(result), tuple(result.x.shape)
     return render(
@@ -121,7 +121,7 @@ def arithmetic(result: Quantized) -> str:
     )
 
 
-def _refuse(result: Quantized) -> None:
+def _check_supported(result: Quantized) -> None:
     """What takes more than one scale and one zero_point a block is not written by hand."""
     fmt, convention = result.scheme.format, result.scheme.convention
     if not isinstance(fmt, IntFormat):

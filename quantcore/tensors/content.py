@@ -1,4 +1,4 @@
-"""The identity of a tensor: a hash of all of it, where caches would look at a sample."""
+"""The identity of a tensor: a hash of every byte, where a cache would hash a sample."""
 
 import hashlib
 from typing import Any
@@ -10,16 +10,16 @@ from quantcore.errors import QuantError
 
 
 def content_hash(x: npt.NDArray[Any]) -> str:
-    """Return 40 hexadecimal digits that differ when dtype, shape or any byte of ``x`` differs.
+    """Return 40 hexadecimal digits that change with the dtype, the shape or any byte of ``x``.
 
-    SHA-1 of dtype, shape and the elements in C order: 0.14 s for the largest tensor, 235 MB. It tells
-    tensors apart; it protects nothing.
+    SHA-1 of dtype, shape and the elements in C order: 0.14 s for the largest tensor, 235 MB. It
+    distinguishes tensors; it is not for security.
 
     Raises:
-        QuantError: ``x`` holds Python objects.
+        QuantError: ``x`` contains Python objects.
     """
     if x.dtype.hasobject:
-        raise QuantError("x holds Python objects; give an array of numbers.")
+        raise QuantError("x contains Python objects; give an array of numbers.")
     digest = hashlib.sha1(f"{x.dtype.str}{x.shape}".encode(), usedforsecurity=False)
     digest.update(np.ascontiguousarray(x).reshape(-1).view(np.uint8).data)
     return digest.hexdigest()

@@ -1,10 +1,10 @@
-"""The distributions a tensor can be generated from, as records that a page can draw controls from.
+"""The distributions that tensors are generated from, as records from which a page builds its controls.
 
 Random numbers come from NumPy's ``Generator(PCG64(seed))`` and, wherever NumPy has them, from its
-float32 methods, which use tables, additions and multiplications: those give the same bits on every
+float32 methods, which use tables, additions and multiplications and so give the same bits on every
 machine. Functions whose last bit differs between processors (exp) are computed in float64 and rounded,
-so that a difference has to survive 29 more bits. See numpy.org, "NEP 19": a new NumPy may change a
-method's stream in principle; the tests hold the values of each distribution fixed.
+so a difference would have to survive 29 more bits. In principle a new NumPy may change a method's stream
+(NEP 19); tests pin the values of each distribution.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ Values = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Parameter:
-    """One number that a distribution takes; ``low`` and ``high`` are allowed themselves."""
+    """One number that a distribution takes, from ``low`` to ``high`` inclusive."""
 
     name: str
     default: float
@@ -34,8 +34,8 @@ class Parameter:
 class Distribution:
     """One kind of tensor.
 
-    ``draw(rng, n, values)`` returns the next n elements; ``finish(rng, x, values)``, where there is one,
-    changes the whole tensor in place afterwards, as an outlier does.
+    ``draw(rng, n, values)`` returns the next n elements; ``finish(rng, x, values)``, if given, then changes
+    the whole tensor in place, for example to add an outlier.
     """
 
     label: str
@@ -112,7 +112,7 @@ def _sparse(rng: np.random.Generator, n: int, values: Values) -> Float32Array:
 
 
 def _one_element(rng: np.random.Generator, x: Float32Array, values: Values) -> None:
-    # set, not multiplied: a multiplied element may have been near 0 and would be no outlier
+    # set, not multiplied: a multiplied element could have been near 0, and not become an outlier
     x.reshape(-1)[rng.integers(x.size)] = values["factor"]
 
 
@@ -124,71 +124,71 @@ def _one_column(rng: np.random.Generator, x: Float32Array, values: Values) -> No
 DISTRIBUTIONS: dict[str, Distribution] = {
     "outlier_channel": Distribution(
         "Normal with an outlier column",
-        "A standard normal with one index of the last axis, drawn by the seed, multiplied: "
-        "the activations of large language models look like this.",
-        (Parameter("factor", 12, 1, 10_000, "How many times larger that column is."),),
+        "A standard normal in which one column (index of the last axis), drawn from the seed, is multiplied by a factor: "
+        "activations of large language models look like this.",
+        (Parameter("factor", 12, 1, 10_000, "How many times larger the column is."),),
         _standard_normal,
         _one_column,
     ),
     "outlier_element": Distribution(
         "Normal with an outlier element",
-        "A standard normal with one element, drawn by the seed, set to a large value.",
-        (Parameter("factor", 50, 1, 10_000, "That element, in standard deviations of the others."),),
+        "A standard normal in which one element, drawn from the seed, is set to a large value.",
+        (Parameter("factor", 50, 1, 10_000, "The element's value, in standard deviations of the others."),),
         _standard_normal,
         _one_element,
     ),
     "normal": Distribution(
         "Normal",
-        "The bell curve: most trained weights are near it.",
+        "The bell curve; most trained weights are close to it.",
         (
-            Parameter("mean", 0, -1000, 1000, "Where the middle is."),
+            Parameter("mean", 0, -1000, 1000, "The mean."),
             Parameter("std", 1, 0.001, 1000, "The standard deviation."),
         ),
         _normal,
     ),
     "uniform": Distribution(
         "Uniform",
-        "Every value of the range is as likely: what an integer format suits best.",
+        "Every value in the range is equally likely: the case that suits an integer format best.",
         (
-            Parameter("low", -1, -1000, 1000, "The smallest value."),
-            Parameter("high", 1, -1000, 1000, "The largest value; it is not reached."),
+            Parameter("low", -1, -1000, 1000, "The lower end of the range."),
+            Parameter("high", 1, -1000, 1000, "The upper end of the range, not included."),
         ),
         _uniform,
     ),
     "laplace": Distribution(
         "Laplace",
-        "A sharper peak and longer tails than the normal.",
+        "A sharper peak and heavier tails than the normal.",
         (Parameter("scale", 1, 0.001, 1000, "The mean distance from 0."),),
         _laplace,
     ),
     "student_t": Distribution(
         "Student's t",
-        "Heavy tails: a few values far out, the more so the fewer degrees of freedom.",
-        (Parameter("df", 4, 2, 100, "Degrees of freedom; the larger, the closer to the normal."),),
+        "Heavy tails: fewer degrees of freedom give more and larger outliers.",
+        (Parameter("df", 4, 2, 100, "Degrees of freedom; the more, the closer to the normal."),),
         _student_t,
     ),
     "log_normal": Distribution(
         "Log-normal",
-        "All positive, over several orders of magnitude: exp(sigma · normal).",
+        "All positive, spread over several orders of magnitude: exp(sigma · normal).",
         (Parameter("sigma", 1, 0.01, 4, "The standard deviation of the logarithm."),),
         _log_normal,
     ),
     "bimodal": Distribution(
         "Bimodal",
-        "Two normals of standard deviation 1 side by side.",
-        (Parameter("separation", 6, 0, 1000, "The distance between the two middles."),),
+        "A mixture of two normals with standard deviation 1.",
+        (Parameter("separation", 6, 0, 1000, "The distance between the two means."),),
         _bimodal,
     ),
     "relu": Distribution(
         "After a ReLU",
-        "max(normal, 0): half the elements are 0, none is negative, as activations after a ReLU.",
+        "max(normal, 0): half the elements are 0 and none is negative, like activations after a ReLU.",
         (),
         _relu,
     ),
     "sparse": Distribution(
         "Sparse",
-        "A standard normal with most elements set to 0, as in a pruned layer.",
-        (Parameter("density", 0.1, 0, 1, "The share of elements that are kept."),),
+        "A standard normal with most elements set to 0, like a pruned layer.",
+        (Parameter("density", 0.1, 0, 1, "The fraction of elements that are not 0."),),
         _sparse,
     ),
 }

@@ -1,4 +1,4 @@
-"""Tensors to begin with: those of five teaching texts on quantization, and slices of trained layers."""
+"""Example tensors: those of five teaching texts on quantization, and slices of trained layers."""
 
 import json
 from collections.abc import Callable
@@ -15,7 +15,7 @@ _MODEL = "sentence-transformers/all-MiniLM-L6-v2 (Apache-2.0), see trained_layer
 
 @dataclass(frozen=True)
 class Example:
-    """A named tensor; ``load()`` returns a new float32 array of ``shape`` at each call."""
+    """A named tensor; each call of ``load()`` returns a new float32 array of ``shape``."""
 
     title: str
     description: str
@@ -48,21 +48,22 @@ def _worked_examples() -> dict[str, Example]:
     }
 
 
-# How the slices were chosen stands in data/trained_layers.txt.
+# data/trained_layers.txt says how the slices were chosen
 EXAMPLES: dict[str, Example] = {
     **_worked_examples(),
     "ffn-output-64x128": Example(
         "Trained feed-forward output, 64×128",
         "Output weights of a transformer's feed-forward network, layer 0. One element, 7.9, is 81 standard "
-        "deviations out and no other exceeds 0.2: with one scale for all, 4 bits leave nothing of the rest.",
+        "deviations from the mean and no other exceeds 0.2: with one scale for the tensor, 4 bits round all the others "
+        "to 0.",
         _MODEL,
         (64, 128),
         partial(_load_layer, "ffn_output"),
     ),
     "attention-query-64x128": Example(
         "Trained attention query, 64×128",
-        "Query weights of a transformer's attention, layer 0: nearly normal, the largest element 9.5 "
-        "standard deviations out.",
+        "Query weights of a transformer's attention, layer 0: nearly normal, with the largest element 9.5 "
+        "standard deviations from the mean.",
         _MODEL,
         (64, 128),
         partial(_load_layer, "attention_query"),

@@ -1,4 +1,4 @@
-"""Tensors made from a distribution, a shape and a seed: small enough to write into a link."""
+"""Tensors made from a distribution, a shape and a seed: small enough for a link."""
 
 import math
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from quantcore.tensors.distributions import DISTRIBUTIONS, Distribution, Float32
 from quantcore.tensors.shapes import check_shape
 from quantcore.tensors.wording import short
 
-# Elements drawn at a time. Part of what a seed means where a distribution draws twice an element:
-# another value gives other tensors for the links that exist.
+# Elements drawn at a time. Where a distribution draws twice per element, a seed's tensor depends on it: another
+# value would change the tensors of existing links.
 BLOCK = 2**20
 
 
@@ -20,11 +20,11 @@ BLOCK = 2**20
 class Generated:
     """A recipe for a tensor: ``Generated("normal", (8, 8), seed=3, parameters=(("std", 2.0),))``.
 
-    Flat and hashable, so that it can stand in a link or be the key of a cache. Parameters that are not
-    given take the default of `DISTRIBUTIONS`.
+    Flat and hashable, so that it fits into a link and can be the key of a cache. Parameters that are not
+    given take their defaults from `DISTRIBUTIONS`.
 
     Raises:
-        QuantError: there is no such distribution or parameter, or a value is out of its range.
+        QuantError: there is no such distribution or parameter, or a value is out of range.
     """
 
     distribution: str = "outlier_channel"
@@ -36,13 +36,13 @@ class Generated:
         kind = _kind(self.distribution)
         check_shape(self.shape)
         if isinstance(self.seed, bool) or not isinstance(self.seed, Integral) or not 0 <= self.seed < 2**63:
-            raise QuantError(f"The seed is {short(str(self.seed))}; give a whole number from 0 to 2^63 - 1.")
+            raise QuantError(f"The seed is {short(str(self.seed))}; give an integer from 0 to 2^63 - 1.")
         known = {p.name: p for p in kind.parameters}
         for name, value in self.parameters:
             if name not in known:
                 names = ", ".join(known) or "none"
                 raise QuantError(
-                    f"{self.distribution} has no parameter {short(str(name))}; it takes: {names}."
+                    f"{self.distribution} has no parameter {short(str(name))}; its parameters: {names}."
                 )
             low, high = known[name].low, known[name].high
             is_number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
@@ -53,13 +53,13 @@ class Generated:
                 )
 
     def values(self) -> dict[str, float]:
-        """Return every parameter of the distribution, given or default."""
+        """Return the value of every parameter, given or default."""
         defaults = {p.name: p.default for p in _kind(self.distribution).parameters}
         return {**defaults, **{name: float(value) for name, value in self.parameters}}
 
 
 def generate(spec: Generated) -> Float32Array:
-    """Return the tensor of ``spec``: float32, C order, the same for the same spec on every machine.
+    """Return the tensor of ``spec``: float32, C order, the same on every machine.
 
     Memory: the tensor and a few blocks of 4 MB, never a float64 copy.
 

@@ -1,8 +1,8 @@
 """A small tensor as text that a link can carry.
 
 The text is ``1.`` (the version) and base64url of: CRC-32 of the rest, then zlib of rank (1 byte), sizes
-(4 bytes each), and the elements. These are float32, little-endian, all first bytes before all second
-bytes and so on, since exponents resemble each other and compress better together.
+(4 bytes each), and the elements. These are float32, little-endian, stored byte plane by byte plane (all first
+bytes, then all second bytes, …), since similar exponents compress better together.
 """
 
 import base64
@@ -20,13 +20,13 @@ from quantcore.tensors.wording import element_count, shape_text, short
 
 _VERSION = "1"
 _LARGEST = 1 + 4 * MAX_RANK + 4 * MAX_LINK_ELEMENTS  # bytes before compression
-_DAMAGED = "The tensor in the link is damaged ({}); copy the whole link again, or paste the tensor."
+_DAMAGED = "The tensor in the link is damaged ({}); copy the complete link again, or paste the tensor."
 
 
 def encode(x: npt.NDArray[np.float32]) -> str:
     """Return ``x`` as at most `MAX_LINK_CHARS` characters of A-Z, a-z, 0-9, ``-``, ``_`` and ``.``.
 
-    Every bit is kept, of NaN too.
+    Every bit is preserved, also of NaN.
 
     Raises:
         QuantError: ``x`` is not float32, is empty, or is too large for a link.
@@ -52,7 +52,7 @@ def decode(text: str) -> npt.NDArray[np.float32]:
     """Return the tensor that `encode` wrote.
 
     Raises:
-        QuantError: the text is not whole, not of this version, or larger than `encode` writes.
+        QuantError: the text is damaged, of another version, or longer than `encode` writes.
     """
     if len(text) > MAX_LINK_CHARS:
         raise QuantError(
@@ -62,7 +62,7 @@ def decode(text: str) -> npt.NDArray[np.float32]:
     if not point or version != _VERSION:
         raise QuantError(
             f"The tensor in the link begins with {short(version)}, not with version {_VERSION}; "
-            "copy the whole link again, or open it in the version that wrote it."
+            "copy the complete link again, or open it in the version that wrote it."
         )
     shape, elements = _split(_inflate(_from_base64(body)))
     planes = np.frombuffer(elements, dtype=np.uint8).reshape(4, element_count(shape))
@@ -70,7 +70,7 @@ def decode(text: str) -> npt.NDArray[np.float32]:
 
 
 def _encode(x: npt.NDArray[Any]) -> str | None:
-    """Return the text however long it is, or None where it is long beyond doubt."""
+    """Return the text, however long, or None where it is certainly too long."""
     if x.dtype != np.float32:
         raise QuantError(
             f"x has dtype {x.dtype}; a link carries float32, so convert it: x.astype('float32')."
@@ -87,15 +87,15 @@ def _encode(x: npt.NDArray[Any]) -> str | None:
 
 
 def _from_base64(body: str) -> bytes:
-    """Return the compressed bytes, after their checksum has been found right."""
+    """Return the compressed bytes, after checking their checksum."""
     if not re.fullmatch(r"[A-Za-z0-9_-]+", body) or len(body) % 4 == 1:
-        raise QuantError(_DAMAGED.format("it has characters too few or not its own"))
+        raise QuantError(_DAMAGED.format("characters are missing or wrong"))
     raw = base64.urlsafe_b64decode(body + "=" * (-len(body) % 4))
-    # the last character may carry bits that belong to no byte: they are damage too
+    # the last character can have bits beyond the last byte: they must be 0
     if base64.urlsafe_b64encode(raw).decode().rstrip("=") != body or len(raw) < 4:
-        raise QuantError(_DAMAGED.format("it is cut short"))
+        raise QuantError(_DAMAGED.format("it is truncated"))
     if struct.unpack("<I", raw[:4])[0] != zlib.crc32(raw[4:]):
-        raise QuantError(_DAMAGED.format("its checksum is another"))
+        raise QuantError(_DAMAGED.format("its checksum does not match"))
     return raw[4:]
 
 
@@ -107,12 +107,12 @@ def _inflate(packed: bytes) -> bytes:
     except zlib.error:
         raise QuantError(_DAMAGED.format("it does not decompress")) from None
     if not inflater.eof or inflater.unused_data:
-        raise QuantError(_DAMAGED.format("its length is another than it says"))
+        raise QuantError(_DAMAGED.format("its length does not match"))
     return plain
 
 
 def _split(plain: bytes) -> tuple[tuple[int, ...], bytes]:
-    """Return shape and elements, after they have been found to match."""
+    """Return shape and elements, after checking that they match."""
     rank = plain[0] if plain else MAX_RANK + 1
     start = 1 + 4 * rank
     if rank > MAX_RANK or len(plain) < start:

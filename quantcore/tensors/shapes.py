@@ -1,4 +1,4 @@
-"""Shapes that a user asks for: read from text, and checked."""
+"""Shapes that a user types: parsed and checked."""
 
 import re
 from numbers import Integral
@@ -16,7 +16,7 @@ def parse_shape(text: str) -> tuple[int, ...]:
     """Read ``64x128``, ``64, 128``, ``64 128``, ``(64,128)`` or ``64×128`` as (64, 128); ``()`` is a scalar.
 
     Raises:
-        QuantError: a size is missing or not a whole number, or `check_shape` refuses the shape.
+        QuantError: a size is missing or not an integer, or the shape fails `check_shape`.
     """
     text = text.strip()
     if not text:
@@ -30,21 +30,21 @@ def parse_shape(text: str) -> tuple[int, ...]:
         if not word:
             raise QuantError(f"A size is missing in the shape {short(text)}; write sizes such as 64x128.")
         if not re.fullmatch(r"-?[0-9]+", word):
-            raise QuantError(f"{short(word)} in the shape is not a whole number; write sizes such as 64x128.")
+            raise QuantError(f"{short(word)} in the shape is not an integer; write sizes such as 64x128.")
     return check_shape(tuple(int(word) for word in words))
 
 
 def check_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return ``shape`` as plain ints, if a tensor of it can be made.
+    """Return ``shape`` as plain ints, if a tensor can have it.
 
     Raises:
-        QuantError: an axis is not a whole number of 1 or more, or there are too many axes or elements.
+        QuantError: a size is not an integer of at least 1, or there are too many axes or elements.
     """
     if len(shape) > MAX_GENERATED_RANK:
         raise QuantError(f"The shape has {len(shape)} axes; give at most {MAX_GENERATED_RANK}.")
     for axis, size in enumerate(shape):
         if isinstance(size, bool) or not isinstance(size, Integral):
-            raise QuantError(f"Axis {axis} of the shape is {short(str(size))}; give a whole number.")
+            raise QuantError(f"Axis {axis} of the shape is {short(str(size))}; give an integer.")
         if size < 1:
             raise QuantError(
                 f"Axis {axis} of the shape {shape_text(shape)} has size {size}; give at least 1."

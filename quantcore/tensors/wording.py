@@ -1,26 +1,26 @@
-"""Parts of error messages: places in a text, shortened words, sizes."""
+"""Parts of error messages: positions in a text, shortened words, sizes."""
 
 import math
 
 
 def short(text: str, limit: int = 30) -> str:
-    """Quote a user's word, cut to ``limit`` characters, its control characters escaped."""
+    """Quote a user's word, truncated to ``limit`` characters, with control characters escaped."""
     return repr(text if len(text) <= limit else text[: limit - 1] + "…")
 
 
 def place(text: str, position: int) -> str:
-    """Say where a character stands: ``line 3, column 5``, both counted from 1."""
+    """Return the position of a character: ``line 3, column 5``, both counted from 1."""
     line = text.count("\n", 0, position) + 1
     return f"line {line}, column {position - text.rfind(chr(10), 0, position)}"
 
 
 def sentence(text: str) -> str:
-    """Begin with a capital."""
+    """Return the text with a capital first letter."""
     return text[:1].upper() + text[1:]
 
 
 def megabytes(size: int) -> str:
-    """Write a number of bytes: ``12 bytes``, ``3.4 kB``, ``268.4 MB``."""
+    """Return a number of bytes as text: ``12 bytes``, ``3.4 kB``, ``268.4 MB``."""
     if size < 1000:
         return f"{size} bytes"
     if size < 10**6:
@@ -29,12 +29,12 @@ def megabytes(size: int) -> str:
 
 
 def shape_text(shape: tuple[int, ...]) -> str:
-    """Write a shape, whatever a hostile header claims: ``(4096, 14336)``."""
+    """Return a shape as text, also one that a hostile header claims: ``(4096, 14336)``."""
     if len(shape) > 20 or any(abs(n) >= 10**15 for n in shape):
         return f"of {len(shape)} axes"
     return str(shape)
 
 
 def element_count(shape: tuple[int, ...]) -> int:
-    """Return the number of elements of a tensor of ``shape``; a rank 0 tensor has one."""
+    """Return the number of elements of a tensor of ``shape``; a scalar has one."""
     return math.prod(shape)

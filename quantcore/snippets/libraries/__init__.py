@@ -73,7 +73,7 @@ def library_script(result: Quantized) -> str:
             can't be given these parameters, or has no call for this scheme.
     """
     convention = result.scheme.convention
-    _refuse(result)
+    _check_supported(result)
     recipe_of = RECIPES.get(convention.name) or CALLS[convention.name].recipe
     recipe = recipe_of(result)
     language = recipe.language
@@ -98,7 +98,7 @@ def _numpy(result: Quantized, name: str) -> Array:
     return array
 
 
-def _refuse(result: Quantized) -> None:
+def _check_supported(result: Quantized) -> None:
     scheme, convention = result.scheme, result.scheme.convention
     if convention.name not in RECIPES and convention.name not in CALLS:
         raise QuantError(presets.why_no_call(convention))
@@ -108,7 +108,7 @@ def _refuse(result: Quantized) -> None:
             "codes; choose the convention as it is."
         )
     if convention.name in CALLS:
-        presets.refuse(result)
+        presets.check_supported(result)
     if finds_range(result):
         return
     z, fmt = result.zero_point, scheme.format

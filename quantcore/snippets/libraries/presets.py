@@ -73,7 +73,7 @@ def why_no_call(convention: Convention) -> str:
     return f"{convention.name} {why} to write a script for; choose another convention."
 
 
-def refuse(result: Quantized) -> None:
+def check_supported(result: Quantized) -> None:
     """Raise what keeps a scheme with a convention of `CALLS` from having a script.
 
     Raises:
@@ -90,7 +90,7 @@ def refuse(result: Quantized) -> None:
         found = PROPERTIES[limit.of](scheme, shape)
         if found and not set(found[0]) & set(limit.allowed):
             raise QuantError(f"{name} {limit.words}; here {found[1]}. Choose another granularity.")
-    _refuse_other_fields(scheme, call, name)
+    _check_other_fields(scheme, call, name)
     if not bool(result.x.isfinite().all() and result.dequantized.isfinite().all()):
         raise QuantError(
             f"{convention.library} leaves the codes of NaN and infinity to chance, and there are some; "
@@ -98,7 +98,7 @@ def refuse(result: Quantized) -> None:
         )
 
 
-def _refuse_other_fields(scheme: Scheme, call: Call, name: str) -> None:
+def _check_other_fields(scheme: Scheme, call: Call, name: str) -> None:
     """Compare with the presets of the convention; the nearest of them says what to choose."""
     own = _fields(scheme)
     free = {"granularity", *call.free}

@@ -87,7 +87,7 @@ _ELEMENTS: dict[Format, str] = {
     FLOATS["e3m2"]: "DTYPE_FP6_E3M2",
     FLOATS["e2m1"]: "torch.float4_e2m1fn_x2",
 }
-_ODD = "{} of torchao packs two codes into a byte, and the {}; choose a tensor with {}."
+_NEEDS_PAIRS = "{} of torchao packs two codes into a byte, and the {}; choose a tensor with {}."
 
 
 def affine(result: Quantized) -> Recipe:
@@ -130,7 +130,7 @@ def mx(result: Quantized) -> Recipe:
     """
     fmt, mode = result.scheme.format, result.scheme.convention.name.rpartition(".")[2]
     if fmt.bits == 4 and result.x.shape[-1] % 2:
-        raise QuantError(_ODD.format("MXTensor", "rows have an odd length", "rows of an even one"))
+        raise QuantError(_NEEDS_PAIRS.format("MXTensor", "rows have an odd length", "rows of an even one"))
     return Recipe(write(_MX, result, element=_ELEMENTS[fmt], mode=mode), ("scale",))
 
 
@@ -149,7 +149,9 @@ def nf4(result: Quantized) -> Recipe:
         QuantError: an odd number of elements.
     """
     if result.x.numel() % 2:
-        raise QuantError(_ODD.format("to_nf4", "elements are odd in number", "an even number of them"))
+        raise QuantError(
+            _NEEDS_PAIRS.format("to_nf4", "elements are odd in number", "an even number of them")
+        )
     assert result.scales is not None
     of_scales = result.scales.scheme.granularity
     # it takes no block of scales that is longer than they are many

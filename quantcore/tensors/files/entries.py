@@ -1,4 +1,4 @@
-"""What a file holds, before its data are read: names, dtypes, shapes; and data to float32."""
+"""The tensors in a file before their data are read (name, dtype, shape), and their conversion to float32."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _USUAL_NAMES = {
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """A tensor in a file: its name, shape, dtype as the file calls it, and bytes once unpacked."""
+    """A tensor in a file: its name, shape, dtype as the file names it, and unpacked size in bytes."""
 
     name: str
     shape: tuple[int, ...]
@@ -31,7 +31,7 @@ class TensorInfo:
 
     @property
     def dtype_name(self) -> str:
-        """The dtype under its usual name: ``bfloat16`` for a file's ``BF16``, ``float64`` for its ``>f8``."""
+        """The usual name of the dtype: ``bfloat16`` for a file's ``BF16``, ``float64`` for its ``>f8``."""
         if self.dtype in _USUAL_NAMES:
             return _USUAL_NAMES[self.dtype]
         try:
@@ -41,33 +41,33 @@ class TensorInfo:
 
     @property
     def is_floating(self) -> bool:
-        """Whether it holds floats that `read_tensor` reads; F8_E4M3 and the like are codes."""
+        """Whether `read_tensor` reads it as floats; F8_E4M3 and the like are codes."""
         return self.dtype_name in ("float64", "float32", "float16", "bfloat16")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A tensor in a file and how to read it; ``load`` raises QuantError for what it can't."""
+    """A tensor in a file and how to read it; ``load`` raises QuantError if it can't be read."""
 
     info: TensorInfo
     load: Callable[[], npt.NDArray[Any]]
 
 
 def check_claim(name: str, shape: tuple[int, ...], itemsize: int) -> int:
-    """Return the bytes that a header claims, if they can be said at all.
+    """Return the number of bytes that a header claims.
 
     Raises:
-        QuantError: an axis is negative or beyond any file, or there are too many axes.
+        QuantError: a size is negative or larger than any file, or there are too many axes.
     """
     if len(shape) > MAX_RANK:
-        raise QuantError(f"{short(name)} has {len(shape)} axes; at most {MAX_RANK} are read.")
+        raise QuantError(f"{short(name)} has {len(shape)} axes; at most {MAX_RANK} are supported.")
     if any(n < 0 or n >= 2**48 for n in shape):
-        raise QuantError(f"The header of {short(name)} claims an impossible shape; write the file again.")
+        raise QuantError(f"The header of {short(name)} claims an impossible shape; save the file again.")
     return element_count(shape) * itemsize
 
 
 def check_size(info: TensorInfo, limit: int) -> None:
-    """Raise unless the tensor has elements, and fits the limit both as stored and as float32."""
+    """Raise unless the tensor has elements and is within the limit, both as stored and as float32."""
     elements = element_count(info.shape)
     if elements == 0:
         raise QuantError(
@@ -77,20 +77,20 @@ def check_size(info: TensorInfo, limit: int) -> None:
     if size > limit:
         raise QuantError(
             f"{short(info.name)} claims shape {shape_text(info.shape)}, which takes {megabytes(size)}; "
-            f"at most {megabytes(limit)} are read. Save a slice of it."
+            f"the limit is {megabytes(limit)}. Save a slice of it."
         )
 
 
 def to_float32(name: str, x: npt.NDArray[Any]) -> Float32Array:
     """Return ``x`` as a new float32 array in C order.
 
-    float32, float16, bool (0 and 1) and integers up to 16 bits keep their values; float64 and longer
+    float32, float16, bool (0 and 1) and integers up to 16 bits are exact; float64 and longer
     integers are rounded to the nearest float32, which is exact for integers up to 2^24.
 
     Raises:
-        QuantError: the dtype is not a real number, or a finite value is beyond float32's 3.4e38.
+        QuantError: the dtype is not one of real numbers, or a finite value is beyond float32's 3.4e38.
     """
-    refuse_dtype(name, x.dtype)
+    check_dtype(name, x.dtype)
     with np.errstate(over="ignore", invalid="ignore"):
         result = x.astype(np.float32, order="C", copy=True)
     if x.dtype.kind == "f" and x.dtype.itemsize == 8:
@@ -98,18 +98,18 @@ def to_float32(name: str, x: npt.NDArray[Any]) -> Float32Array:
         if beyond.any():
             first = tuple(int(i) for i in np.unravel_index(int(np.argmax(beyond)), x.shape))
             raise QuantError(
-                f"{short(name)} holds {x[first]:.3g} at index {first}, beyond float32, whose largest is "
+                f"{short(name)} contains {x[first]:.3g} at index {first}, beyond float32, whose largest is "
                 "3.4e38; scale the tensor down."
             )
     return result
 
 
-def refuse_dtype(name: str, dtype: np.dtype[Any]) -> None:
+def check_dtype(name: str, dtype: np.dtype[Any]) -> None:
     """Raise unless ``dtype`` is a boolean, an integer, or a float of up to 64 bits."""
     if dtype.hasobject:
         raise QuantError(
-            f"{short(name)} holds Python objects, which only unpickling could read, and that runs whatever "
-            "code the file contains; save an array of numbers."
+            f"{short(name)} contains Python objects, which only unpickling could read, and unpickling runs any code in "
+            "the file; save an array of numbers."
         )
     if dtype.kind in "biuf" and dtype.itemsize <= 8 and dtype.shape == ():
         return
@@ -122,4 +122,4 @@ def refuse_dtype(name: str, dtype: np.dtype[Any]) -> None:
         "m": "durations",
     }
     what = kinds.get(dtype.kind, f"{dtype} numbers")
-    raise QuantError(f"{short(name)} holds {what}; save an array of real numbers, up to float64.")
+    raise QuantError(f"{short(name)} contains {what}; save an array of real numbers, up to float64.")

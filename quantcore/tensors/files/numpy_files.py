@@ -1,8 +1,8 @@
 """NumPy's ``.npy`` and ``.npz``: headers before data, nothing unpickled.
 
 The format of ``.npy`` is in numpy's documentation, ``numpy.lib.format``; a ``.npz`` is a zip of them.
-Every claimed size is compared with the bytes that are there before anything is allocated, so a zip that
-claims gigabytes is refused from its directory.
+Every claimed size is compared with the actual bytes before anything is allocated, so a zip that claims
+gigabytes is rejected on its directory alone.
 """
 
 import io
@@ -19,11 +19,11 @@ import numpy.typing as npt
 from numpy.lib import format as npy_format
 
 from quantcore.errors import QuantError
-from quantcore.tensors.files.entries import Entry, TensorInfo, check_claim, refuse_dtype
+from quantcore.tensors.files.entries import Entry, TensorInfo, check_claim, check_dtype
 from quantcore.tensors.wording import megabytes, short
 
-_HEADER_BYTES = 2**14  # numpy itself refuses longer headers than 10,000 bytes
-_DIRECTORY_BYTES = 2**20  # of a zip: some 15,000 members
+_HEADER_BYTES = 2**14  # NumPy itself rejects headers of more than 10,000 bytes
+_DIRECTORY_BYTES = 2**20  # of a zip: about 15,000 members
 _BROKEN = (
     zipfile.BadZipFile,
     zlib.error,
@@ -68,18 +68,20 @@ def open_npz(data: memoryview, name: str, limit: int) -> dict[str, Entry]:
         raise QuantError(f"{short(name)} is a damaged zip; save it again with np.savez.") from None
     members = [m for m in archive.infolist() if not m.is_dir()]
     if any(not m.filename.endswith(".npy") for m in members) or not members:
-        raise QuantError(f"{short(name)} is a zip, but not of .npy arrays alone; save it with np.savez.")
+        raise QuantError(
+            f"{short(name)} is a zip, but contains other files than .npy arrays; save it with np.savez."
+        )
     total = sum(m.file_size for m in members)
     if total > limit:
         raise QuantError(
-            f"{short(name)} claims {megabytes(total)} once unpacked; at most {megabytes(limit)} are read. "
+            f"{short(name)} claims {megabytes(total)} once unpacked; the limit is {megabytes(limit)}. "
             "Save fewer arrays, or slices of them."
         )
     entries: dict[str, Entry] = {}
     for member in members:
         array_name = member.filename.removesuffix(".npy")
         if array_name in entries:
-            raise QuantError(f"{short(name)} holds two arrays of the name {short(array_name)}; rename one.")
+            raise QuantError(f"{short(name)} contains two arrays named {short(array_name)}; rename one.")
         header = _read_header(_unpack(archive, member, _HEADER_BYTES), array_name)
         info = _info(array_name, header, member.file_size)
         entries[array_name] = Entry(info, partial(_load_member, archive, member, array_name, header))
@@ -87,24 +89,24 @@ def open_npz(data: memoryview, name: str, limit: int) -> dict[str, Entry]:
 
 
 def _check_directory(data: memoryview, name: str) -> None:
-    """Refuse a zip whose directory alone would take long to read; zipfile has no limit of its own."""
+    """Reject a zip whose directory alone would take long to read; zipfile has no limit of its own."""
     tail = bytes(data[-65_557:])  # the end record and the longest comment
     end = tail.rfind(b"PK\x05\x06")
     if end < 0 or len(tail) < end + 22:
-        raise QuantError(f"{short(name)} is a zip that is cut short; upload it again.")
+        raise QuantError(f"{short(name)} is a truncated zip; upload it again.")
     directory = struct.unpack("<I", tail[end + 12 : end + 16])[0]
     if b"data.pkl" in tail:
-        raise QuantError(f"{short(name)} is a torch checkpoint, which holds a pickle. {CONVERT_TORCH}")
+        raise QuantError(f"{short(name)} is a torch checkpoint, which contains a pickle. {CONVERT_TORCH}")
     if directory > _DIRECTORY_BYTES or b"PK\x06\x07" in tail[max(end - 20, 0) : end]:
-        raise QuantError(f"{short(name)} is a zip of too many members; save fewer arrays.")
+        raise QuantError(f"{short(name)} is a zip with too many members; save fewer arrays.")
 
 
 def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo, size: int) -> bytes:
-    """Return the first ``size`` bytes of a member; its checksum is compared when it is read to its end."""
+    """Return the first ``size`` bytes of a member; its checksum is verified when it is read to the end."""
     name = member.filename
     if member.flag_bits & 1:
         raise QuantError(f"{short(name)} in the .npz is encrypted; save it without a password.")
-    # zipfile unpacks bz2 and lzma without a bound
+    # zipfile unpacks bz2 and lzma without a limit
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise QuantError(
             f"{short(name)} in the .npz has an unusual compression; save it with np.savez_compressed."
@@ -121,12 +123,12 @@ def _load_member(
 ) -> npt.NDArray[Any]:
     data = _unpack(archive, member, member.file_size)
     if len(data) != member.file_size:
-        raise QuantError(f"{short(name)} in the .npz is cut short; save it again with np.savez.")
+        raise QuantError(f"{short(name)} in the .npz is truncated; save it again with np.savez.")
     return _to_array(name, memoryview(data), header)
 
 
 def _read_header(start: bytes, name: str) -> Header:
-    """Return shape, Fortran order, dtype and where the data begin."""
+    """Return shape, Fortran order, dtype and the offset of the data."""
     stream = io.BytesIO(start)
     try:
         with warnings.catch_warnings():
@@ -134,7 +136,7 @@ def _read_header(start: bytes, name: str) -> Header:
             version = npy_format.read_magic(stream)
             read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
             shape, fortran, dtype = read(stream)
-    except Exception:  # numpy evaluates the header's text as a literal: any error of that means a bad header
+    except Exception:  # NumPy evaluates the header as a literal: any error means a bad header
         raise QuantError(f"{short(name)} has no readable .npy header; save it again with np.save.") from None
     return shape, fortran, dtype, stream.tell()
 
@@ -152,6 +154,6 @@ def _info(name: str, header: Header, length: int) -> TensorInfo:
 
 def _to_array(name: str, data: memoryview, header: Header) -> npt.NDArray[Any]:
     shape, fortran, dtype, start = header
-    refuse_dtype(name, dtype)
+    check_dtype(name, dtype)
     flat = np.frombuffer(data, dtype=dtype, count=math.prod(shape), offset=start)
     return flat.reshape(shape, order="F" if fortran else "C")

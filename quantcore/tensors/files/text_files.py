@@ -1,4 +1,4 @@
-"""``.csv``, ``.tsv`` and ``.txt`` as pasted text; ``.json`` as nested lists, or an object of them."""
+"""``.csv``, ``.tsv`` and ``.txt`` are read like pasted text; ``.json`` as nested lists, or an object of them."""
 
 from functools import partial
 from typing import Any
@@ -18,16 +18,16 @@ def open_text(data: memoryview, name: str) -> dict[str, Entry]:
     """Return the one tensor of a text file, under the file's name.
 
     Raises:
-        QuantError: as `parse`; a heading is refused like any other word, not skipped.
+        QuantError: as `parse`; a header line is an error, not skipped.
     """
     return _entries({name: parse(_decode(data, name), MAX_TEXT_FILE_BYTES)})
 
 
 def open_json(data: memoryview, name: str) -> dict[str, Entry]:
-    """Return the tensor of nested lists, or one for each key of an object.
+    """Return the tensor of nested lists, or one per key of an object.
 
     Raises:
-        QuantError: the file is not JSON, or not of rectangular lists of numbers.
+        QuantError: the file is not JSON, or its lists are not rectangular or not of numbers.
     """
     text = _decode(data, name)
     value = load_json(text, name)
@@ -36,12 +36,12 @@ def open_json(data: memoryview, name: str) -> dict[str, Entry]:
     try:
         return _entries({name: _from_lists(name, value)})
     except QuantError:
-        parse(text, MAX_TEXT_FILE_BYTES)  # says the line and column
+        parse(text, MAX_TEXT_FILE_BYTES)  # gives the line and column
         raise
 
 
 def _from_lists(name: str, value: Any) -> npt.NDArray[Any]:
-    """Return nested lists as an array, if all that they hold is numbers."""
+    """Return nested lists as an array, if they contain only numbers."""
     try:
         x = np.array(value)
     except (ValueError, OverflowError, RecursionError):
@@ -49,7 +49,7 @@ def _from_lists(name: str, value: Any) -> npt.NDArray[Any]:
     # strings, null, ragged lists and integers beyond 64 bits are other kinds; [1, true] would be [1, 1]
     if x.dtype.kind not in "iuf" or x.ndim > MAX_RANK or _holds_bool(value):
         raise QuantError(
-            f"{short(name)} is not a rectangular nest of lists of numbers; write [[1, 2], [3, 4]], "
+            f"{short(name)} is not a rectangular array of numbers; write [[1, 2], [3, 4]], "
             'or {"name": [[1, 2], [3, 4]]}.'
         )
     return x
@@ -75,8 +75,8 @@ def _entries(arrays: dict[str, npt.NDArray[Any]]) -> dict[str, Entry]:
 def _decode(data: memoryview, name: str) -> str:
     if len(data) > MAX_TEXT_FILE_BYTES:
         raise QuantError(
-            f"{short(name)} is {megabytes(len(data))} of text; at most {megabytes(MAX_TEXT_FILE_BYTES)} are "
-            "read. Save the tensor with np.save and upload the .npy file."
+            f"{short(name)} is {megabytes(len(data))} of text; the limit is {megabytes(MAX_TEXT_FILE_BYTES)}. "
+            "Save the tensor with np.save and upload the .npy file."
         )
     if bytes(data[:2]) in (b"\xff\xfe", b"\xfe\xff"):
         raise QuantError(f"{short(name)} is UTF-16 text; save it as UTF-8, or as CSV UTF-8.")

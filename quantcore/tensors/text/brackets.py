@@ -1,8 +1,8 @@
-"""Nested brackets: Python lists and tuples, JSON, and what NumPy and torch print.
+"""Nested brackets: Python lists and tuples, JSON, and the output of NumPy and torch.
 
-One pass over the tokens, with a stack of open brackets and no recursion. `_Reader` keeps, for each
-depth, how many entries the open bracket has and how many the closed ones had: a tensor is rectangular
-when all brackets of one depth agree and all numbers stand at the same depth.
+One pass over the tokens, with a stack of open brackets and no recursion. For each depth, `_Reader` keeps the
+number of entries in the open bracket and in the closed ones: a tensor is rectangular if all brackets of one depth
+agree and all numbers are at the same depth.
 """
 
 import re
@@ -13,7 +13,7 @@ from quantcore.tensors.limits import MAX_RANK
 from quantcore.tensors.text.numbers import Float32Array, not_a_number, to_float32
 from quantcore.tensors.wording import place, short
 
-# No alternative can backtrack over more than a bounded stretch, so that a hostile text costs linear time.
+# Every alternative backtracks over a bounded length, so that a hostile text takes linear time.
 _TOKEN = re.compile(
     r"""(?P<space>\s+)
     |(?P<number>[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|
@@ -36,7 +36,7 @@ _PAIRS = {"[": "]", "(": ")"}
 
 
 def parse_brackets(text: str) -> Float32Array:
-    """Return the tensor that nested brackets write, of any rank.
+    """Return the tensor written in nested brackets, of any rank.
 
     Raises:
         QuantError: brackets do not match, rows differ in length, or a word is not a number.
@@ -54,7 +54,7 @@ def parse_brackets(text: str) -> Float32Array:
 
 
 class _Reader:
-    """The state of one pass: open brackets, entries at each depth, the numbers so far."""
+    """The state of one pass: open brackets, entries at each depth, numbers so far."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -67,7 +67,7 @@ class _Reader:
         self.separator = ""
 
     def read(self, kind: str, position: int, word: str) -> None:
-        """Take in one token."""
+        """Process one token."""
         if kind == "number":
             self._number(position, word)
         elif kind == "comma":
@@ -90,10 +90,10 @@ class _Reader:
             bracket, position, _ = self.opened[-1]
             bracket = "(" if bracket == "call" else bracket
             raise QuantError(
-                f"The {bracket!r} at {place(self.text, position)} is never closed; add its bracket."
+                f"The {bracket!r} at {place(self.text, position)} is never closed; add the closing bracket."
             )
         if self.leaf_depth is None:
-            raise QuantError("There is no number in the text; paste rows of numbers, or a printed tensor.")
+            raise QuantError("The text contains no number; paste rows of numbers, or a printed tensor.")
         inner = tuple(self.lengths[depth] for depth in range(1, self.leaf_depth + 1))
         return inner if self.counts[0] == 1 else (self.counts[0], *inner)
 
@@ -107,8 +107,8 @@ class _Reader:
             style = "space" if self.last == "number" else "comma"
             if self.separator not in ("", style):
                 raise QuantError(
-                    f"Before {short(word)} at {place(self.text, position)} stands a {style}, before other "
-                    f"numbers a {self.separator}; use one separator, and a point for decimals."
+                    f"{short(word)} at {place(self.text, position)} follows a {style}, other numbers a "
+                    f"{self.separator}; use one separator, and a point for decimals."
                 )
             self.separator = style
         self.counts[-1] += 1
@@ -134,13 +134,13 @@ class _Reader:
     def _close(self, position: int, word: str) -> None:
         if not self.opened:
             where = place(self.text, position)
-            raise QuantError(f"The {word!r} at {where} closes no bracket; remove it or add the opening one.")
+            raise QuantError(f"The {word!r} at {where} has no opening bracket; remove it or add one.")
         bracket, opened_at, around = self.opened.pop()
         if word != _PAIRS.get(bracket, ")"):
             opening = "(" if bracket == "call" else bracket
             raise QuantError(
                 f"The {opening!r} at {place(self.text, opened_at)} is closed by {word!r} at "
-                f"{place(self.text, position)}; make them a pair."
+                f"{place(self.text, position)}; use a matching pair."
             )
         if bracket != "call":
             self._check_length(self.counts.pop(), position)
@@ -148,7 +148,7 @@ class _Reader:
         elif self.counts[-1] != around + 1:
             raise QuantError(
                 f"{short(self.text[opened_at : position + 1])} at {place(self.text, opened_at)} "
-                "does not hold one tensor; write its values in brackets."
+                "does not contain one tensor; write its values in brackets."
             )
 
     def _check_length(self, count: int, position: int) -> None:
@@ -162,11 +162,11 @@ class _Reader:
             index = "".join(f"[{n}]" for n in self.counts[1:] or self.counts)
             raise QuantError(
                 f"Row {index}, which ends at {place(self.text, position)}, has length {count}, but the rows "
-                f"before it have length {expected}; give every row as many."
+                f"before it have length {expected}; make all rows the same length."
             )
 
     def _mixed_depth(self, position: int, word: str, depth: int) -> QuantError:
         return QuantError(
-            f"{short(word)} at {place(self.text, position)} stands at bracket depth {depth}, but the first "
-            f"number at depth {self.leaf_depth}; give every row the same nesting."
+            f"{short(word)} at {place(self.text, position)} is at bracket depth {depth}, but the first "
+            f"number is at depth {self.leaf_depth}; nest every row alike."
         )

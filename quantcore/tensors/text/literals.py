@@ -5,7 +5,7 @@ array                  source
 =====================  ==========================================================================
 up to 300 elements     ``torch.tensor([[0.5, -1.0]])``, each number the shortest that reads back
 up to 64 kB            its bytes, compressed, in base64
-larger                 (only x) read from the file that the export offers
+larger                 (only x) read from the exported file
 =====================  ==========================================================================
 """
 
@@ -19,16 +19,16 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.generic]
 
-READABLE = 300  # elements that a person would still look through
-PACKED = 1 << 16  # bytes before compression: some 850 lines of base64
+READABLE = 300  # elements that a person would still read
+PACKED = 1 << 16  # bytes before compression: about 850 lines of base64
 WIDTH = 100
 
 
 def literal(x: Array, module: str = "torch") -> str:
     """Return source that binds ``x`` to a float32 tensor of x's shape, bit for bit.
 
-    It needs torch (or np, if that is the ``module``), and for more than 300 elements np, base64 and zlib. Above 64 kB it reads the file
-    quantscope.npz of the Export tab.
+    It needs torch (np if that is the ``module``), and for more than 300 elements also np, base64 and zlib. Above 64 kB
+    it reads the file quantscope.npz from the Export tab.
 
     >>> literal(np.array([[0.1, -2.0]], np.float32))
     'x = torch.tensor([[0.1, -2.0]])'
@@ -58,14 +58,14 @@ def array_source(values: Array, module: str = "torch") -> str:
 
 
 def number_texts(values: Array) -> list[str]:
-    """Write each element of a 1-D array: integers as such, float32 with the fewest digits.
+    """Return each element of a 1-D array as text: integers as such, float32 with the fewest digits that read back.
 
     >>> number_texts(np.array([0.1, 1e-30], np.float32))
     ['0.1', '1e-30']
     """
     texts = [str(v) for v in values]
     if values.dtype.kind == "f":
-        # Readers go through float64, and that double rounding misses a few numbers ("7.038531e-26")
+        # readers round to float64 first, and for a few numbers ("7.038531e-26") the double rounding gives another float32
         back = np.array([float(t) for t in texts], np.float64).astype(np.float32)
         for i in np.flatnonzero(back != values):
             texts[i] = repr(float(values[i]))
@@ -73,7 +73,7 @@ def number_texts(values: Array) -> list[str]:
 
 
 def little_endian(values: Array) -> Array:
-    """Return the array row-major and little-endian; as it is where it already is so."""
+    """Return the array row-major and little-endian, without a copy if it already is."""
     return np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
 
 
@@ -97,5 +97,5 @@ def _packed(values: Array, module: str) -> str:
     lines = "\n".join(f'    "{line}"' for line in textwrap.wrap(text, WIDTH))
     dtype = values.dtype.newbyteorder("<").str
     read = f'np.frombuffer(zlib.decompress(base64.b64decode(\n{lines}\n)), "{dtype}").reshape({values.shape})'
-    # copied, since torch warns of memory that it may not write to
+    # copied, since torch warns about read-only memory
     return read if module == "np" else f"torch.from_numpy({read}.copy())"

@@ -1,4 +1,4 @@
-"""What the readers of rows and of brackets share: numbers to float32, and words that are no numbers."""
+"""Shared by the readers of rows and of brackets: conversion to float32, errors for words that are not numbers."""
 
 from array import array
 from collections.abc import Iterable
@@ -13,34 +13,32 @@ Float32Array = npt.NDArray[np.float32]
 
 
 def not_a_number(text: str, position: int, word: str) -> QuantError:
-    """Return the error for the ``word`` at ``position`` of ``text``, with the remedy that fits it."""
+    """Return the error for the ``word`` at ``position`` of ``text``, with what to do about it."""
     where = place(text, position)
     if "..." in word or "…" in word:
         return QuantError(
-            f"The print left numbers out ({short(word)} at {where}); print it whole with "
+            f"The printed text omits numbers ({short(word)} at {where}); print all of them with "
             'torch.set_printoptions(profile="full") or np.set_printoptions(threshold=sys.maxsize), '
             "or upload a .npy file."
         )
     if "*" in word:
         return QuantError(
-            f"A factor stands before the numbers ({short(word)} at {where}); "
-            "multiply it into them and paste again."
+            f"There is a factor before the numbers ({short(word)} at {where}); multiply the numbers by it and paste again."
         )
     if word.startswith(";"):
         return QuantError(
-            f"There is a ';' inside brackets at {where}; put each row into brackets of its own, "
-            "[[1, 2], [3, 4]]."
+            f"There is a ';' inside brackets at {where}; give each row its own brackets, [[1, 2], [3, 4]]."
         )
     return QuantError(f"{short(word)} at {where} is not a number; remove it or write a number there.")
 
 
 def to_float32(values: "array[float]", words: Iterable[tuple[int, str]], text: str) -> Float32Array:
-    """Round to the nearest float32, refusing finite numbers beyond its range.
+    """Round to the nearest float32.
 
     Args:
         values: the numbers as float64.
-        words: position and spelling of each number, walked through only when some value is infinite.
-        text: where the words stand.
+        words: position and spelling of each number, used only if a value is infinite.
+        text: the text that contains the words.
 
     Raises:
         QuantError: a number is beyond 3.4e38 and was not written as ``inf``.

@@ -1,15 +1,15 @@
-"""Rows of numbers without brackets: one line a row.
+"""Rows of numbers without brackets: one line per row.
 
-What separates the numbers is decided once for the whole text:
+The separator is decided once for the whole text:
 
 =========================  ====================================================================
 between the numbers        read as
 =========================  ====================================================================
-only spaces or tabs        separators (two tabs in a row: a missing value, refused)
-only ``,`` or only ``;``   separators, with spaces around them or not; one at a line's end is allowed
+only spaces or tabs        separators (two tabs in a row: a missing value, an error)
+only ``,`` or only ``;``   separators, with or without spaces; one at the end of a line is allowed
 ``,`` and also ``;``,      decimal commas, if each number has at most one comma, between digits, and
-tabs or spaces             no point stands anywhere (``1,5;2,5``); anything else is refused, and so are
-                           ``1,234 5,678`` (thousands?) and ``1 2,5 3`` (does the comma separate?)
+tabs or spaces             there is no point (``1,5;2,5``); anything else is an error, and so are
+                           ``1,234 5,678`` (thousands?) and ``1 2,5 3`` (is the comma a separator?)
 =========================  ====================================================================
 """
 
@@ -21,7 +21,7 @@ from quantcore.errors import QuantError
 from quantcore.tensors.text.numbers import Float32Array, not_a_number, to_float32
 from quantcore.tensors.wording import place, sentence, short
 
-# float() alone would also take 1_000, digits of other scripts and a lone "infinity": these never reach it
+# float() would also accept 1_000, digits of other scripts and a lone "infinity": these never reach it
 _FOREIGN = re.compile(r"[^0-9eE+\-.\snaiftyNAIFTY]")
 _GAP = re.compile(r"[^\s,;]([^\S\n]+)[^\s,;]")
 _FIELD = re.compile(r"[^\s;]+")
@@ -41,10 +41,10 @@ _MISSING = {
 
 
 def parse_rows(text: str) -> Float32Array:
-    """Return rows of numbers as a matrix; one row, or one column, as a vector.
+    """Return rows of numbers as a matrix; a single row or column as a vector.
 
     Raises:
-        QuantError: a word is not a number, the rows differ in length, or the text can be read in two ways.
+        QuantError: a word is not a number, the rows differ in length, or the text is ambiguous.
     """
     plain = _separate(text)
     if found := _FOREIGN.search(plain):
@@ -55,7 +55,7 @@ def parse_rows(text: str) -> Float32Array:
 
 
 def _read_lines(text: str, plain: str) -> tuple["array[float]", int, int]:
-    """Return the numbers, the count of rows and the length of each."""
+    """Return the numbers, the number of rows and their length."""
     values: array[float] = array("d")
     rows, columns, first, start = 0, 0, 0, 0
     for number, line in enumerate(plain.split("\n"), start=1):
@@ -70,17 +70,17 @@ def _read_lines(text: str, plain: str) -> tuple["array[float]", int, int]:
             elif len(words) != columns:
                 raise QuantError(
                     f"Line {number} has {_count(len(words))}, but line {first} has {columns}; "
-                    "give every row as many."
+                    "make all rows the same length."
                 )
             rows += 1
         start += len(line) + 1
     if not rows:
-        raise QuantError("There is no number in the text, only separators; paste rows of numbers.")
+        raise QuantError("The text contains separators but no number; paste rows of numbers.")
     return values, rows, columns
 
 
 def _separate(text: str) -> str:
-    """Return a text of the same length in which spaces alone separate and points alone are decimal."""
+    """Return a text of the same length with spaces as the only separators and points for decimals."""
     gap = _GAP.search(text)
     if "," in text and (";" in text or gap):
         _check_decimal_commas(text, gap)
@@ -97,7 +97,7 @@ def _separate(text: str) -> str:
 
 
 def _check_decimal_commas(text: str, gap: re.Match[str] | None) -> None:
-    """Raise unless every comma is a decimal comma beyond doubt."""
+    """Raise unless every comma is unambiguously a decimal comma."""
     other = "semicolons" if ";" in text else "tabs" if gap and "\t" in gap.group() else "spaces"
     if other == "semicolons" and gap:
         raise _mixed(text, gap.start(1), "commas, semicolons and spaces")
@@ -105,7 +105,7 @@ def _check_decimal_commas(text: str, gap: re.Match[str] | None) -> None:
     decimals = False
     for field in _FIELD.finditer(text):
         word = field.group()
-        if not _NUMBER_LIKE.fullmatch(word):  # a heading: plainer to say than what separates
+        if not _NUMBER_LIKE.fullmatch(word):  # a header line: clearer than an error about separators
             raise not_a_number(text, field.start(), word)
         if "." in word or ("," in word and not _DECIMAL_COMMA.fullmatch(word)):
             raise _mixed(text, field.start(), f"commas and {other}")
@@ -117,36 +117,36 @@ def _check_decimal_commas(text: str, gap: re.Match[str] | None) -> None:
             decimals = decimals or not as_thousands
     if thousands and not decimals:
         raise QuantError(
-            f"{sentence(short(thousands.group()))} at {place(text, thousands.start())} may be a decimal or a "
-            "thousand; write it with a point for decimals and nothing for thousands."
+            f"{sentence(short(thousands.group()))} at {place(text, thousands.start())} may have a decimal comma or "
+            "a thousands separator; write a point for decimals and nothing for thousands."
         )
 
 
 def _mixed(text: str, position: int, what: str) -> QuantError:
     return QuantError(
-        f"Both {what} stand between the numbers ({place(text, position)}), which can be read in two ways; "
+        f"Numbers are separated by {what} ({place(text, position)}), which is ambiguous; "
         "use one separator, and a point for decimals."
     )
 
 
 def _words(text: str, plain: str, start: int) -> Iterator[tuple[int, str]]:
-    """Walk through the words of ``plain``, each as the user spelled it."""
+    """Iterate over the words of ``plain``, each as the user wrote it."""
     for match in _WORD.finditer(plain, start):
         yield match.start(), text[match.start() : match.end()]
 
 
 def _first_bad_word(text: str, plain: str, start: int) -> QuantError:
-    """Return the error for the line that begins at ``start``, which has a word that is no number."""
+    """Return the error for the line that begins at ``start``, which contains a word that is not a number."""
     line = text[start:end] if (end := text.find("\n", start)) >= 0 else ""
     if not text[:start].strip() and line.strip() and not _DIGIT.search(line) and "..." not in line:
         heading = short(line.strip())
         return QuantError(
-            f"Line {text.count(chr(10), 0, start) + 1} is a heading, {heading}; delete that line."
+            f"Line {text.count(chr(10), 0, start) + 1} is a header, {heading}; delete that line."
         )
     for position, word in _words(text, plain, start):
         if not _NUMBER.fullmatch(plain[position : position + len(word)]):
             return not_a_number(text, position, word)
-    raise AssertionError("the line was refused, so one of its words is no number")
+    raise AssertionError("the line is invalid, so one of its words is not a number")
 
 
 def _count(n: int) -> str:
