@@ -20,7 +20,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class OneBrowser(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            return "browser" if nodeid.startswith("tests/browser/") else nodeid
+            # cases of one test go together: to hand out each of 16,000 takes a minute
+            return "browser" if nodeid.startswith("tests/browser/") else nodeid.partition("[")[0]
 
     return OneBrowser(config, log)
 
