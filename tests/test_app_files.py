@@ -62,14 +62,14 @@ def test_code_tab_says_what_was_not_run() -> None:
 def test_code_tab_says_why_there_is_no_script() -> None:
     at = opened(tab="Code", library="aimet.2024.Quantize", **SMALL)
     assert_clean(at)
-    assert any("no library of today" in info.value for info in at.info)
+    assert any("is not a current library" in info.value for info in at.info)
     assert len(scripts(at)) == 2
 
 
 def test_code_tab_says_why_there_is_nothing_by_hand() -> None:
     at = opened(tab="Code", rounding="stochastic", **SMALL)
     assert_clean(at)
-    assert any("by chance" in info.value for info in at.info)
+    assert any("Stochastic rounding" in info.value for info in at.info)
     assert len(scripts(at)) == 1
 
 

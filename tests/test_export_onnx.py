@@ -107,7 +107,12 @@ def test_other_conventions_go_out_where_their_codes_agree(convention):
             3,
             "compressed_tensors round(x / s + z)",
         ),
-        ([9.0, 3.0, -9.0], "int4 given(1) textbook(overflow=wrap)", 2, "it clamps, and these wrap around"),
+        (
+            [9.0, 3.0, -9.0],
+            "int4 given(1) textbook(overflow=wrap)",
+            2,
+            "it clamps, and these codes wrap around",
+        ),
         ([9.0, 3.0, -9.0], "int3 given(1)", 2, "it clamps to -8..7, these to -4..3"),
         ([0.6, 1.0, 1.4], "int8 given(1) textbook(rounding=floor)", 1, "it rounds half to even, these floor"),
     ],
@@ -149,7 +154,7 @@ def test_nan_and_infinity_go_out_where_the_codes_agree():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("uint4 asymmetric hqq", "takes an integer zero_point, and hqq has a float one"),
+        ("uint4 asymmetric hqq", "takes an integer zero_point, and that of hqq is a float"),
         ("int8 given(0.5,200)", "takes a zero_point of the type of the codes, -128..127"),
     ],
 )

@@ -182,16 +182,16 @@ def test_script_of_a_large_tensor_reads_the_export(name, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("int8", "textbook is no library of today"),
-        ("int8 aimet.2024.Quantize", "aimet.2024.Quantize is no library of today"),
+        ("int8", "textbook is not a current library"),
+        ("int8 aimet.2024.Quantize", "aimet.2024.Quantize is not a current library"),
         ("int8 onnxruntime(overflow=wrap)", "onnxruntime(overflow=wrap) changes what onnxruntime does"),
-        ("int4 given(0.3,9) torchao", "torchao takes only a zero_point within the codes -8..7 of int4"),
-        ("uint4 asymmetric fixed(-1,1) hqq", "finds scale and codes in one call; choose min-max"),
+        ("int4 given(0.3,9) torchao", "torchao takes only zero points within the codes -8..7 of int4"),
+        ("uint4 asymmetric fixed(-1,1) hqq", "computes scale and codes in one call; choose min-max"),
         (
             "int8 per_channel(0) torchao scales(uint2 given(0.5))",
             "A scale is 0, and torchao would divide by it",
         ),
-        ("uint4 asymmetric hqq scales(int8)", "and scales that are kept as they are"),
+        ("uint4 asymmetric hqq scales(int8)", "and scales that are not quantized"),
         ("int8 given(0.3,5) quanto", "has no zero_point; choose 0"),
     ],
 )
@@ -202,7 +202,7 @@ def test_what_no_script_can_give(text, words):
 
 def test_fake_quantize_can_not_be_read_back_under_an_infinite_scale():
     x = torch.tensor([3e38, -3e38, 1.0])
-    with pytest.raises(qc.QuantError, match="no code can be read back"):
+    with pytest.raises(qc.QuantError, match="codes can't be recovered"):
         library_script(qc.apply(x, qc.Scheme.parse("int8 asymmetric torch.fake_quantize")))
 
 

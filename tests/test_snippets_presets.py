@@ -124,15 +124,15 @@ def test_what_a_call_takes_as_an_argument_may_differ(name, changes, shape):
         ("torchao.mxfp4", {"range_setting": qc.Percentile(99)}, "the range setting percentile(99); choose min_max"),
         ("torchao.mxfp4", {"format": qc.FLOATS["e3m4"]}, "has no counterpart of the format e3m4; choose "),
         ("torchao.mxfp4", {"scales": None}, "has no counterpart of the scales False; choose True"),
-        ("torchao.nvfp4", {"granularity": qc.PerGroup(32)}, "takes groups of 16 elements, not of 32; choose that"),
+        ("torchao.nvfp4", {"granularity": qc.PerGroup(32)}, "takes groups of 16 elements, not of 32; choose another group size"),
         ("torchao.fp8_e4m3fn", {"granularity": qc.PerGroup(5)}, "takes only blocks that divide the tensor"),
         ("torchao.fp8_e4m3fn", {"granularity": qc.PerGroup(1)}, "takes no blocks of one element"),
         ("torchao.fp8_e4m3fn", {"granularity": qc.PerFlatGroup(8)}, "has no flat groups"),
         ("bitsandbytes.nf4", {"granularity": qc.PerFlatGroup(48)}, "32, 64, 128, 256, 512, 1024, 2048 or 4096"),
         ("gguf.Q4_0", {"granularity": qc.PerGroup(16)}, "takes groups of 32 elements, not of 16"),
         ("gguf.Q4_0", {"format": qc.UINT8}, "has no counterpart of the format uint8; choose uint4"),
-        ("microxcaling.mxfp4", {}, "microxcaling is on no package index"),
-        ("microxcaling.mxint8.nearest", {}, "take the script with quantcore"),
+        ("microxcaling.mxfp4", {}, "microxcaling is not on any package index"),
+        ("microxcaling.mxint8.nearest", {}, "use the quantcore script"),
     ],
 )  # fmt: skip
 def test_what_no_script_can_give(name, changes, words):
@@ -154,7 +154,7 @@ def test_two_codes_a_byte_need_an_even_number(name, granularity, shape):
 def test_codes_of_no_number_are_left_to_chance():
     x = rows("torchao.mxfp4", 0)
     x[0, 0] = torch.nan
-    with pytest.raises(qc.QuantError, match="leaves the codes of NaN and infinity to chance"):
+    with pytest.raises(qc.QuantError, match="does not define the codes of NaN and infinity"):
         library_script(result_of("torchao.mxfp4", x))
 
 
@@ -162,7 +162,7 @@ def test_conventions_of_scales_are_no_calls():
     x = torch.ones(4, 8)
     for name in ("stored", "torchao.nf4.scales"):
         scheme = qc.Scheme.parse(f"{'int8' if 'nf4' in name else 'e4m3fn'} {name}")
-        with pytest.raises(qc.QuantError, match=f"{name} is how scales are kept"):
+        with pytest.raises(qc.QuantError, match=f"{name} only says how scales are stored"):
             library_script(qc.apply(x, scheme))
 
 
@@ -175,7 +175,7 @@ def test_a_changed_convention_is_not_the_library():
 
 def test_every_preset_has_a_script_or_a_reason():
     left = {name for name in qc.PRESETS if name not in SCRIPTED}
-    # on no package index; the grid of GPTQ alone, which is the textbook's; the calls of a convention of integers
+    # not on any package index; only the grid of GPTQ, which is the textbook's; the calls of a convention of integers
     assert {name.partition(".")[0] for name in left} == {"microxcaling", "gptq_like", "torchao"}
     assert {name for name in left if name.startswith("torchao")} == {
         f"torchao.int4_g{n}" for n in (32, 64, 128)

@@ -1,7 +1,7 @@
-"""A result as a file: .npz and .safetensors of all its arrays, .csv of one map.
+"""A result as a file: .npz and .safetensors of all its arrays, .csv of one of them.
 
-The arrays are x, codes, scale, zero_point and dequantized, under these names; scale and zero_point stand
-in block form. The scheme's text goes along, so that the file says how its codes came about.
+The arrays are named x, codes, scale, zero_point and dequantized; scale and zero_point are in block form. The text of
+the scheme is included, so that the file says how its codes were computed.
 """
 
 import io
@@ -30,7 +30,7 @@ def arrays(result: Quantized) -> dict[str, Tensor]:
 def to_npz(result: Quantized) -> bytes:
     """Return an .npz file, uncompressed; it reads with ``allow_pickle=False``.
 
-    Beside the arrays it holds ``scheme``, a text of shape ().
+    In addition to the arrays it contains ``scheme``, a string of shape ().
     """
     file = io.BytesIO()
     named: dict[str, Any] = {name: tensor.numpy() for name, tensor in arrays(result).items()}
@@ -39,15 +39,15 @@ def to_npz(result: Quantized) -> bytes:
 
 
 def to_safetensors(result: Quantized) -> bytes:
-    """Return a .safetensors file; its metadata has the scheme's text under ``scheme``."""
+    """Return a .safetensors file; its metadata contains the text of the scheme as ``scheme``."""
     return safetensors.torch.save(arrays(result), metadata={"scheme": str(result.scheme)})
 
 
 def to_csv(values: Tensor | np.ndarray[Any, Any]) -> str:
-    """Return one line for each row: float32 with the fewest digits that read back, integers as such.
+    """Return one line per row: float32 with the fewest digits that read back, integers as such.
 
-    The last axis makes the rows. Leading axes follow each other in row-major order: shape (2, 3, 4) gives
-    6 lines of 4 numbers, a vector one line, a single number one line of one.
+    Rows are along the last axis, in row-major order: shape (2, 3, 4) gives 6 lines of 4 numbers, a vector one line,
+    a scalar one line of one number.
 
     >>> to_csv(np.array([[0.1, -2.0], [1e-7, 3.0]], np.float32))
     '0.1,-2.0\\n1e-07,3.0\\n'

@@ -1,6 +1,6 @@
 """A result as an ONNX model: x through QuantizeLinear to the codes, and through DequantizeLinear to x̂.
 
-QuantizeLinear computes saturate(round(x / s) + z), half to even, within the bounds of the type:
+QuantizeLinear computes saturate(round(x / s) + z), rounding half to even, within the bounds of the type:
 
 ==========  ===========  =======
 bits        tensor type  opset
@@ -11,8 +11,8 @@ bits        tensor type  opset
 9 to 16     (U)INT16     21
 ==========  ===========  =======
 
-Results whose codes that gives can be written, whichever rule made them. Specification:
-onnx.ai/onnx/operators/onnx__QuantizeLinear.html. Needs the package onnx, which nothing else here does.
+A result can be written if this gives its codes, whatever its convention. Specification:
+onnx.ai/onnx/operators/onnx__QuantizeLinear.html. Only this module needs the package onnx.
 """
 
 import importlib
@@ -35,7 +35,7 @@ _OPSETS = {2: (25, 13), 4: (21, 10), 8: (21, 10), 16: (21, 10)}
 
 @dataclass(frozen=True)
 class Layout:
-    """What QuantizeLinear takes: parameters in a shape it knows, and its attributes."""
+    """What QuantizeLinear takes: parameters in a supported shape, and its attributes."""
 
     scale: Tensor
     zero_point: Tensor
@@ -45,12 +45,12 @@ class Layout:
 def to_onnx(result: Quantized) -> bytes:
     """Return an .onnx file with input x and outputs codes and dequantized, in the shape of x.
 
-    It computes the codes of ``result`` from x again; scale and zero_point stand in it. Codes of less than
-    8 bits are cast to 8 at the end, since numpy has no smaller type. The scheme's text is metadata.
+    It computes the codes of ``result`` from x; scale and zero_point are constants in it. Codes of fewer than 8 bits are
+    cast to 8 at the end, since NumPy has no smaller type. The text of the scheme is in the metadata.
 
     Raises:
-        QuantError: QuantizeLinear would give other codes or has no such zero_point, the format is no
-            integer, or the package onnx is not installed.
+        QuantError: QuantizeLinear would give other codes or does not support the zero_point, the format is not an
+            integer format, or the package onnx is not installed.
     """
     bits = _type_bits(result)
     _check_same_codes(result, bits)
@@ -60,8 +60,8 @@ def to_onnx(result: Quantized) -> bytes:
 def layout_of(result: Quantized) -> Layout:
     """Choose between one scale, scales along one axis, and blocks along one axis.
 
-    QuantizeLinear has blocks along one axis only; blocks of several become those of the longest, with their
-    parameters repeated along the others. Flat groups that are no boxes have their parameters at every element.
+    QuantizeLinear has blocks along one axis only; blocks along several become blocks along the longest, with the
+    parameters repeated along the others. Flat groups that are not boxes repeat their parameters for every element.
     """
     shape, block = tuple(result.x.shape), result.block
     parameters = [result.scale, result.params.zero_point]
@@ -74,7 +74,7 @@ def layout_of(result: Quantized) -> Layout:
     if len(cut) == 1 and block[cut[0]] == 1:
         return Layout(scale.flatten(), zero_point.flatten(), {"axis": cut[0]})
     axis = max(range(len(shape)), key=lambda i: block[i])
-    # every axis but the blocked one with a parameter an element
+    # one parameter per element along every axis but the blocked one
     grid = tuple(scale.shape[axis] if i == axis else n for i, n in enumerate(shape))
     repeated = tuple(1 if i == axis else b for i, b in enumerate(block))
     scale, zero_point = (cells_of(t, grid, repeated) for t in parameters)
@@ -82,16 +82,16 @@ def layout_of(result: Quantized) -> Layout:
 
 
 def _type_bits(result: Quantized) -> int:
-    """Width of the tensor type that holds the codes."""
+    """Bits of the tensor type for the codes."""
     fmt = result.scheme.format
     if not isinstance(fmt, IntFormat):
         raise QuantError(
-            f"This ONNX export has integers only, and the format is {fmt}; choose an integer one."
+            f"The ONNX export supports integer formats only, and the format is {fmt}; choose an integer format."
         )
     z = result.params.zero_point
     if z.is_floating_point():
         raise QuantError(
-            f"QuantizeLinear takes an integer zero_point, and {result.scheme.convention.name} has a float one; choose "
+            f"QuantizeLinear takes an integer zero_point, and that of {result.scheme.convention.name} is a float; choose "
             "another convention."
         )
     bits = min(width for width in _OPSETS if width >= fmt.bits)
@@ -99,7 +99,7 @@ def _type_bits(result: Quantized) -> int:
     if bool(((z < bounds.qmin) | (z > bounds.qmax)).any()):
         raise QuantError(
             f"QuantizeLinear takes a zero_point of the type of the codes, {bounds.qmin}..{bounds.qmax}; choose one "
-            "within."
+            "in this range."
         )
     return bits
 
@@ -118,25 +118,25 @@ def _check_same_codes(result: Quantized, bits: int) -> None:
 
 
 def _differences(result: Quantized, wide: IntFormat) -> str:
-    """What parts these codes from QuantizeLinear's, most of it first."""
+    """How the rule of these codes differs from QuantizeLinear, the most important first."""
     fmt, convention = result.scheme.format, result.scheme.rules
     formula, theirs = KERNELS[convention.coding.kernel].formula, KERNELS["A"].formula
     found = []
     if bool((result.scale == 0).any()):
-        found.append("it divides by a scale of 0, which here brings every code to the one of 0")
+        found.append("it divides by a scale of 0, for which every code here is the code of 0")
     if convention.coding.overflow == "wrap":
-        found.append("it clamps, and these wrap around")
+        found.append("it clamps, and these codes wrap around")
     elif (fmt.qmin, fmt.qmax) != (wide.qmin, wide.qmax):
         found.append(f"it clamps to {wide.qmin}..{wide.qmax}, these to {fmt.qmin}..{fmt.qmax}")
     if convention.coding.rounding != "half_even":
         found.append(f"it rounds half to even, these {convention.coding.rounding}")
     if formula != theirs:
         found.append(f"it computes {theirs}, {convention.name} {formula}")
-    return "QuantizeLinear is not this rule: " + "; ".join(found or ["it turns NaN into the lowest code"])
+    return "QuantizeLinear differs: " + "; ".join(found or ["it turns NaN into the lowest code"])
 
 
 def _onnx(module: str) -> Any:
-    """Import when first asked for: an optional package."""
+    """Import on first use: an optional package."""
     try:
         return importlib.import_module(module)
     except ImportError:

@@ -1,4 +1,4 @@
-"""A result as a script that rebuilds it: with quantcore, with torch alone, or with the library."""
+"""Scripts that reproduce a result: with quantcore, with torch alone, or with the library itself."""
 
 from quantcore.snippets.libraries import RECORDED_ONLY, library_script
 from quantcore.snippets.snippets import quantcore_script, torch_script

@@ -1,4 +1,4 @@
-"""How a script in plain torch gets at the ranges of blocks, and from blocks back to elements."""
+"""How a script in torch computes the ranges of blocks, and expands parameters of blocks to elements."""
 
 from dataclasses import dataclass
 
@@ -34,11 +34,11 @@ low, high = low.clamp(max=0), high.clamp(min=0)  # 0 is exact
 
 @dataclass(frozen=True)
 class Layout:
-    """What to write for one end of the ranges.
+    """How one bound of the ranges is written.
 
-    ``extreme`` and ``percentile`` are templates of an expression with one number a block, in block form;
-    {x} stands for ``source`` or its magnitudes, {end} for amin or amax, {p} for the percentile.
-    ``before``: lines that come first. ``target``: a template of what the expression is bound to.
+    ``extreme`` and ``percentile`` are templates of an expression with one number per block, in block form;
+    {x} is ``source`` or its magnitudes, {end} is amin or amax, {p} is the percentile.
+    ``before``: lines that come first. ``target``: a template of the assignment.
     """
 
     comment: str
@@ -50,9 +50,9 @@ class Layout:
 
 
 def low_high(result: Quantized) -> str:
-    """Return lines that bind low and high, one number a block; symmetric: high alone.
+    """Return lines that bind low and high, one number per block; high alone for symmetric schemes.
 
-    Of a percentile they call ``percentile(rows, p)``.
+    For a percentile they call ``percentile(rows, p)``.
     """
     setting, symmetric = result.scheme.range_setting, result.scheme.symmetric
     if isinstance(setting, Fixed):
@@ -69,7 +69,7 @@ def low_high(result: Quantized) -> str:
 
 
 def _end(layout: Layout, end: str, result: Quantized) -> str:
-    """The line that binds one end of the ranges."""
+    """The line that binds one bound of the ranges."""
     source = f"{layout.source}.abs()" if result.scheme.symmetric else layout.source
     setting = result.scheme.range_setting
     if isinstance(setting, Percentile):
@@ -79,7 +79,7 @@ def _end(layout: Layout, end: str, result: Quantized) -> str:
 
 
 def _layout_of(result: Quantized) -> Layout:
-    """Choose the plainest way: the whole tensor, whole axes, an axis of blocks, or one block at a time."""
+    """Choose the simplest way: the whole tensor, whole axes, an axis of blocks, or one block at a time."""
     shape, block = result.blocked_shape, result.block
     inner = tuple(i for i, b in enumerate(block) if b > 1)
     if isinstance(result.scheme.granularity, PerTensor):
@@ -93,7 +93,7 @@ def _layout_of(result: Quantized) -> Layout:
 
 
 def spread_source(result: Quantized) -> str:
-    """Return what repeats parameters in block form for every element; "" where they broadcast as they are.
+    """Return the expression that repeats parameters in block form for every element; "" if they broadcast.
 
     Blocks of (1, 4) on shape (8, 18) give ``.repeat_interleave(4, dim=1)[:, :18]``.
     """
@@ -109,7 +109,7 @@ def spread_source(result: Quantized) -> str:
 
 
 def _whole_axes(shape: Shape, inner: Shape) -> Layout:
-    """Blocks that take the axes ``inner`` whole: one a channel."""
+    """Blocks that cover the axes ``inner``: one per channel."""
     outer = tuple(i for i in range(len(shape)) if i not in inner)
     grid = tuple(1 if i in inner else n for i, n in enumerate(shape))
     order = outer + inner
@@ -123,15 +123,15 @@ def _whole_axes(shape: Shape, inner: Shape) -> Layout:
 
 
 def _last_axis(shape: Shape, block: Shape) -> Layout:
-    """Lay the elements of each block along a last axis of their own."""
+    """Put the elements of each block on a new last axis."""
     before, source = [], "x"
     grid = grid_shape(shape, block)
     missing = [g * b - n for g, b, n in zip(grid, block, shape, strict=True)]
     if any(missing):
         widths = tuple(width for end in reversed(missing) for width in (0, end))
-        # only for MinMax: zeros would move a percentile
+        # for MinMax only: zeros would shift a percentile
         before += [
-            "# the last blocks are shorter: fill them with 0, which every range holds anyway",
+            "# the last blocks are shorter: pad them with 0, which every range contains anyway",
             f"padded = torch.nn.functional.pad(x, {widths})",
         ]
         source = "padded"
@@ -146,13 +146,13 @@ def _last_axis(shape: Shape, block: Shape) -> Layout:
         sizes = tuple(size for pair in zip(grid, block, strict=True) for size in pair)
         order = tuple(range(0, len(sizes), 2)) + tuple(range(1, len(sizes), 2))
         split = f".reshape{sizes}.permute{order}.flatten({len(shape)})"
-    before.append(f"blocks = {source}{split}  # the elements of a block lie along the last axis")
+    before.append(f"blocks = {source}{split}  # the elements of a block are on the last axis")
     comment = f"one range for each block of {block}"
     return Layout(comment, "blocks", "{x}.{end}(-1)", "percentile({x}, {p})", tuple(before))
 
 
 def _one_at_a_time(shape: Shape, block: Shape, symmetric: bool) -> Layout:
-    """A loop over the blocks, of which the last are shorter."""
+    """A loop over the blocks; the last ones are shorter."""
     grid = grid_shape(shape, block)
     ends = ("high",) if symmetric else ("low", "high")
     ranges = ", ".join(f"range({g})" for g in grid)

@@ -1,4 +1,4 @@
-"""A convention's kernel as lines of torch, from x to codes, with what becomes of values that no integer holds."""
+"""The kernel of a convention as lines of torch, from x to codes, also for values that no integer can hold."""
 
 from quantcore.conventions import Convention
 from quantcore.errors import QuantError
@@ -9,7 +9,7 @@ from quantcore.snippets.template import render
 
 _CODES = """
 {% if zero_scales %}
-divisor = torch.where({{ scale }} == 0, torch.inf, {{ scale }})  # a scale that became 0 brings every code to the one of 0
+divisor = torch.where({{ scale }} == 0, torch.inf, {{ scale }})  # under a scale of 0 every code is the code of 0
 {% endif %}
 {% if finds_inverse %}
 inverse = 1 / {{ divisor }}
@@ -22,7 +22,7 @@ values = {{ rounded }}
 {% if cast == "none" %}
 values = torch.where(values.isnan(), {{ nan_code }}, values)  # NaN, cast to an integer
 {% else %}
-lost = ~(values.abs() < {{ "2.0**63" if cast == "int64" else "2.0**31" }})  # what no {{ "int64" if cast == "int64" else "int32" }} holds
+lost = ~(values.abs() < {{ "2.0**63" if cast == "int64" else "2.0**31" }})  # what no {{ "int64" if cast == "int64" else "int32" }} can hold
 values = torch.where(lost, {{ "0" if cast == "low_bits" else "qmin" }}, values)
 {% if negative_zero_points %}
 values = torch.where(lost & (torch.tensor({{ zero_point }}) < 0), qmax, values)
@@ -70,10 +70,10 @@ _CAST_LIMIT = 1 << 62  # quotients near it need the clamp of `quantize.wrap` bef
 def codes_source(result: Quantized, scale: str, zero_point: str) -> str:
     """Return lines that bind codes.
 
-    ``scale`` and ``zero_point`` are expressions that broadcast with x; an empty zero_point stands for 0.
+    ``scale`` and ``zero_point`` are expressions that broadcast with x; an empty zero_point means 0.
 
     Raises:
-        QuantError: the rounding is by chance.
+        QuantError: the rounding is stochastic.
     """
     fmt, convention = result.scheme.format, result.scheme.rules
     coding, nonfinite = convention.coding, convention.nonfinite
@@ -109,12 +109,10 @@ def codes_source(result: Quantized, scale: str, zero_point: str) -> str:
 
 
 def _rounded(convention: Convention, divisor: str, zero_point: str) -> tuple[str, bool]:
-    """The kernel as an expression, and whether it is a sum, which needs brackets before a method."""
+    """The kernel as an expression, and whether it is a sum, which needs parentheses before a method."""
     coding = convention.coding
     if coding.rounding not in _ROUNDINGS:
-        raise QuantError(
-            "Rounding by chance follows quantcore's own sequence of random numbers; use the quantcore script."
-        )
+        raise QuantError("Stochastic rounding uses quantcore's own random numbers; use the quantcore script.")
     kernel, round_ = KERNELS[coding.kernel], _ROUNDINGS[coding.rounding][0]
     quotient = "x * inverse" if kernel.inverse else f"x / {divisor}"
     if kernel.subtracts and zero_point:
@@ -125,7 +123,7 @@ def _rounded(convention: Convention, divisor: str, zero_point: str) -> tuple[str
     if not shift:
         return f"{round_}({quotient})", False
     if kernel.fused:
-        # alpha makes it one operation with one rounding, as the library's is
+        # with alpha it is one operation with one rounding, as in the library
         return f"{round_}(torch.add(torch.tensor(float({shift})), x, alpha=inverse.item()))", False
     if kernel.shift_first:
         return f"{round_}({quotient} + {shift})", False
@@ -133,6 +131,6 @@ def _rounded(convention: Convention, divisor: str, zero_point: str) -> tuple[str
 
 
 def _wrapped(fmt: Format) -> str:
-    """The lowest bits of codes that are not clamped."""
+    """The lowest bits of unclamped codes."""
     half, modulus = 1 << (fmt.bits - 1), 1 << fmt.bits
     return f"(codes + {half}) % {modulus} - {half}" if fmt.signed else f"codes % {modulus}"

@@ -1,4 +1,4 @@
-"""What every script of `snippets` is put together from: imports, the tensor, lines, assertions."""
+"""The parts of every script: imports, the tensor, assertions, the last line of output."""
 
 import ast
 import hashlib
@@ -9,7 +9,7 @@ import numpy as np
 
 from quantcore.tensors import READABLE, Array, array_source, little_endian
 
-# what a script may use without importing it
+# what a script can use without importing it
 _IMPORTS = {
     "base64": "import base64",
     "hashlib": "import hashlib",
@@ -23,10 +23,10 @@ _IMPORTS = {
 
 
 def assemble(tensor_code: str, body: str, heading: str = "") -> str:
-    """Put together heading, imports, the tensor and the body.
+    """Return a script of a heading, imports, the tensor and the body.
 
-    Both may begin with imports of their own; those of `_IMPORTS` need not be written, and names that are
-    imported but not used are left out.
+    ``tensor_code`` and ``body`` can begin with imports; those of `_IMPORTS` are added where needed, and names that are
+    imported but not used are dropped.
     """
     (own, tensor), (needed, rest) = _parted(tensor_code), _parted(body)
     code = f"{tensor}\n\n{rest}".strip()
@@ -40,7 +40,7 @@ def assemble(tensor_code: str, body: str, heading: str = "") -> str:
 
 
 def _parted(source: str) -> tuple[list[ast.Import | ast.ImportFrom], str]:
-    """The imports that the source begins with, and what follows them."""
+    """The imports at the start of the source, and the rest."""
     imports = []
     for node in ast.parse(source).body:
         if not isinstance(node, ast.Import | ast.ImportFrom):
@@ -51,7 +51,7 @@ def _parted(source: str) -> tuple[list[ast.Import | ast.ImportFrom], str]:
 
 
 def _import_line(node: ast.Import | ast.ImportFrom, used: set[str]) -> str:
-    """The line without what is not used; ``import a.b`` stays, for what it does."""
+    """The line without unused names; ``import a.b`` stays, for its side effects."""
     if isinstance(node, ast.ImportFrom):
         node.names = [alias for alias in node.names if (alias.asname or alias.name) in used]
     return ast.unparse(node) if node.names else ""
@@ -63,7 +63,7 @@ def _import_order(line: str) -> tuple[bool, str]:
 
 @dataclass(frozen=True)
 class Language:
-    """How assertions and literals are written: with torch or with numpy."""
+    """How assertions and literals are written: with torch or with NumPy."""
 
     module: str
     equal: str
@@ -92,7 +92,7 @@ NUMPY = Language(
 
 
 def check(name: str, codes: Array, language: Language = TORCH) -> str:
-    """Lines that assert the codes under ``name``: one by one, or by a hash where they are many."""
+    """Lines that assert the codes under ``name``: one by one, or by a hash if there are many."""
     if codes.size <= READABLE:
         expected = array_source(codes, language.module)
         return f"expected = {expected}\n{language.equal.format(name=name, expected='expected')}"
@@ -111,7 +111,7 @@ assert hashlib.sha256(data).hexdigest() == (
 
 
 def check_parameters(name: str, values: Array, language: Language) -> str:
-    """Lines that assert scale or zero_point, whatever axes of length 1 the library gives it."""
+    """Lines that assert scale or zero_point, ignoring axes of length 1."""
     flat = values.reshape(-1)
     has_nan = bool(np.isnan(flat).any())
     if _is_one_integer(flat):
@@ -130,19 +130,19 @@ def check_parameters(name: str, values: Array, language: Language) -> str:
 
 
 def checked(name: str, values: Array, language: Language = TORCH) -> str:
-    """What `check` or `check_parameters` asserted, as text for an f-string of the script.
+    """Return what `check` or `check_parameters` asserted, as text for an f-string of the script.
 
-    The script counts what it compared. Of parameters that are one integer throughout, it is that integer.
+    The script counts what it compared; zero points that are all the same integer are given as that integer.
     """
     noun = {"dequantized": "dequantized value", "zero_point": "zero point"}.get(name, name.removesuffix("s"))
     plural = "s" * (values.size != 1)
     if name == "zero_point" and _is_one_integer(values.reshape(-1)):
-        return f"the zero point {values.reshape(-1)[0]}"  # a library may keep one for all scales
+        return f"the zero point {values.reshape(-1)[0]}"  # a library can have one for all scales
     return f"{{{language.count.format(name=name)}:,}} {noun}{plural}"
 
 
 def ending(parts: list[str], who: str = "") -> str:
-    """The script's last lines, which say what was checked. ``who``: text for an f-string, what it ran with."""
+    """The last lines of the script, which print what was checked. ``who``: library and version, as text for an f-string."""
     *most, last = parts
     listed = f"{', '.join(most)} and {last}" if most else last
     verb = "equals that" if not most and last.startswith("{") and not last.endswith("s") else "equal those"

@@ -1,4 +1,4 @@
-"""A result as a Python script that rebuilds it and asserts its codes: with quantcore, or torch alone."""
+"""Python scripts that reproduce a result and assert its codes: with quantcore, or with torch alone."""
 
 import dataclasses
 import itertools
@@ -40,8 +40,8 @@ _TORCH = """
 def quantcore_script(tensor_code: str, result: Quantized) -> str:
     """Return a script that quantizes x with quantcore and asserts the codes of ``result``.
 
-    Its last line of output says what was checked. ``tensor_code`` is source that binds ``x``. It may begin with imports; np, torch, qc, base64 and zlib
-    need none.
+    Its last line of output says what was checked. ``tensor_code`` is source that binds ``x``; it can begin with imports,
+    but needs none for np, torch, qc, base64 and zlib.
     """
     codes = result.codes.cpu().numpy()
     body = render(
@@ -54,7 +54,7 @@ def quantcore_script(tensor_code: str, result: Quantized) -> str:
 
 
 def torch_script(tensor_code: str, result: Quantized) -> str:
-    """Return a script that does the arithmetic by hand, in torch, and asserts the codes of ``result``.
+    """Return a script that does the arithmetic step by step in torch and asserts the codes of ``result``.
 
     ``tensor_code`` is source that binds ``x`` to a float32 torch tensor, as `literal` writes it.
     """
@@ -70,7 +70,7 @@ def torch_script(tensor_code: str, result: Quantized) -> str:
 
 
 def scheme_source(scheme: Scheme) -> str:
-    """Return the constructor of a scheme, with what differs from the defaults.
+    """Return the constructor of a scheme, with the arguments that differ from the defaults.
 
     >>> scheme_source(Scheme.parse("int4 per_group(32)"))
     'qc.Scheme(format=qc.INT4, granularity=qc.PerGroup(size=32))'
@@ -81,13 +81,13 @@ def scheme_source(scheme: Scheme) -> str:
     line = _constructor(scheme)
     if len("scheme = ") + len(line) <= WIDTH:
         return line
-    # one argument a line; parameters by hand can be longer than one
+    # one argument per line; manual parameters can take several lines
     lines = itertools.chain(*(_wrapped(f"    {argument},") for argument in _arguments(scheme)))
     return "\n".join(["qc.Scheme(", *lines, ")"])
 
 
 def _wrapped(line: str) -> list[str]:
-    """Break a long line at spaces, but not at those in strings."""
+    """Break a long line at spaces outside strings."""
     unbroken = re.sub(r'"[^"]*"', lambda string: string[0].replace(" ", "\0"), line)
     parts = textwrap.wrap(
         unbroken, WIDTH, subsequent_indent=" " * 8, break_on_hyphens=False, break_long_words=False

@@ -1,6 +1,6 @@
-"""Scripts as templates, which read like the script that they write.
+"""Templates of scripts, which read like the scripts that they write.
 
-The syntax is Jinja's: ``{{ value }}``, and ``{% if … %}`` on lines of its own, which leave no line in the script.
+The syntax is Jinja's: ``{{ value }}``, and ``{% if … %}``; a line with only a tag leaves no line in the script.
 """
 
 from functools import cache
@@ -11,7 +11,7 @@ _ENVIRONMENT = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, undefine
 
 
 def render(template: str, **values: object) -> str:
-    """Return the script of a template, without empty lines around it."""
+    """Return the script of a template, without blank lines around it."""
     return _compiled(template).render(values).strip("\n")
 
 

@@ -1,7 +1,7 @@
-"""The arithmetic of one scheme on one tensor, as a person would write it by hand in torch.
+"""The arithmetic of one scheme on one tensor, as one would write it in torch.
 
-`arithmetic` writes only the lines that this tensor needs: no guard against a scale of 0 where no block
-is without a range. The order of operations is that of `quantize`, so the codes are the same bits.
+`arithmetic` writes only the lines that this tensor needs: no guard against a scale of 0 unless a block has no
+range. The order of operations is that of `quantize`, so the codes are the same bits.
 """
 
 from torch import Tensor
@@ -20,7 +20,7 @@ _ARITHMETIC = '''
 qmin, qmax = {{ fmt.qmin }}, {{ fmt.qmax }}
 
 {% if flat %}
-x = x.flatten()  # the groups run over the ends of rows
+x = x.flatten()  # groups continue across rows
 
 {% endif %}
 {% if given %}
@@ -44,7 +44,7 @@ def percentile(rows, p):
 {% endif %}
 {% if scale == "s" %}
 
-# each element with its block's parameters
+# expand the parameters of blocks to elements
 s = scale{{ spread }}
 {% endif %}
 {% if zero_point == "z" %}
@@ -70,7 +70,7 @@ scale = {{ scale }}
 zero_point = {{ zero_point }}
 {% endif %}
 {% if inverse %}
-inverse = {{ inverse }}  # kept beside the scale
+inverse = {{ inverse }}  # stored with the scale
 {% endif %}
 """
 _PARAMETERS = """
@@ -91,16 +91,16 @@ zero_point = (qmin - torch.round(low / scale)).clamp(qmin, qmax)
 zero_point = {{ fmt.middle }}  # the middle of the codes
 {% endif %}
 """
-_NO_RANGE = 1e-30  # a scale of exactly 1 with a smaller range was a 0 that the convention replaced
+_NO_RANGE = 1e-30  # a scale of exactly 1 with a smaller range was 0 and was replaced
 
 
 def arithmetic(result: Quantized) -> str:
     """Return lines that bind codes and x_hat, and print both; they need x, torch and itertools.
 
-    Parameters that are found otherwise than by the textbook stand as numbers.
+    Parameters that are not computed as in the textbook are written as numbers.
 
     Raises:
-        QuantError: the scheme needs more than integers, one scale and one zero_point a block.
+        QuantError: the scheme needs more than integers with one scale and one zero_point per block.
     """
     _check_supported(result)
     scale, zero_point = _names(result)
@@ -122,21 +122,23 @@ def arithmetic(result: Quantized) -> str:
 
 
 def _check_supported(result: Quantized) -> None:
-    """What takes more than one scale and one zero_point a block is not written by hand."""
+    """Raise for what needs more than one scale and one zero_point per block."""
     fmt, convention = result.scheme.format, result.scheme.convention
     if not isinstance(fmt, IntFormat):
-        raise QuantError(f"The script by hand writes integers; of {fmt}, use the quantcore script.")
+        raise QuantError(
+            f"The torch script supports integer formats only; for {fmt}, use the quantcore script."
+        )
     if convention.storage.quantize_with == "raw" and result.scales is not None:
-        what = "finds codes with other scales than it stores"
+        what = "computes codes with other scales than it stores"
     elif result.dequantizer.how != "scaled" or result.params.center is not None:
-        what = "dequantizes otherwise than by (codes - zero_point) * scale"
+        what = "does not dequantize by (codes - zero_point) * scale"
     else:
         return
-    raise QuantError(f"{convention.name} {what}; the script by hand does not, so use the quantcore script.")
+    raise QuantError(f"{convention.name} {what}, which the torch script can't do; use the quantcore script.")
 
 
 def _is_given(result: Quantized) -> bool:
-    """Whether scale and zero_point stand as numbers: they are given, or not the textbook's."""
+    """Whether scale and zero_point are written as numbers: they are given, or not the textbook's."""
     rules, of_codes = result.scheme.rules, ("coding", "nonfinite")
     differs = any(
         getattr(rules, stage) != getattr(TEXTBOOK, stage) for stage in STAGES if stage not in of_codes
@@ -145,16 +147,16 @@ def _is_given(result: Quantized) -> bool:
 
 
 def _given(result: Quantized) -> str:
-    """Parameters by hand, or by a library; one number for all blocks stays one number."""
+    """Parameters given manually or by a library; one number if it is the same for all blocks."""
     zero_point, inverse = _short(result.params.zero_point), ""
     if result.params.inverse is not None:
         values = _short(result.params.inverse)
         inverse = array_source(values) + (spread_source(result) if values.ndim else "")
-    by_hand = isinstance(result.scheme.range_setting, Given)
+    manual = isinstance(result.scheme.range_setting, Given)
     one_integer = zero_point.dtype.kind == "i" and not zero_point.ndim
     return render(
         _GIVEN,
-        who="by hand" if by_hand else f"as {result.scheme.convention.name} finds them",
+        who="set manually" if manual else f"as {result.scheme.convention.name} computes them",
         scale=array_source(_short(result.scale)),
         zero_point=""
         if not zero_point.any()
@@ -166,14 +168,14 @@ def _given(result: Quantized) -> str:
 
 
 def _short(parameters: Tensor) -> Array:
-    """One number where all are the same."""
+    """One number if all are the same."""
     array: Array = parameters.cpu().numpy()
     first: Array = array.flat[:1].reshape(())
     return first if (array == first).all() else array
 
 
 def _parameters(result: Quantized) -> str:
-    """Lines from the range to scale and zero_point."""
+    """Lines that compute scale and zero_point from the range."""
     fmt, low, high = result.scheme.format, result.params.low, result.params.high
     assert low is not None
     assert high is not None
@@ -188,7 +190,7 @@ def _parameters(result: Quantized) -> str:
 
 
 def _names(result: Quantized) -> tuple[str, str]:
-    """Names of scale and zero_point that broadcast with x: "s" and "z" for each element's, "" for a zero_point of 0."""
+    """Names of scale and zero_point that broadcast with x: "s" and "z" if expanded to elements, "" for a zero_point of 0."""
     setting, symmetric = result.scheme.range_setting, result.scheme.symmetric
     if _is_given(result):
         zero = not result.params.zero_point.any()

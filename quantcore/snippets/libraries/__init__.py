@@ -1,7 +1,7 @@
-"""A result as a script in the API of the library whose integers it holds, with assertions on them.
+"""Scripts that reproduce a result in the API of its library and assert it.
 
-`RECIPES` has one function a convention of integers, `CALLS` one a convention of the presets; each knows its
-library's API and nothing of the others.
+`RECIPES` has one function per integer convention, `CALLS` one per convention of the presets; each knows the API of
+its library only.
 """
 
 from collections.abc import Callable
@@ -55,22 +55,21 @@ RECIPES: dict[str, Callable[[Quantized], Recipe]] = {
     "hqq": hqq.float_zero,
     "hqq.round_zero": hqq.rounded_zero,
 }
-# Libraries that do not install beside the CPU build of torch: their scripts were run by hand, in an environment
-# of their own, and run in the tests where they import
+# Libraries that can't be installed with the CPU build of torch: their scripts were run in a separate environment;
+# the tests run them where the library is installed
 RECORDED_ONLY = frozenset({"aimet-torch"})
 
 
 def library_script(result: Quantized) -> str:
-    """Return a script in the own API of the convention's library, that asserts the codes of ``result``.
+    """Return a script in the API of the convention's library that asserts the codes of ``result``.
 
-    Codes that the library does not show are asserted as what they dequantize to (`Recipe.shows`). The script
-    also asserts scale and zero_point where the library finds them: for every range setting but
-    `MinMax` they stand in the script as numbers. Its last line of output says what was checked, and with
-    which version of the library.
+    If the library does not give codes, their dequantized values are asserted (`Recipe.shows`). The script also asserts
+    scale and zero_point if the library computes them: for range settings other than `MinMax` they are written into the
+    script as numbers. Its last line of output says what was checked, and with which version of the library.
 
     Raises:
-        QuantError: the convention stands for no library that can be installed, was changed, or its library
-            can't be given these parameters, or has no call for this scheme.
+        QuantError: the convention is not of a library that can be installed, or was changed, or its library has no
+            call for this scheme or can't take these parameters.
     """
     convention = result.scheme.convention
     _check_supported(result)
@@ -104,8 +103,8 @@ def _check_supported(result: Quantized) -> None:
         raise QuantError(presets.why_no_call(convention))
     if convention != CONVENTIONS[convention.name]:
         raise QuantError(
-            f"{convention} changes what {convention.library} does, so {convention.library} can't give these "
-            "codes; choose the convention as it is."
+            f"{convention} changes what {convention.library} does, so {convention.library} can't compute these "
+            "codes; choose the unchanged convention."
         )
     if convention.name in CALLS:
         presets.check_supported(result)
@@ -114,8 +113,8 @@ def _check_supported(result: Quantized) -> None:
     z, fmt = result.zero_point, scheme.format
     if isinstance(fmt, IntFormat) and z is not None and bool(((z < fmt.qmin) | (z > fmt.qmax)).any()):
         raise QuantError(
-            f"{convention.library} takes only a zero_point within the codes {fmt.qmin}..{fmt.qmax} of {fmt}; "
-            "choose one of them."
+            f"{convention.library} takes only zero points within the codes {fmt.qmin}..{fmt.qmax} of {fmt}; "
+            "choose one of these."
         )
     if bool((result.scale == 0).any()):
         raise QuantError(

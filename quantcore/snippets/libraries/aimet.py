@@ -1,4 +1,4 @@
-"""Scripts in AIMET's own API (aimet_torch.quantization.affine); its offset is -zero_point."""
+"""Scripts in the API of AIMET (aimet_torch.quantization.affine); its offset is -zero_point."""
 
 from quantcore.granularity import PerBlock, PerGroup
 from quantcore.quantization import Quantized
@@ -21,7 +21,7 @@ with torch.no_grad():
 codes = codes.to({{ fmt.dtype }})
 scale, zero_point = quantizer.get_scale(), -quantizer.get_offset()
 """
-# the kernels alone, with scale and offset
+# only the kernels, with given scale and offset
 _FUNCTIONS = """
 from aimet_torch.quantization import affine
 
@@ -43,7 +43,7 @@ def quantize(result: Quantized) -> Recipe:
 
 
 def quantize_dequantize(result: Quantized) -> Recipe:
-    """QuantizeDequantize(...)(x) under torch.no_grad(), its codes read back."""
+    """QuantizeDequantize(...)(x) under torch.no_grad(), converted back to codes."""
     return _affine(result, "QuantizeDequantize", grad=False)
 
 

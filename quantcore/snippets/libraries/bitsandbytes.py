@@ -1,4 +1,4 @@
-"""Scripts in bitsandbytes' own API, on the CPU."""
+"""Scripts in the API of bitsandbytes, on the CPU."""
 
 from quantcore.quantization import Quantized
 from quantcore.snippets.libraries.recipe import Recipe, write
@@ -8,7 +8,7 @@ from bitsandbytes.functional import quantize_4bit
 
 packed, state = quantize_4bit(x, blocksize={{ granularity.size }}, quant_type="{{ quant_type }}")
 packed = packed.flatten()
-codes = torch.stack([packed >> 4, packed & 15], 1).flatten()  # the higher four bits first
+codes = torch.stack([packed >> 4, packed & 15], 1).flatten()  # the upper four bits first
 codes = codes[:x.numel()].reshape(x.shape)
 scale = state.absmax
 """
@@ -21,11 +21,11 @@ _QUANT_TYPES = {"nf4": "nf4", "fp4_bitsandbytes": "fp4"}
 
 
 def four_bits(result: Quantized) -> Recipe:
-    """quantize_4bit, its codes taken out of the bytes."""
+    """quantize_4bit, with its codes unpacked."""
     quant_type = _QUANT_TYPES[str(result.scheme.format)]
     return Recipe(write(_FOUR_BITS, result, quant_type=quant_type), ("scale",))
 
 
 def vectorwise(result: Quantized) -> Recipe:
-    """int8_vectorwise_quant; it gives each row's largest magnitude, which no scale is kept of."""
+    """int8_vectorwise_quant; it returns max|x| of each row, not a scale."""
     return Recipe(write(_VECTORWISE, result), ())

@@ -1,4 +1,4 @@
-"""Scripts in brevitas' own API: a layer whose weight is the tensor."""
+"""Scripts in the API of brevitas: a layer whose weight is the tensor."""
 
 from quantcore.granularity import PerChannel
 from quantcore.quantization import Quantized
@@ -19,7 +19,7 @@ with torch.no_grad():
 scale, zero_point = quantized.scale, quantized.zero_point
 codes = quantized.int(float_datatype=False){% if rows %}.reshape({{ shape }}){% endif %}.to({{ fmt.dtype }})
 """
-# the kernel alone
+# only the kernel
 _KERNEL = """
 from brevitas.core.function_wrapper import Identity
 from brevitas.core.quant import IntQuant
@@ -32,7 +32,7 @@ codes = kernel.to_int(scale, zero_point, bits, x).to({{ fmt.dtype }})
 
 
 def weight(result: Quantized) -> Recipe:
-    """QuantLinear(weight_quant=...).quant_weight().int(); IntQuant alone for parameters from elsewhere."""
+    """QuantLinear(weight_quant=...).quant_weight().int(); only IntQuant for given parameters."""
     if given := given_parameters(result, None, "float32"):
         return Recipe(write(_KERNEL, result, given=given), ())
     shape, per_channel = tuple(result.x.shape), isinstance(result.scheme.granularity, PerChannel)

@@ -1,4 +1,4 @@
-"""Scripts in compressed-tensors' own API."""
+"""Scripts in the API of compressed-tensors."""
 
 from quantcore.formats import FloatFormat
 from quantcore.granularity import PerBlock, PerChannel, PerGroup, PerTensor
@@ -28,7 +28,7 @@ blocks = x.reshape({{ sizes }})
 {% endif %}
 low, high = blocks.amin((1, 3)), blocks.amax((1, 3))
 """
-# the library quantizes to values; of six bits it has no codes at all, so they are dequantized
+# the library returns values, and has no codes of six bits, so these are dequantized
 _MX = """
 from compressed_tensors.compressors.nvfp4.helpers import pack_fp4_to_uint8
 from compressed_tensors.quantization import QuantizationArgs
@@ -116,7 +116,7 @@ def _rows(result: Quantized) -> str:
 
 
 def _strategy(result: Quantized) -> tuple[str, str]:
-    """Arguments that name the granularity, and lines that bind low and high in the shape it takes."""
+    """The arguments for the granularity, and lines that bind low and high in the shape that it takes."""
     x, block = result.x, result.block
     match result.scheme.granularity:
         case PerChannel():

@@ -1,11 +1,11 @@
-"""Scripts in gguf's own API: its file's bytes, and the codes taken out of them."""
+"""Scripts in the API of gguf: it returns the bytes of a file, from which the codes are unpacked."""
 
 from quantcore.formats import IntFormat
 from quantcore.quantization import Quantized
 from quantcore.snippets.libraries.recipe import Recipe, write
 from quantcore.snippets.script import NUMPY
 
-# the digits of TQ1_0 to the base 3 and the powers of MXFP4 are read by gguf alone
+# the base-3 digits of TQ1_0 and the power-of-two scales of MXFP4 are left to gguf
 _BLOCKS = """
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 from gguf.quants import dequantize, quantize
@@ -39,10 +39,10 @@ dequantized = dequantize(data, kind)
 
 
 def blocks(result: Quantized) -> Recipe:
-    """quants.quantize; TQ1_0 is dequantized again, the others' codes are read."""
+    """quants.quantize; TQ1_0 is dequantized, the codes of the others are unpacked."""
     fmt, name = result.scheme.format, result.scheme.convention.name.rpartition(".")[2]
     if isinstance(fmt, IntFormat) and fmt.bits == 5:
-        name = name.replace("4", "5")  # their arithmetic is that of four bits
+        name = name.replace("4", "5")  # computed like the four-bit types
     gives = {"MXFP4": (), "Q4_1": ("scale", "zero_point"), "Q5_1": ("scale", "zero_point")}.get(
         name, ("scale",)
     )

@@ -1,4 +1,4 @@
-"""Scripts in hqq's own API."""
+"""Scripts in the API of hqq."""
 
 from quantcore.errors import QuantError
 from quantcore.granularity import PerFlatGroup, PerGroup, PerTensor
@@ -30,8 +30,8 @@ def rounded_zero(result: Quantized) -> Recipe:
 def _quantizer(result: Quantized, round_zero: bool) -> Recipe:
     if not finds_range(result):
         raise QuantError(
-            "Quantizer.quantize of hqq finds scale and codes in one call; choose min-max, and scales "
-            "that are kept as they are."
+            "Quantizer.quantize of hqq computes scale and codes in one call; choose min-max, and scales "
+            "that are not quantized."
         )
     granularity = result.scheme.granularity
     group_size = granularity.size if isinstance(granularity, PerGroup | PerFlatGroup) else None

@@ -1,4 +1,4 @@
-"""Scripts for ONNX: scale and zero_point by onnxruntime's quantization tool, codes by QuantizeLinear."""
+"""Scripts for ONNX: scale and zero_point from onnxruntime's quantization tool, codes from QuantizeLinear."""
 
 from quantcore.conventions import CONVENTIONS
 from quantcore.granularity import PerChannel, PerGroup
@@ -32,7 +32,7 @@ zero_point, scale = (np.array(values) for values in zip(*parameters))
 kind, output = {{ kind }}, TensorProto.{{ sign }}INT8
 nodes = [
     helper.make_node("QuantizeLinear", ["x", "scale", "zero_point"], ["packed"]{{ attributes }}),
-    helper.make_node("Cast", ["packed"], ["codes"], to=output),  # numpy has no type of 4 bits
+    helper.make_node("Cast", ["packed"], ["codes"], to=output),  # NumPy has no 4-bit type
 ]
 {% else %}
 kind = output = {{ kind }}

@@ -1,7 +1,7 @@
-"""The calls that the presets stand for: which function writes each, and what of a preset it lets be changed.
+"""The library calls of the presets: which function writes each script, and what of a preset can be changed.
 
-A call does what its presets say. What it takes as an argument can be otherwise, as the size of a group; all
-else has no counterpart in the library.
+A call computes its presets. What it takes as an argument can differ, such as the group size; nothing else has a
+counterpart in the library.
 """
 
 from collections.abc import Callable
@@ -20,10 +20,10 @@ from quantcore.snippets.libraries.recipe import Recipe
 
 @dataclass(frozen=True)
 class Call:
-    """A library's call: its script, and what may differ from the presets that stand for it.
+    """A library's call: its script, and what can differ from its presets.
 
-    ``free``: fields that may. The granularity may too, within the ``sizes`` of groups and the ``limits``, which
-    add to the convention's own.
+    ``free``: the fields that can. The granularity can too, within the group ``sizes`` and the ``limits``, which
+    add to those of the convention.
     """
 
     recipe: Callable[[Quantized], Recipe]
@@ -57,27 +57,27 @@ CALLS: dict[str, Call] = {
     **{f"gguf.{name}": Call(gguf.blocks, sizes=(32,)) for name in ("Q4_0", "Q4_1", "Q8_0", "MXFP4")},
     **{f"gguf.{name}": Call(gguf.blocks, sizes=(256,)) for name in ("TQ1_0", "TQ2_0")},
 }
-# what has no script -> why, and what to do
+# library without a script -> why, and what to do
 _NOT_INSTALLABLE = {
-    "microxcaling": "microxcaling is on no package index, so a script could not say what to install; take the script "
-    "with quantcore, whose values are those of its commit {version}."
+    "microxcaling": "microxcaling is not on any package index, so a script could not install it; use the quantcore "
+    "script, which reproduces its commit {version}."
 }
 
 
 def why_no_call(convention: Convention) -> str:
-    """Return the sentence on a convention that has no call here."""
+    """Return why a convention has no call."""
     if convention.library in _NOT_INSTALLABLE:
         return _NOT_INSTALLABLE[convention.library].format(version=convention.version)
     known = convention.name in INTEGER_CONVENTIONS
-    why = "is no library of today" if known else "is how scales are kept, and no call of its own,"
-    return f"{convention.name} {why} to write a script for; choose another convention."
+    why = "is not a current library" if known else "only says how scales are stored"
+    return f"{convention.name} {why}, so there is no script for it; choose another convention."
 
 
 def check_supported(result: Quantized) -> None:
-    """Raise what keeps a scheme with a convention of `CALLS` from having a script.
+    """Raise if a scheme with a convention of `CALLS` can't have a script.
 
     Raises:
-        QuantError: the call has no counterpart of the scheme, or a code is left to chance.
+        QuantError: the call has no counterpart of the scheme, or some codes are undefined.
     """
     scheme, convention = result.scheme, result.scheme.convention
     call, name = CALLS[convention.name], f"{convention.call} of {convention.library}"
@@ -85,7 +85,9 @@ def check_supported(result: Quantized) -> None:
     if call.sizes and isinstance(granularity, PerGroup | PerFlatGroup) and granularity.size not in call.sizes:
         *most, last = map(str, call.sizes)
         sizes = f"{', '.join(most)} or {last}" if most else last
-        raise QuantError(f"{name} takes groups of {sizes} elements, not of {granularity.size}; choose that.")
+        raise QuantError(
+            f"{name} takes groups of {sizes} elements, not of {granularity.size}; choose another group size."
+        )
     for limit in call.limits:
         found = PROPERTIES[limit.of](scheme, shape)
         if found and not set(found[0]) & set(limit.allowed):
@@ -93,13 +95,13 @@ def check_supported(result: Quantized) -> None:
     _check_other_fields(scheme, call, name)
     if not bool(result.x.isfinite().all() and result.dequantized.isfinite().all()):
         raise QuantError(
-            f"{convention.library} leaves the codes of NaN and infinity to chance, and there are some; "
-            "take them out of the tensor."
+            f"{convention.library} does not define the codes of NaN and infinity, and the result contains some; "
+            "remove them from the tensor."
         )
 
 
 def _check_other_fields(scheme: Scheme, call: Call, name: str) -> None:
-    """Compare with the presets of the convention; the nearest of them says what to choose."""
+    """Compare with the presets of the convention; the nearest one is what to choose."""
     own = _fields(scheme)
     free = {"granularity", *call.free}
     nearest: dict[str, tuple[Any, Any]] | None = None
@@ -119,7 +121,7 @@ def _check_other_fields(scheme: Scheme, call: Call, name: str) -> None:
 
 
 def _fields(scheme: Scheme, prefix: str = "") -> dict[str, Any]:
-    """Every field under its name, those of scales behind ``scales.``."""
+    """Every field by name, those of the scales with the prefix ``scales.``."""
     names = ("format", "symmetric", "granularity", "range_setting", "convention")
     found = {prefix + name: getattr(scheme, name) for name in names}
     found[f"{prefix}scales"] = scheme.scales is not None

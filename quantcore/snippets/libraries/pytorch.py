@@ -1,4 +1,4 @@
-"""Scripts in torch's own API: observers, then a kernel."""
+"""Scripts in the quantization API of torch: observers, then a kernel."""
 
 from quantcore.errors import QuantError
 from quantcore.granularity import PerChannel
@@ -43,15 +43,15 @@ codes = torch.quantize_per_channel(x, scale, zero_point, {{ axis }}, {{ dtype }}
 
 
 def fake_quantize(result: Quantized) -> Recipe:
-    """Observer -> fake_quantize_per_tensor/channel_affine, whose values are read back as codes.
+    """Observer -> fake_quantize_per_tensor/channel_affine, whose values are converted back to codes.
 
     Raises:
         QuantError: a scale is not finite.
     """
     if not result.scale.isfinite().all():
         raise QuantError(
-            "fake_quantize returns dequantized values, and under a scale that is not finite no code can be read "
-            "back from them; scale the tensor down, or replace NaN and infinity."
+            "fake_quantize returns dequantized values, and with a scale that is not finite, codes can't be recovered "
+            "from them; scale the tensor down, or replace NaN and infinity."
         )
     rank, axis = result.x.dim(), _axis(result)
     view = "" if axis in (None, rank - 1) else f".view{tuple(-1 if i == axis else 1 for i in range(rank))}"
@@ -70,13 +70,13 @@ def _recipe(template: str, result: Quantized, **values: object) -> Recipe:
 
 
 def _axis(result: Quantized) -> int | None:
-    """That of the channels, None where one scale holds for the tensor."""
+    """The channel axis, None for one scale per tensor."""
     granularity = result.scheme.granularity
     return granularity.axis % result.x.dim() if isinstance(granularity, PerChannel) else None
 
 
 def _parameters(result: Quantized) -> str:
-    """Lines that bind scale and zero_point, one a channel."""
+    """Lines that bind scale and zero_point, one per channel."""
     fmt, axis = result.scheme.format, _axis(result)
     name, per, arguments = "MinMaxObserver", "per_tensor", []
     if axis is not None:

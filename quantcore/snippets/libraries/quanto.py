@@ -1,4 +1,4 @@
-"""Scripts in optimum-quanto's own API."""
+"""Scripts in the API of optimum-quanto."""
 
 from quantcore.errors import QuantError
 from quantcore.granularity import PerChannel
@@ -24,8 +24,7 @@ def symmetric(result: Quantized) -> Recipe:
     """AbsmaxOptimizer -> quanto::quantize_symmetric.
 
     Raises:
-        QuantError: parameters by other means than min-max that its kernel does not take: a zero_point, or
-            fewer than 8 bits, to which it does not clamp.
+        QuantError: the given parameters have a zero_point, which its kernel does not take.
     """
     granularity, shape = result.scheme.granularity, tuple(result.x.shape)
     axis = None

@@ -1,4 +1,4 @@
-"""What a library's module hands over: a script in that library's API, and what it needs."""
+"""What each module of a library returns: a script in the library's API, and what the script needs."""
 
 from dataclasses import dataclass
 
@@ -17,12 +17,12 @@ PARAMETERS = ("scale", "zero_point")
 
 @dataclass(frozen=True)
 class Recipe:
-    """A script that binds codes from x, and scale and zero_point where the library gives them.
+    """A script that binds codes from x, and scale and zero_point if the library returns them.
 
-    ``script``: its lines, of which imports come first; names that it imports and does not use are left out.
-    ``gives``: those of scale and zero_point that the library finds, so that the script can assert them.
-    ``also``: distributions to install in addition to the library's own.
-    ``shows``: codes, or dequantized where the library packs codes in a way of its own.
+    ``script``: its lines, imports first; names that it imports but does not use are dropped.
+    ``gives``: those of scale and zero_point that the library computes, so that the script can assert them.
+    ``also``: distributions to install in addition to the library.
+    ``shows``: codes, or dequantized if the library's packed codes can't be read.
     """
 
     script: str
@@ -33,7 +33,7 @@ class Recipe:
 
 
 def write(template: str, result: Quantized, **values: object) -> str:
-    """Return the script of a template, which knows x, fmt, granularity, symmetric and block, and ``values``."""
+    """Return the script of a template, to which x, fmt, granularity, symmetric, block and ``values`` are known."""
     scheme = result.scheme
     return render(
         template,
@@ -47,9 +47,9 @@ def write(template: str, result: Quantized, **values: object) -> str:
 
 
 def finds_range(result: Quantized) -> bool:
-    """Whether the library finds scale and zero_point by itself: its observers do min-max here.
+    """Whether the library computes scale and zero_point itself: its observers do min-max here.
 
-    Scales of scales are the library's own only under the conventions of presets.
+    Only the conventions of presets have scales of scales of their own.
     """
     own = result.scales is None or result.scheme.convention.name not in INTEGER_CONVENTIONS
     return isinstance(result.scheme.range_setting, MinMax) and own
@@ -62,9 +62,9 @@ def given_parameters(
     language: Language = TORCH,
     names: tuple[str, ...] = PARAMETERS,
 ) -> str:
-    """Lines that bind scale and zero_point to the numbers of ``result``; "" where the library finds them.
+    """Lines that bind scale and zero_point to the numbers of ``result``; "" if the library computes them.
 
-    ``shape``: one that the library takes, None for block form; ``dtype``: that of the zero_point.
+    ``shape``: the shape that the library takes, None for block form; ``dtype``: that of the zero_point.
     """
     if finds_range(result):
         return ""
@@ -74,7 +74,7 @@ def given_parameters(
         if scheme.scales is None
         else "scales of scales"
     )
-    lines = [f"# by {who}, not by the library"[:WIDTH]]
+    lines = [f"# from {who}, not from the library"[:WIDTH]]
     for name, values in zip(PARAMETERS, (result.scale, result.params.zero_point), strict=True):
         array: Array = values.cpu().numpy()
         array = array if shape is None else array.reshape(shape)

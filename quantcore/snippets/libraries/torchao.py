@@ -1,4 +1,4 @@
-"""Scripts in torchao's own API."""
+"""Scripts in the API of torchao."""
 
 from quantcore.errors import QuantError
 from quantcore.formats import FLOATS, Format
@@ -75,7 +75,7 @@ from torchao.quantization import to_nf4
 
 nf4 = to_nf4(x, {{ granularity.size }}, {{ scaler_block_size }})
 packed = nf4.quantized_data
-codes = torch.stack([packed >> 4, packed & 15], 1).reshape(x.shape)  # the higher four bits first
+codes = torch.stack([packed >> 4, packed & 15], 1).reshape(x.shape)  # the upper four bits first
 scale = nf4.dequantize_scalers(
     nf4.quantized_scalers, nf4.quantization_factor, nf4.scaler_block_size
 )
@@ -91,11 +91,7 @@ _NEEDS_PAIRS = "{} of torchao packs two codes into a byte, and the {}; choose a 
 
 
 def affine(result: Quantized) -> Recipe:
-    """choose_qparams_affine -> quantize_affine.
-
-    Raises:
-        QuantError: blocks of one element.
-    """
+    """choose_qparams_affine -> quantize_affine."""
     return _affine(result, "SYMMETRIC")
 
 
@@ -126,35 +122,33 @@ def mx(result: Quantized) -> Recipe:
     """MXTensor.to_mx, whose scales are powers of two.
 
     Raises:
-        QuantError: rows of an odd length, of whose codes of four bits two go into a byte.
+        QuantError: the format has four bits and the rows an odd length.
     """
     fmt, mode = result.scheme.format, result.scheme.convention.name.rpartition(".")[2]
     if fmt.bits == 4 and result.x.shape[-1] % 2:
-        raise QuantError(_NEEDS_PAIRS.format("MXTensor", "rows have an odd length", "rows of an even one"))
+        raise QuantError(_NEEDS_PAIRS.format("MXTensor", "rows have an odd length", "rows of even length"))
     return Recipe(write(_MX, result, element=_ELEMENTS[fmt], mode=mode), ("scale",))
 
 
 def nvfp4(result: Quantized) -> Recipe:
-    """NVFP4Tensor.to_nvfp4, with a scale for the tensor where the scales of blocks have one."""
+    """NVFP4Tensor.to_nvfp4, with a scale for the tensor if the scales of blocks have one."""
     assert result.scales is not None
     two_levels = isinstance(result.scales.scheme.range_setting, MinMax)
-    rows = "x" if result.x.dim() in (2, 3) else "x.reshape(-1, x.shape[-1])"  # it takes two axes or three
+    rows = "x" if result.x.dim() in (2, 3) else "x.reshape(-1, x.shape[-1])"  # it takes two or three axes
     return Recipe(write(_NVFP4, result, two_levels=two_levels, rows=rows), ("scale",))
 
 
 def nf4(result: Quantized) -> Recipe:
-    """to_nf4, whose scales are int8 with a mean and a factor a block of them.
+    """to_nf4, whose scales are int8, with a mean and a factor for each block of scales.
 
     Raises:
-        QuantError: an odd number of elements.
+        QuantError: the number of elements is odd.
     """
     if result.x.numel() % 2:
-        raise QuantError(
-            _NEEDS_PAIRS.format("to_nf4", "elements are odd in number", "an even number of them")
-        )
+        raise QuantError(_NEEDS_PAIRS.format("to_nf4", "number of elements is odd", "an even number"))
     assert result.scales is not None
     of_scales = result.scales.scheme.granularity
-    # it takes no block of scales that is longer than they are many
+    # a block of scales must not be longer than the number of scales
     count = result.scale.numel()
     size = min(of_scales.size, count) if isinstance(of_scales, PerFlatGroup) else count
     return Recipe(write(_NF4, result, scaler_block_size=size), ("scale",))
