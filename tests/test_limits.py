@@ -6,11 +6,11 @@ import pytest
 import torch
 
 import quantcore as qc
-from quantcore.analysis.range_comparison import METHODS
 from quantcore.formats.codebook import CodebookFormat, powers_of_two
 from quantcore.formats.codebook_fit import fit_codebook
 from quantcore.formats.floating_point import FLOATS
 from quantcore.numerics.rounding import rounding
+from quantcore.range_setting import METHODS
 
 # what makes it, what is taken, what is not
 LIMITS = [

@@ -18,8 +18,8 @@ from quantcore.conventions import CONVENTIONS
 from quantcore.qparams import mse_bounds as grid_trials
 from quantcore.qparams.mse_bounds import Trials
 from quantcore.qparams.squared_error import BlockErrors
+from quantcore.range_setting import RANGE_SETTINGS
 from quantcore.range_setting import entropy as range_entropy
-from quantcore.range_setting.basic import RANGE_SETTINGS
 from quantcore.range_setting.protocol import Task
 
 HERE = Path(__file__).parent / "golden"

@@ -6,7 +6,6 @@ from typing import Any
 import streamlit as st
 
 import quantcore as qc
-from pages.sidebar.scheme_state import DEFAULTS, MIN_PERCENTILE
 from quantcore.range_setting import MAX_BINS, MAX_CANDIDATES
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
@@ -22,6 +21,19 @@ KINDS = (
     "fixed",
     "by hand",
 )
+# keys of the controls, which are parameters of the link
+DEFAULTS: dict[str, Any] = {
+    "range": "min-max",
+    "p": 99.0,
+    "candidates": 100,
+    "bins": 2048,
+    "k": 3.0,
+    "low": -1.0,
+    "high": 1.0,
+    "scale": "0.1",
+    "zero_point": "0",
+}
+MIN_PERCENTILE = 50.001  # of the control; quantcore takes any above 50
 _HELP = (
     "How to find the range that the codes span: from the lowest to the highest element, by the least squared error, a "
     "percentile of the elements, the least information lost (Kullback-Leibler), k standard deviations around the "
@@ -102,3 +114,39 @@ def _literal(typed: str, what: str) -> Any:
         raise qc.QuantError(
             f"{what} must be a number or a nested list of numbers such as [[0.1], [0.2]], not {typed[:40]!r}."
         ) from None
+
+
+def choices_of(setting: qc.RangeSetting) -> dict[str, Any]:
+    """The values of the range controls for a range setting.
+
+    Raises:
+        QuantError: a control can't represent a value.
+    """
+    match setting:
+        case qc.Percentile(p):
+            if p < MIN_PERCENTILE:
+                raise qc.QuantError(f"The percentile here must be at least {MIN_PERCENTILE}, not {p}.")
+            return {"range": "percentile", "p": p}
+        case qc.MinMse(candidates):
+            return {"range": "min MSE", "candidates": candidates}
+        case qc.Entropy(bins, quantized):
+            if quantized != qc.Entropy().num_quantized_bins:
+                raise qc.QuantError("num_quantized_bins can't be set here; leave it out.")
+            return {"range": "entropy", "bins": bins}
+        case qc.MeanStd(k):
+            return {"range": "mean ± k·std", "k": k}
+        case qc.AbsMean():
+            return {"range": "mean |x|"}
+        case qc.HalfQuadratic():
+            if setting != qc.HalfQuadratic():
+                raise qc.QuantError("The arguments of half_quadratic can't be set here; leave them out.")
+            return {"range": "half-quadratic"}
+        case qc.Fixed(low, high):
+            return {"range": "fixed", "low": low, "high": high}
+        case qc.Given(scale, zero_point):
+            return {"range": "by hand", "scale": _typed(scale), "zero_point": _typed(zero_point)}
+    return {"range": "min-max"}
+
+
+def _typed(value: Any) -> str:
+    return str(value).replace("(", "[").replace(",)", "]").replace(")", "]")

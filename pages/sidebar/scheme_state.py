@@ -6,6 +6,7 @@ import streamlit as st
 
 import quantcore as qc
 from pages.shared import mirrored
+from pages.sidebar import range_controls
 
 # Widget keys are the parameters of the link, and the link omits a parameter at its default. So no default may depend
 # on the tensor: where the usual value does, the default is empty and stands for that value.
@@ -23,21 +24,12 @@ DEFAULTS: dict[str, Any] = {
     "group_axis": None,
     "group": None,
     "block": "",
-    "range": "min-max",
-    "p": 99.0,
-    "candidates": 100,
-    "bins": 2048,
-    "k": 3.0,
-    "low": -1.0,
-    "high": 1.0,
-    "scale": "0.1",
-    "zero_point": "0",
+    **range_controls.DEFAULTS,
     "overflow": "saturate",
     "rounding": "the library's own",
     "rounding_seed": 0,
     "scales": "",
 }
-MIN_PERCENTILE = 50.001  # of the control; quantcore takes any above 50
 RANK = "_rank"  # of the tensor for which the controls were last drawn
 PRESET = "_preset"
 TEXT, TEXT_ERROR = "_scheme_text", "_scheme_text_error"
@@ -81,40 +73,8 @@ def apply_scheme(scheme: qc.Scheme) -> None:
             chosen |= {"per": "flat group", "group": size}
         case qc.PerBlock(lengths):
             chosen |= {"per": "block", "block": "x".join(map(str, lengths))}
-    chosen |= range_choices(scheme.range_setting)
+    chosen |= range_controls.choices_of(scheme.range_setting)
     st.session_state.update(chosen)
-
-
-def range_choices(setting: qc.RangeSetting) -> dict[str, Any]:
-    """The values of the range controls for a range setting.
-
-    Raises:
-        QuantError: a control can't represent a value.
-    """
-    match setting:
-        case qc.Percentile(p):
-            if p < MIN_PERCENTILE:
-                raise qc.QuantError(f"The percentile here must be at least {MIN_PERCENTILE}, not {p}.")
-            return {"range": "percentile", "p": p}
-        case qc.MinMse(candidates):
-            return {"range": "min MSE", "candidates": candidates}
-        case qc.Entropy(bins, quantized):
-            if quantized != qc.Entropy().num_quantized_bins:
-                raise qc.QuantError("num_quantized_bins can't be set here; leave it out.")
-            return {"range": "entropy", "bins": bins}
-        case qc.MeanStd(k):
-            return {"range": "mean ± k·std", "k": k}
-        case qc.AbsMean():
-            return {"range": "mean |x|"}
-        case qc.HalfQuadratic():
-            if setting != qc.HalfQuadratic():
-                raise qc.QuantError("The arguments of half_quadratic can't be set here; leave them out.")
-            return {"range": "half-quadratic"}
-        case qc.Fixed(low, high):
-            return {"range": "fixed", "low": low, "high": high}
-        case qc.Given(scale, zero_point):
-            return {"range": "by hand", "scale": _typed(scale), "zero_point": _typed(zero_point)}
-    return {"range": "min-max"}
 
 
 def apply_text(key: str) -> None:
@@ -137,10 +97,6 @@ def load_preset() -> None:
         apply_scheme(qc.PRESETS[name])
     except qc.QuantError as error:
         st.session_state[TEXT_ERROR] = str(error)
-
-
-def _typed(value: Any) -> str:
-    return str(value).replace("(", "[").replace(",)", "]").replace(")", "]")
 
 
 def _from_start(axis: int) -> int:

@@ -3,7 +3,7 @@
 from quantcore.analysis.blocks import block_errors, elements_of
 from quantcore.analysis.metrics import Errors, Report, decibels, errors, report, sqnr, sqnr_of
 from quantcore.analysis.planes import Span, View, element, place
-from quantcore.analysis.range_comparison import METHODS, RangeMark, range_in_use, range_marks
+from quantcore.analysis.range_comparison import RangeMark, range_in_use, range_marks
 from quantcore.analysis.range_curve import RangeCurve, range_curve
 from quantcore.analysis.sweep import Row, default_schemes, frontier, sweep, sweep_rows
 from quantcore.analysis.views import MAX_CELLS, Cells, MapData, box_of_blocks, map_data
@@ -12,7 +12,6 @@ __all__ = [
     "Cells",
     "Errors",
     "MAX_CELLS",
-    "METHODS",
     "MapData",
     "RangeCurve",
     "RangeMark",

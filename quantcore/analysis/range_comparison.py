@@ -15,29 +15,16 @@ from quantcore.notation import write_call
 from quantcore.qparams import BlockErrors, parameters
 from quantcore.quantization import Quantized, apply_quietly
 from quantcore.range_setting import (
-    AbsMean,
+    METHODS,
     Entropy,
     Given,
     HalfQuadratic,
-    MeanStd,
     MinMax,
-    MinMse,
-    Percentile,
     RangeSetting,
     Task,
 )
 from quantcore.scheme import Scheme, unsupported_reason
 
-METHODS: tuple[RangeSetting, ...] = (
-    MinMax(),
-    MinMse(),
-    Percentile(99),
-    Percentile(99.9),
-    Entropy(2048),
-    MeanStd(3),
-    AbsMean(),
-    HalfQuadratic(),
-)
 _FEWER_BINS = (2048, 1024, 512, 256)
 MAX_ENTROPY = 1 << 25  # bins, times thresholds, times blocks: about a second
 

@@ -1,18 +1,36 @@
 """How the range that the codes span is found."""
 
+from typing import get_args
+
+from quantcore import notation
 from quantcore.range_setting.basic import (
     MIN_MAX,
-    RANGE_SETTINGS,
     Fixed,
     Given,
     MinMax,
     Percentile,
-    RangeSetting,
 )
 from quantcore.range_setting.entropy import MAX_BINS, Entropy
 from quantcore.range_setting.half_quadratic import HalfQuadratic
 from quantcore.range_setting.protocol import Range, Task, parts
 from quantcore.range_setting.statistics import MAX_CANDIDATES, AbsMean, MeanStd, MinMse
+
+RangeSetting = MinMax | Percentile | Fixed | Given | MinMse | Entropy | MeanStd | AbsMean | HalfQuadratic
+# by their name in texts
+RANGE_SETTINGS: dict[str, type[RangeSetting]] = {
+    notation.snake_case(kind.__name__): kind for kind in get_args(RangeSetting)
+}
+# those that find a range by themselves, as they are usually set
+METHODS: tuple[RangeSetting, ...] = (
+    MIN_MAX,
+    MinMse(),
+    Percentile(99),
+    Percentile(99.9),
+    Entropy(2048),
+    MeanStd(3),
+    AbsMean(),
+    HalfQuadratic(),
+)
 
 __all__ = [
     "AbsMean",
@@ -22,6 +40,7 @@ __all__ = [
     "HalfQuadratic",
     "MAX_BINS",
     "MAX_CANDIDATES",
+    "METHODS",
     "MIN_MAX",
     "MeanStd",
     "MinMax",

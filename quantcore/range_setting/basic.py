@@ -7,7 +7,7 @@ The term is that of Nagel et al. 2021, "A White Paper on Neural Network Quantiza
 """
 
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,10 +15,7 @@ from torch import Tensor
 
 from quantcore import notation
 from quantcore.errors import QuantError
-from quantcore.range_setting.entropy import Entropy
-from quantcore.range_setting.half_quadratic import HalfQuadratic
 from quantcore.range_setting.protocol import Range, Task
-from quantcore.range_setting.statistics import AbsMean, MeanStd, MinMse
 
 
 @dataclass(frozen=True)
@@ -115,11 +112,7 @@ class Given:
         )
 
 
-RangeSetting = MinMax | Percentile | Fixed | Given | MinMse | Entropy | MeanStd | AbsMean | HalfQuadratic
 MIN_MAX = MinMax()
-RANGE_SETTINGS: dict[str, type[RangeSetting]] = {
-    notation.snake_case(kind.__name__): kind for kind in get_args(RangeSetting)
-}
 
 
 def _percentiles(blocks: Tensor, ps: list[float]) -> list[Tensor]:

@@ -7,7 +7,7 @@ import streamlit as st
 
 import quantcore as qc
 from pages.shared import messages, mirrored
-from pages.sidebar import scheme_state
+from pages.sidebar import range_controls
 
 _LOW, _HIGH, _SLIDER, CHART = "rng_low", "rng_high", "rng_slider", "rng_histogram"
 _STEPS = 200  # of the slider, approximately
@@ -61,7 +61,7 @@ def draw(bounds: tuple[float, float], extremes: tuple[float, float], symmetric: 
 def use(setting: qc.RangeSetting) -> None:
     """Set the scheme's range setting (a callback)."""
     try:
-        st.session_state.update(scheme_state.range_choices(setting))
+        st.session_state.update(range_controls.choices_of(setting))
     except qc.QuantError as error:
         messages.error(str(error))
 

@@ -14,10 +14,11 @@ from pages.shared import cache, headers, messages
 from pages.shared.selection import Tensor
 from pages.shared.theme import theme
 from quantcore import figures
-from quantcore.analysis import METHODS, elements_of
+from quantcore.analysis import elements_of
 from quantcore.diagnosis import Box
 from quantcore.granularity import block_bounds
 from quantcore.notation import write_call
+from quantcore.range_setting import METHODS
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
 _BLOCK, _LOG, _USE = "rng_block", "rng_log", "rng_use"
