@@ -96,7 +96,7 @@ def test_typing_into_the_grid(app: Any) -> None:
         assert_codes(app, x)
     assert_link_holds(app, x)
     type_into(0, 1, "one")
-    expect_alert(app, "row 0, column 1 holds 'one', which is not a number")
+    expect_alert(app, "row 0, column 1 contains 'one', which is not a number")
     type_into(0, 1, "1")
     x[0, 1] = 1
     assert_codes(app, x)
@@ -206,7 +206,7 @@ def test_uploaded_tensor_is_there_after_a_walk_through_all_pages(app: Any) -> No
 def test_infinite_number_in_a_link(app: Any) -> None:
     app.open(seed="1e309", bits="5")
     app.expect_scheme(DEFAULT.replace("4", "5"))
-    expect_alert(app, "the default is used instead: seed=1e309")
+    expect_alert(app, "its default is used instead: seed=1e309")
     app.expect_parameters(bits="5")
 
 
