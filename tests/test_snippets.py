@@ -205,6 +205,16 @@ def test_imports_of_the_tensor_code_stand_first():
     run(script)
 
 
+def test_imports_that_are_not_used_are_left_out():
+    x = torch.arange(4.0)
+    code = "import os.path\nfrom math import pi, sqrt\n\nx = torch.arange(sqrt(16))"
+    script = quantcore_script(code, qc.apply(x, qc.Scheme()))
+    assert script.startswith(
+        "import os.path\nfrom math import sqrt\n\nimport quantcore as qc\nimport torch\n\nx ="
+    )
+    run(script)
+
+
 @pytest.mark.parametrize(
     ("write", "shape", "text"),
     [

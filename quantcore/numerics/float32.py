@@ -66,6 +66,6 @@ def refuse_nonfinite(x: Tensor, who: str, what: str = "x") -> None:
         if n
     ]
     raise QuantError(
-        f"{what} contains {' and '.join(found)}{', the first' * (nan + inf > 1)} at index {index}; {who} does not accept "
-        "non-finite values. Replace or remove them."
+        f"{what} contains {' and '.join(found)}{', the first' * (nan + inf > 1)} at index {index}; "
+        f"{who} does not accept non-finite values. Replace or remove them."
     )

@@ -142,7 +142,10 @@ def checked(name: str, values: Array, language: Language = TORCH) -> str:
 
 
 def ending(parts: list[str], who: str = "") -> str:
-    """The last lines of the script, which print what was checked. ``who``: library and version, as text for an f-string."""
+    """The last lines of the script, which print what was checked.
+
+    ``who``: library and version, as text for an f-string.
+    """
     *most, last = parts
     listed = f"{', '.join(most)} and {last}" if most else last
     verb = "equals that" if not most and last.startswith("{") and not last.endswith("s") else "equal those"

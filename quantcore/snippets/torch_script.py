@@ -190,7 +190,10 @@ def _parameters(result: Quantized) -> str:
 
 
 def _names(result: Quantized) -> tuple[str, str]:
-    """Names of scale and zero_point that broadcast with x: "s" and "z" if expanded to elements, "" for a zero_point of 0."""
+    """Names of scale and zero_point that broadcast with x.
+
+    They are "s" and "z" where expanded to elements; "" is a zero_point of 0.
+    """
     setting, symmetric = result.scheme.range_setting, result.scheme.symmetric
     if _is_given(result):
         zero = not result.params.zero_point.any()

@@ -1,8 +1,8 @@
 """The ``.safetensors`` format: 8 bytes of header length, a JSON header, then the data.
 
 Format: huggingface/safetensors, README, "Format". The header is parsed here: the library's parser copies all data
-(0.3 s for 256 MB, where this takes 0.2 ms), takes the last of two tensors of one name, and names neither the tensor nor the
-fault in most of its errors.
+(0.3 s for 256 MB, where this takes 0.2 ms), takes the last of two tensors of one name, and rarely says which tensor is
+wrong.
 """
 
 import struct

@@ -65,7 +65,7 @@ def number_texts(values: Array) -> list[str]:
     """
     texts = [str(v) for v in values]
     if values.dtype.kind == "f":
-        # readers round to float64 first, and for a few numbers ("7.038531e-26") the double rounding gives another float32
+        # readers round to float64 first; for a few numbers ("7.038531e-26") this gives another float32
         back = np.array([float(t) for t in texts], np.float64).astype(np.float32)
         for i in np.flatnonzero(back != values):
             texts[i] = repr(float(values[i]))

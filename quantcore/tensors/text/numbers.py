@@ -23,7 +23,8 @@ def not_a_number(text: str, position: int, word: str) -> QuantError:
         )
     if "*" in word:
         return QuantError(
-            f"There is a factor before the numbers ({short(word)} at {where}); multiply the numbers by it and paste again."
+            f"There is a factor before the numbers ({short(word)} at {where}); "
+            "multiply the numbers by it and paste again."
         )
     if word.startswith(";"):
         return QuantError(
