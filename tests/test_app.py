@@ -369,7 +369,7 @@ def test_bad_upload(name: str, data: bytes, word: str) -> None:
         ({"per": "block"}, "block", "2", "one length per axis"),
         ({"per": "block"}, "block", "2x2x2", "one length per axis"),
         ({"per": "block"}, "block", "0x2", "1 or more"),
-        ({"per": "block"}, "block", "9x2", "9 elements against 8"),
+        ({"per": "block"}, "block", "9x2", "9 elements, but the axis has 8"),
         ({"per": "block"}, "block", "axb", "'a'"),
         ({"per": "block"}, "block", "2x", "integer"),
         ({"range": "fixed"}, "low", 1.0, "low < high"),
@@ -445,7 +445,7 @@ def test_bad_element_falls_back_to_the_worst(typed: str, word: str) -> None:
 @pytest.mark.parametrize(
     ("size", "word"),
     [
-        ("9", "9 elements against 8"),
+        ("9", "9 elements, but the axis has 8"),
         ("0", "1 or more"),
         ("-4", "1 or more"),
         ("four", "'four'"),
@@ -775,8 +775,8 @@ def test_good_link_is_not_complained_about() -> None:
 
 LIBRARY_LINES = {
     "torchao": "the scale is max|x| / 7.5; no scale is below 2^-126; codes are round(x · (1/s))",
-    "aimet.Quantize": "the scale is (7 · d + 8 · d) / 15, d the larger of high / 7 and -low / 8",
-    "onnxruntime": "the scale is 2 · max|x| / 15; the scale is found in float64",
+    "aimet.Quantize": "the scale is (7 · d + 8 · d) / 15, where d is the larger of high / 7 and -low / 8",
+    "onnxruntime": "the scale is 2 · max|x| / 15; the scale is computed in float64",
 }
 
 

@@ -198,7 +198,7 @@ EXAMPLES = {
     ),
     "range must include 0": (
         [10.5, 11, 12, 13, 14], "uint4 asymmetric", "torchao", "hqq", {"scale, zero point and kernel": 3, "zero point and kernel": 1},
-        ["scale (whether the range must include 0; whether s or 1/s is found first): torchao", "(14 - 0) / 15", "1 / (15 · (1 / (14 - 10.5)))"],
+        ["scale (whether the range must include 0; whether s or 1/s is computed first): torchao", "(14 - 0) / 15", "1 / (15 · (1 / (14 - 10.5)))"],
     ),
     "the smallest scale": (
         [1e-9, -1e-9, 5e-10], "int8", "torchao", "torch.fake_quantize", {"scale": 3},
@@ -206,11 +206,11 @@ EXAMPLES = {
     ),
     "NaN": (
         [float("nan"), 1.0], "int8 given(0.1)", "torchao", "torch.fake_quantize", {"NaN": 1},
-        ["no integer holds it: torchao makes 0 of nan, torch.fake_quantize makes -128 of nan."],
+        ["not representable in the integer cast: torchao converts nan to 0, torch.fake_quantize converts nan to -128."],
     ),
     "too large for a cast": (
-        [1e30, 1.0], "int8 given(0.001)", "onnxruntime", "onnx", {"too large for its cast": 1},
-        ["onnxruntime makes 127 of 1e+33", "onnx makes -128 of 1e+33"],
+        [1e30, 1.0], "int8 given(0.001)", "onnxruntime", "onnx", {"cast overflow": 1},
+        ["onnxruntime converts 1e+33 to 127", "onnx converts 1e+33 to -128"],
     ),
     "order of rounding and subtraction": (
         [-1.4999999, 0.0, 253.0], "int8 asymmetric fixed(-1.4999999,253.5)", "textbook", "compressed_tensors", {"zero point": 2},
@@ -218,7 +218,7 @@ EXAMPLES = {
     ),
     "zero point of symmetric unsigned codes": (
         [-1.0, 0.5, 1.0], "uint4", "torchao", "torch.fake_quantize", {"zero point": 3},
-        ["zero point (of symmetric unsigned codes)", "2^3, symmetric and unsigned = 8", "(0 + 15) // 2"],
+        ["zero point (its value for symmetric unsigned codes)", "2^3, symmetric and unsigned = 8", "(0 + 15) // 2"],
     ),
 }  # fmt: skip
 
@@ -248,7 +248,7 @@ def test_changed_records():
     (reason,) = qc.compare(x, scheme, textbook, textbook.changed(overflow="wrap")).reasons
     assert (reason.kind, reason.index) == ("overflow", (2,))
     assert reason.sentence == (
-        "it does not fit: textbook makes 127 of 300, textbook(overflow=wrap) makes 44 of 300."
+        "out of range: textbook converts 300 to 127, textbook(overflow=wrap) converts 300 to 44."
     )
 
 
@@ -258,7 +258,7 @@ def test_range_that_each_library_finds_for_itself():
     assert found.count
     for reason in found.reasons:
         assert "scale" in reason.ingredients
-        assert "scale: " in reason.sentence or "its own range" in reason.sentence
+        assert "scale: " in reason.sentence or "a different range for each library" in reason.sentence
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (2, 3, 4)])

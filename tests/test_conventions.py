@@ -261,8 +261,8 @@ REFUSED = [
     ("int8 per_group(4) torch.fake_quantize", (4, 8), "per-tensor and per-channel"),
     ("int10 torch.fake_quantize", (4, 8), "up to 8 bits and for 16"),
     ("int4 torch.quantize_per_tensor", (4, 8), "8 bits only"),
-    ("int8n torch.quantize_per_tensor", (4, 8), "whole range"),
-    ("int8 per_channel torch.quantize_per_tensor", (4, 8), "one scale for the tensor"),
+    ("int8n torch.quantize_per_tensor", (4, 8), "full range"),
+    ("int8 per_channel torch.quantize_per_tensor", (4, 8), "one scale for the whole tensor"),
     ("int8 torch.quantize_per_channel", (4, 8), "one scale per channel"),
     ("int4 per_group(3) torchao", (4, 8), r"divide the axis; here blocks of shape \(1, 3\)"),
     ("int4 per_block([3,8]) torchao", (4, 8), "divide"),
@@ -418,6 +418,6 @@ def test_rounding_by_chance():
         trace = qc.trace(first, index)
         assert trace.code == first.codes[index]
         assert trace.rounded == trace.code
-        assert "by chance" in next(s.formula for s in trace.steps() if s.name == "round")
+        assert "stochastic" in next(s.formula for s in trace.steps() if s.name == "round")
     with pytest.raises(qc.QuantError, match="by chance"):
         qc.snippets.torch_script("import torch\n\nx = torch.zeros(2)", qc.apply([1.0, 2.0], first.scheme))

@@ -30,13 +30,13 @@ NUMBER = r"-?[\d.]+(?:e[-+]?\d+)?(?:\^-?\d+)?"
 PATTERNS = {
     r"the mean of x is subtracted first and added last": "mean",
     rf"x is divided by ({NUMBER}) first(?:, and (the scale is .*))?": "divisor",
-    r"codes are found with (scale and min before they are|the scale before it is) stored": "raw codes",
-    r"codes that do not fit wrap around": "wrap",
+    r"codes are computed with (scale and min before they are|the scale before it is) stored": "raw codes",
+    r"codes out of range wrap around": "wrap",
     r"codes are (.*?)(?:, so that -0 becomes 0)?": "codes",
     r"1/s is \(1 / the scale of the scales\) / the value of the scale's code": "inverse of levels",
     r"1/s is (.*?), at most 20000, and 1 if high - low is at most 0.0001, and the scale is 1 / \(1/s\)": "hqq",
     r"1/s is (.*)": "inverse",
-    r"a 1/s that is infinite or NaN is 1": "bad inverse",
+    r"a 1/s that is infinite or NaN is replaced by 1": "bad inverse",
     r"ties are rounded away from zero": "half away",
     r"ties are rounded up": "half up",
     r"values are rounded (down|up)": "directed",
@@ -44,34 +44,34 @@ PATTERNS = {
     r"rounding adds ½(?: of a step)? to the magnitude in float32, then truncates(; ties go to even)?": "of sum",
     rf"where the scale is 2\^-127, x is divided by ({NUMBER})": "least scale",
     rf"x is divided by ({NUMBER}) where the scale is smaller": "smallest divisor",
-    r"in a shorter last block x is divided by s": "short",
+    r"in a shorter last block, x is divided by s": "short",
     rf"x / s is at least ({NUMBER})": "least value",
-    rf"what rounds to 0 becomes ({NUMBER})": "zero value",
-    r"scale and zero point are found in float64": "both in float64",
-    r"the scale is found in float64": "scale in float64",
+    rf"values that round to 0 become ({NUMBER})": "zero value",
+    r"scale and zero point are computed in float64": "both in float64",
+    r"the scale is computed in float64": "scale in float64",
     r"the scale is (.*)": "scale",
     rf"the zero point is ({NUMBER})": "middle",
-    r"the range is extended down to 0, but not up to it": "only down to 0",
+    r"the range is extended down to 0, but not up to 0": "only down to 0",
     r"the range need not include 0": "without 0",
-    r"a range wider than float32 gives an infinite scale": "infinite",
-    r"infinity in x counts as 3.4e38, the largest float32": "finite",
+    r"a range too wide for float32 gives an infinite scale": "infinite",
+    r"infinity in x is replaced by 3.4e38, the largest float32": "finite",
     rf"a range with \(high - low\) / (\d+) < ({NUMBER}) is widened by (?:(\d+) · ({NUMBER}) below and )?(\d+) · ({NUMBER}) above": "widened",
     rf"(?:max\|x\||max\(\|low\|, \|high\|\)|high - low) is at least ({NUMBER})": "least range",
     r"a scale of 0 stays 0(?: until it is stored)?": "zero scale",
     rf"no scale is below ({NUMBER})": "least",
     rf"a scale below ({NUMBER}) is replaced by ({NUMBER})": "below",
     rf"a scale of 0 is replaced by ({NUMBER})": "replacement",
-    r"a scale of 0 divides like any other: 0 / 0 is NaN": "zero divides",
+    r"x is divided by a scale of 0 as by any other: 0 / 0 is NaN": "zero divides",
     r"a scale of NaN is refused": "refuses NaN scale",
-    r"a scale that is not finite is refused": "refuses scale",
+    r"a nonfinite scale is refused": "refuses scale",
     r"the zero point is -low · \(1/s\), not rounded": "float z",
     r"the zero point is round\(-low · \(1/s\)\), not clamped": "rounded z",
     r"there is no zero point: x̂ is (.*?)(?:, with min = low)?": "min",
     r"the zero point is rounded after the subtraction": "z after",
-    r"the zero point is found in float64": "z in float64",
-    r"the zero point is found with the scale before it is replaced": "z of raw",
-    r"the zero point of a scale that is replaced is 0": "z of replaced",
-    rf"a zero point that comes to NaN is ({NUMBER})": "z of NaN",
+    r"the zero point is computed in float64": "z in float64",
+    r"the zero point is computed with the scale before it is replaced": "z of raw",
+    r"the zero point of a replaced scale is 0": "z of replaced",
+    rf"a zero point of NaN is replaced by ({NUMBER})": "z of NaN",
     r"(?:NaN|∞ / ∞) has no code; (\d+) is shown": "no code",
     r"(NaN|∞ / ∞|NaN and infinity) becomes? code (-?\d+)(?: \(value (.*)\))?": "nan code",
     rf"NaN becomes ({NUMBER}) with the sign of the NaN": "nan value",
@@ -201,7 +201,7 @@ class Said:
         return low, high
 
     def parameters(self, x):
-        """Scale before it is stored, zero point, and 1/s where that is found first."""
+        """Scale before it is stored, zero point, and 1/s where that is computed first."""
         if self.given:
             setting = self.scheme.range_setting
             return f32(setting.scale), f32(setting.zero_point), None
@@ -243,10 +243,10 @@ class Said:
         if formula.startswith("2^("):
             return self.power(formula, largest), inverse
         first = x[np.argmax(abs(x))] if "first x" in formula else high if high > -low else low
-        formula, _, d = formula.partition(", d the larger of ")
+        formula, _, d = formula.partition(", where d is the larger of ")
         step = [computed(part, dtype, low=low, high=high) for part in d.split(" and ")] if d else [0]
         names = {"low": low, "high": high, "largest": largest, "first": first, "d": np.max(step)}
-        formula = re.sub("the (first x of the largest|end of the larger) magnitude", "first", formula)
+        formula = re.sub("the (first x of the largest|bound of the larger) magnitude", "first", formula)
         return computed(formula, dtype, **names), inverse
 
     def power(self, formula, largest):
@@ -441,7 +441,7 @@ def result_of(row, scheme):
 
 
 def near_ties(row, scheme, seed=1):
-    """The row between whose ends everything lies beside a tie of its codes."""
+    """The row between whose bounds every element lies near a tie of its codes."""
     found = result_of(row, scheme)
     if found is Refused or not np.isfinite(found[0]) or found[0] == 0:
         return row

@@ -105,7 +105,7 @@ def test_what_floats_have_not():
     x = sample()
     with pytest.raises(qc.QuantError, match="no zero_point"):
         qc.apply(x, qc.Scheme.parse("e4m3fn asymmetric"))
-    with pytest.raises(qc.QuantError, match="integer codes; here it is e2m1"):
+    with pytest.raises(qc.QuantError, match="integer codes only; here the format is e2m1"):
         qc.apply(x, qc.Scheme.parse("e2m1 onnxruntime"))
     with pytest.raises(qc.QuantError, match="use the quantcore script"):
         qc.snippets.torch_script(
@@ -160,7 +160,7 @@ def test_every_part_takes_codebooks(name):
     assert trace.code == result.codes[2, 5]
     assert trace.dequantized == result.dequantized[2, 5]
     assert trace.steps()[-4].name == "value v"
-    assert trace.steps()[-3].formula == f"place {trace.code} of {len(fmt.values)}"
+    assert trace.steps()[-3].formula == f"index {trace.code} in a table of {len(fmt.values)} values"
     data = qc.views.map_data(result)
     assert np.array_equal(data.dequantized, result.dequantized.numpy())
     for figure in (qc.figures.maps, qc.figures.distribution, qc.figures.scales):
@@ -185,9 +185,9 @@ def test_clipping_of_codebooks_is_beyond_half_a_step():
 def test_what_codebooks_have_not():
     with pytest.raises(qc.QuantError, match="no zero_point"):
         qc.apply(sample(), qc.Scheme.parse("nf4 asymmetric"))
-    with pytest.raises(qc.QuantError, match="stands for its integer codes; here it is nf4"):
+    with pytest.raises(qc.QuantError, match="supports integer codes only; here the format is nf4"):
         qc.apply(sample(), qc.Scheme.parse("nf4 torchao"))
-    with pytest.raises(qc.QuantError, match="stands for its small floats; here it is int8"):
+    with pytest.raises(qc.QuantError, match="supports small floats only; here the format is int8"):
         qc.apply(sample(), qc.Scheme.parse("int8 torchao.mx.FLOOR per_group(16)"))
     with pytest.raises(qc.QuantError, match="takes the nearest value"):
         qc.apply(sample(), qc.Scheme.parse("nf4 textbook(rounding=floor)"))

@@ -49,7 +49,11 @@ def test_block_shape(granularity, shape, block, scales):
         (qc.PerChannel(0), (), "no axis.*PerTensor"),
         (qc.PerGroup(4), (), "no axis.*PerTensor"),
         (qc.PerGroup(4, axis=5), (8, 16), "axis 5"),
-        (qc.PerGroup(17), (8, 16), r"per_group\(17\) is longer than axis 1: 17 elements against 16"),
+        (
+            qc.PerGroup(17),
+            (8, 16),
+            r"per_group\(17\) is longer than axis 1: 17 elements, but the axis has 16",
+        ),
         (qc.PerBlock((2, 17)), (8, 16), "longer than axis 1.*at most 16"),
         (qc.PerBlock((2,)), (8, 16), "1 lengths, but the tensor has 2 axes"),
         (qc.PerBlock((2, 4, 4)), (8, 16), "3 lengths, but the tensor has 2 axes"),

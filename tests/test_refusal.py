@@ -69,12 +69,12 @@ def test_fewest_changes(text, other):
         ("uint8 symmetric torch.fake_quantize", ["the scale is max|x| / 127.5"]),
         ("uint8 symmetric aimet.2024.Quantize", ["the zero point is 0"]),
         ("int8 onnxruntime", ["a scale below 2^-126 is replaced by 1", "a scale of NaN is refused"]),
-        ("int4 onnxruntime", ["the scale is 2 · max|x| / 15", "the scale is found in float64"]),
-        ("int8 asymmetric per_group(2) onnx", ["the zero point is found in float64"]),
+        ("int4 onnxruntime", ["the scale is 2 · max|x| / 15", "the scale is computed in float64"]),
+        ("int8 asymmetric per_group(2) onnx", ["the zero point is computed in float64"]),
         ("int8 asymmetric compressed_tensors", ["the zero point is rounded after the subtraction", "a scale of 0 is replaced by 2^-23"]),
-        ("uint8 asymmetric brevitas", ["the range is extended down to 0, but not up to it"]),
+        ("uint8 asymmetric brevitas", ["the range is extended down to 0, but not up to 0"]),
         ("uint4 asymmetric hqq", ["the range need not include 0", "the zero point is -low · (1/s), not rounded"]),
-        ("int2 aimet.Quantize", ["the scale is (1 · d + 2 · d) / 3, d the larger of high / 2 and -low / 2"]),
+        ("int2 aimet.Quantize", ["the scale is (1 · d + 2 · d) / 3, where d is the larger of high / 2 and -low / 2"]),
     ],
 )  # fmt: skip
 def test_differences(text, phrases):

@@ -112,8 +112,8 @@ def redone(formula):
 def test_formulas_come_to_their_values(shape, scheme):
     result = qc.apply(sample(shape, 5), scheme)
     steps = qc.trace(result, tuple(n // 2 for n in shape)).steps()
-    # a clamp is written without its ends at the zero point, and a modulo is not arithmetic of float32
-    spoken = ("by hand", "symmetric", "clamp(qmin", "modulo")
+    # a clamp is written without its bounds at the zero point, and a modulo is not arithmetic of float32
+    spoken = ("given", "symmetric", "clamp(qmin", "modulo")
     written = [s for s in steps if s.formula and not any(words in s.formula for words in spoken)]
     assert len(written) >= 4
     assert [redone(s.formula) for s in written] == [read(s.value) for s in written]
@@ -146,23 +146,23 @@ def test_presets_come_to_what_they_say(scheme):
         for step in t.steps():
             formula, value = step.formula, step.value
             if "quantized (" in formula and step.name == "scale s":
-                value, formula = formula.split(" quantized (")[0], formula.split("), of ")[1]
+                value = formula.split(" quantized (")[0]
+                formula = formula.split(f"), where {value} is ")[1]
             spoken = (
-                "kept",
+                "the stored 1/s",
                 "middle",
-                "where the",
+                "at the limits of",
                 "signed",
                 "instead",
                 "bits",
-                "what ",
-                "max|x|, kept",
+                " cast by ",
                 "quantized",
                 "inf",
                 "nan",
             )
             if step.name in ("x", "value v", "code q") or any(words in formula + value for words in spoken):
                 continue
-            if step.name == "round" and "cut off" in formula:
+            if step.name == "round" and "truncated" in formula:
                 formula = formula.replace("round(", "trunc(")
             elif step.name == "round" and "half to even" not in formula:
                 continue
@@ -201,7 +201,7 @@ def test_known_steps():
         ([0.0, 0.0], qc.Scheme(), "1, since"),
         ([1e-45], qc.Scheme(), "1 instead"),
         ([-3e38, 3e38], qc.Scheme(symmetric=False), "/ 255 - "),
-        ([1.0, 2.0], qc.Scheme(range_setting=qc.Given(0.1)), "given by hand"),
+        ([1.0, 2.0], qc.Scheme(range_setting=qc.Given(0.1)), "given"),
     ],
 )
 def test_formula_of_the_scale_in_special_cases(x, scheme, says):

@@ -15,27 +15,27 @@ f32 = np.float32
 LINES = {
     # words that follow the arithmetic -> what they ask of it
     r", in float64": "float64",
-    r"; the scale before it was stored": "",
-    r", float32(; what s = .* counts as here)?": "",
+    r"; the scale before it is stored": "",
+    r", float32(; used instead of s = .*)?": "",
     r", rounded once": "once",
-    r", (the 1/s that is kept|the mean|the 1/s that is kept and the mean)": "",
+    r", (the stored 1/s|the mean|the stored 1/s and the mean)": "",
     r", where ∞ counts as 2\^128": "",
-    r", since a scale that is stored as 0 .*": "",
+    r", since the scale is stored as 0": "",
     r", since low / s is NaN before s is replaced": "",
     r", max\|x\| and 1 / .*": "",
-    r", since it does not fit": "",
-    r", the grid whose step is .*": "",
+    r", since the value is out of range": "",
+    r", on the grid of step .*": "",
     r", since (the (range is 0|scale was replaced)|high - low is .*|low / s is NaN)": "",
-    r", 1/s being .*": "",
-    r", the most that it may be": "",
-    r", where (the powers of two end.*|1 / max\|x\| is not finite)": "",
+    r", the maximum of 1/s": "",
+    r", at the limits of the powers of two, .*": "",
+    r", since 1 / max\|x\| is not finite": "",
     r", symmetric( and (un)?signed)?": "",
     r", half to even": "rint",
     r", half away from zero": "away",
     r", half (to even|away from zero), of \|v\| \+ 0\.5 in float32": "of sum",
-    r", cut off": "trunc",
+    r", truncated": "trunc",
 }
-WORDS = {"given by hand", "(1 / the scale of the scales) / the value of the scale's code, kept beside s"}
+WORDS = {"given", "(1 / the scale of the scales) / the value of the scale's code, used instead of 1 / s"}
 
 
 def rounded(how, name):
@@ -79,13 +79,13 @@ def arithmetic(text):
 def proved(step, t):
     """Whether the line comes to its value; None where it says in words what no numbers can."""
     text, value = step.formula, f32(step.value)
-    if not text or text in WORDS or text.startswith("what "):
+    if not text or text in WORDS or " cast by " in text:
         return None
     if step.name == "value v":
         return nearest(text, value, t)
     if step.name == "code q":
         return code(text, int(step.value), t)
-    stored = re.fullmatch(r"(\S+) quantized \((.*)\), of (.*)", text)
+    stored = re.fullmatch(r"(\S+) quantized \((.*)\), where \1 is (.*)", text)
     if stored:
         return same(arithmetic_of_scale(stored[3]), f32(stored[1])) and back(f32(stored[1]), value, t)
     shift = re.fullmatch(r"low = (\S+), quantized \(.*\)", text)
@@ -119,10 +119,10 @@ def back(number, stored, t):
 
 def nearest(text, value, t):
     number, clipped = (
-        arithmetic(re.match(r"of (.*?) in ", text)[1]),
-        re.search(r"clipped to the \w+, (\S+)", text),
+        arithmetic(re.match(r"(.*?) rounded to ", text)[1]),
+        re.search(r"clipped to the \w+ \w+, (\S+)", text),
     )
-    instead = re.search(r"; (\S+) in place of 0$", text)
+    instead = re.search(r"; (\S+) instead of 0$", text)
     if instead:
         return value == f32(instead[1]) and abs(number) <= t.scheme.format.table[1] / 2
     table = t.scheme.format.table.double().numpy()
@@ -138,7 +138,7 @@ def nearest(text, value, t):
 
 
 def code(text, q, t):
-    place = re.fullmatch(r"place (\d+) of (\d+)", text)
+    place = re.fullmatch(r"index (\d+) in a table of (\d+) values", text)
     if place:
         return int(place[1]) == q and int(place[2]) == len(t.scheme.format.values)
     return int("".join(re.findall(r"\w+ ([01]+)", text)), 2) == q

@@ -1,4 +1,4 @@
-"""What a convention does differently from the textbook, in words, for one scheme."""
+"""How a convention differs from the textbook, as sentences for one scheme."""
 
 import torch
 
@@ -11,16 +11,16 @@ from quantcore.scheme import Scheme, case_of
 def differences(scheme: Scheme) -> list[str]:
     """Return one short phrase for each choice in which this scheme's convention differs from the textbook.
 
-    A choice is named if it can change a number of this scheme: an asymmetric choice of a symmetric scheme is
-    left out, and so is a kernel whose codes are those of x / s because every scale is a power of two. Where
-    the scales are quantized themselves, what their convention does differently follows, as "for the scales, …".
+    Choices that can't change a number of this scheme are left out: asymmetric choices of a symmetric scheme, or
+    a kernel that gives the codes of x / s because every scale is a power of two. For quantized scales, the
+    differences of their convention follow as "for the scales, …".
 
     >>> differences(Scheme.parse("int8 torchao"))[:2]
     ['the scale is max|x| / 127.5', 'no scale is below 2^-126']
     """
     phrases = _phrases(scheme)
     if scheme.scales is not None:
-        # what becomes of a NaN is said of x: its scale is NaN because x is
+        # the sentence on NaN in x covers it: the scale is NaN because x is
         phrases += [f"for the scales, {phrase}" for phrase in _phrases(scheme.scales, skipped=("nan",))]
     return phrases
 
@@ -42,7 +42,7 @@ def matters(name: str, scheme: Scheme) -> bool:
     return CHOICES[name].matters(case) and not (name in _OF_RANGE and _same_for_fixed(name, scheme, case))
 
 
-# What a range that is fixed decides once for all; the rest can tell there as well
+# The choices whose effect a fixed range decides once for all blocks
 _OF_RANGE = {
     "zero_in_range", "widen_to_eps", "min_range", "range_overflow", "scale_precision", "eps", "eps_replacement",
     "zero_point_order", "zero_point_precision", "zero_point_scale", "replaced_zero_point", "nan_zero_point",

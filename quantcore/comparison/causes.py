@@ -33,12 +33,12 @@ Found = tuple[Tensor, list[tuple[str, ...]]]
 
 
 def same(a: Quantized, b: Quantized, ingredient: str) -> bool:
-    """Whether the results have equal scales (and 1/scale, where that is kept), or equal zero points."""
+    """Whether the results have equal scales (and stored 1/scale), or equal zero points."""
     return bool(_equal(*(_of(r.params, ingredient) for r in (a, b))).all())
 
 
 def blocks_of(result: Quantized, flat: Tensor) -> Tensor:
-    """Return the place of each element's block in the flattened grid; ``flat``: places in the flattened x."""
+    """Return the index of each element's block in the flattened grid; ``flat``: indices into the flattened x."""
     shape, block = result.blocked_shape, result.block
     found = torch.zeros_like(flat)
     grid, left = grid_shape(shape, block), flat
@@ -50,10 +50,10 @@ def blocks_of(result: Quantized, flat: Tensor) -> Tensor:
 
 
 def choices_behind(a: Quantized, b: Quantized, blocks: Tensor, ingredient: str) -> Found:
-    """Return, for each block, the fewest choices of b that turn a's parameter into b's.
+    """Return, for each block, the smallest set of b's choices that turns a's parameter into b's.
 
-    As places in a list of sets, of which the first is empty: the parameters are equal, or the range found
-    depends on the library too, so that no choice alone explains them.
+    As indices into a list of sets. The first set is empty: the parameters are equal, or the range itself
+    depends on the library, so that choices alone do not explain them.
     """
     place, sets = torch.zeros(len(blocks), dtype=torch.int64), [()]  # type: tuple[Tensor, list[tuple[str, ...]]]
     ranges = _ranges(a)
@@ -85,7 +85,7 @@ def choices_behind(a: Quantized, b: Quantized, blocks: Tensor, ingredient: str) 
 def _subsets(
     ours: Convention, theirs: Convention, found: Callable[[Convention], Tensor]
 ) -> list[tuple[str, ...]]:
-    """Sets of the choices that tell at all, the smallest first."""
+    """Return the sets of choices that matter, the smallest first."""
     own, wanted = found(ours), found(theirs)
     telling = [
         name
@@ -106,7 +106,7 @@ def _changed(record: Convention, other: Convention, names: tuple[str, ...]) -> C
 
 
 def _ranges(result: Quantized) -> tuple[Tensor, Tensor] | None:
-    """Each block's range before the convention touches it; None where it has none of its own."""
+    """Return each block's range before the convention changes it; None where the scheme has no range."""
     scheme = result.scheme
     record = scheme.rules.changed(**_NEUTRAL)
     record = dataclasses.replace(record, limits=(), formats=tuple(KINDS.values()))
@@ -118,12 +118,12 @@ def _ranges(result: Quantized) -> tuple[Tensor, Tensor] | None:
 
 
 def _first(params: QParams) -> Tensor:
-    """The scales as they came from the ranges."""
+    """Return the scales before they were quantized."""
     return params.scale if params.raw is None else params.raw
 
 
 def _of(params: QParams, ingredient: str) -> Tensor:
-    """What must be equal for the ingredient to be: numbers of every block, along axis 1."""
+    """Return the numbers that decide whether the ingredient is equal, with blocks along axis 1."""
     if ingredient == "zero_point":
         return params.zero_point.reshape(1, -1).to(torch.float64)
     scale = params.scale.reshape(-1)

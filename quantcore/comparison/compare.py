@@ -1,8 +1,8 @@
 """Two libraries on one tensor and scheme: which codes differ, and why.
 
-The reason is found by replaying the arithmetic: what of one library differs from the other (its scale, its
-zero_point, its kernel, what it makes of NaN, …) is put into the place of the other's, one at a time and then
-together, and the fewest that turn its code into the other's are the reason.
+The reason is found by replaying the arithmetic: the ingredients that differ (scale, zero_point, kernel, handling
+of NaN, …) are swapped one at a time and then in combination, and the smallest set that turns one library's code
+into the other's is the reason.
 """
 
 import dataclasses
@@ -24,16 +24,16 @@ from quantcore.quantization import Quantized, apply_quietly, codes_of, may_leave
 from quantcore.scheme import Scheme
 
 PARAMETERS = ("scale", "zero_point")
-MOST = 1 << 16  # elements whose reasons are told apart, of those that differ
+MOST = 1 << 16  # differing elements that are analyzed
 
 
 @dataclass(frozen=True)
 class Reason:
     """Why some codes differ.
 
-    ``kind``: in a word or two; ``ingredients``: what of b, put into a, gives b's codes: scale, zero_point, and
-    choices of the record such as kernel; ``choices``: those of b's record which, put into a's, give b's scale
-    and zero_point; ``count`` elements, the first at ``index``; ``sentence`` has the numbers of that one.
+    ``kind``: the reason in a word or two; ``ingredients``: what of b turns a's codes into b's: scale, zero_point,
+    and choices of the record such as kernel; ``choices``: those of b's record that turn a's scale and zero_point
+    into b's; ``count``: number of elements, the first at ``index``; ``sentence``: the reason with that one's numbers.
     """
 
     kind: str
@@ -48,7 +48,7 @@ class Reason:
 class Comparison:
     """Both results, where their codes differ (bool, x's shape), and the ingredients behind each.
 
-    ``behind``: int8, the place in ``sets`` for elements that differ, -1 elsewhere.
+    ``behind``: int8, the index into ``sets`` for elements that differ, -1 elsewhere.
     """
 
     a: Quantized
@@ -64,7 +64,7 @@ class Comparison:
 
     @cached_property
     def reasons(self) -> list[Reason]:
-        """The reasons of the first `MOST` elements that differ, from the most elements to the fewest."""
+        """The reasons of the first `MOST` elements that differ, the most frequent first."""
         flat = self.differs.reshape(-1).nonzero()[:MOST, 0]
         if not len(flat):
             return []
@@ -80,7 +80,7 @@ class Comparison:
         return self._reasons(torch.tensor([flat]))[0]
 
     def _reasons(self, flat: Tensor) -> list[Reason]:
-        """One reason a group of elements whose ingredients, choices and way of rounding are the same."""
+        """Return one reason per group of elements with the same ingredients, choices and kind of tie."""
         place = self.behind.reshape(-1)[flat].long()
         blocks, block = torch.unique(blocks_of(self.a, flat), return_inverse=True)
         found = {p: choices_behind(self.a, self.b, blocks, p) for p in self._parameters(place)}
@@ -103,12 +103,12 @@ class Comparison:
         return reasons
 
     def _parameters(self, place: Tensor) -> list[str]:
-        """Which of scale and zero_point stand behind some of the elements."""
+        """Return which of scale and zero_point explain some of the elements."""
         return [name for name in PARAMETERS if bool(self._has(name, place).any())]
 
     def _kernel_alone(self, place: Tensor) -> Tensor:
-        whole = isinstance(self.a.scheme.format, IntFormat)
-        return torch.tensor([whole and names == ("kernel",) for names in self.sets])[place]
+        integer = isinstance(self.a.scheme.format, IntFormat)
+        return torch.tensor([integer and names == ("kernel",) for names in self.sets])[place]
 
     def _has(self, name: str, place: Tensor) -> Tensor:
         return torch.tensor([name in names for names in self.sets])[place]
@@ -118,7 +118,7 @@ def compare(x: Any, scheme: Scheme, a: Convention, b: Convention) -> Comparison:
     """Quantize x by ``scheme`` under both conventions and find the reason of every code that differs.
 
     Raises:
-        QuantError: the scheme does not fit x, or one of the libraries refuses it.
+        QuantError: the scheme does not fit x, or one of the libraries does not support it.
     """
     x = as_float32(x)
     of_a, of_b = (apply_quietly(x, dataclasses.replace(scheme, convention=c)) for c in (a, b))
@@ -137,32 +137,32 @@ def compare(x: Any, scheme: Scheme, a: Convention, b: Convention) -> Comparison:
 
 
 def _differing(a: Quantized, b: Quantized) -> tuple[str, ...]:
-    """What of b can make its codes differ from a's."""
+    """Return the ingredients of b that can make its codes differ from a's."""
     names = [] if same(a, b, "scale") else ["scale"]
     names += [] if same(a, b, "zero_point") else ["zero_point"]
     ours, theirs = (r.scheme.rules for r in (a, b))
-    odd = any(
+    nonfinite = any(
         may_leave_integers(r.x, r.params, r.scheme, c) for r, c in ((a, ours), (b, theirs))
-    )  # else neither NaN nor a cast tells
+    )  # else NaN and the cast change nothing
     names += [
         name
         for name in CODING
-        if ours.choices[name] != theirs.choices[name] and (odd or name not in ("nan", "cast"))
+        if ours.choices[name] != theirs.choices[name] and (nonfinite or name not in ("nan", "cast"))
     ]
     return tuple(names)
 
 
 def _turned(a: Quantized, b: Quantized, ingredients: tuple[str, ...]) -> Tensor:
-    """Where some ingredients of b turn a's codes into b's, bool."""
+    """Return where some ingredients of b turn a's codes into b's, bool."""
     scale, shift = ((b if name in ingredients else a).params for name in PARAMETERS)
     ours, theirs = (r.scheme.rules for r in (a, b))
     record = ours.changed(**{name: theirs.choices[name] for name in ingredients if name in CODING})
     params = dataclasses.replace(scale, zero_point=shift.zero_point)
     equal = codes_of(a.x, params, dataclasses.replace(a.scheme, convention=record)) == b.codes
-    whole = shift.zero_point == shift.zero_point.round()
-    if KERNELS[record.coding.kernel].shift_first or bool(whole.all()):
+    integer = shift.zero_point == shift.zero_point.round()
+    if KERNELS[record.coding.kernel].shift_first or bool(integer.all()):
         return equal
-    # a broken zero_point added to a rounded value makes no code
+    # a fractional zero_point added to a rounded value gives no code
     for axis, (length, n) in enumerate(zip(a.block, a.blocked_shape, strict=True)):
-        whole = whole.repeat_interleave(length, axis).narrow(axis, 0, n)
-    return equal & whole.reshape(equal.shape)
+        integer = integer.repeat_interleave(length, axis).narrow(axis, 0, n)
+    return equal & integer.reshape(equal.shape)

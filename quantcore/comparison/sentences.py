@@ -1,4 +1,4 @@
-"""The reasons why two libraries' codes differ, in words, with the numbers of one element."""
+"""Why two libraries' codes differ, as sentences with the numbers of one element."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ _KERNEL_KINDS = {TIE: "tie", PARITY: "tie with an odd zero point"}
 
 
 def kind_of(ingredients: tuple[str, ...], kernel_kind: int) -> str:
-    """``scale``, ``tie``, ``scale and zero point``: a reason in a word or two."""
+    """``scale``, ``tie``, ``scale and zero point``: the reason in a word or two."""
     if ingredients == ("kernel",):
         return _KERNEL_KINDS.get(kernel_kind, "kernel")
     words = list(dict.fromkeys(_PARAMETERS.get(name) or CHOICES[name].kind for name in ingredients))
@@ -29,11 +29,11 @@ def sentence(
     choices: Mapping[str, tuple[str, ...]],
     kernel_kind: int,
 ) -> str:
-    """Say why the codes of one element differ.
+    """Return a sentence that says why the codes of one element differ.
 
     Args:
-        choices: those behind scale and zero_point, where these are among the ingredients.
-        kernel_kind: see `compare_kernels.kernel_kinds`.
+        choices: for each of scale and zero_point among the ingredients, the choices that change it.
+        kernel_kind: see `ties.kernel_kinds`.
     """
     sides = (name(a), trace(a, index)), (name(b), trace(b, index))
     parts = [_parameter(sides, p, choices[p]) for p in ("scale", "zero_point") if p in ingredients]
@@ -56,9 +56,9 @@ def _parameter(sides: Sides, ingredient: str, choices: tuple[str, ...]) -> str:
     stakes = list(dict.fromkeys(CHOICES[c].at_stake for c in choices))
     setting = sides[0][1].scheme.range_setting
     if not stakes and not isinstance(setting, MinMax) and sides[0][1].low is not None:
-        stakes = ["the range setting finds each library its own range"]
+        stakes = ["the range setting finds a different range for each library"]
     if values[0] == values[1]:
-        stakes = ["1/s is kept beside it"]
+        stakes = ["1/s is computed separately"]
     said = [f"{who} {formula(t)} = {number(v)}" for (who, t), v in zip(sides, values, strict=True)]
     what = ingredient.replace("_", " ")
     if stakes:
@@ -68,12 +68,12 @@ def _parameter(sides: Sides, ingredient: str, choices: tuple[str, ...]) -> str:
 
 def _coding(sides: Sides, ingredients: list[str], kernel_kind: int | None) -> str:
     if set(ingredients) & {"nan", "cast"}:
-        return "no integer holds it: " + ", ".join(
-            f"{who} makes {t.code} of {number(t.shifted)}" for who, t in sides
+        return "not representable in the integer cast: " + ", ".join(
+            f"{who} converts {number(t.shifted)} to {t.code}" for who, t in sides
         )
     if ingredients == ["overflow"]:
-        return "it does not fit: " + ", ".join(
-            f"{who} makes {t.code} of {number(t.shifted)}" for who, t in sides
+        return "out of range: " + ", ".join(
+            f"{who} converts {number(t.shifted)} to {t.code}" for who, t in sides
         )
     return _rounded(sides, ingredients, kernel_kind)
 
@@ -81,15 +81,15 @@ def _coding(sides: Sides, ingredients: list[str], kernel_kind: int | None) -> st
 def _rounded(sides: Sides, ingredients: list[str], kernel_kind: int | None) -> str:
     """``tie: a rounds x / s = 7.5 to 8, b rounds x · (1/s) = 7.4999995 to 7``."""
     if not isinstance(sides[0][1].scheme.format, IntFormat):
-        said = [f"{who} takes {number(t.quotient)} as {signed(t.rounded)}" for who, t in sides]
-        return "beside a tie: " + ", ".join(said)
+        said = [f"{who} rounds {number(t.quotient)} to {number(t.rounded)}" for who, t in sides]
+        return "near a tie: " + ", ".join(said)
     said = [_side(who, t) for who, t in sides]
     if "rounding" in ingredients:
         rules = " against ".join(t.scheme.convention.coding.rounding for _, t in sides)
         return f"rounding rule, {rules}: " + ", ".join(said)
     if kernel_kind is None:  # scale and zero_point differ too
         return "so " + ", ".join(said)
-    what = {TIE: "tie", PARITY: "tie, and z is odd"}.get(kernel_kind, "beside a tie")
+    what = {TIE: "tie", PARITY: "tie, and z is odd"}.get(kernel_kind, "near a tie")
     return f"{what}: " + ", ".join(said)
 
 
@@ -102,10 +102,10 @@ def _side(who: str, t: Trace) -> str:
 
 
 def _before(t: Trace) -> float:
-    """The value that is rounded."""
+    """Return the value that is rounded."""
     return t.quotient if t.summed is None else t.summed
 
 
 def name(result: Quantized) -> str:
-    """The convention's name, with what was changed of it."""
+    """The convention's name, with its changed choices."""
     return str(result.scheme.convention)

@@ -17,18 +17,19 @@ from quantcore.scheme import Scheme, check_supported
 if TYPE_CHECKING:
     import pandas as pd
 
-_KEPT = 4  # results that stand in memory, for libraries that give the same
+_KEPT = 4  # results kept in memory, for libraries that give the same
 
 
 def library_table(
     x: Any, scheme: Scheme, chosen: Convention, block: tuple[int, ...] | None = None
 ) -> "pd.DataFrame":
-    """Return one row a convention: scale and zero_point of a block, codes that differ from the chosen one's, error.
+    """Return one row per convention: scale and zero_point of a block, number of codes that differ, error.
 
     Args:
-        block: its position in the grid, by default the first.
+        chosen: the convention whose codes the others are compared with.
+        block: position in the grid, by default the first.
 
-    A library that refuses the scheme has its reason under ``refused``, and no numbers.
+    A library that does not support the scheme has the reason under ``refused``, and no numbers.
     """
     import pandas as pd
 
@@ -54,12 +55,12 @@ def library_table(
 
 
 def _bare(convention: Convention, granularity: Granularity) -> Convention:
-    """The record without what does not decide numbers or refusals, so that equal ones compare equal."""
+    """Return the record with only what decides numbers or refusals, so that equal ones compare equal."""
     return dataclasses.replace(convention.at(granularity), name="", variants=())
 
 
 def _report(result: Quantized, kept: list[tuple[Quantized, Report]]) -> Report:
-    """The report, that of an earlier result where that had the same parameters and codes."""
+    """Return the report, reused from an earlier result with the same parameters and codes."""
     for other, known in kept:
         ours, theirs = ((r.params.scale, r.params.zero_point, r.codes) for r in (result, other))
         if all(map(torch.equal, ours, theirs)) and result.scheme.format == other.scheme.format:

@@ -1,4 +1,4 @@
-"""What two kernels round, and how it stands to the place where rounding jumps."""
+"""The values that two kernels round, and whether they are ties."""
 
 import torch
 from torch import Tensor
@@ -14,14 +14,14 @@ BESIDE, TIE, PARITY = 0, 1, 2
 def kernel_kinds(a: Quantized, b: Quantized, flat: Tensor) -> Tensor:
     """Return for each element whether both round a tie (`PARITY`), one does (`TIE`), or neither (`BESIDE`).
 
-    Both round one where z, added before or after, moves x/s from an even number's tie to an odd one's.
+    Both round a tie where an odd z, added before or after rounding, changes which neighbor is even.
     """
     ties = [_is_tie(r, before_rounding(r, flat)) for r in (a, b)]
     return torch.where(ties[0] & ties[1], PARITY, torch.where(ties[0] | ties[1], TIE, BESIDE))
 
 
 def before_rounding(result: Quantized, flat: Tensor) -> Tensor:
-    """Return what the result's kernel rounds of some elements, float32; ``flat``: places in the flattened x."""
+    """Return the values that the kernel rounds, float32; ``flat``: indices into the flattened x."""
     convention = result.scheme.rules
     kernel, params = KERNELS[convention.coding.kernel], result.params
     x, block = result.x.reshape(-1)[flat], blocks_of(result, flat)

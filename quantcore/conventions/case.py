@@ -1,4 +1,4 @@
-"""What of a scheme decides whether a choice can reach a number at all, as plain values."""
+"""The properties of a scheme that decide whether a choice can change a number, as plain values."""
 
 import math
 from dataclasses import dataclass
@@ -12,20 +12,20 @@ from quantcore.numerics import KERNELS
 if TYPE_CHECKING:
     from quantcore.conventions.record import Convention
 
-_LEAST_POWER, _MOST_POWER = -127, 127  # of e8m0, and those whose inverse float32 has as well
-# Where no zero_point is added, these kernels are those
+_LEAST_POWER, _MOST_POWER = -127, 127  # of e8m0; float32 has their inverses too
+# Equal kernels where no zero_point is added
 _WITHOUT_Z = {"C": "A", "D": "B", "E": "B"}
 
 
 @dataclass(frozen=True)
 class Case:
-    """One level of a scheme: x and its scales, or these and theirs.
+    """One level of a scheme: x and its scales, or the scales and their scales.
 
-    ``rules``: the record that holds for the scheme's granularity. ``flat``: blocks run on over the ends of rows, so
-    that the last may be shorter. ``ranged``: scales are found from ranges; ``min_max``: the range is all of x;
-    ``half_quadratic``: HQQ moves the zero point. ``scales``, ``zero_points``: those given, if any.
-    ``stored``: the format that scales are quantized to, None where they stay float32; ``stored_in_units``: as they
-    are, their own scale being 1.
+    ``rules``: the record for the scheme's granularity. ``flat``: blocks cross row boundaries, so that the last may
+    be shorter. ``ranged``: scales are computed from ranges; ``min_max``: the range is that of x;
+    ``half_quadratic``: HQQ adjusts the zero point. ``scales``, ``zero_points``: those given, if any.
+    ``stored``: the format that scales are quantized to, None if they stay float32; ``stored_in_units``: that
+    quantization has scale 1.
     """
 
     rules: "Convention"
@@ -47,17 +47,17 @@ class Case:
 
     @property
     def codebook(self) -> bool:
-        """Whether codes are places in a table."""
+        """Whether codes are indices into a table."""
         return isinstance(self.fmt, CodebookFormat)
 
     @property
     def asymmetric(self) -> bool:
-        """Whether a zero_point is found from the range."""
+        """Whether a zero_point is computed from the range."""
         return not self.symmetric and self.ranged
 
     @property
     def takes_nonfinite(self) -> bool:
-        """Whether NaN and infinity come through: range settings other than min-max refuse them."""
+        """Whether NaN and infinity are accepted: range settings other than min-max refuse them."""
         return self.rules.nonfinite.nan != "refuse" and (self.min_max or not self.ranged)
 
     @property
@@ -67,21 +67,21 @@ class Case:
 
     @property
     def shifted(self) -> bool:
-        """Whether a zero_point other than 0 may be added."""
+        """Whether a nonzero zero_point may be added."""
         if not self.ranged:
             return any(self.zero_points) and self.integer
         return self.integer and (not self.symmetric or self.middle != 0)
 
     @property
     def given_shift(self) -> bool:
-        """Whether the zero_point is given, and the convention takes it for a minimum."""
+        """Whether the zero_point is given, and the convention reads it as a minimum."""
         return not self.ranged and self.shifted and self.rules.zero_point.is_min
 
     @property
     def kernel(self) -> str:
         """The kernel, or the simplest that gives the same codes where no zero_point is added."""
         kernel = self.rules.coding.kernel
-        if self.shifted or not self.integer:  # of small floats -0 + 0 is 0, so that an added 0 tells
+        if self.shifted or not self.integer:  # for small floats an added 0 matters: -0 + 0 is 0
             return "A" if self.codebook and kernel == "C" else kernel
         return _WITHOUT_Z.get(kernel, kernel)
 
@@ -97,7 +97,7 @@ class Case:
 
     @property
     def stored_exactly(self) -> bool:
-        """Whether the scales are powers of two, stored as such."""
+        """Whether the scales are powers of two and stored exactly."""
         return (
             self.symmetric
             and self.ranged
@@ -107,7 +107,7 @@ class Case:
 
     @property
     def smallest_given(self) -> float:
-        """The smallest of the scales that are given, infinity where none is."""
+        """The smallest of the given scales, infinity if none is given."""
         return min(self.scales, default=math.inf)
 
     @property
@@ -122,21 +122,21 @@ class Case:
 
     @property
     def may_be_least(self) -> bool:
-        """Whether a scale can be 2^-127, the least of e8m0."""
+        """Whether a scale can be 2^-127, the smallest of e8m0."""
         return self.stored_exactly if self.ranged else 2.0**_LEAST_POWER in self.scales
 
     @property
     def amax(self) -> str:
-        """What symmetric scales are found from, in words."""
+        """What symmetric scales are computed from, in words."""
         return "max|x|" if self.min_max else "max(|low|, |high|)"
 
     @property
     def nan(self) -> str:
-        """What comes to NaN: where NaN in x is refused with its scale, infinity over an infinite scale."""
+        """What gives NaN: infinity over an infinite scale where a scale of NaN is refused, else NaN itself."""
         return "∞ / ∞" if self.rules.scale.bad_scale == "nan" and self.min_max else "NaN"
 
 
 def exactly(value: float) -> str:
-    """A number in few letters that loses nothing: ``2^-23``, ``1e-10``."""
+    """A number, short and exact: ``2^-23``, ``1e-10``."""
     mantissa, exponent = math.frexp(value)
     return f"2^{exponent - 1}" if mantissa == 0.5 and abs(exponent) > 8 else f"{value:.9g}"

@@ -1,7 +1,7 @@
-"""What every choice of a convention has: its values, what depends on it, and the sentence that says what it does.
+"""A choice of a convention: its values, what depends on it, and a sentence that says what it does.
 
-A choice is a field of one of the stages; `choice` puts its words beside its default. What is said of a library is
-built from these: `quantcore.differences`, the reasons of `quantcore.compare`.
+A choice is a field of one of the stages, declared with `choice`: its default together with its words.
+`quantcore.differences` and the reasons of `quantcore.compare` are built from these.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ Says = Callable[["Case"], str] | Mapping[object, str]
 @dataclass(frozen=True)
 class Choice:
     """``at_stake``: what depends on it, as a phrase; ``says``: what it does in one case, or a sentence per value;
-    ``matters``: whether another value can change a number of the case; ``kind``: a reason in a word or two.
+    ``matters``: whether another value can change a number of the case; ``kind``: the reason in a word or two.
     """
 
     at_stake: str
@@ -30,7 +30,7 @@ class Choice:
     kind: str
 
     def sentence(self, value: object, case: "Case") -> str:
-        """What this value does in the case."""
+        """Return what this value does in the case."""
         return self.says(case) if callable(self.says) else self.says[value]
 
 
@@ -45,16 +45,16 @@ def choice(
     matters: Callable[["Case"], bool] = _always,
     kind: str = "",
 ) -> Any:
-    """A field of a stage with its words; ``default`` is the textbook's value."""
+    """Declare a field of a stage with its words; ``default`` is the textbook's value."""
     return dataclasses.field(
         default=default, metadata={"choice": Choice(at_stake, says, matters, kind or at_stake)}
     )
 
 
 class Stage:
-    """One stage of the arithmetic, with the choices of that stage alone.
+    """One stage of the arithmetic, and its choices.
 
-    ``ALTERS``: what its choices change first: "parameters", "codes", or "values", what codes stand for.
+    ``ALTERS``: the first result that its choices change: "parameters", "codes", or the dequantized "values".
     """
 
     ALTERS: ClassVar[str] = "parameters"
@@ -65,18 +65,18 @@ class Stage:
             if value not in values or isinstance(value, bool) != isinstance(values[0], bool):
                 *others, last = map(str, values)
                 raise QuantError(
-                    f"{name}={str(value)[:40]!r} is not a choice; write {', '.join(others)} or {last}."
+                    f"{name}={str(value)[:40]!r} is not valid; choose {', '.join(others)} or {last}."
                 )
         for name, hint in get_type_hints(type(self)).items():
             if hint is float:
                 number = notation.finite(getattr(self, name), name)
                 if number < 0:
-                    raise QuantError(f"{name} must not be negative, and is {number:g}.")
+                    raise QuantError(f"{name} must not be negative, but is {number:g}.")
                 object.__setattr__(self, name, number)
 
 
 def allowed(stage: type[Stage]) -> dict[str, tuple[Any, ...]]:
-    """The values of the choices that have a list of them, by name."""
+    """Return the values of the choices that list them, by name."""
     hints = get_type_hints(stage)
     return {
         name: get_args(hint) if get_origin(hint) is Literal else (False, True)
@@ -86,5 +86,5 @@ def allowed(stage: type[Stage]) -> dict[str, tuple[Any, ...]]:
 
 
 def choices_of(stage: type[Stage]) -> dict[str, Choice]:
-    """The choices of a stage, by name."""
+    """Return the choices of a stage, by name."""
     return {f.name: f.metadata["choice"] for f in dataclasses.fields(stage)}  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What a convention is: one record per stage of the arithmetic, and what it stands for."""
+"""A convention: one record per stage of the arithmetic, and the library call that it describes."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -24,10 +24,10 @@ FLOAT32_TINY = 2.0**-126  # the smallest normal number
 
 @dataclass(frozen=True)
 class Limit:
-    """Something that a library's call can't do.
+    """A limit of a library's call.
 
-    ``of``: which property of scheme and shape, a key of `support.PROPERTIES`; ``allowed``: its values that
-    work; ``words``: the library's rule, to be read after its name.
+    ``of``: the property of scheme and shape, a key of `support.PROPERTIES`; ``allowed``: its supported values;
+    ``words``: the library's rule, to be read after its name.
     """
 
     of: str
@@ -39,11 +39,11 @@ class Limit:
 class Convention:
     """What a library does beyond format, symmetry, granularity and range setting, stage by stage.
 
-    The defaults are the textbook's. ``variants``: what differs by granularity, as (its name, choice, value).
-    ``formats``: the kinds of format that the call has. ``preset_only``: the call has no formats to choose from,
-    presets alone name it. ``reported_encodings``: what it also reports, see `quantcore.encoding`. ``library``,
-    ``version``, ``call``: what the record stands for; ``sources``: (choice, where it is written or how it was
-    measured). A choice is named by its own name alone wherever choices are named: in `of`, `changed`, texts.
+    The defaults are the textbook's. ``variants``: what differs by granularity, as (granularity, choice, value).
+    ``formats``: the kinds of format that the call supports. ``preset_only``: the call has no choice of format,
+    and only presets use it. ``reported_encodings``: what it also reports, see `quantcore.encoding`. ``library``,
+    ``version``, ``call``: what the record describes; ``sources``: (choice, where it is written or how it was
+    measured). `of`, `changed` and texts name a choice without its stage.
 
     >>> Convention.of("mine", kernel="B", eps=2**-23).coding.kernel
     'B'
@@ -69,7 +69,7 @@ class Convention:
 
     @classmethod
     def of(cls, name: str, **given: Any) -> "Convention":
-        """Return a record with these choices, each put into its stage; the others are the textbook's.
+        """Return a record with these choices; the others are the textbook's.
 
         Raises:
             QuantError: a value that the choice does not have.
@@ -99,7 +99,7 @@ class Convention:
         }
 
     def at(self, granularity: Granularity) -> "Convention":
-        """Return the convention with the choices that hold for this granularity; see `Scheme.rules`."""
+        """Return the convention with its choices for this granularity; see `Scheme.rules`."""
         kind = notation.snake_case(type(granularity).__name__)
         changes = {choice: value for at, choice, value in self.variants if at == kind}
         if not changes:
@@ -107,7 +107,7 @@ class Convention:
         return dataclasses.replace(self, variants=(), **_staged(self._stages, changes))
 
     def changed(self, **choices: Any) -> "Convention":
-        """Return a copy with these choices, for every granularity; names of earlier versions are read too.
+        """Return a copy with these choices for every granularity; names of earlier versions are accepted.
 
         Raises:
             QuantError: a name that is not a choice, or a value that it does not have.
@@ -116,14 +116,14 @@ class Convention:
         unknown = sorted(set(choices) - set(STAGE_OF))
         if unknown:
             raise QuantError(
-                f"{unknown[0][:40]!r} is not a choice of a convention; choices are {', '.join(STAGE_OF)}."
+                f"{unknown[0][:40]!r} is not a choice of a convention; choose one of {', '.join(STAGE_OF)}."
             )
         kept = tuple(v for v in self.variants if v[1] not in choices)
         return dataclasses.replace(self, variants=kept, **_staged(self._stages, choices))
 
     @property
     def parameter_stages(self) -> tuple[RangeStage, ScaleStage, ZeroPointStage]:
-        """What decides scale and zero point: equal ones find equal parameters."""
+        """The stages that decide scale and zero point."""
         return self.range, self.scale, self.zero_point
 
     @property
@@ -137,7 +137,7 @@ class Convention:
 
 
 def _staged(stages: Mapping[str, Stage], choices: Mapping[str, Any]) -> dict[str, Any]:
-    """The stages that hold these choices, with them put in; ``stages``: what they are taken from."""
+    """Return the stages of these choices, changed accordingly; ``stages``: the originals."""
     found: dict[str, dict[str, Any]] = {}
     for name, value in choices.items():
         found.setdefault(STAGE_OF[name], {})[name] = value
@@ -148,7 +148,7 @@ def _staged(stages: Mapping[str, Stage], choices: Mapping[str, Any]) -> dict[str
 
 
 def _today(name: str, value: Any) -> tuple[str, Any]:
-    """A choice as links and texts of earlier versions name it."""
+    """Return the current name and value of a choice that an earlier version may have written."""
     name = _EARLIER.get(name, name)
     return name, _EARLIER_VALUES.get(name, {}).get(value, value) if isinstance(value, str) else value
 
@@ -179,7 +179,7 @@ _EARLIER_VALUES = {
     },
     "zero_point_form": {"shift": "min"},
 }
-# in the order in which the stages act
+# in the order of the arithmetic
 STAGES: dict[str, type[Stage]] = {
     "range": RangeStage,
     "scale": ScaleStage,
@@ -192,7 +192,7 @@ STAGES: dict[str, type[Stage]] = {
 # choice -> the stage that it belongs to, and its words
 STAGE_OF = {name: stage for stage, kind in STAGES.items() for name in choices_of(kind)}
 CHOICES: dict[str, Choice] = {name: c for kind in STAGES.values() for name, c in choices_of(kind).items()}
-# choice -> its values, of those that have a list of them
+# choice -> its values, for choices that list them
 VALUES: dict[str, tuple[Any, ...]] = {
     name: values for kind in STAGES.values() for name, values in allowed(kind).items()
 }
@@ -202,10 +202,10 @@ TEXTBOOK = Convention(
     library="textbook",
     call="quantcore.apply(x, scheme)",
     formats=("int", "float", "codebook"),
-    limits=(Limit("group_length", (True,), "takes no group longer than its axis"),),
+    limits=(Limit("group_length", (True,), "does not support groups longer than the axis"),),
     sources=(
         ("all", "Jacob et al. 2018, arXiv 1712.05877, section 2.1; Nagel et al. 2021, arXiv 2106.08295, 2.2"),
     ),
 )
-# name -> the record that a changed copy is compared with; the package adds the libraries
+# name -> the record that a changed copy is compared with; the package adds those of the libraries
 CONVENTIONS: dict[str, Convention] = {TEXTBOOK.name: TEXTBOOK}

@@ -126,7 +126,7 @@ def block_shape(granularity: Granularity, shape: Shape) -> Shape:
     for i, (length, n) in enumerate(zip(block, shape, strict=True)):
         if length > n:
             raise QuantError(
-                f"{notation.write_call(granularity)} is longer than axis {i}: {length} elements against {n}, "
+                f"{notation.write_call(granularity)} is longer than axis {i}: {length} elements, but the axis has {n}, "
                 f"shape {shape}. Choose at most {n}."
             )
     return block

@@ -1,4 +1,4 @@
-"""All that decides the codes in one record, presets of it, and what it costs to store."""
+"""The scheme, which decides every code: one record, its presets, and its storage cost."""
 
 from quantcore.scheme.case import case_of
 from quantcore.scheme.presets import PRESETS

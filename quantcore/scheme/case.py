@@ -1,4 +1,4 @@
-"""A scheme as its convention's choices look at it: what of them can reach a number at all."""
+"""The properties of a scheme that its convention's choices depend on."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +10,7 @@ from quantcore.scheme.scheme import Scheme
 
 
 def case_of(scheme: Scheme) -> Case:
-    """Return the plain values that the sentences and formulas of a convention are made for."""
+    """Return the plain values from which the sentences and formulas of a convention are computed."""
     setting, stored = scheme.range_setting, scheme.scales
     given = isinstance(setting, Given)
     return Case(
@@ -29,7 +29,7 @@ def case_of(scheme: Scheme) -> Case:
 
 
 def _numbers(value: Any) -> Iterator[float]:
-    """The numbers of nested tuples."""
+    """Iterate over the numbers in nested tuples."""
     if isinstance(value, tuple):
         for inner in value:
             yield from _numbers(inner)

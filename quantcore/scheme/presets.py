@@ -1,4 +1,4 @@
-"""Schemes under the names that libraries give them, exact: the same values out of the same tensor."""
+"""Schemes named as in their libraries, and exact: the same values for the same tensor."""
 
 from dataclasses import replace
 
@@ -54,7 +54,7 @@ def _nvfp4(library: str, scales: Scheme) -> Scheme:
 
 def _compressed_tensors() -> dict[str, Scheme]:
     found = {"fp8_e4m3fn": Scheme(FLOATS["e4m3fn"], convention=CONVENTIONS["compressed_tensors.float8"])}
-    # its byte 255 is 2^128, beyond float32, and no NaN
+    # its byte 255 is 2^128, beyond float32, not NaN
     e8m0 = replace(FLOATS["e8m0"], infinities=True, nan="none", saturate=False, sign="dropped")
     scales = replace(_E8M0, format=e8m0)
     for name, rule in (("mxfp4", "mx"), ("mxfp6_e2m3", "mx"), ("mxfp8_e4m3", "mx8")):
@@ -66,7 +66,7 @@ def _compressed_tensors() -> dict[str, Scheme]:
 
 
 def _microxcaling() -> dict[str, Scheme]:
-    """Its integers are the digits after the leading one of 1.xxx: their scale is the block's power over 2^(bits-2)."""
+    """Its integers are the digits of x.xxx: their scale is the block's power of two over 2^(bits-2)."""
     elements: dict[str, tuple[Format, float]] = {name: (fmt, 1.0) for name, fmt in _MX.items()}
     elements |= {f"mxint{bits}": (IntFormat(bits, narrow=True), 2.0 ** (2 - bits)) for bits in (8, 4)}
     found = {}
@@ -103,7 +103,7 @@ def _gguf() -> dict[str, Scheme]:
         "TQ1_0": (CODEBOOKS["ternary"], 256, "TQ1_0"),
         "TQ2_0": (CODEBOOKS["ternary"], 256, "TQ2_0"),
     }
-    # the codebook holds twice the values of e2m1, so the scale is half the power that its byte stands for
+    # the codebook holds twice the values of e2m1, so the scale is half the power that its byte encodes
     mxfp4 = Scheme(
         CODEBOOKS["mxfp4_gguf"],
         granularity=PerGroup(32),
@@ -123,7 +123,7 @@ def _gguf() -> dict[str, Scheme]:
 
 
 def _gptq() -> dict[str, Scheme]:
-    """The grid that GPTQ rounds to (Quantizer.find_params of its quant.py), without its compensation of errors."""
+    """The grid that GPTQ rounds to (Quantizer.find_params in its quant.py), without its error compensation."""
     return {
         "gptq_like.int4_g128": Scheme(IntFormat(4, signed=False), symmetric=False, granularity=PerGroup(128))
     }

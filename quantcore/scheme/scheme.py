@@ -1,4 +1,4 @@
-"""All that decides the codes, in one record."""
+"""The scheme: one record that decides every code."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,16 +10,16 @@ from quantcore.formats import INT8, Format, parse_format
 from quantcore.granularity import GRANULARITIES, PER_TENSOR, Granularity
 from quantcore.range_setting import MIN_MAX, RANGE_SETTINGS, RangeSetting
 
-MAX_LEVELS = 4  # of scales whose scales are quantized: deeper texts are made to hurt
+MAX_LEVELS = 4  # of quantized scales: only hostile texts are deeper
 SYMMETRY = {"symmetric": True, "asymmetric": False}
 
 
 @dataclass(frozen=True)
 class Scheme:
-    """format + symmetric + granularity + range setting + convention, and how the scales are stored.
+    """Format, symmetry, granularity, range setting and convention, and how the scales are stored.
 
-    ``scales``: quantizes the tensor of scales in block form, its granularity over that tensor; None keeps
-    them as float32.
+    ``scales``: the scheme that quantizes the tensor of scales in block form, with a granularity over that tensor;
+    None keeps them as float32.
 
     >>> str(Scheme())
     'int8 symmetric per_tensor min_max textbook'
@@ -36,7 +36,7 @@ class Scheme:
 
     @cached_property
     def rules(self) -> Convention:
-        """The convention with the choices that hold for this granularity."""
+        """The convention with its choices for this granularity."""
         return self.convention.at(self.granularity)
 
     def __str__(self) -> str:
@@ -47,11 +47,11 @@ class Scheme:
 
     @classmethod
     def parse(cls, text: str) -> "Scheme":
-        """Read the text form; what is left out has its default, the order of the words is free.
+        """Read the text form, words in any order; what is left out has its default.
 
         Raises:
             QuantError: a word is not a format, a symmetry, a granularity, a range setting or a convention,
-                or one of them stands twice.
+                or one of them is given twice.
         """
         found: dict[str, object] = {}
         for word in notation.split_words(text):
@@ -65,7 +65,7 @@ class Scheme:
 
 
 def _read(word: str) -> tuple[str, object]:
-    """Say which field of a scheme a word belongs to, and its value."""
+    """Return the field of a scheme that a word sets, and its value."""
     if word.startswith("scales(") and word.endswith(")"):
         if word.count("scales(") > MAX_LEVELS:
             raise QuantError(f"The scheme has more than {MAX_LEVELS} levels of scales; leave some out.")

@@ -10,8 +10,8 @@ from quantcore.range_setting import Given
 from quantcore.scheme.scheme import Scheme
 from quantcore.scheme.support import check_supported
 
-SCALE_BITS = 32  # scales are kept as float32
-FLOAT_BITS = 32  # of a zero_point that is no code (hqq)
+SCALE_BITS = 32  # scales are stored as float32
+FLOAT_BITS = 32  # of a zero_point that is not a code (hqq)
 
 
 @dataclass(frozen=True)
@@ -25,16 +25,17 @@ class Storage:
 
     @property
     def bits_per_element(self) -> float:
-        """All bits over elements."""
+        """Total bits per element."""
         return (self.codes + self.scales + self.zero_points) / self.elements
 
 
 def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
-    """Count the bits: codes at the format's width or as the convention packs them, scales as float32 or as
-    ``scheme.scales`` stores them, zero points at the format's width, or where they are shifts as the scales.
+    """Count the bits of codes, scales and zero points.
 
-    Every block pays for a scale of its own, equal or not. A symmetric scheme's zero points are known and
-    cost nothing; typed by hand (`Given`), they cost nothing if all are 0 or all are the format's middle.
+    Codes take the format's width, or what the convention packs them into; scales are float32, or as
+    ``scheme.scales`` stores them; zero points take the format's width, or are stored like the scales if they are
+    minima. Every block has one scale, even if equal to others. The zero points of a symmetric scheme are known
+    and cost nothing; given ones (`Given`) cost nothing if all are 0 or all are the format's middle.
 
     Raises:
         QuantError: the scheme does not fit the shape, or the shape has no elements.
@@ -54,7 +55,7 @@ def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
     scale_bits = blocks * SCALE_BITS
     if scheme.scales is not None:
         inner = storage(scheme.scales, grid)
-        # a scale of scales that is given is part of the scheme: MX blocks store none
+        # a given scale of the scales is part of the scheme: MX blocks store none
         given = isinstance(scheme.scales.range_setting, Given)
         scale_bits = inner.codes + (0 if given else inner.scales + inner.zero_points)
         if scheme.scales.convention.scale.center == "mean":
@@ -65,12 +66,12 @@ def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
 
 
 def _numbers(value: Any) -> set[int]:
-    """The distinct numbers in nested tuples."""
+    """Return the distinct numbers in nested tuples."""
     return set().union(*(_numbers(v) for v in value)) if isinstance(value, tuple) else {value}
 
 
 def bits_per_element(scheme: Scheme, shape: tuple[int, ...]) -> float:
-    """Return the true storage cost in bits, scales and zero points shared out over the elements.
+    """Return the storage cost in bits per element, including scales and zero points.
 
     >>> from quantcore.granularity import PerGroup
     >>> from quantcore.formats import INT4
@@ -81,5 +82,5 @@ def bits_per_element(scheme: Scheme, shape: tuple[int, ...]) -> float:
 
 
 def compression_ratio(scheme: Scheme, shape: tuple[int, ...], original_bits: int = 32) -> float:
-    """Return the size at ``original_bits`` an element over the size quantized."""
+    """Return the size at ``original_bits`` per element over the quantized size."""
     return original_bits / bits_per_element(scheme, shape)

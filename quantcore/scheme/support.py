@@ -1,4 +1,4 @@
-"""What a library can't do, in its own terms."""
+"""Which schemes a library supports, and the reason where it does not."""
 
 import dataclasses
 import math
@@ -23,17 +23,17 @@ from quantcore.range_setting import HalfQuadratic, MinMax
 from quantcore.scheme.scheme import Scheme
 
 Shape = tuple[int, ...]
-# What a property is of a scheme on a shape: every value that says the same, and words; None where there is none
+# A property of a scheme on a shape: its equivalent values, and words for them; None where it does not apply
 Property = Callable[[Scheme, Shape], tuple[tuple[Any, ...], str] | None]
 
 
-# What `Convention.formats` calls the kinds of format
+# The kinds of format as `Convention.formats` names them
 KINDS: dict[type[Format], str] = {IntFormat: "int", FloatFormat: "float", CodebookFormat: "codebook"}
 _KIND_WORDS = {"int": "integer codes", "float": "small floats", "codebook": "codebooks"}
 
 
 def unsupported_reason(scheme: Scheme, shape: Shape) -> str | None:
-    """Return one sentence if the scheme's library can't quantize this shape so, else None.
+    """Return one sentence on why the scheme's library can't quantize this shape, None where it can.
 
     Raises:
         QuantError: the granularity does not fit the shape.
@@ -41,15 +41,15 @@ def unsupported_reason(scheme: Scheme, shape: Shape) -> str | None:
     block_shape(scheme.granularity, shape)
     convention = scheme.convention
     if not isinstance(scheme.format, IntFormat) and not scheme.symmetric:
-        return f"{scheme.format} has no zero_point, so nothing to be asymmetric with; choose symmetric."
+        return f"{scheme.format} has no zero_point, so it can't be asymmetric; choose symmetric."
     if isinstance(scheme.range_setting, HalfQuadratic):
         if scheme.symmetric or convention.scale.asymmetric_scale != "inverse_range":
-            return "half_quadratic moves a zero_point that is no whole number; choose the convention hqq."
+            return "half_quadratic adjusts a float zero_point: it needs an asymmetric scheme; choose the convention hqq."
         if isinstance(scheme.granularity, PerTensor):
-            return "half_quadratic works on channels or groups, as hqq does; choose one of them."
+            return "half_quadratic works on channels or groups only, as in hqq; choose one of them."
     if KINDS[type(scheme.format)] not in convention.formats:
         own = " and ".join(_KIND_WORDS[kind] for kind in convention.formats)
-        return f"{full_name(convention)} stands for its {own}; here it is {scheme.format}."
+        return f"{full_name(convention)} supports {own} only; here the format is {scheme.format}."
     for limit in convention.limits:
         found = PROPERTIES[limit.of](scheme, shape)
         if found and not set(found[0]) & set(limit.allowed):
@@ -65,7 +65,7 @@ def full_name(convention: Convention) -> str:
 
 
 def check_supported(scheme: Scheme, shape: Shape) -> None:
-    """Raise what `unsupported_reason` says.
+    """Raise the sentence of `unsupported_reason`, if any.
 
     Raises:
         QuantError: the library can't do it, or the granularity does not fit the shape.
@@ -76,26 +76,28 @@ def check_supported(scheme: Scheme, shape: Shape) -> None:
 
 
 def _bits(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
-    return (scheme.format.bits,), f"it is {scheme.format}"
+    return (scheme.format.bits,), f"the format is {scheme.format}"
 
 
 def _kind(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
     sign = "signed" if scheme.format.signed else "unsigned"
     symmetry = "symmetric" if scheme.symmetric else "asymmetric"
-    return (f"{sign} {symmetry}",), f"it is {scheme.format} {symmetry}"
+    return (f"{sign} {symmetry}",), f"the scheme is {scheme.format} {symmetry}"
 
 
 def _narrow(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
-    return (scheme.format.narrow,), f"it is {scheme.format}"
+    return (scheme.format.narrow,), f"the format is {scheme.format}"
 
 
 def _granularity(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
-    return (snake_case(type(scheme.granularity).__name__),), f"it is {write_call(scheme.granularity)}"
+    return (
+        snake_case(type(scheme.granularity).__name__),
+    ), f"the granularity is {write_call(scheme.granularity)}"
 
 
 def _axis(axis: int, rank: int) -> tuple[tuple[Any, ...], str]:
     place = axis % rank
-    return (place, place - rank), f"it is axis {axis}"
+    return (place, place - rank), f"the axis is {axis}"
 
 
 def _divides(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
@@ -103,7 +105,7 @@ def _divides(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
     if isinstance(scheme.granularity, PerFlatGroup):
         block = [scheme.granularity.size]
     if isinstance(scheme.granularity, PerGroup):
-        block[scheme.granularity.axis] = scheme.granularity.size  # also where it is longer than the axis
+        block[scheme.granularity.axis] = scheme.granularity.size  # even if longer than the axis
     fits = all(n % b == 0 for n, b in zip(shape, block, strict=True))
     return (fits,), f"blocks of shape {tuple(block)} do not divide the shape {shape}"
 
@@ -119,28 +121,30 @@ def _group_length(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
     assert isinstance(granularity, PerGroup)
     axis, size = granularity.axis % len(shape), granularity.size
     return (size <= shape[axis],), (
-        f"{write_call(granularity)} is longer than axis {axis}: {size} elements against {shape[axis]}, "
+        f"{write_call(granularity)} is longer than axis {axis}: {size} elements, but the axis has {shape[axis]}, "
         f"shape {shape}. Choose at most {shape[axis]}"
     )
 
 
 def _block_elements(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str] | None:
     one = math.prod(block_shape(scheme.granularity, shape)) == 1
-    return (("one",) if one else ("more",), "every block has one") if math.prod(shape) > 1 else None
+    return (("one",) if one else ("more",), "every block has one element") if math.prod(shape) > 1 else None
 
 
 def _sub_byte_range(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str] | None:
     if scheme.format.bits >= 8:
         return None
-    return (isinstance(scheme.range_setting, MinMax),), f"it is {write_call(scheme.range_setting)}"
+    return (
+        isinstance(scheme.range_setting, MinMax),
+    ), f"the range setting is {write_call(scheme.range_setting)}"
 
 
 def _rank(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
-    return (len(shape),), f"the tensor has {len(shape)}"
+    return (len(shape),), f"the tensor has {len(shape)} {'axis' if len(shape) == 1 else 'axes'}"
 
 
 def _only(kind: type, then: Property) -> Property:
-    """The property for schemes of one granularity."""
+    """Restrict a property to schemes of one granularity."""
     return lambda scheme, shape: then(scheme, shape) if isinstance(scheme.granularity, kind) else None
 
 
@@ -175,9 +179,9 @@ PROPERTIES: dict[str, Property] = {
 
 
 def nearest_supported(scheme: Scheme, shape: Shape) -> Scheme | None:
-    """Return the nearest scheme that its library takes: the fewest changes, then the nearest bit width.
+    """Return the nearest scheme that its library supports: the fewest changes, then the nearest bit width.
 
-    The scheme itself where nothing refuses it; None where no change of format, symmetry and granularity helps.
+    The scheme itself if it is supported; None if no change of format, symmetry and granularity helps.
 
     Raises:
         QuantError: the granularity does not fit the shape.
@@ -206,12 +210,12 @@ def nearest_supported(scheme: Scheme, shape: Shape) -> Scheme | None:
                  (candidate.granularity, scheme.granularity), (other.bits, fmt.bits))  # fmt: skip
         return sum(a != b for a, b in pairs), abs(other.bits - fmt.bits)
 
-    # sorted keeps the order of equals: the nearest granularity first
+    # sorted is stable: the nearest granularity first
     return next((c for c in sorted(candidates, key=changes) if unsupported_reason(c, shape) is None), None)
 
 
 def _near(granularity: Granularity, shape: Shape) -> list[Granularity]:
-    """The granularity, then others from the nearest to the farthest."""
+    """Return the granularity, then others from the nearest to the farthest."""
     found: list[Granularity] = [granularity]
     if isinstance(granularity, PerGroup) and shape:
         for axis in (granularity.axis, -1):

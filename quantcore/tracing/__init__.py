@@ -1,4 +1,4 @@
-"""One element's way from x to its error, step by step, with the numbers put in."""
+"""One element from x to its error, step by step, with its numbers."""
 
 from quantcore.tracing.scale_formula import scale_formula
 from quantcore.tracing.steps import Step, Trace

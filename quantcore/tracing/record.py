@@ -1,4 +1,4 @@
-"""The numbers of one element's way, without the words."""
+"""The numbers of one element, from x to its error."""
 
 from dataclasses import dataclass
 
@@ -9,22 +9,21 @@ from quantcore.scheme import Scheme
 
 @dataclass(frozen=True)
 class Numbers:
-    """What happened to one element. Floats are float32 values.
+    """The numbers of one element. Floats are float32 values.
 
-    ``convention``: the record that ran, of its variants that of this granularity and block;
+    ``convention``: the record in use, with the variant of this granularity and block;
     ``block``: position in the grid of blocks; ``bounds``: (start, stop) of the block along each axis;
-    ``low``, ``high``: the block's range, None where scale and zero_point were given; ``replaced``: whether
-    the convention put another scale in the place of what the range gave; ``raw_scale``: the scale before it
-    was quantized itself, else None; ``coded_scale``, ``shift``: the scale and zero_point that codes are found
-    with, which in some libraries are not those stored; ``operand``: what is divided, x or what the
-    convention makes of it first; ``factor``: what that was multiplied with where the kernel multiplies,
-    else None; ``quotient``: operand / s, or operand times the factor; ``summed``: that and what is added
-    before rounding, else None; ``shifted``: the code before it is brought into the format (of a float
-    format or a codebook, ``rounded`` and this are the value of the code); ``overflow``: "saturate"
-    or "wrap" where that changed it, "cast" where NaN or a number too large became what the library makes of
-    it, else None; ``center``: what was taken off x before all else and is added again last, else None;
-    ``decoding``, ``decoded_with``, ``constant``: what the code is dequantized by, see
-    `coding.Dequantizer`.
+    ``low``, ``high``: the block's range, None where scale and zero_point are given; ``replaced``: whether
+    the convention replaced the scale that the range gave; ``raw_scale``: the scale before it was quantized
+    itself, else None; ``coded_scale``, ``shift``: the scale and zero_point that codes are computed with,
+    which in some libraries are not the stored ones; ``operand``: the dividend, x or what the convention
+    computes from it first; ``factor``: what the operand is multiplied by if the kernel multiplies, else None;
+    ``quotient``: operand / s, or operand times the factor; ``summed``: the quotient plus what is added before
+    rounding, else None; ``shifted``: the code before it is brought into the format (for a float format or a
+    codebook, this and ``rounded`` are the value of the code); ``overflow``: "saturate" or "wrap" where that
+    changed the code, "cast" where NaN or a number too large went through the library's cast, else None;
+    ``center``: the mean that is subtracted first and added last, else None; ``decoding``, ``decoded_with``,
+    ``constant``: how the code is dequantized, see `coding.Dequantizer`.
     """
 
     index: tuple[int, ...]
@@ -58,5 +57,5 @@ class Numbers:
 
     @property
     def kernel(self) -> Kernel:
-        """The order of operations that ran."""
+        """The order of operations."""
         return KERNELS[self.convention.coding.kernel]

@@ -1,4 +1,4 @@
-"""How a block's scale came from its range, as a formula with the numbers put in."""
+"""How a block's scale was computed from its range: the formula, with the block's numbers."""
 
 import math
 import re
@@ -20,16 +20,17 @@ from quantcore.tracing.text import inverse_of_range, number, signed
 
 
 def scale_formula(t: Numbers) -> str:
-    """How the scale came from the block's range, and how it was quantized itself."""
+    """How the scale was computed from the block's range, and how it was quantized itself."""
     own = _own_scale_formula(t)
     if t.raw_scale is None:
         return own
-    return f"{number(t.raw_scale)} quantized ({t.scheme.scales}), of {own}"
+    raw = number(t.raw_scale)
+    return f"{raw} quantized ({t.scheme.scales}), where {raw} is {own}"
 
 
 def _own_scale_formula(t: Numbers) -> str:
     if t.low is None or t.high is None:
-        return "given by hand"
+        return "given"
     c = t.convention
     if t.low == t.high == 0 and t.replaced:
         return f"{number(c.scale.eps_replacement)}, since the range is 0"
@@ -43,23 +44,23 @@ def _own_scale_formula(t: Numbers) -> str:
 
 
 def _symmetric(t: Numbers, low: float, high: float) -> str:
-    """The rule's formula in symbols, then with the numbers of the block put in."""
+    """The rule's formula in symbols, then with the block's numbers."""
     rule = t.convention.scale.symmetric_scale
     if rule == "aligned_grid":
         return _aligned_grid(t, low, high)
     case = case_of(t.scheme)
     symbols = SYMMETRIC_SCALES[rule](case).symbols
     if t.convention.scale.is_power:
-        ends = _end_of_powers(t, case, high)
-        if ends:
-            return ends
+        limit = _end_of_powers(t, case, high)
+        if limit:
+            return limit
         if rule == "power_log2_wrapped" and _raw(t) > high:  # the exponent's lowest 8 bits are kept
             symbols = symbols.removesuffix(")") + " + 256)"
     return f"{symbols} = {_with_numbers(symbols, t, case, low, high)}"
 
 
 def _with_numbers(symbols: str, t: Numbers, case: Case, low: float, high: float) -> str:
-    """The formula with the block's numbers in the place of its names."""
+    """The formula with names replaced by the block's numbers."""
     extreme, half = re.search(EXTREME, symbols), re.search(HALF_STEP, symbols)
     if extreme:
         return symbols.replace(f"({extreme[0]})", number(math.copysign(high, -_raw(t))))
@@ -76,22 +77,22 @@ def _raw(t: Numbers) -> float:
 
 
 def _aligned_grid(t: Numbers, low: float, high: float) -> str:
-    """Of the range as it is on the grid: d is no longer known."""
+    """From the range on the grid, since d is not stored."""
     steps, _, below, divisor = sides_of_grid(t.scheme.format)
     grid = f"(high - low) / {steps} = ({number(high)} - {signed(low)}) / {steps}"
-    return f"{grid}, the grid whose step is max(high / {divisor}, -low / {below})"
+    return f"{grid}, on the grid of step max(high / {divisor}, -low / {below})"
 
 
 def _end_of_powers(t: Numbers, case: Case, high: float) -> str:
-    """What is said where the powers of two end; empty elsewhere."""
+    """The formula at the limits of the powers of two; empty elsewhere."""
     raw, k = _raw(t), case.fmt.symmetric_max_exponent
     if math.isinf(high) and raw == 2.0 ** (128 - k):
         return f"2^(128 - {k}), where ∞ counts as 2^128"
     significand, exponent = math.frexp(raw)
-    # what e8m0 has, and of integers, which are digits after the point, that times a power
+    # the range of e8m0; integers are the digits after the point, so that their scales are smaller by 2^k
     unit = k if case.integer else 0
     if not math.isfinite(raw) or significand != 0.5 or abs(exponent - 1 + unit) >= 127 or high == 0:
-        return f"{number(raw)}, where the powers of two end, of {case.amax} = {number(high)}"
+        return f"{number(raw)}, at the limits of the powers of two, for {case.amax} = {number(high)}"
     return ""
 
 
@@ -101,8 +102,7 @@ def _asymmetric(t: Numbers, c: Convention, low: float, high: float) -> str:
     if c.scale.asymmetric_scale == "inverse_range":
         found = inverse_of_range(t)
         if "high - low" not in found.partition("=")[0] or "since" in found:
-            value, _, why = found.partition(", ")
-            return f"1 / {value}, 1/s being {why}"
+            return f"1 / {found}"
         return f"1 / ({steps} · (1 / (high - low))) = 1 / ({steps} · (1 / ({b} - {a})))"
     if c.range.min_range and np.float32(high) - np.float32(low) < np.float32(c.range.min_range):
         least = number(c.range.min_range)

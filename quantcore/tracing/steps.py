@@ -1,4 +1,4 @@
-"""A trace as lines of arithmetic, one operation a line."""
+"""A trace as lines of arithmetic, one operation per line."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from quantcore.tracing.text import code_formula, factor_formula, number, rule, s
 
 @dataclass(frozen=True)
 class Step:
-    """One line of arithmetic: what it is called, the formula with its numbers put in, what came out."""
+    """One line of arithmetic: its name, the formula with its numbers, and the result."""
 
     name: str
     formula: str
@@ -18,10 +18,10 @@ class Step:
 
 
 class Trace(Numbers):
-    """`Numbers` that can tell how they came about."""
+    """`Numbers` with the arithmetic that led to them."""
 
     def steps(self) -> list[Step]:
-        """The arithmetic as lines for display; numbers are written so that they read back the same."""
+        """Return the arithmetic as lines for display; every number reads back as the same float32."""
         steps = [Step("x", "", number(self.x)), Step("scale s", scale_formula(self), number(self.scale))]
         fmt = self.scheme.format
         if isinstance(fmt, IntFormat):
@@ -36,11 +36,11 @@ class Trace(Numbers):
 
 
 def _quotient(t: Numbers) -> list[Step]:
-    """From x to what is rounded, but for z added after it."""
+    """From x to the value that is rounded; a z added after rounding is left out."""
     kernel, operand, steps = t.kernel, number(t.operand), []
-    whole = isinstance(t.scheme.format, IntFormat)
+    integer = isinstance(t.scheme.format, IntFormat)
     over = "x"
-    if kernel.subtracts and whole:
+    if kernel.subtracts and integer:
         over = "(x - z)"
         steps.append(Step("x - z", f"{number(t.x)} - {signed(t.shift)}", operand))
     elif t.center is not None:
@@ -54,7 +54,7 @@ def _quotient(t: Numbers) -> list[Step]:
     else:
         name, product = f"{over} · (1/s)", f"{operand} · {signed(t.factor)}"
         steps.append(Step("1/s", factor_formula(t), number(t.factor)))
-    if kernel.fused and whole:
+    if kernel.fused and integer:
         fused = f"{product} + {signed(t.shift)}, rounded once"
         return [*steps, Step(f"{name} + z", fused, number(t.summed or 0.0))]
     steps.append(Step(name, product, number(t.quotient)))
@@ -64,7 +64,7 @@ def _quotient(t: Numbers) -> list[Step]:
 
 
 def _sum(t: Numbers) -> list[Step]:
-    """What is added before rounding; nothing where that is 0."""
+    """The addition before rounding; no step where 0 is added."""
     shift = "" if t.kernel.subtracts else signed(t.shift)
     if t.kernel.half:
         name, added = ("+ (z + ½)", f"({shift} + 0.5)") if shift else ("+ ½", "0.5")
@@ -87,20 +87,20 @@ def _to_value(t: Numbers, fmt: FloatFormat | CodebookFormat) -> list[Step]:
     """From x / s to the value of a float or a codebook, and its code."""
     if isinstance(fmt, FloatFormat):
         name, how, code = str(fmt), rule(t), _bits(fmt, t.code)
-        clipped = f", clipped to the largest, {number(fmt.max)}"
+        clipped = f", clipped to the largest magnitude, {number(fmt.max)}"
     else:
         name, how = fmt.name or "the codebook", f"ties: {fmt.tie}"
-        code = f"place {t.code} of {len(fmt.values)}"
-        clipped = f", clipped to the outermost, {number(t.rounded)}"
+        code = f"index {t.code} in a table of {len(fmt.values)} values"
+        clipped = f", clipped to the outermost value, {number(t.rounded)}"
     least, instead = t.convention.coding.clamp_min, t.convention.coding.zero_replacement
     quotient = number(t.quotient)
     if least and t.quotient < least:
         quotient, clipped = f"max({quotient}, {number(least)})", ""
-    text = f"of {quotient} in {name}, {how}{clipped if t.overflow == 'saturate' else ''}"
+    text = f"{quotient} rounded to {name}, {how}{clipped if t.overflow == 'saturate' else ''}"
     if instead and t.rounded == fmt.round_value(instead) and fmt.round_value(t.quotient) == 0:
-        text += f"; {number(t.rounded)} in place of 0"
+        text += f"; {number(t.rounded)} instead of 0"
     if t.overflow == "cast":
-        text = f"what {t.convention.library} makes of {number(t.quotient)}"
+        text = f"{number(t.quotient)} cast by {t.convention.library}"
     return [Step("value v", text, number(t.rounded)), Step("code q", code, number(t.code))]
 
 
@@ -112,15 +112,15 @@ def _dequantized(t: Numbers) -> str:
 
 
 def _scaled_back(t: Numbers) -> str:
-    whole = isinstance(t.scheme.format, IntFormat)
-    q, s, z = number(t.code) if whole else signed(t.rounded), signed(t.scale), signed(t.zero_point)
+    integer = isinstance(t.scheme.format, IntFormat)
+    q, s, z = number(t.code) if integer else signed(t.rounded), signed(t.scale), signed(t.zero_point)
     if t.decoding == "shifted":
         return f"{q} · {s} + {z}"
     inner = f"({q} - {z})" if t.zero_point else q
     if t.decoded_with is None:
         return f"{inner} · {s}"
     if t.decoding == "divided":
-        return f"{inner} / {signed(t.decoded_with)}, the 1/s that is kept"
+        return f"{inner} / {signed(t.decoded_with)}, the stored 1/s"
     divisor = number(t.scheme.format.symmetric_max)
     return f"({inner} · {number(t.decoded_with)}) · {number(t.constant)}, max|x| and 1 / {divisor}"
 

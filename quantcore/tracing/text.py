@@ -1,4 +1,4 @@
-"""The formulas of a trace in words, with its numbers put in."""
+"""The formulas of a trace, with the numbers of one element."""
 
 import math
 
@@ -25,7 +25,7 @@ def number(value: float) -> str:
 
 
 def signed(value: float) -> str:
-    """The number, in brackets if it is negative."""
+    """The number, in parentheses if it is negative."""
     return f"({number(value)})" if value < 0 else number(value)
 
 
@@ -33,47 +33,47 @@ def rule(t: Numbers) -> str:
     """How the convention rounds."""
     name = t.scheme.convention.coding.rounding
     if t.kernel.half:
-        return "cut off"
+        return "truncated"
     if name.endswith("_of_sum"):
         return f"{_RULES[name.removesuffix('_of_sum')]}, of |v| + 0.5 in float32"
-    return _RULES.get(name, "up or down by chance")
+    return _RULES.get(name, "stochastic")
 
 
 def factor_formula(t: Numbers) -> str:
-    """Where the factor that x is multiplied with came from."""
+    """How the factor that x is multiplied by was computed."""
     c = t.convention
     if c.scale.asymmetric_scale == "inverse_range" and t.high is not None and not t.scheme.symmetric:
         return inverse_of_range(t)
     if c.scale.inverse == "of_range" and t.high is not None and t.scheme.symmetric and t.raw_scale is None:
         return _inverse_of_largest(t)
     if c.scale.inverse == "of_levels" and t.raw_scale is not None:
-        return "(1 / the scale of the scales) / the value of the scale's code, kept beside s"
+        return "(1 / the scale of the scales) / the value of the scale's code, used instead of 1 / s"
     if t.factor == 0 and t.coded_scale == 0:
-        return "0, since a scale that is stored as 0 brings all to 0"
+        return "0, since the scale is stored as 0"
     text = f"1 / {signed(t.coded_scale)}, float32"
     if t.coded_scale == t.scale:
         return text
     if c.storage.quantize_with == "raw" and t.coded_scale == t.raw_scale:
-        return f"{text}; the scale before it was stored"
-    return f"{text}; what s = {number(t.scale)} counts as here"
+        return f"{text}; the scale before it is stored"
+    return f"{text}; used instead of s = {number(t.scale)}"
 
 
 def inverse_of_range(t: Numbers) -> str:
-    """1/s as hqq finds it before s."""
+    """1/s as hqq computes it, before s."""
     assert t.low is not None
     assert t.high is not None
     steps, low, high = t.scheme.format.qmax - t.scheme.format.qmin, np.float32(t.low), np.float32(t.high)
     if high - low <= np.float32(1e-4):
         return "1, since high - low is at most 0.0001"
     if t.factor == 20000:
-        return "20000, the most that it may be"
+        return "20000, the maximum of 1/s"
     return f"{steps} · (1 / (high - low)) = {steps} · (1 / ({number(t.high)} - {signed(t.low)}))"
 
 
 def _inverse_of_largest(t: Numbers) -> str:
     c, high = t.convention, number(t.high or 0.0)
     if c.scale.bad_inverse == "one" and t.factor == 1:
-        return "1, where 1 / max|x| is not finite"
+        return "1, since 1 / max|x| is not finite"
     if c.scale.symmetric_scale == "amax_over_half_codes":
         codes = 1 << t.scheme.format.bits
         return f"{codes} · (1 / (2 · max|x|)) = {codes} · (1 / (2 · {high}))"
@@ -82,10 +82,10 @@ def _inverse_of_largest(t: Numbers) -> str:
 
 
 def zero_point_formula(t: Numbers) -> str:
-    """How the zero_point came from the range and the scale."""
+    """How the zero_point was computed from the range and the scale."""
     fmt, c = t.scheme.format, t.convention
     if isinstance(t.scheme.range_setting, Given) or t.low is None:
-        return "given by hand"
+        return "given"
     if t.replaced and c.zero_point.replaced_zero_point != "computed" and t.zero_point == 0:
         return "0, since the scale was replaced"
     if t.scheme.symmetric:
@@ -96,10 +96,10 @@ def zero_point_formula(t: Numbers) -> str:
     if c.zero_point.zero_point_form != "integer":
         text = f"{signed(-t.low)} · {number(t.factor or 0.0)}"
         if isinstance(t.scheme.range_setting, HalfQuadratic):
-            return f"-low · (1/s) = {text}, then moved by half_quadratic"
+            return f"-low · (1/s) = {text}, then adjusted by half_quadratic"
         rounded = c.zero_point.zero_point_form == "float_rounded"
         return f"round(-low · (1/s)) = round({text})" if rounded else f"-low · (1/s) = {text}"
-    divisor, ends = signed(t.scale), f", {fmt.qmin}, {fmt.qmax}"
+    divisor, bounds = signed(t.scale), f", {fmt.qmin}, {fmt.qmax}"
     if (
         c.zero_point.zero_point_scale == "raw" and c.scale.scale_precision == "float64"
     ):  # before s was rounded to float32
@@ -114,17 +114,17 @@ def zero_point_formula(t: Numbers) -> str:
     end = ", in float64" if c.zero_point.zero_point_precision == "float64" else ""
     quotient = f"{signed(t.low)} / {divisor}"
     if c.zero_point.zero_point_order == "round_difference":
-        return f"clamp(round(qmin - low / s)) = clamp(round({fmt.qmin} - {quotient}){ends}){end}"
-    return f"clamp(qmin - round(low / s)) = clamp({fmt.qmin} - round({quotient}){ends}){end}"
+        return f"clamp(round(qmin - low / s)) = clamp(round({fmt.qmin} - {quotient}){bounds}){end}"
+    return f"clamp(qmin - round(low / s)) = clamp({fmt.qmin} - round({quotient}){bounds}){end}"
 
 
 def code_formula(t: Numbers) -> tuple[str, str]:
     """Name and formula of the step that brings a value into the format."""
     fmt = t.scheme.format
     if t.overflow == "cast":
-        return "code q (cast)", f"what {t.scheme.convention.library} makes of {number(t.shifted)}"
+        return "code q (cast)", f"{number(t.shifted)} cast by {t.scheme.convention.library}"
     if t.scheme.convention.coding.overflow == "saturate":
         what, how = "clamp", f"clamp({number(t.shifted)}, {fmt.qmin}, {fmt.qmax})"
     else:
         what, how = "wrap", f"{number(t.shifted)} modulo 2^{fmt.bits}, in {fmt.qmin - fmt.narrow}..{fmt.qmax}"
-    return f"code q ({what})", how + (", since it does not fit" if t.overflow else "")
+    return f"code q ({what})", how + (", since the value is out of range" if t.overflow else "")

@@ -1,4 +1,4 @@
-"""One element's way from x to its error, each number as it was really computed."""
+"""One element from x to its error, each number as it was computed."""
 
 import math
 from collections.abc import Sequence
@@ -22,18 +22,18 @@ Slices = tuple[slice, ...]
 
 
 def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
-    """Follow one element.
+    """Return the numbers of one element.
 
     Raises:
         QuantError: the index is not in the tensor.
     """
     shape, scheme, params = tuple(result.x.shape), result.scheme, result.params
-    at, laid = _checked(index, shape), result.blocked_shape
-    inside = at if laid == shape else (int(np.ravel_multi_index(at, shape)) if at else 0,)
+    at, blocked = _checked(index, shape), result.blocked_shape
+    inside = at if blocked == shape else (int(np.ravel_multi_index(at, shape)) if at else 0,)
     position = tuple(i // b for i, b in zip(inside, result.block, strict=True))
     place = tuple(slice(p, p + 1) for p in position)
     record = scheme.rules
-    convention = convention_of(record, Region((), place, ()), scheme.granularity, laid)
+    convention = convention_of(record, Region((), place, ()), scheme.granularity, blocked)
     low, high, raw = (None if p is None else float(p[place]) for p in (params.low, params.high, params.raw))
     x, code = result.x[at].reshape(1), int(result.codes[at])
     numbers = _coded(result, x, code, place, convention)
@@ -44,7 +44,7 @@ def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
         scheme=scheme,
         convention=convention,
         block=position,
-        bounds=block_bounds(laid, result.block, position),
+        bounds=block_bounds(blocked, result.block, position),
         low=low,
         high=high,
         x=float(x),
@@ -88,7 +88,7 @@ def _coded(result: Quantized, x: Tensor, code: int, place: Slices, convention: C
 
 
 def _decoded(result: Quantized, at: tuple[int, ...], place: Slices, dequantizer: Dequantizer) -> Tensor:
-    """x̂ of one element."""
+    """Return x̂ of one element."""
     scale, z = (p[place].reshape(1) for p in (result.params.scale, result.params.zero_point))
     shift = z.to(torch.float32) if bool(z) else None
     return decode(
@@ -113,17 +113,17 @@ def replay(kernel: Kernel, x: Tensor, s: Tensor, z: Tensor, round_: Rounding = h
     }
 
 
-def _rounding_of(result: Quantized, code: int, kept: float) -> Rounding:
-    """The rule that rounded one element; what chance did is read from its code.
+def _rounding_of(result: Quantized, code: int, added: float) -> Rounding:
+    """Return the rule that rounded one element; the outcome of stochastic rounding is read from its code.
 
-    ``kept``: what is added to the rounded value before it is the code.
+    ``added``: what is added to the rounded value to give the code.
     """
     rule = rounding(result.scheme.convention.coding.rounding)
     if not isinstance(rule, Stochastic):
         return rule
 
     def as_it_fell(values: Tensor) -> Tensor:
-        down = float(values.floor()) + kept
+        down = float(values.floor()) + added
         return values.floor_() if down >= code else values.ceil_()
 
     return as_it_fell
@@ -140,7 +140,7 @@ def _overflow(shifted: float, code: int, scheme: Scheme) -> str | None:
 
 
 def _outside(quotient: float, scheme: Scheme) -> str | None:
-    """What happened to a quotient beyond the values of a float or a codebook."""
+    """How a quotient beyond the values of a float or a codebook is handled."""
     if not math.isfinite(quotient) and scheme.convention.nonfinite.cast == "low_bits":
         return "cast"
     least, most = scheme.format.bounds
@@ -149,9 +149,9 @@ def _outside(quotient: float, scheme: Scheme) -> str | None:
 
 def _checked(index: Sequence[int] | int, shape: tuple[int, ...]) -> tuple[int, ...]:
     given: tuple[Any, ...] = tuple(index) if isinstance(index, Sequence) else (index,)
-    whole = all(isinstance(i, int | np.integer) and not isinstance(i, bool) for i in given)
+    integers = all(isinstance(i, int | np.integer) and not isinstance(i, bool) for i in given)
     if (
-        not whole
+        not integers
         or len(given) != len(shape)
         or any(not -n <= i < n for i, n in zip(given, shape, strict=True))
     ):

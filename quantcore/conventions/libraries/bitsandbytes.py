@@ -48,7 +48,7 @@ RECORDS = (
             SIGNED_SYMMETRIC,
             EIGHT_BITS,
             *EACH_ROW,
-            Limit("channel_rank", (2,), "takes two axes"),
+            Limit("channel_rank", (2,), "supports two axes only"),
         ),
         **{**_BITSANDBYTES, "nan": "zero", "cast": "low_bits"},
     ),

@@ -22,12 +22,12 @@ RECORDS = (
             Limit(
                 "kind",
                 ("signed symmetric", "unsigned asymmetric"),
-                "has weights that are signed symmetric (Int8Weight) or unsigned asymmetric (ShiftedUint8Weight)",
+                "supports weights that are signed symmetric (Int8Weight) or unsigned asymmetric (ShiftedUint8Weight)",
             ),
             Limit("symmetric_narrow", (True,), "uses the narrow range for symmetric weights, such as int8n"),
             Limit("asymmetric_narrow", (False,), "uses every code for asymmetric weights"),
-            Limit("granularity", (TENSOR, CHANNEL), "has per-tensor and per-channel weights here"),
-            Limit("channel_axis", (0,), "has output channels along axis 0"),
+            Limit("granularity", (TENSOR, CHANNEL), "supports per-tensor and per-channel weights"),
+            Limit("channel_axis", (0,), "expects output channels along axis 0"),
         ),
         sources=(
             ("kernel", "brevitas/core/quant/int_base.py:65-72; measured"),

@@ -45,15 +45,17 @@ RECORDS = (
         zero_point_scale="raw",
         nan_zero_point="zero",
         limits=(
-            Limit("kind", ("signed symmetric", "signed asymmetric"), "has signed codes only"),
+            Limit("kind", ("signed symmetric", "signed asymmetric"), "supports signed codes only"),
             Limit("narrow", (False,), "uses every code"),
             Limit(
-                "granularity", (TENSOR, CHANNEL, GROUP, "per_block"), "has no groups over the ends of rows"
+                "granularity",
+                (TENSOR, CHANNEL, GROUP, "per_block"),
+                "does not support groups that cross row boundaries",
             ),
-            Limit("channel_axis", (0,), "gives each row its scale: channels lie along axis 0"),
+            Limit("channel_axis", (0,), "uses one scale per row, with channels along axis 0"),
             Limit("group_axis", (-1,), "groups along the last axis only"),
-            Limit("group_divides", (True,), "takes only groups that divide the last axis"),
-            Limit("block_rank", (2,), "has blocks for two axes only"),
+            Limit("group_divides", (True,), "requires groups that divide the last axis"),
+            Limit("block_rank", (2,), "supports blocks of two axes only"),
         ),
         sources=(
             ("kernel", "compressed_tensors/quantization/lifecycle/forward_helpers.py:536-538; measured"),

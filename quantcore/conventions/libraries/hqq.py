@@ -24,14 +24,16 @@ _HQQ: dict[str, Any] = {
         ("zero_point_form", "hqq/core/quantize.py:131-135"),
     ),
     "limits": (
-        Limit("kind", ("unsigned asymmetric",), "has unsigned asymmetric codes only"),
-        Limit("bits", (2, 3, 4, 5, 6, 8), "has 2, 3, 4, 5, 6 and 8 bits"),
+        Limit("kind", ("unsigned asymmetric",), "supports unsigned asymmetric codes only"),
+        Limit("bits", (2, 3, 4, 5, 6, 8), "supports 2, 3, 4, 5, 6 and 8 bits"),
         Limit("narrow", (False,), "uses every code"),
-        Limit("granularity", (TENSOR, CHANNEL, GROUP, "per_flat_group"), "has no blocks of two axes"),
-        Limit("channel_rank", (2,), "has one scale a row for two axes only"),
-        Limit("channel_axis", (0,), "with axis=1 gives each row its scale: channels lie along axis 0"),
-        Limit("group_axis", (-1,), "with axis=1 groups consecutive elements: groups lie along the last axis"),
-        Limit("divides", (True,), "cuts the elements into groups of one size: it must divide the last axis"),
+        Limit(
+            "granularity", (TENSOR, CHANNEL, GROUP, "per_flat_group"), "does not support blocks of two axes"
+        ),
+        Limit("channel_rank", (2,), "supports per-channel scales for two axes only"),
+        Limit("channel_axis", (0,), "with axis=1 uses one scale per row, with channels along axis 0"),
+        Limit("group_axis", (-1,), "with axis=1 groups consecutive elements, along the last axis"),
+        Limit("divides", (True,), "requires a group size that divides the last axis"),
     ),
 }
 

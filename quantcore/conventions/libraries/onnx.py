@@ -30,11 +30,13 @@ _ONNX: dict[str, Any] = {
         (GROUP, "bad_scale", "kept"),
     ),
     "limits": (
-        Limit("bits", (4, 8, 16), "has integers of 4, 8 and 16 bits"),
-        Limit("narrow", (False,), "clamps to the whole range of the integer type"),
-        Limit("granularity", (TENSOR, CHANNEL, GROUP), "has per-tensor, per-channel and per-group scales"),
-        Limit("group_bits", (4, 8), "has groups for 4 and 8 bits"),
-        Limit("group_rank", (2,), "finds the scales of groups for two axes only"),
+        Limit("bits", (4, 8, 16), "supports integers of 4, 8 and 16 bits"),
+        Limit("narrow", (False,), "clamps to the full range of the integer type"),
+        Limit(
+            "granularity", (TENSOR, CHANNEL, GROUP), "supports per-tensor, per-channel and per-group scales"
+        ),
+        Limit("group_bits", (4, 8), "supports groups for 4 and 8 bits"),
+        Limit("group_rank", (2,), "supports groups for two axes only"),
     ),
 }
 _TOOL_SOURCES = (

@@ -1,9 +1,9 @@
-"""What quantcore itself does with the scales of a scheme."""
+"""How quantcore itself stores the scales of a scheme."""
 
 from quantcore.conventions.libraries.limits import FLOATS
 from quantcore.conventions.record import Convention
 
-# A scale as it is kept: the nearest number of its format, NaN too
+# a scale is stored as the nearest number of its format, NaN as NaN
 STORED = Convention.of(
     "stored",
     library="quantcore",

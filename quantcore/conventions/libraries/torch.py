@@ -23,8 +23,8 @@ _TORCH: dict[str, Any] = {
     "nan_zero_point": "wrapped",
 }
 _QINT8 = (
-    Limit("bits", (8,), "has integers of 8 bits only (qint8, quint8); torch.fake_quantize has other widths"),
-    Limit("narrow", (False,), "clamps to the whole range of qint8 and quint8"),
+    Limit("bits", (8,), "supports 8 bits only (qint8, quint8), unlike torch.fake_quantize"),
+    Limit("narrow", (False,), "clamps to the full range of qint8 and quint8"),
 )
 
 PLACE = 1  # among the libraries, wherever they are listed
@@ -36,8 +36,8 @@ RECORDS = (
         nan="qmin",
         variants=((CHANNEL, "cast", "int64"),),
         limits=(
-            Limit("granularity", (TENSOR, CHANNEL), "has per-tensor and per-channel scales"),
-            Limit("bits", (2, 3, 4, 5, 6, 7, 8, 16), "has observers for up to 8 bits and for 16"),
+            Limit("granularity", (TENSOR, CHANNEL), "supports per-tensor and per-channel scales"),
+            Limit("bits", (2, 3, 4, 5, 6, 7, 8, 16), "has observers for up to 8 bits and for 16 bits"),
         ),
         sources=(
             ("kernel", "aten/src/ATen/native/quantized/cpu/kernels/QuantizedOpKernels.cpp; measured"),
@@ -51,7 +51,7 @@ RECORDS = (
         call="MinMaxObserver -> torch.quantize_per_tensor",
         kernel="E",
         nan="qmax",
-        limits=(Limit("granularity", (TENSOR,), "has one scale for the tensor"), *_QINT8),
+        limits=(Limit("granularity", (TENSOR,), "uses one scale for the whole tensor"), *_QINT8),
         sources=(("kernel", "FBGEMM, fused multiply-add; measured on x86-64, sizes 1 to 64"), *_OBSERVERS),
         **_TORCH,
     ),
@@ -60,7 +60,7 @@ RECORDS = (
         call="PerChannelMinMaxObserver -> torch.quantize_per_channel",
         kernel="D",
         nan="zero",
-        limits=(Limit("granularity", (CHANNEL,), "has one scale per channel"), *_QINT8),
+        limits=(Limit("granularity", (CHANNEL,), "uses one scale per channel"), *_QINT8),
         sources=(("kernel", "measured, every memory layout"), *_OBSERVERS),
         **_TORCH,
     ),

@@ -17,9 +17,9 @@ from quantcore.conventions.record import FLOAT32_EPS, FLOAT32_TINY, Convention, 
 _MORE_THAN_ONE = Limit(
     "block_elements",
     ("more",),
-    "gives blocks of one element one scale for the whole tensor: choose per_tensor",
+    "uses one scale for the whole tensor if blocks have one element; choose per_tensor",
 )
-_SYMMETRIC_ONLY = Limit("kind", ("signed symmetric", "unsigned symmetric"), "has symmetric codes only")
+_SYMMETRIC_ONLY = Limit("kind", ("signed symmetric", "unsigned symmetric"), "supports symmetric codes only")
 _TORCHAO: dict[str, Any] = {
     "library": "torchao",
     "version": "0.18.0",
@@ -41,7 +41,7 @@ _TORCHAO: dict[str, Any] = {
 _MX = "torchao/prototype/mx_formats/mx_tensor.py"
 _NVFP4 = "torchao/prototype/mx_formats/nvfp4_tensor.py"
 _NF4 = "torchao/quantization/quantize_/workflows/nf4/nf4_tensor.py"
-_TAKES_RUNS = Limit("divides", (True,), "takes only blocks that divide the tensor")
+_TAKES_RUNS = Limit("divides", (True,), "requires blocks that divide the tensor")
 _FLOATS: dict[str, Any] = {**FLOATS, "library": "torchao", "version": "0.18.0"}
 
 
@@ -88,7 +88,7 @@ RECORDS = (
     _mx("FLOOR", "power_floor"),
     _mx("EVEN", "power_even"),
     _mx("CEIL", "power_ceil"),
-    # multiplies by 2^-e, and by 1 where e8m0 holds its least
+    # multiplies by 2^-e, and by 1 for the smallest e8m0
     _mx("RCEIL", "power_log2_ceil", kernel="B", e8m0_min_as=1.0),
     Convention.of(
         "torchao.nvfp4",
@@ -123,7 +123,7 @@ RECORDS = (
         limits=(
             FLAT,
             _TAKES_RUNS,
-            Limit("rank", (0, 1, 2), "takes at most two axes"),
+            Limit("rank", (0, 1, 2), "supports at most two axes"),
         ),
         **{**_FLOATS, "formats": ("codebook",)},
     ),
@@ -142,7 +142,7 @@ RECORDS = (
             ("nan", "measured"),
         ),
         limits=(
-            Limit("divides_or_whole", (True,), "takes only blocks that divide the tensor, or one for it all"),
+            Limit("divides_or_whole", (True,), "requires blocks that divide the tensor, or a single block"),
         ),
         **{**_FLOATS, "formats": ("int",), "nan": "zero"},
     ),
@@ -162,7 +162,7 @@ RECORDS = (
             SIGNED_SYMMETRIC,
             EIGHT_BITS,
             *EACH_ROW,
-            Limit("channel_rank", (2,), "takes the weights of a linear layer, two axes"),
+            Limit("channel_rank", (2,), "quantizes the weights of linear layers, which have two axes"),
         ),
         sources=(("eps", "torchao's Int8Tensor.from_hp, eps of float32; measured"),),
     ),

@@ -1,4 +1,4 @@
-"""How an element becomes a code, once scale and zero point are known."""
+"""How an element becomes a code, given scale and zero point."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -40,13 +40,13 @@ _ROUNDINGS = {
 def _rounding(case: Case) -> str:
     name = case.rules.coding.rounding
     if isinstance(rounding(name), Stochastic):
-        return "values are rounded up or down at random"
+        return "rounding is stochastic"
     return _ROUNDINGS[name].format("" if case.integer else " of a step")
 
 
 def _rounding_matters(case: Case) -> bool:
     truncated = KERNELS[case.kernel].half and case.integer and case.rules.coding.rounding == "toward_zero"
-    return not case.codebook and not truncated  # said of the kernel, "trunc(… + ½)"
+    return not case.codebook and not truncated  # the sentence of the kernel says it: "trunc(… + ½)"
 
 
 @dataclass(frozen=True)
@@ -55,15 +55,15 @@ class CodingStage(Stage):
 
     ================  ==============================================================================================
     kernel            "A" round(x/s)+z · "B" round(x·(1/s))+z · "C" round(x/s+z) · "D" round(x·(1/s)+z) ·
-                      "E" round(fma(x, 1/s, z)) · "F" round(x·(1/s)+(z+½)) · "G" round((x-z)·(1/s)+½), both to be
-                      truncated (rounding="toward_zero"); see `numerics.kernels`
+                      "E" round(fma(x, 1/s, z)) · "F" round(x·(1/s)+(z+½)) · "G" round((x-z)·(1/s)+½), both meant
+                      to be truncated (rounding="toward_zero"); see `numerics.kernels`
     rounding          "half_even" · "half_away" · "half_up" · "floor" · "ceil" · "toward_zero" · "stochastic", or with a
-                      seed "stochastic_7"; of codes, the zero_point is always rounded half to even
+                      seed "stochastic_7"; of codes: the zero_point is always rounded half to even
     short_block       "as_others" · "divided" the last block, where it is shorter than the others, is divided by its
                       scale, which is raised to `StorageStage.min_divisor`
-    clamp_min         of numbers that are quantized as scales: what smaller unclamped values are raised to
-    overflow          "saturate" codes are clamped · "wrap" modulo 2^bits, a cast without clamp
-    zero_replacement  of such numbers: what those that come to 0 are instead, a value of the format
+    clamp_min         for tensors of scales: the minimum of unclamped values
+    overflow          "saturate" codes are clamped · "wrap" modulo 2^bits, a cast without a clamp
+    zero_replacement  for tensors of scales: what replaces values that round to 0, a value of the format
     ================  ==============================================================================================
     """
 
@@ -75,21 +75,22 @@ class CodingStage(Stage):
     rounding: str = choice("half_even", "rounding rule", _rounding, _rounding_matters)
     short_block: Literal["as_others", "divided"] = choice(
         "as_others",
-        "short block",
-        {"divided": "in a shorter last block x is divided by s"},
+        "how a shorter last block is quantized",
+        {"divided": "in a shorter last block, x is divided by s"},
         lambda case: case.flat,
+        "short block",
     )
     clamp_min: float = choice(
-        0.0, "the least value", lambda case: f"x / s is at least {exactly(case.rules.coding.clamp_min)}"
+        0.0, "the smallest x / s", lambda case: f"x / s is at least {exactly(case.rules.coding.clamp_min)}"
     )
-    # also of max|x| / qmax: where that is subnormal, it is rounded so far that codes overflow
+    # also for max|x| / qmax: a subnormal scale is rounded so coarsely that codes overflow
     overflow: Literal["saturate", "wrap"] = choice(
-        "saturate", "overflow", {"wrap": "codes that do not fit wrap around"}, lambda case: case.integer
+        "saturate", "overflow", {"wrap": "codes out of range wrap around"}, lambda case: case.integer
     )
     zero_replacement: float = choice(
         0.0,
         "what replaces 0",
-        lambda case: f"what rounds to 0 becomes {exactly(_replacement(case))}",
+        lambda case: f"values that round to 0 become {exactly(_replacement(case))}",
         lambda case: _replacement(case) != 0,
     )
 
@@ -99,6 +100,6 @@ class CodingStage(Stage):
 
 
 def _replacement(case: Case) -> float:
-    """What stands for 0, a value of the format; 0 where the convention changes nothing."""
+    """What replaces 0, a value of the format; 0 where the convention changes nothing."""
     fmt = case.fmt
     return 0.0 if isinstance(fmt, IntFormat) else fmt.round_value(case.rules.coding.zero_replacement)

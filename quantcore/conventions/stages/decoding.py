@@ -1,4 +1,4 @@
-"""How codes are read back, and what they take up."""
+"""How codes are dequantized, and how many bits they take."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -15,12 +15,12 @@ def _decoding(case: Case) -> str:
 
 @dataclass(frozen=True)
 class DecodingStage(Stage):
-    """How codes are read back.
+    """How codes are dequantized.
 
     =========  ====================================================================================================
-    decoding   "scaled" float32(q - z)·s · "divided" q / (the inverse kept) · "of_largest" (q · max|x|) ·
+    decoding   "scaled" float32(q - z)·s · "divided" q / (the stored inverse) · "of_largest" (q · max|x|) ·
                float32(1 / the format's max)
-    code_bits  what a code takes up where it is packed by other than whole bits; 0: the format's width
+    code_bits  bits per code where codes are packed into a fraction of a bit; 0: the format's width
     =========  ====================================================================================================
     """
 

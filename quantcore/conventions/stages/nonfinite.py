@@ -1,4 +1,4 @@
-"""What becomes of NaN, infinity, and numbers too large for a cast."""
+"""How NaN, infinity, and numbers too large for a cast are handled."""
 
 import math
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from quantcore.formats import IntFormat
 def _nan(case: Case) -> str:
     rules, fmt = case.rules.nonfinite, case.fmt
     if isinstance(fmt, IntFormat):
-        zero = max(0, fmt.qmin)  # is clamped as any other
+        zero = max(0, fmt.qmin)  # clamped like any other
         if rules.cast != "none":
             return f"{case.nan} becomes code {zero if rules.cast == 'low_bits' else fmt.qmin}"
         return _NAN[rules.nan].format(case.nan, zero=zero, qmin=fmt.qmin, qmax=fmt.qmax)
@@ -37,7 +37,7 @@ _NAN = {
 
 def _nan_matters(case: Case) -> bool:
     if case.rules.nonfinite.cast == "int32" and _cast_matters(case):
-        return False  # said there
+        return False  # the sentence of cast says it
     return case.takes_nonfinite and not (case.min_max and case.rules.scale.bad_scale == "nonfinite")
 
 
@@ -60,8 +60,8 @@ _CAST = {
 def _cast_matters(case: Case) -> bool:
     """Whether an unclamped value can go beyond the cast.
 
-    Min-max brings x / s into the codes, except where 1/s overflows, infinity where the range is finite, and
-    ∞ / ∞, which is NaN.
+    With min-max, x / s stays within the codes, except where 1/s overflows, for infinity where the range is
+    finite, and for ∞ / ∞, which is NaN.
     """
     cast = case.rules.nonfinite.cast
     if not case.integer or (case.min_max and not case.takes_nonfinite):
@@ -75,15 +75,15 @@ def _cast_matters(case: Case) -> bool:
 
 @dataclass(frozen=True)
 class NonfiniteStage(Stage):
-    """What becomes of NaN, infinity, and numbers too large for a cast.
+    """How NaN, infinity, and numbers too large for a cast are handled.
 
     ===============  ================================================================================================
-    nan              "refuse" NaN and infinity in x · the code that NaN becomes: "zero" · "qmin" · "qmax" ·
-                     "undefined" (NaN stays NaN there; stored here as 0)
-    nan_replacement  what NaN becomes in a small float that has none, with the sign of the NaN
-    cast             "none" · the integer that the rounded value is cast to before it is clamped, where a value too
-                     large becomes the lowest: "int64" after z is added · "int32" before, so that adding a negative z
-                     wraps around · "low_bits" int32, of which the lowest bits are kept: 0
+    nan              "refuse" NaN and infinity in x · the code of NaN: "zero" · "qmin" · "qmax" · "undefined"
+                     (stays NaN in the library; code 0 here)
+    nan_replacement  what NaN becomes in a small float without NaN, with the sign of the NaN
+    cast             "none" · the integer type that the rounded value is cast to before the clamp; values too large
+                     become its lowest: "int64" after z is added · "int32" before, so that adding a negative z
+                     wraps around · "low_bits" int32, of which only the lowest bits remain: 0
     ===============  ================================================================================================
     """
 
@@ -96,5 +96,5 @@ class NonfiniteStage(Stage):
         0.0, "what NaN becomes", {}, lambda case: False, "NaN"
     )
     cast: Literal["none", "int32", "int64", "low_bits"] = choice(
-        "none", "what the cast makes of large values", _cast, _cast_matters, "too large for its cast"
+        "none", "how values too large for the cast are handled", _cast, _cast_matters, "cast overflow"
     )

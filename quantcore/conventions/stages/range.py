@@ -1,4 +1,4 @@
-"""How the range that the range setting found is changed before a scale comes from it."""
+"""How the range is changed before the scale is computed from it."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -28,10 +28,10 @@ class RangeStage(Stage):
     """How the range is widened.
 
     ================  ================================================================================
-    zero_in_range     "both" low = min(low, 0), high = max(high, 0) · "low" only that · "no"
-    finite_range      infinite ends become the largest float32
+    zero_in_range     "both" low = min(low, 0) and high = max(high, 0) · "low" only the former · "no"
+    finite_range      infinite bounds become the largest float32
     widen_to_eps      a range too narrow for the smallest scale, `ScaleStage.eps`, is widened by N·eps
-    min_range         what max|x|, or high - low, is raised to
+    min_range         the minimum of max|x|, or of high - low
     ================  ================================================================================
     """
 
@@ -39,18 +39,18 @@ class RangeStage(Stage):
         "both",
         "whether the range must include 0",
         {
-            "low": "the range is extended down to 0, but not up to it",
+            "low": "the range is extended down to 0, but not up to 0",
             "no": "the range need not include 0",
         },
         lambda case: case.asymmetric,
     )
     finite_range: bool = choice(
         False,
-        "whether infinite ends are made finite",
-        {True: f"infinity in x counts as {_FLOAT32_MAX}, the largest float32"},
+        "whether infinite bounds are made finite",
+        {True: f"infinity in x is replaced by {_FLOAT32_MAX}, the largest float32"},
         lambda case: case.asymmetric and case.min_max and case.takes_nonfinite,
     )
     widen_to_eps: bool = choice(
-        False, "whether a range too narrow is widened", _widened, lambda case: case.ranged
+        False, "whether a narrow range is widened", _widened, lambda case: case.ranged
     )
     min_range: float = choice(0.0, "the smallest range", _at_least, lambda case: case.ranged)

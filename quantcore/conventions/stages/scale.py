@@ -1,4 +1,4 @@
-"""How the scale comes from the range."""
+"""How the scale is computed from the range."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -37,11 +37,11 @@ def _overflow_matters(case: Case) -> bool:
 def _precision(case: Case) -> str:
     zero_point = case.rules.zero_point
     both = case.asymmetric and zero_point.is_integer and zero_point.zero_point_scale == "raw"
-    return "scale and zero point are found in float64" if both else "the scale is found in float64"
+    return "scale and zero point are computed in float64" if both else "the scale is computed in float64"
 
 
 def _precision_matters(case: Case) -> bool:
-    """Whether several operations are rounded, or 2 · max|x| overflows; else float32 comes to the same."""
+    """Whether several operations are rounded, or 2 · max|x| overflows; else float32 gives the same."""
     rules = case.rules.scale
     several = rules.inverse == "of_range" or rules.symmetric_scale in ("aligned_grid", "full_range")
     return case.asymmetric or (case.ranged and several and not rules.is_textbook(case.fmt))
@@ -57,7 +57,7 @@ def _smallest(case: Case) -> str:
 
 
 def eps_matters(case: Case) -> bool:
-    """Whether a scale can be so small: powers of two and hqq's inverse have ends of their own."""
+    """Whether a scale can be so small: powers of two and hqq's inverse have limits elsewhere."""
     rules = case.rules.scale
     if not case.ranged or case.rules.range.min_range or case.rules.range.widen_to_eps:
         return False
@@ -91,30 +91,29 @@ def _divisor(case: Case) -> str:
 
 @dataclass(frozen=True)
 class ScaleStage(Stage):
-    """How the scale comes from the range; N = qmax - qmin.
+    """How the scale is computed from the range; N = qmax - qmin.
 
     ===================  ==============================================================================================
-    center               of numbers that are quantized as scales: "none" · "mean" their mean is subtracted before all
-                         else, and added last
-    divisor              of such numbers: x is divided by it before all else, and max|x| by the format's max and by
-                         it (NVFP4's 6)
-    symmetric_scale      "amax_over_qmax" max|x| / (2^(bits-1)-1), of a float format max|x| / its max ·
+    center               for tensors of scales: "none" · "mean" their mean is subtracted first and added last
+    divisor              for tensors of scales: x is divided by it first, and max|x| by the format's max times it
+                         (NVFP4's 6)
+    symmetric_scale      "amax_over_qmax" max|x| / (2^(bits-1)-1), for a float format max|x| / its max ·
                          "amax_over_half_range" max|x| / (N/2) · "full_range" (max|x| + max|x|) / N · "max_of_sides"
                          the larger of low/qmin, high/qmax · "aligned_grid" the larger of -low/ceil(N/2),
                          high/floor(N/2), then (floor(N/2)·d + ceil(N/2)·d) / N · "amax" max|x| itself ·
-                         "amax_over_half_codes" max|x| / 2^(bits-1) · "signed_amax" the element of the largest
-                         magnitude, of several the first, / -2^(bits-1): may be negative · powers of two, see
+                         "amax_over_half_codes" max|x| / 2^(bits-1) · "signed_amax" the first element
+                         of largest magnitude, / -2^(bits-1): may be negative · powers of two, see
                          `qparams.power_of_two`
-    narrow_scale_bits    signed widths whose symmetric scale leaves out the lowest code
+    narrow_scale_bits    signed widths whose symmetric scale excludes the lowest code
     asymmetric_scale     "range" (high - low) / N · "inverse_range" hqq's, see `qparams.scale.inverse_range`
     range_overflow       "split" high/N - low/N where high - low overflows · "infinite"
     scale_precision      "float32" · "float64", then cast
-    eps                  a scale below it becomes ``eps_replacement``
-    bad_scale            "kept" · refused are "nan" · "nonfinite"
-    inverse              "of_scale" 1/s · "of_range" symmetric: (what max|x| is divided by) · (1/max|x|), rounded twice
-                         and kept beside s (of "amax_over_half_codes" 2^bits · (1/(2·max|x|))) · "of_levels" of scales
-                         that are quantized: (1 / the scale of the scales) / the value of the scale's code
-    bad_inverse          of an inverse of the range: "kept" · "one" NaN and infinity become 1
+    eps                  a smaller scale is replaced by ``eps_replacement``
+    bad_scale            which scales are refused: "kept" none · "nan" · "nonfinite"
+    inverse              "of_scale" 1/s · "of_range" symmetric: (the divisor of max|x|) · (1/max|x|), rounded twice and
+                         stored next to s (for "amax_over_half_codes" 2^bits · (1/(2·max|x|))) · "of_levels" for
+                         quantized scales: (1 / the scale of the scales) / the value of the scale's code
+    bad_inverse          for "of_range": "kept" · "one" NaN and infinity become 1
     ===================  ==============================================================================================
     """
 
@@ -131,37 +130,37 @@ class ScaleStage(Stage):
         (), "what max|x| is divided by", {}, lambda case: False
     )
     asymmetric_scale: Literal["range", "inverse_range"] = choice(
-        "range", "whether s or 1/s is found first", _inverse_range, lambda case: case.asymmetric
+        "range", "whether s or 1/s is computed first", _inverse_range, lambda case: case.asymmetric
     )
     range_overflow: Literal["split", "infinite"] = choice(
         "split",
-        "a range wider than float32",
-        {"infinite": "a range wider than float32 gives an infinite scale"},
+        "a range too wide for float32",
+        {"infinite": "a range too wide for float32 gives an infinite scale"},
         _overflow_matters,
     )
     scale_precision: Precision = choice(
-        "float32", "found in float32 or float64", _precision, _precision_matters
+        "float32", "computed in float32 or float64", _precision, _precision_matters
     )
     eps: float = choice(FLOAT32_LEAST, "the smallest scale", _smallest, eps_matters)
     eps_replacement: float = choice(
         1.0,
         "what replaces a scale that is too small",
         lambda case: f"a scale of 0 is replaced by {exactly(case.rules.scale.eps_replacement)}",
-        lambda case: eps_matters(case) and case.rules.scale.eps == FLOAT32_LEAST,  # else said there
+        lambda case: eps_matters(case) and case.rules.scale.eps == FLOAT32_LEAST,  # else eps says it
     )
     bad_scale: Literal["kept", "nan", "nonfinite"] = choice(
         "kept",
         "which scales are refused",
-        {"nan": "a scale of NaN is refused", "nonfinite": "a scale that is not finite is refused"},
+        {"nan": "a scale of NaN is refused", "nonfinite": "a nonfinite scale is refused"},
         _bad_matters,
     )
     inverse: Literal["of_scale", "of_range", "of_levels"] = choice(
-        "of_scale", "whether s or 1/s is found first", _inverse, _inverse_matters
+        "of_scale", "whether s or 1/s is computed first", _inverse, _inverse_matters
     )
     bad_inverse: Literal["kept", "one"] = choice(
         "kept",
-        "what replaces a 1/s that is not finite",
-        {"one": "a 1/s that is infinite or NaN is 1"},
+        "what replaces a nonfinite 1/s",
+        {"one": "a 1/s that is infinite or NaN is replaced by 1"},
         _inverse_matters,
     )
 
@@ -179,18 +178,18 @@ class ScaleStage(Stage):
         return self.symmetric_scale.startswith("power")
 
     def steps(self, fmt: Format) -> int:
-        """N, of the narrow format where the scale is found as if the codes were."""
+        """N, without the lowest code where the scale excludes it."""
         narrower = isinstance(fmt, IntFormat) and not fmt.narrow and fmt.bits in self.narrow_scale_bits
         return fmt.qmax - fmt.qmin - (fmt.signed and narrower)
 
     def is_textbook(self, fmt: Format) -> bool:
-        """Whether the rule of symmetric scales comes to the textbook's for this format."""
+        """Whether the rule of symmetric scales equals the textbook's for this format."""
         if self.symmetric_scale == "amax":
             return fmt.symmetric_max == 1
         if not isinstance(fmt, IntFormat):
             return False
         if self.symmetric_scale == "amax_over_half_range":
             return self.steps(fmt) / 2 == fmt.symmetric_max
-        if self.symmetric_scale == "full_range":  # float32 can't add the two of 3e38, float64 can
+        if self.symmetric_scale == "full_range":  # 2 · 3e38 overflows float32, but not float64
             return self.steps(fmt) / 2 == fmt.symmetric_max and self.scale_precision == "float64"
         return self.symmetric_scale == "max_of_sides" and fmt.qmin == -fmt.qmax

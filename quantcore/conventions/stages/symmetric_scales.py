@@ -1,6 +1,6 @@
-"""The rules by which a symmetric scale comes from max|x|, each as a formula in symbols.
+"""How a symmetric scale is computed from max|x|: each rule as a formula in symbols.
 
-``qparams`` has their arithmetic under the same names; what is said of a rule, and a trace, are built from these.
+``qparams`` implements the rules under the same names; sentences and traces are built from these formulas.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,14 +28,14 @@ SymmetricScale = Literal[
     "power_ceil",
     "power_log2_ceil",
 ]
-# words within a formula that stand for a number of their own
+# words in a formula that a trace replaces by a number
 HALF_STEP = r"half a step of (?:the format|e2m1)"
-EXTREME = r"the (?:first x of the largest|end of the larger) magnitude"
+EXTREME = r"the (?:first x of the largest|bound of the larger) magnitude"
 
 
 @dataclass(frozen=True)
 class Formula:
-    """``symbols``: the formula, ``max|x|``, ``low`` and ``high`` by name; ``note``: what holds at its ends."""
+    """``symbols``: the formula, ``max|x|``, ``low`` and ``high`` by name; ``note``: what holds at its limits."""
 
     symbols: str
     note: str = ""
@@ -57,30 +57,30 @@ def _over_qmax(case: Case) -> Formula:
 
 
 def _max_of_sides(case: Case) -> Formula:
-    fmt = case.fmt  # unsigned codes have nothing to divide low by
+    fmt = case.fmt  # unsigned codes: qmin is 0
     return Formula(f"max(low / ({fmt.qmin}), high / {fmt.qmax})" if fmt.qmin < 0 else f"high / {fmt.qmax}")
 
 
 def sides_of_grid(fmt: Format) -> tuple[int, int, int, int]:
-    """N, the steps above and below 0 of the aligned grid, and what high is divided by."""
+    """N, the steps above and below 0 of the aligned grid, and the divisor of high."""
     steps = fmt.qmax - fmt.qmin
-    # of 4 codes the one above 0 would leave the lowest unused: the range is divided by 2 on both sides
+    # with 4 codes, 1 step above 0 would leave the lowest code unused: both sides are divided by 2
     return steps, steps // 2, -(-steps // 2), steps // 2 + (steps == 3)
 
 
 def _aligned_grid(case: Case) -> Formula:
     steps, above, below, divisor = sides_of_grid(case.fmt)
-    step = f"d the larger of high / {divisor} and -low / {below}"
+    step = f"where d is the larger of high / {divisor} and -low / {below}"
     return Formula(f"({above} · d + {below} · d) / {steps}", step)
 
 
 def _signed_amax(case: Case) -> Formula:
-    extreme = "the first x of the largest magnitude" if case.min_max else "the end of the larger magnitude"
+    extreme = "the first x of the largest magnitude" if case.min_max else "the bound of the larger magnitude"
     return Formula(f"({extreme}) / (-{1 << (case.fmt.bits - 1)})")
 
 
 def mantissa(rule: str, case: Case) -> int:
-    """Binary digits after the leading one that a rule counts with."""
+    """Return the mantissa bits that a rule assumes."""
     if rule == "power_rounded_e2m1":
         return 1
     if isinstance(case.fmt, IntFormat):
@@ -89,7 +89,7 @@ def mantissa(rule: str, case: Case) -> int:
 
 
 def _power(exponent: str, note: str) -> Rule:
-    """A power of two; ``{m}`` stands for max|x|, ``{k}`` for the format's largest power, ``{max}`` for its max."""
+    """A power of two; ``{m}``: max|x|, ``{k}``: the exponent of the format's largest power, ``{max}``: its max."""
 
     def formula(case: Case) -> Formula:
         k = case.fmt.symmetric_max_exponent
@@ -119,11 +119,11 @@ SYMMETRIC_SCALES: Mapping[str, Rule] = {
         _FLOOR, "log2 in float32 and -126 for 0, at least {low}, and NaN above {high}"
     ),
     "power_log2_wrapped": _power(
-        _FLOOR, "log2 in float32; below 2^-128 it is 2^256 times as much, and for 0 and ∞ 2^-128"
+        _FLOOR, "log2 in float32; multiplied by 2^256 below 2^-128, and 2^-128 for 0 and ∞"
     ),
     "power_even": _power(_ROUNDED % "the format", _AT_LEAST),
     "power_rounded": _power(_ROUNDED % "the format", _INFINITE),
     "power_rounded_e2m1": _power(_ROUNDED % "e2m1", _INFINITE),
     "power_ceil": _power("ceil(log2({m})) - {k}", _AT_LEAST),
-    "power_log2_ceil": _power("ceil(log2({m} / {max}))", "log2 in float32, kept between {low} and {high}"),
+    "power_log2_ceil": _power("ceil(log2({m} / {max}))", "log2 in float32, clamped between {low} and {high}"),
 }

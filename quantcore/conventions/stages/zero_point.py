@@ -1,4 +1,4 @@
-"""How the zero point comes from range and scale."""
+"""How the zero point is computed from range and scale."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,13 +8,13 @@ from quantcore.conventions.choice import Stage, choice
 from quantcore.conventions.stages.scale import Precision, eps_matters
 from quantcore.formats import Format, IntFormat
 
-_OBSERVED_BITS = (8, 16)  # for which torch's observers take the middle
+_OBSERVED_BITS = (8, 16)  # for which torch's observers use the middle code
 
 
 def _form(case: Case) -> str:
     return _FORMS[case.rules.zero_point.zero_point_form].format(
         of_range=", with min = low" if case.ranged else ""
-    ) + (", then moved by half_quadratic" if case.half_quadratic else "")
+    ) + (", then adjusted by half_quadratic" if case.half_quadratic else "")
 
 
 _FORMS = {
@@ -30,14 +30,14 @@ def _found(case: Case) -> bool:
 
 
 def _order_matters(case: Case) -> bool:
-    """Whether qmin - low / s can be rounded to a tie, or to another one: not from 0, nor of float32s in float64."""
+    """Whether rounding qmin - low / s can make or move a tie: not where qmin is 0, nor for float32s in float64."""
     rules, qmin = case.rules.zero_point, case.fmt.qmin
     exact = rules.zero_point_precision == "float64" and rules.zero_point_scale == "final" and qmin % 2 == 0
     return _found(case) and qmin != 0 and not exact
 
 
 def _in_float32(case: Case) -> bool:
-    """Where the scale is found in float64, that is said of both."""
+    """Where the scale is computed in float64, one sentence says so of both."""
     return _found(case) and case.rules.scale.scale_precision == "float32"
 
 
@@ -49,7 +49,7 @@ def _replaced_matters(case: Case) -> bool:
 
 
 def _of_nan(case: Case) -> str:
-    return f"a zero point that comes to NaN is {case.rules.zero_point.of_nan(case.fmt)}"
+    return f"a zero point of NaN is replaced by {case.rules.zero_point.of_nan(case.fmt)}"
 
 
 def _nan_matters(case: Case) -> bool:
@@ -65,24 +65,24 @@ def _middle_matters(case: Case) -> bool:
 
 @dataclass(frozen=True)
 class ZeroPointStage(Stage):
-    """How the zero point comes from range and scale.
+    """How the zero point is computed from range and scale.
 
     =============================  ====================================================================================
     zero_point_form                "integer", in the format · "float" -low·(1/s) · "float_rounded" · "min" low itself,
-                                   and dequantized is q·s + min; stored as the scales are
+                                   dequantized as q·s + min; stored as the scales are
     zero_point_order               "round_quotient" qmin - round(low/s) · "round_difference" round(qmin - low/s)
     zero_point_precision           "float32" · "float64"
     zero_point_scale               "final" · "raw": before it was cast or replaced
-    replaced_zero_point            of a replaced scale: "computed" · "zero" · "zero_if_asymmetric"
-    nan_zero_point                 "lowest" -2^31 · "zero" · "wrapped": -2^31 taken from qmin in int32
-    unsigned_symmetric_zero_point  "middle" 2^(bits-1) · "observer" that for 8 and 16 bits, else
+    replaced_zero_point            for a replaced scale: "computed" · "zero" · "zero_if_asymmetric"
+    nan_zero_point                 "lowest" -2^31 · "zero" · "wrapped": qmin - (-2^31) in int32
+    unsigned_symmetric_zero_point  "middle" 2^(bits-1) · "observer" the same for 8 and 16 bits, else
                                    floor((qmin+qmax)/2) · "zero"
     =============================  ====================================================================================
     """
 
     zero_point_form: Literal["integer", "float", "float_rounded", "min"] = choice(
         "integer",
-        "an integer zero point or a float",
+        "whether the zero point is an integer or a float",
         _form,
         lambda case: case.asymmetric or case.given_shift,
     )
@@ -94,28 +94,28 @@ class ZeroPointStage(Stage):
     )
     zero_point_precision: Precision = choice(
         "float32",
-        "found in float32 or float64",
-        {"float64": "the zero point is found in float64"},
+        "computed in float32 or float64",
+        {"float64": "the zero point is computed in float64"},
         _in_float32,
     )
     zero_point_scale: Literal["final", "raw"] = choice(
         "final",
-        "with the scale before or after it is cast or replaced",
-        {"raw": "the zero point is found with the scale before it is replaced"},
+        "computed with the scale before or after it is cast or replaced",
+        {"raw": "the zero point is computed with the scale before it is replaced"},
         lambda case: _in_float32(case) and case.rules.zero_point.replaced_zero_point == "computed",
     )
     replaced_zero_point: Literal["computed", "zero", "zero_if_asymmetric"] = choice(
         "computed",
-        "where the scale is replaced",
-        dict.fromkeys(("zero", "zero_if_asymmetric"), "the zero point of a scale that is replaced is 0"),
+        "its value where the scale is replaced",
+        dict.fromkeys(("zero", "zero_if_asymmetric"), "the zero point of a replaced scale is 0"),
         _replaced_matters,
     )
     nan_zero_point: Literal["lowest", "zero", "wrapped"] = choice(
-        "lowest", "where it comes to NaN", _of_nan, _nan_matters
+        "lowest", "what replaces NaN", _of_nan, _nan_matters
     )
     unsigned_symmetric_zero_point: Literal["middle", "observer", "zero"] = choice(
         "middle",
-        "of symmetric unsigned codes",
+        "its value for symmetric unsigned codes",
         lambda case: f"the zero point is {case.middle}",
         _middle_matters,
     )
@@ -127,7 +127,7 @@ class ZeroPointStage(Stage):
 
     @property
     def is_min(self) -> bool:
-        """Whether the smallest value is stored instead, and added after the multiplication."""
+        """Whether the block's minimum is stored instead, and added after the multiplication."""
         return self.zero_point_form == "min"
 
     def middle(self, fmt: Format) -> int:
@@ -140,7 +140,7 @@ class ZeroPointStage(Stage):
         return fmt.middle
 
     def middle_formula(self, fmt: Format) -> str:
-        """How `middle` comes about."""
+        """The formula of `middle`."""
         choice = self.unsigned_symmetric_zero_point
         if fmt.signed:
             return "0, symmetric and signed"
@@ -151,7 +151,7 @@ class ZeroPointStage(Stage):
         return f"2^{fmt.bits - 1}, symmetric and unsigned"
 
     def of_nan(self, fmt: Format) -> int:
-        """The zero_point where the arithmetic comes to NaN."""
+        """The zero_point where the arithmetic gives NaN."""
         # -2^31 minus itself, or minus a negative qmin, in 32 bits
         wrapped = fmt.qmin if fmt.qmin == 0 else fmt.qmax
         return {"lowest": -(1 << 31), "zero": 0, "wrapped": wrapped}[self.nan_zero_point]
