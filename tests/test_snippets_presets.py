@@ -11,7 +11,7 @@ from script_run import run
 
 import quantcore as qc
 from quantcore.snippets import library_script
-from quantcore.snippets.libraries.presets import CALLS
+from quantcore.snippets.libraries import CALLS
 
 # distributions and what they are imported as, where that differs
 MODULES = {"compressed-tensors": "compressed_tensors"}

@@ -1,28 +1,19 @@
 """Scripts that reproduce a result in the API of its library and assert it.
 
-`RECIPES` has one function per integer convention, `CALLS` one per convention of the presets; each knows the API of
-its library only.
+A module per library, found by itself, of the same name as its conventions: its ``RECIPES`` has one function per integer
+convention, its ``CALLS`` one per convention of the presets. Each knows the API of its library only.
 """
 
+import importlib
+import pkgutil
 from collections.abc import Callable
 
 from quantcore.conventions import CONVENTIONS
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.quantization import Quantized
-from quantcore.snippets.libraries import (
-    aimet,
-    brevitas,
-    compressed_tensors,
-    hqq,
-    onnx,
-    presets,
-    pytorch,
-    quanto,
-    torchao,
-)
-from quantcore.snippets.libraries.presets import CALLS
-from quantcore.snippets.libraries.recipe import Recipe, finds_range
+from quantcore.snippets.libraries import presets
+from quantcore.snippets.libraries.recipe import Call, Recipe, finds_range
 from quantcore.snippets.script import TORCH, assemble, check, check_parameters, checked, ending
 from quantcore.snippets.template import render
 from quantcore.tensors import WIDTH, Array, literal
@@ -38,22 +29,12 @@ print({{ shows }})
 
 {{ ending }}
 """
+_MODULES = [importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
 RECIPES: dict[str, Callable[[Quantized], Recipe]] = {
-    "torch.fake_quantize": pytorch.fake_quantize,
-    "torch.quantize_per_tensor": pytorch.quantize,
-    "torch.quantize_per_channel": pytorch.quantize,
-    "torchao": torchao.affine,
-    "torchao.no_clipping_err": torchao.affine_no_clipping_err,
-    "aimet.Quantize": aimet.quantize,
-    "aimet.QuantizeDequantize": aimet.quantize_dequantize,
-    "aimet.QuantizeDequantize.grad": aimet.quantize_dequantize_grad,
-    "onnxruntime": onnx.by_session,
-    "onnx": onnx.by_reference,
-    "compressed_tensors": compressed_tensors.affine,
-    "brevitas": brevitas.weight,
-    "quanto": quanto.symmetric,
-    "hqq": hqq.float_zero,
-    "hqq.round_zero": hqq.rounded_zero,
+    name: recipe for module in _MODULES for name, recipe in getattr(module, "RECIPES", {}).items()
+}
+CALLS: dict[str, Call] = {
+    name: call for module in _MODULES for name, call in getattr(module, "CALLS", {}).items()
 }
 # Libraries that can't be installed with the CPU build of torch: their scripts were run in a separate environment;
 # the tests run them where the library is installed
@@ -107,7 +88,7 @@ def _check_supported(result: Quantized) -> None:
             "codes; choose the unchanged convention."
         )
     if convention.name in CALLS:
-        presets.check_supported(result)
+        presets.check_supported(result, CALLS[convention.name])
     if finds_range(result):
         return
     z, fmt = result.zero_point, scheme.format

@@ -64,3 +64,10 @@ def _affine(result: Quantized, name: str, grad: bool) -> Recipe:
         )
         return Recipe(script, ())
     return Recipe(write(_QUANTIZER, result, name=name, grad=grad, shape=shape, block_size=block_size))
+
+
+RECIPES = {
+    "aimet.Quantize": quantize,
+    "aimet.QuantizeDequantize": quantize_dequantize,
+    "aimet.QuantizeDequantize.grad": quantize_dequantize_grad,
+}

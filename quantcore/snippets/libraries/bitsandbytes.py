@@ -1,7 +1,7 @@
 """Scripts in the API of bitsandbytes, on the CPU."""
 
 from quantcore.quantization import Quantized
-from quantcore.snippets.libraries.recipe import Recipe, write
+from quantcore.snippets.libraries.recipe import Call, Recipe, write
 
 _FOUR_BITS = """
 from bitsandbytes.functional import quantize_4bit
@@ -29,3 +29,9 @@ def four_bits(result: Quantized) -> Recipe:
 def vectorwise(result: Quantized) -> Recipe:
     """int8_vectorwise_quant; it returns max|x| of each row, not a scale."""
     return Recipe(write(_VECTORWISE, result), ())
+
+
+CALLS = {
+    "bitsandbytes.4bit": Call(four_bits, sizes=tuple(2**n for n in range(5, 13))),
+    "bitsandbytes.int8_vectorwise": Call(vectorwise),
+}

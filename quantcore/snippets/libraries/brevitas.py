@@ -41,3 +41,6 @@ def weight(result: Quantized) -> Recipe:
     # a layer's weight has two axes
     rows = 0 if len(shape) == 2 else shape[0] if shape and per_channel else 1
     return Recipe(write(_LAYER, result, quantizer=quantizer, rows=rows, shape=shape))
+
+
+RECIPES = {"brevitas": weight}

@@ -1,9 +1,10 @@
 """Scripts in the API of compressed-tensors."""
 
+from quantcore.conventions import CONVENTIONS
 from quantcore.formats import FloatFormat
 from quantcore.granularity import PerBlock, PerChannel, PerGroup, PerTensor
 from quantcore.quantization import Quantized
-from quantcore.snippets.libraries.recipe import PARAMETERS, Recipe, axes_but, given_parameters, write
+from quantcore.snippets.libraries.recipe import PARAMETERS, Call, Recipe, axes_but, given_parameters, write
 
 _AFFINE = """
 from compressed_tensors.quantization import QuantizationArgs
@@ -135,3 +136,17 @@ def _strategy(result: Quantized) -> tuple[str, str]:
             )
             return f'strategy="block", block_structure=[{a}, {b}]', low_high
     return 'strategy="tensor"', "low, high = torch.aminmax(x)"
+
+
+RECIPES = {"compressed_tensors": affine}
+_FLOAT8 = tuple(
+    limit
+    for limit in CONVENTIONS["compressed_tensors"].limits
+    if limit.of.partition("_")[0] in ("granularity", "channel", "group", "block")
+)
+CALLS = {
+    "compressed_tensors.float8": Call(affine, ("range_setting",), limits=_FLOAT8),
+    "compressed_tensors.mx": Call(mx, sizes=(32,)),
+    "compressed_tensors.mx8": Call(mx, sizes=(32,)),
+    "compressed_tensors.nvfp4": Call(nvfp4, sizes=(16,)),
+}

@@ -2,7 +2,7 @@
 
 from quantcore.formats import IntFormat
 from quantcore.quantization import Quantized
-from quantcore.snippets.libraries.recipe import Recipe, write
+from quantcore.snippets.libraries.recipe import Call, Recipe, write
 from quantcore.snippets.script import NUMPY
 
 # the base-3 digits of TQ1_0 and the power-of-two scales of MXFP4 are left to gguf
@@ -48,3 +48,9 @@ def blocks(result: Quantized) -> Recipe:
     )
     script = write(_BLOCKS, result, name=name, gives=gives)
     return Recipe(script, gives, (), NUMPY, "dequantized" if name == "TQ1_0" else "codes")
+
+
+CALLS = {
+    **{f"gguf.{name}": Call(blocks, sizes=(32,)) for name in ("Q4_0", "Q4_1", "Q8_0", "MXFP4")},
+    **{f"gguf.{name}": Call(blocks, sizes=(256,)) for name in ("TQ1_0", "TQ2_0")},
+}

@@ -39,3 +39,6 @@ def _quantizer(result: Quantized, round_zero: bool) -> Recipe:
     return Recipe(
         write(_QUANTIZER, result, group_size=group_size, channel_wise=channel_wise, round_zero=round_zero)
     )
+
+
+RECIPES = {"hqq": float_zero, "hqq.round_zero": rounded_zero}

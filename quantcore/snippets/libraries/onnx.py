@@ -92,3 +92,6 @@ def _recipe(result: Quantized, by_session: bool, also: tuple[str, ...]) -> Recip
         attributes="" if axis is None else f", axis={axis}" + f", block_size={block_size}" * bool(block_size),
     )
     return Recipe(script, PARAMETERS if finds_range(result) else (), also, NUMPY)
+
+
+RECIPES = {"onnxruntime": by_session, "onnx": by_reference}

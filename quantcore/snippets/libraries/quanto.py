@@ -34,3 +34,6 @@ def symmetric(result: Quantized) -> Recipe:
     if given and result.params.zero_point.any():
         raise QuantError("quantize_symmetric of optimum-quanto has no zero_point; choose 0.")
     return Recipe(write(_SYMMETRIC, result, axis=axis, given=given), () if given else ("scale",))
+
+
+RECIPES = {"quanto": symmetric}

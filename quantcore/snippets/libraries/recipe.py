@@ -1,10 +1,11 @@
 """What each module of a library returns: a script in the library's API, and what the script needs."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from quantcore.conventions import INTEGER_CONVENTIONS
+from quantcore.conventions import INTEGER_CONVENTIONS, Limit
 from quantcore.notation import write_call
 from quantcore.quantization import Quantized
 from quantcore.range_setting import MinMax
@@ -30,6 +31,20 @@ class Recipe:
     also: tuple[str, ...] = ()
     language: Language = TORCH
     shows: str = "codes"
+
+
+@dataclass(frozen=True)
+class Call:
+    """A library's call: its script, and what can differ from its presets.
+
+    ``free``: the fields that can. The granularity can too, within the group ``sizes`` and the ``limits``, which
+    add to those of the convention.
+    """
+
+    recipe: Callable[[Quantized], Recipe]
+    free: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = ()
+    limits: tuple[Limit, ...] = ()
 
 
 def write(template: str, result: Quantized, **values: object) -> str:

@@ -1,11 +1,12 @@
 """Scripts in the API of torchao."""
 
+from quantcore.conventions import Limit
 from quantcore.errors import QuantError
 from quantcore.formats import FLOATS, Format
 from quantcore.granularity import PerFlatGroup
 from quantcore.quantization import Quantized
 from quantcore.range_setting import MinMax
-from quantcore.snippets.libraries.recipe import PARAMETERS, Recipe, given_parameters, write
+from quantcore.snippets.libraries.recipe import PARAMETERS, Call, Recipe, given_parameters, write
 
 _AFFINE = """
 from torchao.quantization.quant_primitives import MappingType, choose_qparams_affine, quantize_affine
@@ -152,3 +153,18 @@ def nf4(result: Quantized) -> Recipe:
     count = result.scale.numel()
     size = min(of_scales.size, count) if isinstance(of_scales, PerFlatGroup) else count
     return Recipe(write(_NF4, result, scaler_block_size=size), ("scale",))
+
+
+RECIPES = {"torchao": affine, "torchao.no_clipping_err": affine_no_clipping_err}
+_BOXES = (
+    Limit("granularity", ("per_tensor", "per_channel", "per_group", "per_block"), "has no flat groups"),
+    Limit("divides", (True,), "takes only blocks that divide the tensor"),
+    Limit("block_elements", ("more",), "takes no blocks of one element"),
+)
+CALLS = {
+    "torchao.int8": Call(int8),
+    "torchao.float8": Call(float8, ("range_setting",), limits=_BOXES),
+    **{f"torchao.mx.{mode}": Call(mx) for mode in ("FLOOR", "EVEN", "CEIL", "RCEIL")},
+    "torchao.nvfp4": Call(nvfp4, sizes=(16,)),
+    "torchao.nf4": Call(nf4, ("scales.granularity",)),
+}

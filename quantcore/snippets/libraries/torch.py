@@ -95,3 +95,10 @@ def _parameters(result: Quantized) -> str:
         arguments=", ".join(arguments),
         axis=axis,
     )
+
+
+RECIPES = {
+    "torch.fake_quantize": fake_quantize,
+    "torch.quantize_per_tensor": quantize,
+    "torch.quantize_per_channel": quantize,
+}
