@@ -33,7 +33,7 @@ PATTERNS = {
     "outlier_channel": rf"(Row|Column|Channel)s? ([\d, and]+)( more)?(?: of axis (\d))? \(max \|x\| {N}\) sets? the scale of "
                        rf"the others(?: among (\d+)–(\d+))? \(max \|x\| {N}\)\. SQNR of the others: {DB} with "
                        rf"(?:it|them), {DB} without\.(?: (\d+) runs of channels have outlier channels\.)?$",
-    "outlier_element": rf"Outlier {AT}, {N}, sets the scale; the next largest \|x\| is {N}\. SQNR of the others: {DB} with it, "
+    "outlier_element": rf"Outlier {N} at {AT} sets the scale; the next largest \|x\| is {N}\. SQNR of the others: {DB} with it, "
                        rf"{DB} without\.(?: (At least )?(\d+) blocks have such an outlier\.)?$",
     "clipped_too_much": rf"{N} elements? \({N} %\) lies? outside the range and (?:is|are) clipped, which causes {N} % of the "
                         r"squared error\.$",
@@ -43,7 +43,7 @@ PATTERNS = {
                     rf"lie between {N} and {N}\.$",
     "per_channel": rf"All elements share one scale\. One per {ROW_OR_AXIS}, {N} in all, {GAINS} for {N} % more storage\.$",
     "small_groups": rf"With (\d+) elements? per scale, scales (and zero points )?cost {N} bits per element on top of (\d+) for "
-                    rf"the codes\. (\w+) (.*) takes {N} in total and {GAINS}\.$",
+                    rf"the codes\. (\w+) (.*) takes {N} bits in total and {GAINS}\.$",
     "tiny_block": rf"(.*) have \|x\| ≤ {N}: the scale(?:, {N}, is subnormal and has few significant bits\.| underflows to 0, "
                   r"and so does every element\.) Scale the tensor up first\.$",
     "small_scale": rf"(.*) have \|x\| ≤ {N}: the scale would be below {N}, the minimum of ([\w-]+), which uses {N} instead\.$",
@@ -253,8 +253,8 @@ def outlier_channel(said, e):
 
 
 def outlier_element(said, e):
-    at = place(said[1])
-    assert near(said[2], float(e.x[at]))
+    at = place(said[2])
+    assert near(said[1], float(e.x[at]))
     assert e.finding.boxes[0] == tuple((i, i + 1) for i in at)
     block = tuple(slice(i // b * b, i // b * b + b) for i, b in zip(at, e.block, strict=True))
     mask = np.zeros(e.x.shape, bool)

@@ -248,7 +248,7 @@ def test_outlier_elements_of_several_blocks():
     for row, column in ((1, 4), (3, 30), (6, 0)):
         x[row, column] = 40 + row
     (finding,) = [f for f in diagnosed(x, "int8 per_channel(0)") if f.kind == "outlier_element"]
-    assert finding.sentence.startswith("Outlier (6, 0), 46,")
+    assert finding.sentence.startswith("Outlier 46 at (6, 0) sets")
     assert finding.sentence.endswith(" 3 blocks have such an outlier.")
 
 

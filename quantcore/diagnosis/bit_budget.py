@@ -73,7 +73,7 @@ def small_groups(context: Context) -> Iterator[Finding]:
         "warning",
         f"With {count(context.block_size, 'element')} per scale, scales {'' if context.scheme.symmetric else 'and zero points '}"
         f"cost {number(overhead)} bits per element on top of {context.fmt.bits} for the codes. {best.scheme.format} "
-        f"{write_call(best.scheme.granularity)} takes {number(best.bits_per_element)} in total and "
+        f"{write_call(best.scheme.granularity)} takes {number(best.bits_per_element)} bits in total and "
         f"{gains(context.report.sqnr_db, best.sqnr_db)}.",
         **context.fixed_by(best),
     )

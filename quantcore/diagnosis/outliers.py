@@ -59,7 +59,7 @@ def outlier_element(context: Context) -> Iterator[Finding]:
     yield Finding(
         "outlier_element",
         "warning",
-        f"Outlier {index(far.place)}, {number(float(context.result.x[far.place]))}, sets the scale; the next largest |x| is "
+        f"Outlier {number(float(context.result.x[far.place]))} at {index(far.place)} sets the scale; the next largest |x| is "
         f"{number(far.second)}. SQNR of the others: {decibels(now)} with it, {decibels(without)} without."
         + f" {blocks}"
         * (len(found) > 1),

@@ -32,7 +32,7 @@ def check_scale(quantizer: Quantizer) -> Iterator[Found]:
         if quantizer.codes.multiplied and (quantizer.single or quantizer.span):
             yield Found(
                 "multiplied", first,
-                f"x is multiplied by the scale {scale_formula(scale)}; a code counts steps of size scale, so x must be divided by it.",
+                f"x is multiplied by the scale {scale_formula(scale)}; codes count steps of the scale, so x must be divided by it.",
                 "Quantize with torch.round(x / scale), dequantize with codes * scale.",
             )  # fmt: skip
             return
