@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from quantcore.conventions import CONVENTIONS, TEXTBOOK, Convention
@@ -124,9 +123,9 @@ def _textbook(context: Context) -> list[Scheme]:
 
 def zero_not_exact(context: Context) -> Iterator[Finding]:
     """0, which is frequent after padding, ReLU and pruning, is not dequantized exactly."""
-    at_zero = _of_zero(context.result.scale, context.zero_point, context.fmt)
-    typed = isinstance(context.scheme.range_setting, Given) and not context.zero_point.is_floating_point()
-    if not bool((at_zero != 0).any()) or typed:  # given zero points are reported by `zero_point_outside`
+    if (
+        not context.zero_point.is_floating_point()
+    ):  # an integer is the code of 0, or `zero_point_outside` reports it
         return
     x_hat = context.result.dequantized.reshape(-1)
     places = ((context.result.x.reshape(-1) == 0) & (x_hat != 0)).nonzero()[:, 0]
@@ -142,12 +141,6 @@ def zero_not_exact(context: Context) -> Iterator[Finding]:
         tuple(cell(context.element(int(i))) for i in places[:MAX_BOXES]),
         **_exact_at_zero(context, worst),
     )
-
-
-def _of_zero(scale: Tensor, zero_point: Tensor, fmt: IntFormat) -> Tensor:
-    """x̂ of 0, for each block."""
-    z = zero_point.to(torch.float32)
-    return (z.round().clamp(fmt.qmin, fmt.qmax) - z) * scale
 
 
 def _exact_at_zero(context: Context, before: float) -> dict[str, Any]:

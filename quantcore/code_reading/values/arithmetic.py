@@ -19,9 +19,9 @@ def single(value: Value) -> Value:
 
 
 def number(value: float | int, line: int = 0) -> Value:
-    """A number; unknown if it is not finite or too large."""
+    """A number; unknown if it is not finite, or an integer beyond the 64 bits that PyTorch takes."""
     if isinstance(value, int):
-        return Num(value, line) if abs(value) < 1 << 70 else UNKNOWN
+        return Num(value, line) if abs(value) < 1 << 63 else UNKNOWN
     return Num(value, line) if math.isfinite(value) else UNKNOWN
 
 
