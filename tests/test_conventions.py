@@ -419,5 +419,5 @@ def test_rounding_by_chance():
         assert trace.code == first.codes[index]
         assert trace.rounded == trace.code
         assert "stochastic" in next(s.formula for s in trace.steps() if s.name == "round")
-    with pytest.raises(qc.QuantError, match="by chance"):
+    with pytest.raises(qc.QuantError, match="Stochastic rounding"):
         qc.snippets.torch_script("import torch\n\nx = torch.zeros(2)", qc.apply([1.0, 2.0], first.scheme))
