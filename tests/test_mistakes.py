@@ -243,6 +243,6 @@ def test_a_tensor_that_a_way_does_not_take(name, x, words):
 @every
 def test_what_is_said(name):
     mistake = MISTAKES[name]
-    for text in (mistake.hint, mistake.why, mistake.mend, mistake.source):
+    for text in (mistake.hint, mistake.why, mistake.fix, mistake.source):
         assert text.rstrip().endswith((".", "?"))
     assert len(mistake.title) < 50

@@ -57,9 +57,15 @@ def difference(wrong: list[Line], right: list[Line]) -> str:
     return "\n".join([*told, *(f"+ {line.text}" for line in right[at:])])
 
 
-def side(way: qc.mistakes.Outcome, marks: np.ndarray | None, pick: bool = False) -> list[cells.Table]:
+def outcome_tables(
+    outcome: qc.mistakes.Outcome, marks: np.ndarray | None, pick: bool = False
+) -> list[cells.Table]:
     """The tables of one way."""
-    shown = [("codes", way.codes), ("x̂", way.dequantized), ("x - x̂, computed afterwards", way.error)]
+    shown = [
+        ("codes", outcome.codes),
+        ("x̂", outcome.dequantized),
+        ("x - x̂, computed afterwards", outcome.error),
+    ]
     return [cells.Table(title, values.numpy(), marks, pick=pick) for title, values in shown]
 
 
@@ -82,7 +88,10 @@ def find(comparison: Comparison, marks: np.ndarray, key: str, picked: int) -> No
         )
         st.code("\n".join(map(nameless, lines(MISTAKES[step])[0])), language="python", wrap_lines=True)
         st.caption(f"{picked} chosen.")
-    tables = [cells.Table("x", comparison.x.numpy(), marks, pick=True), *side(comparison.wrong, marks, True)]
+    tables = [
+        cells.Table("x", comparison.x.numpy(), marks, pick=True),
+        *outcome_tables(comparison.wrong, marks, True),
+    ]
     with picture:
         cells.draw(tables, "learn_mistakes_find", lambda row, column: pick(key, row, column))
 
@@ -94,7 +103,7 @@ def reveal(comparison: Comparison, marks: np.ndarray, told: str) -> None:
     with words:
         st.markdown(f"**{mistake.title}.** {told}.")
         st.markdown(f"**What goes wrong:** {messages.plain(mistake.why)}")
-        st.markdown(f"**Fixed:** {messages.plain(mistake.mend)}")
+        st.markdown(f"**Fixed:** {messages.plain(mistake.fix)}")
         st.code(difference(*lines(mistake)), language="diff", wrap_lines=True)
         if comparison.hidden.any():
             st.markdown(f"x - x̂, computed afterwards, gives a MAE of only {wrong.error.abs().mean():.4g}.")
@@ -103,10 +112,10 @@ def reveal(comparison: Comparison, marks: np.ndarray, told: str) -> None:
         tables.append(cells.Table("x after the wrong way", wrong.x.numpy(), marks))
     with picture:
         st.markdown(f"**Wrong: MAE {wrong.mae:.4g}, SSE {wrong.sse:.4g}**")
-        cells.draw([*tables, *side(wrong, marks)], "learn_mistakes_wrong")
+        cells.draw([*tables, *outcome_tables(wrong, marks)], "learn_mistakes_wrong")
     with beside:
         st.markdown(f"**Right: MAE {right.mae:.4g}, SSE {right.sse:.4g}**")
-        cells.draw(side(right, None), "learn_mistakes_right")
+        cells.draw(outcome_tables(right, None), "learn_mistakes_right")
 
 
 def result(wrong: np.ndarray, picked: frozenset[tuple[int, int]]) -> str:

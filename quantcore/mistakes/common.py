@@ -89,7 +89,7 @@ def four_bits_at_once(x: Tensor) -> Parts:
     return codes, scale, codes * scale
 
 
-def cut_off(x: Tensor) -> Parts:
+def truncated(x: Tensor) -> Parts:
     scale = x.abs().max() / 7
     codes = (x / scale).to(torch.int8)
     return codes, scale, codes * scale

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from quantcore.errors import QuantError
-from quantcore.mistakes.record import Mistake, Way
+from quantcore.mistakes.record import Implementation, Mistake
 from quantcore.numerics import as_float32
 
 
@@ -68,7 +68,7 @@ class Line:
     differs: bool
 
 
-def run(way: Way, x: Tensor) -> Outcome:
+def run(implementation: Implementation, x: Tensor) -> Outcome:
     """Run a way on a copy of x.
 
     Raises:
@@ -76,7 +76,7 @@ def run(way: Way, x: Tensor) -> Outcome:
     """
     after = as_float32(x).clone()
     try:
-        codes, scale, x_hat = way(after)
+        codes, scale, x_hat = implementation(after)
     except (RuntimeError, IndexError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
         raise QuantError(
@@ -125,7 +125,7 @@ def lines(mistake: Mistake) -> tuple[list[Line], list[Line]]:
     return first, second
 
 
-def _source(way: Way) -> list[str]:
+def _source(implementation: Implementation) -> list[str]:
     """The function's lines; the types in its head, for our checker alone, are left out."""
-    text = inspect.getsource(way).replace("(x: Tensor) -> Parts:", "(x):")
+    text = inspect.getsource(implementation).replace("(x: Tensor) -> Parts:", "(x):")
     return text.rstrip().splitlines()

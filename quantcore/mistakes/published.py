@@ -25,19 +25,19 @@ def symmetric_scale_then_cast(x: Tensor) -> Parts:
     return codes, scale, codes * scale
 
 
-def asymmetric_scale_a_column(x: Tensor) -> Parts:
+def asymmetric_scale_per_column(x: Tensor) -> Parts:
     scale = (x.amax(dim=0) - x.amin(dim=0)) / 255
     codes = torch.round(x / scale).int().to(torch.int8)
     return codes, scale, codes * scale
 
 
-def symmetric_scale_a_column(x: Tensor) -> Parts:
+def symmetric_scale_per_column(x: Tensor) -> Parts:
     scale = x.abs().amax(dim=0) / 127
     codes = torch.round(x / scale).int().to(torch.int8)
     return codes, scale, codes * scale
 
 
-def asymmetric_scale_a_half(x: Tensor) -> Parts:
+def asymmetric_scale_per_half(x: Tensor) -> Parts:
     halves = x.chunk(2, dim=1)
     scales = [(h.max() - h.min()) / 255 for h in halves]
     scale = torch.cat([s.expand_as(h) for s, h in zip(scales, halves, strict=True)], dim=1)
@@ -45,7 +45,7 @@ def asymmetric_scale_a_half(x: Tensor) -> Parts:
     return codes, scale, codes * scale
 
 
-def symmetric_scale_a_half(x: Tensor) -> Parts:
+def symmetric_scale_per_half(x: Tensor) -> Parts:
     halves = x.chunk(2, dim=1)
     scales = [h.abs().max() / 127 for h in halves]
     scale = torch.cat([s.expand_as(h) for s, h in zip(scales, halves, strict=True)], dim=1)
@@ -90,7 +90,7 @@ def percentile_of_x(x: Tensor) -> Parts:
     return codes, scale, codes * scale
 
 
-def percentile_of_size(x: Tensor) -> Parts:
+def percentile_of_magnitude(x: Tensor) -> Parts:
     high = torch.quantile(x.abs(), 0.999)
     scale = high / 127
     codes = torch.round(x / scale).clamp(-128, 127)

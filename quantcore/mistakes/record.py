@@ -8,14 +8,14 @@ from torch import Tensor
 from quantcore.formats import INT8, IntFormat
 from quantcore.mistakes.published import Parts
 
-Way = Callable[[Tensor], Parts]
+Implementation = Callable[[Tensor], Parts]
 
 
 @dataclass(frozen=True)
 class Mistake:
     """Two ways to quantize: ``wrong`` and ``right`` take x and return codes, scale and x̂.
 
-    ``hint``: what to look for, before it is shown; ``why``: what goes wrong; ``mend``: what the right way does;
+    ``hint``: what to look for, before it is shown; ``why``: what goes wrong; ``fix``: what the right way does;
     ``source``: where the tensor, and a table if one is in print, come from; ``format``: what the codes are to
     be; ``x``: makes the tensor, float32.
     """
@@ -23,9 +23,9 @@ class Mistake:
     title: str
     hint: str
     why: str
-    mend: str
+    fix: str
     source: str
-    wrong: Way
-    right: Way
+    wrong: Implementation
+    right: Implementation
     x: Callable[[], Tensor]
     format: IntFormat = INT8
