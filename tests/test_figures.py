@@ -131,7 +131,7 @@ def test_numbers_stand_in_few_cells_only(shape, written):
 
 
 def test_a_pair_bears_the_names_as_they_are_written():
-    figure = figures.pair(np.array([[1, 2]]), np.array([[1, 3]]), ("onnx", "aimet.Quantize"), ends=(-8, 7))
+    figure = figures.pair(np.array([[1, 2]]), np.array([[1, 3]]), ("onnx", "aimet.Quantize"), bounds=(-8, 7))
     assert [trace.name for trace in figure.data] == ["onnx", "aimet.Quantize", "onnx − aimet.Quantize"]
     assert [a.text.removeprefix("<b>").removesuffix("</b>") for a in figure.layout.annotations] == [
         trace.name for trace in figure.data
@@ -147,7 +147,7 @@ def test_a_reduced_pair_shows_how_many_differ(shape, differing):
     data = figures.pair_data(first, second)
     down, across = data.step
     a, b = (c.reshape(-1, shape[-1]) for c in (first, second))
-    trace = figures.pair(first, second, ("A", "B"), ends=(-8, 10)).data[2]
+    trace = figures.pair(first, second, ("A", "B"), bounds=(-8, 10)).data[2]
     for i, j in np.ndindex(*data.first.shape):
         box = (slice(i * down, (i + 1) * down), slice(j * across, (j + 1) * across))
         unequal = a[box] != b[box]
@@ -170,7 +170,7 @@ def test_one_element_of_a_large_cell_stands_out_from_none():
     second = first.copy()
     second[1000, 3000] = 1
     data = figures.pair_data(first, second)
-    trace = figures.pair(first, second, ("A", "B"), ends=(-8, 7)).data[2]
+    trace = figures.pair(first, second, ("A", "B"), bounds=(-8, 7)).data[2]
     places = [place for place, _ in trace.colorscale]
     assert places == sorted(places)
     assert trace.colorscale[0][1] == trace.colorscale[1][1] != trace.colorscale[2][1]

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import quantcore as qc
-from quantcore.figures import style
-from quantcore.figures.lessons import rounding as rounding_figures
+from quantcore.figures import lessons, style
+from quantcore.figures.lessons.rounding import MAX_LABELS
 
 X = torch.randn(16, 16, generator=torch.Generator().manual_seed(2)) ** 3
 RESULT = qc.apply([0.2, 1.4, -3.0, 5.0], qc.Scheme.parse("int4 asymmetric fixed(-2, 4)"))
@@ -17,7 +17,7 @@ RESULT = qc.apply([0.2, 1.4, -3.0, 5.0], qc.Scheme.parse("int4 asymmetric fixed(
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_every_element_goes_to_the_mark_of_its_code(theme):
-    ways, marks, points = rounding_figures.rounding_line(RESULT, theme=theme).data
+    ways, marks, points = lessons.rounding_line(RESULT, theme=theme).data
     codes = list(range(-8, 8))
     np.testing.assert_array_equal(marks.customdata, codes)
     np.testing.assert_array_equal(marks.x, qc.dequantize(torch.tensor(codes), 0.4, -3, RESULT.scheme))
@@ -30,22 +30,22 @@ def test_every_element_goes_to_the_mark_of_its_code(theme):
 
 
 def test_labels_of_many_codes_leave_room():
-    marks = rounding_figures.rounding_line(qc.apply([0.0, 1.0], qc.Scheme(qc.INT8))).data[1]
+    marks = lessons.rounding_line(qc.apply([0.0, 1.0], qc.Scheme(qc.INT8))).data[1]
     shown = [text for text in marks.text if text]
     assert len(marks.text) == 256
-    assert len(shown) <= rounding_figures.MAX_LABELS + 1
+    assert len(shown) <= MAX_LABELS + 1
     assert (shown[0], shown[-1]) == ("-128", "127")
 
 
 def test_error_is_a_saw_within_the_range_and_a_ramp_beyond():
-    x, error = rounding_figures.error_curve(RESULT)
+    x, error = lessons.error_curve(RESULT)
     low, high = -2.0, 4.0
     inside = (x >= low - 0.2) & (x <= high + 0.2)
     assert np.abs(error[inside]).max() <= 0.2 + 1e-6  # half of the step 0.4
     np.testing.assert_allclose(error[x > high + 0.2], x[x > high + 0.2] - high, atol=1e-6)
     np.testing.assert_allclose(error[x < low - 0.2], x[x < low - 0.2] - low, atol=1e-6)
     assert (x < low - 0.2).sum() > 100
-    saw, points = rounding_figures.error_against_x(RESULT).data
+    saw, points = lessons.error_against_x(RESULT).data
     np.testing.assert_array_equal(saw.y, error)
     np.testing.assert_array_equal(points.y, RESULT.error)
 
@@ -53,7 +53,7 @@ def test_error_is_a_saw_within_the_range_and_a_ramp_beyond():
 @pytest.mark.parametrize("bits", [2, 4, 8])
 def test_clipping_and_rounding_are_the_whole_error(bits):
     scheme = qc.Scheme(qc.IntFormat(bits))
-    curve = rounding_figures.range_curve(X, scheme, count=20)
+    curve = lessons.range_curve(X, scheme, count=20)
     np.testing.assert_allclose(curve.limits[[0, -1]], [float(X.abs().max()) / 20, float(X.abs().max())])
     for limit, whole in zip(curve.limits, curve.total, strict=True):
         fixed = dataclasses.replace(scheme, range_setting=qc.Fixed(-limit, limit))
@@ -67,8 +67,8 @@ def test_clipping_and_rounding_are_the_whole_error(bits):
 
 
 def test_curve_as_drawn():
-    curve = rounding_figures.range_curve(X, qc.Scheme(qc.INT4), count=20)
-    figure = rounding_figures.clipping_against_rounding(curve, 3.0)
+    curve = lessons.range_curve(X, qc.Scheme(qc.INT4), count=20)
+    figure = lessons.clipping_against_rounding(curve, 3.0)
     drawn = {trace.name: trace.y for trace in figure.data}
     for name, values in {"rounding": curve.rounding, "clipping": curve.clipping, "both": curve.total}.items():
         np.testing.assert_array_equal(drawn[name], values)

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from quantcore import training
-from quantcore.figures.lessons import gradients
-from quantcore.figures.lessons import training as training_figures
+from quantcore.figures import lessons
 
 POINTS = training.summary(
     [training.Row(training.FLOAT, 32, seed, 0.96 + seed / 100) for seed in range(2)]
@@ -24,7 +23,7 @@ POINTS = training.summary(
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_digits_stand_side_by_side_with_what_they_are_read_as(theme):
     images = training.load_digits().test_images[:3]
-    figure = training_figures.digits(images, [7, 1, 2], [7, 4, 2], theme=theme)
+    figure = lessons.digit_images(images, [7, 1, 2], [7, 4, 2], theme=theme)
     (picture,) = figure.data
     assert picture.z.shape == (8, 30)
     for i, image in enumerate(images.numpy()):
@@ -37,15 +36,17 @@ def test_digits_stand_side_by_side_with_what_they_are_read_as(theme):
 
 
 def test_no_digits_at_all():
-    assert training_figures.digits(torch.zeros(0, 64), [], []).data[0].z.shape == (8, 1)
+    assert lessons.digit_images(torch.zeros(0, 64), [], []).data[0].z.shape == (8, 1)
 
 
 def test_accuracy_over_epochs():
-    figure = training_figures.epochs({"qat": [0.5, 0.75], "lsq": [0.9]}, {"float32": 0.97, "PTQ": 0.5}, 4)
+    figure = lessons.accuracy_over_epochs(
+        {"qat": [0.5, 0.75], "lsq": [0.9]}, {"float32": 0.97, "PTQ": 0.5}, 4
+    )
     drawn = {trace.name: (list(trace.x), list(trace.y)) for trace in figure.data}
     assert drawn == {
-        training_figures.NAMES["qat"]: ([0, 1], [50, 75]),
-        training_figures.NAMES["lsq"]: ([0], [90]),
+        lessons.METHOD_NAMES["qat"]: ([0, 1], [50, 75]),
+        lessons.METHOD_NAMES["lsq"]: ([0], [90]),
     }
     assert [shape.y0 for shape in figure.layout.shapes] == [97, 50]
     assert [note.text.strip() for note in figure.layout.annotations] == ["float32", "PTQ"]
@@ -55,8 +56,8 @@ def test_accuracy_over_epochs():
 
 
 def test_accuracy_against_bits_with_the_spread_of_seeds():
-    figure = training_figures.against_bits(POINTS)
-    assert [trace.name for trace in figure.data] == list(training_figures.NAMES.values())
+    figure = lessons.accuracy_against_bits(POINTS)
+    assert [trace.name for trace in figure.data] == list(lessons.METHOD_NAMES.values())
     for trace, mean in zip(figure.data, (45, 75, 95), strict=True):
         assert [round(x) for x in trace.x] == [2, 8]
         np.testing.assert_allclose(trace.y, mean)
@@ -70,7 +71,7 @@ def test_accuracy_against_bits_with_the_spread_of_seeds():
 
 
 def test_what_is_read_wrongly_stays_on_a_logarithmic_axis():
-    figure = training_figures.against_bits(POINTS, errors=True)
+    figure = lessons.accuracy_against_bits(POINTS, errors=True)
     ptq, _, lsq = figure.data
     np.testing.assert_allclose(ptq.y, 55)
     np.testing.assert_allclose(lsq.y, 5)
@@ -81,17 +82,15 @@ def test_what_is_read_wrongly_stays_on_a_logarithmic_axis():
 
 def test_a_method_without_points_is_not_drawn():
     only = [p for p in POINTS if p.method in ("float", "ptq")]
-    assert [trace.name for trace in training_figures.against_bits(only).data] == [
-        training_figures.NAMES["ptq"]
-    ]
-    assert len(training_figures.against_bits([p for p in only if p.method == "float"]).data) == 0
+    assert [trace.name for trace in lessons.accuracy_against_bits(only).data] == [lessons.METHOD_NAMES["ptq"]]
+    assert len(lessons.accuracy_against_bits([p for p in only if p.method == "float"]).data) == 0
 
 
 @pytest.mark.parametrize(("bits", "scale"), [(2, 1.0), (3, 0.25), (4, 2.0)])
 def test_slopes_are_those_of_torch(bits, scale):
     """torch's own fake quantization with learnable scale is the oracle, element by element."""
     qmin, qmax = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
-    found = gradients.slopes(bits, scale)
+    found = lessons.slopes(bits, scale)
     x = torch.tensor(found.x, requires_grad=True)
     s, z = torch.tensor([scale], requires_grad=True), torch.zeros(1)
     theirs = torch._fake_quantize_learnable_per_tensor_affine(x, s, z, qmin, qmax, 1.0)
@@ -108,8 +107,8 @@ def test_slopes_are_those_of_torch(bits, scale):
 
 @pytest.mark.parametrize("which", ["rounding", "through", "to_scale"])
 def test_a_slope_below_the_stairs(which):
-    found = gradients.slopes(3, 0.5)
-    line, stairs, slope = gradients.slope(found, which, theme="dark", size=24).data
+    found = lessons.slopes(3, 0.5)
+    line, stairs, slope = lessons.slope(found, which, theme="dark", size=24).data
     np.testing.assert_array_equal(line.y, found.x)
     np.testing.assert_array_equal(stairs.y, found.x_hat)
     np.testing.assert_array_equal(slope.y, getattr(found, which))

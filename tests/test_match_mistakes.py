@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import quantcore as qc
-from pages.compare.match.lessons import explained_by
+from pages.compare.match.lesson_links import explained_by
 from quantcore.formats.integer import INT8, UINT8
 from quantcore.matching import match
 from quantcore.matching.hypotheses.scale_from_codes import fits, likely

@@ -324,7 +324,7 @@ def test_progress_is_of_its_network():
     assert [p.epoch for p in kept] == [0, 1, 2, 3]
     for p in kept:  # looked at after the end: later epochs have not changed it
         assert p.epochs == 3
-        assert training.share_right(p.network.logits(digits.test_images), digits.test_labels) == p.accuracy
+        assert training.accuracy(p.network.logits(digits.test_images), digits.test_labels) == p.accuracy
         logits = p.network.logits(digits.train_images)
         loss = torch.nn.functional.cross_entropy(logits, digits.train_labels).item()
         assert p.loss == pytest.approx(loss, rel=1e-5)

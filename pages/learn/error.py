@@ -8,14 +8,14 @@ from pages.learn import frame, views
 from pages.maps import cells
 from pages.shared import cache
 from quantcore import tensors
-from quantcore.figures.lessons import rounding as rounding_figures
+from quantcore.figures import lessons
 
 VALUES = [0.9, -0.4, 2.0, -0.8, 0.1, 1.1]
 SPREAD = views.generated(tensors.Generated("laplace", (16, 16), 1))
 FEW, SCHEME = views.own("few", VALUES), qc.Scheme(qc.IntFormat(3))
 
 step = frame.head("error")
-words, picture = views.beside(views.for_maps(4) if step == "yours" else (2, 3))
+words, picture = views.side_by_side(views.for_maps(4) if step == "yours" else (2, 3))
 match step:
     case "signed":
         words.markdown(
@@ -92,11 +92,11 @@ match step:
         edge = float(np.abs(x).max()) * limit / 100
         scheme = qc.Scheme(qc.IntFormat(bits), range_setting=qc.Fixed(-edge, edge))
         curve = cache.cached(
-            SPREAD, f"curve {bits}", lambda: rounding_figures.range_curve(x, qc.Scheme(qc.IntFormat(bits)))
+            SPREAD, f"curve {bits}", lambda: lessons.range_curve(x, qc.Scheme(qc.IntFormat(bits)))
         )
         with picture:
             views.figure(
-                rounding_figures.clipping_against_rounding(curve, edge, **frame.look()), "learn_error_curve"
+                lessons.clipping_against_rounding(curve, edge, **frame.plot_style()), "learn_error_curve"
             )
         report = cache.report(SPREAD, scheme)
         with words:
@@ -127,7 +127,7 @@ match step:
                     ),
                     ("clipped", f"{report.clipped:,}"),
                 )
-            views.explored("error", *chosen, words, picture)
+            views.explore("error", *chosen, words, picture)
 frame.foot(
     "Nagel et al. 2021, arXiv 2106.08295, section 2.3",
     "6 dB per bit: Bennett 1948, Spectra of Quantized Signals, Bell System Technical Journal 27",

@@ -17,7 +17,7 @@ from pages.shared.page import Page
 from pages.shared.theme import theme
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
-_LARGE_THERE, _FOLDED = "_learn_large", "_learn_folded"
+_LARGE_BEFORE, _FOLDED = "_learn_large", "_learn_folded"
 FEW = 8  # steps that fit into one row of choices
 _CSS = (Path(__file__).parent / "lesson.css").read_text(encoding="utf-8")
 
@@ -32,7 +32,7 @@ def is_large() -> bool:
     return bool(st.session_state.get(LARGE))
 
 
-def look() -> dict[str, Any]:
+def plot_style() -> dict[str, Any]:
     """Theme and size of letters, for the figures of a lesson."""
     return {
         "theme": theme(),
@@ -45,11 +45,11 @@ def head(name: str) -> str:
     """Draw the top of a lesson and return the step that is chosen."""
     lesson, number, key = LESSONS[name], list(LESSONS).index(name) + 1, step_key(name)
     names = list(lesson.steps)
-    title, large, share = st.columns([6, 1.2, 1.2], vertical_alignment="center")
+    title, large, link_place = st.columns([6, 1.2, 1.2], vertical_alignment="center")
     _keep_large(name)
     large.toggle("Large", key=LARGE, help="Type and maps for a projector; the sidebar folds away", **_BIND)
-    st.session_state["_learn_share"] = share
-    st.session_state[_LARGE_THERE] = (name, is_large())
+    st.session_state["_learn_share"] = link_place
+    st.session_state[_LARGE_BEFORE] = (name, is_large())
     _enlarge()
     choice, back, on = st.columns([8, 1.5, 1.5], vertical_alignment="center")
     if len(names) <= FEW:
@@ -60,8 +60,8 @@ def head(name: str) -> str:
         step = _one_of_many(name, choice)
     here = names.index(step)
     title.markdown(f"#### {number} · {lesson.title}: {lesson.steps[step].headline}")
-    _way("Previous", back, name, names[here - 1] if here else None, -1)
-    _way("Next", on, name, names[here + 1] if here + 1 < len(names) else None, 1)
+    _step_button("Previous", back, name, names[here - 1] if here else None, -1)
+    _step_button("Next", on, name, names[here + 1] if here + 1 < len(names) else None, 1)
     return str(step)
 
 
@@ -98,7 +98,7 @@ def foot(*sources: str) -> None:
         link.draw(selection.get().tensor)
 
 
-def _way(label: str, place: Any, name: str, step: str | None, direction: int) -> None:
+def _step_button(label: str, place: Any, name: str, step: str | None, direction: int) -> None:
     """A button to the step before or after this one; at the ends of a lesson, to the lesson there."""
     lessons = list(LESSONS)
     neighbour = lessons.index(name) + direction
@@ -126,8 +126,8 @@ def plain() -> None:
 
 def _keep_large(name: str) -> None:
     """Take the large mode along to another lesson: a widget of the same key is another one there."""
-    there, large = st.session_state.get(_LARGE_THERE, (name, False))
-    if there != name and LARGE not in st.query_params:
+    previous, large = st.session_state.get(_LARGE_BEFORE, (name, False))
+    if previous != name and LARGE not in st.query_params:
         st.session_state[LARGE] = large
 
 

@@ -74,7 +74,7 @@ def broadcast(result: qc.Quantized, axis: int) -> None:
 
 
 step = frame.head("granularity")
-words, picture = views.beside(views.for_maps() if step == "yours" else (2, 5))
+words, picture = views.side_by_side(views.for_maps() if step == "yours" else (2, 5))
 match step:
     case "tensor":
         result, report = found(qc.PerTensor())
@@ -206,7 +206,7 @@ match step:
             "blocks; the dashed frame is the block of the chosen element."
         )
         if chosen := views.yours():
-            views.explored("granularity", *chosen, words, picture)
+            views.explore("granularity", *chosen, words, picture)
 frame.foot(
     "Nagel et al. 2021, arXiv 2106.08295, section 2.4",
     "Broadcasting: numpy.org/doc/stable/user/basics.broadcasting.html",

@@ -7,7 +7,7 @@ import streamlit as st
 import torch
 
 import quantcore as qc
-from pages.compare.match import lessons as match_lessons
+from pages.compare.match import lesson_links
 from pages.learn import frame, views
 from pages.maps import cells
 from pages.shared import cache, messages
@@ -128,7 +128,7 @@ def result(wrong: np.ndarray, picked: frozenset[tuple[int, int]]) -> str:
     return f"{told}; you found {found}, and marked {other} correct cell{'s' * (other != 1)}"
 
 
-match_lessons.leave()
+lesson_links.leave()
 step = frame.head("mistakes")
 words, beside = st.columns((1, 2), gap="medium")
 picture = beside.container(key="lesson_picture")
@@ -153,5 +153,5 @@ else:
         reveal(comparison, marks, result(wrong, picked))
         if not torch.equal(comparison.wrong.codes.float(), comparison.right.codes.float()):
             with words:
-                match_lessons.draw_back(comparison.x.numpy(), comparison.wrong.codes.numpy())
+                lesson_links.draw_back(comparison.x.numpy(), comparison.wrong.codes.numpy())
 frame.foot(MISTAKES[step].source.rstrip("."))

@@ -102,8 +102,8 @@ def mark(
     step: str, result: qc.Quantized, places: list[tuple[int, ...]], typed: list[str]
 ) -> list[grade.Mark]:
     """Mark the answers."""
-    way = {"codes": grade.mark_codes, "scale": grade.mark_scales, "zero_point": grade.mark_zero_points}
-    return way[step](result, places, typed)
+    markers = {"codes": grade.mark_codes, "scale": grade.mark_scales, "zero_point": grade.mark_zero_points}
+    return markers[step](result, places, typed)
 
 
 def tell(marks: list[grade.Mark], names: list[str], key: str, revealed: bool) -> None:
@@ -140,7 +140,7 @@ def score(key: str) -> None:
 
 
 step = frame.head("predict")
-words, picture = views.beside((1, 2))
+words, picture = views.side_by_side((1, 2))
 with words:
     told = st.container()
     mine = st.toggle("On my tensor", key="learn_predict_mine", bind="query-params",
@@ -168,9 +168,9 @@ if chosen is not None:
     except qc.QuantError as error:
         messages.error(str(error))
     else:
-        whole = np.atleast_2d(result.x.reshape(-1, tensor.shape[-1] if tensor.shape else 1).numpy())
+        plane = np.atleast_2d(result.x.reshape(-1, tensor.shape[-1] if tensor.shape else 1).numpy())
         first = max(0, min(row - 3, rows - ACROSS))
-        part = whole[first : first + ACROSS, :ACROSS]
+        part = plane[first : first + ACROSS, :ACROSS]
         lit = np.where(np.arange(first, first + len(part))[:, None] == row, "chosen", "") + np.zeros(
             part.shape, "<U1"
         )
@@ -192,6 +192,6 @@ if chosen is not None:
             if revealed:
                 wrong = next((i for i, m in enumerate(marks) if m.sentence), 0)
                 words, picture = st.columns(views.for_maps(), gap="medium")
-                views.explored("predict", tensor, scheme, words, picture, elements[wrong])
+                views.explore("predict", tensor, scheme, words, picture, elements[wrong])
 st.caption("What you type is marked and counted in this session only; nothing of it is stored.")
 frame.foot("Nagel et al. 2021, arXiv 2106.08295, section 2.1")

@@ -5,12 +5,12 @@ import streamlit as st
 import quantcore as qc
 from pages.learn import frame, views
 from pages.shared import cache
-from quantcore.figures.lessons import rounding as rounding_figures
+from quantcore.figures import lessons
 
 READINGS = [3.2, 17.0, 36.6, 58.4, 71.9, 99.0]
 
 step = frame.head("scale")
-words, picture = views.beside(views.for_maps() if step == "yours" else (2, 3))
+words, picture = views.side_by_side(views.for_maps() if step == "yours" else (2, 3))
 if step not in ("bits", "yours"):
     with words:
         bits = st.slider("Bits", 2, 8, 3, key="learn_scale_bits", bind="query-params")
@@ -53,7 +53,7 @@ match step:
                 ("clipped", f"{report.clipped} of {len(READINGS)}"),
             )
         with picture:
-            views.figure(rounding_figures.error_against_x(result, **frame.look()), "learn_scale_error")
+            views.figure(lessons.error_against_x(result, **frame.plot_style()), "learn_scale_error")
     case "bits":
         words.markdown(
             "Each bit doubles the number of codes and so, very nearly, halves the step. The largest error that "
@@ -78,11 +78,11 @@ match step:
     case "yours":
         words.markdown("Your tensor and scheme from the sidebar. Click a cell to follow its arithmetic.")
         if chosen := views.yours():
-            views.explored("scale", *chosen, words, picture)
+            views.explore("scale", *chosen, words, picture)
 
 if step in ("marks", "code", "back"):
     with picture:
-        views.figure(rounding_figures.rounding_line(result, **frame.look()), "learn_scale_line", "lines")
+        views.figure(lessons.rounding_line(result, **frame.plot_style()), "learn_scale_line", "lines")
         if step == "marks":
             views.formula(
                 f"{'scale s':<14} (high - low) / (2^bits - 1) = ({high} - {low}) / {codes - 1} = {scale:.6g} °C"

@@ -12,8 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
 from pages.learn import frame
-from pages.maps import arithmetic, component
-from pages.maps import four_maps as maps_view
+from pages.maps import arithmetic, component, four_maps
 from pages.shared import cache, messages, selection
 from pages.shared.selection import Tensor
 from pages.shared.theme import theme
@@ -22,7 +21,7 @@ from quantcore import tensors
 from quantcore.analysis import View, element
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
-STILL: dict[str, Any] = {"theme": None, "height": "stretch", "config": {"displayModeBar": False}}
+PLOT_OPTIONS: dict[str, Any] = {"theme": None, "height": "stretch", "config": {"displayModeBar": False}}
 
 
 def own(key: str, values: Any) -> Tensor:
@@ -53,18 +52,18 @@ def yours() -> tuple[Tensor, qc.Scheme] | None:
     return chosen.tensor, chosen.scheme
 
 
-def beside(shares: tuple[float, float] = (2, 3)) -> tuple[DeltaGenerator, DeltaGenerator]:
-    """Where a step's words and controls stand, and beside them its picture; ``shares`` of the width."""
-    columns = st.columns(shares, gap="medium")
+def side_by_side(widths: tuple[float, float] = (2, 3)) -> tuple[DeltaGenerator, DeltaGenerator]:
+    """Where a step's words and controls stand, and beside them its picture; ``widths``: relative."""
+    columns = st.columns(widths, gap="medium")
     return columns[0].container(key="lesson_control"), columns[1].container(key="lesson_picture")
 
 
 def for_maps(words: float = 3) -> tuple[float, float]:
-    """The shares of `beside` with which four maps stand two by two in one window; ``words`` to 4 in large mode."""
+    """The shares of `side_by_side` with which four maps stand two by two in one window; ``words`` to 4 in large mode."""
     return (words, 4) if frame.is_large() else (2, 3)
 
 
-def explored(
+def explore(
     name: str,
     tensor: Tensor,
     scheme: qc.Scheme,
@@ -76,12 +75,12 @@ def explored(
 
     Args:
         name: the lesson's; the element is bound to the key ``learn_<name>_cell``.
-        words, picture: the places of `beside`.
+        words, picture: the places of `side_by_side`.
         default: the element to begin with, instead of the worst.
     """
     result, report = cache.result(tensor, scheme), cache.report(tensor, scheme)
     key = f"learn_{name}_cell"
-    worst = maps_view.worst_of(report, tensor.shape)
+    worst = four_maps.worst_of(report, tensor.shape)
     first = worst if default is None else default
     with words:
         typed = st.text_input(
@@ -101,10 +100,10 @@ def explored(
             *lines(trace), *(f"{what:<14} {value:.7g}, as {library} writes it" for what, value in own.items())
         )
     with picture:
-        four_maps(f"learn_{name}_maps", tensor, scheme, index, key)
+        draw_maps(f"learn_{name}_maps", tensor, scheme, index, key)
 
 
-def four_maps(
+def draw_maps(
     key: str, tensor: Tensor, scheme: qc.Scheme, index: tuple[int, ...], pick_into: str | None = None
 ) -> None:
     """Draw the four maps of a tensor's first plane; a click is written to the key ``pick_into``."""
@@ -138,11 +137,11 @@ def figure(chart: go.Figure, key: str, below: str = "") -> None:
     Args:
         below: as in `place_of_figure`.
     """
-    place_of_figure(below).plotly_chart(chart, key=key, **STILL)
+    place_of_figure(below).plotly_chart(chart, key=key, **PLOT_OPTIONS)
 
 
 def place_of_figure(below: str = "") -> DeltaGenerator:
-    """Where a figure stands that may change: draw it with the options `STILL`.
+    """Where a figure stands that may change: draw it with the options `PLOT_OPTIONS`.
 
     Args:
         below: what shares the window with it: "" nothing, "row" a row of controls above, "lines" arithmetic below.
@@ -187,7 +186,7 @@ def _line(step: qc.Step) -> str:
 
 def _chosen(typed: str, shape: tuple[int, ...], first: tuple[int, ...]) -> tuple[int, ...]:
     try:
-        return maps_view.read_element(typed, shape) or first
+        return four_maps.read_element(typed, shape) or first
     except qc.QuantError as error:
         messages.warning(f"{error} Element {first} is shown instead.")
         return first

@@ -9,7 +9,7 @@ from pages.learn import frame, views
 from pages.shared import cache
 from pages.shared.selection import Tensor
 from quantcore import tensors
-from quantcore.figures.lessons import rounding as rounding_figures
+from quantcore.figures import lessons
 
 WEIGHTS = [-2.3, -1.4, -0.6, -0.1, 0.0, 0.3, 0.9, 1.7, 2.1]
 RELU = [0.0, 0.0, 0.2, 0.5, 0.9, 1.4, 2.2, 3.1, 4.6]
@@ -20,13 +20,13 @@ KINDS = {
     "seven values far from 0": views.own("far", FAR),
 }
 SYMMETRIC, ASYMMETRIC = qc.Scheme(qc.INT4), qc.Scheme(qc.INT4, False)
-WAYS = {"symmetric": SYMMETRIC, "asymmetric": ASYMMETRIC}
+SCHEMES = {"symmetric": SYMMETRIC, "asymmetric": ASYMMETRIC}
 
 
 def line(name: str, values: list[float], scheme: qc.Scheme) -> qc.Quantized:
     """Draw a lesson's values and their codes on a line."""
     result = cache.result(views.own(name, values), scheme)
-    views.figure(rounding_figures.rounding_line(result, **frame.look()), f"learn_zero_point_{name}", "lines")
+    views.figure(lessons.rounding_line(result, **frame.plot_style()), f"learn_zero_point_{name}", "lines")
     return result
 
 
@@ -42,7 +42,7 @@ def decibels(tensor: Tensor, scheme: qc.Scheme) -> float:
 
 
 step = frame.head("zero_point")
-words, picture = views.beside(views.for_maps() if step == "yours" else (2, 3))
+words, picture = views.side_by_side(views.for_maps() if step == "yours" else (2, 3))
 match step:
     case "symmetric":
         words.markdown(
@@ -97,7 +97,7 @@ match step:
             others = mine()
         rows, gains = [], {}
         for name, tensor in [*KINDS.items(), *others]:
-            both = {what: decibels(tensor, scheme) for what, scheme in WAYS.items()}
+            both = {what: decibels(tensor, scheme) for what, scheme in SCHEMES.items()}
             gains[name] = both["asymmetric"] - both["symmetric"]
             row = {"int4, one scale": name} | {f"{what}: SQNR": qc.decibels(db) for what, db in both.items()}
             z = cache.result(tensor, ASYMMETRIC).zero_point
@@ -116,7 +116,7 @@ match step:
             "are used. Click a cell to follow its arithmetic."
         )
         if chosen := views.yours():
-            views.explored("zero_point", *chosen, words, picture)
+            views.explore("zero_point", *chosen, words, picture)
 frame.foot(
     "Jacob et al. 2018, Quantization and Training of Neural Networks, arXiv 1712.05877, section 2.1",
     "Nagel et al. 2021, arXiv 2106.08295, section 2.2",

@@ -134,13 +134,13 @@ def _bars(data: DistributionData, counts: Array, name: str, colour: str, opacity
 
 
 def histogram(
-    x: torch.Tensor, bins: int = 120, ends: tuple[float, float] | None = None
+    x: torch.Tensor, bins: int = 120, bounds: tuple[float, float] | None = None
 ) -> tuple[Array, Array]:
     """Return counts and edges of ``bins`` equal bins from the lowest to the highest finite element.
 
-    ``ends``: the first and the last edge, where others are wanted.
+    ``bounds``: the first and the last edge, if not those.
     """
-    low, high = ends or (float(v) for v in torch.aminmax(x))
+    low, high = bounds or (float(v) for v in torch.aminmax(x))
     if not (math.isfinite(low) and math.isfinite(high)):
         x = x[x.isfinite()]
         low, high = (float(v) for v in torch.aminmax(x)) if len(x) else (0.0, 0.0)

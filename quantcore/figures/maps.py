@@ -7,7 +7,7 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 
 from quantcore.analysis import Cells, MapData, View, element, map_data
-from quantcore.figures.style import INK, base_layout, palette, share, title, whole_ticks
+from quantcore.figures.style import INK, base_layout, integer_ticks, palette, subplot_domain, title
 from quantcore.quantization import Quantized
 
 TITLES = {"x": "Original x", "codes": "Codes q", "dequantized": "Dequantized x̂", "error": "Error x − x̂"}
@@ -72,7 +72,10 @@ def maps(
     traces = []
     written = numbers and data.largest.x.size <= NUMBERS_UP_TO
     for i, (name, text) in enumerate(titles_of_maps(data).items()):
-        across, down = share(i % columns, columns, 0.075), share(rows - 1 - i // columns, rows, 0.12)
+        across, down = (
+            subplot_domain(i % columns, columns, 0.075),
+            subplot_domain(rows - 1 - i // columns, rows, 0.12),
+        )
         axis = str(i + 1) if i else ""
         number = ("%{z}" if name == "codes" else "%{z:.3~g}") if written else None
         own = {"z": data.map(name), "name": text, "texttemplate": number, **_bar(across, down)}
@@ -111,9 +114,9 @@ def _hover(result: Quantized, cells: Cells, view: View) -> dict[str, Any]:
     """All numbers of the element that a map's cell shows, for its tooltip."""
     names = ("row", "column", "x", "codes", "dequantized", "error", "scale", "zero_point")
     arrays = [getattr(cells, name) for name in names]
-    # float32, half the payload, holds whole numbers up to 2^24
-    whole = max(int(np.abs(a.astype(np.int64)).max()) for a in arrays if a.dtype == np.int32)
-    numbers = np.stack(arrays, -1).astype(np.float32 if whole <= 1 << 24 else np.float64)
+    # float32, half the payload, holds integers up to 2^24
+    largest = max(int(np.abs(a.astype(np.int64)).max()) for a in arrays if a.dtype == np.int32)
+    numbers = np.stack(arrays, -1).astype(np.float32 if largest <= 1 << 24 else np.float64)
     index = element(view, tuple(result.x.shape), "%{customdata[0]}", "%{customdata[1]}")
     return {
         "customdata": numbers,
@@ -126,7 +129,7 @@ def _hover(result: Quantized, cells: Cells, view: View) -> dict[str, Any]:
 
 def _axis(domain: list[float], anchor: str, ends: tuple[int, int], matches: str | None) -> dict[str, Any]:
     """An axis from one end to the other: (stop, start) turns it round."""
-    plain = {"showgrid": False, "zeroline": False, **whole_ticks(abs(ends[1] - ends[0]))}
+    plain = {"showgrid": False, "zeroline": False, **integer_ticks(abs(ends[1] - ends[0]))}
     span = [ends[0] - 0.5, ends[1] - 0.5]
     return {"domain": domain, "anchor": anchor, "range": span, "matches": matches, **plain}
 

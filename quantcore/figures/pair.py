@@ -8,7 +8,7 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 
 from quantcore.analysis import MAX_CELLS, Span
-from quantcore.figures.style import base_layout, palette, share, title, whole_ticks
+from quantcore.figures.style import base_layout, integer_ticks, palette, subplot_domain, title
 
 Codes = npt.NDArray[np.integer[Any]]
 NUMBERS_UP_TO = 256  # cells
@@ -54,17 +54,17 @@ class PairData:
         )
 
 
-def percent(part: int, total: int) -> str:
-    """``part`` of ``total`` in words: "12.5 %", and never 0 % or 100 % unless it is exactly that.
+def percent(count: int, total: int) -> str:
+    """``count`` of ``total`` in words: "12.5 %", and never 0 % or 100 % unless it is exactly that.
 
     >>> percent(1, 8), percent(1, 10**6), percent(0, 8), percent(10**6 - 1, 10**6)
     ('12.5 %', 'less than 0.1 %', '0 %', 'more than 99.9 %')
     """
-    if part in (0, total):
-        return "100 %" if part else "0 %"
-    if 1000 * part < total:
+    if count in (0, total):
+        return "100 %" if count else "0 %"
+    if 1000 * count < total:
         return "less than 0.1 %"
-    return "more than 99.9 %" if 1000 * (total - part) < total else f"{100 * part / total:.1f} %"
+    return "more than 99.9 %" if 1000 * (total - count) < total else f"{100 * count / total:.1f} %"
 
 
 def pair_data(first: Codes, second: Codes) -> PairData:
@@ -83,7 +83,7 @@ def pair_data(first: Codes, second: Codes) -> PairData:
 
 
 def pair(
-    first: Codes, second: Codes, titles: tuple[str, str], *, ends: Span, theme: str = "light"
+    first: Codes, second: Codes, titles: tuple[str, str], *, bounds: Span, theme: str = "light"
 ) -> go.Figure:
     """Return the maps of both and of where they differ, with linked axes.
 
@@ -92,18 +92,18 @@ def pair(
 
     Args:
         titles: names of the two.
-        ends: the lowest and the highest code, the ends of the colours.
+        bounds: the lowest and the highest code, where the colours end.
     """
     data = pair_data(first, second)
     height, width = data.first.shape
     layout = {**base_layout(theme, _height(height, width)), "annotations": []}
-    codes = {"zmin": ends[0], "zmax": ends[1], "colorscale": palette("codes")}
+    codes = {"zmin": bounds[0], "zmax": bounds[1], "colorscale": palette("codes")}
     hover = _hover(data, tuple(first.shape), titles)
     difference, name, differ = _difference(data, titles, theme)
     maps = ((data.first, titles[0]), (data.second, titles[1]), (difference, name))
     traces = []
     for i, (cells, name) in enumerate(maps):
-        axis, domain = str(i + 1) if i else "", share(i, 3, 0.075)
+        axis, domain = str(i + 1) if i else "", subplot_domain(i, 3, 0.075)
         bar = {"x": domain[1], "xpad": 4, "thickness": 8, "nticks": 5, "tickfont": {"size": 10}}
         colours = differ if i == 2 else codes
         own = {"z": cells, "name": name, "colorbar": bar, "xaxis": f"x{axis}", "yaxis": f"y{axis}"}
@@ -118,10 +118,10 @@ def _difference(data: PairData, titles: tuple[str, str], theme: str) -> tuple[An
     """Cells, title and colours of the third map."""
     colours = palette("error", theme)
     if not data.reduced:
-        apart = data.first - data.second
-        most = int(abs(apart).max()) or 1
+        difference = data.first - data.second
+        most = int(abs(difference).max()) or 1
         name = f"{titles[0]} − {titles[1]}"
-        return apart, name, {"zmin": -most, "zmax": most, "colorscale": colours}
+        return difference, name, {"zmin": -most, "zmax": most, "colorscale": colours}
     # from 0 to 100, so that equal colours mean equal percentages in every comparison; the quiet colour of the
     # middle is that of none alone, so that one element of a large cell stands out too
     middle, *others = [colour for _, colour in colours[len(colours) // 2 :]]
@@ -164,6 +164,6 @@ def _axes(data: PairData, axis: str, domain: list[float]) -> dict[str, Any]:
     across = {"domain": domain, "anchor": f"y{axis}", "range": [-0.5, columns - 0.5], **linked}
     down = {"anchor": f"x{axis}", "range": [rows - 0.5, -0.5], **({"matches": "y"} if axis else {})}
     return {
-        f"xaxis{axis}": across | plain | whole_ticks(columns),
-        f"yaxis{axis}": down | plain | whole_ticks(rows),
+        f"xaxis{axis}": across | plain | integer_ticks(columns),
+        f"yaxis{axis}": down | plain | integer_ticks(rows),
     }

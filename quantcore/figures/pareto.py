@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from quantcore.analysis import View, frontier, map_data
-from quantcore.figures.style import DIM, FILL, INK, LINE, base_layout, palette, share, title
+from quantcore.figures.style import DIM, FILL, INK, LINE, base_layout, palette, subplot_domain, title
 from quantcore.formats import FloatFormat, IntFormat, parse_format
 from quantcore.quantization import Quantized
 
@@ -43,7 +43,7 @@ def pareto(
     """
     label, sign = AXES[metric]
     known = frame[np.isfinite(frame[metric]) & (frame["refused"] == "")].reset_index(names="place")
-    known = known.assign(listed=together(known, metric))
+    known = known.assign(listed=overlapping(known, metric))
     best = known.iloc[frontier(known["bits_per_element"], sign * known[metric])]
     traces = []
     if metric == "sqnr_db" and len(known):
@@ -53,7 +53,7 @@ def pareto(
     line = {"color": INK[theme], "width": 1.5, "shape": "hv"}
     traces.append(_line(best["bits_per_element"], best[metric], "frontier", line))
     kinds = known["format"].map(_kind)
-    for kind, (symbol, colours) in _LOOKS.items():
+    for kind, (symbol, colours) in _MARKERS.items():
         points = known[kinds == kind]
         marker = {"color": colours[theme], "size": 8, "opacity": 0.75, "symbol": symbol}
         if len(points):
@@ -85,16 +85,16 @@ NEAR = 0.012  # of an axis: points that close are drawn one over the other
 _LISTED = 8
 
 
-def together(points: "pd.DataFrame", metric: str) -> list[str]:
+def overlapping(points: "pd.DataFrame", metric: str) -> list[str]:
     """For each point the names of all that are drawn over it or under it, its own first, a line each."""
     names = list(points["name" if "name" in points else "scheme"])
     x, y = points["bits_per_element"].to_numpy(float), points[metric].to_numpy(float)
     if metric != "sqnr_db":  # on a logarithmic axis; an error of 0 is not drawn
         y = np.log10(np.where(y > 0, y, np.nan))
-    reach = [NEAR * float(np.ptp(v[np.isfinite(v)])) if np.isfinite(v).any() else 0.0 for v in (x, y)]
+    tolerance = [NEAR * float(np.ptp(v[np.isfinite(v)])) if np.isfinite(v).any() else 0.0 for v in (x, y)]
     listed = []
     for i, name in enumerate(names):
-        close = (np.abs(x - x[i]) <= reach[0]) & (np.abs(y - y[i]) <= reach[1])
+        close = (np.abs(x - x[i]) <= tolerance[0]) & (np.abs(y - y[i]) <= tolerance[1])
         others = [names[j] for j in np.flatnonzero(close) if j != i]
         more = [f"and {len(others) - _LISTED} more"] if len(others) > _LISTED else []
         listed.append(
@@ -104,7 +104,7 @@ def together(points: "pd.DataFrame", metric: str) -> list[str]:
 
 
 _GREEN = {"light": "rgb(27,120,55)", "dark": "rgb(127,201,127)"}
-_LOOKS = {"integers": ("circle", FILL), "floats": ("diamond", LINE), "codebooks": ("square", _GREEN)}
+_MARKERS = {"integers": ("circle", FILL), "floats": ("diamond", LINE), "codebooks": ("square", _GREEN)}
 
 
 def _kind(text: str) -> str:
@@ -151,7 +151,7 @@ def error_maps(
     traces = []
     for i, (name, data) in enumerate(drawn.items()):
         axis = "" if i == 0 else str(i + 1)
-        across, top = share(i % columns, columns, 0.03), 1 - (i // columns) / rows
+        across, top = subplot_domain(i % columns, columns, 0.03), 1 - (i // columns) / rows
         plain = {"showgrid": False, "showticklabels": False, "ticks": "", "zeroline": False}
         layout[f"xaxis{axis}"] = plain | {"domain": across, "anchor": f"y{axis}", "matches": "x"}
         layout[f"yaxis{axis}"] = plain | {

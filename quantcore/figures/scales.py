@@ -8,7 +8,7 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 
 from quantcore.analysis import MAX_CELLS, Span, block_errors
-from quantcore.figures.style import FILL, LINE, base_layout, palette, share, title, whole_ticks
+from quantcore.figures.style import FILL, LINE, base_layout, integer_ticks, palette, subplot_domain, title
 from quantcore.quantization import Quantized
 
 Array = npt.NDArray[Any]
@@ -29,7 +29,7 @@ def scales(result: Quantized, *, theme: str = "light") -> go.Figure:
     for i, (name, values) in enumerate(columns.items()):
         cells, row, column, step = largest(values.cpu().numpy().astype(np.float32).reshape(plane))
         axis = "2" if i else ""
-        domain = share(i, 2, 0.06 if bars else 0.1)
+        domain = subplot_domain(i, 2, 0.06 if bars else 0.1)
         index = [*np.unravel_index(row, grid[:-1]), column] if len(grid) > 1 else [column]
         places = np.stack([np.asarray(n, np.int32) for n in index], -1)
         common = {"xaxis": f"x{axis}", "yaxis": f"y{axis}", **_hover(name, len(index), "y" if bars else "z")}
@@ -84,5 +84,5 @@ def _axes(axis: str, domain: list[float], plane: Span, bars: bool) -> dict[str, 
     across = {"domain": domain, "anchor": f"y{axis}", "title": "block", **plain}
     down: dict[str, Any] = {"anchor": f"x{axis}", "rangemode": "tozero"}
     if not bars:
-        down |= {"autorange": "reversed", **plain, **whole_ticks(plane[0])}
-    return {f"xaxis{axis}": across | whole_ticks(max(plane) if bars else plane[1]), f"yaxis{axis}": down}
+        down |= {"autorange": "reversed", **plain, **integer_ticks(plane[0])}
+    return {f"xaxis{axis}": across | integer_ticks(max(plane) if bars else plane[1]), f"yaxis{axis}": down}

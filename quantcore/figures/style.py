@@ -1,4 +1,4 @@
-"""Colours and layout that all figures share, for a light and a dark background.
+"""Colours and layout that all figures subplot_domain, for a light and a dark background.
 
 Colours are written rgb(): Streamlit's front end replaces #000001 to #000040 by colours of its theme.
 """
@@ -96,12 +96,12 @@ def title(text: str, x: float, y: float) -> dict[str, Any]:
     return {"text": text, "x": x, "y": y, "font": {"size": 13}, **place}
 
 
-def share(i: int, n: int, gap: float) -> list[float]:
+def subplot_domain(i: int, n: int, gap: float) -> list[float]:
     """Part of the figure for the i-th of n plots side by side, ``gap`` kept free behind each."""
     width = 1 / n - gap
     return [i / n, i / n + width]
 
 
-def whole_ticks(cells: int) -> dict[str, Any]:
+def integer_ticks(cells: int) -> dict[str, Any]:
     """Ticks of an axis of ``cells`` whole numbers: never one between two of them."""
     return {"tick0": 0, "dtick": 1} if cells <= 8 else {"nticks": 8}

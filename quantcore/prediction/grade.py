@@ -17,7 +17,7 @@ from decimal import Decimal, InvalidOperation
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import block_bounds
-from quantcore.prediction.likely_errors import Suspects, wrong_codes, wrong_scales, wrong_zero_points
+from quantcore.prediction.likely_errors import LikelyErrors, wrong_codes, wrong_scales, wrong_zero_points
 from quantcore.quantization import Quantized
 from quantcore.range_setting import Given
 from quantcore.tracing import Trace, number, scale_formula, trace, zero_point_formula
@@ -57,7 +57,7 @@ def mark_codes(result: Quantized, places: Sequence[Place], typed: Sequence[str])
     _check(result, places, typed)
     traces = [trace(result, place) for place in places]
     found = [
-        _mark_whole(text, t.code, "a code", wrong_codes(t, result), _way(t))
+        _mark_integer(text, t.code, "a code", wrong_codes(t, result), _correct_steps(t))
         for t, text in zip(traces, typed, strict=True)
     ]
     return _likeliest(found)
@@ -87,7 +87,7 @@ def mark_zero_points(result: Quantized, blocks: Sequence[Place], typed: Sequence
     for block, text in zip(blocks, typed, strict=True):
         t = trace(result, first_of(result, block))
         how = f"It is {zero_point_formula(t)} = {number(t.zero_point)}."
-        found.append(_mark_whole(text, int(t.zero_point), "a zero_point", wrong_zero_points(t), how))
+        found.append(_mark_integer(text, int(t.zero_point), "a zero_point", wrong_zero_points(t), how))
     return _likeliest(found)
 
 
@@ -117,7 +117,7 @@ def _check(result: Quantized, places: Sequence[Place], typed: Sequence[str], giv
         raise QuantError(f"There are {len(typed)} answers to {len(places)} questions; give one each.")
 
 
-def _way(t: Trace) -> str:
+def _correct_steps(t: Trace) -> str:
     """The right way to a code in one sentence."""
     steps = [f"x / s = {number(t.quotient)}"]
     if t.summed is None:
@@ -142,24 +142,24 @@ def _read(text: str) -> Decimal | None:
     return value if value.is_finite() and abs(value.adjusted()) < 60 else None
 
 
-def _no_number(text: str, what: str, answer: str) -> list[Mark]:
+def _not_a_number(text: str, what: str, answer: str) -> list[Mark]:
     if not text.strip():
         return [Mark(text, "blank", "", answer)]
     return [Mark(text, "words", f"{text.strip()[:20]!r} is no number; {what} is one.", answer)]
 
 
-def _mark_whole(text: str, right: int, what: str, suspects: Suspects, how: str) -> list[Mark]:
+def _mark_integer(text: str, right: int, what: str, errors: LikelyErrors, how: str) -> list[Mark]:
     """All that an answer can be, the likeliest first."""
     value, answer = _read(text), str(right)
     if value is None:
-        return _no_number(text, what, answer)
+        return _not_a_number(text, what, answer)
     if value == right:
         return [Mark(text, "right", "", answer)]
     if value != value.to_integral_value():
         return [Mark(text, "fraction", f"{what.capitalize()} is a whole number: round it. {how}", answer)]
-    marks = [Mark(text, s.kind, s.sentence, answer) for s in suspects if value == Decimal(s.value)]
-    way = "high" if value > right else "low"
-    last = ("off by one", f"One too {way}. {how}") if abs(value - right) == 1 else ("unknown", how)
+    marks = [Mark(text, e.kind, e.sentence, answer) for e in errors if value == Decimal(e.value)]
+    off = "high" if value > right else "low"
+    last = ("off by one", f"One too {off}. {how}") if abs(value - right) == 1 else ("unknown", how)
     return marks or [Mark(text, *last, answer)]
 
 
@@ -167,15 +167,15 @@ def _mark_scale(text: str, result: Quantized, block: Place) -> list[Mark]:
     right = float(result.scale[block])
     value, answer = _read(text), number(right)
     if value is None:
-        return _no_number(text, "a scale", answer)
+        return _not_a_number(text, "a scale", answer)
     if _agrees(value, right):
         return [Mark(text, "right", "", answer)]
     if len(value.as_tuple().digits) < LEAST_DIGITS and _within_last_digit(value, right):
         more = f"As far as it goes; give {LEAST_DIGITS} significant digits."
         return [Mark(text, "digits", more, answer)]
     t = trace(result, first_of(result, block))
-    suspects = wrong_scales(t, result, block)
-    marks = [Mark(text, s.kind, s.sentence, answer) for s in suspects if _agrees(value, s.value)]
+    errors = wrong_scales(t, result, block)
+    marks = [Mark(text, e.kind, e.sentence, answer) for e in errors if _agrees(value, e.value)]
     return marks or [Mark(text, "unknown", f"It is {scale_formula(t)} = {answer}.", answer)]
 
 

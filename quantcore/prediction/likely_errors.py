@@ -21,7 +21,7 @@ from quantcore.tracing import Trace, number, scale_formula, signed
 MAX_BLOCKS = 4096  # whose parameters are tried in place of the block's own
 
 
-class Suspect(NamedTuple):
+class LikelyError(NamedTuple):
     """A wrong step: its kind, the answer it gives, and what to say of it."""
 
     kind: str
@@ -29,14 +29,14 @@ class Suspect(NamedTuple):
     sentence: str
 
 
-Suspects = Iterator[Suspect]
+LikelyErrors = Iterator[LikelyError]
 
 
-def wrong_codes(t: Trace, result: Quantized) -> Suspects:
+def wrong_codes(t: Trace, result: Quantized) -> LikelyErrors:
     """Yield the codes that one wrong step gives."""
-    for suspect in (*_roundings(t), *_zero_points_in(t), *_ends(t), *_others(t, result)):
-        if math.isfinite(suspect.value) and suspect.value != t.code:
-            yield suspect
+    for error in (*_wrong_roundings(t), *_wrong_zero_points_in(t), *_out_of_range(t), *_others(t, result)):
+        if math.isfinite(error.value) and error.value != t.code:
+            yield error
 
 
 def _integers(t: Trace) -> IntFormat:
@@ -54,25 +54,25 @@ def _fit(value: float, t: Trace) -> float:
     return float(min(max(value, fmt.qmin), fmt.qmax))
 
 
-def _roundings(t: Trace) -> Suspects:
+def _wrong_roundings(t: Trace) -> LikelyErrors:
     v = t.quotient if t.summed is None else t.summed
-    shift = t.zero_point if t.summed is None else 0.0
+    offset = t.zero_point if t.summed is None else 0.0
     if not math.isfinite(v):
         return
     nearest = f"the rounding of the scheme gives {number(t.rounded)}"
-    ways = [
+    tries = [
         (math.trunc(v), f"{number(v)} was cut off to {math.trunc(v)}; {nearest}."),
         (math.floor(v), f"{number(v)} was rounded down to {math.floor(v)}; {nearest}."),
         (math.ceil(v), f"{number(v)} was rounded up to {math.ceil(v)}; {nearest}."),
     ]
     if v - math.floor(v) == 0.5:
         tie = f"{number(v)} lies in the middle: {nearest}, not {{}}."
-        ways = [(whole, tie.format(whole)) for whole in (math.floor(v), math.ceil(v))]
-    for whole, sentence in ways:
-        yield Suspect("rounding", _fit(whole + shift, t), sentence)
+        tries = [(integer, tie.format(integer)) for integer in (math.floor(v), math.ceil(v))]
+    for integer, sentence in tries:
+        yield LikelyError("rounding", _fit(integer + offset, t), sentence)
 
 
-def _zero_points_in(t: Trace) -> Suspects:
+def _wrong_zero_points_in(t: Trace) -> LikelyErrors:
     """The zero_point with the wrong sign, or left out."""
     if not t.zero_point:
         return
@@ -81,51 +81,51 @@ def _zero_points_in(t: Trace) -> Suspects:
     sign = f"The zero_point {z} was taken off; it is added: {told}."
     # who goes wrong here may leave out the clamp too
     for value in (_fit(nearest - t.zero_point, t), nearest - t.zero_point):
-        yield Suspect("sign of zero point", value, sign)
+        yield LikelyError("sign of zero point", value, sign)
     for value in (_fit(nearest, t), nearest):
-        yield Suspect("zero point forgotten", value, f"The zero_point {z} is missing: {told}.")
+        yield LikelyError("zero point forgotten", value, f"The zero_point {z} is missing: {told}.")
 
 
-def _ends(t: Trace) -> Suspects:
+def _out_of_range(t: Trace) -> LikelyErrors:
     """What becomes of a value that does not fit."""
     fmt = _integers(t)
     if not math.isfinite(t.shifted):
         return
-    whole, clamped = number(t.shifted), min(max(t.shifted, fmt.qmin), fmt.qmax)
+    before, clamped = number(t.shifted), min(max(t.shifted, fmt.qmin), fmt.qmax)
     wrapped = float(wrap(torch.tensor(t.shifted, dtype=torch.float64), fmt))
-    outside = f"{whole} does not fit {fmt.qmin}..{fmt.qmax}"
-    yield Suspect("not clamped", t.shifted, f"{outside}; the code is the end of that range.")
-    yield Suspect("wrapped", wrapped, f"{outside}. It is clamped to {number(clamped)}, it does not wrap.")
-    yield Suspect("clamped", clamped, f"{outside}. This scheme wraps: it becomes {number(wrapped)}.")
+    outside = f"{before} does not fit {fmt.qmin}..{fmt.qmax}"
+    yield LikelyError("not clamped", t.shifted, f"{outside}; the code is the end of that range.")
+    yield LikelyError("wrapped", wrapped, f"{outside}. It is clamped to {number(clamped)}, it does not wrap.")
+    yield LikelyError("clamped", clamped, f"{outside}. This scheme wraps: it becomes {number(wrapped)}.")
     other = dataclasses.replace(fmt, signed=not fmt.signed)
-    ends = f"That is clamped to {other.qmin}..{other.qmax}, the codes of {other}; {fmt} has {fmt.qmin}..{fmt.qmax}."
-    yield Suspect("codes of another format", min(max(t.shifted, other.qmin), other.qmax), ends)
+    told = f"That is clamped to {other.qmin}..{other.qmax}, the codes of {other}; {fmt} has {fmt.qmin}..{fmt.qmax}."
+    yield LikelyError("codes of another format", min(max(t.shifted, other.qmin), other.qmax), told)
 
 
-def _others(t: Trace, result: Quantized) -> Suspects:
+def _others(t: Trace, result: Quantized) -> LikelyErrors:
     z = t.zero_point
-    yield Suspect("sign of x", _code(-t.quotient, z, t), f"The sign of x = {number(t.x)} was lost.")
+    yield LikelyError("sign of x", _code(-t.quotient, z, t), f"The sign of x = {number(t.x)} was lost.")
     product = f"x was multiplied by s; it is divided: {number(t.x)} / {number(t.scale)}."
-    yield Suspect("multiplied", _code(t.x * t.scale, z, t), product)
-    yield Suspect("not scaled", _code(t.x, z, t), f"x was not divided by the scale {number(t.scale)}.")
+    yield LikelyError("multiplied", _code(t.x * t.scale, z, t), product)
+    yield LikelyError("not scaled", _code(t.x, z, t), f"x was not divided by the scale {number(t.scale)}.")
     if 1 < result.scale.numel() <= MAX_BLOCKS:
         grid = result.scale.shape
         places = [tuple(int(i) for i in p) for p in torch.ones(grid).nonzero()]
         for place in sorted(places, key=lambda p: sum(abs(a - b) for a, b in zip(p, t.block, strict=True))):
             scale, zero = float(result.scale[place]), float(result.params.zero_point[place])
             said = f"That takes the scale {number(scale)} of block {place}; this is block {t.block}, with {number(t.scale)}."
-            yield Suspect("another block", _code(t.x / scale if scale else math.inf, zero, t), said)
+            yield LikelyError("another block", _code(t.x / scale if scale else math.inf, zero, t), said)
 
 
 def _code(quotient: float, zero_point: float, t: Trace) -> float:
     return _fit(round(quotient) + zero_point, t) if math.isfinite(quotient) else math.nan
 
 
-def wrong_scales(t: Trace, result: Quantized, block: tuple[int, ...]) -> Suspects:
+def wrong_scales(t: Trace, result: Quantized, block: tuple[int, ...]) -> LikelyErrors:
     """Yield the scales that one wrong step gives; ``t`` traces any element of the block."""
-    for suspect in (*_other_schemes(t, result, block), *_other_divisors(t, result, block)):
-        if math.isfinite(suspect.value) and suspect.value != t.scale:
-            yield suspect
+    for error in (*_other_schemes(t, result, block), *_other_divisors(t, result, block)):
+        if math.isfinite(error.value) and error.value != t.scale:
+            yield error
 
 
 def _elements(result: Quantized, block: tuple[int, ...]) -> torch.Tensor:
@@ -133,7 +133,7 @@ def _elements(result: Quantized, block: tuple[int, ...]) -> torch.Tensor:
     return result.x.reshape(result.laid_shape)[tuple(slice(*b) for b in bounds)]
 
 
-def _other_schemes(t: Trace, result: Quantized, block: tuple[int, ...]) -> Suspects:
+def _other_schemes(t: Trace, result: Quantized, block: tuple[int, ...]) -> LikelyErrors:
     """The scale that another scheme, tensor or block has."""
     scheme, fmt = result.scheme, _integers(t)
     own, how = _elements(result, block), f"It is {scale_formula(t)}."
@@ -151,70 +151,74 @@ def _other_schemes(t: Trace, result: Quantized, block: tuple[int, ...]) -> Suspe
             scale = choose_qparams(x, other).scale
         except QuantError:  # its library, or the range, has no such scheme
             continue
-        yield Suspect(wrong, float(scale.flatten()[0]), f"{sentence} {how}")
+        yield LikelyError(wrong, float(scale.flatten()[0]), f"{sentence} {how}")
     if 1 < result.scale.numel() <= MAX_BLOCKS:
         for scale in result.scale.flatten().tolist():
-            yield Suspect("another block", scale, f"That is the scale of another block. {how}")
+            yield LikelyError("another block", scale, f"That is the scale of another block. {how}")
 
 
-def _other_divisors(t: Trace, result: Quantized, block: tuple[int, ...]) -> Suspects:
+def _other_divisors(t: Trace, result: Quantized, block: tuple[int, ...]) -> LikelyErrors:
     fmt, own, how = _integers(t), _elements(result, block), f"It is {scale_formula(t)}."
     low, high = float(own.min()), float(own.max())
     size, span, codes = max(abs(low), abs(high)), high - low, 1 << fmt.bits
     if t.scheme.symmetric:
         half, divisor = codes // 2, codes // 2 - 1
-        yield Suspect("divisor", size / half, f"Divided by {half}; the highest code is {divisor}. {how}")
-        yield Suspect(
+        yield LikelyError("divisor", size / half, f"Divided by {half}; the highest code is {divisor}. {how}")
+        yield LikelyError(
             "divisor", size / (codes - 1), f"max|x| spans half of the codes, not all {codes}. {how}"
         )
-        yield Suspect(
+        yield LikelyError(
             "absolute value", high / divisor, f"max x was taken, but |{number(low)}| is larger. {how}"
         )
     else:
-        yield Suspect("divisor", span / codes, f"{codes} codes have {codes - 1} steps between them. {how}")
-        yield Suspect("low forgotten", high / (codes - 1), f"The range begins at low, not at 0. {how}")
-        yield Suspect(
+        yield LikelyError(
+            "divisor", span / codes, f"{codes} codes have {codes - 1} steps between them. {how}"
+        )
+        yield LikelyError("low forgotten", high / (codes - 1), f"The range begins at low, not at 0. {how}")
+        yield LikelyError(
             "sign of low", (high + low) / (codes - 1), f"high - low with a negative low adds. {how}"
         )
-        yield Suspect("zero left out", span / (codes - 1), f"The range is widened to include 0. {how}")
-    yield Suspect("inverse", 1 / t.scale, f"That is 1/s: codes for each unit of x. {how}")
+        yield LikelyError("zero left out", span / (codes - 1), f"The range is widened to include 0. {how}")
+    yield LikelyError("inverse", 1 / t.scale, f"That is 1/s: codes for each unit of x. {how}")
     for value in (size, span):
-        yield Suspect("not divided", value, f"That is the range; it is divided among the codes. {how}")
+        yield LikelyError("not divided", value, f"That is the range; it is divided among the codes. {how}")
     for factor in (10, 0.1):
-        yield Suspect("decimal point", t.scale * factor, f"The decimal point slipped. {how}")
+        yield LikelyError("decimal point", t.scale * factor, f"The decimal point slipped. {how}")
 
 
-def wrong_zero_points(t: Trace) -> Suspects:
+def wrong_zero_points(t: Trace) -> LikelyErrors:
     """Yield the zero points that one wrong step gives."""
-    for suspect in _zero_points_of(t):
-        if math.isfinite(suspect.value) and suspect.value != t.zero_point:
-            yield suspect
+    for error in _zero_points_by_one_error(t):
+        if math.isfinite(error.value) and error.value != t.zero_point:
+            yield error
 
 
-def _zero_points_of(t: Trace) -> Suspects:
+def _zero_points_by_one_error(t: Trace) -> LikelyErrors:
     fmt = _integers(t)
     middle = (
         "Symmetric codes lie around 0" if fmt.signed else f"Symmetric unsigned codes lie around {fmt.middle}"
     )
     if t.scheme.symmetric:
         said = f"{middle}: the zero_point is {number(t.zero_point)}."
-        yield Suspect("symmetry", 0 if t.zero_point else 1 << (fmt.bits - 1), said)
+        yield LikelyError("symmetry", 0 if t.zero_point else 1 << (fmt.bits - 1), said)
     if t.low is None or not t.scale:
         return
     steps = t.low / t.scale
     how = f"It is qmin - round(low / s) = {fmt.qmin} - round({steps:.7g})."
     if not t.scheme.symmetric:
-        yield Suspect("sign of low", _clamp(fmt.qmin + round(steps), fmt), f"low / s is subtracted. {how}")
-        yield Suspect("sign of low", fmt.qmin + round(steps), f"low / s is subtracted. {how}")
-        for whole in (math.floor(steps), math.ceil(steps)):
-            yield Suspect("rounding", fmt.qmin - whole, f"{steps:.7g} was rounded to {whole}. {how}")
-        yield Suspect("not clamped", fmt.qmin - round(steps), f"It is clamped to {fmt.qmin}..{fmt.qmax}.")
+        yield LikelyError(
+            "sign of low", _clamp(fmt.qmin + round(steps), fmt), f"low / s is subtracted. {how}"
+        )
+        yield LikelyError("sign of low", fmt.qmin + round(steps), f"low / s is subtracted. {how}")
+        for integer in (math.floor(steps), math.ceil(steps)):
+            yield LikelyError("rounding", fmt.qmin - integer, f"{steps:.7g} was rounded to {integer}. {how}")
+        yield LikelyError("not clamped", fmt.qmin - round(steps), f"It is clamped to {fmt.qmin}..{fmt.qmax}.")
     for value in (-round(steps), round(steps)):
-        yield Suspect("lowest code forgotten", value, f"low gets the lowest code, {fmt.qmin}. {how}")
-    yield Suspect("sign of zero point", -t.zero_point, f"The sign is wrong. {how}")
+        yield LikelyError("lowest code forgotten", value, f"low gets the lowest code, {fmt.qmin}. {how}")
+    yield LikelyError("sign of zero point", -t.zero_point, f"The sign is wrong. {how}")
     other = dataclasses.replace(fmt, signed=not fmt.signed)
     moved = t.zero_point + other.qmin - fmt.qmin
-    yield Suspect("codes of another format", moved, f"That is the zero_point of {other}. {how}")
+    yield LikelyError("codes of another format", moved, f"That is the zero_point of {other}. {how}")
 
 
 def _clamp(value: float, fmt: IntFormat) -> float:

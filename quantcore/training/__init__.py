@@ -13,7 +13,7 @@ A seed means the same for everyone: see `quantcore.training.network`. Weights be
 
 from quantcore.training.curve import FLOAT, METHODS, Point, Row, accuracy_curve, summary
 from quantcore.training.digits import Digits, load_digits
-from quantcore.training.network import Network, share_right
+from quantcore.training.network import Network, accuracy
 from quantcore.training.quantized import QuantizedNetwork, ptq
 from quantcore.training.sgd import HIDDEN, TRAINING, TUNING, Progress, Training, qat, train
 from quantcore.training.straight_through import fake_quantize
@@ -36,7 +36,7 @@ __all__ = [
     "load_digits",
     "ptq",
     "qat",
-    "share_right",
+    "accuracy",
     "summary",
     "train",
 ]

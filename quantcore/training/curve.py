@@ -10,7 +10,7 @@ from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.scheme import Scheme
 from quantcore.training.digits import load_digits
-from quantcore.training.network import Network, share_right
+from quantcore.training.network import Network, accuracy
 from quantcore.training.quantized import ptq
 from quantcore.training.sgd import HIDDEN, TRAINING, TUNING, Training, qat, train
 
@@ -98,8 +98,8 @@ def _rows(
             yield Row(FLOAT, FLOAT_BITS, seed, last.accuracy)
         for bits, method in itertools.product(schemes, methods):
             if (method, bits, seed) not in done:
-                accuracy = _accuracy(method, last.network, *schemes[bits], tuning, seed)
-                yield Row(method, bits, seed, accuracy)
+                found = _accuracy(method, last.network, *schemes[bits], tuning, seed)
+                yield Row(method, bits, seed, found)
 
 
 def _accuracy(
@@ -107,7 +107,7 @@ def _accuracy(
 ) -> float:
     if method == "ptq":
         digits = load_digits()
-        return share_right(ptq(network, weights, activations).logits(digits.test_images), digits.test_labels)
+        return accuracy(ptq(network, weights, activations).logits(digits.test_images), digits.test_labels)
     *_, last = qat(network, weights, activations, tuning, seed, learned_scales=method == "lsq")
     return last.accuracy
 

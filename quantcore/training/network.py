@@ -50,8 +50,8 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     return functional.cross_entropy(logits.double(), labels)
 
 
-def share_right(logits: Tensor, labels: Tensor) -> float:
-    """Return the share of images whose largest logit is that of their label, 0 to 1."""
+def accuracy(logits: Tensor, labels: Tensor) -> float:
+    """Return the fraction of images whose largest logit is that of their label, 0 to 1."""
     return float((logits.argmax(-1) == labels).double().mean())
 
 

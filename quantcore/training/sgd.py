@@ -10,7 +10,7 @@ from quantcore import notation
 from quantcore.errors import QuantError
 from quantcore.scheme import Scheme
 from quantcore.training.digits import Digits, load_digits
-from quantcore.training.network import Network, cross_entropy, initial, share_right
+from quantcore.training.network import Network, accuracy, cross_entropy, initial
 from quantcore.training.quantized import QuantizedNetwork
 from quantcore.training.trainable import Float, LearnedScales, Learner, Parameter, StraightThrough, Trained
 
@@ -162,5 +162,5 @@ def _step(parameter: Parameter, gradient: torch.Tensor, rate: float, momentum: f
 def _progress(epoch: int, learner: Learner[Trained], training: Training, digits: Digits) -> Progress[Trained]:
     network = learner.network()
     loss = float(cross_entropy(network.logits(digits.train_images), digits.train_labels).float())
-    accuracy = share_right(network.logits(digits.test_images), digits.test_labels)
-    return Progress(epoch, training.epochs, loss, accuracy, network)
+    held_out = accuracy(network.logits(digits.test_images), digits.test_labels)
+    return Progress(epoch, training.epochs, loss, held_out, network)

@@ -75,7 +75,7 @@ def side_by_side(tensor: Tensor, found: qc.Comparison) -> None:
         found.a.codes.cpu().numpy(),
         found.b.codes.cpu().numpy(),
         (a, b),
-        ends=(fmt.qmin, fmt.qmax),
+        bounds=(fmt.qmin, fmt.qmax),
         theme=theme(),
     )
     key = f"pair {found.a.scheme} {found.b.scheme} {theme()}"
@@ -107,7 +107,7 @@ def _cell(found: qc.Comparison) -> None:
     if reason:
         st.caption(messages.plain(reason.sentence))
     steps = [qc.trace(result, index).steps() for result in (found.a, found.b)]
-    apart = next(
+    first_difference = next(
         (i for i, (s, t) in enumerate(zip(*steps, strict=False)) if (s.name, s.value) != (t.name, t.value)),
         None,
     )
@@ -115,7 +115,7 @@ def _cell(found: qc.Comparison) -> None:
         column.markdown(f"**{result.scheme.convention.name}**")
         width = max(len(s.name) for s in own)
         lines = [
-            f"{'>' if i == apart else ' '} {s.name.ljust(width)}  {s.value:>14}   {s.formula}"
+            f"{'>' if i == first_difference else ' '} {s.name.ljust(width)}  {s.value:>14}   {s.formula}"
             for i, s in enumerate(own)
         ]
         with column:

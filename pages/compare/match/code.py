@@ -219,19 +219,19 @@ def _sentence(shown: code_reading.Shown, differing: int, code_db: float, right_d
 def _numbers(shown: code_reading.Shown) -> None:
     """The first rows and columns; cells that differ are marked."""
 
-    def part(values: Any) -> np.ndarray:
+    def corner(values: Any) -> np.ndarray:
         array = np.atleast_1d(values.numpy() if hasattr(values, "numpy") else values)
         return array.reshape(-1, array.shape[-1])[:SIDE, :SIDE]
 
-    marks = np.where(part(shown.codes.ne(shown.right.codes.float())), "wrong", "")
-    back = np.where(part(shown.too_far), "wrong", "")
-    codes = part(shown.codes)
-    whole = codes.astype(np.int64) if (codes == codes.round()).all() else codes
+    marks = np.where(corner(shown.codes.ne(shown.right.codes.float())), "wrong", "")
+    back = np.where(corner(shown.too_far), "wrong", "")
+    codes = corner(shown.codes)
+    integers = codes.astype(np.int64) if (codes == codes.round()).all() else codes
     tables = [
-        cells.Table("x", part(shown.right.x)),
-        cells.Table("Codes of your code", whole, marks),
-        cells.Table(f"Codes of {shown.scheme.format}", part(shown.right.codes)),
-        cells.Table("x̂ of your code", part(shown.dequantized), back),
+        cells.Table("x", corner(shown.right.x)),
+        cells.Table("Codes of your code", integers, marks),
+        cells.Table(f"Codes of {shown.scheme.format}", corner(shown.right.codes)),
+        cells.Table("x̂ of your code", corner(shown.dequantized), back),
     ]
     cells.draw(tables, "match_code_cells")
     if shown.codes.numel() > codes.size:

@@ -179,8 +179,8 @@ def _packed(codes: np.ndarray) -> np.ndarray | None:
     """
     if not (np.isfinite(codes).all() and (codes % 1 == 0).all() and abs(codes).max() < 1 << 30):
         return None
-    whole = codes.astype(np.int32)
-    return ((whole << 1) ^ (whole >> 31)).view(np.float32)
+    integers = codes.astype(np.int32)
+    return ((integers << 1) ^ (integers >> 31)).view(np.float32)
 
 
 def _unpacked(bits: np.ndarray) -> np.ndarray:

@@ -2,12 +2,12 @@
 
 import streamlit as st
 
-from pages.compare.match import code, controls, examples, lessons, run, views
+from pages.compare.match import code, controls, examples, lesson_links, run, views
 from pages.shared import messages
 from pages.shared.page_frame import page_frame
 from pages.sidebar import tensor_controls
 
-lessons.leave()
+lesson_links.leave()
 # Streamlit writes what an example sets into the link only of widgets whose key it has met before
 for name, default in tensor_controls.DEFAULTS.items():
     st.session_state.setdefault(name, default)

@@ -9,7 +9,7 @@ import streamlit as st
 import torch
 
 import quantcore as qc
-from pages.compare.match import lessons
+from pages.compare.match import lesson_links
 from pages.shared import cache, messages
 from pages.shared.selection import Tensor
 from pages.shared.theme import theme
@@ -33,9 +33,9 @@ def summary(matches: qc.Matches, tensor: Tensor, expected: qc.Scheme | None, fra
         return
     best = matches.candidates[0]
     made = f"{_without_library(best.scheme)} of {_listed(_libraries(best))}"
-    odd = [*([str(best.damage)] if best.damage else []), *best.notes, *_against(best, tensor, expected)]
-    but = f", but: {'; '.join(odd)}" if odd else ""
-    if best.differing == 0 and not odd and not best.told:
+    caveats = [*([str(best.damage)] if best.damage else []), *best.notes, *_against(best, tensor, expected)]
+    but = f", but: {'; '.join(caveats)}" if caveats else ""
+    if best.differing == 0 and not caveats and not best.told:
         st.success(messages.plain(f"All {elements:,} integers are {made}."), icon=":material/check_circle:")
     elif best.differing == 0:
         messages.warning(f"All {elements:,} integers are {made}{but}.")
@@ -43,7 +43,7 @@ def summary(matches: qc.Matches, tensor: Tensor, expected: qc.Scheme | None, fra
         near = "The nearest" if best.differing * 2 < elements else "Nothing fits; the nearest"
         messages.warning(f"{near} is {made}{but}: {best.differing:,} of {elements:,} integers differ.")
     st.markdown("\n".join(f"- {messages.plain(told)}" for told in best.told))
-    lessons.draw(best)
+    lesson_links.draw(best)
     st.caption(tried)
 
 
@@ -95,8 +95,8 @@ def detail(candidate: Candidate, tensor: Tensor, codes: np.ndarray, chosen: qc.S
     straightened = (
         f" ({', '.join(map(str, candidate.damage.stored))}: undone)" if candidate.damage.stored else ""
     )
-    ends = candidate.scheme.format.qmin, candidate.scheme.format.qmax
-    figure = figures.pair(given, expected, ("Given", "Produced"), ends=ends, theme=theme())
+    bounds = candidate.scheme.format.qmin, candidate.scheme.format.qmax
+    figure = figures.pair(given, expected, ("Given", "Produced"), bounds=bounds, theme=theme())
     left, right = st.columns([7, 1.4], vertical_alignment="center")
     left.markdown(f"**{messages.plain(_without_library(candidate.scheme))}**{messages.plain(straightened)}")
     scheme = candidate.scheme if chosen is None else nearest(candidate, chosen, len(tensor.shape))

@@ -49,7 +49,7 @@ DEFAULTS: dict[str, Any] = {
     "sw_maps": [],
 }
 KEYS = set(DEFAULTS)
-_PARTS = ("sw_formats", "sw_symmetry", "sw_per", "sw_range")
+_CHOICES = ("sw_formats", "sw_symmetry", "sw_per", "sw_range")
 MOST = 2000
 
 
@@ -79,7 +79,7 @@ def draw(shape: tuple[int, ...], own: qc.Scheme | None) -> list[qc.Scheme]:
         max_chars=2000,
         help="Schemes as text, as Explore has it under Link.",
     )
-    for key in _PARTS:  # so that a link keeps them, also while they are not drawn
+    for key in _CHOICES:  # so that a link keeps them, also while they are not drawn
         st.session_state.setdefault(key, DEFAULTS[key])
     schemes += [qc.PRESETS[name] for name in presets]
     schemes += [qc.Scheme.parse(text) for text in more.split(";") if text.strip()]
@@ -100,12 +100,12 @@ def _chosen() -> list[qc.Scheme]:
         "Others are typed: per_group(48), per_channel(1), per_block([2,2]).",
         "Others are typed: percentile(98), min_mse(20), mean_std(2.5), fixed(-1, 1), given(0.1).",
     )
-    parts = [
+    chosen = [
         column.multiselect(
             label, options, DEFAULTS[key], key=key, help=text, accept_new_options=label != "Symmetry", **_BIND
         )
-        for column, (label, options), key, text in zip(columns, labels.items(), _PARTS, helps, strict=True)
+        for column, (label, options), key, text in zip(columns, labels.items(), _CHOICES, helps, strict=True)
     ]
-    found = [qc.Scheme.parse(" ".join(words)) for words in itertools.product(*parts)]
-    whole = len(parts[1]) < len(SYMMETRIES)
-    return [s for s in found if whole or s.symmetric or isinstance(s.format, qc.IntFormat)]
+    found = [qc.Scheme.parse(" ".join(words)) for words in itertools.product(*chosen)]
+    one_symmetry = len(chosen[1]) < len(SYMMETRIES)
+    return [s for s in found if one_symmetry or s.symmetric or isinstance(s.format, qc.IntFormat)]

@@ -8,11 +8,10 @@ import streamlit as st
 import quantcore as qc
 from pages.learn import frame, views
 from pages.learn.ptq_or_qat import controls, run
-from pages.learn.ptq_or_qat import views as training_views
 from pages.learn.ptq_or_qat.controls import Plan
-from pages.learn.ptq_or_qat.views import accuracy, percent, reads, show_digits
+from pages.learn.ptq_or_qat.views import accuracy, choose, curve, percent, qat, read_digits, show_digits
 from pages.shared import messages
-from quantcore.figures.lessons import gradients
+from quantcore.figures import lessons
 
 SHOWN = 10  # digits in a row
 SLOPES = {"rounding": "rounding", "through": "through", "scales": "to_scale"}
@@ -20,7 +19,7 @@ SLOPES = {"rounding": "rounding", "through": "through", "scales": "to_scale"}
 
 def network() -> None:
     """The data, the network, and how well it reads before anything is quantized."""
-    words, picture = views.beside()
+    words, picture = views.side_by_side()
     with words:
         known = run.float_network(controls.seed())
     found = run.digits()
@@ -32,7 +31,7 @@ def network() -> None:
         f"one score per digit. Its {count:,} parameters are float32, drawn by a seed and trained for "
         f"{known.epochs} epochs."
     )
-    read, labels = reads(known.network), found.test_labels.tolist()
+    read, labels = read_digits(known.network), found.test_labels.tolist()
     wrong = [i for i, (a, b) in enumerate(zip(read, labels, strict=True)) if a != b]
     with words:
         views.figures(
@@ -51,12 +50,12 @@ def network() -> None:
 def ptq(plan: Plan) -> None:
     """The trained weights replaced by codes: accuracy before and after, and the maps."""
     before, after = run.float_network(plan.seed), run.afterwards(plan)
-    was, now, labels = reads(before.network), reads(after), run.digits().test_labels.tolist()
+    was, now, labels = read_digits(before.network), read_digits(after), run.digits().test_labels.tolist()
     lost = [i for i, label in enumerate(labels) if was[i] == label != now[i]]
     sizes = [w.x.numel() for w in after.weights]
     bits = [qc.bits_per_element(w.scheme, tuple(w.x.shape)) for w in after.weights]
     right = accuracy(after)
-    words, picture = views.beside()
+    words, picture = views.side_by_side()
     with words:
         st.markdown(TEXTS["ptq"])
         views.figures(
@@ -74,19 +73,19 @@ def ptq(plan: Plan) -> None:
             st.markdown("Every digit that float32 reads correctly is still read correctly.")
     layer = controls.layer(after)
     weights = run.weights_of(after, layer, f"ptq {plan}")
-    views.explored("ptq_or_qat", *weights, *st.columns(views.for_maps(), gap="medium"))
+    views.explore("ptq_or_qat", *weights, *st.columns(views.for_maps(), gap="medium"))
 
 
 def slopes(which: str) -> None:
     """Fake quantization over x with one of its slopes below."""
-    words, picture = views.beside()
+    words, picture = views.side_by_side()
     with words:
         told = st.container()
         bits = st.slider("Bits", 2, 4, 2, key="train_slope_bits", bind="query-params")
         scale = st.slider("Scale", 0.25, 2.0, 1.0, 0.25, key="train_slope_scale", bind="query-params")
-    found = gradients.slopes(bits, scale)
+    found = lessons.slopes(bits, scale)
     flat, passed = int((found.rounding == 0).sum()), int((found.through == 1).sum())
-    say_of = {
+    texts = {
         "rounding": "Training follows a slope: change a weight slightly and see whether the loss falls. Between two "
         "jumps of the staircase a slight change does nothing, and at a jump there is no slope. Asked for the gradient "
         f"of `round`, torch answers 0 at {flat:,} of {found.x.size:,} points: no weight would ever move.",
@@ -98,9 +97,9 @@ def slopes(which: str) -> None:
         "round(x/s) - x/s, the rounding error in steps: a sawtooth. Clipped values pull harder, by the last code "
         "itself, towards a wider range. **LSQ** (learned step size quantization) balances the two by gradient descent.",
     }
-    told.markdown(say_of[which])
+    told.markdown(texts[which])
     with picture:
-        views.figure(gradients.slope(found, SLOPES[which], **frame.look()), f"train_slope_{which}")
+        views.figure(lessons.slope(found, SLOPES[which], **frame.plot_style()), f"train_slope_{which}")
 
 
 TEXTS = {
@@ -128,9 +127,9 @@ else:
         if plan:
             draw: dict[str, Callable[[Plan], run.Job | None]] = {
                 "ptq": ptq,
-                "qat": partial(training_views.qat, text=TEXTS["qat"]),
-                "curve": partial(training_views.curve, text=TEXTS["curve"]),
-                "choose": partial(training_views.choose, text=TEXTS["choose"]),
+                "qat": partial(qat, text=TEXTS["qat"]),
+                "curve": partial(curve, text=TEXTS["curve"]),
+                "choose": partial(choose, text=TEXTS["choose"]),
             }
             job = draw[step](plan)
     except qc.QuantError as error:

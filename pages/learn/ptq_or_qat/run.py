@@ -45,18 +45,18 @@ def afterwards(plan: Plan) -> training.QuantizedNetwork:
         QuantError: a scheme does not fit.
     """
     make = lambda: training.ptq(float_network(plan.seed).network, plan.weights, plan.activations)  # noqa: E731
-    return cast(training.QuantizedNetwork, _kept(f"ptq {plan}", make))
+    return cast(training.QuantizedNetwork, _cached(f"ptq {plan}", make))
 
 
 def epochs(plan: Plan, count: int, learned: bool) -> Epochs:
     """What is known of a training on, epoch by epoch; whoever runs it writes into it."""
-    return cast(Epochs, _kept(f"qat {plan} {count} {learned}", dict))
+    return cast(Epochs, _cached(f"qat {plan} {count} {learned}", dict))
 
 
 def rows(plan: Plan) -> Rows:
     """What is known of these schemes at any width and seed; whoever runs them writes into it."""
     weights, activations = (s and _any_width(s) for s in (plan.weights, plan.activations))
-    return cast(Rows, _kept(f"rows {weights} | {activations}", dict))
+    return cast(Rows, _cached(f"rows {weights} | {activations}", dict))
 
 
 def weights_of(network: training.QuantizedNetwork, layer: int, key: str) -> tuple[Tensor, qc.Scheme]:
@@ -69,14 +69,14 @@ def weights_of(network: training.QuantizedNetwork, layer: int, key: str) -> tupl
 def run(
     begin: Callable[[], Generator[Step, None, None]],
     each: Callable[[Step], None],
-    share: Callable[[Step], tuple[float, str]],
+    progress: Callable[[Step], tuple[float, str]],
     place: DeltaGenerator,
 ) -> bool:
     """Step through a training; return whether it came to its end.
 
     Args:
         each: keeps a step, then draws what is known.
-        share: how much is done after a step, 0 to 1, and in words.
+        progress: how much is done after a step, 0 to 1, and in words.
         place: where progress, the button to stop, or what went wrong stands.
     """
     with place.container(horizontal=True, vertical_alignment="center"):
@@ -86,7 +86,7 @@ def run(
         with closing(begin()) as steps:
             for step in steps:
                 each(step)
-                bar.progress(*share(step))
+                bar.progress(*progress(step))
     except qc.QuantError as error:
         messages.error(str(error), place)
         return False
@@ -94,7 +94,7 @@ def run(
 
 
 @st.cache_resource(max_entries=60, show_spinner=False)
-def _kept(key: str, _make: Callable[[], Any]) -> Any:
+def _cached(key: str, _make: Callable[[], Any]) -> Any:
     return _make()
 
 

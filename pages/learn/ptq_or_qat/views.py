@@ -11,23 +11,23 @@ from pages.learn.ptq_or_qat import controls, run
 from pages.learn.ptq_or_qat.controls import Plan
 from pages.shared import lesson_plan
 from quantcore import training
-from quantcore.figures.lessons import training as training_figures
+from quantcore.figures import lessons
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
 
 
-def percent(share: float) -> str:
+def percent(fraction: float) -> str:
     """A share of the held-out images; one of the 599 is 0.17 %."""
-    return f"{100 * share:.1f} %"
+    return f"{100 * fraction:.1f} %"
 
 
 def accuracy(network: training.Network | training.QuantizedNetwork) -> float:
     """On the held-out images."""
     found = run.digits()
-    return training.share_right(network.logits(found.test_images), found.test_labels)
+    return training.accuracy(network.logits(found.test_images), found.test_labels)
 
 
-def reads(network: training.Network | training.QuantizedNetwork) -> list[int]:
+def read_digits(network: training.Network | training.QuantizedNetwork) -> list[int]:
     """The digit that a network reads in each of the held-out images."""
     return [int(i) for i in network.logits(run.digits().test_images).argmax(-1)]
 
@@ -36,21 +36,21 @@ def show_digits(places: list[int], read: list[int], key: str) -> None:
     """Draw some of the held-out images and what they are read as."""
     found = run.digits()
     labels = [int(found.test_labels[i]) for i in places]
-    look = frame.look()
-    look["size"] = look["size"] * 3 // 4  # "9, not 5" is wider than its digit
-    chart = training_figures.digits(found.test_images[places], labels, [read[i] for i in places], **look)
+    style = frame.plot_style()
+    style["size"] = style["size"] * 3 // 4  # "9, not 5" is wider than its digit
+    chart = lessons.digit_images(found.test_images[places], labels, [read[i] for i in places], **style)
     views.figure(chart, key, "row")
 
 
 def qat(plan: Plan, text: str) -> run.Job | None:
     """Draw what is known of the training; return the training if it was asked for."""
-    words, picture = views.beside()
-    ways = ["by the scheme", "learned (LSQ)"]
+    words, picture = views.side_by_side()
+    sources = ["by the scheme", "learned (LSQ)"]
     with words:
         st.markdown(text)
         count = st.slider("Epochs", 1, 30, training.TUNING.epochs, key="train_epochs", **_BIND)
-        learned = ways[1] == st.segmented_control(
-            "Scales", ways, default=ways[0], key="train_scales", required=True, **_BIND
+        learned = sources[1] == st.segmented_control(
+            "Scales", sources, default=sources[0], key="train_scales", required=True, **_BIND
         )
         go = st.empty()
     before, after = run.float_network(plan.seed), run.afterwards(plan)
@@ -64,7 +64,8 @@ def qat(plan: Plan, text: str) -> run.Job | None:
     def draw(last: int) -> None:
         accuracies = [known[epoch].accuracy for epoch in range(last + 1)]
         chart.plotly_chart(
-            training_figures.epochs({method: accuracies}, levels, count, **frame.look()), **views.STILL
+            lessons.accuracy_over_epochs({method: accuracies}, levels, count, **frame.plot_style()),
+            **views.PLOT_OPTIONS,
         )
 
     def each(progress: training.Progress[training.QuantizedNetwork]) -> None:
@@ -86,8 +87,8 @@ def qat(plan: Plan, text: str) -> run.Job | None:
         plan.seed,
         learned_scales=learned,
     )
-    share = lambda p: (p.epoch / count, f"Epoch {p.epoch} of {count}: {percent(p.accuracy)}")  # noqa: E731
-    return partial(run.run, begin, each, share, go) if wanted else None
+    fraction = lambda p: (p.epoch / count, f"Epoch {p.epoch} of {count}: {percent(p.accuracy)}")  # noqa: E731
+    return partial(run.run, begin, each, fraction, go) if wanted else None
 
 
 def _trained(
@@ -99,7 +100,7 @@ def _trained(
 ) -> None:
     """Draw what the training did to the weights."""
     views.figures(
-        *((name, percent(share)) for name, share in levels.items()),
+        *((name, percent(level)) for name, level in levels.items()),
         (f"QAT after {now.epoch} of {now.epochs} epochs", percent(now.accuracy)),
     )
     left, right = st.columns(2)
@@ -116,12 +117,12 @@ def _trained(
     network = after if which == "PTQ" else now.network
     name = f"ptq {plan}" if which == "PTQ" else f"qat {key} {now.epoch}"
     weights = run.weights_of(network, layer, name)
-    views.explored("ptq_or_qat", *weights, *st.columns(views.for_maps(), gap="medium"))
+    views.explore("ptq_or_qat", *weights, *st.columns(views.for_maps(), gap="medium"))
 
 
 def curve(plan: Plan, text: str) -> run.Job | None:
     """Draw what is known of accuracy against bits; return what is missing if it was asked for."""
-    words, picture = views.beside()
+    words, picture = views.side_by_side()
     with words:
         st.markdown(text)
         bits = st.multiselect("Bits", controls.WIDTHS, [2, 3, 4, 8], key="train_bits", **_BIND)
@@ -151,15 +152,17 @@ def curve(plan: Plan, text: str) -> run.Job | None:
 
     def draw() -> None:
         points = training.summary([known[key] for key in asked if key in known])
-        look = frame.look()
-        chart.plotly_chart(training_figures.against_bits(points, errors=as_errors, **look), **views.STILL)
+        style = frame.plot_style()
+        chart.plotly_chart(
+            lessons.accuracy_against_bits(points, errors=as_errors, **style), **views.PLOT_OPTIONS
+        )
         table.table(_table(points))
 
     def each(row: training.Row) -> None:
         known[row.method, row.bits, row.seed] = row
         draw()
 
-    def share(row: training.Row) -> tuple[float, str]:
+    def fraction(row: training.Row) -> tuple[float, str]:
         done = sum(key in known for key in asked)
         what = "float32" if row.method == training.FLOAT else f"{row.method.upper()} with {row.bits} bits"
         return done / len(asked), f"{done} of {len(asked)}: seed {row.seed}, {what}"
@@ -171,7 +174,7 @@ def curve(plan: Plan, text: str) -> run.Job | None:
     if missing < len(asked):
         draw()
     begin = partial(begin, known=[known[key] for key in asked if key in known])
-    return partial(run.run, begin, each, share, go) if wanted else None
+    return partial(run.run, begin, each, fraction, go) if wanted else None
 
 
 def choose(plan: Plan, text: str) -> None:
@@ -181,7 +184,7 @@ def choose(plan: Plan, text: str) -> None:
         controls.WIDTHS, [plan.seed], ["ptq"], plan.weights, plan.activations, known=tuple(known.values())
     ):  # fmt: skip
         known[row.method, row.bits, row.seed] = row
-    words, picture = views.beside((1, 2))
+    words, picture = views.side_by_side((1, 2))
     with words:
         st.markdown(text)
         lost = st.slider(
@@ -210,7 +213,7 @@ def _needs(method: str, points: list[training.Point], enough: float) -> dict[str
         bits, found = str(fit.bits), percent(fit.mean)
     cost = {"ptq": "no training", "qat": "more training", "lsq": "more training"}[method]
     return {
-        "way": training_figures.NAMES[method],
+        "method": lessons.METHOD_NAMES[method],
         "fewest bits": bits,
         "accuracy there": found,
         "widths known": ", ".join(str(p.bits) for p in known),
@@ -226,10 +229,10 @@ def _table(points: list[training.Point]) -> list[dict[str, str]]:
     """Accuracy by width and method: the mean over the seeds, and the worst and best of them."""
     cells = {(p.bits, p.method): _spread(p) for p in points}
     widths = sorted({bits for bits, method in cells if method != training.FLOAT}, reverse=True)
-    rows = [{"bits": "32, float"} | {training_figures.NAMES[m]: cells[b, training.FLOAT] for m in training.METHODS}
+    rows = [{"bits": "32, float"} | {lessons.METHOD_NAMES[m]: cells[b, training.FLOAT] for m in training.METHODS}
             for b, method in cells if method == training.FLOAT]  # fmt: skip
     return rows + [
-        {"bits": str(b)} | {training_figures.NAMES[m]: cells.get((b, m), "") for m in training.METHODS}
+        {"bits": str(b)} | {lessons.METHOD_NAMES[m]: cells.get((b, m), "") for m in training.METHODS}
         for b in widths
     ]
 

@@ -1,0 +1,33 @@
+"""Figures of lessons: each draws one idea, in the theme, letter size and height that the page asks for."""
+
+from quantcore.figures.lessons.gradients import Slopes, slope, slopes
+from quantcore.figures.lessons.rounding import (
+    RangeCurve,
+    clipping_against_rounding,
+    error_against_x,
+    error_curve,
+    range_curve,
+    rounding_line,
+)
+from quantcore.figures.lessons.training import (
+    METHOD_NAMES,
+    accuracy_against_bits,
+    accuracy_over_epochs,
+    digit_images,
+)
+
+__all__ = [
+    "METHOD_NAMES",
+    "RangeCurve",
+    "Slopes",
+    "accuracy_against_bits",
+    "accuracy_over_epochs",
+    "clipping_against_rounding",
+    "digit_images",
+    "error_against_x",
+    "error_curve",
+    "range_curve",
+    "rounding_line",
+    "slope",
+    "slopes",
+]

@@ -16,7 +16,7 @@ from quantcore.scheme import Scheme
 from quantcore.training import fake_quantize
 
 SAMPLES = 1201
-NAMES = {"rounding": "∂x̂/∂x", "through": "∂x̂/∂x", "to_scale": "∂x̂/∂s"}
+SYMBOLS = {"rounding": "∂x̂/∂x", "through": "∂x̂/∂x", "to_scale": "∂x̂/∂s"}
 
 Array = npt.NDArray[Any]
 
@@ -59,7 +59,7 @@ def slope(found: Slopes, which: str, *, theme: str = "light", size: int = 14, he
     layout = base_layout(theme, height + height // 2) | {
         "xaxis": axis | {"anchor": "y2", "title": _title("x", size)},
         "yaxis": axis | {"domain": [0.46, 1], "title": _title("x̂", size)},
-        "yaxis2": axis | {"domain": [0, 0.36], "title": _title(NAMES[which], size)},
+        "yaxis2": axis | {"domain": [0, 0.36], "title": _title(SYMBOLS[which], size)},
         "margin": {"l": 8, "r": 12, "t": 8, "b": 8},
     }
     if which != "to_scale":
@@ -80,7 +80,7 @@ def slope(found: Slopes, which: str, *, theme: str = "light", size: int = 14, he
             yaxis="y2",
             mode="lines",
             line={"color": LINE[theme], "width": size / 6},
-            hovertemplate=f"x %{{x:.4~g}}: {NAMES[which]} %{{y:.4~g}}<extra></extra>",
+            hovertemplate=f"x %{{x:.4~g}}: {SYMBOLS[which]} %{{y:.4~g}}<extra></extra>",
         ),
     ]
     return go.Figure(traces, layout)

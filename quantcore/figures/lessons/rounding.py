@@ -30,7 +30,7 @@ def rounding_line(result: Quantized, *, theme: str = "light", size: int = 14, he
     codes = _codes(result.scheme)
     marks = grid_values(result, (0,) * result.scale.dim())
     x, x_hat = (t.reshape(-1).numpy() for t in (result.x, result.dequantized))
-    ways = np.stack([x, x_hat, np.full_like(x, np.nan)], axis=1).reshape(-1)
+    connections = np.stack([x, x_hat, np.full_like(x, np.nan)], axis=1).reshape(-1)
     heights = np.tile(np.array([0.0, 1.0, np.nan]), len(x))
     every = -(-len(codes) // MAX_LABELS)
     labels = [str(c) if i % every == 0 or i + 1 == len(codes) else "" for i, c in enumerate(codes)]
@@ -50,7 +50,11 @@ def rounding_line(result: Quantized, *, theme: str = "light", size: int = 14, he
     return go.Figure(
         [
             go.Scatter(
-                x=ways, y=heights, mode="lines", line={"color": DIM[theme], "width": 1}, hoverinfo="skip"
+                x=connections,
+                y=heights,
+                mode="lines",
+                line={"color": DIM[theme], "width": 1},
+                hoverinfo="skip",
             ),
             go.Scatter(
                 x=marks,
@@ -131,9 +135,9 @@ class RangeCurve:
 
     @property
     def total(self) -> Array:
-        """The whole mean squared error."""
-        whole: Array = self.rounding + self.clipping
-        return whole
+        """The mean squared error."""
+        total: Array = self.rounding + self.clipping
+        return total
 
     @property
     def best(self) -> float:

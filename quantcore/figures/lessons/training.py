@@ -12,7 +12,7 @@ from quantcore.figures.style import DIM, FAINT, FILL, INK, LINE, base_layout
 from quantcore.training import FLOAT, Point
 
 SIDE = 8  # pixels of a digit, each way
-NAMES = {
+METHOD_NAMES = {
     "ptq": "PTQ, after training",
     "qat": "QAT, straight-through",
     "lsq": "QAT, learned scales (LSQ)",
@@ -25,12 +25,12 @@ COLOURS = {
 }
 SYMBOLS = {"ptq": "circle", "qat": "square", "lsq": "diamond"}
 DASHES = {"ptq": "solid", "qat": "dash", "lsq": "dot"}
-APART = {"ptq": -0.08, "qat": 0.0, "lsq": 0.08}  # bits; equal accuracies would hide each other
+OFFSETS = {"ptq": -0.08, "qat": 0.0, "lsq": 0.08}  # bits; equal accuracies would hide each other
 
 Array = npt.NDArray[Any]
 
 
-def digits(
+def digit_images(
     images: torch.Tensor,
     labels: Sequence[int],
     read: Sequence[int],
@@ -73,7 +73,7 @@ def digits(
     return go.Figure([picture], layout)
 
 
-def epochs(
+def accuracy_over_epochs(
     runs: dict[str, Sequence[float]],
     levels: dict[str, float],
     count: int,
@@ -95,7 +95,7 @@ def epochs(
         "xaxis": _axis("epoch", size) | {"range": [-0.4, count + 0.4]},
         "yaxis": _axis("accuracy", size) | {"ticksuffix": " %", "range": [low - (101 - low) * 0.15, 101]},
         "margin": {"l": 8, "r": 8 + 8 * size, "t": 8, "b": 8},
-        "shapes": [_across(100 * y, theme) for y in levels.values()],
+        "shapes": [_horizontal_line(100 * y, theme) for y in levels.values()],
         "annotations": [
             {"x": 1, "xref": "paper", "xanchor": "left", "y": 100 * y, "text": f" {name}", "showarrow": False}
             | {"font": {"size": size}}
@@ -106,7 +106,7 @@ def epochs(
         go.Scatter(
             x=list(range(len(run))),
             y=[100 * a for a in run],
-            name=NAMES[method],
+            name=METHOD_NAMES[method],
             mode="lines+markers",
             line={"color": COLOURS[method][theme], "width": size / 6},
             marker={"size": max(8, size * 0.6), "symbol": SYMBOLS[method]},
@@ -117,7 +117,7 @@ def epochs(
     return go.Figure(traces, layout)
 
 
-def against_bits(
+def accuracy_against_bits(
     points: Sequence[Point],
     *,
     errors: bool = False,
@@ -145,7 +145,7 @@ def against_bits(
     }
     traces = [
         _method(method, [p for p in points if p.method == method], errors, theme, size)
-        for method in NAMES
+        for method in METHOD_NAMES
         if any(p.method == method for p in points)
     ]
     return go.Figure(traces, layout)
@@ -153,22 +153,22 @@ def against_bits(
 
 def _method(method: str, points: list[Point], errors: bool, theme: str, size: int) -> go.Scatter:
     points = sorted(points, key=lambda p: p.bits)
-    mean, low, high = np.array([_ends(p, errors) for p in points]).T
+    mean, low, high = np.array([_mean_and_bounds(p, errors) for p in points]).T
     return go.Scatter(
-        x=[p.bits + APART[method] for p in points],
+        x=[p.bits + OFFSETS[method] for p in points],
         y=mean,
-        name=NAMES[method],
+        name=METHOD_NAMES[method],
         mode="lines+markers",
         line={"color": COLOURS[method][theme], "width": size / 6, "dash": DASHES[method]},
         marker={"size": max(9, size * 0.65), "symbol": SYMBOLS[method]},
         error_y={"array": high - mean, "arrayminus": mean - low, "thickness": size / 7, "width": size / 3},
         customdata=[[p.bits, a, b, p.seeds] for p, a, b in zip(points, low, high, strict=True)],
-        hovertemplate=f"{NAMES[method]}<br>%{{customdata[0]}} bits: %{{y:.2f}} %, "
+        hovertemplate=f"{METHOD_NAMES[method]}<br>%{{customdata[0]}} bits: %{{y:.2f}} %, "
         "%{customdata[1]:.2f} to %{customdata[2]:.2f} % over %{customdata[3]} seeds<extra></extra>",
     )
 
 
-def _ends(p: Point, errors: bool) -> tuple[float, float, float]:
+def _mean_and_bounds(p: Point, errors: bool) -> tuple[float, float, float]:
     """Mean, lowest and highest in percent; as errors no lower than a hundredth of a percent, for the logarithm."""
     if errors:
         return tuple(max(0.01, 100 - 100 * a) for a in (p.mean, p.highest, p.lowest))  # type: ignore[return-value]
@@ -176,12 +176,15 @@ def _ends(p: Point, errors: bool) -> tuple[float, float, float]:
 
 
 def _band(p: Point, errors: bool, theme: str) -> list[dict[str, Any]]:
-    mean, low, high = _ends(p, errors)
+    mean, low, high = _mean_and_bounds(p, errors)
     box = {"type": "rect", "xref": "paper", "x0": 0, "x1": 1, "y0": low, "y1": high}
-    return [box | {"fillcolor": DIM[theme], "opacity": 0.25, "line": {"width": 0}}, _across(mean, theme)]
+    return [
+        box | {"fillcolor": DIM[theme], "opacity": 0.25, "line": {"width": 0}},
+        _horizontal_line(mean, theme),
+    ]
 
 
-def _across(y: float, theme: str) -> dict[str, Any]:
+def _horizontal_line(y: float, theme: str) -> dict[str, Any]:
     line = {"color": DIM[theme], "width": 2, "dash": "dot"}
     return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y, "line": line}
 
