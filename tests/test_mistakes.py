@@ -230,8 +230,8 @@ def test_the_input_is_left_alone(name):
     ("name", "x", "words"),
     [
         ("wraps-per-group", torch.ones(4), "does not run on a tensor of shape (4,)"),
-        ("zero-point-forgotten", torch.full((2, 2), 3.0), "its range has no width"),
-        ("truncated", torch.zeros(2, 2), "its range has no width"),
+        ("zero-point-forgotten", torch.full((2, 2), 3.0), "whose range has no width"),
+        ("truncated", torch.zeros(2, 2), "whose range has no width"),
     ],
 )
 def test_a_tensor_that_a_way_does_not_take(name, x, words):

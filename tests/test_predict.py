@@ -51,22 +51,22 @@ def test_right_answers(scheme):
         ((0, 0), "11.0", "right", ""),
         ((0, 0), "", "blank", ""),
         ((0, 0), "  ", "blank", ""),
-        ((0, 0), "eleven", "words", "'eleven' is no number"),
-        ((0, 0), "nan", "words", "is no number"),
-        ((0, 0), "1e999999999", "words", "is no number"),
-        ((0, 0), "10,5", "fraction", "is a whole number"),
-        ((0, 0), "10", "rounding", "1.5 lies in the middle"),
-        ((0, 0), "12", "off by one", "One too high. x / s = 1.5, rounded 2, with the zero_point added 11."),
-        ((0, 0), "2", "zero point forgotten", "The zero_point 9 is missing: 2 + 9."),
+        ((0, 0), "eleven", "not a number", "'eleven' is not a number"),
+        ((0, 0), "nan", "not a number", "is not a number"),
+        ((0, 0), "1e999999999", "not a number", "is not a number"),
+        ((0, 0), "10,5", "not an integer", "is an integer"),
+        ((0, 0), "10", "rounding", "1.5 is a tie"),
+        ((0, 0), "12", "off by one", "Too high by one. x / s = 1.5, rounded to 2, plus the zero point 9 is 11."),
+        ((0, 0), "2", "zero point forgotten", "The zero point 9 is missing: 2 + 9."),
         ((1, 3), "10", "sign of x", "The sign of x = -0.2"),
-        ((0, 0), "7", "codes of another format", "-8..7, the codes of int4; uint4 has 0..15"),
-        ((0, 2), "−3", "sign of zero point", "it is added: 6 + 9."),
-        ((0, 2), "-5", "unknown", "x / s = 6"),
-        ((0, 2), "0", "sign of zero point", "it is added: 6 + 9."),
-        ((0, 3), "8", "off by one", "rounded 0"),
+        ((0, 0), "7", "codes of another format", "-8..7, the codes of int4; those of uint4 are 0..15"),
+        ((0, 2), "−3", "sign of zero point", "it must be added: 6 + 9."),
+        ((0, 2), "-5", "wrong", "x / s = 6"),
+        ((0, 2), "0", "sign of zero point", "it must be added: 6 + 9."),
+        ((0, 3), "8", "off by one", "rounded to 0"),
         ((0, 3), "10", "rounding", "rounded up to 1"),
         ((1, 2), "5", "zero point forgotten", "5 + 9"),
-        ((1, 2), "10", "multiplied", "it is divided: 1.75 / 0.33333334."),
+        ((1, 2), "10", "multiplied", "it must be divided: 1.75 / 0.33333334."),
     ],
 )  # fmt: skip
 def test_codes(place, typed, kind, words):
@@ -81,16 +81,16 @@ def test_codes(place, typed, kind, words):
     ("scheme", "place", "typed", "kind", "words"),
     [
         ("int4 fixed(-1, 1)", (0, 2), "7", "right", ""),
-        ("int4 fixed(-1, 1)", (0, 2), "-2", "wrapped", "14 does not fit -8..7"),
-        ("int4 fixed(-1, 1)", (0, 2), "14", "not clamped", "14 does not fit -8..7"),
+        ("int4 fixed(-1, 1)", (0, 2), "-2", "wrapped", "14 is outside -8..7"),
+        ("int4 fixed(-1, 1)", (0, 2), "14", "not clamped", "14 is outside -8..7, so the code must be 7."),
         ("int5 fixed(-0.5, 0.5)", (0, 2), "31", "codes of another format", "0..31, the codes of uint5"),
         ("int4 fixed(-1, 1) textbook(overflow=wrap)", (0, 2), "-2", "right", ""),
-        ("int4 fixed(-1, 1) textbook(overflow=wrap)", (0, 2), "7", "clamped", "wraps: it becomes -2"),
+        ("int4 fixed(-1, 1) textbook(overflow=wrap)", (0, 2), "7", "clamped", "wraps it to -2"),
         ("int4 fixed(-1, 1)", (0, 0), "-3", "sign of x", "0.5 was lost"),
         ("int4 fixed(-1, 1)", (0, 0), "4", "rounding", "rounded up to 4"),
         ("int8 per_channel(axis=0)", (0, 2), "85", "another block", "of block (1, 0); this is block (0, 0)"),
         ("int8", (1, 0), "-3", "not scaled", "was not divided"),
-        ("int8", (1, 0), "-126", "off by one", "One too high"),
+        ("int8", (1, 0), "-126", "off by one", "Too high by one"),
         ("int4 textbook(rounding=toward_zero)", (1, 3), "-1", "rounding", "rounded down to -1"),
         ("int4n brevitas", (0, 0), "1", "right", ""),
     ],
@@ -108,21 +108,21 @@ def test_codes_of_other_schemes(scheme, place, typed, kind, words):
         ("int4", "0.428571", "right", ""),
         ("int4", "0.4285", "right", ""),
         ("int4", "0.429", "right", ""),
-        ("int4", ".43", "digits", "give 3 significant digits"),
+        ("int4", ".43", "too few digits", "give 3 significant digits"),
         ("int4", "", "blank", ""),
-        ("int4", "big", "words", "'big' is no number"),
+        ("int4", "big", "not a number", "'big' is not a number"),
         ("int4", "0.375", "divisor", "Divided by 8; the highest code is 7. It is max|x| / 7 = 3 / 7."),
-        ("int4", "0.2", "divisor", "max|x| spans half of the codes"),
+        ("int4", "0.2", "divisor", "max|x| covers half of the codes"),
         ("int4", "0.333", "symmetry", "This scheme is symmetric."),
         ("int4", "0.2857", "absolute value", "but |-3| is larger"),
-        ("int4", "2.333", "inverse", "That is 1/s"),
-        ("int4", "3", "not divided", "divided among the codes"),
-        ("int4", "4.29", "decimal point", "slipped"),
-        ("int4", "17", "unknown", "It is max|x| / 7 = 3 / 7 = 0.42857143."),
-        ("int4 percentile(80)", "0.4286", "range", "That is the range from min to max."),
+        ("int4", "2.333", "inverse", "That is 1 / s"),
+        ("int4", "3", "not divided", "divided into steps"),
+        ("int4", "4.29", "decimal point", "off by one place"),
+        ("int4", "17", "wrong", "It is max|x| / 7 = 3 / 7 = 0.42857143."),
+        ("int4 percentile(80)", "0.4286", "range", "That uses the range from min to max."),
         (ASYMMETRIC, "0.33333", "right", ""),
         (ASYMMETRIC, "0.3125", "divisor", "16 codes have 15 steps"),
-        (ASYMMETRIC, "0.1333", "low forgotten", "begins at low"),
+        (ASYMMETRIC, "0.1333", "low forgotten", "starts at low"),
         (ASYMMETRIC, "-0.0667", "sign of low", "adds"),
         (ASYMMETRIC, "0.4286", "symmetry", "This scheme is asymmetric."),
         ("int4 per_channel(axis=0)", "0.4286", "another block", "whole tensor"),
@@ -151,20 +151,20 @@ def test_scale_whose_range_needs_zero():
     [
         (ASYMMETRIC, "9", "right", ""),
         (ASYMMETRIC, "-9", "sign of low", "It is qmin - round(low / s) = 0 - round(-9)."),
-        (ASYMMETRIC, "1", "codes of another format", "the zero_point of int4"),
+        (ASYMMETRIC, "1", "codes of another format", "the zero point of int4"),
         (ASYMMETRIC, "", "blank", ""),
-        (ASYMMETRIC, "nine", "words", "'nine' is no number"),
-        (ASYMMETRIC, "8.5", "fraction", "A zero_point is a whole number"),
-        (ASYMMETRIC, "10", "off by one", "One too high. It is clamp(qmin - round(low / s))"),
+        (ASYMMETRIC, "nine", "not a number", "'nine' is not a number"),
+        (ASYMMETRIC, "8.5", "not an integer", "A zero point is an integer"),
+        (ASYMMETRIC, "10", "off by one", "Too high by one. It is clamp(qmin - round(low / s))"),
         ("int4 asymmetric", "1", "right", ""),
         ("int4 asymmetric", "-1", "sign of zero point", "The sign is wrong"),
-        ("int4 asymmetric", "9", "lowest code forgotten", "low gets the lowest code, -8"),
+        ("int4 asymmetric", "9", "lowest code forgotten", "low must get the lowest code, -8"),
         ("int8 asymmetric", "25", "right", ""),
         ("int8 asymmetric", "-25", "sign of zero point", "The sign is wrong"),
         ("int8 asymmetric", "153", "lowest code forgotten", "the lowest code, -128"),
         ("int8", "0", "right", ""),
-        ("int8", "128", "symmetry", "Symmetric codes lie around 0"),
-        ("uint8", "0", "symmetry", "Symmetric unsigned codes lie around 128"),
+        ("int8", "128", "symmetry", "Symmetric codes are centered on 0"),
+        ("uint8", "0", "symmetry", "Symmetric unsigned codes are centered on 128"),
     ],
 )  # fmt: skip
 def test_zero_points(scheme, typed, kind, words):
@@ -208,14 +208,14 @@ def test_a_learner_with_one_habit_is_told_so(scheme, how):
     wrong = [m.kind for m in marks if not m.right]
     assert len(wrong) >= 15
     assert wrong.count(KINDS[how]) >= 0.9 * len(wrong)
-    assert "unknown" not in wrong
+    assert "wrong" not in wrong
 
 
 def test_blank_rows_and_hostile_text():
     result = of("int4")
     places = [(0, i) for i in range(4)]
     marks = mark_codes(result, places, ["", "<script>alert(1)</script>", "9" * 400, "0"])
-    assert [m.kind for m in marks] == ["blank", "words", "words", "right"]
+    assert [m.kind for m in marks] == ["blank", "not a number", "not a number", "right"]
     assert all(len(m.sentence) < 200 for m in marks)
 
 
@@ -223,11 +223,11 @@ def test_blank_rows_and_hostile_text():
     ("call", "words"),
     [
         (lambda: mark_codes(of("e4m3fn"), [(0, 0)], ["1"]), "are bit patterns"),
-        (lambda: mark_scales(of("int4 given(0.5)"), [(0, 0)], ["1"]), "given by hand"),
-        (lambda: mark_zero_points(of("int4 given(0.5)"), [(0, 0)], ["1"]), "given by hand"),
+        (lambda: mark_scales(of("int4 given(0.5)"), [(0, 0)], ["1"]), "given, not computed"),
+        (lambda: mark_zero_points(of("int4 given(0.5)"), [(0, 0)], ["1"]), "given, not computed"),
         (lambda: mark_codes(of("int4"), [(0, 0)], ["1", "2"]), "2 answers to 1 questions"),
         (lambda: mark_zero_points(of("uint4 asymmetric hqq per_group(2)"), [(0, 0)], ["1"]), "choose the textbook"),
-        (lambda: grade.first_of(of("int4 per_flat_group(3)"), (0,)), "run over the ends of rows"),
+        (lambda: grade.first_of(of("int4 per_flat_group(3)"), (0,)), "cross row boundaries"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_predicted(call, words):

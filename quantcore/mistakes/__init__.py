@@ -1,4 +1,4 @@
-"""Quantizers that go wrong, each beside one that does not: run both on the same tensor, find the wrong cells.
+"""Quantizers with a common mistake, each with its fix: run both on the same tensor and find the wrong cells.
 
 >>> from quantcore.mistakes import MISTAKES, compare
 >>> compare(MISTAKES["cast-without-clamp"]).wrong_cells.sum().item()

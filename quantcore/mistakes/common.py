@@ -1,6 +1,6 @@
-"""Mistakes that come up in class and in reviews, as `documents` has those of tables in print."""
+"""Mistakes that come up in class and in code review; `published` has those behind published tables."""
 
-# ruff: noqa: D103 (the record in the catalogue says what each does)
+# ruff: noqa: D103 (the catalogue says what each does)
 
 import torch
 from torch import Tensor

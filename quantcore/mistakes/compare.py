@@ -1,4 +1,4 @@
-"""Run both ways of a mistake, and say which cells are wrong and which lines differ."""
+"""Run both implementations of a mistake; find the cells that are wrong and the lines that differ."""
 
 import difflib
 import inspect
@@ -14,10 +14,10 @@ from quantcore.numerics import as_float32
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a way makes of a tensor, all of its shape.
+    """What an implementation makes of a tensor; every field has its shape.
 
-    ``x``: the tensor after the call, which a way may have changed; ``error``: that less x̂, as a student would
-    compute it afterwards; ``true_error``: the tensor as it was given, less x̂.
+    ``x``: the tensor after the call, which may have changed it; ``error``: that minus x̂, as a student would
+    compute it afterwards; ``true_error``: the original tensor minus x̂.
     """
 
     x: Tensor
@@ -34,7 +34,7 @@ class Outcome:
 
     @property
     def mae(self) -> float:
-        """Mean of the true error's size."""
+        """Mean of the absolute true error."""
         return float(self.true_error.double().abs().mean())
 
 
@@ -42,9 +42,9 @@ class Outcome:
 class Comparison:
     """Both outcomes on one tensor ``x``; the masks have its shape.
 
-    ``outside``: the wrong way's codes that are none of the format; ``too_far``: x̂ further from x than half a
-    step of the right grid, where the right way's is not as far; ``hidden``: the error that is computed
-    afterwards is not the true one.
+    ``outside``: codes of the wrong implementation that its format does not have; ``too_far``: x̂ is further from
+    x than half a step of the right grid, and further than the right implementation's; ``hidden``: the error
+    computed afterwards is not the true one.
     """
 
     x: Tensor
@@ -56,23 +56,23 @@ class Comparison:
 
     @property
     def wrong_cells(self) -> Tensor:
-        """Cells that the mistake spoiled in one of these ways."""
+        """Cells that the mistake makes wrong, in any of these ways."""
         return self.outside | self.too_far | self.hidden
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of source, and whether the other way has it not."""
+    """A line of source, and whether the other implementation lacks it."""
 
     text: str
     differs: bool
 
 
 def run(implementation: Implementation, x: Tensor) -> Outcome:
-    """Run a way on a copy of x.
+    """Run an implementation on a copy of x.
 
     Raises:
-        QuantError: it does not run on such a tensor, or what comes out is not finite.
+        QuantError: it does not run on such a tensor, or its result is not finite.
     """
     after = as_float32(x).clone()
     try:
@@ -80,17 +80,17 @@ def run(implementation: Implementation, x: Tensor) -> Outcome:
     except (RuntimeError, IndexError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
         raise QuantError(
-            f"This code does not run on a tensor of shape {tuple(x.shape)}: {reason}. Take another tensor."
+            f"This code does not run on a tensor of shape {tuple(x.shape)}: {reason}. Choose another tensor."
         ) from None
     if not (x_hat.isfinite().all() and x.any()):
         raise QuantError(
-            "This code divides by 0 on this tensor, since its range has no width; take one whose values differ."
+            "This code divides by 0 on this tensor, whose range has no width; choose a tensor whose values differ."
         )
     return Outcome(after, codes, scale.expand_as(x), x_hat, after - x_hat, x - x_hat)
 
 
 def compare(mistake: Mistake, x: Tensor | None = None) -> Comparison:
-    """Run both ways on x, by default the mistake's own tensor, and find the cells that went wrong.
+    """Run both implementations on x, by default the mistake's own tensor, and find the wrong cells.
 
     Raises:
         QuantError: one of them does not run on x.
@@ -111,7 +111,7 @@ def compare(mistake: Mistake, x: Tensor | None = None) -> Comparison:
 
 
 def lines(mistake: Mistake) -> tuple[list[Line], list[Line]]:
-    """Return the source of the wrong and of the right way, the differing lines marked; names need not agree."""
+    """Return the source of the wrong and the right implementation, lines that differ marked; names may differ."""
     sources = (_source(mistake.wrong), _source(mistake.right))
     matcher = difflib.SequenceMatcher(None, sources[0][1:], sources[1][1:], autojunk=False)
     same: tuple[set[int], set[int]] = ({0}, {0})
@@ -126,6 +126,6 @@ def lines(mistake: Mistake) -> tuple[list[Line], list[Line]]:
 
 
 def _source(implementation: Implementation) -> list[str]:
-    """The function's lines; the types in its head, for our checker alone, are left out."""
+    """The function's lines, without the types in its signature, which are there for the type checker alone."""
     text = inspect.getsource(implementation).replace("(x: Tensor) -> Parts:", "(x):")
     return text.rstrip().splitlines()

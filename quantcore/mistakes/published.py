@@ -1,11 +1,11 @@
-"""Mistakes that tables in print rest on, as the few lines that make them, each beside the lines that do not.
+"""Mistakes behind published tables: the few lines that make each mistake, and the lines that avoid it.
 
-Every function takes x and returns codes, scale and x̂. Their source is what a page shows, so they are written
-as a student would. A cast from float to int8 of a number that does not fit is undefined in C++; by way of int32
-it keeps the lowest 8 bits everywhere, which is what x86 machines do directly and what those tables show.
+Every function takes x and returns codes, scale and x̂. A page shows their source, so they are written as a
+student would write them. In C++, casting a float that does not fit to int8 is undefined; through int32 the cast
+keeps the lowest 8 bits on every machine, which is what x86 does directly and what those tables show.
 """
 
-# ruff: noqa: D103 (the record in the catalogue says what each does)
+# ruff: noqa: D103 (the catalogue says what each does)
 
 import torch
 from torch import Tensor

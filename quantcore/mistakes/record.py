@@ -1,4 +1,4 @@
-"""What is known of one mistake."""
+"""The record of one mistake: both implementations, what goes wrong, and how to fix it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ Implementation = Callable[[Tensor], Parts]
 
 @dataclass(frozen=True)
 class Mistake:
-    """Two ways to quantize: ``wrong`` and ``right`` take x and return codes, scale and x̂.
+    """Two implementations of a quantizer: ``wrong`` and ``right`` take x and return codes, scale and x̂.
 
-    ``hint``: what to look for, before it is shown; ``why``: what goes wrong; ``fix``: what the right way does;
-    ``source``: where the tensor, and a table if one is in print, come from; ``format``: what the codes are to
-    be; ``x``: makes the tensor, float32.
+    ``hint``: what to look for before the answer is shown; ``why``: what goes wrong; ``fix``: what the right
+    implementation does; ``source``: where the tensor comes from, and the published table if there is one;
+    ``format``: the intended format of the codes; ``x``: makes the tensor, float32.
     """
 
     title: str

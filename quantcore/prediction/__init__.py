@@ -1,1 +1,1 @@
-"""Questions whose answers are a scheme's own arithmetic, tensors to practise on, and how an answer is graded."""
+"""Questions about a scheme's arithmetic: tensors to practice on, grading, and the likely error behind an answer."""

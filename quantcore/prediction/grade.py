@@ -1,7 +1,7 @@
-"""Mark answers to "which code, scale or zero_point?", and find the step at which a wrong one went astray.
+"""Mark answers to "which code, scale or zero point?", and find the step where a wrong answer went wrong.
 
-A wrong answer is not only compared with the right one: the arithmetic is done again with one step wrong, for
-each step of `predict_steps`, until one gives what was typed.
+A wrong answer is explained by repeating the arithmetic with one step wrong, for each of `likely_errors`, until
+one gives what was typed.
 
 >>> from quantcore import Scheme, apply
 >>> result = apply([[0.5, -1.0], [2.0, 0.1]], Scheme.parse("int4"))
@@ -22,17 +22,17 @@ from quantcore.quantization import Quantized
 from quantcore.range_setting import Given
 from quantcore.tracing import Trace, number, scale_formula, trace, zero_point_formula
 
-LEAST_DIGITS = 3  # of a scale, significant ones
+LEAST_DIGITS = 3  # significant digits expected of a scale
 Place = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Mark:
-    """What is to be said of one answer.
+    """The mark of one answer.
 
-    ``kind``: "right", "blank", "words", "digits" (too few of a scale to tell), "fraction" (of what is whole), a
-    wrong step, or "unknown"; ``sentence``: where it went astray, with the numbers, empty if it did not;
-    ``answer``: the right one.
+    ``kind``: "right", "blank", "not a number", "too few digits" (of a scale), "not an integer", a likely error, or
+    "wrong" where none explains it; ``sentence``: what went wrong, with the numbers, empty if nothing did;
+    ``answer``: the right answer.
     """
 
     typed: str
@@ -52,7 +52,7 @@ def mark_codes(result: Quantized, places: Sequence[Place], typed: Sequence[str])
     Where several wrong steps give the same answer, the one that explains most of the answers is named.
 
     Raises:
-        QuantError: the codes stand for no integers, or there are not as many answers as places.
+        QuantError: the format is not an integer format, or the number of answers is not that of places.
     """
     _check(result, places, typed)
     traces = [trace(result, place) for place in places]
@@ -64,10 +64,10 @@ def mark_codes(result: Quantized, places: Sequence[Place], typed: Sequence[str])
 
 
 def mark_scales(result: Quantized, blocks: Sequence[Place], typed: Sequence[str]) -> list[Mark]:
-    """Mark what was typed as the scales of blocks (positions in block form); 3 significant digits suffice.
+    """Mark what was typed as the scales of blocks (positions in block form); 3 significant digits are enough.
 
     Raises:
-        QuantError: as `mark_codes`; or the parameters were given by hand: there is nothing to predict.
+        QuantError: as `mark_codes`; or scale and zero point were given, so that there is nothing to predict.
     """
     _check(result, blocks, typed, given=True)
     return _likeliest([_mark_scale(text, result, block) for block, text in zip(blocks, typed, strict=True)])
@@ -77,89 +77,94 @@ def mark_zero_points(result: Quantized, blocks: Sequence[Place], typed: Sequence
     """Mark what was typed as the zero points of blocks (positions in block form).
 
     Raises:
-        QuantError: as `mark_scales`; or the convention's zero points are no integers.
+        QuantError: as `mark_scales`; or the convention's zero points are not integers.
     """
     _check(result, blocks, typed, given=True)
     if result.scheme.convention.zero_point != "integer":
         library = result.scheme.convention.library
-        raise QuantError(f"{library} keeps no whole number as zero_point; choose the textbook.")
+        raise QuantError(f"Zero points in {library} are not integers; choose the textbook library.")
     found = []
     for block, text in zip(blocks, typed, strict=True):
         t = trace(result, first_of(result, block))
         how = f"It is {zero_point_formula(t)} = {number(t.zero_point)}."
-        found.append(_mark_integer(text, int(t.zero_point), "a zero_point", wrong_zero_points(t), how))
+        found.append(_mark_integer(text, int(t.zero_point), "a zero point", wrong_zero_points(t), how))
     return _likeliest(found)
 
 
 def _likeliest(found: list[list[Mark]]) -> list[Mark]:
-    """Of all that each answer can be, the kind that explains the most answers; the first among equals."""
+    """For each answer the kind that explains the most answers; the first of equals."""
     often = Counter(kind for marks in found for kind in {mark.kind for mark in marks})
     return [max(marks, key=lambda mark: often[mark.kind]) for marks in found]
 
 
 def first_of(result: Quantized, block: Place) -> Place:
-    """Return the first element of a block of boxes.
+    """Return the index of a block's first element.
 
     Raises:
-        QuantError: the blocks run over the ends of rows.
+        QuantError: blocks cross row boundaries.
     """
     if result.laid_shape != tuple(result.x.shape):
-        raise QuantError("These groups run over the ends of rows; choose groups along an axis to predict.")
+        raise QuantError("These groups cross row boundaries; choose groups along an axis to predict them.")
     return tuple(start for start, _ in block_bounds(result.laid_shape, result.block, block))
 
 
 def _check(result: Quantized, places: Sequence[Place], typed: Sequence[str], given: bool = False) -> None:
     if not isinstance(result.scheme.format, IntFormat):
-        raise QuantError(f"The codes of {result.scheme.format} are bit patterns; choose an integer format.")
+        raise QuantError(f"{result.scheme.format} codes are bit patterns; choose an integer format.")
     if given and isinstance(result.scheme.range_setting, Given):
-        raise QuantError("Scale and zero_point were given by hand; choose a range to predict them from.")
+        raise QuantError(
+            "Scale and zero point are given, not computed; choose a range setting to predict them from."
+        )
     if len(places) != len(typed):
-        raise QuantError(f"There are {len(typed)} answers to {len(places)} questions; give one each.")
+        raise QuantError(
+            f"There are {len(typed)} answers to {len(places)} questions; give one answer to each."
+        )
 
 
 def _correct_steps(t: Trace) -> str:
-    """The right way to a code in one sentence."""
+    """The right steps to a code in one sentence."""
     steps = [f"x / s = {number(t.quotient)}"]
     if t.summed is None:
-        steps.append(f"rounded {number(t.rounded)}")
+        steps.append(f"rounded to {number(t.rounded)}")
     if t.zero_point:
-        steps.append(f"with the zero_point added {number(t.shifted if t.summed is None else t.summed)}")
+        total = t.shifted if t.summed is None else t.summed
+        steps.append(f"plus the zero point {number(t.zero_point)} is {number(total)}")
     if t.summed is not None:
-        steps.append(f"rounded {number(t.rounded)}")
+        steps.append(f"rounded to {number(t.rounded)}")
     if t.overflow:
         steps.append(f"{'wrapped' if t.overflow == 'wrap' else 'clamped'} to {t.code}")
     return f"{', '.join(steps)}."
 
 
 def _read(text: str) -> Decimal | None:
-    """The number that was typed, with any minus sign, and a point or a comma."""
+    """The number that was typed, with either minus sign, and a decimal point or comma."""
     plain = text.strip().replace("−", "-").replace(",", ".")
     try:
         value = Decimal(plain)
     except InvalidOperation:
         return None
-    # float32 ends at 3e38 and 1e-45; of more, Decimal's own arithmetic would give up
+    # float32 goes from 1e-45 to 3e38; far beyond that, Decimal's own arithmetic fails
     return value if value.is_finite() and abs(value.adjusted()) < 60 else None
 
 
 def _not_a_number(text: str, what: str, answer: str) -> list[Mark]:
     if not text.strip():
         return [Mark(text, "blank", "", answer)]
-    return [Mark(text, "words", f"{text.strip()[:20]!r} is no number; {what} is one.", answer)]
+    return [Mark(text, "not a number", f"{text.strip()[:20]!r} is not a number, but {what} is.", answer)]
 
 
 def _mark_integer(text: str, right: int, what: str, errors: LikelyErrors, how: str) -> list[Mark]:
-    """All that an answer can be, the likeliest first."""
+    """Every mark that an answer can get, the likeliest first."""
     value, answer = _read(text), str(right)
     if value is None:
         return _not_a_number(text, what, answer)
     if value == right:
         return [Mark(text, "right", "", answer)]
     if value != value.to_integral_value():
-        return [Mark(text, "fraction", f"{what.capitalize()} is a whole number: round it. {how}", answer)]
+        return [Mark(text, "not an integer", f"{what.capitalize()} is an integer: round it. {how}", answer)]
     marks = [Mark(text, e.kind, e.sentence, answer) for e in errors if value == Decimal(e.value)]
     off = "high" if value > right else "low"
-    last = ("off by one", f"One too {off}. {how}") if abs(value - right) == 1 else ("unknown", how)
+    last = ("off by one", f"Too {off} by one. {how}") if abs(value - right) == 1 else ("wrong", how)
     return marks or [Mark(text, *last, answer)]
 
 
@@ -171,18 +176,16 @@ def _mark_scale(text: str, result: Quantized, block: Place) -> list[Mark]:
     if _agrees(value, right):
         return [Mark(text, "right", "", answer)]
     if len(value.as_tuple().digits) < LEAST_DIGITS and _within_last_digit(value, right):
-        more = f"As far as it goes; give {LEAST_DIGITS} significant digits."
-        return [Mark(text, "digits", more, answer)]
+        more = f"Correct as far as it goes; give {LEAST_DIGITS} significant digits."
+        return [Mark(text, "too few digits", more, answer)]
     t = trace(result, first_of(result, block))
     errors = wrong_scales(t, result, block)
     marks = [Mark(text, e.kind, e.sentence, answer) for e in errors if _agrees(value, e.value)]
-    return marks or [Mark(text, "unknown", f"It is {scale_formula(t)} = {answer}.", answer)]
+    return marks or [Mark(text, "wrong", f"It is {scale_formula(t)} = {answer}.", answer)]
 
 
 def _agrees(value: Decimal, right: float) -> bool:
-    """Whether it is the number, or the number rounded to the digits that were typed; with 4 or more of them,
-    cut off will do.
-    """
+    """Whether the value is the number, rounded to the digits typed; with 4 or more, truncated is accepted too."""
     if float(value) == right or Decimal(number(right)) == value:
         return True
     digits = len(value.as_tuple().digits)

@@ -1,6 +1,6 @@
-"""The steps that often go wrong in predicting a code, a scale or a zero_point, each as what it gives.
+"""Likely errors in predicting a code, a scale or a zero point, each with the wrong answer that it gives.
 
-A wrong step that gives the right answer all the same is not one: those are left out.
+A wrong step that gives the right answer anyway is left out.
 """
 
 import dataclasses
@@ -18,11 +18,11 @@ from quantcore.quantization import Quantized
 from quantcore.range_setting import MIN_MAX
 from quantcore.tracing import Trace, number, scale_formula, signed
 
-MAX_BLOCKS = 4096  # whose parameters are tried in place of the block's own
+MAX_BLOCKS = 4096  # blocks whose parameters are tried in place of the right one's
 
 
 class LikelyError(NamedTuple):
-    """A wrong step: its kind, the answer it gives, and what to say of it."""
+    """One wrong step: its kind, the answer it gives, and the sentence that explains it."""
 
     kind: str
     value: float
@@ -40,7 +40,7 @@ def wrong_codes(t: Trace, result: Quantized) -> LikelyErrors:
 
 
 def _integers(t: Trace) -> IntFormat:
-    assert isinstance(t.scheme.format, IntFormat)  # `predict` takes no others
+    assert isinstance(t.scheme.format, IntFormat)  # `grade` refuses other formats
     return t.scheme.format
 
 
@@ -59,53 +59,58 @@ def _wrong_roundings(t: Trace) -> LikelyErrors:
     offset = t.zero_point if t.summed is None else 0.0
     if not math.isfinite(v):
         return
-    nearest = f"the rounding of the scheme gives {number(t.rounded)}"
+    nearest = f"the scheme rounds it to {number(t.rounded)}"
     tries = [
-        (math.trunc(v), f"{number(v)} was cut off to {math.trunc(v)}; {nearest}."),
+        (math.trunc(v), f"{number(v)} was truncated to {math.trunc(v)}; {nearest}."),
         (math.floor(v), f"{number(v)} was rounded down to {math.floor(v)}; {nearest}."),
         (math.ceil(v), f"{number(v)} was rounded up to {math.ceil(v)}; {nearest}."),
     ]
     if v - math.floor(v) == 0.5:
-        tie = f"{number(v)} lies in the middle: {nearest}, not {{}}."
+        tie = f"{number(v)} is a tie: {nearest}, not {{}}."
         tries = [(integer, tie.format(integer)) for integer in (math.floor(v), math.ceil(v))]
     for integer, sentence in tries:
         yield LikelyError("rounding", _fit(integer + offset, t), sentence)
 
 
 def _wrong_zero_points_in(t: Trace) -> LikelyErrors:
-    """The zero_point with the wrong sign, or left out."""
+    """The zero point with the wrong sign, or left out."""
     if not t.zero_point:
         return
     nearest = t.rounded if t.summed is None else round(t.quotient)
     z, told = signed(t.zero_point), f"{number(nearest)} + {signed(t.zero_point)}"
-    sign = f"The zero_point {z} was taken off; it is added: {told}."
-    # who goes wrong here may leave out the clamp too
+    sign = f"The zero point {z} was subtracted; it must be added: {told}."
+    # whoever makes this error may leave out the clamp too
     for value in (_fit(nearest - t.zero_point, t), nearest - t.zero_point):
         yield LikelyError("sign of zero point", value, sign)
     for value in (_fit(nearest, t), nearest):
-        yield LikelyError("zero point forgotten", value, f"The zero_point {z} is missing: {told}.")
+        yield LikelyError("zero point forgotten", value, f"The zero point {z} is missing: {told}.")
 
 
 def _out_of_range(t: Trace) -> LikelyErrors:
-    """What becomes of a value that does not fit."""
+    """Wrong handling of a value that does not fit the format."""
     fmt = _integers(t)
     if not math.isfinite(t.shifted):
         return
     before, clamped = number(t.shifted), min(max(t.shifted, fmt.qmin), fmt.qmax)
     wrapped = float(wrap(torch.tensor(t.shifted, dtype=torch.float64), fmt))
-    outside = f"{before} does not fit {fmt.qmin}..{fmt.qmax}"
-    yield LikelyError("not clamped", t.shifted, f"{outside}; the code is the end of that range.")
-    yield LikelyError("wrapped", wrapped, f"{outside}. It is clamped to {number(clamped)}, it does not wrap.")
-    yield LikelyError("clamped", clamped, f"{outside}. This scheme wraps: it becomes {number(wrapped)}.")
+    outside = f"{before} is outside {fmt.qmin}..{fmt.qmax}"
+    yield LikelyError("not clamped", t.shifted, f"{outside}, so the code must be {t.code}.")
+    yield LikelyError(
+        "wrapped", wrapped, f"{outside}. This scheme clamps it to {number(clamped)}; it does not wrap."
+    )
+    yield LikelyError("clamped", clamped, f"{outside}. This scheme wraps it to {number(wrapped)}.")
     other = dataclasses.replace(fmt, signed=not fmt.signed)
-    told = f"That is clamped to {other.qmin}..{other.qmax}, the codes of {other}; {fmt} has {fmt.qmin}..{fmt.qmax}."
+    told = (
+        f"That is clamped to {other.qmin}..{other.qmax}, the codes of {other}; "
+        f"those of {fmt} are {fmt.qmin}..{fmt.qmax}."
+    )
     yield LikelyError("codes of another format", min(max(t.shifted, other.qmin), other.qmax), told)
 
 
 def _others(t: Trace, result: Quantized) -> LikelyErrors:
     z = t.zero_point
     yield LikelyError("sign of x", _code(-t.quotient, z, t), f"The sign of x = {number(t.x)} was lost.")
-    product = f"x was multiplied by s; it is divided: {number(t.x)} / {number(t.scale)}."
+    product = f"x was multiplied by s; it must be divided: {number(t.x)} / {number(t.scale)}."
     yield LikelyError("multiplied", _code(t.x * t.scale, z, t), product)
     yield LikelyError("not scaled", _code(t.x, z, t), f"x was not divided by the scale {number(t.scale)}.")
     if 1 < result.scale.numel() <= MAX_BLOCKS:
@@ -113,7 +118,10 @@ def _others(t: Trace, result: Quantized) -> LikelyErrors:
         places = [tuple(int(i) for i in p) for p in torch.ones(grid).nonzero()]
         for place in sorted(places, key=lambda p: sum(abs(a - b) for a, b in zip(p, t.block, strict=True))):
             scale, zero = float(result.scale[place]), float(result.params.zero_point[place])
-            said = f"That takes the scale {number(scale)} of block {place}; this is block {t.block}, with {number(t.scale)}."
+            said = (
+                f"That uses the scale {number(scale)} of block {place}; "
+                f"this is block {t.block}, whose scale is {number(t.scale)}."
+            )
             yield LikelyError("another block", _code(t.x / scale if scale else math.inf, zero, t), said)
 
 
@@ -134,13 +142,13 @@ def _elements(result: Quantized, block: tuple[int, ...]) -> torch.Tensor:
 
 
 def _other_schemes(t: Trace, result: Quantized, block: tuple[int, ...]) -> LikelyErrors:
-    """The scale that another scheme, tensor or block has."""
+    """The scale of another scheme, of the whole tensor, or of another block."""
     scheme, fmt = result.scheme, _integers(t)
     own, how = _elements(result, block), f"It is {scale_formula(t)}."
     kind = "symmetric" if scheme.symmetric else "asymmetric"
     tries: list[tuple[torch.Tensor, dict[str, Any], str, str]] = [
         (own, {"symmetric": not scheme.symmetric}, "symmetry", f"This scheme is {kind}."),
-        (own, {"range_setting": MIN_MAX}, "range", "That is the range from min to max."),
+        (own, {"range_setting": MIN_MAX}, "range", "That uses the range from min to max."),
         (result.x, {}, "another block", "That is the scale of the whole tensor, not of this block."),
         (own, {"format": dataclasses.replace(fmt, signed=not fmt.signed)}, "codes of another format",
          f"{fmt} has the codes {fmt.qmin}..{fmt.qmax}."),
@@ -149,7 +157,7 @@ def _other_schemes(t: Trace, result: Quantized, block: tuple[int, ...]) -> Likel
         other = dataclasses.replace(scheme, granularity=PER_TENSOR, scales=None, **changes)
         try:
             scale = choose_qparams(x, other).scale
-        except QuantError:  # its library, or the range, has no such scheme
+        except QuantError:  # the library or the range setting does not support it
             continue
         yield LikelyError(wrong, float(scale.flatten()[0]), f"{sentence} {how}")
     if 1 < result.scale.numel() <= MAX_BLOCKS:
@@ -165,25 +173,29 @@ def _other_divisors(t: Trace, result: Quantized, block: tuple[int, ...]) -> Like
         half, divisor = codes // 2, codes // 2 - 1
         yield LikelyError("divisor", size / half, f"Divided by {half}; the highest code is {divisor}. {how}")
         yield LikelyError(
-            "divisor", size / (codes - 1), f"max|x| spans half of the codes, not all {codes}. {how}"
+            "divisor", size / (codes - 1), f"max|x| covers half of the codes, not all {codes}. {how}"
         )
         yield LikelyError(
-            "absolute value", high / divisor, f"max x was taken, but |{number(low)}| is larger. {how}"
+            "absolute value", high / divisor, f"max x was used, but |{number(low)}| is larger. {how}"
         )
     else:
         yield LikelyError(
             "divisor", span / codes, f"{codes} codes have {codes - 1} steps between them. {how}"
         )
-        yield LikelyError("low forgotten", high / (codes - 1), f"The range begins at low, not at 0. {how}")
+        yield LikelyError("low forgotten", high / (codes - 1), f"The range starts at low, not at 0. {how}")
         yield LikelyError(
-            "sign of low", (high + low) / (codes - 1), f"high - low with a negative low adds. {how}"
+            "sign of low",
+            (high + low) / (codes - 1),
+            f"Subtracting a negative low adds its magnitude. {how}",
         )
         yield LikelyError("zero left out", span / (codes - 1), f"The range is widened to include 0. {how}")
-    yield LikelyError("inverse", 1 / t.scale, f"That is 1/s: codes for each unit of x. {how}")
+    yield LikelyError("inverse", 1 / t.scale, f"That is 1 / s, the number of steps per unit of x. {how}")
     for value in (size, span):
-        yield LikelyError("not divided", value, f"That is the range; it is divided among the codes. {how}")
+        yield LikelyError(
+            "not divided", value, f"That is the width of the range; it must be divided into steps. {how}"
+        )
     for factor in (10, 0.1):
-        yield LikelyError("decimal point", t.scale * factor, f"The decimal point slipped. {how}")
+        yield LikelyError("decimal point", t.scale * factor, f"The decimal point is off by one place. {how}")
 
 
 def wrong_zero_points(t: Trace) -> LikelyErrors:
@@ -196,10 +208,12 @@ def wrong_zero_points(t: Trace) -> LikelyErrors:
 def _zero_points_by_one_error(t: Trace) -> LikelyErrors:
     fmt = _integers(t)
     middle = (
-        "Symmetric codes lie around 0" if fmt.signed else f"Symmetric unsigned codes lie around {fmt.middle}"
+        "Symmetric codes are centered on 0"
+        if fmt.signed
+        else f"Symmetric unsigned codes are centered on {fmt.middle}"
     )
     if t.scheme.symmetric:
-        said = f"{middle}: the zero_point is {number(t.zero_point)}."
+        said = f"{middle}: the zero point is {number(t.zero_point)}."
         yield LikelyError("symmetry", 0 if t.zero_point else 1 << (fmt.bits - 1), said)
     if t.low is None or not t.scale:
         return
@@ -207,18 +221,18 @@ def _zero_points_by_one_error(t: Trace) -> LikelyErrors:
     how = f"It is qmin - round(low / s) = {fmt.qmin} - round({steps:.7g})."
     if not t.scheme.symmetric:
         yield LikelyError(
-            "sign of low", _clamp(fmt.qmin + round(steps), fmt), f"low / s is subtracted. {how}"
+            "sign of low", _clamp(fmt.qmin + round(steps), fmt), f"low / s must be subtracted. {how}"
         )
-        yield LikelyError("sign of low", fmt.qmin + round(steps), f"low / s is subtracted. {how}")
+        yield LikelyError("sign of low", fmt.qmin + round(steps), f"low / s must be subtracted. {how}")
         for integer in (math.floor(steps), math.ceil(steps)):
             yield LikelyError("rounding", fmt.qmin - integer, f"{steps:.7g} was rounded to {integer}. {how}")
         yield LikelyError("not clamped", fmt.qmin - round(steps), f"It is clamped to {fmt.qmin}..{fmt.qmax}.")
     for value in (-round(steps), round(steps)):
-        yield LikelyError("lowest code forgotten", value, f"low gets the lowest code, {fmt.qmin}. {how}")
+        yield LikelyError("lowest code forgotten", value, f"low must get the lowest code, {fmt.qmin}. {how}")
     yield LikelyError("sign of zero point", -t.zero_point, f"The sign is wrong. {how}")
     other = dataclasses.replace(fmt, signed=not fmt.signed)
     moved = t.zero_point + other.qmin - fmt.qmin
-    yield LikelyError("codes of another format", moved, f"That is the zero_point of {other}. {how}")
+    yield LikelyError("codes of another format", moved, f"That is the zero point of {other}. {how}")
 
 
 def _clamp(value: float, fmt: IntFormat) -> float:

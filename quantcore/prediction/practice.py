@@ -1,4 +1,4 @@
-"""Tensors to practise on: few digits, a scale that divides easily, and still ties, clipping and negative values.
+"""Tensors to practice on: few digits and a scale that divides easily, yet with ties, clipping and negative values.
 
 >>> from quantcore import INT4, Fixed, Scheme, apply
 >>> found = practice(INT4, symmetric=True, seed=0)
@@ -19,15 +19,15 @@ from quantcore.formats import IntFormat
 SCALES = tuple(map(Decimal, ("0.25", "0.5", "1", "2", "4", "5", "10")))
 DIGITS = 3  # significant ones of every value
 ROWS, COLUMNS = 4, 6
-NEAR = 40  # steps from 0: larger quotients are no longer worked out mentally
-FAR = 300  # steps from 0: from there on values just outside the range have too many digits
+NEAR = 40  # steps from 0: larger quotients are too hard for mental arithmetic
+FAR = 300  # steps from 0: beyond that, values just outside the range have too many digits
 _INSIDE = tuple(map(Decimal, ("0", "0.1", "0.2", "0.25", "0.3", "0.4", "0.6", "0.7", "0.75", "0.8", "0.9")))
 _TIE = (Decimal("0.5"),)
 
 
 @dataclass(frozen=True)
 class Practice:
-    """``x``: float32 of shape (4, 6); ``low``, ``high``: a range that gives exactly ``scale`` and ``zero_point``."""
+    """``x``: float32 of shape (4, 6); ``low``, ``high``: the range that gives exactly ``scale`` and ``zero_point``."""
 
     x: npt.NDArray[np.float32]
     low: float
@@ -37,21 +37,21 @@ class Practice:
 
 
 def practice(fmt: IntFormat, symmetric: bool, seed: int, clipping: bool = False) -> Practice:
-    """Return the tensor of a seed for codes of a format.
+    """Return the practice tensor of a seed for a format.
 
-    Every row has a tie (x / s ends in .5) and, where the range has any, a negative value. No x / s has more than
-    2 decimals, no x more than 3 significant digits.
+    Every row has a tie (x / s ends in .5) and, where the range has any, a negative value. x / s has at most 2
+    decimals, x at most 3 significant digits.
 
     Args:
-        clipping: one value per row lies outside the range (of at most 8 bits); otherwise the range is that of the
-            tensor, min to max.
+        clipping: one value per row lies outside the range (up to 8 bits); otherwise the range is the tensor's
+            min to max.
     """
     random = np.random.default_rng(seed)
-    scale, zero_point, ends = _grid(fmt, symmetric, random)
-    reach = (fmt.qmin - zero_point, fmt.qmax - zero_point)  # symmetric codes go one step further down
-    rows = [_row(ends, reach if clipping else None, scale, random) for _ in range(ROWS)]
-    low, high = (end * scale for end in ends)
-    if not clipping:  # never in the place of the tie or of the negative value, which come first
+    scale, zero_point, bounds = _grid(fmt, symmetric, random)
+    code_range = (fmt.qmin - zero_point, fmt.qmax - zero_point)  # symmetric codes go one step further down
+    rows = [_row(bounds, code_range if clipping else None, scale, random) for _ in range(ROWS)]
+    low, high = (bound * scale for bound in bounds)
+    if not clipping:  # the tie and the negative value come first and must stay
         places = random.permutation(ROWS)
         rows[places[0]][-1], rows[places[1]][-1] = low, high
     x = np.array([[row[i] for i in random.permutation(COLUMNS)] for row in rows], np.float32)
@@ -59,26 +59,30 @@ def practice(fmt: IntFormat, symmetric: bool, seed: int, clipping: bool = False)
 
 
 def _grid(fmt: IntFormat, symmetric: bool, random: Any) -> tuple[Decimal, int, tuple[int, int]]:
-    """An easy scale, a zero point, and the ends of the range in steps, such that the ends have few digits too."""
+    """An easy scale, a zero point, and the bounds of the range in steps, such that the bounds have few digits too."""
     scales = [SCALES[i] for i in random.permutation(len(SCALES))]
     if symmetric:
-        reach = fmt.qmax - fmt.middle
-        tries = [(fmt.middle, (-reach, reach))]
+        highest = fmt.qmax - fmt.middle
+        tries = [(fmt.middle, (-highest, highest))]
     else:
         zeros = random.permutation(np.arange(fmt.qmin + 1, fmt.qmax))[:64]
         tries = [(int(z), (fmt.qmin - int(z), fmt.qmax - int(z))) for z in zeros]
-    every = [(scale, zero, ends) for zero, ends in tries for scale in scales]
-    few = (found for found in every if all(_short(end * found[0]) for end in found[2]))
-    return next(few, every[0])  # no scale gives the ends of a wide format few digits
+    every = [(scale, zero, bounds) for zero, bounds in tries for scale in scales]
+    few = (found for found in every if all(_short(bound * found[0]) for bound in found[2]))
+    return next(few, every[0])  # no scale gives the bounds of a wide format few digits
 
 
-def _row(ends: tuple[int, int], reach: tuple[int, int] | None, scale: Decimal, random: Any) -> list[Decimal]:
-    """One row: a tie, a negative value, one outside the ``reach`` of the codes, then any others."""
-    low, high = max(ends[0], -NEAR), min(ends[1], NEAR)
+def _row(
+    bounds: tuple[int, int], code_range: tuple[int, int] | None, scale: Decimal, random: Any
+) -> list[Decimal]:
+    """One row: a tie, a negative value, one outside ``code_range``, then any others."""
+    low, high = max(bounds[0], -NEAR), min(bounds[1], NEAR)
     row = [_value(low, high, _TIE, scale, random), _value(low, 0, _INSIDE, scale, random)]
-    if reach and max(map(abs, reach)) < FAR:
-        # from a whole step on: a value less than half a step outside still gets its nearest code
-        beyond = (reach[1] + 1, reach[1] + 5) if random.random() < 0.5 else (reach[0] - 5, reach[0] - 1)
+    if code_range and max(map(abs, code_range)) < FAR:
+        # at least a full step: a value less than half a step outside still gets its nearest code
+        lowest, highest = code_range
+        above = random.random() < 0.5
+        beyond = (highest + 1, highest + 5) if above else (lowest - 5, lowest - 1)
         row.append(_value(*beyond, (*_INSIDE, *_TIE), scale, random))
     return row + [_value(low, high, _INSIDE, scale, random) for _ in range(COLUMNS - len(row))]
 
