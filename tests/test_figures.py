@@ -157,7 +157,7 @@ def test_a_reduced_pair_shows_how_many_differ(shape, differing):
         assert gap == abs(a[box] - b[box]).max()
         assert (trace.customdata[i, j, -2:] == (unequal.sum(), unequal.size)).all()
     # what is said agrees with what is drawn: the mean of all cells, by their size
-    said = float(re.search(r"Overall ([\d.]+) % differ", data.legend)[1])
+    said = float(re.search(r"Overall, ([\d.]+) % of the elements differ", data.legend)[1])
     assert said == pytest.approx(np.average(trace.z, weights=data.size), abs=0.05)
     assert said == pytest.approx(100 * (a != b).mean(), abs=0.05)
     assert f"{down} × {across} elements" in data.legend
@@ -176,7 +176,7 @@ def test_one_element_of_a_large_cell_stands_out_from_none():
     assert trace.colorscale[0][1] == trace.colorscale[1][1] != trace.colorscale[2][1]
     fewest = trace.z[trace.z > 0].min() / 100
     assert fewest >= places[2]
-    assert "less than 0.1 % differ" in data.legend
+    assert "less than 0.1 % of the elements differ" in data.legend
 
 
 def test_borders_stand_between_blocks():

@@ -70,7 +70,11 @@ def test_curve_as_drawn():
     curve = lessons.range_curve(X, qc.Scheme(qc.INT4), count=20)
     figure = lessons.clipping_against_rounding(curve, 3.0)
     drawn = {trace.name: trace.y for trace in figure.data}
-    for name, values in {"rounding": curve.rounding, "clipping": curve.clipping, "both": curve.total}.items():
+    for name, values in {
+        "rounding": curve.rounding,
+        "clipping": curve.clipping,
+        "total": curve.total,
+    }.items():
         np.testing.assert_array_equal(drawn[name], values)
     assert figure.layout.shapes[0].x0 == 3.0
     low, high = figure.layout.yaxis.range

@@ -53,7 +53,7 @@ def test_the_axis_holds_what_is_no_wider_than_the_elements():
 def test_error_shows_both_parts_their_sum_and_the_minimum(theme, symmetric):
     figure = figures.range_error(CURVE, MARKS, symmetric, theme=theme)
     lines = {trace.name: trace for trace in figure.data}
-    for name, values in (("clipping", CURVE.clipping), ("rounding", CURVE.rounding), ("both", CURVE.mse)):
+    for name, values in (("clipping", CURVE.clipping), ("rounding", CURVE.rounding), ("total", CURVE.mse)):
         assert np.array_equal(lines[name].x, CURVE.widths)
         assert [v or 0.0 for v in lines[name].y] == list(values)  # 0 has no place on a logarithmic axis
     (line,) = figure.layout.shapes

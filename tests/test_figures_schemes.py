@@ -48,7 +48,7 @@ def test_frontier_and_line_of_a_gaussian(frame):
     slope = (line.y[1] - line.y[0]) / (line.x[1] - line.x[0])
     assert slope == pytest.approx(20 * math.log10(2))
     assert line.y[0] == line.x[0] == 0
-    best = named(figure, "frontier")
+    best = named(figure, "Pareto frontier")
     for bits, gain in zip(best.x, best.y, strict=True):
         beaten = frame[(frame["bits_per_element"] <= bits) & (frame["sqnr_db"] > gain)]
         assert beaten.empty

@@ -188,7 +188,7 @@ def test_a_format_of_one_width_has_no_curve() -> None:
     for step in ("curve", "choose"):
         at = opened(step, train_weights="e4m3fn")
         assert not at.exception
-        assert any("has no other widths" in text for text in said(at.error))
+        assert any("does not come in other bit widths" in text for text in said(at.error))
 
 
 def test_choosing_by_what_can_be_lost() -> None:

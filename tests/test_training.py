@@ -440,9 +440,9 @@ def test_seeds_differ():
         ({"epochs": -1}, "epochs=-1 is outside 0..1,000"),
         ({"epochs": 2.5}, "epochs must be a whole number"),
         ({"batch": 0}, "batch=0 is outside 1.."),
-        ({"learning_rate": 0}, "learning_rate=0 must be over 0"),
+        ({"learning_rate": 0}, "learning_rate=0 must be greater than 0"),
         ({"learning_rate": float("nan")}, "learning_rate must be a finite number"),
-        ({"momentum": 1}, "momentum=1 must be at least 0 and under 1"),
+        ({"momentum": 1}, "momentum=1 must be at least 0 and less than 1"),
     ],
 )
 def test_training_refuses(arguments, words):
@@ -465,7 +465,7 @@ def test_training_refuses(arguments, words):
         (lambda n: training.qat(n, qc.Scheme(), qc.Scheme(granularity=qc.PerGroup(4))), "choose per_tensor"),
         (lambda n: training.accuracy_curve(methods=("gptq",)), "'gptq' is not a method; choose among ptq"),
         (lambda n: training.accuracy_curve((1,)), "bits=1 is outside 2..16"),
-        (lambda n: training.qat(n, HQQ, learned_scales=True), "zero points of the hqq.* are not whole"),
+        (lambda n: training.qat(n, HQQ, learned_scales=True), "Zero points in hqq.* are not integers"),
     ],
 )
 def test_refused_at_once(network, call, words):

@@ -1,8 +1,8 @@
 """Plotly figures of results; the only part of quantcore that imports plotly.
 
-Colours: original and dequantized share one scale, so that equal colours mean equal values; error is
-diverging and centred on 0; codes span the format's full range. All palettes can be told apart by
-colour-blind people.
+Colors: original and dequantized share one color scale, so that equal colors mean equal values; the error has a
+diverging scale centered on 0; codes span the full range of the format. All palettes are safe for color-blind
+readers.
 """
 
 import plotly.graph_objects as go
@@ -24,7 +24,7 @@ from quantcore.figures.style import BLOCKS, base_layout, palette
 
 
 def to_html(figure: go.Figure) -> str:
-    """Return a page that opens offline: plotly.js is inside."""
+    """Return a page that opens offline: it contains plotly.js."""
     config = {"displaylogo": False, "showSendToCloud": False, "responsive": True}
     page: str = figure.to_html(include_plotlyjs=True, full_html=True, config=config)
     return page

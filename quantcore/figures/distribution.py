@@ -1,4 +1,4 @@
-"""How the values are spread, and which of them the codes can stand for."""
+"""How the values are distributed, and which values the codes represent."""
 
 import math
 from dataclasses import dataclass
@@ -16,20 +16,20 @@ from quantcore.numerics import CHUNK
 from quantcore.qparams import decode
 from quantcore.quantization import Quantized
 
-MAX_LINES = 64  # representable values drawn as lines; more become a rug
-MAX_MARKS = 256  # marks of the rug; of more values only the span is shown
+MAX_LINES = 64  # representable values drawn as lines; more are drawn as a rug
+MAX_MARKS = 256  # marks of the rug; beyond that only the range is shown
 
 Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
 class DistributionData:
-    """How a block's elements are spread, and what its codes can stand for.
+    """How a block's elements are distributed, and what its codes represent.
 
-    ``block``: its position in the grid; ``name``: what it is called; ``counts``: of its elements between
-    ``edges``; ``whole``: of all elements between the same edges, None where only the block is looked at or is
-    all of x; ``values``: what its codes stand for, ascending; ``size``: how many elements it has; ``clipped``:
-    how many of these are clipped.
+    ``block``: its position in the grid; ``name``: as pages call it; ``counts``: its elements between ``edges``;
+    ``whole``: all elements between the same edges, None where only the block is shown or is all of x;
+    ``values``: what its codes represent, ascending; ``size``: how many elements it has; ``clipped``: how many of
+    these are clipped.
     """
 
     block: tuple[int, ...]
@@ -49,12 +49,12 @@ def distribution_data(
     alone: bool = False,
     whole: tuple[Array, Array] | None = None,
 ) -> DistributionData:
-    """Return the histogram of one block, beside that of all elements.
+    """Return the histogram of one block, and that of all elements.
 
     Args:
-        block: position in the grid of blocks, by default that of the block with the largest scale.
-        alone: the block only, in bins of its own.
-        whole: `histogram` of x, where it is known already.
+        block: position in the grid of blocks; by default the block with the largest scale.
+        alone: the block only, in its own bins.
+        whole: `histogram` of x, if it is known already.
     """
     where = _widest(result) if block is None else block
     own = blocks.elements(result, where)
@@ -66,7 +66,7 @@ def distribution_data(
         counts = histogram(own, len(all_counts), (float(edges[0]), float(edges[-1])))[0]
     values = grid_values(result, where)
     low, high = (float(v) for v in torch.aminmax(own))
-    # within the values of the codes nothing is clipped, and no pass over x is needed
+    # if all elements lie within the representable range nothing is clipped, and no pass over x is needed
     plain = result.kept.how == "scaled" and result.kept.center is None
     clipped = 0 if plain and values[0] <= low and high <= values[-1] else blocks.clipped(result, where)
     name = blocks.name(result, where)
@@ -84,13 +84,13 @@ def distribution(
     theme: str = "light",
     whole: tuple[Array, Array] | None = None,
 ) -> go.Figure:
-    """Return the histogram of a block with the values that its codes stand for drawn into it.
+    """Return the histogram of a block, with the values that its codes represent drawn into it.
 
-    Where there are several blocks, the bars are percentages, and all of x stands faintly behind. For
-    ``block``, ``alone`` and ``whole`` see `distribution_data`.
+    With several blocks, the bars are percentages, and all of x is drawn faintly in the background. For ``block``,
+    ``alone`` and ``whole`` see `distribution_data`.
 
     Args:
-        log: a logarithmic axis of counts or percentages.
+        log: whether the axis of counts or percentages is logarithmic.
     """
     data = distribution_data(result, block, alone=alone, whole=whole)
     low, high = _visible(data.edges, data.values)
@@ -107,10 +107,10 @@ def distribution(
         "margin": {"l": 60, "r": 12, "t": 56, "b": 40},
         "xaxis": {"title": "value", "range": [low, high]},
         "yaxis": {
-            "title": "elements" if data.whole is None else "% of the elements",
+            "title": "elements" if data.whole is None else "% of elements",
             "type": "log" if log else "linear",
         },
-        # for the rug: 0 of the first axis has no place when that is logarithmic
+        # for the rug: the first axis has no 0 when it is logarithmic
         "yaxis2": {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
         "bargap": 0,
         "barmode": "overlay",
@@ -120,7 +120,7 @@ def distribution(
 
 
 def _bars(data: DistributionData, counts: Array, name: str, colour: str, opacity: float) -> go.Bar:
-    """A histogram: of one block alone in counts, beside others in percent of its own elements."""
+    """A histogram: counts for one block alone, otherwise percentages of its own elements."""
     total = int(counts.sum())
     return go.Bar(
         x=(data.edges[:-1] + data.edges[1:]) / 2,
@@ -150,7 +150,7 @@ def histogram(
     counts = np.zeros(bins, np.int64)
     for start in range(0, len(flat), CHUNK):
         part = flat[start : start + CHUNK].cpu().numpy()
-        # numpy subtracts the lowest in the array's own type, where the width of the range may not fit
+        # numpy subtracts the lowest value in the array's own type, where the width of the range may overflow
         wide = high - low > float(np.finfo(part.dtype).max)
         counts += np.histogram(part.astype(np.float64) if wide else part, bins, (low, high))[0]
     return counts, np.linspace(low, high, bins + 1)
@@ -171,7 +171,7 @@ def grid_values(result: Quantized, block: tuple[int, ...]) -> Array:
 
 
 def _visible(edges: Array, values: Array) -> tuple[float, float]:
-    """All elements, and the representable range as far as it is not much wider than they are."""
+    """All elements, and the representable range unless it is much wider than they are."""
     span = edges[-1] - edges[0]
     low = max(min(edges[0], float(values[0])), edges[0] - span)
     high = min(max(edges[-1], float(values[-1])), edges[-1] + span)
@@ -180,7 +180,7 @@ def _visible(edges: Array, values: Array) -> tuple[float, float]:
 
 
 def _marks(values: Array, shown: Array, theme: str) -> list[dict[str, Any]]:
-    """The representable range as a shade, and its values as lines where they are few."""
+    """The representable range, shaded, and its values as lines if there are few."""
     shade = {"type": "rect", "fillcolor": LINE[theme], "opacity": 0.1, "line": {"width": 0}}
     marks = [shade | {"x0": float(values[0]), "x1": float(values[-1]), "y0": 0, "y1": 1, "yref": "paper"}]
     line = {"type": "line", "line": {"color": LINE[theme], "width": 1}, "opacity": 0.75}
@@ -206,15 +206,19 @@ def _rug(shown: Array, theme: str) -> list[go.Scatter]:
 
 
 def _title(result: Quantized, data: DistributionData, shown: int) -> str:
-    """Whose values and range are drawn, how many are clipped, and what stands behind."""
+    """Which block is drawn, its range, how many of its elements are clipped, and what the background shows."""
     fmt, name = result.scheme.format, data.name[0].upper() + data.name[1:]
     drawn = (
-        "lines" if shown <= MAX_LINES else "ticks at the foot" if shown <= MAX_MARKS else "too close to draw"
+        "lines"
+        if shown <= MAX_LINES
+        else "ticks at the bottom"
+        if shown <= MAX_MARKS
+        else "too dense to draw"
     )
     ends = f"{data.values[0]:.4g} to {data.values[-1]:.4g}"
     first = f"<b>{name}</b>: range {ends} (shaded), {fmt.available:,} values of {fmt} ({drawn})"
     of = f"{data.clipped:,} of {data.size:,} elements clipped ({100 * data.clipped / data.size:.3g} %)"
-    behind = "" if data.whole is None else f"; faint: all {result.x.numel():,} elements of x"
+    behind = "" if data.whole is None else f"; in the background: all {result.x.numel():,} elements of x"
     return f"{first}<br>{of}{behind}"
 
 

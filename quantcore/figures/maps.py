@@ -12,8 +12,8 @@ from quantcore.quantization import Quantized
 
 TITLES = {"x": "Original x", "codes": "Codes q", "dequantized": "Dequantized x̂", "error": "Error x − x̂"}
 DIFFERENCE = "|error| − |reference error|"
-NUMBERS_UP_TO = 256  # cells; text costs more than all the rest of a map
-BORDERS_UP_TO = 32  # lines along one axis; at the size of these maps more would hide the cells
+NUMBERS_UP_TO = 256  # cells; the text takes longer to draw than the rest of a map
+BORDERS_UP_TO = 32  # lines along one axis; at this size more would hide the cells
 
 
 def titles_of_maps(data: MapData) -> dict[str, str]:
@@ -28,7 +28,7 @@ def scales_of_maps(data: MapData, result: Quantized, theme: str = "light") -> di
         most = max(-low, high)
         values = {"zmin": -most, "zmax": most, "colorscale": palette("diverging", theme)}
     else:
-        if low == high:  # one value alone: from 0, so that it has a colour of its own
+        if low == high:  # a single value: start at 0, so that it has a color of its own
             low, high = min(low, 0.0), max(high, 0.0)
         values = {"zmin": low, "zmax": high if high > low else 1.0, "colorscale": palette("sequential")}
     low, high = _finite_range(data.map("error"))
@@ -54,12 +54,12 @@ def maps(
 ) -> go.Figure:
     """Return the four maps, original | codes | dequantized | error, in one figure with linked axes.
 
-    Of a large tensor a cell stands for several elements and shows one of them: ``map_data(result, view).legend``
+    In a large tensor a cell represents several elements and shows one of them: ``map_data(result, view).legend``
     says which.
 
     Args:
-        numbers: write the numbers into the cells, where there are at most 256.
-        borders: draw where blocks begin.
+        numbers: write the numbers into the cells, if there are at most 256.
+        borders: draw the borders of blocks.
         columns: 4 for a row, 2 for a square.
         against: another result of the same x: the last map shows by how much |error| differs from its |error|.
     """
@@ -89,7 +89,7 @@ def maps(
 
 
 def _finite_range(*arrays: npt.NDArray[np.float32]) -> tuple[float, float]:
-    """Lowest and highest finite value; (0, 0) where there is none. x̂ can overflow by given parameters."""
+    """Lowest and highest finite value, (0, 0) if there is none: with given parameters x̂ can overflow."""
     finite = [a[np.isfinite(a)] for a in arrays]
     found = [a for a in finite if a.size]
     if not found:
@@ -98,7 +98,7 @@ def _finite_range(*arrays: npt.NDArray[np.float32]) -> tuple[float, float]:
 
 
 def _bar(across: list[float], down: list[float]) -> dict[str, Any]:
-    """The colour bar, as high as its map and close beside it."""
+    """The color bar, as high as its map and close to it."""
     place = {"x": across[1], "xpad": 4, "y": sum(down) / 2, "len": down[1] - down[0]}
     return {"colorbar": place | {"thickness": 8, "nticks": 5, "tickfont": {"size": 10}}}
 
@@ -111,7 +111,7 @@ def _cells(data: MapData) -> dict[str, Any]:
 
 
 def _hover(result: Quantized, cells: Cells, view: View) -> dict[str, Any]:
-    """All numbers of the element that a map's cell shows, for its tooltip."""
+    """The numbers of the element that a cell shows, for its tooltip."""
     names = ("row", "column", "x", "codes", "dequantized", "error", "scale", "zero_point")
     arrays = [getattr(cells, name) for name in names]
     # float32, half the payload, holds integers up to 2^24
@@ -123,12 +123,12 @@ def _hover(result: Quantized, cells: Cells, view: View) -> dict[str, Any]:
         "hovertemplate": f"element ({', '.join(map(str, index))})"
         "<br>x %{customdata[2]:.6~g}<br>q %{customdata[3]}<br>x̂ %{customdata[4]:.6~g}"
         "<br>error %{customdata[5]:.4~g}<br>scale %{customdata[6]:.6~g}"
-        "<br>zero_point %{customdata[7]}<extra></extra>",
+        "<br>zero point %{customdata[7]}<extra></extra>",
     }
 
 
 def _axis(domain: list[float], anchor: str, ends: tuple[int, int], matches: str | None) -> dict[str, Any]:
-    """An axis from one end to the other: (stop, start) turns it round."""
+    """An axis from one end to the other; (stop, start) reverses it."""
     plain = {"showgrid": False, "zeroline": False, **integer_ticks(abs(ends[1] - ends[0]))}
     span = [ends[0] - 0.5, ends[1] - 0.5]
     return {"domain": domain, "anchor": anchor, "range": span, "matches": matches, **plain}

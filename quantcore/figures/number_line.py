@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from quantcore.figures.style import FILL, LINE, base_layout
 
-MAX_MARKS = 4000  # of a format: beyond, the marks are one line to the eye
+MAX_MARKS = 4000  # per format; more would look like a solid line
 
 
 def number_line(
@@ -20,14 +20,14 @@ def number_line(
     what: str = "",
     theme: str = "light",
 ) -> go.Figure:
-    """Return one row of marks a format.
+    """Return one row of marks per format.
 
     Args:
         values: name -> its values, any order.
-        log: the line is of |value|, logarithmic; zero is left out.
-        at: a number to mark on the line; of a logarithmic one its magnitude.
-        rounded: name -> the value that it takes there, marked too.
-        what: the line's title, if not "value".
+        log: whether the line shows |value| on a logarithmic scale, without zero.
+        at: a number to mark on the line; on a logarithmic one, its magnitude.
+        rounded: name -> what ``at`` is rounded to, marked too.
+        what: title of the line, instead of "value".
     """
     traces = []
     for name, numbers in values.items():
@@ -71,12 +71,12 @@ def number_line(
 def _number(
     names: list[str], at: float, log: bool, rounded: Mapping[str, float], theme: str
 ) -> list[go.Scatter]:
-    """The number as a line through all rows, and what it becomes in each; zero has no place on a logarithmic line."""
+    """The number as a line through all rows, and what it is rounded to in each; a logarithmic line has no zero."""
     traces = []
     colour = LINE[theme]
     if at or not log:
         line = {"color": colour, "width": 1, "dash": "dot"}
-        text = f"the number, {at:.6g}<extra></extra>"
+        text = f"the number {at:.6g}<extra></extra>"
         traces.append(go.Scatter(x=[at] * len(names), y=names, mode="lines", line=line, hovertemplate=text))
     taken = {name: abs(value) if log else value for name, value in rounded.items() if value or not log}
     text = "%{y} rounds it to %{customdata:.6~g}<extra></extra>"

@@ -1,4 +1,4 @@
-"""Two sets of codes of one tensor and where they differ: three maps side by side."""
+"""Two sets of codes for one tensor, and where they differ: three maps side by side."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +16,9 @@ NUMBERS_UP_TO = 256  # cells
 
 @dataclass(frozen=True, eq=False)
 class PairData:
-    """Cells of the maps: codes of both, and where the element that a cell shows stands in the plane.
+    """Cells of the maps: both codes, and the row and column of the element that a cell shows.
 
-    ``step``: how many elements (down, across) a cell stands for; the maps of codes show the one whose codes
+    ``step``: how many elements (down, across) a cell represents; the maps of codes show the one whose codes
     differ most. ``differing``: how many of a cell's elements have different codes; ``size``: how many it has.
     """
 
@@ -32,7 +32,7 @@ class PairData:
 
     @property
     def reduced(self) -> bool:
-        """Whether a cell stands for several elements."""
+        """Whether a cell represents several elements."""
         return self.step != (1, 1)
 
     @property
@@ -42,20 +42,20 @@ class PairData:
 
     @property
     def legend(self) -> str:
-        """What a cell shows, in a sentence or two; empty where it is one element."""
+        """What a cell shows, in a sentence or two; empty if it is one element."""
         if not self.reduced:
             return ""
         down, across = self.step
         differing, total = int(self.differing.sum()), int(self.size.sum())
         return (
-            f"Each cell stands for {down} × {across} elements: the maps of codes show the element whose codes "
-            "differ most, the third map shows how many of the cell's elements differ, in percent. "
-            f"Overall {percent(differing, total)} differ."
+            f"Each cell represents {down} × {across} elements: the maps of codes show the element whose codes "
+            "differ most, the third map the percentage of the cell's elements that differ. "
+            f"Overall, {percent(differing, total)} of the elements differ."
         )
 
 
 def percent(count: int, total: int) -> str:
-    """``count`` of ``total`` in words: "12.5 %", and never 0 % or 100 % unless it is exactly that.
+    """``count`` of ``total`` as text: "12.5 %", and 0 % or 100 % only if it is exactly that.
 
     >>> percent(1, 8), percent(1, 10**6), percent(0, 8), percent(10**6 - 1, 10**6)
     ('12.5 %', 'less than 0.1 %', '0 %', 'more than 99.9 %')
@@ -72,7 +72,7 @@ def pair_data(first: Codes, second: Codes) -> PairData:
     a, b = (c.reshape(-1, c.shape[-1] if c.ndim else 1).astype(np.int64) for c in (first, second))
     step = (-(-a.shape[0] // MAX_CELLS), -(-a.shape[1] // MAX_CELLS))
     short = [(0, -n % s) for n, s in zip(a.shape, step, strict=True)]
-    padded = np.pad(abs(a - b), short, constant_values=-1)  # which no difference is
+    padded = np.pad(abs(a - b), short, constant_values=-1)  # no difference is negative
     rows, columns = padded.shape[0] // step[0], padded.shape[1] // step[1]
     boxes = padded.reshape(rows, step[0], columns, step[1]).transpose(0, 2, 1, 3).reshape(rows, columns, -1)
     place = boxes.argmax(-1)
@@ -85,10 +85,10 @@ def pair_data(first: Codes, second: Codes) -> PairData:
 def pair(
     first: Codes, second: Codes, titles: tuple[str, str], *, bounds: Span, theme: str = "light"
 ) -> go.Figure:
-    """Return the maps of both and of where they differ, with linked axes.
+    """Return maps of both and of where they differ, with linked axes.
 
-    The third map shows first - second where each cell is one element; where cells stand for several, it shows
-    how many of these differ, in percent: `pair_data` has the numbers and a legend.
+    The third map shows first - second if each cell is one element; otherwise the percentage of the cell's
+    elements that differ. `pair_data` has the numbers and a legend.
 
     Args:
         titles: names of the two.
@@ -122,8 +122,8 @@ def _difference(data: PairData, titles: tuple[str, str], theme: str) -> tuple[An
         most = int(abs(difference).max()) or 1
         name = f"{titles[0]} − {titles[1]}"
         return difference, name, {"zmin": -most, "zmax": most, "colorscale": colours}
-    # from 0 to 100, so that equal colours mean equal percentages in every comparison; the quiet colour of the
-    # middle is that of none alone, so that one element of a large cell stands out too
+    # from 0 to 100, so that equal colors mean equal percentages in every comparison; the quiet middle color is
+    # for 0 alone, so that even one element of a large cell stands out
     middle, *others = [colour for _, colour in colours[len(colours) // 2 :]]
     none, last = 0.5 / int(data.size.max()), len(others) - 1
     scale = [
@@ -135,7 +135,7 @@ def _difference(data: PairData, titles: tuple[str, str], theme: str) -> tuple[An
 
 
 def _height(rows: int, columns: int) -> int:
-    """Cells about square, within what a page has room for."""
+    """A height that makes cells about square, within the room of a page."""
     return int(min(max(290 * rows / columns, 150), 420)) + 80
 
 

@@ -1,4 +1,4 @@
-"""Error against true bits per element, and the error maps of some schemes on one colour scale."""
+"""Error against bits per element, and the error maps of several schemes on one color scale."""
 
 import html
 import math
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 DB_PER_BIT = 20 * math.log10(2)  # 6.02: the rate-distortion function of a Gaussian, D = σ²·2^(-2R)
 AXES = {
-    "sqnr_db": ("SQNR, dB", 1.0),
+    "sqnr_db": ("SQNR (dB)", 1.0),
     "mse": ("MSE", -1.0),
     "mae": ("MAE", -1.0),
     "max_abs_error": ("max |error|", -1.0),
@@ -33,13 +33,14 @@ def pareto(
     theme: str = "light",
     limit: float | None = None,
 ) -> go.Figure:
-    """Return every scheme of a sweep as a point, the frontier, and for SQNR the line of a Gaussian.
+    """Return every scheme of a sweep as a point, the Pareto frontier, and for SQNR the Gaussian limit.
 
-    A point's customdata is its row's place in ``frame``; a column ``name`` of it is shown in place of the scheme.
+    A point's customdata is the position of its row in ``frame``; if ``frame`` has a column ``name``, it is shown
+    instead of the scheme.
 
     Args:
-        own: the text of a scheme to be ringed.
-        limit: bits per element, drawn as a line.
+        own: the text of a scheme to mark with a ring.
+        limit: bits per element, marked by a line.
     """
     label, sign = AXES[metric]
     known = frame[np.isfinite(frame[metric]) & (frame["refused"] == "")].reset_index(names="place")
@@ -51,7 +52,7 @@ def pareto(
         line = {"color": DIM[theme], "dash": "dot", "width": 1}
         traces.append(_line(ends, [DB_PER_BIT * e for e in ends], "Gaussian limit, 6.02 dB per bit", line))
     line = {"color": INK[theme], "width": 1.5, "shape": "hv"}
-    traces.append(_line(best["bits_per_element"], best[metric], "frontier", line))
+    traces.append(_line(best["bits_per_element"], best[metric], "Pareto frontier", line))
     kinds = known["format"].map(_kind)
     for kind, (symbol, colours) in _MARKERS.items():
         points = known[kinds == kind]
@@ -68,7 +69,7 @@ def pareto(
         "margin": {"l": 60, "r": 12, "t": 64, "b": 44},
     }
     layout["xaxis"] = {"title": "bits per element, including scales and zero points"}
-    if metric == "sqnr_db":  # the line of a Gaussian begins there
+    if metric == "sqnr_db":  # the Gaussian limit starts at 0
         layout["xaxis"] |= {"rangemode": "tozero"}
     layout["yaxis"] = {"title": label, "type": "linear" if metric == "sqnr_db" else "log"}
     if metric != "sqnr_db":
@@ -81,15 +82,15 @@ def pareto(
     return go.Figure(traces, layout)
 
 
-NEAR = 0.012  # of an axis: points that close are drawn one over the other
+NEAR = 0.012  # fraction of an axis: points this close overlap
 _LISTED = 8
 
 
 def overlapping(points: "pd.DataFrame", metric: str) -> list[str]:
-    """For each point the names of all that are drawn over it or under it, its own first, a line each."""
+    """For each point, the names of all points that overlap it, one per line, its own first."""
     names = list(points["name" if "name" in points else "scheme"])
     x, y = points["bits_per_element"].to_numpy(float), points[metric].to_numpy(float)
-    if metric != "sqnr_db":  # on a logarithmic axis; an error of 0 is not drawn
+    if metric != "sqnr_db":  # the axis is logarithmic, and an error of 0 is not drawn
         y = np.log10(np.where(y > 0, y, np.nan))
     tolerance = [NEAR * float(np.ptp(v[np.isfinite(v)])) if np.isfinite(v).any() else 0.0 for v in (x, y)]
     listed = []
@@ -119,14 +120,14 @@ def _line(x: Sequence[float], y: Sequence[float], name: str, line: dict[str, Any
 
 
 def _points(points: "pd.DataFrame", metric: str, name: str, marker: dict[str, Any]) -> go.Scatter:
-    """Points with their names, and what stands on the axes."""
+    """Points with their names and coordinates in the tooltip."""
     return go.Scatter(
         x=points["bits_per_element"],
         y=points[metric],
         mode="markers",
         name=name,
         marker=marker,
-        customdata=points["place"].tolist(),  # a list: of an array the browser makes an object
+        customdata=points["place"].tolist(),  # a list: the browser turns an array into an object
         text=points["listed"],
         hovertemplate=f"%{{text}}<br>%{{x:.3f}} bits per element<br>{AXES[metric][0]} %{{y:.4g}}<extra></extra>",
     )
@@ -135,7 +136,7 @@ def _points(points: "pd.DataFrame", metric: str, name: str, marker: dict[str, An
 def error_maps(
     results: Mapping[str, Quantized], view: View | None = None, *, theme: str = "light"
 ) -> go.Figure:
-    """Return the errors of one tensor's results side by side under their names, on one colour scale."""
+    """Return the error maps of several results for one tensor, on one color scale, each under its name."""
     drawn = {name: map_data(result, view) for name, result in results.items()}
     sizes = [np.abs(data.map("error")) for data in drawn.values()]
     largest = max((float(s[np.isfinite(s)].max(initial=0.0)) for s in sizes), default=0.0) or 1.0
@@ -175,4 +176,4 @@ def error_maps(
     return go.Figure(traces, layout)
 
 
-_TITLE = 46  # letters that fit above a map
+_TITLE = 46  # characters that fit above a map

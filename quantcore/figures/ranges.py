@@ -1,4 +1,4 @@
-"""Ranges: where each lies among the elements, and what error it leaves."""
+"""Ranges: where each lies among the elements, and the error that it leads to."""
 
 import math
 from typing import Any
@@ -10,11 +10,11 @@ import plotly.graph_objects as go
 from quantcore.analysis import RangeCurve, RangeMark
 from quantcore.figures.style import DIM, FILL, INK, LINE, base_layout
 
-# Okabe and Ito's palette, which colour-blind people can tell apart: light enough for dark pages, dark enough for light
+# Okabe and Ito's palette, safe for color-blind readers: light enough for dark pages, dark enough for light ones
 COLOURS = ("rgb(213,94,0)", "rgb(0,158,115)", "rgb(204,121,167)", "rgb(86,160,210)", "rgb(190,150,0)",
            "rgb(120,94,180)", "rgb(150,110,80)", "rgb(90,150,60)", "rgb(140,140,140)")  # fmt: skip
 Array = npt.NDArray[Any]
-ROW = 19  # pixels a range takes under the histogram
+ROW = 19  # pixels per range under the histogram
 
 
 def range_histogram(
@@ -26,9 +26,9 @@ def range_histogram(
     log: bool = False,
     theme: str = "light",
 ) -> go.Figure:
-    """Return a `histogram`, the ``chosen`` range shaded in it, and under it the range of every setting.
+    """Return a `histogram` with the ``chosen`` range shaded, and below it the range of every setting.
 
-    To drag across it selects a range of x.
+    Dragging across it selects a range of x.
     """
     bars = go.Bar(
         x=(edges[:-1] + edges[1:]) / 2,
@@ -68,12 +68,12 @@ def range_histogram(
 def range_error(
     curve: RangeCurve, marks: tuple[RangeMark, ...], symmetric: bool, *, theme: str = "light"
 ) -> go.Figure:
-    """Return the error of each range, its clipping and its rounding part, and the error of every setting."""
+    """Return the error of each range, its clipping and rounding parts, and the error of every setting."""
     hover = "width %{x:.4~g}: %{y:.4~g}<extra>%{fullData.name}</extra>"
     lines = [
         _line(curve, curve.clipping, "clipping", LINE[theme], "dash", hover),
         _line(curve, curve.rounding, "rounding", FILL[theme], "dot", hover),
-        _line(curve, curve.mse, "both", INK[theme], "solid", hover),
+        _line(curve, curve.mse, "total", INK[theme], "solid", hover),
     ]
     points = [
         go.Scatter(
@@ -93,17 +93,17 @@ def range_error(
     at, least = float(curve.widths[curve.least]), float(curve.mse[curve.least])
     what = "largest |x| that is not clipped" if symmetric else "width of the range, high - low"
     layout = base_layout(theme, 260 + ROW * len(marks)) | {
-        "xaxis": {"title": what + (",<br>mean of all blocks" if curve.blocks > 1 else ""), "rangemode": "tozero",
+        "xaxis": {"title": what + (",<br>mean over all blocks" if curve.blocks > 1 else ""), "rangemode": "tozero",
                   "automargin": True},
         "yaxis": {"title": "mean squared error", "automargin": True, "type": "log", "exponentformat": "power", **_decades(curve)},
         "showlegend": True,
         "legend": {"orientation": "v", "font": {"size": 11}, "bgcolor": "rgba(0,0,0,0)"},
         "shapes": [{"type": "line", "x0": at, "x1": at, "y0": 0, "y1": 1, "yref": "paper",
                     "line": {"color": DIM[theme], "width": 1, "dash": "dot"}}],
-        # from the left end: over its line it would lose its first letters where the least is near that end
+        # at the left edge: above its line it would be cut off when the minimum is near that edge
         "annotations": [{"x": 0, "xref": "paper", "xanchor": "left", "y": 1, "yref": "paper", "yanchor": "bottom",
                          "showarrow": False, "font": {"size": 12},
-                         "text": f"least {least:.4g} at {at:.4g} ({curve.shares[curve.least]:.0%} of min-max)"}],
+                         "text": f"minimum {least:.4g} at {at:.4g} ({curve.shares[curve.least]:.0%} of min-max)"}],
     }  # fmt: skip
     return go.Figure([*lines, *points], layout)
 
@@ -146,12 +146,12 @@ def _line(curve: RangeCurve, y: Any, name: str, colour: str, dash: str, hover: s
 
 
 def _positive(value: float) -> float | None:
-    """What a logarithmic axis can show."""
+    """The value, or None if a logarithmic axis cannot show it."""
     return float(value) if value > 0 and math.isfinite(value) else None
 
 
 def _decades(curve: RangeCurve) -> dict[str, Any]:
-    """An axis with all of the error, and of its parts what is not far below the least of it."""
+    """An axis that shows the whole error, and its parts unless they are far below its minimum."""
     shown = [v for v in curve.mse.tolist() if v > 0 and math.isfinite(v)]
     if not shown:
         return {}
@@ -160,7 +160,7 @@ def _decades(curve: RangeCurve) -> dict[str, Any]:
 
 
 def _visible(edges: Array, marks: tuple[RangeMark, ...], chosen: tuple[float, float]) -> list[float]:
-    """All elements, and the ranges as far as they are not much wider than these."""
+    """All elements, and the ranges unless they are much wider."""
     low, high = float(edges[0]), float(edges[-1])
     ends = [(mark.low, mark.high) for mark in marks] + [chosen]
     reach = (high / 2 - low / 2) + max(abs(low), abs(high))
@@ -171,7 +171,7 @@ def _visible(edges: Array, marks: tuple[RangeMark, ...], chosen: tuple[float, fl
 
 
 def _colour(i: int, n: int) -> str:
-    """Of the i-th of n settings: counted from the last, so that one put before them all leaves theirs."""
+    """The color of the i-th of n settings, counted from the last: a setting added in front changes no other color."""
     return COLOURS[(n - 1 - i) % len(COLOURS)]
 
 

@@ -1,4 +1,4 @@
-"""The scale of every block and what error it left."""
+"""The scale of every block and the error it leads to."""
 
 import math
 from typing import Any
@@ -17,8 +17,8 @@ Array = npt.NDArray[Any]
 def scales(result: Quantized, *, theme: str = "light") -> go.Figure:
     """Return the scale of every block and its mean squared error, side by side.
 
-    Blocks in one row or column come as bars, others as a map of the grid: leading axes become rows, and
-    where there are more than 256 a side a cell shows the largest of several.
+    Blocks in one row or column are drawn as bars, others as a map of the grid: leading axes become rows, and beyond
+    256 per side a cell shows the largest of several.
     """
     grid = tuple(result.scale.shape) or (1,)
     plane = (math.prod(grid[:-1]), grid[-1])
@@ -44,11 +44,12 @@ def scales(result: Quantized, *, theme: str = "light") -> go.Figure:
 def largest(values: Array) -> tuple[Array, Array, Array, Span]:
     """Reduce a plane to at most 256×256 cells.
 
-    Return the largest value of each cell, its row and its column in the plane, and what a cell stands for.
+    Return the largest value of each cell, its row and column in the plane, and how many elements (down, across) a
+    cell represents.
     """
     step = (-(-values.shape[0] // MAX_CELLS), -(-values.shape[1] // MAX_CELLS))
     short = [(0, -n % s) for n, s in zip(values.shape, step, strict=True)]
-    padded = np.pad(values, short, constant_values=-np.inf)  # which no value is
+    padded = np.pad(values, short, constant_values=-np.inf)  # no value is
     rows, columns = padded.shape[0] // step[0], padded.shape[1] // step[1]
     cells = padded.reshape(rows, step[0], columns, step[1]).transpose(0, 2, 1, 3).reshape(rows, columns, -1)
     place = cells.argmax(-1)

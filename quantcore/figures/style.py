@@ -1,6 +1,6 @@
-"""Colours and layout that all figures subplot_domain, for a light and a dark background.
+"""Colors and layout that all figures share, for a light and a dark background.
 
-Colours are written rgb(): Streamlit's front end replaces #000001 to #000040 by colours of its theme.
+Colors are written as rgb(): Streamlit's front end replaces #000001 to #000040 with colors of its theme.
 """
 
 from typing import Any
@@ -14,8 +14,8 @@ DIM = {"light": "rgba(49,51,63,0.45)", "dark": "rgba(250,250,250,0.5)"}
 FILL = {"light": "rgb(11,110,153)", "dark": "rgb(77,182,226)"}
 LINE = {"light": "rgb(179,88,6)", "dark": "rgb(253,184,99)"}
 
-# Blue to red and purple to orange, as RdBu and PuOr, but through a dark middle: on a dark page zero must
-# be the quietest colour, not a glaring white
+# Blue to red and purple to orange, like RdBu and PuOr, but with a dark middle: on a dark page zero must be the
+# quietest color, not a glaring white
 _DARK_VALUES = ["146,197,255", "76,142,209", "46,84,126", "46,47,52", "124,56,50", "211,94,78", "255,176,150"]
 _DARK_ERROR = [
     "208,188,255",
@@ -27,8 +27,8 @@ _DARK_ERROR = [
     "255,204,118",
 ]
 
-# Behind the numbers of blocks that share a scale: neighbours in the list differ most. Found by a search for the
-# largest distance between any two of them, and the page, as people with and without colour blindness see them.
+# Background of the numbers that share a scale; neighbors in the list differ most. Found by a search for the largest
+# distance between any two of them, and to the page, for readers with and without color blindness.
 BLOCKS = {
     "light": [
         "rgb(179,158,251)",
@@ -69,7 +69,7 @@ def palette(name: str, theme: str = "light") -> list[list[Any]]:
 
 
 def base_layout(theme: str, height: int) -> dict[str, Any]:
-    """A layout with a template of its own: importing streamlit makes another one the default."""
+    """A layout with its own template: importing streamlit changes the default one."""
     ink = {"color": INK[theme]}
     axis = {
         "gridcolor": FAINT[theme],
@@ -78,7 +78,7 @@ def base_layout(theme: str, height: int) -> dict[str, Any]:
         "tickfont": ink,
     }
     return {
-        # automargin: tick labels of many digits find room
+        # automargin makes room for tick labels of many digits
         "template": go.layout.Template(layout={"xaxis": axis, "yaxis": axis | {"automargin": True}}),
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
@@ -91,17 +91,17 @@ def base_layout(theme: str, height: int) -> dict[str, Any]:
 
 
 def title(text: str, x: float, y: float) -> dict[str, Any]:
-    """A title above the plot whose upper left corner is (x, y) of the figure."""
+    """A title above the subplot whose upper left corner is at (x, y) of the figure."""
     place = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom", "showarrow": False}
     return {"text": text, "x": x, "y": y, "font": {"size": 13}, **place}
 
 
 def subplot_domain(i: int, n: int, gap: float) -> list[float]:
-    """Part of the figure for the i-th of n plots side by side, ``gap`` kept free behind each."""
+    """The domain of the i-th of n subplots side by side, with a ``gap`` after each."""
     width = 1 / n - gap
     return [i / n, i / n + width]
 
 
 def integer_ticks(cells: int) -> dict[str, Any]:
-    """Ticks of an axis of ``cells`` whole numbers: never one between two of them."""
+    """Ticks for an axis of ``cells`` integers: only at integers."""
     return {"tick0": 0, "dtick": 1} if cells <= 8 else {"nticks": 8}

@@ -1,4 +1,4 @@
-"""Post-training quantization against quantization-aware training, on handwritten digits.
+"""Post-training quantization (PTQ) and quantization-aware training (QAT) on handwritten digits.
 
 >>> from quantcore import Scheme, training
 >>> *_, trained = training.train(seed=0)
@@ -7,8 +7,8 @@
 >>> for progress in training.qat(trained.network, scheme, learned_scales=True):
 ...     print(f"{progress.epoch}/{progress.epochs} {progress.accuracy:.1%}")  # doctest: +SKIP
 
-A seed means the same for everyone: see `quantcore.training.network`. Weights before and after are
-``trained.network.weights[0]`` and ``after.weights[0]``, what `quantcore.apply` returns.
+A seed gives the same network on every machine: see `quantcore.training.network`. A layer's weights are
+``trained.network.weights[0]`` before quantization and ``after.weights[0]``, a result of `quantcore.apply`, after it.
 """
 
 from quantcore.training.curve import FLOAT, METHODS, Point, Row, accuracy_curve, summary

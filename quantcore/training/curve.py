@@ -1,4 +1,4 @@
-"""Accuracy against bits: each way of quantizing, at each width, over several seeds."""
+"""Accuracy against bits: each method at each bit width, over several seeds."""
 
 import dataclasses
 import itertools
@@ -22,7 +22,7 @@ WEIGHTS = Scheme()
 
 @dataclass(frozen=True)
 class Row:
-    """Accuracy, 0 to 1 on the held-out images; method "float" is the network before it is quantized."""
+    """Accuracy on the held-out images, 0 to 1; method "float" is the network before quantization."""
 
     method: str
     bits: int
@@ -32,7 +32,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Point:
-    """Rows of several seeds together: their mean accuracy and its spread."""
+    """A method and bit width over several seeds: mean, lowest and highest accuracy."""
 
     method: str
     bits: int
@@ -53,16 +53,16 @@ def accuracy_curve(
     hidden: tuple[int, ...] = HIDDEN,
     known: Collection[Row] = (),
 ) -> Generator[Row, None, None]:
-    """Yield a row as soon as it is known: of each seed the float network, then every width and method.
+    """Yield each row as soon as it is known: for each seed the float network, then every bit width and method.
 
     Args:
-        weights, activations: schemes whose integers take each width in turn.
-        methods: "ptq", "qat" (straight-through, scales by the scheme), "lsq" (learned scales).
-        known: rows of an earlier curve of the same arguments that was stopped; they are left out.
+        weights, activations: schemes whose integer formats take each bit width in turn.
+        methods: "ptq", "qat" (straight-through, scales from the scheme), "lsq" (learned scales).
+        known: rows from an earlier call with the same arguments that was stopped; they are skipped.
 
     Raises:
-        QuantError: an unknown method, a width that is none, or a format that has none, at once; the rest
-            when it comes to it.
+        QuantError: at once, for an unknown method, an invalid bit width, or a format other than integers; while it
+            runs, for what `train`, `ptq` and `qat` refuse.
     """
     unknown = [m for m in methods if m not in METHODS]
     if unknown:
@@ -73,7 +73,7 @@ def accuracy_curve(
 
 
 def summary(rows: Iterable[Row]) -> list[Point]:
-    """Return one point a method and width, in the order in which they come."""
+    """Return one point per method and bit width, in order of appearance."""
     found: dict[tuple[str, int], list[float]] = defaultdict(list)
     for row in rows:
         found[row.method, row.bits].append(row.accuracy)
@@ -114,5 +114,7 @@ def _accuracy(
 
 def _at(bits: int, scheme: Scheme) -> Scheme:
     if not isinstance(scheme.format, IntFormat):
-        raise QuantError(f"{scheme.format} has no other widths to run over; choose integers, such as int8.")
+        raise QuantError(
+            f"{scheme.format} does not come in other bit widths; choose an integer format such as int8."
+        )
     return dataclasses.replace(scheme, format=dataclasses.replace(scheme.format, bits=bits))

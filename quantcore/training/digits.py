@@ -1,4 +1,4 @@
-"""Handwritten digits, 8×8 pixels: what the small network learns. Source and licence: data/digits.txt."""
+"""Handwritten digits of 8×8 pixels, which the small network learns to read. Source and license: data/digits.txt."""
 
 from dataclasses import dataclass
 from importlib.resources import files
@@ -9,16 +9,16 @@ from torch import Tensor
 
 CLASSES, PIXELS = 10, 64
 _BRIGHTEST = 16
-# Every third image is held out. The file runs through the digits 0..9 again and again, which a step of
-# 2, 4 or 5 would follow: some digits would be missing on one side.
+# Every third image is held out. The file repeats the digits 0..9 in order, so that with a step of 2, 4 or 5 some
+# digits would be missing from one of the sets.
 _EVERY = 3
 
 
 @dataclass(frozen=True, eq=False)
 class Digits:
-    """1,198 images to train on, 599 to measure on; always the same ones.
+    """1,198 images for training, 599 held out for testing; always the same ones.
 
-    Images are float32 of shape (n, 64), rows of pixels from 0 to 1 in steps of 1/16; labels int64, (n,).
+    Images are float32 of shape (n, 64), pixels from 0 to 1 in steps of 1/16, row by row; labels int64, (n,).
     """
 
     train_images: Tensor
@@ -28,7 +28,7 @@ class Digits:
 
 
 def load_digits() -> Digits:
-    """Return new tensors at each call."""
+    """Load the images and labels; every call returns new tensors."""
     path = files("quantcore.training") / "data" / "digits.npz"
     with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
         images = torch.from_numpy(stored["images"].reshape(-1, PIXELS)).float() / _BRIGHTEST

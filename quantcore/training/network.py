@@ -1,9 +1,9 @@
-"""A small network of linear layers with ReLU between, for one thread and any machine alike.
+"""A small network of linear layers with ReLU, the same on every machine and with any number of threads.
 
-Every layer multiplies and adds in float64 and rounds once to float32, forward and backward. The order in
-which a machine sums shows near the 16th digit and is rounded away, unless a sum lies that close to the middle
-of two float32 numbers; so one seed gives one network, to the last bit, whatever the instruction set and the
-number of threads. In plain float32 the order alone makes another network.
+Every layer computes in float64 and rounds once to float32, forward and backward. The order of summation, which
+depends on the machine, changes about the 16th digit and is rounded away, unless a sum lies that close to the
+midpoint of two float32 numbers. So one seed gives one network, bit for bit, whatever the instruction set and the
+number of threads. In plain float32 the order alone would change the network.
 """
 
 import itertools
@@ -17,26 +17,26 @@ from torch.nn import functional
 from quantcore.errors import QuantError
 from quantcore.training.digits import CLASSES, PIXELS
 
-# (layer, its input) -> the input as the layer shall see it
+# (layer, its input) -> the input that the layer is given
 Hook = Callable[[int, Tensor], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """Parameters, float32: of each layer ``weights`` (outputs, inputs) and ``biases`` (outputs,)."""
+    """Parameters, float32: for each layer ``weights`` (outputs, inputs) and ``biases`` (outputs,)."""
 
     weights: tuple[Tensor, ...]
     biases: tuple[Tensor, ...]
 
     def logits(self, images: Tensor) -> Tensor:
-        """Return one number a class, (n, 10) float32."""
+        """Return one logit per class, (n, 10) float32."""
         return forward(images, self.weights, self.biases)
 
 
 def forward(
     images: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor], hook: Hook | None = None
 ) -> Tensor:
-    """Run the layers; ``hook`` may change what each of them sees."""
+    """Run the layers; ``hook`` may change the input of each."""
     x = images
     for layer, (w, b) in enumerate(zip(weights, biases, strict=True)):
         x = hook(layer, x) if hook else x
@@ -46,7 +46,7 @@ def forward(
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """Mean over the images, float64."""
+    """Return the mean over the images, float64."""
     return functional.cross_entropy(logits.double(), labels)
 
 
@@ -56,14 +56,14 @@ def accuracy(logits: Tensor, labels: Tensor) -> float:
 
 
 def initial(hidden: tuple[int, ...], generator: torch.Generator) -> Network:
-    """Draw weights and biases evenly from ±1/√inputs, as torch.nn.Linear does.
+    """Draw weights and biases uniformly from ±1/√inputs, as torch.nn.Linear does.
 
     Raises:
-        QuantError: a width that is not a whole number from 1 to 1,024, or more than 3 of them.
+        QuantError: a width is not an integer from 1 to 1,024, or there are more than 3.
     """
     if not isinstance(hidden, tuple) or len(hidden) > 3 or not all(map(_is_width, hidden)):
         raise QuantError(
-            f"hidden={str(hidden)[:40]} must be the widths of up to 3 hidden layers, whole numbers from 1 to 1,024, "
+            f"hidden={str(hidden)[:40]} must be the widths of up to 3 hidden layers, integers from 1 to 1,024, "
             "such as (32,)."
         )
     widths = (PIXELS, *hidden, CLASSES)

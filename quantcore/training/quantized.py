@@ -1,4 +1,4 @@
-"""Post-training quantization: a network as it is after its numbers have been replaced by codes."""
+"""Post-training quantization: a network whose parameters are replaced by codes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ Chooser = Callable[[Tensor, Scheme], QParams]
 
 @dataclass(frozen=True, eq=False)
 class QuantizedNetwork:
-    """What is stored of a network, and what it computes with.
+    """A network with quantized weights and, optionally, quantized activations.
 
-    ``weights``: of each layer the float weights (``.x``), their codes and parameters. ``biases`` stay
-    float32. ``inputs``: parameters, under the scheme ``activations``, for what each layer receives; empty
-    where ``activations`` is None and the inputs stay float32.
+    ``weights``: for each layer the float weights (``.x``), their codes, scales and zero points. ``biases`` stay
+    float32. ``inputs``: scales and zero points of each layer's input under the scheme ``activations``; empty if
+    ``activations`` is None and the inputs stay float32.
     """
 
     weights: tuple[Quantized, ...]
@@ -34,16 +34,16 @@ class QuantizedNetwork:
 
     @property
     def original(self) -> Network:
-        """The network with the float weights that the codes stand for."""
+        """The network with the float weights that were quantized."""
         return Network(tuple(w.x for w in self.weights), self.biases)
 
     def logits(self, images: Tensor) -> Tensor:
-        """Return one number a class, (n, 10) float32, for images (n, 64)."""
+        """Return one logit per class, (n, 10) float32, for images (n, 64)."""
         dequantized = tuple(w.dequantized for w in self.weights)
         return forward(images, dequantized, self.biases, self.quantize_input)
 
     def quantize_input(self, layer: int, x: Tensor) -> Tensor:
-        """Return what a layer sees of its input x; gradients pass straight through."""
+        """Return a layer's input x as quantized; gradients pass straight through."""
         return x if self.activations is None else fake_quantize(x, self.activations, self.inputs[layer])
 
 
@@ -51,13 +51,12 @@ def ptq(network: Network, weights: Scheme, activations: Scheme | None = None) ->
     """Quantize a trained network without training it further.
 
     Args:
-        weights: of any granularity, for every layer.
-        activations: per tensor, for the input of every layer, pixels included; None leaves them float32.
-            Their ranges are found on the training images, layer after layer as the quantized network
-            computes them.
+        weights: the scheme of every layer's weights, of any granularity.
+        activations: the per-tensor scheme of every layer's input, pixels included; None leaves the inputs in
+            float32. Their ranges are calibrated on the training images, layer by layer in the quantized network.
 
     Raises:
-        QuantError: a scheme does not fit, or the activations' is not per tensor.
+        QuantError: a scheme is not supported, or that of the activations is not per-tensor.
     """
     quantized = tuple(apply(w, weights) for w in network.weights)
     if activations is None:
@@ -67,15 +66,15 @@ def ptq(network: Network, weights: Scheme, activations: Scheme | None = None) ->
 
 
 def calibrate(network: Network, activations: Scheme, choose: Chooser = choose_qparams) -> tuple[QParams, ...]:
-    """Find the parameters for the input of every layer on the training images.
+    """Calibrate scale and zero point of every layer's input on the training images.
 
     Raises:
-        QuantError: the scheme is not per tensor.
+        QuantError: the scheme is not per-tensor.
     """
     if not isinstance(activations.granularity, PerTensor):
         raise QuantError(
-            f"The activations are to be {activations}, but their values come one image at a time and share "
-            "one scale; choose per_tensor for them."
+            f"activations={activations} is not per-tensor, but activations arrive one image at a time and share one "
+            "scale; choose per_tensor."
         )
     found: list[QParams] = []
 

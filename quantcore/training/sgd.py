@@ -1,4 +1,4 @@
-"""Training as a generator: one `Progress` an epoch, and whoever stops asking stops the work."""
+"""Training as a generator: it yields one `Progress` per epoch, and stops when nobody asks for the next."""
 
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ from quantcore.training.quantized import QuantizedNetwork
 from quantcore.training.trainable import Float, LearnedScales, Learner, Parameter, StraightThrough, Trained
 
 HIDDEN = (64,)
-_LARGEST = 2.0**20  # no trained number comes near; below it no sum of a layer leaves float32
+_LARGEST = 2.0**20  # far above any trained parameter; up to it no sum of a layer overflows float32
 
 
 @dataclass(frozen=True)
 class Training:
-    """Stochastic gradient descent with momentum; the learning rate falls evenly to 0.
+    """Stochastic gradient descent with momentum; the learning rate decreases linearly to 0.
 
     Raises:
-        QuantError: a value out of its range.
+        QuantError: a value is out of range.
     """
 
     epochs: int = 20
@@ -39,24 +39,24 @@ class Training:
             object.__setattr__(self, name, value)
         rate = notation.finite(self.learning_rate, "learning_rate")
         if not 0 < rate <= 10:
-            raise QuantError(f"learning_rate={rate:g} must be over 0 and at most 10; begin with 0.1.")
+            raise QuantError(f"learning_rate={rate:g} must be greater than 0 and at most 10; try 0.1.")
         momentum = notation.finite(self.momentum, "momentum")
         if not 0 <= momentum < 1:
-            raise QuantError(f"momentum={momentum:g} must be at least 0 and under 1; 0.9 is usual.")
+            raise QuantError(f"momentum={momentum:g} must be at least 0 and less than 1; 0.9 is common.")
 
 
 TRAINING = Training()
 TUNING = Training(
     epochs=10, learning_rate=0.02
-)  # from a trained network: smaller steps, or ranges never rest
+)  # starts from a trained network: with larger steps the ranges never settle
 
 
 @dataclass(frozen=True, eq=False)
 class Progress(Generic[Trained]):
-    """How far training has come; epoch 0 is before the first step.
+    """The state of training after an epoch; epoch 0 is before the first step.
 
-    ``loss``: mean cross-entropy over the training images. ``accuracy``: share of the held-out images that
-    are recognized, 0 to 1. Both are those of ``network``, which stays as it is when training goes on.
+    ``loss``: mean cross-entropy over the training images. ``accuracy``: fraction of the held-out images read
+    correctly, 0 to 1. Both are those of ``network``, which does not change as training continues.
     """
 
     epoch: int
@@ -69,14 +69,14 @@ class Progress(Generic[Trained]):
 def train(
     training: Training = TRAINING, seed: int = 0, hidden: tuple[int, ...] = HIDDEN
 ) -> Generator[Progress[Network], None, None]:
-    """Train a float network, 64 pixels to 10 digits, from chance.
+    """Train a float network, from 64 pixels to 10 digits, from random weights.
 
     >>> *_, last = train(Training(epochs=2))
     >>> last.accuracy > 0.8
     True
 
     Raises:
-        QuantError: a seed or widths out of range, at once; while it runs, that training diverges.
+        QuantError: at once, for a seed or widths out of range; while it runs, if training diverges.
     """
     generator = _generator(seed)
     return _descend(Float(initial(hidden, generator)), training, generator)
@@ -90,20 +90,19 @@ def qat(
     seed: int = 0,
     learned_scales: bool = False,
 ) -> Generator[Progress[QuantizedNetwork], None, None]:
-    """Train a network on, so that it is good once quantized: quantization-aware training.
+    """Quantization-aware training: continue training a network for the accuracy it has once quantized.
 
-    Forward it computes with the quantized values, backward with the straight-through estimator; without
-    ``learned_scales`` epoch 0 is `ptq`. The schemes are those of `ptq`. With ``learned_scales`` (LSQ) a
-    range setting only decides on zero points.
+    The forward pass uses the quantized values, the backward pass the straight-through estimator. The schemes are
+    those of `ptq`; without ``learned_scales`` epoch 0 equals `ptq`. With ``learned_scales`` (LSQ) the range
+    setting only determines the zero points.
 
     Raises:
-        QuantError: a scheme that does not fit or a seed out of range, at once; while it runs, that training
-            diverges.
+        QuantError: at once, for an unsupported scheme or a seed out of range; while it runs, if training diverges.
     """
     generator = _generator(seed)
     learner: Learner[QuantizedNetwork]
     learner = (LearnedScales if learned_scales else StraightThrough)(network, weights, activations)
-    learner.network()  # refuses what does not fit before anything is asked for
+    learner.network()  # refuses unsupported schemes before the first epoch is requested
     return _descend(learner, training, generator)
 
 
@@ -121,7 +120,7 @@ def _descend(
     latest = _progress(0, learner, training, digits)
     yield latest
     for epoch in range(1, training.epochs + 1):
-        # grad mode is the thread's, and what runs between two epochs must find its own
+        # grad mode belongs to the thread, and whatever runs between two epochs must find its own
         with torch.enable_grad():
             _epoch(learner, latest, training, digits, generator)
         latest = _progress(epoch, learner, training, digits)
@@ -146,14 +145,14 @@ def _epoch(
             _step(parameter, gradient, rate, training.momentum)
             if not parameter.value.abs().max() <= _LARGEST:
                 raise QuantError(
-                    f"Training diverged in epoch {latest.epoch + 1}: its numbers grew beyond all bounds. "
+                    f"Training diverged in epoch {latest.epoch + 1}: its parameters grew without bound. "
                     f"Choose a lower learning rate than {training.learning_rate:g}."
                 )
 
 
 @torch.no_grad()
 def _step(parameter: Parameter, gradient: torch.Tensor, rate: float, momentum: float) -> None:
-    """Multiply and add apart: fused they round once, which not every machine does."""
+    """Multiply and add separately: fused, they would round once, which not every machine does."""
     parameter.velocity.mul_(momentum).add_(gradient * parameter.factor)
     parameter.value.sub_(parameter.velocity * rate).clamp_(min=parameter.lowest)
 

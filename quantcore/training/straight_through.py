@@ -1,8 +1,8 @@
-"""Fake quantization: forward the dequantized values, backward a gradient although rounding has none.
+"""Fake quantization: the forward pass gives dequantized values, the backward pass a usable gradient.
 
-Rounding is a staircase, whose slope is 0 wherever it has one. The straight-through estimator (Bengio et al.
-2013, arXiv 1308.3432) takes the slope of the line that the stairs follow: 1 inside the range, 0 where the
-codes end. With u = round(x/s) + z before the clamp:
+Rounding is a staircase: its slope is 0 wherever it is defined. The straight-through estimator (Bengio et al.
+2013, arXiv 1308.3432) uses the slope of the line that the staircase follows: 1 inside the range, 0 beyond the
+last codes. With u = round(x/s) + z before the clamp:
 
 ==================  ============  ======================
 where               ∂x̂/∂x         ∂x̂/∂s
@@ -13,7 +13,7 @@ u > qmax            0             qmax - z
 ==================  ============  ======================
 
 The last column is that of LSQ (Esser et al. 2020, arXiv 1902.08153, equation 3), in the form of torch's
-learnable fake quantization: the paper compares x/s itself with the ends, so that it counts half a step more
+learnable fake quantization: the paper compares x/s itself with the bounds, so that it treats another half step
 at each end as clipped.
 """
 
@@ -33,8 +33,8 @@ def fake_quantize(x: Tensor, scheme: Scheme, params: QParams | None = None) -> T
     """Return x̂, equal to ``apply(x, scheme).dequantized``, through which gradients pass.
 
     Args:
-        params: parameters in block form instead of those that the scheme finds in x. A gradient reaches
-            ``params.scale`` if that asks for one.
+        params: scale and zero point in block form, instead of those that the scheme computes from x. A gradient
+            reaches ``params.scale`` if it requires one.
 
     >>> x = torch.tensor([0.4, 1.2, 9.0], requires_grad=True)
     >>> fake_quantize(x, Scheme.parse("int4 given(1)")).sum().backward()
@@ -42,7 +42,7 @@ def fake_quantize(x: Tensor, scheme: Scheme, params: QParams | None = None) -> T
     tensor([1., 1., 0.])
 
     Raises:
-        QuantError: the scheme or the parameters do not fit x, or x holds NaN or infinity.
+        QuantError: the scheme or the parameters do not fit x, or x contains NaN or infinity.
     """
     if params is None:
         result = apply(x, scheme)
@@ -54,14 +54,14 @@ def fake_quantize(x: Tensor, scheme: Scheme, params: QParams | None = None) -> T
 
 
 def block_sums(values: Tensor, block: Shape) -> Tensor:
-    """Sum every block, in float64, rounded to float32; block form."""
+    """Return the sum of every block in block form, computed in float64 and rounded to float32."""
     short = [pad for n, b in zip(values.shape, block, strict=True) for pad in (-n % b, 0)]
     padded = functional.pad(values.double(), short[::-1])
     return split_axes(padded, block).sum(tuple(range(1, 2 * values.dim(), 2))).float()
 
 
 def _inside(x: Tensor, params: QParams, scheme: Scheme) -> Tensor:
-    """Say of every element whether it has a code without any clamp; bool of x's shape."""
+    """Return whether each element has a code without clamping; bool, x's shape."""
     result = torch.empty(x.shape, dtype=torch.bool)
     for region, before in unclamped(x, params, scheme):
         fits = (before >= scheme.format.qmin) & (before <= scheme.format.qmax)

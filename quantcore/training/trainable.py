@@ -1,4 +1,4 @@
-"""What gradient descent moves, and the network that comes of it: float, or quantized on the way."""
+"""What gradient descent trains: the float network, or the network quantized at every step (QAT, LSQ)."""
 
 import dataclasses
 import math
@@ -19,12 +19,12 @@ from quantcore.training.quantized import QuantizedNetwork, calibrate, ptq
 from quantcore.training.straight_through import block_sums, fake_quantize
 
 Trained = TypeVar("Trained", Network, QuantizedNetwork)
-_SMALLEST_SCALE = torch.finfo(torch.float32).tiny  # no step may take a scale to 0 or beyond
+_SMALLEST_SCALE = torch.finfo(torch.float32).tiny  # no step may make a scale 0 or negative
 
 
 @dataclass(eq=False)
 class Parameter:
-    """A tensor that descent moves in place; its gradient is multiplied by ``factor`` first."""
+    """A tensor that gradient descent changes in place; its gradient is multiplied by ``factor`` first."""
 
     value: Tensor
     factor: Tensor | float = 1.0
@@ -36,21 +36,21 @@ class Parameter:
         self.value = self.value.detach().clone().requires_grad_()
 
     def copy(self) -> Tensor:
-        """Return the value as it is now."""
+        """Return the current value."""
         return self.value.detach().clone()
 
 
 class Learner(Protocol[Trained]):
-    """Something that descent can train."""
+    """Something that gradient descent can train."""
 
     parameters: list[Parameter]
 
     def logits(self, images: Tensor, latest: Trained) -> Tensor:
-        """Return one number a class, with gradients; ``latest``: `network` as the epoch began."""
+        """Return one logit per class, with gradients; ``latest``: `network` at the start of the epoch."""
         ...
 
     def network(self) -> Trained:
-        """Return what has been learned so far."""
+        """Return the network learned so far."""
         ...
 
 
@@ -63,16 +63,16 @@ class Float:
         self.parameters = [*self.weights, *self.biases]
 
     def logits(self, images: Tensor, latest: Network) -> Tensor:
-        """Return one number a class, with gradients."""
+        """Return one logit per class, with gradients."""
         return forward(images, [p.value for p in self.weights], [p.value for p in self.biases])
 
     def network(self) -> Network:
-        """Return what has been learned so far."""
+        """Return the network learned so far."""
         return Network(tuple(p.copy() for p in self.weights), tuple(p.copy() for p in self.biases))
 
 
 class StraightThrough:
-    """Weights quantized anew at every step by their scheme; the ranges of inputs found once an epoch."""
+    """Weights are quantized by their scheme at every step; the ranges of inputs are found once per epoch."""
 
     def __init__(self, network: Network, weights: Scheme, activations: Scheme | None) -> None:
         self.float = Float(network)
@@ -80,20 +80,20 @@ class StraightThrough:
         self.parameters = self.float.parameters
 
     def logits(self, images: Tensor, latest: QuantizedNetwork) -> Tensor:
-        """Return one number a class, with gradients to the float weights."""
+        """Return one logit per class, with gradients to the float weights."""
         weights = [fake_quantize(p.value, self.schemes[0]) for p in self.float.weights]
         return forward(images, weights, [p.value for p in self.float.biases], latest.quantize_input)
 
     def network(self) -> QuantizedNetwork:
-        """Return what has been learned so far."""
+        """Return the network learned so far."""
         return ptq(self.float.network(), *self.schemes)
 
 
 class LearnedScales:
-    """LSQ: scales move with the weights (Esser et al. 2020, arXiv 1902.08153, 2.1 and 2.2).
+    """LSQ: scales are trained with the weights (Esser et al. 2020, arXiv 1902.08153, 2.1 and 2.2).
 
-    They begin at 2·mean|x|/√Q and their gradient is multiplied by 1/√(N·Q), where Q = qmax - z and N is the
-    number of a block's weights, or of a layer's inputs. Zero points stay where the scheme put them.
+    They start at 2·mean|x|/√Q, and their gradient is multiplied by 1/√(N·Q), where Q = qmax - z and N is the
+    number of a block's weights, or of a layer's inputs. Zero points stay those of the scheme.
     """
 
     def __init__(self, network: Network, weights: Scheme, activations: Scheme | None) -> None:
@@ -114,7 +114,7 @@ class LearnedScales:
         self.parameters = [*self.float.parameters, *self.weight_scales, *self.input_scales]
 
     def logits(self, images: Tensor, latest: QuantizedNetwork) -> Tensor:
-        """Return one number a class, with gradients to the float weights and the scales."""
+        """Return one logit per class, with gradients to the float weights and the scales."""
         scheme, activations = self.schemes
         weights = [
             fake_quantize(p.value, scheme, QParams(scale.value, z))
@@ -130,7 +130,7 @@ class LearnedScales:
         return forward(images, weights, [p.value for p in self.float.biases], see)
 
     def network(self) -> QuantizedNetwork:
-        """Return what has been learned so far: the scheme of the weights holds the scales, as `Given`."""
+        """Return the network learned so far; the scheme of the weights contains the scales, as `Given`."""
         scheme, activations = self.schemes
         made = self.float.network()
         weights = tuple(
@@ -142,16 +142,16 @@ class LearnedScales:
 
 
 def lsq_params(x: Tensor, scheme: Scheme) -> QParams:
-    """Return the scheme's zero points and LSQ's first scales; an all-zero block keeps the scheme's scale.
+    """Return the scheme's zero points and LSQ's initial scales; an all-zero block keeps the scheme's scale.
 
     Raises:
-        QuantError: the scheme does not fit x, or its zero points are not whole numbers.
+        QuantError: the scheme does not fit x, or its zero points are not integers.
     """
     chosen = choose_qparams(x, scheme)
     if chosen.zero_point.is_floating_point():
         raise QuantError(
-            f"The zero points of the {scheme.convention.name} convention are not whole numbers, which learned "
-            "scales need; choose another convention, or leave the scales to the scheme."
+            f"Zero points in {scheme.convention.name} are not integers, which learned scales need; choose another "
+            "library, or take the scales from the scheme."
         )
     sums = block_sums(x.abs(), block_shape(scheme.granularity, tuple(x.shape)))
     scale = 2 * (sums / _block_sizes(x, scheme)) / _steps(chosen, scheme).sqrt()
@@ -163,7 +163,7 @@ def _scale(params: QParams, scheme: Scheme, count: Tensor | int) -> Parameter:
 
 
 def _steps(params: QParams, scheme: Scheme) -> Tensor:
-    """Q of the paper: codes above the zero point, in block form; 1 where there are none."""
+    """Q in the paper: the number of codes above the zero point, in block form; 1 if there is none."""
     return (scheme.format.qmax - params.zero_point).clamp(min=1).float()
 
 

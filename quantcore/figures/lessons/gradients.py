@@ -45,7 +45,7 @@ def slopes(bits: int, scale: float) -> Slopes:
     (rounding,) = torch.autograd.grad(plain.sum(), x)
     x_hat = fake_quantize(x, scheme)
     (through,) = torch.autograd.grad(x_hat.sum(), x)
-    # a scale of its own for each x, so that the slope is known at each
+    # one scale per x, so that the slope is known at each
     each = QParams(torch.full((SAMPLES, 1), scale, requires_grad=True), torch.zeros(SAMPLES, 1).int())
     rows = fake_quantize(x.detach().reshape(-1, 1), Scheme(IntFormat(bits), granularity=PerChannel(0)), each)
     (to_scale,) = torch.autograd.grad(rows.sum(), each.scale)

@@ -1,4 +1,4 @@
-"""Figures that teach: values and their codes on a line, the error against x, clipping against rounding."""
+"""Values and their codes on a line, the error against x, clipping against rounding."""
 
 import dataclasses
 from typing import Any
@@ -16,16 +16,16 @@ from quantcore.quantization import Quantized, apply, dequantize, quantize
 from quantcore.range_setting import Fixed
 from quantcore.scheme import Scheme
 
-MAX_LABELS = 33  # codes written at their marks; of more, every n-th
+MAX_LABELS = 33  # codes written at their marks; with more, every n-th
 SAMPLES = 1201
 
 Array = npt.NDArray[Any]
 
 
 def rounding_line(result: Quantized, *, theme: str = "light", size: int = 14, height: int = 280) -> go.Figure:
-    """Return x below, the marks that the codes stand for above, and the way of each element to its mark.
+    """Return x at the bottom, the values of the codes at the top, and a line from each element to its code.
 
-    For a result of one block and integer codes. ``size``: of the letters in px.
+    For a result of one block and integer codes. ``size``: font size in px.
     """
     codes = _codes(result.scheme)
     marks = grid_values(result, (0,) * result.scale.dim())
@@ -82,8 +82,8 @@ def rounding_line(result: Quantized, *, theme: str = "light", size: int = 14, he
 
 
 def error_curve(result: Quantized) -> tuple[Array, Array]:
-    """Return many x over the representable range and a fifth beyond, and the error of each under the scale
-    and zero_point of a result of one block.
+    """Return many x over the representable range and a fifth beyond, and the error of each with the scale and zero
+    point of a result of one block.
     """
     marks = grid_values(result, (0,) * result.scale.dim())
     beyond = 0.2 * (marks[-1] - marks[0])
@@ -97,7 +97,7 @@ def error_curve(result: Quantized) -> tuple[Array, Array]:
 def error_against_x(
     result: Quantized, *, theme: str = "light", size: int = 14, height: int = 280
 ) -> go.Figure:
-    """Return the error over x: a saw within the representable range, a ramp where values are clipped."""
+    """Return the error over x: a sawtooth within the representable range, a ramp where values are clipped."""
     x, error = error_curve(result)
     marks = grid_values(result, (0,) * result.scale.dim())
     shade = {"type": "rect", "fillcolor": LINE[theme], "opacity": 0.1, "line": {"width": 0}, "yref": "paper"}
@@ -127,7 +127,7 @@ def error_against_x(
 
 @dataclasses.dataclass(frozen=True)
 class RangeCurve:
-    """Mean squared error of ranges ±``limits``: its part from ``rounding``, from ``clipping``, and both."""
+    """Mean squared error of the ranges ±``limits``, split into ``rounding`` and ``clipping``."""
 
     limits: Array
     rounding: Array
@@ -146,7 +146,7 @@ class RangeCurve:
 
 
 def range_curve(x: Any, scheme: Scheme, count: int = 60) -> RangeCurve:
-    """Quantize x with ``count`` fixed ranges, from a ``count``-th of max|x| up to it.
+    """Quantize x with ``count`` fixed ranges, the i-th reaching i / ``count`` of max|x|.
 
     Raises:
         QuantError: the scheme does not fit x.
@@ -164,16 +164,16 @@ def range_curve(x: Any, scheme: Scheme, count: int = 60) -> RangeCurve:
 def clipping_against_rounding(
     curve: RangeCurve, chosen: float, *, theme: str = "light", size: int = 14, height: int = 300
 ) -> go.Figure:
-    """Return the two parts of the error over the range, with the chosen range marked."""
-    colours = {"rounding": FILL[theme], "clipping": LINE[theme], "both": INK[theme]}
-    values = {"rounding": curve.rounding, "clipping": curve.clipping, "both": curve.total}
+    """Return the error over the range and its two parts, with the chosen range marked."""
+    colours = {"rounding": FILL[theme], "clipping": LINE[theme], "total": INK[theme]}
+    values = {"rounding": curve.rounding, "clipping": curve.clipping, "total": curve.total}
     at = {"type": "line", "x0": chosen, "x1": chosen, "y0": 0, "y1": 1, "yref": "paper"}
     layout = base_layout(theme, height) | {
         "xaxis": {"title": {"text": "range ±", "font": {"size": size}}, "tickfont": {"size": size}},
         "yaxis": {
             "title": {"text": "mean squared error", "font": {"size": size}},
             "tickfont": {"size": size},
-            # the least error and the whole range in sight, not the steep rise of a range too narrow
+            # show the minimum and the full range, not the steep rise of ranges that are too narrow
             "range": [0, max(3.0 * float(curve.total.min()), 1.1 * float(curve.total[-1]))],
             "exponentformat": "power",
         },
@@ -192,7 +192,7 @@ def clipping_against_rounding(
                 line={
                     "color": colours[name],
                     "width": 3,
-                    "dash": "dash" if name == "both" else "solid",
+                    "dash": "dash" if name == "total" else "solid",
                 },
                 hovertemplate=f"range ±%{{x:.4~g}}: {name} %{{y:.3~g}}<extra></extra>",
             )
@@ -203,5 +203,5 @@ def clipping_against_rounding(
 
 
 def _codes(scheme: Scheme) -> list[int]:
-    assert isinstance(scheme.format, IntFormat)  # lessons draw no others
+    assert isinstance(scheme.format, IntFormat)  # lessons draw no other formats
     return list(range(scheme.format.qmin, scheme.format.qmax + 1))

@@ -1,4 +1,4 @@
-"""Figures of training: digits and how they are read, accuracy epoch by epoch and over bits."""
+"""Digits and how they are read, accuracy over epochs, accuracy against bits."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +17,7 @@ METHOD_NAMES = {
     "qat": "QAT, straight-through",
     "lsq": "QAT, learned scales (LSQ)",
 }
-# Orange, blue and green of different lightness; symbols and dashes tell them apart as well
+# Orange, blue and green of different lightness; symbols and dashes differ too
 COLOURS = {
     "ptq": LINE,
     "qat": FILL,
@@ -25,7 +25,7 @@ COLOURS = {
 }
 SYMBOLS = {"ptq": "circle", "qat": "square", "lsq": "diamond"}
 DASHES = {"ptq": "solid", "qat": "dash", "lsq": "dot"}
-OFFSETS = {"ptq": -0.08, "qat": 0.0, "lsq": 0.08}  # bits; equal accuracies would hide each other
+OFFSETS = {"ptq": -0.08, "qat": 0.0, "lsq": 0.08}  # in bits; otherwise equal accuracies would hide each other
 
 Array = npt.NDArray[Any]
 
@@ -39,11 +39,11 @@ def digit_images(
     size: int = 14,
     height: int = 280,
 ) -> go.Figure:
-    """Return images side by side, and below each what it is read as, marked where that is wrong.
+    """Return images side by side, and below each what it is read as, marked if that is wrong.
 
     Args:
         images: float32 of shape (n, 64), 0 to 1.
-        labels, read: what each of them is, and what a network takes it for.
+        labels, read: the true digit of each, and the digit that a network reads.
     """
     count, pitch = len(labels), SIDE + 2
     z = np.full((SIDE, max(1, count * pitch)), np.nan)
@@ -86,8 +86,8 @@ def accuracy_over_epochs(
 
     Args:
         runs: "qat" or "lsq" -> accuracies from epoch 0 on, 0 to 1.
-        levels: name -> accuracy that does not change, drawn as a line across.
-        count: epochs that a whole run has.
+        levels: name -> a constant accuracy, drawn as a horizontal line.
+        count: epochs of a full run.
     """
     known = [*levels.values(), *(a for run in runs.values() for a in run)]
     low = 100 * min(known)
@@ -125,18 +125,18 @@ def accuracy_against_bits(
     size: int = 14,
     height: int = 280,
 ) -> go.Figure:
-    """Return the mean over seeds of each method against bits, with bars from the worst seed to the best.
+    """Return each method's mean accuracy over seeds against bits, with bars from the worst seed to the best.
 
     Args:
-        points: of `quantcore.training.summary`; the float network becomes a band across.
-        errors: draw the share that is read wrongly, on a logarithmic axis, instead.
+        points: from `quantcore.training.summary`; the float network is drawn as a horizontal band.
+        errors: draw the percentage misread instead, on a logarithmic axis.
     """
-    what = "read wrongly" if errors else "accuracy"
+    what = "misread" if errors else "accuracy"
     widths = sorted({p.bits for p in points if p.method != FLOAT})
     axis = _axis(what, size) | {"ticksuffix": " %"}
     axis |= {"type": "log", "dtick": "D2"} if errors else {"range": [0, 102]}
     layout = base_layout(theme, height + height // 3) | {
-        "xaxis": _axis("bits of every weight", size) | {"tickvals": widths},
+        "xaxis": _axis("bits per code", size) | {"tickvals": widths},
         "yaxis": axis,
         "margin": {"l": 8, "r": 12, "t": 8, "b": 8},
         "showlegend": True,
@@ -169,7 +169,7 @@ def _method(method: str, points: list[Point], errors: bool, theme: str, size: in
 
 
 def _mean_and_bounds(p: Point, errors: bool) -> tuple[float, float, float]:
-    """Mean, lowest and highest in percent; as errors no lower than a hundredth of a percent, for the logarithm."""
+    """Mean, lowest and highest in percent; errors are at least 0.01 %, for the logarithmic axis."""
     if errors:
         return tuple(max(0.01, 100 - 100 * a) for a in (p.mean, p.highest, p.lowest))  # type: ignore[return-value]
     return 100 * p.mean, 100 * p.lowest, 100 * p.highest
