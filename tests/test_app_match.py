@@ -63,11 +63,11 @@ def test_search_finds_and_tells_of_the_expected_scheme():
     at = search(paste(opened(bits=8), typed(codes_of("int8 symmetric per_channel(1) torchao"))))
     table = results(at)
     assert "torchao" in table["Libraries"][0]
-    assert (table["Differ"][0], table["Format"][0]) == ("none", "int8 symmetric")
+    assert (table["Codes that differ"][0], table["Format"][0]) == ("none", "int8 symmetric")
     assert table["Granularity"][0] == "per_channel(1)"
     assert "per_channel(axis=1), not per_tensor" in table["Against the scheme on the left"][0]
     (sentence,) = said(at.warning)
-    assert sentence.startswith("All 16 integers are int8 symmetric per_channel(1) of torch.fake_quantize,")
+    assert sentence.startswith("All 16 integers match int8 symmetric per_channel(1) in torch.fake_quantize,")
     assert sentence.endswith("per_channel(axis=1), not per_tensor; torch.fake_quantize, not textbook.")
 
 
@@ -76,7 +76,7 @@ def test_success_where_all_is_as_expected():
     results(at)
     assert not at.warning
     (sentence,) = said(at.success)
-    assert sentence.startswith("All 16 integers are int4 symmetric per_tensor of textbook")
+    assert sentence.startswith("All 16 integers match int4 symmetric per_tensor in textbook")
 
 
 def test_nothing_is_searched_before_it_is_asked_for():
@@ -91,19 +91,19 @@ def test_nothing_is_searched_before_it_is_asked_for():
 def test_transposed_on_the_page():
     at = search(paste(opened(bits=8), typed(codes_of("int8 per_channel(0)").T)))
     assert results(at)["What went wrong"][0] == "transposed"
-    assert any("transposed: undone" in text for text in said(at.markdown))
+    assert any("undone: transposed" in text for text in said(at.markdown))
 
 
 def test_cells_that_differ_have_reasons():
     codes = codes_of("int8 per_tensor")
     codes[2, 1] += 3
     at = search(paste(opened(bits=8), typed(codes)))
-    assert results(at)["Differ"][0] == "1"
+    assert results(at)["Codes that differ"][0] == "1"
     cells = at.dataframe[1].value
     expected = int(codes_of("int8 per_tensor")[2, 1])
-    assert cells.iloc[0][["Element", "Given", "Produced"]].tolist() == ["(2, 1)", expected + 3, expected]
+    assert cells.iloc[0][["Element", "Given", "Reproduced"]].tolist() == ["(2, 1)", expected + 3, expected]
     assert "needs a scale" in cells["Reason"][0]
-    assert any(text.startswith("**Why 1 differ.**") for text in said(at.markdown))
+    assert any(text.startswith("**Why 1 code differs.**") for text in said(at.markdown))
 
 
 def test_scale_and_zero_point():
@@ -121,13 +121,13 @@ def test_scale_and_zero_point():
 
 
 EXAMPLES = [
-    ("All 16 integers", "uint8 asymmetric per_tensor of textbook"),
+    ("All 16 integers", "uint8 asymmetric per_tensor in textbook"),
     ("All 8,192 integers", "wrong axis: 1, not 0"),
     ("All 8,192 integers", "but: transposed"),
     ("All 8,192 integers", "codes that did not fit wrapped around"),
     ("All 16 integers", "signed codes read as unsigned, 8 bits"),
     ("All 16 integers", "the zero_point given has the other sign"),
-    ("The nearest", ": 2 of 8,192 integers differ"),
+    ("The closest match", ": 2 of 8,192 integers differ"),
 ]
 
 

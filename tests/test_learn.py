@@ -214,7 +214,7 @@ def test_asymmetric_gains_six_decibels_on_one_sided_data() -> None:
     shown = opened("zero_point", "choose").table[0].value
     gain = [
         float(a.split()[0]) - float(s.split()[0])
-        for a, s in zip(shown["asymmetric: SQNR"], shown["symmetric: SQNR"], strict=True)
+        for a, s in zip(shown["SQNR, asymmetric"], shown["SQNR, symmetric"], strict=True)
     ]
     assert abs(gain[0]) < 1
     assert 5.5 < gain[1] < 7
@@ -245,8 +245,8 @@ def test_scales_broadcast_as_numpy_says(step: str, axis: int) -> None:
 def test_the_shape_that_divides_columns() -> None:
     shown = tables(opened("granularity", "trap"))
     m, s = np.arange(1.0, 10).reshape(3, 3), np.array([1.0, 5, 10])
-    np.testing.assert_allclose(numbers(shown["x / s, meant"]), m / s[:, None], atol=5e-4)
-    np.testing.assert_allclose(numbers(shown["x / s, what it gives"]), m / s, atol=5e-4)
+    np.testing.assert_allclose(numbers(shown["x / s, intended"]), m / s[:, None], atol=5e-4)
+    np.testing.assert_allclose(numbers(shown["x / s, actual"]), m / s, atol=5e-4)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 6])
@@ -372,8 +372,8 @@ def test_right_codes(seed: int) -> None:
         opened("predict", learn_predict_seed=str(seed), learn_predict_row="2"), *map(str, codes[2].tolist())
     )
     assert_clean(at)
-    assert marks(tables(at)["yours"]) == [["right"] * 6]
-    assert key_figures(at)["here"] == "6 of 6"
+    assert marks(tables(at)["your answers"]) == [["right"] * 6]
+    assert key_figures(at)["right here"] == "6 of 6"
 
 
 def test_wrong_blank_and_words() -> None:
@@ -382,16 +382,16 @@ def test_wrong_blank_and_words() -> None:
     typed = [str(codes[0]), "", "many", str(codes[3] - z), str(codes[4] + 40), "1.5"]
     at = answer(opened("predict", codes="unsigned", mode="asymmetric"), *typed)
     assert_clean(at)
-    shown = marks(tables(at)["yours"])[0]
+    shown = marks(tables(at)["your answers"])[0]
     assert shown == ["right", "faint", "wrong", "wrong", "wrong", "wrong"]
     told = said(at.markdown)
-    assert any("'many' is no number" in text for text in told)
+    assert any("'many' is not a number" in text for text in told)
     assert any("Zero point forgotten." in text for text in told)
     assert any("Fraction." in text and "is a whole number" in text for text in told)
-    assert key_figures(at)["here"] == "1 of 6"
-    assert "right" not in tables(at)  # not before they are asked for
+    assert key_figures(at)["right here"] == "1 of 6"
+    assert "correct" not in tables(at)  # not before they are asked for
     labelled(at, "Show the answers").set_value(True).run()
-    assert [float(t) for t, _ in tables(at)["right"][0]] == codes
+    assert [float(t) for t, _ in tables(at)["correct"][0]] == codes
 
 
 def test_the_score_adds_up_over_rows_and_steps() -> None:
@@ -399,19 +399,19 @@ def test_the_score_adds_up_over_rows_and_steps() -> None:
     at = answer(opened("predict"), *map(str, result.codes[0].tolist()))
     widget(at, "learn_predict_row").set_value(1).run()
     at = answer(at, *["99"] * 6)
-    assert key_figures(at) == {"here": "0 of 6", "so far": "6 of 12", "rows checked": "2"}
+    assert key_figures(at) == {"right here": "0 of 6", "right so far": "6 of 12", "questions checked": "2"}
     widget(at, lesson_plan.step_key("predict")).set_value("scale").run()
     at = answer(at, f"{float(result_of('int4', 0).scale):.4g}")
-    assert key_figures(at) == {"here": "1 of 1", "so far": "7 of 13", "rows checked": "3"}
+    assert key_figures(at) == {"right here": "1 of 1", "right so far": "7 of 13", "questions checked": "3"}
 
 
 def test_scale_and_zero_point_of_blocks() -> None:
     result = result_of("int4 asymmetric per_channel(axis=1)", 3)
     link = {"mode": "asymmetric", "per": "channel", "axis": "1", "learn_predict_seed": "3"}
     at = answer(opened("predict", "zero_point", **link), *(str(z) for z in result.zero_point[0].tolist()))
-    assert marks(tables(at)["yours"]) == [["right"] * 6]
+    assert marks(tables(at)["your answers"]) == [["right"] * 6]
     at = answer(opened("predict", "scale", **link), *(f"{s * 15 / 16:.4g}" for s in result.scale[0].tolist()))
-    assert marks(tables(at)["yours"]) == [["wrong"] * 6]
+    assert marks(tables(at)["your answers"]) == [["wrong"] * 6]
     assert sum("16 codes have 15 steps" in text for text in said(at.markdown)) >= 5
 
 
@@ -426,15 +426,15 @@ def test_a_new_tensor_is_the_next_seed() -> None:
 def test_hostile_answers_are_shown_as_text() -> None:
     at = answer(opened("predict"), "<script>alert(1)</script>", "**1**", "$x$", "[a](b)", ":red[x]", "`1`")
     assert_clean(at)
-    assert marks(tables(at)["yours"]) == [["wrong"] * 6]
+    assert marks(tables(at)["your answers"]) == [["wrong"] * 6]
     bullets = [m.value for m in at.markdown if m.value.startswith("- ")]
     assert len(bullets) == 6
     assert not any(re.search(r"(?<!\\)[<$\[`:]", b.partition("you: ")[2].replace(": ", "")) for b in bullets)
 
 
 @pytest.mark.parametrize(("step", "link", "words"), [
-    ("scale", {"range": "by hand"}, "given by hand"),
-    ("zero_point", {"range": "by hand"}, "given by hand"),
+    ("scale", {"range": "by hand"}, "given, not computed"),
+    ("zero_point", {"range": "by hand"}, "given, not computed"),
     ("codes", {"per": "block", "block": "2x2x2"}, "lengths"),
 ])  # fmt: skip
 def test_what_cannot_be_asked(step: str, link: dict[str, str], words: str) -> None:

@@ -31,7 +31,7 @@ SCHEMES = [
 
 @pytest.fixture(autouse=True)
 def nothing_trained_before() -> None:
-    training_runs._kept.clear()
+    training_runs._cached.clear()
 
 
 def opened(step: str, **parameters: str) -> AppTest:
@@ -134,11 +134,13 @@ def test_the_scheme_on_the_left_unless_one_is_typed() -> None:
 
 def test_the_gradient_of_rounding_is_nowhere_but_zero() -> None:
     told = " ".join(said(opened("rounding", train_slope_bits="4", train_slope_scale="0.5").markdown))
-    assert "answers 0 at 1,201 of 1,201 points" in told
+    assert "returns 0 at 1,201 of 1,201 points" in told
     assert "here at 1,201 of" not in " ".join(said(opened("through").markdown))
 
 
-@pytest.mark.parametrize(("way", "learned"), [("by the scheme", False), ("learned (LSQ)", True)])
+@pytest.mark.parametrize(
+    ("way", "learned"), [("from the scheme", False), ("by the scheme", False), ("learned (LSQ)", True)]
+)
 def test_training_on_shows_what_quantcore_trains(way: str, learned: bool) -> None:
     link = {"bits": "2", "train_epochs": "2", "train_scales": way}
     at = opened("qat", **link)
@@ -178,7 +180,7 @@ def test_the_curve_shows_the_rows_of_quantcore() -> None:
     )
     at = opened("choose", train_afford="10.0")
     rows = at.table[0].value
-    assert list(rows["widths known"]) == ["2, 3, 4, 5, 6, 8", "2", "2"]
+    assert list(rows["bits computed"]) == ["2, 3, 4, 5, 6, 8", "2", "2"]
     best = [method for method in training.METHODS if points[method].mean >= points["float"].mean - 0.1]
     assert best == ["lsq"]
     assert list(rows["fewest bits"])[2] == "2"
@@ -237,3 +239,10 @@ def test_a_training_that_fails_says_so() -> None:
     done = (step for step in (2, 3))
     assert training_runs.run(lambda: done, seen.append, lambda step: (1.0, ""), st.empty()) is True
     assert seen == [1, 2, 3]
+
+
+def test_links_with_the_words_of_earlier_versions_are_read() -> None:
+    for step, key in (("network", "train_show"), ("curve", "train_as")):
+        at = opened(step, **{key: "read wrongly"})
+        assert_clean(at)
+        assert widget(at, key).value == "misread"

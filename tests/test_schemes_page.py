@@ -124,17 +124,17 @@ def test_best_under_a_limit(metric: str) -> None:
     frame = table(at)
     good = frame[(frame["refused"] == "") & (frame["bits_per_element"] <= 5.0)]
     best = good[metric].max() if metric == "sqnr_db" else good[metric].min()
-    (sentence,) = [text for text in said(at.markdown) if text.startswith("Best under")]
+    (sentence,) = [text for text in said(at.markdown) if text.startswith("Best within this limit")]
     name = sentence.split("**")[1]
     assert frame.set_index("name")[metric][name] == best
     assert (f"{best:.2f} dB" if metric == "sqnr_db" else f"{best:.4g}") in sentence
     at = at.slider(key="sw_limit").set_value(1.0).run()
-    assert "No scheme here takes at most 1 bits per element." in said(at.markdown)
+    assert "Every scheme here needs more bits per element than 1." in said(at.markdown)
 
 
 def test_best_under_a_limit_and_any_row_open_in_explore() -> None:
     at = opened(sw_set="chosen", sw_formats=["int3", "nf4"], sw_maps=["nf4 per_channel"], shape="16x64")
-    (sentence,) = [text for text in said(at.markdown) if text.startswith("Best under")]
+    (sentence,) = [text for text in said(at.markdown) if text.startswith("Best within this limit")]
     frame = table(at).set_index("name")
     (button,) = [b for b in at.button if b.key == "_sw_use"]
     at = button.click().run()
@@ -206,3 +206,12 @@ def rows() -> list[tuple[qc.Scheme, qc.Row]]:
     schemes = [qc.Scheme.parse("int4"), qc.PRESETS["torchao.fp8_e4m3fn"]]
     found = sorted(qc.sweep_rows([[1.0, -2.0, 0.3]], schemes), key=lambda row: row.index)
     return [(row.scheme, row) for row in found]
+
+
+@pytest.mark.parametrize("written", ["max_abs_error", "max |error|"])
+def test_a_link_may_name_the_metric_as_in_code_or_as_shown(written: str) -> None:
+    at = opened(sw_metric=written)
+    (choice,) = [c for c in at.button_group if c.key == "sw_metric"]
+    assert (choice.value, choice.options[-1]) == ("max_abs_error", "max |error|")
+    assert at.session_state["sw_metric"] == "max_abs_error"
+    assert said(at.warning) == []

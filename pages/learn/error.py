@@ -1,4 +1,4 @@
-"""Lesson 4: error in one number, and clipping against rounding."""
+"""Lesson 4: the error in one number, and clipping against rounding."""
 
 import numpy as np
 import streamlit as st
@@ -19,8 +19,8 @@ words, picture = views.side_by_side(views.for_maps(4) if step == "yours" else (2
 match step:
     case "signed":
         words.markdown(
-            "**error = x - x̂**. Its sign says on which side of x the code's value lies. Rounding to nearest gives "
-            "both signs about equally often; truncation does not. Within the range no error exceeds half a step."
+            "**error = x - x̂**. Its sign says on which side of x the value of the code lies. Rounding to nearest "
+            "gives both signs about equally often; truncation does not. Within the range no error exceeds half a step."
         )
         result = cache.result(FEW, SCHEME)
         error = result.error.numpy()
@@ -41,9 +41,9 @@ match step:
             views.formula(*views.lines(qc.trace(result, (worst,))))
     case "means":
         words.markdown(
-            "Signed errors cancel, so their magnitudes or squares are added up. Squares weigh one large error like many "
-            "small ones. The mean does not grow with the size of the tensor, the sum does. The maximum sees only the "
-            "worst element."
+            "Signed errors cancel, so their magnitudes or their squares are added up. Squaring makes one large error "
+            "count as much as many small ones. The mean does not grow with the size of the tensor; the sum does. The "
+            "maximum depends on the worst element alone."
         )
         report = cache.report(FEW, SCHEME)
         errors = cache.result(FEW, SCHEME).error.tolist()
@@ -59,9 +59,9 @@ match step:
             )
     case "sqnr":
         words.markdown(
-            "An error of 0.1 is negligible next to values of 100, and everything next to 0.1. **SQNR** divides the sum of "
-            "the signal's squares by that of the errors' squares and takes 10 · log10, which makes decibels. Half the "
-            f"step is a quarter of the squared error: one more bit gains about {10 * np.log10(4):.1f} dB."
+            "An error of 0.1 is negligible next to values of 100, and everything next to 0.1. **SQNR** divides the sum "
+            "of the squared values by the sum of the squared errors; 10 · log10 of that ratio is in decibels. Halving "
+            f"the step quarters the squared error, so one more bit gains about {10 * np.log10(4):.1f} dB."
         )
         x, rows, before = cache.values(SPREAD), [], None
         for bits in range(2, 11):
@@ -73,7 +73,7 @@ match step:
                     "bits": str(bits),
                     "10 · log10(Σx² / Σerror²)": f"{float((x.astype(np.float64) ** 2).sum()):.4g} / {report.sse:.3g}",
                     "SQNR": qc.decibels(before, 2),
-                    "gain of the bit": more,
+                    "gain per bit": more,
                 }
             )
         with picture:
@@ -82,7 +82,7 @@ match step:
         with words:
             st.markdown(
                 "A narrow range has a fine step but clips what lies outside; a wide one clips nothing and rounds "
-                "coarsely. Drag the range to where the MSE is least."
+                "coarsely. Drag the range to the smallest MSE."
             )
             limit = st.slider(
                 "Range, % of max|x|", 2, 100, 100, 2, key="learn_error_limit", bind="query-params"
@@ -110,8 +110,8 @@ match step:
             )
     case "yours":
         words.markdown(
-            "Your tensor and scheme from the sidebar: try a percentile range and see how the error splits into clipping "
-            "and rounding."
+            "Your tensor and scheme from the sidebar: try a percentile range and see how the error is split between "
+            "clipping and rounding."
         )
         if chosen := views.yours():
             report = cache.report(*chosen)

@@ -1,6 +1,6 @@
-"""The frame of a lesson: its steps with a link each, the way on and back, the large mode, the sources.
+"""The frame of a lesson: its steps, each with a link, Previous and Next, the large mode, the sources.
 
-A lesson is a page script: ``step = lesson.head("scale")``, what belongs to that step, `lesson.foot`.
+A lesson is a page script: ``step = frame.head("scale")``, the content of that step, ``frame.foot(...)``.
 """
 
 from functools import partial
@@ -18,7 +18,7 @@ from pages.shared.theme import theme
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
 _LARGE_BEFORE, _FOLDED = "_learn_large", "_learn_folded"
-FEW = 8  # steps that fit into one row of choices
+FEW = 8  # steps that fit into one row of buttons
 _CSS = (Path(__file__).parent / "lesson.css").read_text(encoding="utf-8")
 
 
@@ -28,12 +28,12 @@ def is_lesson(page: Page) -> bool:
 
 
 def is_large() -> bool:
-    """Whether type and pictures are to be read from the last row."""
+    """Whether text and figures are large enough to be read from the last row."""
     return bool(st.session_state.get(LARGE))
 
 
 def plot_style() -> dict[str, Any]:
-    """Theme and size of letters, for the figures of a lesson."""
+    """Theme, font size and height for the figures of a lesson."""
     return {
         "theme": theme(),
         "size": 24 if is_large() else 14,
@@ -42,12 +42,14 @@ def plot_style() -> dict[str, Any]:
 
 
 def head(name: str) -> str:
-    """Draw the top of a lesson and return the step that is chosen."""
+    """Draw the top of a lesson and return the chosen step."""
     lesson, number, key = LESSONS[name], list(LESSONS).index(name) + 1, step_key(name)
     names = list(lesson.steps)
     title, large, link_place = st.columns([6, 1.2, 1.2], vertical_alignment="center")
     _keep_large(name)
-    large.toggle("Large", key=LARGE, help="Type and maps for a projector; the sidebar folds away", **_BIND)
+    large.toggle(
+        "Large", key=LARGE, help="Larger text and maps for a projector; the sidebar folds away", **_BIND
+    )
     st.session_state["_learn_share"] = link_place
     st.session_state[_LARGE_BEFORE] = (name, is_large())
     _enlarge()
@@ -66,8 +68,8 @@ def head(name: str) -> str:
 
 
 def _one_of_many(name: str, place: Any) -> str:
-    """Choose a step by its headline. The control that is bound to the link, which holds the names of the steps,
-    stays hidden: a name may be the answer to what the step asks.
+    """Choose a step by its headline. The control bound to the link, whose options are the names of the steps, stays
+    hidden: a name may give away the answer.
     """
     steps, key = LESSONS[name].steps, step_key(name)
     with place:
@@ -92,24 +94,24 @@ def _one_of_many(name: str, place: Any) -> str:
 
 
 def foot(*sources: str) -> None:
-    """Draw the sources, and the link of the step. To be called last."""
+    """Draw the sources and the link of the step; call it last."""
     st.caption("Sources: " + "; ".join(sources) + ".")
     with st.session_state.pop("_learn_share").popover("Link", icon=":material/link:", width="stretch"):
         link.draw(selection.get().tensor)
 
 
 def _step_button(label: str, place: Any, name: str, step: str | None, direction: int) -> None:
-    """A button to the step before or after this one; at the ends of a lesson, to the lesson there."""
+    """Draw a button to the previous or next step, or at either end of a lesson a link to the adjacent lesson."""
     lessons = list(LESSONS)
-    neighbour = lessons.index(name) + direction
+    neighbor = lessons.index(name) + direction
     if step is not None:
         go = partial(st.session_state.update, {step_key(name): step})
         place.button(label, key=f"learn_{name}_{label.lower()}", on_click=go, width="stretch")
-    elif 0 <= neighbour < len(lessons):
+    elif 0 <= neighbor < len(lessons):
         icon = f":material/arrow_{'forward' if direction > 0 else 'back'}:"
-        # a link: st.switch_page refuses to leave a page whose widgets are bound to the address
-        number, other = neighbour + 1, LESSONS[lessons[neighbour]]
-        place.page_link(script(lessons[neighbour]), label=f"Lesson {number}", help=other.title, icon=icon)
+        # a link, since st.switch_page refuses to leave a page whose widgets are bound to the address
+        number, other = neighbor + 1, LESSONS[lessons[neighbor]]
+        place.page_link(script(lessons[neighbor]), label=f"Lesson {number}", help=other.title, icon=icon)
 
 
 def link_to(name: str, step: str, label: str, key: str, large: bool = False) -> None:
@@ -120,20 +122,20 @@ def link_to(name: str, step: str, label: str, key: str, large: bool = False) -> 
 
 
 def plain() -> None:
-    """The style of a page about the lessons."""
+    """Apply the style of a page about the lessons."""
     st.html(f"<style>{_CSS}</style>")
 
 
 def _keep_large(name: str) -> None:
-    """Take the large mode along to another lesson: a widget of the same key is another one there."""
+    """Keep the large mode on the way to another lesson, whose widget of the same key is a different one."""
     previous, large = st.session_state.get(_LARGE_BEFORE, (name, False))
     if previous != name and LARGE not in st.query_params:
         st.session_state[LARGE] = large
 
 
 def _enlarge() -> None:
-    """The size of type and pictures, which follows the window: a projector's 1280 and a screen's 1920 pixels hang
-    on the same wall.
+    """Set the size of text and figures, in proportion to the window: a projector's 1280 pixels and a screen's 1920
+    fill the same wall.
     """
     style = _CSS
     if is_large():
@@ -146,6 +148,6 @@ def _enlarge() -> None:
 
 
 def unfold() -> None:
-    """Bring the sidebar back after the large mode, here or on a page that is no lesson."""
+    """Bring the sidebar back after the large mode, here or on a page that is not a lesson."""
     if st.session_state.pop(_FOLDED, False):
         st.set_page_config(initial_sidebar_state="auto")

@@ -23,14 +23,14 @@ def found(granularity: qc.Granularity) -> tuple[qc.Quantized, qc.Report]:
 
 
 def blocks(result: qc.Quantized) -> np.ndarray:
-    """The number of each element's block."""
+    """The index of each element's block, counted from 0."""
     number = torch.arange(result.scale.numel(), dtype=torch.float32).view(result.scale.shape)
     ones = torch.ones(result.x.shape, dtype=torch.int8)
     return qc.dequantize(ones, number, 0, result.scheme).numpy().astype(int)
 
 
 def key_figures(result: qc.Quantized, report: qc.Report) -> None:
-    """How many scales, what they cost, how good the result is."""
+    """Draw the shape of the scales, their cost and the quality of the result."""
     bits = qc.bits_per_element(result.scheme, X.shape)
     views.figures(
         ("shape of the scales", str(tuple(result.scale.shape))),
@@ -41,7 +41,7 @@ def key_figures(result: qc.Quantized, report: qc.Report) -> None:
 
 
 def coloured(granularity: qc.Granularity, key: str) -> None:
-    """Draw the tensor, its scales and its codes, the elements that share a scale in one colour."""
+    """Draw the tensor, its scales and its codes; elements that share a scale have the same color."""
     result, report = found(granularity)
     tint = cells.tints(blocks(result))
     own = cells.tints(np.arange(result.scale.numel()).reshape(result.scale.shape))
@@ -53,13 +53,15 @@ def coloured(granularity: qc.Granularity, key: str) -> None:
     with picture:
         cells.draw(tables, key)
         if result.scale.numel() > cells.TINTS:
-            st.caption("The small numbers count the blocks: cells with the same number share a scale.")
+            st.caption(
+                "The small numbers are the indices of the blocks: cells with the same number share a scale."
+            )
     with words:
         key_figures(result, report)
 
 
 def broadcast(result: qc.Quantized, axis: int) -> None:
-    """Draw how the maximum along an axis becomes scales, and how broadcasting repeats them."""
+    """Draw how maxima along an axis become scales, and how broadcasting repeats them."""
     largest = np.abs(X).max(axis=1 - axis, keepdims=True)
     tint, own = cells.tints(blocks(result)), cells.tints(np.arange(X.shape[axis]).reshape(largest.shape))
     scale = result.scale.numpy()
@@ -94,8 +96,8 @@ match step:
     case "rows":
         words.markdown(
             "**per-channel, axis 0**: axis 0 counts the rows, so each row has a scale of its own. The maximum is taken "
-            "along the *other* axis; `keepdim` leaves a 1 in its place, and (4, 6) becomes (4, 1). In x / s, "
-            "broadcasting stretches that 1 to 6: every element is divided by the scale of its row."
+            "along the *other* axis; `keepdim` leaves a 1 in its place, so that (4, 6) becomes (4, 1). In x / s, "
+            "broadcasting repeats that column 6 times: every element is divided by the scale of its row."
         )
         result, report = found(qc.PerChannel(0))
         with words:
@@ -106,10 +108,10 @@ match step:
         result, report = found(qc.PerChannel(1))
         gains = [r.sqnr_db - found(qc.PerTensor())[1].sqnr_db for r in (report, found(qc.PerChannel(0))[1])]
         words.markdown(
-            "**per-channel, axis 1**: the maximum along axis 0 has shape (1, 6) and is stretched down to (4, 6). Every "
-            f"column has one value of the large row, so these scales gain {gains[0]:.1f} dB over per-tensor; those of "
-            f"the rows gain {gains[1]:.1f} dB. The right axis depends on the data: for the weights of a linear layer "
-            "it is usually that of the outputs, axis 0."
+            "**per-channel, axis 1**: the maximum along axis 0 has shape (1, 6) and is repeated over the 4 rows. Every "
+            f"column contains a value of the large row, so one scale per column gains only {gains[0]:.1f} dB over "
+            f"per-tensor; one per row gains {gains[1]:.1f} dB. The right axis depends on the data: for the weights of "
+            "a linear layer it is usually that of the outputs, axis 0."
         )
         with words:
             key_figures(result, report)
@@ -118,8 +120,8 @@ match step:
     case "trap":
         words.markdown(
             "Broadcasting aligns shapes **from the right**: a scale of shape (n,) counts as (1, n), one per column. With "
-            "a square tensor nothing fails, and the scales of the rows divide the columns. Write (n, 1), or use "
-            "`keepdim`."
+            "a square tensor nothing fails, and the scales of the rows silently divide the columns. Use shape (n, 1), "
+            "or `keepdim`."
         )
         square = np.array([[1, 2, 3], [4, 5, 6], [7, 8, 9]], np.float32)
         scales = np.array([1, 5, 10], np.float32)
@@ -129,10 +131,10 @@ match step:
         )
         tables = [
             cells.Table("x", square, note="(3, 3)"),
-            cells.Table("s of the rows", scales[:, None], by_row[:, :1], "(3, 1)"),
-            cells.Table("x / s, meant", square / scales[:, None], by_row, "right"),
+            cells.Table("s per row", scales[:, None], by_row[:, :1], "(3, 1)"),
+            cells.Table("x / s, intended", square / scales[:, None], by_row, "correct"),
             cells.Table("s without keepdim", scales, by_column[:1], "(3,)"),
-            cells.Table("x / s, what it gives", square / scales, by_column, "silently wrong"),
+            cells.Table("x / s, actual", square / scales, by_column, "silently wrong"),
         ]
         with picture:
             cells.draw(tables, "learn_granularity_trap")
@@ -147,7 +149,7 @@ match step:
         with words:
             st.markdown(
                 "A **group** is a run of neighbors along an axis, finer than a channel: a large value costs precision "
-                "only in its own group. The scales have one entry per group: groups of 3 along axis 1 of (4, 6) have "
+                "only within its group. There is one scale per group: groups of 3 along axis 1 of (4, 6) have "
                 "scales of shape (4, 2)."
             )
             size = st.segmented_control("Group size", [1, 2, 3, 6], default=3, key="learn_granularity_size",
@@ -175,8 +177,8 @@ match step:
             kind: qc.bits_per_element(qc.Scheme(BITS, granularity=g), shape) for kind, g in of_layer.items()
         }
         words.markdown(
-            "A scale is a float32 of 32 bits, spread over the elements of its block: **bits per element = bits of a code "
-            f"+ 32 / elements per block**. On {X.size} elements scales are expensive. In a layer of 4096 × 4096, one "
+            "A scale is a float32 of 32 bits, shared by the elements of its block: **bits per element = bits per code "
+            f"+ 32 / elements per block**. For {X.size} elements scales are expensive. In a layer of 4096 × 4096, one "
             f"scale per row costs {large['row'] - BITS.bits:.2g} bits per element, one per group of 32 costs "
             f"{large['group of 32'] - BITS.bits:.2g}."
         )
@@ -203,7 +205,7 @@ match step:
     case "yours":
         words.markdown(
             "Your tensor and scheme from the sidebar: choose there which elements share a scale. Lines separate the "
-            "blocks; the dashed frame is the block of the chosen element."
+            "blocks; the dashed frame marks the block of the chosen element."
         )
         if chosen := views.yours():
             views.explore("granularity", *chosen, words, picture)

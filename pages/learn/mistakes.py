@@ -1,4 +1,4 @@
-"""Lesson 5: code that looks right; find the wrong cells, then see the line that causes them."""
+"""Lesson 5: code that looks right. Find the wrong cells, then see the line that causes them."""
 
 import re
 
@@ -13,18 +13,18 @@ from pages.maps import cells
 from pages.shared import cache, messages
 from quantcore.mistakes import MISTAKES, Comparison, Line, compare, lines
 
-FOUND = "_learn_found"  # the cells that were picked, for each mistake and tensor
-SIDE = 8  # rows and columns of one's own tensor
+FOUND = "_learn_found"  # the cells picked for each mistake and tensor
+SIDE = 8  # rows and columns used of the visitor's tensor
 
 
 def pick(key: str, row: int, column: int) -> None:
-    """Choose a cell, or let it go (a callback)."""
+    """Choose or unchoose a cell (a callback)."""
     found = st.session_state.setdefault(FOUND, {})
     found[key] = found.get(key, frozenset()) ^ {(row, column)}
 
 
 def marked(wrong: np.ndarray, picked: frozenset[tuple[int, int]], revealed: bool) -> np.ndarray:
-    """The mark of every cell."""
+    """Return the mark of every cell."""
     marks = np.full(wrong.shape, "", dtype="<U8")
     for place in np.ndindex(*wrong.shape):
         chosen = place in picked
@@ -38,12 +38,12 @@ def marked(wrong: np.ndarray, picked: frozenset[tuple[int, int]], revealed: bool
 
 
 def nameless(line: Line) -> str:
-    """A line of source, without the function's name, which tells what is wrong."""
+    """A line of source without the name of the function, which would give the mistake away."""
     return re.sub(r"^def \w+\(", "def quantize(", line.text)
 
 
 def difference(wrong: list[Line], right: list[Line]) -> str:
-    """Both ways in one: the lines that differ with their sign, the wrong ones first, the others once."""
+    """Return both implementations as a diff: lines that differ with their sign, the wrong ones first."""
     told, at = [f"  {nameless(wrong[0])}"], 1
     for line in wrong[1:]:
         if line.differs:
@@ -60,7 +60,7 @@ def difference(wrong: list[Line], right: list[Line]) -> str:
 def outcome_tables(
     outcome: qc.mistakes.Outcome, marks: np.ndarray | None, pick: bool = False
 ) -> list[cells.Table]:
-    """The tables of one way."""
+    """The tables of one implementation."""
     shown = [
         ("codes", outcome.codes),
         ("x̂", outcome.dequantized),
@@ -70,9 +70,9 @@ def outcome_tables(
 
 
 def tensor() -> tuple[str, torch.Tensor | None]:
-    """The visitor's tensor, as far as it is shown, with its key; None for the mistake's own."""
-    mine = st.toggle("On my tensor", key="learn_mistakes_mine", bind="query-params",
-                     help=f"Run both on the tensor in the sidebar, its first {SIDE} rows and columns")  # fmt: skip
+    """The part of the visitor's tensor that is used, with its key; None for the mistake's own tensor."""
+    mine = st.toggle("Use my tensor", key="learn_mistakes_mine", bind="query-params",
+                     help=f"Runs the code on the first {SIDE} rows and columns of the tensor in the sidebar")  # fmt: skip
     chosen = views.yours() if mine else None
     if chosen is None:
         return "", None
@@ -81,13 +81,13 @@ def tensor() -> tuple[str, torch.Tensor | None]:
 
 
 def find(comparison: Comparison, marks: np.ndarray, key: str, picked: int) -> None:
-    """Draw the wrong way with cells to click, and its code."""
+    """Draw the result of the wrong code, with cells to click, and the code."""
     with words:
         st.markdown(
             f"Which cells are wrong? Click them, then press *reveal*. {messages.plain(MISTAKES[step].hint)}"
         )
         st.code("\n".join(map(nameless, lines(MISTAKES[step])[0])), language="python", wrap_lines=True)
-        st.caption(f"{picked} chosen.")
+        st.caption(f"{picked} cell{'s' * (picked != 1)} chosen.")
     tables = [
         cells.Table("x", comparison.x.numpy(), marks, pick=True),
         *outcome_tables(comparison.wrong, marks, True),
@@ -97,19 +97,19 @@ def find(comparison: Comparison, marks: np.ndarray, key: str, picked: int) -> No
 
 
 def reveal(comparison: Comparison, marks: np.ndarray, told: str) -> None:
-    """Draw both ways, one above the other, their code with the lines that differ, and what goes wrong."""
+    """Draw both results one above the other, the code with the lines that differ, and what goes wrong."""
     mistake = MISTAKES[step]
     wrong, right = comparison.wrong, comparison.right
     with words:
         st.markdown(f"**{mistake.title}.** {told}.")
         st.markdown(f"**What goes wrong:** {messages.plain(mistake.why)}")
-        st.markdown(f"**Fixed:** {messages.plain(mistake.fix)}")
+        st.markdown(f"**Fix:** {messages.plain(mistake.fix)}")
         st.code(difference(*lines(mistake)), language="diff", wrap_lines=True)
         if comparison.hidden.any():
-            st.markdown(f"x - x̂, computed afterwards, gives a MAE of only {wrong.error.abs().mean():.4g}.")
+            st.markdown(f"Computed afterwards, x - x̂ gives an MAE of only {wrong.error.abs().mean():.4g}.")
     tables = [cells.Table("x", comparison.x.numpy(), marks)]
     if not torch.equal(wrong.x, comparison.x):
-        tables.append(cells.Table("x after the wrong way", wrong.x.numpy(), marks))
+        tables.append(cells.Table("x after the wrong code", wrong.x.numpy(), marks))
     with picture:
         st.markdown(f"**Wrong: MAE {wrong.mae:.4g}, SSE {wrong.sse:.4g}**")
         cells.draw([*tables, *outcome_tables(wrong, marks)], "learn_mistakes_wrong")
@@ -119,7 +119,7 @@ def reveal(comparison: Comparison, marks: np.ndarray, told: str) -> None:
 
 
 def result(wrong: np.ndarray, picked: frozenset[tuple[int, int]]) -> str:
-    """How many cells are wrong, and how many of them were found."""
+    """Say how many cells are wrong, and how many of them were found."""
     count, found = int(wrong.sum()), sum(bool(wrong[place]) for place in picked)
     told = f"{count} of {wrong.size} cells {'is' if count == 1 else 'are'} wrong"
     if not picked:

@@ -1,4 +1,4 @@
-"""All lessons with what they are about and how long they take, and a plan for a class of an hour."""
+"""All lessons, with their subjects and minutes, and a plan for a class of one hour."""
 
 import streamlit as st
 
@@ -6,7 +6,7 @@ from pages.learn import frame
 from pages.shared.lesson_plan import CLASS, LESSONS
 
 frame.plain()
-st.markdown("#### Learn: seven lessons, one class")
+st.markdown("#### Learn: seven lessons, and a plan for a class")
 lessons, plan = st.columns([2, 3], gap="large")
 
 with lessons:
@@ -20,12 +20,12 @@ with lessons:
         right.markdown(f"{found.minutes} min")
     st.markdown("##### With a class")
     st.markdown(
-        "- **Large** enlarges type and pictures for a projector and folds the sidebar away; it stays on from step to "
+        "- **Large** enlarges text and figures for a projector and folds the sidebar away; it stays on from step to "
         "step and from lesson to lesson.\n"
-        "- **Link**, on every step, has the address of what is on the screen: step, numbers and size. Whoever opens it "
+        "- **Link**, on every step, gives the address of the current view: step, settings and size. Whoever opens it "
         "sees the same.\n"
-        "- In *Predict* everyone with the same seed has the same tensor. Answers stay in the browser session of "
-        "whoever typed them."
+        "- In *Predict*, everyone with the same seed gets the same tensor. Answers stay in each person's browser "
+        "session."
     )
 
 with plan:

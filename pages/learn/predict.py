@@ -1,4 +1,4 @@
-"""Lesson 6: be the quantizer: type codes, scales or zero points before they are shown."""
+"""Lesson 6: be the quantizer. Type codes, scales or zero points before they are shown."""
 
 import dataclasses
 import hashlib
@@ -15,17 +15,17 @@ from quantcore.prediction import grade, practice
 
 SEED, MARKS = "learn_predict_seed", "_learn_marks"
 CELL, ASKED = "learn_predict_cell", "_learn_predict_asked"
-ACROSS = 8  # elements of a row that are asked for
+ACROSS = 8  # elements asked for per row
 
 
 def exercise(seed: int, scheme: qc.Scheme, step: str) -> tuple[Tensor, qc.Scheme]:
-    """A small tensor by seed whose numbers divide easily, and the scheme that makes them do so.
+    """A small tensor by seed whose numbers divide easily, and the scheme to quantize it with.
 
-    Codes are asked for under a fixed range, so that some values are clipped.
+    The step "codes" uses a fixed range, so that some values are clipped.
     """
     fmt = scheme.format
-    fmt = fmt if isinstance(fmt, qc.IntFormat) else qc.INT4  # of others nothing is asked
-    if step == "zero_point":  # which symmetric codes have without any arithmetic
+    fmt = fmt if isinstance(fmt, qc.IntFormat) else qc.INT4  # other formats are not asked about
+    if step == "zero_point":  # symmetric codes need no arithmetic for it
         scheme = dataclasses.replace(scheme, symmetric=False)
     plain = dataclasses.replace(scheme, range_setting=qc.MinMax()) == qc.Scheme(
         scheme.format, scheme.symmetric
@@ -45,7 +45,7 @@ def next_seed() -> None:
 def question(
     tensor: Tensor, result: qc.Quantized, step: str, row: int
 ) -> tuple[list[tuple[int, ...]], list[str], list[tuple[int, ...]]]:
-    """The elements or blocks that are asked for, how each is called, and an element of the row for each."""
+    """Return the elements or blocks asked for, the name of each, and an element of the row for each."""
     shape = tensor.shape or (1,)
     places = [
         tuple(int(i) for i in np.unravel_index(row * shape[-1] + column, shape))
@@ -62,7 +62,7 @@ def question(
 
 
 def _block(result: qc.Quantized, block: tuple[int, ...]) -> str:
-    """How a person calls a block."""
+    """Return a readable name of a block."""
     shape, grid = tuple(result.x.shape), tuple(result.scale.shape)
     if result.scale.numel() == 1:
         return "the tensor"
@@ -72,7 +72,7 @@ def _block(result: qc.Quantized, block: tuple[int, ...]) -> str:
 
 
 def given(result: qc.Quantized, step: str, places: list[tuple[int, ...]]) -> None:
-    """Say what is known."""
+    """Draw what is given."""
     scheme, fmt = result.scheme, result.scheme.format
     known = [f"**{fmt}**: codes {fmt.qmin}..{fmt.qmax}", "symmetric" if scheme.symmetric else "asymmetric"]
     if step == "codes":
@@ -86,7 +86,7 @@ def given(result: qc.Quantized, step: str, places: list[tuple[int, ...]]) -> Non
 
 
 def ask(key: str, names: list[str]) -> list[str] | None:
-    """Draw a field for each answer; return what was typed when it is to be checked."""
+    """Draw a field for each answer; return the answers once Check is pressed."""
     with st.form(f"learn_predict_form_{key}", border=False):
         columns = st.columns(max(4, len(names)), gap="xsmall")
         typed = [
@@ -107,35 +107,38 @@ def mark(
 
 
 def tell(marks: list[grade.Mark], names: list[str], key: str, revealed: bool) -> None:
-    """Draw the marks, cell by cell, and where each wrong answer went wrong."""
+    """Draw the marks, and why each wrong answer is wrong."""
     shown = {"right": "right", "blank": "faint"}
     tables = [
-        cells.Table("yours", [[m.typed or "·" for m in marks]], [[shown.get(m.kind, "wrong") for m in marks]])
+        cells.Table(
+            "your answers", [[m.typed or "·" for m in marks]], [[shown.get(m.kind, "wrong") for m in marks]]
+        )
     ]
     if revealed:
-        tables.append(cells.Table("right", [[m.answer for m in marks]]))
+        tables.append(cells.Table("correct", [[m.answer for m in marks]]))
     cells.draw(tables, f"learn_predict_marks_{key}")
     for m, name in zip(marks, names, strict=True):
         if m.sentence:
             st.markdown(
-                f"- {messages.plain(name)}, you: {messages.plain(m.typed)}. **{m.kind.capitalize()}.** {messages.plain(m.sentence)}"
+                f"- {messages.plain(name)}, your answer {messages.plain(m.typed)}. **{m.kind.capitalize()}.** "
+                f"{messages.plain(m.sentence)}"
             )
 
 
 def forget_element(asked: str) -> None:
-    """Give up the element that was followed when another question is asked."""
+    """Forget the chosen element when the question changes."""
     if st.session_state.setdefault(ASKED, asked) != asked:
         st.session_state[ASKED], st.session_state[CELL] = asked, ""
 
 
 def score(key: str) -> None:
-    """Draw how many are right, in this row and so far; kept in this session alone."""
+    """Draw how many answers are right, here and so far; kept in this session alone."""
     all_marks: dict[str, list[grade.Mark]] = st.session_state[MARKS]
     here, every = all_marks[key], [m for marks in all_marks.values() for m in marks]
     views.figures(
-        ("here", f"{sum(m.right for m in here)} of {len(here)}"),
-        ("so far", f"{sum(m.right for m in every)} of {len(every)}"),
-        ("rows checked", str(len(all_marks))),
+        ("right here", f"{sum(m.right for m in here)} of {len(here)}"),
+        ("right so far", f"{sum(m.right for m in every)} of {len(every)}"),
+        ("questions checked", str(len(all_marks))),
     )
 
 
@@ -143,11 +146,11 @@ step = frame.head("predict")
 words, picture = views.side_by_side((1, 2))
 with words:
     told = st.container()
-    mine = st.toggle("On my tensor", key="learn_predict_mine", bind="query-params",
-                     help="The tensor and the range in the sidebar instead of one to practise on")  # fmt: skip
+    mine = st.toggle("Use my tensor", key="learn_predict_mine", bind="query-params",
+                     help="Asks about the tensor and range in the sidebar instead of a practice tensor")  # fmt: skip
     left, right = st.columns(2)
     seed = left.number_input("Seed", 0, 2**31, 0, key=SEED, bind="query-params", disabled=mine,
-                             help="Everyone with the same seed has the same tensor")  # fmt: skip
+                             help="Everyone with the same seed gets the same tensor")  # fmt: skip
     row = right.number_input("Row", 0, None, 0, key="learn_predict_row", bind="query-params")
     st.button("New tensor", on_click=next_seed, disabled=mine, key="learn_predict_fresh", width="stretch")
 chosen = views.yours()
@@ -164,7 +167,7 @@ if chosen is not None:
         if isinstance(scheme.format, qc.IntFormat):
             with told:
                 given(result, step, places)
-        mark(step, result, places, [""] * len(places))  # refuses what can't be asked
+        mark(step, result, places, [""] * len(places))  # refuses what can't be predicted
     except qc.QuantError as error:
         messages.error(str(error))
     else:
@@ -193,5 +196,5 @@ if chosen is not None:
                 wrong = next((i for i, m in enumerate(marks) if m.sentence), 0)
                 words, picture = st.columns(views.for_maps(), gap="medium")
                 views.explore("predict", tensor, scheme, words, picture, elements[wrong])
-st.caption("What you type is marked and counted in this session only; nothing of it is stored.")
+st.caption("Answers are marked and counted in this session only; nothing is stored.")
 frame.foot("Nagel et al. 2021, arXiv 2106.08295, section 2.1")

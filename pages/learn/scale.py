@@ -1,4 +1,4 @@
-"""Lesson 1: from a thermometer's marks to codes."""
+"""Lesson 1: from the marks on a thermometer to codes."""
 
 import streamlit as st
 
@@ -38,8 +38,8 @@ match step:
         )
     case "back":
         words.markdown(
-            "Multiply the code by the scale. That gives the mark itself, x̂, not the reading. Where the reading lay "
-            f"between two marks is lost; within the range the error is at most half a step, {scale / 2:.4g} °C."
+            "Multiply the code by the scale. That gives the mark, x̂, not the reading: where the reading lay "
+            f"between two marks is lost. Within the range the error is at most half a step, {scale / 2:.4g} °C."
         )
     case "range":
         words.markdown(
@@ -56,8 +56,8 @@ match step:
             views.figure(lessons.error_against_x(result, **frame.plot_style()), "learn_scale_error")
     case "bits":
         words.markdown(
-            "Each bit doubles the number of codes and so, very nearly, halves the step. The largest error that "
-            "rounding can make is half a step."
+            "Each additional bit doubles the number of codes and so nearly halves the step. Rounding alone is off by at "
+            "most half a step."
         )
         rows = []
         for n in range(2, 9):

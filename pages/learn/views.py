@@ -1,4 +1,4 @@
-"""What lessons show of a quantized tensor: the maps, the arithmetic of one element, the key figures."""
+"""What lessons show of a quantized tensor: maps, the arithmetic of one element, key figures."""
 
 import html
 import re
@@ -25,7 +25,7 @@ PLOT_OPTIONS: dict[str, Any] = {"theme": None, "height": "stretch", "config": {"
 
 
 def own(key: str, values: Any) -> Tensor:
-    """A lesson's own small tensor; ``key`` names its content."""
+    """A lesson's own small tensor; ``key`` identifies its content."""
     x = np.asarray(values, np.float32)
     return Tensor(f"lesson {key}", key, x.shape, lambda: x)
 
@@ -36,7 +36,7 @@ def generated(spec: tensors.Generated) -> Tensor:
 
 
 def yours() -> tuple[Tensor, qc.Scheme] | None:
-    """The visitor's tensor and scheme; None where there is none, which is said."""
+    """The visitor's tensor and scheme; None if there is none, after saying so."""
     chosen = selection.get()
     for problem in chosen.problems:
         messages.error(problem)
@@ -53,13 +53,13 @@ def yours() -> tuple[Tensor, qc.Scheme] | None:
 
 
 def side_by_side(widths: tuple[float, float] = (2, 3)) -> tuple[DeltaGenerator, DeltaGenerator]:
-    """Where a step's words and controls stand, and beside them its picture; ``widths``: relative."""
+    """Return the place for a step's text and controls, and the place beside it for its figure; ``widths``: relative."""
     columns = st.columns(widths, gap="medium")
     return columns[0].container(key="lesson_control"), columns[1].container(key="lesson_picture")
 
 
 def for_maps(words: float = 3) -> tuple[float, float]:
-    """The shares of `side_by_side` with which four maps stand two by two in one window; ``words`` to 4 in large mode."""
+    """Widths for `side_by_side` that let four maps fit into a window two by two; ``words`` to 4 in large mode."""
     return (words, 4) if frame.is_large() else (2, 3)
 
 
@@ -71,12 +71,12 @@ def explore(
     picture: DeltaGenerator,
     default: tuple[int, ...] | None = None,
 ) -> None:
-    """Draw the maps, and beside them the arithmetic of one element, which a click chooses.
+    """Draw the maps, and beside them the arithmetic of one element, chosen by a click.
 
     Args:
-        name: the lesson's; the element is bound to the key ``learn_<name>_cell``.
-        words, picture: the places of `side_by_side`.
-        default: the element to begin with, instead of the worst.
+        name: of the lesson; the element is bound to the key ``learn_<name>_cell``.
+        words, picture: the places from `side_by_side`.
+        default: the initial element, instead of the one with the largest error.
     """
     result, report = cache.result(tensor, scheme), cache.report(tensor, scheme)
     key = f"learn_{name}_cell"
@@ -87,8 +87,8 @@ def explore(
             "Element",
             key=key,
             placeholder=", ".join(map(str, first)),
-            help="The element whose arithmetic is shown: click a cell, or type its index; empty: "
-            + ("the worst." if default is None else "the one that was asked."),
+            help="The element whose arithmetic is shown: click a cell, or type its index. Empty: "
+            + ("the one with the largest error." if default is None else "the one asked for."),
             **_BIND,
         )
         index = _chosen(typed, tensor.shape, first)
@@ -97,7 +97,8 @@ def explore(
         own = {what: values[trace.block].item() for what, values in qc.encoding(result).items()}
         library = result.scheme.convention.library
         formula(
-            *lines(trace), *(f"{what:<14} {value:.7g}, as {library} writes it" for what, value in own.items())
+            *lines(trace),
+            *(f"{what:<14} {value:.7g}, as {library} reports it" for what, value in own.items()),
         )
     with picture:
         draw_maps(f"learn_{name}_maps", tensor, scheme, index, key)
@@ -106,7 +107,7 @@ def explore(
 def draw_maps(
     key: str, tensor: Tensor, scheme: qc.Scheme, index: tuple[int, ...], pick_into: str | None = None
 ) -> None:
-    """Draw the four maps of a tensor's first plane; a click is written to the key ``pick_into``."""
+    """Draw the four maps of a tensor's first plane; a click writes the element to the key ``pick_into``."""
     view = View()
     picture = component.Picture(
         cache.result(tensor, scheme),
@@ -132,7 +133,7 @@ def draw_maps(
 
 
 def figure(chart: go.Figure, key: str, below: str = "") -> None:
-    """Draw a figure of a lesson, whose height follows the window.
+    """Draw a lesson's figure, whose height follows the window.
 
     Args:
         below: as in `place_of_figure`.
@@ -141,28 +142,28 @@ def figure(chart: go.Figure, key: str, below: str = "") -> None:
 
 
 def place_of_figure(below: str = "") -> DeltaGenerator:
-    """Where a figure stands that may change: draw it with the options `PLOT_OPTIONS`.
+    """Return a place for a figure that may change: draw it with the options `PLOT_OPTIONS`.
 
     Args:
-        below: what shares the window with it: "" nothing, "row" a row of controls above, "lines" arithmetic below.
+        below: what shares the window with it: "" for nothing, "row" for controls above, "lines" for arithmetic below.
     """
     return st.container(key=f"lesson_chart_{below}" if below else "lesson_chart")
 
 
 def figures(*shown: tuple[str, str]) -> None:
-    """Draw key figures side by side: label and value."""
+    """Draw key figures side by side, each with label and value."""
     shown = tuple((label, "not defined" if value.startswith("nan") else value) for label, value in shown)
     cells = "".join(f"<div><small>{html.escape(a)}</small><b>{html.escape(b)}</b></div>" for a, b in shown)
     st.html(f'<div class="qs-figures">{cells}</div>')
 
 
 def table(rows: Sequence[dict[str, str]]) -> None:
-    """Draw a table of few rows, whose size follows the type."""
+    """Draw a table of few rows, in the font size of the lesson."""
     st.table(rows)
 
 
 def lines(t: qc.Trace, first: str = "", last: str = "") -> list[str]:
-    """The arithmetic of an element as lines, from the step ``first`` to the one whose name begins as ``last``."""
+    """The arithmetic of an element as lines, from the step ``first`` to the one whose name starts with ``last``."""
     steps = t.steps()
     names = [step.name for step in steps]
     start = names.index(first) if first else 0
@@ -171,7 +172,7 @@ def lines(t: qc.Trace, first: str = "", last: str = "") -> list[str]:
 
 
 def formula(*lines: str) -> None:
-    """Draw arithmetic with its numbers put in; a line that is too long goes on, indented, in the next."""
+    """Draw arithmetic with its numbers; a line that is too long continues, indented, on the next."""
     rows = "\n".join(f"<span>{html.escape(line)}</span>" for line in lines)
     st.html(f'<pre class="qs-lines {arithmetic.PLACE}">{rows}</pre>')
 
@@ -180,7 +181,7 @@ def _line(step: qc.Step) -> str:
     """Name, formula and value of a step."""
     term, words = re.fullmatch(r"(.*?)(, [a-z ]+)?", step.formula).groups(default="")  # type: ignore[union-attr]
     value = term if term == step.value else " = ".join(filter(None, [term, step.value]))
-    hat = step.name.count("\u0302")  # takes no room of its own
+    hat = step.name.count("\u0302")  # combining: takes no width
     return f"{step.name:<{14 + hat}} {value}{words}"
 
 

@@ -1,4 +1,4 @@
-"""Lesson 2: symmetric and asymmetric, and which code stands for 0."""
+"""Lesson 2: symmetric, asymmetric, and which code stands for 0."""
 
 import dataclasses
 
@@ -16,7 +16,7 @@ RELU = [0.0, 0.0, 0.2, 0.5, 0.9, 1.4, 2.2, 3.1, 4.6]
 FAR = [2.0, 2.4, 2.5, 2.9, 3.3, 3.6, 4.0]
 KINDS = {
     "1,024 values around 0 (normal)": views.generated(tensors.Generated("normal", (32, 32))),
-    "the same after a ReLU": views.generated(tensors.Generated("relu", (32, 32))),
+    "the same values after a ReLU": views.generated(tensors.Generated("relu", (32, 32))),
     "seven values far from 0": views.own("far", FAR),
 }
 SYMMETRIC, ASYMMETRIC = qc.Scheme(qc.INT4), qc.Scheme(qc.INT4, False)
@@ -24,14 +24,14 @@ SCHEMES = {"symmetric": SYMMETRIC, "asymmetric": ASYMMETRIC}
 
 
 def line(name: str, values: list[float], scheme: qc.Scheme) -> qc.Quantized:
-    """Draw a lesson's values and their codes on a line."""
+    """Draw values and their codes on a line."""
     result = cache.result(views.own(name, values), scheme)
     views.figure(lessons.rounding_line(result, **frame.plot_style()), f"learn_zero_point_{name}", "lines")
     return result
 
 
 def mine() -> list[tuple[str, Tensor]]:
-    """The visitor's tensor, if there is one, with its name."""
+    """The visitor's tensor with its name, if there is one."""
     chosen = views.yours()
     return [("your tensor", chosen[0])] if chosen else []
 
@@ -47,14 +47,14 @@ match step:
     case "symmetric":
         words.markdown(
             "**Symmetric**: the range is ±max|x|, and code 0 stands for 0, so the zero point is 0. Weights usually "
-            "lie on both sides of 0 alike; then nearly every code is close to some value."
+            "lie about equally on both sides of 0, so that both halves of the codes are used."
         )
         with picture:
             result = line("weights", WEIGHTS, SYMMETRIC)
             views.formula(*views.lines(qc.trace(result, (3,))))
     case "one-sided":
         words.markdown(
-            "After a ReLU no value is negative. A symmetric range still reaches as far below 0 as above it, and the "
+            "After a ReLU no value is negative. A symmetric range still reaches as far below 0 as above it, but the "
             "codes below 0 are never used."
         )
         with picture:
@@ -70,7 +70,7 @@ match step:
         with words:
             st.markdown(
                 "**Asymmetric**: the range runs from low to high. The **zero point** z is the code of 0: x / s counts "
-                "steps from 0, and z is where that count begins. Drag both ends of the range."
+                "steps from 0, and z is the code where that count starts. Drag both ends of the range."
             )
             low = st.slider("Low", -5.0, 0.0, -1.0, 0.1, key="learn_zero_point_low", bind="query-params")
             high = st.slider("High", 0.1, 5.0, 4.6, 0.1, key="learn_zero_point_high", bind="query-params")
@@ -81,7 +81,7 @@ match step:
         words.markdown(
             "Padding, masks and ReLUs produce many exact zeros. If 0 lay between two codes, each of them would carry "
             "the same error. So the range is widened to include 0, and z is rounded to an integer: then (z - z) · s is "
-            "exactly 0. These values lie far from 0, so the codes between 0 and them are wasted."
+            "exactly 0. These values lie far from 0, so the codes between 0 and the lowest of them are wasted."
         )
         with picture:
             result = line("far", FAR, ASYMMETRIC)
@@ -99,9 +99,9 @@ match step:
         for name, tensor in [*KINDS.items(), *others]:
             both = {what: decibels(tensor, scheme) for what, scheme in SCHEMES.items()}
             gains[name] = both["asymmetric"] - both["symmetric"]
-            row = {"int4, one scale": name} | {f"{what}: SQNR": qc.decibels(db) for what, db in both.items()}
+            row = {"int4 per-tensor": name} | {f"SQNR, {what}": qc.decibels(db) for what, db in both.items()}
             z = cache.result(tensor, ASYMMETRIC).zero_point
-            rows.append(row | {"asymmetric: zero point": "" if z is None else str(int(z.flatten()[0]))})
+            rows.append(row | {"zero point, asymmetric": "" if z is None else str(int(z.flatten()[0]))})
         around, relu = list(gains.values())[:2]
         place.markdown(
             f"On data around 0 the two differ little (asymmetric {around:+.1f} dB), and symmetric has no zero point to "

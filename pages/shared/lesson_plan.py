@@ -1,4 +1,4 @@
-"""The lessons: their steps with durations, and a plan for a one-hour class."""
+"""The lessons: their steps, how long each takes, and a plan for a class of one hour."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from quantcore.mistakes import MISTAKES
 
 
 class Step(NamedTuple):
-    """``headline``: the question that the step answers; ``minutes``: for a single reader."""
+    """``headline``: a question that the step answers; ``minutes``: for a reader alone."""
 
     headline: str
     minutes: int
@@ -15,8 +15,8 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Lesson:
-    """``title``: in the navigation; ``idea``: the topic in one line; ``icon``: a Material symbol;
-    ``steps``: by their names in the link.
+    """``title``: in the navigation; ``idea``: its subject in one line; ``icon``: a Material symbol; ``steps``: by
+    their name in the link.
     """
 
     title: str
@@ -26,12 +26,12 @@ class Lesson:
 
     @property
     def minutes(self) -> int:
-        """Minutes for a single reader."""
+        """How long a reader needs."""
         return sum(step.minutes for step in self.steps.values())
 
 
 class Part(NamedTuple):
-    """A step for the whole class: ``minutes`` including discussion, and a question to ``ask``."""
+    """A step that a class takes together: ``minutes`` including discussion, and the question to ``ask``."""
 
     lesson: str
     step: str
@@ -39,9 +39,9 @@ class Part(NamedTuple):
     ask: str
 
 
-# In order; the name is that of the page's script or folder
+# In order; the name is that of the page's script, or of its folder
 LESSONS = {
-    "scale": Lesson("Scale", "From the marks of a thermometer to codes", "straighten", {
+    "scale": Lesson("Scale", "From the marks on a thermometer to codes", "straighten", {
         "marks": Step("How far apart are the marks?", 2),
         "code": Step("Which code does a reading get?", 2),
         "back": Step("What does a code give back?", 2),
@@ -62,16 +62,16 @@ LESSONS = {
         "rows": Step("One scale per row: which axis, which shape?", 3),
         "columns": Step("One scale per column: does it help here?", 2),
         "trap": Step("What does a scale of shape (n,) divide?", 3),
-        "groups": Step("How many elements does one large value affect in groups?", 2),
+        "groups": Step("Which values does an outlier affect in groups?", 2),
         "blocks": Step("What if neighbors along both axes share a scale?", 2),
         "cost": Step("What does each scale cost?", 3),
         "yours": Step("How does it look on your tensor?", 3),
     }),
-    "error": Lesson("Error", "How far off, in one number", "show_chart", {
+    "error": Lesson("Error", "How large the error is, in one number", "show_chart", {
         "signed": Step("What does the sign of an error tell you?", 2),
-        "means": Step("Many errors: which one number?", 3),
+        "means": Step("How do many errors become one number?", 3),
         "sqnr": Step("How large is the error next to the signal?", 3),
-        "clipping": Step("Which range has the least error?", 4),
+        "clipping": Step("Which range has the smallest error?", 4),
         "yours": Step("How does it look on your tensor?", 3),
     }),
     "mistakes": Lesson("Mistakes", "Code that looks right", "bug_report", {
@@ -83,29 +83,29 @@ LESSONS = {
         "zero_point": Step("Which zero point does this tensor get?", 6),
     }),
     "ptq_or_qat": Lesson("PTQ or QAT", "Quantize after training, or during it", "model_training", {
-        "network": Step("What does a small network read?", 2),
-        "ptq": Step("PTQ: how much accuracy do the codes cost?", 4),
-        "rounding": Step("Which slope does rounding have?", 3),
+        "network": Step("How well does a small network read digits?", 2),
+        "ptq": Step("How much accuracy does PTQ cost?", 4),
+        "rounding": Step("What is the slope of rounding?", 3),
         "through": Step("Which slope can training use instead?", 3),
-        "qat": Step("QAT: how much does training win back?", 5),
-        "scales": Step("Can the scale be learned as well?", 3),
+        "qat": Step("How much accuracy does QAT win back?", 5),
+        "scales": Step("Can the scale be learned too?", 3),
         "curve": Step("How many bits are enough?", 6),
-        "choose": Step("PTQ or QAT?", 4),
+        "choose": Step("Which one should you choose?", 4),
     }),
 }  # fmt: skip
 
-_FOLDERS = {"ptq_or_qat"}  # lessons of more than one module
+_FOLDERS = {"ptq_or_qat"}  # lessons of several modules
 
 CLASS = (
-    Part("scale", "marks", 3, "With one more bit, how many steps lie between the marks?"),
+    Part("scale", "marks", 3, "With one more bit, how many steps are there between the marks?"),
     Part("scale", "code", 3, "Which code does 58.4 °C get? Divide first, then round."),
-    Part("scale", "back", 3, "Which reading comes back with the largest error, and how large can it get?"),
-    Part("scale", "range", 5, "Drag the highest mark down: when does 99 °C get a wrong code, and how wrong?"),
-    Part("zero_point", "one-sided", 4, "No value is negative. What do the negative codes do?"),
+    Part("scale", "back", 3, "Which reading is off by the most, and how large can the error be at worst?"),
+    Part("scale", "range", 5, "Lower the highest mark: when is 99 °C clipped, and how large does its error become?"),
+    Part("zero_point", "one-sided", 4, "No value is negative. What are the negative codes used for?"),
     Part("zero_point", "asymmetric", 5, "Drag both ends: when does the zero point reach the lowest code?"),
     Part("predict", "codes", 8, "Everyone predicts the same row; compare before anyone presses Check."),
     Part("granularity", "tensor", 4, "Which rows become 0, and which single value causes it?"),
-    Part("granularity", "rows", 5, "Along which axis is the maximum taken, and which shape is left?"),
+    Part("granularity", "rows", 5, "Along which axis is the maximum taken, and what shape is left?"),
     Part("granularity", "cost", 4, "What does a group of 32 cost per element? And a group of 128?"),
     Part("error", "clipping", 6, "Guess the best range, then drag to it. Why is it not max|x|?"),
     Part("mistakes", "cast-without-clamp", 6, "Mark the wrong cells first. Which line causes them?"),

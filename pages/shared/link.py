@@ -64,6 +64,23 @@ def drop_unusable(known: set[str], required: set[str]) -> None:
         st.session_state[_DROPPED] = found
 
 
+def reworded(key: str, words: dict[str, str]) -> None:
+    """Read what links of earlier versions carry for a choice, to be called before its control is drawn.
+
+    Streamlit puts into a link what a choice shows, so that a reworded option changes the link.
+
+    Args:
+        key: of the control, and its parameter.
+        words: what links may carry -> what the control shows today.
+    """
+    new, context = words.get(st.query_params.get(key) or ""), get_script_run_ctx()
+    if new is None or context is None or new == st.query_params.get(key):
+        return
+    with context.session_state.query_params() as parameters:
+        parameters.set_with_no_forward_msg(key, new)
+        parameters.set_initial_query_params_from_current()
+
+
 def _infinite(text: str) -> bool:
     try:
         return math.isinf(float(text))

@@ -171,7 +171,7 @@ def test_wrong_cells_are_found_and_revealed(app: Any) -> None:
         expect(cells.nth(place)).to_have_attribute(
             "aria-pressed", "false" if place == right and _gone(app) else "true"
         )
-    expect(app.page.get_by_text("2 chosen.")).to_be_visible()
+    expect(app.page.get_by_text("2 cells chosen.")).to_be_visible()
     app.press("learn_mistakes_shown", "reveal")
     app.expect_parameter("learn_mistakes_shown", "reveal")
     table = app.page.locator(".st-key-learn_mistakes_wrong figure").first
@@ -188,7 +188,7 @@ def test_wrong_cells_are_found_and_revealed(app: Any) -> None:
 
 def _gone(app: Any) -> bool:
     """Whether the caption counts two: the right cell was picked before, and let go."""
-    return app.page.get_by_text("2 chosen.").count() == 1
+    return app.page.get_by_text("2 cells chosen.").count() == 1
 
 
 def test_cells_are_picked_by_keyboard(app: Any) -> None:
@@ -197,9 +197,9 @@ def test_cells_are_picked_by_keyboard(app: Any) -> None:
     cell.focus()
     app.page.keyboard.press("Enter")
     expect(app.page.locator(".st-key-learn_mistakes_find .qs-chosen").first).to_be_visible()
-    expect(app.page.get_by_text("1 chosen.")).to_be_visible()
+    expect(app.page.get_by_text("1 cell chosen.")).to_be_visible()
     app.page.keyboard.press("Enter")  # the focus stays where it was
-    expect(app.page.get_by_text("0 chosen.")).to_be_visible()
+    expect(app.page.get_by_text("0 cells chosen.")).to_be_visible()
 
 
 def test_a_class_predicts_the_same_tensor(app: Any) -> None:

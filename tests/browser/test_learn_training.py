@@ -112,8 +112,8 @@ def test_closing_the_window_stops_the_work(app: Any) -> None:
     at_step(app, "curve", **link)
     before = compute(app)
     assert before[0] < before[1]
-    app.press("train_as", "read wrongly")
-    app.expect_parameter("train_as", "read wrongly")
+    app.press("train_as", "misread")
+    app.expect_parameter("train_as", "misread")
     app.press("train_as", "accuracy")
     app.expect_parameter("train_as", None)
     stands(app, NAME, "curve")

@@ -1,4 +1,4 @@
-"""Compare → Libraries in Chromium: examples where libraries part, cold links, a choice out of the table."""
+"""Compare → Libraries in Chromium: examples where libraries differ, cold links, a choice from the table."""
 
 from page_rest import at_rest
 from playwright.sync_api import expect
@@ -6,7 +6,7 @@ from playwright.sync_api import expect
 EXAMPLES = {
     "x = 2.25, s = 0.3": "7.4999995 to 7",
     "Ties with a zero point": "x / s + z = 1.5 to 2",
-    "Four by four": "/ 127.5",
+    "4 × 4": "/ 127.5",
     "A constant row": "-127.5 to -128",
     "A group from 10.5": "range must include 0",
 }
@@ -52,4 +52,4 @@ def test_library_that_refuses_has_a_way_out(app):
 
 def test_equal_libraries(app):
     page = opened(app, "/libraries?lib_a=onnx&lib_b=onnxruntime")
-    expect(page.get_by_text("onnx and onnxruntime give the same 64 codes.")).to_be_visible()
+    expect(page.get_by_text("onnx and onnxruntime give the same codes for all 64 elements.")).to_be_visible()

@@ -1,4 +1,4 @@
-"""Compare → Libraries: the two libraries, and examples where they differ."""
+"""Compare → Libraries: the choice of two libraries, and examples where they differ."""
 
 from typing import Any, NamedTuple
 
@@ -9,12 +9,12 @@ from pages.sidebar import scheme_state, tensor_controls
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
 KEYS = {"lib_a", "lib_b"}
-_DIFFER = ("onnxruntime", "aimet.Quantize")  # on the first tensor that the page shows
+_DIFFER = ("onnxruntime", "aimet.Quantize")  # they differ on the default tensor
 _EXAMPLE = "_lib_example"
 
 
 class Example(NamedTuple):
-    """A tensor as text, a scheme without its convention, and two libraries that differ on it."""
+    """A tensor as text, a scheme without a library, and two libraries that differ on it."""
 
     title: str
     tensor: str
@@ -26,7 +26,7 @@ class Example(NamedTuple):
 
 EXAMPLES = (
     Example(
-        "x = 2.25, s = 0.3: a tie by one ulp",
+        "x = 2.25, s = 0.3: a tie decided by one ulp",
         "2.25",
         1,
         "int8 given(0.3)",
@@ -42,7 +42,7 @@ EXAMPLES = (
         "compressed_tensors",
     ),
     Example(
-        "Four by four, symmetric int8: /127 or /127.5",
+        "4 × 4, symmetric int8: divide by 127 or 127.5?",
         "-1.1258 -1.1524 -0.2506 -0.4339\n0.8487 0.692 -0.316 -2.1152\n0.3223 -1.2633 0.35 0.3081\n0.1198 1.2377 1.1168 -0.2473",
         2,
         "int8 symmetric",
@@ -51,7 +51,7 @@ EXAMPLES = (
     ),
     Example("A constant row of -2.5", "-2.5 -2.5 -2.5 -2.5", 1, "int8 symmetric", "onnxruntime", "torchao"),
     Example(
-        "A group from 10.5 to 14 at 4 bits: must 0 be in the range?",
+        "A group from 10.5 to 14 at 4 bits: must the range include 0?",
         "10.5 11 11.5 12 12.5 13 13.5 14",
         1,
         "uint4 asymmetric per_group(8)",
@@ -62,9 +62,9 @@ EXAMPLES = (
 
 
 def draw() -> tuple[qc.Convention, qc.Convention]:
-    """Draw both choices; return the conventions."""
+    """Draw both choices; return their conventions."""
     left, middle, right = st.columns([3, 3, 2], vertical_alignment="bottom")
-    # Both are empty until somebody chooses, since a link leaves defaults out, and these depend on the sidebar
+    # Both are empty until a visitor chooses: a link leaves defaults out, and these depend on the sidebar
     ours = st.session_state.get("library")
     usual = ours if ours in qc.CONVENTIONS and ours != qc.TEXTBOOK.name else _DIFFER[0]
     a = _library(left, "Library A", "lib_a", usual)
@@ -81,14 +81,14 @@ def draw() -> tuple[qc.Convention, qc.Convention]:
 
 
 def _library(place: Any, label: str, key: str, usual: str) -> str:
-    """Draw the choice of a library; return it, or the usual one where none is chosen."""
+    """Draw the choice of a library; return it, or ``usual`` if none is chosen."""
     return str(
         place.selectbox(label, list(qc.CONVENTIONS), None, placeholder=usual, key=key, **_BIND) or usual
     )
 
 
 def _load() -> None:
-    """Put an example into the controls, and leave its choice empty again (a callback)."""
+    """Put an example into the controls and clear the choice (a callback)."""
     example = next((e for e in EXAMPLES if e.title == st.session_state[_EXAMPLE]), None)
     st.session_state[_EXAMPLE] = None
     if example is None:
@@ -101,5 +101,5 @@ def _load() -> None:
 
 
 def choose(name: str) -> None:
-    """Make a library B (a callback)."""
+    """Choose library B (a callback)."""
     st.session_state["lib_b"] = name

@@ -5,8 +5,8 @@ from pages.shared.page_frame import page_frame
 
 with page_frame(
     "Why do two libraries give different integers?",
-    "The tensor and the scheme on the left, computed as each library computes them, bit for bit. Library A begins as "
-    "the one chosen on the left.",
+    "The scheme on the left, applied to the tensor on the left exactly as each library computes it. Library A starts "
+    "as the one chosen there.",
 ) as frame:
     a, b = controls.draw()
     tensor, scheme = frame.chosen.tensor, frame.chosen.scheme

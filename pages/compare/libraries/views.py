@@ -1,4 +1,4 @@
-"""Two libraries laid side by side: the table of all, maps of both codes, and the reason of every difference."""
+"""Two libraries compared: the table of all libraries, maps of both codes, and the reason for every difference."""
 
 import dataclasses
 from functools import partial
@@ -18,17 +18,17 @@ MOST_CELLS = 200
 
 
 def comparison(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention, b: qc.Convention) -> qc.Comparison:
-    """`quantcore.compare`, kept.
+    """Return the cached result of `quantcore.compare`.
 
     Raises:
-        QuantError: one of the libraries refuses the scheme.
+        QuantError: one of the libraries does not support the scheme.
     """
     make = partial(qc.compare, cache.values(tensor), scheme, a, b)
     return cache.cached(tensor, f"compare {scheme} {a} {b}", make)
 
 
 def table(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention) -> None:
-    """Draw all libraries at once, against A; a chosen row becomes B."""
+    """Draw the table of all libraries, compared with A; a selected row can become B."""
     make = partial(qc.library_table, cache.values(tensor), scheme, a)
     frame = cache.cached(tensor, f"libraries {scheme} {a}", make)
     taken = frame[frame["refused"] == ""].drop(columns="refused")
@@ -49,26 +49,28 @@ def table(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention) -> None:
     chosen = event["selection"]["rows"]
     if chosen:
         name = str(taken["library"].iloc[chosen[0]])
-        st.button(f"Lay {name} beside {a.name}", on_click=controls.choose, args=(name,), key="lib_beside")
+        st.button(f"Compare {a.name} with {name}", on_click=controls.choose, args=(name,), key="lib_beside")
     others = frame[frame["refused"] != ""]
     if len(others):
-        with st.expander(f"{len(others)} libraries do not take this scheme"):
+        support = "library does" if len(others) == 1 else "libraries do"
+        with st.expander(f"{len(others)} {support} not support this scheme"):
             for sentence in others["refused"]:
                 st.caption(messages.plain(sentence))
 
 
 def side_by_side(tensor: Tensor, found: qc.Comparison) -> None:
-    """Draw the sentence, the maps and the reasons."""
+    """Draw the summary, the maps and the reasons."""
     a, b = (r.scheme.convention.name for r in (found.a, found.b))
     differ, total = int(found.differs.sum()), found.differs.numel()
     reasons = found.reasons
     if not differ:
         st.success(
-            messages.plain(f"{a} and {b} give the same {total:,} codes."), icon=":material/check_circle:"
+            messages.plain(f"{a} and {b} give the same codes for all {total:,} elements."),
+            icon=":material/check_circle:",
         )
     else:
-        parts = ", ".join(f"{r.count:,} by {' and '.join(r.ingredients).replace('_', ' ')}" for r in reasons)
-        messages.warning(f"{a} and {b} differ in {differ:,} of {total:,} codes: {parts}.")
+        causes = ", ".join(f"{' and '.join(r.ingredients).replace('_', ' ')} ({r.count:,})" for r in reasons)
+        messages.warning(f"{a} and {b} differ in {differ:,} of {total:,} codes because of {causes}.")
     fmt = found.a.scheme.format
     draw = partial(
         figures.pair,
@@ -85,22 +87,23 @@ def side_by_side(tensor: Tensor, found: qc.Comparison) -> None:
         st.caption(messages.plain(legend))
     for reason in reasons:
         where = f"element ({', '.join(map(str, reason.index))})"
-        st.markdown(f"- **{reason.count:,}**, first at {where}: {messages.plain(reason.sentence)}")
+        codes = "code" if reason.count == 1 else "codes"
+        st.markdown(f"- **{reason.count:,} {codes}**, first at {where}: {messages.plain(reason.sentence)}")
     if differ:
         _cell(found)
 
 
 def _cell(found: qc.Comparison) -> None:
-    """One differing element's arithmetic under both, the first step that differs marked."""
+    """Draw the arithmetic of one element under both libraries, with the first step that differs marked."""
     places = found.differs.nonzero()[:MOST_CELLS].tolist()
-    options = [", ".join(map(str, place)) or "the only one" for place in places]
+    options = [", ".join(map(str, place)) or "the only element" for place in places]
     text = st.selectbox(
         "Follow an element that differs",
         options,
         index=None,
         placeholder=options[0],
         key="lib_follow",
-        help=f"The first {MOST_CELLS:,} that differ" if len(options) == MOST_CELLS else None,
+        help=f"The first {MOST_CELLS:,} elements that differ" if len(options) == MOST_CELLS else None,
     )
     index = tuple(places[options.index(text)] if text else places[0])
     reason = found.reason_at(index)
@@ -123,7 +126,7 @@ def _cell(found: qc.Comparison) -> None:
 
 
 def refusals(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention, b: qc.Convention) -> bool:
-    """Say what A or B refuses, and what would make both possible; return whether one does."""
+    """Say why A or B does not support the scheme, and what would help; return whether one of them does not."""
     for convention in (a, b):
         own = dataclasses.replace(scheme, convention=convention)
         sentence = qc.refusal(own, tensor.shape)

@@ -1,4 +1,4 @@
-"""Code pasted in Match: what is wrong with it, in which line, and what that does to the tensor. It is never run."""
+"""Code pasted in Match, which is never run: its mistakes by line, and what they do to the tensor."""
 
 import html
 from typing import Any
@@ -17,13 +17,13 @@ from quantcore.mistakes import MISTAKES, lines
 
 CODE = "match_code"
 _EXAMPLE, _CHOSEN = "match_code_example", "match_code_chosen"
-MOST = 1 << 18  # elements: of a larger tensor only the first rows are used
+MOST = 1 << 18  # elements; of a larger tensor only the first rows are used
 SIDE = 8  # rows and columns of the tensor that are shown as numbers
 _MARKS = {True: ("✗", "rgba(230,97,0,.2)"), False: ("i", "rgba(60,130,220,.16)")}
 
 
 def draw(tensor: Tensor | None) -> None:
-    """Draw the text, what is found in it, and what it does to the tensor.
+    """Draw the code, the mistakes found in it, and what they do to the tensor.
 
     Raises:
         QuantError: the text can't be read as code.
@@ -38,13 +38,13 @@ def draw(tensor: Tensor | None) -> None:
             label_visibility="collapsed",
             placeholder="scale = x.abs().max() / 127\nq = torch.round(x / scale).clamp(-128, 127).to(torch.int8)",
             help="A quantizer in torch or numpy, 3 to 60 lines. It is read, never run, and the link does not carry it. "
-            "Ctrl+Enter when done.",
+            "Press Ctrl+Enter when done.",
         )
         _examples()
     if not text or not text.strip():
         with right:
             messages.hint(
-                "Paste a quantizer's code: the usual mistakes are named with their line. The code is never run."
+                "Paste the code of a quantizer: common mistakes are reported by line. The code is never run."
             )
         return
     reading = qc.read_code(text)
@@ -82,7 +82,7 @@ def _load() -> None:
 
 
 def _source(reading: qc.CodeReading) -> None:
-    """The code with line numbers; a line with a finding is marked by a sign and a colour."""
+    """Draw the code with line numbers; lines with findings are marked by a sign and a color."""
     marked = {f.line: f.certain for f in reversed(reading.findings)}
     marked |= {f.line: True for f in reading.mistakes}
     rows = []
@@ -113,11 +113,12 @@ def _summary(reading: qc.CodeReading) -> None:
 
 def _noted(reading: qc.CodeReading) -> str:
     count = len(reading.notes)
-    return f"{count} note{'s' * (count > 1)}, {lines_of(reading.notes)}: whether it matters depends on the tensor"
+    matters = "whether it matters depends" if count == 1 else "whether they matter depends"
+    return f"{count} note{'s' * (count > 1)}, {lines_of(reading.notes)}: {matters} on the tensor"
 
 
 def _finding(finding: qc.CodeFinding) -> None:
-    """One line: where, what, what to write, and the lesson that explains it."""
+    """Draw a finding: the line, what is wrong, how to fix it, and the lesson that explains it."""
     kind = KINDS[finding.kind]
     mark = ":orange[:material/error:]" if finding.certain else ":blue[:material/info:]"
     words, link = st.columns([6, 1.4], vertical_alignment="center")
@@ -180,7 +181,7 @@ def _on_tensor(reading: qc.CodeReading, tensor: Tensor) -> None:
         hide_index=True,
         column_config={
             "Values made worse": st.column_config.TextColumn(
-                help="Off by more than half a step, and further than with the scheme"
+                help="Off by more than half a step, and farther off than with the scheme"
             )
         },
         width="stretch",
@@ -188,14 +189,14 @@ def _on_tensor(reading: qc.CodeReading, tensor: Tensor) -> None:
     if size < cache.size(tensor):
         rows = shown.codes.shape[0]
         st.caption(
-            f"Of this large tensor only the first {rows:,} indices along axis 0 are used, the scale included."
+            f"This tensor is large: only the first {rows:,} indices along axis 0 are used, also for the scale."
         )
     st.caption(messages.plain(_sentence(shown, differing, code_db, right_db)))
     _numbers(shown)
 
 
 def _first_rows(tensor: Tensor) -> np.ndarray:
-    """The tensor, or as many of its first rows as are quickly quantized; at least one."""
+    """The tensor, or as many of its first rows as can be quantized quickly; at least one."""
     x = cache.values(tensor)
     return x[: max(1, MOST * len(x) // x.size)] if x.size > MOST else x
 
@@ -204,20 +205,22 @@ def _sentence(shown: code_reading.Shown, differing: int, code_db: float, right_d
     size, wrong = shown.codes.numel(), int(shown.wrong_cells.sum())
     if shown.outside:
         verb = "is not a code" if shown.outside == 1 else "are not codes"
-        return (
-            f"{shown.outside:,} of {size:,} {verb} of {shown.scheme.format}, and can't be stored as they are."
-        )
+        return f"{shown.outside:,} of {size:,} values {verb} of {shown.scheme.format} and can't be stored."
     if not wrong:
         return f"On this tensor all {size:,} codes equal those of {shown.scheme}."
     if not differing:
         return f"The codes are equal; {wrong:,} of {size:,} dequantized values differ."
     change = code_db - right_db
-    told = f"SQNR {change:+.2f} dB against {shown.scheme}" if np.isfinite(change) else "see both SQNR above"
+    told = (
+        f"SQNR {change:+.2f} dB against {shown.scheme}"
+        if np.isfinite(change)
+        else "see the SQNR of both above"
+    )
     return f"{differing:,} of {size:,} codes differ: {told}."
 
 
 def _numbers(shown: code_reading.Shown) -> None:
-    """The first rows and columns; cells that differ are marked."""
+    """Draw the first rows and columns, with the cells that differ marked."""
 
     def corner(values: Any) -> np.ndarray:
         array = np.atleast_1d(values.numpy() if hasattr(values, "numpy") else values)
@@ -229,9 +232,9 @@ def _numbers(shown: code_reading.Shown) -> None:
     integers = codes.astype(np.int64) if (codes == codes.round()).all() else codes
     tables = [
         cells.Table("x", corner(shown.right.x)),
-        cells.Table("Codes of your code", integers, marks),
+        cells.Table("Your codes", integers, marks),
         cells.Table(f"Codes of {shown.scheme.format}", corner(shown.right.codes)),
-        cells.Table("x̂ of your code", corner(shown.dequantized), back),
+        cells.Table("Your x̂", corner(shown.dequantized), back),
     ]
     cells.draw(tables, "match_code_cells")
     if shown.codes.numel() > codes.size:

@@ -1,4 +1,4 @@
-"""The integers to be matched: pasted or uploaded, their scale and zero_point, and their place in the link."""
+"""The integers to match, pasted or uploaded, with their scale and zero point, and how the link carries them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,7 @@ _LONGEST = 2000  # characters of a scale or zero_point that a link carries
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """What was handed in. ``key``: equal for equal inputs."""
+    """What to match. ``key``: equal for equal inputs."""
 
     codes: np.ndarray
     scale: np.ndarray | None
@@ -37,10 +37,10 @@ def put(codes: np.ndarray, scale: str = "", zero_point: str = "") -> None:
 
 
 def draw(place: Any, beside: Any) -> Inputs | None:
-    """Draw the fields, the codes in ``place`` and the rest ``beside``; None where there are no codes yet.
+    """Draw the fields, the codes in ``place`` and the rest in ``beside``; None if there are no codes yet.
 
     Raises:
-        QuantError: what was typed or uploaded can't be read.
+        QuantError: the text or the file can't be read.
     """
     _from_link()
     with place:
@@ -51,7 +51,7 @@ def draw(place: Any, beside: Any) -> Inputs | None:
     if source == "code":
         return None
     pasted = source == "paste"
-    hint = "One number, or one per block: a list, or nested in the shape of the blocks. Empty: not known."
+    hint = "One number, or one per block: as a list, or nested in the shape of the blocks. Leave empty if unknown."
     with beside:
         scale = st.text_input("Scale, if known", key=SCALE, persist_state="session", help=hint)
         zero_point = st.text_input("Zero point, if known", key=ZERO_POINT, persist_state="session", help=hint)
@@ -68,12 +68,12 @@ def draw(place: Any, beside: Any) -> Inputs | None:
 
 
 def is_code() -> bool:
-    """Whether code is to be read, and not integers; see `match_code`."""
+    """Whether to read code rather than integers; see `code`."""
     return st.session_state.get(SOURCE) == "code"
 
 
 def carried() -> bool:
-    """Whether the link holds the integers, and what is known of them."""
+    """Whether the link carries the integers and what is known about them."""
     held = st.session_state[_CARRIED]
     fields = ((_SCALE_IN_LINK, SCALE), (_ZERO_POINT_IN_LINK, ZERO_POINT))
     return bool(held.get(_CODES_IN_LINK)) and all(
@@ -82,7 +82,7 @@ def carried() -> bool:
 
 
 def write(codes: np.ndarray) -> str:
-    """Write integers so that they can be read, typed into and parsed back."""
+    """Write integers as text that can be read, edited and parsed."""
     return tensor_controls.write(codes.astype(np.int64))
 
 
@@ -93,8 +93,8 @@ def _pasted() -> np.ndarray | None:
         height=190,
         persist_state="session",
         label_visibility="collapsed",
-        placeholder="12, -3, 7\n0, 127, -128\n\nor what print shows of a tensor, an array or a list",
-        help="In the shape of the tensor on the left, or transposed. Ctrl+Enter when done.",
+        placeholder="12, -3, 7\n0, 127, -128\n\nor a tensor, an array or a list as Python prints it",
+        help="In the shape of the tensor on the left, or transposed. Press Ctrl+Enter when done.",
     )
     return _parse(text) if text.strip() else None
 
@@ -117,7 +117,8 @@ def _uploaded() -> np.ndarray | None:
         if len(names) > 1:
             listed = ", ".join(info.name for info in names[:5])
             raise qc.QuantError(
-                f"{file.name[:40]} holds {len(names)} tensors ({listed[:80]}); upload one with the integers alone."
+                f"{file.name[:40]} contains {len(names)} tensors ({listed[:80]}); "
+                "upload a file with the integers alone."
             )
         read = tensors.read_tensor(file.getvalue(), file.name, names[0].name, limit)
         st.session_state[_UPLOADED] = (file.file_id, read, file.name)
@@ -139,7 +140,7 @@ def _parameter(text: str, what: str) -> np.ndarray | None:
 
 
 def _from_link() -> None:
-    """Fill the fields from a link that was opened, or gone back to."""
+    """Fill the fields from a link that was opened, or returned to by Back."""
     carried = st.session_state.setdefault(_CARRIED, {})
     for name, key in ((_SCALE_IN_LINK, SCALE), (_ZERO_POINT_IN_LINK, ZERO_POINT)):
         text = st.query_params.get(name)
@@ -155,7 +156,7 @@ def _from_link() -> None:
     try:
         codes = _unpacked(tensors.decode(text))
     except qc.QuantError:
-        return  # is named with all that a link holds in vain, since it leaves the link
+        return  # reported with the other unusable parts of the link, since it is removed from it
     st.session_state[FILLED] = True
     if st.query_params.get(SOURCE) == "upload":
         st.session_state[_UPLOADED] = ("link", codes, "from the link")
@@ -173,9 +174,9 @@ def _carry_codes(codes: np.ndarray, key: str) -> None:
 
 
 def _packed(codes: np.ndarray) -> np.ndarray | None:
-    """Small numbers for small codes of either sign (0, -1, 1, -2, … become 0, 1, 2, 3, …), as bits of float32.
+    """Map codes of either sign to small numbers (0, -1, 1, -2, … become 0, 1, 2, 3, …), stored as bits of float32.
 
-    Of such only the lowest bytes differ, and a link holds three times as many. None for what are no codes.
+    Only their lowest bytes differ, so that a link holds three times as many. None for what can't be codes.
     """
     if not (np.isfinite(codes).all() and (codes % 1 == 0).all() and abs(codes).max() < 1 << 30):
         return None
@@ -189,7 +190,7 @@ def _unpacked(bits: np.ndarray) -> np.ndarray:
 
 
 def _carry(name: str, text: str | None) -> None:
-    """Put a text into the link, or take it out; only what changed is written: each write is a step of history."""
+    """Put a text into the link, or remove it; only changes are written, since each write adds a step to the history."""
     st.session_state[_CARRIED][name] = text
     if text is None:
         if name in st.query_params:

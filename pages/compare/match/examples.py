@@ -1,4 +1,4 @@
-"""Integers to try Match on: each with the scheme that one would expect, and what became of it."""
+"""Example integers for Match: each with the expected scheme, and what went wrong."""
 
 import warnings
 from collections.abc import Callable
@@ -18,7 +18,7 @@ _CHOICE = "match_example"
 
 @dataclass(frozen=True)
 class Example:
-    """``made``: the scheme of the codes; ``expected``: the one set beside them; ``steps``: what is done to the codes."""
+    """``made``: the scheme of the codes; ``expected``: the scheme set on the left; ``steps``: changes to the codes."""
 
     title: str
     tensor: str
@@ -30,7 +30,7 @@ class Example:
 
 EXAMPLES = (
     Example(
-        "onnxruntime's codes of the 4×4 sample",
+        "onnxruntime's codes for the 4×4 sample",
         "randn-seed-0-4x4",
         "uint8 asymmetric per_tensor onnxruntime",
         "uint8 asymmetric per_tensor textbook",
@@ -62,7 +62,7 @@ EXAMPLES = (
         ("unsigned",),
     ),
     Example(
-        "AIMET's offset taken for a zero point",
+        "AIMET's offset used as a zero point",
         "randn-seed-0-4x4",
         "uint8 asymmetric per_tensor aimet.Quantize",
         "uint8 asymmetric per_tensor aimet.Quantize",
@@ -79,7 +79,7 @@ EXAMPLES = (
 
 
 def draw() -> None:
-    """Draw the choice of an example; it sets tensor, scheme and integers, and is empty again."""
+    """Draw the choice of an example, which sets tensor, scheme and integers."""
     st.selectbox(
         "Example",
         [example.title for example in EXAMPLES],

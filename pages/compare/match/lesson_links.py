@@ -1,4 +1,4 @@
-"""From what Match found to the lesson that explains it, and from a mistake of the lessons to Match."""
+"""Links from what Match found to the lesson that explains it, and from the lesson on mistakes to Match."""
 
 import numpy as np
 import streamlit as st
@@ -27,7 +27,7 @@ _LOSES_NEGATIVES = "no code stands for a negative value"
 
 
 def explained_by(candidate: Candidate) -> tuple[str, str] | None:
-    """The lesson, and its step if it is one of the mistakes; None where no lesson is about what went wrong."""
+    """The lesson, and the step if it is one of the mistakes; None if no lesson explains what went wrong."""
     kinds, stored = candidate.damage.computed, candidate.damage.stored
     if {"zero_point_left_out", "wrapped"} <= set(kinds):
         by_granularity = {qc.PerTensor: "wraps-per-tensor", qc.PerChannel: "wraps-per-column"}
@@ -47,7 +47,7 @@ def explained_by(candidate: Candidate) -> tuple[str, str] | None:
 
 
 def draw(candidate: Candidate) -> None:
-    """Draw the way to the lesson that explains what went wrong, if there is one."""
+    """Draw a button that opens the lesson about what went wrong, if there is one."""
     found = explained_by(candidate)
     if found is None:
         return
@@ -59,21 +59,21 @@ def draw(candidate: Candidate) -> None:
 
 
 def draw_back(x: np.ndarray, codes: np.ndarray) -> None:
-    """Draw the way from a mistake to Match with its tensor and codes."""
+    """Draw a button that opens Match with the tensor and codes of a mistake."""
     st.button(
         "Find it with Match",
         key="learn_mistakes_match",
         icon=":material/manage_search:",
         on_click=_open_match,
         args=(x, codes),
-        help="Puts this tensor and its codes into Compare → Match, which names the mistake from them alone",
+        help="Opens Compare → Match with this tensor and these codes; Match names the mistake from them alone",
     )
 
 
 def leave() -> None:
-    """Go where a button of the last run leads; to be called before anything is drawn."""
+    """Go where a button of the last run leads; call it before drawing anything."""
     name = st.session_state.pop(_TO_LESSON, None)
-    # no parameters: to clear bound ones is refused, but these come back by themselves where their widgets stand
+    # no parameters: Streamlit refuses to clear bound ones, and the widgets of the other page set their own
     if name:
         st.switch_page(lesson_plan.script(name), query_params={})
     if st.session_state.pop(_TO_MATCH, False):
@@ -81,14 +81,14 @@ def leave() -> None:
 
 
 def _open_lesson(name: str, step: str) -> None:
-    """Choose the step (a callback)."""
+    """Open a step of a lesson (a callback)."""
     if step:
         st.session_state[lesson_plan.step_key(name)] = step
     st.session_state[_TO_LESSON] = name
 
 
 def _open_match(x: np.ndarray, codes: np.ndarray) -> None:
-    """Hand over tensor and codes (a callback)."""
+    """Open Match with a tensor and codes (a callback)."""
     text = tensor_controls.write(x)
     st.session_state.update({"src": "paste", tensor_controls.PASTED: text, scheme_state.RANK: x.ndim})
     controls.put(codes)

@@ -8,21 +8,23 @@ from pages.shared.page_frame import page_frame
 from pages.sidebar import tensor_controls
 
 lesson_links.leave()
-# Streamlit writes what an example sets into the link only of widgets whose key it has met before
+# Streamlit writes what an example sets into the link only for widgets whose key it already knows
 for name, default in tensor_controls.DEFAULTS.items():
     st.session_state.setdefault(name, default)
 
 with page_frame(
     "Which rules made these integers?",
-    "Paste codes from elsewhere for the tensor on the left: Match tries every library, granularity and width, "
-    "and the usual mistakes, alone and together.",
+    "Paste codes from elsewhere for the tensor on the left. Match tries every library, granularity and bit width, "
+    "and common mistakes, alone and combined.",
 ) as frame:
     place, beside = st.columns([3, 1])
     inputs = controls.draw(place, beside)
     if inputs is not None and not controls.carried():
-        frame.link_notes.append("There are too many integers for a link: send them as a file with it.")
+        frame.link_notes.append(
+            "The link does not carry the integers, which are too many: send them along as a file."
+        )
     if controls.is_code():
-        frame.link_notes.append("The link does not carry the code: send it beside it.")
+        frame.link_notes.append("The link does not carry the code: send it along.")
     with beside:
         if not controls.is_code():
             examples.draw()

@@ -1,4 +1,4 @@
-"""A search that shows how far it is, can be stopped, and keeps what it found."""
+"""A search that shows its progress, can be stopped, and keeps what it found."""
 
 import time
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from pages.shared import cache
 from pages.shared.selection import Tensor
 
 _FOUND, _WANTED = "_match_found", "_match_wanted"
-_EVERY = 0.1  # seconds between two pictures of the progress
+_EVERY = 0.1  # seconds between two updates of the progress bar
 
 
 @dataclass
 class Found:
-    """What a search has found for the inputs of ``key``, and how far it came, from 0 to 1."""
+    """What a search has found for the inputs of ``key``, and how much of it is done, from 0 to 1."""
 
     key: str
     matches: qc.Matches
@@ -24,18 +24,18 @@ class Found:
 
 
 def want(key: str | None) -> None:
-    """Ask for a search, or for its end (a callback)."""
+    """Start a search, or stop it (a callback)."""
     st.session_state[_WANTED] = key
 
 
 def wanted(key: str) -> bool:
-    """Whether a search for these inputs was asked for and has not ended."""
+    """Whether a search for these inputs was started and has not finished."""
     found = st.session_state.get(_FOUND)
     return st.session_state.get(_WANTED) == key and (found is None or found.key != key or found.fraction < 1)
 
 
 def found(key: str) -> Found | None:
-    """What was found for these inputs so far."""
+    """What has been found for these inputs so far."""
     kept: Found | None = st.session_state.get(_FOUND)
     return kept if kept is not None and kept.key == key else None
 
@@ -44,7 +44,7 @@ def run(tensor: Tensor, inputs: Inputs, key: str) -> None:
     """Search, drawing progress and a button that stops it; a rerun in between leaves what was found.
 
     Raises:
-        QuantError: the inputs are not codes, scale or zero_point of the tensor.
+        QuantError: the inputs can't be codes, scale or zero point of the tensor.
     """
     steps = qc.match_steps(cache.values(tensor), inputs.codes, inputs.scale, inputs.zero_point)
     kept = Found(key, qc.Matches())

@@ -1,4 +1,4 @@
-"""What a search found: a sentence, a table, and the chosen candidate's maps, reasons and schemes."""
+"""What a search found: a summary, the table of candidates, and the maps, reasons and schemes of the chosen one."""
 
 import dataclasses
 from typing import Any
@@ -23,40 +23,42 @@ TABLE = "match_table"
 
 
 def summary(matches: qc.Matches, tensor: Tensor, expected: qc.Scheme | None, fraction: float) -> None:
-    """Say in a few words what was found."""
+    """Say in a sentence or two what was found."""
     elements = cache.size(tensor)
     tried = f"{matches.tried:,} schemes of {len(qc.CONVENTIONS)} conventions tried."
     if fraction < 1:
-        tried = f"Stopped at {fraction:.0%}: {tried}"
+        tried = f"Stopped at {100 * fraction:.0f} %: {tried}"
     if not matches.candidates:
         messages.warning(f"Nothing was compared with the whole tensor yet. {tried}")
         return
     best = matches.candidates[0]
-    made = f"{_without_library(best.scheme)} of {_listed(_libraries(best))}"
+    made = f"{_without_library(best.scheme)} in {_listed(_libraries(best))}"
     caveats = [*([str(best.damage)] if best.damage else []), *best.notes, *_against(best, tensor, expected)]
     but = f", but: {'; '.join(caveats)}" if caveats else ""
     if best.differing == 0 and not caveats and not best.told:
-        st.success(messages.plain(f"All {elements:,} integers are {made}."), icon=":material/check_circle:")
+        st.success(messages.plain(f"All {elements:,} integers match {made}."), icon=":material/check_circle:")
     elif best.differing == 0:
-        messages.warning(f"All {elements:,} integers are {made}{but}.")
+        messages.warning(f"All {elements:,} integers match {made}{but}.")
     else:
-        near = "The nearest" if best.differing * 2 < elements else "Nothing fits; the nearest"
-        messages.warning(f"{near} is {made}{but}: {best.differing:,} of {elements:,} integers differ.")
+        closest = (
+            "The closest match" if best.differing * 2 < elements else "Nothing matches; the closest scheme"
+        )
+        messages.warning(f"{closest} is {made}{but}: {best.differing:,} of {elements:,} integers differ.")
     st.markdown("\n".join(f"- {messages.plain(told)}" for told in best.told))
     lesson_links.draw(best)
     st.caption(tried)
 
 
 def _against(candidate: Candidate, tensor: Tensor, expected: qc.Scheme | None) -> tuple[str, ...]:
-    """What differs from the scheme on the left."""
+    """How the candidate differs from the scheme on the left."""
     return () if expected is None else apart(candidate, expected, len(tensor.shape))
 
 
 def table(matches: qc.Matches, tensor: Tensor, expected: qc.Scheme | None) -> Candidate:
-    """Draw the candidates, one a row; return the chosen one."""
+    """Draw the candidates, one per row; return the selected one."""
     shown = matches.candidates[:MOST_ROWS]
     frame = pd.DataFrame([_row(c, tensor, expected) for c in shown])
-    frame = frame.loc[:, [(frame[name] != "").any() for name in frame]]  # columns that say something
+    frame = frame.loc[:, [(frame[name] != "").any() for name in frame]]  # without empty columns
     event: Any = st.dataframe(
         frame,
         hide_index=True,
@@ -75,7 +77,7 @@ def table(matches: qc.Matches, tensor: Tensor, expected: qc.Scheme | None) -> Ca
 def _row(candidate: Candidate, tensor: Tensor, expected: qc.Scheme | None) -> dict[str, str]:
     scheme = candidate.scheme
     return {
-        "Differ": "none" if candidate.differing == 0 else f"{candidate.differing:,}",
+        "Codes that differ": "none" if candidate.differing == 0 else f"{candidate.differing:,}",
         "Libraries": ", ".join(_libraries(candidate)),
         "Format": f"{scheme.format} {'symmetric' if scheme.symmetric else 'asymmetric'}",
         "Granularity": _granularity(scheme),
@@ -86,24 +88,22 @@ def _row(candidate: Candidate, tensor: Tensor, expected: qc.Scheme | None) -> di
 
 
 def detail(candidate: Candidate, tensor: Tensor, codes: np.ndarray, chosen: qc.Scheme | None) -> None:
-    """Draw the maps of a candidate, why cells differ, and its schemes."""
+    """Draw a candidate's maps, why codes differ, and its schemes."""
     stored = torch.from_numpy(codes.astype(np.int32))
     given = candidate.damage.undo(stored).numpy()
     what = f"match {candidate.scheme} {candidate.damage}"
     make = lambda: produced(cache.values(tensor), candidate.scheme, candidate.damage).numpy()  # noqa: E731
     expected = cache.cached(tensor, what, make)
-    straightened = (
-        f" ({', '.join(map(str, candidate.damage.stored))}: undone)" if candidate.damage.stored else ""
-    )
+    undone = f" (undone: {', '.join(map(str, candidate.damage.stored))})" if candidate.damage.stored else ""
     bounds = candidate.scheme.format.qmin, candidate.scheme.format.qmax
-    figure = figures.pair(given, expected, ("Given", "Produced"), bounds=bounds, theme=theme())
+    figure = figures.pair(given, expected, ("Given", "Reproduced"), bounds=bounds, theme=theme())
     left, right = st.columns([7, 1.4], vertical_alignment="center")
-    left.markdown(f"**{messages.plain(_without_library(candidate.scheme))}**{messages.plain(straightened)}")
+    left.markdown(f"**{messages.plain(_without_library(candidate.scheme))}**{messages.plain(undone)}")
     scheme = candidate.scheme if chosen is None else nearest(candidate, chosen, len(tensor.shape))
     if set_already(scheme, chosen, len(tensor.shape)):
         right.page_link("explore/quantize/page.py", label="Open in Explore", icon=":material/grid_view:")
     else:
-        hint = "Sets the scheme on the left to this one; then it can be opened in Explore"
+        hint = "Sets the scheme on the left to this one; you can then open it in Explore"
         right.button("Use this scheme", on_click=_use, args=(scheme,), width="stretch", help=hint)
     st.plotly_chart(figure, theme=None, key="match_maps")
     legend = figures.pair_data(given, expected).legend
@@ -122,13 +122,14 @@ def detail(candidate: Candidate, tensor: Tensor, codes: np.ndarray, chosen: qc.S
 def _reasons(candidate: Candidate) -> None:
     if not candidate.cells:
         return
+    codes = "code differs" if candidate.differing == 1 else "codes differ"
     counted = ", ".join(f"{n:,} {kind}" for kind, n in candidate.reasons)
     total = sum(n for _, n in candidate.reasons)
     first = f"Of the first {total:,}: " if total < candidate.differing else ""
-    st.markdown(f"**Why {candidate.differing:,} differ.** {messages.plain(first + counted)}.")
+    st.markdown(f"**Why {candidate.differing:,} {codes}.** {messages.plain(first + counted)}.")
     cells = [(str(c.index), c.got, c.expected, c.reason) for c in candidate.cells]
     st.dataframe(
-        pd.DataFrame(cells, columns=["Element", "Given", "Produced", "Reason"]),
+        pd.DataFrame(cells, columns=["Element", "Given", "Reproduced", "Reason"]),
         hide_index=True,
         height=300 if len(cells) > 7 else "content",
         column_config={"Reason": st.column_config.TextColumn(width="large")},
@@ -138,7 +139,7 @@ def _reasons(candidate: Candidate) -> None:
 
 
 def set_already(scheme: qc.Scheme, chosen: qc.Scheme | None, rank: int) -> bool:
-    """Whether the scheme on the left is this one; axes may be counted from either end."""
+    """Whether the scheme on the left is this one; its axis may be counted from either end."""
     if chosen is None:
         return False
     return str(_from_start(scheme, rank)) == str(_from_start(chosen, rank))
@@ -173,7 +174,7 @@ def _listed(names: list[str]) -> str:
 def _granularity(scheme: qc.Scheme) -> str:
     given = ", as given" if isinstance(scheme.range_setting, qc.Given) else ""
     match scheme.granularity:
-        case qc.PerChannel(axis):  # also the default, since the axis is what goes wrong
+        case qc.PerChannel(axis):  # the default axis too, since the axis is what often goes wrong
             return f"per_channel({axis})" + given
     return write_call(scheme.granularity) + given
 

@@ -1,4 +1,4 @@
-"""Which schemes a sweep compares: the widgets, and the list that they stand for."""
+"""Which schemes to compare: the controls, and the list of schemes that they give."""
 
 import itertools
 from typing import Any
@@ -6,6 +6,8 @@ from typing import Any
 import streamlit as st
 
 import quantcore as qc
+from pages.shared import link
+from quantcore.figures import AXES
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
 FORMATS = [
@@ -33,9 +35,9 @@ RANGES = [
     "abs_mean",
     "half_quadratic hqq",
 ]
-SETS = ["all sensible", "all presets", "chosen"]
+SETS = {"all sensible": "default", "all presets": "presets", "chosen": "custom"}  # value -> what is shown
 DEFAULTS: dict[str, Any] = {
-    "sw_set": SETS[0],
+    "sw_set": "all sensible",
     "sw_formats": ["int4", "int8"],
     "sw_symmetry": SYMMETRIES,
     "sw_per": GRANULARITIES[:2],
@@ -54,19 +56,28 @@ MOST = 2000
 
 
 def draw(shape: tuple[int, ...], own: qc.Scheme | None) -> list[qc.Scheme]:
-    """Draw the widgets and return the schemes, each once.
+    """Draw the controls and return the schemes, without duplicates.
 
     Args:
-        own: the scheme on the left, which goes with every choice.
+        own: the scheme on the left, which is always included.
 
     Raises:
-        QuantError: a typed scheme is none, or there are too many.
+        QuantError: a typed scheme is invalid, or there are too many.
     """
+    link.reworded("sw_set", SETS)
     which = st.segmented_control(
-        "Schemes", SETS, default=DEFAULTS["sw_set"], key="sw_set", required=True, **_BIND
+        "Schemes",
+        list(SETS),
+        default=DEFAULTS["sw_set"],
+        format_func=SETS.__getitem__,
+        key="sw_set",
+        required=True,
+        help="default: common formats, granularities and range settings that fit this tensor, and every preset. "
+        "presets: the presets alone. custom: every combination of what you choose.",
+        **_BIND,
     )
-    schemes = _chosen() if which == SETS[2] else list(qc.PRESETS.values())
-    if which == SETS[0]:
+    schemes = _chosen() if which == "chosen" else list(qc.PRESETS.values())
+    if which == "all sensible":
         schemes = qc.sensible(shape)
     left, right = st.columns(2)
     presets = left.multiselect("Add presets", list(qc.PRESETS), key="sw_presets", **_BIND)
@@ -77,28 +88,50 @@ def draw(shape: tuple[int, ...], own: qc.Scheme | None) -> list[qc.Scheme]:
         placeholder="int4 asymmetric per_group(32) torchao; e4m3fn per_channel",
         **_BIND,
         max_chars=2000,
-        help="Schemes as text, as Explore has it under Link.",
+        help="Schemes in text form, as Explore shows it at the top of the page.",
     )
-    for key in _CHOICES:  # so that a link keeps them, also while they are not drawn
+    for key in _CHOICES:  # so that a link keeps them while they are not drawn
         st.session_state.setdefault(key, DEFAULTS[key])
     schemes += [qc.PRESETS[name] for name in presets]
     schemes += [qc.Scheme.parse(text) for text in more.split(";") if text.strip()]
     if schemes and own is not None:
         schemes.append(own)
     if len(schemes) > MOST:
-        raise qc.QuantError(f"These are {len(schemes):,} schemes; choose at most {MOST:,}.")
+        raise qc.QuantError(f"{len(schemes):,} schemes are too many; choose at most {MOST:,}.")
     return list(dict.fromkeys(schemes))
 
 
+def metric() -> str:
+    """Draw the choice of the error metric and return its name in quantcore."""
+    labels = {name: label for name, (label, _) in AXES.items()}
+    link.reworded("sw_metric", labels)
+    return str(
+        st.segmented_control(
+            "Error metric",
+            list(labels),
+            default=DEFAULTS["sw_metric"],
+            format_func=labels.__getitem__,
+            key="sw_metric",
+            required=True,
+            **_BIND,
+        )
+    )
+
+
 def _chosen() -> list[qc.Scheme]:
-    """Draw one list a part, and return every scheme that can be made of what is chosen."""
+    """Draw one list per part of a scheme, and return every combination of what is chosen."""
     columns = st.columns([3, 2, 3, 3])
-    labels = {"Formats": FORMATS, "Symmetry": SYMMETRIES, "Granularity": GRANULARITIES, "Range": RANGES}
+    labels = {
+        "Formats": FORMATS,
+        "Symmetry": SYMMETRIES,
+        "Granularity": GRANULARITIES,
+        "Range setting": RANGES,
+    }
     helps = (
-        "Others are typed: int7, uint8n (narrow), float(3, 2), log2_5, codebook([-1, 0, 2]).",
-        "Floats and codebooks have no zero point: beside symmetric, asymmetric leaves them out.",
-        "Others are typed: per_group(48), per_channel(1), per_block([2,2]).",
-        "Others are typed: percentile(98), min_mse(20), mean_std(2.5), fixed(-1, 1), given(0.1).",
+        "Type any other: int7, uint8n (narrow range), float(3, 2), log2_5, codebook([-1, 0, 2]).",
+        "Floats and codebooks have no zero point: with both chosen, they are compared as symmetric only.",
+        "Type any other: per_group(48), per_channel(1), per_block([2,2]).",
+        "Type any other: percentile(98), min_mse(20), mean_std(2.5), fixed(-1, 1), given(0.1).",
     )
     chosen = [
         column.multiselect(

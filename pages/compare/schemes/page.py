@@ -1,4 +1,4 @@
-"""Schemes: which one should I use? Error against true bits per element, over many."""
+"""Schemes: which one should I use? Error against bits per element, for many schemes."""
 
 from functools import partial
 
@@ -8,16 +8,15 @@ import quantcore as qc
 from pages.compare.schemes import controls, run, views
 from pages.shared import messages
 from pages.shared.page_frame import page_frame
-from quantcore.figures import AXES
 
 if st.session_state.pop(views.OPEN, False):
-    # no parameters: to clear bound ones is refused, but these come back by themselves where their widgets stand
+    # no parameters: Streamlit refuses to clear bound ones, and the widgets of the other page set their own
     st.switch_page("explore/quantize/page.py", query_params={})
 
 views.come_back()
 with page_frame(
     "Which scheme should I use?",
-    "Every scheme on the tensor on the left: its error against what it really costs to store.",
+    "Many schemes applied to the tensor on the left: the error of each against its storage cost.",
     problems=(st.session_state.pop(views.PROBLEM, ""),),
 ) as frame:
     if frame.chosen.tensor is not None:
@@ -26,12 +25,10 @@ with page_frame(
         try:
             schemes = controls.draw(tensor.shape, frame.chosen.scheme)
             if not schemes:
-                messages.hint("Choose at least one format, symmetry, granularity and range.")
+                messages.hint("Choose at least one format, symmetry, granularity and range setting.")
         except qc.QuantError as error:
             messages.error(str(error))
-        metric = st.segmented_control(
-            "Error metric", list(AXES), default="sqnr_db", key="sw_metric", required=True, bind="query-params"
-        )
+        metric = controls.metric()
         try:
             run.run(
                 tensor, schemes, partial(views.picture, metric=metric, own=frame.chosen.scheme, live=True)
@@ -43,16 +40,16 @@ with page_frame(
             limit = views.limited(rows, metric)
             views.picture(rows, metric, frame.chosen.scheme, limit=limit)
             st.caption(
-                "Click a point to open its scheme in Explore. Select rows below to see their error maps and to open them."
+                "Click a point to open its scheme in Explore. Select rows below to see their error maps or open them."
             )
             words, best = st.columns([3, 1], vertical_alignment="bottom")
             typed = words.text_input(
                 "Filter",
                 key="sw_filter",
                 bind="query-params",
-                placeholder="words that a row must have, such as int4 per_group",
+                placeholder="words that a row must contain, such as int4 per_group",
             )
-            only_best = best.checkbox("Only the frontier", key="sw_best", bind="query-params")
+            only_best = best.checkbox("Pareto frontier only", key="sw_best", bind="query-params")
             shown = views.filtered(rows, metric, typed, only_best)
             views.rows_table(shown)
             views.exports(shown)

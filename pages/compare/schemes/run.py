@@ -1,7 +1,7 @@
-"""A sweep that shows what it has found while it computes, can be stopped, and keeps what it found.
+"""A sweep that shows rows as it computes them, can be stopped, and keeps what it found.
 
-Rows are kept a tensor and a scheme, so that a changed choice computes only what is new. A press of Stop, any other
-change of a control, or another page ends the script at the next thing it draws, which closes the sweep.
+Rows are kept per tensor and scheme, so that a changed choice computes only what is new. A press of Stop, a change of
+another control, or leaving the page ends the script at the next element it draws, which closes the sweep.
 """
 
 import time
@@ -15,14 +15,14 @@ import quantcore as qc
 from pages.shared import cache
 from pages.shared.selection import Tensor
 
-AT_ONCE = 40_000_000  # elements times schemes that are computed without being asked: some seconds
-TENSORS = 4  # whose rows are kept
+AT_ONCE = 40_000_000  # elements times schemes computed without a press of the button: a few seconds
+TENSORS = 4  # tensors whose rows are kept
 _KEPT, _WANTED = "_sweeps", "_sweep_wanted"
 Known = dict[qc.Scheme, qc.Row]
 
 
 def known(tensor: Tensor) -> Known:
-    """What has been found of this tensor; whoever computes writes into it."""
+    """The rows known for this tensor; a sweep writes into it."""
     kept: dict[str, Known] = st.session_state.setdefault(_KEPT, {})
     found = kept.setdefault(tensor.key, {})
     while len(kept) > TENSORS:
@@ -31,7 +31,7 @@ def known(tensor: Tensor) -> Known:
 
 
 def table(found: Known, schemes: list[qc.Scheme]) -> pd.DataFrame:
-    """The rows that are known, in the order of the schemes, each with a name to tell it by."""
+    """The known rows in the order of the schemes, each with a name."""
     rows = [found[scheme] for scheme in schemes if scheme in found]
     return pd.DataFrame([{"name": name(row.scheme)} | row.as_dict() for row in rows])
 
@@ -41,17 +41,17 @@ _USUAL = {"symmetric", "min_max", "textbook"}
 
 
 def name(scheme: qc.Scheme) -> str:
-    """The preset's name, else the text without what is usual."""
+    """The name of the preset, or else the scheme's text without defaults."""
     if scheme in _PRESETS:
         return _PRESETS[scheme]
     return " ".join(word for word in str(scheme).split() if word not in _USUAL)
 
 
 def run(tensor: Tensor, schemes: list[qc.Scheme], draw: Callable[[pd.DataFrame], None]) -> None:
-    """Compute what is missing, if that is quick or was asked for.
+    """Compute the missing rows, if that is quick or the visitor asked for it.
 
     Args:
-        draw: draws the rows so far; called now and then, each time in place of the last.
+        draw: draws the rows so far; called now and then, each time replacing the last drawing.
     """
     found = known(tensor)
     missing = [scheme for scheme in schemes if scheme not in found]
@@ -68,7 +68,7 @@ def run(tensor: Tensor, schemes: list[qc.Scheme], draw: Callable[[pd.DataFrame],
 
 
 def _want(key: str) -> None:
-    """Ask for the sweep of a tensor, or for its end (a callback)."""
+    """Start or stop the sweep of a tensor (a callback)."""
     st.session_state[_WANTED] = key
 
 

@@ -1,4 +1,4 @@
-"""What a sweep found: picture, table, error maps."""
+"""The results of a sweep: Pareto plot, table, error maps."""
 
 from functools import partial
 
@@ -39,10 +39,11 @@ def picture(
     live: bool = False,
     limit: float | None = None,
 ) -> None:
-    """Draw the Pareto picture; a click opens the point's scheme in Explore, unless it is still computed.
+    """Draw the Pareto plot; a click opens the point's scheme in Explore.
 
     Args:
-        limit: bits per element, to be marked.
+        live: the sweep is still running; clicks do nothing.
+        limit: bits per element, to mark.
     """
     drawn = figures.pareto(frame, metric, own="" if own is None else str(own), theme=theme(), limit=limit)
     if live:
@@ -66,7 +67,7 @@ def _open(texts: tuple[str, ...]) -> None:
 
 
 def use(text: str) -> None:
-    """Put a scheme into the controls, and open Explore with this run (a callback)."""
+    """Put a scheme into the controls and open Explore in this run (a callback)."""
     try:
         scheme_state.apply_scheme(qc.Scheme.parse(text))
         st.session_state[OPEN] = True
@@ -78,20 +79,20 @@ def use(text: str) -> None:
 
 
 def best_under(frame: pd.DataFrame, metric: str, limit: float) -> pd.Series | None:
-    """The row with the least error of those that take at most ``limit`` bits per element; None where none does."""
+    """The row with the smallest error among those of at most ``limit`` bits per element; None if there is none."""
     known = frame[(frame["refused"] == "") & (frame["bits_per_element"] <= limit) & frame[metric].notna()]
     if not len(known):
         return None
-    # of equal errors the one that costs less to store
+    # of equal errors, the one with fewer bits
     ordered = known.sort_values([metric, "bits_per_element"], ascending=[AXES[metric][1] < 0, True])
     return ordered.iloc[0]
 
 
 def limited(frame: pd.DataFrame, metric: str) -> float:
-    """Draw the limit of bits per element and the best scheme within it; return the limit."""
+    """Draw the limit on bits per element and the best scheme within it; return the limit."""
     left, middle, right = st.columns([2, 4, 1], vertical_alignment="center")
     limit = left.slider(
-        "At most, bits per element",
+        "Bits per element, at most",
         1.0,
         16.0,
         controls.DEFAULTS["sw_limit"],
@@ -102,30 +103,33 @@ def limited(frame: pd.DataFrame, metric: str) -> float:
     )
     best = best_under(frame, metric, limit)
     if best is None:
-        middle.markdown(f"No scheme here takes at most {limit:g} bits per element.")
+        middle.markdown(f"Every scheme here needs more bits per element than {limit:g}.")
         return float(limit)
     label, value = AXES[metric][0], best[metric]
-    written = f"{value:.2f} dB" if metric == "sqnr_db" else f"{label} {value:.4g}"
+    written = f"SQNR {value:.2f} dB" if metric == "sqnr_db" else f"{label} {value:.4g}"
     middle.markdown(
-        f"Best under {limit:g}: **{messages.plain(best['name'])}**, {written}, {best['bits_per_element']:.4g} bits per element"
+        f"Best within this limit: **{messages.plain(best['name'])}**, {written}, "
+        f"{best['bits_per_element']:.4g} bits per element"
     )
-    right.button("Use", key="_sw_use", on_click=use, args=(best["scheme"],), help="Open it in Explore")
+    right.button(
+        "Open", key="_sw_use", on_click=use, args=(best["scheme"],), help="Open this scheme in Explore"
+    )
     return float(limit)
 
 
 def come_back() -> None:
-    """After a click has opened Explore, take up the choice again: the address that Back finds holds none of it."""
+    """Restore the choices after a click has opened Explore: the address that Back returns to does not have them."""
     left = st.session_state.pop(LEFT, {})
     changed = {key: value for key, value in left.items() if value != controls.DEFAULTS[key]}
     if not changed or any(key in st.query_params for key in left):
         return
-    for key, value in changed.items():  # into the address, where widgets that begin look for it
+    for key, value in changed.items():  # into the address, from which new widgets take their value
         st.query_params[key] = value if isinstance(value, list) else str(value)
     st.rerun()
 
 
 def filtered(frame: pd.DataFrame, metric: str, words: str, best: bool) -> pd.DataFrame:
-    """The rows that have all the words, or all on the frontier; the best first, the refused last."""
+    """The rows that contain all words, or only those on the frontier; the best first, unsupported ones last."""
     if best:
         known = frame[frame["refused"] == ""]
         frame = known.iloc[qc.frontier(known["bits_per_element"], AXES[metric][1] * known[metric])]
@@ -137,7 +141,7 @@ def filtered(frame: pd.DataFrame, metric: str, words: str, best: bool) -> pd.Dat
 
 
 def rows_table(frame: pd.DataFrame) -> None:
-    """Draw the table; rows that are chosen become those of the error maps."""
+    """Draw the table; selected rows are those of the error maps."""
     shown, sqnr = messages.sqnr_column(frame[COLUMNS], "sqnr_db", headers.label("sqnr_db"))
     st.dataframe(
         shown,
@@ -156,13 +160,13 @@ def rows_table(frame: pd.DataFrame) -> None:
 
 
 def _choose(names: tuple[str, ...]) -> None:
-    """Take the rows that were chosen for the error maps (a callback)."""
+    """Show the selected rows as error maps (a callback)."""
     rows = st.session_state[TABLE]["selection"]["rows"]
     st.session_state["sw_maps"] = [names[row] for row in rows if row < len(names)][:MAPS]
 
 
 def exports(frame: pd.DataFrame) -> None:
-    """Draw the buttons that save the rows of the table, with every metric."""
+    """Draw the buttons that download the rows of the table, with every metric."""
     columns = [*COLUMNS[:-2], *(c for c in frame if c not in COLUMNS), *COLUMNS[-2:]]
     with st.container(horizontal=True):
         st.download_button("CSV", frame[columns].to_csv(index=False), "sweep.csv", "text/csv")
@@ -180,9 +184,9 @@ def markdown(frame: pd.DataFrame) -> str:
 
 
 def maps(tensor: Tensor, frame: pd.DataFrame) -> None:
-    """Draw the choice of schemes, and their error maps on one colour scale."""
+    """Draw the choice of schemes, and their error maps on one color scale."""
     known = frame[frame["refused"] == ""]
-    # what a link names may not be computed yet, and must not be lost for that
+    # schemes that a link names may not be computed yet, and must not be lost
     kept = [*st.session_state.get("sw_maps", []), *st.query_params.get_all("sw_maps")]
     options = list(dict.fromkeys([*known["name"], *kept]))
     names = st.multiselect(
@@ -191,19 +195,21 @@ def maps(tensor: Tensor, frame: pd.DataFrame) -> None:
         key="sw_maps",
         bind="query-params",
         max_selections=MAPS,
-        placeholder="Choose them here, or rows of the table",
+        placeholder="Choose here, or select rows of the table",
     )
     texts = {row.name: row.scheme for row in known[["name", "scheme"]].itertuples(index=False)}
     chosen = {name: texts[name] for name in names if name in texts}
     if len(chosen) < len(names):
         unknown = ", ".join(name for name in names if name not in chosen)
-        st.caption(messages.plain(f"Not among the schemes that were computed: {unknown}."))
+        st.caption(messages.plain(f"Not among the computed schemes: {unknown}."))
     if not chosen:
         return
     with st.container(horizontal=True):
         for place, (name, text) in enumerate(chosen.items()):
             label = f"Open {name}" if len(name) < 50 else f"Open {name[:49]}…"
-            st.button(label, key=f"_sw_open_{place}", on_click=use, args=(text,), help=f"{text} in Explore")
+            st.button(
+                label, key=f"_sw_open_{place}", on_click=use, args=(text,), help=f"Open {text} in Explore"
+            )
     results = {name: cache.result(tensor, qc.Scheme.parse(text)) for name, text in chosen.items()}
     make = partial(figures.error_maps, results, theme=theme())
     st.plotly_chart(

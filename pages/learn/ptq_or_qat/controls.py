@@ -1,4 +1,4 @@
-"""What is to be trained and quantized in lesson 7: its controls."""
+"""The controls of lesson 7: what to train and how to quantize it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +31,7 @@ WIDTHS = [2, 3, 4, 5, 6, 8]
 
 @dataclass(frozen=True)
 class Plan:
-    """A float network, by its seed, and what its weights and the inputs of its layers are quantized to."""
+    """A float network, by its seed, and the schemes of its weights and of the inputs of its layers."""
 
     seed: int
     weights: qc.Scheme
@@ -42,7 +42,7 @@ class Plan:
 
 
 def seed() -> int:
-    """Which network: a seed draws its first weights and the order of the images."""
+    """Draw the seed, which sets the initial weights and the order of the images."""
     return int(
         st.number_input(
             "Seed",
@@ -50,17 +50,17 @@ def seed() -> int:
             99,
             0,
             key="train_seed",
-            help="Draws the first weights and the order of the images: the same network for everyone",
+            help="Sets the initial weights and the order of the images; a seed gives everyone the same network",
             **_BIND,
         )
     )
 
 
 def plan(seeded: bool = True) -> Plan | None:
-    """Draw the controls of a plan; None where there is none, which is said.
+    """Draw the controls of a plan; return None if there is no scheme, after saying so.
 
     Args:
-        seeded: one network, whose seed is asked for; otherwise the first of several.
+        seeded: whether to ask for the seed of one network; otherwise it is seed 0.
 
     Raises:
         QuantError: a scheme that can't be read.
@@ -76,15 +76,15 @@ def plan(seeded: bool = True) -> Plan | None:
         key="train_weights",
         placeholder=ours,
         max_chars=200,
-        help="Empty: the scheme on the left. The tensor there is not used in this lesson.",
+        help="Empty: the scheme on the left. This lesson does not use the tensor there.",
         **_BIND,
     )
     activations = places[-1].text_input(
         "Scheme of the activations",
         key="train_activations",
-        placeholder="empty: they stay float32; or uint8 asymmetric",
+        placeholder="empty: float32; or such as uint8 asymmetric",
         max_chars=200,
-        help="The input of every layer, pixels included, is quantized with it.",
+        help="Quantizes the input of every layer, pixels included.",
         **_BIND,
     )
     if not weights.strip() and chosen.scheme is None:
@@ -103,7 +103,7 @@ def _read(what: str, text: str) -> qc.Scheme | None:
 
 
 def layer(network: training.QuantizedNetwork, place: Any = st) -> int:
-    """Choose one of the layers."""
+    """Draw the choice of a layer; return its index."""
     names = ["first", "second"]
     sizes = ", ".join(
         f"{n} {w.x.shape[0]}×{w.x.shape[1]}" for n, w in zip(names, network.weights, strict=True)

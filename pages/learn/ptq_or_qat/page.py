@@ -1,4 +1,4 @@
-"""Lesson 7: a network that is quantized after training, and one that goes on training while quantized."""
+"""Lesson 7: quantize a network after training (PTQ), or during it (QAT)."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,7 +10,7 @@ from pages.learn import frame, views
 from pages.learn.ptq_or_qat import controls, run
 from pages.learn.ptq_or_qat.controls import Plan
 from pages.learn.ptq_or_qat.views import accuracy, choose, curve, percent, qat, read_digits, show_digits
-from pages.shared import messages
+from pages.shared import link, messages
 from quantcore.figures import lessons
 
 SHOWN = 10  # digits in a row
@@ -18,7 +18,7 @@ SLOPES = {"rounding": "rounding", "through": "through", "scales": "to_scale"}
 
 
 def network() -> None:
-    """The data, the network, and how well it reads before anything is quantized."""
+    """Draw the data, the network, and its accuracy before quantization."""
     words, picture = views.side_by_side()
     with words:
         known = run.float_network(controls.seed())
@@ -26,10 +26,10 @@ def network() -> None:
     sizes = [tuple(w.shape) for w in known.network.weights]
     count = sum(t.numel() for t in (*known.network.weights, *known.network.biases))
     words.markdown(
-        f"It learns from {len(found.train_labels):,} handwritten digits of 8×8 pixels and is tested on "
-        f"{len(found.test_labels)} others. {sizes[0][1]} pixels go in; {sizes[0][0]} hidden units with a ReLU lead to "
-        f"one score per digit. Its {count:,} parameters are float32, drawn by a seed and trained for "
-        f"{known.epochs} epochs."
+        f"The network learns from {len(found.train_labels):,} handwritten digits of 8×8 pixels and is tested on "
+        f"{len(found.test_labels)} others. It has {sizes[0][1]} inputs, one per pixel, {sizes[0][0]} hidden units with "
+        f"a ReLU, and one output per digit. Its {count:,} parameters are float32, initialized from the seed and trained "
+        f"for {known.epochs} epochs."
     )
     read, labels = read_digits(known.network), found.test_labels.tolist()
     wrong = [i for i, (a, b) in enumerate(zip(read, labels, strict=True)) if a != b]
@@ -40,15 +40,16 @@ def network() -> None:
             ("weights", " + ".join(f"{a}×{b}" for a, b in sizes)),
             ("training loss", f"{known.loss:.3g}"),
         )
-        shown = st.segmented_control("Show", ["one of each", "read wrongly"], default="one of each",
+        link.reworded("train_show", {"read wrongly": "misread"})
+        shown = st.segmented_control("Show", ["one of each", "misread"], default="one of each",
                                      key="train_show", required=True, bind="query-params")  # fmt: skip
-    places = wrong[:SHOWN] if shown == "read wrongly" else [labels.index(digit) for digit in range(SHOWN)]
+    places = wrong[:SHOWN] if shown == "misread" else [labels.index(digit) for digit in range(SHOWN)]
     with picture:
         show_digits(places, read, "train_digits")
 
 
 def ptq(plan: Plan) -> None:
-    """The trained weights replaced by codes: accuracy before and after, and the maps."""
+    """Draw the accuracy before and after PTQ, what is newly misread, and the maps of the weights."""
     before, after = run.float_network(plan.seed), run.afterwards(plan)
     was, now, labels = read_digits(before.network), read_digits(after), run.digits().test_labels.tolist()
     lost = [i for i, label in enumerate(labels) if was[i] == label != now[i]]
@@ -70,14 +71,14 @@ def ptq(plan: Plan) -> None:
             st.markdown(f"**Newly misread{f', the first {SHOWN}' if len(lost) > SHOWN else ''}**")
             show_digits(lost[:SHOWN], now, "train_lost")
         else:
-            st.markdown("Every digit that float32 reads correctly is still read correctly.")
+            st.markdown("Every digit that the float32 network reads correctly is still read correctly.")
     layer = controls.layer(after)
     weights = run.weights_of(after, layer, f"ptq {plan}")
     views.explore("ptq_or_qat", *weights, *st.columns(views.for_maps(), gap="medium"))
 
 
 def slopes(which: str) -> None:
-    """Fake quantization over x with one of its slopes below."""
+    """Draw fake quantization over x, and one of its slopes below."""
     words, picture = views.side_by_side()
     with words:
         told = st.container()
@@ -86,16 +87,16 @@ def slopes(which: str) -> None:
     found = lessons.slopes(bits, scale)
     flat, passed = int((found.rounding == 0).sum()), int((found.through == 1).sum())
     texts = {
-        "rounding": "Training follows a slope: change a weight slightly and see whether the loss falls. Between two "
-        "jumps of the staircase a slight change does nothing, and at a jump there is no slope. Asked for the gradient "
-        f"of `round`, torch answers 0 at {flat:,} of {found.x.size:,} points: no weight would ever move.",
-        "through": "In the backward pass we pretend. The staircase follows the dotted line, whose slope is 1; the "
+        "rounding": "Training follows a slope: it changes a weight in the direction in which the loss falls. Between two "
+        "jumps of the staircase a small change does nothing, and at a jump there is no slope. Asked for the gradient "
+        f"of `round`, torch returns 0 at {flat:,} of {found.x.size:,} points: no weight would ever move.",
+        "through": "The backward pass pretends. The staircase follows the dotted line, whose slope is 1; the "
         "**straight-through estimator** passes the gradient on as if x̂ were x, here at "
         f"{passed:,} of {found.x.size:,} points. Beyond the last code x̂ no longer changes, and the slope is 0. The "
-        "forward pass pretends nothing: the loss is that of the quantized weights.",
+        "forward pass does not pretend: the loss is that of the quantized weights.",
         "scales": "The scale can be learned like a weight: x̂ = round(x/s) · s. Inside the range, its slope is "
-        "round(x/s) - x/s, the rounding error in steps: a sawtooth. Clipped values pull harder, by the last code "
-        "itself, towards a wider range. **LSQ** (learned step size quantization) balances the two by gradient descent.",
+        "round(x/s) - x/s, the rounding error in steps: a sawtooth. Clipped values pull harder, with the value of "
+        "the last code, towards a wider range. **LSQ** (learned step size quantization) balances the two by gradient descent.",
     }
     told.markdown(texts[which])
     with picture:
@@ -103,16 +104,16 @@ def slopes(which: str) -> None:
 
 
 TEXTS = {
-    "ptq": "**Post-training quantization** replaces the trained weights by codes, as for any tensor; nothing is learned "
-    "again. With a scheme for the activations, the input of every layer is quantized as well.",
-    "qat": "**Quantization-aware training** goes on from the trained network: forward with the dequantized weights, "
-    "backward straight through. Where PTQ loses little there is little to gain: type int2 or int3 as the scheme of the "
-    "weights, and train.",
-    "curve": "Each way of quantizing at each width, over several seeds: a point is the mean, its bar runs from the worst "
-    "seed to the best, the band is float32. Points appear as they are computed; Stop keeps them.",
-    "choose": "PTQ needs no labels and no training, only the weights and a few inputs to set the ranges of the "
-    "activations; where it loses little, choose it. QAT needs training and its data, and pays off where PTQ fails at few "
-    "bits. Set how much accuracy you can afford to lose.",
+    "ptq": "**Post-training quantization** replaces the trained weights with codes, as for any tensor, without further "
+    "training. With a scheme for the activations, the input of every layer is quantized too.",
+    "qat": "**Quantization-aware training** continues from the trained network: the forward pass uses the dequantized "
+    "weights, the backward pass the straight-through estimator. Where PTQ loses little, there is little to win back: "
+    "type int2 or int3 as the scheme of the weights, and train.",
+    "curve": "Each method at each bit width, over several seeds: a point is the mean, its bar runs from the worst seed to "
+    "the best, the band is float32. Points appear as they are computed; Stop keeps them.",
+    "choose": "PTQ needs no labels and no training, only the weights and, for activations, a few inputs to set their "
+    "ranges; choose it where it loses little. QAT needs training and its data, and pays off at few bits, where PTQ "
+    "fails. Set how much accuracy you can afford to lose.",
 }
 step = frame.head("ptq_or_qat")
 job: run.Job | None = None
@@ -140,6 +141,6 @@ frame.foot(
     "PTQ and QAT in practice: Nagel et al. 2021, arXiv 2106.08295",
     "digits: Alpaydin and Kaynak 1998, UCI, CC BY 4.0, as scikit-learn ships them",
 )
-# Last, when everything else is drawn: the script steps through the training, and whatever ends the script ends it
+# Last, after everything else is drawn: the script steps through the training, and whatever ends the script ends it
 if job and job():
     st.rerun()

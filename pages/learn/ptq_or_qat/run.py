@@ -1,8 +1,8 @@
-"""Trainings that visitors start: run where they can be stopped, and kept for whoever asks for the same.
+"""Trainings that visitors start: they can be stopped, and what they found is shared with other visitors.
 
-A training is a generator that the script itself steps through. Each step draws, and there Streamlit ends the
-script once a visitor has pressed Stop, moved another control or left the page; that closes the generator, and
-what it found until then stays. Equal keys name equal trainings, so visitors share what is kept.
+A training is a generator that the script itself steps through. Each step draws, and there Streamlit ends the script
+if the visitor has pressed Stop, changed another control or left the page; that closes the generator, and what it
+found so far stays. Equal keys mean equal trainings, so visitors share the cached results.
 """
 
 import dataclasses
@@ -27,14 +27,14 @@ Rows = dict[tuple[str, int, int], training.Row]
 
 @st.cache_resource(max_entries=20, show_spinner="Training the float network…")
 def float_network(seed: int) -> training.Progress[training.Network]:
-    """The network before it is quantized; trained in about a second when it is asked for first."""
+    """The network before quantization; trained, in about a second, on first use."""
     *_, last = training.train(seed=seed)
     return last
 
 
 @st.cache_resource(show_spinner=False)
 def digits() -> training.Digits:
-    """The images; never write into them."""
+    """The images; never modify them."""
     return training.load_digits()
 
 
@@ -42,25 +42,25 @@ def afterwards(plan: Plan) -> training.QuantizedNetwork:
     """`quantcore.training.ptq` of `float_network`.
 
     Raises:
-        QuantError: a scheme does not fit.
+        QuantError: a scheme is not supported.
     """
     make = lambda: training.ptq(float_network(plan.seed).network, plan.weights, plan.activations)  # noqa: E731
     return cast(training.QuantizedNetwork, _cached(f"ptq {plan}", make))
 
 
 def epochs(plan: Plan, count: int, learned: bool) -> Epochs:
-    """What is known of a training on, epoch by epoch; whoever runs it writes into it."""
+    """The known epochs of a QAT training; a run writes into it."""
     return cast(Epochs, _cached(f"qat {plan} {count} {learned}", dict))
 
 
 def rows(plan: Plan) -> Rows:
-    """What is known of these schemes at any width and seed; whoever runs them writes into it."""
+    """The known rows for these schemes at any bit width and seed; a run writes into it."""
     weights, activations = (s and _any_width(s) for s in (plan.weights, plan.activations))
     return cast(Rows, _cached(f"rows {weights} | {activations}", dict))
 
 
 def weights_of(network: training.QuantizedNetwork, layer: int, key: str) -> tuple[Tensor, qc.Scheme]:
-    """A layer's weights as a tensor, and their scheme; ``key`` names the network."""
+    """A layer's weights as a tensor, and their scheme; ``key`` identifies the network."""
     found = network.weights[layer]
     x = found.x.numpy()
     return Tensor(f"digits {key} layer {layer}", f"layer {layer + 1}", x.shape, lambda: x), found.scheme
@@ -72,12 +72,12 @@ def run(
     progress: Callable[[Step], tuple[float, str]],
     place: DeltaGenerator,
 ) -> bool:
-    """Step through a training; return whether it came to its end.
+    """Step through a training; return whether it finished.
 
     Args:
-        each: keeps a step, then draws what is known.
-        progress: how much is done after a step, 0 to 1, and in words.
-        place: where progress, the button to stop, or what went wrong stands.
+        each: stores a step, then draws what is known.
+        progress: what fraction is done after a step, 0 to 1, and a text.
+        place: for the progress bar and Stop, or for an error.
     """
     with place.container(horizontal=True, vertical_alignment="center"):
         bar = st.progress(0.0, "Training…")
@@ -99,7 +99,7 @@ def _cached(key: str, _make: Callable[[], Any]) -> Any:
 
 
 def _any_width(scheme: qc.Scheme) -> str:
-    """A scheme's text, the same for all widths of an integer."""
+    """A scheme's text, the same for all bit widths of an integer format."""
     fmt = scheme.format
     if isinstance(fmt, qc.IntFormat):
         scheme = dataclasses.replace(scheme, format=dataclasses.replace(fmt, bits=8))

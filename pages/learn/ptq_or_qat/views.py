@@ -1,4 +1,4 @@
-"""Lesson 7's trainings as they run, and what they found: accuracy over epochs and over bits."""
+"""Trainings of lesson 7 as they run, and their results: accuracy over epochs and against bits."""
 
 import itertools
 from functools import partial
@@ -9,7 +9,7 @@ import streamlit as st
 from pages.learn import frame, views
 from pages.learn.ptq_or_qat import controls, run
 from pages.learn.ptq_or_qat.controls import Plan
-from pages.shared import lesson_plan
+from pages.shared import lesson_plan, link
 from quantcore import training
 from quantcore.figures import lessons
 
@@ -17,23 +17,23 @@ _BIND: dict[str, Any] = {"bind": "query-params"}
 
 
 def percent(fraction: float) -> str:
-    """A share of the held-out images; one of the 599 is 0.17 %."""
+    """A fraction of the held-out images in percent; one of the 599 is 0.17 %."""
     return f"{100 * fraction:.1f} %"
 
 
 def accuracy(network: training.Network | training.QuantizedNetwork) -> float:
-    """On the held-out images."""
+    """Accuracy on the held-out images, 0 to 1."""
     found = run.digits()
     return training.accuracy(network.logits(found.test_images), found.test_labels)
 
 
 def read_digits(network: training.Network | training.QuantizedNetwork) -> list[int]:
-    """The digit that a network reads in each of the held-out images."""
+    """The digit that a network reads in each held-out image."""
     return [int(i) for i in network.logits(run.digits().test_images).argmax(-1)]
 
 
 def show_digits(places: list[int], read: list[int], key: str) -> None:
-    """Draw some of the held-out images and what they are read as."""
+    """Draw some held-out images and the digits read in them."""
     found = run.digits()
     labels = [int(found.test_labels[i]) for i in places]
     style = frame.plot_style()
@@ -43,12 +43,13 @@ def show_digits(places: list[int], read: list[int], key: str) -> None:
 
 
 def qat(plan: Plan, text: str) -> run.Job | None:
-    """Draw what is known of the training; return the training if it was asked for."""
+    """Draw the known epochs of the training; return the training to run if the visitor pressed Train."""
     words, picture = views.side_by_side()
-    sources = ["by the scheme", "learned (LSQ)"]
+    sources = ["from the scheme", "learned (LSQ)"]
     with words:
         st.markdown(text)
         count = st.slider("Epochs", 1, 30, training.TUNING.epochs, key="train_epochs", **_BIND)
+        link.reworded("train_scales", {"by the scheme": "from the scheme"})
         learned = sources[1] == st.segmented_control(
             "Scales", sources, default=sources[0], key="train_scales", required=True, **_BIND
         )
@@ -75,7 +76,7 @@ def qat(plan: Plan, text: str) -> run.Job | None:
     wanted = go.button(label, type="primary", key="train_go")
     if not wanted:
         draw(len(known) - 1)
-    if epochs := tuple(known):  # copied at once: another visitor may be training
+    if epochs := tuple(known):  # copied first: another visitor may be training
         _trained(plan, after, known[max(epochs)], levels, f"{plan} {count} {learned}")
     tuning = training.Training(count, training.TUNING.learning_rate)
     begin = partial(
@@ -98,7 +99,7 @@ def _trained(
     levels: dict[str, float],
     key: str,
 ) -> None:
-    """Draw what the training did to the weights."""
+    """Draw the result of the training, and how it changed the weights."""
     views.figures(
         *((name, percent(level)) for name, level in levels.items()),
         (f"QAT after {now.epoch} of {now.epochs} epochs", percent(now.accuracy)),
@@ -121,29 +122,30 @@ def _trained(
 
 
 def curve(plan: Plan, text: str) -> run.Job | None:
-    """Draw what is known of accuracy against bits; return what is missing if it was asked for."""
+    """Draw the known accuracies against bits; return the missing trainings if the visitor pressed Compute."""
     words, picture = views.side_by_side()
     with words:
         st.markdown(text)
         bits = st.multiselect("Bits", controls.WIDTHS, [2, 3, 4, 8], key="train_bits", **_BIND)
         seeds = range(st.slider("Seeds", 1, 10, 3, key="train_seeds", **_BIND))
+        link.reworded("train_as", {"read wrongly": "misread"})
         as_errors = (
             st.segmented_control(
                 "Show",
-                ["accuracy", "read wrongly"],
+                ["accuracy", "misread"],
                 default="accuracy",
                 key="train_as",
                 required=True,
                 **_BIND,
             )
-            == "read wrongly"
+            == "misread"
         )
         go = st.empty()
     known = run.rows(plan)
     begin = partial(
         training.accuracy_curve, sorted(bits), seeds, weights=plan.weights, activations=plan.activations
     )
-    begin().close()  # refuses what has no widths before anything is drawn
+    begin().close()  # refuses formats of one width before anything is drawn
     asked = [(training.FLOAT, 32, seed) for seed in seeds]
     asked += list(itertools.product(training.METHODS, bits, seeds))
     with picture:
@@ -164,7 +166,7 @@ def curve(plan: Plan, text: str) -> run.Job | None:
 
     def fraction(row: training.Row) -> tuple[float, str]:
         done = sum(key in known for key in asked)
-        what = "float32" if row.method == training.FLOAT else f"{row.method.upper()} with {row.bits} bits"
+        what = "float32" if row.method == training.FLOAT else f"{row.method.upper()} at {row.bits} bits"
         return done / len(asked), f"{done} of {len(asked)}: seed {row.seed}, {what}"
 
     missing = sum(key not in known for key in asked)
@@ -178,7 +180,7 @@ def curve(plan: Plan, text: str) -> run.Job | None:
 
 
 def choose(plan: Plan, text: str) -> None:
-    """Draw how narrow each way may be within a loss that is allowed, of all widths that are known."""
+    """Draw the fewest bits that each method needs within the loss allowed, among the known bit widths."""
     known = run.rows(plan)
     for row in training.accuracy_curve(
         controls.WIDTHS, [plan.seed], ["ptq"], plan.weights, plan.activations, known=tuple(known.values())
@@ -188,21 +190,21 @@ def choose(plan: Plan, text: str) -> None:
     with words:
         st.markdown(text)
         lost = st.slider(
-            "Points of accuracy you can afford to lose", 0.0, 10.0, 1.0, 0.5, key="train_afford", **_BIND
+            "Accuracy you can afford to lose, in points", 0.0, 10.0, 1.0, 0.5, key="train_afford", **_BIND
         )
     points = training.summary(sorted(known.values(), key=lambda r: (r.bits, r.seed)))
     (before,) = (p.mean for p in points if p.method == training.FLOAT)
     enough = before - lost / 100
     with words:
-        views.figures(("float32", percent(before)), ("at least", percent(enough)))
+        views.figures(("float32", percent(before)), ("accept at least", percent(enough)))
         if len({p.method for p in points}) <= 2:
-            st.button("Compute QAT in the step curve", on_click=_to_curve, key="train_to_curve")
+            st.button('Compute QAT in step "curve"', on_click=_to_curve, key="train_to_curve")
     with picture:
         views.table([_needs(method, points, enough) for method in training.METHODS])
 
 
 def _needs(method: str, points: list[training.Point], enough: float) -> dict[str, str]:
-    """A row of the table: the narrowest of the known widths that reads well enough."""
+    """A row of the table: the fewest bits, among those known, whose accuracy is enough."""
     known = sorted((p for p in points if p.method == method), key=lambda p: p.bits)
     fit = next((p for p in known if p.mean >= enough), None)
     if not known:
@@ -215,9 +217,9 @@ def _needs(method: str, points: list[training.Point], enough: float) -> dict[str
     return {
         "method": lessons.METHOD_NAMES[method],
         "fewest bits": bits,
-        "accuracy there": found,
-        "widths known": ", ".join(str(p.bits) for p in known),
-        "costs": cost,
+        "accuracy": found,
+        "bits computed": ", ".join(str(p.bits) for p in known),
+        "cost": cost,
     }
 
 
@@ -226,7 +228,7 @@ def _to_curve() -> None:
 
 
 def _table(points: list[training.Point]) -> list[dict[str, str]]:
-    """Accuracy by width and method: the mean over the seeds, and the worst and best of them."""
+    """Accuracy by bits and method: the mean over the seeds, and the worst and best of them."""
     cells = {(p.bits, p.method): _spread(p) for p in points}
     widths = sorted({bits for bits, method in cells if method != training.FLOAT}, reverse=True)
     rows = [{"bits": "32, float"} | {lessons.METHOD_NAMES[m]: cells[b, training.FLOAT] for m in training.METHODS}
