@@ -429,7 +429,9 @@ def test_hostile_answers_are_shown_as_text() -> None:
     assert marks(tables(at)["your answers"]) == [["wrong"] * 6]
     bullets = [m.value for m in at.markdown if m.value.startswith("- ")]
     assert len(bullets) == sum("your answer " in b for b in bullets) == 6
-    assert not any(re.search(r"(?<!\\)[<$\[`:]", b.partition("your answer ")[2].replace(": ", "")) for b in bullets)
+    assert not any(
+        re.search(r"(?<!\\)[<$\[`:]", b.partition("your answer ")[2].replace(": ", "")) for b in bullets
+    )
 
 
 @pytest.mark.parametrize(("step", "link", "words"), [

@@ -1,6 +1,7 @@
 """The values that formats can hold, as marks on one number line."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -48,12 +49,17 @@ def number_line(
         )
     if at is not None:
         traces += _number(list(values), abs(at) if log else at, log, rounded or {}, theme)
-    layout = base_layout(theme, 90 + 46 * max(1, len(values))) | {
+    title = what or ("|value|" if log else "value")
+    return go.Figure(traces, _layout(list(values), log, title, theme))
+
+
+def _layout(names: list[str], log: bool, title: str, theme: str) -> dict[str, Any]:
+    layout = base_layout(theme, 90 + 46 * max(1, len(names))) | {
         "margin": {"l": 90, "r": 20, "t": 20, "b": 40}
     }
     layout["xaxis"] = {
         "type": "log" if log else "linear",
-        "title": what or ("|value|" if log else "value"),
+        "title": title,
         "zeroline": True,
     }
     if log:
@@ -63,9 +69,9 @@ def number_line(
         "showgrid": False,
         "type": "category",
         "automargin": True,
-        "categoryarray": list(values),
+        "categoryarray": names,
     }
-    return go.Figure(traces, layout)
+    return layout
 
 
 def _number(

@@ -42,7 +42,7 @@ def pareto(
         own: the text of a scheme to mark with a ring.
         limit: bits per element, marked by a line.
     """
-    label, sign = AXES[metric]
+    sign = AXES[metric][1]
     known = frame[np.isfinite(frame[metric]) & (frame["refused"] == "")].reset_index(names="place")
     known = known.assign(listed=overlapping(known, metric))
     best = known.iloc[frontier(known["bits_per_element"], sign * known[metric])]
@@ -63,6 +63,11 @@ def pareto(
     if len(ringed):
         marker = {"size": 15, "symbol": "circle-open", "color": INK[theme], "line": {"width": 2}}
         traces.append(_points(ringed, metric, "the scheme on the left", marker))
+    return go.Figure(traces, _layout(metric, limit, theme))
+
+
+def _layout(metric: str, limit: float | None, theme: str) -> dict[str, Any]:
+    """Axes, legend and the line of the limit."""
     layout = base_layout(theme, 460) | {
         "showlegend": True,
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
@@ -71,7 +76,7 @@ def pareto(
     layout["xaxis"] = {"title": "bits per element, including scales and zero points"}
     if metric == "sqnr_db":  # the Gaussian limit starts at 0
         layout["xaxis"] |= {"rangemode": "tozero"}
-    layout["yaxis"] = {"title": label, "type": "linear" if metric == "sqnr_db" else "log"}
+    layout["yaxis"] = {"title": AXES[metric][0], "type": "linear" if metric == "sqnr_db" else "log"}
     if metric != "sqnr_db":
         layout["yaxis"] |= {"exponentformat": "power", "dtick": 1}
     if limit is not None:
@@ -79,7 +84,7 @@ def pareto(
         layout["shapes"] = [
             {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": limit, "x1": limit, "line": line}
         ]
-    return go.Figure(traces, layout)
+    return layout
 
 
 NEAR = 0.012  # fraction of an axis: points this close overlap

@@ -30,8 +30,6 @@ def rounding_line(result: Quantized, *, theme: str = "light", size: int = 14, he
     codes = _codes(result.scheme)
     marks = grid_values(result, (0,) * result.scale.dim())
     x, x_hat = (t.reshape(-1).numpy() for t in (result.x, result.dequantized))
-    connections = np.stack([x, x_hat, np.full_like(x, np.nan)], axis=1).reshape(-1)
-    heights = np.tile(np.array([0.0, 1.0, np.nan]), len(x))
     every = -(-len(codes) // MAX_LABELS)
     labels = [str(c) if i % every == 0 or i + 1 == len(codes) else "" for i, c in enumerate(codes)]
     layout = base_layout(theme, height) | {
@@ -49,13 +47,7 @@ def rounding_line(result: Quantized, *, theme: str = "light", size: int = 14, he
     line = {"color": LINE[theme], "width": 2}
     return go.Figure(
         [
-            go.Scatter(
-                x=connections,
-                y=heights,
-                mode="lines",
-                line={"color": DIM[theme], "width": 1},
-                hoverinfo="skip",
-            ),
+            _connections(x, x_hat, theme),
             go.Scatter(
                 x=marks,
                 y=np.ones(len(marks)),
@@ -65,7 +57,7 @@ def rounding_line(result: Quantized, *, theme: str = "light", size: int = 14, he
                 textfont={"size": size},
                 customdata=codes,
                 marker={"symbol": "line-ns", "size": 14, "line": line},
-                hovertemplate="code %{customdata} stands for %{x:.6~g}<extra></extra>",
+                hovertemplate="code %{customdata} represents %{x:.6~g}<extra></extra>",
             ),
             go.Scatter(
                 x=x,
@@ -79,6 +71,14 @@ def rounding_line(result: Quantized, *, theme: str = "light", size: int = 14, he
         ],
         layout,
     )
+
+
+def _connections(x: Array, x_hat: Array, theme: str) -> go.Scatter:
+    """A line from each x at height 0 to its x̂ at height 1."""
+    ends = np.stack([x, x_hat, np.full_like(x, np.nan)], axis=1).reshape(-1)
+    heights = np.tile(np.array([0.0, 1.0, np.nan]), len(x))
+    line = {"color": DIM[theme], "width": 1}
+    return go.Scatter(x=ends, y=heights, mode="lines", line=line, hoverinfo="skip")
 
 
 def error_curve(result: Quantized) -> tuple[Array, Array]:
