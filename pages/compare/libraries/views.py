@@ -69,8 +69,12 @@ def side_by_side(tensor: Tensor, found: qc.Comparison) -> None:
             icon=":material/check_circle:",
         )
     else:
-        causes = ", ".join(f"{' and '.join(r.ingredients).replace('_', ' ')} ({r.count:,})" for r in reasons)
-        messages.warning(f"{a} and {b} differ in {differ:,} of {total:,} codes because of {causes}.")
+        causes = [" and ".join(r.ingredients).replace("_", " ") for r in reasons]
+        if len(reasons) > 1:
+            causes = [f"{cause} ({r.count:,})" for cause, r in zip(causes, reasons, strict=True)]
+        messages.warning(
+            f"{a} and {b} differ in {differ:,} of {total:,} codes because of {', '.join(causes)}."
+        )
     fmt = found.a.scheme.format
     draw = partial(
         figures.pair,

@@ -82,7 +82,7 @@ def plan(seeded: bool = True) -> Plan | None:
     activations = places[-1].text_input(
         "Scheme of the activations",
         key="train_activations",
-        placeholder="empty: float32; or such as uint8 asymmetric",
+        placeholder="float32, or a scheme such as uint8 asymmetric",
         max_chars=200,
         help="Quantizes the input of every layer, pixels included.",
         **_BIND,
