@@ -33,7 +33,7 @@ def sentence(page, words):
 
 
 def maps(page):
-    """What Plotly draws: given, produced, and the first less the second."""
+    """What Plotly draws: given, reproduced, and their difference."""
     plot = "document.querySelector('.st-key-match_maps .js-plotly-plot')"
     page.wait_for_function(f"{plot}?.calcdata?.length === 3")
     cells = page.evaluate(f"{plot}.calcdata.map((trace) => Array.from(trace[0].z, (row) => Array.from(row)))")
@@ -43,7 +43,7 @@ def maps(page):
 def test_example_and_its_link(app):
     page = opened(app)
     example(page, 1)
-    sentence(page, "All 8,192 integers are int4 symmetric per_channel\\(1\\).*wrong axis: 1, not 0")
+    sentence(page, "All 8,192 integers match int4 symmetric per_channel\\(1\\).*wrong axis: 1, not 0")
     scheme = qc.Scheme.parse("int4 symmetric per_channel(1) torchao")
     codes = qc.apply(tensors.EXAMPLES["attention-query-64x128"].load(), scheme).codes.numpy()
     given, produced, apart = maps(page)
@@ -100,7 +100,7 @@ def test_upload(app):
     )
     expect(page.get_by_text("codes.npy, shape (4, 4)")).to_be_visible()
     page.locator(".st-key-match_go button").click()
-    sentence(page, "All 16 integers are int8 symmetric per_channel\\(1\\)")
+    sentence(page, "All 16 integers match int8 symmetric per_channel\\(1\\)")
     np.testing.assert_array_equal(maps(page)[0], codes.numpy())
 
 
