@@ -1,4 +1,4 @@
-"""What people hand in, as the float32 tensor that everything is computed from."""
+"""Conversion of user input to float32, from which everything is computed."""
 
 import math
 from typing import Any
@@ -11,14 +11,14 @@ from quantcore.errors import QuantError
 
 CHUNK = (
     1 << 19
-)  # elements worked on at a time: 2 MB of float32 stays in the cache (measured best of 2^14..2^19)
+)  # elements processed at a time: 2 MB of float32 stay in the cache (measured: best of 2^14..2^19)
 
 
 def as_float32(x: Any) -> Tensor:
-    """Return x as a float32 tensor on its own device; float32 comes back without a copy.
+    """Return x as a float32 tensor on its device; float32 is not copied.
 
     float16, bfloat16, float64 and integers are converted: float64 and integers beyond 2^24 are rounded
-    to the nearest float32, since that is what every library here computes in.
+    to the nearest float32, since every library here computes in float32.
 
     Raises:
         QuantError: x is not an array of real numbers, has no elements, or exceeds float32.
@@ -26,12 +26,12 @@ def as_float32(x: Any) -> Tensor:
     x = x if isinstance(x, Tensor) else _from_numpy(x)
     if x.dtype.is_complex or x.is_quantized or x.layout != torch.strided:
         kind = "quantized" if x.is_quantized else "sparse" if x.layout != torch.strided else "complex"
-        raise QuantError(f"x is a {kind} tensor; give a plain one of real numbers.")
+        raise QuantError(f"x is a {kind} tensor; give a dense tensor of real numbers.")
     if x.numel() == 0:
         raise QuantError(f"x has no elements, shape {tuple(x.shape)}; give at least one number.")
     result: Tensor = x.detach().to(torch.float32)
     if x.dtype == torch.float64 and torch.isinf(result).sum() > torch.isinf(x).sum():
-        raise QuantError("x holds numbers beyond float32, whose largest is 3.4e38; scale the tensor down.")
+        raise QuantError("x contains numbers beyond float32, whose maximum is 3.4e38; scale the tensor down.")
     return result
 
 
@@ -40,7 +40,7 @@ def _from_numpy(x: Any) -> Tensor:
         array = np.asarray(x)
     except ValueError:
         raise QuantError("x has rows of different lengths; give a rectangular array.") from None
-    except (TypeError, RuntimeError):  # a list of tensors that numpy may not read
+    except (TypeError, RuntimeError):  # a list of tensors that numpy can't read
         raise QuantError("x is not an array of numbers; give a tensor, an array or nested lists.") from None
     if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
         raise QuantError(f"x has dtype {array.dtype}; give an array of real numbers up to float64.")
@@ -48,14 +48,14 @@ def _from_numpy(x: Any) -> Tensor:
         array = array.astype(np.float32)
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
-    # torch shares memory, but not what it may not write, what runs backwards, or one field of records
+    # torch can't share memory that is read-only, has negative strides, or is one field of records
     if not array.flags.writeable or any(s < 0 or s % array.itemsize for s in array.strides):
         array = array.copy()
     return torch.from_numpy(array)
 
 
 def refuse_nonfinite(x: Tensor, who: str, what: str = "x") -> None:
-    """Raise a QuantError that counts NaN and infinities in ``what`` and names the first, if there are any."""
+    """Raise a QuantError that counts NaN and infinities and names the first, if there are any."""
     if math.isfinite(x.amin()) and math.isfinite(x.amax()):  # NaN counts as the extreme
         return
     rows = x.reshape(-1)

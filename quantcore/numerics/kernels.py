@@ -1,8 +1,7 @@
-"""From x, scale and zero_point to the code before it is brought into the format: five ways of one formula.
+"""Kernels: the unclamped code from x, scale and zero_point, in seven orders of operations.
 
-Real numbers would make them equal; float32 rounds each operation, so ties and their neighbours part. Which
-library runs which was measured on 300,000 near-ties and stands in the records of `quantcore.conventions`.
-Libraries round half to even.
+In exact arithmetic most are equal; float32 rounds each operation, so they differ at and near ties. Which library
+uses which was measured on 300,000 near-ties, see the records of `quantcore.conventions`.
 """
 
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from quantcore.numerics.rounding import Rounding, half_even
 class Arithmetic(Protocol):
     """A kernel: ``s`` is the scale, or its inverse where `Kernel.inverse` says so.
 
-    ``z`` is None where all are 0; ``out`` is written into; ``round_`` rounds in place.
+    ``z`` is None if all are 0; ``out`` is overwritten; ``round_`` rounds in place.
     """
 
     def __call__(self, x: Tensor, s: Tensor, z: Tensor | None, out: Tensor, round_: Rounding = ...) -> Tensor:
@@ -27,11 +26,11 @@ class Arithmetic(Protocol):
 
 @dataclass(frozen=True)
 class Kernel:
-    """One order of operations. ``rounded``: what of the formula is rounded.
+    """One order of operations. ``rounded``: the part of the formula that is rounded.
 
-    ``inverse``: multiplies with float32(1/s) instead of dividing by s. ``shift_first``: adds z before it
-    rounds. ``fused``: product and sum are rounded once. ``subtracts``: takes z off x before all else.
-    ``half``: adds ½ last, to be rounded down.
+    ``inverse``: multiplies by float32(1/s) instead of dividing by s. ``shift_first``: adds z before rounding.
+    ``fused``: product and sum are rounded once. ``subtracts``: subtracts z from x first. ``half``: adds ½ last,
+    for truncation.
     """
 
     run: Arithmetic
@@ -82,10 +81,12 @@ def fused_shift_round(
     """round(fma(x, 1/s, z)): one rounding, as FBGEMM does on x86.
 
     Raises:
-        QuantError: more than one scale; no library fuses per channel.
+        QuantError: there is more than one scale; no library fuses per channel.
     """
     if s.numel() != 1:
-        raise QuantError("The fused kernel takes one scale; choose per_tensor, or another convention.")
+        raise QuantError(
+            "The fused kernel supports one scale only; choose per_tensor, or another convention."
+        )
     shift = out.new_zeros(()) if z is None else z.reshape(())
     # add with alpha is torch's fused multiply-add: a test compares it with exact arithmetic
     return round_(torch.add(shift, x, alpha=s.item(), out=out))
@@ -94,7 +95,7 @@ def fused_shift_round(
 def multiply_shift_half_round(
     x: Tensor, s: Tensor, z: Tensor | None, out: Tensor, round_: Rounding = half_even
 ) -> Tensor:
-    """round(x * (1/s) + (z + ½)): rounded down, that is to the nearest."""
+    """round(x * (1/s) + (z + ½)): truncated, it rounds to the nearest."""
     torch.mul(x, s, out=out)
     return round_(out.add_(0.5 if z is None else z + 0.5))
 
@@ -102,7 +103,7 @@ def multiply_shift_half_round(
 def subtract_multiply_half_round(
     x: Tensor, s: Tensor, z: Tensor | None, out: Tensor, round_: Rounding = half_even
 ) -> Tensor:
-    """round((x - z) * (1/s) + ½), where z is what code 0 stands for."""
+    """round((x - z) * (1/s) + ½), where z is the value of code 0."""
     torch.mul(x if z is None else torch.sub(x, z, out=out), s, out=out)
     return round_(out.add_(0.5))
 

@@ -1,4 +1,4 @@
-"""From a real number to a whole one: every rule works in place and exactly, also beside a tie.
+"""Rounding rules, in place and exact, even next to ties.
 
 =================  ====================================================  ====================
 rounding           what it does                                          -2.5  -0.5  0.5  2.5
@@ -8,14 +8,14 @@ rounding           what it does                                          -2.5  -
 ``half_up``        nearest, ties upward                                  -2    0     1    3
 ``floor``          down                                                  -3    -1    0    2
 ``ceil``           up                                                    -2    0     1    3
-``toward_zero``    cut off                                               -2    0     0    2
-``…_of_sum``       as the rules above, but a half is added in    as above
-                   float32 first, which takes 0.49999997 to 1
-``stochastic``     up with the probability of the part cut off,          at random; the mean
+``toward_zero``    truncated                                             -2    0     0    2
+``…_of_sum``       like the rules above, but ½ is added in       as above
+                   float32 first, so that 0.49999997 becomes 1
+``stochastic``     up with the probability of the fraction,              at random; the mean
                    seed 0; ``stochastic_7`` has seed 7                   is the value
 =================  ====================================================  ====================
 
-NaN and the infinities stay as they are.
+NaN and infinities are unchanged.
 """
 
 import re
@@ -29,36 +29,36 @@ from quantcore.numerics.scratch import like
 
 Rounding = Callable[[Tensor], Tensor]  # rounds a float32 tensor in place and returns it
 
-BELOW_HALF = 0.5 - 2.0**-25  # the number below ½
+BELOW_HALF = 0.5 - 2.0**-25  # the largest float32 below ½
 _SIGN, _HALF = torch.tensor(-(1 << 31), dtype=torch.int32), torch.tensor(0.5).view(torch.int32)
-_HALVES_END = 2.0**22  # up to here float32 has every half
+_HALVES_END = 2.0**22  # up to here float32 represents every half
 MAX_SEED = (1 << 32) - 1
 
 
 def half_even(values: Tensor) -> Tensor:
-    """Round to the nearest whole number, ties to the even one."""
+    """Round to the nearest integer, ties to even."""
     return values.round_()
 
 
 def half_up(values: Tensor) -> Tensor:
-    """Round to the nearest whole number, ties upward."""
-    # not floor(x + 0.5): the sum rounds, and takes 0.49999997 to 1
+    """Round to the nearest integer, ties up."""
+    # not floor(x + 0.5): the sum is rounded, and 0.49999997 becomes 1
     part = torch.floor(values)
     values.sub_(part).ge_(0.5)
     return values.add_(part)
 
 
 def half_away(values: Tensor) -> Tensor:
-    """Round to the nearest whole number, ties away from zero."""
-    # with the number below ½ the sum reaches the next whole number from a tie, and from nothing less; what is
-    # smaller is doubled, and stays below 1
+    """Round to the nearest integer, ties away from zero."""
+    # adding the largest float32 below ½ reaches the next integer from ties, but from nothing less; smaller values
+    # are doubled, and stay below 1
     nearly = torch.clamp(values, -BELOW_HALF, BELOW_HALF, out=like(values, "signed"))
     return toward_zero(values.add_(nearly))
 
 
 def _signed_half(values: Tensor) -> Tensor:
-    """½ with the signs of ``values``, until the next call."""
-    # on the bits, for torch.copysign takes twice as long
+    """Return ½ with the signs of ``values``, valid until the next call."""
+    # on the bits: torch.copysign takes twice as long
     signed = torch.bitwise_and(
         values.view(torch.int32), _SIGN.to(values.device), out=like(values, "signed", torch.int32)
     )
@@ -66,24 +66,24 @@ def _signed_half(values: Tensor) -> Tensor:
 
 
 def half_away_of_sum(values: Tensor) -> Tensor:
-    """Add a half to the magnitude, in float32, and round down, as microxcaling does."""
+    """Add ½ to the magnitude in float32 and truncate, as in microxcaling."""
     return toward_zero(values.add_(_signed_half(values)))
 
 
 def half_even_of_sum(values: Tensor) -> Tensor:
-    """`half_away_of_sum`, but ties go to the even one."""
+    """`half_away_of_sum`, but ties go to even."""
     magnitude = torch.abs(values, out=like(values, "magnitude"))
     if bool(magnitude.amax() < _HALVES_END) and not takes_sum(magnitude, BELOW_HALF):
         return values.round_()
     signed = _signed_half(values)
-    # x - ½ is even where half of it is whole; the 1 that is taken off there has the sign of x
+    # x - ½ is even if half of it is an integer; the 1 that is subtracted there has the sign of x
     tie = torch.sub(values, signed, out=like(values, "tie")).mul_(0.5)
-    torch.eq(tie, torch.floor(tie, out=like(values, "whole")), out=tie)
+    torch.eq(tie, torch.floor(tie, out=like(values, "integer")), out=tie)
     return toward_zero(values.add_(signed).sub_(tie.mul_(signed).mul_(2.0))).copysign_(signed)
 
 
 def takes_sum(magnitude: Tensor, below_half: float) -> bool:
-    """Whether some number is ``below_half``, which half_even_of_sum alone rounds up."""
+    """Return whether some number equals ``below_half``, which only half_even_of_sum rounds up."""
     found = torch.eq(magnitude, below_half, out=like(magnitude, "below half"))
     return bool(found.amax())  # any() takes seven times as long
 
@@ -99,20 +99,20 @@ def ceil(values: Tensor) -> Tensor:
 
 
 def toward_zero(values: Tensor) -> Tensor:
-    """Cut off what follows the point."""
+    """Truncate."""
     return values.div_(1.0, rounding_mode="trunc")  # trunc_ takes 20 times as long
 
 
 def unrounded(values: Tensor) -> Tensor:
-    """Leave the values as they are, where rounding comes later."""
+    """Return the values unchanged, for formats that round later."""
     return values
 
 
 class Stochastic:
-    """Round up with the probability of the part that is cut off, else down: the mean is the value.
+    """Round up with the probability of the fractional part, else down: the mean is the value.
 
-    The probability is that part rounded up to a multiple of 2^-24, for float32 noise knows no finer one.
-    One instance draws one sequence, so a tensor walked in pieces gets the noise that it gets whole.
+    The probability is the fractional part rounded up to a multiple of 2^-24, the resolution of float32 noise.
+    One instance draws one sequence, so a tensor gets the same noise in pieces as in one call.
     Gupta et al. 2015, "Deep Learning with Limited Numerical Precision", arXiv 1502.02551, section 3.
     """
 
@@ -137,15 +137,15 @@ NAMES = (*ROUNDINGS, "stochastic")
 _OF_SUMS: dict[str, Rounding] = {rule.__name__: rule for rule in (half_away_of_sum, half_even_of_sum)}
 
 
-# the rules that come to a nearest whole number, on one side of a tie or its neighbour or the other
+# the rules that round to a nearest integer; they differ only at ties and next to them
 NEAREST = ("half_even", "half_away", "half_up", *_OF_SUMS)
 
 
 def rounding(name: str) -> Rounding:
-    """Return the rule of that name; for ``stochastic`` a fresh sequence of its seed.
+    """Return the rule of that name; ``stochastic`` starts a new sequence from its seed.
 
     Raises:
-        QuantError: no such rule, or a seed beyond 32 bits.
+        QuantError: the rule is unknown, or the seed exceeds 32 bits.
     """
     known = ROUNDINGS | _OF_SUMS
     if name in known:
@@ -157,13 +157,13 @@ def rounding(name: str) -> Rounding:
         )
     seed = int(match[1] or 0)
     if seed > MAX_SEED:
-        raise QuantError(f"The seed {seed} is beyond {MAX_SEED}; choose a smaller one.")
+        raise QuantError(f"The seed {seed} exceeds {MAX_SEED}; choose a smaller one.")
     return Stochastic(seed)
 
 
 def overflow_stays(rule: Rounding) -> tuple[bool, bool]:
-    """Whether a finite number below the range, or above it, takes the format's extreme even unsaturated.
+    """Return whether finite numbers below and above the range become the format's extreme even without saturation.
 
-    A rule that never rounds outward there delivers the extreme, not infinity: IEEE 754-2019, 7.4.
+    A rule that never rounds outward gives the extreme, not infinity: IEEE 754-2019, 7.4.
     """
     return rule in (toward_zero, ceil), rule in (toward_zero, floor)

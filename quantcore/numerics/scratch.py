@@ -1,12 +1,12 @@
-"""Memory for what is needed in passing: allocating it anew for every piece of a tensor can cost more than the
-arithmetic, since the system hands out each page with a fault of its own."""
+"""Scratch memory: allocating it for every piece of a tensor can cost more than the arithmetic, since each new page
+causes a page fault."""
 
 import threading
 
 import torch
 from torch import Tensor
 
-_LARGEST = 1 << 20  # elements; what is larger is not kept
+_LARGEST = 1 << 20  # elements; larger tensors are not kept
 
 
 class _Kept(threading.local):
@@ -18,12 +18,12 @@ _kept = _Kept()
 
 
 def like(values: Tensor, place: str, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Return a contiguous tensor of the shape of ``values`` with anything in it.
+    """Return an uninitialized contiguous tensor of the shape of ``values``.
 
-    It lasts until this thread asks for the same ``place`` again.
+    It is valid until this thread asks for the same ``place`` again.
 
     Args:
-        dtype: one of 32 bits.
+        dtype: a 32-bit type.
     """
     n = values.numel()
     if n > _LARGEST or values.device.type != "cpu":
