@@ -123,7 +123,7 @@ def test_texts_that_people_write(text, scheme):
         ("per_group(4, size=4)", "other arguments than per_group"),
         ("per_group(size=4, size=5)", "names an argument twice"),
         ("per_group(0)", "holds no element"),
-        ("per_group(four)", "group size must be a integer"),
+        ("per_group(four)", "group size must be an integer"),
         ("per_group('4')", "not a number, a word or a list"),
         ("per_group(1e999)", "integer"),
         ("per_group(4j)", "not a number, a word or a list"),
