@@ -132,7 +132,7 @@ def test_texts_that_people_write(text, scheme):
         ("per_block(4)", "list of lengths"),
         ("per_block([])", "list of lengths"),
         ("per_block([[2]])", "integer"),
-        ("percentile(10)", "over 50"),
+        ("percentile(10)", "greater than 50"),
         ("percentile(nan)", "finite"),
         ("fixed(1,-1)", "low < high"),
         ("fixed(-inf,inf)", "not a number, a word or a list"),
