@@ -1,4 +1,4 @@
-"""quantcore: what quantization does to a tensor, with every number at hand.
+"""quantcore: quantize a tensor as real libraries do, bit for bit, and inspect every number.
 
 >>> import quantcore as qc
 >>> result = qc.apply([[0.5, -1.0], [2.0, 0.1]], qc.Scheme(qc.INT4))
@@ -89,13 +89,13 @@ from quantcore.scheme import (
 )
 from quantcore.tracing import Step, Trace, trace
 
-# The former name
+# former name
 sensible = default_schemes
 
-# Their names of earlier versions
+# names of earlier versions
 fitting, refusal = nearest_supported, unsupported_reason
 
-# Imported when first asked for: plotly and safetensors take their time
+# imported on first access: plotly and safetensors are slow to import
 _MODULES = {
     "export": "quantcore.export",
     "figures": "quantcore.figures",

@@ -1,8 +1,8 @@
-"""The one error that a user can cause."""
+"""The exception for all user errors."""
 
 
 class QuantError(ValueError):
-    """What the user asked for cannot be done; the message says what is wrong, where, and what to do.
+    """A request that cannot be fulfilled; the message says what is wrong, where, and what to do.
 
-    Pages show it as one sentence. Any other exception is a defect of ours.
+    Pages show it as one sentence. Any other exception is a bug in quantcore.
     """

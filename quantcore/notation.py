@@ -1,7 +1,7 @@
 """The compact text form of a choice: ``per_group(32, axis=0)``, ``percentile(99)``.
 
-Every choice is a frozen dataclass; its text is its name in snake case, then the arguments that
-differ from the defaults. The text is what links, files and table rows carry.
+Every choice is a frozen dataclass; its text is its name in snake case and the arguments that
+differ from the defaults. Links, files and table rows carry this text.
 """
 
 import ast
@@ -13,7 +13,7 @@ from typing import Any
 
 from quantcore.errors import QuantError
 
-MAX_CHARS = 100_000  # parameters given by hand for some thousand blocks; a longer text is not a scheme
+MAX_CHARS = 100_000  # enough for given parameters of some thousand blocks
 
 
 def snake_case(name: str) -> str:
@@ -31,7 +31,7 @@ def write_value(value: object) -> str:
 
 
 def write_call(choice: Any, name: str | None = None, skip: tuple[str, ...] = ()) -> str:
-    """Write a dataclass instance; arguments without a default stand first, without their names."""
+    """Write a dataclass instance; arguments without a default come first, without their names."""
     arguments = []
     for field in dataclasses.fields(choice):
         value = getattr(choice, field.name)
@@ -44,9 +44,9 @@ def write_call(choice: Any, name: str | None = None, skip: tuple[str, ...] = ())
 
 
 def split_words(text: str) -> list[str]:
-    """Split at the spaces and middle dots that stand outside brackets."""
+    """Split at spaces and middle dots outside brackets."""
     if len(text) > MAX_CHARS:
-        raise QuantError(f"The scheme's text has {len(text):,} characters; at most {MAX_CHARS:,} are read.")
+        raise QuantError(f"The scheme has {len(text):,} characters; the limit is {MAX_CHARS:,}.")
     words, depth, word = [], 0, ""
     for char in text:
         depth += (char in "([") - (char in ")]")
@@ -66,7 +66,7 @@ def parse_call(word: str) -> tuple[str, list[Any], dict[str, Any]]:
     """
     name, bracket, rest = word.partition("(")
     dotted = re.fullmatch(r"[A-Za-z]\w*(\.\w+)+", name)
-    try:  # names such as aimet.2024.Quantize are no Python
+    try:  # names such as aimet.2024.Quantize are not valid Python
         node = ast.parse("dotted" + bracket + rest if dotted else word, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise QuantError(f"{_short(word)} can't be read; write a name, or name(value, key=value).") from None
@@ -82,7 +82,7 @@ def parse_call(word: str) -> tuple[str, list[Any], dict[str, Any]]:
 
 
 def build(kind: type, arguments: list[Any], keywords: dict[str, Any], word: str) -> Any:
-    """Make a dataclass of what `parse_call` found in ``word``."""
+    """Make a dataclass from what `parse_call` read in ``word``."""
     try:
         return kind(*arguments, **keywords)
     except TypeError:
@@ -92,14 +92,14 @@ def build(kind: type, arguments: list[Any], keywords: dict[str, Any], word: str)
 
 
 def integer(value: object, what: str) -> int:
-    """Return ``value`` as an int, if it is a whole number (2.0 is)."""
+    """Return ``value`` as an int if it is an integer (2.0 is)."""
     if not _is_finite(value, what) or value % 1:  # type: ignore[operator]
-        raise QuantError(f"{what} must be a whole number, not {_short(str(value))}.")
+        raise QuantError(f"{what} must be an integer, not {_short(str(value))}.")
     return int(float(value)) if isinstance(value, float) else int(value)  # type: ignore[call-overload]
 
 
 def finite(value: object, what: str) -> float:
-    """Return ``value`` as a float, if it is a finite number."""
+    """Return ``value`` as a float if it is a finite number."""
     if not _is_finite(value, what):
         raise QuantError(f"{what} must be a finite number, not {_short(str(value))}.")
     return float(value)  # type: ignore[arg-type]

@@ -396,7 +396,7 @@ def test_bad_upload(name: str, data: bytes, word: str) -> None:
         ({"range": "by hand"}, "scale", "9" * 5000, "must be"),
         ({"range": "by hand"}, "scale", "[[0.1], [0.2]]", "grid"),
         ({"range": "by hand"}, "scale", "[[0.1], [0.2, 0.3]]", "different lengths"),
-        ({"range": "by hand"}, "zero_point", "1.5", "whole number"),
+        ({"range": "by hand"}, "zero_point", "1.5", "integer"),
         ({"range": "by hand"}, "zero_point", "nan", "must be"),
         ({"range": "by hand"}, "zero_point", "1" * 14, "32 bits"),
         ({}, "rows", "9:10", "0:8"),

@@ -79,7 +79,7 @@ def test_low_bits_of_a_range_that_was_found(granularity):
     """Also where the range is known beforehand: infinity in it makes the scale infinite, and no number is left."""
     convention = qc.TEXTBOOK.changed(cast="low_bits", nan="zero")
     scheme = dataclasses.replace(qc.Scheme.parse("int8"), convention=convention, granularity=granularity)
-    with pytest.warns(UserWarning, match="comes? to NaN"):
+    with pytest.warns(UserWarning, match="becomes? NaN"):
         result = qc.apply([[1.0, math.inf], [1.0, math.inf]], scheme)
     assert result.codes.tolist() == [[0, 0], [0, 0]]
 
@@ -87,9 +87,9 @@ def test_low_bits_of_a_range_that_was_found(granularity):
 def test_how_many_come_to_nan_is_said():
     scheme = qc.Scheme.parse("int8 given(1) torchao")
     for count, words in (
-        (1, "1 element comes to NaN"),
-        (2, "2 elements come to NaN"),
-        (1500, "1,500 elements come"),
+        (1, "1 element becomes NaN"),
+        (2, "2 elements become NaN"),
+        (1500, "1,500 elements become"),
     ):
         x = torch.ones(2000)
         x[:count] = math.nan

@@ -319,7 +319,7 @@ def test_only_the_textbook_refuses_nan(name):
         with pytest.raises(qc.QuantError, match="x contains one NaN and one infinity, the first"):
             qc.apply(x, scheme)
         return
-    with pytest.warns(UserWarning, match="1 element comes to NaN"):
+    with pytest.warns(UserWarning, match="1 element becomes NaN"):
         result = qc.apply(x, scheme)
     assert result.warnings
     assert result.codes[0, 2] == 2

@@ -657,12 +657,12 @@ def test_choices_that_a_user_changes(rule, sentence, text, overflow):
         with np.errstate(all="ignore"):
             if abs(row).max() / found[0] < 2.0**24:  # beyond, float32 has no integers to wrap
                 assert same(said(row), found, scheme.format), (phrases, row)
-    assert (overflow == "wrap") == ("codes that do not fit wrap around" in phrases)
+    assert (overflow == "wrap") == ("codes out of range wrap around" in phrases)
 
 
 def test_a_short_last_block_divides():
     scheme = qc.PRESETS["bitsandbytes.nf4"]
-    assert "in a shorter last block x is divided by s" in qc.differences(scheme)
+    assert "in a shorter last block, x is divided by s" in qc.differences(scheme)
     rng = np.random.default_rng(5)
     told = 0
     for _ in range(300):

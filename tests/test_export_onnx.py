@@ -143,7 +143,7 @@ def test_the_number_of_codes_that_differ_is_what_onnxruntime_gives():
         to_onnx(by_torchao)
 
 
-@pytest.mark.filterwarnings("ignore:1 element comes to NaN")
+@pytest.mark.filterwarnings("ignore:1 element becomes NaN")
 def test_nan_and_infinity_go_out_where_the_codes_agree():
     x = torch.tensor([[np.nan, 1.0, -np.inf, np.inf]])
     check(qc.apply(x, qc.Scheme.parse("int8 given(0.1,3) onnxruntime")))

@@ -189,6 +189,6 @@ def test_what_codebooks_have_not():
         qc.apply(sample(), qc.Scheme.parse("nf4 torchao"))
     with pytest.raises(qc.QuantError, match="supports small floats only; here the format is int8"):
         qc.apply(sample(), qc.Scheme.parse("int8 torchao.mx.FLOOR per_group(16)"))
-    with pytest.raises(qc.QuantError, match="takes the nearest value"):
+    with pytest.raises(qc.QuantError, match="rounds to the nearest value"):
         qc.apply(sample(), qc.Scheme.parse("nf4 textbook(rounding=floor)"))
     assert qc.fitting(qc.Scheme.parse("nf4 asymmetric"), (4, 4)) == qc.Scheme.parse("nf4")

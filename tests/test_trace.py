@@ -123,7 +123,7 @@ PRESETS = [pytest.param(scheme, id=name) for name, scheme in qc.PRESETS.items()]
 
 
 @pytest.mark.parametrize("scheme", PRESETS)
-@pytest.mark.filterwarnings("ignore:512 elements come to NaN")  # a row of zeros in bitsandbytes
+@pytest.mark.filterwarnings("ignore:512 elements become NaN")  # a row of zeros in bitsandbytes
 def test_presets_come_to_what_they_say(scheme):
     x = sample((32, 512))
     x[1] *= 1e-3

@@ -438,7 +438,7 @@ def test_seeds_differ():
     ("arguments", "words"),
     [
         ({"epochs": -1}, "epochs=-1 is outside 0..1,000"),
-        ({"epochs": 2.5}, "epochs must be a whole number"),
+        ({"epochs": 2.5}, "epochs must be an integer"),
         ({"batch": 0}, "batch=0 is outside 1.."),
         ({"learning_rate": 0}, "learning_rate=0 must be greater than 0"),
         ({"learning_rate": float("nan")}, "learning_rate must be a finite number"),
@@ -454,7 +454,7 @@ def test_training_refuses(arguments, words):
     ("call", "words"),
     [
         (lambda n: training.train(seed=-1), "seed=-1 is outside"),
-        (lambda n: training.train(seed=True), "seed must be a whole number"),
+        (lambda n: training.train(seed=True), "seed must be an integer"),
         (lambda n: training.train(hidden=(0,)), "must be the widths of up to 3 hidden layers"),
         (lambda n: training.train(hidden=[64]), "such as .32,."),
         (lambda n: training.qat(n, qc.Scheme(granularity=qc.PerGroup(65))), "Choose at most 64"),

@@ -134,7 +134,7 @@ def test_reduced_original_is_the_same_under_every_scheme():
     assert len({data.worst.row.tobytes() for data in seen}) == len(seen)
 
 
-@pytest.mark.filterwarnings("ignore:1 element comes to NaN")
+@pytest.mark.filterwarnings("ignore:1 element becomes NaN")
 def test_not_a_number_is_not_hidden():
     """A NaN is taken for the largest of its box, in the original and in the error map."""
     x = randn((512, 300), 4)

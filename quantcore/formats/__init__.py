@@ -1,4 +1,4 @@
-"""What a code can be: integers, small floats, codebooks."""
+"""The formats of codes: integers, small floats, codebooks."""
 
 from quantcore.formats.codebook import CODEBOOKS, MAX_VALUES, CodebookFormat
 from quantcore.formats.codebook_fit import METHODS, fit_codebook

@@ -1,4 +1,4 @@
-"""Codebooks: a code is a place in a table of values, and a number takes the nearest value.
+"""Codebooks: a code is an index into a table of values, and a number rounds to the nearest value.
 
 ====================  ======  =====  =======================================================================
 format                values  ties   source
@@ -15,7 +15,7 @@ format                values  ties   source
 
 Where a number lies halfway between two values, the rule decides: ``lower`` and ``upper`` value (halfway is the
 float32 (a + b) / 2, as in bitsandbytes' bucketize), ``away`` from zero, or the ``first`` in the table (nearest by
-float32 distances, as argmin has it for numbers within the table).
+float32 distances, as argmin for numbers within the table).
 """
 
 import math
@@ -39,18 +39,18 @@ LOG2_BITS = range(2, 9)
 
 @dataclass(frozen=True)
 class CodebookFormat(lookup_table.TableFormat):
-    """The values that codes stand for, the value of code 0 first, in whatever order.
+    """The values of the codes, that of code 0 first, in any order.
 
-    Equal values may stand more than once: the codebook keeps them, as libraries' tables have them.
+    Values may repeat, as in libraries' tables.
 
     Args:
         values: 2 to 256 numbers, which are rounded to float32.
-        name: a word to tell it by; `CODEBOOKS` has those that are known.
+        name: a word that identifies it; `CODEBOOKS` has the known ones.
         tie: ``lower``, ``upper``, ``away`` or ``first``.
 
     Raises:
-        QuantError: too few or too many values, fewer than two different ones, a value that is no finite
-            float32, a name that is no word, or no such tie rule.
+        QuantError: too few or too many values, fewer than two distinct values, a value that is not a finite
+            float32, a name that is not a word, or an unknown tie rule.
     """
 
     values: tuple[float, ...]
@@ -74,7 +74,7 @@ class CodebookFormat(lookup_table.TableFormat):
 
     @property
     def bits(self) -> int:
-        """Width of a code."""
+        """Bits per code."""
         return (len(self.values) - 1).bit_length()
 
     @property
@@ -84,12 +84,12 @@ class CodebookFormat(lookup_table.TableFormat):
 
     @property
     def available(self) -> int:
-        """How many codes there are."""
+        """The number of codes."""
         return len(self.values)
 
     @property
     def count(self) -> int:
-        """How many different values there are."""
+        """The number of distinct values."""
         return len(set(self.values))
 
     @property
@@ -104,45 +104,45 @@ class CodebookFormat(lookup_table.TableFormat):
 
     @property
     def max(self) -> float:
-        """The largest magnitude, which scales bring a block's largest one to."""
+        """The largest magnitude, to which scales map the largest of a block."""
         return max(abs(v) for v in self.values)
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Between which unclamped values an element counts as rounded, and not as clipped."""
+        """The unclamped values between which an element counts as rounded, not clipped."""
         values = sorted(set(self.values))
         return values[0] - (values[1] - values[0]) / 2, values[-1] + (values[-1] - values[-2]) / 2
 
     @property
     def symmetric_max(self) -> float:
-        """What max|x| is brought to by a symmetric scale."""
+        """The value to which a symmetric scale maps max|x|."""
         return self.max
 
     @property
     def symmetric_max_exponent(self) -> int:
-        """The exponent of the largest power of two that is not above `symmetric_max`."""
+        """The exponent of the largest power of two up to `symmetric_max`."""
         return math.frexp(self.max)[1] - 1
 
     @property
     def reach(self) -> float:
-        """The largest magnitude: what lies further is clipped."""
+        """The largest magnitude: elements beyond it are clipped."""
         return self.max
 
     @property
     def signed(self) -> bool:
-        """Whether there is a value below 0."""
+        """Whether some value is negative."""
         return min(self.values) < 0
 
     @property
     def thresholds(self) -> Tensor:
-        """The largest float32 that takes each value, in rising order and without the last, float32."""
+        """The largest float32 that rounds to each value but the last, in ascending order, float32."""
         return torch.tensor(codebook_codec.steps((self.values, self.tie))[1], dtype=torch.float32)
 
     def encode(self, x: Any) -> Tensor:
         """Return the codes of x, uint8 of its shape.
 
-        What lies beyond takes the outermost value. A NaN takes the highest value's code, as torch.bucketize
-        has it, or by the rule ``first`` code 0, as argmin has it.
+        Numbers beyond the table round to the outermost value. NaN gets the code of the highest value, as in
+        torch.bucketize, or with the rule ``first`` code 0, as in argmin.
         """
         return lookup_table.encode(x, self.dtype, self.encode_)
 
@@ -150,7 +150,7 @@ class CodebookFormat(lookup_table.TableFormat):
         """Return the values of codes, float32 of their shape.
 
         Raises:
-            QuantError: a code is no whole number, or outside the codebook.
+            QuantError: a code is not an integer, or outside the codebook.
         """
         codes = lookup_table.checked(
             codes, self.qmax, self.name or f"a codebook of {len(self.values)} values"
@@ -161,11 +161,11 @@ class CodebookFormat(lookup_table.TableFormat):
         """Write the codes of ``work``, float32, into ``out``; makes temporaries of the size of ``work``.
 
         Raises:
-            QuantError: another rounding than the nearest; half_even stands for it, and ``tie`` for ties.
+            QuantError: a rounding other than half_even, which here means the nearest value, with ties by ``tie``.
         """
         if rule is not half_even:
             raise QuantError(
-                "A codebook takes the nearest value; choose rounding=half_even, and the format's tie."
+                "A codebook rounds to the nearest value; choose rounding=half_even, and the format's tie."
             )
         return codebook_codec.encode_(work, out, (self.values, self.tie)) if work.numel() else out
 
@@ -174,7 +174,7 @@ class CodebookFormat(lookup_table.TableFormat):
         return lookup_table.decode_(codes, self.table, out)
 
     def round_value(self, x: float) -> float:
-        """Return the value that a number takes."""
+        """Return the value that a number rounds to."""
         return self.values[int(self.encode(x))]
 
     def __str__(self) -> str:
@@ -189,9 +189,7 @@ def _as_float32(value: object, place: int) -> float:
     with np.errstate(over="ignore"):
         rounded = float(np.float32(number))
     if math.isinf(rounded):
-        raise QuantError(
-            f"Value {place} of the codebook, {number:g}, is beyond float32, whose largest is 3.4e38."
-        )
+        raise QuantError(f"Value {place} of the codebook, {number:g}, is beyond the largest float32, 3.4e38.")
     return rounded
 
 
@@ -203,13 +201,15 @@ def powers_of_two(bits: int) -> CodebookFormat:
     """
     bits = notation.integer(bits, "bits")
     if bits not in LOG2_BITS:
-        raise QuantError(f"bits={bits} is outside {LOG2_BITS[0]}..{LOG2_BITS[-1]} of powers of two.")
+        raise QuantError(
+            f"bits={bits} is outside {LOG2_BITS[0]}..{LOG2_BITS[-1]}, the widths of log2 codebooks; choose one of them."
+        )
     rising = [2.0**-k for k in reversed(range((1 << (bits - 1)) - 1))]
     return CodebookFormat((*(-v for v in reversed(rising)), 0.0, *rising), f"log2_{bits}", "away")
 
 
 def log2_codebook(name: str) -> CodebookFormat | None:
-    """The powers of two of that name, ``log2_5``; None if it is none."""
+    """Return the powers of two of that name, such as ``log2_5``; None for other names."""
     match = re.fullmatch(r"log2_([2-8])", name)
     return powers_of_two(int(match[1])) if match else None
 
@@ -242,10 +242,10 @@ CODEBOOKS: dict[str, CodebookFormat] = {
 def read_codebook(word: str) -> CodebookFormat | None:
     """Read ``nf4``, ``log2_5``, ``nf4(tie=upper)`` or ``codebook([-1,0,2], name=mine)``.
 
-    Returns None where the word begins like no codebook.
+    Returns None if the word is not a codebook.
 
     Raises:
-        QuantError: the arguments are none of a codebook.
+        QuantError: the arguments are not those of a codebook.
     """
     head = word.partition("(")[0]
     known = CODEBOOKS.get(head) or log2_codebook(head)
@@ -255,5 +255,5 @@ def read_codebook(word: str) -> CodebookFormat | None:
     if known is None:
         return notation.build(CodebookFormat, arguments, changes, word)  # type: ignore[no-any-return]
     if arguments or not set(changes) <= {"tie"}:
-        raise QuantError(f"{word[:60]!r}: {head} takes only tie, by name.")
+        raise QuantError(f"{word[:60]!r}: {head} has only the named argument tie.")
     return replace(known, **changes)

@@ -1,7 +1,7 @@
-"""From float32 to the nearest value of a codebook, exactly as libraries decide between two of them.
+"""Encode float32 as the nearest value of a codebook, with ties exactly as in the libraries.
 
-Every rule comes down to one float32 for each pair of neighbours: the largest that still takes the lower one.
-Between these thresholds a number's upper half mostly says where it lies; a look-up and one comparison decide.
+Every tie rule reduces to one float32 threshold per pair of neighbors: the largest that rounds to the lower one.
+The upper 16 bits of a number select at most one threshold; a look-up and one comparison decide.
 """
 
 from functools import lru_cache
@@ -20,10 +20,10 @@ Codebook = tuple[tuple[float, ...], str]  # values in the order of their codes, 
 
 @lru_cache(maxsize=64)
 def steps(codebook: Codebook) -> tuple[list[int], list[float]]:
-    """Return the codes in the order of their values, and the largest float32 that takes each but the last.
+    """Return the codes in the order of their values, and the largest float32 that rounds to each but the last.
 
-    Of equal values, ``first`` knows the first alone; the other rules keep all, and the lowest and the
-    highest code divide what lies below and above.
+    Of equal values, ``first`` uses only the first; with the other rules the lowest of their codes takes the
+    numbers below, and the highest the numbers above.
     """
     values, tie = codebook
     table = np.array(values, dtype=np.float32)
@@ -33,10 +33,10 @@ def steps(codebook: Codebook) -> tuple[list[int], list[float]]:
     low, high = table[order[:-1]], table[order[1:]]
     if tie == "first":
         return order.tolist(), _nearest(low, high, order[:-1] < order[1:]).tolist()
-    middle = low * np.float32(0.5) + high * np.float32(0.5)  # float32, as libraries have it
+    middle = low * np.float32(0.5) + high * np.float32(0.5)  # float32, as in the libraries
     up = (tie == "upper") | ((tie == "away") & (middle >= 0))
     threshold = np.where(up, _next(middle, -1), middle)
-    # between neighbours in float32 the midpoint rounds to one of them: each still takes itself
+    # between adjacent float32 the midpoint rounds to one of them: each still rounds to itself
     own = np.minimum(np.maximum(threshold, low), _next(high, -1))
     return order.tolist(), np.where(low < high, own, threshold).tolist()
 
@@ -46,10 +46,10 @@ def _next(values: Floats, direction: int) -> Floats:
 
 
 def _nearest(low: Floats, high: Floats, low_first: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Floats:
-    """The largest float32 that argmin(|x - table|), computed in float32, takes to the lower value.
+    """Return the largest float32 that argmin(|x - table|), computed in float32, maps to the lower value.
 
-    Both distances are rounded, so they are equal on a stretch around the midpoint; there the lower code
-    wins. Found by halving, for as x rises the one distance never falls and the other never rises.
+    Both distances are rounded, so they are equal on an interval around the midpoint, where the lower code
+    wins. Found by bisection: as x rises, one distance never falls and the other never rises.
     """
     below, above = _rank(low), _rank(high)
     while (above - below > 1).any():
@@ -62,8 +62,8 @@ def _nearest(low: Floats, high: Floats, low_first: np.ndarray[tuple[int, ...], n
 
 
 def _rank(values: Floats) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    """Number float32 in rising order: neighbours differ by 1, and 0 is 0."""
-    bits = (values + np.float32(0)).view(np.int32).astype(np.int64)  # of two zeros the positive one
+    """Number float32 in ascending order: neighbors differ by 1, and 0 is 0."""
+    bits = (values + np.float32(0)).view(np.int32).astype(np.int64)  # -0 counts as 0
     return np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
 
 
@@ -74,16 +74,16 @@ def _from_rank(ranks: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> Floats
 
 @lru_cache(maxsize=64)
 def _halves(codebook: Codebook) -> tuple[Tensor, Tensor] | None:
-    """For each upper half of a float32: the threshold among its numbers, and the codes below and above it.
+    """Return, for the upper 16 bits of a float32, the threshold among their numbers and the codes on both sides.
 
-    Returns (65536,) float32, infinite where there is none, and (65536,) int32, code below + 256 · code above;
-    None where some upper half has two thresholds.
+    As (65536,) float32, infinite without a threshold, and (65536,) int32, code below + 256 · code above; None if
+    some upper half has two thresholds.
     """
     codes, thresholds = steps(codebook)
     upper = np.arange(1 << 16, dtype=np.uint32) << 16
-    ends = np.sort(np.stack([upper, upper | 0xFFFF]).view(np.float32), axis=0)
-    below, above = np.searchsorted(np.array(thresholds, dtype=np.float32), ends)
-    number = ~np.isnan(ends).any(axis=0)
+    bounds = np.sort(np.stack([upper, upper | 0xFFFF]).view(np.float32), axis=0)
+    below, above = np.searchsorted(np.array(thresholds, dtype=np.float32), bounds)
+    number = ~np.isnan(bounds).any(axis=0)
     if (above - below)[number].max() > 1:
         return None
     limit = np.array([*thresholds, np.inf], dtype=np.float32)[below]
@@ -103,7 +103,7 @@ def encode_(work: Tensor, out: Tensor, codebook: Codebook) -> Tensor:
 
 
 def _look_up(work: Tensor, limit: Tensor, both: Tensor) -> Tensor:
-    """Look the threshold up by the upper half of each number, and choose the code below or above it."""
+    """Look up the threshold by the upper half of each number, and choose the code below or above it."""
     x = work.reshape(-1)
     index, found = (like(x, place, torch.int32) for place in ("index", "found"))
     torch.bitwise_right_shift(x.view(torch.int32), 16, out=index).bitwise_and_(0xFFFF)
@@ -116,7 +116,7 @@ def _look_up(work: Tensor, limit: Tensor, both: Tensor) -> Tensor:
 
 
 def _search(work: Tensor, codes: list[int], thresholds: list[float]) -> Tensor:
-    """Halve the codebook until one value is left, all elements at once: for values that lie very close."""
+    """Binary search for all elements at once: for codebooks with values very close together."""
     half = 1 << (len(thresholds).bit_length() - 1)
     padded = torch.full((2 * half,), torch.inf, device=work.device)
     padded[: len(thresholds)] = torch.tensor(thresholds, device=work.device)

@@ -1,10 +1,10 @@
-"""A codebook fitted to a tensor: the values that leave the least squared error.
+"""A codebook fitted to a tensor: the values of least squared error.
 
-Lloyd's method puts in place of each value the mean of the elements nearest to it, until nothing moves:
+Lloyd's method replaces each value by the mean of the elements nearest to it, until nothing changes:
 S. P. Lloyd 1982, "Least squares quantization in PCM"; J. Max 1960, "Quantizing for minimum distortion".
-It ends where no such step helps, which need not be the best. In one dimension the best can be found, by
-dynamic programming over cuts of the sorted elements: H. Wang and M. Song 2011, "Ckmeans.1d.dp", The R
-Journal 3/2. Both are written here, on torch; the tests compare with scikit-learn's ``KMeans``.
+It ends in a local optimum. In one dimension the global optimum can be found by dynamic programming over
+cuts of the sorted elements: H. Wang and M. Song 2011, "Ckmeans.1d.dp", The R
+Journal 3/2. Both are implemented here in torch; the tests compare with scikit-learn's ``KMeans``.
 """
 
 from typing import Any
@@ -19,29 +19,31 @@ from quantcore.numerics import as_float32, refuse_nonfinite
 
 METHODS = ("lloyd_max", "kmeans")
 MAX_STEPS = 300  # of Lloyd, as in scikit-learn
-POINTS = 1024  # that dynamic programming takes: the table of all stretches has the square of them
+POINTS = 1024  # of the dynamic programming, whose table has the square of it
 
 
 def fit_codebook(x: Any, size: int, method: str = "lloyd_max", reach: float | None = None) -> CodebookFormat:
-    """Return a codebook of ``size`` values, rising, for the elements of x as they are: scale them before.
+    """Return a codebook of ``size`` ascending values for the elements of x, which should already be scaled.
 
-    ``lloyd_max`` starts Lloyd's method at the quantiles of x. ``kmeans`` starts it also at the best codebook
-    for 1,024 stretches of the sorted elements, each taken for its mean, and returns the better result: if x
-    has no more different values than that, the best there is.
+    ``lloyd_max`` starts Lloyd's method at the quantiles of x. ``kmeans`` also starts it at the best codebook
+    for 1,024 intervals of the sorted elements, each replaced by its mean, and returns the better result: the
+    optimum, if x has at most that many distinct values.
 
     Args:
-        reach: hold the value farthest out at plus or minus this, where scales will bring a block's largest
-            magnitude, and take what lies beyond for clipped; the others are fitted beside it.
+        reach: fix the outermost value at plus or minus this, to which scales map a block's largest magnitude, and
+            clip elements beyond it; the other values are fitted.
 
     Raises:
-        QuantError: size is not from 2 to 256 or exceeds the different values in x, no such method, or x
-            holds NaN or infinity.
+        QuantError: size is not from 2 to 256 or exceeds the number of distinct values in x, the method is
+            unknown, or x contains NaN or infinity.
     """
     size = notation.integer(size, "The size of a codebook")
     if not 2 <= size <= MAX_VALUES:
-        raise QuantError(f"A codebook has 2 to {MAX_VALUES} values; size={size} is none of these.")
+        raise QuantError(f"size={size} is outside 2..{MAX_VALUES}; choose a size in that range.")
     if method not in METHODS:
-        raise QuantError(f"{str(method)[:40]!r} is no way to fit a codebook; choose {' or '.join(METHODS)}.")
+        raise QuantError(
+            f"{str(method)[:40]!r} is not a method to fit a codebook; choose {' or '.join(METHODS)}."
+        )
     x = as_float32(x)
     refuse_nonfinite(x, "a fitted codebook")
     x = x.reshape(-1) if reach is None else x.reshape(-1).clamp(-reach, reach)
@@ -59,74 +61,76 @@ def fit_codebook(x: Any, size: int, method: str = "lloyd_max", reach: float | No
 
 
 def _middles(n: int, count: int) -> Tensor:
-    """The middle places of ``count`` equal parts of n elements."""
+    """Return the middle indices of ``count`` equal parts of n elements."""
     return ((torch.arange(count, dtype=torch.float64) + 0.5) * n / count).long()
 
 
 def _quantiles(ordered: Tensor, distinct: Tensor, size: int) -> Tensor:
-    """The middles of ``size`` parts with equally many elements, or if some coincide, different values."""
+    """Return the middles of ``size`` parts with equally many elements, or of distinct values if some coincide."""
     start = ordered[_middles(len(ordered), size)]
     return start if bool((start.diff() > 0).all()) else distinct[_middles(len(distinct), size)]
 
 
 def _held(ordered: Tensor, reach: float) -> tuple[int, float]:
-    """Which centre is held, the first or the last, and where: at the end that more elements reach."""
+    """Return which center is fixed, the first or the last, and its value: at the bound that more elements reach."""
     below, above = (int((ordered == end).count_nonzero()) for end in (-reach, reach))
     if below == above:
         below, above = -float(ordered[0]), float(ordered[-1])  # type: ignore[assignment]
     return (0, -reach) if below > above else (-1, reach)
 
 
-def _lloyd(ordered: Tensor, centres: Tensor, held: tuple[int, float] | None) -> tuple[Tensor, float]:
-    """Move the centres, but the one that is held, until they rest; return them, and the squared error up to a constant."""
+def _lloyd(ordered: Tensor, centers: Tensor, held: tuple[int, float] | None) -> tuple[Tensor, float]:
+    """Move all centers but the fixed one until they converge; return them, and the squared error up to a constant."""
     sums, error = _running(ordered), 0.0
     if held is not None:
-        centres = centres.clone()
-        centres[held[0]] = held[1]
+        centers = centers.clone()
+        centers[held[0]] = held[1]
     for _ in range(MAX_STEPS):
-        cuts = torch.searchsorted(ordered, (centres[1:] + centres[:-1]) / 2, right=True)
+        cuts = torch.searchsorted(ordered, (centers[1:] + centers[:-1]) / 2, right=True)
         ends = torch.cat([cuts.new_zeros(1), cuts, cuts.new_full((1,), len(ordered))])
         counts = ends.diff()
         totals = sums[ends].diff()
-        means = torch.where(counts > 0, totals / counts.clamp(min=1), centres)
+        means = torch.where(counts > 0, totals / counts.clamp(min=1), centers)
         if held is not None:
             means[held[0]] = held[1]
-        error = float((counts * means.square() - 2 * means * totals).sum())  # and the sum of all squares
+        error = float(
+            (counts * means.square() - 2 * means * totals).sum()
+        )  # plus the sum of all squares, a constant
         if not bool((counts > 0).all()):
             means = _relocate(ordered, ends, means)
-        if torch.equal(means, centres):
+        if torch.equal(means, centers):
             break
-        centres = means
-    return centres, error
+        centers = means
+    return centers, error
 
 
 def _relocate(ordered: Tensor, ends: Tensor, means: Tensor) -> Tensor:
-    """Put the centres of empty cells where an element lies farthest from its own: at the end of a cell."""
+    """Move the centers of empty cells to the elements farthest from their center: at the bounds of a cell."""
     empty = ends.diff() == 0
     low, high, own = ends[:-1][~empty], ends[1:][~empty] - 1, means[~empty]
     elements = torch.cat([ordered[low], ordered[high]])
     farthest = (elements - torch.cat([own, own])).abs().argsort(descending=True)
-    spare = empty.nonzero()[:, 0][: len(farthest)]  # if there are too few ends, the next step has more
+    spare = empty.nonzero()[:, 0][: len(farthest)]  # if there are too few bounds, the next step has more
     moved = means.clone()
     moved[spare] = elements[farthest[: len(spare)]]
     return moved.sort().values
 
 
 def _running(values: Tensor) -> Tensor:
-    """Sums of the first 0, 1, 2, … values."""
+    """Return the sums of the first 0, 1, 2, … values."""
     return torch.cat([values.new_zeros(1), values.cumsum(0)])
 
 
 def _best(ordered: Tensor, distinct: Tensor, size: int) -> Tensor:
-    """The centres of least squared error for the stretches between `_cuts`."""
+    """Return the centers of least squared error for the intervals between `_cuts`."""
     cuts = _cuts(ordered, distinct)
-    middle = ordered.mean()  # taken off, so that squares do not cancel
+    middle = ordered.mean()  # subtracted, so that squares do not cancel
     sums, squares = (_running(v)[cuts] for v in (ordered - middle, (ordered - middle).square()))
     counts, totals, powers = (v[None, :] - v[:, None] for v in (cuts, sums, squares))
     cost = powers - totals.square() / counts.clamp(min=1)
     cost[counts <= 0] = torch.inf
     least, before = cost[0], []
-    for _ in range(size - 1):  # with one centre more: the last one takes all from some cut on
+    for _ in range(size - 1):  # with one more center: the last one gets everything from some cut on
         found = (least[:, None] + cost).min(0)
         least = found.values
         before.append(found.indices)
@@ -138,9 +142,9 @@ def _best(ordered: Tensor, distinct: Tensor, size: int) -> Tensor:
 
 
 def _cuts(ordered: Tensor, distinct: Tensor) -> Tensor:
-    """Where the sorted elements are cut, ends included: between all different values, if they are few.
+    """Return where the sorted elements are cut, both ends included: between all distinct values, if they are few.
 
-    Otherwise half of the cuts part equally many elements and half equal widths, which keeps outliers apart.
+    Otherwise half of the cuts separate equally many elements and half equal widths, which isolates outliers.
     """
     if len(distinct) <= POINTS:
         edges = distinct[1:]

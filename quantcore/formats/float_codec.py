@@ -1,8 +1,8 @@
-"""Between float32 and the bit patterns of a small float, exactly and in a few passes.
+"""Conversion between float32 and the bit patterns of a small float, exact and in a few passes.
 
-Encoding divides by the power of two below each number, so that the format's mantissa is a whole number
-to be rounded; the pattern is that number plus the exponent field, and a carry runs into the next
-exponent by itself. Decoding is a look-up in the `table` of every code.
+Encoding divides by the power of two below each number, so that rounding to an integer gives the mantissa;
+the pattern is that integer plus the exponent field, and a carry increments the exponent. Decoding is a
+look-up in the `table` of all codes.
 """
 
 import math
@@ -25,8 +25,8 @@ from quantcore.numerics import (
 )
 
 _EXPONENT, _MANTISSA, _BIAS = 0x7F800000, 23, 127  # of float32: the exponent's bits, the mantissa's width
-_LEAST_OF_SUMS = -100  # where numbers are smaller, 2^-23 of what decides might be no normal number
-_SYMMETRIC = (half_even, half_even_of_sum, half_away_of_sum)  # rules that treat a number as its negative
+_LEAST_OF_SUMS = -100  # for smaller numbers, 2^-23 of the deciding digit may be subnormal
+_SYMMETRIC = (half_even, half_even_of_sum, half_away_of_sum)  # rules that are symmetric in the sign
 _CASTS = (
     (FloatLayout(4, 3, nan="all_ones"), torch.float8_e4m3fn),
     (FloatLayout(5, 2, infinities=True, nan="ieee"), torch.float8_e5m2),
@@ -35,7 +35,7 @@ _CASTS = (
 
 @lru_cache(maxsize=64)
 def table(layout: FloatLayout) -> Tensor:
-    """Return the value of every code, float32, (2^bits,); shared, so not to be written to."""
+    """Return the value of every code, float32, (2^bits,); shared: do not write to it."""
     codes = np.arange(1 << layout.bits)
     pattern = codes & ~layout.sign_bit
     field, mantissa = pattern >> layout.mantissa, pattern & ((1 << layout.mantissa) - 1)
@@ -54,7 +54,7 @@ def table(layout: FloatLayout) -> Tensor:
 
 
 def encode_(work: Tensor, out: Tensor, layout: FloatLayout, rule: Rounding = half_even) -> Tensor:
-    """Write the codes of ``work``, float32 and contiguous, into ``out``; ``work`` is used up."""
+    """Write the codes of ``work``, float32 and contiguous, into ``out``; ``work`` is overwritten."""
     if rule is half_even_of_sum:
         below_half = BELOW_HALF * 2.0 ** (layout.lowest_exponent - layout.mantissa)
         if not takes_sum(torch.abs(work, out=like(work, "magnitude")), below_half):
@@ -64,26 +64,26 @@ def encode_(work: Tensor, out: Tensor, layout: FloatLayout, rule: Rounding = hal
     sign = _sign(work, layout)
     if layout.sign == "dropped":
         work.abs_()
-    odd = work.clone() if _has_odd(work, layout) else None
+    nonfinite = work.clone() if _has_nonfinite(work, layout) else None
     if rule in _SYMMETRIC:
         work.abs_()
     by_sums = rule is half_even and layout.lowest_exponent > _LEAST_OF_SUMS
     codes = _patterns_of_sums(work, layout) if by_sums else _patterns(work, layout, rule)
-    if odd is not None:
-        _settle(odd, codes, layout, rule)
+    if nonfinite is not None:
+        _resolve(nonfinite, codes, layout, rule)
     if sign is not None:
-        if layout.nan == "negative_zero":  # a zero takes no sign
+        if layout.nan == "negative_zero":  # zero has no sign
             sign.mul_(codes.clamp(max=1))
-        if odd is not None:  # nor does a NaN that has the pattern of -0
+        if nonfinite is not None:  # nor has a NaN with the pattern of -0
             sign.masked_fill_(codes == layout.sign_bit, 0)
         codes.sub_(sign, alpha=layout.sign_bit)
     return out.copy_(codes)
 
 
 def _cast(work: Tensor, out: Tensor, layout: FloatLayout) -> bool:
-    """Whether a type of torch's has these codes, in whose cast they come in a third of the time: then do it.
+    """Encode by torch's cast, in a third of the time, if a torch type has these codes; return whether it did.
 
-    Not of NaN, whose pattern differs.
+    Not for NaN, whose pattern differs.
     """
     base, kind = next((pair for pair in _CASTS if _holds(pair[0], layout)), (layout, None))
     if kind is None or work.device.type != "cpu" or bool(work.amax().isnan()):
@@ -99,7 +99,7 @@ def _cast(work: Tensor, out: Tensor, layout: FloatLayout) -> bool:
 
 
 def _holds(base: FloatLayout, layout: FloatLayout) -> bool:
-    """Whether the numbers of ``layout``, times a power of two, are the lowest of ``base``, in the same order."""
+    """Return whether the numbers of ``layout``, times a power of two, are the lowest of ``base``, in the same order."""
     narrower = layout.exponent < base.exponent and layout.mantissa == base.mantissa
     same_rules = (
         layout.saturate and layout.subnormals and layout.sign == "bit" and layout.nan != "negative_zero"
@@ -107,12 +107,12 @@ def _holds(base: FloatLayout, layout: FloatLayout) -> bool:
     return vars(base) == vars(layout) or (narrower and same_rules)
 
 
-def _has_odd(work: Tensor, layout: FloatLayout) -> bool:
-    """Whether some number needs a second look; if saturating is all they need, do it here, in place."""
+def _has_nonfinite(work: Tensor, layout: FloatLayout) -> bool:
+    """Return whether some numbers need `_resolve`; if saturating is enough, do it here, in place."""
     most = float(table(layout)[layout.top])
-    if layout.saturate and layout.sign == "bit":  # to clamp what need not be takes less time than to look
+    if layout.saturate and layout.sign == "bit":  # clamping needlessly is faster than checking
         return bool(work.clamp_(-most, most).amax().isnan())
-    low, high = (float(end) for end in work.aminmax())
+    low, high = (float(bound) for bound in work.aminmax())
     least = -most if layout.sign == "bit" else 0.0
     if layout.sign == "nan" and not (low > 0 or (low == 0 and layout.subnormals)):
         return True
@@ -125,66 +125,66 @@ def _has_odd(work: Tensor, layout: FloatLayout) -> bool:
 
 
 def _sign(work: Tensor, layout: FloatLayout) -> Tensor | None:
-    """-1 for the elements with a sign, -0 too, int32; None where the format has none."""
+    """Return -1 for elements with the sign bit set (also -0), else 0, int32; None if the format has no sign."""
     if not layout.sign_bit:
         return None
     return torch.bitwise_right_shift(work.view(torch.int32), 31, out=like(work, "sign", torch.int32))
 
 
 def _patterns_of_sums(work: Tensor, layout: FloatLayout) -> Tensor:
-    """`_patterns` of magnitudes, rounded half to even by adding: they are brought to the last bits of a sum.
+    """`_patterns` of magnitudes, rounded half to even by an addition that shifts them into the last bits of the sum.
 
-    What is added is the power of two below each, times 2^(23 - mantissa); both are left divided by that factor.
+    Added is the power of two below each, times 2^(23 - mantissa); both terms are divided by that factor.
     """
     width = _MANTISSA - layout.mantissa
     power = _power(work, layout.lowest_exponent)
     total = torch.add(power, work, alpha=2.0**-width, out=work).view(torch.int32)
     field = torch.bitwise_right_shift(power.view(torch.int32), width, out=power.view(torch.int32))
-    codes = total.add_(field, alpha=1 - (1 << width))  # less the power itself, which is field·2^width
+    codes = total.add_(field, alpha=1 - (1 << width))  # minus the power itself, which is field·2^width
     return _without_bias(codes, layout)
 
 
 def _power(work: Tensor, least: int) -> Tensor:
-    """The power of two below each magnitude, but at least 2^``least``; of what is not finite infinity."""
+    """Return the power of two below each magnitude, at least 2^``least``; infinity if nonfinite."""
     mask = torch.tensor(_EXPONENT, dtype=torch.int32, device=work.device)
     power = torch.bitwise_and(work.view(torch.int32), mask, out=like(work, "power", torch.int32))
     return power.view(torch.float32).clamp_min_(2.0**least)
 
 
 def _without_bias(codes: Tensor, layout: FloatLayout) -> Tensor:
-    """Take off, in place, the exponent that patterns begin with, and the leading 1 that they leave out."""
+    """Subtract, in place, the exponent of pattern 0 and the implicit leading 1."""
     codes.sub_((layout.lowest_exponent + _BIAS + (not layout.subnormals)) << layout.mantissa)
     return codes if layout.subnormals else codes.clamp_min_(0)
 
 
 def _patterns(work: Tensor, layout: FloatLayout, rule: Rounding) -> Tensor:
-    """Round ``work`` to patterns without a sign, int32; they run on above the format's largest."""
+    """Round ``work`` to patterns without a sign, int32; they may exceed the format's largest."""
     lowest = layout.lowest_exponent
-    # ml_dtypes and torch give e8m0 float32's exponent field, plus 1 if the mantissa is over its half; below
-    # the normal numbers, where the mantissa has no leading 1, all beyond 2^-127 so come to 2^-126
+    # ml_dtypes and torch give e8m0 float32's exponent field, plus 1 if the mantissa is over half; for
+    # subnormals, whose mantissa has no leading 1, everything above 2^-127 thus becomes 2^-126
     least = -126 if lowest == -127 and rule is half_even else lowest
     power = _power(work, least)
     width = _MANTISSA - layout.mantissa
     field = torch.bitwise_right_shift(power.view(torch.int32), width, out=like(work, "field", torch.int32))
     work.div_(power.mul_(2.0**-layout.mantissa))
-    # of magnitudes to add ½ and cut off is the whole of that rule
+    # for magnitudes, that rule is to add ½ and truncate
     rounded = work.add_(0.5) if rule is half_away_of_sum else rule(work).abs_()
     codes = power.view(torch.int32).copy_(rounded)
     return _without_bias(codes.add_(field), layout)
 
 
-def _settle(odd: Tensor, codes: Tensor, layout: FloatLayout, rule: Rounding) -> None:
-    """Give what is beyond the format, no number, or has a sign too many its pattern, in place."""
-    over = (codes > layout.top) | odd.isinf()
+def _resolve(nonfinite: Tensor, codes: Tensor, layout: FloatLayout, rule: Rounding) -> None:
+    """Set, in place, the patterns of numbers beyond the format, of NaN, and of negatives without a sign bit."""
+    over = (codes > layout.top) | nonfinite.isinf()
     beyond = layout.quiet_nan if layout.infinity is None else layout.infinity
     if layout.saturate:
         beyond = layout.top
-    else:  # the largest number may be as far as the rule goes
+    else:  # the rule may never round beyond the largest number
         below, above = overflow_stays(rule)
-        stays = over & odd.isfinite() & (((odd < 0) & below) | ((odd > 0) & above))
+        stays = over & nonfinite.isfinite() & (((nonfinite < 0) & below) | ((nonfinite > 0) & above))
         codes.masked_fill_(stays, layout.top)
         over &= ~stays
     codes.masked_fill_(over, beyond)
     if layout.sign == "nan":
-        codes.masked_fill_(odd < 0 if layout.subnormals else odd <= 0, layout.quiet_nan)
-    codes.masked_fill_(odd.isnan(), layout.quiet_nan)
+        codes.masked_fill_(nonfinite < 0 if layout.subnormals else nonfinite <= 0, layout.quiet_nan)
+    codes.masked_fill_(nonfinite.isnan(), layout.quiet_nan)

@@ -1,4 +1,4 @@
-"""What decides a small float: its bits, and which patterns are given up for infinity and NaN."""
+"""The layout of a small float: its bits, and which patterns encode infinity and NaN."""
 
 from dataclasses import dataclass
 
@@ -14,19 +14,19 @@ MAX_BITS, MAX_EXPONENT = 16, 8
 
 @dataclass(frozen=True)
 class FloatLayout:
-    """Floats of ``exponent`` and ``mantissa`` bits, and what becomes of numbers that they do not have.
+    """Floats of ``exponent`` and ``mantissa`` bits, and how other numbers are cast to them.
 
     Args:
-        bias: what is taken off the exponent field; by default 2^(exponent-1) - 1, as in IEEE 754.
-        infinities: whether the highest pattern that is no NaN stands for infinity.
+        bias: subtracted from the exponent field; by default 2^(exponent-1) - 1, as in IEEE 754.
+        infinities: whether the highest pattern other than NaN is infinity.
         nan: which patterns are NaN: ``none``; ``ieee``, the highest exponent with a mantissa over 0;
             ``all_ones``; ``negative_zero``, so that there is no -0.
-        saturate: what is beyond the largest number, infinity too, becomes the largest number. Otherwise
-            what rounds beyond becomes infinity, or NaN where there is none. A NaN stays NaN; without a
-            pattern for it, it becomes -0 (as in ml_dtypes).
-        sign: ``bit``; or no bit, and a number below zero becomes ``nan`` or has its sign ``dropped``.
-        subnormals: whether the exponent field 0 means zero and the subnormals, or one more power of two.
-            Without zero, the smallest number takes its place, or with ``sign=nan`` NaN.
+        saturate: numbers beyond the largest, including infinity, become the largest. Otherwise numbers that
+            round beyond it become infinity, or NaN without an infinity. NaN stays NaN; without a pattern for
+            NaN, it becomes -0 (as in ml_dtypes).
+        sign: ``bit``; or no sign bit, and a negative number becomes ``nan`` or has its sign ``dropped``.
+        subnormals: whether the exponent field 0 encodes zero and the subnormals, or one more power of two.
+            Without a zero, 0 becomes the smallest number, or with ``sign=nan`` NaN.
 
     Raises:
         QuantError: the choices contradict each other, or a value would not be a float32.
@@ -46,8 +46,8 @@ class FloatLayout:
             object.__setattr__(self, name, notation.integer(getattr(self, name), name))
         if not (1 <= self.exponent <= MAX_EXPONENT and 0 <= self.mantissa <= MAX_BITS):
             raise QuantError(
-                f"exponent={self.exponent} and mantissa={self.mantissa} bits are no float here; choose 1 to "
-                f"{MAX_EXPONENT} and 0 or more."
+                f"exponent={self.exponent} and mantissa={self.mantissa} bits are not supported; choose 1 to "
+                f"{MAX_EXPONENT} exponent bits and 0 or more mantissa bits."
             )
         usual = (1 << (self.exponent - 1)) - 1
         object.__setattr__(self, "bias", usual if self.bias is None else notation.integer(self.bias, "bias"))
@@ -74,28 +74,26 @@ class FloatLayout:
         if self.sign == "nan" and self.nan == "none":
             raise QuantError("sign=nan needs a pattern for NaN; choose nan=all_ones, or sign=dropped.")
         if not (self.saturate or self.infinities or self.nan != "none"):
-            raise QuantError(
-                "With neither infinity nor NaN every number must saturate; choose saturate=true."
-            )
+            raise QuantError("Without infinity and NaN, numbers must saturate; choose saturate=true.")
 
     def _check_reach(self) -> None:
         if not 2 <= self.bits <= MAX_BITS or self.top < 1:
             raise QuantError(
-                f"exponent={self.exponent} and mantissa={self.mantissa} make {self.bits} bits with the largest "
-                f"number in pattern {self.top}; choose at most {MAX_BITS} bits, and enough for a number over 0."
+                f"exponent={self.exponent} and mantissa={self.mantissa} give {self.bits} bits with the largest "
+                f"number in pattern {self.top}; choose at most {MAX_BITS} bits, and enough for a positive number."
             )
         smallest = self.lowest_exponent - self.mantissa * self.subnormals
         highest = max(self.top >> self.mantissa, self.subnormals) - self.bias
         # float32's own normal numbers, and the one power of two below them that e8m0 has
         if self.lowest_exponent < (-126 if self.mantissa else -127) or smallest > 0 or highest > 127:
             raise QuantError(
-                f"bias={self.bias} puts normal numbers at 2^{self.lowest_exponent} to 2^{highest}; choose one "
-                "that keeps them within 2^-126 to 2^127, as float32 has them, and the smallest number at most 1."
+                f"bias={self.bias} puts normal numbers at 2^{self.lowest_exponent} to 2^{highest}; choose a bias "
+                "that keeps them within 2^-126 to 2^127, as in float32, and the smallest number at most 1."
             )
 
     @property
     def bits(self) -> int:
-        """Width of a code."""
+        """Bits per code."""
         return (self.sign == "bit") + self.exponent + self.mantissa
 
     @property
@@ -105,7 +103,7 @@ class FloatLayout:
 
     @property
     def sign_bit(self) -> int:
-        """The pattern of the sign alone; 0 where there is none."""
+        """The pattern of the sign bit; 0 without a sign."""
         return (self.sign == "bit") << (self.exponent + self.mantissa)
 
     @property
@@ -124,12 +122,12 @@ class FloatLayout:
 
     @property
     def top(self) -> int:
-        """The pattern of the largest finite number; all below it are finite, and in rising order."""
+        """The pattern of the largest finite number; all below it are finite, and in ascending order."""
         return self._ones - (self.nan == "all_ones") if self.infinity is None else self.infinity - 1
 
     @property
     def quiet_nan(self) -> int:
-        """The pattern that a NaN is written as, without its sign; without one, that of -0."""
+        """The pattern of NaN, without its sign; without a NaN, that of -0."""
         match self.nan:
             case "ieee":  # the quiet one: the highest bit of the mantissa
                 return (((1 << self.exponent) - 1) << self.mantissa) | 1 << (self.mantissa - 1)

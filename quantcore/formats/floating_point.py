@@ -1,8 +1,8 @@
-"""Small floats: what each bit pattern stands for.
+"""Small floats: the value of each bit pattern.
 
-A code is a raw bit pattern: the sign, then ``exponent`` bits E, then ``mantissa`` bits M. It stands for
-2^(E - bias) · (1 + M / 2^mantissa), or where E is 0 for the subnormal 2^(1 - bias) · M / 2^mantissa.
-The formats differ in the patterns that they give up for infinity and NaN:
+A code is a raw bit pattern: the sign, then ``exponent`` bits E, then ``mantissa`` bits M. Its value is
+2^(E - bias) · (1 + M / 2^mantissa), or if E is 0 the subnormal 2^(1 - bias) · M / 2^mantissa.
+The formats differ in the patterns that encode infinity and NaN:
 
 ============  ====  ======  ==========  ========  ==================  ======================================
 format        bias  max     smallest    infinity  NaN                 source
@@ -20,13 +20,13 @@ format        bias  max     smallest    infinity  NaN                 source
 ``bf16``      127   3.4e38  2^-133      yes       ``ieee``            the upper half of a float32
 ============  ====  ======  ==========  ========  ==================  ======================================
 
-Numbers beyond the range saturate here, as quantizers have it. Casts differ, and so do their choices:
+Numbers beyond the range saturate here, as in quantizers. Casts differ, and have other choices:
 
 - ml_dtypes 0.6: ``saturate=False`` throughout.
 - torch 2.13: e4m3fn saturates; e5m2, fnuz, fp16 and bf16 do not; e8m0 is ``e8m0(saturate=False, sign=dropped)``.
-- gfloat 0.5: either. It takes e8m0's ties, 1.5 · 2^k, to the even exponent; ml_dtypes, torch and this module
-  to the larger number, as IEEE 754-2019, 4.3.1 has it where no mantissa is even. Between 2^-127 and 2^-126
-  these three go up whatever is nearer, gfloat does not.
+- gfloat 0.5: either. It rounds e8m0's ties, 1.5 · 2^k, to the even exponent; ml_dtypes, torch and this module
+  to the larger number, as IEEE 754-2019, 4.3.1 specifies where no mantissa is even. Between 2^-127 and 2^-126
+  these three always round up, gfloat to the nearest.
 """
 
 import math
@@ -45,7 +45,7 @@ from quantcore.numerics import Rounding, half_even, rounding
 
 @dataclass(frozen=True)
 class Fields:
-    """One code, taken apart; ``sign`` is None where the format has none.
+    """The fields of one code; ``sign`` is None if the format has none.
 
     ``kind``: zero, subnormal, normal, infinity or nan.
     """
@@ -59,7 +59,7 @@ class Fields:
 
 @dataclass(frozen=True)
 class FloatFormat(FloatLayout, lookup_table.TableFormat):
-    """A small float; `FloatLayout` says what its choices mean, `FLOATS` has those with a name.
+    """A small float; `FloatLayout` documents its arguments, `FLOATS` has the named formats.
 
     >>> FLOATS["e4m3fn"].max, FloatFormat(4, 3, nan="all_ones") == FLOATS["e4m3fn"]
     (448.0, True)
@@ -77,27 +77,27 @@ class FloatFormat(FloatLayout, lookup_table.TableFormat):
 
     @property
     def reach(self) -> float:
-        """Half a step beyond the largest finite value: what lies further is clipped, not rounded."""
+        """Half a step beyond the largest finite value: numbers beyond it are clipped, not rounded."""
         return self.max + 2.0 ** ((self.top >> self.mantissa) - self.bias - self.mantissa - 1)
 
     @property
     def available(self) -> int:
-        """How many codes there are, those of NaN and infinity too."""
+        """The number of codes, including NaN and infinity."""
         return 1 << self.bits
 
     @property
     def table(self) -> Tensor:
-        """The value of every code, float32, (available,); shared, so not to be written to."""
+        """The value of every code, float32, (available,); shared: do not write to it."""
         return float_codec.table(self)
 
     @property
     def values(self) -> Tensor:
-        """The distinct finite values in rising order, float32; 0 stands once."""
+        """The distinct finite values in ascending order, float32; 0 occurs once."""
         return torch.tensor(sorted(set((self.table[self.table.isfinite()] + 0.0).tolist())))
 
     @property
     def count(self) -> int:
-        """How many distinct finite values there are."""
+        """The number of distinct finite values."""
         return self.values.numel()
 
     @property
@@ -107,22 +107,22 @@ class FloatFormat(FloatLayout, lookup_table.TableFormat):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Between which unclamped values an element counts as rounded, and not as clipped."""
+        """The unclamped values between which an element counts as rounded, not clipped."""
         return -self.reach, self.reach
 
     @property
     def symmetric_max(self) -> float:
-        """What max|x| is brought to by a symmetric scale."""
+        """The value to which a symmetric scale maps max|x|."""
         return self.max
 
     @property
     def symmetric_max_exponent(self) -> int:
-        """The exponent of the largest power of two that is not above `symmetric_max`."""
+        """The exponent of the largest power of two up to `symmetric_max`."""
         return math.frexp(self.max)[1] - 1
 
     @property
     def min(self) -> float:
-        """The smallest normal value over 0; where even the largest is subnormal, the next power of two."""
+        """The smallest positive normal value; if even the largest value is subnormal, the next power of two."""
         return 2.0**self.lowest_exponent
 
     @property
@@ -131,7 +131,7 @@ class FloatFormat(FloatLayout, lookup_table.TableFormat):
         return 2.0**-self.mantissa
 
     def fields(self, code: int) -> Fields:
-        """Take a code apart.
+        """Return the fields of a code.
 
         Raises:
             QuantError: the format has no such code.
@@ -154,7 +154,7 @@ class FloatFormat(FloatLayout, lookup_table.TableFormat):
         """Return the codes of x, float32 of any shape, in `dtype`; ``rule`` is a name of `rounding`.
 
         Raises:
-            QuantError: no such rounding.
+            QuantError: the rounding is unknown.
         """
         rounds = rounding(rule)
         return lookup_table.encode(x, self.dtype, lambda work, out: self.encode_(work, out, rounds))
@@ -163,13 +163,13 @@ class FloatFormat(FloatLayout, lookup_table.TableFormat):
         """Return the values of codes, float32 of their shape.
 
         Raises:
-            QuantError: a code is no whole number, or outside the format.
+            QuantError: a code is not an integer, or outside the format.
         """
         codes = lookup_table.checked(codes, self.qmax, str(self))
         return self.decode_(codes, torch.empty(codes.shape, device=codes.device))
 
     def encode_(self, work: Tensor, out: Tensor, rule: Rounding = half_even) -> Tensor:
-        """Write the codes of ``work``, float32 and contiguous, into ``out``; ``work`` is used up.
+        """Write the codes of ``work``, float32 and contiguous, into ``out``; ``work`` is overwritten.
 
         Makes temporaries of the size of ``work``, which should therefore fit the cache.
         """
@@ -180,7 +180,7 @@ class FloatFormat(FloatLayout, lookup_table.TableFormat):
         return lookup_table.decode_(codes, self.table, out)
 
     def round_value(self, x: float, rule: str = "half_even") -> float:
-        """Return the value that a number rounds to, by way of its code."""
+        """Return the value that a number rounds to."""
         return float(self.decode(self.encode(x, rule)))
 
     def __str__(self) -> str:
@@ -194,7 +194,7 @@ class FloatFormat(FloatLayout, lookup_table.TableFormat):
         return notation.write_call(self, "float", skip=("bias",) if usual else ())
 
 
-CHANGEABLE = ("saturate", "sign")  # of a format with a name: how numbers are cast to it
+CHANGEABLE = ("saturate", "sign")  # for named formats: how numbers are cast to them
 FLOATS: dict[str, FloatFormat] = {
     "e4m3fn": FloatFormat(4, 3, nan="all_ones"),
     "e5m2": FloatFormat(5, 2, infinities=True, nan="ieee"),
@@ -213,10 +213,10 @@ FLOATS: dict[str, FloatFormat] = {
 def read_float(word: str) -> FloatFormat | None:
     """Read ``e4m3fn``, ``e5m2(saturate=False)`` or ``float(4, 3, bias=11, nan=negative_zero)``.
 
-    Returns None where the word begins like no float.
+    Returns None if the word is not a float.
 
     Raises:
-        QuantError: the arguments are none of a float.
+        QuantError: the arguments are not those of a float.
     """
     head = word.partition("(")[0]
     if head not in FLOATS and head != "float":
@@ -225,5 +225,5 @@ def read_float(word: str) -> FloatFormat | None:
     if name == "float":
         return notation.build(FloatFormat, arguments, changes, word)  # type: ignore[no-any-return]
     if arguments or not set(changes) <= set(CHANGEABLE):
-        raise QuantError(f"{word[:60]!r}: {name} takes only {' and '.join(CHANGEABLE)}, by name.")
+        raise QuantError(f"{word[:60]!r}: {name} has only the named arguments {' and '.join(CHANGEABLE)}.")
     return replace(FLOATS[name], **changes)

@@ -1,4 +1,4 @@
-"""What a code can be.
+"""The formats of codes.
 
 =============================  =========  ==========  =========
 format                         text       codes       available
@@ -10,8 +10,8 @@ format                         text       codes       available
 ``CODEBOOKS["nf4"]``           nf4        0..15       16
 =============================  =========  ==========  =========
 
-The codes of a `FloatFormat` are bit patterns, those of a `CodebookFormat` places in its table; `float_format`
-and `codebook_format` say what they stand for.
+The codes of a `FloatFormat` are bit patterns, those of a `CodebookFormat` indices into its table; see
+`floating_point` and `codebook`.
 """
 
 import math
@@ -30,10 +30,10 @@ MIN_BITS, MAX_BITS = 2, 16
 
 @dataclass(frozen=True)
 class IntFormat:
-    """Integers of ``bits`` bits; ``narrow`` leaves out the lowest code, so that signed codes are symmetric.
+    """Integers of ``bits`` bits; ``narrow`` excludes the lowest code, so that signed codes are symmetric.
 
     Raises:
-        QuantError: ``bits`` is not a whole number from 2 to 16.
+        QuantError: ``bits`` is not an integer from 2 to 16.
     """
 
     bits: int = 8
@@ -58,27 +58,27 @@ class IntFormat:
 
     @property
     def middle(self) -> int:
-        """The code that stands for 0 in symmetric mode: 0 signed, 2^(bits-1) unsigned."""
+        """The zero point of symmetric schemes: 0 signed, 2^(bits-1) unsigned."""
         return 0 if self.signed else 1 << (self.bits - 1)
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Between which unclamped values an element counts as rounded, and not as clipped."""
+        """The unclamped values between which an element counts as rounded, not clipped."""
         return self.qmin, self.qmax
 
     @property
     def symmetric_max(self) -> int:
-        """What max|x| is brought to by a symmetric scale: 2^(bits-1) - 1."""
+        """The value to which a symmetric scale maps max|x|: 2^(bits-1) - 1."""
         return (1 << (self.bits - 1)) - 1
 
     @property
     def symmetric_max_exponent(self) -> int:
-        """The exponent of the largest power of two that is not above `symmetric_max`."""
+        """The exponent of the largest power of two up to `symmetric_max`."""
         return math.frexp(self.symmetric_max)[1] - 1
 
     @property
     def available(self) -> int:
-        """How many codes there are."""
+        """The number of codes."""
         return self.qmax - self.qmin + 1
 
     @property
@@ -107,7 +107,7 @@ def parse_format(word: str) -> Format:
     """Read ``int4``, ``uint8``, ``int8n`` (narrow), ``e4m3fn``, ``float(4, 3, bias=11)``, ``nf4`` or ``codebook([-1,0,2])``.
 
     Raises:
-        QuantError: no such format.
+        QuantError: the format is unknown.
     """
     for read in (read_float, read_codebook):
         found = read(word)
@@ -116,6 +116,6 @@ def parse_format(word: str) -> Format:
     match = re.fullmatch(r"(u?)int([0-9]{1,3})(n?)", word)
     if not match:
         raise QuantError(
-            f"{word[:40]!r} is not a format; write int4, uint8, int8n (narrow), e4m3fn, nf4 and the like."
+            f"{word[:40]!r} is not a format; write for example int4, uint8, int8n (narrow), e4m3fn or nf4."
         )
     return IntFormat(int(match[2]), signed=not match[1], narrow=bool(match[3]))

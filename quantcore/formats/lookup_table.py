@@ -1,4 +1,4 @@
-"""What formats whose codes stand in a table have in common: bit patterns of floats, places in codebooks."""
+"""Shared by formats with a table of values: floats (bit patterns) and codebooks (indices)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from quantcore.numerics import CHUNK, like
 
 
 class TableFormat:
-    """What is known of every such format: its codes begin at 0, and none is left out."""
+    """A format with a table of values: its codes start at 0, and none is excluded."""
 
     @property
     def qmin(self) -> int:
@@ -20,12 +20,12 @@ class TableFormat:
 
     @property
     def narrow(self) -> bool:
-        """No code is left out."""
+        """No code is excluded."""
         return False
 
     @property
     def middle(self) -> int:
-        """The zero_point that there is not."""
+        """These formats have no zero_point."""
         return 0
 
 
@@ -44,19 +44,19 @@ def checked(given: Any, qmax: int, name: str) -> Tensor:
     """Return codes as an integer tensor.
 
     Raises:
-        QuantError: a code is no whole number, or not from 0 to ``qmax``.
+        QuantError: a code is not an integer, or not from 0 to ``qmax``.
     """
     codes: Tensor = torch.as_tensor(given)
     if codes.is_floating_point() or codes.is_complex() or codes.dtype == torch.bool:
-        raise QuantError(f"Codes are whole numbers, not {codes.dtype}; give an integer tensor.")
+        raise QuantError(f"Codes are integers, not {codes.dtype}; give an integer tensor.")
     if codes.numel() and not (int(codes.min()) >= 0 and int(codes.max()) <= qmax):
-        raise QuantError(f"Codes of {name} are 0..{qmax}, but {int(codes.min())}..{int(codes.max())} came.")
+        raise QuantError(f"Codes of {name} are 0..{qmax}, not {int(codes.min())}..{int(codes.max())}.")
     return codes
 
 
 def decode_(codes: Tensor, table: Tensor, out: Tensor) -> Tensor:
     """Write ``table[codes]`` into ``out``, float32 and contiguous, of the shape of the codes."""
-    # with 32-bit places, index_select is the fastest look-up that torch has (measured against take, [], embedding)
+    # with 32-bit indices, index_select is torch's fastest look-up (measured against take, [], embedding)
     places = like(codes, "places", torch.int32).copy_(codes).view(-1)
     torch.index_select(table.to(codes.device), 0, places, out=out.view(-1))
     return out

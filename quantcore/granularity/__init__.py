@@ -1,4 +1,4 @@
-"""Which elements share a scale, and the blocks that they make."""
+"""Granularity: which elements share a scale, and the layout of these blocks."""
 
 from quantcore.granularity.block_names import block_name
 from quantcore.granularity.extremes import extremes, first_extreme, magnitude

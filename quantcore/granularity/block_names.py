@@ -1,4 +1,4 @@
-"""What a person calls a block: "row 1", "row 0, columns 0–31", "the whole tensor"."""
+"""Readable names of blocks: "row 1", "row 0, columns 0–31", "the whole tensor"."""
 
 from collections.abc import Sequence
 
@@ -9,8 +9,7 @@ def block_name(bounds: Bounds, shape: Sequence[int]) -> str:
     """Name the part of a tensor that a block covers.
 
     Args:
-        bounds: (start, stop) along each axis, as `trace.Trace.bounds` has them; one pair for a run over the
-            flattened tensor.
+        bounds: (start, stop) along each axis, as in `Trace.bounds`; one pair for a run of the flattened tensor.
 
     >>> block_name([(1, 2), (0, 8)], (4, 8)), block_name([(0, 1), (0, 4)], (4, 8))
     ('row 1', 'row 0, columns 0–3')

@@ -1,4 +1,4 @@
-"""The lowest and the highest element of every block, where the blocks are boxes of the tensor."""
+"""The lowest and the highest element of every block, for blocks that are boxes of the tensor."""
 
 import math
 
@@ -12,7 +12,7 @@ _FAST_RUN = 32  # torch reduces shorter runs one by one
 
 
 def extremes(x: Tensor, block: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """What `MinMax` returns of ``to_blocks(x, block)``, without the copy which that takes for boxes."""
+    """Return the result of `MinMax` on ``to_blocks(x, block)``, without copying x."""
     low = high = split_axes(x, block)
     for axis in reversed(range(len(block))):
         if block[axis] > 1:
@@ -21,10 +21,10 @@ def extremes(x: Tensor, block: tuple[int, ...]) -> tuple[Tensor, Tensor]:
 
 
 def magnitude(x: Tensor, block: tuple[int, ...]) -> tuple[Tensor, Tensor] | None:
-    """-max|x| and max|x| as `extremes` lays them out, of blocks that are short runs of the last axis; else None.
+    """Return -max|x| and max|x| in the layout of `extremes`, for blocks that are short runs of the last axis; else None.
 
-    Of runs too short for a fast reduction two are put into one, the other negative: the largest of both is that
-    of the one, the smallest that of the other.
+    Runs too short for a fast reduction are paired, the second one negated: the maximum of a pair is that of the
+    first run, the minimum that of the second.
     """
     n = block[-1] if block else 1
     paired = n < _FAST_RUN
@@ -38,14 +38,14 @@ def magnitude(x: Tensor, block: tuple[int, ...]) -> tuple[Tensor, Tensor] | None
     signs[n:] = -1.0
     pairs = sizes.view(*x.shape[:-1], -1, 2 * n).mul_(signs)
     top = pairs.amax(-1)
-    if bool(top.amax().isnan()):  # it may be in either of two blocks
+    if bool(top.amax().isnan()):  # the NaN may be in either of two blocks
         return None
     largest = torch.stack([top, -pairs.amin(-1)], -1)
     return -largest, largest
 
 
 def first_extreme(x: Tensor, block: tuple[int, ...], low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-    """Of two extremes of one magnitude leave only that which comes first, and 0 in the other's place."""
+    """Of two extremes of equal magnitude keep the first, and replace the other by 0."""
     tied = (low == -high).reshape(-1)
     if not tied.any():
         return low, high

@@ -49,7 +49,7 @@ class PerGroup:
 
 @dataclass(frozen=True)
 class PerBlock:
-    """One scale per box of ``shape``; -1 stands for the whole axis, and boxes at the end may be smaller."""
+    """One scale per box of ``shape``; -1 means the whole axis, and boxes at the end may be smaller."""
 
     shape: Shape
 
@@ -59,16 +59,16 @@ class PerBlock:
         shape = tuple(notation.integer(n, "a block length") for n in self.shape)
         if any(n < 1 and n != -1 for n in shape):
             raise QuantError(
-                f"The block shape {shape} must hold lengths of 1 or more, or -1 for a whole axis."
+                f"The block shape {shape} must have lengths of 1 or more, or -1 for a whole axis."
             )
         object.__setattr__(self, "shape", shape)
 
 
 @dataclass(frozen=True)
 class PerFlatGroup:
-    """One scale per run of ``size`` elements of the row-major flattened tensor, over the ends of rows.
+    """One scale per run of ``size`` elements of the row-major flattened tensor, across row boundaries.
 
-    As bitsandbytes and torchao's NF4 do. The last run may be shorter; scales have shape (number of runs,).
+    As in bitsandbytes and torchao's NF4. The last run may be shorter; scales have shape (number of runs,).
     """
 
     size: int
@@ -99,11 +99,11 @@ def block_shape(granularity: Granularity, shape: Shape) -> Shape:
     ``PerFlatGroup(20)``   (8, 16)     (20,)        7, the last block 8 long
     =====================  ==========  ===========  =============
 
-    Of a `PerFlatGroup` it is the block of the flattened tensor, see `blocked_shape`.
-    A group longer than its axis is one short block; `unsupported_reason` says which libraries take it.
+    For a `PerFlatGroup` it is the block of the flattened tensor, see `blocked_shape`.
+    A group longer than its axis is one short block; `unsupported_reason` says which libraries support it.
 
     Raises:
-        QuantError: the granularity names an axis that the tensor has not, or a block longer than its axis.
+        QuantError: the granularity names an axis that the tensor does not have, or a block longer than its axis.
     """
     match granularity:
         case PerTensor():
@@ -150,18 +150,18 @@ def block_bounds(shape: Shape, block: Shape, position: Shape) -> tuple[tuple[int
 def split_axes(x: Tensor, block: Shape) -> Tensor:
     """View x of shape (n0, n1, …) as (g0, b0, g1, b1, …); each b divides its n."""
     sizes = [size for n, b in zip(x.shape, block, strict=True) for size in (n // b, b)]
-    return x.view(sizes)  # splitting axes never needs a copy, whatever the strides
+    return x.view(sizes)  # splitting axes never copies, whatever the strides
 
 
 def spread(parameters: Tensor) -> Tensor:
-    """View parameters of shape (g0, g1, …) as (g0, 1, g1, 1, …), to stand beside `split_axes`."""
+    """View parameters of shape (g0, g1, …) as (g0, 1, g1, 1, …), to broadcast with `split_axes`."""
     return parameters.reshape([size for g in parameters.shape for size in (g, 1)])
 
 
 def to_blocks(x: Tensor, block: Shape) -> Tensor:
     """Return x, whose axes ``block`` divides, as (number of blocks, elements of a block).
 
-    (8, 16) in blocks of (2, 4) becomes (16, 8). A view where the memory allows it.
+    (8, 16) in blocks of (2, 4) becomes (16, 8). A view where the memory layout allows it.
     """
     axes = range(len(block))
     return (
@@ -192,14 +192,14 @@ def _axis(granularity: Granularity, axis: int, shape: Shape) -> int:
 def as_boxes(parameters: Sequence[Tensor], size: int, shape: Shape) -> tuple[list[Tensor], Shape]:
     """Return the parameters of a `PerFlatGroup` in block form of ``shape``, and the block.
 
-    Where the runs are no boxes of the shape, every element is a block.
+    If the runs are not boxes of the shape, every element is a block.
     """
     size = min(size, math.prod(shape))
     for i, n in enumerate(shape):
         inner = math.prod(shape[i + 1 :])
         rows = size // inner  # of axis i in one run
-        whole = size % inner == 0 and rows <= n and (n % rows == 0 or math.prod(shape[:i]) == 1)
-        if whole:
+        fits = size % inner == 0 and rows <= n and (n % rows == 0 or math.prod(shape[:i]) == 1)
+        if fits:
             grid = (*shape[:i], -(-n // rows), *([1] * (len(shape) - i - 1)))
             return [p.reshape(grid) for p in parameters], (*([1] * i), rows, *shape[i + 1 :])
     each = [p.repeat_interleave(size)[: math.prod(shape)].reshape(shape) for p in parameters]

@@ -1,4 +1,4 @@
-"""How a tensor lies in blocks: found once, and handed from stage to stage."""
+"""The layout of a tensor in blocks, computed once and passed from stage to stage."""
 
 import math
 from collections.abc import Iterator
@@ -23,8 +23,8 @@ from quantcore.granularity.tiles import Region, regions
 class Blocks:
     """The layout of a tensor of ``shape``.
 
-    ``blocked_shape``: the shape in which the blocks are boxes, x's own, or flat where groups run over the ends of
-    rows; ``block``: the extent of one block along each axis of it.
+    ``blocked_shape``: the shape in which the blocks are boxes, x's own, or flat where groups cross row
+    boundaries; ``block``: the extent of one block along each axis of it.
 
     >>> Blocks.of(PerGroup(4), (8, 16)).grid
     (8, 4)
@@ -36,7 +36,7 @@ class Blocks:
 
     @classmethod
     def of(cls, granularity: Granularity, shape: Shape) -> "Blocks":
-        """Lay out a tensor of this shape.
+        """Return the layout of a tensor of this shape.
 
         Raises:
             QuantError: the granularity names an axis that the tensor does not have, or a block longer than its axis.
@@ -45,7 +45,7 @@ class Blocks:
 
     @cached_property
     def grid(self) -> Shape:
-        """The number of blocks along each axis: the shape of what is in block form."""
+        """The number of blocks along each axis: the shape of block form."""
         return grid_shape(self.blocked_shape, self.block)
 
     @cached_property
@@ -54,17 +54,17 @@ class Blocks:
         return math.prod(self.grid)
 
     def view(self, x: Tensor) -> Tensor:
-        """A tensor of ``shape`` with the axes of ``blocked_shape``."""
+        """View a tensor of ``shape`` as ``blocked_shape``."""
         return x.reshape(self.blocked_shape)
 
     def rows(self, x: Tensor) -> Tensor:
-        """A tensor of ``shape`` whose blocks are all whole, as (number of blocks, elements of a block)."""
+        """Return a tensor without short blocks as (number of blocks, elements per block)."""
         return to_blocks(self.view(x), self.block)
 
     def bounds(self, position: Shape) -> tuple[tuple[int, int], ...]:
-        """(start, stop) along each axis of ``blocked_shape`` of the block at ``position`` of the grid."""
+        """Return (start, stop) along each axis of ``blocked_shape`` for the block at ``position`` in the grid."""
         return block_bounds(self.blocked_shape, self.block, position)
 
     def regions(self, limit: int, whole_blocks: bool = False) -> Iterator[Region]:
-        """Boxes of about ``limit`` elements whose blocks all have one shape; see `tiles.regions`."""
+        """Yield boxes of about ``limit`` elements whose blocks all have the same shape; see `tiles.regions`."""
         return regions(self.blocked_shape, self.block, limit, whole_blocks)

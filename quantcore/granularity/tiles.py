@@ -1,4 +1,4 @@
-"""A tensor in boxes that stay in the cache, none of which mixes blocks of two shapes."""
+"""A tensor in boxes that fit the cache, each with blocks of a single shape."""
 
 import math
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ Slices = tuple[slice, ...]
 class Region:
     """A box of the tensor in which every block has the same shape.
 
-    ``elements`` slices the tensor, ``grid`` slices what is in block form, ``block`` divides the box.
+    ``elements`` slices the tensor, ``grid`` slices parameters in block form, ``block`` divides the box.
     """
 
     elements: Slices
@@ -29,8 +29,8 @@ class Region:
 def regions(shape: Shape, block: Shape, limit: int, whole_blocks: bool) -> Iterator[Region]:
     """Cut a tensor into boxes of about ``limit`` elements, in row-major order.
 
-    Short last blocks come out as boxes of their own, so nobody else has to know of them. With
-    ``whole_blocks`` no block is cut, and a box may exceed the limit by what its blocks need.
+    Short last blocks become separate boxes, so that no other code has to handle them. With
+    ``whole_blocks`` no block is cut, and a box may exceed the limit.
     """
     inner = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
 

@@ -24,7 +24,7 @@ def as_float32(x: Any) -> Tensor:
     x = x if isinstance(x, Tensor) else _from_numpy(x)
     if x.dtype.is_complex or x.is_quantized or x.layout != torch.strided:
         kind = "quantized" if x.is_quantized else "sparse" if x.layout != torch.strided else "complex"
-        raise QuantError(f"x is a {kind} tensor; give a plain one of real numbers.")
+        raise QuantError(f"x is a {kind} tensor; give a dense tensor of real numbers.")
     if x.numel() == 0:
         raise QuantError(f"x has no elements, shape {tuple(x.shape)}; give at least one number.")
     result: Tensor = x.detach().to(torch.float32)

@@ -85,7 +85,9 @@ def fused_shift_round(
         QuantError: there is more than one scale; no library fuses per channel.
     """
     if s.numel() != 1:
-        raise QuantError("The fused kernel takes one scale; choose per_tensor, or another convention.")
+        raise QuantError(
+            "The fused kernel supports one scale only; choose per_tensor, or another convention."
+        )
     shift = out.new_zeros(()) if z is None else z.reshape(())
     # add with alpha is torch's fused multiply-add; a test compares it with exact arithmetic
     return round_(torch.add(shift, x, alpha=s.item(), out=out))

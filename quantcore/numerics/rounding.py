@@ -13,10 +13,7 @@ rounding           what it does                                          -2.5  -
                    float32 first, which rounds 0.49999997 to 1
 ``stochastic``     up with the probability of the fraction,              random; the mean
                    seed 0; ``stochastic_7`` has seed 7                   is the value
-=================  ====================================================  ====================
-
-NaN and infinity are left unchanged.
-"""
+=================  ====================================================  ============="""
 
 import re
 from collections.abc import Callable
@@ -31,7 +28,7 @@ Rounding = Callable[[Tensor], Tensor]  # rounds a float32 tensor in place and re
 
 BELOW_HALF = 0.5 - 2.0**-25  # the float32 just below ½
 _SIGN, _HALF = torch.tensor(-(1 << 31), dtype=torch.int32), torch.tensor(0.5).view(torch.int32)
-_HALVES_END = 2.0**22  # up to here float32 has every half
+_HALVES_END = 2.0**22  # up to here float32 represents every half
 MAX_SEED = (1 << 32) - 1
 
 

@@ -23,7 +23,7 @@ def like(values: Tensor, place: str, dtype: torch.dtype = torch.float32) -> Tens
     It is valid until this thread asks for the same ``place`` again.
 
     Args:
-        dtype: one of 32 bits.
+        dtype: a 32-bit type.
     """
     n = values.numel()
     if n > _LARGEST or values.device.type != "cpu":

@@ -1,4 +1,4 @@
-"""From a range to scale and zero point, and from them to codes and back."""
+"""Scale and zero point from a range, and codes from them and back."""
 
 from quantcore.qparams.choose import choose_qparams, find_qparams
 from quantcore.qparams.coding import Dequantizer, decode, dequantizer_of, factor, fit, store, unscale, wrap

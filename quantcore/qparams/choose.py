@@ -1,4 +1,4 @@
-"""From a tensor to the scale and zero_point of every block."""
+"""The scale and zero_point of every block of a tensor."""
 
 import math
 from dataclasses import replace
@@ -18,11 +18,11 @@ from quantcore.scheme import Scheme, check_supported, full_name
 
 
 def choose_qparams(x: Any, scheme: Scheme) -> QParams:
-    """Find scale and zero_point of every block; the scales are not yet quantized themselves.
+    """Return scale and zero_point of every block, before the scales are quantized themselves.
 
     Raises:
-        QuantError: the scheme does not fit x, its library can't do it, or x holds NaN or infinity and
-            the convention (or a range setting other than `MinMax`) refuses that.
+        QuantError: the scheme does not fit x, its library does not support it, or x contains NaN or infinity and
+            the convention (or a range setting other than `MinMax`) refuses them.
     """
     x = as_float32(x)
     shape = tuple(x.shape)
@@ -31,7 +31,7 @@ def choose_qparams(x: Any, scheme: Scheme) -> QParams:
 
 
 def find_qparams(x: Tensor, scheme: Scheme, blocks: Blocks) -> QParams:
-    """`choose_qparams` of a float32 tensor that the scheme takes, laid out already."""
+    """`choose_qparams` for a checked float32 tensor and its blocks."""
     setting, rules = scheme.range_setting, scheme.rules
     center = x.mean() if rules.scale.center == "mean" else None
     x = x if center is None else x - center
@@ -42,7 +42,7 @@ def find_qparams(x: Tensor, scheme: Scheme, blocks: Blocks) -> QParams:
             refuse_nonfinite(x, who)
         return QParams(*setting.parameters(blocks.grid, x.device), center=center)
     low, high = _range(x, scheme, blocks, who)
-    if refuses:  # NaN and infinity show in the extremes of MinMax: no pass of its own over x
+    if refuses:  # NaN and infinity show in the extremes of MinMax: no extra pass over x
         _check_finite(x, low, high, who)
     params = replace(parameters(low, high, scheme.symmetric, scheme.format, rules), center=center)
     _raise_short_block(params.scale, scheme, blocks)
@@ -57,7 +57,7 @@ def find_qparams(x: Tensor, scheme: Scheme, blocks: Blocks) -> QParams:
 
 
 def _raise_short_block(scale: Tensor, scheme: Scheme, blocks: Blocks) -> None:
-    """Raise the scale of a last block that is shorter than the others, in place, where the library divides by it."""
+    """Raise, in place, the scale of a shorter last block if the library divides by it."""
     rules, flat = scheme.rules, scheme.granularity
     if (
         rules.coding.short_block == "divided"
@@ -70,23 +70,23 @@ def _raise_short_block(scale: Tensor, scheme: Scheme, blocks: Blocks) -> None:
 def _half_quadratic(
     x: Tensor, params: QParams, setting: HalfQuadratic, scheme: Scheme, blocks: Blocks
 ) -> Tensor:
-    """The zero points as HQQ moves them, in block form."""
-    assert params.inverse is not None  # as `refuse` has seen to
+    """Return the zero points as HQQ adjusts them, in block form."""
+    assert params.inverse is not None  # `check_supported` has ensured it
     inverse, zero_point = (p.reshape(-1) for p in (params.inverse, params.zero_point))
     task = Task(scheme.format, scheme.symmetric)
     return setting.zero_point(blocks.rows(x), inverse, zero_point, task).reshape(blocks.grid)
 
 
 def _range(x: Tensor, scheme: Scheme, blocks: Blocks, who: str) -> tuple[Tensor, Tensor]:
-    """What the range setting finds of every block, in block form."""
-    laid, setting, rule = blocks.view(x), scheme.range_setting, scheme.rules.scale.symmetric_scale
+    """Return the range of every block by the range setting, in block form."""
+    blocked, setting, rule = blocks.view(x), scheme.range_setting, scheme.rules.scale.symmetric_scale
     assert not isinstance(setting, Given)  # which has no range
     low, high = (torch.empty(blocks.grid, device=x.device) for _ in range(2))
     either = scheme.symmetric and isinstance(setting, MinMax) and rule in OF_MAGNITUDE
-    # a search goes over its blocks many times, ever fewer of them: the more it has, the less its calls cost
+    # a search passes over its blocks many times, ever fewer of them: larger regions cost fewer calls
     room = 4 * CHUNK if isinstance(setting, MinMse) else CHUNK
     for region in blocks.regions(room, whole_blocks=True):
-        values = laid[region.elements]
+        values = blocked[region.elements]
         found = (magnitude(values, region.block) if either else None) or extremes(values, region.block)
         if not isinstance(setting, MinMax):
             _check_finite(x, *found, who)

@@ -15,16 +15,16 @@ from quantcore.qparams.record import QParams
 from quantcore.scheme import Scheme
 
 _LEAST_STORED = 2.0**-127  # of e8m0
-# float32 has every whole number up to 2^24; beyond 2^62 no cast to an integer is defined
+# beyond 2^62 (2^63, with a margin) casts to int64 are undefined
 _CAST_LIMIT = float(1 << 62)
 
 
 def factor(scale: Tensor, inverse: Tensor | None, convention: Convention, *, stored: bool = False) -> Tensor:
-    """Return what the convention's kernel divides x by, or multiplies it with where it takes the inverse.
+    """Return what the convention's kernel divides x by, or multiplies x by if it uses the inverse.
 
     Args:
-        inverse: 1/scale where the library keeps that itself.
-        stored: the scale went through a format of its own, where it may have become 0.
+        inverse: 1/scale if the library stores it.
+        stored: whether the scale was quantized itself, so that it may be 0.
     """
     inverts = KERNELS[convention.coding.kernel].inverse
     if convention.storage.min_divisor:
@@ -41,9 +41,9 @@ def factor(scale: Tensor, inverse: Tensor | None, convention: Convention, *, sto
 
 
 class Dequantizer(NamedTuple):
-    """What a library dequantizes with, ``how``: "shifted" q·s + z, or a value of `choices`' decoding.
+    """How a library dequantizes; ``how``: "shifted" q·s + z, or a value of the choice `decoding`.
 
-    ``center``: one number that is added last.
+    ``number``, in block form, and ``constant``: its operands. ``center``: one number that is added last.
     """
 
     how: str
@@ -52,11 +52,11 @@ class Dequantizer(NamedTuple):
     center: Tensor | None = None
 
     def at(self, pick: Callable[[Tensor], Tensor]) -> "Dequantizer":
-        """The one for some elements, as ``pick`` finds their blocks in block form."""
+        """Return the dequantizer of some elements; ``pick`` selects their blocks in block form."""
         return self if self.number is None else self._replace(number=pick(self.number))
 
     def at_region(self, region: Region) -> "Dequantizer":
-        """The one for a box, beside elements with the axes of `split_axes`."""
+        """Return the dequantizer of a region, to broadcast with elements in the axes of `split_axes`."""
         return self.at(lambda number: spread(number[region.grid]))
 
 
@@ -71,9 +71,9 @@ def decode(
     fmt: Format,
     dequantizer: Dequantizer = SCALED,
 ) -> Tensor:
-    """Write (codes - zero_point) * scale into ``out``, float32; parameters broadcast, None stands for 0.
+    """Write (codes - zero_point) * scale into ``out``, float32; parameters broadcast, None is 0.
 
-    The codes of a float or a codebook stand for its values. ``kept``: what the library computes with instead.
+    Codes of a float or a codebook are decoded to their values. ``dequantizer``: how the library dequantizes.
     """
     if isinstance(fmt, IntFormat):
         out.copy_(codes)
@@ -87,7 +87,7 @@ def decode(
 def unscale(
     values: Tensor, scale: Tensor, zero_point: Tensor | None, dequantizer: Dequantizer = SCALED
 ) -> Tensor:
-    """Dequantize what codes stand for, in place."""
+    """Dequantize the values of codes, in place."""
     if dequantizer.how == "shifted":
         values.mul_(scale)
         return values if zero_point is None else values.add_(zero_point)
@@ -103,7 +103,7 @@ def unscale(
 
 
 def dequantizer_of(params: QParams, fmt: Format, convention: Convention) -> Dequantizer:
-    """Return what the convention dequantizes with; of parameters given by hand only these are known."""
+    """Return how the convention dequantizes; given parameters have neither inverse nor range."""
     if convention.zero_point.is_min:
         return Dequantizer("shifted")
     if convention.decoding.decoding == "divided" and params.inverse is not None:
@@ -122,20 +122,20 @@ def fit(values: Tensor, scheme: Scheme) -> Tensor:
 
 
 def store(values: Tensor, codes: Tensor, fmt: IntFormat) -> None:
-    """Write whole numbers of the format into ``codes``."""
-    if codes.dtype == torch.uint8:  # from float32 that cast takes six times as long as to int8
+    """Write integers of the format into ``codes``."""
+    if codes.dtype == torch.uint8:  # the cast from float32 takes six times as long as to int8
         if fmt.qmax <= torch.iinfo(torch.int8).max:
             codes = codes.view(torch.int8)
         else:
-            values = like(values, "whole", torch.int32).copy_(values)
+            values = like(values, "integers", torch.int32).copy_(values)
     codes.copy_(values)
 
 
 def wrap(values: Tensor, fmt: Format) -> Tensor:
-    """Two's complement: the code that is left when only the lowest bits are kept, int64.
+    """Wrap values to two's complement codes, keeping only the lowest bits; int64.
 
-    Values beyond ±2^62, where no cast is defined, are taken as ±2^62.
+    Values beyond ±2^62 count as ±2^62.
     """
-    whole = values.clamp(-_CAST_LIMIT, _CAST_LIMIT).to(torch.int64)
+    integer = values.clamp(-_CAST_LIMIT, _CAST_LIMIT).to(torch.int64)
     lowest = -(1 << (fmt.bits - 1)) if fmt.signed else 0
-    return whole.sub_(lowest).bitwise_and_((1 << fmt.bits) - 1).add_(lowest)
+    return integer.sub_(lowest).bitwise_and_((1 << fmt.bits) - 1).add_(lowest)

@@ -1,4 +1,4 @@
-"""Blocks whose range is searched for: what a range leaves of each at least, and about how much error it leaves."""
+"""Bounds and fast estimates of the squared error that a range leaves in each block."""
 
 import math
 from dataclasses import dataclass
@@ -14,30 +14,30 @@ from quantcore.qparams.coding import Dequantizer, decode
 from quantcore.range_setting import Range, parts
 from quantcore.scheme import Scheme
 
-_SHORT = 4096  # elements: sums of more round too much in float32 to tell ranges apart
-# elements are looked at only where a few as far out as the farthest would end the search of enough blocks
+_SHORT = 4096  # elements: longer sums round too much in float32 to rank ranges
+# elements are read only where a few as far out as the farthest would end the search of enough blocks
 _FEW, _WORTH = 4**0.5, 0.1
-_LEAST = 2.0**-50  # a norm below it comes from squares that float32 may not hold
+_LEAST = 2.0**-50  # smaller norms come from squares that underflow in float32
 
 
 class Coding(NamedTuple):
-    """What codes a block: its factor for the kernel, its scale, and its zero_point (None: all are 0)."""
+    """The parameters that code a block: the kernel's factor, scale, and zero_point (None: all are 0)."""
 
     s: Tensor
     scale: Tensor
     shift: Tensor | None
 
     def at(self, index: object) -> "Coding":
-        """The same for some blocks."""
+        """Return the parameters of some blocks."""
         return Coding(*(None if t is None else t[index] for t in self))  # type: ignore[index, arg-type]
 
     def beside_elements(self) -> "Coding":
-        """With one more axis, to stand beside the elements of each block."""
+        """Add an axis, to broadcast with the elements of each block."""
         return self.at((slice(None), None))
 
 
 class Errors(Protocol):
-    """What of `squared_error.BlockErrors` is needed."""
+    """The interface of `squared_error.BlockErrors` that the search needs."""
 
     # ruff: noqa: D102 (described there)
     blocks: Tensor
@@ -52,50 +52,50 @@ class Errors(Protocol):
     def norms(self, coding: Coding) -> Tensor: ...
 
 
-class Ends(NamedTuple):
-    """Ranges of blocks, and the point towards which they are shrunk."""
+class Bounds(NamedTuple):
+    """Ranges of blocks, and the point that they are shrunk towards."""
 
     low: Tensor
     high: Tensor
-    still: Tensor
+    anchor: Tensor
 
-    def shrunk(self, share: Tensor) -> Range:
-        """The ranges of that share."""
-        low, high, still = self
-        return still + (low - still) * share, still + (high - still) * share
+    def shrunk(self, fraction: Tensor) -> Range:
+        """Return the ranges shrunk to this fraction."""
+        low, high, anchor = self
+        return anchor + (low - anchor) * fraction, anchor + (high - anchor) * fraction
 
 
 @dataclass
 class Trials:
-    """Blocks that still search.
+    """Blocks whose search goes on.
 
-    ``least``: what √(squared error) of the best range so far is at most. ``margin``: by how much what `measure`
-    finds may be off, beside the slack. ``shrinks``: whether narrower ranges have codes that reach less far.
+    ``least``: an upper bound of √(squared error) of the best range so far. ``margin``: the absolute error of
+    `measure`, in addition to the slack. ``shrinks``: whether narrower ranges have codes that reach less far.
     """
 
     errors: Errors
-    ends: Ends
+    bounds: Bounds
     margin: Tensor
     shrinks: Tensor
     least: Tensor
 
     def of(self, rows: Tensor) -> "Trials":
-        """Some of the blocks."""
-        ends = Ends(*(end[rows] for end in self.ends))
+        """Return some of the blocks."""
+        bounds = Bounds(*(bound[rows] for bound in self.bounds))
         some = (t[rows] for t in (self.margin, self.shrinks, self.least))
-        return Trials(self.errors.of(rows), ends, *some)
+        return Trials(self.errors.of(rows), bounds, *some)
 
-    def coding(self, share: Tensor) -> Coding:
-        """What codes the blocks under several shares of their range, (shares, blocks)."""
-        return self.errors.coding(*self.ends.shrunk(share))
+    def coding(self, fraction: Tensor) -> Coding:
+        """Return the parameters of the blocks for several fractions of their range, (fractions, blocks)."""
+        return self.errors.coding(*self.bounds.shrunk(fraction))
 
     @property
     def at_most(self) -> Tensor:
-        """What is found of the best range is at most this."""
+        """An upper bound of the measured error of the best range."""
         return (self.least + self.margin) * (1 + 2 * _slack(self.errors))
 
     def measure(self, coding: Coding) -> Tensor:
-        """√(squared error) of several shares, as `_norms` returns it; ``least`` may fall."""
+        """Return √(squared error) of several fractions, as in `_norms`; updates ``least``."""
         if _takes_steps(self.errors):
             found = self._in_steps(coding)
         else:
@@ -104,12 +104,12 @@ class Trials:
         return found.masked_fill_(found.isinf(), 0.0)
 
     def beyond_codes(self, coding: Coding) -> Tensor:
-        """At most √(squared error) of what lies beyond the values of all codes, here and for narrower ranges."""
+        """Return a lower bound of √(squared error), here and for narrower ranges: the clipped elements' share of it."""
         low, high = _reach(coding, self.errors)
         if coding.shift is not None or self.errors.convention.scale.symmetric_scale == "signed_amax":
-            # another rounding of the zero_point, or the other sign, and narrower ranges reach one step farther
+            # with another rounding of the zero_point, or the other sign, narrower ranges reach one step farther
             low, high = low - coding.scale.abs(), high + coding.scale.abs()
-        farthest = torch.maximum(low - self.ends.low, self.ends.high - high)
+        farthest = torch.maximum(low - self.bounds.low, self.bounds.high - high)
         if float((_FEW * farthest > self.least).float().mean()) < _WORTH:
             return torch.zeros_like(farthest)
         blocks = self.errors.blocks
@@ -119,18 +119,18 @@ class Trials:
             beyond = torch.maximum(part, low[rows, None], out=like(part, "beyond"))
             torch.sub(part, torch.minimum(beyond, high[rows, None], out=beyond), out=beyond)
             norm[rows] = torch.hypot(norm[rows], torch.linalg.vector_norm(beyond, dim=-1, dtype=kind))
-        # squares that float32 does not hold say nothing
+        # squares that overflow float32 say nothing
         return norm.float().nan_to_num_(0.0, 0.0).mul_(1 - 2 * _slack(self.errors)).mul_(self.shrinks)
 
     def _norm(self, coding: Coding) -> Tensor:
-        """√(squared error), float32; NaN where it is over ``least``, infinite where it is NaN."""
+        """Return √(squared error), float32; NaN where it exceeds ``least``, infinite where it is NaN."""
         if self.errors.blocks.shape[1] > _SHORT:
             norm = self.errors.sums(coding, self.least.double().square()).sqrt()
             return torch.where(norm > self.least, math.nan, norm.nan_to_num(nan=math.inf)).float()
         return self.errors.norms(coding).nan_to_num_(nan=math.inf, posinf=math.inf)
 
     def _in_steps(self, coding: Coding) -> Tensor:
-        """What `measure` wants, by way of x/s and the code next to it, in units of the scale."""
+        """Return the result of `measure`, from x/s and the nearest code, in units of the scale."""
         fmt, blocks = self.errors.scheme.format, self.errors.blocks
         norms, inverse = torch.empty_like(coding.scale), torch.reciprocal(coding.scale)
         together = max(1, 2 * CHUNK // (len(norms) * blocks.shape[1]))
@@ -140,7 +140,7 @@ class Trials:
             codes = torch.mul(part, factors, out=like(part, "steps")).round_()
             if coding.shift is None:
                 codes.clamp_(fmt.qmin, fmt.qmax)
-            else:  # less the zero_point, which so need be added to none
+            else:  # codes minus the zero_point, which then need not be added
                 shift = coding.shift[:, rows, None]
                 torch.maximum(codes, fmt.qmin - shift, out=codes)
                 torch.minimum(codes, fmt.qmax - shift, out=codes)
@@ -148,11 +148,11 @@ class Trials:
         return norms.sqrt_().mul_(coding.scale.abs()).nan_to_num_(nan=math.inf, posinf=math.inf)
 
 
-def trials_of(errors: Errors, ends: Ends, norm: Tensor, last: Tensor) -> Trials:
-    """All blocks, of whose range ``norm`` is known; ``last``: the least of the shares."""
-    first, narrow = errors.coding(ends.low, ends.high), ends.shrunk(last)
-    # a scale that is held, or replaced, where it would be too small: then it does not follow the range
-    wide = _width(ends.low, ends.high)
+def trials_of(errors: Errors, bounds: Bounds, norm: Tensor, last: Tensor) -> Trials:
+    """Return the trials of all blocks; ``norm``: √(squared error) of their range, ``last``: the smallest fraction."""
+    first, narrow = errors.coding(bounds.low, bounds.high), bounds.shrunk(last)
+    # a scale that is bounded below or replaced does not follow the range
+    wide = _width(bounds.low, bounds.high)
     follows = errors.coding(*narrow).scale.abs() * wide <= 4 * _width(*narrow) * first.scale.abs()
     margin = torch.zeros_like(norm)
     if _takes_steps(errors):
@@ -161,14 +161,14 @@ def trials_of(errors: Errors, ends: Ends, norm: Tensor, last: Tensor) -> Trials:
             fmt = errors.scheme.format
             shift = first.scale.abs() * max(abs(fmt.qmin), abs(fmt.qmax)) + wide
             margin += math.sqrt(errors.blocks.shape[1]) * shift
-        # x/s, x̂ and their difference round by 2^-24 of x each, here and in the kernel, x/s + z by as much of z;
-        # and an element that so falls to the other side of a tie counts twice
+        # x/s, x̂ and their difference each round by 2^-24 of x, here and in the kernel, x/s + z by 2^-24 of z;
+        # and an element that rounding moves across a tie counts twice
         margin *= 2.0**-20
-    return Trials(errors, ends, margin, follows, _upper(norm, errors, margin))
+    return Trials(errors, bounds, margin, follows, _upper(norm, errors, margin))
 
 
 def _takes_steps(errors: Errors) -> bool:
-    """Whether x̂ is (code - z)·s with the code next to x/s + z, whatever the order of operations."""
+    """Whether x̂ is (code - z)·s with the code nearest to x/s + z, whatever the order of operations."""
     c = errors.convention
     return (
         errors.blocks.shape[1] <= _SHORT
@@ -181,7 +181,7 @@ def _takes_steps(errors: Errors) -> bool:
 
 
 def _slack(errors: Errors) -> float:
-    """By how much a norm may be off, relative to itself: every square and sum rounds by 2^-24 at most."""
+    """Return the relative error of a norm: every square and sum rounds by 2^-24 at most."""
     size = errors.blocks.shape[1]
     return 2.0**-22 + (size * 2.0**-24 if size <= _SHORT else 0)
 
@@ -196,13 +196,13 @@ def _width(low: Tensor, high: Tensor) -> Tensor:
 
 
 def _reach(coding: Coding, errors: Errors) -> Range:
-    """The lowest and the highest value of a code."""
+    """Return the lowest and the highest value of a code."""
     fmt = errors.scheme.format
     codes = [fmt.qmin, fmt.qmax]
     if not isinstance(fmt, IntFormat):
         table = torch.nan_to_num(fmt.table, nan=0.0, posinf=0.0, neginf=0.0)
         codes = [int(table.argmin()), int(table.argmax())]
-    ends = [
+    bounds = [
         decode(
             torch.tensor(c).expand_as(coding.scale),
             *coding[1:],
@@ -212,4 +212,4 @@ def _reach(coding: Coding, errors: Errors) -> Range:
         )
         for c in codes
     ]
-    return torch.minimum(*ends), torch.maximum(*ends)
+    return torch.minimum(*bounds), torch.maximum(*bounds)

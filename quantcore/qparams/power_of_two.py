@@ -1,22 +1,22 @@
-"""Scales that are powers of two, as blocks of small floats have them (OCP Microscaling Formats 1.0, 6.3).
+"""Power-of-two scales, for blocks of small floats (OCP Microscaling Formats 1.0, 6.3).
 
-2^(e - emax), where e is found from max|x| and 2^emax is the largest power of two of the element's format:
+2^(e - emax), where e is computed from max|x| and 2^emax is the largest power of two of the element's format:
 
 ======================  ===========================================================  ==========================
 rule                    e                                                            beyond 2^127
 ======================  ===========================================================  ==========================
 ``power_floor``         floor(log2(max|x|)), from the bits                           2^127
-``power_log2_floor``    the same of a logarithm in float32                           NaN
+``power_log2_floor``    the same, with log2 rounded to float32                       NaN
 ``power_log2_wrapped``  the same; below 2^-128 the exponent's lowest 8 bits are kept
-``power_even``          that of max|x| and half a step of the element's mantissa     2^127
-``power_rounded``       the same                                                     infinite, so for NaN
-``power_rounded_e2m1``  the same, with the mantissa of e2m1 for every element        infinite, so for NaN
+``power_even``          the same for max|x| plus half a step of the mantissa         2^127
+``power_rounded``       the same                                                     infinite, as for NaN
+``power_rounded_e2m1``  the same, with the mantissa of e2m1 for every element        infinite, as for NaN
 ``power_ceil``          one more, unless max|x| is a power of two                    2^127
 ``power_log2_ceil``     e - emax = ceil(log2(max|x| / the format's max)), float32    2^127
 ======================  ===========================================================  ==========================
 
-The exponent never falls below -127, the least that e8m0 stores; NaN stays NaN. Integers count as the digits
-after the leading one of 1.xxx, so that their scale is 2^(2 - bits) times such a power.
+The exponent is at least -127, the smallest of e8m0; NaN stays NaN. Integers are read as x.xxx in binary, so
+that their scale is 2^(2 - bits) times such a power.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ _MANTISSA, _BIAS, _SMALLEST_NORMAL, _LEAST, _MOST = 23, 127, -126, -127, 127
 
 
 def _exponent(largest: Tensor) -> Tensor:
-    """floor(log2(largest)) out of its bits; -127 for zero and what is below the normal numbers."""
+    """floor(log2(largest)) from its bits; -127 for zero and subnormal numbers."""
     return ((largest.view(torch.int32) >> _MANTISSA) & 0xFF) - _BIAS
 
 
@@ -40,7 +40,7 @@ def _floor(largest: Tensor, fmt: Format) -> Tensor:
 
 
 def _log2_floor(largest: Tensor, fmt: Format) -> Tensor:
-    """floor(log2(max|x|)), the logarithm rounded to float32; of 0 that of the smallest normal number."""
+    """floor(log2(max|x|)), with log2 rounded to float32; 0 counts as the smallest normal number."""
     logarithm = torch.log2(torch.where(largest == 0, 2.0**_SMALLEST_NORMAL, largest))
     floor = logarithm.floor().nan_to_num(nan=0.0, posinf=1000.0)
     return floor.to(torch.int32) - fmt.symmetric_max_exponent
@@ -59,12 +59,12 @@ def _rounded_e2m1(largest: Tensor, fmt: Format) -> Tensor:
 
 
 def _raised(largest: Tensor, mantissa: int) -> Tensor:
-    """Half a step of the mantissa is added: what would round up to the next power of two reaches it."""
+    """Add half a step of the mantissa: what rounds up to the next power of two reaches it."""
     return (largest.view(torch.int32) + (1 << (_MANTISSA - mantissa - 1))).view(torch.float32)
 
 
 def _of_power(largest: Tensor) -> Tensor:
-    """As `_exponent`; of what lies beyond float32 and NaN more than a scale can have."""
+    """`_exponent`, or for infinity and NaN an exponent beyond any scale."""
     return torch.where(largest < torch.inf, _exponent(largest), 1000)
 
 
@@ -74,7 +74,7 @@ def _ceil(largest: Tensor, fmt: Format) -> Tensor:
 
 
 def _log2_ceil(largest: Tensor, fmt: Format) -> Tensor:
-    """ceil(log2(max|x| / format's max)), the logarithm rounded to float32."""
+    """ceil(log2(max|x| / the format's max)), with log2 rounded to float32."""
     exponent = torch.ceil(torch.log2(largest / fmt.symmetric_max)).clamp(_LEAST, _MOST)
     return exponent.nan_to_num(nan=0.0).to(torch.int32)
 
@@ -84,9 +84,9 @@ def _mantissa(fmt: Format) -> int:
 
 
 def _power(exponent_of: Callable[[Tensor, Format], Tensor], beyond: float) -> Callable[..., Any]:
-    """The rule as `scales` calls it: (low, high, format, convention) -> scale, low, high.
+    """Return a rule (low, high, format, convention) -> scale, low, high, as `scale` calls it.
 
-    ``beyond``: the scale where the power is more than e8m0 has.
+    ``beyond``: the scale if the power exceeds the largest of e8m0.
     """
 
     def rule(low: Tensor, high: Tensor, fmt: Any, c: Any) -> tuple[Tensor, Tensor, Tensor]:
@@ -104,12 +104,12 @@ def _power(exponent_of: Callable[[Tensor, Format], Tensor], beyond: float) -> Ca
 
 def power_of_two(exponent: Tensor) -> Tensor:
     """2^exponent, float32, infinite beyond 127; ``exponent``: int32, -149 to 1023."""
-    # out of its bits in float64, where it is a normal number: torch.ldexp takes three times as long
+    # from its bits in float64, where it is a normal number: torch.ldexp takes three times as long
     return ((exponent.to(torch.int64) + 1023) << 52).view(torch.float64).to(torch.float32)
 
 
 def _wrapped(low: Tensor, high: Tensor, fmt: Any, c: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """gguf's byte is the exponent of twice the scale, cast to 8 bits without a clamp; of 0 it is 0."""
+    """gguf's byte is the exponent of twice the scale, cast to 8 bits without a clamp; for max|x| = 0 it is 0."""
     largest = torch.maximum(low.abs(), high.abs())
     byte = (_log2_floor(largest, fmt) + 1 - _LEAST) & 0xFF
     exponent = torch.where((largest > 0) & (largest < torch.inf), byte, 0) + _LEAST - 1

@@ -1,4 +1,4 @@
-"""What a range leads to: scale, zero point, and what is kept beside them."""
+"""Quantization parameters: scale, zero point, and what led to them."""
 
 from dataclasses import dataclass
 
@@ -9,11 +9,10 @@ from torch import Tensor
 class QParams:
     """Quantization parameters in block form: axis i holds the number of blocks along axis i.
 
-    ``low``, ``high``: the range that led to them (0 included, or made symmetric, where the scheme says
-    so); None for `Given`. ``inverse``: 1/scale as the library keeps it (hqq), else None.
-    ``replaced``: whether the range gave a scale that the convention does not use. ``raw``: the scales
-    before they were quantized themselves, None where they were not. ``center``: the mean that was subtracted,
-    one number, where the convention does so.
+    ``low``, ``high``: the range they were computed from (extended to 0 or made symmetric as the scheme says); None
+    for `Given`. ``inverse``: 1/scale if the library stores it (hqq), else None. ``replaced``: whether the
+    convention replaced the scale that the range gave. ``raw``: the scales before they were quantized
+    themselves, None if they were not. ``center``: the mean that was subtracted, one number, None if none was.
     """
 
     scale: Tensor
@@ -27,7 +26,7 @@ class QParams:
 
     @property
     def ends(self) -> tuple[Tensor, Tensor]:
-        """low and high, of parameters that a range led to."""
+        """low and high, for parameters computed from a range."""
         assert self.low is not None
         assert self.high is not None
         return self.low, self.high

@@ -1,6 +1,6 @@
-"""From a block's range to its scale and zero_point, as the choices of a `Convention` say.
+"""The scale and zero_point of a block from its range, by the choices of a `Convention`.
 
-All tensors stand in block form, one number a block.
+All tensors are in block form: one number per block.
 """
 
 import math
@@ -21,7 +21,7 @@ _HQQ_NARROW, _HQQ_LARGEST_INVERSE = 1e-4, 2e4
 
 
 def parameters(low: Tensor, high: Tensor, symmetric: bool, fmt: Format, c: Convention) -> QParams:
-    """Return scale and zero_point, and what led to them."""
+    """Return scale and zero_point of every block, with the range they are computed from."""
     low, high = (t.to(_PRECISION[c.scale.scale_precision]) for t in (low, high))
     low, high = _widened(*_with_zero(low, high, c), symmetric, fmt, c)
     low, high = _finite(low, high, c)
@@ -65,7 +65,7 @@ def _with_zero(low: Tensor, high: Tensor, c: Convention) -> Range:
 
 
 def _widened(low: Tensor, high: Tensor, symmetric: bool, fmt: Format, c: Convention) -> Range:
-    """Widen what would give a scale below the smallest, at both ends if symmetric."""
+    """Widen ranges that would give a scale below eps, on both sides if symmetric."""
     if not c.range.widen_to_eps:
         return low, high
     steps = _steps(fmt)
@@ -90,7 +90,7 @@ def _asymmetric(low: Tensor, high: Tensor, steps: int, c: Convention) -> Tensor:
 
 
 def inverse_range(low: Tensor, high: Tensor, steps: int) -> Tensor:
-    """Return 1/s = N · (1/(high - low)), two roundings as torch divides a number by a tensor.
+    """Return 1/s = N · (1/(high - low)), rounded twice, as torch divides a number by a tensor.
 
     1 for a range of at most 1e-4, and at most 2e4 (hqq 0.2.8, core/quantize.py).
     """
@@ -100,7 +100,7 @@ def inverse_range(low: Tensor, high: Tensor, steps: int) -> Tensor:
 
 
 def _inverse_of_range(largest: Tensor, fmt: Format, c: Convention) -> Tensor:
-    """1/s by way of 1/max|x|: two roundings, as torch divides a number by a tensor."""
+    """Return 1/s computed from 1/max|x|: rounded twice, as torch divides a number by a tensor."""
     if c.scale.symmetric_scale == "amax_over_half_codes":
         inverse = torch.reciprocal(2 * largest) * (1 << fmt.bits)
     else:
@@ -171,7 +171,7 @@ _SYMMETRIC: dict[str, Symmetric] = {
 }
 
 
-# the rules that read nothing of a range but its larger side
+# the rules that depend on max(|low|, |high|) alone
 OF_MAGNITUDE = (
     "amax_over_qmax",
     "amax",
@@ -183,7 +183,7 @@ OF_MAGNITUDE = (
 
 
 def _replaced(raw: Tensor, c: Convention) -> tuple[Tensor, Tensor]:
-    """Return the scale as float32, and which blocks had one too small."""
+    """Return the scale as float32, and in which blocks it was too small and replaced."""
     if bool(raw.abs().amin() >= c.scale.eps):
         return raw.to(torch.float32), torch.zeros_like(raw, dtype=torch.bool)
     small = raw.abs() < c.scale.eps

@@ -1,4 +1,4 @@
-"""What error a range leaves in each block, found by quantizing the blocks as the scheme does."""
+"""The squared error of each block under a range, measured by quantizing as the scheme does."""
 
 import math
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from quantcore.scheme import Scheme
 
 
 class Parts(NamedTuple):
-    """Of every block the squared error of its clipped elements and of the others, float64, and how many are clipped."""
+    """For every block the squared error of its clipped and other elements, float64, and the number clipped."""
 
     clipping: Tensor
     rounding: Tensor
@@ -25,10 +25,10 @@ class Parts(NamedTuple):
 
 
 class BlockErrors:
-    """The `range_task.SquaredError` of some blocks, float32 of shape (number of blocks, elements of a block).
+    """The `range_setting.protocol.SquaredError` of blocks, float32 of shape (blocks, elements per block).
 
-    ``convention``: that of the scheme's granularity. ``kept``: what it dequantizes with.
-    Scales are taken as float32 also where the scheme quantizes them, for that needs the scales of all blocks.
+    ``convention``: the convention for the scheme's granularity. ``dequantizer``: how it dequantizes.
+    Scales stay float32 even if the scheme quantizes them, since that needs the scales of all blocks.
     """
 
     def __init__(self, blocks: Tensor, scheme: Scheme) -> None:
@@ -37,15 +37,15 @@ class BlockErrors:
         self.dequantizer = Dequantizer("shifted") if self.convention.zero_point.is_min else SCALED
 
     def __call__(self, low: Tensor, high: Tensor) -> Tensor:
-        """Return the sum of the squared error of every block, float64, inf where that is NaN."""
+        """Return the summed squared error of every block, float64, inf instead of NaN."""
         return self.sums(self.coding(low, high)).nan_to_num_(nan=math.inf, posinf=math.inf)
 
-    def search(self, low: Tensor, high: Tensor, still: Tensor, shares: Tensor) -> Range:
-        """Return, for every block, the first of the ranges still + (end - still)·share with the least error.
+    def search(self, low: Tensor, high: Tensor, anchor: Tensor, fractions: Tensor) -> Range:
+        """Return, for every block, the first range anchor + (bound - anchor)·fraction of least error.
 
-        ``shares`` fall, and begin with 1, which stands for (low, high) as they are.
+        ``fractions``: descending from 1, where the range is exactly (low, high).
         """
-        return search(self, low, high, still, shares)
+        return search(self, low, high, anchor, fractions)
 
     def of(self, rows: Tensor | slice) -> "BlockErrors":
         """Some of the blocks."""
@@ -53,7 +53,7 @@ class BlockErrors:
         return BlockErrors(some, self.scheme)
 
     def split(self, low: Tensor, high: Tensor) -> Parts:
-        """Return the squared error of the clipped elements and that of the others, as `Report` parts them."""
+        """Return the squared error of the clipped elements and of the others, as `Report` defines them."""
         coding = self.coding(low, high)
         least, most = self.scheme.format.bounds
         clipping, rounding_ = (low.new_zeros(len(low), dtype=torch.float64) for _ in range(2))
@@ -69,7 +69,7 @@ class BlockErrors:
         return Parts(clipping, rounding_, clipped)
 
     def norms(self, coding: Coding) -> Tensor:
-        """√(squared error) of the blocks, none of them cut, float32."""
+        """Return √(squared error) of the blocks, computed in one piece each, float32."""
         norm = torch.empty(len(self.blocks), device=self.blocks.device)
         for rows, part in parts(self.blocks):
             own = coding.at(rows).beside_elements()
@@ -77,31 +77,31 @@ class BlockErrors:
         return norm
 
     def sums(self, coding: Coding, least: Tensor | None = None) -> Tensor:
-        """The squared error of some blocks, float64, or of a part of them that is over ``least``."""
+        """Return the squared error of the blocks, float64; partial sums where they exceed ``least``."""
         total = torch.zeros(len(self.blocks), dtype=torch.float64, device=self.blocks.device)
         for rows, part in parts(self.blocks):
             if least is not None and bool((total[rows] > least[rows]).all()):
-                continue  # what is left could only add to it
+                continue  # the rest can only add to it
             own = coding.at(rows).beside_elements()
             total[rows] += self._error(self._unclamped(part, own), part, own).double().square_().sum(-1)
         return total
 
     def coding(self, low: Tensor, high: Tensor) -> Coding:
-        """Return what codes the blocks under these ranges, of any shape."""
+        """Return the parameters that code the blocks under these ranges, of any shape."""
         p = parameters(low, high, self.scheme.symmetric, self.scheme.format, self.convention)
         shift = p.zero_point.to(torch.float32) if bool(p.zero_point.any()) else None
         return Coding(factor(p.scale, p.inverse, self.convention), p.scale, shift)
 
     def _unclamped(self, part: Tensor, coding: Coding) -> Tensor:
-        """What the kernel gives, until the next call."""
-        whole = isinstance(self.scheme.format, IntFormat)
-        round_ = rounding(self.convention.coding.rounding) if whole else unrounded
+        """Return the kernel's unclamped values, valid until the next call."""
+        integer = isinstance(self.scheme.format, IntFormat)
+        round_ = rounding(self.convention.coding.rounding) if integer else unrounded
         return KERNELS[self.convention.coding.kernel].run(
             part, coding.s, coding.shift, like(part, "unclamped"), round_
         )
 
     def _error(self, work: Tensor, part: Tensor, coding: Coding) -> Tensor:
-        """x - x̂, in place of what `_unclamped` gave."""
+        """Return x - x̂, written over the values of `_unclamped`."""
         fmt = self.scheme.format
         if isinstance(fmt, IntFormat):
             codes = fit(work, self.scheme)

@@ -1,4 +1,4 @@
-"""From a tensor and a scheme to codes and dequantized values."""
+"""Quantize a tensor by a scheme: codes and dequantized values."""
 
 from quantcore.quantization.fit import fit_scheme
 from quantcore.quantization.library_encodings import encoding

@@ -1,4 +1,4 @@
-"""A scheme whose codebook is fitted to the tensor, in the units that its scales bring the elements to."""
+"""A scheme whose codebook is fitted to the tensor, in units of its scales."""
 
 from dataclasses import replace
 from typing import Any
@@ -18,23 +18,23 @@ NAME = "fitted"
 def fit_scheme(x: Any, scheme: Scheme, size: int, method: str = "kmeans") -> Scheme:
     """Return the scheme with a codebook of ``size`` values fitted to x in place of its format.
 
-    A block's range is brought to -1..1, and the value farthest out is held at that end, since that is where
-    scales put it; every element weighs the same, whatever its block's scale. With parameters by hand
-    (`Given`) the elements are divided by these, and none is held.
+    Each block's range is scaled to -1..1, and the outermost value is fixed at that bound, since the scales map
+    the extremes to it; every element weighs the same, whatever its block's scale. With given parameters (`Given`)
+    the elements are divided by these, and no value is fixed.
 
     >>> str(fit_scheme([[0.0, 1.0, 1.0, 4.0]], Scheme(), 3).format)
     'codebook([0,0.25,1], name=fitted)'
 
     Raises:
-        QuantError: as `fit_codebook`, or the scheme does not fit x.
+        QuantError: as in `fit_codebook`, or the scheme does not fit x.
     """
     x = as_float32(x)
     refuse_nonfinite(x, "a fitted codebook")
-    # stands in for the one that is sought, with the same largest value, so that scales come out as they will
+    # a placeholder with the same largest value as the fitted codebook, so that the scales are the final ones
     evenly = CodebookFormat(tuple(torch.linspace(-1, 1, 1 << 4).tolist()))
     trial = replace(scheme, format=evenly, symmetric=True, scales=None)
     params = choose_qparams(x, trial)
     scaled = torch.cat([values.reshape(-1).clone() for _, values in unclamped(x, params, trial)])
-    by_hand = isinstance(scheme.range_setting, Given)
-    book = fit_codebook(scaled, size, method, None if by_hand else 1.0)
+    given = isinstance(scheme.range_setting, Given)
+    book = fit_codebook(scaled, size, method, None if given else 1.0)
     return replace(scheme, format=replace(book, name=NAME), symmetric=True)

@@ -1,4 +1,4 @@
-"""The numbers that a library itself shows for scale and zero_point, under its own names."""
+"""The numbers that a library reports for scale and zero_point, under its names."""
 
 from collections.abc import Callable
 
@@ -23,12 +23,12 @@ def _offset(result: Quantized) -> Tensor:
     return offset + 0.0  # -0.0 becomes 0.0
 
 
-def _end(result: Quantized, code: int) -> Tensor:
+def _bound(result: Quantized, code: int) -> Tensor:
     return result.scale * (_offset(result) + code)
 
 
 _NUMBERS: dict[str, Callable[[Quantized], Tensor]] = {
     "offset": _offset,
-    "min": lambda result: _end(result, result.scheme.format.qmin),
-    "max": lambda result: _end(result, result.scheme.format.qmax),
+    "min": lambda result: _bound(result, result.scheme.format.qmin),
+    "max": lambda result: _bound(result, result.scheme.format.qmax),
 }

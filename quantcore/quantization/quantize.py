@@ -1,7 +1,7 @@
 """From a tensor to codes and back: one path for every scheme.
 
-The tensor is walked in boxes of about 1 MB whose blocks all have the same shape, in place and into
-outputs made once: fresh temporaries of the whole tensor would cost many times the arithmetic.
+The tensor is processed in regions of about 2 MB whose blocks all have the same shape, in place and into
+preallocated outputs: new temporaries of the whole tensor would cost many times the arithmetic.
 """
 
 import warnings
@@ -25,11 +25,11 @@ from quantcore.scheme import Scheme, check_supported
 
 @dataclass(frozen=True, eq=False)
 class Quantized:
-    """A tensor, its scheme and what came of it.
+    """A tensor, its scheme and the quantized result.
 
     ``x`` float32; ``codes`` of x's shape, the smallest of int8, uint8, int16, int32; ``params`` in
     block form. ``scales``: the quantized scales, if the scheme quantizes them; `scale` is what they
-    dequantize to. ``warnings``: sentences on what was computed although it is likely a mistake.
+    dequantize to. ``warnings``: sentences on likely mistakes.
     """
 
     x: Tensor
@@ -46,15 +46,15 @@ class Quantized:
 
     @property
     def zero_point(self) -> Tensor | None:
-        """Zero points, block form: int32, or float32 where the convention has it so (hqq).
+        """Zero points, block form: int32, or float32 if the convention stores floats (hqq).
 
-        None for float formats, which have none.
+        None for formats without a zero point: floats and codebooks.
         """
         return self.params.zero_point if isinstance(self.scheme.format, IntFormat) else None
 
     @cached_property
     def blocks(self) -> Blocks:
-        """How x lies in blocks."""
+        """The layout of x in blocks."""
         return Blocks.of(self.scheme.granularity, tuple(self.x.shape))
 
     @property
@@ -64,22 +64,22 @@ class Quantized:
 
     @property
     def blocked_shape(self) -> tuple[int, ...]:
-        """The shape in which the blocks are boxes: x's own, or flat where groups run over the ends of rows."""
+        """The shape in which the blocks are boxes: x's own, or flat where groups cross row boundaries."""
         return self.blocks.blocked_shape
 
     @property
     def dequantizer(self) -> Dequantizer:
-        """What the library dequantizes with, where that is not (codes - zero_point) * scale; block form."""
+        """How the library dequantizes, in block form."""
         return dequantizer_of(self.params, self.scheme.format, self.scheme.rules)
 
     @property
     def dequantized(self) -> Tensor:
-        """x̂ = (codes - zero_point) * scale, of a float format value * scale; float32, computed anew each time."""
+        """x̂ = (codes - zero_point) * scale, or value * scale for float formats; float32, recomputed at each access."""
         return _dequantize(self.codes, self.params, self.scheme, self.blocks)
 
     @property
     def error(self) -> Tensor:
-        """x - x̂, float32; computed anew each time."""
+        """x - x̂, float32; recomputed at each access."""
         x_hat = self.dequantized
         return torch.sub(self.x, x_hat, out=x_hat)
 
@@ -95,7 +95,7 @@ def apply(x: Any, scheme: Scheme, out: Quantized | None = None) -> Quantized:
             [ 7,  0]], dtype=torch.int8)
 
     Raises:
-        QuantError: the scheme does not fit x, or x holds NaN or infinity.
+        QuantError: the scheme does not fit x, or x contains NaN or infinity.
     """
     result = apply_quietly(x, scheme, out)
     for note in result.warnings:
@@ -104,10 +104,10 @@ def apply(x: Any, scheme: Scheme, out: Quantized | None = None) -> Quantized:
 
 
 def apply_quietly(x: Any, scheme: Scheme, out: Quantized | None = None) -> Quantized:
-    """`apply` whose warnings stand in the result alone: Python's filters of warnings know no threads.
+    """`apply` that only stores warnings in the result: Python's warning filters are not thread-safe.
 
     Raises:
-        QuantError: as `apply`.
+        QuantError: as in `apply`.
     """
     x = as_float32(x)
     check_supported(scheme, tuple(x.shape))
@@ -122,7 +122,7 @@ def apply_quietly(x: Any, scheme: Scheme, out: Quantized | None = None) -> Quant
 
 
 def _stored(params: QParams, scheme: Scheme, scales: Quantized) -> QParams:
-    """The parameters as they are stored, ``scales`` being what the scales have become."""
+    """Return the parameters as they are stored; ``scales``: the quantized scales."""
     inverse = None
     if scheme.rules.scale.inverse == "of_levels" and not isinstance(scales.scheme.format, IntFormat):
         values = scales.scheme.format.decode(scales.codes)
@@ -140,8 +140,8 @@ def quantize(x: Any, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | 
         out: a tensor of x's shape and the format's dtype to write into.
 
     Raises:
-        QuantError: shapes do not fit, the scheme's library can't do it, or x holds NaN or infinity and the
-            convention refuses that.
+        QuantError: shapes do not match, the scheme's library does not support it, or x contains NaN or infinity and
+            the convention refuses them.
     """
     x = as_float32(x)
     check_supported(scheme, tuple(x.shape))
@@ -155,12 +155,12 @@ def quantize(x: Any, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | 
 def _codes(
     x: Tensor, params: QParams, scheme: Scheme, blocks: Blocks, out: Tensor | None
 ) -> tuple[Tensor, str]:
-    """Return the codes, and a sentence if some come from NaN."""
+    """Return the codes, and a sentence if some elements are NaN."""
     fmt, rules = scheme.format, scheme.rules
     codes = _output(out, blocks.shape, fmt.dtype, x.device)
     careful = not rules.refuses_nonfinite and may_leave_integers(x, params, scheme, rules)
     round_ = rounding(rules.coding.rounding)
-    nans, laid = 0, blocks.view(codes)
+    nans, blocked = 0, blocks.view(codes)
     for region, work, shift in boxes(x, params, scheme, blocks):
         if careful:
             nans += int(work.isnan().sum())
@@ -168,7 +168,7 @@ def _codes(
                 resolve_nonfinite(work, shift, fmt, rules)
             elif rules.nonfinite.cast == "low_bits":
                 work.masked_fill_(~work.isfinite(), 0.0)
-        target = split_axes(laid[region.elements], region.block)
+        target = split_axes(blocked[region.elements], region.block)
         if isinstance(fmt, IntFormat):
             store(fit(work, scheme), target, fmt)
         else:
@@ -179,7 +179,7 @@ def _codes(
 
 
 def codes_of(x: Tensor, params: QParams, scheme: Scheme) -> Tensor:
-    """Return the codes of x under parameters found elsewhere, whatever the range setting says; x float32."""
+    """Return the codes of x under parameters found elsewhere, whatever the range setting; x is float32."""
     blocks = Blocks.of(scheme.granularity, tuple(x.shape))
     return _codes(x, params, replace(scheme, range_setting=Given(1.0)), blocks, None)[0]
 
@@ -187,7 +187,7 @@ def codes_of(x: Tensor, params: QParams, scheme: Scheme) -> Tensor:
 def dequantize(
     codes: Tensor, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | None = None
 ) -> Tensor:
-    """Return (codes - zero_point) * scale, float32; parameters as in `quantize`; of floats value * scale."""
+    """Return (codes - zero_point) * scale, float32; or value * scale for floats; parameters as in `quantize`."""
     blocks = Blocks.of(scheme.granularity, tuple(codes.shape))
     return _dequantize(codes, QParams(scale, zero_point), scheme, blocks, out)
 
@@ -195,13 +195,13 @@ def dequantize(
 def _dequantize(
     codes: Tensor, params: QParams, scheme: Scheme, blocks: Blocks, out: Tensor | None = None
 ) -> Tensor:
-    """`dequantize` by all that the convention keeps, float32."""
+    """`dequantize` with everything that the convention stores, float32."""
     scale, zero_point, shifted = prepare(params.scale, params.zero_point, blocks, codes.device)
     dequantizer = dequantizer_of(params, scheme.format, scheme.rules)
     x_hat = _output(out, blocks.shape, torch.float32, codes.device)
-    laid = (blocks.view(codes), x_hat.view(blocks.blocked_shape))
+    blocked = (blocks.view(codes), x_hat.view(blocks.blocked_shape))
     for region in blocks.regions(CHUNK):
-        source, target = (split_axes(t[region.elements], region.block) for t in laid)
+        source, target = (split_axes(t[region.elements], region.block) for t in blocked)
         z = spread(zero_point[region.grid]) if shifted else None
         decode(source, spread(scale[region.grid]), z, target, scheme.format, dequantizer.at_region(region))
     return x_hat
@@ -212,7 +212,7 @@ def _output(out: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype, devi
         return torch.empty(shape, dtype=dtype, device=device)
     if out.shape != shape or out.dtype != dtype or out.device != device:
         raise QuantError(
-            f"out has shape {tuple(out.shape)} and {out.dtype}; it must have {shape} and {dtype}."
+            f"out has shape {tuple(out.shape)} and {out.dtype}; give one of shape {shape} and {dtype}."
         )
     return out
 
@@ -226,6 +226,6 @@ def _zero_point_outside(params: QParams, scheme: Scheme) -> str:
         return ""
     bad = low if low < fmt.qmin else high
     return (
-        f"The zero_point {bad} lies outside the codes {fmt.qmin}..{fmt.qmax} of {fmt}; "
+        f"The zero_point {bad} lies outside the codes {fmt.qmin}..{fmt.qmax} of {fmt}: "
         "no library can store it, and the value 0 is clipped."
     )

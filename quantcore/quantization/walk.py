@@ -1,4 +1,4 @@
-"""The tensor walked in boxes of about 1 MB whose blocks all have the same shape, each brought to unclamped codes."""
+"""Unclamped codes, region by region: boxes of about 2 MB whose blocks all have the same shape."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,9 +16,9 @@ from quantcore.scheme import Scheme
 
 
 def unclamped(x: Tensor, params: QParams, scheme: Scheme) -> Iterator[tuple[Region, Tensor]]:
-    """Yield what the convention's kernel gives, box by box of `Blocks.blocked_shape`, float32, axes of `split_axes`.
+    """Yield each region of `Blocks.blocked_shape` with the kernel's result, float32, in the axes of `split_axes`.
 
-    The only place of this arithmetic. The tensor is a scratch that the next box overwrites.
+    The tensor is scratch memory that the next region overwrites.
     """
     for region, work, _ in boxes(x, params, scheme, Blocks.of(scheme.granularity, tuple(x.shape))):
         yield region, work
@@ -27,14 +27,14 @@ def unclamped(x: Tensor, params: QParams, scheme: Scheme) -> Iterator[tuple[Regi
 def boxes(
     x: Tensor, params: QParams, scheme: Scheme, blocks: Blocks
 ) -> Iterator[tuple[Region, Tensor, Tensor | None]]:
-    """Yield region, unclamped values, and the zero_point that was added to them (None: all are 0)."""
+    """Yield each region, its unclamped values, and the zero_point in them (None: all are 0)."""
     x = blocks.view(x) if params.center is None else blocks.view(x) - params.center
     rules = scheme.rules
     scale, zero_point, shifted = prepare(*coded_with(params, rules), blocks, x.device)
     integer = isinstance(scheme.format, IntFormat)
-    # a float's codes are rounded where its exponent is known, in `encode_`
+    # floats are rounded in `encode_`, where the exponent is known
     round_ = rounding(rules.coding.rounding) if integer else unrounded
-    # of small floats, which have -0, even a zero_point of 0 tells: -0 + 0 is 0
+    # for small floats even an added 0 matters: -0 + 0 is 0
     shifted = shifted or (KERNELS[rules.coding.kernel].shift_first and not integer)
     scratch = torch.empty(max(r.numel for r in blocks.regions(CHUNK)), device=x.device)
     zeros = params.raw is not None and not bool(scale.abs().amin() > 0)
@@ -53,7 +53,7 @@ def boxes(
 
 
 def coded_with(params: QParams, convention: Convention) -> tuple[Tensor, Tensor]:
-    """Return the scale and zero_point that codes are found with: as stored, or as they were before."""
+    """Return the scale and zero_point that codes are computed with: as stored, or as they were before."""
     if convention.storage.quantize_with == "stored" or params.raw is None:
         return params.scale, params.zero_point
     shift = params.low if convention.zero_point.is_min else params.zero_point
@@ -64,7 +64,7 @@ def coded_with(params: QParams, convention: Convention) -> tuple[Tensor, Tensor]
 def convention_of(
     convention: Convention, region: Region, granularity: Granularity, shape: tuple[int, ...]
 ) -> Convention:
-    """The convention, or where it divides a short last block and this is it, the one that does so."""
+    """Return the convention of a region, which may differ for a shorter last block (`short_block`)."""
     if convention.coding.short_block == "as_others" or not isinstance(granularity, PerFlatGroup):
         return convention
     full, rest = divmod(shape[0], granularity.size)
@@ -72,7 +72,7 @@ def convention_of(
 
 
 def inverse_of_levels(values: Tensor, scale: Tensor, blocks: Blocks) -> Tensor:
-    """Return (1 / scale) / values: ``scale`` in block form is that of the blocks of ``values``."""
+    """Return (1 / scale) / values; ``scale``: in block form, of the blocks of ``values``."""
     inverse = torch.empty_like(values)
     for region in blocks.regions(CHUNK):
         part, target = (split_axes(blocks.view(t)[region.elements], region.block) for t in (values, inverse))
@@ -81,7 +81,7 @@ def inverse_of_levels(values: Tensor, scale: Tensor, blocks: Blocks) -> Tensor:
 
 
 def prepare(scale: Any, zero_point: Any, blocks: Blocks, device: torch.device) -> tuple[Tensor, Tensor, bool]:
-    """Parameters as float32 in block form, and whether any zero_point is not 0."""
+    """Return the parameters as float32 in block form, and whether any zero_point is not 0."""
     grid = blocks.grid
     made = []
     for what, value in (("scale", scale), ("zero_point", zero_point)):

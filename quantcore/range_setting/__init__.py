@@ -1,4 +1,4 @@
-"""How the range that the codes span is found."""
+"""Range settings: how the range of the codes is chosen."""
 
 from typing import get_args
 

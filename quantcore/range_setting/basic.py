@@ -1,8 +1,8 @@
-"""How a block's (low, high) is found: the range that the codes shall span.
+"""Range settings: how the (low, high) of a block is chosen, the range that its codes span.
 
 A range setting is a frozen dataclass, called as ``range_setting(blocks, task) -> (low, high)``:
-``blocks`` is float32 of shape (number of blocks, elements of a block), the results have one number a
-block. What becomes of the range (0 included or not, made symmetric or not) is the convention's part.
+``blocks`` is float32 of shape (number of blocks, elements of a block), the results have one number
+per block. The convention then adjusts the range (includes 0, makes it symmetric).
 The term is that of Nagel et al. 2021, "A White Paper on Neural Network Quantization", arXiv 2106.08295, 3.1.
 """
 
@@ -23,7 +23,7 @@ class MinMax:
     """The lowest and the highest element: nothing is clipped."""
 
     def __call__(self, blocks: Tensor, task: Task) -> Range:
-        """Return (low, high), one number a block."""
+        """Return (low, high), one number per block."""
         return blocks.amin(-1), blocks.amax(-1)
 
 
@@ -31,10 +31,10 @@ class MinMax:
 class Percentile:
     """Symmetric: ±the ``p``-th percentile of |x|. Asymmetric: the (100-p)-th and the p-th of x.
 
-    Between two elements it interpolates linearly, in float64, as numpy's default does.
+    Interpolates linearly between two elements, in float64, like numpy's default.
 
     Raises:
-        QuantError: ``p`` is not over 50 and at most 100.
+        QuantError: ``p`` is not greater than 50 and at most 100.
     """
 
     p: float
@@ -43,12 +43,12 @@ class Percentile:
         p = notation.finite(self.p, "The percentile")
         if not 50 < p <= 100:
             raise QuantError(
-                f"The percentile must be over 50 and at most 100, not {p:g}; 99.9 clips 1 in 1,000."
+                f"The percentile must be greater than 50 and at most 100, not {p:g}; 99.9 clips 1 in 1,000."
             )
         object.__setattr__(self, "p", p)
 
     def __call__(self, blocks: Tensor, task: Task) -> Range:
-        """Return (low, high), one number a block."""
+        """Return (low, high), one number per block."""
         if task.symmetric:
             high = _percentiles(blocks.abs(), [self.p])[0]
             return -high, high
@@ -61,7 +61,7 @@ class Fixed:
     """The same range for every block; symmetric: ±max(|low|, |high|).
 
     Raises:
-        QuantError: not low < high.
+        QuantError: low is not less than high, or a bound is beyond float32.
     """
 
     low: float
@@ -79,18 +79,18 @@ class Fixed:
         object.__setattr__(self, "high", high)
 
     def __call__(self, blocks: Tensor, task: Task) -> Range:
-        """Return (low, high), one number a block."""
+        """Return (low, high), one number per block."""
         low = blocks.new_full(blocks.shape[:1], self.low)
         return low, blocks.new_full(blocks.shape[:1], self.high)
 
 
 @dataclass(frozen=True)
 class Given:
-    """Scale and zero_point by hand: numbers for all blocks, or nested tuples in block form.
+    """Given scale and zero_point: one number for all blocks, or nested tuples in block form.
 
     Raises:
-        QuantError: a scale that is not positive and finite, a zero_point that is no whole number of 32
-            bits, or nested tuples that are ragged.
+        QuantError: a scale is not positive and finite, a zero_point is not a 32-bit integer, or the nested tuples
+            are ragged.
     """
 
     scale: Any
@@ -104,7 +104,7 @@ class Given:
         """Return scale (float32) and zero_point (int32) for a grid of blocks.
 
         Raises:
-            QuantError: the nested tuples have another shape than the grid.
+            QuantError: the nested tuples do not have the shape of the grid.
         """
         return (
             _filled(self.scale, grid, torch.float32, "scale", device),
@@ -116,10 +116,10 @@ MIN_MAX = MinMax()
 
 
 def _percentiles(blocks: Tensor, ps: list[float]) -> list[Tensor]:
-    """Percentiles of each row of ``blocks``, whose elements are moved about in place.
+    """Return percentiles of each row of ``blocks``, whose elements are reordered in place.
 
-    numpy's partition selects without sorting and without another copy: torch.quantile stops at 16 million
-    elements, torch.kthvalue takes 8 bytes more an element.
+    numpy's partition selects without sorting or copying: torch.quantile is limited to 16 million elements, and
+    torch.kthvalue takes 8 more bytes per element.
     """
     n = blocks.shape[-1]
     places = [p / 100 * (n - 1) for p in ps]
@@ -141,7 +141,7 @@ def _positive(value: object) -> float:
     with np.errstate(over="ignore"):
         fits = 0 < np.float32(scale) < np.inf
     if not fits:
-        raise QuantError(f"The scale must be positive and a float32 number, not {scale:g}.")
+        raise QuantError(f"The scale must be positive and within float32, not {scale:g}.")
     return scale
 
 
@@ -165,11 +165,11 @@ def _filled(value: Any, grid: tuple[int, ...], dtype: torch.dtype, what: str, de
         tensor = torch.tensor(value, dtype=dtype, device=device)
     except (ValueError, TypeError):
         raise QuantError(
-            f"The rows of {what} have different lengths; give one number a block, shape {grid}."
+            f"The rows of {what} have different lengths; give one number per block, shape {grid}."
         ) from None
     if tensor.dim() and tensor.shape != grid:
         raise QuantError(
             f"{what} has shape {tuple(tensor.shape)}, but the blocks form a grid of {grid}. "
-            "Give one number for all, or one a block in that shape."
+            "Give one number for all, or one per block in that shape."
         )
     return tensor.expand(grid).contiguous()

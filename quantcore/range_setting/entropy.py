@@ -1,4 +1,4 @@
-"""The range whose histogram loses least information: Kullback-Leibler calibration."""
+"""The range whose histogram loses the least information: Kullback-Leibler calibration."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,25 +16,25 @@ Array = npt.NDArray[Any]
 MAX_BINS = 8192
 MAX_WORK = 1 << 28  # bins, times thresholds, times blocks: some 10 seconds
 _EPSILON = 0.0001  # what onnxruntime gives a bin without elements
-_TOGETHER = 1 << 20  # bins of all blocks that are worked on at a time
-_USUAL = 100  # exponent of two: what lies further from 1 is brought nearer, for bins need a width
+_TOGETHER = 1 << 20  # bins, over all blocks, that are processed at a time
+_USUAL = 100  # exponent: magnitudes farther from 1 are rescaled, so that bins have a width
 
 
 @dataclass(frozen=True)
 class Entropy:
-    """±T cut to min-max, T being the edge of the histogram at which least information is lost.
+    """±T within min-max, where T is the edge of the histogram that loses the least information.
 
-    A histogram of ``num_bins`` over ±max|x|; for each T, what lies inside with the rest piled on its ends (p)
-    is compared with the same in ``num_quantized_bins`` bins (q), by the Kullback-Leibler divergence Σ p·log(p/q).
-    Arithmetic and defaults are onnxruntime 1.31's, equal to the last bit; its 128 bins leave one T to try, the
-    widest, so more are needed to clip anything. TensorRT's are 2048.
+    The histogram has ``num_bins`` bins over ±max|x|. For each T, the counts inside with the rest added to the outer
+    bins (p) are compared with the same in ``num_quantized_bins`` bins (q), by the Kullback-Leibler divergence
+    Σ p·log(p/q). Arithmetic and defaults are those of onnxruntime 1.31, bit for bit. Its 128 bins leave only the
+    widest T to try, so clipping needs more bins; TensorRT uses 2048.
 
     Migacz 2017, "8-bit Inference with TensorRT", GTC talk S7310; onnxruntime/quantization/calibrate.py,
     HistogramCollector.get_entropy_threshold.
 
     Raises:
-        QuantError: other than 2 <= num_quantized_bins <= num_bins <= 8192, or, when called, so many bins and
-            blocks that it would take minutes.
+        QuantError: not 2 <= num_quantized_bins <= num_bins <= 8192, or, when called, so many bins and blocks that
+            it would take minutes.
     """
 
     num_bins: int = 128
@@ -51,7 +51,7 @@ class Entropy:
         object.__setattr__(self, "num_quantized_bins", quantized)
 
     def __call__(self, blocks: Tensor, task: Task) -> Range:
-        """Return (low, high), one number a block."""
+        """Return (low, high), one number per block."""
         thresholds = self.num_bins // 2 - self.num_quantized_bins // 2 + 1
         count = max(task.blocks, len(blocks))
         if thresholds > 1 and thresholds * self.num_bins * count > MAX_WORK:
@@ -65,8 +65,8 @@ class Entropy:
         rows = max(1, _TOGETHER // max(self.num_bins, x.shape[1]))
         for start in range(0, len(x), rows):
             part = slice(start, start + rows)
-            for whole, ends in zip(found, self._thresholds(x[part], low[part], high[part]), strict=True):
-                whole[part] = ends
+            for every, bounds in zip(found, self._thresholds(x[part], low[part], high[part]), strict=True):
+                every[part] = bounds
         return torch.from_numpy(found[0]).to(blocks.device), torch.from_numpy(found[1]).to(blocks.device)
 
     def _thresholds(self, x: Array, low: Array, high: Array) -> tuple[Array, Array]:
@@ -80,26 +80,26 @@ class Entropy:
         counts = histogram_counts(x, edges)
         place = least_divergence(counts, self.num_quantized_bins)
         middle, n = self.num_bins // 2, np.arange(len(x))
-        ends = edges[n, middle - place], edges[n, np.minimum(middle + place + 1, self.num_bins)]
-        lowest, highest = (np.ldexp(e, exponent) for e in ends)
+        bounds = edges[n, middle - place], edges[n, np.minimum(middle + place + 1, self.num_bins)]
+        lowest, highest = (np.ldexp(e, exponent) for e in bounds)
         return np.maximum(lowest, low), np.minimum(highest, high)
 
 
 def histogram_edges(largest: Array, bins: int) -> Array:
-    """Edges of equal bins over ±``largest``, or over ±0.5 where that is 0: float32, a row a block."""
+    """Return edges of equal bins over ±``largest``, or over ±0.5 where that is 0: float32, one row per block."""
     reach = np.where(largest == 0, np.float32(0.5), largest)
     return np.linspace(-reach, reach, bins + 1, dtype=np.float32, axis=-1)
 
 
 def histogram_counts(x: Array, edges: Array) -> Array:
-    """How many elements of each block lie in each bin, its lower edge included and the last one's upper too."""
+    """Count the elements of each block in each bin, which includes its lower edge; the last bin includes both."""
     blocks, bins = len(edges), edges.shape[1] - 1
     counts = np.zeros((blocks, bins), np.int64)
     for start in range(0, x.shape[1], _TOGETHER):
         part = x[:, start : start + _TOGETHER]
         first, width = edges[:, :1], edges[:, -1:] - edges[:, :1]
         place = np.clip(((part - first) / width * bins).astype(np.int64), 0, bins - 1)
-        # the quotient is rounded, so it may point beside the bin
+        # the rounded quotient may point to a neighboring bin
         place -= part < np.take_along_axis(edges, place, 1)
         place += (part >= np.take_along_axis(edges, place + 1, 1)) & (place < bins - 1)
         flat = (place + np.arange(blocks)[:, None] * bins).reshape(-1)
@@ -108,7 +108,7 @@ def histogram_counts(x: Array, edges: Array) -> Array:
 
 
 def least_divergence(counts: Array, quantized_bins: int) -> Array:
-    """Return, for every row of counts, how many bins beside the middle one give the least divergence."""
+    """Return, for every row of counts, the number of bins on each side of the middle with the least divergence."""
     middle, bins = counts.shape[1] // 2, counts.shape[1]
     until = np.concatenate([np.zeros((len(counts), 1), np.int64), counts.cumsum(1)], 1)
     first = quantized_bins // 2
@@ -124,7 +124,7 @@ def least_divergence(counts: Array, quantized_bins: int) -> Array:
 
 
 def _divergence(inside: Array, outside: tuple[Array, Array], quantized_bins: int) -> Array:
-    """Σ p·log(p/q) of every row, float32; infinite where nothing lies inside."""
+    """Return Σ p·log(p/q) of every row, float32; infinite where nothing lies inside."""
     p = inside.copy()
     p[:, 0] += outside[0]
     p[:, -1] += outside[1]
@@ -145,7 +145,7 @@ def _divergence(inside: Array, outside: tuple[Array, Array], quantized_bins: int
 
 
 def _smooth(counts: Array) -> Array:
-    """Counts as float32, empty bins given a little and the others made to pay for it in equal parts."""
+    """Return counts as float32, with empty bins raised slightly at the equal expense of the others."""
     empty = counts == 0
     n = empty.sum(1, keepdims=True)
     taken = _EPSILON * n / np.maximum(counts.shape[1] - n, 1)

@@ -1,4 +1,4 @@
-"""HQQ's optimiser, which leaves the scale and moves the zero_point."""
+"""HQQ's optimization of the zero_point; the scale stays as it is."""
 
 from dataclasses import dataclass
 
@@ -15,20 +15,20 @@ MAX_ITERATIONS = 1000
 
 @dataclass(frozen=True)
 class HalfQuadratic:
-    """Min-max, then the zero_point moved until a norm of the error that forgives outliers falls no more.
+    """Min-max, then the zero_point adjusted until an outlier-robust norm of the error stops falling.
 
-    Half-Quadratic Quantization: the error is split off by the shrinkage operator of the l_p norm, p =
-    ``lp_norm``, weighed by ``beta``, and the zero_point becomes the mean of q - (x - split)/s, at most
-    ``iterations`` times, while the mean |error| of the whole tensor falls. So blocks are not independent.
-    The arithmetic is that of hqq 0.2.8's default on a CPU. Needs a convention whose zero_point is no whole
-    number (hqq), and channels or groups.
+    Half-Quadratic Quantization: the shrinkage operator of the l_p norm, p = ``lp_norm``, weighted by ``beta``,
+    splits off part of the error, and the zero_point becomes the mean of q - (x - split)/s, at most ``iterations``
+    times, while the mean |error| of the whole tensor falls. Blocks are therefore not independent. The arithmetic
+    is that of hqq 0.2.8's default on a CPU. Needs a convention with a float zero_point (hqq), and channels or
+    groups.
 
     Badri and Shaji 2023, "Half-Quadratic Quantization of Large Machine Learning Models",
     mobiusml.github.io/hqq_blog; hqq/core/optimize.py, optimize_weights_proximal_legacy.
 
     Raises:
-        QuantError: ``iterations`` is not a whole number from 1 to 1000, ``lp_norm`` not over 0 and at most 1, or
-            ``beta`` not over 0.
+        QuantError: ``iterations`` is not an integer from 1 to 1000, ``lp_norm`` is not greater than 0 and at most 1,
+            or ``beta`` is not greater than 0.
     """
 
     iterations: int = 20
@@ -39,7 +39,9 @@ class HalfQuadratic:
         iterations = notation.integer(self.iterations, "iterations")
         lp_norm, beta = notation.finite(self.lp_norm, "lp_norm"), notation.finite(self.beta, "beta")
         if not 1 <= iterations <= MAX_ITERATIONS:
-            raise QuantError(f"iterations={iterations} is outside 1..{MAX_ITERATIONS}; 20 is usual.")
+            raise QuantError(
+                f"iterations={iterations} is outside 1..{MAX_ITERATIONS}; the usual value is 20."
+            )
         if not (0 < lp_norm <= 1 and beta > 0):
             raise QuantError(
                 f"half_quadratic needs 0 < lp_norm <= 1 and beta > 0, not {lp_norm:g} and {beta:g}."
@@ -48,7 +50,7 @@ class HalfQuadratic:
             object.__setattr__(self, name, value)
 
     def __call__(self, blocks: Tensor, task: Task) -> Range:
-        """Return (low, high), one number a block, from which the scale and the first zero_point come."""
+        """Return (low, high), one number per block, for the scale and the first zero_point."""
         return blocks.amin(-1), blocks.amax(-1)
 
     def zero_point(self, blocks: Tensor, inverse: Tensor, zero_point: Tensor, task: Task) -> Tensor:
@@ -56,10 +58,12 @@ class HalfQuadratic:
 
         Args:
             blocks: all blocks of the tensor, (number of blocks, elements of a block).
-            inverse: 1/scale, one number a block.
-            zero_point: the one of min-max.
+            inverse: 1/scale, one number per block.
+            zero_point: that of min-max, one number per block.
         """
-        size = torch.empty_like(blocks)  # |error|: its mean is rounded as hqq's only if taken of all at once
+        size = torch.empty_like(
+            blocks
+        )  # |error|: its mean rounds as in hqq only if taken over all elements at once
         least = torch.tensor(torch.inf)
         for _ in range(self.iterations):
             moved = torch.empty_like(zero_point)

@@ -1,4 +1,4 @@
-"""What a range setting may know of the scheme it serves."""
+"""The interface between range settings and the scheme."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,24 +13,25 @@ Range = tuple[Tensor, Tensor]
 
 
 class SquaredError(Protocol):
-    """Measures ranges of the blocks at hand by quantizing them as the scheme does."""
+    """Measures ranges of blocks by quantizing them as the scheme does."""
 
     def __call__(self, low: Tensor, high: Tensor) -> Tensor:
-        """Return the sum of the squared error of every block, float64, one number a block."""
+        """Return the summed squared error of every block, float64."""
 
-    def search(self, low: Tensor, high: Tensor, still: Tensor, shares: Tensor) -> Range:
-        """Return, for every block, the first of the ranges still + (end - still)·share with the least error.
+    def search(self, low: Tensor, high: Tensor, anchor: Tensor, fractions: Tensor) -> Range:
+        """Return, for every block, the first range anchor + (bound - anchor)·fraction of least error.
 
-        ``low``, ``high``, ``still``: one number a block. ``shares`` fall, and begin with 1, which stands for
-        (low, high) as they are.
+        ``low``, ``high``, ``anchor``: one number per block. ``fractions``: descending from 1, where the range is
+        exactly (low, high).
         """
 
 
 @dataclass(frozen=True)
 class Task:
-    """``squared_error`` measures ranges of the blocks handed in, None where nothing is to be measured.
+    """What a range setting needs to know of the scheme.
 
-    ``blocks``: how many the tensor has; a range setting is handed some of them at a time.
+    ``squared_error``: measures ranges of the blocks passed in, None if not needed. ``blocks``: the number of
+    blocks of the tensor; a range setting receives some of them at a time.
     """
 
     format: Format
@@ -40,7 +41,7 @@ class Task:
 
 
 def parts(blocks: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Cut blocks into pieces of at most `CHUNK` elements, whole blocks where they fit; with the blocks they are of."""
+    """Yield pieces of at most `CHUNK` elements, whole blocks if they fit, with the slice of their blocks."""
     n, size = blocks.shape
     rows, columns = max(1, CHUNK // size), min(size, CHUNK)
     for row in range(0, n, rows):

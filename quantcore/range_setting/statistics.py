@@ -1,4 +1,4 @@
-"""Range settings that weigh clipping against rounding, or take the range from the spread of the elements."""
+"""Range settings that trade clipping against rounding error, or use statistics of the elements."""
 
 from dataclasses import dataclass
 
@@ -14,18 +14,18 @@ MAX_CANDIDATES = 10_000
 
 @dataclass(frozen=True)
 class MinMse:
-    """The range of least squared error: a grid search over ``candidates`` ranges, each block for itself.
+    """The range of least squared error: a grid search over ``candidates`` ranges, separately for each block.
 
-    The candidates are min-max and the same shrunk to (candidates - 1)/candidates, …, 1/candidates of its
-    width. Symmetric: both ends are shrunk towards 0, so max|x| is. Asymmetric: both in the same proportion
-    towards 0, or where a block lies on one side of 0, its farther end towards the nearer. Of equals the
-    widest is taken. The error is measured by quantizing as the scheme does.
+    The candidates are min-max and the same range shrunk to (candidates - 1)/candidates, …, 1/candidates of its
+    width. Symmetric: both bounds shrink towards 0, and so does max|x|. Asymmetric: both shrink in proportion
+    towards 0, or if a block lies on one side of 0, its farther bound shrinks towards the nearer. Ties go to the
+    widest. The error is measured by quantizing as the scheme does.
 
     Choukroun et al. 2019, "Low-bit Quantization of Neural Networks for Efficient Inference", arXiv 1902.06822,
     section 3.1; Nagel et al. 2021, arXiv 2106.08295, section 3.1.
 
     Raises:
-        QuantError: ``candidates`` is not a whole number from 1 to 10,000.
+        QuantError: ``candidates`` is not an integer from 1 to 10,000.
     """
 
     candidates: int = 100
@@ -33,24 +33,26 @@ class MinMse:
     def __post_init__(self) -> None:
         candidates = notation.integer(self.candidates, "candidates")
         if not 1 <= candidates <= MAX_CANDIDATES:
-            raise QuantError(f"candidates={candidates} is outside 1..{MAX_CANDIDATES:,}; 100 is usual.")
+            raise QuantError(
+                f"candidates={candidates} is outside 1..{MAX_CANDIDATES:,}; the usual value is 100."
+            )
         object.__setattr__(self, "candidates", candidates)
 
     def __call__(self, blocks: Tensor, task: Task) -> Range:
-        """Return (low, high), one number a block."""
+        """Return (low, high), one number per block."""
         assert task.squared_error is not None
         low, high = blocks.amin(-1), blocks.amax(-1)
-        still = torch.zeros_like(low) if task.symmetric else torch.zeros_like(low).clamp(low, high)
-        shares = 1 - torch.arange(self.candidates, device=low.device) / self.candidates
-        return task.squared_error.search(low, high, still, shares)
+        anchor = torch.zeros_like(low) if task.symmetric else torch.zeros_like(low).clamp(low, high)
+        fractions = 1 - torch.arange(self.candidates, device=low.device) / self.candidates
+        return task.squared_error.search(low, high, anchor, fractions)
 
 
 @dataclass(frozen=True)
 class MeanStd:
-    """mean - ``k``·std to mean + ``k``·std, the deviation being that of all the block's elements.
+    """mean - ``k``·std to mean + ``k``·std of the block's elements (population std).
 
-    In float64, and no further than float32 reaches. Bhalgat et al. 2020, "LSQ+", arXiv 2004.09576, section 3.3,
-    begins weights with k = 3; Nagel et al. 2021, arXiv 2106.08295, section 3.1, take 6 of activations after a
+    Computed in float64 and clamped to float32. Bhalgat et al. 2020, "LSQ+", arXiv 2004.09576, section 3.3,
+    initializes weights with k = 3; Nagel et al. 2021, arXiv 2106.08295, section 3.1, use 6 for activations after
     batch normalization.
 
     Raises:
@@ -66,7 +68,7 @@ class MeanStd:
         object.__setattr__(self, "k", k)
 
     def __call__(self, blocks: Tensor, task: Task) -> Range:
-        """Return (low, high), one number a block."""
+        """Return (low, high), one number per block."""
         mean = _mean(blocks)
         reach = self.k * _mean(blocks, about=mean).sqrt()
         return _float32(mean - reach), _float32(mean + reach)
@@ -76,18 +78,18 @@ class MeanStd:
 class AbsMean:
     """±the mean of |x|: with codes -1, 0, 1 (``int2n``) the scale is that mean, as in BitNet b1.58.
 
-    Ma et al. 2024, "The Era of 1-bit LLMs", arXiv 2402.17764, section 2. The ε that is added there to the
-    mean is left out: what becomes of a scale of 0 is the convention's part.
+    Ma et al. 2024, "The Era of 1-bit LLMs", arXiv 2402.17764, section 2. The ε that the paper adds to
+    the mean is left out: the convention handles a scale of 0.
     """
 
     def __call__(self, blocks: Tensor, task: Task) -> Range:
-        """Return (low, high), one number a block."""
+        """Return (low, high), one number per block."""
         high = _float32(_mean(blocks, magnitude=True))
         return -high, high
 
 
 def _mean(blocks: Tensor, about: Tensor | None = None, magnitude: bool = False) -> Tensor:
-    """The mean of x, of |x|, or of (x - ``about``)², of every block; float64, in pieces that fit the cache."""
+    """Return the mean of x, |x| or (x - ``about``)² of every block; float64, in pieces that fit the cache."""
     total = blocks.new_zeros(len(blocks), dtype=torch.float64)
     for rows, part in parts(blocks):
         wide = part.double()
@@ -97,6 +99,6 @@ def _mean(blocks: Tensor, about: Tensor | None = None, magnitude: bool = False) 
     return total / blocks.shape[1]
 
 
-def _float32(ends: Tensor) -> Tensor:
+def _float32(bounds: Tensor) -> Tensor:
     largest = torch.finfo(torch.float32).max
-    return ends.clamp(-largest, largest).to(torch.float32)
+    return bounds.clamp(-largest, largest).to(torch.float32)
