@@ -175,7 +175,7 @@ def test_axes_in_a_scheme_text_count_from_the_end_too() -> None:
         ("int4 int5", "twice"),
         ("per_channel(7)", "no axis 7"),
         ("per_group(4, axis=-3)", "no axis -3"),
-        ("percentile(40)", "over 50"),
+        ("percentile(40)", "greater than 50"),
         ("percentile(50.0001)", "50.001"),
         ("fixed(2, 1)", "low < high"),
         ("given(0)", "positive"),
