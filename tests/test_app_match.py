@@ -124,9 +124,9 @@ EXAMPLES = [
     ("All 16 integers", "uint8 asymmetric per_tensor in textbook"),
     ("All 8,192 integers", "wrong axis: 1, not 0"),
     ("All 8,192 integers", "but: transposed"),
-    ("All 8,192 integers", "codes that did not fit wrapped around"),
-    ("All 16 integers", "signed codes read as unsigned, 8 bits"),
-    ("All 16 integers", "the zero_point given has the other sign"),
+    ("All 8,192 integers", "codes out of range wrapped around"),
+    ("All 16 integers", "signed 8-bit codes read as unsigned"),
+    ("All 16 integers", "the given zero_point has the opposite sign"),
     ("The closest match", ": 2 of 8,192 integers differ"),
 ]
 

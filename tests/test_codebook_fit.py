@@ -256,7 +256,7 @@ def test_x_is_left_alone():
         ([1.0, 2.0], 257, "lloyd_max", "size=257"),
         ([1.0, 2.0], 2, "median", "choose lloyd_max or kmeans"),
         ([1.0, float("nan")], 2, "kmeans", "NaN"),
-        ([1.0, float("inf")], 2, "kmeans", "infinite"),
+        ([1.0, float("inf")], 2, "kmeans", "infinity"),
         ([1.0, 2.0], 2.5, "kmeans", "integer"),
         ([], 2, "kmeans", "no elements"),
     ],

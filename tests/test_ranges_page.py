@@ -82,7 +82,7 @@ def test_first_view(mode: str) -> None:
     reach = max(-low, high)
     assert shaded(at) == ((-reach, reach) if mode == "symmetric" else (low, high))
     assert numbers(figure(at, 0)["data"][0]["y"]).sum() == X.size
-    assert "No half_quadratic: half_quadratic moves a zero_point" in " ".join(said(at.caption))
+    assert "No half_quadratic: half_quadratic adjusts a float zero_point" in " ".join(said(at.caption))
     assert "maps" in [component.key for component in at.get("bidi_component")]  # they follow
 
 
