@@ -17,7 +17,7 @@ AT = r"\(([\d, ]*)\)"
 ROW_OR_AXIS = r"(row \(axis 0\)|column \(axis 1\)|index of axis \d)"
 GAINS = r"(gains [^ ]+ dB SQNR|takes the SQNR from .* to .*?)"
 PATTERNS = {
-    "nan": rf"{N} elements? (?:of x )?(is|are|comes?) (?:(?:back as )?NaN or (?:infinite|infinity), first at {AT}|(to) NaN, which )",
+    "nan": rf"{N} elements? (?:of x )?(is|are|becomes?|comes?) (?:(?:back as )?NaN or (?:infinite|infinity), first at {AT}|(NaN), which )",
     "wrapped": rf"{N} codes? (?:does|do) not fit (\w+) \((-?\d+)\.\.(\d+)\) and silently wrapped around: {N} became {N} at "
                rf"{AT}\.$",
     "zero_point_outside": rf"The zero point {N} is not (an int|a uint)(\d+) code \((-?\d+)\.\.(\d+)\): it can't be stored, "

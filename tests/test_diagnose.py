@@ -251,7 +251,7 @@ def test_of_small_tensors_every_clipped_element_is_outlined():
 @pytest.mark.parametrize(
     ("scheme", "words"),
     [("int8 torch.fake_quantize", "qmin, the lowest code."), ("int8 torchao", "the code 0."),
-     ("int8 torch.quantize_per_tensor", "qmax, the highest code."), ("int8 aimet.Quantize", "0 stands here.")],
+     ("int8 torch.quantize_per_tensor", "qmax, the highest code."), ("int8 aimet.Quantize", "0 is used here.")],
 )  # fmt: skip
 def test_what_a_library_makes_of_nan_in_words(scheme, words):
     assert found([[1, np.nan], [3, -1]], scheme)[0].sentence.endswith(words)
