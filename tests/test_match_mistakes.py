@@ -1,5 +1,6 @@
-"""Match names each mistake of the lessons from its codes alone, and what it says of the numbers is evaluated."""
+"""Match names each mistake of the lessons from its codes alone, what it says of the numbers is evaluated, and its parts are computed again."""
 
+import math
 import re
 import warnings
 
@@ -9,9 +10,26 @@ import torch
 
 import quantcore as qc
 from pages.compare.match.lesson_links import explained_by
+from quantcore.formats import IntFormat
 from quantcore.formats.integer import INT8, UINT8
-from quantcore.matching import match
-from quantcore.matching.hypotheses.scale_from_codes import fits, likely
+from quantcore.matching import Reinterpreted, Transposed, match
+from quantcore.matching.hypotheses.corruption import (
+    arithmetic,
+    into_format,
+    mistaken_scale,
+    requantized,
+    stored_corruptions,
+)
+from quantcore.matching.hypotheses.scale_from_codes import _drawn, _shortest, _wrapped, fits, interval, likely
+from quantcore.matching.hypotheses.search_space import (
+    beyond_formats,
+    granularities,
+    group_sizes,
+    likely_formats,
+    other_formats,
+    other_groups,
+    signed_bits,
+)
 from quantcore.mistakes import MISTAKES, compare
 
 THREE = ("asymmetric scale", "zero_point omitted", "cast without a clamp")
@@ -205,3 +223,303 @@ def test_scale_as_a_person_would_write_it():
     value, written = likely(low, high, INT8)
     assert low < value < high
     assert not written
+
+
+POWERS = [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
+
+
+def texts(items):
+    return " ".join(map(str, items))
+
+
+@pytest.mark.parametrize(
+    ("n", "sizes"),
+    [
+        (1, []), (2, [2]), (3, [2, 3]), (12, [2, 3, 4, 6, 8, 12]), (1024, POWERS), (4096, [*POWERS, 4096]),
+        (2050, sorted([*POWERS, 5, 10, 25, 41, 50, 82, 205, 410, 2050])), (2520, [*POWERS, 2520]),
+    ],
+)  # fmt: skip
+def test_group_sizes(n, sizes):
+    assert group_sizes(n) == sizes
+
+
+def test_divisors_are_left_out_if_there_are_many():
+    """Up to 24 sizes."""
+    seen = set()
+    for n in range(100, 1000):
+        every = {i for i in range(2, n) if n % i == 0 or i in POWERS}
+        seen.add(len(every))
+        kept = every if len(every) <= 24 else every & set(POWERS)
+        assert group_sizes(n) == sorted(kept | {n}), n
+    assert {24, 25} <= seen
+
+
+def test_unusual_groups_have_up_to_128():
+    assert other_groups((2,)) == other_groups((3,)) == other_groups(()) == []
+    assert other_groups((12,)) == [qc.PerGroup(n, -1) for n in (5, 7, 9, 10, 11)]
+    assert other_groups((6, 7)) == [qc.PerGroup(5, 0), *(qc.PerGroup(n, -1) for n in (3, 5, 6))]
+    sizes = [g.size for g in other_groups((263,))]
+    assert sizes == [n for n in range(2, 129) if n not in POWERS]
+    assert [g.size for g in other_groups((130,))][-2:] == [126, 127]
+    assert other_groups((129,))[-1].size == 127
+
+
+def test_granularities_of_shapes():
+    blocks = [qc.PerBlock(b) for b in ((2, 2), (2, 4), (4, 2), (4, 4), (6, 2))]
+    groups = [*(qc.PerGroup(n, 0) for n in (2, 3, 4, 6)), *(qc.PerGroup(n, -1) for n in (2, 4))]
+    assert granularities(()) == [qc.PerTensor()]
+    assert granularities((1,)) == [qc.PerTensor(), qc.PerChannel(0)]
+    assert granularities((6, 4)) == [qc.PerTensor(), qc.PerChannel(0), qc.PerChannel(1), *groups, *blocks]
+
+    def of(*shape):
+        return [g.shape for g in granularities(shape) if isinstance(g, qc.PerBlock)]
+
+    assert of(1, 6) == of(5, 1) == of(8) == []
+    assert of(5, 4, 3) == [(1, a, b) for a, b in ((2, 2), (2, 3), (4, 2), (4, 3))]
+    assert of(3, 9) == [(2, 2), (2, 4), (2, 8), (2, 9), (3, 2), (3, 3), (3, 4), (3, 8)]
+    assert max(a for a, _ in of(1024, 6) if a < 1024) == 256
+    assert (257, 257) not in of(514, 514)
+    assert {(86, 86), (129, 129)} <= set(of(258, 258))
+    assert of(256, 512)[-1] == (256, 256)
+
+
+@pytest.mark.parametrize(("code", "bits"), [(-129, 9), (-128, 8), (-2, 2), (-1, 1), (0, 1), (1, 2), (127, 8), (128, 9)])  # fmt: skip
+def test_bits_that_a_signed_code_needs(code, bits):
+    assert signed_bits(code) == bits
+
+
+def likely_of(codes):
+    return texts(likely_formats(torch.tensor(codes)))
+
+
+def test_formats_of_codes():
+    """Tried first: the narrowest, one bit more, and common widths."""
+    wider = "int8 int8n uint8 int16 int16n uint16"
+    assert likely_of([0, 15]) == f"uint4 int5 int5n uint5 {wider}"
+    assert (
+        likely_of([1, 15])
+        == "uint4 uint4n int5 int5n uint5 uint5n int8 int8n uint8 uint8n int16 int16n uint16 uint16n"
+    )
+    assert likely_of([-8, 7]) == "int4 int5 int5n int8 int8n int16 int16n"
+    assert likely_of([-7, 7]) == "int4 int4n int5 int5n int8 int8n int16 int16n"
+    assert likely_of([0, 0]) == f"int2 int2n uint2 int3 int3n uint3 int4 int4n uint4 {wider}"
+    assert likely_of([-40000, 7]) == ""
+    assert likely_of([-32768, 7]) == "int16"
+    assert likely_of([0, 65535]) == "uint16"
+
+
+@pytest.mark.parametrize("n", [99, 100, 200, 201, 400, 401])
+@pytest.mark.parametrize("odd", [0, 1, 2, 3])
+def test_few_codes_beyond_a_format_do_not_rule_it_out(n, odd):
+    """Half of 1 %, rounded up, less one, at each end."""
+    codes = [-8, 7] * n
+    codes = codes[: n - 2 * odd] + [-100] * odd + [100] * odd
+    cut = math.ceil(0.005 * n) if n >= 100 else 1
+    kept = sorted(codes)[cut - 1 : n - cut + 1]
+    narrowest = "int4" if kept[0] == -8 else "int8"
+    assert likely_of(codes).split()[0] == narrowest
+    wide = [*range(4, 6), 8, 9, 16] if odd else [4, 5, 8, 16]
+    assert {f.bits for f in likely_formats(torch.tensor(codes))} == {
+        b for b in wide if b >= int(narrowest[3:])
+    }
+
+
+def test_formats_beyond_and_others():
+    for bounds, names in (((-200, 200), "int8 uint8"), ((-128, 127), "uint8 int4 uint4"), ((0, 255), "int8 int4 uint4"),
+                          ((0, 256), "int8 uint8"), ((-129, 0), "int8 uint8"), ((-32768, 0), "int8 uint8"),
+                          ((-32769, 0), ""), ((0, 65535), "int8 uint8"), ((0, 7), ""), ((0, 8), "int4"),
+                          ((0, 15), "int4"), ((0, 16), "int4 uint4"), ((-1, 7), "uint8 uint4")):  # fmt: skip
+        assert texts(beyond_formats(*bounds)) == names, bounds
+    tried = [IntFormat(14), IntFormat(15, False)]
+    assert texts(other_formats(-5000, 8191, tried)) == "int15 int16"
+    assert texts(other_formats(1, 8192, tried)) == "uint14 int15 int16 uint16"
+    assert other_formats(0, 65536, []) == other_formats(-1, 32768, []) == []
+    assert texts(other_formats(0, 1, []))[:16] == "int2 uint2 int3 "
+
+
+@pytest.mark.parametrize(
+    ("codes", "says"),
+    [
+        ([0, 1], []), ([0, 2], [(2, False)]), ([0, 3], [(2, False)]), ([0, 4], [(3, False)]),
+        ([0, 65535], [(16, False)]), ([0, 65536], []), ([-1, 0], [(2, True), (8, True), (16, True)]),
+        ([-3, 0], [(3, True), (8, True), (16, True)]), ([-1, 4], [(4, True), (8, True), (16, True)]),
+        ([-128, 127], [(8, True), (16, True)]), ([-129, 0], [(9, True), (16, True)]),
+        ([-32768, 32767], [(16, True)]), ([-1, 32768], []),
+    ],
+)  # fmt: skip
+def test_what_integers_may_have_been_read_as(codes, says):
+    found = [c.stored for c in stored_corruptions(torch.tensor(codes), (2,))]
+    assert found == [(), *((Reinterpreted(*one),) for one in says)]
+
+
+def test_codes_read_as_another_type_are_read_again():
+    codes = np.array([0, 1, 127, 128, 200, 255])
+    again = Reinterpreted(8, False).undo(torch.from_numpy(codes)).tolist()
+    assert again == codes.astype(np.uint8).view(np.int8).tolist()
+    assert Reinterpreted(8, True).undo(torch.tensor(again)).tolist() == codes.tolist()
+    assert Reinterpreted(3, False).undo(torch.arange(8)).tolist() == [0, 1, 2, 3, -4, -3, -2, -1]
+    assert Reinterpreted(3, True).undo(torch.tensor([-4, -1, 0, 3])).tolist() == [4, 7, 0, 3]
+    assert str(Reinterpreted(3, True)) == "unsigned 3-bit codes read as signed"
+    assert str(Reinterpreted(3, False)) == "signed 3-bit codes read as unsigned"
+
+
+def test_permuted_axes():
+    def orders(given, shape):
+        return [c.stored for c in stored_corruptions(torch.zeros(given, dtype=torch.int64), shape)]
+
+    def moved(*all_orders):
+        return [(Transposed(o),) for o in all_orders]
+
+    assert orders((2, 3), (2, 3)) == [()]
+    assert orders((3, 2), (2, 3)) == moved((1, 0))
+    assert orders((2, 2), (2, 2)) == [(), *moved((1, 0))]
+    cube = [(0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)]
+    assert orders((2, 2, 2), (2, 2, 2)) == [(), *moved(*cube)]
+    assert orders((3, 4, 2), (2, 3, 4)) == moved((1, 2, 0))
+    swaps = [(1, 0, 2, 3), (2, 1, 0, 3), (3, 1, 2, 0), (0, 2, 1, 3), (0, 3, 2, 1), (0, 1, 3, 2)]
+    assert orders((2,) * 4, (2,) * 4) == [(), *moved(*swaps)]
+    assert orders((5, 3, 4, 2), (2, 3, 4, 5)) == moved((3, 1, 2, 0))
+    x = torch.arange(24).reshape(2, 3, 4)
+    for order in cube:
+        assert torch.equal(Transposed(order).undo(x.permute(order)), x)
+    both = [c.stored for c in stored_corruptions(torch.tensor([[0, 9], [9, 0]]), (2, 2))]
+    assert both == [
+        (),
+        (Reinterpreted(4, False),),
+        *moved((1, 0)),
+        (Transposed((1, 0)), Reinterpreted(4, False)),
+    ]
+    assert (str(Transposed((1, 0))), str(Transposed((0, 2, 1)))) == (
+        "transposed",
+        "axes permuted to (0, 2, 1)",
+    )
+
+
+def test_arithmetic_with_mistakes():
+    values, fmt = torch.tensor([-9.0, -8.0, 0.0, 7.0, 8.0, 23.0]), IntFormat(4)
+    for kinds, codes in (((), [-8, -8, 0, 7, 7, 7]), (("narrow",), [-7, -7, 0, 7, 7, 7]),
+                         (("wrapped",), [7, -8, 0, 7, -8, 7]), (("unclamped",), values.tolist())):  # fmt: skip
+        assert into_format(kinds, values, fmt).tolist() == codes
+    x, s, z = torch.tensor([0.5, 1.5, -0.5, -1.7]), torch.tensor(1.0), torch.tensor([3.0])
+    rules = qc.Scheme.parse("int8 asymmetric per_tensor textbook").rules
+    for kinds, codes in (((), [3, 5, 3, 1]), (("zero_point_negated",), [-3, -1, -3, -5]), (("half_up",), [4, 5, 3, 1]),
+                         (("zero_point_left_out", "floor"), [0, 1, -1, -2]), (("half_away",), [4, 5, 2, 1]),
+                         (("middle_left_out", "wrapped", "toward_zero"), [0, 1, 0, -1])):  # fmt: skip
+        assert arithmetic(kinds, rules, x, s, z).tolist() == codes
+    again = requantized(torch.tensor([-200.0, 200.0, 0.26, 0.24]), torch.tensor(0.5))
+    assert again.tolist() == [-64.0, 63.5, 0.5, 0.0]
+    scale = torch.tensor([0.1, 0.3])
+    assert mistaken_scale(("scale_float16",), scale).tolist() == np.float16([0.1, 0.3]).tolist()
+    assert mistaken_scale((), scale) is scale
+
+
+@pytest.mark.parametrize(
+    ("fmt", "fewest"), [(IntFormat(2), 13), (IntFormat(4), 8), (INT8, 5), (IntFormat(6), 6)]
+)
+def test_evidence_for_a_scale(fmt, fewest):
+    """Codes within the format, of values other than 0, have as many bits as the scale, its zero_point and 20 more."""
+    for n in (fewest - 1, fewest):
+        values = np.resize([-0.9, -1.1, -0.3, -0.8, -1.2, 0.25], n)
+        others = [(9.0, fmt.qmax), (-999.0, fmt.qmin), (0.0, 0.0)]
+        x = np.concatenate([values, [v for v, _ in others]])
+        codes = np.concatenate([np.round(values), [q for _, q in others]])
+        x[n] = fmt.qmax + 1
+        found = fits(x, codes, fmt)
+        assert bool(found) == (n == fewest)
+        assert not any(f.wrapped for f in found)
+
+
+@pytest.mark.parametrize(("bits", "fewest"), [(5, 8), (8, 5)])
+def test_evidence_for_wrapped_codes(bits, fewest):
+    """Each has log2(3) bits less: it wrapped up, down, or not."""
+    fmt, half = IntFormat(bits), 1 << (bits - 1)
+    for n in (fewest - 1, fewest):
+        x = np.resize([half * 1.3, -half * 1.2, half * 0.4, -half * 0.3, half * 0.11], n)
+        codes = (np.round(x) + half) % (2 * half) - half
+        wrapped = [f for f in fits(x, codes, fmt) if f.wrapped]
+        assert bool(wrapped) == (n == fewest)
+        assert not any(f.wrapped for f in fits(x, codes, fmt, wraps=False))
+        assert not any(f.wrapped for f in fits(x, codes, IntFormat(bits, narrow=True)))
+
+
+def test_zero_points_nearest_to_the_middle_come_first():
+    x = np.array([0.01, -0.02, 0.03, 0.04, 0.05, 0.06, 0.9, 1.1])
+    for fmt in (IntFormat(4), IntFormat(4, signed=False)):
+        for z in (fmt.middle, fmt.middle + 2):
+            found = fits(x, np.round(x / 0.9) + z, fmt)
+            away = [abs(f.zero_point - fmt.middle) for f in found]
+            assert away == sorted(away)
+            assert z in [f.zero_point for f in found]
+
+
+@pytest.mark.parametrize("zero_point", [0, 4])
+@pytest.mark.parametrize("seed", range(6))
+def test_scales_of_codes_that_wrapped_once(seed, zero_point):
+    """Against every scale of a fine grid."""
+    fmt = IntFormat(3, signed=not zero_point)
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, 4)
+    x[0] = 0.0
+    s = np.abs(x).max() / (6 + seed % 5)
+    codes = (np.round(x / s) + zero_point - fmt.qmin) % 8 + fmt.qmin
+    spans = _wrapped(x, codes, fmt, zero_point)
+    for scale in np.geomspace(s / 20, s * 20, 4001):
+        turns = (np.round(x / scale) + zero_point - codes) / 8
+        gives = bool((turns % 1 == 0).all() and turns.any() and np.abs(turns).max() <= 1)
+        near = any(abs(end / scale - 1) < 1e-4 for span in spans for end in span)
+        assert near or any(a < scale < b for a, b in spans) == gives, scale
+    assert not _wrapped(np.zeros(3), np.zeros(3), fmt, zero_point)
+    assert not _wrapped(x, np.where(x == 0, codes + 1, codes), fmt, zero_point)
+
+
+def test_the_interval_that_holds_a_scale():
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=9).astype(np.float32)
+    s = float(np.abs(x).max() / 13)
+    codes = (np.round(x / s) + 8) % 16 - 8
+    spans = _wrapped(x.astype(float), codes, IntFormat(4), 0)
+    for low, high in spans:
+        for near in (low, (low + high) / 2, high):
+            assert interval(torch.from_numpy(x), torch.from_numpy(codes), IntFormat(4), 0, True, near) == (
+                low,
+                high,
+            )
+    assert interval(torch.from_numpy(x), torch.from_numpy(codes), IntFormat(4), 0, True, 9.0) == (9.0, 9.0)
+    clamped = np.round(x / s).clip(-8, 7)
+    low, high = interval(torch.from_numpy(x), torch.from_numpy(clamped), IntFormat(4), 0, False, s)
+    assert low < s < high
+    for scale, right in (
+        (low * 1.0001, True),
+        (low * 0.9999, False),
+        (high * 0.9999, True),
+        (high * 1.0001, False),
+    ):
+        assert np.array_equal(np.round(x.astype(float) / scale).clip(-8, 7), clamped) == right
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "found"),
+    [
+        (0.9, 1.2, (1, 1.0)), (1.0, 1.2, (2, 1.1)), (1.24, 1.26, (3, 1.25)), (1.2, 1.3, (3, 1.25)), (90.0, 130.0, (1, 100.0)),
+        (np.nextafter(0.1234567890123456, 0), np.nextafter(0.1234567890123456, 1), (16, 0.1234567890123456)),
+        (0.3, np.nextafter(0.30000000000000004, 1), (17, 0.30000000000000004)),
+    ],
+)  # fmt: skip
+def test_number_with_the_fewest_digits(low, high, found):
+    assert _shortest(float(low), float(high)) == found
+
+
+def test_elements_that_constrain_a_scale():
+    """All of up to 2048; of more the 1024 largest, and as many by chance; only finite ones."""
+    x = torch.randn(2048, generator=torch.Generator().manual_seed(0))
+    x[[3, 5]] = torch.tensor([float("inf"), float("nan")])
+    values, codes = _drawn(x.reshape(2, -1), torch.arange(2048.0).reshape(2, -1))
+    kept = np.delete(np.arange(2048), [3, 5])
+    np.testing.assert_array_equal(codes, kept)
+    np.testing.assert_array_equal(values, x.numpy()[kept].astype(float))
+    x = torch.arange(2049.0) - 5000
+    values, codes = _drawn(x, x + 1)
+    assert len(values) == 2048
+    assert sorted(values[:1024]) == list(range(-5000, -3976))
+    np.testing.assert_array_equal(codes, values + 1)
+    assert values[1024:].max() > -3500
