@@ -1,8 +1,10 @@
 """Match names each mistake of the lessons from its codes alone, what it says of the numbers is evaluated, and its parts are computed again."""
 
+import dataclasses
 import math
 import re
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +14,8 @@ import quantcore as qc
 from pages.compare.match.lesson_links import explained_by
 from quantcore.formats import IntFormat
 from quantcore.formats.integer import INT8, UINT8
-from quantcore.matching import Reinterpreted, Transposed, match
+from quantcore.matching import Corruption, Reinterpreted, Transposed, match
+from quantcore.matching.candidates import Evaluator
 from quantcore.matching.hypotheses.corruption import (
     arithmetic,
     into_format,
@@ -20,7 +23,24 @@ from quantcore.matching.hypotheses.corruption import (
     requantized,
     stored_corruptions,
 )
+from quantcore.matching.hypotheses.mistaken_scales import (
+    PERCENTILES,
+    Trial,
+    mistaken,
+    percentiles,
+    signed_percentiles,
+    tried,
+)
+from quantcore.matching.hypotheses.sample import _some, draw, is_lost
 from quantcore.matching.hypotheses.scale_from_codes import _drawn, _shortest, _wrapped, fits, interval, likely
+from quantcore.matching.hypotheses.scale_sources import (
+    _zero_points,
+    by_range,
+    inferred,
+    swapped_axes,
+    write_given,
+)
+from quantcore.matching.hypotheses.scoring import Hypothesis, Reading, Task, score
 from quantcore.matching.hypotheses.search_space import (
     beyond_formats,
     granularities,
@@ -30,6 +50,7 @@ from quantcore.matching.hypotheses.search_space import (
     other_groups,
     signed_bits,
 )
+from quantcore.matching.search import _likeliest, _Search
 from quantcore.mistakes import MISTAKES, compare
 
 THREE = ("asymmetric scale", "zero_point omitted", "cast without a clamp")
@@ -523,3 +544,238 @@ def test_elements_that_constrain_a_scale():
     assert sorted(values[:1024]) == list(range(-5000, -3976))
     np.testing.assert_array_equal(codes, values + 1)
     assert values[1024:].max() > -3500
+
+
+def trials_of(trials, x, *formats):
+    return list(trials(x, formats))
+
+
+def test_scales_of_percentiles():
+    """As the library's own percentile has them; both symmetries, of the tensor and of each axis."""
+    x = torch.randn(6, 9, generator=torch.Generator().manual_seed(2)) + 0.3
+    found = trials_of(percentiles, x, INT8, UINT8)
+    assert len(found) == 3 * len(PERCENTILES) * 2 * 2
+    assert {str(t.granularity) for t in found} == {
+        str(g) for g in (qc.PerTensor(), qc.PerChannel(0), qc.PerChannel(1))
+    }
+    for t in found:
+        own = qc.apply(x, qc.Scheme(t.format, t.symmetric, t.granularity, t.setting))
+        assert torch.equal(t.scale, own.scale)
+        assert torch.equal(t.zero_point, own.zero_point.float())
+    assert {t.granularity for t in trials_of(percentiles, x[0], INT8)} == {qc.PerTensor()}
+    signed = trials_of(signed_percentiles, x, INT8, UINT8, IntFormat(8, narrow=True))
+    highs = [np.quantile(x.numpy().astype(float), p / 100) / 127 for p in PERCENTILES]
+    assert [t.scale.item() for t in signed[: len(highs)]] == pytest.approx(highs, rel=1e-5)
+    rows = np.quantile(x.numpy().astype(float), PERCENTILES[0] / 100, axis=1)[:, None] / 127
+    np.testing.assert_allclose(signed[len(highs)].scale.numpy(), rows, rtol=1e-5)
+    assert len(signed) == 3 * len(highs)
+    assert all(not t.zero_point.any() and t.symmetric for t in signed)
+    positive = x.abs()
+    positive[0, 0] = 0
+    assert trials_of(signed_percentiles, positive, INT8) == trials_of(mistaken, positive, INT8) == []
+
+
+def test_scales_of_a_range_from_zero():
+    x = torch.tensor([[1.0, -5.1], [2.55, 0.3]])
+    signed = trials_of(mistaken, x, INT8, IntFormat(8, narrow=True))
+    assert [t.scale.reshape(-1).tolist() for t in signed] == [
+        pytest.approx(v) for v in ([0.02], [0.02, 0.01], [0.01, 0.02])
+    ]
+    assert [tuple(t.scale.shape) for t in signed] == [(1, 1), (2, 1), (1, 2)]
+    assert {float(z) for t in signed for z in t.zero_point.reshape(-1)} == {-128.0}
+    omitted = ("zero_point_left_out",)
+    assert {t.then for t in signed} == {(omitted, (*omitted, "wrapped"), (*omitted, "unclamped"))}
+    first, second, *_ = trials_of(mistaken, x, UINT8)
+    assert (first.scale.item(), first.zero_point.item()) == (pytest.approx(0.02), 0)
+    assert first.then == ((), ("wrapped",), ("unclamped",))
+    assert (second.scale.item(), second.zero_point.item()) == (pytest.approx(5.1 / 128), 128)
+    assert (first.symmetric, second.symmetric) == (False, True)
+
+
+@pytest.mark.parametrize(("n", "all_drawn"), [(511, True), (512, True), (513, False), (900, False)])
+def test_scales_are_tried_on_512_elements(n, all_drawn):
+    """Fewer wrong codes than the limit make a hypothesis."""
+    x = torch.arange(n) / 8.0 % 100
+    codes = torch.round(x)
+    codes[::3] += 1
+    trial = Trial(qc.PerTensor(), INT8, True, torch.tensor([1.0]), torch.tensor([0.0]))
+    unusable = [
+        Trial(qc.PerTensor(), INT8, True, torch.tensor([s]), torch.tensor([0.0])) for s in (0.0, math.inf)
+    ]
+    (found,) = tried(x, Reading(Corruption(), codes, (INT8,)), iter([*unusable, trial]), 2.0)
+    exact = len(codes[::3]) / n
+    if all_drawn:
+        assert found.fraction == pytest.approx(exact)
+    else:
+        assert found.fraction * 512 % 1 == 0
+        assert found.fraction == pytest.approx(exact, abs=0.07)
+        assert found.fraction != exact
+    for limit, kept in ((found.fraction, 0), (found.fraction + 1e-6, 1)):
+        assert len(list(tried(x, Reading(Corruption(), codes, (INT8,)), iter([trial]), limit))) == kept
+    assert found.doubt == 0
+    of_signed = dataclasses.replace(trial, range=("signed_percentile",))
+    (doubtful,) = tried(x, Reading(Corruption(), codes, (INT8,)), iter([of_signed]), 2.0)
+    assert doubtful.doubt == 2
+
+
+@pytest.mark.parametrize(
+    ("shape", "searched"),
+    [
+        ((6, 10), [qc.PerTensor(), qc.PerChannel(0), qc.PerChannel(1), qc.PerGroup(4, -1), qc.PerGroup(5, 0)]),
+        ((40, 64), [qc.PerTensor(), qc.PerChannel(0), qc.PerGroup(16, 1), qc.PerBlock((8, 16))]),
+        ((3, 5, 7), [qc.PerTensor(), qc.PerChannel(1), qc.PerGroup(3, 2), qc.PerBlock((1, 2, 3))]),
+        ((20, 20000), [qc.PerChannel(0)]), ((2, 270000), [qc.PerChannel(0)]), ((), [qc.PerTensor()]),
+    ],
+)  # fmt: skip
+def test_sampled_elements_and_ranges(shape, searched):
+    """Up to 16 blocks of up to 2^18 elements in all, 256 elements of them; ranges are those of the whole blocks."""
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    kinds = draw(x, searched)
+    assert [g for sample in kinds for g in sample.granularities] == searched
+    for sample in kinds:
+        assert torch.equal(sample.x, x.reshape(-1)[sample.index])
+        sizes, first = sample.sizes, 0
+        assert sizes.sum() == len(sample.x)
+        counted = sample.count(torch.arange(len(sample.x)) % 2 == 0)
+        for i, granularity in enumerate(sample.granularities):
+            block = qc.block_shape(granularity, shape)
+            grid = [-(-n // b) for n, b in zip(shape, block, strict=True)]
+            places = sample.blocks[i].tolist()
+            most = min(16, max(1, 2**18 // math.prod(block)))
+            assert len(places) == min(most, math.prod(grid)) == len(set(places))
+            assert places == sorted(places)
+            start = int(sample.starts[i])
+            own = slice(start, start + int(sizes[i]))
+            assert counted[i] == sum(place % 2 == 0 for place in range(own.start, own.stop))
+            each = int(sizes[i]) // len(places)
+            largest = max(math.prod(min((p + 1) * b, n) - p * b for p, b, n in zip(np.unravel_index(place, grid), block, shape, strict=True)) for place in places) if shape else 1  # fmt: skip
+            assert each == 2 + min(-(-256 // len(places)), largest)
+            for j, place in enumerate(places):
+                position = np.unravel_index(place, grid) if grid else ()
+                part = x[tuple(slice(p * b, (p + 1) * b) for p, b in zip(position, block, strict=True))]
+                assert (sample.low[first + j], sample.high[first + j]) == (part.min(), part.max())
+                mine = sample.x[own][sample.block[own] == first + j]
+                assert len(mine) == each
+                assert set(mine.tolist()) <= set(part.reshape(-1).tolist())
+                if part.numel() <= -(-256 // len(places)):
+                    assert set(mine.tolist()) == set(part.reshape(-1).tolist())
+            first += len(places)
+        assert first == len(sample.low) == len(sample.high)
+
+
+def test_blocks_that_are_drawn():
+    """Each once, if there are up to 4,096."""
+    for count in (5, 16, 17, 4096):
+        found = _some(count, 16, torch.Generator().manual_seed(1)).tolist()
+        assert found == sorted(set(found))
+        assert len(found) == min(count, 16)
+        assert found == sorted(
+            torch.randperm(count, generator=torch.Generator().manual_seed(1))[:16].tolist()
+        )
+    found = _some(4097, 16, torch.Generator().manual_seed(1)).tolist()
+    assert found == sorted(torch.randint(4097, (16,), generator=torch.Generator().manual_seed(1)).tolist())
+    values = torch.tensor([2.0**31 - 128, 2.0**31, -(2.0**31), 2 - 2.0**31 + 126, math.nan, math.inf, 0.0])
+    assert is_lost(values).tolist() == [False, True, True, False, True, True, False]
+
+
+def test_samples_of_scales_along_the_other_axis():
+    x = torch.randn(5, 5, generator=torch.Generator().manual_seed(0))
+    (source,) = swapped_axes(x)
+    (sample,) = source.samples
+    assert swapped_axes(x[:4]) == swapped_axes(x[0]) == swapped_axes(x[None]) == []
+    assert sample.sizes.tolist() == [256, 256]
+    low = torch.cat([x.amin(1), x.amin(0)])
+    assert torch.equal(sample.low, low)
+    assert torch.equal(sample.high, torch.cat([x.amax(1), x.amax(0)]))
+    rows, columns = sample.index // 5, sample.index % 5
+    assert torch.equal(sample.x, x[rows, columns])
+    assert torch.equal(sample.block[:256], columns[:256])
+    assert torch.equal(sample.block[256:], rows[256:] + 5)
+    assert set(sample.block.tolist()) == set(range(10))
+
+
+def test_zero_points_are_inferred_for_up_to_2_20_elements():
+    for n, choices in ((1 << 20, 2), ((1 << 20) + 1, 1)):
+        x = torch.zeros(n)
+        found = _zero_points(x, x, torch.ones(1), None, qc.PerTensor())
+        assert len(found) == choices
+    far = inferred(torch.zeros(2, 1), torch.tensor([[70000], [-70000]]), torch.ones(2, 1), qc.PerChannel(0))
+    assert far.reshape(-1).tolist() == [65536, -65536]
+    setting = write_given(torch.tensor([[0.1], [0.25]]), torch.tensor([[3.0], [-4.0]]))
+    assert (setting.scale, setting.zero_point) == (((0.1,), (0.25,)), ((3,), (-4,)))
+    assert (write_given(torch.tensor([0.1]), torch.tensor([3.0])).scale) == 0.1
+
+
+def test_formats_of_a_task_and_the_nearest_granularities():
+    codes = torch.zeros(64)
+    x = torch.randn(4, 16, generator=torch.Generator().manual_seed(0))
+    ranged = by_range(x, granularities((4, 16)))
+    formats = (UINT8, IntFormat(4), IntFormat(8, narrow=True), INT8, IntFormat(4, False))
+    task = Task(
+        ranged, [Reading(Corruption(), codes, formats[:3]), Reading(Corruption(), codes, formats[2:])]
+    )
+    assert texts(task.formats()) == "int4 uint4 int8 int8n uint8"
+    noise = torch.randint(-8, 8, (4, 16), generator=torch.Generator().manual_seed(0)).float()
+    alone = Task(ranged, [Reading(Corruption(), noise, (INT8,))], conventions=(qc.CONVENTIONS["textbook"],))
+    found = list(score(alone, INT8, (4, 16), 2.0))
+    kinds = len(ranged.samples)
+    assert kinds == 4
+    # tensor, channels, groups, blocks: one, two, three and three of the nearest, of both symmetries
+    assert len(found) == 2 * (1 + 2 + 3 + 3)
+    assert alone.tried == 2 * len(granularities((4, 16)))
+    least = min(h.fraction for h in found)
+    assert not list(score(alone, INT8, (4, 16), least))
+    uniform = dataclasses.replace(alone, uniform=True)
+    assert not list(score(uniform, INT8, (4, 16), 2.0))
+    rows = qc.apply(x, qc.Scheme.parse("int8 per_channel(0)")).codes.float()
+    fitting = dataclasses.replace(uniform, readings=[Reading(Corruption(), rows, (INT8,))])
+    assert {str(h.scheme.granularity) for h in score(fitting, INT8, (4, 16), 2.0)} >= {str(qc.PerChannel(0))}
+
+
+def test_tensors_that_are_sorted_and_searched_for_groups():
+    """Percentiles of up to 2^20 finite elements."""
+    for x, parts in (
+        (torch.zeros(1 << 20), 1),
+        (torch.zeros((1 << 20) + 1), 0),
+        (torch.full((4,), math.inf), 0),
+    ):
+        search = _Search(Evaluator(x, torch.zeros(x.shape, dtype=torch.int32), None, None, [qc.PerTensor()]))
+        assert len(search._tried(percentiles)) == parts
+    reading = Reading(Corruption(), torch.zeros(2), tuple(IntFormat(b) for b in (3, 5, 6, 8, 16)))
+    assert texts(_likeliest(reading).formats) == "int3 int5 int8"
+
+
+def test_hypotheses_are_evaluated_in_steps():
+    """A step for every ten; for a large tensor for each. Of large ones fewer of the nearest are evaluated."""
+    for n, steps, nearest in (
+        (4, [0, 10, 20], 40),
+        (1 << 20, [0, 10, 20], 40),
+        ((1 << 20) + 1, list(range(25)), 12),
+    ):
+        x = torch.zeros(n)
+        evaluator = Evaluator(x, torch.zeros(n, dtype=torch.int32), None, None, [qc.PerTensor()])
+        search = _Search(evaluator)
+        search.near = [SimpleNamespace(fraction=i / 100) for i in range(50)]
+        assert len(search._nearest()) == nearest
+        assert search._limit() == 0.49
+        search.near = search.near[:39]
+        assert search._limit() == 2.0
+        search.near.append(SimpleNamespace(fraction=0.7))
+        assert search._limit() == 0.7
+        evaluator.evaluate = lambda _: None
+        assert list(search._evaluate(list(range(25)))) == [i / 25 for i in steps]
+
+
+def test_candidates_of_a_large_tensor_are_explained_in_part():
+    for n, explained in ((1 << 20, 3), ((1 << 20) + 1, 2)):
+        x = torch.zeros(n)
+        x[1] = 1.0
+        given = torch.zeros(n, dtype=torch.int32)
+        evaluator = Evaluator(x, given, None, None, [qc.PerTensor()])
+        for scale in (1.0, 0.5, 0.25):
+            evaluator.evaluate(
+                Hypothesis(qc.Scheme.parse(f"int8 per_tensor given({scale})"), Corruption(), 0.5)
+            )
+        found = evaluator.candidates(explained=True)
+        assert [bool(c.cells) for c in found] == [i < explained for i in range(3)]
+        assert not any(c.cells for c in evaluator.candidates())

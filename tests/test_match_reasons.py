@@ -438,9 +438,12 @@ def test_differences_from_the_expected_scheme(found, expected, rank, phrases):
     scheme = qc.Scheme.parse(found)
     assert mismatches(Candidate(scheme, 0), qc.Scheme.parse(expected), rank) == phrases
     wanted = qc.Scheme.parse(expected)
-    both = Candidate(scheme, 0, same=(wanted,))
-    assert nearest(both, wanted, rank) == (wanted if phrases else scheme)
-    assert both.schemes == (scheme, wanted)
+    far = qc.Scheme.parse("uint5 asymmetric per_block([2, 2]) hqq")
+    for one in (far, scheme):
+        both = Candidate(one, 0, same=(wanted,))
+        first = one == scheme and (not phrases or expected.startswith("e4m3fn"))
+        assert nearest(both, wanted, rank) == (one if first else wanted)
+        assert both.schemes == (one, wanted)
 
 
 def element(
