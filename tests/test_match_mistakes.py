@@ -1,7 +1,10 @@
-"""Match names each mistake of the lessons from its codes alone, and what it says of the numbers is evaluated."""
+"""Match names each mistake of the lessons from its codes alone, what it says of the numbers is evaluated, and its parts are computed again."""
 
+import dataclasses
+import math
 import re
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,9 +12,45 @@ import torch
 
 import quantcore as qc
 from pages.compare.match.lesson_links import explained_by
+from quantcore.formats import IntFormat
 from quantcore.formats.integer import INT8, UINT8
-from quantcore.matching import match
-from quantcore.matching.hypotheses.scale_from_codes import fits, likely
+from quantcore.matching import Corruption, Reinterpreted, Transposed, match
+from quantcore.matching.candidates import Evaluator
+from quantcore.matching.hypotheses.corruption import (
+    arithmetic,
+    into_format,
+    mistaken_scale,
+    requantized,
+    stored_corruptions,
+)
+from quantcore.matching.hypotheses.mistaken_scales import (
+    PERCENTILES,
+    Trial,
+    mistaken,
+    percentiles,
+    signed_percentiles,
+    tried,
+)
+from quantcore.matching.hypotheses.sample import _some, draw, is_lost
+from quantcore.matching.hypotheses.scale_from_codes import _drawn, _shortest, _wrapped, fits, interval, likely
+from quantcore.matching.hypotheses.scale_sources import (
+    _zero_points,
+    by_range,
+    inferred,
+    swapped_axes,
+    write_given,
+)
+from quantcore.matching.hypotheses.scoring import Hypothesis, Reading, Task, score
+from quantcore.matching.hypotheses.search_space import (
+    beyond_formats,
+    granularities,
+    group_sizes,
+    likely_formats,
+    other_formats,
+    other_groups,
+    signed_bits,
+)
+from quantcore.matching.search import _likeliest, _Search
 from quantcore.mistakes import MISTAKES, compare
 
 THREE = ("asymmetric scale", "zero_point omitted", "cast without a clamp")
@@ -205,3 +244,538 @@ def test_scale_as_a_person_would_write_it():
     value, written = likely(low, high, INT8)
     assert low < value < high
     assert not written
+
+
+POWERS = [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
+
+
+def texts(items):
+    return " ".join(map(str, items))
+
+
+@pytest.mark.parametrize(
+    ("n", "sizes"),
+    [
+        (1, []), (2, [2]), (3, [2, 3]), (12, [2, 3, 4, 6, 8, 12]), (1024, POWERS), (4096, [*POWERS, 4096]),
+        (2050, sorted([*POWERS, 5, 10, 25, 41, 50, 82, 205, 410, 2050])), (2520, [*POWERS, 2520]),
+    ],
+)  # fmt: skip
+def test_group_sizes(n, sizes):
+    assert group_sizes(n) == sizes
+
+
+def test_divisors_are_left_out_if_there_are_many():
+    """Up to 24 sizes."""
+    seen = set()
+    for n in range(100, 1000):
+        every = {i for i in range(2, n) if n % i == 0 or i in POWERS}
+        seen.add(len(every))
+        kept = every if len(every) <= 24 else every & set(POWERS)
+        assert group_sizes(n) == sorted(kept | {n}), n
+    assert {24, 25} <= seen
+
+
+def test_unusual_groups_have_up_to_128():
+    assert other_groups((2,)) == other_groups((3,)) == other_groups(()) == []
+    assert other_groups((12,)) == [qc.PerGroup(n, -1) for n in (5, 7, 9, 10, 11)]
+    assert other_groups((6, 7)) == [qc.PerGroup(5, 0), *(qc.PerGroup(n, -1) for n in (3, 5, 6))]
+    sizes = [g.size for g in other_groups((263,))]
+    assert sizes == [n for n in range(2, 129) if n not in POWERS]
+    assert [g.size for g in other_groups((130,))][-2:] == [126, 127]
+    assert other_groups((129,))[-1].size == 127
+
+
+def test_granularities_of_shapes():
+    blocks = [qc.PerBlock(b) for b in ((2, 2), (2, 4), (4, 2), (4, 4), (6, 2))]
+    groups = [*(qc.PerGroup(n, 0) for n in (2, 3, 4, 6)), *(qc.PerGroup(n, -1) for n in (2, 4))]
+    assert granularities(()) == [qc.PerTensor()]
+    assert granularities((1,)) == [qc.PerTensor(), qc.PerChannel(0)]
+    assert granularities((6, 4)) == [qc.PerTensor(), qc.PerChannel(0), qc.PerChannel(1), *groups, *blocks]
+
+    def of(*shape):
+        return [g.shape for g in granularities(shape) if isinstance(g, qc.PerBlock)]
+
+    assert of(1, 6) == of(5, 1) == of(8) == []
+    assert of(5, 4, 3) == [(1, a, b) for a, b in ((2, 2), (2, 3), (4, 2), (4, 3))]
+    assert of(3, 9) == [(2, 2), (2, 4), (2, 8), (2, 9), (3, 2), (3, 3), (3, 4), (3, 8)]
+    assert max(a for a, _ in of(1024, 6) if a < 1024) == 256
+    assert (257, 257) not in of(514, 514)
+    assert {(86, 86), (129, 129)} <= set(of(258, 258))
+    assert of(256, 512)[-1] == (256, 256)
+
+
+@pytest.mark.parametrize(("code", "bits"), [(-129, 9), (-128, 8), (-2, 2), (-1, 1), (0, 1), (1, 2), (127, 8), (128, 9)])  # fmt: skip
+def test_bits_that_a_signed_code_needs(code, bits):
+    assert signed_bits(code) == bits
+
+
+def likely_of(codes):
+    return texts(likely_formats(torch.tensor(codes)))
+
+
+def test_formats_of_codes():
+    """Tried first: the narrowest, one bit more, and common widths."""
+    wider = "int8 int8n uint8 int16 int16n uint16"
+    assert likely_of([0, 15]) == f"uint4 int5 int5n uint5 {wider}"
+    assert (
+        likely_of([1, 15])
+        == "uint4 uint4n int5 int5n uint5 uint5n int8 int8n uint8 uint8n int16 int16n uint16 uint16n"
+    )
+    assert likely_of([-8, 7]) == "int4 int5 int5n int8 int8n int16 int16n"
+    assert likely_of([-7, 7]) == "int4 int4n int5 int5n int8 int8n int16 int16n"
+    assert likely_of([0, 0]) == f"int2 int2n uint2 int3 int3n uint3 int4 int4n uint4 {wider}"
+    assert likely_of([-40000, 7]) == ""
+    assert likely_of([-32768, 7]) == "int16"
+    assert likely_of([0, 65535]) == "uint16"
+
+
+@pytest.mark.parametrize("n", [99, 100, 200, 201, 400, 401])
+@pytest.mark.parametrize("odd", [0, 1, 2, 3])
+def test_few_codes_beyond_a_format_do_not_rule_it_out(n, odd):
+    """Half of 1 %, rounded up, less one, at each end."""
+    codes = [-8, 7] * n
+    codes = codes[: n - 2 * odd] + [-100] * odd + [100] * odd
+    cut = math.ceil(0.005 * n) if n >= 100 else 1
+    kept = sorted(codes)[cut - 1 : n - cut + 1]
+    narrowest = "int4" if kept[0] == -8 else "int8"
+    assert likely_of(codes).split()[0] == narrowest
+    wide = [*range(4, 6), 8, 9, 16] if odd else [4, 5, 8, 16]
+    assert {f.bits for f in likely_formats(torch.tensor(codes))} == {
+        b for b in wide if b >= int(narrowest[3:])
+    }
+
+
+def test_formats_beyond_and_others():
+    for bounds, names in (((-200, 200), "int8 uint8"), ((-128, 127), "uint8 int4 uint4"), ((0, 255), "int8 int4 uint4"),
+                          ((0, 256), "int8 uint8"), ((-129, 0), "int8 uint8"), ((-32768, 0), "int8 uint8"),
+                          ((-32769, 0), ""), ((0, 65535), "int8 uint8"), ((0, 7), ""), ((0, 8), "int4"),
+                          ((0, 15), "int4"), ((0, 16), "int4 uint4"), ((-1, 7), "uint8 uint4")):  # fmt: skip
+        assert texts(beyond_formats(*bounds)) == names, bounds
+    tried = [IntFormat(14), IntFormat(15, False)]
+    assert texts(other_formats(-5000, 8191, tried)) == "int15 int16"
+    assert texts(other_formats(1, 8192, tried)) == "uint14 int15 int16 uint16"
+    assert other_formats(0, 65536, []) == other_formats(-1, 32768, []) == []
+    assert texts(other_formats(0, 1, []))[:16] == "int2 uint2 int3 "
+
+
+@pytest.mark.parametrize(
+    ("codes", "says"),
+    [
+        ([0, 1], []), ([0, 2], [(2, False)]), ([0, 3], [(2, False)]), ([0, 4], [(3, False)]),
+        ([0, 65535], [(16, False)]), ([0, 65536], []), ([-1, 0], [(2, True), (8, True), (16, True)]),
+        ([-3, 0], [(3, True), (8, True), (16, True)]), ([-1, 4], [(4, True), (8, True), (16, True)]),
+        ([-128, 127], [(8, True), (16, True)]), ([-129, 0], [(9, True), (16, True)]),
+        ([-32768, 32767], [(16, True)]), ([-1, 32768], []),
+    ],
+)  # fmt: skip
+def test_what_integers_may_have_been_read_as(codes, says):
+    found = [c.stored for c in stored_corruptions(torch.tensor(codes), (2,))]
+    assert found == [(), *((Reinterpreted(*one),) for one in says)]
+
+
+def test_codes_read_as_another_type_are_read_again():
+    codes = np.array([0, 1, 127, 128, 200, 255])
+    again = Reinterpreted(8, False).undo(torch.from_numpy(codes)).tolist()
+    assert again == codes.astype(np.uint8).view(np.int8).tolist()
+    assert Reinterpreted(8, True).undo(torch.tensor(again)).tolist() == codes.tolist()
+    assert Reinterpreted(3, False).undo(torch.arange(8)).tolist() == [0, 1, 2, 3, -4, -3, -2, -1]
+    assert Reinterpreted(3, True).undo(torch.tensor([-4, -1, 0, 3])).tolist() == [4, 7, 0, 3]
+    assert str(Reinterpreted(3, True)) == "unsigned 3-bit codes read as signed"
+    assert str(Reinterpreted(3, False)) == "signed 3-bit codes read as unsigned"
+
+
+def test_permuted_axes():
+    def orders(given, shape):
+        return [c.stored for c in stored_corruptions(torch.zeros(given, dtype=torch.int64), shape)]
+
+    def moved(*all_orders):
+        return [(Transposed(o),) for o in all_orders]
+
+    assert orders((2, 3), (2, 3)) == [()]
+    assert orders((3, 2), (2, 3)) == moved((1, 0))
+    assert orders((2, 2), (2, 2)) == [(), *moved((1, 0))]
+    cube = [(0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)]
+    assert orders((2, 2, 2), (2, 2, 2)) == [(), *moved(*cube)]
+    assert orders((3, 4, 2), (2, 3, 4)) == moved((1, 2, 0))
+    swaps = [(1, 0, 2, 3), (2, 1, 0, 3), (3, 1, 2, 0), (0, 2, 1, 3), (0, 3, 2, 1), (0, 1, 3, 2)]
+    assert orders((2,) * 4, (2,) * 4) == [(), *moved(*swaps)]
+    assert orders((5, 3, 4, 2), (2, 3, 4, 5)) == moved((3, 1, 2, 0))
+    x = torch.arange(24).reshape(2, 3, 4)
+    for order in cube:
+        assert torch.equal(Transposed(order).undo(x.permute(order)), x)
+    both = [c.stored for c in stored_corruptions(torch.tensor([[0, 9], [9, 0]]), (2, 2))]
+    assert both == [
+        (),
+        (Reinterpreted(4, False),),
+        *moved((1, 0)),
+        (Transposed((1, 0)), Reinterpreted(4, False)),
+    ]
+    assert (str(Transposed((1, 0))), str(Transposed((0, 2, 1)))) == (
+        "transposed",
+        "axes permuted to (0, 2, 1)",
+    )
+
+
+def test_arithmetic_with_mistakes():
+    values, fmt = torch.tensor([-9.0, -8.0, 0.0, 7.0, 8.0, 23.0]), IntFormat(4)
+    for kinds, codes in (((), [-8, -8, 0, 7, 7, 7]), (("narrow",), [-7, -7, 0, 7, 7, 7]),
+                         (("wrapped",), [7, -8, 0, 7, -8, 7]), (("unclamped",), values.tolist())):  # fmt: skip
+        assert into_format(kinds, values, fmt).tolist() == codes
+    x, s, z = torch.tensor([0.5, 1.5, -0.5, -1.7]), torch.tensor(1.0), torch.tensor([3.0])
+    rules = qc.Scheme.parse("int8 asymmetric per_tensor textbook").rules
+    for kinds, codes in (((), [3, 5, 3, 1]), (("zero_point_negated",), [-3, -1, -3, -5]), (("half_up",), [4, 5, 3, 1]),
+                         (("zero_point_left_out", "floor"), [0, 1, -1, -2]), (("half_away",), [4, 5, 2, 1]),
+                         (("middle_left_out", "wrapped", "toward_zero"), [0, 1, 0, -1])):  # fmt: skip
+        assert arithmetic(kinds, rules, x, s, z).tolist() == codes
+    again = requantized(torch.tensor([-200.0, 200.0, 0.26, 0.24]), torch.tensor(0.5))
+    assert again.tolist() == [-64.0, 63.5, 0.5, 0.0]
+    scale = torch.tensor([0.1, 0.3])
+    assert mistaken_scale(("scale_float16",), scale).tolist() == np.float16([0.1, 0.3]).tolist()
+    assert mistaken_scale((), scale) is scale
+
+
+@pytest.mark.parametrize(
+    ("fmt", "fewest"), [(IntFormat(2), 13), (IntFormat(4), 8), (INT8, 5), (IntFormat(6), 6)]
+)
+def test_evidence_for_a_scale(fmt, fewest):
+    """Codes within the format, of values other than 0, have as many bits as the scale, its zero_point and 20 more."""
+    for n in (fewest - 1, fewest):
+        values = np.resize([-0.9, -1.1, -0.3, -0.8, -1.2, 0.25], n)
+        others = [(9.0, fmt.qmax), (-999.0, fmt.qmin), (0.0, 0.0)]
+        x = np.concatenate([values, [v for v, _ in others]])
+        codes = np.concatenate([np.round(values), [q for _, q in others]])
+        x[n] = fmt.qmax + 1
+        found = fits(x, codes, fmt)
+        assert bool(found) == (n == fewest)
+        assert not any(f.wrapped for f in found)
+
+
+@pytest.mark.parametrize(("bits", "fewest"), [(5, 8), (8, 5)])
+def test_evidence_for_wrapped_codes(bits, fewest):
+    """Each has log2(3) bits less: it wrapped up, down, or not."""
+    fmt, half = IntFormat(bits), 1 << (bits - 1)
+    for n in (fewest - 1, fewest):
+        x = np.resize([half * 1.3, -half * 1.2, half * 0.4, -half * 0.3, half * 0.11], n)
+        codes = (np.round(x) + half) % (2 * half) - half
+        wrapped = [f for f in fits(x, codes, fmt) if f.wrapped]
+        assert bool(wrapped) == (n == fewest)
+        assert not any(f.wrapped for f in fits(x, codes, fmt, wraps=False))
+        assert not any(f.wrapped for f in fits(x, codes, IntFormat(bits, narrow=True)))
+
+
+def test_zero_points_nearest_to_the_middle_come_first():
+    x = np.array([0.01, -0.02, 0.03, 0.04, 0.05, 0.06, 0.9, 1.1])
+    for fmt in (IntFormat(4), IntFormat(4, signed=False)):
+        for z in (fmt.middle, fmt.middle + 2):
+            found = fits(x, np.round(x / 0.9) + z, fmt)
+            away = [abs(f.zero_point - fmt.middle) for f in found]
+            assert away == sorted(away)
+            assert z in [f.zero_point for f in found]
+
+
+@pytest.mark.parametrize("zero_point", [0, 4])
+@pytest.mark.parametrize("seed", range(6))
+def test_scales_of_codes_that_wrapped_once(seed, zero_point):
+    """Against every scale of a fine grid."""
+    fmt = IntFormat(3, signed=not zero_point)
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, 4)
+    x[0] = 0.0
+    s = np.abs(x).max() / (6 + seed % 5)
+    codes = (np.round(x / s) + zero_point - fmt.qmin) % 8 + fmt.qmin
+    spans = _wrapped(x, codes, fmt, zero_point)
+    for scale in np.geomspace(s / 20, s * 20, 4001):
+        turns = (np.round(x / scale) + zero_point - codes) / 8
+        gives = bool((turns % 1 == 0).all() and turns.any() and np.abs(turns).max() <= 1)
+        near = any(abs(end / scale - 1) < 1e-4 for span in spans for end in span)
+        assert near or any(a < scale < b for a, b in spans) == gives, scale
+    assert not _wrapped(np.zeros(3), np.zeros(3), fmt, zero_point)
+    assert not _wrapped(x, np.where(x == 0, codes + 1, codes), fmt, zero_point)
+
+
+def test_the_interval_that_holds_a_scale():
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=9).astype(np.float32)
+    s = float(np.abs(x).max() / 13)
+    codes = (np.round(x / s) + 8) % 16 - 8
+    spans = _wrapped(x.astype(float), codes, IntFormat(4), 0)
+    for low, high in spans:
+        for near in (low, (low + high) / 2, high):
+            assert interval(torch.from_numpy(x), torch.from_numpy(codes), IntFormat(4), 0, True, near) == (
+                low,
+                high,
+            )
+    assert interval(torch.from_numpy(x), torch.from_numpy(codes), IntFormat(4), 0, True, 9.0) == (9.0, 9.0)
+    clamped = np.round(x / s).clip(-8, 7)
+    low, high = interval(torch.from_numpy(x), torch.from_numpy(clamped), IntFormat(4), 0, False, s)
+    assert low < s < high
+    for scale, right in (
+        (low * 1.0001, True),
+        (low * 0.9999, False),
+        (high * 0.9999, True),
+        (high * 1.0001, False),
+    ):
+        assert np.array_equal(np.round(x.astype(float) / scale).clip(-8, 7), clamped) == right
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "found"),
+    [
+        (0.9, 1.2, (1, 1.0)), (1.0, 1.2, (2, 1.1)), (1.24, 1.26, (3, 1.25)), (1.2, 1.3, (3, 1.25)), (90.0, 130.0, (1, 100.0)),
+        (np.nextafter(0.1234567890123456, 0), np.nextafter(0.1234567890123456, 1), (16, 0.1234567890123456)),
+        (0.3, np.nextafter(0.30000000000000004, 1), (17, 0.30000000000000004)),
+    ],
+)  # fmt: skip
+def test_number_with_the_fewest_digits(low, high, found):
+    assert _shortest(float(low), float(high)) == found
+
+
+def test_elements_that_constrain_a_scale():
+    """All of up to 2048; of more the 1024 largest, and as many by chance; only finite ones."""
+    x = torch.randn(2048, generator=torch.Generator().manual_seed(0))
+    x[[3, 5]] = torch.tensor([float("inf"), float("nan")])
+    values, codes = _drawn(x.reshape(2, -1), torch.arange(2048.0).reshape(2, -1))
+    kept = np.delete(np.arange(2048), [3, 5])
+    np.testing.assert_array_equal(codes, kept)
+    np.testing.assert_array_equal(values, x.numpy()[kept].astype(float))
+    x = torch.arange(2049.0) - 5000
+    values, codes = _drawn(x, x + 1)
+    assert len(values) == 2048
+    assert sorted(values[:1024]) == list(range(-5000, -3976))
+    np.testing.assert_array_equal(codes, values + 1)
+    assert values[1024:].max() > -3500
+
+
+def trials_of(trials, x, *formats):
+    return list(trials(x, formats))
+
+
+def test_scales_of_percentiles():
+    """As the library's own percentile has them; both symmetries, of the tensor and of each axis."""
+    x = torch.randn(6, 9, generator=torch.Generator().manual_seed(2)) + 0.3
+    found = trials_of(percentiles, x, INT8, UINT8)
+    assert len(found) == 3 * len(PERCENTILES) * 2 * 2
+    assert {str(t.granularity) for t in found} == {
+        str(g) for g in (qc.PerTensor(), qc.PerChannel(0), qc.PerChannel(1))
+    }
+    for t in found:
+        own = qc.apply(x, qc.Scheme(t.format, t.symmetric, t.granularity, t.setting))
+        assert torch.equal(t.scale, own.scale)
+        assert torch.equal(t.zero_point, own.zero_point.float())
+    assert {t.granularity for t in trials_of(percentiles, x[0], INT8)} == {qc.PerTensor()}
+    signed = trials_of(signed_percentiles, x, INT8, UINT8, IntFormat(8, narrow=True))
+    highs = [np.quantile(x.numpy().astype(float), p / 100) / 127 for p in PERCENTILES]
+    assert [t.scale.item() for t in signed[: len(highs)]] == pytest.approx(highs, rel=1e-5)
+    rows = np.quantile(x.numpy().astype(float), PERCENTILES[0] / 100, axis=1)[:, None] / 127
+    np.testing.assert_allclose(signed[len(highs)].scale.numpy(), rows, rtol=1e-5)
+    assert len(signed) == 3 * len(highs)
+    assert all(not t.zero_point.any() and t.symmetric for t in signed)
+    positive = x.abs()
+    positive[0, 0] = 0
+    assert trials_of(signed_percentiles, positive, INT8) == trials_of(mistaken, positive, INT8) == []
+
+
+def test_scales_of_a_range_from_zero():
+    x = torch.tensor([[1.0, -5.1], [2.55, 0.3]])
+    signed = trials_of(mistaken, x, INT8, IntFormat(8, narrow=True))
+    assert [t.scale.reshape(-1).tolist() for t in signed] == [
+        pytest.approx(v) for v in ([0.02], [0.02, 0.01], [0.01, 0.02])
+    ]
+    assert [tuple(t.scale.shape) for t in signed] == [(1, 1), (2, 1), (1, 2)]
+    assert {float(z) for t in signed for z in t.zero_point.reshape(-1)} == {-128.0}
+    omitted = ("zero_point_left_out",)
+    assert {t.then for t in signed} == {(omitted, (*omitted, "wrapped"), (*omitted, "unclamped"))}
+    first, second, *_ = trials_of(mistaken, x, UINT8)
+    assert (first.scale.item(), first.zero_point.item()) == (pytest.approx(0.02), 0)
+    assert first.then == ((), ("wrapped",), ("unclamped",))
+    assert (second.scale.item(), second.zero_point.item()) == (pytest.approx(5.1 / 128), 128)
+    assert (first.symmetric, second.symmetric) == (False, True)
+
+
+@pytest.mark.parametrize(("n", "all_drawn"), [(511, True), (512, True), (513, False), (900, False)])
+def test_scales_are_tried_on_512_elements(n, all_drawn):
+    """Fewer wrong codes than the limit make a hypothesis."""
+    x = torch.arange(n) / 8.0 % 100
+    codes = torch.round(x)
+    codes[::3] += 1
+    trial = Trial(qc.PerTensor(), INT8, True, torch.tensor([1.0]), torch.tensor([0.0]))
+    unusable = [
+        Trial(qc.PerTensor(), INT8, True, torch.tensor([s]), torch.tensor([0.0])) for s in (0.0, math.inf)
+    ]
+    (found,) = tried(x, Reading(Corruption(), codes, (INT8,)), iter([*unusable, trial]), 2.0)
+    exact = len(codes[::3]) / n
+    if all_drawn:
+        assert found.fraction == pytest.approx(exact)
+    else:
+        assert found.fraction * 512 % 1 == 0
+        assert found.fraction == pytest.approx(exact, abs=0.07)
+        assert found.fraction != exact
+    for limit, kept in ((found.fraction, 0), (found.fraction + 1e-6, 1)):
+        assert len(list(tried(x, Reading(Corruption(), codes, (INT8,)), iter([trial]), limit))) == kept
+    assert found.doubt == 0
+    of_signed = dataclasses.replace(trial, range=("signed_percentile",))
+    (doubtful,) = tried(x, Reading(Corruption(), codes, (INT8,)), iter([of_signed]), 2.0)
+    assert doubtful.doubt == 2
+
+
+@pytest.mark.parametrize(
+    ("shape", "searched"),
+    [
+        ((6, 10), [qc.PerTensor(), qc.PerChannel(0), qc.PerChannel(1), qc.PerGroup(4, -1), qc.PerGroup(5, 0)]),
+        ((40, 64), [qc.PerTensor(), qc.PerChannel(0), qc.PerGroup(16, 1), qc.PerBlock((8, 16))]),
+        ((3, 5, 7), [qc.PerTensor(), qc.PerChannel(1), qc.PerGroup(3, 2), qc.PerBlock((1, 2, 3))]),
+        ((20, 20000), [qc.PerChannel(0)]), ((2, 270000), [qc.PerChannel(0)]), ((), [qc.PerTensor()]),
+    ],
+)  # fmt: skip
+def test_sampled_elements_and_ranges(shape, searched):
+    """Up to 16 blocks of up to 2^18 elements in all, 256 elements of them; ranges are those of the whole blocks."""
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    kinds = draw(x, searched)
+    assert [g for sample in kinds for g in sample.granularities] == searched
+    for sample in kinds:
+        assert torch.equal(sample.x, x.reshape(-1)[sample.index])
+        sizes, first = sample.sizes, 0
+        assert sizes.sum() == len(sample.x)
+        counted = sample.count(torch.arange(len(sample.x)) % 2 == 0)
+        for i, granularity in enumerate(sample.granularities):
+            block = qc.block_shape(granularity, shape)
+            grid = [-(-n // b) for n, b in zip(shape, block, strict=True)]
+            places = sample.blocks[i].tolist()
+            most = min(16, max(1, 2**18 // math.prod(block)))
+            assert len(places) == min(most, math.prod(grid)) == len(set(places))
+            assert places == sorted(places)
+            start = int(sample.starts[i])
+            own = slice(start, start + int(sizes[i]))
+            assert counted[i] == sum(place % 2 == 0 for place in range(own.start, own.stop))
+            each = int(sizes[i]) // len(places)
+            largest = max(math.prod(min((p + 1) * b, n) - p * b for p, b, n in zip(np.unravel_index(place, grid), block, shape, strict=True)) for place in places) if shape else 1  # fmt: skip
+            assert each == 2 + min(-(-256 // len(places)), largest)
+            for j, place in enumerate(places):
+                position = np.unravel_index(place, grid) if grid else ()
+                part = x[tuple(slice(p * b, (p + 1) * b) for p, b in zip(position, block, strict=True))]
+                assert (sample.low[first + j], sample.high[first + j]) == (part.min(), part.max())
+                mine = sample.x[own][sample.block[own] == first + j]
+                assert len(mine) == each
+                assert set(mine.tolist()) <= set(part.reshape(-1).tolist())
+                if part.numel() <= -(-256 // len(places)):
+                    assert set(mine.tolist()) == set(part.reshape(-1).tolist())
+            first += len(places)
+        assert first == len(sample.low) == len(sample.high)
+
+
+def test_blocks_that_are_drawn():
+    """Each once, if there are up to 4,096."""
+    for count in (5, 16, 17, 4096):
+        found = _some(count, 16, torch.Generator().manual_seed(1)).tolist()
+        assert found == sorted(set(found))
+        assert len(found) == min(count, 16)
+        assert found == sorted(
+            torch.randperm(count, generator=torch.Generator().manual_seed(1))[:16].tolist()
+        )
+    found = _some(4097, 16, torch.Generator().manual_seed(1)).tolist()
+    assert found == sorted(torch.randint(4097, (16,), generator=torch.Generator().manual_seed(1)).tolist())
+    values = torch.tensor([2.0**31 - 128, 2.0**31, -(2.0**31), 2 - 2.0**31 + 126, math.nan, math.inf, 0.0])
+    assert is_lost(values).tolist() == [False, True, True, False, True, True, False]
+
+
+def test_samples_of_scales_along_the_other_axis():
+    x = torch.randn(5, 5, generator=torch.Generator().manual_seed(0))
+    (source,) = swapped_axes(x)
+    (sample,) = source.samples
+    assert swapped_axes(x[:4]) == swapped_axes(x[0]) == swapped_axes(x[None]) == []
+    assert sample.sizes.tolist() == [256, 256]
+    low = torch.cat([x.amin(1), x.amin(0)])
+    assert torch.equal(sample.low, low)
+    assert torch.equal(sample.high, torch.cat([x.amax(1), x.amax(0)]))
+    rows, columns = sample.index // 5, sample.index % 5
+    assert torch.equal(sample.x, x[rows, columns])
+    assert torch.equal(sample.block[:256], columns[:256])
+    assert torch.equal(sample.block[256:], rows[256:] + 5)
+    assert set(sample.block.tolist()) == set(range(10))
+
+
+def test_zero_points_are_inferred_for_up_to_2_20_elements():
+    for n, choices in ((1 << 20, 2), ((1 << 20) + 1, 1)):
+        x = torch.zeros(n)
+        found = _zero_points(x, x, torch.ones(1), None, qc.PerTensor())
+        assert len(found) == choices
+    far = inferred(torch.zeros(2, 1), torch.tensor([[70000], [-70000]]), torch.ones(2, 1), qc.PerChannel(0))
+    assert far.reshape(-1).tolist() == [65536, -65536]
+    setting = write_given(torch.tensor([[0.1], [0.25]]), torch.tensor([[3.0], [-4.0]]))
+    assert (setting.scale, setting.zero_point) == (((0.1,), (0.25,)), ((3,), (-4,)))
+    assert (write_given(torch.tensor([0.1]), torch.tensor([3.0])).scale) == 0.1
+
+
+def test_formats_of_a_task_and_the_nearest_granularities():
+    codes = torch.zeros(64)
+    x = torch.randn(4, 16, generator=torch.Generator().manual_seed(0))
+    ranged = by_range(x, granularities((4, 16)))
+    formats = (UINT8, IntFormat(4), IntFormat(8, narrow=True), INT8, IntFormat(4, False))
+    task = Task(
+        ranged, [Reading(Corruption(), codes, formats[:3]), Reading(Corruption(), codes, formats[2:])]
+    )
+    assert texts(task.formats()) == "int4 uint4 int8 int8n uint8"
+    noise = torch.randint(-8, 8, (4, 16), generator=torch.Generator().manual_seed(0)).float()
+    alone = Task(ranged, [Reading(Corruption(), noise, (INT8,))], conventions=(qc.CONVENTIONS["textbook"],))
+    found = list(score(alone, INT8, (4, 16), 2.0))
+    kinds = len(ranged.samples)
+    assert kinds == 4
+    # tensor, channels, groups, blocks: one, two, three and three of the nearest, of both symmetries
+    assert len(found) == 2 * (1 + 2 + 3 + 3)
+    assert alone.tried == 2 * len(granularities((4, 16)))
+    least = min(h.fraction for h in found)
+    assert not list(score(alone, INT8, (4, 16), least))
+    uniform = dataclasses.replace(alone, uniform=True)
+    assert not list(score(uniform, INT8, (4, 16), 2.0))
+    rows = qc.apply(x, qc.Scheme.parse("int8 per_channel(0)")).codes.float()
+    fitting = dataclasses.replace(uniform, readings=[Reading(Corruption(), rows, (INT8,))])
+    assert {str(h.scheme.granularity) for h in score(fitting, INT8, (4, 16), 2.0)} >= {str(qc.PerChannel(0))}
+
+
+def test_tensors_that_are_sorted_and_searched_for_groups():
+    """Percentiles of up to 2^20 finite elements."""
+    for x, parts in (
+        (torch.zeros(1 << 20), 1),
+        (torch.zeros((1 << 20) + 1), 0),
+        (torch.full((4,), math.inf), 0),
+    ):
+        search = _Search(Evaluator(x, torch.zeros(x.shape, dtype=torch.int32), None, None, [qc.PerTensor()]))
+        assert len(search._tried(percentiles)) == parts
+    reading = Reading(Corruption(), torch.zeros(2), tuple(IntFormat(b) for b in (3, 5, 6, 8, 16)))
+    assert texts(_likeliest(reading).formats) == "int3 int5 int8"
+
+
+def test_hypotheses_are_evaluated_in_steps():
+    """A step for every ten; for a large tensor for each. Of large ones fewer of the nearest are evaluated."""
+    for n, steps, nearest in (
+        (4, [0, 10, 20], 40),
+        (1 << 20, [0, 10, 20], 40),
+        ((1 << 20) + 1, list(range(25)), 12),
+    ):
+        x = torch.zeros(n)
+        evaluator = Evaluator(x, torch.zeros(n, dtype=torch.int32), None, None, [qc.PerTensor()])
+        search = _Search(evaluator)
+        search.near = [SimpleNamespace(fraction=i / 100) for i in range(50)]
+        assert len(search._nearest()) == nearest
+        assert search._limit() == 0.49
+        search.near = search.near[:39]
+        assert search._limit() == 2.0
+        search.near.append(SimpleNamespace(fraction=0.7))
+        assert search._limit() == 0.7
+        evaluator.evaluate = lambda _: None
+        assert list(search._evaluate(list(range(25)))) == [i / 25 for i in steps]
+
+
+def test_candidates_of_a_large_tensor_are_explained_in_part():
+    for n, explained in ((1 << 20, 3), ((1 << 20) + 1, 2)):
+        x = torch.zeros(n)
+        x[1] = 1.0
+        given = torch.zeros(n, dtype=torch.int32)
+        evaluator = Evaluator(x, given, None, None, [qc.PerTensor()])
+        for scale in (1.0, 0.5, 0.25):
+            evaluator.evaluate(
+                Hypothesis(qc.Scheme.parse(f"int8 per_tensor given({scale})"), Corruption(), 0.5)
+            )
+        found = evaluator.candidates(explained=True)
+        assert [bool(c.cells) for c in found] == [i < explained for i in range(3)]
+        assert not any(c.cells for c in evaluator.candidates())

@@ -4,15 +4,24 @@ import dataclasses
 import math
 import re
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 import quantcore as qc
-from quantcore.matching import Corruption, reproduce
+from quantcore.matching import Candidate, Corruption, match_steps, mismatches, nearest, reproduce
+from quantcore.matching.candidates import _alternatives, _nearest
+from quantcore.matching.elements import Element
+from quantcore.matching.explanations import explain_corruption
+from quantcore.matching.hypotheses.corruption import changed
 from quantcore.matching.hypotheses.scale_sources import inferred, with_given_scale
-from quantcore.matching.reasons import explain
+from quantcore.matching.hypotheses.search_space import granularities
+from quantcore.matching.inputs import on_grid, read_codes, read_parameter, scale_note, zero_point_note
+from quantcore.matching.reasons import _bounds_of, _scale_words, _wrapped, explain, reason
+from quantcore.notation import write_call
+from quantcore.numerics import KERNELS
 
 F = np.float32
 FORMULAS = {
@@ -317,3 +326,382 @@ def test_zero_points_given_that_can_be_none_of_these_codes():
     assert [
         int(source.zero_point) for source in with_given_scale(x, codes, scale, torch.tensor(0.0), whole)
     ] == [0]
+
+
+@pytest.mark.parametrize(
+    ("codes", "words"),
+    [
+        ([-32768, 32767], None), ([0, 65535], None), ([-32769, 0], "-32769 at index (0,) does not fit 16 bits"),
+        ([0, 65536], "65536 at index (1,) does not fit 16 bits"), ([-1, 32767], None),
+        ([-1, 32768], "run from -1 to 32768"), ([0.0, -3.0], None), ([0.0, 2.5], "2.5 at index (1,)"),
+        ([7], "1 codes, 1 too few: the original of shape (2,) has 2 elements"),
+        ([7, 8, 9, 10], "4 codes, 2 too many"), (torch.tensor([3, -4], dtype=torch.bfloat16), None),
+    ],
+)  # fmt: skip
+def test_codes_that_are_read(codes, words):
+    if words is None:
+        found = read_codes(codes, (2,))
+        assert (found.dtype, found.tolist()) == (torch.int32, [int(q) for q in codes])
+        return
+    with pytest.raises(qc.QuantError) as raised:
+        read_codes(codes, (2,))
+    assert words in str(raised.value)
+
+
+def parameter_error(value, what, shape):
+    with pytest.raises(qc.QuantError) as raised:
+        read_parameter(value, what, shape, granularities(shape))
+    return str(raised.value)
+
+
+def test_parameters_that_are_read():
+    for n in (1, 2, 4, 8, 16):
+        assert read_parameter([0.5] * n, "scale", (16,), granularities((16,))).tolist() == [0.5] * n
+    assert read_parameter(-3, "zero_point", (16,), granularities((16,))).item() == -3
+    assert read_parameter(None, "scale", (16,), granularities((16,))) is None
+    # five numbers are listed, and each with the simplest granularity
+    assert parameter_error([1.0] * 3, "scale", (16,)).endswith(
+        "The scale has 3 values, which matches no granularity of shape (16,); give 1 (per_tensor), 2 (per_group(8)), "
+        "4 (per_group(4)), 8 (per_group(2)), 16 (per_channel)."
+    )
+    assert parameter_error([1.0] * 3, "scale", (32,)).endswith(", 8 (per_group(4)), 16 (per_group(2)), ….")
+    assert parameter_error([1] * 3, "zero_point", (2, 4)).endswith(
+        "give 1 (per_tensor), 2 (per_channel), 4 (per_channel(axis=1))."
+    )
+    assert "scale at index (1,) must be a positive and finite float32 number, not 0." in parameter_error(
+        [1, 0], "scale", (2, 4)
+    )
+    assert "The zero_point must be a finite float32 number, not nan." in parameter_error(
+        math.nan, "zero_point", (2,)
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "grid", "fits"),
+    [
+        ((4,), (4, 1), True), ((2, 2), (2, 2), True), ((4,), (2, 2), True), ((1, 4), (2, 2), True),
+        ((2, 2), (4, 1), False), ((2, 1, 3), (2, 3), True), ((3, 2), (2, 3), False), ((3,), (4,), False), ((), (1, 1), True),
+    ],
+)  # fmt: skip
+def test_parameters_in_the_form_of_blocks(values, grid, fits):
+    flat = torch.arange(math.prod(values), dtype=torch.float32)
+    found = on_grid(flat.reshape(values), grid)
+    assert (found is not None) == fits
+    if found is not None:
+        assert torch.equal(found, flat.reshape(grid))
+
+
+def test_how_given_parameters_differ():
+    two = torch.tensor([[0.25], [0.3]])
+    for given, found, words in (
+        (two, two, ""),
+        (1 / two, two, "the given scale is the inverse, 1/s"),
+        (torch.tensor(0.5), torch.tensor([[0.1]]), "the given scale differs: 0.5 instead of 0.100000001"),
+        (torch.tensor([0.25, 0.5]), two,
+         "the given scale differs in 1 of 2 blocks, first in block (1, 0): 0.5 instead of 0.300000012"),
+        (two * 2, two, "the given scale differs in 2 of 2 blocks, first in block (0, 0): 0.5 instead of 0.25"),
+        (torch.tensor(0.5), two, "the given scale has another granularity: 1 value for 2 blocks"),
+        (two, torch.tensor([[0.5]]), "the given scale has another granularity: 2 values for 1 block"),
+    ):  # fmt: skip
+        assert scale_note(given, found) == words
+    z = torch.tensor([[3], [-4]], dtype=torch.int32)
+    opposite = "the given zero_point has the opposite sign, like AIMET's offset"
+    for given, found, words in (
+        (z.float(), z, ""),
+        (-z.float(), z, opposite),
+        (torch.tensor(3.0), z,
+         "the given zero_point differs in 1 of 2 blocks, first in block (1, 0): 3 instead of -4"),
+        (torch.tensor([3.0]), torch.tensor([[3], [3]]), ""),
+        (torch.tensor(-3.0), torch.tensor([[3], [3]]), opposite),
+        (torch.ones(3), z, "the given zero_point has another granularity: 3 values for 2 blocks"),
+    ):  # fmt: skip
+        assert zero_point_note(given, found) == words
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "rank", "phrases"),
+    [
+        ("int8 per_channel(1)", "int8 per_channel(-1)", 2, ()),
+        ("int8 per_channel(1)", "int8 per_channel(-1)", 3, ("wrong axis: 1, not -1",)),
+        ("int8 per_channel(0)", "int8 per_channel(0)", 0, ()),
+        ("int8 per_group(4)", "int8 per_group(8)", 2, ("groups of 4, not 8",)),
+        ("int8 per_group(4, 0)", "int8 per_group(8)", 2, ("wrong axis: 0, not -1, groups of 4, not 8",)),
+        ("int8 per_group(4, 1)", "int8 per_group(4)", 2, ()),
+        ("int8 per_tensor", "int8 per_group(4)", 2, ("per_tensor, not per_group(4)",)),
+        ("int8n symmetric", "uint8 asymmetric", 2, ("signed, not unsigned", "symmetric, not asymmetric", "narrow range, not full range")),
+        ("uint6 asymmetric", "int4 symmetric", 1, ("6 bits, not 4", "unsigned, not signed", "asymmetric, not symmetric")),
+        ("int8 symmetric", "e4m3fn symmetric", 1, ("int8, not e4m3fn",)),
+        ("int8 per_tensor torchao", "int8 per_tensor", 1, ("torchao, not textbook",)),
+    ],
+)  # fmt: skip
+def test_differences_from_the_expected_scheme(found, expected, rank, phrases):
+    scheme = qc.Scheme.parse(found)
+    assert mismatches(Candidate(scheme, 0), qc.Scheme.parse(expected), rank) == phrases
+    wanted = qc.Scheme.parse(expected)
+    far = qc.Scheme.parse("uint5 asymmetric per_block([2, 2]) hqq")
+    for one in (far, scheme):
+        both = Candidate(one, 0, same=(wanted,))
+        first = one == scheme and (not phrases or expected.startswith("e4m3fn"))
+        assert nearest(both, wanted, rank) == (one if first else wanted)
+        assert both.schemes == (one, wanted)
+
+
+def element(
+    value,
+    got,
+    *,
+    x=10.0,
+    scale=1.0,
+    z=0.0,
+    added=0.0,
+    unclamped=None,
+    rule="half_even",
+    kernel="A",
+    fmt="int8",
+    **others,
+):
+    """An element of a hand-made arithmetic."""
+    made = RULES_OF[rule](value) + added if unclamped is None else unclamped
+    fmt = qc.Scheme.parse(fmt).format
+    expected = int(min(max(made, fmt.qmin), fmt.qmax)) if math.isfinite(made) else 0
+    return Element(x, scale, z, value, made, added, expected, got, KERNELS[kernel], rule, fmt, **others)
+
+
+RULES_OF = {"half_even": np.round, "floor": np.floor, "toward_zero": np.trunc, "ceil": np.ceil}
+
+
+@pytest.mark.parametrize(
+    ("one", "kind", "words"),
+    [
+        (element(math.inf, 3, unclamped=math.inf), "not finite", "x / s = inf, which can't be rounded to an integer"),
+        (element(130.0, -126), "wrapped", "x / s = 130 gives 130, whose lowest 8 bits are -126"),
+        (element(127.0, -1, added=3.0, z=3.0, fmt="int4"), "wrapped", None),
+        (element(127.0, 2, added=3.0, z=3.0, fmt="int4"), "wrapped",
+         "x / s = 127 gives 130 with z = 3, whose lowest 4 bits are 2"),
+        (element(-8.0, -7, fmt="int4", lowest_used=False), "narrow range",
+         "x / s = -8 gives -8; none of the given codes is -8, the lowest of int4"),
+        (element(-8.0, -7, fmt="int4", x=-8.0), "another scale", None),
+        (element(-7.6, -6, fmt="int4", x=-7.6, lowest_used=False), "another scale", None),
+        (element(-1.0, 255), "the same bits read as unsigned", "255 and -1 have the same lowest 8 bits"),
+        (element(200.0, -56, fmt="uint8"), "the same bits read as signed", "-56 and 200 have the same lowest 8 bits"),
+        (element(1.0, 255), "outside the format", "x / s = 1; 255 is not an int8 code (-128 to 127)"),
+        (element(1.0, 256, fmt="uint8"), "outside the format", "x / s = 1; 256 is not a uint8 code (0 to 255)"),
+        (element(2.5, 3), "tie", "tie: x / s = 2.5 exactly; half to even gives 2, the other neighbor is 3"),
+        (element(2.5, 3, rule="ceil", unclamped=2), "tie", "tie: x / s = 2.5 exactly; rounding up gives 2, the other neighbor is 3"),
+        (element(2.5, 2, kernel="F", z=1.0, rule="floor", unclamped=3), "tie",
+         "tie: x · (1/s) + z = 2.5 exactly; adding ½ and truncating gives 3, the other neighbor is 2"),
+        (element(2.75, 2), "off by one", "x / s = 2.75; half to even gives 3, rounding down, toward zero, gives 2"),
+        (element(2.25, 3), "off by one", "x / s = 2.25; half to even gives 2, rounding up gives 3"),
+        (element(-2.75, -2), "off by one", "x / s = -2.75; half to even gives -3, rounding up, toward zero, gives -2"),
+        (element(-2.25, -3), "off by one", "x / s = -2.25; half to even gives -2, rounding down gives -3"),
+        (element(2.5 + 4 * 2**-22, 2), "off by one",
+         "x / s = 2.500001, 4 ulp from 2.5; half to even gives 3, rounding down, toward zero, gives 2"),
+        (element(2.5 + 5 * 2**-22, 2), "off by one",
+         "x / s = 2.500001; half to even gives 3, rounding down, toward zero, gives 2"),
+        (element(2.5 + 2 * 2**-17, 2, z=-100.0, kernel="C"), "off by one",
+         "x / s + z = 2.500015, 2 ulp from 2.5; half to even gives 3, rounding down, toward zero, gives 2"),
+        (element(2.5 + 2**-22, 2, x=2.5), "tie",
+         "near a tie: x / s = 2.5, 1 ulp from 2.5; round(x · (1/s)) + z gives 2"),
+        (element(3.0, 4), "another scale", "x / s = 3; 4 needs a scale of 2.222222 to 2.857143, not 1, or a zero_point of 1"),
+        (element(0.0, 4, x=0.0), "another scale or zero_point", "x / s = 0; no scale gives 4, or a zero_point of 4"),
+        (element(0.0, 4, x=0.0, z=2.0, added=2.0), "another scale or zero_point",
+         "x / s = 0; no scale gives 4 with z = 2, or a zero_point of 4"),
+        (element(3.0, 7, fmt="int4"), "another scale",
+         "x / s = 3; 7 needs a scale of at most 1.538462, not 1, or a zero_point of at least 4"),
+        (element(3.0, 7, fmt="int4", beyond="wrapped"), "another scale",
+         "x / s = 3; 7 needs a scale of 1.333333 to 1.538462, not 1, or a zero_point of 4, unless it wrapped"),
+        (element(3.0, -8, fmt="int4", x=-10.0), "another scale",
+         "x / s = 3; -8 needs a scale of at most 1.333333, not 1, or a zero_point of at most -11"),
+        (element(13.0, 20, kernel="F", rule="floor", z=3.0), "another scale",
+         "x · (1/s) + z = 13; 20 needs a scale of 0.5714286 to 0.6060606, not 1, or a zero_point of 10"),
+        (element(6.0, 8, kernel="G", rule="floor", z=4.0), "another scale",
+         "(x - z) · (1/s) = 6; 8 needs a scale of 0.7058824 to 0.8, not 1"),
+        (element(10.0, 3, scale=-1.0), "another scale", None),
+    ],
+)  # fmt: skip
+def test_reason_of_an_element(one, kind, words):
+    if words is None and kind == "wrapped":
+        assert reason(one)[0] != kind
+        return
+    found = reason(one)
+    assert found[0] == kind
+    if words is not None:
+        assert found[1] == words
+
+
+@pytest.mark.parametrize("rule", ["floor", "ceil", "toward_zero", "half_even"])
+@pytest.mark.parametrize("got", range(-2, 2))
+@pytest.mark.parametrize("beyond", ["clamped", "wrapped"])
+def test_values_that_are_rounded_to_a_code(rule, got, beyond):
+    """Within the bounds all are, and none beside them; the format's ends have one bound only, if it clamps."""
+    one = element(9.0, got, rule=rule, fmt="int2", beyond=beyond)
+    low, high = _bounds_of(one)
+    assert (low == -math.inf) == (got == -2 and beyond == "clamped")
+    assert (high == math.inf) == (got == 1 and beyond == "clamped")
+    for value, inside in ((low + 0.01, True), (low - 0.01, False), (high - 0.01, True), (high + 0.01, False)):
+        if math.isfinite(value):
+            code = RULES_OF[rule](value)
+            assert (min(max(code, -2), 1) == got if beyond == "clamped" else code == got) == inside
+
+
+@pytest.mark.parametrize(
+    ("x", "low", "high", "words"),
+    [
+        (6.0, 2.0, 3.0, "of 2 to 3"), (-6.0, -3.0, -2.0, "of 2 to 3"), (6.0, -1.0, 3.0, "of at least 2"),
+        (6.0, 0.0, 3.0, "of at least 2"), (6.0, 2.0, math.inf, "of at most 3"), (6.0, -3.0, 0.0, ""), (6.0, -3.0, -2.0, ""),
+        (0.0, 2.0, 3.0, ""), (6.0, -1.0, math.inf, ""), (-6.0, -math.inf, -2.0, "of at most 3"),
+    ],
+)  # fmt: skip
+def test_scales_between_bounds(x, low, high, words):
+    assert _scale_words(x, low, high) == words
+
+
+def test_lowest_bits():
+    for code in range(-700, 700, 3):
+        assert _wrapped(code, qc.Scheme.parse("int8").format) == int(np.array(code).astype(np.int8))
+        assert _wrapped(code, qc.Scheme.parse("uint8").format) == code % 256
+        assert _wrapped(code, qc.Scheme.parse("int8n").format) == int(np.array(code).astype(np.int8))
+
+
+def test_as_many_cells_as_are_listed_and_counted():
+    """20 and 1,000."""
+    x = torch.linspace(-1, 1, 1010).reshape(5, -1)
+    scheme = qc.Scheme.parse("int8 symmetric per_tensor")
+    expected = qc.apply(x, scheme).codes.to(torch.int64)
+    for n in (1, 19, 20, 21, 999, 1000, 1001, 1010):
+        codes = expected.clone().reshape(-1)
+        codes[:n] += 1000
+        cells, kinds = explain(x, codes.reshape(x.shape), expected, scheme)
+        assert [c.index for c in cells] == [divmod(i, 202) for i in range(min(n, 20))]
+        assert sum(count for _, count in kinds) == min(n, 1000)
+
+
+def sentences(text, x, *kinds, own_scale=True):
+    """What is said of the codes that a scheme with mistakes gives."""
+    scheme, corruption = changed(qc.Scheme.parse(text), kinds), Corruption(kinds)
+    codes = reproduce(x, scheme, corruption)
+    return explain_corruption(x, codes, scheme, corruption, own_scale)
+
+
+def test_sentences_of_scales_and_zero_points():
+    x = torch.tensor([[0.0, 2.55], [-0.5, 4.6]])
+    whole, rows = "int8 asymmetric per_tensor", "int8 asymmetric per_channel(0)"
+    for text, kind, one, words in (
+        (whole, "zero_point_left_out", x, ("asymmetric scale: (4.6 + 0.5) / 255 = 0.02", "zero_point 0 instead of -103")),
+        (whole, "zero_point_left_out", x[:1],
+         ("asymmetric scale: (2.55 - 0) / 255 = 0.01", "zero_point 0 instead of -128")),
+        (rows, "zero_point_left_out", x,
+         ("2 asymmetric scales, (high - low) / 255, ranging from 0.01 to 0.02",
+          "zero_point 0 in all 2 blocks instead of -128 to -103")),
+        (rows, "zero_point_negated", x, ("zero_points from 103 to 128 instead of -128 to -103",)),
+        (whole, "zero_point_negated", x, ("zero_point 103 instead of -103",)),
+    ):  # fmt: skip
+        assert sentences(text, one, kind)[: len(words)] == words
+    tiny = torch.tensor([[1e-7, 1.0], [1e-7, -1e-8], [2e-8, 0.0]])
+    for rows, words in (((0, 1), "1 scale underflows"), ((0, 1, 2), "2 scales underflow")):
+        found = sentences("int8 symmetric per_channel(0)", tiny[list(rows)], "scale_float16")
+        assert found == (f"{words} to 0 in float16, so x / scale is infinite",)
+    (rounded,) = sentences("int8 symmetric per_tensor", torch.tensor([1.0, 0.3]), "scale_float16")
+    right = qc.apply(torch.tensor([1.0]), qc.Scheme.parse("int8 symmetric per_tensor")).scale.item()
+    assert rounded == f"scale {right:.9g} is rounded to {float(np.float16(right)):.9g} in float16"
+    assert sentences("int8 symmetric per_tensor given(0.5)", torch.tensor([1.0]), "scale_float16") == ()
+
+
+def test_sentences_of_codes():
+    """Two elements are named, and that there are more; one of them takes the singular."""
+    x = torch.tensor([[2.5, 1.0, 4.5], [-2.5, 6.5, 0.25]])
+    for n, words in (
+        (1, "1 code differs from rounding half to even: 2 → 3 at (0, 0)"),
+        (3, "2 codes differ from rounding half to even: 2 → 3 at (0, 0), 4 → 5 at (0, 2)"),
+    ):
+        assert sentences("int8 symmetric per_tensor given(1.0)", x[:1, :n], "half_away") == (words,)
+    assert sentences("int8 symmetric per_tensor given(1.0)", x, "half_away") == (
+        "4 codes differ from rounding half to even: 2 → 3 at (0, 0), 4 → 5 at (0, 2), …",
+    )
+    assert sentences("int8 symmetric per_tensor given(1.0)", x[:, 1:2].floor(), "floor") == (
+        "0 codes differ from rounding half to even",
+    )
+    ends = torch.tensor([[8.0, 7.0, -8.0], [-9.0, 20.0, 0.0]])
+    assert sentences("int4 symmetric per_tensor given(1.0)", ends, "wrapped") == (
+        "3 codes wrapped: 8 → -8 at (0, 0), -9 → 7 at (1, 0), …",
+    )
+    assert sentences("int4 symmetric per_tensor given(1.0)", ends[:1], "wrapped") == (
+        "1 code wrapped: 8 → -8 at (0, 0)",
+    )
+    assert sentences("int4 symmetric per_tensor given(1.0)", ends, "unclamped") == (
+        "3 codes lie outside int4: 8 at (0, 0)",
+    )
+    assert sentences("int4 symmetric per_tensor given(1.0)", ends[1:, :1], "unclamped") == (
+        "1 code lies outside int4: -9 at (0, 0)",
+    )
+    below = torch.tensor([-0.4, -0.6, -3.0, 2.0, 0.0])
+    lost = "there are no codes for negative values: 2 of 5 elements became 0"
+    assert sentences("uint8 asymmetric per_tensor given(1.0)", below) == (lost,)
+    assert sentences("uint8 asymmetric per_tensor given(1.0, 1)", below) == ()
+    assert sentences("uint8 asymmetric per_tensor given(1.0)", below[3:]) == ()
+
+
+def test_scales_that_codes_allow_are_told():
+    x, given = torch.tensor([1.0, 2.0, -3.0, 10.0]), "symmetric per_tensor given(0.5)"
+    words = f"the codes allow scales from {10 / 20.5:.7g} to {10 / 19.5:.7g}"
+    for text, told in (
+        (f"int8 {given}", (words,)), (f"int9 {given}", ()), ("int8 symmetric per_tensor", ()),
+        ("int8 symmetric per_group(4) given(0.5)", ()),
+    ):  # fmt: skip
+        assert sentences(text, x, own_scale=False) == told, text
+    kept = sentences(f"int4 {given}", x, "unclamped", own_scale=False)
+    assert kept == ("1 code lies outside int4: 20 at (3,)",)
+    assert sentences(f"int8 {given}", x, own_scale=True) == ()
+
+
+def test_nearest_candidates():
+    """Eight at most; one with more mistakes must halve the differences of those with fewer."""
+
+    def groups(*pairs):
+        kinds = ((), ("floor",), ("floor", "wrapped"))
+        return [[SimpleNamespace(differing=n, corruption=Corruption(kinds[steps]))] for steps, n in pairs]
+
+    def kept(*pairs):
+        return [g[0].differing for g in _nearest(groups(*pairs))]
+
+    assert kept(*((0, n) for n in range(9))) == list(range(8))
+    assert kept((0, 10), (1, 4)) == [10, 4]
+    assert kept((0, 10), (1, 5)) == [10]
+    assert kept((1, 4), (0, 10), (0, 9), (1, 5)) == [4, 10, 9]
+    assert kept((0, 100), (1, 40), (2, 19), (2, 20)) == [100, 40, 19]
+
+
+def test_other_explanations_are_counted():
+    first, *others = (
+        Candidate(qc.Scheme.parse(t), 0) for t in ("int8", "int4 per_tensor given(0.5)", "uint8", "int6")
+    )
+    start = f"also possible: int4 {write_call(others[0].scheme.range_setting)}"
+    for n, more in ((1, ""), (2, ", and 1 more"), (3, ", and 2 more")):
+        (words,) = _alternatives([first, *others[:n]])
+        assert words == start + more
+    wrapped = dataclasses.replace(others[0], corruption=Corruption(("wrapped",)))
+    assert _alternatives([first, wrapped])[0].endswith(
+        ", cast without a clamp: codes out of range wrapped around"
+    )
+
+
+def test_progress_of_a_search_that_finds_nothing():
+    """Nine rounds and the nearest schemes have a tenth each; a round's last fifth is the whole tensor."""
+    rng = np.random.default_rng(1)
+    x = torch.from_numpy(rng.normal(size=20).astype(F))
+    steps = list(match_steps(x, rng.integers(-8, 8, 20)))
+    starts = {}
+    for step in steps[1:]:
+        starts.setdefault(re.split("[:,]", step.what)[0], step.fraction)
+    assert steps[0].what == "drawing samples"
+    names = ["schemes", "other group sizes", "corrupted codes", "mistakes in the arithmetic", "wider formats", "percentiles",
+             "combined mistakes", "scales derived from the codes", "the nearest schemes", "done"]  # fmt: skip
+    assert list(starts) == names
+    assert list(starts.values()) == pytest.approx([0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1])
+    for step in steps:
+        if step.what.endswith(", the whole tensor"):
+            assert step.fraction * 10 % 1 >= 0.8 - 1e-9
+    assert all(len(s.matches.candidates) <= 8 for s in steps)
+    tried = [s.matches.tried for s in steps]
+    assert tried == sorted(tried)
+    assert not steps[-1].matches.exact
