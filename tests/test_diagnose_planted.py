@@ -671,3 +671,72 @@ def test_how_numbers_are_written():
     assert formatting.percent(0.12345) == "12.3 %"
     assert formatting.gains(10.0, 13.26) == "gains 3.3 dB SQNR"
     assert formatting.gains(10.0, math.inf) == "takes the SQNR from 10.0 dB to exact"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "shape", "fix"),
+    [("int4 per_group(4)", (8, 256), "int8 per_group(16)"), ("int2 per_group(8)", (8, 256), "int4 per_group(16)"),
+     ("int4 per_group(4)", (2, 16), "int8 per_group(16)"), ("int3 per_group(5)", (4, 160), "int8 per_group(32)"),
+     ("int4 per_group(7)", (2, 448), "int8 per_group(64)"), ("int3 per_group(6)", (2, 384), "int8 per_group(128)"),
+     ("int4 per_group(4)", (6, 8), "int8")],
+)  # fmt: skip
+def test_the_smallest_of_the_larger_groups_within_the_storage(scheme, shape, fix):
+    """A usual width, where that fits into the storage: 8 bits and 32 / n for the scales of groups of n."""
+    finding = many(plain(shape, 1), scheme)["small_groups"]
+    assert str(finding.fix) == str(qc.Scheme.parse(fix))
+
+
+def finest(x, scheme):
+    """Of the finer scales that cost little more, else of those that cost more, the first that gains the most."""
+    now, block = qc.Scheme.parse(scheme), math.prod(qc.apply(x, qc.Scheme.parse(scheme)).block)
+    texts = [f"per_channel({axis})" for axis in range(x.ndim) if x.ndim > 1]
+    texts += [f"per_group({n})" for n in (128, 32, 16, 8) if n <= x.shape[-1] and n < block]
+    schemes = [qc.Scheme.parse(f"{now.format} {text}") for text in texts]
+    schemes = [s for s in schemes if s.granularity != now.granularity]
+    db = lambda s: decibels_of(x, qc.apply(x, s).dequantized.numpy())  # noqa: E731
+    for more in (0.1, 1.5, 5):
+        cheap = [
+            s for s in schemes if qc.bits_per_element(s, x.shape) <= qc.bits_per_element(now, x.shape) + more
+        ]
+        better = [(db(s), s) for s in cheap if db(s) >= db(now) + 3]
+        if better:
+            return next(s for value, s in better if value >= max(v for v, _ in better) - 0.5)
+    return None
+
+
+def decibels_of(x, x_hat):
+    return 10 * math.log10((x.astype(float) ** 2).sum() / ((x - x_hat).astype(float) ** 2).sum())
+
+
+@pytest.mark.parametrize("scheme", ["int8", "int8 per_channel(0)"])
+@pytest.mark.parametrize(
+    ("shape", "near"),
+    [((1, 1024), 128), ((4, 512), 32), ((40,), 8),
+     ((4, 32), 32), ((256,), 128), ((64,), 32), ((32,), 16), ((16,), 8), ((9, 8), 8), ((3, 128), 128)],
+)  # fmt: skip
+def test_the_finer_scales_proposed_for_an_outlier(shape, near, scheme):
+    """Nothing but the outlier is in its own group of ``near`` elements, so that this size suits it."""
+    if "channel" in scheme and len(shape) == 1:
+        return
+    x = plain(shape, 4)
+    x[..., :near] *= np.float32(0.01)
+    x.reshape(-1)[near // 2] = 200
+    finding = many(x, scheme).get("outlier_element")
+    if finding is not None:
+        assert str(finding.fix) == str(finest(x, scheme))
+    assert finding is not None or "group" in scheme or len(shape) > 1 or near == math.prod(shape)
+
+
+@pytest.mark.parametrize(
+    ("x", "words"), [(np.full((4, 8), 0.3), "1 code: 2 bits"), (0.3 * np.sign(ones(4, 8)), "2 codes: 2 bits")]
+)
+def test_one_code_is_used_and_two_are(x, words):
+    assert many(x, "int8")["spare_bits"].sentence.startswith(f"x uses only {words} instead of 8 are enough.")
+
+
+@pytest.mark.parametrize(("n", "words"), [(1, "With 1 element per scale"), (2, "With 2 elements per scale")])
+def test_groups_of_one_and_of_two(n, words):
+    x = np.random.default_rng(8).standard_normal((4, 64)) ** 3
+    finding = many(x, f"int2 per_group({n})").get("small_groups")
+    assert finding is None or finding.sentence.startswith(words)
+    assert finding is not None or n == 1
