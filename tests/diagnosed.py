@@ -263,7 +263,7 @@ def outlier_element(said, e):
     sizes = np.where(mask, np.abs(e.x), -1)
     second = np.unravel_index(sizes.argmax(), sizes.shape)
     assert near(said[3], float(sizes.max()))
-    assert abs(float(e.x[at])) > 4 * sizes.max() > 0
+    assert abs(float(e.x[at])) >= 4 * sizes.max() > 0
     x = e.x.copy()
     x[at] = x[second]
     now, without = e.others_without(x, mask)

@@ -10,7 +10,7 @@ from diagnosed import PATTERNS, VARIANTS, check
 
 import quantcore as qc
 from quantcore import tensors
-from quantcore.diagnosis import FOLLOWS, KINDS
+from quantcore.diagnosis import FOLLOWS, KINDS, formatting
 from quantcore.diagnosis.examples import EXAMPLES
 from quantcore.tensors import Generated
 
@@ -397,3 +397,346 @@ def test_the_worst_of_the_elements_that_wrapped_comes_first():
     assert tuple(start for start, _ in finding.boxes[0]) == worst
     assert f"at ({worst[0]}, {worst[1]})" in finding.sentence
     assert worst != (0, 1), "the first in order must not be the worst, or nothing is told"
+
+
+# Both sides of every limit
+
+
+def many(x, scheme):
+    """The findings by kind."""
+    return {finding.kind: finding for finding in diagnosed(np.asarray(x, np.float32), scheme)}
+
+
+def ones(*shape):
+    """1 and -0.9 in turn: nothing is one-sided, and nothing is constant."""
+    return np.where(np.indices(shape).sum(0) % 2, -0.9, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("n", "times", "found"),
+    [(16, 4, True), (16, 3.9, False), (16, 4.1, True), (40, 4, True), (40, 3.9, False), (15, 4.2, False),
+     (15, 4.3, True), (8, 7.9, False), (8, 8, True)],
+)  # fmt: skip
+def test_how_far_an_element_must_be_from_the_others(n, times, found):
+    x = ones(n)
+    x[1] = times
+    assert ("outlier_element" in many(x, "int4")) == found
+
+
+@pytest.mark.parametrize(("others", "found"), [(2, False), (3, True)])
+def test_zeros_are_no_others(others, found):
+    x = np.zeros(12)
+    x[:others] = ones(others)
+    x[9] = 100
+    assert ("outlier_element" in many(x, "int4")) == found
+
+
+@pytest.mark.parametrize(
+    ("blocks", "bad", "found"),
+    [(16, 1, True), (17, 1, False), (33, 2, False), (32, 2, True), (1040, 65, True), (1056, 65, False)],
+)
+def test_a_sixteenth_of_the_blocks_must_have_an_outlier(blocks, bad, found):
+    x = ones(blocks, 16)
+    x[:bad, 3] = 50 + np.arange(bad)
+    assert ("outlier_element" in many(x, "int8 per_channel(0)")) == found
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"), [(1, ""), (2, " 2 blocks"), (64, " 64 blocks"), (65, " At least 64 blocks")]
+)
+def test_so_many_blocks_with_outliers_are_looked_at(bad, words):
+    x = ones(max(bad, 4), 16)
+    x[:bad, 3] = 50 + np.arange(bad)
+    finding = many(x, "int8 per_channel(0)")["outlier_element"]
+    assert finding.sentence.endswith(f"without.{words}{' have such an outlier.' if words else ''}")
+    assert len(finding.boxes) == min(bad, 64)
+
+
+@pytest.mark.parametrize("noise", [0.12, 0.15])
+def test_an_outlier_that_hardly_matters_is_not_claimed(noise):
+    """The others are near the codes by chance: without the outlier nearly as much is lost."""
+    x = np.resize(np.arange(-31, 32), 400) + np.random.default_rng(2).uniform(-noise, noise, 400)
+    x[100] = 127
+    others = np.delete(x, 100)
+    now = sum((others - np.rint(others)) ** 2)
+    step = np.abs(others).max() / 127
+    without = sum((others - np.rint(others / step) * step) ** 2)
+    assert abs(10 * math.log10(now / without)) < 3
+    assert "outlier_element" not in many(x, "int8")
+
+
+@pytest.mark.parametrize(("times", "found"), [(4.4, False), (4.5, False), (4.55, True)])
+def test_how_far_a_channel_of_16_elements_must_be_from_the_others(times, found):
+    x = np.where(np.indices((4, 4)).sum(0) % 2, 1.0, -0.9)
+    x[1] = times * np.array([1, -1, 1, -1])
+    assert ("outlier_channel" in many(x, "int4")) == found
+
+
+def test_channels_of_zeros_are_not_the_next_largest():
+    x = np.zeros((8, 64))
+    x[:2] = plain((2, 64))
+    x[0] *= 100
+    assert many(x, "int4")["outlier_channel"].sentence.startswith("Row 0 (max |x|")
+
+
+@pytest.mark.parametrize(("exceed", "found"), [(2, False), (3, True), (4, True)])
+def test_so_many_elements_of_a_channel_exceed_the_others(exceed, found):
+    """More than a quarter of 8, by more than the largest of the others."""
+    x = ones(12, 8)
+    x[3] = 1
+    x[3, :exceed] = 50
+    assert ("outlier_channel" in many(x, "int8")) == found
+    x[5] = 60
+    assert ("outlier_channel" in many(x, "int8")) == found  # with one more that exceeds them all
+
+
+@pytest.mark.parametrize(("groups", "found"), [(16, True), (17, False)])
+def test_a_sixteenth_of_the_runs_must_have_an_outlier_channel(groups, found):
+    x = ones(8, 16 * groups)
+    x[:, 5] = 50 * ones(8)
+    assert ("outlier_channel" in many(x, "int8 per_group(16)")) == found
+
+
+@pytest.mark.parametrize("runs", [2, 64, 65])
+def test_so_many_runs_are_looked_at(runs):
+    x = ones(8, 4 * runs)
+    x[:, 1::4] *= 40 + np.arange(runs)
+    finding = many(x, "int8 per_group(4)")["outlier_channel"]
+    assert len(finding.boxes) == min(runs, 64)
+    assert finding.sentence.endswith(f" {min(runs, 64)} runs of channels have outlier channels.")
+
+
+def test_the_last_run_of_channels_is_shorter():
+    x = ones(6, 70)
+    x[:, 66] *= 50
+    assert " of the others among 64–69 (max" in many(x, "int8 per_group(16)")["outlier_channel"].sentence
+
+
+def test_one_channel_sets_and_two_set():
+    x = ones(20, 24)
+    x[:, 7] *= 50
+    said = many(x, "int8")["outlier_channel"].sentence
+    assert said.startswith("Column 7 (max |x| 50) sets the scale of the others (max |x| 1). ")
+    assert " dB with it, " in said
+    x[:, 9] *= 40
+    said = many(x, "int8")["outlier_channel"].sentence
+    assert said.startswith("Columns 7 and 9 (max |x| 50) set the scale of the others (max |x| 1). ")
+    assert " dB with them, " in said
+
+
+@pytest.mark.parametrize(("value", "kind"), [(0.0, "zero_block"), (0.7, "constant_block")])
+@pytest.mark.parametrize(("n", "found"), [(3, False), (4, True)])
+def test_blocks_of_so_many_equal_elements(value, kind, n, found):
+    x = ones(5, n)
+    x[2] = value
+    assert (kind in many(x, "int8 per_channel(0)")) == found
+
+
+@pytest.mark.parametrize(("dead", "found"), [(15, False), (16, True)])
+def test_so_many_blocks_may_be_zero_by_chance(dead, found):
+    """Half of the others are 0, so 4 of 64 blocks of 4 are expected to be; three times that and 3 are no surprise."""
+    x = ones(64, 4)
+    x[:, :2] = 0
+    x[:dead] = 0
+    assert ("zero_block" in many(x, "int8 per_channel(0)")) == found
+
+
+@pytest.mark.parametrize(("rows", "words"), [(1, " The scale, "), (2, " The first scale, ")])
+def test_the_scale_of_one_and_of_two_dead_rows(rows, words):
+    x = ones(5, 8)
+    x[2 : 2 + rows] = 0
+    assert words in many(x, "int8 per_channel(0)")["zero_block"].sentence
+
+
+@pytest.mark.parametrize("scheme", ["int8 per_channel(0)", "bf16 per_channel(0)"])
+def test_of_several_tiny_rows_the_first_scale_and_the_largest_element(scheme):
+    x = ones(5, 8)
+    for row, size in ((1, 2e-39), (2, 8e-39), (4, 4e-39)):
+        x[row] *= size
+    result = qc.apply(np.asarray(x, np.float32), qc.Scheme.parse(scheme))
+    (finding,) = [f for f in qc.diagnose(result) if f.kind == "tiny_block"]
+    scale = float(result.scale.reshape(-1)[1 if "int" in scheme else 0])
+    assert f"{scale:.4g}, is subnormal" in finding.sentence
+    if "int" in scheme:
+        assert "3 of 5 blocks (first: row 1" in finding.sentence
+        assert "|x| ≤ 8e-39" in finding.sentence
+
+
+@pytest.mark.parametrize(
+    ("kind", "x", "scheme"),
+    [("wrapped", 10 * ones(20, 20), "int4 given(1) textbook(overflow=wrap)"),
+     ("clipped_too_much", 10 * ones(20, 20), "int4 given(1)"),
+     ("negatives_lost", -ones(20, 20) ** 2, "uint8 given(0.02)"),
+     ("ties", ones(20, 20).round() / 2, "int8 given(1)"),
+     ("nan", np.full((20, 20), np.nan), "int8 torchao"),
+     ("zero_block", np.vstack([np.zeros((300, 8)), ones(3, 8)]), "int8 per_channel(0)"),
+     ("zero_point_outside", ones(300, 4), "int8 per_channel(0) given(0.1, zero_point=200)")],
+)  # fmt: skip
+def test_256_boxes_are_drawn_of_more(kind, x, scheme):
+    assert len(many(x, scheme)[kind].boxes) == 256
+
+
+def test_256_outlier_channels_are_drawn_of_more():
+    x = np.hstack([ones(4, 900), 50 * ones(4, 300)]).astype(np.float32)
+    (finding,) = [f for f in qc.diagnose(qc.apply(x, qc.Scheme())) if f.kind == "outlier_channel"]
+    assert finding.boxes == tuple(((0, 4), (i, i + 1)) for i in range(900, 1156))
+    assert finding.sentence.startswith("Columns 900, 901, 902 and 297 more (max")
+
+
+@pytest.mark.parametrize(("low", "found"), [(-0.5, False), (-0.51, True)])
+def test_what_rounds_to_0_is_not_lost(low, found):
+    x = np.linspace(0.5, 90.2, 32)
+    x[3] = low
+    assert ("negatives_lost" in many(x, "uint8 given(1)")) == found
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "make", "scheme"),
+    [("clipped_too_much", ("1 element (3.12 %) lies outside the range and is clipped", "2 elements (6.25 %) lie outside the range and are clipped"),
+      lambda n: np.r_[np.full(n, 9.0), ones(32 - n)], "int8 fixed(-1, 1)"),
+     ("nan", ("1 element of x is NaN", "2 elements of x are NaN"), lambda n: np.r_[np.full(n, np.nan), ones(32 - n)], "int8 torchao"),
+     ("zero_not_exact", ("1 element (3.12 %) is exactly 0 but comes back", "2 elements (6.25 %) are exactly 0 but come back"),
+      lambda n: np.r_[np.zeros(n), np.linspace(-0.31, 1, 32 - n)], "uint4 asymmetric hqq"),
+     ("ties", ("1 element, such as (0), lies exactly halfway between two codes and is rounded",
+               "2 elements, such as (0), lie exactly halfway between two codes and are rounded"),
+      lambda n: np.r_[np.full(n, 2.5), 4 * ones(32 - n)], "int8 given(1)")],
+)  # fmt: skip
+@pytest.mark.parametrize("n", [1, 2])
+def test_one_is_and_two_are(kind, words, make, scheme, n):
+    assert many(make(n), scheme)[kind].sentence.startswith(words[n - 1])
+
+
+@pytest.mark.parametrize(("n", "found"), [(100, True), (101, False), (16384, False)])
+def test_ties_are_told_from_a_hundredth_on(n, found):
+    x = 4 * ones(n)
+    x[7] = 2.5
+    assert ("ties" in many(x, "int8 given(1)")) == found
+
+
+@pytest.mark.parametrize(("n", "words"), [(16384, "8,192 elements, such as (0),"), (16385, "About ")])
+def test_of_large_tensors_a_sample_is_read(n, words):
+    assert many(np.resize([2.5, 4.8], n), "int8 given(1)")["ties"].sentence.startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("n", "low", "found"), [(4, -1, True), (3, -1, False), (40, -1, True), (40, -1.05, False)]
+)
+def test_one_side_is_so_much_smaller(n, low, found):
+    x = np.linspace(low, 10, n)
+    assert ("one_sided" in many(x, "int4")) == found
+
+
+@pytest.mark.parametrize(("sided", "found"), [(8, False), (9, True), (10, True)])
+def test_nine_of_ten_blocks_are_one_sided(sided, found):
+    x = np.linspace(-1, 1, 32) * np.ones((10, 1))
+    x[:sided] = np.linspace(0, 1, 32)
+    assert ("one_sided" in many(x, "int4 per_channel(0)")) == found
+
+
+@pytest.mark.parametrize(("low", "found"), [(-63.4, True), (-64.4, False)])
+def test_half_of_the_codes_are_used(low, found):
+    assert ("codes_unused" in many(np.linspace(low, 63.4, 1001), "int8 given(1)")) == found
+
+
+@pytest.mark.parametrize(("n", "found"), [(16, False), (20, True)])
+def test_of_so_few_elements_groups_are_not_small(n, found):
+    assert ("small_groups" in many(plain((n,), 1), "int4 per_group(4)")) == found
+
+
+SIZES = {
+    "negatives_lost": (8, 8), "zero_not_exact": (16, 16), "one_sided": (16, 16), "outlier_channel": (16, 16),
+    "outlier_element": (16, 16), "clipped_too_much": (16, 16), "clips_too_little": (128, 256),
+    "codes_unused": (16, 16), "per_channel": (512, 64), "small_groups": (32, 64),
+}  # fmt: skip
+
+
+def test_sizes_of_the_examples():
+    generated = {kind: e.load().shape for kind, e in EXAMPLES.items() if isinstance(e.tensor, Generated)}
+    assert generated == SIZES
+
+
+@pytest.mark.parametrize(
+    ("rank", "axis", "places", "words"),
+    [(2, 0, [8], "Row 8"), (2, 1, [8], "Column 8"), (2, 1, [3, 8], "Columns 3 and 8"), (2, 0, [1, 3, 8], "Rows 1, 3 and 8"),
+     (2, 0, [1, 3, 8, 9], "Rows 1, 3, 8 and 1 more"), (3, 1, [4], "Channel 4 of axis 1"),
+     (3, 2, [0, 1, 2, 5, 6, 7], "Channels 0, 1, 2 and 3 more of axis 2"), (1, 0, [2], "Channel 2 of axis 0")],
+)  # fmt: skip
+def test_how_channels_are_named(rank, axis, places, words):
+    assert formatting.channels(rank, axis, places) == words
+
+
+def test_how_numbers_are_written():
+    assert [formatting.along(2, 0), formatting.along(2, 1)] == ["row (axis 0)", "column (axis 1)"]
+    assert [formatting.along(1, 0), formatting.along(3, 2)] == ["index of axis 0", "index of axis 2"]
+    assert formatting.percent(0.12345) == "12.3 %"
+    assert formatting.gains(10.0, 13.26) == "gains 3.3 dB SQNR"
+    assert formatting.gains(10.0, math.inf) == "takes the SQNR from 10.0 dB to exact"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "shape", "fix"),
+    [("int4 per_group(4)", (8, 256), "int8 per_group(16)"), ("int2 per_group(8)", (8, 256), "int4 per_group(16)"),
+     ("int4 per_group(4)", (2, 16), "int8 per_group(16)"), ("int3 per_group(5)", (4, 160), "int8 per_group(32)"),
+     ("int4 per_group(7)", (2, 448), "int8 per_group(64)"), ("int3 per_group(6)", (2, 384), "int8 per_group(128)"),
+     ("int4 per_group(4)", (6, 8), "int8")],
+)  # fmt: skip
+def test_the_smallest_of_the_larger_groups_within_the_storage(scheme, shape, fix):
+    """A usual width, where that fits into the storage: 8 bits and 32 / n for the scales of groups of n."""
+    finding = many(plain(shape, 1), scheme)["small_groups"]
+    assert str(finding.fix) == str(qc.Scheme.parse(fix))
+
+
+def finest(x, scheme):
+    """Of the finer scales that cost little more, else of those that cost more, the first that gains the most."""
+    now, block = qc.Scheme.parse(scheme), math.prod(qc.apply(x, qc.Scheme.parse(scheme)).block)
+    texts = [f"per_channel({axis})" for axis in range(x.ndim) if x.ndim > 1]
+    texts += [f"per_group({n})" for n in (128, 32, 16, 8) if n <= x.shape[-1] and n < block]
+    schemes = [qc.Scheme.parse(f"{now.format} {text}") for text in texts]
+    schemes = [s for s in schemes if s.granularity != now.granularity]
+    db = lambda s: decibels_of(x, qc.apply(x, s).dequantized.numpy())  # noqa: E731
+    for more in (0.1, 1.5, 5):
+        cheap = [
+            s for s in schemes if qc.bits_per_element(s, x.shape) <= qc.bits_per_element(now, x.shape) + more
+        ]
+        better = [(db(s), s) for s in cheap if db(s) >= db(now) + 3]
+        if better:
+            return next(s for value, s in better if value >= max(v for v, _ in better) - 0.5)
+    return None
+
+
+def decibels_of(x, x_hat):
+    return 10 * math.log10((x.astype(float) ** 2).sum() / ((x - x_hat).astype(float) ** 2).sum())
+
+
+@pytest.mark.parametrize("scheme", ["int8", "int8 per_channel(0)"])
+@pytest.mark.parametrize(
+    ("shape", "near"),
+    [((1, 1024), 128), ((4, 512), 32), ((40,), 8),
+     ((4, 32), 32), ((256,), 128), ((64,), 32), ((32,), 16), ((16,), 8), ((9, 8), 8), ((3, 128), 128)],
+)  # fmt: skip
+def test_the_finer_scales_proposed_for_an_outlier(shape, near, scheme):
+    """Nothing but the outlier is in its own group of ``near`` elements, so that this size suits it."""
+    if "channel" in scheme and len(shape) == 1:
+        return
+    x = plain(shape, 4)
+    x[..., :near] *= np.float32(0.01)
+    x.reshape(-1)[near // 2] = 200
+    finding = many(x, scheme).get("outlier_element")
+    if finding is not None:
+        assert str(finding.fix) == str(finest(x, scheme))
+    assert finding is not None or "group" in scheme or len(shape) > 1 or near == math.prod(shape)
+
+
+@pytest.mark.parametrize(
+    ("x", "words"), [(np.full((4, 8), 0.3), "1 code: 2 bits"), (0.3 * np.sign(ones(4, 8)), "2 codes: 2 bits")]
+)
+def test_one_code_is_used_and_two_are(x, words):
+    assert many(x, "int8")["spare_bits"].sentence.startswith(f"x uses only {words} instead of 8 are enough.")
+
+
+@pytest.mark.parametrize(("n", "words"), [(1, "With 1 element per scale"), (2, "With 2 elements per scale")])
+def test_groups_of_one_and_of_two(n, words):
+    x = np.random.default_rng(8).standard_normal((4, 64)) ** 3
+    finding = many(x, f"int2 per_group({n})").get("small_groups")
+    assert finding is None or finding.sentence.startswith(words)
+    assert finding is not None or n == 1
