@@ -7,7 +7,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import streamlit as st
 
-from pages.shared.warm import warm_once
+from pages.serving.warm import warm_once
 
 warm_once()
 bits = st.slider("Bits", 2, 16, 4, key="bits", bind="query-params")

@@ -21,6 +21,7 @@ quantcore.analysis quantcore.tracing quantcore.matching quantcore.snippets quant
 quantcore.comparison quantcore.diagnosis quantcore.prediction quantcore.code_reading quantcore.figures
 quantcore
 pages.browser
+pages.serving
 pages.shared
 pages.sidebar pages.maps
 pages.explore.quantize pages.explore.ranges pages.explore.formats pages.compare.libraries pages.compare.schemes pages.compare.match

@@ -1,0 +1,42 @@
+"""Our scripts in the head of every page that the server sends."""
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pages.browser.scripts import in_head
+
+HTML = b"text/html; charset=utf-8"
+# Request headers that make the response empty or compressed, and response headers about the unmodified file
+CONDITIONS = {b"if-none-match", b"if-modified-since", b"accept-encoding"}
+OF_THE_FILE = {b"etag", b"last-modified", b"content-length"}
+
+
+class Pages:
+    """Insert our scripts into the head of every page.
+
+    Conditional requests are made unconditional: Streamlit's file does not change with our scripts, so a browser would
+    keep a cached page without them, or with old ones.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on; hold back the headers of a page until its body arrives."""
+        start: Message | None = None
+
+        async def send_with_scripts(message: Message) -> None:
+            nonlocal start
+            if message["type"] == "http.response.start" and (b"content-type", HTML) in message["headers"]:
+                start = message
+                return
+            if start is not None:
+                headers = [(name, value) for name, value in start["headers"] if name not in OF_THE_FILE]
+                await send({**start, "headers": headers})
+                start, message = None, {**message, "body": in_head(message.get("body", b""))}
+            await send(message)
+
+        if scope["type"] != "http" or "." in scope["path"].rpartition("/")[2]:
+            await self.app(scope, receive, send)
+            return
+        asked = [(name, value) for name, value in scope["headers"] if name not in CONDITIONS]
+        await self.app({**scope, "headers": asked}, receive, send_with_scripts)
