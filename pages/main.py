@@ -14,7 +14,8 @@ import streamlit as st
 from pages.browser import scripts
 from pages.learn import frame
 from pages.maps import four_maps
-from pages.shared import link, pinned, warm
+from pages.serving import warm
+from pages.shared import link, pinned
 from pages.shared.page import Page
 from pages.sidebar import sidebar
 
