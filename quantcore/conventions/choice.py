@@ -5,6 +5,7 @@ A choice is a field of one of the stages, declared with `choice`: its default to
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
@@ -67,22 +68,28 @@ class Stage:
                 raise QuantError(
                     f"{name}={str(value)[:40]!r} is not valid; choose {', '.join(others)} or {last}."
                 )
-        for name, hint in get_type_hints(type(self)).items():
-            if hint is float:
-                number = notation.finite(getattr(self, name), name)
-                if number < 0:
-                    raise QuantError(f"{name} must not be negative, but is {number:g}.")
-                object.__setattr__(self, name, number)
+        for name in _numbers(type(self)):
+            number = notation.finite(getattr(self, name), name)
+            if number < 0:
+                raise QuantError(f"{name} must not be negative, but is {number:g}.")
+            object.__setattr__(self, name, number)
 
 
-def allowed(stage: type[Stage]) -> dict[str, tuple[Any, ...]]:
+# Resolving annotations is slow, and comparisons make many stages that differ in one choice
+@functools.cache
+def allowed(stage: type[Stage]) -> Mapping[str, tuple[Any, ...]]:
     """Return the values of the choices that list them, by name."""
-    hints = get_type_hints(stage)
     return {
         name: get_args(hint) if get_origin(hint) is Literal else (False, True)
-        for name, hint in hints.items()
+        for name, hint in get_type_hints(stage).items()
         if get_origin(hint) is Literal or hint is bool
     }
+
+
+@functools.cache
+def _numbers(stage: type[Stage]) -> tuple[str, ...]:
+    """The choices that are numbers."""
+    return tuple(name for name, hint in get_type_hints(stage).items() if hint is float)
 
 
 def choices_of(stage: type[Stage]) -> dict[str, Choice]:
