@@ -77,7 +77,7 @@ class Stage:
 
 # Resolving annotations is slow, and comparisons make many stages that differ in one choice
 @functools.cache
-def allowed(stage: type[Stage]) -> Mapping[str, tuple[Any, ...]]:
+def allowed(stage: type[Any]) -> Mapping[str, tuple[Any, ...]]:
     """Return the values of the choices that list them, by name."""
     return {
         name: get_args(hint) if get_origin(hint) is Literal else (False, True)
@@ -87,7 +87,7 @@ def allowed(stage: type[Stage]) -> Mapping[str, tuple[Any, ...]]:
 
 
 @functools.cache
-def _numbers(stage: type[Stage]) -> tuple[str, ...]:
+def _numbers(stage: type[Any]) -> tuple[str, ...]:
     """The choices that are numbers."""
     return tuple(name for name, hint in get_type_hints(stage).items() if hint is float)
 
