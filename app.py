@@ -13,10 +13,14 @@ from starlette.middleware import Middleware
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
+from pages.serving import settings
+from pages.serving.affinity import Affinity
 from pages.serving.headers import SecurityHeaders
 from pages.serving.page_head import Pages
 from pages.serving.warm import warm_up
 
+# A link carries its visitor's tensor, and Streamlit turns the log of requests on where uvicorn starts the app.
+logging.getLogger("uvicorn.access").disabled = True
 PLOTLY_JS = Path(plotly.__file__).parent / "package_data"
 
 
@@ -43,6 +47,10 @@ app = st.App(
     "pages/main.py",
     lifespan=lifespan,
     routes=[Mount("/vendor", StaticFiles(directory=PLOTLY_JS))],
-    middleware=[Middleware(SecurityHeaders), Middleware(Pages)],
+    middleware=[
+        Middleware(SecurityHeaders),
+        Middleware(Pages),
+        Middleware(Affinity, settings.current().replica),
+    ],
     on_script_error=report_failure,
 )

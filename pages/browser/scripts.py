@@ -1,4 +1,4 @@
-"""Scripts for every page: one history step per action, the theme switch, a skip link to the maps."""
+"""Scripts for every page: history, the theme switch, a skip link to the maps, what follows a lost connection."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ _STYLE = (_HERE / "scripts.css").read_text(encoding="utf-8")
 _COMPONENT = st.components.v2.component(
     "quantscope_scripts",
     css=_STYLE,
-    js=f"{_SCRIPT}\nexport default () => {{}};",
+    js=_SCRIPT + (_HERE / "reconnect.js").read_text(encoding="utf-8"),
     isolate_styles=False,
 )
 
@@ -23,5 +23,8 @@ def in_head(page: bytes) -> bytes:
 
 
 def run() -> None:
-    """Run the scripts on pages served without `in_head`; call it once per run. It takes no space."""
-    _COMPONENT(key="qs_scripts")
+    """Run the scripts on pages served without `in_head`; call it once per run. It takes no space.
+
+    A page that is connected again triggers a run, in which there is nothing else to do.
+    """
+    _COMPONENT(key="qs_scripts", on_reconnected_change=lambda: None)
