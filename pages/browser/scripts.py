@@ -12,9 +12,23 @@ _STYLE = (_HERE / "scripts.css").read_text(encoding="utf-8")
 _COMPONENT = st.components.v2.component(
     "quantscope_scripts",
     css=_STYLE,
-    js=_SCRIPT + (_HERE / "reconnect.js").read_text(encoding="utf-8"),
+    js=f"{_SCRIPT}\nexport default () => {{}};",
     isolate_styles=False,
 )
+_RECONNECT = st.components.v2.component(
+    "quantscope_reconnect",
+    js=(_HERE / "reconnect.js").read_text(encoding="utf-8"),
+    isolate_styles=False,
+)
+
+
+_served_in_head = False
+
+
+def serve_in_head() -> None:
+    """Note that this server inserts the scripts with `in_head`: its pages need not bring them again."""
+    global _served_in_head
+    _served_in_head = True
 
 
 def in_head(page: bytes) -> bytes:
@@ -25,6 +39,8 @@ def in_head(page: bytes) -> bytes:
 def run() -> None:
     """Run the scripts on pages served without `in_head`; call it once per run. It takes no space.
 
-    A page that is connected again triggers a run, in which there is nothing else to do.
+    A page that is connected again triggers a run, in which nothing else happens.
     """
-    _COMPONENT(key="qs_scripts", on_reconnected_change=lambda: None)
+    if not _served_in_head:
+        _COMPONENT(key="qs_scripts")
+    _RECONNECT(key="qs_reconnect", on_reconnected_change=lambda: None)
