@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator, Iterator
 
 import numpy as np
 import pytest
-from replicas import NGINX, Replica, cluster
+from replicas import NGINX, SKIP, Replica, cluster
 from visitor import COOKIE, Visitor
 
 from quantcore import tensors
 
-pytestmark = pytest.mark.skipif(NGINX is None, reason="there is no nginx: install it (Debian: nginx-light)")
+pytestmark = pytest.mark.skipif(NGINX is None, reason=SKIP)
 SESSIONS = 20
-GOES_ON = 5.0  # s, from a loss to the page as it was
+GOES_ON = 5.0  # s, from a loss to the page as it was; on a busy machine, beside what opening the pages took
 
 Cluster = tuple[str, list[Replica]]
 
@@ -111,17 +111,18 @@ def test_visitors_go_on_when_a_replica_is_killed_and_when_the_other_is_restarted
 
     async def check() -> None:
         async with visitors(address, *map(link, range(SESSIONS))) as those:
+            opened = max(visitor.opened for visitor in those)
             shown = [(visitor.scheme, visitor.maps) for visitor in those]
             assert {visitor.replica for visitor in those} == {first.name, second.name}
-            await leave(those, first, first.kill)
+            await leave(those, first, first.kill, opened)
             first.start()
             await asyncio.to_thread(first.wait)
-            await leave(those, second, second.stop)
+            await leave(those, second, second.stop, opened)
             for visitor in those:
                 await visitor.run()
             assert [(visitor.scheme, visitor.maps) for visitor in those] == shown
 
-    async def leave(those: list[Visitor], gone: Replica, go: object) -> None:
+    async def leave(those: list[Visitor], gone: Replica, go: object, opened: float) -> None:
         """Take a replica away while all work; every page is at the other soon."""
         there = [visitor for visitor in those if visitor.replica == gone.name]
         assert there
@@ -133,7 +134,9 @@ def test_visitors_go_on_when_a_replica_is_killed_and_when_the_other_is_restarted
         until.set()
         await asyncio.gather(*working)
         assert not [visitor for visitor in those if visitor.replica == gone.name]
-        print(f"{gone.name} gone: {max(visitor.lost for visitor in there):.2f} s")
-        assert max(visitor.lost for visitor in there) < GOES_ON
+        print(
+            f"{gone.name} gone: {max(visitor.lost for visitor in there):.2f} s; opening took {opened:.2f} s"
+        )
+        assert max(visitor.lost for visitor in there) < GOES_ON + opened
 
     asyncio.run(check())

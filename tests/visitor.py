@@ -24,6 +24,7 @@ class Visitor:
         scheme: what the page shows as the scheme's text.
         maps: a digest of what the maps show.
         media: address of the file that the Export tab offers.
+        opened: seconds that it took to open the page.
         lost: seconds from the last loss of the connection to the end of the run that followed.
     """
 
@@ -33,17 +34,19 @@ class Visitor:
         self.states: dict[str, WidgetState] = {}
         self.ids: dict[str, str] = {}
         self.session = self.scheme = self.maps = self.media = ""
-        self.lost = 0.0
+        self.opened = self.lost = 0.0
 
     @property
     def replica(self) -> str:
         return str(self.http.cookies.get(COOKIE, ""))
 
     async def __aenter__(self) -> "Visitor":
+        begin = time.monotonic()
         page = await asyncio.to_thread(self.http.get, f"{self.address}/?{urlencode(self.link)}")
         page.raise_for_status()
         await self.connect()
         await self.run()
+        self.opened = time.monotonic() - begin
         return self
 
     async def __aexit__(

