@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from pages.serving.affinity import Affinity
+from pages.serving.settings import SettingError, read
 
 LAX = "quantscope_replica=app-1; Path=/; HttpOnly; SameSite=Lax"
 FRAMED = "quantscope_replica=app-1.framed; Path=/; HttpOnly; SameSite=None; Secure; Partitioned"
@@ -83,3 +84,12 @@ def test_in_another_sites_frame(destination: str) -> None:
 
 def test_encrypted_pages_have_encrypted_cookies() -> None:
     assert cookies(PAGE, scheme="https") == cookies(ACCEPT, scheme="wss") == [f"{LAX}; Secure"]
+
+
+@pytest.mark.parametrize("name", ["app 1", "app.1", "App-1", "a; Domain=x", "a" * 33])
+def test_a_name_that_a_cookie_can_not_hold_is_refused(name: str) -> None:
+    with pytest.raises(
+        SettingError, match="QUANTSCOPE_REPLICA is .* up to 32 lowercase letters, digits and hyphens"
+    ):
+        read({"QUANTSCOPE_REPLICA": name})
+    assert read({"QUANTSCOPE_REPLICA": "app-1"}).replica == "app-1"
