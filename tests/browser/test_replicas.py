@@ -65,6 +65,7 @@ def test_pages_go_on_at_the_other_replica(
     upload(uploaded, "weights.npy", LARGE)
     for app in (pasted, uploaded):
         app.expect_scheme(SCHEME)
+    expect(uploaded.page.get_by_test_id("stFileChip")).to_have_count(1)
     codes = pasted.map("codes")
     here = replica_of(pasted)
     for app in (pasted, uploaded):
@@ -91,7 +92,7 @@ def test_pages_go_on_at_the_other_replica(
 
     # nobody else has the file: the page asks for it by its name, in a field that is empty
     expect(uploaded.page.get_by_test_id("stAlert").filter(has_text="weights.npy")).to_be_visible()
-    expect(uploaded.page.get_by_test_id("stFileUploaderFile")).to_have_count(0)
+    expect(uploaded.page.get_by_test_id("stFileChip")).to_have_count(0)
     upload(uploaded, "weights.npy", LARGE)
     uploaded.expect_scheme(SCHEME)
     np.testing.assert_array_equal(uploaded.map("x"), LARGE)
