@@ -2,6 +2,7 @@
 # /store (tensors that visitors share) and /tmp.
 FROM python:3.11-slim AS packages
 
+WORKDIR /build
 COPY requirements.txt ./
 # torch first, from its own CPU index: the default build brings gigabytes of CUDA libraries. Its tests and C++ headers
 # are not needed.
@@ -9,7 +10,7 @@ RUN python -m venv --without-pip /venv \
     && pip --python /venv/bin/python install --no-cache-dir \
         --index-url https://download.pytorch.org/whl/cpu "$(grep '^torch==' requirements.txt)" \
     && pip --python /venv/bin/python install --no-cache-dir -r requirements.txt \
-    && rm -r /venv/lib/python3.11/site-packages/torch/test /venv/lib/python3.11/site-packages/torch/include
+    && rm -rf /venv/lib/python3.11/site-packages/torch/test /venv/lib/python3.11/site-packages/torch/include
 
 
 FROM python:3.11-slim

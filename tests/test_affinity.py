@@ -89,7 +89,7 @@ def test_encrypted_pages_have_encrypted_cookies() -> None:
 @pytest.mark.parametrize("name", ["app 1", "app.1", "App-1", "a; Domain=x", "a" * 33])
 def test_a_name_that_a_cookie_can_not_hold_is_refused(name: str) -> None:
     with pytest.raises(
-        SettingError, match="QUANTSCOPE_REPLICA is .* up to 32 lowercase letters, digits and hyphens"
+        SettingError, match=r"QUANTSCOPE_REPLICA is .* up to 32 lowercase letters, digits and hyphens"
     ):
         read({"QUANTSCOPE_REPLICA": name})
     assert read({"QUANTSCOPE_REPLICA": "app-1"}).replica == "app-1"

@@ -3,19 +3,24 @@
 import asyncio
 import contextlib
 import io
+import tomllib
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 
 import numpy as np
 import pytest
-from replicas import NGINX, SKIP, Replica, cluster
+from replicas import NGINX, ROOT, SKIP, Replica, cluster
 from visitor import COOKIE, Visitor
 
 from quantcore import tensors
 
 pytestmark = pytest.mark.skipif(NGINX is None, reason=SKIP)
 SESSIONS = 20
+MAX_UPLOAD = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text("utf-8"))["server"][
+    "maxUploadSize"
+]
 GOES_ON = 5.0  # s, from a loss to the page as it was; on a busy machine, beside what opening the pages took
+LIMIT = 180  # s for a test; a slow machine shall not fail it
 
 Cluster = tuple[str, list[Replica]]
 
@@ -76,6 +81,8 @@ def test_sessions_uploads_and_media_keep_to_their_replica(behind_nginx: Cluster)
             assert {answer.status_code for answer in uploads} == {204}
             assert all(visitor.maps for visitor in those)
             assert len({visitor.maps for visitor in those[10:]}) == 1
+            # the checkout's settings are in the image, and are read there
+            assert {visitor.largest_upload for visitor in those[10:]} == {MAX_UPLOAD}
 
     async def stray(visitor: Visitor) -> object:
         """The same request with the other replica's name: this is what the cookie prevents."""
@@ -84,7 +91,7 @@ def test_sessions_uploads_and_media_keep_to_their_replica(behind_nginx: Cluster)
             http.cookies.set(COOKIE, other)
             return await asyncio.to_thread(http.get, address + visitor.media)
 
-    asyncio.run(check())
+    asyncio.run(asyncio.wait_for(check(), LIMIT))
 
 
 def test_without_cookies_the_address_decides(behind_nginx: Cluster) -> None:
@@ -101,7 +108,7 @@ def test_without_cookies_the_address_decides(behind_nginx: Cluster) -> None:
                 sessions.add(one.replica)
             assert len(sessions) == 1
 
-    asyncio.run(check())
+    asyncio.run(asyncio.wait_for(check(), LIMIT))
 
 
 def test_visitors_go_on_when_a_replica_is_killed_and_when_the_other_is_restarted(
@@ -139,4 +146,4 @@ def test_visitors_go_on_when_a_replica_is_killed_and_when_the_other_is_restarted
         )
         assert max(visitor.lost for visitor in there) < GOES_ON + opened
 
-    asyncio.run(check())
+    asyncio.run(asyncio.wait_for(check(), LIMIT))
