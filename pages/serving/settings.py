@@ -52,7 +52,7 @@ def read(environment: Mapping[str, str]) -> Settings:
     known = {PREFIX + each.name.upper(): each for each in fields(Settings)}
     given = {name: text.strip() for name, text in environment.items() if name.startswith(PREFIX)}
     for name in sorted(given.keys() - known.keys()):
-        near = difflib.get_close_matches(name, known, 1)
+        near = difflib.get_close_matches(name, known, 1, cutoff=0.85)  # all have the prefix in common
         hint = f"did you mean {near[0]}?" if near else f"the settings are {', '.join(known)}."
         raise SettingError(f"{name} is not a setting of Quantscope; {hint}")
     chosen: dict[str, Any] = {}
