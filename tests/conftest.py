@@ -8,6 +8,7 @@ import pytest
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is imported: workers would fight over the cores
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ["QUANTSCOPE_STORE"] = "memory://tests"  # no test writes into a home
 
 
 @pytest.hookimpl(optionalhook=True)  # pytest-xdist's

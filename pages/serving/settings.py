@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+import streamlit as st
+
 from quantcore.errors import QuantError
 
 PREFIX = "QUANTSCOPE_"
@@ -85,3 +87,8 @@ def current() -> Settings:
         SettingError: as `read`.
     """
     return read(os.environ)
+
+
+def upload_limit() -> int:
+    """The largest upload, and shared tensor, in bytes: Streamlit's own setting, so that it is set in one place."""
+    return int(st.get_option("server.maxUploadSize")) * 2**20
