@@ -84,8 +84,5 @@ def show_qr(address: str) -> None:
             "send the link as text."
         )
         return
-    code = segno.make_qr(address, error="l")
-    svg = code.svg_inline(
-        border=4, dark="#000", light="#fff", omitsize=True, svgclass="qs-qr", title="QR code"
-    )
-    st.html(f"<div role='img' aria-label='QR code of this link'>{svg}</div>")
+    image = segno.make_qr(address, error="l").svg_data_uri(border=4, light="#fff", omitsize=True)
+    st.html(f'<img class="qs-qr" alt="QR code of this link" src="{image}">')
