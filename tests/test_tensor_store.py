@@ -181,10 +181,10 @@ def test_a_content_that_is_not_a_tensor_is_refused(make, url):
 
 def test_limits_of_size_hold_for_both_ways(make):
     x = tensor(0, (100, 100))
-    refused(lambda: make().share(x, ANNA, x.nbytes - 1), "0.04 MB", "at most", "share a slice")
+    refused(lambda: make().share(x, ANNA, x.nbytes - 1), "40.0 kB", "at most", "share a slice")
     address = make().share(x, ANNA, x.nbytes)
     np.testing.assert_array_equal(make().open(address, x.nbytes), x)
-    refused(lambda: make().open(address, x.nbytes // 2), "the limit is 0.02 MB")
+    refused(lambda: make().open(address, x.nbytes // 2), "the limit is 20.0 kB")
     refused(lambda: make(space=x.nbytes).share(x, ANNA, LIMIT), "at most")
     refused(lambda: make(of_a_visitor=x.nbytes).share(x, ANNA, LIMIT), "at most")
 
@@ -232,7 +232,7 @@ def test_a_visitor_can_not_evict_everybody(make, url, clock):
     bens = store.share(tensor(), BEN, LIMIT)
     annas = [store.share(tensor(i), ANNA, LIMIT) for i in range(3)]
     before = files(url)
-    refused(lambda: store.share(tensor(9), ANNA, LIMIT), "0.786 MB today", "tomorrow")
+    refused(lambda: store.share(tensor(9), ANNA, LIMIT), "786.4 kB today", "tomorrow")
     assert files(url) == before
     for address in (bens, *annas):
         store.open(address, LIMIT)

@@ -48,9 +48,9 @@ def _shared(tensor: Tensor) -> bool:
     place = st.empty()
     with place.container():
         st.write(many)
-        size = cache.size(tensor) * 4 / 1e6
+        size = tensors.megabytes(4 * cache.size(tensor))
         st.write(
-            f"“Share this tensor” stores its {size:,.2g} MB {messages.plain(store.where)}, for {store.days:g} days or until the "
+            f"“Share this tensor” stores its {size} {messages.plain(store.where)}, for {store.days:g} days or until the "
             "space is needed. Anyone with the link can open it."
         )
         if st.button("Share this tensor", icon=":material/upload:", key="_share") and _put(store, tensor):

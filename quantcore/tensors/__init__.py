@@ -27,6 +27,7 @@ from quantcore.tensors.text.literals import (
     number_texts,
 )
 from quantcore.tensors.text.parse import parse
+from quantcore.tensors.wording import megabytes
 
 __all__ = [
     "Array",
@@ -58,6 +59,7 @@ __all__ = [
     "list_tensors",
     "literal",
     "little_endian",
+    "megabytes",
     "number_texts",
     "parse",
     "parse_shape",

@@ -24,8 +24,8 @@ from pages.serving.tensor_store.record import (
     record_name,
 )
 from pages.serving.tensor_store.upkeep import Limits, delete, delete_useless, make_room, note, shared_today
-from quantcore import tensors
 from quantcore.errors import QuantError
+from quantcore.tensors import megabytes, read_tensor
 
 Float32Array = npt.NDArray[np.float32]
 LOG = logging.getLogger("quantscope")
@@ -73,7 +73,7 @@ class TensorStore:
         most = min(limit, self.limits.space - _HEADER, self.limits.of_a_visitor - _HEADER)
         if x.nbytes > most:
             raise QuantError(
-                f"This tensor takes {_mb(x.nbytes)}, and at most {_mb(most)} can be shared here; share a slice of it, or "
+                f"This tensor takes {megabytes(x.nbytes)}, and at most {megabytes(most)} can be shared here; share a slice of it, or "
                 "send the file."
             )
         with self._sharing, _answered("can't be stored now", "try again later, or send the file."):
@@ -126,7 +126,7 @@ class TensorStore:
             sizes = self._folder.sizes()
             if shared_today(sizes, visitor, now) > self.limits.of_a_visitor:
                 raise QuantError(
-                    f"With this tensor of {_mb(len(content))} you would share more than {_mb(self.limits.of_a_visitor)} "
+                    f"With this tensor of {megabytes(len(content))} you would share more than {megabytes(self.limits.of_a_visitor)} "
                     "today, the limit here; share it tomorrow, or send the file."
                 )
             records = delete_useless(self._folder, sizes, self.limits.age, now)
@@ -154,7 +154,7 @@ class TensorStore:
             raise self._missing()
         if record.size > limit + _HEADER:
             raise QuantError(
-                f"The shared tensor of this link takes {_mb(record.size)}; the limit is {_mb(limit)}. Ask the sender for a "
+                f"The shared tensor of this link takes {megabytes(record.size)}; the limit is {megabytes(limit)}. Ask the sender for a "
                 "slice of it."
             )
         return record
@@ -169,7 +169,7 @@ class TensorStore:
             raise QuantError(
                 f"The shared tensor of this link is damaged (its SHA-256 differs) and was not opened; {_AGAIN}"
             )
-        return tensors.read_tensor(content, content_name(address), "x", limit + _HEADER)
+        return read_tensor(content, content_name(address), "x", limit + _HEADER)
 
     def _note_opened(self, address: str, record: Record) -> None:
         """Write when the tensor was opened; where nothing can be written, it is opened all the same."""
@@ -203,10 +203,6 @@ def _answered(problem: str, advice: str) -> Iterator[None]:
     except Exception as error:
         LOG.error("A shared tensor %s: %s", problem, one_line(error))
         raise QuantError(f"The shared tensor {problem} ({type(error).__name__}); {advice}") from error
-
-
-def _mb(size: float) -> str:
-    return f"{size / 1e6:,.3g} MB" if size < 1e8 else f"{size / 1e6:,.0f} MB"
 
 
 def described(url: str) -> str:
