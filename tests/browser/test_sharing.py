@@ -1,11 +1,11 @@
 """A tensor too large for a link, from one browser to another, by its address or by its file; the QR code."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import safetensors.numpy
 import segno
 from playwright.sync_api import expect
@@ -54,42 +54,43 @@ def assert_view(app: Any) -> None:
 
 
 def test_a_shared_tensor_opens_where_nothing_is_known_of_it(
-    new_app: Callable[..., Any],
-    serving: Callable[..., Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    app: Any, new_app: Callable[..., Any], serving: Callable[..., Any], server: str
 ) -> None:
-    """At another process, which has the folder in common with the first, in a session and an origin of its own."""
-    folder = tmp_path / "shared"
-    monkeypatch.setenv("QUANTSCOPE_STORE", str(folder))
-    with serving() as first, serving() as second:
-        app = opened(new_app(first))
-        app.button("Link")
-        popover = app.page.get_by_test_id("stPopoverBody")
-        expect(popover).to_contain_text("stores its 7.7 kB on this server, for 30 days")
-        assert not folder.exists()
-        app.button("Share this tensor")
-        expect(popover).to_contain_text("Whoever opens this link sees the same tensor, scheme and view")
-        assert len(list(folder.glob("*.safetensors"))) == 1
-        link = popover.get_by_test_id("stCode").inner_text().strip()
-        app.wait("(link) => location.href === link && link.includes('t=shared.')", link)
+    """At another process, which has only the folder in common with the first, from an origin of its own."""
+    folder = Path(os.environ["QUANTSCOPE_STORE"])
+    opened(app)
+    app.button("Link")
+    popover = app.page.get_by_test_id("stPopoverBody")
+    expect(popover).to_contain_text("stores its 7.7 kB on this server, for 30 days")
+    before = set(folder.iterdir())
+    app.button("Share this tensor")
+    expect(popover).to_contain_text("Whoever opens this link sees the same tensor, scheme and view")
+    link = popover.get_by_test_id("stCode").inner_text().strip()
+    app.wait("(link) => location.href === link", link)
+    (content,) = {path for path in folder.iterdir() if path.suffix == ".safetensors"} - before
+    assert f"t=shared.{content.stem}" in link
 
+    with serving() as second:
         other = new_app(second)
-        other.open(link.replace(first, second))
+        other.open(link.replace(server, second))
         assert_view(other)
         expect(other.page.get_by_test_id("stAlert")).to_have_count(0)
         other.type("_scheme_text", "int6")  # and works on
         other.expect_scheme("int6 symmetric per_tensor min_max textbook")
+        other.page.close()  # before its server ends
 
-        app.button("QR code")
-        expect(app.page.locator(".qs-qr")).to_be_visible()
-        code = segno.make_qr(link, error="l").matrix
-        drawn = np.array(app.page.evaluate(MODULES, len(code) + 8))
-        np.testing.assert_array_equal(drawn, np.pad(np.array(code, bool), 4))
-        box = app.page.locator(".qs-qr").bounding_box()
-        assert min(box["width"], box["height"]) >= 0.7 * app.page.viewport_size["height"]
-        for page in (app.page, other.page):  # before their servers end
-            page.close()
+
+def test_a_qr_code_is_the_link_and_large(app: Any) -> None:
+    app.open(bits="5", seed="3")
+    app.button("Link")
+    link = app.page.get_by_test_id("stPopoverBody").get_by_test_id("stCode").inner_text().strip()
+    app.button("QR code")
+    expect(app.page.locator(".qs-qr")).to_be_visible()
+    code = segno.make_qr(link, error="l").matrix
+    drawn = np.array(app.page.evaluate(MODULES, len(code) + 8))
+    np.testing.assert_array_equal(drawn, np.pad(np.array(code, bool), 4))
+    box = app.page.locator(".qs-qr").bounding_box()
+    assert min(box["width"], box["height"]) >= 0.7 * app.page.viewport_size["height"]
 
 
 def test_after_a_reload_the_page_asks_for_exactly_the_file(app: Any) -> None:
