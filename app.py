@@ -1,7 +1,9 @@
 """Entry point of `streamlit run app.py`: warm-up, the route for plotly.js, response headers."""
 
+import asyncio
 import gc
 import logging
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,10 +15,11 @@ from starlette.middleware import Middleware
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
-from pages.serving import settings
+from pages.serving import settings, tensor_store
 from pages.serving.affinity import Affinity
 from pages.serving.headers import SecurityHeaders
 from pages.serving.page_head import Pages
+from pages.serving.settings import SettingError
 from pages.serving.warm import warm_up
 
 # A link carries its visitor's tensor, and Streamlit turns the log of requests on where uvicorn starts the app.
@@ -30,7 +33,9 @@ async def lifespan(app: st.App) -> AsyncIterator[dict[str, Any]]:
     warm_up()
     gc.collect()
     gc.freeze()
+    tidying = asyncio.create_task(tensor_store.keep_tidy())
     yield {}
+    tidying.cancel()
 
 
 def report_failure(error: Exception) -> bool:
@@ -42,6 +47,11 @@ def report_failure(error: Exception) -> bool:
     )
     return True
 
+
+try:
+    tensor_store.current()
+except SettingError as error:
+    sys.exit(str(error))
 
 app = st.App(
     "pages/main.py",

@@ -54,4 +54,6 @@ def show_used(page: Page) -> None:
     hidden = [f".st-key-{part}_controls" for part in (TENSOR, SCHEME) if part not in used]
     if not used:
         hidden = ["[data-testid=stSidebar]", "[data-testid=stExpandSidebarButton]"]
-    st.html(f'<style class="qs-run" data-run="{run}">{",".join(hidden) or ".nothing"}{{display:none}}</style>')
+    st.html(
+        f'<style class="qs-run" data-run="{run}">{",".join(hidden) or ".nothing"}{{display:none}}</style>'
+    )
