@@ -1,6 +1,5 @@
 """Entry point of `streamlit run app.py`: warm-up, the route for plotly.js, response headers."""
 
-import gc
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,10 +21,8 @@ PLOTLY_JS = Path(plotly.__file__).parent / "package_data"
 
 @asynccontextmanager
 async def lifespan(app: st.App) -> AsyncIterator[dict[str, Any]]:
-    """Import and draw once before the first visitor; then exempt what stays from garbage collection."""
-    warm_up()
-    gc.collect()
-    gc.freeze()
+    """Visit every page before the first visitor does."""
+    await warm_up()
     yield {}
 
 

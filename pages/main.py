@@ -36,7 +36,7 @@ FREE_TEXT = set[str]().union(*(page.free_text for page in PAGES))
 
 st.set_page_config("Quantscope", "🔬", layout="wide")
 st.html(ROOT / "pages" / "browser" / "page.css")
-warm.warm_once()
+warm.one_thread()
 sections = {page.section: [p.for_navigation() for p in PAGES if p.section == page.section] for page in PAGES}
 opened = st.navigation(sections, position="top")
 page = next(page for page in PAGES if page.url_path == opened.url_path)

@@ -1,36 +1,84 @@
-"""Work done at startup so that the first visitor need not wait for it."""
+"""The first visit to every page, made at startup by the server itself, so that no visitor waits for imports.
 
+The visit goes through Streamlit's own sessions, before the server answers. What it leaves behind (modules, templates,
+cached figures) is then exempt from garbage collection, once: what is frozen while alive is never collected, so
+freezing again later would leak.
+"""
+
+import asyncio
 import gc
+import logging
+import time
 
 import streamlit as st
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from streamlit.runtime import Runtime, get_instance
+from streamlit.runtime.session_manager import SessionClient
+
+LONGEST_VISIT = 20.0  # seconds for one page; the server must start in any case
+
+log = logging.getLogger("quantscope")
 
 
-def warm_up() -> None:
-    """Import the heavy modules and run the whole pipeline once."""
-    import pandas  # noqa: F401
-    import plotly.graph_objects  # noqa: F401
+class Visitor(SessionClient):
+    """A visitor without a browser, who learns from the answers which pages there are."""
+
+    def __init__(self) -> None:
+        self.pages: list[str] = []
+
+    def write_forward_msg(self, msg: ForwardMsg) -> None:
+        """Take a message of the server."""
+        if msg.WhichOneof("type") == "navigation":
+            self.pages = [page.url_pathname for page in msg.navigation.app_pages]
+
+
+async def warm_up() -> None:
+    """Visit every page once, then exempt what stays from garbage collection.
+
+    A page that fails or hangs is logged and does not keep the server from starting.
+    """
+    began, runtime = time.perf_counter(), get_instance()
+    others = [page for page in await _visit(runtime, "") if page]
+    for page in others:
+        await _visit(runtime, page)
+    gc.collect()
+    gc.freeze()
+    log.info(
+        "Visited %d pages in %.1f s before the first visitor", len(others) + 1, time.perf_counter() - began
+    )
+
+
+async def _visit(runtime: Runtime, page: str) -> list[str]:
+    """Open a page in a session of its own, which is closed afterwards; return the addresses of all pages."""
+    visitor = Visitor()
+    session_id = runtime.connect_session(client=visitor, user_info={})
+    try:
+        session = runtime.get_app_session(session_id)
+        assert session is not None  # connected above, on this thread
+        session.track_settling()
+        opened = BackMsg()
+        opened.rerun_script.page_name = page
+        runtime.handle_backmsg(session_id, opened)
+        async with asyncio.timeout(LONGEST_VISIT):
+            await session.wait_until_settled()
+    except TimeoutError:
+        log.warning(
+            "Warm-up: the page /%s took more than %g s; its first visitor will wait", page, LONGEST_VISIT
+        )
+    finally:
+        runtime.close_session(session_id)
+    return visitor.pages
+
+
+@st.cache_resource(show_spinner=False)
+def one_thread() -> bool:
+    """Let torch compute in the thread that asks, whichever entry started the app.
+
+    Visitors run in parallel, and threads of one operation that wait for each other cost more than they gain: with
+    another process on two cores, a map of 4096×4096 took 1.8 s instead of 0.2 s.
+    """
     import torch
 
-    import quantcore as qc
-    from quantcore import figures
-
-    # Visitors run in parallel, and threads of one operation that wait for each other cost more than they gain:
-    # with another process on two cores, a map of 4096×4096 took 1.8 s instead of 0.2 s.
     torch.set_num_threads(1)
-    result = qc.apply(torch.eye(8), qc.Scheme())
-    qc.report(result)
-    figures.maps(result).to_json()
-
-
-@st.cache_resource
-def warm_once() -> bool:
-    """Warm up in a script run, if the app was started without app.py.
-
-    Streamlit collects garbage after every run. With torch imported this takes about 100 ms, unless long-lived objects
-    are frozen first.
-    """
-    if not gc.get_freeze_count():
-        warm_up()
-        gc.collect()
-        gc.freeze()
     return True
