@@ -51,34 +51,25 @@ def test_error_is_a_saw_within_the_range_and_a_ramp_beyond():
 
 
 @pytest.mark.parametrize("bits", [2, 4, 8])
-def test_clipping_and_rounding_are_the_whole_error(bits):
+def test_clipping_and_rounding_as_drawn_are_the_error_of_the_range(bits):
     scheme = qc.Scheme(qc.IntFormat(bits))
-    curve = lessons.range_curve(X, scheme, count=20)
-    np.testing.assert_allclose(curve.limits[[0, -1]], [float(X.abs().max()) / 20, float(X.abs().max())])
-    for limit, whole in zip(curve.limits, curve.total, strict=True):
+    figure = lessons.clipping_against_rounding(qc.range_curve(X, scheme), 3.0)
+    drawn = {trace.name: np.asarray(trace.y) for trace in figure.data}
+    limits = figure.data[0].x
+    np.testing.assert_allclose(limits, float(X.abs().max()) * np.arange(1, 51) / 50, rtol=1e-6)
+    np.testing.assert_allclose(drawn["rounding"] + drawn["clipping"], drawn["total"])
+    for limit, total in zip(limits, drawn["total"], strict=True):
         fixed = dataclasses.replace(scheme, range_setting=qc.Fixed(-limit, limit))
         error = (X - qc.apply(X, fixed).dequantized).double()
-        assert whole == pytest.approx(float(error.square().mean()), rel=1e-9)
-    assert curve.clipping[-1] == 0
-    assert curve.clipping[0] > curve.rounding[0]
-    assert curve.total.min() == curve.total[list(curve.limits).index(curve.best)]
+        # float32 limits: the step, and with it the error, may differ by 2^-23 of itself, an error near a tie by a step
+        assert total == pytest.approx(float(error.square().mean()), rel=1e-4)
+    assert drawn["clipping"][-1] == 0
+    assert drawn["clipping"][0] > drawn["rounding"][0]
     if bits < 8:  # heavy tails: clipping them pays
-        assert curve.best < curve.limits[-1]
-
-
-def test_curve_as_drawn():
-    curve = lessons.range_curve(X, qc.Scheme(qc.INT4), count=20)
-    figure = lessons.clipping_against_rounding(curve, 3.0)
-    drawn = {trace.name: trace.y for trace in figure.data}
-    for name, values in {
-        "rounding": curve.rounding,
-        "clipping": curve.clipping,
-        "total": curve.total,
-    }.items():
-        np.testing.assert_array_equal(drawn[name], values)
+        assert drawn["total"].argmin() < 49
     assert figure.layout.shapes[0].x0 == 3.0
     low, high = figure.layout.yaxis.range
-    assert low == 0 < curve.total.min() < curve.total[-1] < high
+    assert low == 0 < drawn["total"].min() <= drawn["total"][-1] < high
 
 
 # How colours look to people without red, green or blue cones: Machado, Oliveira and Fernandes 2009, severity 1.0

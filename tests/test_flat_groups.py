@@ -128,3 +128,28 @@ def test_hqq_groups_over_the_ends_of_rows():
     assert torch.equal(result.zero_point, meta["zero"].reshape(-1))
     with pytest.raises(qc.QuantError, match="divide"):
         qc.apply(x, qc.Scheme.parse("uint4 asymmetric per_flat_group(7) hqq"))
+
+
+@pytest.mark.parametrize("text", ["int4 asymmetric", "e4m3fn"])
+def test_out_that_cannot_be_seen_flat_is_refused_and_left_alone(text):
+    result, _ = pair((6, 8), 5, text)
+    scheme, parameters = result.scheme, (result.scale, result.params.zero_point)
+    codes = torch.zeros(8, 6, dtype=result.codes.dtype).T
+    x_hat = torch.zeros(8, 6).T
+    with pytest.raises(qc.QuantError, match="not contiguous"):
+        qc.quantize(result.x, *parameters, scheme, out=codes)
+    with pytest.raises(qc.QuantError, match="not contiguous"):
+        qc.dequantize(result.codes, *parameters, scheme, out=x_hat)
+    assert not codes.any()
+    assert not x_hat.any()
+
+
+def test_out_is_written_where_groups_cross_rows_or_not():
+    result, _ = pair((6, 8), 5)
+    out = torch.zeros(6, 8, dtype=result.codes.dtype)
+    assert qc.quantize(result.x, result.scale, result.zero_point, result.scheme, out=out) is out
+    assert torch.equal(out, result.codes)
+    by_rows = qc.apply(result.x, qc.Scheme.parse("int4 asymmetric per_group(4)"))
+    turned = torch.zeros(8, 6, dtype=by_rows.codes.dtype).T  # blocks that are boxes of x need no flat form
+    qc.quantize(by_rows.x, by_rows.scale, by_rows.zero_point, by_rows.scheme, out=turned)
+    assert torch.equal(turned, by_rows.codes)

@@ -92,7 +92,7 @@ match step:
         edge = float(np.abs(x).max()) * limit / 100
         scheme = qc.Scheme(qc.IntFormat(bits), range_setting=qc.Fixed(-edge, edge))
         curve = cache.cached(
-            SPREAD, f"curve {bits}", lambda: lessons.range_curve(x, qc.Scheme(qc.IntFormat(bits)))
+            SPREAD, f"curve {bits}", lambda: qc.range_curve(x, qc.Scheme(qc.IntFormat(bits)))
         )
         with picture:
             views.figure(
@@ -106,7 +106,7 @@ match step:
                 ("MSE from clipping", f"{report.clipping_sse / x.size:.3g}"),
                 ("MSE from rounding", f"{report.rounding_sse / x.size:.3g}"),
                 ("MSE", f"{report.mse:.3g}"),
-                ("against the best range", f"{100 * (report.mse / curve.total.min() - 1):+.0f} %"),
+                ("against the best range", f"{100 * (report.mse / curve.mse.min() - 1):+.0f} %"),
             )
     case "yours":
         words.markdown(

@@ -59,11 +59,9 @@ def find_qparams(x: Tensor, scheme: Scheme, blocks: Blocks) -> QParams:
 def _raise_short_block(scale: Tensor, scheme: Scheme, blocks: Blocks) -> None:
     """Raise, in place, the scale of a shorter last block if the library divides by it."""
     rules, flat = scheme.rules, scheme.granularity
-    if (
-        rules.coding.short_block == "divided"
-        and isinstance(flat, PerFlatGroup)
-        and (blocks.blocked_shape[0] % flat.size)
-    ):
+    if rules.coding.short_block != "divided" or not isinstance(flat, PerFlatGroup):
+        return
+    if blocks.blocked_shape[0] % flat.size:
         scale[-1:].clamp_(min=rules.storage.min_divisor)
 
 

@@ -147,9 +147,9 @@ def quantize(x: Any, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | 
     check_supported(scheme, tuple(x.shape))
     if scheme.convention.refuses_nonfinite:
         refuse_nonfinite(x, f"the {scheme.convention.name} convention")
-    return _codes(x, QParams(scale, zero_point), scheme, Blocks.of(scheme.granularity, tuple(x.shape)), out)[
-        0
-    ]
+    blocks = Blocks.of(scheme.granularity, tuple(x.shape))
+    codes, _ = _codes(x, QParams(scale, zero_point), scheme, blocks, out)
+    return codes
 
 
 def _codes(
@@ -157,7 +157,7 @@ def _codes(
 ) -> tuple[Tensor, str]:
     """Return the codes, and a sentence if some elements are NaN."""
     fmt, rules = scheme.format, scheme.rules
-    codes = _output(out, blocks.shape, fmt.dtype, x.device)
+    codes = _output(out, blocks, fmt.dtype, x.device)
     careful = not rules.refuses_nonfinite and may_leave_integers(x, params, scheme, rules)
     round_ = rounding(rules.coding.rounding)
     nans, blocked = 0, blocks.view(codes)
@@ -198,8 +198,8 @@ def _dequantize(
     """`dequantize` with everything that the convention stores, float32."""
     scale, zero_point, shifted = prepare(params.scale, params.zero_point, blocks, codes.device)
     dequantizer = dequantizer_of(params, scheme.format, scheme.rules)
-    x_hat = _output(out, blocks.shape, torch.float32, codes.device)
-    blocked = (blocks.view(codes), x_hat.view(blocks.blocked_shape))
+    x_hat = _output(out, blocks, torch.float32, codes.device)
+    blocked = (blocks.view(codes), blocks.view(x_hat))
     for region in blocks.regions(CHUNK):
         source, target = (split_axes(t[region.elements], region.block) for t in blocked)
         z = spread(zero_point[region.grid]) if shifted else None
@@ -207,12 +207,19 @@ def _dequantize(
     return x_hat
 
 
-def _output(out: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+def _output(out: Tensor | None, blocks: Blocks, dtype: torch.dtype, device: torch.device) -> Tensor:
+    shape = blocks.shape
     if out is None:
         return torch.empty(shape, dtype=dtype, device=device)
     if out.shape != shape or out.dtype != dtype or out.device != device:
         raise QuantError(
             f"out has shape {tuple(out.shape)} and {out.dtype}; give one of shape {shape} and {dtype}."
+        )
+    if shape != blocks.blocked_shape and not out.is_contiguous():
+        # its flat form would be a copy, and what is written into a copy is lost
+        raise QuantError(
+            "out is not contiguous, and groups that cross row boundaries are written along the flat tensor; "
+            "give a contiguous one."
         )
     return out
 

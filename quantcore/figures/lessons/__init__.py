@@ -2,11 +2,9 @@
 
 from quantcore.figures.lessons.gradients import Slopes, slope, slopes
 from quantcore.figures.lessons.rounding import (
-    RangeCurve,
     clipping_against_rounding,
     error_against_x,
     error_curve,
-    range_curve,
     rounding_line,
 )
 from quantcore.figures.lessons.training import (
@@ -18,7 +16,6 @@ from quantcore.figures.lessons.training import (
 
 __all__ = [
     "METHOD_NAMES",
-    "RangeCurve",
     "Slopes",
     "accuracy_against_bits",
     "accuracy_over_epochs",
@@ -26,7 +23,6 @@ __all__ = [
     "digit_images",
     "error_against_x",
     "error_curve",
-    "range_curve",
     "rounding_line",
     "slope",
     "slopes",

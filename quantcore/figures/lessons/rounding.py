@@ -1,6 +1,5 @@
 """Values and their codes on a line, the error against x, clipping against rounding."""
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -8,12 +7,11 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 import torch
 
-from quantcore.analysis import report
+from quantcore.analysis import RangeCurve
 from quantcore.figures.distribution import grid_values
 from quantcore.figures.style import DIM, FILL, INK, LINE, base_layout
 from quantcore.formats import IntFormat
-from quantcore.quantization import Quantized, apply, dequantize, quantize
-from quantcore.range_setting import Fixed
+from quantcore.quantization import Quantized, dequantize, quantize
 from quantcore.scheme import Scheme
 
 MAX_LABELS = 33  # codes written at their marks; with more, every n-th
@@ -125,48 +123,13 @@ def error_against_x(
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class RangeCurve:
-    """Mean squared error of the ranges ±``limits``, split into ``rounding`` and ``clipping``."""
-
-    limits: Array
-    rounding: Array
-    clipping: Array
-
-    @property
-    def total(self) -> Array:
-        """The mean squared error."""
-        total: Array = self.rounding + self.clipping
-        return total
-
-    @property
-    def best(self) -> float:
-        """The limit with the least error."""
-        return float(self.limits[int(self.total.argmin())])
-
-
-def range_curve(x: Any, scheme: Scheme, count: int = 60) -> RangeCurve:
-    """Quantize x with ``count`` fixed ranges, the i-th reaching i / ``count`` of max|x|.
-
-    Raises:
-        QuantError: the scheme does not fit x.
-    """
-    x = torch.as_tensor(x, dtype=torch.float32)
-    limits = float(x.abs().amax()) * np.arange(1, count + 1) / count
-    parts = []
-    for limit in limits:
-        r = report(apply(x, dataclasses.replace(scheme, range_setting=Fixed(-limit, limit))))
-        parts.append((r.rounding_sse / x.numel(), r.clipping_sse / x.numel()))
-    rounding, clipping = np.array(parts).T
-    return RangeCurve(limits, rounding, clipping)
-
-
 def clipping_against_rounding(
     curve: RangeCurve, chosen: float, *, theme: str = "light", size: int = 14, height: int = 300
 ) -> go.Figure:
-    """Return the error over the range and its two parts, with the chosen range marked."""
+    """Return the error of the ranges up to min-max and its two parts, with the chosen range marked."""
     colours = {"rounding": FILL[theme], "clipping": LINE[theme], "total": INK[theme]}
-    values = {"rounding": curve.rounding, "clipping": curve.clipping, "total": curve.total}
+    shown = curve.fractions <= 1
+    values = {"rounding": curve.rounding[shown], "clipping": curve.clipping[shown], "total": curve.mse[shown]}
     at = {"type": "line", "x0": chosen, "x1": chosen, "y0": 0, "y1": 1, "yref": "paper"}
     layout = base_layout(theme, height) | {
         "xaxis": {"title": {"text": "range ±", "font": {"size": size}}, "tickfont": {"size": size}},
@@ -174,7 +137,7 @@ def clipping_against_rounding(
             "title": {"text": "mean squared error", "font": {"size": size}},
             "tickfont": {"size": size},
             # show the minimum and the full range, not the steep rise of ranges that are too narrow
-            "range": [0, max(3.0 * float(curve.total.min()), 1.1 * float(curve.total[-1]))],
+            "range": [0, max(3.0 * float(values["total"].min()), 1.1 * float(values["total"][-1]))],
             "exponentformat": "power",
         },
         "shapes": [at | {"line": {"color": DIM[theme], "width": 2, "dash": "dot"}}],
@@ -185,7 +148,7 @@ def clipping_against_rounding(
     return go.Figure(
         [
             go.Scatter(
-                x=curve.limits,
+                x=curve.widths[shown],
                 y=y,
                 name=name,
                 mode="lines",
