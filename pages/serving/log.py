@@ -13,6 +13,8 @@ from typing import Any
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
+from pages.serving.metrics import FAILURES
+
 FRAMES = 8  # of the calls that led to an error, the last ones
 REQUEST_ID = "x-request-id"
 NO_REQUEST = "-"  # of what no visitor asked for, such as the warm-up
@@ -22,22 +24,29 @@ log = logging.getLogger("quantscope")
 
 
 def configure() -> None:
-    """Write one line per record, of this app and of the libraries that serve it, to standard error."""
+    """Make every record of this process one line, and write those of this app to standard error."""
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     log.handlers, log.propagate = [handler], False
     log.setLevel(logging.INFO)
     make = logging.getLogRecordFactory()
 
     def one_line(*args: Any, **kwargs: Any) -> logging.LogRecord:
         record = make(*args, **kwargs)
-        with contextlib.suppress(TypeError, ValueError):  # of a wrong format the handler complains
+        with contextlib.suppress(TypeError, ValueError):  # a wrong format: the handler complains
             error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
             text = " ".join(record.getMessage().split())
-            record.msg, record.args, record.exc_info = f"{text} {where(error)}" if error else text, (), None
+            parts = [text, *([run(), where(error)] if error else [])]
+            record.msg, record.args, record.exc_info = " ".join(filter(None, parts)), (), None
         return record
 
     logging.setLogRecordFactory(one_line)
+
+
+def run() -> str:
+    """The page that this thread runs and the request that asked for it; empty if it runs none."""
+    page = current_page()
+    return f"page={page} request={current_request()}" if page else ""
 
 
 def where(error: BaseException) -> str:
@@ -49,7 +58,9 @@ def where(error: BaseException) -> str:
     ZeroDivisionError at
     """
     frames = reversed(traceback.extract_tb(error.__traceback__)[-FRAMES:])
-    calls = " < ".join(f"{frame.filename.split('/site-packages/')[-1]}:{frame.lineno} {frame.name}" for frame in frames)
+    calls = " < ".join(
+        f"{frame.filename.split('/site-packages/')[-1]}:{frame.lineno} {frame.name}" for frame in frames
+    )
     notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
     return f"{type(error).__name__}{f' at {calls}' if calls else ''}{notes}"
 
@@ -60,20 +71,24 @@ def new_request_id(given: str) -> str:
 
 
 def report_failure(error: Exception) -> bool:
-    """Log a bug that stopped a page, and tell the visitor in one sentence (Streamlit's on_script_error)."""
-    request = st.context.headers.get(REQUEST_ID) or NO_REQUEST
-    log.error("page=/%s request=%s %s", current_page(), request, where(error))
+    """Count a bug that stopped a page, which Streamlit has logged, and tell the visitor (its on_script_error)."""
+    FAILURES.labels(current_page(), type(error).__name__).inc()
     st.error(
-        f"Quantscope hit a bug of its own here ({type(error).__name__}), and it was logged as {request}. "
+        f"Quantscope hit a bug of its own here ({type(error).__name__}), and it was logged as {current_request()}. "
         "Your input is kept: change a control to continue, or reload the page."
     )
     return True
 
 
+def current_request() -> str:
+    """The id of the request that opened the session of this thread."""
+    return st.context.headers.get(REQUEST_ID) or NO_REQUEST
+
+
 def current_page() -> str:
-    """The last part of the address of the page that this thread runs; "?" if none."""
-    run = get_script_run_ctx(suppress_warning=True)
-    if run is None:
-        return "?"
-    page = run.pages_manager.get_pages().get(run.page_script_hash, {})
-    return str(page.get("url_pathname", "?"))
+    """The address of the page that this thread runs, without parameters; empty if it runs none."""
+    context = get_script_run_ctx(suppress_warning=True)
+    if context is None:
+        return ""
+    page = context.pages_manager.get_pages().get(context.page_script_hash)
+    return f"/{page.get('url_pathname', '')}" if page else "?"

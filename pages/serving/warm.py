@@ -7,7 +7,6 @@ freezing again later would leak.
 
 import asyncio
 import gc
-import logging
 import time
 
 import streamlit as st
@@ -16,21 +15,22 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.runtime import Runtime, get_instance
 from streamlit.runtime.session_manager import SessionClient
 
-LONGEST_VISIT = 20.0  # seconds for one page; the server must start in any case
+from pages.serving import metrics
+from pages.serving.log import log
 
-log = logging.getLogger("quantscope")
+LONGEST_VISIT = 20.0  # seconds for one page; the server must start in any case
 
 
 class Visitor(SessionClient):
-    """A visitor without a browser, who learns from the answers which pages there are."""
+    """A visitor without a browser, who learns from the answers which pages there are: their ids and addresses."""
 
     def __init__(self) -> None:
-        self.pages: list[str] = []
+        self.pages: dict[str, str] = {}
 
     def write_forward_msg(self, msg: ForwardMsg) -> None:
         """Take a message of the server."""
         if msg.WhichOneof("type") == "navigation":
-            self.pages = [page.url_pathname for page in msg.navigation.app_pages]
+            self.pages = {page.page_script_hash: page.url_pathname for page in msg.navigation.app_pages}
 
 
 async def warm_up() -> None:
@@ -39,18 +39,17 @@ async def warm_up() -> None:
     A page that fails or hangs is logged and does not keep the server from starting.
     """
     began, runtime = time.perf_counter(), get_instance()
-    others = [page for page in await _visit(runtime, "") if page]
-    for page in others:
+    pages = await _visit(runtime, "")
+    metrics.name_pages(pages)
+    for page in filter(None, pages.values()):
         await _visit(runtime, page)
     gc.collect()
     gc.freeze()
-    log.info(
-        "Visited %d pages in %.1f s before the first visitor", len(others) + 1, time.perf_counter() - began
-    )
+    log.info("Opened every page once, in %.1f s", time.perf_counter() - began)
 
 
-async def _visit(runtime: Runtime, page: str) -> list[str]:
-    """Open a page in a session of its own, which is closed afterwards; return the addresses of all pages."""
+async def _visit(runtime: Runtime, page: str) -> dict[str, str]:
+    """Open a page in a session of its own, which is closed afterwards; return the ids and addresses of all pages."""
     visitor = Visitor()
     session_id = runtime.connect_session(client=visitor, user_info={})
     try:
