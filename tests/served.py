@@ -55,7 +55,12 @@ def free_port() -> int:
 def serve(folder: Path, script: Path = ROOT / "app.py", *options: str, **settings: str) -> Iterator[Server]:
     """Run a script, from ``folder``, with these settings as environment variables, and wait for its health."""
     host, log = f"127.0.0.1:{free_port()}", folder / "log"
-    command = [sys.executable, str(ROOT / "tests" / "inspected_server.py"), str(folder / "inside"), str(script)]
+    command = [
+        sys.executable,
+        str(ROOT / "tests" / "inspected_server.py"),
+        str(folder / "inside"),
+        str(script),
+    ]
     command += [f"--server.port={host.rpartition(':')[2]}", "--server.headless=true", *options]
     command += ["--browser.serverAddress=127.0.0.1"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **settings}

@@ -66,7 +66,7 @@ def test_a_page_that_fails_in_the_warm_up_is_one_line_in_the_log(tmp_path):
     (tmp_path / "pages" / "last.py").write_text("import chunk")
     with serve(tmp_path, tmp_path / "app.py", "--logger.enableRich=false") as server:
         assert {"wave", "chunk"} <= set(server.look_inside()["modules"])
-        problems = [line for line in server.lines() if " ERROR " in line]
+        problems = [line for line in server.lines() if "ValueError" in line]
     assert len(problems) == 1
     assert "page=/broken request=- ValueError at" in problems[0]
     assert "broken.py:1" in problems[0]
