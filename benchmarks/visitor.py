@@ -18,6 +18,8 @@ class Visitor:
         query: the parameters in the address.
         sliders: of the last run, each slider's id and the fragment that draws it, by the slider's key.
         headers: of the request that opened the session.
+        pages: the last parts of the addresses of all pages, once a run has ended.
+        session: the server's name of the session, once a run has ended.
         received: bytes of all messages so far.
     """
 
@@ -25,6 +27,7 @@ class Visitor:
         self.host, self.page, self.query, self.headers = host, page, query, headers or {}
         self.sliders: dict[str, tuple[str, str]] = {}
         self.pages: list[str] = []
+        self.session = ""
         self.received = 0
 
     async def __aenter__(self) -> "Visitor":
@@ -67,6 +70,8 @@ class Visitor:
             if kind == "delta" and message.delta.new_element.WhichOneof("type") == "slider":
                 slider = message.delta.new_element.slider
                 self.sliders[slider.id.split("-", 2)[-1]] = (slider.id, message.delta.fragment_id)
+            elif kind == "new_session":
+                self.session = message.new_session.initialize.session_id
             elif kind == "navigation":
                 self.pages = [page.url_pathname for page in message.navigation.app_pages]
             elif kind == "script_finished":

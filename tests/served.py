@@ -62,7 +62,8 @@ def serve(folder: Path, script: Path = ROOT / "app.py", *options: str, **setting
         str(script),
     ]
     command += [f"--server.port={host.rpartition(':')[2]}", "--server.headless=true", *options]
-    command += ["--browser.serverAddress=127.0.0.1"]
+    # at an IPv4 address uvicorn believes a proxy on this machine who asks, at "::" it does not
+    command += ["--server.address=127.0.0.1"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **settings}
     with log.open("wb") as out:
         process = subprocess.Popen(command, cwd=folder, stdout=out, stderr=subprocess.STDOUT, env=environment)

@@ -10,14 +10,17 @@ from typing import Any
 from starlette.types import ASGIApp, Receive, Scope, Send
 from streamlit import config
 
-HEAD_SECONDS = 20.0  # for the head of a request, from when the connection is open or the request has begun
-
 
 class Patience:
-    """Set up the server beneath, when it starts."""
+    """Set up the server beneath, when it starts.
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
+    Args:
+        app: what answers.
+        seconds: for the head of a request, from when the connection is open or the request has begun.
+    """
+
+    def __init__(self, app: ASGIApp, seconds: float = 20.0) -> None:
+        self.app, self.seconds = app, seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass everything on; at startup, adapt uvicorn's configuration, which nothing else hands out."""
@@ -25,7 +28,7 @@ class Patience:
             open_all_files()
             server = getattr(getattr(receive, "__self__", None), "config", None)
             if server is not None:  # else it is another server than uvicorn
-                server.http_protocol_class = with_deadline(server.http_protocol_class)
+                server.http_protocol_class = with_deadline(server.http_protocol_class, self.seconds)
                 # Streamlit refuses larger messages, but only once they have been received
                 server.ws_max_size = int(config.get_option("server.maxWidgetStateSize")) << 20
         await self.app(scope, receive, send)
@@ -37,7 +40,7 @@ def open_all_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def with_deadline(protocol: type[Any], seconds: float = HEAD_SECONDS) -> type[Any]:
+def with_deadline(protocol: type[Any], seconds: float) -> type[Any]:
     """A protocol of uvicorn that closes a connection whose request does not come within so many seconds."""
 
     class Deadline(protocol):  # type: ignore[misc]
