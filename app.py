@@ -13,6 +13,7 @@ from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
 from pages.serving import log, metrics, settings
+from pages.serving.affinity import Affinity
 from pages.serving.headers import SecurityHeaders
 from pages.serving.limits import Limits
 from pages.serving.page_head import Pages
@@ -21,6 +22,8 @@ from pages.serving.requests import Requests
 from pages.serving.uploads import Uploads
 from pages.serving.warm import warm_up
 
+# A link carries its visitor's tensor, and Streamlit turns the log of requests on where uvicorn starts the app.
+logging.getLogger("uvicorn.access").disabled = True
 PLOTLY_JS = Path(plotly.__file__).parent / "package_data"
 
 
@@ -52,6 +55,7 @@ app = st.App(
         Middleware(Limits, uploads=uploads, address_sessions=options.address_sessions),
         Middleware(metrics.Metrics),
         Middleware(Pages),
+        Middleware(Affinity, options.replica),
     ],
     on_script_error=log.report_failure,
 )
