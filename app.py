@@ -22,10 +22,7 @@ from pages.serving.requests import Requests
 from pages.serving.uploads import Uploads
 from pages.serving.warm import warm_up
 
-# A link carries its visitor's tensor, and Streamlit turns the log of requests on where uvicorn starts the app.
-logging.getLogger("uvicorn.access").disabled = True
 PLOTLY_JS = Path(plotly.__file__).parent / "package_data"
-
 
 try:
     options = settings.current()

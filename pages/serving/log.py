@@ -29,6 +29,8 @@ def configure() -> None:
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     log.handlers, log.propagate = [handler], False
     log.setLevel(logging.INFO)
+    # A link carries its visitor's tensor, and Streamlit turns the log of requests on where uvicorn starts the app.
+    logging.getLogger("uvicorn.access").disabled = True
     make = logging.getLogRecordFactory()
 
     def one_line(*args: Any, **kwargs: Any) -> logging.LogRecord:
