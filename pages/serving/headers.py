@@ -20,8 +20,8 @@ DIRECTIVES = {
     "script-src-attr": "'none'",
     # 'unsafe-inline': the front end (Emotion), plotly.js and st.html write <style> elements while the page runs
     "style-src": "'self' 'unsafe-inline'",
-    # data: the page's icon, and heatmaps, which plotly.js draws as images
-    "img-src": "'self' data:",
+    # data: the page's icon, and heatmaps, which plotly.js draws as images; blob: a chart that is downloaded as one
+    "img-src": "'self' data: blob:",
     # data: a symbol font inside the front end's style sheet
     "font-src": "'self' data:",
     # {sockets}: not every browser takes 'self' to include the websocket
