@@ -12,7 +12,7 @@ from served import serve
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from benchmarks.visitor import Visitor
-from pages.serving.limits import Rate
+from pages.serving.limits import Rate, network
 
 APP = """
 import streamlit as st
@@ -162,6 +162,21 @@ def test_a_rate_forgets_addresses():
         rate.allows(str(number), 0.0)
     rate.allows("new", 100.0)
     assert len(rate._used) == 1
+
+
+@pytest.mark.parametrize(
+    ("address", "one"),
+    [
+        ("203.0.113.7", "203.0.113.7"),
+        ("::ffff:203.0.113.7", "203.0.113.7"),
+        ("2001:db8::1:2:3:4", "2001:db8::/64"),
+        ("2001:db8:0:1::1", "2001:db8:0:1::/64"),
+        ("", ""),
+        ("unix", "unix"),
+    ],
+)
+def test_what_counts_as_one_address(address, one):
+    assert network(address) == one
 
 
 async def opened(server, address, count):

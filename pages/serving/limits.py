@@ -7,6 +7,7 @@ message of a visitor (server.maxWidgetStateSize), sessions kept after a disconne
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from ipaddress import IPv6Address, ip_address, ip_network
 
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -70,7 +71,7 @@ class Limits:
             await self.app(scope, receive, send)
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        address = (scope.get("client") or ("",))[0]
+        address = network((scope.get("client") or ("",))[0])
         if self._sessions[address] >= self.address_sessions or not self._connects.allows(address):
             REFUSED.labels("sessions of one address").inc()
             await receive()  # the request to connect
@@ -82,3 +83,18 @@ class Limits:
         finally:
             self._sessions[address] -= 1
             self._sessions += Counter()  # forgets addresses without sessions
+
+
+def network(address: str) -> str:
+    """What counts as one address: of IPv6 the /64 network, in which one visitor may have them all.
+
+    >>> network("203.0.113.7"), network("::ffff:203.0.113.7"), network("2001:db8::1:2:3:4")
+    ('203.0.113.7', '203.0.113.7', '2001:db8::/64')
+    """
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(found, IPv6Address):
+        return str(found.ipv4_mapped or ip_network((found, 64), strict=False))
+    return str(found)
