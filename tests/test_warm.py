@@ -7,6 +7,7 @@ from served import serve
 
 from benchmarks.visitor import Visitor, visit
 
+TABS = ("Distribution", "Scales", "Numbers", "Code", "Export")
 APP = """
 import streamlit as st
 from pages.serving import log
@@ -25,6 +26,13 @@ MAIN = """
 import streamlit as st
 st.navigation([st.Page(f"{name}.py", url_path=name) for name in ("first", "broken", "last")]).run()
 """
+LAST = """
+import chunk
+import streamlit as st
+one, two = st.tabs(["One", "Two"], key="tab", bind="query-params", on_change="rerun")
+if two.open:
+    import sndhdr
+"""
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +50,9 @@ def test_no_visit_imports_anything(app):
         asyncio.run(visit(app.host, page))
         after = app.look_inside()
         assert set(after["modules"]) - set(before["modules"]) == set(), page
+    for tab in TABS:
+        asyncio.run(visit(app.host, "", f"tab={tab}"))
+        assert set(app.look_inside()["modules"]) - set(before["modules"]) == set(), tab
     assert after["frozen"] <= before["frozen"]  # frozen once
 
 
@@ -63,9 +74,9 @@ def test_a_page_that_fails_in_the_warm_up_is_one_line_in_the_log(tmp_path):
     (tmp_path / "pages" / "main.py").write_text(MAIN)
     (tmp_path / "pages" / "first.py").write_text("import wave")
     (tmp_path / "pages" / "broken.py").write_text("raise ValueError('what a visitor pasted')")
-    (tmp_path / "pages" / "last.py").write_text("import chunk")
+    (tmp_path / "pages" / "last.py").write_text(LAST)
     with serve(tmp_path, tmp_path / "app.py", "--logger.enableRich=false") as server:
-        assert {"wave", "chunk"} <= set(server.look_inside()["modules"])
+        assert {"wave", "chunk", "sndhdr"} <= set(server.look_inside()["modules"])
         problems = [line for line in server.lines() if "ValueError" in line]
     assert len(problems) == 1
     assert "page=/broken request=- ValueError at" in problems[0]
