@@ -38,6 +38,10 @@ class Settings:
         store_gb: space for all shared tensors, in GB (10⁹ bytes).
         store_days: days after which a shared tensor is deleted.
         store_visitor_mb: how much one visitor may share per day, in MB (10⁶ bytes).
+        address_sessions: open pages per address; behind a proxy that does not say who asks, of all visitors.
+        session_upload_mb: sum of the files that one open page may hold, in MB.
+        upload_mb: sum of the files that all open pages may hold, in MB.
+        metrics: port, or address and port, where Prometheus reads metrics; empty: nowhere.
         replica: the name by which the proxy knows this process; empty where there is no proxy.
     """
 
@@ -45,6 +49,10 @@ class Settings:
     store_gb: float = _number(1, 0.001, 1e6, "GB")
     store_days: float = _number(30, 0.01, 3650, "days")
     store_visitor_mb: float = _number(300, 0.1, 1e6, "MB")
+    address_sessions: float = _number(400, 3, 1e6, "pages")
+    session_upload_mb: float = _number(540, 1, 1e6, "MB")
+    upload_mb: float = _number(1080, 1, 1e6, "MB")
+    metrics: str = ""
     replica: str = field(
         default="",
         metadata={"pattern": "[a-z0-9-]{1,32}", "words": "up to 32 lowercase letters, digits and hyphens"},
