@@ -55,6 +55,9 @@ class Replica:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
+        """Unless it is running."""
+        if self.process and self.process.poll() is None:
+            return
         options = command()
         options[options.index("--host") + 1] = "127.0.0.1"
         options[options.index("--port") + 1] = str(self.port)

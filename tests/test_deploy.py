@@ -1,4 +1,4 @@
-"""What deploy/ and the Dockerfile say of each other and of the app; they run in test_replicas.py."""
+"""What deploy/ and the Dockerfile say of each other and of the app; they run in browser/test_replicas.py."""
 
 import re
 import shlex
