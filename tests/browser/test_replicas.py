@@ -8,6 +8,7 @@ import time
 import tomllib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from playwright.sync_api import expect
 from replicas import NGINX, ROOT, SKIP, Replica, cluster
 from visitor import COOKIE, Visitor
 
+from pages.serving.settings import Settings
+from pages.serving.tensor_store import configured as tensor_store
 from quantcore import tensors
 
 pytestmark = pytest.mark.skipif(NGINX is None, reason=SKIP)
@@ -26,6 +29,10 @@ MAX_UPLOAD = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text("utf-
 ]
 GOES_ON = 5.0  # s, from a loss to the page as it was; on a busy machine, beside what opening the pages took
 LIMIT = 180  # s; a slow machine shall not fail a test
+
+SCHEME = "int6 symmetric per_channel min_max textbook"
+PASTED = np.array([[0.5, -1.25, 3], [0.1, 1e-7, -3e5]], np.float32)
+LARGE = np.random.default_rng(0).normal(size=(200, 200)).astype(np.float32)  # does not fit into a link
 
 Cluster = tuple[str, list[Replica]]
 Do = Callable[[Coroutine[Any, Any, None]], None]
@@ -60,6 +67,13 @@ def link(number: int) -> dict[str, object]:
         x = np.random.default_rng(number).normal(size=(4, 6)).astype(np.float32)
         return {"src": "paste", "t": tensors.encode(x), "bits": 3 + number % 5}
     return {"seed": number, "bits": 3 + number % 5, "per": "channel"}
+
+
+def shared(folder: Path) -> str:
+    """Share a tensor that does not fit into a link; returns what a link says instead."""
+    store = tensor_store.opened_at(Settings(store=str(folder)))
+    assert store
+    return "shared." + store.share(LARGE, "a visitor", LARGE.nbytes * 2)
 
 
 @contextlib.asynccontextmanager
@@ -137,7 +151,9 @@ def test_visitors_go_on_when_a_replica_is_killed_and_when_the_other_is_restarted
     address, (first, second) = behind_nginx
 
     async def check() -> None:
-        async with visitors(address, *map(link, range(SESSIONS))) as those:
+        links = [*map(link, range(SESSIONS - 1)), {"src": "paste", "t": shared(first.store), "bits": 5}]
+        async with visitors(address, *links) as those:
+            assert all(visitor.maps for visitor in those)
             opened = max(visitor.opened for visitor in those)
             shown = [(visitor.scheme, visitor.maps) for visitor in those]
             assert {visitor.replica for visitor in those} == {first.name, second.name}
@@ -167,10 +183,6 @@ def test_visitors_go_on_when_a_replica_is_killed_and_when_the_other_is_restarted
 
     do(check())
 
-
-SCHEME = "int6 symmetric per_channel min_max textbook"
-PASTED = np.array([[0.5, -1.25, 3], [0.1, 1e-7, -3e5]], np.float32)
-LARGE = np.random.default_rng(0).normal(size=(200, 200)).astype(np.float32)  # does not fit into a link
 
 # Notes when the connection was lost, and when the first run after it had ended
 WATCH = """() => {
