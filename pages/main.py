@@ -37,7 +37,7 @@ FREE_TEXT = set[str]().union(*(page.free_text for page in PAGES))
 
 st.set_page_config("Quantscope", "🔬", layout="wide")
 st.html(ROOT / "pages" / "browser" / "page.css")
-warm.warm_once()
+warm.one_thread()
 if (
     NAVIGATION not in st.session_state
 ):  # made once a session: each page looks its script up in the file system

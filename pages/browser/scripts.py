@@ -1,4 +1,4 @@
-"""Scripts for every page: one history step per action, the theme switch, a skip link to the maps."""
+"""Scripts for every page: history, the theme switch, a skip link to the maps, what follows a lost connection."""
 
 from pathlib import Path
 
@@ -13,6 +13,11 @@ _COMPONENT = st.components.v2.component(
     "quantscope_scripts",
     css=_STYLE,
     js=f"{_SCRIPT}\nexport default () => {{}};",
+    isolate_styles=False,
+)
+_RECONNECT = st.components.v2.component(
+    "quantscope_reconnect",
+    js=(_HERE / "reconnect.js").read_text(encoding="utf-8"),
     isolate_styles=False,
 )
 
@@ -32,6 +37,10 @@ def in_head(page: bytes) -> bytes:
 
 
 def run() -> None:
-    """Run the scripts on pages served without `in_head`; call it once per run. It takes no space."""
+    """Run the scripts on pages served without `in_head`; call it once per run. It takes no space.
+
+    A page that is connected again triggers a run, in which nothing else happens.
+    """
     if not _served_in_head:
         _COMPONENT(key="qs_scripts")
+    _RECONNECT(key="qs_reconnect", on_reconnected_change=lambda: None)

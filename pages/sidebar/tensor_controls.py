@@ -116,9 +116,15 @@ def _carried(tensor: Tensor) -> Tensor:
 
 
 def _pasted() -> Tensor:
-    if PASTED not in st.session_state or link.went_to_another_tensor():
+    went = link.went_to_another_tensor()
+    if went or PASTED not in st.session_state:
         x = link.tensor_from_link()
-        st.session_state[PASTED] = "" if x is None else write(x)
+        if x is not None:
+            st.session_state[PASTED] = write(x)
+        elif went:
+            st.session_state[PASTED] = (
+                ""  # otherwise the browser may still hold a text too large for the link
+            )
     text = st.text_area(
         "Values",
         key=PASTED,

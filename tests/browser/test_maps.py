@@ -121,7 +121,7 @@ def test_zoom_stays_when_a_control_changes(app: Any) -> None:
     app.expect_scheme(DEFAULT)
     whole = app.page.evaluate(ZOOM)
     app.drag((1, 1), (5, 6))
-    app.page.wait_for_function(f"JSON.stringify({ZOOM}) !== '{str(whole).replace(' ', '')}'")
+    app.page.wait_for_function(f"() => JSON.stringify({ZOOM}) !== '{str(whole).replace(' ', '')}'")
     app.page.evaluate("document.querySelector('.qs-plot').mark = 'not drawn anew'")
     frame = app.page.locator(".qs-maps").bounding_box()
     zoomed = app.page.evaluate(ZOOM)
@@ -139,7 +139,7 @@ def test_zoom_stays_when_a_control_changes(app: Any) -> None:
     app.expect_parameter("cell", "3, 4")
     assert app.page.evaluate(ZOOM) == zoomed
     app.type("seed", "5")  # another tensor: all of it
-    app.page.wait_for_function(f"JSON.stringify({ZOOM}) === '{str(whole).replace(' ', '')}'")
+    app.page.wait_for_function(f"() => JSON.stringify({ZOOM}) === '{str(whole).replace(' ', '')}'")
 
 
 def test_numbers_appear_where_a_zoom_makes_them_readable(app: Any) -> None:
@@ -165,7 +165,7 @@ def test_dragging_a_box_on_an_overview_opens_the_part(app: Any) -> None:
     spans = [[int(n) for n in app.input(key).input_value().split(":")] for key in ("rows", "cols")]
     np.testing.assert_allclose(spans, [[50, 91], [100, 181]], atol=3)
     (top, bottom), (left, right) = spans
-    app.page.wait_for_function(f"document.querySelector('.qs-plot').data[0].z.length === {bottom - top}")
+    app.page.wait_for_function(f"() => document.querySelector('.qs-plot').data[0].z.length === {bottom - top}")
     x = tensors.generate(tensors.Generated("normal", (300, 300)))
     np.testing.assert_array_equal(app.map("x"), x[top:bottom, left:right])
     codes = qc.apply(x, qc.Scheme.parse(DEFAULT)).codes.numpy()
@@ -174,7 +174,7 @@ def test_dragging_a_box_on_an_overview_opens_the_part(app: Any) -> None:
     app.expect_parameter("cell", f"{top + 3}, {left + 5}")
     app.button("Show all")
     app.expect_parameter("rows", None)
-    app.page.wait_for_function("document.querySelector('.qs-plot').data[0].z.length === 150")
+    app.page.wait_for_function("() => document.querySelector('.qs-plot').data[0].z.length === 150")
 
 
 def test_each_reduced_map_tells_of_the_element_that_it_shows(app: Any) -> None:

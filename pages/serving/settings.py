@@ -1,0 +1,109 @@
+"""Settings of the served app: environment variables, read and checked once, when the app starts.
+
+Each field of `Settings` is the variable QUANTSCOPE_ and its name in capitals. An empty variable counts as not set.
+"""
+
+import difflib
+import functools
+import math
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from quantcore.errors import QuantError
+
+PREFIX = "QUANTSCOPE_"
+OFF = "off"
+
+
+class SettingError(QuantError):
+    """An environment variable that the app can't start with; the message names it and what it may be."""
+
+
+def _number(default: float, low: float, high: float, unit: str) -> Any:
+    """A setting that is a number from ``low`` to ``high``."""
+    return field(default=default, metadata={"low": low, "high": high, "unit": unit})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the server's administrator decides.
+
+    Attributes:
+        store: folder or fsspec URL where shared tensors are stored; "off": they can't be shared.
+        store_gb: space for all shared tensors, in GB (10⁹ bytes).
+        store_days: days after which a shared tensor is deleted.
+        store_visitor_mb: how much one visitor may share per day, in MB (10⁶ bytes).
+        address_sessions: open pages per address; behind a proxy that does not say who asks, of all visitors.
+        session_upload_mb: sum of the files that one open page may hold, in MB.
+        upload_mb: sum of the files that all open pages may hold, in MB.
+        metrics: port, or address and port, where Prometheus reads metrics; empty: nowhere.
+        replica: the name by which the proxy knows this process; empty where there is no proxy.
+    """
+
+    store: str = "~/.quantscope/shared"
+    store_gb: float = _number(1, 0.001, 1e6, "GB")
+    store_days: float = _number(30, 0.01, 3650, "days")
+    store_visitor_mb: float = _number(256, 0.1, 1e6, "MB")
+    address_sessions: float = _number(400, 3, 1e6, "pages")
+    session_upload_mb: float = _number(540, 1, 1e6, "MB")
+    upload_mb: float = _number(1080, 1, 1e6, "MB")
+    metrics: str = ""
+    replica: str = field(
+        default="",
+        metadata={"pattern": "[a-z0-9-]{1,32}", "words": "up to 32 lowercase letters, digits and hyphens"},
+    )
+
+
+def read(environment: Mapping[str, str]) -> Settings:
+    """Return the settings that the environment gives.
+
+    Raises:
+        SettingError: a variable is not a setting, or its value can't be used.
+    """
+    known = {PREFIX + each.name.upper(): each for each in fields(Settings)}
+    given = {name: text.strip() for name, text in environment.items() if name.startswith(PREFIX)}
+    for name in sorted(given.keys() - known.keys()):
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]}?" if near else f"the settings are {', '.join(known)}."
+        raise SettingError(f"{name} is not a setting of Quantscope; {hint}")
+    chosen: dict[str, Any] = {}
+    for name, text in given.items():
+        each = known[name]
+        if text:
+            chosen[each.name] = _checked(name, text, each.metadata)
+    return Settings(**chosen)
+
+
+def _checked(name: str, text: str, limits: Mapping[str, Any]) -> float | str:
+    """The value of a variable."""
+    if "unit" in limits:
+        return _number_of(name, text, limits)
+    if "pattern" in limits and not re.fullmatch(limits["pattern"], text):
+        raise SettingError(f"{name} is {text[:40]!r}; it must be {limits['words']}.")
+    return text
+
+
+def _number_of(name: str, text: str, limits: Mapping[str, Any]) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not limits["low"] <= value <= limits["high"]:  # NaN is not either
+        raise SettingError(
+            f"{name} is {text[:40]!r}; it must be a number of {limits['unit']} from {limits['low']:g} to "
+            f"{limits['high']:g}."
+        )
+    return value
+
+
+@functools.cache
+def current() -> Settings:
+    """The settings of this process.
+
+    Raises:
+        SettingError: as `read`.
+    """
+    return read(os.environ)
