@@ -1,5 +1,6 @@
 """Entry point of `streamlit run app.py`: puts the server together."""
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,7 +13,7 @@ from starlette.middleware import Middleware
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
-from pages.serving import log, metrics, settings
+from pages.serving import log, metrics, settings, tensor_store
 from pages.serving.affinity import Affinity
 from pages.serving.headers import SecurityHeaders
 from pages.serving.limits import Limits
@@ -26,6 +27,7 @@ PLOTLY_JS = Path(plotly.__file__).parent / "package_data"
 
 try:
     options = settings.current()
+    tensor_store.current()
     metrics.serve(options.metrics)
 except settings.SettingError as error:
     sys.exit(f"Quantscope can't start: {error}")
@@ -38,7 +40,9 @@ async def lifespan(app: st.App) -> AsyncIterator[dict[str, Any]]:
     """Visit every page before the first visitor does."""
     log.configure()
     await warm_up()
+    tidying = asyncio.create_task(tensor_store.keep_tidy())
     yield {}
+    tidying.cancel()
 
 
 app = st.App(

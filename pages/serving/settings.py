@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+import streamlit as st
+
 from quantcore.errors import QuantError
 
 PREFIX = "QUANTSCOPE_"
@@ -46,7 +48,7 @@ class Settings:
     store: str = "~/.quantscope/shared"
     store_gb: float = _number(1, 0.001, 1e6, "GB")
     store_days: float = _number(30, 0.01, 3650, "days")
-    store_visitor_mb: float = _number(256, 0.1, 1e6, "MB")
+    store_visitor_mb: float = _number(300, 0.1, 1e6, "MB")
     address_sessions: float = _number(400, 3, 1e6, "pages")
     session_upload_mb: float = _number(540, 1, 1e6, "MB")
     upload_mb: float = _number(1080, 1, 1e6, "MB")
@@ -66,7 +68,7 @@ def read(environment: Mapping[str, str]) -> Settings:
     known = {PREFIX + each.name.upper(): each for each in fields(Settings)}
     given = {name: text.strip() for name, text in environment.items() if name.startswith(PREFIX)}
     for name in sorted(given.keys() - known.keys()):
-        near = difflib.get_close_matches(name, known, 1)
+        near = difflib.get_close_matches(name, known, 1, cutoff=0.85)  # all have the prefix in common
         hint = f"did you mean {near[0]}?" if near else f"the settings are {', '.join(known)}."
         raise SettingError(f"{name} is not a setting of Quantscope; {hint}")
     chosen: dict[str, Any] = {}
@@ -107,3 +109,8 @@ def current() -> Settings:
         SettingError: as `read`.
     """
     return read(os.environ)
+
+
+def upload_limit() -> int:
+    """The largest upload, and shared tensor, in bytes: Streamlit's own setting, so that it is set in one place."""
+    return int(st.get_option("server.maxUploadSize")) * 2**20
