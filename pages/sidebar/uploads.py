@@ -15,11 +15,11 @@ from pages.shared.selection import NoTensorYet, Tensor, of_values
 from quantcore import tensors
 
 FILE = "_upload"  # the widget, which loses its file when it is not drawn
-_AGAIN = (
-    "_upload_again"  # the widget that replaces it where the browser still shows a file that the server lost
-)
+# The widget in its place where the browser still shows a file that the server has lost
+_AGAIN = "_upload_again"
 PICKED = "tensor"  # name of the chosen tensor, carried by the link
-_UPLOADED, _READ, _WANTED, _LOST = "_upload_file", "_upload_read", "_upload_wanted", "_upload_lost"
+_UPLOADED, _READ, _WANTED = "_upload_file", "_upload_read", "_upload_wanted"
+_LOST = "_upload_lost"
 _TEXT = (".csv", ".tsv", ".txt", ".json")
 _LONGEST = 500  # characters of a tensor's name that the link carries
 
@@ -91,12 +91,15 @@ def _widget() -> str:
 
 
 def _keep(key: str, name: str, data: bytes) -> UploadedFile:
-    """Keep a file that was just uploaded, and choose its first weight."""
+    """Keep a file that was just uploaded, and choose its first weight, or the tensor for which it was asked."""
     found = tuple(tensors.list_tensors(data, name, upload_limit()))
     file = UploadedFile(key, name, data, found, hashlib.sha256(data).hexdigest())
     names = [info.name for info in file.tensors]
+    wanted: WantedFile | None = st.session_state.get(_WANTED)
+    if wanted is not None and wanted.tensor in names:
+        st.session_state[PICKED] = wanted.tensor
     # if the link names one of its tensors, the file was uploaded for that tensor
-    if _UPLOADED in st.session_state or st.query_params.get(PICKED) not in names:
+    elif _UPLOADED in st.session_state or st.query_params.get(PICKED) not in names:
         st.session_state[PICKED] = tensors.first_weight(file.tensors).name if len(names) > 1 else None
     st.session_state[_UPLOADED] = file
     return file
