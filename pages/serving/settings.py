@@ -21,7 +21,7 @@ class SettingError(QuantError):
     """An environment variable that the app can't start with; the message names it and what it may be."""
 
 
-def _number(default: float, low: float, high: float, unit: str) -> Any:
+def _number(default: float | None, low: float, high: float, unit: str) -> Any:
     """A setting that is a number from ``low`` to ``high``."""
     return field(default=default, metadata={"low": low, "high": high, "unit": unit})
 
@@ -35,12 +35,15 @@ class Settings:
         store_gb: space for all shared tensors, in GB (10⁹ bytes).
         store_days: days after which a shared tensor is deleted.
         store_visitor_mb: how much one visitor may share per day, in MB (10⁶ bytes).
+        work_gb: memory for tensors in work, in GB; more work waits. By default 1 GB, or a quarter of the machine's
+            or container's memory if that is less.
     """
 
     store: str = "~/.quantscope/shared"
     store_gb: float = _number(1, 0.001, 1e6, "GB")
     store_days: float = _number(30, 0.01, 3650, "days")
     store_visitor_mb: float = _number(256, 0.1, 1e6, "MB")
+    work_gb: float | None = _number(None, 0.01, 1e6, "GB")
 
 
 def read(environment: Mapping[str, str]) -> Settings:
