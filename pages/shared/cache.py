@@ -5,13 +5,14 @@ shared by all visitors: never modify them. What is not known is computed when it
 if a whole class asks for it at the same moment.
 """
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TypeVar, cast
 
 import numpy as np
 
 import quantcore as qc
+from pages.serving.admission import Turn
 from pages.serving.byte_cache import VALUES, ByteCache
 from pages.shared import needs, turn
 from pages.shared.selection import Tensor
@@ -72,6 +73,21 @@ def _cached(cache: ByteCache, tensor: Tensor, what: str, make: Callable[[], T], 
         )
 
 
+@contextmanager
+def turn_of(
+    tensor: Tensor, need: float, *, long: bool = False, useless: Callable[[], bool] = lambda: False
+) -> Iterator[Turn]:
+    """Wait until it is this run's turn to do something with a tensor that is not cached.
+
+    Args:
+        need, long: as for `cached`.
+        useless: whether another visitor has done it in the meantime, so that there is no need to wait.
+    """
+    with turn.current() as own:
+        own.need(int(need * 4 * size(tensor)), tensor.key, long=long, useless=useless)
+        yield own
+
+
 def size(tensor: Tensor) -> int:
     """Number of elements."""
     return int(np.prod(tensor.shape, dtype=np.int64))
@@ -80,6 +96,11 @@ def size(tensor: Tensor) -> int:
 def values(tensor: Tensor) -> np.ndarray:
     """The tensor's values; never modify them."""
     return cached(tensor, VALUES, tensor.load)
+
+
+def known(tensor: Tensor, x: np.ndarray) -> None:
+    """Put the values into the cache that were read to find out the tensor's key."""
+    cached(tensor, VALUES, lambda: x)
 
 
 def result(tensor: Tensor, scheme: qc.Scheme) -> qc.Quantized:

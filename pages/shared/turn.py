@@ -14,6 +14,7 @@ from streamlit.runtime.scriptrunner_utils.script_run_context import get_run_yiel
 from pages.serving import memory, settings
 from pages.serving.admission import Gate, Kind, Turn
 
+AT_A_TIME = 5.0  # seconds after which long work lets those who wait go first
 _PATIENCE = 0.3  # seconds of waiting that are not worth a word
 _WHAT = {
     Kind.SMALL: ("computation", "computations"),
@@ -30,10 +31,10 @@ def default_budget() -> int:
 
 def _gate() -> Gate:
     chosen = settings.current().work_gb
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return Gate(int(chosen * 1e9) if chosen else default_budget(), cores)
+    return Gate(int(chosen * 1e9) if chosen else default_budget(), CORES)
 
 
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 GATE = _gate()
 
 
@@ -44,29 +45,38 @@ def of_run(place: DeltaGenerator) -> Iterator[None]:
     Args:
         place: a container at the top of the page, where the visitor is told about the wait.
     """
-    turn = Turn(GATE, _Word(place).tell)
-    _of_thread.turn = turn
-    try:
+    with _turn(place):
         yield
-    finally:
-        _of_thread.turn = None
-        turn.close()
 
 
 @contextmanager
 def current() -> Iterator[Turn]:
     """The turn of this run; of work outside a run (a download, a fragment), one for the time of the context."""
     known = getattr(_of_thread, "turn", None)
-    if known is not None:
-        yield known
-        return
-    turn = Turn(GATE, _Word(None).tell)
-    _of_thread.turn = turn
+    with nullcontext(known) if known is not None else _turn(None) as turn:
+        yield turn
+
+
+@contextmanager
+def _turn(place: DeltaGenerator | None) -> Iterator[Turn]:
+    turn = _of_thread.turn = Turn(GATE, _Word(place).tell)
     try:
         yield turn
     finally:
         _of_thread.turn = None
+        was_large = turn.place is not None and turn.place.kind is Kind.LARGE
         turn.close()
+        if was_large:
+            memory.give_back()
+
+
+def threads(tensor: int, each: float) -> int:
+    """How many threads may work on a tensor of so many bytes, if each needs ``each`` times its size.
+
+    As many as there are cores, unless not even a visitor alone would have the memory.
+    """
+    fitting = (GATE.largest() / max(tensor, 1) - 1) / each
+    return max(1, min(CORES, int(fitting)))
 
 
 def check() -> None:

@@ -1,12 +1,14 @@
 """A tensor from an uploaded file. File and chosen tensor are kept for the whole session."""
 
+import dataclasses
+import math
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
 import streamlit as st
 
-from pages.shared import link, messages
+from pages.shared import cache, link, messages, needs, turn
 from pages.shared.selection import NoTensorYet, Tensor, of_values
 from quantcore import tensors
 
@@ -14,6 +16,7 @@ FILE = "_upload"  # the widget, which loses its file when it is not drawn
 PICKED = "tensor"  # name of the chosen tensor, carried by the link
 _UPLOADED, _READ = "_upload_file", "_upload_read"
 _TEXT = (".csv", ".tsv", ".txt", ".json")
+_LINKED = 1 << 16  # elements; more are never carried by a link
 _LONGEST = 500  # characters of a tensor's name that the link carries
 
 
@@ -53,7 +56,9 @@ def draw() -> Tensor:
 
 def _keep(key: str, name: str, data: bytes) -> UploadedFile:
     """Keep a file that was just uploaded, and choose its first weight."""
-    file = UploadedFile(key, name, data, tuple(tensors.list_tensors(data, name, _limit())))
+    with turn.current() as mine:
+        mine.need(int(needs.READING * len(data)))  # of text, all is read to find out what it contains
+        file = UploadedFile(key, name, data, tuple(tensors.list_tensors(data, name, _limit())))
     first = _UPLOADED not in st.session_state
     names = [info.name for info in file.tensors]
     # if the link names one of its tensors, the file was uploaded for that tensor
@@ -90,20 +95,31 @@ def _chosen(file: UploadedFile) -> Tensor:
     identity = (file.key, info.name)
     known = st.session_state.get(_READ)
     if known is None or known[0] != identity:
-        x = tensors.read_tensor(file.data, file.name, info.name, _limit())
-        own = "" if info.name == file.name else info.name
+        st.session_state[_READ] = known = (identity, _read(file, info))
+    if not info.is_floating and not any(other.is_floating for other in file.tensors):
+        st.caption(f"No tensor in this file has a floating-point type: this one is {info.dtype_name}.")
+    tensor: Tensor = known[1]
+    x = cache.values(tensor) if cache.size(tensor) <= _LINKED else None
+    link.carry(x, tensor.key, file.name)
+    return tensor
+
+
+def _read(file: UploadedFile, info: tensors.TensorInfo) -> Tensor:
+    """The tensor, when it is this visitor's turn; of a large one only its file stays in the session."""
+    own = "" if info.name == file.name else info.name
+    load = lambda: tensors.read_tensor(file.data, file.name, info.name, _limit())  # noqa: E731
+    with turn.current() as mine:
+        mine.need(int(max(needs.USUAL * 4 * math.prod(info.shape), needs.READING * len(file.data))))
+        x = load()
         read = of_values(
             x,
             f"{file.name} {own}".strip(),
             name=own or file.name,
             stored="text" if PurePath(file.name).suffix.lower() in _TEXT else info.dtype_name,
         )
-        st.session_state[_READ] = known = (identity, read)
-    if not info.is_floating and not any(other.is_floating for other in file.tensors):
-        st.caption(f"No tensor in this file has a floating-point type: this one is {info.dtype_name}.")
-    tensor: Tensor = known[1]
-    link.carry(tensor.load(), tensor.key, file.name)
-    return tensor
+        read = dataclasses.replace(read, load=load)
+        cache.known(read, x)
+    return read
 
 
 def _pick(infos: tuple[tensors.TensorInfo, ...]) -> tensors.TensorInfo:

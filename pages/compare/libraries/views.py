@@ -76,13 +76,13 @@ def side_by_side(tensor: Tensor, found: qc.Comparison) -> None:
             f"{a} and {b} differ in {differ:,} of {total:,} codes because of {', '.join(causes)}."
         )
     fmt = found.a.scheme.format
-    codes = found.a.codes.cpu().numpy(), found.b.codes.cpu().numpy()
+    both = found.a.codes.cpu().numpy(), found.b.codes.cpu().numpy()
     figure, legend = cache.cached(
         tensor,
         f"pair {found.a.scheme} {found.b.scheme} {theme()}",
         lambda: (
-            figures.pair(*codes, (a, b), bounds=(fmt.qmin, fmt.qmax), theme=theme()),
-            figures.pair_data(*codes).legend,
+            figures.pair(*both, (a, b), bounds=(fmt.qmin, fmt.qmax), theme=theme()),
+            figures.pair_data(*both).legend,
         ),
         needs.LIBRARIES,
     )
