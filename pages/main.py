@@ -16,7 +16,7 @@ from pages.learn import frame
 from pages.maps import four_maps
 from pages.serving import warm
 from pages.shared import link, pinned, turn
-from pages.shared.page import Page
+from pages.shared.page import Page, for_navigation
 from pages.sidebar import sidebar
 
 # In the order of the navigation; each package describes its own page
@@ -32,13 +32,17 @@ PAGES: list[Page] = [
 ]
 KEYS = {*sidebar.KEYS, *four_maps.KEYS, *pinned.KEYS}.union(*(page.keys for page in PAGES))
 REQUIRED = sidebar.REQUIRED.union(*(page.required for page in PAGES))
+NAVIGATION = "_navigation"
 FREE_TEXT = set[str]().union(*(page.free_text for page in PAGES))
 
 st.set_page_config("Quantscope", "🔬", layout="wide")
 st.html(ROOT / "pages" / "browser" / "page.css")
 warm.warm_once()
-sections = {page.section: [p.for_navigation() for p in PAGES if p.section == page.section] for page in PAGES}
-opened = st.navigation(sections, position="top")
+if (
+    NAVIGATION not in st.session_state
+):  # made once a session: each page looks its script up in the file system
+    st.session_state[NAVIGATION] = for_navigation(PAGES)
+opened = st.navigation(st.session_state[NAVIGATION], position="top")
 page = next(page for page in PAGES if page.url_path == opened.url_path)
 if not frame.is_lesson(page):
     frame.unfold()

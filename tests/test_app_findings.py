@@ -22,7 +22,10 @@ MAIN = Path(__file__).resolve().parent.parent / "pages" / "main.py"
 
 
 def opened(**parameters: str) -> AppTest:
+    """The page, with the popovers of the findings open."""
     at = AppTest.from_file(MAIN, default_timeout=60)
+    for key in findings.POPOVERS:
+        at.session_state[key] = True
     for key, value in parameters.items():
         at.query_params[key] = value
     return at.run()
@@ -94,6 +97,17 @@ def test_several_findings_stand_behind_the_first() -> None:
     for finding in found:
         assert any(finding.sentence in text for text in texts(at))
     at = press(at, f"_finding_fix_{[f.fix is not None for f in found].index(True)}")
+
+
+def test_closed_popovers_draw_nothing() -> None:
+    at = opened(dist="relu", bits="4", per="group", group="4", shape="32x64")
+    assert buttons(at, "_finding_example_")
+    inside = len(buttons(at, "_finding_"))
+    for key in findings.POPOVERS:
+        at.session_state[key] = False
+    at.run()
+    assert not buttons(at, "_finding_example_")
+    assert 0 < len(buttons(at, "_finding_")) < inside
 
 
 def test_outlines_are_those_of_the_scheme_they_were_asked_for() -> None:

@@ -678,12 +678,34 @@ def test_how_numbers_are_written():
     [("int4 per_group(4)", (8, 256), "int8 per_group(16)"), ("int2 per_group(8)", (8, 256), "int4 per_group(16)"),
      ("int4 per_group(4)", (2, 16), "int8 per_group(16)"), ("int3 per_group(5)", (4, 160), "int8 per_group(32)"),
      ("int4 per_group(7)", (2, 448), "int8 per_group(64)"), ("int3 per_group(6)", (2, 384), "int8 per_group(128)"),
-     ("int4 per_group(4)", (6, 8), "int8")],
+     ("int4 per_group(4)", (6, 8), "int8"), ("int4 per_group(2)", (8, 256), "int16 per_group(16)"),
+     ("int4 per_group(2)", (4, 8), "int16"), ("int4 per_group(2, axis=0)", (256, 8), "int16 per_group(16, axis=0)"),
+     ("int4 per_group(4, axis=0)", (64, 2, 2), "int8 per_group(16, axis=0)"),
+     ("int4 per_flat_group(4)", (8, 256), "int8 per_group(16, axis=1)"),
+     ("int4 per_flat_group(4)", (3, 4, 64), "int8 per_group(16, axis=2)"),
+     ("int4 per_block([2,2])", (8, 64), "int8 per_group(16, axis=1)"),
+     ("uint4 asymmetric per_group(4)", (8, 256), "uint8 asymmetric per_group(16)")],
 )  # fmt: skip
 def test_the_smallest_of_the_larger_groups_within_the_storage(scheme, shape, fix):
     """A usual width, where that fits into the storage: 8 bits and 32 / n for the scales of groups of n."""
-    finding = many(plain(shape, 1), scheme)["small_groups"]
-    assert str(finding.fix) == str(qc.Scheme.parse(fix))
+    x = plain(shape, 1)
+    found = qc.diagnose(qc.apply(x, qc.Scheme.parse(scheme)))
+    (finding,) = [f for f in found if f.kind == "small_groups"]
+    expected = qc.apply(x, qc.Scheme.parse(fix))
+    assert finding.fix.format == expected.scheme.format
+    assert qc.apply(x, finding.fix).block == expected.block  # an axis counted from the end is the same one
+
+
+@pytest.mark.parametrize(("over", "found"), [(23.8, False), (24.2, True), (24.8, True)])
+@pytest.mark.parametrize("bits", [4, 8, 12])
+def test_values_closer_to_the_codes_than_chance_leaves_need_fewer_bits(bits, over, found):
+    """±1 but for errors of a given size: 2 bits have the same SQNR; 6.02 dB a bit and 24 dB tell them from chance."""
+    rng = np.random.default_rng(0)
+    noise = np.abs(rng.standard_normal((32, 32)))
+    noise *= 10 ** (-(6.02 * bits + over) / 20) / np.sqrt((noise**2).mean())
+    x = np.sign(rng.standard_normal((32, 32))) * (1 - noise)
+    x[0, :2] = 1, -1
+    assert ("spare_bits" in many(x.astype(np.float32), f"int{bits}")) == found
 
 
 def finest(x, scheme):

@@ -16,12 +16,14 @@
   let fresh = false, open = false;
   let control = null; // of the last action
   let asked = 0; // when a control changed to which the app has not responded yet
+  let acted = false; // since the last change of the query: what the app itself writes later waits for no response
 
   const unanswered = () => running() || (asked > 0 && performance.now() - asked < OVERDUE);
   new MutationObserver(() => { if (!running()) asked = 0; })
     .observe(document, { subtree: true, attributes: true, attributeFilter: ["data-test-script-state"] });
 
   function act(event) {
+    acted = true;
     const target = event.composedPath()[0];
     const at = target instanceof Element ? target.closest("[data-testid=stElementContainer]") ?? target : null;
     if (!unanswered() || !control || target.closest?.("a[href]")) fresh = open = true;
@@ -36,7 +38,7 @@
     window.addEventListener(kind, () => { pressed = performance.now(); }, true);
   }
   window.addEventListener("click", (event) => { if (performance.now() - pressed > 500) act(event); }, true);
-  window.addEventListener("popstate", () => { fresh = open = false; control = null; asked = 0; }, true);
+  window.addEventListener("popstate", () => { fresh = open = acted = false; control = null; asked = 0; }, true);
 
   const place = (entry) => {
     const url = new URL(entry[2] ?? window.location.href, window.location.href);
@@ -52,7 +54,7 @@
       return replaceState.apply(window.history, entry);
     }
     (fresh ? pushState : replaceState).apply(window.history, entry);
-    fresh = open = false;
-    asked = performance.now();
+    if (acted) asked = performance.now();
+    fresh = open = acted = false;
   };
 })();

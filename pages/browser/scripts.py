@@ -17,6 +17,15 @@ _COMPONENT = st.components.v2.component(
 )
 
 
+_served_in_head = False
+
+
+def serve_in_head() -> None:
+    """Note that this server inserts the scripts with `in_head`: its pages need not bring them again."""
+    global _served_in_head
+    _served_in_head = True
+
+
 def in_head(page: bytes) -> bytes:
     """The page with our scripts first, so that they run before Streamlit reads the theme or writes to the history."""
     return page.replace(b"<head>", f"<head><style>{_STYLE}</style><script>{_SCRIPT}</script>".encode(), 1)
@@ -24,4 +33,5 @@ def in_head(page: bytes) -> bytes:
 
 def run() -> None:
     """Run the scripts on pages served without `in_head`; call it once per run. It takes no space."""
-    _COMPONENT(key="qs_scripts")
+    if not _served_in_head:
+        _COMPONENT(key="qs_scripts")

@@ -2,7 +2,7 @@
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pages.browser.scripts import in_head
+from pages.browser.scripts import in_head, serve_in_head
 
 HTML = b"text/html; charset=utf-8"
 # Request headers that make the response empty or compressed, and response headers about the unmodified file
@@ -19,6 +19,7 @@ class Pages:
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
+        serve_in_head()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on; hold back the headers of a page until its body arrives."""

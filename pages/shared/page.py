@@ -1,6 +1,6 @@
 """The record with which each page describes itself to the registry in main.py."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 import streamlit as st
@@ -62,3 +62,11 @@ class Page:
     def used(self) -> frozenset[str]:
         """The parts of the sidebar that the page uses in its current state."""
         return frozenset(part for part, when in self.uses.items() if when.holds())
+
+
+def for_navigation(pages: Sequence[Page]) -> dict[str, list[StreamlitPage]]:
+    """The pages by section, for st.navigation."""
+    sections: dict[str, list[StreamlitPage]] = {}
+    for page in pages:
+        sections.setdefault(page.section, []).append(page.for_navigation())
+    return sections

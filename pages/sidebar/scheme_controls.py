@@ -69,9 +69,9 @@ def draw(shape: tuple[int, ...], tensor: Tensor | None = None) -> qc.Scheme:
 
 def _heading() -> None:
     """Draw the heading with the button to reset, and the choice of a preset."""
-    left, right = st.columns([3, 1], vertical_alignment="center")
-    left.subheader("Scheme")
-    right.button(
+    row = st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center")
+    row.subheader("Scheme", width="content")
+    row.button(
         "Reset", on_click=reset, type="tertiary", help="Set every option of the scheme back to its default"
     )
     st.selectbox(
@@ -143,7 +143,7 @@ def _granularity(shape: tuple[int, ...], convention: qc.Convention) -> qc.Granul
 
 def _group(shape: tuple[int, ...], must_divide: tuple[Any, ...] | None) -> qc.PerGroup:
     axes = list(range(max(1, len(shape))))
-    left, right = st.columns(2)
+    left, right = st.columns(2)  # the size stands first and is drawn second: it depends on the axis
     axis = right.selectbox(
         "Along axis",
         axes,

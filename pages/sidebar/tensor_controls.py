@@ -67,8 +67,8 @@ def _generated() -> Tensor:
         **_BIND,
         help="\n".join(f"- **{name}**: {d.help}" for name, d in kinds.items()),
     )
-    left, right = st.columns(2)
-    shape = left.text_input(
+    row = st.container(horizontal=True, wrap=False)
+    shape = row.text_input(
         "Shape",
         DEFAULTS["shape"],
         key="shape",
@@ -76,13 +76,14 @@ def _generated() -> Tensor:
         **_BIND,
         help="For example 64x128; at most 4096x14336.",
     )
-    seed = right.number_input(
+    seed = row.number_input(
         "Seed", 0, 2**31, DEFAULTS["seed"], key="seed", **_BIND, help="Change it for new numbers"
     )
     chosen = []
     if kinds[name].parameters:
-        for column, p in zip(st.columns(len(kinds[name].parameters)), kinds[name].parameters, strict=True):
-            value = column.number_input(
+        row = st.container(horizontal=True, wrap=False)
+        for p in kinds[name].parameters:
+            value = row.number_input(
                 p.name.capitalize(),
                 float(p.low),
                 float(p.high),

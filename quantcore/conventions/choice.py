@@ -5,7 +5,6 @@ A choice is a field of one of the stages, declared with `choice`: its default to
 """
 
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
@@ -56,40 +55,36 @@ class Stage:
     """One stage of the arithmetic, and its choices.
 
     ``ALTERS``: the first result that its choices change: "parameters", "codes", or the dequantized "values".
+    ``VALUES``: the choices that list their values, and these; ``NUMBERS``: the choices that are numbers.
     """
 
     ALTERS: ClassVar[str] = "parameters"
+    VALUES: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
+    NUMBERS: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        # once a class: resolving annotations is slow, and comparisons make many stages that differ in one choice
+        hints = {name: get_type_hints(cls)[name] for name in cls.__annotations__}
+        cls.VALUES = {
+            name: get_args(hint) if get_origin(hint) is Literal else (False, True)
+            for name, hint in hints.items()
+            if get_origin(hint) is Literal or hint is bool
+        }
+        cls.NUMBERS = tuple(name for name, hint in hints.items() if hint is float)
 
     def __post_init__(self) -> None:
-        for name, values in allowed(type(self)).items():
+        for name, values in self.VALUES.items():
             value = getattr(self, name)
             if value not in values or isinstance(value, bool) != isinstance(values[0], bool):
                 *others, last = map(str, values)
                 raise QuantError(
                     f"{name}={str(value)[:40]!r} is not valid; choose {', '.join(others)} or {last}."
                 )
-        for name in _numbers(type(self)):
+        for name in self.NUMBERS:
             number = notation.finite(getattr(self, name), name)
             if number < 0:
                 raise QuantError(f"{name} must not be negative, but is {number:g}.")
             object.__setattr__(self, name, number)
-
-
-# Resolving annotations is slow, and comparisons make many stages that differ in one choice
-@functools.cache
-def allowed(stage: type[Stage]) -> Mapping[str, tuple[Any, ...]]:
-    """Return the values of the choices that list them, by name."""
-    return {
-        name: get_args(hint) if get_origin(hint) is Literal else (False, True)
-        for name, hint in get_type_hints(stage).items()
-        if get_origin(hint) is Literal or hint is bool
-    }
-
-
-@functools.cache
-def _numbers(stage: type[Stage]) -> tuple[str, ...]:
-    """The choices that are numbers."""
-    return tuple(name for name, hint in get_type_hints(stage).items() if hint is float)
 
 
 def choices_of(stage: type[Stage]) -> dict[str, Choice]:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from quantcore import notation
-from quantcore.conventions.choice import Choice, Stage, allowed, choices_of
+from quantcore.conventions.choice import Choice, Stage, choices_of
 from quantcore.conventions.stages.coding import CodingStage
 from quantcore.conventions.stages.decoding import DecodingStage
 from quantcore.conventions.stages.nonfinite import NonfiniteStage
@@ -194,7 +194,7 @@ STAGE_OF = {name: stage for stage, kind in STAGES.items() for name in choices_of
 CHOICES: dict[str, Choice] = {name: c for kind in STAGES.values() for name, c in choices_of(kind).items()}
 # choice -> its values, for choices that list them
 VALUES: dict[str, tuple[Any, ...]] = {
-    name: values for kind in STAGES.values() for name, values in allowed(kind).items()
+    name: values for kind in STAGES.values() for name, values in kind.VALUES.items()
 }
 
 TEXTBOOK = Convention(

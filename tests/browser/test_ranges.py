@@ -77,6 +77,7 @@ def test_number_slider_and_a_link_to_it(app, new_app):
     app.type("rng_high", "1.5")
     app.expect_parameter("high", "1.5")
     expect_shaded(page, -1.5, 1.5)
+    settled(app)  # the slider is drawn anew around the typed number, and for a moment there are two
     page.locator(".st-key-rng_slider input[type=range]").focus()
     page.keyboard.press("ArrowRight")
     page.wait_for_function("Number(new URLSearchParams(location.search).get('high')) > 1.5")

@@ -17,13 +17,7 @@ from quantcore.tensors import Generated
 HEIGHT = (
     32  # px: one line of text, kept free where there is nothing to say, so that the maps stay where they are
 )
-# A long sentence is truncated in the line; the list behind it shows it in full
-_STYLE = """<style>
-.st-key-findings,.st-key-findings>*{overflow:hidden;flex-wrap:nowrap}
-.st-key-findings .st-key-finding_line{flex:1 1 0;min-width:0}
-.st-key-finding_line p{white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
-.st-key-findings button,.st-key-findings a{min-height:1.75rem;padding-top:0;padding-bottom:0;white-space:nowrap}
-</style>"""
+POPOVERS = _ALL, _EXAMPLES = "_all_findings", "_finding_examples"  # keys; a closed popover draws nothing
 _SHOWN = "_finding_shown"  # (tensor, scheme, sentence, boxes)
 _MARKS = {
     "error": ":red[:material/error:]",
@@ -72,37 +66,42 @@ def draw(place: DeltaGenerator, tensor: Tensor, result: qc.Quantized, report: qc
     found: list[qc.Finding] = cache.cached(
         tensor, f"findings {result.scheme}", lambda: qc.diagnose(result, report)
     )
-    st.html(_STYLE)
     with place.container(horizontal=True, wrap=False, gap="small", vertical_alignment="center"):
         sentence = st.container(key="finding_line")
         if found:
             _one(tensor, result.scheme, found[0], 0, sentence)
-            with st.popover(f"All {len(found)}" if len(found) > 1 else "More", type="tertiary"):
-                _all(tensor, result.scheme, found)
+            _all(tensor, result.scheme, found)
         else:
             sentence.markdown(":small[:green[:material/check_circle:] No known problems found.]")
-        with st.popover("", icon=":material/school:", help="Example findings", type="tertiary"):
-            _examples()
+        _examples()
 
 
+@st.fragment
 def _all(tensor: Tensor, scheme: qc.Scheme, found: list[qc.Finding]) -> None:
-    """Draw all findings in full; the buttons of the first are in the line."""
-    st.container(width=640).markdown(_sentence(found[0]))
-    for number, finding in enumerate(found[1:], 1):
-        with st.container(horizontal=True, width=640, gap="small", vertical_alignment="center"):
-            _one(tensor, scheme, finding, number, st.container(width=420))
+    """Draw the popover with all findings in full, if it is open; the buttons of the first are in the line."""
+    label = f"All {len(found)}" if len(found) > 1 else "More"
+    popover = st.popover(label, type="tertiary", key=_ALL, on_change="rerun")
+    if not popover.open:
+        return
+    with popover:
+        st.container(width=640).markdown(_sentence(found[0]))
+        for number, finding in enumerate(found[1:], 1):
+            with st.container(horizontal=True, width=640, gap="small", vertical_alignment="center"):
+                if _one(tensor, scheme, finding, number, st.container(width=420)):
+                    st.rerun()  # a button in a fragment runs only the fragment
 
 
 def _sentence(finding: qc.Finding) -> str:
     return f":small[{_MARKS[finding.severity]} {messages.plain(finding.sentence)}]"
 
 
-def _one(tensor: Tensor, scheme: qc.Scheme, finding: qc.Finding, number: int, place: DeltaGenerator) -> None:
-    """Draw the sentence in ``place`` and its buttons here."""
+def _one(tensor: Tensor, scheme: qc.Scheme, finding: qc.Finding, number: int, place: DeltaGenerator) -> bool:
+    """Draw the sentence in ``place`` and its buttons here; return whether one was pressed."""
     place.markdown(_sentence(finding))
+    pressed = False
     if finding.boxes:
         on = st.session_state.get(_SHOWN, ("",) * 3)[:3] == (tensor.key, str(scheme), finding.sentence)
-        st.button(
+        pressed |= st.button(
             "Hide" if on else "Show",
             key=f"_finding_show_{number}",
             on_click=_hide if on else partial(_show, tensor, scheme, finding),
@@ -110,7 +109,7 @@ def _one(tensor: Tensor, scheme: qc.Scheme, finding: qc.Finding, number: int, pl
             help=_outlined(finding),
         )
     if finding.fix is not None:
-        st.button(
+        pressed |= st.button(
             "Fix",
             key=f"_finding_fix_{number}",
             on_click=partial(_fix, finding.fix),
@@ -124,6 +123,7 @@ def _one(tensor: Tensor, scheme: qc.Scheme, finding: qc.Finding, number: int, pl
         query_params={lesson_plan.step_key(name): step},
         help=f"The lesson that explains this: {lesson_plan.LESSONS[name].title}",
     )
+    return pressed
 
 
 def _outlined(finding: qc.Finding) -> str:
@@ -149,18 +149,30 @@ def _fix(scheme: qc.Scheme) -> None:
         st.session_state[scheme_state.TEXT_ERROR] = str(error)
 
 
+@st.fragment
 def _examples() -> None:
-    st.markdown("**Example findings**: each button loads a tensor and a scheme")
-    for column, kinds in zip(
-        st.columns(2, width=560), (list(EXAMPLES)[::2], list(EXAMPLES)[1::2]), strict=True
-    ):
+    """Draw the popover with the examples, if it is open."""
+    popover = st.popover(
+        "",
+        icon=":material/school:",
+        help="Example findings",
+        type="tertiary",
+        key=_EXAMPLES,
+        on_change="rerun",
+    )
+    if not popover.open:
+        return
+    popover.markdown("**Example findings**: each button loads a tensor and a scheme")
+    halves = list(EXAMPLES)[::2], list(EXAMPLES)[1::2]
+    for column, kinds in zip(popover.columns(2, width=560), halves, strict=True):
         for kind in kinds:
-            column.button(
+            if column.button(
                 EXAMPLES[kind].title,
                 key=f"_finding_example_{kind}",
                 on_click=partial(load, kind),
                 width="stretch",
-            )
+            ):
+                st.rerun()  # a button in a fragment runs only the fragment
 
 
 def load(kind: str) -> None:

@@ -42,17 +42,23 @@ def show_digits(places: list[int], read: list[int], key: str) -> None:
     views.figure(chart, key, "row")
 
 
+def _epochs_and_scales() -> tuple[int, bool]:
+    """Ask for the number of epochs and whether the scales are learned."""
+    count = st.slider("Epochs", 1, 30, training.TUNING.epochs, key="train_epochs", **_BIND)
+    link.reworded("train_scales", {"by the scheme": "from the scheme"})
+    sources = ["from the scheme", "learned (LSQ)"]
+    chosen = st.segmented_control(
+        "Scales", sources, default=sources[0], key="train_scales", required=True, **_BIND
+    )
+    return count, chosen == sources[1]
+
+
 def qat(plan: Plan, text: str) -> run.Job | None:
     """Draw the known epochs of the training; return the training to run if the visitor pressed Train."""
     words, picture = views.side_by_side()
-    sources = ["from the scheme", "learned (LSQ)"]
     with words:
         st.markdown(text)
-        count = st.slider("Epochs", 1, 30, training.TUNING.epochs, key="train_epochs", **_BIND)
-        link.reworded("train_scales", {"by the scheme": "from the scheme"})
-        learned = sources[1] == st.segmented_control(
-            "Scales", sources, default=sources[0], key="train_scales", required=True, **_BIND
-        )
+        count, learned = _epochs_and_scales()
         go = st.empty()
     before, after = run.float_network(plan.seed), run.afterwards(plan)
     known = run.epochs(plan, count, learned)
@@ -79,15 +85,8 @@ def qat(plan: Plan, text: str) -> run.Job | None:
     if epochs := tuple(known):  # copied first: another visitor may be training
         _trained(plan, after, known[max(epochs)], levels, f"{plan} {count} {learned}")
     tuning = training.Training(count, training.TUNING.learning_rate)
-    begin = partial(
-        training.qat,
-        before.network,
-        plan.weights,
-        plan.activations,
-        tuning,
-        plan.seed,
-        learned_scales=learned,
-    )
+    schemes = plan.weights, plan.activations
+    begin = partial(training.qat, before.network, *schemes, tuning, plan.seed, learned_scales=learned)
     fraction = lambda p: (p.epoch / count, f"Epoch {p.epoch} of {count}: {percent(p.accuracy)}")  # noqa: E731
     again = count in known
     done = lambda: not again and count in known  # noqa: E731
@@ -123,25 +122,22 @@ def _trained(
     views.explore("ptq_or_qat", *weights, *st.columns(views.for_maps(), gap="medium"))
 
 
+def _bits_and_seeds() -> tuple[list[int], range, bool]:
+    """Ask for the bit widths, the seeds, and whether misread images are drawn instead of accuracy."""
+    bits = st.multiselect("Bits", controls.WIDTHS, [2, 3, 4, 8], key="train_bits", **_BIND)
+    seeds = range(st.slider("Seeds", 1, 10, 3, key="train_seeds", **_BIND))
+    link.reworded("train_as", {"read wrongly": "misread"})
+    shown = ["accuracy", "misread"]
+    chosen = st.segmented_control("Show", shown, default=shown[0], key="train_as", required=True, **_BIND)
+    return bits, seeds, chosen == shown[1]
+
+
 def curve(plan: Plan, text: str) -> run.Job | None:
     """Draw the known accuracies against bits; return the missing trainings if the visitor pressed Compute."""
     words, picture = views.side_by_side()
     with words:
         st.markdown(text)
-        bits = st.multiselect("Bits", controls.WIDTHS, [2, 3, 4, 8], key="train_bits", **_BIND)
-        seeds = range(st.slider("Seeds", 1, 10, 3, key="train_seeds", **_BIND))
-        link.reworded("train_as", {"read wrongly": "misread"})
-        as_errors = (
-            st.segmented_control(
-                "Show",
-                ["accuracy", "misread"],
-                default="accuracy",
-                key="train_as",
-                required=True,
-                **_BIND,
-            )
-            == "misread"
-        )
+        bits, seeds, as_errors = _bits_and_seeds()
         go = st.empty()
     known = run.rows(plan)
     begin = partial(
@@ -156,10 +152,8 @@ def curve(plan: Plan, text: str) -> run.Job | None:
 
     def draw() -> None:
         points = training.summary([known[key] for key in asked if key in known])
-        style = frame.plot_style()
-        chart.plotly_chart(
-            lessons.accuracy_against_bits(points, errors=as_errors, **style), **views.PLOT_OPTIONS
-        )
+        figure = lessons.accuracy_against_bits(points, errors=as_errors, **frame.plot_style())
+        chart.plotly_chart(figure, **views.PLOT_OPTIONS)
         table.table(_table(points))
 
     def each(row: training.Row) -> None:
@@ -168,18 +162,22 @@ def curve(plan: Plan, text: str) -> run.Job | None:
 
     def fraction(row: training.Row) -> tuple[float, str]:
         done = sum(key in known for key in asked)
-        what = "float32" if row.method == training.FLOAT else f"{row.method.upper()} at {row.bits} bits"
-        return done / len(asked), f"{done} of {len(asked)}: seed {row.seed}, {what}"
+        return done / len(asked), f"{done} of {len(asked)}: {_named(row)}"
 
     missing = sum(key not in known for key in asked)
-    wanted = missing and go.button(
-        f"Compute {missing} of {len(asked)} trainings", type="primary", key="train_compute"
-    )
+    label = f"Compute {missing} of {len(asked)} trainings"
+    wanted = missing and go.button(label, type="primary", key="train_compute")
     if missing < len(asked):
         draw()
     begin_rest = lambda: begin(known=[known[key] for key in asked if key in known])  # noqa: E731
     done = lambda: all(key in known for key in asked)  # noqa: E731
     return partial(run.run, begin_rest, each, fraction, go, done) if wanted else None
+
+
+def _named(row: training.Row) -> str:
+    """A training in words."""
+    what = "float32" if row.method == training.FLOAT else f"{row.method.upper()} at {row.bits} bits"
+    return f"seed {row.seed}, {what}"
 
 
 def choose(plan: Plan, text: str) -> None:
