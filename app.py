@@ -1,7 +1,9 @@
 """Entry point of `streamlit run app.py`: warm-up, the route for plotly.js, response headers."""
 
+import asyncio
 import gc
 import logging
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,8 +15,10 @@ from starlette.middleware import Middleware
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
+from pages.serving import tensor_store
 from pages.serving.headers import SecurityHeaders
 from pages.serving.page_head import Pages
+from pages.serving.settings import SettingError
 from pages.serving.warm import warm_up
 
 PLOTLY_JS = Path(plotly.__file__).parent / "package_data"
@@ -26,7 +30,9 @@ async def lifespan(app: st.App) -> AsyncIterator[dict[str, Any]]:
     warm_up()
     gc.collect()
     gc.freeze()
+    tidying = asyncio.create_task(tensor_store.keep_tidy())
     yield {}
+    tidying.cancel()
 
 
 def report_failure(error: Exception) -> bool:
@@ -38,6 +44,11 @@ def report_failure(error: Exception) -> bool:
     )
     return True
 
+
+try:
+    tensor_store.current()
+except SettingError as error:
+    sys.exit(str(error))
 
 app = st.App(
     "pages/main.py",

@@ -2,12 +2,16 @@
 
 import functools
 import os
+import tempfile
 from typing import Any
 
 import pytest
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is imported: workers would fight over the cores
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+# What tests share they do not write into a home; the servers of the browser tests have this folder in common
+SHARED = tempfile.TemporaryDirectory(prefix="quantscope-", ignore_cleanup_errors=True)
+os.environ["QUANTSCOPE_STORE"] = SHARED.name
 
 
 @pytest.hookimpl(optionalhook=True)  # pytest-xdist's

@@ -10,7 +10,7 @@ from typing import Any
 import streamlit as st
 
 from pages.learn.lesson_pages import LARGE, LESSON_URL
-from pages.shared import link, selection
+from pages.shared import selection, sharing
 from pages.shared.lesson_plan import LESSONS, script, step_key
 from pages.shared.mirrored import key_at, typed
 from pages.shared.page import Page
@@ -97,7 +97,7 @@ def foot(*sources: str) -> None:
     """Draw the sources and the link of the step; call it last."""
     st.caption("Sources: " + "; ".join(sources) + ".")
     with st.session_state.pop("_learn_share").popover("Link", icon=":material/link:", width="stretch"):
-        link.draw(selection.get().tensor)
+        sharing.draw(selection.get().tensor)
 
 
 def _step_button(label: str, place: Any, name: str, step: str | None, direction: int) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+import streamlit as st
+
 from quantcore.errors import QuantError
 
 PREFIX = "QUANTSCOPE_"
@@ -55,7 +57,7 @@ def read(environment: Mapping[str, str]) -> Settings:
     known = {PREFIX + each.name.upper(): each for each in fields(Settings)}
     given = {name: text.strip() for name, text in environment.items() if name.startswith(PREFIX)}
     for name in sorted(given.keys() - known.keys()):
-        near = difflib.get_close_matches(name, known, 1)
+        near = difflib.get_close_matches(name, known, 1, cutoff=0.85)  # all have the prefix in common
         hint = f"did you mean {near[0]}?" if near else f"the settings are {', '.join(known)}."
         raise SettingError(f"{name} is not a setting of Quantscope; {hint}")
     chosen: dict[str, Any] = {}
@@ -88,3 +90,8 @@ def current() -> Settings:
         SettingError: as `read`.
     """
     return read(os.environ)
+
+
+def upload_limit() -> int:
+    """The largest upload, and shared tensor, in bytes: Streamlit's own setting, so that it is set in one place."""
+    return int(st.get_option("server.maxUploadSize")) * 2**20

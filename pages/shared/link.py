@@ -9,13 +9,19 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 import quantcore as qc
-from pages.shared import messages, selection
-from pages.shared.selection import Tensor
+from pages.serving import tensor_store
+from pages.serving.settings import upload_limit
+from pages.shared import messages
+from pages.shared.selection import Tensor, of_values
 from quantcore import tensors
 
-# The two parameters without a widget: the values of a tensor that has no recipe, and the name of its file
-TENSOR, FILE = "t", "file"
+# The parameters without a widget: a tensor that has no recipe (its values, or its address in the store of shared
+# tensors), the name of its file, and the SHA-256 of the file, if whoever opens the link may need it
+TENSOR, FILE, DIGEST = "t", "file", "sha256"
+SHARED = "shared."  # how a tensor in the store begins in a link
 _SEEN, _CARRIED, _WARNING, _DROPPED = "_link_seen", "_link_carried", "_link_warning", "_link_dropped"
+# Shared tensors by their key, as links carry them; the one of the link that can't be opened
+_IN_STORE, _FAILED = "_link_in_store", "_link_failed"
 _STREAMLIT = {"embed", "embed_options"}
 
 
@@ -34,9 +40,14 @@ def from_history() -> bool:
 
 
 def went_to_another_tensor() -> bool:
-    """Whether Back or Forward led to a link whose tensor values differ from the session's."""
-    known = st.session_state.get(_CARRIED)
-    return from_history() and known is not None and known[1] != st.query_params.get(TENSOR)
+    """Whether Back or Forward led to a link whose tensor differs from the session's."""
+    return from_history() and _CARRIED in st.session_state and st.query_params.get(TENSOR) not in _own()
+
+
+def _own() -> tuple[str | None, str | None]:
+    """What a link may carry for the session's tensor: its values (None if they do not fit), its address in the store."""
+    key, values = st.session_state[_CARRIED]
+    return values, st.session_state.get(_IN_STORE, {}).get(key, values)
 
 
 def drop_unusable(known: set[str], required: set[str]) -> None:
@@ -89,23 +100,67 @@ def _infinite(text: str) -> bool:
 
 
 def tensor_from_link() -> np.ndarray | None:
-    """The tensor that the link carries; None if there is none or it is corrupted, which a message reports."""
+    """The tensor that the link carries; None if there is none or it can't be read, which a message reports."""
     text = st.query_params.get(TENSOR)
+    if text is None or text == st.session_state.get(_FAILED):
+        return None
     try:
-        return None if text is None else tensors.decode(text)
+        return _shared(text) if text.startswith(SHARED) else tensors.decode(text)
     except qc.QuantError as error:
+        if text.startswith(SHARED):
+            st.session_state[_FAILED] = text  # stays in the link: a reload tries again
         st.session_state[_WARNING] = str(error)
         return None
 
 
-def carry(x: np.ndarray | None, key: str, file: str | None = None) -> None:
-    """Put a tensor's values into the link if they fit, else remove the previous ones; likewise the name of its file."""
+def _shared(text: str) -> np.ndarray:
+    """A tensor from the store.
+
+    Raises:
+        QuantError: it can't be opened.
+    """
+    store = tensor_store.current()
+    if store is None:
+        raise qc.QuantError(
+            "This link needs its shared tensor, but sharing is off on this server; ask the sender for the file."
+        )
+    x = store.open(text.removeprefix(SHARED), upload_limit())
+    note_shared(of_values(x, "").key, text)
+    return x
+
+
+def note_shared(key: str, text: str) -> None:
+    """Remember under which text links carry the shared tensor ``key``."""
+    st.session_state.setdefault(_IN_STORE, {})[key] = text
+
+
+def carry_shared(key: str) -> bool:
+    """Put the address of the tensor ``key`` into the link; return False if it was not shared yet."""
+    text = st.session_state.get(_IN_STORE, {}).get(key)
+    if text is not None:
+        _write(TENSOR, text)
+    return text is not None
+
+
+def carry(x: np.ndarray | None, key: str, file: str | None = None, digest: str | None = None) -> None:
+    """Put into the link a tensor's values if they fit, else its address if it is shared, and remove the previous ones.
+
+    Args:
+        key: names the content; empty: there is no tensor.
+        file: the name of its file.
+        digest: the SHA-256 of the file, which the link carries where it does not carry the values.
+    """
     known = st.session_state.get(_CARRIED)
     if known is None or known[0] != key:
         text = tensors.encode(x) if x is not None and tensors.fits_link(x) else None
         st.session_state[_CARRIED] = known = (key, text)
-    _write(TENSOR, known[1])
+    values, shared = _own()
+    there = st.query_params.get(TENSOR)
+    if key or there != st.session_state.get(_FAILED):
+        # Back leads to the link before the tensor was shared: to write there would be a step forward again
+        _write(TENSOR, values if from_history() and there != shared else shared)
     _write(FILE, file)
+    _write(DIGEST, digest if values is None else None)
 
 
 def _write(name: str, text: str | None) -> None:
@@ -119,46 +174,20 @@ def _write(name: str, text: str | None) -> None:
 
 def carries() -> bool:
     """Whether the tensor in the link was put there in this session, not by the sender of the link."""
-    known = st.session_state.get(_CARRIED)
-    return known is not None and known[1] is not None and known[1] == st.query_params.get(TENSOR)
+    there = st.query_params.get(TENSOR)
+    return there is not None and _CARRIED in st.session_state and there in _own()
+
+
+def carries_all(tensor: Tensor) -> bool:
+    """Whether the link is enough to reproduce the tensor."""
+    return tensor.recipe is not None or carries()
 
 
 def forget() -> None:
-    """Remove the tensor and the name of its file from the link (also for callbacks)."""
+    """Remove the tensor and its file from the link (also for callbacks)."""
     st.session_state.pop(_CARRIED, None)
-    _write(TENSOR, None)
-    _write(FILE, None)
-
-
-def draw(tensor: Tensor | None) -> None:
-    """Show the link, and what it does not carry of this tensor.
-
-    Call it last: a widget writes its value into the link only when it is drawn.
-    """
-    used = selection.get().used
-    if "tensor" in used and tensor is None:
-        st.write("There is no tensor to share yet.")
-        return
-    if "tensor" in used and tensor is not None and not _carries_all(tensor):
-        file = st.query_params.get(FILE)
-        needed = (
-            f"The link names {messages.plain(file)} and asks whoever opens it for that file: send it along"
-            if file
-            else "Download the .npz under Export and send the file"
-        )
-        st.write(
-            f"This tensor's values need more than {tensors.MAX_LINK_CHARS:,} characters, too many for a link. "
-            f"{needed}; the link carries the rest."
-        )
-    else:
-        same = ("view", f"{''.join(used)} and view", "tensor, scheme and view")[len(used)]
-        st.write(f"Whoever opens this link sees the same {same}:")
-    st.code(address(), language=None, wrap_lines=True)
-
-
-def _carries_all(tensor: Tensor) -> bool:
-    """Whether the link is enough to reproduce the tensor."""
-    return tensor.recipe is not None or st.session_state.get(_CARRIED, (None, None))[1] is not None
+    for name in (TENSOR, FILE, DIGEST):
+        _write(name, None)
 
 
 def address() -> str:
@@ -177,7 +206,7 @@ def report_dropped(before: dict[str, str], known: set[str], place: Any) -> None:
         f"{k}={v}"
         for k, v in (before | at_once).items()
         if k not in _STREAMLIT
-        and k not in (TENSOR, FILE)
+        and k not in (TENSOR, FILE, DIGEST)
         and (k not in known or k in at_once or (k not in after and not _same(v, st.session_state.get(k))))
     ]
     if dropped:

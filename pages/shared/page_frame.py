@@ -8,7 +8,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.shared import link, messages, selection
+from pages.shared import messages, selection, sharing
 from pages.shared.selection import Current
 
 
@@ -56,7 +56,7 @@ def page_frame(
     except qc.QuantError as error:
         messages.error(str(error))
     with popover:
-        link.draw(chosen.tensor)
+        sharing.draw(chosen.tensor)
         for sentence in frame.link_notes:
             st.write(sentence)
 

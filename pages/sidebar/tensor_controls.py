@@ -26,6 +26,7 @@ PARAMETERS: dict[str, Any] = {
 # Never with a format_func: the link would carry the label and break when the label changes
 _BIND: dict[str, Any] = {"bind": "query-params"}
 PASTED, _EDITED = "_pasted", "_edited"
+_LINKED = "_pasted_linked"  # the tensor of a link that is too large to be shown as text
 # The last tensor from any source but the grid; that source; the tensor that the grid started from
 _SHOWN, _SOURCE, _START = "_tensor_shown", "_tensor_source", "_tensor_start"
 
@@ -118,7 +119,9 @@ def _carried(tensor: Tensor) -> Tensor:
 def _pasted() -> Tensor:
     if PASTED not in st.session_state or link.went_to_another_tensor():
         x = link.tensor_from_link()
-        st.session_state[PASTED] = "" if x is None else write(x)
+        large = x is not None and x.size > tensors.MAX_LINK_ELEMENTS
+        st.session_state[PASTED] = "" if x is None or large else write(x)
+        st.session_state[_LINKED] = of_values(x, "from the link") if x is not None and large else None
     text = st.text_area(
         "Values",
         key=PASTED,
@@ -127,12 +130,16 @@ def _pasted() -> Tensor:
         placeholder="0.5, -1.2, 3\n2, 0.25, -4\n\nor a tensor, an array or a list as Python prints it",
         help="Rows of numbers, nested brackets, or a printed tensor. Press Ctrl+Enter when done.",
     )
-    if not text.strip():
-        link.carry(None, "")
-        raise NoTensorYet(
-            "There is no tensor yet: paste numbers into the field on the left and press Ctrl+Enter."
-        )
-    return _carried(of_values(_parse(text), "pasted"))
+    if text.strip():
+        return _carried(of_values(_parse(text), "pasted"))
+    linked: Tensor | None = st.session_state[_LINKED]
+    if linked is not None:
+        st.caption("Shown: the tensor from the link, too large for the field. Paste numbers to replace it.")
+        return _carried(linked)
+    link.carry(None, "")
+    raise NoTensorYet(
+        "There is no tensor yet: paste numbers into the field on the left and press Ctrl+Enter."
+    )
 
 
 @st.cache_data(max_entries=30, show_spinner="Reading…")

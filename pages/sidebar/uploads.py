@@ -1,20 +1,23 @@
 """A tensor from an uploaded file. File and chosen tensor are kept for the whole session."""
 
 import dataclasses
+import hashlib
 import math
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePath
 from typing import Any
 
 import streamlit as st
 
+from pages.serving.settings import upload_limit
 from pages.shared import cache, link, messages, needs, turn
 from pages.shared.selection import NoTensorYet, Tensor, of_values
 from quantcore import tensors
 
 FILE = "_upload"  # the widget, which loses its file when it is not drawn
 PICKED = "tensor"  # name of the chosen tensor, carried by the link
-_UPLOADED, _READ = "_upload_file", "_upload_read"
+_UPLOADED, _READ, _WANTED = "_upload_file", "_upload_read", "_upload_wanted"
 _TEXT = (".csv", ".tsv", ".txt", ".json")
 _LINKED = 1 << 16  # elements; more are never carried by a link
 _LONGEST = 500  # characters of a tensor's name that the link carries
@@ -22,12 +25,30 @@ _LONGEST = 500  # characters of a tensor's name that the link carries
 
 @dataclass(frozen=True, eq=False)
 class UploadedFile:
-    """An uploaded file and the list of its tensors. ``key`` differs for each upload."""
+    """An uploaded file and the list of its tensors. ``key`` differs for each upload, ``sha256`` for each content."""
 
     key: str
     name: str
     data: bytes
     tensors: tuple[tensors.TensorInfo, ...]
+    sha256: str
+
+
+@dataclass(frozen=True)
+class WantedFile:
+    """The file that a link shows and does not carry. ``sha256`` is empty in links of earlier versions."""
+
+    name: str
+    tensor: str
+    sha256: str
+
+    def __str__(self) -> str:
+        text = f"the tensor {self.tensor} of the file {self.name}" if self.tensor else f"the file {self.name}"
+        return f"{text} (SHA-256 {self.sha256[:12]}…)" if self.sha256 else text
+
+    def is_file(self, file: UploadedFile) -> bool:
+        """Whether this is the file; without a digest, whether it has its name."""
+        return file.sha256 == self.sha256 if self.sha256 else file.name == self.name
 
 
 def draw() -> Tensor:
@@ -43,29 +64,64 @@ def draw() -> Tensor:
         key=FILE,
         on_change=_file_changed,
         label_visibility="collapsed",
-        help=f"Up to {_limit() >> 20} MB. Nothing in it is ever executed.",
+        help=f"Up to {upload_limit() >> 20} MB. Nothing in it is ever executed.",
     )
     file: UploadedFile | None = st.session_state.get(_UPLOADED)
+    if file is not None and link.from_history():
+        _want_from_link(file)
     if uploaded is not None:
         if file is None or file.key != uploaded.file_id:
             file = _keep(uploaded.file_id, uploaded.name, uploaded.getvalue())
     elif file is not None:
         _name_of_file(file.name)
-    return _from_link() if file is None else _chosen(file)
+    if file is None:
+        return _from_link()
+    _check_wanted(file)
+    return _chosen(file)
 
 
 def _keep(key: str, name: str, data: bytes) -> UploadedFile:
-    """Keep a file that was just uploaded, and choose its first weight."""
+    """Keep a file that was just uploaded, and choose its first weight, or the tensor for which it was asked."""
     with turn.current() as mine:
         mine.need(int(needs.READING * len(data)))  # of text, all is read to find out what it contains
-        file = UploadedFile(key, name, data, tuple(tensors.list_tensors(data, name, _limit())))
-    first = _UPLOADED not in st.session_state
+        found = tuple(tensors.list_tensors(data, name, upload_limit()))
+        file = UploadedFile(key, name, data, found, hashlib.sha256(data).hexdigest())
     names = [info.name for info in file.tensors]
+    wanted: WantedFile | None = st.session_state.get(_WANTED)
+    if wanted is not None and wanted.tensor in names:
+        st.session_state[PICKED] = wanted.tensor
     # if the link names one of its tensors, the file was uploaded for that tensor
-    if not (first and st.query_params.get(PICKED) in names):
+    elif _UPLOADED in st.session_state or st.query_params.get(PICKED) not in names:
         st.session_state[PICKED] = tensors.first_weight(file.tensors).name if len(names) > 1 else None
     st.session_state[_UPLOADED] = file
     return file
+
+
+def _want_from_link(file: UploadedFile) -> None:
+    """Ask for the file of a link to which Back or Forward led, if it is not the one that is uploaded."""
+    parameters = st.query_params
+    if link.DIGEST in parameters and parameters[link.DIGEST] != file.sha256:
+        name, picked = parameters.get(link.FILE, ""), parameters.get(PICKED, "")
+        st.session_state[_WANTED] = WantedFile(name, picked, parameters[link.DIGEST])
+
+
+def _check_wanted(file: UploadedFile) -> None:
+    """Take no other file than the one that the link shows, unless the visitor says so.
+
+    Raises:
+        NoTensorYet: it is another file.
+    """
+    wanted: WantedFile | None = st.session_state.get(_WANTED)
+    if wanted is None or wanted.is_file(file) or st.query_params.get(link.FILE) != wanted.name:
+        st.session_state.pop(_WANTED, None)
+        return
+    forget = partial(st.session_state.pop, _WANTED, None)
+    st.button(f"Show {messages.plain(file.name)}", on_click=forget, key="_upload_other", width="stretch")
+    same = " has the same name, but" if file.name == wanted.name else ""
+    raise NoTensorYet(
+        f"This link shows {wanted}; {file.name}{same} is another file (SHA-256 {file.sha256[:12]}…). Upload the one that the "
+        "link shows, or press Show on the left to see this one."
+    )
 
 
 def _file_changed() -> None:
@@ -75,11 +131,12 @@ def _file_changed() -> None:
 
 
 def remove() -> None:
-    """Forget the file (a callback)."""
+    """Forget the file (a callback); the link goes on asking for the one that it shows."""
     st.session_state.pop(_UPLOADED, None)
     st.session_state.pop(_READ, None)
-    st.session_state[PICKED] = None
-    link.forget()
+    if st.session_state.pop(_WANTED, None) is None:
+        st.session_state[PICKED] = None
+        link.forget()
 
 
 def _name_of_file(name: str) -> None:
@@ -100,14 +157,14 @@ def _chosen(file: UploadedFile) -> Tensor:
         st.caption(f"No tensor in this file has a floating-point type: this one is {info.dtype_name}.")
     tensor: Tensor = known[1]
     x = cache.values(tensor) if cache.size(tensor) <= _LINKED else None
-    link.carry(x, tensor.key, file.name)
+    link.carry(x, tensor.key, file.name, file.sha256)
     return tensor
 
 
 def _read(file: UploadedFile, info: tensors.TensorInfo) -> Tensor:
     """The tensor, when it is this visitor's turn; of a large one only its file stays in the session."""
     own = "" if info.name == file.name else info.name
-    load = lambda: tensors.read_tensor(file.data, file.name, info.name, _limit())  # noqa: E731
+    load = partial(tensors.read_tensor, file.data, file.name, info.name, upload_limit())
     with turn.current() as mine:
         mine.need(int(max(needs.USUAL * 4 * math.prod(info.shape), needs.READING * len(file.data))))
         x = load()
@@ -143,30 +200,25 @@ def _from_link() -> Tensor:
     Raises:
         NoTensorYet: the link carries none.
     """
-    name, picked = st.query_params.get(link.FILE), st.query_params.get(PICKED)
     if _READ not in st.session_state or link.went_to_another_tensor():
+        name, picked, digest = (st.query_params.get(key) for key in (link.FILE, PICKED, link.DIGEST))
         # the link may still hold the tensor of the previous source
         x = None if link.carries() else link.tensor_from_link()
         if x is None:
             st.session_state.pop(_READ, None)
-            link.carry(None, "", name)
+            link.carry(None, "", name, digest)
         if x is None and name:
-            which = f"the tensor {picked} of the file {name}" if picked else f"the file {name}"
+            st.session_state[_WANTED] = wanted = WantedFile(name, picked or "", digest or "")
             raise NoTensorYet(
-                f"This link shows {which}, which is too large for a link: upload the file on the left."
+                f"This link shows {wanted}, which it does not carry: upload the file on the left."
             )
         if x is None:
             raise NoTensorYet("There is no tensor yet: upload a file on the left, or choose another source.")
         title = f"{name} {picked or ''}".strip() if name else "from the link"
         read = of_values(x, title, name=picked or name or "")
-        st.session_state[_READ] = (("link", name), read)
-    known: tuple[tuple[str, str | None], Tensor] = st.session_state[_READ]
-    (_, file), tensor = known
+        st.session_state[_READ] = (("link", name, digest), read)
+    (_, file, digest), tensor = st.session_state[_READ]
     st.caption(f"Shown: {messages.plain(tensor.title)}")
-    link.carry(tensor.load(), tensor.key, file)
-    return tensor
-
-
-def _limit() -> int:
-    """The largest upload in bytes: the server's own limit, so that it is set in one place."""
-    return int(st.get_option("server.maxUploadSize")) * 2**20
+    link.carry(tensor.load(), tensor.key, file, digest)
+    result: Tensor = tensor
+    return result

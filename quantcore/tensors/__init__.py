@@ -10,6 +10,7 @@ from quantcore.tensors.limits import (
     MAX_BYTES,
     MAX_ELEMENTS,
     MAX_LINK_CHARS,
+    MAX_LINK_ELEMENTS,
     MAX_RANK,
     MAX_TEXT_CHARS,
     MAX_TEXT_FILE_BYTES,
@@ -26,6 +27,7 @@ from quantcore.tensors.text.literals import (
     number_texts,
 )
 from quantcore.tensors.text.parse import parse
+from quantcore.tensors.wording import megabytes
 
 __all__ = [
     "Array",
@@ -38,6 +40,7 @@ __all__ = [
     "MAX_BYTES",
     "MAX_ELEMENTS",
     "MAX_LINK_CHARS",
+    "MAX_LINK_ELEMENTS",
     "MAX_RANK",
     "MAX_TEXT_CHARS",
     "MAX_TEXT_FILE_BYTES",
@@ -56,6 +59,7 @@ __all__ = [
     "list_tensors",
     "literal",
     "little_endian",
+    "megabytes",
     "number_texts",
     "parse",
     "parse_shape",

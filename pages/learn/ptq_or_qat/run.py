@@ -24,7 +24,7 @@ Step = TypeVar("Step")
 Job = Callable[[], bool]
 Epochs = dict[int, training.Progress[training.QuantizedNetwork]]
 Rows = dict[tuple[str, int, int], training.Row]
-_known = ByteCache(lambda: 80 * needs.TRAINING)
+_networks, _known = ByteCache(lambda: 20 * needs.TRAINING), ByteCache(lambda: 60 * needs.TRAINING)
 
 
 def float_network(seed: int) -> training.Progress[training.Network]:
@@ -35,7 +35,8 @@ def float_network(seed: int) -> training.Progress[training.Network]:
             *_, last = training.train(seed=seed)
             return last
 
-    return cast(training.Progress[training.Network], _cached(f"float {seed}", make))
+    known = _networks.get("", str(seed), make, check=turn.check, size=needs.TRAINING)
+    return cast(training.Progress[training.Network], known)
 
 
 @st.cache_resource(show_spinner=False)

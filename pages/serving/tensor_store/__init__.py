@@ -1,0 +1,23 @@
+"""Tensors that visitors share: stored only on their word, under a random address, limited in space and time.
+
+The folder holds two files for each tensor, named by its address:
+
+- ``<address>.json``: its record, with the SHA-256 and the size of the content, and when it was shared and last opened;
+- ``<address>.safetensors``: the content, one float32 tensor named x.
+
+An empty file ``<day>.<visitor>.<bytes>.<random>.shared`` notes how much a visitor has shared on a day; ``visitor`` is a
+hash of the network address. It is deleted after that day.
+
+Several processes may use one folder, and none waits for another:
+
+- Each file is written under another name and then moved, so that nobody reads half of it.
+- What needs space is noted before the space is counted: of two processes that share at a time, the later counts both.
+- The record is written before the content and deleted after it, so that no content is left without one.
+- A file that another process has deleted in between counts as deleted.
+"""
+
+from pages.serving.tensor_store.configured import current, keep_tidy, opened_at, visitor_of
+from pages.serving.tensor_store.store import TensorStore
+from pages.serving.tensor_store.upkeep import LEAST, Limits
+
+__all__ = ["LEAST", "Limits", "TensorStore", "current", "keep_tidy", "opened_at", "visitor_of"]

@@ -1,0 +1,66 @@
+"""The store that the settings name, its upkeep, and whom a visitor counts as."""
+
+import asyncio
+import functools
+import hashlib
+import ipaddress
+from contextlib import suppress
+from pathlib import Path
+
+from pages.serving import settings
+from pages.serving.tensor_store.store import TensorStore, one_line
+from pages.serving.tensor_store.upkeep import Limits
+
+
+def visitor_of(network_address: str | None) -> str:
+    """Return a hash that stands for all visitors from one network address; of IPv6, from one network of 64 bits.
+
+    Args:
+        network_address: None for a visitor on the server's own machine.
+    """
+    who = (network_address or "local").partition("%")[0]
+    with suppress(ValueError):  # a proxy may name its visitors otherwise
+        ip = ipaddress.ip_address(who)
+        if isinstance(ip, ipaddress.IPv6Address):
+            who = str(ip.ipv4_mapped or ipaddress.ip_network((ip, 64), strict=False))
+    return hashlib.sha256(who.encode()).hexdigest()[:16]
+
+
+def opened_at(chosen: settings.Settings) -> TensorStore | None:
+    """Return the store of these settings; None if sharing is off.
+
+    Raises:
+        SettingError: the folder's address can't be used.
+    """
+    if chosen.store.lower() == settings.OFF:
+        return None
+    url = chosen.store if "://" in chosen.store else str(Path(chosen.store).expanduser().absolute())
+    limits = Limits(int(chosen.store_gb * 1e9), int(chosen.store_visitor_mb * 1e6), chosen.store_days * 86400)
+    try:
+        return TensorStore(url, limits)
+    except ImportError as error:
+        reason = f"which needs a package that is not installed ({one_line(error)})"
+    except Exception as error:  # each file system has its own
+        reason = f"which can't be used ({one_line(error)})"
+    raise settings.SettingError(
+        f"QUANTSCOPE_STORE is {chosen.store!r}, {reason}; it must be the path of a folder, an fsspec URL such as "
+        f"s3://bucket/folder, or {settings.OFF}."
+    )
+
+
+@functools.cache
+def current() -> TensorStore | None:
+    """The store of this process; None if sharing is off.
+
+    Raises:
+        SettingError: as `opened_at`.
+    """
+    return opened_at(settings.current())
+
+
+async def keep_tidy() -> None:
+    """Delete old tensors at once and then every hour, also where nobody shares or opens any."""
+    store = current()
+    while store is not None:
+        await asyncio.to_thread(store.tidy)
+        await asyncio.sleep(3600)

@@ -1,0 +1,68 @@
+"""The names of a shared tensor's files, and the record of its content."""
+
+import json
+import math
+import re
+import secrets
+from dataclasses import asdict, dataclass
+
+_ADDRESS = re.compile(r"[0-9a-f]{32}")
+_CONTENT, _RECORD = ".safetensors", ".json"
+MAX_RECORD = 1000  # bytes; a record has about 160
+
+
+def new_address() -> str:
+    """Return 128 random bits as 32 hexadecimal digits."""
+    return secrets.token_hex(16)
+
+
+def is_address(text: str) -> bool:
+    """Whether ``text`` is such as `new_address` returns, and so can't lead out of the folder."""
+    return _ADDRESS.fullmatch(text) is not None
+
+
+def content_name(address: str) -> str:
+    """Name of the file with the tensor."""
+    return address + _CONTENT
+
+
+def record_name(address: str) -> str:
+    """Name of the file with the record."""
+    return address + _RECORD
+
+
+def address_in(name: str) -> str | None:
+    """The address, if ``name`` is that of a content or a record."""
+    address = name.removesuffix(_CONTENT).removesuffix(_RECORD)
+    return address if is_address(address) and address != name else None
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is known of a content. ``size`` is in bytes; ``shared`` and last ``opened`` in seconds since 1970."""
+
+    sha256: str
+    size: int
+    shared: float
+    opened: float
+
+    def to_bytes(self) -> bytes:
+        """Return the record as its file holds it."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Record | None":
+        """Read a record; None if it is damaged."""
+        try:
+            record = cls(**json.loads(data))
+        except (ValueError, TypeError, RecursionError):
+            return None
+        numbers = (record.size, record.shared, record.opened)
+        if (
+            isinstance(record.sha256, str)
+            and type(record.size) is int
+            and record.size > 0
+            and all(type(n) in (int, float) and math.isfinite(n) for n in numbers)
+        ):
+            return record
+        return None

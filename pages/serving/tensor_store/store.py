@@ -1,0 +1,220 @@
+"""To share a tensor and to open one."""
+
+import hashlib
+import logging
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from urllib.parse import urlsplit
+
+import numpy as np
+import numpy.typing as npt
+import safetensors.numpy
+
+from pages.serving.tensor_store.folder import Folder
+from pages.serving.tensor_store.record import (
+    MAX_RECORD,
+    Record,
+    content_name,
+    is_address,
+    new_address,
+    record_name,
+)
+from pages.serving.tensor_store.upkeep import Limits, delete, delete_useless, make_room, note, shared_today
+from quantcore.errors import QuantError
+from quantcore.tensors import megabytes, read_tensor
+
+Float32Array = npt.NDArray[np.float32]
+LOG = logging.getLogger("quantscope")
+_HEADER = 1000  # bytes that a content may have besides the elements
+_AGAIN = "ask the sender to share it again."
+
+
+class TensorStore:
+    """The shared tensors in a folder.
+
+    Args:
+        url: the folder, a path or an fsspec URL.
+        now: the clock, in seconds since 1970.
+    """
+
+    def __init__(self, url: str, limits: Limits, now: Callable[[], float] = time.time) -> None:
+        self.limits = limits
+        self._url, self._folder, self._now = url, Folder(url), now
+        self._sharing = threading.Lock()  # one at a time: a content takes twice the tensor's memory
+        # visitors of one process who open the same tensor have one copy of it, as long as one of them shows it
+        self._shown: weakref.WeakValueDictionary[str, Float32Array] = weakref.WeakValueDictionary()
+        self._locks: weakref.WeakValueDictionary[str, _Lock] = weakref.WeakValueDictionary()
+        self._guard = threading.Lock()
+
+    @property
+    def days(self) -> float:
+        """Days after which a shared tensor is deleted."""
+        return self.limits.age / 86400
+
+    @property
+    def where(self) -> str:
+        """Where the tensors are stored, to end a sentence."""
+        return described(self._url)
+
+    def share(self, x: Float32Array, visitor: str, limit: int) -> str:
+        """Store a tensor and return its address.
+
+        Args:
+            visitor: whose daily limit counts, see `visitor_of`.
+            limit: the most bytes that a tensor may have.
+
+        Raises:
+            QuantError: a limit does not allow it, or the folder can't be written.
+        """
+        most = min(limit, self.limits.space - _HEADER, self.limits.of_a_visitor - _HEADER)
+        if x.nbytes > most:
+            raise QuantError(
+                f"This tensor takes {megabytes(x.nbytes)}, and at most {megabytes(most)} can be shared here; share a slice of it, or "
+                "send the file."
+            )
+        with self._sharing, _answered("can't be stored now", "try again later, or send the file."):
+            return self._write(
+                safetensors.numpy.save({"x": np.asarray(x, dtype="<f4", order="C")}), visitor, new_address()
+            )
+
+    def open(self, address: str, limit: int) -> Float32Array:
+        """Return a shared tensor; never modify it.
+
+        Args:
+            limit: the most bytes that a tensor may have.
+
+        Raises:
+            QuantError: the address is not one, or the tensor is missing, damaged, too large, or can't be read now.
+        """
+        if not is_address(address):
+            raise QuantError(
+                "The address of the shared tensor in this link is damaged; copy the complete link again."
+            )
+        with self._guard:
+            lock = self._locks.setdefault(address, _Lock())
+        with lock.held, _answered("can't be read now", "reload the page later."):
+            record = self._record(address, limit)
+            known = f"{address} {record.sha256}"
+            x = self._shown.get(known)
+            if x is None:
+                x = self._content(address, record, limit)
+                with self._guard:
+                    self._shown[known] = x
+            self._note_opened(address, record)
+        return x
+
+    def tidy(self) -> None:
+        """Delete what is too old, and what processes that ended left behind; log what prevents it."""
+        try:
+            with self._sharing:
+                delete_useless(self._folder, self._folder.sizes(), self.limits.age, self._now())
+        except Exception as error:  # each file system has its own
+            LOG.error("Old shared tensors can't be deleted: %s", one_line(error))
+
+    def _write(self, content: bytes, visitor: str, address: str) -> str:
+        """Note, count, make room, and only then write."""
+        now = self._now()
+        noted = note(visitor, len(content), now)
+        try:
+            self._folder.write(noted, b"")
+            record = Record(hashlib.sha256(content).hexdigest(), len(content), now, now)
+            self._folder.write(record_name(address), record.to_bytes())
+            sizes = self._folder.sizes()
+            if shared_today(sizes, visitor, now) > self.limits.of_a_visitor:
+                raise QuantError(
+                    f"With this tensor of {megabytes(len(content))} you would share more than {megabytes(self.limits.of_a_visitor)} "
+                    "today, the limit here; share it tomorrow, or send the file."
+                )
+            records = delete_useless(self._folder, sizes, self.limits.age, now)
+            make_room(self._folder, records, address, self.limits.space)
+            self._folder.write(content_name(address), content)
+            if not self._folder.exists(record_name(address)):
+                # another process needed the space
+                raise QuantError("The space for shared tensors is full just now; share this one again.")
+        except BaseException:
+            delete(self._folder, address)
+            self._folder.delete(noted)
+            raise
+        return address
+
+    def _record(self, address: str, limit: int) -> Record:
+        """The record of a tensor that may be opened."""
+        try:
+            record = Record.from_bytes(self._folder.read(record_name(address), MAX_RECORD))
+        except FileNotFoundError:
+            raise self._missing() from None
+        if record is None:
+            raise QuantError(f"The record of this link's shared tensor is damaged; {_AGAIN}")
+        if self._now() - record.shared > self.limits.age:
+            delete(self._folder, address)
+            raise self._missing()
+        if record.size > limit + _HEADER:
+            raise QuantError(
+                f"The shared tensor of this link takes {megabytes(record.size)}; the limit is {megabytes(limit)}. Ask the sender for a "
+                "slice of it."
+            )
+        return record
+
+    def _content(self, address: str, record: Record, limit: int) -> Float32Array:
+        """Read and verify the content."""
+        try:
+            content = self._folder.read(content_name(address), record.size + 1)
+        except FileNotFoundError:
+            raise self._missing() from None
+        if len(content) != record.size or hashlib.sha256(content).hexdigest() != record.sha256:
+            raise QuantError(
+                f"The shared tensor of this link is damaged (its SHA-256 differs) and was not opened; {_AGAIN}"
+            )
+        return read_tensor(content, content_name(address), "x", limit + _HEADER)
+
+    def _note_opened(self, address: str, record: Record) -> None:
+        """Write when the tensor was opened; where nothing can be written, it is opened all the same."""
+        try:
+            if self._folder.exists(content_name(address)):
+                self._folder.write(record_name(address), replace(record, opened=self._now()).to_bytes())
+        except Exception as error:  # each file system has its own
+            LOG.warning("That a shared tensor was opened can't be noted: %s", one_line(error))
+
+    def _missing(self) -> QuantError:
+        return QuantError(
+            f"The shared tensor of this link is no longer stored: it is kept for {self.days:g} days, or less when the space "
+            f"runs out; {_AGAIN}"
+        )
+
+
+class _Lock:
+    """A lock that a weak dictionary can hold."""
+
+    def __init__(self) -> None:
+        self.held = threading.Lock()
+
+
+@contextmanager
+def _answered(problem: str, advice: str) -> Iterator[None]:
+    """Log what the file system raises, of which each has exceptions of its own, and say it in a sentence."""
+    try:
+        yield
+    except QuantError:
+        raise
+    except Exception as error:
+        LOG.error("A shared tensor %s: %s", problem, one_line(error))
+        raise QuantError(f"The shared tensor {problem} ({type(error).__name__}); {advice}") from error
+
+
+def described(url: str) -> str:
+    """Where a folder is, to end a sentence; without what only the administrator may know."""
+    parts = urlsplit(url.rpartition("::")[2])
+    if parts.scheme == "memory":
+        return "in this server's memory, until it restarts"
+    if "://" not in url or parts.scheme in ("file", "local"):
+        return "on this server"
+    return f"at {parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def one_line(error: Exception) -> str:
+    """An exception for a log or a sentence."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"

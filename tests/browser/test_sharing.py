@@ -1,0 +1,124 @@
+"""A tensor too large for a link, from one browser to another, by its address or by its file; the QR code."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+import segno
+from playwright.sync_api import expect
+
+import quantcore as qc
+
+X = np.random.default_rng(0).normal(size=(48, 40)).astype(np.float32)
+FILE = safetensors.numpy.save({"bias": X[0], "first.weight": X + 1, "second.weight": X})
+SCHEME = "int5 symmetric per_channel min_max textbook"
+# Whether each module of the code is black, read from the picture as it is drawn
+MODULES = """async (count) => {
+    const image = document.querySelector(".qs-qr"), canvas = document.createElement("canvas"), size = 8 * count;
+    await image.decode();
+    canvas.width = canvas.height = size;
+    const context = canvas.getContext("2d");
+    context.drawImage(image, 0, 0, size, size);
+    const pixels = context.getImageData(0, 0, size, size).data;
+    const black = (row, column) => pixels[4 * ((8 * row + 4) * size + 8 * column + 4)] < 128;
+    return Array.from({length: count}, (_, row) => Array.from({length: count}, (_, column) => black(row, column)));
+}"""
+
+
+def upload(app: Any, data: bytes, name: str = "big.safetensors") -> None:
+    app.page.get_by_test_id("stFileUploaderDropzoneInput").set_input_files(
+        {"name": name, "mimeType": "application/octet-stream", "buffer": data}
+    )
+
+
+def opened(app: Any) -> Any:
+    """The second weight of the file, in a scheme of its own."""
+    app.open(src="upload", bits="5", per="channel")
+    upload(app, FILE)
+    app.expect_scheme(SCHEME)
+    app.choose("tensor", "second.weight")
+    app.expect_parameter("tensor", "second.weight")
+    assert_view(app)
+    return app
+
+
+def assert_view(app: Any) -> None:
+    # another tensor may be painted in the same scheme for a moment yet
+    app.wait("(first) => document.querySelector('.qs-plot')?.data?.[0].z[0][0] === first", float(X[0, 0]))
+    app.expect_scheme(SCHEME)
+    np.testing.assert_array_equal(app.map("x"), X)
+    np.testing.assert_array_equal(app.map("codes"), qc.apply(X, qc.Scheme.parse(SCHEME)).codes.numpy())
+
+
+def test_a_shared_tensor_opens_where_nothing_is_known_of_it(
+    app: Any, new_app: Callable[..., Any], serving: Callable[..., Any], server: str
+) -> None:
+    """At another process, which has only the folder in common with the first, from an origin of its own."""
+    folder = Path(os.environ["QUANTSCOPE_STORE"])
+    opened(app)
+    app.button("Link")
+    popover = app.page.get_by_test_id("stPopoverBody")
+    expect(popover).to_contain_text("stores its 7.7 kB on this server, for 30 days")
+    before = set(folder.iterdir())
+    app.button("Share this tensor")
+    expect(popover).to_contain_text("Whoever opens this link sees the same tensor, scheme and view")
+    link = popover.get_by_test_id("stCode").inner_text().strip()
+    app.wait("(link) => location.href === link", link)
+    (content,) = {path for path in folder.iterdir() if path.suffix == ".safetensors"} - before
+    assert f"t=shared.{content.stem}" in link
+
+    with serving() as second:
+        other = new_app(second)
+        other.open(link.replace(server, second))
+        assert_view(other)
+        expect(other.page.get_by_test_id("stAlert")).to_have_count(0)
+        other.type("_scheme_text", "int6")  # and works on
+        other.expect_scheme("int6 symmetric per_tensor min_max textbook")
+        other.page.close()  # before its server ends
+
+
+def test_a_qr_code_is_the_link_and_large(app: Any) -> None:
+    app.open(bits="5", seed="3")
+    app.button("Link")
+    link = app.page.get_by_test_id("stPopoverBody").get_by_test_id("stCode").inner_text().strip()
+    app.button("QR code")
+    expect(app.page.locator(".qs-qr")).to_be_visible()
+    code = segno.make_qr(link, error="l").matrix
+    drawn = np.array(app.page.evaluate(MODULES, len(code) + 8))
+    np.testing.assert_array_equal(drawn, np.pad(np.array(code, bool), 4))
+    box = app.page.locator(".qs-qr").bounding_box()
+    assert min(box["width"], box["height"]) >= 0.7 * app.page.viewport_size["height"]
+
+
+def test_after_a_reload_the_page_asks_for_exactly_the_file(app: Any) -> None:
+    opened(app)
+    app.page.reload()
+    app.rest()
+    hint = app.page.get_by_test_id("stAlert")
+    expect(hint).to_contain_text("the tensor second.weight of the file big.safetensors (SHA-256 ")
+    upload(app, safetensors.numpy.save({"second.weight": X + 2}))
+    expect(hint).to_contain_text("has the same name, but is another file")
+    expect(app.page.locator(".qs-plot")).to_have_count(0)
+    app.page.reload()  # the link still names the right one
+    app.rest()
+    upload(app, FILE, "copy.safetensors")
+    assert_view(app)
+    expect(app.input("tensor")).to_have_value("second.weight")
+    expect(hint).to_have_count(0)
+
+
+def test_back_from_sharing_and_forward_again(app: Any) -> None:
+    opened(app)
+    app.button("Link")
+    app.button("Share this tensor")
+    app.wait("location.search.includes('t=shared.')")
+    app.page.keyboard.press("Escape")
+    app.page.go_back()
+    app.expect_parameter("t", None)
+    assert_view(app)
+    app.page.go_forward()
+    app.wait("location.search.includes('t=shared.')")
+    assert_view(app)
