@@ -15,6 +15,7 @@ from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.Delta_pb2 import Delta
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.proto.WidgetStates_pb2 import WidgetState
+from websockets import Subprotocol
 from websockets.sync.client import connect
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -58,8 +59,10 @@ class Session:
     """
 
     def __init__(self, port: int, page: str = "", **parameters: object) -> None:
-        self.socket = connect(
-            f"ws://127.0.0.1:{port}/_stcore/stream", subprotocols=["streamlit"], max_size=None
+        self._open = contextlib.ExitStack()
+        address = f"ws://127.0.0.1:{port}/_stcore/stream"
+        self.socket = self._open.enter_context(
+            connect(address, subprotocols=[Subprotocol("streamlit")], max_size=None)
         )
         self.page, self.query = page, urlencode(parameters)
         self.texts: list[str] = []
@@ -70,7 +73,11 @@ class Session:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.socket.close()
+        self.close()
+
+    def close(self) -> None:
+        """Leave the page."""
+        self._open.close()
 
     def ask(self) -> None:
         """Ask for a run of the page with the widgets as they are."""
