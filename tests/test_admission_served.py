@@ -5,9 +5,9 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from app_page import MAIN
 from streamlit.testing.v1 import AppTest
 
-from app_page import MAIN
 from benchmarks.session import Session, server
 from pages.serving.admission import Kind, Turn
 from pages.shared import turn
