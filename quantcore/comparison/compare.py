@@ -68,7 +68,7 @@ class Comparison:
         Found piece by piece: the positions of all could take twice the memory of x.
         """
         found, count = [torch.empty(0, dtype=torch.int64)], 0
-        for start, piece in enumerate(self.differs.reshape(-1).split(CHUNK)):
+        for start, piece in enumerate(torch.split(self.differs.reshape(-1), CHUNK)):
             found.append(piece.nonzero()[:, 0] + start * CHUNK)
             count += len(found[-1])
             if count >= most:

@@ -75,11 +75,11 @@ def pair_data(first: Codes, second: Codes) -> PairData:
     a, b = (c.reshape(-1, c.shape[-1] if c.ndim else 1) for c in (first, second))
     step = (-(-a.shape[0] // MAX_CELLS), -(-a.shape[1] // MAX_CELLS))
     starts = range(0, a.shape[0], step[0])
-    found = [_row_of_cells(*(c[start : start + step[0]] for c in (a, b)), step) for start in starts]
+    found = [_row_of_cells(a[start : start + step[0]], b[start : start + step[0]], step) for start in starts]
     down, column, differing, size = (np.stack(each) for each in zip(*found, strict=True))
     row = np.array(starts)[:, None] + down
-    codes = (c[row, column].astype(np.int64) for c in (a, b))
-    return PairData(*codes, row, column, step, differing, size)
+    first, second = (c[row, column].astype(np.int64) for c in (a, b))
+    return PairData(first, second, row, column, step, differing, size)
 
 
 def _row_of_cells(a: Codes, b: Codes, step: Span) -> tuple[Codes, Codes, Codes, Codes]:
