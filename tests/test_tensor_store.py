@@ -1,5 +1,6 @@
 """The store of shared tensors, on a folder of this machine and in fsspec's memory: nothing is simulated but the clock."""
 
+import dataclasses
 import hashlib
 import importlib.util
 import json
@@ -17,7 +18,9 @@ import safetensors.numpy
 
 import quantcore as qc
 from pages.serving import settings
-from pages.serving.tensor_store import LEAST, Limits, TensorStore, opened_at, visitor_of
+from pages.serving.tensor_store import LEAST, Limits, TensorStore, opened_at, upkeep, visitor_of
+from pages.serving.tensor_store.folder import Folder
+from pages.serving.tensor_store.record import Record
 from pages.serving.tensor_store.store import described
 
 DAY = 86400
@@ -286,6 +289,23 @@ def test_half_files_of_yesterday_are_deleted(make, tmp_path, clock):
     assert [path.name for path in tmp_path.iterdir()] == [f"{'d' * 32}.safetensors.new.part"]
 
 
+def test_what_is_begun_while_files_are_listed_stays(make, url):
+    """A list of files is not of one moment: here it has the content and not yet the record, written before it."""
+    address = make().share(tensor(), ANNA, LIMIT)
+    name = f"{address}.safetensors"
+    assert upkeep.delete_useless(Folder(url), {name: len(files(url)[name])}, DAY, START) == {}
+    make().open(address, LIMIT)
+
+
+def test_what_is_shared_now_stays_where_another_clock_is_ahead(make, url):
+    own, other = make().share(tensor(), ANNA, LIMIT), make().share(tensor(1), BEN, LIMIT)
+    record = Record("", LEAST, START, START)
+    records = {own: record, other: dataclasses.replace(record, opened=START + DAY)}
+    upkeep.make_room(Folder(url), records, own, LEAST)
+    make().open(own, LIMIT)
+    refused(lambda: make().open(other, LIMIT), "no longer stored")
+
+
 def test_visitors_of_one_process_have_one_copy(make):
     store = make()
     address = store.share(tensor(), ANNA, LIMIT)
@@ -383,7 +403,7 @@ def test_where_a_tensor_goes(url, where):
 def test_the_store_of_the_settings(tmp_path):
     store = opened_at(settings.read({"QUANTSCOPE_STORE": str(tmp_path), "QUANTSCOPE_STORE_GB": "0.5"}))
     assert store is not None
-    assert store.limits == Limits(5 * 10**8, 256 * MB, 30 * DAY)
+    assert store.limits == Limits(5 * 10**8, 300 * MB, 30 * DAY)
     assert store.days == 30
     assert opened_at(settings.read({"QUANTSCOPE_STORE": "OFF"})) is None
     for url, words in (("nix://x", "nix"), ("s3://bucket/folder", "not installed")):

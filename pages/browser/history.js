@@ -9,6 +9,8 @@
   const { pushState, replaceState } = window.history;
   const OVERDUE = 2000; // ms without a run after a change: no response will come
   const app = () => document.querySelector("[data-testid=stApp]");
+  // A slow browser draws a whole run at once, and never shows that it was running
+  const run = () => [...document.querySelectorAll(".qs-run")].map((e) => e.dataset.run).join();
   const running = () => (app()?.dataset.testScriptState ?? "initial") !== "notRunning";
 
   // Whether the next change pushes an entry: fresh for a control's, open for the app's own. Both are false before the
@@ -16,9 +18,10 @@
   let fresh = false, open = false;
   let control = null; // of the last action
   let asked = 0; // when a control changed to which the app has not responded yet
+  let askedIn = ""; // the run that was drawn then
   let acted = false; // since the last change of the query: what the app itself writes later waits for no response
 
-  const unanswered = () => running() || (asked > 0 && performance.now() - asked < OVERDUE);
+  const unanswered = () => running() || (asked > 0 && run() === askedIn && performance.now() - asked < OVERDUE);
   new MutationObserver(() => { if (!running()) asked = 0; })
     .observe(document, { subtree: true, attributes: true, attributeFilter: ["data-test-script-state"] });
 
@@ -54,7 +57,7 @@
       return replaceState.apply(window.history, entry);
     }
     (fresh ? pushState : replaceState).apply(window.history, entry);
-    if (acted) asked = performance.now();
+    if (acted) { asked = performance.now(); askedIn = run(); }
     fresh = open = acted = false;
   };
 })();

@@ -44,7 +44,7 @@ class Settings:
     store: str = "~/.quantscope/shared"
     store_gb: float = _number(1, 0.001, 1e6, "GB")
     store_days: float = _number(30, 0.01, 3650, "days")
-    store_visitor_mb: float = _number(256, 0.1, 1e6, "MB")
+    store_visitor_mb: float = _number(300, 0.1, 1e6, "MB")
     work_gb: float | None = _number(None, 0.01, 1e6, "GB")
 
 

@@ -67,7 +67,7 @@ def _put(store: TensorStore, tensor: Tensor) -> bool:
             with st.spinner("Storing…"):
                 visitor = tensor_store.visitor_of(st.context.ip_address)
                 address = store.share(cache.values(tensor), visitor, upload_limit())
-            link.note_shared(tensor.key, link.SHARED + address)
+                link.note_shared(tensor.key, link.SHARED + address)  # before a rerun can interrupt this run
             link.carry_shared(tensor.key)
     except qc.QuantError as error:
         messages.error(str(error))

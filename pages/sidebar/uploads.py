@@ -81,17 +81,14 @@ def draw() -> Tensor:
 
 
 def _keep(key: str, name: str, data: bytes) -> UploadedFile:
-    """Keep a file that was just uploaded, and choose its first weight, or the tensor for which it was asked."""
+    """Keep a file that was just uploaded, and choose its first weight."""
     with turn.current() as mine:
         mine.need(int(needs.READING * len(data)))  # of text, all is read to find out what it contains
         found = tuple(tensors.list_tensors(data, name, upload_limit()))
         file = UploadedFile(key, name, data, found, hashlib.sha256(data).hexdigest())
     names = [info.name for info in file.tensors]
-    wanted: WantedFile | None = st.session_state.get(_WANTED)
-    if wanted is not None and wanted.tensor in names:
-        st.session_state[PICKED] = wanted.tensor
     # if the link names one of its tensors, the file was uploaded for that tensor
-    elif _UPLOADED in st.session_state or st.query_params.get(PICKED) not in names:
+    if _UPLOADED in st.session_state or st.query_params.get(PICKED) not in names:
         st.session_state[PICKED] = tensors.first_weight(file.tensors).name if len(names) > 1 else None
     st.session_state[_UPLOADED] = file
     return file

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from quantcore.errors import QuantError
-from quantcore.formats import IntFormat
 from quantcore.numerics import CHUNK
 from quantcore.qparams import Dequantizer, unscale
 from quantcore.quantization import Quantized
@@ -111,8 +110,7 @@ def drawn_plane(parts: list[Tensor], block: Span, result: Quantized) -> Plane:
     """Return the plane of x, codes, scale, zero_point and the dequantizer's numbers."""
     x, codes, scale, zero_point, number = parts
     fmt, kept = result.scheme.format, result.dequantizer.at(lambda _: number)
-    table = None if isinstance(fmt, IntFormat) else fmt.table
-    return Plane(x, codes, scale, zero_point, block, table, kept)
+    return Plane(x, codes, scale, zero_point, block, fmt.table, kept)
 
 
 def extreme(plane: Plane, rows: Span, columns: Span, step: Span) -> tuple[Places, Places]:

@@ -9,7 +9,6 @@ import torch
 from quantcore.analysis.block_sample import MeasuredBlocks, measured_blocks
 from quantcore.analysis.metrics import report, sqnr_of
 from quantcore.analysis.range_curve import widths_of
-from quantcore.formats import IntFormat
 from quantcore.granularity import PerChannel
 from quantcore.notation import write_call
 from quantcore.qparams import BlockErrors, parameters
@@ -92,7 +91,7 @@ def range_in_use(result: Quantized, block: tuple[int, ...] | None = None) -> tup
 def _outermost(result: Quantized) -> tuple[float, float]:
     """The lowest and highest value of the codes before zero_point and scale."""
     fmt = result.scheme.format
-    if isinstance(fmt, IntFormat):
+    if fmt.table is None:
         return fmt.qmin, fmt.qmax
     finite = fmt.table[fmt.table.isfinite()]
     return float(finite.min()), float(finite.max())

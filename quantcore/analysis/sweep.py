@@ -132,7 +132,7 @@ def default_schemes(shape: tuple[int, ...]) -> list[Scheme]:
     candidates = [
         Scheme(fmt, symmetric, granularity, setting)
         for fmt in _DEFAULT_FORMATS
-        for symmetric in ((True, False) if isinstance(fmt, IntFormat) else (True,))
+        for symmetric in ((True, False) if fmt.has_zero_point else (True,))
         for granularity in granularities
         for setting in _settings(fmt, granularity)
     ]
@@ -157,7 +157,7 @@ def _settings(fmt: Format, granularity: Granularity) -> list[RangeSetting]:
     found: list[RangeSetting] = [MinMax()]
     if fmt.bits <= 4:
         found.append(MinMse(20))
-    if isinstance(fmt, IntFormat) and isinstance(granularity, PerTensor | PerChannel):
+    if fmt.has_zero_point and isinstance(granularity, PerTensor | PerChannel):
         found.append(Percentile(99.9))
     return found
 

@@ -18,7 +18,6 @@ from quantcore.comparison.causes import CODING, blocks_of, choices_behind, same
 from quantcore.comparison.sentences import kind_of, sentence
 from quantcore.comparison.ties import BESIDE, kernel_kinds
 from quantcore.conventions import Convention
-from quantcore.formats import IntFormat
 from quantcore.numerics import CHUNK, KERNELS, as_float32
 from quantcore.quantization import Quantized, apply_quietly, codes_of, may_leave_integers
 from quantcore.scheme import Scheme
@@ -120,7 +119,7 @@ class Comparison:
         return [name for name in PARAMETERS if bool(self._has(name, place).any())]
 
     def _kernel_alone(self, place: Tensor) -> Tensor:
-        integer = isinstance(self.a.scheme.format, IntFormat)
+        integer = self.a.scheme.format.has_zero_point
         return torch.tensor([integer and names == ("kernel",) for names in self.sets])[place]
 
     def _has(self, name: str, place: Tensor) -> Tensor:

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 from quantcore.comparison.ties import PARITY, TIE
 from quantcore.conventions import CHOICES
-from quantcore.formats import IntFormat
 from quantcore.quantization import Quantized
 from quantcore.range_setting import MinMax
 from quantcore.tracing import Trace, number, scale_formula, signed, trace, zero_point_formula
@@ -80,7 +79,7 @@ def _coding(sides: Sides, ingredients: list[str], kernel_kind: int | None) -> st
 
 def _rounded(sides: Sides, ingredients: list[str], kernel_kind: int | None) -> str:
     """``tie: a rounds x / s = 7.5 to 8, b rounds x · (1/s) = 7.4999995 to 7``."""
-    if not isinstance(sides[0][1].scheme.format, IntFormat):
+    if not sides[0][1].scheme.format.has_zero_point:
         said = [f"{who} rounds {number(t.quotient)} to {number(t.rounded)}" for who, t in sides]
         return "near a tie: " + ", ".join(said)
     said = [_side(who, t) for who, t in sides]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from quantcore.formats import CodebookFormat, FloatFormat, Format, IntFormat
+from quantcore.formats import CodebookFormat, FloatFormat, Format
 from quantcore.numerics import KERNELS
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Case:
     @property
     def integer(self) -> bool:
         """Whether codes are integers."""
-        return isinstance(self.fmt, IntFormat)
+        return self.fmt.has_zero_point
 
     @property
     def codebook(self) -> bool:
@@ -93,7 +93,7 @@ class Case:
     @property
     def stored_as_values(self) -> bool:
         """Whether the scales are quantized to the values of a small float or codebook."""
-        return self.stored is not None and not isinstance(self.stored, IntFormat)
+        return self.stored is not None and not self.stored.has_zero_point
 
     @property
     def stored_exactly(self) -> bool:

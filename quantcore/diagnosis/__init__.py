@@ -22,7 +22,6 @@ from quantcore.diagnosis.examples import EXAMPLES
 from quantcore.diagnosis.outliers import outlier_channel, outlier_element
 from quantcore.diagnosis.ranges import clipped_too_much, clips_too_little, codes_unused, one_sided
 from quantcore.diagnosis.record import MAX_BOXES, SEVERITIES, Box, Finding, Gain
-from quantcore.formats import IntFormat
 from quantcore.quantization import Quantized
 
 Kind = Callable[[Context], Iterator[Finding]]
@@ -57,7 +56,7 @@ def diagnose(result: Quantized, report: Report | None = None) -> list[Finding]:
     ['one_sided']
     """
     context = Context(result, report)
-    names = tuple(KINDS) if isinstance(result.scheme.format, IntFormat) else _OF_FLOATS
+    names = tuple(KINDS) if result.scheme.format.has_zero_point else _OF_FLOATS
     if not context.finite:
         names = tuple(name for name in names if name in _OF_ANY_NUMBERS)
     found = [finding for name in names for finding in KINDS[name](context)]

@@ -57,6 +57,16 @@ class IntFormat:
         return (1 << (self.bits - self.signed)) - 1
 
     @property
+    def has_zero_point(self) -> bool:
+        """Whether codes are offset by a zero point: integers are, bit patterns and indices into a table are not."""
+        return True
+
+    @property
+    def table(self) -> None:
+        """No table: the value of a code is the code itself."""
+        return None
+
+    @property
     def middle(self) -> int:
         """The zero point of symmetric schemes: 0 signed, 2^(bits-1) unsigned."""
         return 0 if self.signed else 1 << (self.bits - 1)

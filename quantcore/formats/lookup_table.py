@@ -24,6 +24,11 @@ class TableFormat:
         return False
 
     @property
+    def has_zero_point(self) -> bool:
+        """Codes are no numbers to be offset."""
+        return False
+
+    @property
     def middle(self) -> int:
         """These formats have no zero_point."""
         return 0

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
 from quantcore.errors import QuantError
-from quantcore.formats import IntFormat
 from quantcore.granularity import block_bounds
 from quantcore.prediction.likely_errors import LikelyErrors, wrong_codes, wrong_scales, wrong_zero_points
 from quantcore.quantization import Quantized
@@ -109,7 +108,7 @@ def first_of(result: Quantized, block: Place) -> Place:
 
 
 def _check(result: Quantized, places: Sequence[Place], typed: Sequence[str], given: bool = False) -> None:
-    if not isinstance(result.scheme.format, IntFormat):
+    if not result.scheme.format.has_zero_point:
         raise QuantError(f"{result.scheme.format} codes are bit patterns; choose an integer format.")
     if given and isinstance(result.scheme.range_setting, Given):
         raise QuantError(

@@ -172,7 +172,7 @@ def _takes_steps(errors: Errors) -> bool:
     c = errors.convention
     return (
         errors.blocks.shape[1] <= _SHORT
-        and isinstance(errors.scheme.format, IntFormat)
+        and errors.scheme.format.has_zero_point
         and c.coding.overflow == "saturate"
         and c.coding.rounding in NEAREST
         and c.zero_point.zero_point_form in ("integer", "float_rounded")

@@ -94,7 +94,7 @@ class BlockErrors:
 
     def _unclamped(self, part: Tensor, coding: Coding) -> Tensor:
         """Return the kernel's unclamped values, valid until the next call."""
-        integer = isinstance(self.scheme.format, IntFormat)
+        integer = self.scheme.format.has_zero_point
         round_ = rounding(self.convention.coding.rounding) if integer else unrounded
         return KERNELS[self.convention.coding.kernel].run(
             part, coding.s, coding.shift, like(part, "unclamped"), round_

@@ -50,7 +50,7 @@ class Quantized:
 
         None for formats without a zero point: floats and codebooks.
         """
-        return self.params.zero_point if isinstance(self.scheme.format, IntFormat) else None
+        return self.params.zero_point if self.scheme.format.has_zero_point else None
 
     @cached_property
     def blocks(self) -> Blocks:
@@ -175,7 +175,7 @@ def _codes(
             before = work.clone() if careful and rules.nonfinite.nan_replacement else None
             fmt.encode_(work, target, round_)
             replace_codes(target, before, fmt, rules)
-    return codes, nan_note(nans, rules) if nans and isinstance(fmt, IntFormat) else ""
+    return codes, nan_note(nans, rules) if nans and fmt.has_zero_point else ""
 
 
 def codes_of(x: Tensor, params: QParams, scheme: Scheme) -> Tensor:

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from quantcore.conventions import Convention
 from quantcore.errors import QuantError
-from quantcore.formats import IntFormat
 from quantcore.granularity import Blocks, Granularity, PerFlatGroup, Region, split_axes, spread
 from quantcore.numerics import CHUNK, KERNELS, rounding, unrounded
 from quantcore.qparams import QParams, factor
@@ -31,7 +30,7 @@ def boxes(
     x = blocks.view(x) if params.center is None else blocks.view(x) - params.center
     rules = scheme.rules
     scale, zero_point, shifted = prepare(*coded_with(params, rules), blocks, x.device)
-    integer = isinstance(scheme.format, IntFormat)
+    integer = scheme.format.has_zero_point
     # floats are rounded in `encode_`, where the exponent is known
     round_ = rounding(rules.coding.rounding) if integer else unrounded
     # for small floats even an added 0 matters: -0 + 0 is 0

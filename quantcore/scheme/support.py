@@ -40,7 +40,7 @@ def unsupported_reason(scheme: Scheme, shape: Shape) -> str | None:
     """
     block_shape(scheme.granularity, shape)
     convention = scheme.convention
-    if not isinstance(scheme.format, IntFormat) and not scheme.symmetric:
+    if not scheme.format.has_zero_point and not scheme.symmetric:
         return f"{scheme.format} has no zero_point, so it can't be asymmetric; choose symmetric."
     if isinstance(scheme.range_setting, HalfQuadratic):
         if scheme.symmetric or convention.scale.asymmetric_scale != "inverse_range":
@@ -188,7 +188,7 @@ def nearest_supported(scheme: Scheme, shape: Shape) -> Scheme | None:
     """
     if unsupported_reason(scheme, shape) is None:
         return scheme
-    if not isinstance(scheme.format, IntFormat):
+    if not scheme.format.has_zero_point:
         other = dataclasses.replace(scheme, symmetric=True)
         return other if unsupported_reason(other, shape) is None else None
     fmt = scheme.format

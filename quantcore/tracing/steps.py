@@ -38,7 +38,7 @@ class Trace(Numbers):
 def _quotient(t: Numbers) -> list[Step]:
     """From x to the value that is rounded; a z added after rounding is left out."""
     kernel, operand, steps = t.kernel, number(t.operand), []
-    integer = isinstance(t.scheme.format, IntFormat)
+    integer = t.scheme.format.has_zero_point
     over = "x"
     if kernel.subtracts and integer:
         over = "(x - z)"
@@ -112,7 +112,7 @@ def _dequantized(t: Numbers) -> str:
 
 
 def _scaled_back(t: Numbers) -> str:
-    integer = isinstance(t.scheme.format, IntFormat)
+    integer = t.scheme.format.has_zero_point
     q, s, z = number(t.code) if integer else signed(t.rounded), signed(t.scale), signed(t.zero_point)
     if t.decoding == "shifted":
         return f"{q} · {s} + {z}"

@@ -141,4 +141,4 @@ def _chosen() -> list[qc.Scheme]:
     ]
     found = [qc.Scheme.parse(" ".join(words)) for words in itertools.product(*chosen)]
     one_symmetry = len(chosen[1]) < len(SYMMETRIES)
-    return [s for s in found if one_symmetry or s.symmetric or isinstance(s.format, qc.IntFormat)]
+    return [s for s in found if one_symmetry or s.symmetric or s.format.has_zero_point]

@@ -178,7 +178,7 @@ def notes(tensor: Tensor, scheme: qc.Scheme, block: Block, error: qc.RangeCurve)
         )
     if scheme.scales is not None:
         sentences.append("Curve and table use float32 scales, before the scales are quantized themselves.")
-    if not isinstance(scheme.format, qc.IntFormat):
+    if not scheme.format.has_zero_point:
         sentences.append(
             f"{scheme.format} has no zero point, so the range only sets the scale. Its steps are unequal, so the rounding "
             "error does not shrink in proportion to the range as it does with integers."
