@@ -1,18 +1,32 @@
+FROM python:3.11-slim AS packages
+
+WORKDIR /build
+COPY requirements.txt ./
+# torch first, from its own CPU index: the default build brings gigabytes of CUDA libraries
+RUN python -m venv --without-pip /venv \
+    && pip --python /venv/bin/python install --no-cache-dir \
+        --index-url https://download.pytorch.org/whl/cpu "$(grep '^torch==' requirements.txt)" \
+    && pip --python /venv/bin/python install --no-cache-dir -r requirements.txt
+
+
 FROM python:3.11-slim
 
-ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+ENV PATH=/venv/bin:$PATH HOME=/tmp PYTHONUNBUFFERED=1
+COPY --from=packages /venv /venv
 WORKDIR /app
-
-# torch first, from its own CPU index: the default build brings gigabytes of CUDA libraries
-COPY requirements.txt ./
-RUN pip install --no-cache-dir --index-url https://download.pytorch.org/whl/cpu "$(grep '^torch==' requirements.txt)" \
-    && pip install --no-cache-dir -r requirements.txt
-
-COPY . .
-RUN useradd --create-home --uid 1000 quantscope
+COPY app.py ./
+COPY .streamlit/config.toml .streamlit/
+COPY pages pages
+COPY quantcore quantcore
+RUN python -m compileall -q app.py pages quantcore \
+    && useradd --uid 1000 --no-create-home --home-dir /tmp quantscope \
+    && install -d -o quantscope /store
 USER quantscope
 
 EXPOSE 8501
-HEALTHCHECK --start-period=60s --interval=30s --timeout=5s \
+# Nothing answers before the app is warm, and then the health check does.
+HEALTHCHECK --start-period=60s --start-interval=1s --interval=10s --timeout=5s \
     CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8501/_stcore/health', timeout=4)"]
-CMD ["streamlit", "run", "app.py", "--server.address=0.0.0.0", "--server.port=8501", "--server.headless=true"]
+# Unlike `streamlit run`, this takes no connection before the app is ready, so that a proxy can tell; and it ends within
+# 5 s of being asked to. The options of websockets are those of `streamlit run`.
+CMD ["uvicorn", "app:app", "--host", "0.0.0.0", "--port", "8501", "--no-access-log", "--timeout-graceful-shutdown", "5", "--ws", "websockets-sansio", "--ws-ping-interval", "30", "--ws-ping-timeout", "30", "--ws-per-message-deflate", "false"]

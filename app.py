@@ -1,8 +1,6 @@
-"""Entry point of `streamlit run app.py`: warm-up, the route for plotly.js, response headers."""
+"""Entry point of `streamlit run app.py`: puts the server together."""
 
 import asyncio
-import gc
-import logging
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,45 +13,54 @@ from starlette.middleware import Middleware
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
-from pages.serving import tensor_store
+from pages.serving import log, metrics, settings, tensor_store
+from pages.serving.affinity import Affinity
 from pages.serving.headers import SecurityHeaders
+from pages.serving.limits import Limits
 from pages.serving.page_head import Pages
-from pages.serving.settings import SettingError
+from pages.serving.patience import Patience
+from pages.serving.requests import Requests
+from pages.serving.uploads import Uploads
 from pages.serving.warm import warm_up
+from pages.shared import cache, turn
 
 PLOTLY_JS = Path(plotly.__file__).parent / "package_data"
+
+try:
+    options = settings.current()
+    metrics.serve(options.metrics)
+    tensor_store.current()
+except settings.SettingError as error:
+    sys.exit(f"Quantscope can't start: {error}")
+uploads = Uploads(options.session_upload_mb, options.upload_mb)
+metrics.gauge("uploaded_bytes", "Bytes of the files that open pages hold", uploads.held)
+metrics.gauge("queue_length", "Runs that wait for memory", lambda: turn.GATE.queue_length)
+metrics.gauge("work_bytes", "Bytes that the work in hand may take", lambda: turn.GATE.bytes_in_work)
+metrics.gauge("cached_bytes", "Bytes of cached tensors and results", cache.bytes_cached)
 
 
 @asynccontextmanager
 async def lifespan(app: st.App) -> AsyncIterator[dict[str, Any]]:
-    """Import and draw once before the first visitor; then exempt what stays from garbage collection."""
-    warm_up()
-    gc.collect()
-    gc.freeze()
+    """Visit every page before the first visitor does."""
+    log.configure()
+    await warm_up()
     tidying = asyncio.create_task(tensor_store.keep_tidy())
     yield {}
     tidying.cancel()
 
 
-def report_failure(error: Exception) -> bool:
-    """Log a bug with its traceback, and tell the visitor in one sentence."""
-    logging.getLogger("quantscope").exception("A page failed", exc_info=error)
-    st.error(
-        f"Quantscope hit a bug of its own here ({type(error).__name__}), and it was logged. "
-        "Your input is kept: change a control to continue, or reload the page."
-    )
-    return True
-
-
-try:
-    tensor_store.current()
-except SettingError as error:
-    sys.exit(str(error))
-
 app = st.App(
     "pages/main.py",
     lifespan=lifespan,
     routes=[Mount("/vendor", StaticFiles(directory=PLOTLY_JS))],
-    middleware=[Middleware(SecurityHeaders), Middleware(Pages)],
-    on_script_error=report_failure,
+    middleware=[
+        Middleware(Patience),
+        Middleware(SecurityHeaders),
+        Middleware(Requests),
+        Middleware(Limits, uploads=uploads, address_sessions=options.address_sessions),
+        Middleware(metrics.Metrics),
+        Middleware(Pages),
+        Middleware(Affinity, options.replica),
+    ],
+    on_script_error=log.report_failure,
 )

@@ -7,8 +7,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import streamlit as st
 
-from pages.serving.warm import warm_once
+from pages.serving.warm import one_thread
 
-warm_once()
+one_thread()
 bits = st.slider("Bits", 2, 16, 4, key="bits", bind="query-params")
 st.markdown(f"painted-{bits}")

@@ -33,11 +33,11 @@ SIZES = {
     "4096×4096": ("4096x4096", None),
 }
 
-# Resolves with the milliseconds from the key's event to the frame after `done` first held.
+# Resolves with the milliseconds from the key's event to the frame after DONE first held.
 WATCH = """
-(done) => { window.measured = new Promise((resolve) => {
+() => { window.measured = new Promise((resolve) => {
   addEventListener("keydown", () => {
-    const start = performance.now(), ready = new Function("return " + done);
+    const start = performance.now(), ready = () => DONE;
     const look = () => ready() ? requestAnimationFrame(() => resolve(performance.now() - start)) : requestAnimationFrame(look);
     requestAnimationFrame(look);
   }, { once: true, capture: true });
@@ -76,7 +76,7 @@ def server(script: str) -> Iterator[str]:
 
 def press(page: Page, key: str, done: str) -> float:
     """Press a key on the slider and return the milliseconds until ``done`` is painted."""
-    page.evaluate(WATCH, done)
+    page.evaluate(WATCH.replace("DONE", done))
     page.keyboard.press(key)
     milliseconds = float(page.evaluate("window.measured"))
     page.wait_for_selector(REST)

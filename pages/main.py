@@ -36,11 +36,9 @@ NAVIGATION = "_navigation"
 FREE_TEXT = set[str]().union(*(page.free_text for page in PAGES))
 
 st.set_page_config("Quantscope", "🔬", layout="wide")
-st.html(ROOT / "pages" / "browser" / "page.css")
-warm.warm_once()
-if (
-    NAVIGATION not in st.session_state
-):  # made once a session: each page looks its script up in the file system
+warm.one_thread()
+# Made once a session: each page looks its script up in the file system
+if NAVIGATION not in st.session_state:
     st.session_state[NAVIGATION] = for_navigation(PAGES)
 opened = st.navigation(st.session_state[NAVIGATION], position="top")
 page = next(page for page in PAGES if page.url_path == opened.url_path)

@@ -1,100 +1,307 @@
-"""Where what is taken ends: the last value on either side is taken, and what lies beyond is refused, shortly quoted."""
+"""Limits for strangers, tried on a server with small ones and one small page."""
 
-import math
+import asyncio
+import contextlib
+import http.client
+import socket
+import time
+import urllib.request
 
 import pytest
-import torch
+from served import serve
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-import quantcore as qc
-from quantcore.formats.codebook import CodebookFormat, powers_of_two
-from quantcore.formats.codebook_fit import fit_codebook
-from quantcore.formats.floating_point import FLOATS
-from quantcore.numerics.rounding import rounding
-from quantcore.range_setting import METHODS
+from benchmarks.visitor import Visitor
+from pages.serving.limits import Rate, network
 
-# what makes it, what is taken, what is not
-LIMITS = [
-    (qc.MinMse, [(1,), (10_000,)], [(0,), (10_001,)]),
-    (qc.Percentile, [(math.nextafter(50, 51),), (100,)], [(50,), (math.nextafter(100, 101),)]),
-    (qc.HalfQuadratic, [(1,), (1000,), (20, 1.0), (20, 1e-300, 1e-300)], [(0,), (1001,), (20, 1.0000001), (20, 0.0), (20, 0.7, 0.0)]),
-    (qc.Entropy, [(2, 2), (8192, 8192), (8192, 2)], [(2, 1), (8193, 2), (7, 8)]),
-    (qc.MeanStd, [(5e-324,)], [(0,)]),
-    (qc.PerGroup, [(1,)], [(0,)]),
-    (qc.PerFlatGroup, [(1,)], [(0,)]),
-    (lambda *shape: qc.PerBlock(shape), [(1,), (-1, 1)], [(0,), (-2,), ()]),
-    (qc.Given, [(2.0**-149, 2**31 - 1), (3.4028235e38, -(2**31))], [(2.0**-151,), (3.5e38,), (1.0, 2**31), (1.0, -(2**31) - 1)]),
-    (qc.Fixed, [(0.0, 5e-324), (-3.4028234663852886e38, 3.4028234663852886e38)], [(0.0, 0.0), (-3.5e38, 0.0), (0.0, 3.5e38)]),
-    (qc.IntFormat, [(2,), (16,)], [(1,), (17,)]),
-    (powers_of_two, [(2,), (8,)], [(1,), (9,)]),
-    (lambda n: CodebookFormat(tuple(range(n))), [(2,), (256,)], [(1,), (257,)]),
-    (lambda value: CodebookFormat((0.0, value)), [(3.4028235e38,), (5e-45,)], [(3.5e38,), (1e-46,)]),
-    (lambda n: fit_codebook(torch.arange(300.0), n), [(2,), (256,)], [(1,), (257,)]),
-    (lambda n: fit_codebook(torch.arange(5.0), n), [(5,)], [(6,)]),
-    (lambda seed: rounding(f"stochastic_{seed}"), [(0,), (2**32 - 1,)], [(2**32,), (10**10,)]),
-    (lambda code: FLOATS["e4m3fn"].fields(code), [(0,), (255,)], [(-1,), (256,)]),
-]  # fmt: skip
+APP = """
+import streamlit as st
+from contextlib import asynccontextmanager
+from starlette.middleware import Middleware
+from starlette.routing import Route
+from pages.serving import log
+from pages.serving.limits import Limits
+from pages.serving.patience import Patience
+from pages.serving.requests import Requests
+from pages.serving.headers import SecurityHeaders
+from pages.serving.uploads import Uploads
 
+@asynccontextmanager
+async def lifespan(app):
+    log.configure()
+    yield {}
 
-@pytest.mark.parametrize(
-    ("make", "arguments"), [(make, arguments) for make, taken, _ in LIMITS for arguments in taken]
-)
-def test_the_last_is_taken(make, arguments):
-    make(*arguments)
+async def broken(request):
+    raise ValueError("what a visitor sent")
 
-
-@pytest.mark.parametrize(
-    ("make", "arguments"), [(make, arguments) for make, _, refused in LIMITS for arguments in refused]
-)
-def test_the_next_is_refused(make, arguments):
-    with pytest.raises(qc.QuantError):
-        make(*arguments)
-
-
-LONG = "x" * 500
-
-
-@pytest.mark.parametrize(
-    ("call", "most"),
-    [
-        (lambda: rounding(LONG), 40),
-        (lambda: CodebookFormat((0.0, 1.0), tie=LONG), 40),
-        (lambda: CodebookFormat((0.0, 1.0), name=LONG), 40),
-        (lambda: fit_codebook([1.0, 2.0], 2, LONG), 40),
-        (lambda: qc.parse_format(f"e4m3fn({LONG}=1)"), 60 - len("e4m3fn(")),
-        (lambda: qc.parse_format(f"nf4({LONG}=1)"), 60 - len("nf4(")),
+app = st.App(
+    "main.py",
+    lifespan=lifespan,
+    routes=[Route("/broken", broken)],
+    middleware=[
+        Middleware(Patience, seconds=1.0),
+        Middleware(SecurityHeaders),
+        Middleware(Requests),
+        Middleware(Limits, uploads=Uploads(session_mb=3, total_mb=5, idle=1.0), address_sessions=12),
     ],
 )
-def test_long_words_are_quoted_shortly(call, most):
-    with pytest.raises(qc.QuantError) as error:
-        call()
-    assert str(error.value).count("x" * most) == 1
-    assert "x" * (most + 1) not in str(error.value)
+"""
+CLASS, STRANGER = "203.0.113.7", "198.51.100.9"  # uvicorn takes the address from a proxy on this machine
 
 
-def test_entropy_of_as_much_work_as_is_taken():
-    """Bins, times thresholds, times blocks: up to 2^28, and any number of blocks with one threshold."""
-    blocks = torch.tensor([[0.0, 1.0]])
-    scheme = qc.Scheme(
-        qc.INT8, granularity=qc.PerChannel(0), range_setting=qc.Entropy(2048, 1026)
-    )  # 512 thresholds
-    task = qc.range_setting.Task(scheme.format, True, None, 256)
-    low, high = scheme.range_setting(blocks, task)
-    assert (low.item(), high.item()) == (0.0, 1.0)
-    with pytest.raises(qc.QuantError, match="512 thresholds in each of 257 blocks"):
-        scheme.range_setting(blocks, qc.range_setting.Task(scheme.format, True, None, 257))
-    alone = qc.Entropy(8192, 8192)  # one threshold
-    assert [e.item() for e in alone(blocks, qc.range_setting.Task(scheme.format, True, None, 1 << 30))] == [
-        0,
-        1,
-    ]
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("limits")
+    (folder / "app.py").write_text(APP)
+    (folder / "main.py").write_text("import streamlit as st\nst.file_uploader('File')")
+    with serve(folder, folder / "app.py", "--browser.gatherUsageStats=false") as server:
+        yield server
 
 
-def test_what_is_taken_where_nothing_is_said():
-    assert qc.MinMse() == qc.MinMse(100)
-    assert qc.Entropy() == qc.Entropy(128, 128)
-    assert qc.HalfQuadratic() == qc.HalfQuadratic(20, 0.7, 10.0)
-    assert (qc.PerChannel(), qc.PerGroup(8)) == (qc.PerChannel(0), qc.PerGroup(8, -1))
-    assert qc.Given(1.0) == qc.Given(1.0, 0)
-    assert qc.IntFormat() == qc.IntFormat(8, True, False)
-    settings = "min_max min_mse percentile(99) percentile(99.9) entropy(num_bins=2048) mean_std(3) abs_mean half_quadratic"
-    assert [qc.Scheme.parse(f"int8 {text}").range_setting for text in settings.split()] == list(METHODS)
+def connect(server):
+    host, _, port = server.host.partition(":")
+    return socket.create_connection((host, int(port)), timeout=10)
+
+
+def seconds_until_closed(connection):
+    began = time.monotonic()
+    with contextlib.suppress(ConnectionResetError):
+        while connection.recv(4096):
+            pass
+    return time.monotonic() - began
+
+
+def is_well(server):
+    with urllib.request.urlopen(f"{server.address}/_stcore/health", timeout=10) as answer:
+        return answer.read() == b"ok"
+
+
+# Connections and requests
+
+
+def test_a_connection_that_says_nothing_is_closed(server):
+    with connect(server) as silent:
+        assert 0.5 < seconds_until_closed(silent) < 6
+
+
+@pytest.mark.parametrize("before", [b"", b"GET /_stcore/health HTTP/1.1\r\nHost: a\r\n\r\n"])
+def test_a_head_that_never_ends_is_given_up(server, before):
+    """Also where it trickles, and after a request that was answered."""
+    with connect(server) as slow:
+        slow.sendall(before)
+        began = time.monotonic()
+        with contextlib.suppress(OSError):
+            for byte in b"GET / HTTP/1.1\r\nX-Slow: " + b"a" * 200:
+                slow.sendall(bytes([byte]))
+                time.sleep(0.05)
+        assert 0.5 < time.monotonic() - began < 6
+
+
+def test_a_websocket_outlives_the_deadline_of_a_request(server):
+    async def stay():
+        async with Visitor(server.host) as visitor:
+            await visitor.run()
+            await asyncio.sleep(1.6)
+            await visitor.run()
+
+    asyncio.run(stay())
+
+
+def test_many_idle_connections_are_closed_and_others_are_answered(server):
+    idle = [connect(server) for _ in range(300)]
+    assert is_well(server)
+    for connection in idle:
+        seconds_until_closed(connection)
+        connection.close()
+    assert is_well(server)
+
+
+def test_a_head_beyond_64_kb_is_refused(server):
+    reader = http.client.HTTPConnection(server.host, timeout=10)
+    reader.request("GET", f"/?t={'a' * 10**6}")
+    assert reader.getresponse().status == 400
+    assert is_well(server)
+
+
+def test_a_route_that_fails_answers_one_sentence_and_logs_one_line(server):
+    reader = http.client.HTTPConnection(server.host, timeout=10)
+    reader.request("GET", "/broken?secret=1")
+    answer = reader.getresponse()
+    request = answer.headers["x-request-id"]
+    assert answer.status == 500
+    assert answer.headers["content-security-policy"]
+    assert request in answer.read().decode()
+    lines = [line for line in server.lines() if "ValueError" in line]
+    assert len(lines) == 1
+    assert f"route=/broken request={request}" in lines[0]
+    assert "broken" in lines[0]
+    assert "secret" not in server.log.read_text()
+    assert "visitor sent" not in server.log.read_text()
+
+
+def test_streamlits_own_metrics_are_closed(server):
+    reader = http.client.HTTPConnection(server.host, timeout=10)
+    reader.request("GET", "/_stcore/metrics")
+    assert reader.getresponse().status == 404
+
+
+# Sessions
+
+
+def test_a_rate_lets_a_burst_through_and_then_its_average():
+    rate = Rate(burst=3, per_second=2)
+    assert [rate.allows("a", 0.0) for _ in range(5)] == [True, True, True, False, False]
+    assert rate.allows("b", 0.0)
+    assert [rate.allows("a", 0.5) for _ in range(2)] == [True, False]
+    assert [rate.allows("a", 100.0) for _ in range(4)] == [True, True, True, False]
+
+
+def test_a_rate_forgets_addresses():
+    rate = Rate(burst=1, per_second=1)
+    for number in range(10_000):
+        rate.allows(str(number), 0.0)
+    rate.allows("new", 100.0)
+    assert len(rate._used) == 1
+
+
+@pytest.mark.parametrize(
+    ("address", "one"),
+    [
+        ("203.0.113.7", "203.0.113.7"),
+        ("::ffff:203.0.113.7", "203.0.113.7"),
+        ("2001:db8::1:2:3:4", "2001:db8::/64"),
+        ("2001:db8:0:1::1", "2001:db8:0:1::/64"),
+        ("", ""),
+        ("unix", "unix"),
+    ],
+)
+def test_what_counts_as_one_address(address, one):
+    assert network(address) == one
+
+
+async def opened(server, address, count):
+    """How many of so many sessions are let in at once, all of which then leave."""
+    visitors = [Visitor(server.host, headers={"X-Forwarded-For": address}) for _ in range(count)]
+    results = await asyncio.gather(*(visitor.__aenter__() for visitor in visitors), return_exceptions=True)
+    let_in = [result for result in results if isinstance(result, Visitor)]
+    assert all(isinstance(r, (Visitor, InvalidStatus, ConnectionClosed)) for r in results), results
+    for visitor in let_in:
+        await visitor.__aexit__(None, None, None)
+    return len(let_in)
+
+
+def test_reconnects_of_one_address_are_limited_and_those_of_others_are_not(server):
+    async def connect_all():
+        strangers = await opened(server, STRANGER, 40)
+        return strangers, await opened(server, CLASS, 4)
+
+    strangers, others = asyncio.run(connect_all())
+    assert 4 <= strangers < 12
+    assert others == 4
+    assert is_well(server)
+
+
+# Uploads
+
+
+class Uploader:
+    """A page whose visitor uploads files."""
+
+    def __init__(self, server, visitor):
+        self.server, self.session = server, visitor.session
+        with urllib.request.urlopen(f"{server.address}/_stcore/health", timeout=10) as answer:
+            self.token = answer.headers["set-cookie"].partition("=")[2].partition(";")[0]
+
+    def head(self, name, length, method="PUT"):
+        return (
+            f"{method} /_stcore/upload_file/{self.session}/{name} HTTP/1.1\r\nHost: {self.server.host}\r\n"
+            f"Cookie: _streamlit_xsrf={self.token}\r\nX-Xsrftoken: {self.token}\r\nContent-Length: {length}\r\n"
+            "Content-Type: multipart/form-data; boundary=b\r\nConnection: close\r\n\r\n"
+        ).encode()
+
+    def body(self, size):
+        start = b'--b\r\nContent-Disposition: form-data; name="file"; filename="x.npy"\r\n\r\n'
+        return start + b"0" * size + b"\r\n--b--\r\n"
+
+    def upload(self, name, size):
+        """Status and text of the answer."""
+        body = self.body(size)
+        with connect(self.server) as connection:
+            connection.sendall(self.head(name, len(body)) + body)
+            return answer_of(connection)
+
+    def remove(self, *names):
+        """Files stay for two minutes after their page is closed."""
+        for name in names:
+            with connect(self.server) as connection:
+                connection.sendall(self.head(name, 0, "DELETE"))
+                assert answer_of(connection)[0] == 204
+
+
+def answer_of(connection):
+    answer = http.client.HTTPResponse(connection)
+    answer.begin()
+    return answer.status, answer.read().decode()
+
+
+def with_pages(server, count, act):
+    """Do something with as many open pages."""
+
+    async def run():
+        async with contextlib.AsyncExitStack() as stack:
+            uploaders = []
+            for number in range(count):
+                headers = {"X-Forwarded-For": f"192.0.2.{number}"}
+                visitor = await stack.enter_async_context(Visitor(server.host, headers=headers))
+                await visitor.run()
+                uploaders.append(Uploader(server, visitor))
+            await asyncio.to_thread(act, *uploaders)
+
+    asyncio.run(run())
+
+
+def test_a_page_holds_so_many_bytes_of_files(server):
+    def act(page):
+        assert page.upload("1", 1_900_000)[0] == 204
+        status, text = page.upload("2", 1_900_000)
+        assert (status, text) == (413, "One page may hold 3 MB of files: remove one, or reload the page.")
+        assert page.upload("3", 900_000)[0] == 204
+        page.remove("1")
+        assert page.upload("2", 1_900_000)[0] == 204
+        page.remove("2", "3")
+
+    with_pages(server, 1, act)
+
+
+def test_all_pages_hold_so_many_bytes_of_files(server):
+    def act(first, second, third):
+        assert first.upload("1", 2_400_000)[0] == second.upload("1", 2_400_000)[0] == 204
+        status, text = third.upload("1", 2_400_000)
+        assert status == 413
+        assert "as many files as it can" in text
+        second.remove("1")
+        assert third.upload("1", 2_400_000)[0] == 204
+        first.remove("1")
+        third.remove("1")
+
+    with_pages(server, 3, act)
+
+
+def test_an_upload_that_stops_is_given_up_and_its_room_is_free_again(server):
+    def act(page):
+        with connect(page.server) as connection:
+            connection.sendall(page.head("1", 2_900_000) + page.body(2_000)[:1_000])
+            assert page.upload("2", 900_000)[0] == 413  # the room is reserved
+            assert answer_of(connection) == (413, "The upload stopped on its way: try again.")
+        assert page.upload("2", 900_000)[0] == 204
+        page.remove("2")
+
+    with_pages(server, 1, act)
+
+
+def test_an_upload_to_a_page_that_is_not_open_reserves_nothing(server):
+    def act(page):
+        page.session = "11111111-1111-1111-1111-111111111111"
+        assert page.upload("1", 100)[0] == 400
+
+    with_pages(server, 1, act)

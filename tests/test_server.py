@@ -1,10 +1,8 @@
 """What the server answers, over HTTP."""
 
+import asyncio
 import importlib
-import os
-import socket
-import subprocess
-import sys
+import re
 import time
 import urllib.error
 import urllib.request
@@ -15,39 +13,29 @@ from urllib.parse import urljoin
 
 import plotly
 import pytest
+from served import Server, free_port, serve
 
-ROOT = Path(__file__).resolve().parent.parent
+from benchmarks.visitor import Visitor, visit
+from pages.serving.headers import content_security_policy
+from pages.serving.metrics import serve as serve_metrics
+from pages.serving.settings import SettingError
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def metrics() -> str:
+    return f"127.0.0.1:{free_port()}"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, metrics: str) -> Iterator[Server]:
     """`streamlit run app.py`, started from another folder."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "streamlit", "run", str(ROOT / "app.py"), f"--server.port={port}"]
-    process = subprocess.Popen(
-        [*command, "--server.headless=true", "--server.fileWatcherType=none"],
-        cwd=tmp_path_factory.mktemp("elsewhere"),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    address = f"http://127.0.0.1:{port}"
-    try:
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                urllib.request.urlopen(f"{address}/_stcore/health", timeout=5)
-                break
-            except OSError:
-                assert process.poll() is None, "the server ended"
-                assert time.monotonic() < deadline, "the server does not answer"
-                time.sleep(0.1)
-        yield address
-    finally:
-        process.terminate()
-        process.wait()
+    with serve(tmp_path_factory.mktemp("elsewhere"), QUANTSCOPE_METRICS=metrics) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def server(served: Server) -> str:
+    return served.address
 
 
 def get(address: str) -> tuple[int, Message, bytes]:
@@ -58,16 +46,81 @@ def get(address: str) -> tuple[int, Message, bytes]:
         return error.code, error.headers, error.read()
 
 
-@pytest.mark.parametrize(
-    "path", ["/", "/vendor/plotly.min.js", "/vendor/nothing.js", "/_stcore/health", "/static/nothing"]
-)
-def test_headers_of_every_answer(server: str, path: str) -> None:
-    _, headers, _ = get(server + path)
+def check_headers(headers: Message) -> None:
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["referrer-policy"] == "no-referrer"
+    assert "camera=()" in headers["permissions-policy"]
+    assert re.fullmatch(r"[0-9a-f]{16}", headers["x-request-id"])
+    assert len(headers.get_all("content-security-policy") or []) == 1
+    policy = dict(part.split(" ", 1) for part in headers["content-security-policy"].split("; "))
+    assert policy["default-src"] == policy["base-uri"] == policy["form-action"] == "'none'"
+    assert policy["frame-ancestors"].startswith("'self'")
+    for sources in policy.values():
+        assert "*" not in sources.split()  # not just anybody's
+        assert "unsafe-eval" not in sources
+    assert "unsafe-inline" not in policy["script-src"]
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/", 200),
+        ("/learn-scale?bits=5", 200),
+        ("/nothing-here", 200),  # what is no file is a page for Streamlit, which says so
+        ("/vendor/plotly.min.js", 200),
+        ("/vendor/nothing.js", 404),
+        ("/favicon.png", 200),
+        ("/static/nothing", 200),
+        ("/media/nothing.csv", 404),
+        ("/component/nothing/index.html", 404),
+        ("/_stcore/bidi-components/nothing/index.js", 404),
+        ("/_stcore/upload_file/a/b", 200),
+        ("/_stcore/health", 200),
+        ("/_stcore/host-config", 200),
+        ("/_stcore/metrics", 404),
+        ("/_stcore/agent/openapi.json", 200),
+        ("/vendor/..%2f__init__.py", 400),
+    ],
+)
+def test_headers_of_every_answer(server: str, path: str, status: int) -> None:
+    found, headers, _ = get(server + path)
+    assert found == status
+    check_headers(headers)
+
+
+def test_headers_of_an_upload_and_of_media(server: str) -> None:
+    refused = urllib.request.Request(f"{server}/_stcore/upload_file/a/b", data=b"", method="PUT")
+    with pytest.raises(urllib.error.HTTPError) as error:
+        urllib.request.urlopen(refused, timeout=30)
+    assert error.value.code == 403
+    check_headers(error.value.headers)
+
+    async def first_media() -> str:
+        async with Visitor(server.removeprefix("http://"), "schemes") as visitor:
+            await visitor.run()
+            assert visitor.media
+            status, headers, _ = await asyncio.to_thread(get, server + visitor.media[0])
+            assert status == 200
+            check_headers(headers)
+            return visitor.media[0]
+
+    assert asyncio.run(first_media()).startswith("/media/")
+
+
+def test_a_page_allows_its_own_scripts_and_its_own_websocket(server: str) -> None:
+    _, headers, body = get(f"{server}/")
     policy = headers["content-security-policy"]
-    assert policy.startswith("frame-ancestors 'self'")
-    assert "*" not in policy.split()  # not just anybody's frame
+    host = server.removeprefix("http://")
+    assert policy == content_security_policy(body, host.encode()).decode()
+    assert policy.count("'sha256-") == body.count(b"<script>") == 2
+    assert f"ws://{host} " in policy
+    assert "sha256" not in get(f"{server}/_stcore/health")[1]["content-security-policy"]
+
+
+def test_a_host_header_brings_nothing_into_the_policy() -> None:
+    assert b"evil" not in content_security_policy(b"", b"a; script-src evil")
+    assert b"evil" not in content_security_policy(b"", b"a evil")
+    assert b"ws://[::1]:8501 " in content_security_policy(b"", b"[::1]:8501")
 
 
 @pytest.mark.parametrize("path", ["/", "/learn-scale?bits=5"])
@@ -122,3 +175,132 @@ def test_a_run_of_a_page_is_followed_by_no_collection() -> None:
     assert "runner.postScriptGC" in config.get_config_options()
     assert config.get_option("runner.postScriptGC") is False
     assert config.get_option("server.fileWatcherType") == "none"
+
+
+# Metrics
+
+
+def numbers(metrics: str) -> dict[str, float]:
+    text = get(f"http://{metrics}/metrics")[2].decode()
+    return {
+        name: float(value)
+        for name, value in (line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#")
+    }
+
+
+def test_metrics_count_sessions_and_time_runs_by_page(served: Server, metrics: str) -> None:
+    run = 'quantscope_run_seconds_count{page="/ranges"}'
+    before = numbers(metrics)
+
+    async def look() -> dict[str, float]:
+        async with Visitor(served.host, "ranges") as visitor:
+            await visitor.run()
+            return numbers(metrics)
+
+    during = asyncio.run(look())
+    assert during[run] == before.get(run, 0) + 1
+    assert during['quantscope_run_seconds_sum{page="/ranges"}'] > before.get(
+        'quantscope_run_seconds_sum{page="/ranges"}', 0
+    )
+    assert during["quantscope_sessions"] == before["quantscope_sessions"] + 1
+    assert during["quantscope_uploaded_bytes"] == 0
+    assert during["process_resident_memory_bytes"] > 1e8
+    versions = next(name for name in during if name.startswith("quantscope_build_info"))
+    assert re.search(r'streamlit="\d+\.\d+.*version="\d+\.\d+', versions)
+
+
+def test_a_page_that_is_none_has_no_label_of_its_own(served: Server, metrics: str) -> None:
+    asyncio.run(visit(served.host, "what a visitor typed"))
+    assert numbers(metrics)['quantscope_run_seconds_count{page="other"}'] >= 1
+
+
+def test_metrics_are_not_served_by_the_app(server: str) -> None:
+    assert b"quantscope_" not in get(f"{server}/metrics")[2]
+
+
+@pytest.mark.parametrize("address", ["soon", "127.0.0.1:99999", "192.0.2.1:9100"])
+def test_metrics_need_an_address_of_this_machine(address: str) -> None:
+    with pytest.raises(
+        SettingError, match=f"QUANTSCOPE_METRICS is '{address}', where no metrics can be served"
+    ):
+        serve_metrics(address)
+
+
+def test_a_setting_that_cant_be_used_ends_the_start_with_one_sentence(tmp_path: Path) -> None:
+    with (
+        pytest.raises(AssertionError, match="Quantscope can't start: QUANTSCOPE_METRICS is 'soon'") as ended,
+        serve(tmp_path, QUANTSCOPE_METRICS="soon"),
+    ):
+        pass
+    assert "Traceback" not in str(ended.value)
+
+
+# Strangers
+
+
+async def seconds(host: str) -> float:
+    """Of one run of a page in a new session, whose address is another than the stranger's."""
+    began = time.perf_counter()
+    async with Visitor(host, "ranges", headers={"X-Forwarded-For": "203.0.113.7"}) as visitor:
+        await visitor.run()
+    return time.perf_counter() - began
+
+
+async def median(host: str) -> float:
+    return sorted([await seconds(host) for _ in range(5)])[2]
+
+
+def test_a_link_of_1_mb_is_refused_and_others_notice_nothing(served: Server) -> None:
+    host, before = served.host, asyncio.run(median(served.host))
+    with pytest.raises((urllib.error.HTTPError, OSError)) as refused:
+        urllib.request.urlopen(f"{served.address}/?t={'a' * 10**6}", timeout=30)
+    assert (
+        getattr(refused.value, "code", 400) == 400
+    )  # or the connection is closed while the link is being sent
+
+    async def in_the_session() -> float:
+        async with Visitor(host, "", f"t={'a' * 10**6}&bits=5") as stranger:
+            run = asyncio.create_task(stranger.run())
+            during = await median(host)
+            await run
+        return during
+
+    assert asyncio.run(in_the_session()) < 3 * before + 0.5
+
+
+def test_1000_idle_connections_are_noticed_by_nobody(served: Server) -> None:
+    async def during() -> tuple[float, float]:
+        name, _, port = served.host.partition(":")
+        before = await median(served.host)
+        idle = [await asyncio.open_connection(name, int(port)) for _ in range(1000)]
+        assert served.look_inside()["files"] > 1000
+        found = await median(served.host)
+        for _, writer in idle:
+            writer.close()
+        return before, found
+
+    before, found = asyncio.run(during())
+    assert found < 2 * before + 0.3
+
+
+def test_100_reconnects_a_second_are_noticed_by_nobody(served: Server, metrics: str) -> None:
+    async def reconnect() -> None:
+        try:
+            async with Visitor(served.host, headers={"X-Forwarded-For": "198.51.100.9"}) as stranger:
+                await stranger.ask()
+        except OSError:
+            pass
+
+    async def during() -> tuple[float, float]:
+        before, tasks = await median(served.host), []
+        measured = asyncio.create_task(median(served.host))
+        for _ in range(500):
+            tasks.append(asyncio.create_task(reconnect()))
+            await asyncio.sleep(0.01)
+        found = await measured
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return before, found
+
+    before, found = asyncio.run(during())
+    assert numbers(metrics)['quantscope_refused_total{limit="sessions of one address"}'] > 200
+    assert found < 3 * before + 0.5

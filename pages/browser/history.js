@@ -10,7 +10,7 @@
   const OVERDUE = 2000; // ms without a run after a change: no response will come
   const app = () => document.querySelector("[data-testid=stApp]");
   // A slow browser draws a whole run at once, and never shows that it was running
-  const run = () => [...document.querySelectorAll(".qs-run")].map((e) => e.dataset.run).join();
+  const run = () => document.querySelector("[data-run]")?.dataset.run;
   const running = () => (app()?.dataset.testScriptState ?? "initial") !== "notRunning";
 
   // Whether the next change pushes an entry: fresh for a control's, open for the app's own. Both are false before the
@@ -18,7 +18,7 @@
   let fresh = false, open = false;
   let control = null; // of the last action
   let asked = 0; // when a control changed to which the app has not responded yet
-  let askedIn = ""; // the run that was drawn then
+  let askedIn; // the run that was drawn then, on pages that number them
   let acted = false; // since the last change of the query: what the app itself writes later waits for no response
 
   const unanswered = () => running() || (asked > 0 && run() === askedIn && performance.now() - asked < OVERDUE);

@@ -1,4 +1,4 @@
-"""Scripts for every page: one history step per action, the theme switch, a skip link to the maps."""
+"""Scripts for every page: history, the theme switch, a skip link to the maps, what follows a lost connection."""
 
 from pathlib import Path
 
@@ -9,10 +9,16 @@ _SCRIPT = "\n".join(
     (_HERE / name).read_text(encoding="utf-8") for name in ("theme.js", "history.js", "keyboard.js")
 )
 _STYLE = (_HERE / "scripts.css").read_text(encoding="utf-8")
+_PAGE_STYLE = _HERE / "page.css"
 _COMPONENT = st.components.v2.component(
     "quantscope_scripts",
     css=_STYLE,
     js=f"{_SCRIPT}\nexport default () => {{}};",
+    isolate_styles=False,
+)
+_RECONNECT = st.components.v2.component(
+    "quantscope_reconnect",
+    js=(_HERE / "reconnect.js").read_text(encoding="utf-8"),
     isolate_styles=False,
 )
 
@@ -21,17 +27,28 @@ _served_in_head = False
 
 
 def serve_in_head() -> None:
-    """Note that this server inserts the scripts with `in_head`: its pages need not bring them again."""
+    """Note that this server inserts scripts and styles with `in_head`: its pages need not bring them again."""
     global _served_in_head
     _served_in_head = True
 
 
 def in_head(page: bytes) -> bytes:
-    """The page with our scripts first, so that they run before Streamlit reads the theme or writes to the history."""
-    return page.replace(b"<head>", f"<head><style>{_STYLE}</style><script>{_SCRIPT}</script>".encode(), 1)
+    """The page with our scripts and styles.
+
+    The scripts come first, so that they run before Streamlit reads the theme or writes to the history; the styles of the
+    pages last, so that they override Streamlit's.
+    """
+    page = page.replace(b"<head>", f"<head><style>{_STYLE}</style><script>{_SCRIPT}</script>".encode(), 1)
+    style = f"<style>{_PAGE_STYLE.read_text(encoding='utf-8')}</style>"
+    return page.replace(b"</body>", f"{style}</body>".encode(), 1)
 
 
 def run() -> None:
-    """Run the scripts on pages served without `in_head`; call it once per run. It takes no space."""
+    """Run the scripts on pages served without `in_head`; call it once per run. It takes no space.
+
+    A page that is connected again triggers a run, in which nothing else happens.
+    """
     if not _served_in_head:
         _COMPONENT(key="qs_scripts")
+        st.html(_PAGE_STYLE)
+    _RECONNECT(key="qs_reconnect", on_reconnected_change=lambda: None)

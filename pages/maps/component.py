@@ -28,7 +28,7 @@ _COMPONENT = st.components.v2.component(
     '<div class="qs-tip" hidden></div><div class="qs-live" aria-live="polite"></div><section class="qs-steps" hidden>'
     '<button type="button" aria-label="Close">×</button><b></b><pre></pre></section></div>',
     css=(_HERE / "maps.css").read_text(encoding="utf-8"),
-    js=(_HERE / "maps.js").read_text(encoding="utf-8"),
+    js="\n".join((_HERE / name).read_text(encoding="utf-8") for name in ("maps.js", "scales.js")),
     isolate_styles=False,
 )
 

@@ -249,7 +249,7 @@ function draw(state) {
   const [r0, r1] = data.rows, [c0, c1] = data.columns, k = zoom(data);
   const layout = {
     width, height, margin: { l: 0, r: 0, t: 0, b: 0 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-    font: { color: plotStyle.ink, family: plotStyle.font, size: 12 * k }, template: { layout: {} }, showlegend: false, annotations: [],
+    font: { color: plotStyle.ink, family: plotStyle.font, size: 12 * k }, template: { layout: {} }, showlegend: false,
     dragmode: "zoom", hovermode: false, uirevision: data.uirevision,
     modebar: { bgcolor: "rgba(0,0,0,0)", color: plotStyle.ink, activecolor: plotStyle.ink },
   };
@@ -262,14 +262,13 @@ function draw(state) {
     const y = [1 - (box.top + box.height) / height, 1 - box.top / height];
     layout["xaxis" + n] = axis(x, "y" + n, [c0 - 0.5, c1 - 0.5], i ? "x" : undefined, xTick, k);
     layout["yaxis" + n] = axis(y, "x" + n, [r1 - 0.5, r0 - 0.5], i ? "y" : undefined, yTick, k);
-    layout.annotations.push({ text: "<b>" + data.titles[name] + "</b>", x: x[0], y: y[1], xref: "paper", yref: "paper", xanchor: "left", yanchor: "bottom", showarrow: false, font: { size: 13 * k }, yshift: 3 });
     return {
       type: "heatmap", z: state.z[name], x0: c0 + (data.step[1] - 1) / 2, dx: data.step[1], y0: r0 + (data.step[0] - 1) / 2, dy: data.step[0],
-      xaxis: "x" + n, yaxis: "y" + n, ...data.colours[name], hoverinfo: "skip",
-      colorbar: { x: x[1], xpad: 6, thickness: 8 * k, y: (y[0] + y[1]) / 2, len: box.height, lenmode: "pixels", ypad: 0, nticks: 5, tickfont: { size: 10 * k }, outlinewidth: 0, tickvals: name === "codes" ? codeTicks(data.colours.codes) : undefined },
+      xaxis: "x" + n, yaxis: "y" + n, ...data.colours[name], hoverinfo: "skip", showscale: false,
     };
   });
   root.style.height = height + "px";
+  scales(state, boxes);
   const config = {
     displaylogo: false, showSendToCloud: false, responsive: false, doubleClick: "reset",
     modeBarButtonsToRemove: ["toImage", "select2d", "lasso2d", "autoScale2d", "hoverClosestCartesian", "hoverCompareCartesian", "toggleSpikelines"],

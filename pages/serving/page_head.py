@@ -3,8 +3,8 @@
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pages.browser.scripts import in_head, serve_in_head
+from pages.serving.headers import HTML, POLICY, content_security_policy
 
-HTML = b"text/html; charset=utf-8"
 # Request headers that make the response empty or compressed, and response headers about the unmodified file
 CONDITIONS = {b"if-none-match", b"if-modified-since", b"accept-encoding"}
 OF_THE_FILE = {b"etag", b"last-modified", b"content-length"}
@@ -31,9 +31,11 @@ class Pages:
                 start = message
                 return
             if start is not None:
+                page = in_head(message.get("body", b""))
                 headers = [(name, value) for name, value in start["headers"] if name not in OF_THE_FILE]
-                await send({**start, "headers": headers})
-                start, message = None, {**message, "body": in_head(message.get("body", b""))}
+                policy = content_security_policy(page, dict(scope["headers"]).get(b"host", b""))
+                await send({**start, "headers": [*headers, (POLICY, policy)]})
+                start, message = None, {**message, "body": page}
             await send(message)
 
         if scope["type"] != "http" or "." in scope["path"].rpartition("/")[2]:

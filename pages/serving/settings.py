@@ -7,6 +7,7 @@ import difflib
 import functools
 import math
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -39,6 +40,11 @@ class Settings:
         store_visitor_mb: how much one visitor may share per day, in MB (10⁶ bytes).
         work_gb: memory for tensors in work, in GB; more work waits. By default 1 GB, or a quarter of the machine's
             or container's memory if that is less.
+        address_sessions: open pages per address; behind a proxy that does not say who asks, of all visitors.
+        session_upload_mb: sum of the files that one open page may hold, in MB.
+        upload_mb: sum of the files that all open pages may hold, in MB.
+        metrics: port, or address and port, where Prometheus reads metrics; empty: nowhere.
+        replica: the name by which the proxy knows this process; empty where there is no proxy.
     """
 
     store: str = "~/.quantscope/shared"
@@ -46,6 +52,14 @@ class Settings:
     store_days: float = _number(30, 0.01, 3650, "days")
     store_visitor_mb: float = _number(300, 0.1, 1e6, "MB")
     work_gb: float | None = _number(None, 0.01, 1e6, "GB")
+    address_sessions: float = _number(400, 3, 1e6, "pages")
+    session_upload_mb: float = _number(540, 1, 1e6, "MB")
+    upload_mb: float = _number(1080, 1, 1e6, "MB")
+    metrics: str = ""
+    replica: str = field(
+        default="",
+        metadata={"pattern": "[a-z0-9-]{1,32}", "words": "up to 32 lowercase letters, digits and hyphens"},
+    )
 
 
 def read(environment: Mapping[str, str]) -> Settings:
@@ -64,12 +78,20 @@ def read(environment: Mapping[str, str]) -> Settings:
     for name, text in given.items():
         each = known[name]
         if text:
-            chosen[each.name] = _parsed(name, text, each.metadata) if "unit" in each.metadata else text
+            chosen[each.name] = _checked(name, text, each.metadata)
     return Settings(**chosen)
 
 
-def _parsed(name: str, text: str, limits: Mapping[str, Any]) -> float:
-    """The value of a number's variable."""
+def _checked(name: str, text: str, limits: Mapping[str, Any]) -> float | str:
+    """The value of a variable."""
+    if "unit" in limits:
+        return _number_of(name, text, limits)
+    if "pattern" in limits and not re.fullmatch(limits["pattern"], text):
+        raise SettingError(f"{name} is {text[:40]!r}; it must be {limits['words']}.")
+    return text
+
+
+def _number_of(name: str, text: str, limits: Mapping[str, Any]) -> float:
     try:
         value = float(text)
     except ValueError:

@@ -88,6 +88,11 @@ def turn_of(
         yield own
 
 
+def bytes_cached() -> int:
+    """Bytes of all tensors and results that are cached."""
+    return _small.bytes + _large.bytes
+
+
 def size(tensor: Tensor) -> int:
     """Number of elements."""
     return int(np.prod(tensor.shape, dtype=np.int64))

@@ -117,10 +117,14 @@ def _carried(tensor: Tensor) -> Tensor:
 
 
 def _pasted() -> Tensor:
-    if PASTED not in st.session_state or link.went_to_another_tensor():
+    went = link.went_to_another_tensor()
+    if went or PASTED not in st.session_state:
         x = link.tensor_from_link()
         large = x is not None and x.size > tensors.MAX_LINK_ELEMENTS
-        st.session_state[PASTED] = "" if x is None or large else write(x)
+        if x is not None:
+            st.session_state[PASTED] = "" if large else write(x)
+        elif went:  # otherwise the browser may still hold a text too large for the link
+            st.session_state[PASTED] = ""
         st.session_state[_LINKED] = of_values(x, "from the link") if x is not None and large else None
     text = st.text_area(
         "Values",

@@ -9,6 +9,7 @@ from pathlib import PurePath
 from typing import Any
 
 import streamlit as st
+from streamlit.runtime.uploaded_file_manager import DeletedFile
 
 from pages.serving.settings import upload_limit
 from pages.shared import cache, link, messages, needs, turn
@@ -16,8 +17,12 @@ from pages.shared.selection import NoTensorYet, Tensor, of_values
 from quantcore import tensors
 
 FILE = "_upload"  # the widget, which loses its file when it is not drawn
+_AGAIN = (
+    "_upload_again"  # the widget that replaces it where the browser still shows a file that the server lost
+)
 PICKED = "tensor"  # name of the chosen tensor, carried by the link
-_UPLOADED, _READ, _WANTED = "_upload_file", "_upload_read", "_upload_wanted"
+_UPLOADED, _READ = "_upload_file", "_upload_read"
+_WANTED, _LOST = "_upload_wanted", "_upload_lost"
 _TEXT = (".csv", ".tsv", ".txt", ".json")
 _LINKED = 1 << 16  # elements; more are never carried by a link
 _LONGEST = 500  # characters of a tensor's name that the link carries
@@ -61,11 +66,15 @@ def draw() -> Tensor:
     uploaded = st.file_uploader(
         "File",
         type=list(tensors.EXTENSIONS),
-        key=FILE,
+        key=_widget(),
         on_change=_file_changed,
         label_visibility="collapsed",
         help=f"Up to {upload_limit() >> 20} MB. Nothing in it is ever executed.",
     )
+    if _LOST not in st.session_state and isinstance(st.session_state.get(FILE), DeletedFile):
+        # uploaded to a replica that is gone: a field that still shows the file would not ask for it
+        st.session_state[_LOST] = True
+        st.rerun()
     file: UploadedFile | None = st.session_state.get(_UPLOADED)
     if file is not None and link.from_history():
         _want_from_link(file)
@@ -78,6 +87,11 @@ def draw() -> Tensor:
         return _from_link()
     _check_wanted(file)
     return _chosen(file)
+
+
+def _widget() -> str:
+    """The key of the file field."""
+    return _AGAIN if _LOST in st.session_state else FILE
 
 
 def _keep(key: str, name: str, data: bytes) -> UploadedFile:
@@ -123,7 +137,7 @@ def _check_wanted(file: UploadedFile) -> None:
 
 def _file_changed() -> None:
     """Forget the file if the visitor removed it from the widget (a callback)."""
-    if st.session_state.get(FILE) is None:
+    if st.session_state.get(_widget()) is None:
         remove()
 
 

@@ -160,8 +160,10 @@ class App:
 
     def wait(self, script: str, arg: Any = None) -> None:
         """Wait until a script is true; `expect` would look but once a second."""
+        # of an expression Playwright would make a function anew at each look, which the page's policy forbids
+        function = script if script.startswith("(") else f"() => {script}"
         try:
-            self.page.wait_for_function(script, arg=arg)
+            self.page.wait_for_function(function, arg=arg)
         except TimeoutError:
             shown = self.page.evaluate(
                 "[...document.querySelectorAll('.qs-maps')].map((e) => e.dataset.painted)"

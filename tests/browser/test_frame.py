@@ -83,13 +83,13 @@ def test_the_theme_is_chosen_on_the_page_and_kept(new_app: Callable[..., Any], s
 
     def expect_dark(dark: bool) -> None:
         app.wait(
-            """([dark, luminance]) => {
-                const of = eval(luminance), style = (selector) => getComputedStyle(document.querySelector(selector));
+            """(dark) => {
+                const of = LUMINANCE, style = (selector) => getComputedStyle(document.querySelector(selector));
                 const ink = document.querySelector(".qs-plot .xtick text");
                 return (of(style("[data-testid=stApp]").backgroundColor) < 0.2) === dark
                     && (!document.querySelector(".qs-maps") || ink && (of(getComputedStyle(ink).fill) > 0.5) === dark);
-            }""",
-            [dark, LUMINANCE],
+            }""".replace("LUMINANCE", LUMINANCE),
+            dark,
         )
 
     expect_dark(False)

@@ -113,10 +113,10 @@ def test_large_mode(new_app: Callable[..., Any], server: str, width: int) -> Non
     app.expect_parameter("learn_large", "true")
     stands(app, "scale", "yours")
     expect(app.page.get_by_test_id("stSidebar")).to_have_attribute("data-collapsed", "true")
-    app.page.wait_for_function(f"{size} >= {1.25 * small}")
+    app.page.wait_for_function(f"() => {size} >= {1.25 * small}")
     expect(app.page.locator(".qs-maps.qs-large")).to_have_count(1)
     # the window limits the maps, whose titles, ticks and numbers grow: they must not become smaller for it
-    app.page.wait_for_function(_CELL + f" >= {0.98 * cell}")
+    app.page.wait_for_function(f"() => {_CELL} >= {0.98 * cell}")
     assert app.page.evaluate("document.scrollingElement.scrollWidth") <= width
     to_lesson(app, 2)
     stands(app, "zero_point")
@@ -132,7 +132,7 @@ _CELL = "(document.querySelector('.qs-plot')._fullLayout.xaxis._length * documen
 
 def _cell(app: Any) -> float:
     """Area of a map in square px."""
-    app.page.wait_for_function(_CELL + " > 0")
+    app.page.wait_for_function(f"() => {_CELL} > 0")
     return float(app.page.evaluate(_CELL))
 
 
@@ -143,14 +143,14 @@ def test_large_mode_leaves_explore_as_it_is(app: Any) -> None:
     app.page.get_by_test_id("stTopNavSection").first.click()
     app.page.get_by_test_id("stTopNavDropdownLink").filter(has_text="Explore").click()
     app.rest()
-    app.page.wait_for_function(f"getComputedStyle(document.documentElement).fontSize === '{small}'")
+    app.page.wait_for_function(f"() => getComputedStyle(document.documentElement).fontSize === '{small}'")
     expect(app.page.get_by_test_id("stSidebar")).to_have_attribute("data-collapsed", "false")
 
 
 def test_a_click_on_a_map_opens_the_arithmetic_and_stands_in_the_link(app: Any) -> None:
     x = tensors.generate(tensors.Generated())
     opened(app, "granularity", learn_granularity_step="yours", per="channel")
-    app.page.wait_for_function("document.querySelector('.qs-maps')?.dataset.painted")
+    app.page.wait_for_function("() => document.querySelector('.qs-maps')?.dataset.painted")
     app.click(3, 5)
     app.expect_parameter("learn_granularity_cell", "3, 5")
     expect(app.page.locator("strong").filter(has_text="Arithmetic of element (3, 5)")).to_be_visible()

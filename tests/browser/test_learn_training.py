@@ -58,7 +58,7 @@ def test_a_short_training(app: Any) -> None:
     stands(app, NAME, "qat")
     (accuracies,) = drawn(app, 3)
     expect(metric(app, "QAT after 2 of 2 epochs")).to_have_text(f"{accuracies[-1]:.1f} %")
-    app.page.wait_for_function("document.querySelector('.qs-maps')?.dataset.painted?.includes('int2')")
+    app.page.wait_for_function("() => document.querySelector('.qs-maps')?.dataset.painted?.includes('int2')")
     other = beside(app, NAME, "qat")  # what was trained is there for whoever opens the link
     expect(metric(other, "QAT after 2 of 2 epochs")).to_have_text(f"{accuracies[-1]:.1f} %")
     other.page.close()
@@ -127,7 +127,7 @@ def test_opens_cold_by_a_link_with_everything_in_it(fresh_server: str, new_app: 
     for key, value in link.items():
         app.expect_parameter(key, value)
     expect(app.input("train_seed")).to_have_value("2")
-    app.page.wait_for_function("document.querySelector('.qs-maps')?.dataset.painted?.includes('int3')")
+    app.page.wait_for_function("() => document.querySelector('.qs-maps')?.dataset.painted?.includes('int3')")
     assert app.map("x").shape == (10, 64)
     assert app.page.evaluate("document.scrollingElement.scrollWidth") <= 1280
     expect(app.page.get_by_role("dialog")).to_have_count(0)

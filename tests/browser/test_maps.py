@@ -9,7 +9,8 @@ import pytest
 from playwright.sync_api import expect
 
 import quantcore as qc
-from quantcore import tensors
+from quantcore import figures, tensors
+from quantcore.analysis import View, map_data
 
 DEFAULT = "int4 symmetric per_tensor min_max textbook"
 X = tensors.generate(tensors.Generated())
@@ -38,7 +39,7 @@ def test_first_view(app: Any) -> None:
     )
     expect(app.page.get_by_test_id("stAlert")).to_have_count(0)
     # the four titles, and a number in each cell of each map
-    expect(app.page.locator(".qs-plot .annotation")).to_have_count(4)
+    expect(app.page.locator(".qs-maps .qs-title")).to_have_count(4)
     expect(app.page.locator(".qs-maps")).to_have_attribute("data-numbers", "64 64 64 64")
     assert app.page.evaluate(INK)
 
@@ -120,7 +121,7 @@ def test_zoom_stays_when_a_control_changes(app: Any) -> None:
     app.expect_scheme(DEFAULT)
     whole = app.page.evaluate(ZOOM)
     app.drag((1, 1), (5, 6))
-    app.page.wait_for_function(f"JSON.stringify({ZOOM}) !== '{str(whole).replace(' ', '')}'")
+    app.page.wait_for_function(f"() => JSON.stringify({ZOOM}) !== '{str(whole).replace(' ', '')}'")
     app.page.evaluate("document.querySelector('.qs-plot').mark = 'not drawn anew'")
     frame = app.page.locator(".qs-maps").bounding_box()
     zoomed = app.page.evaluate(ZOOM)
@@ -138,7 +139,7 @@ def test_zoom_stays_when_a_control_changes(app: Any) -> None:
     app.expect_parameter("cell", "3, 4")
     assert app.page.evaluate(ZOOM) == zoomed
     app.type("seed", "5")  # another tensor: all of it
-    app.page.wait_for_function(f"JSON.stringify({ZOOM}) === '{str(whole).replace(' ', '')}'")
+    app.page.wait_for_function(f"() => JSON.stringify({ZOOM}) === '{str(whole).replace(' ', '')}'")
 
 
 def test_numbers_appear_where_a_zoom_makes_them_readable(app: Any) -> None:
@@ -164,7 +165,7 @@ def test_dragging_a_box_on_an_overview_opens_the_part(app: Any) -> None:
     spans = [[int(n) for n in app.input(key).input_value().split(":")] for key in ("rows", "cols")]
     np.testing.assert_allclose(spans, [[50, 91], [100, 181]], atol=3)
     (top, bottom), (left, right) = spans
-    app.page.wait_for_function(f"document.querySelector('.qs-plot').data[0].z.length === {bottom - top}")
+    app.page.wait_for_function(f"() => document.querySelector('.qs-plot').data[0].z.length === {bottom - top}")
     x = tensors.generate(tensors.Generated("normal", (300, 300)))
     np.testing.assert_array_equal(app.map("x"), x[top:bottom, left:right])
     codes = qc.apply(x, qc.Scheme.parse(DEFAULT)).codes.numpy()
@@ -173,7 +174,7 @@ def test_dragging_a_box_on_an_overview_opens_the_part(app: Any) -> None:
     app.expect_parameter("cell", f"{top + 3}, {left + 5}")
     app.button("Show all")
     app.expect_parameter("rows", None)
-    app.page.wait_for_function("document.querySelector('.qs-plot').data[0].z.length === 150")
+    app.page.wait_for_function("() => document.querySelector('.qs-plot').data[0].z.length === 150")
 
 
 def test_each_reduced_map_tells_of_the_element_that_it_shows(app: Any) -> None:
@@ -243,7 +244,7 @@ def test_themes(new_app: Callable[..., Any], server: str, scheme: str) -> None:
     expect(app.page.get_by_test_id("stPlotlyChart").locator(".main-svg").first).to_be_visible()
     back = app.page.get_by_test_id("stApp").evaluate("e => getComputedStyle(e).backgroundColor")
     inks = app.page.evaluate(
-        """[...document.querySelectorAll('.qs-plot .annotation text, .qs-plot .xtick text, .stPlotlyChart .xtick text')]
+        """[...document.querySelectorAll('.qs-maps .qs-title, .qs-maps .qs-tick, .qs-plot .xtick text, .stPlotlyChart .xtick text')]
         .map((e) => getComputedStyle(e).fill)"""
     )
     assert inks
@@ -290,3 +291,37 @@ def test_without_plotly_the_maps_are_a_chart_of_streamlit(app: Any) -> None:
     app.type("cell", "3, 4")
     app.tab("Arithmetic")
     expect(app.page.locator("strong").filter(has_text="Arithmetic of element (3, 4)")).to_be_visible()
+
+
+BARS = """() => { const root = document.querySelector(".qs-maps").getBoundingClientRect();
+    const rects = [...document.querySelectorAll(".qs-scales rect")].map((e) => e.getBoundingClientRect());
+    const ticks = [...document.querySelectorAll(".qs-scales .qs-tick")].map((e) => [e.textContent, e.getBoundingClientRect()]);
+    return rects.map((bar) => ticks.filter(([, t]) => t.left >= bar.right && t.left < bar.right + 20 && t.bottom > bar.top - 8 && t.top < bar.bottom + 8)
+        .map(([text, t]) => [text, (bar.bottom - (t.top + t.bottom) / 2) / bar.height, t.right <= root.right])); }"""
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        [[0.5, -1.0], [2.0, 0.1]], [[1e-6, 2e-6], [-3e-6, 0]], [[123456.0, -7e6], [1e7, 3]], [[0.0301, 0.0302], [0.0304, 0.03]],
+        [[999.0, 1000], [995, 998]], [[5.0, 5], [5, 5]], [[1e-30, -2e-30], [0, 1e-30]],
+    ],
+)  # fmt: skip
+def test_color_bars_have_round_numbers_where_these_belong(app: Any, x: list[list[float]]) -> None:
+    app.open(src="paste", t=qc.tensors.encode(np.array(x, np.float32)))
+    app.expect_scheme(DEFAULT)
+    app.wait("document.querySelectorAll('.qs-scales rect').length === 4")
+    result = qc.apply(x, qc.Scheme.parse(DEFAULT))
+    colors = figures.scales_of_maps(map_data(result, View()), result)
+    for ticks, (name, scale) in zip(app.page.evaluate(BARS), colors.items(), strict=True):
+        assert 2 <= len(ticks) <= 12, name
+        values = [float(text.replace("−", "-")) for text, _, _ in ticks]
+        steps = np.diff(values)
+        if name != "codes":
+            assert np.allclose(steps, steps[0], rtol=1e-6)
+            assert f"{steps[0]:.0e}"[0] in "125"
+        span = scale["zmax"] - scale["zmin"]
+        for value, (_, place, inside) in zip(values, ticks, strict=True):
+            assert inside
+            # half a pixel and the height that a browser gives a line of text: 1 % of the bar
+            assert abs((value - scale["zmin"]) / span - place) < 0.02, (name, value)

@@ -35,7 +35,7 @@ def sentence(page, words):
 def maps(page):
     """What Plotly draws: given, reproduced, and their difference."""
     plot = "document.querySelector('.st-key-match_maps .js-plotly-plot')"
-    page.wait_for_function(f"{plot}?.calcdata?.length === 3")
+    page.wait_for_function(f"() => {plot}?.calcdata?.length === 3")
     cells = page.evaluate(f"{plot}.calcdata.map((trace) => Array.from(trace[0].z, (row) => Array.from(row)))")
     return [np.array(rows) for rows in cells]
 

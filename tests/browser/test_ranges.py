@@ -24,7 +24,7 @@ def settled(app):
 def shaded(page):
     """The range that Plotly draws into the histogram."""
     plot = "document.querySelector('.st-key-rng_histogram .js-plotly-plot')"
-    page.wait_for_function(f"{plot}?._fullLayout?.shapes?.length >= 3")
+    page.wait_for_function(f"() => {plot}?._fullLayout?.shapes?.length >= 3")
     area = page.evaluate(f"{plot}._fullLayout.shapes.map((s) => [s.x0, s.x1])[0]")
     return tuple(area)
 
@@ -80,7 +80,7 @@ def test_number_slider_and_a_link_to_it(app, new_app):
     settled(app)  # the slider is drawn anew around the typed number, and for a moment there are two
     page.locator(".st-key-rng_slider input[type=range]").focus()
     page.keyboard.press("ArrowRight")
-    page.wait_for_function("Number(new URLSearchParams(location.search).get('high')) > 1.5")
+    page.wait_for_function("() => Number(new URLSearchParams(location.search).get('high')) > 1.5")
     settled(app)
     there = new_app(app.address)
     other = opened(there, page.url.removeprefix(app.address))

@@ -8,6 +8,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
@@ -18,6 +19,7 @@ from quantcore.granularity import block_name
 _SQNR = "Signal-to-quantization-noise ratio, 10·log10(Σx² / Σerror²). One more bit adds about 6 dB."
 _BITS = "Storage per element: its code plus its fraction of the scales and zero points."
 _CLIPPED = "Elements outside the representable range, whose codes were clamped or wrapped."
+_RUN = "_explore_runs"
 
 
 class Figure(NamedTuple):
@@ -86,7 +88,7 @@ def draw(
     scales = parameters(result, trace)
     facts = " · ".join(filter(None, (shape, tensor.stored or "float32")))
     first = (
-        f'<p class="qs-line"><span title="{html.escape(f"{tensor.title} · {facts}")}"><b>{html.escape(tensor.name)}</b> · {facts}</span>'
+        f'<p class="qs-line" data-run="{_next_run()}"><span title="{html.escape(f"{tensor.title} · {facts}")}"><b>{html.escape(tensor.name)}</b> · {facts}</span>'
         f'<span title="{html.escape(scales)}">{html.escape(scales)}</span></p>'
     )
     shown = figures(tensor, result.scheme, report)
@@ -97,6 +99,12 @@ def draw(
     if reference:
         cells.append(_named(reference))
     place.html(f'{first}<dl class="qs-figures">{"".join(cells)}</dl>')
+
+
+def _next_run() -> int:
+    """The number of this run, which tells history.js that an action was answered."""
+    st.session_state[_RUN] = run = int(st.session_state.get(_RUN, 0)) + 1
+    return run
 
 
 def parameters(result: qc.Quantized, trace: qc.Trace) -> str:

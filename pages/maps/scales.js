@@ -1,0 +1,48 @@
+// Titles and color bars of the maps. Plotly's own measure their text several times and lay themselves out anew in every
+// drawing, which took longer than the heatmaps; these have a place that is known.
+
+const BAR_GAP = 6, BAR_WIDTH = 8, TICK_GAP = 4, TICK_FONT = 10, TITLE_FONT = 13, TITLE_RISE = 6; // px
+
+// About five round numbers from low to high: multiples of 1, 2 or 5 times a power of ten
+function roundTicks(low, high) {
+  const rough = (high - low) / 5, power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * [1, 2, 5, 10].find((n) => n * power >= rough * (1 - 1e-9));
+  const ticks = [];
+  for (let n = Math.ceil(low / step - 1e-9); n * step <= high + 1e-9 * step; n++) ticks.push(n * step);
+  return { ticks, step };
+}
+
+// The numbers of one bar, all with as many decimals as their distance needs, or all with an exponent
+function tickTexts(ticks, step) {
+  const most = Math.max(...ticks.map(Math.abs)), digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+  const significant = Math.max(0, Math.floor(Math.log10(most) + 1e-9) - Math.floor(Math.log10(step) + 1e-9));
+  const text = most >= 1e5 || digits > 4 ? (v) => v.toExponential(significant).replace("e+", "e") : (v) => v.toFixed(digits);
+  return ticks.map((v) => (v === 0 ? "0" : text(v).replaceAll("-", "−")));
+}
+
+// [value, text] of each tick of a map's color bar
+function barTicks(name, colours) {
+  if (name === "codes") return codeTicks(colours).map((v) => [v, String(v).replace("-", "−")]);
+  const { ticks, step } = roundTicks(colours.zmin, colours.zmax), texts = tickTexts(ticks, step);
+  return ticks.map((v, i) => [v, texts[i]]);
+}
+
+// Draw titles and color bars beside the maps
+function scales(state, boxes) {
+  const { data, root } = state, k = zoom(data);
+  state.id ??= `qs-${Math.random().toString(36).slice(2)}`; // gradients are found by ids of the whole page
+  root.querySelector("svg.qs-scales")?.remove();
+  const svg = element("svg", { class: "qs-scales", "aria-hidden": "true" }, root);
+  boxes.forEach((box, i) => {
+    const name = NAMES[i], colours = data.colours[name], id = `${state.id}-${name}`;
+    const x = box.left + box.width + BAR_GAP, foot = box.top + box.height;
+    element("text", { class: "qs-title", x: box.left, y: box.top - TITLE_RISE, "font-size": TITLE_FONT * k }, svg).textContent = data.titles[name];
+    const gradient = element("linearGradient", { id, x1: 0, x2: 0, y1: 1, y2: 0 }, svg), last = colours.colorscale.length - 1;
+    colours.colorscale.forEach(([, colour], n) => element("stop", { offset: n / last, "stop-color": colour }, gradient));
+    element("rect", { x, y: box.top, width: BAR_WIDTH * k, height: box.height, fill: `url(#${id})` }, svg);
+    for (const [value, text] of barTicks(name, colours)) {
+      const y = foot - ((value - colours.zmin) / (colours.zmax - colours.zmin)) * box.height;
+      element("text", { class: "qs-tick", x: x + BAR_WIDTH * k + TICK_GAP, y, "font-size": TICK_FONT * k }, svg).textContent = text;
+    }
+  });
+}

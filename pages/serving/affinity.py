@@ -1,0 +1,55 @@
+"""A cookie that tells the proxy which replica a visitor is at.
+
+A session, its uploads and its images exist in one process only, so every request of a page must reach the same one.
+The cookie names the replica, and not the visitor: deploy/nginx.conf knows the names. Where another replica answers in
+place of one that is gone, it puts its own name into the cookie, so that the visitor stays there when the first returns.
+"""
+
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pages.serving.headers import HTML
+
+COOKIE = "quantscope_replica"
+# After the name in the cookie of a page in another site's frame: the websocket's request does not tell
+FRAMED = ".framed"
+_FRAMES = {"iframe", "frame", "embed", "object"}
+
+
+class Affinity:
+    """Put the name of this replica into the cookie of every visitor whose page or session it serves.
+
+    Args:
+        app: what answers.
+        replica: this replica's name; without one no cookie is set.
+    """
+
+    def __init__(self, app: ASGIApp, replica: str) -> None:
+        self.app, self.replica = app, replica
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on; add the cookie to a page and to an accepted websocket, where it is missing or another's."""
+        cookie = self._cookie(HTTPConnection(scope)) if self.replica and scope["type"] != "lifespan" else None
+        if cookie is None:
+            await self.app(scope, receive, send)
+            return
+
+        async def send_with_cookie(message: Message) -> None:
+            headers = list(message.get("headers", []))
+            page = message["type"] == "http.response.start" and (b"content-type", HTML) in headers
+            if page or message["type"] == "websocket.accept":
+                message = {**message, "headers": [*headers, (b"set-cookie", cookie.encode())]}
+            await send(message)
+
+        await self.app(scope, receive, send_with_cookie)
+
+    def _cookie(self, request: HTTPConnection) -> str | None:
+        """The cookie to set, None if the browser's is right."""
+        name, framed, _ = request.cookies.get(COOKIE, "").partition(FRAMED)
+        if name == self.replica:
+            return None
+        if framed or request.headers.get("sec-fetch-dest") in _FRAMES:
+            # partitioned: browsers that refuse cookies of other sites take those that differ by the site around them
+            return f"{COOKIE}={self.replica}{FRAMED}; Path=/; HttpOnly; SameSite=None; Secure; Partitioned"
+        secure = "; Secure" if request.url.scheme in ("https", "wss") else ""
+        return f"{COOKIE}={self.replica}; Path=/; HttpOnly; SameSite=Lax{secure}"

@@ -1,0 +1,100 @@
+"""Limits for strangers, wide enough for a class behind one address.
+
+What the server beneath limits already: a request's head (64 KB, so a link too), one upload (server.maxUploadSize), one
+message of a visitor (server.maxWidgetStateSize), sessions kept after a disconnect (128, for two minutes).
+"""
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from ipaddress import IPv6Address, ip_address, ip_network
+
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from pages.serving import uploads
+from pages.serving.metrics import REFUSED
+from pages.serving.uploads import Uploads
+
+CLOSED = {"/_stcore/metrics"}  # Streamlit's own, open to everybody and costly to compute
+TRY_AGAIN_LATER = 1013  # why a websocket is closed; the page does try again, less and less often
+_MOST_ADDRESSES = 10_000
+
+
+@dataclass
+class Rate:
+    """How often each address may do something: ``burst`` times at once, and ``per_second`` on average."""
+
+    burst: float
+    per_second: float
+    _used: dict[str, tuple[float, float]] = field(default_factory=dict)  # of its burst, at a time
+
+    def allows(self, address: str, now: float | None = None) -> bool:
+        """Whether it may do so now; if so, this counts."""
+        now = time.monotonic() if now is None else now
+        if len(self._used) >= _MOST_ADDRESSES:
+            self._used = {other: last for other, last in self._used.items() if self._left(last, now)}
+        used = self._left(self._used.get(address, (0.0, now)), now)
+        allowed = used + 1 <= self.burst
+        self._used[address] = used + allowed, now
+        return allowed
+
+    def _left(self, last: tuple[float, float], now: float) -> float:
+        """What is left of what was used then."""
+        used, then = last
+        return max(0.0, used - (now - then) * self.per_second)
+
+
+class Limits:
+    """Refuse what goes beyond the limits.
+
+    Args:
+        app: what answers everything else.
+        uploads: the limits of uploads.
+        address_sessions: open pages per address; a third of them may be opened at once, then a 40th per second.
+    """
+
+    def __init__(self, app: ASGIApp, uploads: Uploads, address_sessions: float) -> None:
+        self.app, self.uploads, self.address_sessions = app, uploads, address_sessions
+        self._connects = Rate(address_sessions / 3, address_sessions / 40)
+        self._sessions = Counter[str]()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or refuse it."""
+        if scope["type"] == "websocket":
+            await self._websocket(scope, receive, send)
+        elif scope["type"] == "http" and scope["path"] in CLOSED:
+            await PlainTextResponse("Not Found", 404)(scope, receive, send)
+        elif scope["type"] == "http" and scope["method"] == "PUT" and uploads.ROUTE in scope["path"]:
+            await self.uploads.receive(self.app, scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        address = network((scope.get("client") or ("",))[0])
+        if self._sessions[address] >= self.address_sessions or not self._connects.allows(address):
+            REFUSED.labels("sessions of one address").inc()
+            await receive()  # the request to connect
+            await send({"type": "websocket.close", "code": TRY_AGAIN_LATER})
+            return
+        self._sessions[address] += 1
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            self._sessions[address] -= 1
+            self._sessions += Counter()  # forgets addresses without sessions
+
+
+def network(address: str) -> str:
+    """What counts as one address: of IPv6 the /64 network, in which one visitor may have them all.
+
+    >>> network("203.0.113.7"), network("::ffff:203.0.113.7"), network("2001:db8::1:2:3:4")
+    ('203.0.113.7', '203.0.113.7', '2001:db8::/64')
+    """
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(found, IPv6Address):
+        return str(found.ipv4_mapped or ip_network((found, 64), strict=False))
+    return str(found)

@@ -1,0 +1,96 @@
+"""The log: one line for each problem, without the data of visitors.
+
+Tracebacks are cut down to where the error was raised and by whom: their messages may quote what a visitor entered.
+"""
+
+import contextlib
+import logging
+import re
+import secrets
+import traceback
+from typing import Any
+
+import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from pages.serving.metrics import FAILURES
+
+FRAMES = 8  # of the calls that led to an error, the last ones
+REQUEST_ID = "x-request-id"
+NO_REQUEST = "-"  # of what no visitor asked for, such as the warm-up
+_KNOWN_ID = re.compile(r"[0-9a-fA-F-]{8,36}")
+
+log = logging.getLogger("quantscope")
+
+
+def configure() -> None:
+    """Make every record of this process one line, and write those of this app to standard error."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    log.handlers, log.propagate = [handler], False
+    log.setLevel(logging.INFO)
+    # A link carries its visitor's tensor, and Streamlit turns the log of requests on where uvicorn starts the app.
+    logging.getLogger("uvicorn.access").disabled = True
+    make = logging.getLogRecordFactory()
+
+    def one_line(*args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = make(*args, **kwargs)
+        with contextlib.suppress(TypeError, ValueError):  # a wrong format: the handler complains
+            error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
+            text = " ".join(record.getMessage().split())
+            parts = [text, *([run(), where(error)] if error else [])]
+            record.msg, record.args, record.exc_info = " ".join(filter(None, parts)), (), None
+        return record
+
+    logging.setLogRecordFactory(one_line)
+
+
+def run() -> str:
+    """The page that this thread runs and the request that asked for it; empty if it runs none."""
+    page = current_page()
+    return f"page={page} request={current_request()}" if page else ""
+
+
+def where(error: BaseException) -> str:
+    """The class of an error and the last calls before it, innermost first, and its notes; not its message.
+
+    >>> def divide(): return 1 / 0
+    >>> try: divide()
+    ... except ZeroDivisionError as error: print(where(error).replace(__file__, "log.py")[:20])
+    ZeroDivisionError at
+    """
+    frames = reversed(traceback.extract_tb(error.__traceback__)[-FRAMES:])
+    calls = " < ".join(
+        f"{frame.filename.split('/site-packages/')[-1]}:{frame.lineno} {frame.name}" for frame in frames
+    )
+    notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+    return f"{type(error).__name__}{f' at {calls}' if calls else ''}{notes}"
+
+
+def new_request_id(given: str) -> str:
+    """The id that a proxy gave to a request, or a new one."""
+    return given if _KNOWN_ID.fullmatch(given) else secrets.token_hex(8)
+
+
+def report_failure(error: Exception) -> bool:
+    """Count a bug that stopped a page, which Streamlit has logged, and tell the visitor (its on_script_error)."""
+    FAILURES.labels(current_page(), type(error).__name__).inc()
+    st.error(
+        f"Quantscope hit a bug of its own here ({type(error).__name__}), and it was logged as {current_request()}. "
+        "Your input is kept: change a control to continue, or reload the page."
+    )
+    return True
+
+
+def current_request() -> str:
+    """The id of the request that opened the session of this thread."""
+    return st.context.headers.get(REQUEST_ID) or NO_REQUEST
+
+
+def current_page() -> str:
+    """The address of the page that this thread runs, without parameters; empty if it runs none."""
+    context = get_script_run_ctx(suppress_warning=True)
+    if context is None:
+        return ""
+    page = context.pages_manager.get_pages().get(context.page_script_hash)
+    return f"/{page.get('url_pathname', '')}" if page else "?"

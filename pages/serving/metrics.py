@@ -1,0 +1,120 @@
+"""Numbers for Prometheus: visitors, runs and their time by page, what was refused, failures, and the process.
+
+Off unless the setting ``metrics`` gives a port. They are served on a port of their own, not by the app.
+"""
+
+import time
+import tomllib
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+
+from google.protobuf.message import DecodeError
+from prometheus_client import Counter, Gauge, Histogram, Info, start_http_server
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+
+from pages.serving.settings import PREFIX, SettingError
+
+OTHER = "other"  # the label of pages that are not in the navigation
+SHORT = 256  # bytes; the message that ends a run is shorter
+
+SESSIONS = Gauge("quantscope_sessions", "Open pages of visitors")
+RUNS = Histogram(
+    "quantscope_run_seconds",
+    "From what a visitor does to the end of the answer, waiting included",
+    ["page"],
+    buckets=(0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+)
+FAILURES = Counter("quantscope_failures", "Runs that ended with a bug", ["page", "error"])
+REFUSED = Counter("quantscope_refused", "Connections, requests and uploads beyond a limit", ["limit"])
+_BUILD = Info("quantscope_build", "Versions")
+_ENDED = {ForwardMsg.FINISHED_SUCCESSFULLY, ForwardMsg.FINISHED_FRAGMENT_RUN_SUCCESSFULLY}
+_pages: dict[str, str] = {}  # Streamlit's id of a page: its label
+
+
+def name_pages(addresses: dict[str, str]) -> None:
+    """Say which pages there are: Streamlit's id of each, and the last part of its address."""
+    _pages.update({page: f"/{address}" for page, address in addresses.items()})
+
+
+def gauge(name: str, text: str, read: Callable[[], float]) -> None:
+    """Add a number that is read whenever somebody asks for the metrics."""
+    Gauge(f"quantscope_{name}", text).set_function(read)
+
+
+def serve(address: str) -> None:
+    """Serve the metrics from now on at ``address``: ``9100``, ``0.0.0.0:9100``, or nowhere if it is empty.
+
+    Raises:
+        SettingError: nothing can be served there.
+    """
+    if not address:
+        return
+    host, _, port = address.rpartition(":")
+    try:
+        start_http_server(int(port), host or "127.0.0.1")
+    except (ValueError, OverflowError, OSError) as error:
+        raise SettingError(
+            f"{PREFIX}METRICS is {address[:60]!r}, where no metrics can be served ({error}); it must be a free port, "
+            "or an address of this machine and a port, such as 9100 or 127.0.0.1:9100."
+        ) from error
+    _BUILD.info({"version": _version(), "streamlit": version("streamlit"), "torch": version("torch")})
+
+
+class Metrics:
+    """Count the sessions and time the runs that pass through their websockets."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass everything on unchanged."""
+        if scope["type"] != "websocket":
+            await self.app(scope, receive, send)
+            return
+        page, asked = OTHER, 0.0
+
+        async def receive_run() -> Message:
+            nonlocal page, asked
+            message = await receive()
+            asked_for = _page_asked_for(message.get("bytes") or b"")
+            if asked_for:
+                page, asked = asked_for, asked or time.perf_counter()
+            return message
+
+        async def send_end(message: Message) -> None:
+            nonlocal asked
+            if asked and _ends_run(message.get("bytes") or b""):
+                RUNS.labels(page).observe(time.perf_counter() - asked)
+                asked = 0.0
+            await send(message)
+
+        with SESSIONS.track_inprogress():
+            await self.app(scope, receive_run, send_end)
+
+
+def _version() -> str:
+    project = Path(__file__).parents[2] / "pyproject.toml"
+    return str(tomllib.loads(project.read_text(encoding="utf-8"))["project"]["version"])
+
+
+def _page_asked_for(data: bytes) -> str | None:
+    """The label of the page that a message from a visitor asks to run, if it does."""
+    try:
+        message = BackMsg.FromString(data)
+    except DecodeError:  # Streamlit closes the connection
+        return None
+    if message.WhichOneof("type") != "rerun_script":
+        return None
+    asked = message.rerun_script
+    named = f"/{asked.page_name.strip('/')}"
+    return _pages.get(asked.page_script_hash) or (named if named in _pages.values() else OTHER)
+
+
+def _ends_run(data: bytes) -> bool:
+    if not 0 < len(data) < SHORT:
+        return False
+    message = ForwardMsg.FromString(data)
+    return message.WhichOneof("type") == "script_finished" and message.script_finished in _ENDED

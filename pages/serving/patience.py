@@ -1,0 +1,70 @@
+"""How long the server waits for a request, how much it takes, and how many connections it can hold.
+
+Uvicorn waits for ever for the first byte of a request and for the rest of its head, and has no setting for that.
+"""
+
+import asyncio
+import resource
+from typing import Any
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+from streamlit import config
+
+
+class Patience:
+    """Set up the server beneath, when it starts.
+
+    Args:
+        app: what answers.
+        seconds: for the head of a request, from when the connection is open or the request has begun.
+    """
+
+    def __init__(self, app: ASGIApp, seconds: float = 20.0) -> None:
+        self.app, self.seconds = app, seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass everything on; at startup, adapt uvicorn's configuration, which nothing else hands out."""
+        if scope["type"] == "lifespan":
+            open_all_files()
+            server = getattr(getattr(receive, "__self__", None), "config", None)
+            if server is not None:  # else it is another server than uvicorn
+                server.http_protocol_class = with_deadline(server.http_protocol_class, self.seconds)
+                # Streamlit refuses larger messages, but only once they have been received
+                server.ws_max_size = int(config.get_option("server.maxWidgetStateSize")) << 20
+        await self.app(scope, receive, send)
+
+
+def open_all_files() -> None:
+    """Let the process open as many files and connections as it may; many systems begin with 1,024."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def with_deadline(protocol: type[Any], seconds: float) -> type[Any]:
+    """A protocol of uvicorn that closes a connection whose request does not come within so many seconds."""
+
+    class Deadline(protocol):  # type: ignore[misc]
+        _deadline: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            super().connection_made(transport)
+            self._deadline = self.loop.call_later(seconds, transport.abort)
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            answering = self.cycle is not None and not self.cycle.response_complete
+            if answering or self.transport.get_protocol() is not self:  # it became a websocket
+                self._forget_deadline()
+            elif self._deadline is None:
+                self._deadline = self.loop.call_later(seconds, self.transport.abort)
+
+        def connection_lost(self, error: Exception | None) -> None:
+            self._forget_deadline()
+            super().connection_lost(error)
+
+        def _forget_deadline(self) -> None:
+            if self._deadline is not None:
+                self._deadline.cancel()
+                self._deadline = None
+
+    return Deadline

@@ -1,0 +1,105 @@
+"""The content security policy forbids nothing that the pages do, and does forbid the rest."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+from page_rest import at_rest
+from playwright.sync_api import expect
+
+from benchmarks.visitor import visit
+
+WATCH = "addEventListener('securitypolicyviolation', (e) => (window.forbidden ??= []).push(e.violatedDirective + ' ' + e.blockedURI))"
+
+
+@pytest.fixture
+def watched(app):
+    app.page.add_init_script(WATCH)
+    return app
+
+
+def forbidden(page):
+    """What the policy has forbidden, except for WebAssembly: what reads protobuf does without, silently."""
+    return [what for what in page.evaluate("window.forbidden ?? []") if "wasm-eval" not in what]
+
+
+def test_every_page_and_tab_keeps_the_policy(watched, server):
+    page = watched.page
+    with ThreadPoolExecutor() as beside:  # Playwright has a loop of its own here
+        pages = beside.submit(lambda: asyncio.run(visit(urlsplit(server).netloc)).pages).result()
+    for address in pages:
+        page.goto(f"{server}/{address}" + "?learn_large=true" * address.startswith("learn-"))
+        at_rest(page)
+        for tab in page.get_by_role("tab").all():
+            tab.click()
+        at_rest(page)
+        assert forbidden(watched.page) == [], address
+    # Streamlit looks for its own addresses below a page's first
+    watched.expected.append("Failed to load resource")
+
+
+def test_maps_downloads_and_uploads_keep_the_policy(watched, tmp_path):
+    watched.open(src="upload")
+    np.save(tmp_path / "x.npy", np.eye(16, dtype=np.float32))
+    watched.page.locator("input[type=file]").first.set_input_files(tmp_path / "x.npy")
+    watched.rest()
+    watched.click(3, 3)
+    watched.tab("Export")
+    with watched.page.expect_download():
+        watched.button("NumPy .npz")
+    assert forbidden(watched.page) == []
+
+
+def test_a_chart_is_downloaded_as_an_image(watched):
+    watched.page.goto(f"{watched.address}/schemes")
+    at_rest(watched.page)
+    watched.page.locator(".js-plotly-plot").first.hover()
+    with watched.page.expect_download() as download:
+        watched.page.locator(".modebar-btn[data-title*=Download]").first.click(force=True)
+    assert download.value.path().read_bytes()[:4] == b"\x89PNG"
+    assert forbidden(watched.page) == []
+    watched.expected.append("Failed to load resource")  # see above
+
+
+def framed(app, address, around):
+    """The app inside a page at another address."""
+    html = f'<iframe src="{address}/?dist=normal" width="1200" height="800"></iframe>'
+    app.page.route(around, lambda route: route.fulfill(body=html, content_type="text/html"))
+    app.page.goto(around)
+    return app.page.frame_locator("iframe")
+
+
+def test_it_works_in_a_frame_of_its_own_site(watched, server):
+    inside = framed(watched, server, f"{server}/around.html")
+    expect(inside.locator(".st-key-_scheme_text input")).to_be_visible()
+    expect(inside.locator(".qs-maps[data-painted]")).to_be_visible()
+    assert all(forbidden(frame) == [] for frame in watched.page.frames)
+
+
+def test_it_is_not_shown_in_the_frame_of_another(watched, server):
+    watched.expected += ["frame-ancestors", "left the machine", "Framing"]
+    inside = framed(watched, server, "http://elsewhere.test/")
+    watched.page.wait_for_timeout(2000)  # there is nothing to wait for
+    assert inside.locator("[data-testid=stApp]").count() == 0
+
+
+@pytest.mark.parametrize(
+    ("act", "directive"),
+    [
+        ("document.body.append(Object.assign(document.createElement('script'), {text: 'window.ran = 1'}))", "script-src"),
+        ("document.body.innerHTML += '<img src=x onerror=\"window.ran = 1\">'", "script-src-attr"),
+        ("(0, eval)('window.ran = 1')", "script-src"),
+        ("fetch('http://elsewhere.test/').catch(() => 0)", "connect-src"),
+        ("document.body.append(Object.assign(new Image(), {src: 'http://elsewhere.test/x.png'}))", "img-src"),
+        ("document.body.append(Object.assign(document.createElement('iframe'), {src: 'http://elsewhere.test/'}))", "frame-src"),
+    ],
+)  # fmt: skip
+def test_what_no_page_does_is_forbidden(watched, act, directive):
+    watched.open()
+    watched.expected += ["Content Security Policy", "left the machine"]
+    watched.page.evaluate(f"setTimeout(() => {{ {act} }})")
+    watched.wait("window.forbidden?.some((what) => !what.includes('wasm-eval'))")
+    assert forbidden(watched.page)[0].startswith(directive)
+    assert watched.page.evaluate("window.ran") is None

@@ -1,0 +1,115 @@
+"""Two replicas of the app behind nginx, as deploy/ has them, on loopback."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+START = 60  # s
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def command() -> list[str]:
+    """What the container runs."""
+    (found,) = re.findall(r"^CMD (\[.*\])$", (ROOT / "Dockerfile").read_text("utf-8"), re.MULTILINE)
+    return list(json.loads(found))
+
+
+class Replica:
+    """The app in a process of its own, which can be killed and started again."""
+
+    def __init__(self, name: str, log: Path) -> None:
+        self.name, self.port, self.log = name, free_port(), log
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        options = command()
+        options[options.index("--host") + 1] = "127.0.0.1"
+        options[options.index("--port") + 1] = str(self.port)
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", *options],
+                cwd=ROOT,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "QUANTSCOPE_REPLICA": self.name, "OMP_NUM_THREADS": "1"},
+            )
+
+    def wait(self) -> None:
+        """Until it is ready."""
+        answers(f"http://127.0.0.1:{self.port}/_stcore/health", self.process, self.log)
+
+    def kill(self) -> None:
+        """At once, as if its machine were gone."""
+        assert self.process
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> float:
+        """As a restart does; returns the seconds it takes."""
+        assert self.process
+        begin = time.monotonic()
+        self.process.terminate()
+        self.process.wait()
+        return time.monotonic() - begin
+
+
+def answers(address: str, process: "subprocess.Popen[bytes] | None", log: Path) -> None:
+    deadline = time.monotonic() + START
+    while True:
+        with contextlib.suppress(OSError), urllib.request.urlopen(address, timeout=5) as answer:
+            if answer.status == 200:
+                return
+        assert process is not None
+        assert process.poll() is None, log.read_text("utf-8")
+        assert time.monotonic() < deadline, f"{address} does not answer: {log.read_text('utf-8')}"
+        time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def cluster(folder: Path) -> "Iterator[tuple[str, list[Replica]]]":
+    """The address of nginx, and the replicas behind it."""
+    replicas = [Replica(name, folder / f"{name}.log") for name in ("app-1", "app-2")]
+    port = free_port()
+    config = (ROOT / "deploy" / "nginx.conf").read_text("utf-8")
+    config = config.replace("/tmp/", f"{folder}/").replace("listen 8080", f"listen 127.0.0.1:{port}")
+    for replica in replicas:
+        config = config.replace(f"{replica.name}:8501", f"127.0.0.1:{replica.port}")
+    (folder / "nginx.conf").write_text(config, "utf-8")
+    assert NGINX
+    log = folder / "nginx.log"
+    processes = []
+    try:
+        for replica in replicas:
+            replica.start()
+        with log.open("ab") as output:
+            nginx = subprocess.Popen(
+                [NGINX, "-p", folder, "-c", folder / "nginx.conf", "-g", "daemon off;"],
+                stdout=output,
+                stderr=output,
+            )
+        processes.append(nginx)
+        for replica in replicas:
+            replica.wait()
+        answers(f"http://127.0.0.1:{port}/_stcore/health", nginx, log)
+        yield f"http://127.0.0.1:{port}", replicas
+    finally:
+        for process in [*processes, *(r.process for r in replicas if r.process)]:
+            process.terminate()
+        for process in [*processes, *(r.process for r in replicas if r.process)]:
+            process.wait()

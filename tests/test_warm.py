@@ -1,0 +1,84 @@
+"""What is done before the first visitor, seen in the process that serves."""
+
+import asyncio
+
+import pytest
+from served import serve
+
+from benchmarks.visitor import Visitor, visit
+
+TABS = ("Distribution", "Scales", "Numbers", "Code", "Export")
+APP = """
+import streamlit as st
+from pages.serving import log
+from pages.serving.warm import warm_up
+from contextlib import asynccontextmanager
+
+@asynccontextmanager
+async def lifespan(app):
+    log.configure()
+    await warm_up()
+    yield {}
+
+app = st.App("pages/main.py", lifespan=lifespan, on_script_error=log.report_failure)
+"""
+MAIN = """
+import streamlit as st
+st.navigation([st.Page(f"{name}.py", url_path=name) for name in ("first", "broken", "last")]).run()
+"""
+LAST = """
+import chunk
+import streamlit as st
+one, two = st.tabs(["One", "Two"], key="tab", bind="query-params", on_change="rerun")
+if two.open:
+    import sndhdr
+"""
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory):
+    with serve(tmp_path_factory.mktemp("served")) as server:
+        yield server
+
+
+def test_no_visit_imports_anything(app):
+    before = app.look_inside()
+    assert before["frozen"] > 100_000
+    pages = asyncio.run(visit(app.host)).pages
+    assert len(pages) >= 14
+    for page in pages:
+        asyncio.run(visit(app.host, page))
+        after = app.look_inside()
+        assert set(after["modules"]) - set(before["modules"]) == set(), page
+    for tab in TABS:
+        asyncio.run(visit(app.host, "", f"tab={tab}"))
+        assert set(app.look_inside()["modules"]) - set(before["modules"]) == set(), tab
+    assert after["frozen"] <= before["frozen"]  # frozen once
+
+
+def test_no_session_of_the_warm_up_stays(app):
+    held = app.look_inside()["sessions"]
+    assert any("Opened every page once" in line for line in app.lines())
+
+    async def look():
+        async with Visitor(app.host) as visitor:
+            await visitor.run()
+            return app.look_inside()["sessions"]
+
+    assert asyncio.run(look()) == held + 1  # a visitor's is seen
+
+
+def test_a_page_that_fails_in_the_warm_up_is_one_line_in_the_log(tmp_path):
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "app.py").write_text(APP)
+    (tmp_path / "pages" / "main.py").write_text(MAIN)
+    (tmp_path / "pages" / "first.py").write_text("import wave")
+    (tmp_path / "pages" / "broken.py").write_text("raise ValueError('what a visitor pasted')")
+    (tmp_path / "pages" / "last.py").write_text(LAST)
+    with serve(tmp_path, tmp_path / "app.py", "--logger.enableRich=false") as server:
+        assert {"wave", "chunk", "sndhdr"} <= set(server.look_inside()["modules"])
+        problems = [line for line in server.lines() if "ValueError" in line]
+    assert len(problems) == 1
+    assert "page=/broken request=- ValueError at" in problems[0]
+    assert "broken.py:1" in problems[0]
+    assert "pasted" not in server.log.read_text()

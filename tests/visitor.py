@@ -1,0 +1,149 @@
+"""A visitor without a browser: requests and a websocket as Streamlit's page makes them, with the browser's cookies."""
+
+import asyncio
+import hashlib
+import time
+from types import TracebackType
+from urllib.parse import urlencode
+
+import requests
+import websockets
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.Common_pb2 import FileURLs
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from streamlit.proto.WidgetStates_pb2 import WidgetState
+
+COOKIE = "quantscope_replica"
+
+
+class Visitor:
+    """One page at an address, whose link has these parameters; it connects again when the connection is lost.
+
+    Attributes:
+        link: the parameters of the address as they are now.
+        scheme: what the page shows as the scheme's text.
+        maps: a digest of what the maps show.
+        media: address of the file that the Export tab offers.
+        lost: seconds from the last loss of the connection to the end of the run that followed.
+    """
+
+    def __init__(self, address: str, **link: object) -> None:
+        self.address, self.link = address, dict(link)
+        self.http = requests.Session()
+        self.states: dict[str, WidgetState] = {}
+        self.ids: dict[str, str] = {}
+        self.session = self.scheme = self.maps = self.media = ""
+        self.lost = 0.0
+
+    @property
+    def replica(self) -> str:
+        return str(self.http.cookies.get(COOKIE, ""))
+
+    async def __aenter__(self) -> "Visitor":
+        page = await asyncio.to_thread(self.http.get, f"{self.address}/?{urlencode(self.link)}")
+        page.raise_for_status()
+        await self.connect()
+        await self.run()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.socket.close()
+        self.http.close()
+
+    async def connect(self) -> None:
+        """Ask for signs of life until there are some, then open the websocket."""
+        while not (await asyncio.to_thread(self.http.get, f"{self.address}/_stcore/health")).ok:
+            await asyncio.sleep(0.25)  # the page waits as long
+        cookies = "; ".join(f"{cookie.name}={cookie.value}" for cookie in self.http.cookies)
+        protocols = ["streamlit", self.http.cookies["_streamlit_xsrf"], self.session]
+        self.socket = await websockets.connect(
+            self.address.replace("http://", "ws://") + "/_stcore/stream",
+            subprotocols=[websockets.Subprotocol(name) for name in protocols if name],
+            additional_headers={"Cookie": cookies},
+            max_size=None,
+            compression=None,
+            proxy=None,
+        )
+        assert self.socket.response
+        for line in self.socket.response.headers.get_all("set-cookie"):
+            name, _, value = line.partition(";")[0].partition("=")
+            self.http.cookies.set(name, value, domain="127.0.0.1", path="/")
+
+    async def send(self, message: BackMsg, answer: str) -> ForwardMsg:
+        """Send a message, and note what the page shows until an answer of this type."""
+        await self.socket.send(message.SerializeToString())
+        while True:
+            data = await self.socket.recv()
+            assert isinstance(data, bytes)
+            received = ForwardMsg.FromString(data)
+            kind = received.WhichOneof("type")
+            if kind == "new_session":
+                self.session = received.new_session.initialize.session_id
+            elif kind == "delta" and received.delta.WhichOneof("type") == "new_element":
+                self._see(received.delta.new_element)
+            if kind == answer:
+                return received
+
+    def _see(self, element: object) -> None:
+        kind = element.WhichOneof("type")  # type: ignore[attr-defined]
+        content = getattr(element, kind)
+        key = getattr(content, "id", "").split("-", 2)[-1]
+        self.ids[key] = getattr(content, "id", "")
+        if key.startswith("_scheme_text"):
+            self.scheme = content.value or content.default
+        elif key == "maps":
+            content.ClearField("id")
+            self.maps = hashlib.sha256(content.SerializeToString(deterministic=True)).hexdigest()
+        elif kind == "download_button" and content.url:
+            self.media = content.url
+
+    async def run(self, *states: WidgetState) -> None:
+        """Ask for a run with the state of these widgets, and those of before, as the page does; again after a loss."""
+        self.states |= {state.id: state for state in states}
+        lost: float | None = None
+        while True:
+            message = BackMsg()
+            message.rerun_script.query_string = urlencode(self.link)
+            message.rerun_script.widget_states.widgets.extend(self.states.values())
+            try:
+                await self.send(message, "script_finished")
+                break
+            except websockets.ConnectionClosed:
+                lost = lost or time.monotonic()
+                await self.connect()
+        if lost is not None:
+            self.lost = time.monotonic() - lost
+
+    async def slide(self, bits: int) -> None:
+        """Move the Bits slider."""
+        self.link["bits"] = bits
+        state = WidgetState(id=self.ids["bits"])
+        state.double_array_value.data.append(bits)
+        await self.run(state)
+
+    async def upload(self, name: str, data: bytes) -> requests.Response:
+        """Upload a file; returns the server's answer, after the run that reads the file."""
+        message = BackMsg()
+        message.file_urls_request.request_id = "1"
+        message.file_urls_request.file_names.append(name)
+        message.file_urls_request.session_id = self.session
+        response = await self.send(message, "file_urls_response")
+        urls: FileURLs = response.file_urls_response.file_urls[0]
+        answer = await asyncio.to_thread(
+            self.http.put,
+            self.address + urls.upload_url,
+            files={name: (name, data)},
+            headers={"X-Xsrftoken": self.http.cookies["_streamlit_xsrf"]},
+        )
+        state = WidgetState(id=self.ids["_upload"])
+        state.file_uploader_state_value.uploaded_file_info.add(
+            file_id=urls.file_id, name=name, size=len(data), file_urls=urls
+        )
+        await self.run(state)
+        return answer
+
+    async def download(self) -> requests.Response:
+        """What the Export tab offers."""
+        return await asyncio.to_thread(self.http.get, self.address + self.media)
