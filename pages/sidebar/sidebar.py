@@ -10,7 +10,6 @@ from pages.sidebar import scheme_controls, scheme_state, tensor_controls
 # Link parameters of the sidebar's controls, and those that a link must not leave empty
 KEYS = {*scheme_state.DEFAULTS, *tensor_controls.DEFAULTS, *tensor_controls.PARAMETERS}
 REQUIRED = {"codes", "mode", "overflow"}
-_RUN = "_run"
 
 
 def draw(page: Page) -> None:
@@ -47,9 +46,7 @@ def show_used(page: Page) -> None:
     """Hide the parts of the sidebar that the page does not use, or the whole sidebar if it uses none.
 
     Call it again after the page: a step back in the browser's history changes the page's controls as they are drawn.
-    The number of the run in it tells history.js that an action was answered.
     """
-    st.session_state[_RUN] = run = st.session_state.get(_RUN, 0) + 1
     used = page.used()
     hidden = [f".st-key-{part}_controls" for part in (TENSOR, SCHEME) if part not in used]
     if not used:

@@ -91,10 +91,7 @@ class TensorStore:
         Raises:
             QuantError: the address is not one, or the tensor is missing, damaged, too large, or can't be read now.
         """
-        if not is_address(address):
-            raise QuantError(
-                "The address of the shared tensor in this link is damaged; copy the complete link again."
-            )
+        _check_address(address)
         with self._guard:
             lock = self._locks.setdefault(address, _Lock())
         with lock.held, _answered("can't be read now", "reload the page later."):
@@ -107,6 +104,16 @@ class TensorStore:
                     self._shown[known] = x
             self._note_opened(address, record)
         return x
+
+    def size(self, address: str, limit: int) -> int:
+        """Return how many bytes `open` would read.
+
+        Raises:
+            QuantError: as for `open`.
+        """
+        _check_address(address)
+        with _answered("can't be read now", "reload the page later."):
+            return self._record(address, limit).size
 
     def tidy(self) -> None:
         """Delete what is too old, and what processes that ended left behind; log what prevents it."""
@@ -192,6 +199,13 @@ class _Lock:
 
     def __init__(self) -> None:
         self.held = threading.Lock()
+
+
+def _check_address(address: str) -> None:
+    if not is_address(address):
+        raise QuantError(
+            "The address of the shared tensor in this link is damaged; copy the complete link again."
+        )
 
 
 @contextmanager
