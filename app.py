@@ -22,6 +22,7 @@ from pages.serving.patience import Patience
 from pages.serving.requests import Requests
 from pages.serving.uploads import Uploads
 from pages.serving.warm import warm_up
+from pages.shared import cache, turn
 
 PLOTLY_JS = Path(plotly.__file__).parent / "package_data"
 
@@ -29,10 +30,14 @@ try:
     options = settings.current()
     tensor_store.current()
     metrics.serve(options.metrics)
+    tensor_store.current()
 except settings.SettingError as error:
     sys.exit(f"Quantscope can't start: {error}")
 uploads = Uploads(options.session_upload_mb, options.upload_mb)
 metrics.gauge("uploaded_bytes", "Bytes of the files that open pages hold", uploads.held)
+metrics.gauge("queue_length", "Runs that wait for memory", lambda: turn.GATE.queue_length)
+metrics.gauge("work_bytes", "Bytes that the work in hand may take", lambda: turn.GATE.bytes_in_work)
+metrics.gauge("cached_bytes", "Bytes of cached tensors and results", cache.bytes_cached)
 
 
 @asynccontextmanager

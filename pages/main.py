@@ -15,7 +15,7 @@ from pages.browser import scripts
 from pages.learn import frame
 from pages.maps import four_maps
 from pages.serving import warm
-from pages.shared import link, pinned
+from pages.shared import link, pinned, turn
 from pages.shared.page import Page, for_navigation
 from pages.sidebar import sidebar
 
@@ -46,11 +46,12 @@ if not frame.is_lesson(page):
     frame.unfold()
 before = link.raw_parameters()
 link.drop_unusable(KEYS - FREE_TEXT, REQUIRED)
-with st.sidebar:
-    sidebar.draw(page)
-scripts.run()
 notice = st.container()
-opened.run()
-with st.sidebar:
-    sidebar.show_used(page)
+with turn.of_run(notice):
+    with st.sidebar:
+        sidebar.draw(page)
+    scripts.run()
+    opened.run()
+    with st.sidebar:
+        sidebar.show_used(page)
 link.report_dropped(before, KEYS, notice)

@@ -238,6 +238,9 @@ def test_another_file_is_not_taken_without_saying_so():
         assert ("has the same name" in hint) == (name == "big.safetensors")
         assert at.query_params["sha256"] == DIGEST
         assert at.query_params["file"] == "big.safetensors"
+    uploaded(
+        at, safetensors.numpy.save({"c": A, "d": A}), "third.safetensors"
+    )  # without a tensor of that name
     uploaded(at)  # the right one after all
     assert_codes(at, B)
     assert widget(at, "tensor").value == "b"

@@ -31,7 +31,7 @@ SCHEMES = [
 
 @pytest.fixture(autouse=True)
 def nothing_trained_before() -> None:
-    training_runs._cached.clear()
+    training_runs._known.clear()
 
 
 def opened(step: str, **parameters: str) -> AppTest:

@@ -24,7 +24,7 @@ class SettingError(QuantError):
     """An environment variable that the app can't start with; the message names it and what it may be."""
 
 
-def _number(default: float, low: float, high: float, unit: str) -> Any:
+def _number(default: float | None, low: float, high: float, unit: str) -> Any:
     """A setting that is a number from ``low`` to ``high``."""
     return field(default=default, metadata={"low": low, "high": high, "unit": unit})
 
@@ -38,6 +38,8 @@ class Settings:
         store_gb: space for all shared tensors, in GB (10⁹ bytes).
         store_days: days after which a shared tensor is deleted.
         store_visitor_mb: how much one visitor may share per day, in MB (10⁶ bytes).
+        work_gb: memory for tensors in work, in GB; more work waits. By default 1 GB, or a quarter of the machine's
+            or container's memory if that is less.
         address_sessions: open pages per address; behind a proxy that does not say who asks, of all visitors.
         session_upload_mb: sum of the files that one open page may hold, in MB.
         upload_mb: sum of the files that all open pages may hold, in MB.
@@ -49,6 +51,7 @@ class Settings:
     store_gb: float = _number(1, 0.001, 1e6, "GB")
     store_days: float = _number(30, 0.01, 3650, "days")
     store_visitor_mb: float = _number(300, 0.1, 1e6, "MB")
+    work_gb: float | None = _number(None, 0.01, 1e6, "GB")
     address_sessions: float = _number(400, 3, 1e6, "pages")
     session_upload_mb: float = _number(540, 1, 1e6, "MB")
     upload_mb: float = _number(1080, 1, 1e6, "MB")

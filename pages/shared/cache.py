@@ -1,45 +1,96 @@
 """All cached calls; quantcore itself has no caches for pages.
 
-Cache keys are text: the content key of the tensor, the text of the scheme, the name of the result. (Streamlit would
-hash arrays of 500,000 elements or more by a sample, and ignore the class of nested dataclasses.) Arguments with a
-leading underscore are not hashed. Cached objects are shared by all visitors: never modify them.
+Cache keys are text: the content key of the tensor, the text of the scheme, the name of the result. Cached objects are
+shared by all visitors: never modify them. What is not known is computed when it is the visitor's turn, and once, even
+if a whole class asks for it at the same moment.
 """
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TypeVar, cast
 
 import numpy as np
-import streamlit as st
 
 import quantcore as qc
+from pages.serving.admission import Turn
+from pages.serving.byte_cache import VALUES, ByteCache
+from pages.shared import needs, turn
 from pages.shared.selection import Tensor
 from quantcore.analysis import MapData, View, map_data
 from quantcore.quantization import apply_quietly
 
 T = TypeVar("T")
-LARGE = 1 << 20  # elements; for larger tensors only the latest results stay cached
+LARGE = 1 << 20  # elements; larger tensors and their results share the gate's memory with the tensors in work
+_SMALL_BYTES = 64_000_000  # for the results of all other tensors
+_RECORDS = 32_000  # bytes; roughly what a result of a small tensor takes besides arrays of the tensor's size
+
+_small = ByteCache(lambda: _SMALL_BYTES, entries=300)
+_large = ByteCache(turn.GATE.idle_bytes, turn.GATE.in_work, entries=300)
+turn.GATE.on_change.append(_large.make_room)
 
 
-@st.cache_resource(max_entries=300, show_spinner=False)
-def _small(key: str, _make: Callable[[], Any]) -> Any:
-    return _make()
+def cached(
+    tensor: Tensor, what: str, make: Callable[[], T], need: float = needs.USUAL, *, long: bool = False
+) -> T:
+    """Return ``make()``, computed once for this tensor and ``what``, when it is this run's turn.
+
+    Args:
+        need: memory that the run needs to go on with the result, in multiples of the tensor; see `needs`.
+        long: whether ``make`` takes seconds even for small tensors.
+    """
+    return _cached(_large if size(tensor) > LARGE else _small, tensor, what, make, need, long)
 
 
-@st.cache_resource(max_entries=8, show_spinner="Computing…")
-def _large(key: str, _make: Callable[[], Any]) -> Any:
-    return _make()
+def cached_small(
+    tensor: Tensor, what: str, make: Callable[[], T], need: float = needs.USUAL, *, long: bool = False
+) -> T:
+    """`cached` for results that are small whatever the tensor: large ones do not displace them."""
+    return _cached(_small, tensor, what, make, need, long)
 
 
-def cached(tensor: Tensor, what: str, make: Callable[[], T]) -> T:
-    """Return ``make()``, computed once for this tensor and ``what``."""
-    found = _large if size(tensor) > LARGE else _small
-    return cast(T, found(f"{tensor.key}|{what}", make))
+def _cached(cache: ByteCache, tensor: Tensor, what: str, make: Callable[[], T], need: float, long: bool) -> T:
+    is_large, bytes_ = size(tensor) > LARGE, 4 * size(tensor)
+    with turn.current() as own, ExitStack() as shown:
+
+        def elsewhere() -> None:
+            shown.enter_context(turn.computing(is_large))
+            turn.check()
+
+        def here() -> T:
+            with turn.computing(is_large):
+                return make()
+
+        return cast(
+            T,
+            cache.get(
+                tensor.key,
+                what,
+                here,
+                lambda useless: own.need(int(need * bytes_), tensor.key, long=long, useless=useless),
+                elsewhere,
+                None if cache is _large else min(3 * bytes_, _SMALL_BYTES // 64) + _RECORDS,
+            ),
+        )
 
 
-def cached_small(tensor: Tensor, what: str, make: Callable[[], T]) -> T:
-    """`cached` for results that are small whatever the tensor: they do not displace large results."""
-    return cast(T, _small(f"{tensor.key}|{what}", make))
+@contextmanager
+def turn_of(
+    tensor: Tensor, need: float, *, long: bool = False, useless: Callable[[], bool] = lambda: False
+) -> Iterator[Turn]:
+    """Wait until it is this run's turn to do something with a tensor that is not cached.
+
+    Args:
+        need, long: as for `cached`.
+        useless: whether another visitor has done it in the meantime, so that there is no need to wait.
+    """
+    with turn.current() as own:
+        own.need(int(need * 4 * size(tensor)), tensor.key, long=long, useless=useless)
+        yield own
+
+
+def bytes_cached() -> int:
+    """Bytes of all tensors and results that are cached."""
+    return _small.bytes + _large.bytes
 
 
 def size(tensor: Tensor) -> int:
@@ -49,7 +100,12 @@ def size(tensor: Tensor) -> int:
 
 def values(tensor: Tensor) -> np.ndarray:
     """The tensor's values; never modify them."""
-    return cached(tensor, "values", tensor.load)
+    return cached(tensor, VALUES, tensor.load)
+
+
+def known(tensor: Tensor, x: np.ndarray) -> None:
+    """Put the values into the cache that were read to find out the tensor's key."""
+    cached(tensor, VALUES, lambda: x)
 
 
 def result(tensor: Tensor, scheme: qc.Scheme) -> qc.Quantized:
@@ -62,7 +118,7 @@ def result(tensor: Tensor, scheme: qc.Scheme) -> qc.Quantized:
     def make() -> qc.Quantized:
         return apply_quietly(values(tensor), scheme)  # the page shows result.warnings
 
-    return cached(tensor, f"result {scheme}", make)
+    return cached(tensor, f"result {scheme}", make, needs.of(scheme, tensor.shape))
 
 
 def fitted(tensor: Tensor, scheme: qc.Scheme, size: int, method: str) -> qc.Scheme:
@@ -71,13 +127,14 @@ def fitted(tensor: Tensor, scheme: qc.Scheme, size: int, method: str) -> qc.Sche
     Raises:
         QuantError: no codebook can be fitted, or the scheme does not fit the tensor.
     """
-    make = partial(qc.fit_scheme, values(tensor), scheme, size, method)
-    return cached(tensor, f"fitted {size} {method} {scheme}", make)
+    make = lambda: qc.fit_scheme(values(tensor), scheme, size, method)  # noqa: E731
+    return cached(tensor, f"fitted {size} {method} {scheme}", make, needs.of(scheme, tensor.shape))
 
 
 def report(tensor: Tensor, scheme: qc.Scheme) -> qc.Report:
     """`quantcore.report` of `result`."""
-    return cached(tensor, f"report {scheme}", lambda: qc.report(result(tensor, scheme)))
+    make = lambda: qc.report(result(tensor, scheme))  # noqa: E731
+    return cached(tensor, f"report {scheme}", make, needs.of(scheme, tensor.shape))
 
 
 def drawn(tensor: Tensor, scheme: qc.Scheme, view: View, against: qc.Scheme | None = None) -> MapData:
@@ -86,4 +143,4 @@ def drawn(tensor: Tensor, scheme: qc.Scheme, view: View, against: qc.Scheme | No
     def make() -> MapData:
         return map_data(result(tensor, scheme), view, None if against is None else result(tensor, against))
 
-    return cached(tensor, f"map {view} {scheme} {against}", make)
+    return cached(tensor, f"map {view} {scheme} {against}", make, needs.of(scheme, tensor.shape))

@@ -11,7 +11,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 import quantcore as qc
 from pages.serving import tensor_store
 from pages.serving.settings import upload_limit
-from pages.shared import messages
+from pages.shared import messages, needs, turn
 from pages.shared.selection import Tensor, of_values
 from quantcore import tensors
 
@@ -124,7 +124,10 @@ def _shared(text: str) -> np.ndarray:
         raise qc.QuantError(
             "This link needs its shared tensor, but sharing is off on this server; ask the sender for the file."
         )
-    x = store.open(text.removeprefix(SHARED), upload_limit())
+    address = text.removeprefix(SHARED)
+    with turn.current() as mine:
+        mine.need(int(needs.READING * store.size(address, upload_limit())))
+        x = store.open(address, upload_limit())
     note_shared(of_values(x, "").key, text)
     return x
 

@@ -136,7 +136,7 @@ def _pasted() -> Tensor:
     )
     if text.strip():
         return _carried(of_values(_parse(text), "pasted"))
-    linked: Tensor | None = st.session_state[_LINKED]
+    linked: Tensor | None = st.session_state.get(_LINKED)
     if linked is not None:
         st.caption("Shown: the tensor from the link, too large for the field. Paste numbers to replace it.")
         return _carried(linked)

@@ -1,6 +1,8 @@
 """A tensor from an uploaded file. File and chosen tensor are kept for the whole session."""
 
+import dataclasses
 import hashlib
+import math
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
@@ -10,7 +12,7 @@ import streamlit as st
 from streamlit.runtime.uploaded_file_manager import DeletedFile
 
 from pages.serving.settings import upload_limit
-from pages.shared import link, messages
+from pages.shared import cache, link, messages, needs, turn
 from pages.shared.selection import NoTensorYet, Tensor, of_values
 from quantcore import tensors
 
@@ -18,9 +20,10 @@ FILE = "_upload"  # the widget, which loses its file when it is not drawn
 # The widget in its place where the browser still shows a file that the server has lost
 _AGAIN = "_upload_again"
 PICKED = "tensor"  # name of the chosen tensor, carried by the link
-_UPLOADED, _READ, _WANTED = "_upload_file", "_upload_read", "_upload_wanted"
-_LOST = "_upload_lost"
+_UPLOADED, _READ = "_upload_file", "_upload_read"
+_WANTED, _LOST = "_upload_wanted", "_upload_lost"
 _TEXT = (".csv", ".tsv", ".txt", ".json")
+_LINKED = 1 << 16  # elements; more are never carried by a link
 _LONGEST = 500  # characters of a tensor's name that the link carries
 
 
@@ -91,15 +94,14 @@ def _widget() -> str:
 
 
 def _keep(key: str, name: str, data: bytes) -> UploadedFile:
-    """Keep a file that was just uploaded, and choose its first weight, or the tensor for which it was asked."""
-    found = tuple(tensors.list_tensors(data, name, upload_limit()))
-    file = UploadedFile(key, name, data, found, hashlib.sha256(data).hexdigest())
+    """Keep a file that was just uploaded, and choose its first weight."""
+    with turn.current() as mine:
+        mine.need(int(needs.READING * len(data)))  # of text, all is read to find out what it contains
+        found = tuple(tensors.list_tensors(data, name, upload_limit()))
+        file = UploadedFile(key, name, data, found, hashlib.sha256(data).hexdigest())
     names = [info.name for info in file.tensors]
-    wanted: WantedFile | None = st.session_state.get(_WANTED)
-    if wanted is not None and wanted.tensor in names:
-        st.session_state[PICKED] = wanted.tensor
     # if the link names one of its tensors, the file was uploaded for that tensor
-    elif _UPLOADED in st.session_state or st.query_params.get(PICKED) not in names:
+    if _UPLOADED in st.session_state or st.query_params.get(PICKED) not in names:
         st.session_state[PICKED] = tensors.first_weight(file.tensors).name if len(names) > 1 else None
     st.session_state[_UPLOADED] = file
     return file
@@ -160,20 +162,31 @@ def _chosen(file: UploadedFile) -> Tensor:
     identity = (file.key, info.name)
     known = st.session_state.get(_READ)
     if known is None or known[0] != identity:
-        x = tensors.read_tensor(file.data, file.name, info.name, upload_limit())
-        own = "" if info.name == file.name else info.name
+        st.session_state[_READ] = known = (identity, _read(file, info))
+    if not info.is_floating and not any(other.is_floating for other in file.tensors):
+        st.caption(f"No tensor in this file has a floating-point type: this one is {info.dtype_name}.")
+    tensor: Tensor = known[1]
+    x = cache.values(tensor) if cache.size(tensor) <= _LINKED else None
+    link.carry(x, tensor.key, file.name, file.sha256)
+    return tensor
+
+
+def _read(file: UploadedFile, info: tensors.TensorInfo) -> Tensor:
+    """The tensor, when it is this visitor's turn; of a large one only its file stays in the session."""
+    own = "" if info.name == file.name else info.name
+    load = partial(tensors.read_tensor, file.data, file.name, info.name, upload_limit())
+    with turn.current() as mine:
+        mine.need(int(max(needs.USUAL * 4 * math.prod(info.shape), needs.READING * len(file.data))))
+        x = load()
         read = of_values(
             x,
             f"{file.name} {own}".strip(),
             name=own or file.name,
             stored="text" if PurePath(file.name).suffix.lower() in _TEXT else info.dtype_name,
         )
-        st.session_state[_READ] = known = (identity, read)
-    if not info.is_floating and not any(other.is_floating for other in file.tensors):
-        st.caption(f"No tensor in this file has a floating-point type: this one is {info.dtype_name}.")
-    tensor: Tensor = known[1]
-    link.carry(tensor.load(), tensor.key, file.name, file.sha256)
-    return tensor
+        read = dataclasses.replace(read, load=load)
+        cache.known(read, x)
+    return read
 
 
 def _pick(infos: tuple[tensors.TensorInfo, ...]) -> tensors.TensorInfo:

@@ -18,7 +18,7 @@ from quantcore.comparison.causes import CODING, blocks_of, choices_behind, same
 from quantcore.comparison.sentences import kind_of, sentence
 from quantcore.comparison.ties import BESIDE, kernel_kinds
 from quantcore.conventions import Convention
-from quantcore.numerics import KERNELS, as_float32
+from quantcore.numerics import CHUNK, KERNELS, as_float32
 from quantcore.quantization import Quantized, apply_quietly, codes_of, may_leave_integers
 from quantcore.scheme import Scheme
 
@@ -59,12 +59,25 @@ class Comparison:
     @cached_property
     def count(self) -> int:
         """How many codes differ."""
-        return int(self.differs.sum())
+        return int(torch.count_nonzero(self.differs))  # a sum would convert to 64 bits first
+
+    def first(self, most: int) -> Tensor:
+        """Return where the first ``most`` codes differ, as positions in the flattened tensor.
+
+        Found piece by piece: the positions of all could take twice the memory of x.
+        """
+        found, count = [torch.empty(0, dtype=torch.int64)], 0
+        for start, piece in enumerate(torch.split(self.differs.reshape(-1), CHUNK)):
+            found.append(piece.nonzero()[:, 0] + start * CHUNK)
+            count += len(found[-1])
+            if count >= most:
+                break
+        return torch.cat(found)[:most]
 
     @cached_property
     def reasons(self) -> list[Reason]:
         """The reasons of the first `MOST` elements that differ, the most frequent first."""
-        flat = self.differs.reshape(-1).nonzero()[:MOST, 0]
+        flat = self.first(MOST)
         if not len(flat):
             return []
         return sorted(self._reasons(flat), key=lambda reason: -reason.count)

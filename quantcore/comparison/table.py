@@ -78,7 +78,7 @@ def _row(
     return {
         "scale": float(result.scale[place]),
         "zero_point": result.params.zero_point[place].item(),
-        "codes that differ": None if own is None else int((result.codes != own).sum()),
+        "codes that differ": None if own is None else int(torch.count_nonzero(result.codes != own)),
         "sqnr_db": found.sqnr_db,
         "mse": found.mse,
         "max_abs_error": found.max_abs_error,

@@ -68,18 +68,29 @@ def percent(count: int, total: int) -> str:
 
 
 def pair_data(first: Codes, second: Codes) -> PairData:
-    """Return at most 256×256 cells of two arrays of one shape; leading axes become rows."""
-    a, b = (c.reshape(-1, c.shape[-1] if c.ndim else 1).astype(np.int64) for c in (first, second))
+    """Return at most 256×256 cells of two arrays of one shape; leading axes become rows.
+
+    Memory: some copies of one row of cells, never of an array.
+    """
+    a, b = (c.reshape(-1, c.shape[-1] if c.ndim else 1) for c in (first, second))
     step = (-(-a.shape[0] // MAX_CELLS), -(-a.shape[1] // MAX_CELLS))
-    short = [(0, -n % s) for n, s in zip(a.shape, step, strict=True)]
-    padded = np.pad(abs(a - b), short, constant_values=-1)  # no difference is negative
-    rows, columns = padded.shape[0] // step[0], padded.shape[1] // step[1]
-    boxes = padded.reshape(rows, step[0], columns, step[1]).transpose(0, 2, 1, 3).reshape(rows, columns, -1)
+    starts = range(0, a.shape[0], step[0])
+    found = [_row_of_cells(a[start : start + step[0]], b[start : start + step[0]], step) for start in starts]
+    down, column, differing, size = (np.stack(each) for each in zip(*found, strict=True))
+    row = np.array(starts)[:, None] + down
+    first, second = (c[row, column].astype(np.int64) for c in (a, b))
+    return PairData(first, second, row, column, step, differing, size)
+
+
+def _row_of_cells(a: Codes, b: Codes, step: Span) -> tuple[Codes, Codes, Codes, Codes]:
+    """For each cell of one row: row (from 0) and column of the element shown, how many differ, how many there are."""
+    short = [(0, n - m) for n, m in zip((step[0], -(-a.shape[1] // step[1]) * step[1]), a.shape, strict=True)]
+    difference = abs(a.astype(np.int64) - b)
+    padded = np.pad(difference, short, constant_values=-1)  # no difference is negative
+    boxes = padded.reshape(step[0], -1, step[1]).transpose(1, 0, 2).reshape(-1, step[0] * step[1])
     place = boxes.argmax(-1)
-    row = np.arange(rows)[:, None] * step[0] + place // step[1]
-    column = np.arange(columns) * step[1] + place % step[1]
-    differing, size = (boxes > 0).sum(-1), (boxes >= 0).sum(-1)
-    return PairData(a[row, column], b[row, column], row, column, step, differing, size)
+    column = np.arange(len(boxes)) * step[1] + place % step[1]
+    return place // step[1], column, (boxes > 0).sum(-1), (boxes >= 0).sum(-1)
 
 
 def pair(

@@ -133,7 +133,7 @@ class Evaluator:
         )
         if arithmetic not in self._known:
             expected = reproduce(self.x, scheme, corruption)
-            differing = int((corruption.undo(self.given) != expected).sum())
+            differing = int(torch.count_nonzero(corruption.undo(self.given) != expected))
             # all that fit have the same codes
             shown = expected.contiguous().numpy().tobytes() if differing else b""
             self._known[arithmetic] = differing, hashlib.blake2b(shown, digest_size=16).digest()

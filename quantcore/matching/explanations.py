@@ -61,9 +61,11 @@ def explain_corruption(
         codes: the codes that this scheme and corruption give, on the axes of x.
         own_scale: whether the scale is given, so that the possible scales are not mentioned.
     """
-    params = choose_qparams(x, scheme)
     convention, fmt = scheme.rules, scheme.format
     assert isinstance(fmt, IntFormat)
+    if not corruption.computed and fmt.signed and not isinstance(scheme.range_setting, Given | Percentile):
+        return ()  # nothing went wrong: the arithmetic would take several times the memory of x
+    params = choose_qparams(x, scheme)
     inputs = kernel_inputs(x, scheme, params, corruption)
     unclamped = arithmetic(corruption.computed, convention, inputs.x, inputs.s, inputs.z)
     z = mistaken_zero_point(corruption.computed, inputs.z)
@@ -162,14 +164,16 @@ def _kept(t: _Explained) -> str:
 
 def _negatives(t: _Explained) -> str:
     """How many negative values became 0 because no code lies below the zero_point."""
+    if t.format.signed:
+        return ""
     lost = (
         (t.x < 0)
         & (t.unclamped < t.format.qmin)
         & (t.zero_point == t.format.qmin)
         & (t.codes == t.format.qmin)
     )
-    n = int(lost.sum())
-    if t.format.signed or not n:
+    n = int(torch.count_nonzero(lost))
+    if not n:
         return ""
     return f"{NEGATIVES_LOST}: {n:,} of {t.x.numel():,} elements became 0"
 

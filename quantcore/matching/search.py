@@ -102,9 +102,11 @@ class _Search:
 
     def _reading(self, corruption: Corruption) -> Reading:
         codes = corruption.undo(self.evaluator.given)
-        # sampled repeatedly, so it is made contiguous once
-        flat = codes.to(torch.float32).contiguous()
-        return Reading(corruption, flat, tuple(likely_formats(codes)))
+        low, high = int(codes.min()), int(codes.max())
+        # sampled repeatedly, so it is made contiguous once; there are up to ten readings, so each is kept small
+        kinds = (torch.int8, torch.int16, torch.int32)
+        kind = next(k for k in kinds if torch.iinfo(k).min <= low and high <= torch.iinfo(k).max)
+        return Reading(corruption, codes.to(kind).contiguous(), tuple(likely_formats(codes)))
 
     def steps(self) -> Iterator[Progress]:
         """Run the rounds."""

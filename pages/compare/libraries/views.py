@@ -1,14 +1,14 @@
 """Two libraries compared: the table of all libraries, maps of both codes, and the reason for every difference."""
 
 import dataclasses
-from functools import partial
 from typing import Any
 
 import streamlit as st
+import torch
 
 import quantcore as qc
 from pages.compare.libraries import controls
-from pages.shared import cache, headers, messages
+from pages.shared import cache, headers, messages, needs
 from pages.shared.selection import Tensor
 from pages.shared.theme import theme
 from pages.sidebar import unsupported
@@ -23,14 +23,14 @@ def comparison(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention, b: qc.Conven
     Raises:
         QuantError: one of the libraries does not support the scheme.
     """
-    make = partial(qc.compare, cache.values(tensor), scheme, a, b)
-    return cache.cached(tensor, f"compare {scheme} {a} {b}", make)
+    make = lambda: qc.compare(cache.values(tensor), scheme, a, b)  # noqa: E731
+    return cache.cached(tensor, f"compare {scheme} {a} {b}", make, needs.LIBRARIES)
 
 
 def table(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention) -> None:
     """Draw the table of all libraries, compared with A; a selected row can become B."""
-    make = partial(qc.library_table, cache.values(tensor), scheme, a)
-    frame = cache.cached(tensor, f"libraries {scheme} {a}", make)
+    make = lambda: qc.library_table(cache.values(tensor), scheme, a)  # noqa: E731
+    frame = cache.cached(tensor, f"libraries {scheme} {a}", make, needs.LIBRARIES, long=True)
     taken = frame[frame["refused"] == ""].drop(columns="refused")
     taken, sqnr = messages.sqnr_column(taken, "sqnr_db", headers.label("sqnr_db"))
     event: Any = st.dataframe(
@@ -61,7 +61,7 @@ def table(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention) -> None:
 def side_by_side(tensor: Tensor, found: qc.Comparison) -> None:
     """Draw the summary, the maps and the reasons."""
     a, b = (r.scheme.convention.name for r in (found.a, found.b))
-    differ, total = int(found.differs.sum()), found.differs.numel()
+    differ, total = found.count, found.differs.numel()
     reasons = found.reasons
     if not differ:
         st.success(
@@ -76,17 +76,17 @@ def side_by_side(tensor: Tensor, found: qc.Comparison) -> None:
             f"{a} and {b} differ in {differ:,} of {total:,} codes because of {', '.join(causes)}."
         )
     fmt = found.a.scheme.format
-    draw = partial(
-        figures.pair,
-        found.a.codes.cpu().numpy(),
-        found.b.codes.cpu().numpy(),
-        (a, b),
-        bounds=(fmt.qmin, fmt.qmax),
-        theme=theme(),
+    both = found.a.codes.cpu().numpy(), found.b.codes.cpu().numpy()
+    figure, legend = cache.cached(
+        tensor,
+        f"pair {found.a.scheme} {found.b.scheme} {theme()}",
+        lambda: (
+            figures.pair(*both, (a, b), bounds=(fmt.qmin, fmt.qmax), theme=theme()),
+            figures.pair_data(*both).legend,
+        ),
+        needs.LIBRARIES,
     )
-    key = f"pair {found.a.scheme} {found.b.scheme} {theme()}"
-    st.plotly_chart(cache.cached(tensor, key, draw), theme=None, key="lib_maps")
-    legend = figures.pair_data(found.a.codes.cpu().numpy(), found.b.codes.cpu().numpy()).legend
+    st.plotly_chart(figure, theme=None, key="lib_maps")
     if legend:
         st.caption(messages.plain(legend))
     for reason in reasons:
@@ -99,7 +99,8 @@ def side_by_side(tensor: Tensor, found: qc.Comparison) -> None:
 
 def _cell(found: qc.Comparison) -> None:
     """Draw the arithmetic of one element under both libraries, with the first step that differs marked."""
-    places = found.differs.nonzero()[:MOST_CELLS].tolist()
+    shape = tuple(found.differs.shape)
+    places = torch.stack(torch.unravel_index(found.first(MOST_CELLS), shape), 1).tolist() if shape else [[]]
     options = [", ".join(map(str, place)) or "the only element" for place in places]
     text = st.selectbox(
         "Follow an element that differs",

@@ -4,10 +4,11 @@ import time
 from dataclasses import dataclass
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
 from pages.compare.match.controls import Inputs
-from pages.shared import cache
+from pages.shared import cache, needs
 from pages.shared.selection import Tensor
 
 _FOUND, _WANTED = "_match_found", "_match_wanted"
@@ -46,16 +47,35 @@ def run(tensor: Tensor, inputs: Inputs, key: str) -> None:
     Raises:
         QuantError: the inputs can't be codes, scale or zero point of the tensor.
     """
-    steps = qc.match_steps(cache.values(tensor), inputs.codes, inputs.scale, inputs.zero_point)
-    kept = Found(key, qc.Matches())
-    left, right = st.columns([7, 1], vertical_alignment="center")
+    by_all = cache.cached_small(tensor, f"matches {inputs.key}", lambda: Found(key, qc.Matches()))
+
+    def done() -> bool:
+        return by_all.fraction == 1
+
+    place = st.empty()
+    left, right = place.container().columns([7, 1], vertical_alignment="center")
     bar = left.progress(0.0, "Searching…")
     right.button("Stop", on_click=want, args=(None,), key="match_stop", width="stretch")
+    try:
+        with cache.turn_of(tensor, needs.MATCH, long=True, useless=done):
+            if not done():  # by another visitor, perhaps while this one waited
+                kept = _search(tensor, inputs, key, bar)
+                by_all.matches, by_all.fraction = kept.matches, kept.fraction
+    except qc.QuantError:
+        place.empty()
+        raise
+    st.session_state[_FOUND] = Found(key, by_all.matches, by_all.fraction)
+    st.rerun()
+
+
+def _search(tensor: Tensor, inputs: Inputs, key: str, bar: DeltaGenerator) -> Found:
+    """Search to the end, drawing progress."""
+    kept = Found(key, qc.Matches())
     drawn = time.monotonic()
-    for step in steps:
+    for step in qc.match_steps(cache.values(tensor), inputs.codes, inputs.scale, inputs.zero_point):
         kept.matches, kept.fraction = step.matches, step.fraction
         st.session_state[_FOUND] = kept
         if time.monotonic() - drawn > _EVERY:
             bar.progress(step.fraction, f"{step.what}; {step.matches.tried:,} schemes tried")
             drawn = time.monotonic()
-    st.rerun()
+    return kept

@@ -1,18 +1,20 @@
 """A sweep that shows rows as it computes them, can be stopped, and keeps what it found.
 
-Rows are kept per tensor and scheme, so that a changed choice computes only what is new. A press of Stop, a change of
-another control, or leaving the page ends the script at the next element it draws, which closes the sweep.
+Rows are kept per tensor and scheme, so that a changed choice computes only what is new, and a class on one link
+computes each row once. A press of Stop, a change of another control, or leaving the page ends the script at the next
+element it draws, which closes the sweep.
 """
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 
 import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.shared import cache
+from pages.shared import cache, needs, turn
 from pages.shared.selection import Tensor
 
 AT_ONCE = 40_000_000  # elements times schemes computed without a press of the button: a few seconds
@@ -54,7 +56,7 @@ def run(tensor: Tensor, schemes: list[qc.Scheme], draw: Callable[[pd.DataFrame],
         draw: draws the rows so far; called now and then, each time replacing the last drawing.
     """
     found = known(tensor)
-    missing = [scheme for scheme in schemes if scheme not in found]
+    missing = _missing(tensor, schemes)
     if not missing:
         return
     place = st.empty()
@@ -64,7 +66,21 @@ def run(tensor: Tensor, schemes: list[qc.Scheme], draw: Callable[[pd.DataFrame],
         label = f"Compute {len(missing):,} schemes" if not found else f"Compute {len(missing):,} more"
         place.button(label, type="primary", on_click=_want, args=(tensor.key,), key="sw_go")
         return
-    _compute(tensor, missing, place, lambda: draw(table(found, schemes)))
+    _compute(tensor, schemes, place, lambda: draw(table(found, schemes)))
+
+
+def _rows_of_all(tensor: Tensor) -> Known:
+    """The rows that any visitor has computed for this tensor, as long as they stay cached."""
+    return cache.cached_small(tensor, "sweep", dict)
+
+
+def _missing(tensor: Tensor, schemes: list[qc.Scheme]) -> list[qc.Scheme]:
+    """The schemes that nobody has computed; rows that others have are taken from them."""
+    found, others = known(tensor), _rows_of_all(tensor)
+    for scheme in schemes:
+        if scheme not in found and scheme in others:
+            found[scheme] = others[scheme]
+    return [scheme for scheme in schemes if scheme not in found]
 
 
 def _want(key: str) -> None:
@@ -73,26 +89,29 @@ def _want(key: str) -> None:
 
 
 def _compute(
-    tensor: Tensor, missing: list[qc.Scheme], place: DeltaGenerator, draw: Callable[[], None]
+    tensor: Tensor, schemes: list[qc.Scheme], place: DeltaGenerator, draw: Callable[[], None]
 ) -> None:
+    """Compute the missing rows in turn; a long sweep lets others go first now and then."""
     found, live = known(tensor), st.empty()
     with place.container(horizontal=True, vertical_alignment="center"):
         progress = st.progress(0.0, "Computing…")
         st.button("Stop", on_click=_want, args=(f"not {tensor.key}",), key="sw_stop")
-    computing = qc.sweep_rows(cache.values(tensor), missing)
-    began = drawn = time.monotonic()
-    try:
-        for count, row in enumerate(computing, 1):
-            found[row.scheme] = row
-            progress.progress(count / len(missing), f"{count:,} of {len(missing):,}: {name(row.scheme)}")
-            now = time.monotonic()
-            if now - drawn > max(
-                0.6, (now - began) / 6
-            ):  # the longer it takes, the rarer: a picture flickers
-                with live.container():
-                    draw()
-                drawn = time.monotonic()
-    finally:
-        computing.close()
+    threads = turn.threads(4 * cache.size(tensor), needs.SWEEP_THREAD)
+    done = lambda: not _missing(tensor, schemes)  # noqa: E731
+    with cache.turn_of(tensor, 1 + threads * needs.SWEEP_THREAD, long=True, useless=done) as own:
+        missing, others = _missing(tensor, schemes), _rows_of_all(tensor)
+        with closing(qc.sweep_rows(cache.values(tensor), missing, threads)) as computing:
+            began = drawn = time.monotonic()
+            for count, row in enumerate(computing, 1):
+                found[row.scheme] = others[row.scheme] = row
+                progress.progress(count / len(missing), f"{count:,} of {len(missing):,}: {name(row.scheme)}")
+                now = time.monotonic()
+                # the longer it takes, the rarer: a picture flickers
+                if now - drawn > max(0.6, (now - began) / 6):
+                    with live.container():
+                        draw()
+                    drawn = time.monotonic()
+                if count < len(missing) and own.overstays(turn.AT_A_TIME):
+                    st.rerun()
     live.empty()
     place.empty()

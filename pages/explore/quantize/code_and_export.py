@@ -2,16 +2,17 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import cache, messages
+from pages.shared import cache, messages, needs
 from pages.shared.selection import Tensor
 from quantcore import export, figures, snippets, tensors
 from quantcore.analysis import View
 
+T = TypeVar("T")
 MAPS = {"original": "x", "codes": "codes", "dequantized": "dequantized", "error": "error"}
 
 
@@ -65,23 +66,26 @@ def downloads(tensor: Tensor, result: qc.Quantized, view: View | None) -> None:
     """Draw the download buttons."""
     st.markdown("**Tensors**: x, codes, scale, zero_point, dequantized")
     with st.container(horizontal=True):
-        st.download_button("NumPy .npz", partial(export.to_npz, result), "quantscope.npz", on_click="ignore")
+        npz, safetensors = (
+            partial(_written, tensor, result.scheme, f) for f in (export.to_npz, export.to_safetensors)
+        )
+        st.download_button("NumPy .npz", npz, "quantscope.npz", on_click="ignore")
         st.download_button(
             ".safetensors",
-            partial(export.to_safetensors, result),
+            safetensors,
             "quantscope.safetensors",
             on_click="ignore",
         )
         for label, name in MAPS.items():
-            make = partial(_csv, result, name)
+            make = partial(_written, tensor, result.scheme, partial(_csv, name=name))
             st.download_button(f"{label} .csv", make, f"{name}.csv", on_click="ignore")
     _onnx(tensor, result)
     if view is not None:
         st.markdown("**Maps as shown**")
-        figure = partial(figures.maps, result, view, borders=st.session_state["borders"])
+        figure = partial(figures.maps, view=view, borders=st.session_state["borders"])
         st.download_button(
             "Figure .html",
-            lambda: figures.to_html(figure()),
+            partial(_written, tensor, result.scheme, lambda result: figures.to_html(figure(result))),
             "quantscope.html",
             on_click="ignore",
             help="Works offline: plotly.js is included",
@@ -91,7 +95,7 @@ def downloads(tensor: Tensor, result: qc.Quantized, view: View | None) -> None:
 def _onnx(tensor: Tensor, result: qc.Quantized) -> None:
     st.markdown("**Model**: x → QuantizeLinear → codes → DequantizeLinear → dequantized")
     data, problem = cache.cached(
-        tensor, f"onnx {result.scheme}", lambda: _or_sentence(lambda: export.to_onnx(result))
+        tensor, f"onnx {result.scheme}", lambda: _or_sentence(lambda: export.to_onnx(result)), needs.ONNX
     )
     st.download_button(
         "ONNX .onnx", data or b"", "quantscope.onnx", on_click="ignore", disabled=bool(problem)
@@ -108,6 +112,12 @@ def _or_sentence(make: Callable[[], Any]) -> tuple[Any, str]:
         return make(), ""
     except qc.QuantError as error:
         return None, str(error)
+
+
+def _written(tensor: Tensor, scheme: qc.Scheme, write: Callable[[qc.Quantized], T]) -> T:
+    """The content of a file, made when it is downloaded: until then the button must not keep the result."""
+    with cache.turn_of(tensor, needs.EXPORT):
+        return write(cache.result(tensor, scheme))
 
 
 def _csv(result: qc.Quantized, name: str) -> str:

@@ -10,7 +10,7 @@ import streamlit as st
 
 import quantcore as qc
 from pages.explore.ranges import range_slider
-from pages.shared import cache, headers, messages
+from pages.shared import cache, headers, messages, needs
 from pages.shared.selection import Tensor
 from pages.shared.theme import theme
 from quantcore import figures
@@ -74,20 +74,20 @@ def outline(result: qc.Quantized, block: Block) -> tuple[Box, ...]:
 
 def marks(tensor: Tensor, scheme: qc.Scheme, block: Block) -> tuple[qc.RangeMark, ...]:
     """The range found by the scheme's own range setting, then by every method; each is computed once."""
-    x, plain = cache.values(tensor), _without_range(scheme)
-    others = cache.cached_small(
-        tensor, f"range marks {plain} {block}", partial(qc.range_marks, x, scheme, block)
-    )
+    plain, need = _without_range(scheme), needs.of(scheme, tensor.shape)
+    every = lambda: qc.range_marks(cache.values(tensor), scheme, block)  # noqa: E731
+    others = cache.cached_small(tensor, f"range marks {plain} {block}", every, need)
     if any(mark.setting == scheme.range_setting for mark in others):
         return others
-    make = partial(qc.range_marks, x, scheme, block, (scheme.range_setting,))
-    return (*cache.cached_small(tensor, f"range mark {scheme} {block}", make), *others)
+    own = lambda: qc.range_marks(cache.values(tensor), scheme, block, (scheme.range_setting,))  # noqa: E731
+    return (*cache.cached_small(tensor, f"range mark {scheme} {block}", own, need), *others)
 
 
 def curve(tensor: Tensor, scheme: qc.Scheme, block: Block) -> qc.RangeCurve:
     """The error as a function of the range."""
-    make = partial(qc.range_curve, cache.values(tensor), scheme, block)
-    return cache.cached_small(tensor, f"range curve {_without_range(scheme)} {block}", make)
+    make = lambda: qc.range_curve(cache.values(tensor), scheme, block)  # noqa: E731
+    need = needs.of(scheme, tensor.shape)
+    return cache.cached_small(tensor, f"range curve {_without_range(scheme)} {block}", make, need)
 
 
 def histogram(tensor: Tensor, result: qc.Quantized, block: Block) -> tuple[np.ndarray, np.ndarray]:

@@ -15,7 +15,8 @@ from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
 from pages.learn.ptq_or_qat.controls import Plan
-from pages.shared import messages
+from pages.serving.byte_cache import ByteCache
+from pages.shared import messages, needs, turn
 from pages.shared.selection import Tensor
 from quantcore import training
 
@@ -23,13 +24,19 @@ Step = TypeVar("Step")
 Job = Callable[[], bool]
 Epochs = dict[int, training.Progress[training.QuantizedNetwork]]
 Rows = dict[tuple[str, int, int], training.Row]
+_networks, _known = ByteCache(lambda: 20 * needs.TRAINING), ByteCache(lambda: 60 * needs.TRAINING)
 
 
-@st.cache_resource(max_entries=20, show_spinner="Training the float network…")
 def float_network(seed: int) -> training.Progress[training.Network]:
     """The network before quantization; trained, in about a second, on first use."""
-    *_, last = training.train(seed=seed)
-    return last
+
+    def make() -> training.Progress[training.Network]:
+        with st.spinner("Training the float network…"):
+            *_, last = training.train(seed=seed)
+            return last
+
+    known = _networks.get("", str(seed), make, check=turn.check, size=needs.TRAINING)
+    return cast(training.Progress[training.Network], known)
 
 
 @st.cache_resource(show_spinner=False)
@@ -71,31 +78,37 @@ def run(
     each: Callable[[Step], None],
     progress: Callable[[Step], tuple[float, str]],
     place: DeltaGenerator,
+    done: Callable[[], bool] = lambda: False,
 ) -> bool:
-    """Step through a training; return whether it finished.
+    """Step through a training when it is this visitor's turn; return whether it finished.
 
     Args:
         each: stores a step, then draws what is known.
         progress: what fraction is done after a step, 0 to 1, and a text.
         place: for the progress bar and Stop, or for an error.
+        done: whether another visitor has trained the same in the meantime.
     """
     with place.container(horizontal=True, vertical_alignment="center"):
         bar = st.progress(0.0, "Training…")
         st.button("Stop", key="train_stop")
     try:
-        with closing(begin()) as steps:
-            for step in steps:
-                each(step)
-                bar.progress(*progress(step))
+        with turn.current() as own:
+            if not own.need(needs.TRAINING, long=True, useless=done):
+                return True
+            with closing(begin()) as steps:
+                for step in steps:
+                    each(step)
+                    bar.progress(*progress(step))
+                    own.let_others(turn.AT_A_TIME)
     except qc.QuantError as error:
         messages.error(str(error), place)
         return False
     return True
 
 
-@st.cache_resource(max_entries=60, show_spinner=False)
-def _cached(key: str, _make: Callable[[], Any]) -> Any:
-    return _make()
+def _cached(key: str, make: Callable[[], Any]) -> Any:
+    """``make()``, computed once, however many visitors ask for it."""
+    return _known.get("", key, make, check=turn.check, size=needs.TRAINING)
 
 
 def _any_width(scheme: qc.Scheme) -> str:

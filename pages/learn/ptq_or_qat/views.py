@@ -88,7 +88,9 @@ def qat(plan: Plan, text: str) -> run.Job | None:
     schemes = plan.weights, plan.activations
     begin = partial(training.qat, before.network, *schemes, tuning, plan.seed, learned_scales=learned)
     fraction = lambda p: (p.epoch / count, f"Epoch {p.epoch} of {count}: {percent(p.accuracy)}")  # noqa: E731
-    return partial(run.run, begin, each, fraction, go) if wanted else None
+    again = count in known
+    done = lambda: not again and count in known  # noqa: E731
+    return partial(run.run, begin, each, fraction, go, done) if wanted else None
 
 
 def _trained(
@@ -167,8 +169,9 @@ def curve(plan: Plan, text: str) -> run.Job | None:
     wanted = missing and go.button(label, type="primary", key="train_compute")
     if missing < len(asked):
         draw()
-    begin = partial(begin, known=[known[key] for key in asked if key in known])
-    return partial(run.run, begin, each, fraction, go) if wanted else None
+    begin_rest = lambda: begin(known=[known[key] for key in asked if key in known])  # noqa: E731
+    done = lambda: all(key in known for key in asked)  # noqa: E731
+    return partial(run.run, begin_rest, each, fraction, go, done) if wanted else None
 
 
 def _named(row: training.Row) -> str:

@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import re
 import threading
 import time
 import weakref
@@ -90,10 +91,7 @@ class TensorStore:
         Raises:
             QuantError: the address is not one, or the tensor is missing, damaged, too large, or can't be read now.
         """
-        if not is_address(address):
-            raise QuantError(
-                "The address of the shared tensor in this link is damaged; copy the complete link again."
-            )
+        _check_address(address)
         with self._guard:
             lock = self._locks.setdefault(address, _Lock())
         with lock.held, _answered("can't be read now", "reload the page later."):
@@ -106,6 +104,16 @@ class TensorStore:
                     self._shown[known] = x
             self._note_opened(address, record)
         return x
+
+    def size(self, address: str, limit: int) -> int:
+        """Return how many bytes `open` would read.
+
+        Raises:
+            QuantError: as for `open`.
+        """
+        _check_address(address)
+        with _answered("can't be read now", "reload the page later."):
+            return self._record(address, limit).size
 
     def tidy(self) -> None:
         """Delete what is too old, and what processes that ended left behind; log what prevents it."""
@@ -193,6 +201,13 @@ class _Lock:
         self.held = threading.Lock()
 
 
+def _check_address(address: str) -> None:
+    if not is_address(address):
+        raise QuantError(
+            "The address of the shared tensor in this link is damaged; copy the complete link again."
+        )
+
+
 @contextmanager
 def _answered(problem: str, advice: str) -> Iterator[None]:
     """Log what the file system raises, of which each has exceptions of its own, and say it in a sentence."""
@@ -216,5 +231,6 @@ def described(url: str) -> str:
 
 
 def one_line(error: Exception) -> str:
-    """An exception for a log or a sentence."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    """An exception for a log or a sentence, without the addresses of tensors, which are for their visitors alone."""
+    text = re.sub(r"[0-9a-f]{32}", "…", " ".join(str(error).split()))
+    return f"{type(error).__name__}: {text[:300]}"

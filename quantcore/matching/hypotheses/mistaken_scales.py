@@ -110,7 +110,7 @@ def tried(x: Tensor, reading: Reading, trials: Iterator[Trial], limit: float) ->
     drawn = torch.arange(x.numel())
     if x.numel() > DRAWN:
         drawn = torch.randint(x.numel(), (DRAWN,), generator=torch.Generator().manual_seed(0))
-    values, codes = x.reshape(-1)[drawn], reading.codes.reshape(-1)[drawn]
+    values, codes = x.reshape(-1)[drawn], reading.codes.reshape(-1)[drawn].to(torch.float32)
     for trial in trials:
         if not bool(((trial.scale > 0) & trial.scale.isfinite()).all()):
             continue

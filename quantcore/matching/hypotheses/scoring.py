@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from quantcore.conventions import INTEGER_CONVENTIONS, Convention
@@ -31,7 +32,7 @@ _OF_INTEGERS = tuple(INTEGER_CONVENTIONS.values())
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """The given codes with a corruption undone, float32, on the axes of the original, and the formats they may have."""
+    """The given codes with a corruption undone, on the axes of the original, and the formats they may have."""
 
     corruption: Corruption
     codes: Tensor
@@ -39,9 +40,9 @@ class Reading:
     _drawn: dict[Sample, Tensor] = field(default_factory=dict)
 
     def drawn(self, sample: Sample) -> Tensor:
-        """The codes of the sample's elements."""
+        """The codes of the sample's elements, float32."""
         if sample not in self._drawn:
-            self._drawn[sample] = self.codes.reshape(-1)[sample.index]
+            self._drawn[sample] = self.codes.reshape(-1)[sample.index].to(torch.float32)
         return self._drawn[sample]
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from quantcore.formats import INT4, INT8, MAX_BITS, MIN_BITS, UINT4, UINT8, IntFormat
 from quantcore.granularity import Granularity, PerBlock, PerChannel, PerGroup, PerTensor
+from quantcore.numerics import CHUNK
 
 Shape = tuple[int, ...]
 MAX_GROUP, MAX_BLOCK = 1024, 256  # longest searched, besides the whole axis
@@ -70,7 +71,13 @@ def likely_formats(codes: Tensor) -> list[IntFormat]:
     ranges = [(int(codes.min()), int(codes.max()))]
     if codes.numel() >= 1 / _FEW:
         cut = math.ceil(_FEW / 2 * codes.numel())
-        below = torch.bincount(codes.reshape(-1) - ranges[0][0]).cumsum(0)
+        low, high = ranges[0]
+        # piece by piece: it counts in 64 bits
+        pieces = torch.split(codes.reshape(-1), CHUNK)
+        below = torch.zeros(high - low + 1, dtype=torch.int64)
+        for piece in pieces:
+            below += torch.bincount(piece - low, minlength=len(below))
+        below = below.cumsum(0)
         places = (int((below < n).sum()) for n in (cut, codes.numel() - cut + 1))
         ranges.append((ranges[0][0] + next(places), ranges[0][0] + next(places)))
     narrowest = min(_needed(low, high) for low, high in ranges)

@@ -1,0 +1,240 @@
+"""Heavy work is admitted by the bytes that it needs: first come, first served, but small work never waits for large.
+
+A visitor's run holds one place, from its first heavy computation to its end. The places form lanes, each with bytes of
+its own, so that only work of the same kind is waited for:
+
+    small   fits many times into the budget: in practice never waits
+    long    small too, but it computes for seconds (training, sweeps, Match): one at a time leaves the other cores free
+    large   everything else: a tensor that takes a good part of the budget
+
+A run that needs more than its place has gives that back and waits for a larger one, so that two never wait for each
+other. Work that needs more than its whole lane runs alone in it.
+"""
+
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+POLL = 0.1  # seconds; how soon a waiting run notices that it was replaced
+
+
+class Kind(IntEnum):
+    """The lanes; a place of a higher one will do for work of a lower one."""
+
+    SMALL = 0
+    LONG = 1
+    LARGE = 2
+
+
+@dataclass(eq=False)
+class Place:
+    """A place in a lane, for work that needs ``need`` bytes.
+
+    ``number``: order of arrival; ``bytes``: what it takes of the lane's; ``tensors``: keys of those that its work uses.
+    """
+
+    kind: Kind
+    number: int
+    need: int
+    bytes: int
+    tensors: set[str] = field(default_factory=set)
+    since: float = field(default_factory=time.monotonic)
+
+
+class Lane:
+    """Work of one kind: at most ``budget`` bytes and ``at_once`` places. The gate's lock guards it."""
+
+    def __init__(self, budget: int, at_once: int) -> None:
+        self.budget, self.at_once = budget, at_once
+        self.waiting: list[Place] = []
+        self.working: list[Place] = []
+
+    @property
+    def used(self) -> int:
+        """Bytes of the work admitted."""
+        return sum(place.bytes for place in self.working)
+
+    def admits(self, place: Place) -> bool:
+        """Whether a waiting place is next and fits."""
+        fits = self.used + place.bytes <= self.budget and len(self.working) < self.at_once
+        return fits and all(place.number <= other.number for other in self.waiting)
+
+    def before(self, place: Place) -> int:
+        """How many are admitted or were there earlier."""
+        return len(self.working) + sum(other.number < place.number for other in self.waiting)
+
+
+Tell = Callable[[int, Kind], None]
+Useless = Callable[[], bool]
+
+
+class Gate:
+    """Where heavy work waits for its bytes. Thread-safe.
+
+    Attributes:
+        budget: bytes that all work together may take.
+        on_change: called, outside the lock, when a place was given or given back.
+    """
+
+    def __init__(self, budget: int, cores: int) -> None:
+        self.budget = budget
+        self.on_change: list[Callable[[], None]] = []
+        self._changed = threading.Condition()
+        self._numbers = itertools.count()
+        share = budget // 16
+        self._small = share // 4  # the most that small work needs
+        self._lanes = {
+            Kind.SMALL: Lane(share, at_once=1000),
+            Kind.LONG: Lane(share, at_once=max(1, cores - 1)),
+            Kind.LARGE: Lane(budget - 2 * share, at_once=cores),
+        }
+
+    def kind(self, need: int, long: bool = False) -> Kind:
+        """The lane for work that needs this many bytes."""
+        if need > self._small:
+            return Kind.LARGE
+        return Kind.LONG if long else Kind.SMALL
+
+    def number(self) -> int:
+        """The next number in the order of arrival."""
+        return next(self._numbers)
+
+    def admit(self, kind: Kind, need: int, number: int, tell: Tell, useless: Useless) -> Place | None:
+        """Wait for a place, and return it; None if the work became useless, such as by another's doing it.
+
+        Args:
+            tell: called while waiting with how many are before this; what it raises ends the wait.
+            useless: whether the work need not be done any more.
+        """
+        lane = self._lanes[kind]
+        place = Place(kind, number, need, min(need, lane.budget))
+        with self._changed:
+            lane.waiting.append(place)
+        try:
+            while not useless():
+                with self._changed:
+                    if lane.admits(place):
+                        place.since = time.monotonic()
+                        lane.working.append(place)
+                        break
+                    before = lane.before(place)
+                    self._changed.wait(POLL)
+                tell(before, kind)
+            else:
+                return None
+        finally:
+            with self._changed:
+                lane.waiting.remove(place)
+                self._changed.notify_all()
+        self._call_on_change()
+        return place
+
+    def leave(self, place: Place) -> None:
+        """Give a place back."""
+        with self._changed:
+            self._lanes[place.kind].working.remove(place)
+            self._changed.notify_all()
+        self._call_on_change()
+
+    def _call_on_change(self) -> None:
+        for changed in self.on_change:
+            changed()
+
+    def others_wait(self, place: Place) -> bool:
+        """Whether anybody waits in the lane of a place."""
+        with self._changed:
+            return bool(self._lanes[place.kind].waiting)
+
+    @property
+    def queue_length(self) -> int:
+        """How many runs wait."""
+        with self._changed:
+            return sum(len(lane.waiting) for lane in self._lanes.values())
+
+    @property
+    def bytes_in_work(self) -> int:
+        """Bytes of all work admitted."""
+        with self._changed:
+            return sum(lane.used for lane in self._lanes.values())
+
+    def largest(self) -> int:
+        """Bytes that one visitor's work may take."""
+        return self._lanes[Kind.LARGE].budget
+
+    def idle_bytes(self) -> int:
+        """Bytes of the large lane that nobody works with."""
+        with self._changed:
+            lane = self._lanes[Kind.LARGE]
+            return lane.budget - lane.used
+
+    def in_work(self) -> dict[str, int]:
+        """The tensors in work -> bytes of the places that use them."""
+        found: dict[str, int] = {}
+        with self._changed:
+            for place in self._lanes[Kind.LARGE].working:
+                for tensor in place.tensors:
+                    found[tensor] = found.get(tensor, 0) + place.bytes
+        return found
+
+
+class Turn:
+    """A visitor's run, which holds at most one place at a time; close it at the end of the run.
+
+    Not thread-safe: one thread, one turn.
+    """
+
+    def __init__(self, gate: Gate, tell: Tell) -> None:
+        self.place: Place | None = None
+        self._gate, self._tell = gate, tell
+        self._number: int | None = None
+
+    def need(
+        self, need: int, tensor: str = "", *, long: bool = False, useless: Useless = lambda: False
+    ) -> bool:
+        """Wait until this run may use ``need`` bytes in all, and return True; False if ``useless`` became true.
+
+        Args:
+            tensor: key of the tensor to be used.
+            long: whether the work takes seconds even if it is small.
+        """
+        kind, held = self._gate.kind(need, long), self.place
+        if held is None or held.kind < kind or held.need < need:
+            if self._number is None:
+                self._number = self._gate.number()
+            if held is not None:
+                kind, need = max(kind, held.kind), max(need, held.need)
+            self._leave()
+            self.place = self._gate.admit(kind, need, self._number, self._tell, useless)
+        if self.place is not None and tensor:
+            self.place.tensors.add(tensor)
+        return self.place is not None
+
+    def overstays(self, seconds: float) -> bool:
+        """Whether the place has been held this long while others wait for theirs."""
+        place = self.place
+        return (
+            place is not None and time.monotonic() - place.since > seconds and self._gate.others_wait(place)
+        )
+
+    def let_others(self, seconds: float) -> None:
+        """If the place `overstays`, give it back and wait for it again: for work that keeps little in memory."""
+        held = self.place
+        if held is not None and self.overstays(seconds):
+            self.close()
+            self._number = self._gate.number()
+            self.place = self._gate.admit(held.kind, held.need, self._number, self._tell, lambda: False)
+            if self.place is not None:
+                self.place.tensors |= held.tensors
+
+    def close(self) -> None:
+        """Give back what the run holds."""
+        self._leave()
+        self._number = None
+
+    def _leave(self) -> None:
+        place, self.place = self.place, None
+        if place is not None:
+            self._gate.leave(place)

@@ -1,0 +1,166 @@
+"""A cache bounded by bytes, in which each result is computed once, however many visitors ask for it at once."""
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from pages.serving.admission import POLL
+from pages.serving.sizes import storages
+
+VALUES = "values"  # the result that all others of a tensor refer to
+Entry = tuple[Any, dict[int, int]]  # a result, and its pieces of memory
+
+
+class Group:
+    """The results of one tensor, the latest used last. ``bytes``: of all; what they share is counted once."""
+
+    def __init__(self) -> None:
+        self.entries: OrderedDict[str, Entry] = OrderedDict()
+        self.bytes = 0
+        self._users: Counter[int] = Counter()
+
+    def put(self, what: str, value: Any, pieces: dict[int, int]) -> None:
+        """Add a result."""
+        self.entries[what] = value, pieces
+        self.bytes += sum(size for piece, size in pieces.items() if not self._users[piece])
+        self._users.update(pieces.keys())
+
+    def pop(self) -> Entry:
+        """Take out the result that was used first."""
+        _, (value, pieces) = self.entries.popitem(last=False)
+        self._users.subtract(pieces.keys())
+        self.bytes -= sum(size for piece, size in pieces.items() if not self._users[piece])
+        self._users = +self._users
+        return value, pieces
+
+
+class ByteCache:
+    """Results by tensor and name; the least recently used make room. Thread-safe.
+
+    Args:
+        limit: bytes for tensors that nobody works with, at the moment.
+        in_work: the tensors somebody works with, and how many bytes each may take.
+        entries: how many results are kept at most.
+    """
+
+    def __init__(
+        self, limit: Callable[[], int], in_work: Callable[[], dict[str, int]] = dict, entries: int = 1000
+    ) -> None:
+        self._limit, self._in_work, self._most = limit, in_work, entries
+        self._changed = threading.Condition()
+        self._groups: OrderedDict[str, Group] = OrderedDict()
+        self._computing: set[tuple[str, str]] = set()
+
+    def get(
+        self,
+        tensor: str,
+        what: str,
+        make: Callable[[], Any],
+        admit: Callable[[Callable[[], bool]], bool] = lambda useless: True,
+        check: Callable[[], None] = lambda: None,
+        size: int | None = None,
+    ) -> Any:
+        """Return the result, computed by ``make`` unless it is known or another thread is computing it.
+
+        What ``make`` raises is not kept.
+
+        Args:
+            tensor, what: the key.
+            admit: waits until ``make`` may run, and returns True; or returns False once its argument returns True.
+            check: called while another thread computes the result; what it raises ends the wait.
+            size: bytes of the result, if counting them would take longer than it is worth.
+        """
+        key = tensor, what
+        while True:
+            with self._changed:
+                found = self._find(key)
+                if found is not None:
+                    return found[0]
+                elsewhere = key in self._computing
+                if elsewhere:
+                    self._changed.wait(POLL)
+            if elsewhere:
+                check()
+            elif admit(lambda: self._pending(key)) and self._claim(key):
+                break
+        try:
+            value = make()
+            self._put(key, value, storages(value) if size is None else {id(value): size})
+        finally:
+            with self._changed:
+                self._computing.discard(key)
+                self._changed.notify_all()
+        self.make_room()
+        return value
+
+    def make_room(self) -> None:
+        """Forget results until the rest fits."""
+        limit, in_work = self._limit(), self._in_work()
+        with self._changed:
+            forgotten = self._forget(limit, in_work)
+        del forgotten  # memory is given back outside the lock, since that takes a while
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all results."""
+        with self._changed:
+            return sum(group.bytes for group in self._groups.values())
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._changed:
+            self._groups.clear()
+
+    def _pending(self, key: tuple[str, str]) -> bool:
+        """Whether a result is known, or being computed."""
+        with self._changed:
+            group = self._groups.get(key[0])
+            return key in self._computing or (group is not None and key[1] in group.entries)
+
+    def _claim(self, key: tuple[str, str]) -> bool:
+        """Take a result for this thread to compute; False if another was faster."""
+        with self._changed:
+            group = self._groups.get(key[0])
+            if key in self._computing or (group is not None and key[1] in group.entries):
+                return False
+            self._computing.add(key)
+            return True
+
+    def _find(self, key: tuple[str, str]) -> Entry | None:
+        """A known result, which becomes the latest used."""
+        group = self._groups.get(key[0])
+        if group is None or key[1] not in group.entries:
+            return None
+        self._groups.move_to_end(key[0])
+        for used in (
+            key[1],
+            VALUES,
+        ):  # the values last: without them nothing else of the tensor can be computed
+            if used in group.entries:
+                group.entries.move_to_end(used)
+        return group.entries[key[1]]
+
+    def _put(self, key: tuple[str, str], value: Any, pieces: dict[int, int]) -> None:
+        with self._changed:
+            self._groups.setdefault(key[0], Group()).put(key[1], value, pieces)
+            self._find(key)
+
+    def _forget(self, limit: int, in_work: dict[str, int]) -> list[Entry]:
+        """Take out what is too much: of tensors in work what exceeds their places, then the least recently used."""
+        forgotten = []
+        count = sum(len(group.entries) for group in self._groups.values())
+        idle = sum(group.bytes for tensor, group in self._groups.items() if tensor not in in_work)
+        for tensor, group in list(self._groups.items()):
+            before, most = group.bytes, in_work.get(tensor)
+            # a tensor in work keeps at least what was used last, since its work goes on with that
+            while len(group.entries) > (most is not None) and (
+                count > self._most or (idle > limit if most is None else group.bytes > most)
+            ):
+                forgotten.append(group.pop())
+                count -= 1
+                if most is None:
+                    idle, before = idle + group.bytes - before, group.bytes
+            if not group.entries:
+                del self._groups[tensor]
+        return forgotten

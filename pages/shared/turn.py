@@ -1,0 +1,133 @@
+"""A visitor's run at the gate for heavy work: its place, and what the visitor is told while waiting for it."""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+from streamlit.runtime.scriptrunner_utils.script_run_context import get_run_yield_check
+
+from pages.serving import memory, settings
+from pages.serving.admission import Gate, Kind, Turn
+
+AT_A_TIME = 5.0  # seconds after which long work lets those who wait go first
+_PATIENCE = 0.3  # seconds of waiting that are not worth a word
+_WHAT = {
+    Kind.SMALL: ("computation", "computations"),
+    Kind.LONG: ("long computation", "long computations"),
+    Kind.LARGE: ("large tensor", "large tensors"),
+}
+_of_thread = threading.local()
+
+
+def default_budget() -> int:
+    """Bytes for tensors in work if no setting says otherwise: 1 GB, or a quarter of the memory if that is less."""
+    return min(10**9, memory.usable() // 4)
+
+
+def _gate() -> Gate:
+    chosen = settings.current().work_gb
+    return Gate(int(chosen * 1e9) if chosen else default_budget(), CORES)
+
+
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+GATE = _gate()
+
+
+@contextmanager
+def of_run(place: DeltaGenerator) -> Iterator[None]:
+    """Make all heavy work of a run one turn, which ends with the run, however that ends.
+
+    Args:
+        place: a container at the top of the page, where the visitor is told about the wait.
+    """
+    with _turn(place):
+        yield
+
+
+@contextmanager
+def current() -> Iterator[Turn]:
+    """The turn of this run; of work outside a run (a download, a fragment), one for the time of the context."""
+    known = getattr(_of_thread, "turn", None)
+    with nullcontext(known) if known is not None else _turn(None) as turn:
+        yield turn
+
+
+@contextmanager
+def _turn(place: DeltaGenerator | None) -> Iterator[Turn]:
+    turn = _of_thread.turn = Turn(GATE, _Word(place).tell)
+    try:
+        yield turn
+    finally:
+        _of_thread.turn = None
+        was_large = turn.place is not None and turn.place.kind is Kind.LARGE
+        turn.close()
+        if was_large:
+            memory.give_back()
+
+
+def threads(tensor: int, each: float) -> int:
+    """How many threads may work on a tensor of so many bytes, if each needs ``each`` times its size.
+
+    As many as there are cores, unless not even a visitor alone would have the memory.
+    """
+    fitting = (GATE.largest() / max(tensor, 1) - 1) / each
+    return max(1, min(CORES, int(fitting)))
+
+
+def check() -> None:
+    """End the run here if it was replaced or stopped, as Streamlit does wherever a run draws."""
+    ended = get_run_yield_check()
+    if ended is not None:
+        ended()
+
+
+@contextmanager
+def computing(shown: bool) -> Iterator[None]:
+    """Show that something is computed, once, if what is computed needs something else."""
+    outermost = shown and not getattr(_of_thread, "computing", False)
+    _of_thread.computing = True if outermost else getattr(_of_thread, "computing", False)
+    try:
+        with st.spinner("Computing…") if outermost else nullcontext():
+            yield
+    finally:
+        if outermost:
+            _of_thread.computing = False
+
+
+class _Word:
+    """What a visitor is told while waiting: how many are before, whenever that changes."""
+
+    def __init__(self, place: DeltaGenerator | None) -> None:
+        self.place = place
+        self.box: Any = None
+        self.since: float | None = None
+        self.before = -1
+
+    def tell(self, before: int, kind: Kind) -> None:
+        """Show how many are before this visitor; none: take it away. Ends the run if it was replaced."""
+        check()
+        now = time.monotonic()
+        if before == 0:
+            self._clear()
+            return
+        self.since = self.since or now
+        if before == self.before or now - self.since < _PATIENCE or get_run_yield_check() is None:
+            return
+        self.before = before
+        self.box = self.box or (self.place or st).empty()
+        self.box.info(sentence(before, kind), icon=":material/hourglass_top:")
+
+    def _clear(self) -> None:
+        if self.box is not None:
+            self.box.empty()
+        self.since, self.before, self.box = None, -1, None
+
+
+def sentence(before: int, kind: Kind) -> str:
+    """What a visitor is told who waits behind ``before`` others."""
+    return f"{before:,} {_WHAT[kind][before > 1]} before yours. The page continues by itself when it is your turn."

@@ -1,0 +1,248 @@
+"""Heavy work is admitted by bytes, in the order of arrival; real threads wait for real places."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from pages.serving.admission import Gate, Kind, Turn
+
+MB = 1 << 20
+BUDGET = 160 * MB  # 140 MB for large work, 10 for long, 10 for small, each up to 2.5 MB
+SOON = 5.0  # seconds within which a thread that may go on has done so, on a busy machine too
+
+
+class Replaced(Exception):
+    """What Streamlit raises in a run that was replaced."""
+
+
+class Visitor:
+    """A thread that waits for its bytes, works until it is told to leave, and gives them back."""
+
+    def __init__(self, gate: Gate, need: int, long: bool = False) -> None:
+        self.told: list[int] = []
+        self.admitted, self.leave = threading.Event(), threading.Event()
+        self.replaced = self.useless = False
+        self.error: BaseException | None = None
+        self.turn = Turn(gate, self._tell)
+        self._need, self._long = need, long
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _tell(self, before: int, kind: Kind) -> None:
+        if self.replaced:
+            raise Replaced
+        self.told.append(before)
+
+    def _run(self) -> None:
+        try:
+            if self.turn.need(self._need, "x", long=self._long, useless=lambda: self.useless):
+                self.admitted.set()
+                self.leave.wait(60)
+        except Replaced as error:
+            self.error = error
+        finally:
+            self.turn.close()
+
+    def end(self) -> None:
+        self.leave.set()
+        self.thread.join(SOON)
+        assert not self.thread.is_alive()
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SOON
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+@contextmanager
+def in_queue(gate: Gate, needs: list[int]) -> Iterator[list[Visitor]]:
+    """Visitors who came one after the other."""
+    visitors = []
+    for need in needs:
+        visitors.append(Visitor(gate, need))
+        until(lambda: visitors[-1].admitted.is_set() or bool(visitors[-1].told))
+    yield visitors
+    for visitor in visitors:
+        visitor.end()
+    assert (gate.queue_length, gate.bytes_in_work) == (0, 0)
+
+
+def test_as_many_as_fit_work_at_once_and_the_others_wait_in_the_order_of_arrival() -> None:
+    gate = Gate(BUDGET, cores=8)
+    with in_queue(gate, [60 * MB, 60 * MB, 60 * MB, 30 * MB]) as (a, b, c, d):
+        assert a.admitted.is_set()
+        assert b.admitted.is_set()
+        assert gate.bytes_in_work == 120 * MB
+        assert gate.queue_length == 2
+        # the fourth does not fit either; if it did, it would not go before the third
+        a.end()
+        until(c.admitted.is_set)
+        assert not d.admitted.wait(0.3)
+        assert set(c.told) == {2}
+        assert set(d.told) <= {3, 2}
+        b.end()
+        until(d.admitted.is_set)
+
+
+def test_what_would_fit_does_not_overtake_what_came_first() -> None:
+    gate = Gate(BUDGET, cores=8)
+    with in_queue(gate, [100 * MB, 100 * MB, 20 * MB]) as (a, b, c):
+        assert not c.admitted.wait(0.3)
+        a.end()
+        until(b.admitted.is_set)
+        until(c.admitted.is_set)
+
+
+def test_small_work_never_waits_for_large() -> None:
+    gate = Gate(BUDGET, cores=8)
+    with in_queue(gate, [140 * MB, 140 * MB]):
+        small = Visitor(gate, 2 * MB)
+        until(small.admitted.is_set)
+        assert small.told == []
+        small.end()
+
+
+def test_work_of_seconds_leaves_a_core_free() -> None:
+    gate = Gate(BUDGET, cores=2)
+    first, second = (Visitor(gate, 1, long=True) for _ in range(2))
+    until(lambda: first.admitted.is_set() or second.admitted.is_set())
+    time.sleep(0.3)
+    assert first.admitted.is_set() != second.admitted.is_set()
+    quick = Visitor(gate, 1)
+    until(quick.admitted.is_set)
+    for visitor in (first, second, quick):
+        visitor.end()
+
+
+def test_no_more_large_work_than_cores() -> None:
+    gate = Gate(BUDGET, cores=1)
+    with in_queue(gate, [10 * MB, 10 * MB]) as (a, b):
+        assert not b.admitted.wait(0.3)
+        a.end()
+        until(b.admitted.is_set)
+
+
+def test_work_larger_than_the_budget_runs_alone_rather_than_never() -> None:
+    gate = Gate(BUDGET, cores=8)
+    with in_queue(gate, [10 * MB, 10_000 * MB, 10 * MB]) as (a, b, c):
+        assert not b.admitted.wait(0.3)
+        a.end()
+        until(b.admitted.is_set)
+        assert not c.admitted.wait(0.3)
+        b.end()
+        until(c.admitted.is_set)
+
+
+def test_a_run_that_was_replaced_gives_its_place_in_the_queue_up_at_once() -> None:
+    gate = Gate(BUDGET, cores=8)
+    with in_queue(gate, [140 * MB, 140 * MB, 140 * MB]) as (a, b, c):
+        b.replaced = True
+        b.thread.join(1.0)
+        assert isinstance(b.error, Replaced)
+        until(lambda: c.told[-1] == 1)
+        a.end()
+        until(c.admitted.is_set)
+
+
+def test_work_that_another_has_done_is_not_waited_for() -> None:
+    gate = Gate(BUDGET, cores=8)
+    with in_queue(gate, [140 * MB, 140 * MB]) as (_, b):
+        b.useless = True
+        b.thread.join(1.0)
+        assert not b.thread.is_alive()
+        assert b.turn.place is None
+
+
+def test_an_exception_gives_the_bytes_back() -> None:
+    gate = Gate(BUDGET, cores=8)
+    turn = Turn(gate, lambda before, kind: None)
+
+    def work() -> None:
+        try:
+            turn.need(50 * MB)
+            raise MemoryError
+        finally:
+            turn.close()
+
+    with pytest.raises(MemoryError):
+        work()
+    assert gate.bytes_in_work == 0
+
+
+def test_a_run_that_needs_more_waits_for_it_before_all_who_came_later_and_two_never_for_each_other() -> None:
+    gate = Gate(BUDGET, cores=8)
+    turns = [Turn(gate, lambda before, kind: None) for _ in range(2)]
+    for turn in turns:
+        turn.need(60 * MB)
+    order: list[int] = []
+
+    def grow(which: int) -> None:
+        turns[which].need(100 * MB)
+        order.append(which)
+        time.sleep(0.1)
+        turns[which].close()
+
+    later = Visitor(gate, 100 * MB)
+    until(lambda: bool(later.told))
+    threads = [threading.Thread(target=grow, args=(i,)) for i in (1, 0)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SOON)
+    assert sorted(order) == [0, 1]
+    until(later.admitted.is_set)
+    later.end()
+    assert gate.bytes_in_work == 0
+
+
+def test_a_larger_place_will_do_for_less() -> None:
+    gate = Gate(BUDGET, cores=8)
+    turn = Turn(gate, lambda before, kind: None)
+    turn.need(50 * MB)
+    place = turn.place
+    for need, long in ((10 * MB, False), (1, True), (50 * MB, False)):
+        turn.need(need, long=long)
+        assert turn.place is place
+    turn.need(10_000 * MB)
+    alone = turn.place
+    turn.need(10_000 * MB)  # more than the lane has, and still enough
+    assert turn.place is alone is not place
+    turn.close()
+
+
+def test_long_work_lets_others_go_first() -> None:
+    gate = Gate(BUDGET, cores=1)
+    turn = Turn(gate, lambda before, kind: None)
+    turn.need(1, long=True)
+    turn.let_others(0.0)
+    assert turn.place is not None  # nobody waited
+    other = Visitor(gate, 1, long=True)
+    until(lambda: bool(other.told))
+    assert not turn.overstays(60.0)
+    assert turn.overstays(0.0)
+    threading.Timer(0.3, other.leave.set).start()
+    turn.let_others(0.0)
+    assert other.admitted.is_set()
+    assert not other.thread.is_alive() or other.leave.is_set()
+    assert turn.place is not None
+    turn.close()
+    other.end()
+
+
+def test_what_is_in_work_is_known_by_tensor() -> None:
+    gate = Gate(BUDGET, cores=8)
+    turn = Turn(gate, lambda before, kind: None)
+    changes: list[int] = []
+    gate.on_change.append(lambda: changes.append(gate.bytes_in_work))
+    turn.need(50 * MB, "x")
+    turn.need(1, "y")
+    assert gate.in_work() == {"x": 50 * MB, "y": 50 * MB}
+    assert gate.idle_bytes() == 90 * MB
+    turn.close()
+    assert gate.in_work() == {}
+    assert changes == [50 * MB, 0]
