@@ -30,7 +30,6 @@ try:
     options = settings.current()
     tensor_store.current()
     metrics.serve(options.metrics)
-    tensor_store.current()
 except settings.SettingError as error:
     sys.exit(f"Quantscope can't start: {error}")
 uploads = Uploads(options.session_upload_mb, options.upload_mb)

@@ -205,7 +205,9 @@ def test_metrics_count_sessions_and_time_runs_by_page(served: Server, metrics: s
         'quantscope_run_seconds_sum{page="/ranges"}', 0
     )
     assert during["quantscope_sessions"] == before["quantscope_sessions"] + 1
-    assert during["quantscope_uploaded_bytes"] == 0
+    for idle in ("uploaded_bytes", "queue_length", "work_bytes"):
+        assert during[f"quantscope_{idle}"] == 0
+    assert during["quantscope_cached_bytes"] > 0
     assert during["process_resident_memory_bytes"] > 1e8
     versions = next(name for name in during if name.startswith("quantscope_build_info"))
     assert re.search(r'streamlit="\d+\.\d+.*version="\d+\.\d+', versions)
