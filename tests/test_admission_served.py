@@ -80,12 +80,23 @@ def test_a_page_continues_by_itself_when_its_turn_comes() -> None:
     other = Turn(turn.GATE, lambda before, kind: None)
     other.need(turn.GATE.largest())
     at = AppTest.from_file(str(MAIN), default_timeout=60)
-    at.query_params["shape"] = "1100x1000"
+    at.query_params["shape"] = "2048x2048"
     at.query_params["dist"] = "uniform"
-    threading.Timer(1.0, other.close).start()
-    start = time.monotonic()
+    lengths: list[int] = []
+
+    def leave() -> None:
+        deadline = time.monotonic() + 30
+        while not turn.GATE.queue_length and time.monotonic() < deadline:
+            time.sleep(0.01)
+        lengths.append(turn.GATE.queue_length)
+        time.sleep(0.6)  # longer than a wait that is not worth a word
+        other.close()
+
+    thread = threading.Thread(target=leave)
+    thread.start()
     at.run()
-    assert time.monotonic() - start >= 1.0
+    thread.join()
+    assert lengths == [1]
     assert not at.exception
     assert not at.info  # the word is taken away
     assert any("SQNR" in element.proto.body for element in at.get("html"))

@@ -184,6 +184,9 @@ class Turn:
     """A visitor's run, which holds at most one place at a time; close it at the end of the run.
 
     Not thread-safe: one thread, one turn.
+
+    Args:
+        tell: called with how many are before this while it waits, and with 0 afterwards; what it raises ends the wait.
     """
 
     def __init__(self, gate: Gate, tell: Tell) -> None:
@@ -207,7 +210,7 @@ class Turn:
             if held is not None:
                 kind, need = max(kind, held.kind), max(need, held.need)
             self._leave()
-            self.place = self._gate.admit(kind, need, self._number, self._tell, useless)
+            self._wait(kind, need, self._number, useless)
         if self.place is not None and tensor:
             self.place.tensors.add(tensor)
         return self.place is not None
@@ -225,7 +228,7 @@ class Turn:
         if held is not None and self.overstays(seconds):
             self.close()
             self._number = self._gate.number()
-            self.place = self._gate.admit(held.kind, held.need, self._number, self._tell, lambda: False)
+            self._wait(held.kind, held.need, self._number, lambda: False)
             if self.place is not None:
                 self.place.tensors |= held.tensors
 
@@ -233,6 +236,19 @@ class Turn:
         """Give back what the run holds."""
         self._leave()
         self._number = None
+
+    def _wait(self, kind: Kind, need: int, number: int, useless: Useless) -> None:
+        """Take a place; after a wait, tell that nobody is before this any more."""
+        told = False
+
+        def tell(before: int, kind: Kind) -> None:
+            nonlocal told
+            told = True
+            self._tell(before, kind)
+
+        self.place = self._gate.admit(kind, need, number, tell, useless)
+        if told:
+            self._tell(0, kind)
 
     def _leave(self) -> None:
         place, self.place = self.place, None

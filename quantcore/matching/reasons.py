@@ -73,8 +73,8 @@ def reason(e: Element) -> tuple[str, str]:
 
 def _wrapped(value: int, fmt: IntFormat) -> int:
     """The number that the lowest bits of ``value`` represent."""
-    lowest = -(1 << (fmt.bits - 1)) if fmt.signed else 0
-    return ((value - lowest) & ((1 << fmt.bits) - 1)) + lowest
+    low = value % (1 << fmt.bits)
+    return low - (1 << fmt.bits) if low > fmt.qmax else low  # never of an unsigned format
 
 
 def _rounded(e: Element, value: str) -> tuple[str, str] | None:
