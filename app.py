@@ -28,8 +28,8 @@ PLOTLY_JS = Path(plotly.__file__).parent / "package_data"
 
 try:
     options = settings.current()
-    metrics.serve(options.metrics)
     tensor_store.current()
+    metrics.serve(options.metrics)
 except settings.SettingError as error:
     sys.exit(f"Quantscope can't start: {error}")
 uploads = Uploads(options.session_upload_mb, options.upload_mb)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -61,7 +62,7 @@ def test_every_number_has_its_limits_around_its_default():
 def test_every_setting_stands_in_the_readme():
     text = (ROOT / "README.md").read_text("utf-8")
     for each in dataclasses.fields(Settings):
-        assert f"`{settings.PREFIX}{each.name.upper()}`" in text
+        assert re.search(rf"`{settings.PREFIX}{each.name.upper()}[`=]", text), each.name
 
 
 def test_the_app_does_not_start_with_one_that_can_not_be_used():

@@ -24,6 +24,8 @@ class Visitor:
         scheme: what the page shows as the scheme's text.
         maps: a digest of what the maps show.
         media: address of the file that the Export tab offers.
+        largest_upload: what the page takes, in MiB.
+        opened: seconds that it took to open the page.
         lost: seconds from the last loss of the connection to the end of the run that followed.
     """
 
@@ -33,17 +35,20 @@ class Visitor:
         self.states: dict[str, WidgetState] = {}
         self.ids: dict[str, str] = {}
         self.session = self.scheme = self.maps = self.media = ""
-        self.lost = 0.0
+        self.largest_upload = 0
+        self.opened = self.lost = 0.0
 
     @property
     def replica(self) -> str:
         return str(self.http.cookies.get(COOKIE, ""))
 
     async def __aenter__(self) -> "Visitor":
+        begin = time.monotonic()
         page = await asyncio.to_thread(self.http.get, f"{self.address}/?{urlencode(self.link)}")
         page.raise_for_status()
         await self.connect()
         await self.run()
+        self.opened = time.monotonic() - begin
         return self
 
     async def __aexit__(
@@ -96,6 +101,8 @@ class Visitor:
         elif key == "maps":
             content.ClearField("id")
             self.maps = hashlib.sha256(content.SerializeToString(deterministic=True)).hexdigest()
+        elif kind == "file_uploader":
+            self.largest_upload = content.max_upload_size_mb
         elif kind == "download_button" and content.url:
             self.media = content.url
 

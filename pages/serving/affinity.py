@@ -48,8 +48,9 @@ class Affinity:
         name, framed, _ = request.cookies.get(COOKIE, "").partition(FRAMED)
         if name == self.replica:
             return None
-        if framed or request.headers.get("sec-fetch-dest") in _FRAMES:
+        frame = request.headers.get("sec-fetch-dest") in _FRAMES
+        if framed or (frame and request.headers.get("sec-fetch-site") == "cross-site"):
             # partitioned: browsers that refuse cookies of other sites take those that differ by the site around them
             return f"{COOKIE}={self.replica}{FRAMED}; Path=/; HttpOnly; SameSite=None; Secure; Partitioned"
-        secure = "; Secure" if request.url.scheme in ("https", "wss") else ""
+        secure = "; Secure" if request.scope["scheme"] in ("https", "wss") else ""
         return f"{COOKIE}={self.replica}; Path=/; HttpOnly; SameSite=Lax{secure}"

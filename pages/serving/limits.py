@@ -51,12 +51,12 @@ class Limits:
     Args:
         app: what answers everything else.
         uploads: the limits of uploads.
-        address_sessions: open pages per address; a third of them may be opened at once, then a 40th per second.
+        address_sessions: open pages per address; a third of them may be opened at once, then a 100th per second.
     """
 
     def __init__(self, app: ASGIApp, uploads: Uploads, address_sessions: float) -> None:
         self.app, self.uploads, self.address_sessions = app, uploads, address_sessions
-        self._connects = Rate(address_sessions / 3, address_sessions / 40)
+        self._connects = Rate(address_sessions / 3, address_sessions / 100)
         self._sessions = Counter[str]()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -121,9 +121,9 @@ def _pasted() -> Tensor:
     if went or PASTED not in st.session_state:
         x = link.tensor_from_link()
         large = x is not None and x.size > tensors.MAX_LINK_ELEMENTS
-        if x is not None:
-            st.session_state[PASTED] = "" if large else write(x)
-        elif went:  # otherwise the browser may still hold a text too large for the link
+        if x is not None and not large:
+            st.session_state[PASTED] = write(x)
+        elif went or large:  # otherwise the browser may still hold a text too large for the link
             st.session_state[PASTED] = ""
         st.session_state[_LINKED] = of_values(x, "from the link") if x is not None and large else None
     text = st.text_area(
@@ -136,7 +136,7 @@ def _pasted() -> Tensor:
     )
     if text.strip():
         return _carried(of_values(_parse(text), "pasted"))
-    linked: Tensor | None = st.session_state[_LINKED]
+    linked: Tensor | None = st.session_state.get(_LINKED)
     if linked is not None:
         st.caption("Shown: the tensor from the link, too large for the field. Paste numbers to replace it.")
         return _carried(linked)

@@ -17,9 +17,8 @@ from pages.shared.selection import NoTensorYet, Tensor, of_values
 from quantcore import tensors
 
 FILE = "_upload"  # the widget, which loses its file when it is not drawn
-_AGAIN = (
-    "_upload_again"  # the widget that replaces it where the browser still shows a file that the server lost
-)
+# The widget in its place where the browser still shows a file that the server has lost
+_AGAIN = "_upload_again"
 PICKED = "tensor"  # name of the chosen tensor, carried by the link
 _UPLOADED, _READ = "_upload_file", "_upload_read"
 _WANTED, _LOST = "_upload_wanted", "_upload_lost"

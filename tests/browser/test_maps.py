@@ -165,7 +165,9 @@ def test_dragging_a_box_on_an_overview_opens_the_part(app: Any) -> None:
     spans = [[int(n) for n in app.input(key).input_value().split(":")] for key in ("rows", "cols")]
     np.testing.assert_allclose(spans, [[50, 91], [100, 181]], atol=3)
     (top, bottom), (left, right) = spans
-    app.page.wait_for_function(f"() => document.querySelector('.qs-plot').data[0].z.length === {bottom - top}")
+    app.page.wait_for_function(
+        f"() => document.querySelector('.qs-plot').data[0].z.length === {bottom - top}"
+    )
     x = tensors.generate(tensors.Generated("normal", (300, 300)))
     np.testing.assert_array_equal(app.map("x"), x[top:bottom, left:right])
     codes = qc.apply(x, qc.Scheme.parse(DEFAULT)).codes.numpy()

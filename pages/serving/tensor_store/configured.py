@@ -3,11 +3,10 @@
 import asyncio
 import functools
 import hashlib
-import ipaddress
-from contextlib import suppress
 from pathlib import Path
 
 from pages.serving import settings
+from pages.serving.limits import network
 from pages.serving.tensor_store.store import TensorStore, one_line
 from pages.serving.tensor_store.upkeep import Limits
 
@@ -18,11 +17,7 @@ def visitor_of(network_address: str | None) -> str:
     Args:
         network_address: None for a visitor on the server's own machine.
     """
-    who = (network_address or "local").partition("%")[0]
-    with suppress(ValueError):  # a proxy may name its visitors otherwise
-        ip = ipaddress.ip_address(who)
-        if isinstance(ip, ipaddress.IPv6Address):
-            who = str(ip.ipv4_mapped or ipaddress.ip_network((ip, 64), strict=False))
+    who = network((network_address or "local").partition("%")[0])
     return hashlib.sha256(who.encode()).hexdigest()[:16]
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import re
 import threading
 import time
 import weakref
@@ -230,5 +231,6 @@ def described(url: str) -> str:
 
 
 def one_line(error: Exception) -> str:
-    """An exception for a log or a sentence."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    """An exception for a log or a sentence, without the addresses of tensors, which are for their visitors alone."""
+    text = re.sub(r"[0-9a-f]{32}", "…", " ".join(str(error).split()))
+    return f"{type(error).__name__}: {text[:300]}"
