@@ -14,13 +14,13 @@ from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
 from pages.serving import log, metrics, settings, tensor_store
-from pages.serving.affinity import Affinity
-from pages.serving.headers import SecurityHeaders
-from pages.serving.limits import Limits
-from pages.serving.page_head import Pages
-from pages.serving.patience import Patience
-from pages.serving.requests import Requests
-from pages.serving.uploads import Uploads
+from pages.serving.middleware.affinity import Affinity
+from pages.serving.middleware.headers import SecurityHeaders
+from pages.serving.middleware.limits import Limits
+from pages.serving.middleware.page_head import Pages
+from pages.serving.middleware.patience import Patience
+from pages.serving.middleware.requests import Requests
+from pages.serving.middleware.uploads import Uploads
 from pages.serving.warm import warm_up
 from pages.shared import cache, turn
 

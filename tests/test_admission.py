@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from pages.serving.admission import Gate, Kind, Turn
+from pages.serving.work.admission import Gate, Kind, Turn
 
 MB = 1 << 20
 BUDGET = 160 * MB  # 140 MB for large work, 10 for long, 10 for small, each up to 2.5 MB

@@ -9,7 +9,7 @@ from app_page import MAIN
 from streamlit.testing.v1 import AppTest
 
 from benchmarks.session import Session, server
-from pages.serving.admission import Kind, Turn
+from pages.serving.work.admission import Kind, Turn
 from pages.shared import turn
 
 LARGE = "3072x3072"  # 38 MB: more than the 44 MB for large work, so one at a time

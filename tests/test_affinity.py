@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pages.serving.affinity import Affinity
+from pages.serving.middleware.affinity import Affinity
 from pages.serving.settings import SettingError, read
 
 LAX = "quantscope_replica=app-1; Path=/; HttpOnly; SameSite=Lax"

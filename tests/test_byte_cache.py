@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import quantcore as qc
-from pages.serving.byte_cache import VALUES, ByteCache
-from pages.serving.sizes import storages
+from pages.serving.work.byte_cache import VALUES, ByteCache
+from pages.serving.work.sizes import storages
 
 KB = 1024
 

@@ -12,7 +12,7 @@ from served import serve
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from benchmarks.visitor import Visitor
-from pages.serving.limits import Rate, network
+from pages.serving.middleware.limits import Rate, network
 
 APP = """
 import streamlit as st
@@ -20,11 +20,11 @@ from contextlib import asynccontextmanager
 from starlette.middleware import Middleware
 from starlette.routing import Route
 from pages.serving import log
-from pages.serving.limits import Limits
-from pages.serving.patience import Patience
-from pages.serving.requests import Requests
-from pages.serving.headers import SecurityHeaders
-from pages.serving.uploads import Uploads
+from pages.serving.middleware.limits import Limits
+from pages.serving.middleware.patience import Patience
+from pages.serving.middleware.requests import Requests
+from pages.serving.middleware.headers import SecurityHeaders
+from pages.serving.middleware.uploads import Uploads
 
 @asynccontextmanager
 async def lifespan(app):

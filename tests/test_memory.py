@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pages.serving import memory
+from pages.serving.work import memory
 
 MACHINE = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 GB = 10**9

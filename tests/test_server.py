@@ -18,8 +18,8 @@ import websockets
 from served import Server, free_port, serve
 
 from benchmarks.visitor import Visitor, visit
-from pages.serving.headers import content_security_policy
 from pages.serving.metrics import serve as serve_metrics
+from pages.serving.middleware.headers import content_security_policy
 from pages.serving.settings import SettingError
 
 

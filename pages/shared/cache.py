@@ -12,8 +12,8 @@ from typing import TypeVar, cast
 import numpy as np
 
 import quantcore as qc
-from pages.serving.admission import Turn
-from pages.serving.byte_cache import VALUES, ByteCache
+from pages.serving.work.admission import Turn
+from pages.serving.work.byte_cache import VALUES, ByteCache
 from pages.shared import needs, turn
 from pages.shared.selection import Tensor
 from quantcore.analysis import MapData, View, map_data

@@ -11,8 +11,9 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.scriptrunner_utils.script_run_context import get_run_yield_check
 
-from pages.serving import memory, settings
-from pages.serving.admission import Gate, Kind, Turn
+from pages.serving import settings
+from pages.serving.work import memory
+from pages.serving.work.admission import Gate, Kind, Turn
 
 AT_A_TIME = 5.0  # seconds after which long work lets those who wait go first
 _PATIENCE = 0.3  # seconds of waiting that are not worth a word

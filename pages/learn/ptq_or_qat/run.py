@@ -15,7 +15,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
 from pages.learn.ptq_or_qat.controls import Plan
-from pages.serving.byte_cache import ByteCache
+from pages.serving.work.byte_cache import ByteCache
 from pages.shared import messages, needs, turn
 from pages.shared.selection import Tensor
 from quantcore import training

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 from pages.serving import settings
-from pages.serving.limits import network
+from pages.serving.middleware.limits import network
 from pages.serving.tensor_store.store import TensorStore, one_line
 from pages.serving.tensor_store.upkeep import Limits
 

@@ -5,8 +5,8 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from pages.serving.admission import POLL
-from pages.serving.sizes import storages
+from pages.serving.work.admission import POLL
+from pages.serving.work.sizes import storages
 
 VALUES = "values"  # the result that all others of a tensor refer to
 Entry = tuple[Any, dict[int, int]]  # a result, and its pieces of memory

@@ -3,7 +3,7 @@
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pages.browser.scripts import in_head, serve_in_head
-from pages.serving.headers import HTML, POLICY, content_security_policy
+from pages.serving.middleware.headers import HTML, POLICY, content_security_policy
 
 # Request headers that make the response empty or compressed, and response headers about the unmodified file
 CONDITIONS = {b"if-none-match", b"if-modified-since", b"accept-encoding"}

@@ -12,9 +12,9 @@ from ipaddress import IPv6Address, ip_address, ip_network
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from pages.serving import uploads
 from pages.serving.metrics import REFUSED
-from pages.serving.uploads import Uploads
+from pages.serving.middleware import uploads
+from pages.serving.middleware.uploads import Uploads
 
 CLOSED = {"/_stcore/metrics"}  # Streamlit's own, open to everybody and costly to compute
 TRY_AGAIN_LATER = 1013  # why a websocket is closed; the page does try again, less and less often

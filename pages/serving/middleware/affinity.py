@@ -8,7 +8,7 @@ place of one that is gone, it puts its own name into the cookie, so that the vis
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pages.serving.headers import HTML
+from pages.serving.middleware.headers import HTML
 
 COOKIE = "quantscope_replica"
 # After the name in the cookie of a page in another site's frame: the websocket's request does not tell
