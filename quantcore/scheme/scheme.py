@@ -40,6 +40,10 @@ class Scheme:
         return self.convention.at(self.granularity)
 
     def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         symmetry = "symmetric" if self.symmetric else "asymmetric"
         granularity, range_setting = (notation.write_call(c) for c in (self.granularity, self.range_setting))
         own = f"{self.format} {symmetry} {granularity} {range_setting} {self.convention}"

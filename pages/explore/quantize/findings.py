@@ -76,7 +76,6 @@ def draw(place: DeltaGenerator, tensor: Tensor, result: qc.Quantized, report: qc
         _examples()
 
 
-@st.fragment
 def _all(tensor: Tensor, scheme: qc.Scheme, found: list[qc.Finding]) -> None:
     """Draw the popover with all findings in full, if it is open; the buttons of the first are in the line."""
     label = f"All {len(found)}" if len(found) > 1 else "More"
@@ -87,21 +86,19 @@ def _all(tensor: Tensor, scheme: qc.Scheme, found: list[qc.Finding]) -> None:
         st.container(width=640).markdown(_sentence(found[0]))
         for number, finding in enumerate(found[1:], 1):
             with st.container(horizontal=True, width=640, gap="small", vertical_alignment="center"):
-                if _one(tensor, scheme, finding, number, st.container(width=420)):
-                    st.rerun()  # a button in a fragment runs only the fragment
+                _one(tensor, scheme, finding, number, st.container(width=420))
 
 
 def _sentence(finding: qc.Finding) -> str:
     return f":small[{_MARKS[finding.severity]} {messages.plain(finding.sentence)}]"
 
 
-def _one(tensor: Tensor, scheme: qc.Scheme, finding: qc.Finding, number: int, place: DeltaGenerator) -> bool:
-    """Draw the sentence in ``place`` and its buttons here; return whether one was pressed."""
+def _one(tensor: Tensor, scheme: qc.Scheme, finding: qc.Finding, number: int, place: DeltaGenerator) -> None:
+    """Draw the sentence in ``place`` and its buttons here."""
     place.markdown(_sentence(finding))
-    pressed = False
     if finding.boxes:
         on = st.session_state.get(_SHOWN, ("",) * 3)[:3] == (tensor.key, str(scheme), finding.sentence)
-        pressed |= st.button(
+        st.button(
             "Hide" if on else "Show",
             key=f"_finding_show_{number}",
             on_click=_hide if on else partial(_show, tensor, scheme, finding),
@@ -109,7 +106,7 @@ def _one(tensor: Tensor, scheme: qc.Scheme, finding: qc.Finding, number: int, pl
             help=_outlined(finding),
         )
     if finding.fix is not None:
-        pressed |= st.button(
+        st.button(
             "Fix",
             key=f"_finding_fix_{number}",
             on_click=partial(_fix, finding.fix),
@@ -123,7 +120,6 @@ def _one(tensor: Tensor, scheme: qc.Scheme, finding: qc.Finding, number: int, pl
         query_params={lesson_plan.step_key(name): step},
         help=f"The lesson that explains this: {lesson_plan.LESSONS[name].title}",
     )
-    return pressed
 
 
 def _outlined(finding: qc.Finding) -> str:
@@ -149,7 +145,6 @@ def _fix(scheme: qc.Scheme) -> None:
         st.session_state[scheme_state.TEXT_ERROR] = str(error)
 
 
-@st.fragment
 def _examples() -> None:
     """Draw the popover with the examples, if it is open."""
     popover = st.popover(
@@ -166,13 +161,12 @@ def _examples() -> None:
     halves = list(EXAMPLES)[::2], list(EXAMPLES)[1::2]
     for column, kinds in zip(popover.columns(2, width=560), halves, strict=True):
         for kind in kinds:
-            if column.button(
+            column.button(
                 EXAMPLES[kind].title,
                 key=f"_finding_example_{kind}",
                 on_click=partial(load, kind),
                 width="stretch",
-            ):
-                st.rerun()  # a button in a fragment runs only the fragment
+            )
 
 
 def load(kind: str) -> None:
