@@ -3,8 +3,8 @@
     python benchmarks/interaction.py
 
 Each size is given as a multiple of the floor, measured in the same run: a page of one slider and one
-text (floor_page.py). Budgets: 6 times the floor for 4×4 and 16×16 with numbers, 5 for 128×128, and 1 s
-for the overview of 4096×4096. Exits with 1 where one is exceeded.
+text (floor_page.py). Budgets: 3 times the floor for 4×4, 16×16 with numbers and 128×128, and 1 s for the overview
+of 4096×4096. Exits with 1 where one is exceeded.
 """
 
 import contextlib
@@ -27,9 +27,9 @@ FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--dis
 REST = "[data-testid=stApp][data-test-script-state=notRunning]"
 PRESSES = 16
 SIZES = {
-    "4×4": ("4x4", 6.0),
-    "16×16, numbers": ("16x16", 6.0),
-    "128×128": ("128x128", 5.0),
+    "4×4": ("4x4", 3.0),
+    "16×16, numbers": ("16x16", 3.0),
+    "128×128": ("128x128", 3.0),
     "4096×4096": ("4096x4096", None),
 }
 
