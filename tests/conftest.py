@@ -14,6 +14,10 @@ SHARED = tempfile.TemporaryDirectory(prefix="quantscope-", ignore_cleanup_errors
 os.environ["QUANTSCOPE_STORE"] = SHARED.name
 
 
+# Modules whose tests share what takes ten seconds, a server or a training: one worker runs all of a module
+TOGETHER = tuple(f"tests/test_{name}.py" for name in ("limits", "server", "training", "warm"))
+
+
 @pytest.hookimpl(optionalhook=True)  # pytest-xdist's
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """One worker alone runs what needs a browser: two on two cores wait for each other.
@@ -24,8 +28,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class OneBrowser(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
+            if nodeid.startswith("tests/browser/"):
+                return "browser"
             # cases of one test go together: to hand out each of 16,000 takes a minute
-            return "browser" if nodeid.startswith("tests/browser/") else nodeid.partition("[")[0]
+            return nodeid.partition("::" if nodeid.startswith(TOGETHER) else "[")[0]
 
     return OneBrowser(config, log)
 
