@@ -12,7 +12,7 @@ from benchmarks.session import Session, server
 from pages.serving.work.admission import Kind, Turn
 from pages.shared import turn
 
-LARGE = "3072x3072"  # 38 MB: more than the 44 MB for large work, so one at a time
+LARGE = "3072x3072"  # 38 MB, which need more than half of the 44 MB for large work: one at a time
 VISITORS = 4
 
 

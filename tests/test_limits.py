@@ -12,7 +12,8 @@ from served import serve
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from benchmarks.visitor import Visitor
-from pages.serving.middleware.limits import Rate, network
+from pages.serving.middleware.limits import Rate
+from pages.serving.network import network
 
 APP = """
 import streamlit as st

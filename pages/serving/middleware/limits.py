@@ -7,7 +7,6 @@ message of a visitor (server.maxWidgetStateSize), sessions kept after a disconne
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from ipaddress import IPv6Address, ip_address, ip_network
 
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -15,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from pages.serving.metrics import REFUSED
 from pages.serving.middleware import uploads
 from pages.serving.middleware.uploads import Uploads
+from pages.serving.network import network
 
 CLOSED = {"/_stcore/metrics"}  # Streamlit's own, open to everybody and costly to compute
 TRY_AGAIN_LATER = 1013  # why a websocket is closed; the page does try again, less and less often
@@ -83,18 +83,3 @@ class Limits:
         finally:
             self._sessions[address] -= 1
             self._sessions += Counter()  # forgets addresses without sessions
-
-
-def network(address: str) -> str:
-    """What counts as one address: of IPv6 the /64 network, in which one visitor may have them all.
-
-    >>> network("203.0.113.7"), network("::ffff:203.0.113.7"), network("2001:db8::1:2:3:4")
-    ('203.0.113.7', '203.0.113.7', '2001:db8::/64')
-    """
-    try:
-        found = ip_address(address)
-    except ValueError:
-        return address
-    if isinstance(found, IPv6Address):
-        return str(found.ipv4_mapped or ip_network((found, 64), strict=False))
-    return str(found)

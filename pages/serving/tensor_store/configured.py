@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 from pages.serving import settings
-from pages.serving.middleware.limits import network
+from pages.serving.network import network
 from pages.serving.tensor_store.store import TensorStore, one_line
 from pages.serving.tensor_store.upkeep import Limits
 
@@ -17,7 +17,7 @@ def visitor_of(network_address: str | None) -> str:
     Args:
         network_address: None for a visitor on the server's own machine.
     """
-    who = network((network_address or "local").partition("%")[0])
+    who = network(network_address or "local")
     return hashlib.sha256(who.encode()).hexdigest()[:16]
 
 

@@ -121,8 +121,7 @@ class ByteCache:
     def _claim(self, key: tuple[str, str]) -> bool:
         """Take a result for this thread to compute; False if another was faster."""
         with self._changed:
-            group = self._groups.get(key[0])
-            if key in self._computing or (group is not None and key[1] in group.entries):
+            if self._pending(key):
                 return False
             self._computing.add(key)
             return True
@@ -133,10 +132,8 @@ class ByteCache:
         if group is None or key[1] not in group.entries:
             return None
         self._groups.move_to_end(key[0])
-        for used in (
-            key[1],
-            VALUES,
-        ):  # the values last: without them nothing else of the tensor can be computed
+        # the values last: without them nothing else of the tensor can be computed
+        for used in (key[1], VALUES):
             if used in group.entries:
                 group.entries.move_to_end(used)
         return group.entries[key[1]]
