@@ -4,14 +4,15 @@
 >>> checkpoint.tensors["model.layers.0.self_attn.q_proj.weight"].read(rows=slice(0, 8))  # doctest: +SKIP
 
 Where things are: `address` (bytes of files, nothing outside the folder), `containers` (headers of files), `packing`
-(which code sits where), `layouts` (one module a format), `tensor` and `parameters` (what is made of them).
+(which code sits where), `protocol` (what a format implements), `layouts` (one module a format), `tensor` and `parameters` (what is made of them).
 """
 
 from quantcore.checkpoints.address import ByteCounter, ByteSource, Folder
 from quantcore.checkpoints.checkpoint import Checkpoint, open_checkpoint
 from quantcore.checkpoints.encode import encode
-from quantcore.checkpoints.layouts import Layout, Location, Place
 from quantcore.checkpoints.problem import Problem
+from quantcore.checkpoints.protocol.fields import Place
+from quantcore.checkpoints.protocol.layout import Layout, Location
 from quantcore.checkpoints.tensor import CheckpointTensor
 
 __all__ = [

@@ -16,9 +16,11 @@ from quantcore.checkpoints.containers import (
     open_safetensors,
     read_index,
 )
-from quantcore.checkpoints.layouts import Refused, Release, find_layouts
+from quantcore.checkpoints.layouts import find_layouts
 from quantcore.checkpoints.layouts.plain import Plain
 from quantcore.checkpoints.problem import Problem
+from quantcore.checkpoints.protocol.refused import Refused
+from quantcore.checkpoints.protocol.release import Release
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.errors import QuantError
 from quantcore.tensors import load_json, short

@@ -1,6 +1,6 @@
 """Back to bytes: codes and parameters in the packing of their format."""
 
-from quantcore.checkpoints.layouts import Layout
+from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.errors import QuantError
 from quantcore.quantization import Quantized

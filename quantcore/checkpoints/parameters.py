@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.layouts import Layout
+from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.conventions import TEXTBOOK, Convention
 from quantcore.errors import QuantError
 from quantcore.granularity import Blocks, Granularity, PerBlock

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.layouts import Layout, Location
 from quantcore.checkpoints.parameters import quantized_of
+from quantcore.checkpoints.protocol.layout import Layout, Location
 from quantcore.errors import QuantError
 from quantcore.numerics import CHUNK
 from quantcore.quantization import Quantized

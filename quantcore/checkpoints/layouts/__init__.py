@@ -1,27 +1,10 @@
-"""The layouts of quantized releases: one module a format; what no format claims is plain.
-
-How a format is added: a module with a frozen record, a subclass of `Layout` that says its `fields`, `element` and
-`granularity`, and a function ``find(release)`` that yields one record per weight, through `attempt`, so that a damaged
-weight is listed with the reason. It reads headers and config only; data are read when a weight is. Then a line in
-`FINDERS` (by the config's quant_method) or `SIGNATURES` (known by dtypes, names or metadata alone).
-
-    fields = {
-        "codes": Packed(piece, order, shape, axis, transposed, offset, signed),  # integers in words
-        "scale": Numbers(piece, transposed),                                     # one element a number
-    }
-
-gives codes, parameters in block form, values by rows, the place of each bit, and the bytes again. Where the effective
-scale is computed, the raw pieces are fields ("scale_code", "global_scale") and `Layout.scale` is overridden; where the
-library rounds between its operations, `Layout.dequantize` is.
-"""
+"""The layouts of quantized releases: one module a format; what no format claims is plain."""
 
 from dataclasses import replace
 
-from quantcore.checkpoints.layouts import gptq, plain
-from quantcore.checkpoints.layouts.fields import Field, Numbers, Packed, Place, Rows
-from quantcore.checkpoints.layouts.layout import Layout, Location
-from quantcore.checkpoints.layouts.refused import Refused
-from quantcore.checkpoints.layouts.release import Finder, Release, attempt
+from quantcore.checkpoints.layouts import awq, gptq, plain
+from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.protocol.release import Finder, Release
 from quantcore.errors import QuantError
 from quantcore.tensors import short
 
@@ -29,6 +12,7 @@ from quantcore.tensors import short
 # finder is tried, in this order, and must know its weights by their names and shapes.
 FINDERS: dict[str, Finder] = {
     "gptq": gptq.find,
+    "awq": awq.find,
 }
 # tried for every release, before the method's: weights that files mark themselves (ggml types, metadata, QDQ pairs)
 SIGNATURES: tuple[Finder, ...] = ()
@@ -62,19 +46,4 @@ def find_layouts(release: Release) -> dict[str, Layout]:
     return found
 
 
-__all__ = [
-    "FINDERS",
-    "Field",
-    "Finder",
-    "Layout",
-    "Location",
-    "Numbers",
-    "Packed",
-    "Place",
-    "Refused",
-    "Release",
-    "Rows",
-    "SIGNATURES",
-    "attempt",
-    "find_layouts",
-]
+__all__ = ["FINDERS", "SIGNATURES", "find_layouts"]

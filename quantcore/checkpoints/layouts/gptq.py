@@ -19,11 +19,12 @@ from typing import Any
 import torch
 
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.layouts.config import integer, text
-from quantcore.checkpoints.layouts.fields import Field, Numbers, Packed
-from quantcore.checkpoints.layouts.layout import CODES, GROUP_INDEX, SCALE, ZERO_POINT, Layout, words
-from quantcore.checkpoints.layouts.release import Release, attempt
+from quantcore.checkpoints.layouts.awq import has_its_shape
 from quantcore.checkpoints.packing import Order, dense, planar, unpack
+from quantcore.checkpoints.protocol.config import group_size, integer, text
+from quantcore.checkpoints.protocol.fields import Field, Numbers, Packed
+from quantcore.checkpoints.protocol.layout import CODES, GROUP_INDEX, SCALE, ZERO_POINT, Layout, words
+from quantcore.checkpoints.protocol.release import Release, attempt
 from quantcore.errors import QuantError
 from quantcore.formats import Format, IntFormat
 from quantcore.granularity import Granularity, PerGroup
@@ -34,14 +35,19 @@ BITS = range(2, 9)
 
 def find(release: Release) -> Iterator[Layout]:
     """Yield the weights of a GPTQ release."""
-    if release.method not in ("", "gptq"):
-        return
     for module, pieces in release.modules_with("qweight", "qzeros", "scales"):
         own = {k: pieces[k] for k in ("qweight", "qzeros", "scales", "g_idx") if k in pieces}
-        yield attempt(f"{module}.weight", own, partial(_gptq, module, own, release.quantization))
+        if not release.method and has_its_shape(own):  # then it is AWQ
+            continue
+        yield attempt(f"{module}.weight", own, partial(layout_of, module, own, release.quantization))
 
 
-def _gptq(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[str, Any]) -> "Gptq":
+def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[str, Any]) -> "Gptq":
+    """Return the layout of one module.
+
+    Raises:
+        QuantError: the config names another version, or contradicts the shapes.
+    """
     qweight, scales = pieces["qweight"], pieces["scales"]
     for name, piece in pieces.items():
         if len(piece.shape) != (1 if name == "g_idx" else 2):
@@ -62,14 +68,7 @@ def _gptq(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[str, 
         raise QuantError(
             f"The checkpoint_format {short(version)} has no reader here; gptq, gptq_v2 and gptq_p have."
         )
-    size = integer(config, "group_size", range(-1, 2**31))
-    if size is None or size < 1:
-        size = -(-columns // groups)
-    if -(-columns // size) != groups:
-        raise QuantError(
-            f"The config says group_size {size}, which makes {-(-columns // size)} groups of {columns} inputs, but "
-            f"{short(scales.name, 120)} has shape {scales.shape}; correct the config."
-        )
+    size = group_size(config, ("group_size",), columns, groups, scales)
     return Gptq(
         f"{module}.weight", (rows, columns), torch.float32, pieces,
         bits=bits, group_size=size, version=version, config_symmetric=config.get("sym") is True,

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
-from quantcore.checkpoints.layouts.fields import Field, Numbers, Rows
-from quantcore.checkpoints.layouts.layout import CODES, Layout, Location
-from quantcore.checkpoints.layouts.refused import Refused
-from quantcore.checkpoints.layouts.release import Release
+from quantcore.checkpoints.protocol.fields import Field, Numbers, Rows
+from quantcore.checkpoints.protocol.layout import CODES, Layout, Location
+from quantcore.checkpoints.protocol.refused import Refused
+from quantcore.checkpoints.protocol.release import Release
 from quantcore.errors import QuantError
 from quantcore.formats import Format, IntFormat
 from quantcore.granularity import PER_TENSOR, Granularity

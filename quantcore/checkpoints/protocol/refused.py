@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NoReturn
 
-from quantcore.checkpoints.layouts.fields import Field
-from quantcore.checkpoints.layouts.layout import Layout
+from quantcore.checkpoints.protocol.fields import Field
+from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.errors import QuantError
 
 

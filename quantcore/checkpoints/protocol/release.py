@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.layouts.layout import Layout
-from quantcore.checkpoints.layouts.refused import Refused
+from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.protocol.refused import Refused
 from quantcore.errors import QuantError
 
 DTYPES = {

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.layouts.fields import Field, Place, Rows
+from quantcore.checkpoints.protocol.fields import Field, Place, Rows
 from quantcore.errors import QuantError
 from quantcore.formats import Format
 from quantcore.granularity import Blocks, Granularity

@@ -3,6 +3,7 @@
 from collections.abc import Container, Mapping
 from typing import Any
 
+from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.errors import QuantError
 from quantcore.tensors import short
 
@@ -39,3 +40,21 @@ def section(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     """Return an object of the config, an empty one if it is absent or something else."""
     value = config.get(key)
     return value if isinstance(value, dict) else {}
+
+
+def group_size(
+    config: Mapping[str, Any], keys: tuple[str, ...], columns: int, groups: int, scales: StoredTensor
+) -> int:
+    """Return the columns of a group, as the config says, or as the shape of the scales does.
+
+    Raises:
+        QuantError: the config and the scales contradict each other.
+    """
+    said = next((s for key in keys if (s := integer(config, key, range(-1, 2**31))) is not None), None)
+    size = columns if said is not None and said < 1 else said or -(-columns // max(1, groups))
+    if groups < 1 or -(-columns // size) != groups:
+        raise QuantError(
+            f"The config says group_size {said}, which makes {-(-columns // size)} groups of {columns} inputs, but "
+            f"{short(scales.name, 120)} has shape {scales.shape}; correct the config."
+        )
+    return size
