@@ -67,9 +67,9 @@ class CheckpointTensor:
             return out
         if not self.shape:
             return self.layout.values(None, out, rounded)
-        inner = out[0].numel()
-        layout = self.layout.loaded() if out.numel() > CHUNK else self.layout
-        step = max(1, CHUNK // inner)
+        step = max(1, CHUNK // out[0].numel())
+        most = 2 * len(out) > self.shape[0] and len(out) > step
+        layout = self.layout.loaded() if most else self.layout
         for start in range(span.start, span.stop, step):
             box = slice(start, min(start + step, span.stop))
             layout.values(box, out[box.start - span.start : box.stop - span.start], rounded)
