@@ -32,7 +32,7 @@ IN_PART = {
 }
 
 
-def refusal(address, memory=20e6):
+def refusal(address, memory=20e6, seconds=2):
     """The sentence of a refusal, which must come soon and without large memory."""
     start = time.perf_counter()
     tracemalloc.start()
@@ -42,7 +42,7 @@ def refusal(address, memory=20e6):
         assert tracemalloc.get_traced_memory()[1] < memory
     finally:
         tracemalloc.stop()
-    assert time.perf_counter() - start < 2
+    assert time.perf_counter() - start < seconds
     return str(caught.value)
 
 
@@ -110,7 +110,7 @@ def test_a_header_of_fifty_thousand_names(tmp_path):
     assert len(open_checkpoint(header(tmp_path, records)).tensors) == 50_000
     assert time.perf_counter() - start < 5
     text = json.dumps(records).encode()
-    assert "'t49999' twice" in refusal(header(tmp_path, text[:-1] + b', "t49999": 1}'), memory=200e6)
+    assert "'t49999' twice" in refusal(header(tmp_path, text[:-1] + b', "t49999": 1}'), memory=200e6, seconds=10)
 
 
 def index(folder, weight_map):
