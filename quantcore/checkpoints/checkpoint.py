@@ -13,7 +13,10 @@ from quantcore.checkpoints.containers import (
     Container,
     Index,
     StoredTensor,
+    open_npy,
+    open_npz,
     open_safetensors,
+    open_torch,
     read_index,
 )
 from quantcore.checkpoints.layouts import find_layouts
@@ -35,6 +38,9 @@ Opener = Callable[[Folder, str], Container]
 # extension -> what reads the headers of such a file
 OPENERS: dict[str, Opener] = {
     ".safetensors": lambda folder, name: open_safetensors(folder.open(name)),
+    **dict.fromkeys((".bin", ".pt", ".pth"), lambda folder, name: open_torch(folder.open(name))),
+    ".npz": lambda folder, name: open_npz(folder.open(name)),
+    ".npy": lambda folder, name: open_npy(folder.open(name)),
 }
 
 

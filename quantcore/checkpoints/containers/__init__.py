@@ -4,5 +4,17 @@ from quantcore.checkpoints.containers.container import Container
 from quantcore.checkpoints.containers.index import INDEX, Index, read_index
 from quantcore.checkpoints.containers.safetensors import open_safetensors
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
+from quantcore.checkpoints.containers.zipped import open_npy, open_npz, open_torch
 
-__all__ = ["INDEX", "Container", "Index", "StoredTensor", "TORCH_DTYPES", "open_safetensors", "read_index"]
+__all__ = [
+    "Container",
+    "INDEX",
+    "Index",
+    "StoredTensor",
+    "TORCH_DTYPES",
+    "open_npy",
+    "open_npz",
+    "open_safetensors",
+    "open_torch",
+    "read_index",
+]
