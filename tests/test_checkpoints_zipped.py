@@ -174,7 +174,7 @@ def test_torch_is_refused(what, tmp_path, monkeypatch):
 
 def test_old_pickles_are_refused(tmp_path):
     torch.save({"w": torch.ones(2)}, tmp_path / "x.bin", _use_new_zipfile_serialization=False)
-    with pytest.raises(QuantError, match="not a zip file of tensors.*weights_only=True"):
+    with pytest.raises(QuantError, match=r"not a zip file of tensors.*weights_only=True"):
         open_checkpoint(tmp_path / "x.bin")
 
 
@@ -205,18 +205,10 @@ def test_zip_files_that_inflate(tmp_path):
 def test_damaged_zip_files(tmp_path):
     np.savez(tmp_path / "x.npz", w=np.zeros(100, np.float32))
     data = (tmp_path / "x.npz").read_bytes()
-    for broken in (
-        data[:-30],
-        data[:100],
-        b"PK\x03\x04" + bytes(50),
-        b"",
-        data[:8] + b"\xff\xff" + data[10:],
-    ):
+    for broken in (data[:-30], data[:100], b"PK\x03\x04" + bytes(50), b""):
         (tmp_path / "y.npz").write_bytes(broken)
-        try:
-            open_checkpoint(tmp_path / "y.npz").tensors["w"].read()
-        except QuantError as error:
-            assert "y.npz" in str(error)
+        with pytest.raises(QuantError, match=r"y\.npz"):
+            open_checkpoint(tmp_path / "y.npz")
     objects = np.array([{"a": 1}, None], dtype=object)
     np.savez(tmp_path / "x.npz", w=objects)
     with pytest.raises(QuantError, match="not numbers"):
