@@ -15,6 +15,7 @@ from quantcore.checkpoints.containers import (
     StoredTensor,
     open_npy,
     open_npz,
+    open_onnx,
     open_safetensors,
     open_torch,
     read_index,
@@ -39,6 +40,7 @@ Opener = Callable[[Folder, str], Container]
 OPENERS: dict[str, Opener] = {
     ".safetensors": lambda folder, name: open_safetensors(folder.open(name)),
     **dict.fromkeys((".bin", ".pt", ".pth"), lambda folder, name: open_torch(folder.open(name))),
+    ".onnx": open_onnx,
     ".npz": lambda folder, name: open_npz(folder.open(name)),
     ".npy": lambda folder, name: open_npy(folder.open(name)),
 }
@@ -76,7 +78,8 @@ def open_checkpoint(address: "str | os.PathLike[str]") -> Checkpoint:
     stored, duplicates = _merged(containers)
     config, quantization = _configs(folder)
     metadata = {k: v for container in containers.values() for k, v in container.metadata.items()}
-    release = Release(stored, config, quantization, metadata)
+    structures = tuple(c.structure for c in containers.values() if c.structure is not None)
+    release = Release(stored, config, quantization, metadata, structures)
     layouts = find_layouts(release)
     refused = tuple(
         Problem("unreadable_tensor", "error", layout.reason, (layout.name,))
