@@ -9,12 +9,13 @@ FOLDER = Path(__file__).parent / "golden_checkpoints"
 
 
 def golden_case(name):
-    """The case's description, `expected` arrays by key, and `path`, what to open."""
+    """The case's description, with `expected` arrays by key, `release` (what to open) and `dir` (its folder)."""
     folder = FOLDER / name
     case = json.loads((folder / "case.json").read_text(encoding="utf-8"))
     expected = folder / "expected.npz"
     case["expected"] = dict(np.load(expected)) if expected.exists() else {}
     case["release"] = folder / (case.get("path") or "checkpoint")
+    case["dir"] = folder / "checkpoint"
     return case
 
 

@@ -23,6 +23,15 @@ Parameter = Callable[[Fields], Floats]  # fields -> [blocks, sub-blocks]
 _AT_ONCE = 1 << 17
 
 
+@dataclass(frozen=True)
+class CodePart:
+    """Bits of one entry of a field: all of them, or those of ``bits`` (a range of positions, 0 the lowest)."""
+
+    field: str
+    entry: int
+    bits: range | None = None
+
+
 class Levels(Protocol):
     """How the fields give each element its code and its level."""
 
@@ -34,8 +43,12 @@ class Levels(Protocol):
         """The levels, [blocks, elements], as int8."""
         ...
 
-    def code_fields(self, element: int) -> tuple[tuple[str, int], ...]:
-        """Which entries of which fields decide an element's code."""
+    def zero_point(self, fields: Fields) -> npt.NDArray[Any] | None:
+        """What is subtracted from the codes, [blocks, runs of elements that share it]; None if nothing is."""
+        ...
+
+    def parts(self, element: int) -> tuple["CodePart", ...]:
+        """What decides an element's code."""
         ...
 
 
@@ -92,6 +105,16 @@ class BlockType:
         """The code of each element, [blocks, elements]."""
         return self.levels.codes(fields)
 
+    def zero_point(self, fields: Fields) -> npt.NDArray[Any] | None:
+        """What is subtracted from the codes, [blocks, runs of elements that share it]; None if nothing is."""
+        return self.levels.zero_point(fields)
+
+    @property
+    def table(self) -> tuple[float, ...] | None:
+        """The values of the codes, before the scale; None where a code less its zero point is its own value."""
+        table = getattr(self.levels, "table", None)
+        return None if table is None else tuple(self.unit * level for level in table)
+
     def scale(self, fields: Fields) -> Floats:
         """The effective scale of each sub-block, [blocks, sub-blocks], float32."""
         with np.errstate(all="ignore"):
@@ -135,9 +158,18 @@ class BlockType:
             mins = self.min_of(fields)[..., None]
             (np.subtract if self.min_sign < 0 else np.add)(boxes, mins, out=boxes)
 
-    def locate(self, field: str, entry: int) -> tuple[Bits, ...]:
-        """Where in the block the bits of one entry of a field lie, its lowest first."""
-        return self.field(field).locate(entry)
+    def code_parts(self, element: int) -> tuple[CodePart, ...]:
+        """What decides the code of an element of the block: its own bits, or those it shares with neighbors."""
+        return self.levels.parts(element)
+
+    def locate(self, field: str, entry: int, bits: range | None = None) -> tuple[Bits, ...]:
+        """Where in the block the bits of one entry of a field lie, its lowest first.
+
+        Args:
+            bits: only these positions of the number, consecutive ones.
+        """
+        found = self.field(field).locate(entry)
+        return found if bits is None else tuple(part for piece in found if (part := piece.part(bits)))
 
     def _blocks(self, data: npt.ArrayLike) -> Bytes:
         given = np.ascontiguousarray(data, np.uint8)

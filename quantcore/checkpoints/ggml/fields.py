@@ -38,6 +38,11 @@ class Bits:
     count: int
     at: int
 
+    def part(self, positions: range) -> "Bits | None":
+        """Only the bits at these positions of the number, consecutive ones; None if none of them lies here."""
+        start, end = max(self.at, positions.start), min(self.at + self.count, positions.stop)
+        return Bits(self.byte, self.low + start - self.at, end - start, start) if start < end else None
+
 
 @dataclass(frozen=True)
 class Plane:
@@ -105,8 +110,9 @@ class Plane:
             return found  # nothing above to mask
         mask = words.dtype.type(2**self.bits - 1)
         if found is words:
-            return words & mask
-        found &= mask
+            found = words & mask
+        else:
+            found &= mask
         return found
 
     def write(self, numbers: npt.NDArray[Any], blocks: Bytes) -> None:

@@ -6,27 +6,31 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from quantcore.checkpoints.ggml.block_type import Fields, Floats, Parameter
+from quantcore.checkpoints.ggml.block_type import CodePart, Fields, Floats, Parameter
 
 
 @dataclass(frozen=True)
 class Offset:
-    """level = code - zero_point; the codes are the field of that name."""
+    """level = code - constant; the codes are the field of that name."""
 
-    zero_point: int = 0
+    constant: int = 0
 
     def codes(self, fields: Fields) -> npt.NDArray[Any]:
         """The codes as stored, less the field's offset."""
         return fields["codes"]
 
     def levels(self, fields: Fields) -> npt.NDArray[Any]:
-        """code - zero_point."""
+        """code - constant."""
         codes = fields["codes"].view(np.int8)  # at most 7 bits, or signed already
-        return codes - np.int8(self.zero_point) if self.zero_point else codes
+        return codes - np.int8(self.constant) if self.constant else codes
 
-    def code_fields(self, element: int) -> tuple[tuple[str, int], ...]:
+    def zero_point(self, fields: Fields) -> npt.NDArray[np.uint8] | None:
+        """The constant, one for the block; None if it is 0."""
+        return np.full((len(fields["codes"]), 1), self.constant, np.uint8) if self.constant else None
+
+    def parts(self, element: int) -> tuple[CodePart, ...]:
         """The element's own code."""
-        return (("codes", element),)
+        return (CodePart("codes", element),)
 
 
 @dataclass(frozen=True)
@@ -41,11 +45,14 @@ class Table:
 
     def levels(self, fields: Fields) -> npt.NDArray[Any]:
         """The entries of the table."""
-        return np.array(self.table, np.int8)[fields["codes"]]
+        return np.take(np.array(self.table, np.int8), fields["codes"], mode="clip")
 
-    def code_fields(self, element: int) -> tuple[tuple[str, int], ...]:
+    def zero_point(self, fields: Fields) -> None:
+        """None: the table is not shifted."""
+
+    def parts(self, element: int) -> tuple[CodePart, ...]:
         """The element's own code."""
-        return (("codes", element),)
+        return (CodePart("codes", element),)
 
 
 def float_of(name: str) -> Parameter:
@@ -62,5 +69,15 @@ def product(name: str, code: str) -> Parameter:
 
     def parameter(fields: Fields) -> Floats:
         return fields[name].astype(np.float32) * fields[code].astype(np.float32)
+
+    return parameter
+
+
+def stepped(first: float, step: float, factor: float = 1.0) -> Parameter:
+    """d * (first + step * scale code) * factor, float32, multiplied in this order."""
+
+    def parameter(fields: Fields) -> Floats:
+        steps = np.float32(step) * fields["scale_code"].astype(np.float32) + np.float32(first)
+        return fields["d"].astype(np.float32) * steps * np.float32(factor)
 
     return parameter
