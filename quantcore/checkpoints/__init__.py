@@ -1,1 +1,0 @@
-"""Checkpoints: quantized models in files."""
