@@ -49,7 +49,7 @@ def _setting(layout: Layout) -> tuple[Stored, Convention]:
     scale, shift = layout.scale(), layout.zero_point()
     minimum, convention = layout.min(), TEXTBOOK
     if minimum is not None:
-        shift, convention = minimum, TEXTBOOK.changed(zero_point_form="min")
+        shift, convention = layout.min_sign * minimum, TEXTBOOK.changed(zero_point_form="min")
     elif shift is not None and shift.is_floating_point():
         convention = TEXTBOOK.changed(zero_point_form="float")
     zero = torch.zeros((), dtype=torch.int32)

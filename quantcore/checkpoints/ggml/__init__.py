@@ -4,7 +4,7 @@ from quantcore.checkpoints.ggml.block_type import BlockType, CodePart, Fields
 from quantcore.checkpoints.ggml.fields import Axis, Bits, Field, Plane
 from quantcore.checkpoints.ggml.grids import grid
 from quantcore.checkpoints.ggml.ternary_fp4_types import digits_of
-from quantcore.checkpoints.ggml.types import BLOCK_TYPES, TYPE_IDS
+from quantcore.checkpoints.ggml.types import BLOCK_TYPES, PLAIN_TYPES, TYPE_IDS, UNREADABLE_TYPES
 
 __all__ = [
     "Axis",
@@ -14,8 +14,10 @@ __all__ = [
     "CodePart",
     "Field",
     "Fields",
+    "PLAIN_TYPES",
     "Plane",
     "TYPE_IDS",
+    "UNREADABLE_TYPES",
     "digits_of",
     "grid",
 ]

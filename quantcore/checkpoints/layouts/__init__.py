@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from quantcore.checkpoints.layouts import awq, gptq, plain
+from quantcore.checkpoints.layouts import awq, gguf, gptq, imatrix, plain
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import Finder, Release
 from quantcore.errors import QuantError
@@ -15,7 +15,7 @@ FINDERS: dict[str, Finder] = {
     "awq": awq.find,
 }
 # tried for every release, before the method's: weights that files mark themselves (ggml types, metadata, QDQ pairs)
-SIGNATURES: tuple[Finder, ...] = ()
+SIGNATURES: tuple[Finder, ...] = (imatrix.find, gguf.find)
 
 
 def find_layouts(release: Release) -> dict[str, Layout]:
