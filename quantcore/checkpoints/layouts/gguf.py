@@ -200,15 +200,24 @@ class Gguf(Layout):
     def locate(self, index: Sequence[int]) -> BlockLocation:
         """Return where an element's code lies, and the parameters of its sub-block and block."""
         element = index[-1] % self.kind.elements
-        first = self.kind.code_parts(element)[0]
-        shared = sum(self.kind.code_parts(e)[0] == first for e in range(self.kind.elements))
-        decides = {part.field for part in self.kind.code_parts(element)}
+        mine = self._code_bits(element)
+        shared = sum(not mine.isdisjoint(self._code_bits(e)) for e in range(self.kind.elements))
+        decides = {field for field, _, _ in mine}
         places = {}
         for field in self.kind.fields:
             if field.name not in decides:
                 run = self.kind.elements // field.count
                 places[field.name] = self.fields[field.name].place((*index[:-1], index[-1] // run))
         return BlockLocation(self.fields[CODES].place(index), places, shared)
+
+    def _code_bits(self, element: int) -> set[tuple[str, int, int]]:
+        """The bits that decide an element's code: field, entry, bit of the number."""
+        parts = self.kind.code_parts(element)
+        return {
+            (part.field, part.entry, bit)
+            for part in parts
+            for bit in part.bits or range(self.kind.field(part.field).bits)
+        }
 
     def encode(self, numbers: Mapping[str, Tensor] | None = None) -> dict[str, bytes]:
         """Return the bytes of the blocks.
