@@ -90,6 +90,13 @@ def test_one_dimensional_blocks_are_cut_within(tmp_path):
     assert open_checkpoint(file).tensors["none"].codes().shape == (0, 32)
 
 
+def test_a_file_of_a_vocabulary_has_no_tensors(tmp_path):
+    file = tmp_path / "vocabulary.gguf"
+    file.write_bytes(gguf([], keys=[("general.architecture", STRING, "llama")]))
+    checkpoint = open_checkpoint(file)
+    assert (checkpoint.format, checkpoint.tensors, checkpoint.problems) == ("gguf", {}, ())
+
+
 SPLIT = checkpoint_cases.case("gguf_split")
 
 

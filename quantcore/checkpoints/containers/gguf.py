@@ -33,7 +33,8 @@ def _spans(header: GgufHeader, source: ByteSource) -> list[tuple[int, int]]:
     begins = [_begin(tensor, header, source) for tensor in header.tensors]
     order = sorted(range(len(begins)), key=lambda i: begins[i])
     ends = [0] * len(begins)
-    for i, following in zip(order, [*order[1:], None], strict=True):
+    for place, i in enumerate(order):
+        following = order[place + 1] if place + 1 < len(order) else None
         limit = max(begins[i], source.size if following is None else begins[following])
         size = _size(header.tensors[i], source)
         ends[i] = limit if size is None else begins[i] + size

@@ -21,8 +21,8 @@ Fields = Mapping[str, npt.NDArray[Any]]  # [blocks, entries] each
 Floats = npt.NDArray[np.float32]
 Parameter = Callable[[Fields], Floats]  # fields -> [blocks, sub-blocks]
 
-# elements dequantized at once: their float32 values, and what is made on the way, stay in a core's own cache
-_AT_ONCE = 1 << 17
+# elements dequantized at once: few enough to stay in a core's cache, so many that the calls cost little
+_AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True)

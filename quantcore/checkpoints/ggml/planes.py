@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+_DTYPES = {size: np.dtype(f"<u{size}") for size in (1, 2, 4, 8)}
 Bytes = npt.NDArray[np.uint8]  # [blocks, bytes per block], contiguous
 
 
@@ -67,8 +68,7 @@ class Plane:
 
     def _words(self, blocks: Bytes) -> npt.NDArray[Any]:
         """The words of all entries, one axis each, as a view of ``blocks``."""
-        shape = (len(blocks), *(axis.count for axis in self.axes))
-        strides = (blocks.shape[1], *(axis.bytes for axis in self.axes))
+        shape, strides = (tuple(getattr(axis, what) for axis in self.axes) for what in ("count", "bytes"))
         return _view(blocks, shape, self.word, self.byte, strides)
 
     @cached_property
@@ -94,34 +94,48 @@ class Plane:
 
     def _read_lanes(self, blocks: Bytes, stored: Bytes, add: bool) -> None:
         """Bytes that follow one another, up to eight at once: shifted and masked in one integer."""
-        run = self.axes[-1].count
-        lane = gcd(run, 8)
-        outer, count = self.axes[:-1], run // lane
+        lanes = self._lanes
+        source = np.ascontiguousarray(_view(blocks, lanes.shape, lanes.size, self.byte, lanes.strides))
+        target = _view(stored, lanes.target_shape, lanes.size, self.first, lanes.target_strides)
+        for shift, box in lanes.boxes:
+            # what a neighboring byte shifts in lies outside the mask
+            moved = source >> shift if shift > 0 else source << -shift if shift else source
+            if add:
+                target[box] |= moved & lanes.mask
+            else:
+                np.bitwise_and(moved, lanes.mask, out=target[box])
+
+    @cached_property
+    def _lanes(self) -> "_Lanes":
+        *outer, last = self.axes
+        size = gcd(last.count, 8)
         # the bytes themselves, without the axes that only shift them
         held = [Axis(1) if axis.bits else axis for axis in outer]
-        shape = (len(blocks), *(axis.count for axis in held), count)
-        strides = (blocks.shape[1], *(axis.bytes for axis in held), lane)
-        source = np.ascontiguousarray(_view(blocks, shape, lane, self.byte, strides))
-        target = _view(stored, *self._target(stored, lane, (*(axis.count for axis in outer), count)))
-        mask = source.dtype.type(int.from_bytes(bytes([self._mask << self.at] * lane), "little"))
+        target_shape = (*(axis.count for axis in outer), last.count // size)
+        boxes = []
         for index in np.ndindex(*(axis.count if axis.bits else 1 for axis in outer)):
             shift = self.shift + sum(i * axis.bits for i, axis in zip(index, outer, strict=True)) - self.at
-            # what a neighboring byte shifts in lies outside the mask
-            moved = _shifted(source, shift)
-            box = target[
-                :, *(slice(i, i + 1) if a.bits else slice(None) for i, a in zip(index, outer, strict=True))
+            box = [
+                slice(i, i + 1) if axis.bits else slice(None) for i, axis in zip(index, outer, strict=True)
             ]
-            if add:
-                box |= moved & mask
-            else:
-                np.bitwise_and(moved, mask, out=box)
+            boxes.append((shift, (slice(None), *box)))
+        return _Lanes(
+            size,
+            (*(axis.count for axis in held), last.count // size),
+            (*(axis.bytes for axis in held), size),
+            target_shape,
+            tuple(size * prod(target_shape[i + 1 :]) for i in range(len(target_shape))),
+            np.dtype(f"<u{size}").type(int.from_bytes(bytes([self._mask << self.at] * size), "little")),
+            tuple(boxes),
+        )
 
     def _read_table(self, blocks: Bytes, stored: Bytes, add: bool) -> None:
         """Entries that follow one another in a byte: looked up for each byte."""
         outer, lane = self.axes[:-1], self.axes[-1].count
-        shape = (len(blocks), *(axis.count for axis in outer))
-        source = _view(blocks, shape, 1, self.byte, (blocks.shape[1], *(axis.bytes for axis in outer)))
-        target = _view(stored, *self._target(stored, lane, shape[1:]))
+        shape = tuple(axis.count for axis in outer)
+        source = _view(blocks, shape, 1, self.byte, tuple(axis.bytes for axis in outer))
+        strides = tuple(lane * prod(shape[i + 1 :]) for i in range(len(shape)))
+        target = _view(stored, shape, lane, self.first, strides)
         found = np.take(self._entries_of_bytes, source, mode="clip")
         if add:
             target |= found
@@ -154,13 +168,6 @@ class Plane:
         entries = (np.arange(256)[:, None] >> shifts & self._mask) << self.at
         return np.ascontiguousarray(entries.astype(np.uint8)).view(f"<u{last.count}").ravel()
 
-    def _target(
-        self, stored: Bytes, lane: int, counts: tuple[int, ...]
-    ) -> tuple[tuple[int, ...], int, int, tuple[int, ...]]:
-        """Shape, bytes of an integer, first byte and strides of the entries in ``stored``, ``lane`` of them in one."""
-        strides = [lane * prod(counts[i + 1 :]) for i in range(len(counts))]
-        return (len(stored), *counts), lane, self.first, (stored.shape[1], *strides)
-
     def write(self, numbers: npt.NDArray[Any], blocks: Bytes) -> None:
         """Put the plane's bits of ``numbers`` [blocks, entries of the field] into ``blocks``, by OR."""
         words = self._words(blocks)
@@ -192,18 +199,27 @@ class Plane:
         return found
 
 
+@dataclass(frozen=True)
+class _Lanes:
+    """How a plane is read in integers of ``size`` bytes; shapes and strides without the axis of blocks.
+
+    ``boxes``: for each shift to the right, where in the target the shifted integers belong.
+    """
+
+    size: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    target_shape: tuple[int, ...]
+    target_strides: tuple[int, ...]
+    mask: Any
+    boxes: tuple[tuple[int, tuple[slice, ...]], ...]
+
+
 def _view(
     array: npt.NDArray[Any], shape: tuple[int, ...], size: int, first: int, strides: tuple[int, ...]
 ) -> npt.NDArray[Any]:
-    """Integers of ``size`` bytes in the memory of a contiguous array, from its byte ``first`` on."""
-    dtype = np.dtype(f"<u{size}")
+    """Integers of ``size`` bytes in the memory of a contiguous array of rows, from byte ``first`` of each row on."""
     if not len(array):
-        return np.empty(shape, dtype)
-    return np.ndarray(shape, dtype, array.data, first, strides)
-
-
-def _shifted(words: npt.NDArray[Any], places: int) -> npt.NDArray[Any]:
-    """Shift to the right, or to the left if ``places`` is negative."""
-    if places > 0:
-        return words >> words.dtype.type(places)  # type: ignore[no-any-return]
-    return words << words.dtype.type(-places) if places else words
+        return np.empty((0, *shape), _DTYPES[size])
+    row = array.shape[1] * array.itemsize
+    return np.ndarray((len(array), *shape), _DTYPES[size], array.data, first, (row, *strides))
