@@ -22,7 +22,7 @@ EXTREMES = [
     struct.pack("<Q", n)
     for n in (0, 1, 2, 31, 2**31 - 1, 2**32 - 1, 2**40, 2**62, 2**63, 2**64 - 1, 2**64 - 32)
 ]
-MOST_SECONDS, MOST_BYTES = 2.0, 64 * 2**20
+MOST_SECONDS, MOST_BYTES = 2.0, 64 * 2**20  # of the process: other programs don't count
 
 
 def damage(content, generator, header):
@@ -84,12 +84,12 @@ def run(count, seed, folder):
             path.write_bytes(damage(content, generator, min(len(content), 1300)))
             tracemalloc.reset_peak()
             before = tracemalloc.get_traced_memory()[0]
-            start = time.perf_counter()
+            start = time.process_time()
             try:
                 sentences = exercise(path)
             except Exception as error:
                 raise AssertionError(f"case {number} of seed {seed} ({name})") from error
-            assert time.perf_counter() - start < MOST_SECONDS, (number, seed, name)
+            assert time.process_time() - start < MOST_SECONDS, (number, seed, name)
             assert tracemalloc.get_traced_memory()[1] - before < MOST_BYTES, (number, seed, name)
             assert all("\n" not in said and len(said) < 600 for said in sentences), (number, seed, name)
             path.unlink()

@@ -95,8 +95,12 @@ class Plane:
     def _read_lanes(self, blocks: Bytes, stored: Bytes, add: bool) -> None:
         """Bytes that follow one another, up to eight at once: shifted and masked in one integer."""
         lanes = self._lanes
-        source = np.ascontiguousarray(_view(blocks, lanes.shape, lanes.size, self.byte, lanes.strides))
+        source = _view(blocks, lanes.shape, lanes.size, self.byte, lanes.strides)
         target = _view(stored, lanes.target_shape, lanes.size, self.first, lanes.target_strides)
+        if self.bits == 8:
+            target[...] = source
+            return
+        source = np.ascontiguousarray(source)
         for shift, box in lanes.boxes:
             # what a neighboring byte shifts in lies outside the mask
             moved = source >> shift if shift > 0 else source << -shift if shift else source

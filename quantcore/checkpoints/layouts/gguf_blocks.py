@@ -18,7 +18,10 @@ from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.ggml import Bits, BlockType, Fields
 from quantcore.checkpoints.protocol.fields import Place, Rows
 
-_AT_ONCE = 1 << 20  # elements that are unpacked at once
+# elements that are read and unpacked at once: from memory or a file as many as a core's cache holds, but a request to
+# a server takes as long as reading megabytes
+_AT_ONCE, _AT_ONCE_REMOTE = 1 << 18, 1 << 24
+_REMOTE_GAP = 1 << 16
 
 
 class LazyFields(Mapping[str, npt.NDArray[Any]]):
@@ -110,7 +113,8 @@ class BlockTensor:
 
     def _covering(self, first: int, last: int, per_block: int) -> Iterator[tuple[int, npt.NDArray[np.uint8]]]:
         """Yield the blocks that hold these numbers, and the number of the first of them."""
-        step = max(1, _AT_ONCE // self.kind.elements)
+        remote = _REMOTE_GAP <= self.piece.source.gap < 1 << 32  # beyond: bytes in memory
+        step = (_AT_ONCE_REMOTE if remote else _AT_ONCE) // self.kind.elements
         stop = -(-last // per_block) if last > first else 0
         for begin in range(first // per_block, stop, step):
             yield begin, self.blocks(begin, min(begin + step, stop))
