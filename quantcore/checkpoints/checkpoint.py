@@ -16,7 +16,10 @@ from quantcore.checkpoints.containers import (
     check_number,
     open_gguf,
     open_imatrix,
+    open_npy,
+    open_npz,
     open_safetensors,
+    open_torch,
     parts,
     read_index,
 )
@@ -40,6 +43,9 @@ Opener = Callable[[Folder, str], Container]
 OPENERS: dict[str, Opener] = {
     ".safetensors": lambda folder, name: open_safetensors(folder.open(name)),
     ".gguf": lambda folder, name: open_gguf(folder.open(name)),
+    **dict.fromkeys((".bin", ".pt", ".pth"), lambda folder, name: open_torch(folder.open(name))),
+    ".npz": lambda folder, name: open_npz(folder.open(name)),
+    ".npy": lambda folder, name: open_npy(folder.open(name)),
     ".imatrix": lambda folder, name: open_imatrix(folder.open(name)),
     ".dat": lambda folder, name: open_imatrix(folder.open(name)),
 }
@@ -50,8 +56,8 @@ class Checkpoint:
     """The weights of a checkpoint; only headers have been read.
 
     ``format``: of its quantized weights, such as "gptq", or of its files if none is quantized; ``config``:
-    config.json, or the metadata of a GGUF file; ``tensors``: by logical name; ``problems``: what is wrong with its files; ``counter``: how many bytes
-    have been read so far; ``release``: its stored tensors, configs and metadata.
+    config.json, or the metadata of a GGUF file; ``tensors``: by logical name; ``problems``: what is wrong with its
+    files; ``counter``: how many bytes have been read so far; ``release``: its stored tensors, configs and metadata.
     """
 
     format: str
