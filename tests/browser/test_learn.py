@@ -86,7 +86,7 @@ def test_every_step_shows_its_picture_and_its_control_in_one_window(app: Any, pa
                 app.button("Next")
                 app.expect_parameter(lesson_plan.step_key(name), _steps(name)[place + 1])
         if number + 1 < len(lessons):
-            to_lesson(app, LESSONS.index(lessons[number + 1]) + 1)
+            opened(app, lessons[number + 1], learn_large="true")
     app.button("Previous")
     stands(app, lessons[-1], _steps(lessons[-1])[-2])
 
