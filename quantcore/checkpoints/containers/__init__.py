@@ -1,0 +1,8 @@
+"""Files of checkpoints: their headers alone, as stored tensors with their places."""
+
+from quantcore.checkpoints.containers.container import Container
+from quantcore.checkpoints.containers.index import INDEX, Index, read_index
+from quantcore.checkpoints.containers.safetensors import open_safetensors
+from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
+
+__all__ = ["INDEX", "Container", "Index", "StoredTensor", "TORCH_DTYPES", "open_safetensors", "read_index"]
