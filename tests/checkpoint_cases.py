@@ -48,6 +48,11 @@ def cases(*starts: str) -> list[Case]:
     return [Case(f) for f in sorted(FOLDER.iterdir()) if f.name.startswith(starts)]
 
 
+def sound() -> list[Case]:
+    """Every golden checkpoint that a reader must read right."""
+    return [given for given in cases("") if given.record["expect"] == "ok" and given.record["tensors"]]
+
+
 def case(name: str) -> Case:
     return Case(FOLDER / name)
 

@@ -40,14 +40,17 @@ class Stored(Given):
         Raises:
             QuantError: they belong to a tensor of another shape.
         """
-        found = []
-        for what, tensor in (("scale", self.scale), ("zero_point", self.zero_point)):
-            every = tensor if self.group_index is None else tensor.index_select(-1, self.group_index)
-            if every.numel() != 1 and every.numel() != torch.Size(grid).numel():
-                raise QuantError(
-                    f"The stored {what} has shape {tuple(every.shape)}, but the blocks form a grid of {grid}; "
-                    "they belong to a tensor of another shape."
-                )
-            every = every.reshape(grid) if every.numel() != 1 else every.reshape(()).expand(grid)
-            found.append(every.to(device))
-        return found[0], found[1]
+        scale = self._spread("scale", self.scale, grid, device)
+        return scale, self._spread("zero_point", self.zero_point, grid, device)
+
+    def _spread(self, what: str, tensor: Tensor, grid: tuple[int, ...], device: torch.device) -> Tensor:
+        """Return a parameter for every block of the grid."""
+        if tensor.numel() == 1:
+            return tensor.reshape(()).expand(grid).to(device)
+        every = tensor if self.group_index is None else tensor.index_select(-1, self.group_index)
+        if every.numel() != torch.Size(grid).numel():
+            raise QuantError(
+                f"The stored {what} has shape {tuple(every.shape)}, but the blocks form a grid of {grid}; "
+                "it belongs to a tensor of another shape."
+            )
+        return every.reshape(grid).to(device)

@@ -61,12 +61,14 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[s
         if len(piece.shape) != 2:
             raise QuantError(f"{short(piece.name, 120)} has shape {piece.shape}; AWQ stores matrices.")
     (columns, _), (groups, rows) = pieces["qweight"].shape, pieces["scales"].shape
+    size, remarks = group_size(config, ("group_size", "q_group_size"), columns, groups, pieces["scales"])
     return Awq(
         f"{module}.weight",
         (rows, columns),
         torch.float32,
         pieces,
-        group_size=group_size(config, ("group_size", "q_group_size"), columns, groups, pieces["scales"]),
+        group_size=size,
+        remarks=remarks,
     )
 
 

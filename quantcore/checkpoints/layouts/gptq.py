@@ -68,11 +68,12 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[s
         raise QuantError(
             f"The checkpoint_format {short(version)} has no reader here; gptq, gptq_v2 and gptq_p have."
         )
-    size = group_size(config, ("group_size",), columns, groups, scales)
+    size, remarks = group_size(config, ("group_size",), columns, groups, scales)
     return Gptq(
         f"{module}.weight", (rows, columns), torch.float32, pieces,
         bits=bits, group_size=size, version=version, config_symmetric=config.get("sym") is True,
         desc_act=config.get("desc_act") is True,
+        remarks=remarks,
     )  # fmt: skip
 
 
@@ -154,10 +155,11 @@ class Gptq(Layout):
         """Return a sentence where the stored zeros contradict the version in the config."""
         by_config = -1 if self.version == "gptq" else 0
         if self._zero_offset() == by_config:
-            return ()
+            return self.remarks
         said, truth = ("v1", "v2") if by_config else ("v2", "v1")
         stored = self._first_stored_zero()
         return (
+            *self.remarks,
             f"{self.name}: the config says {self.version} ({said}), in which a symmetric {self.bits}-bit release has "
             f"stored zeros of {(1 << self.bits - 1) + by_config}, but its stored zeros are {stored}, as in {truth}; "
             f"they are read as {truth}.",

@@ -44,17 +44,29 @@ def section(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 def group_size(
     config: Mapping[str, Any], keys: tuple[str, ...], columns: int, groups: int, scales: StoredTensor
-) -> int:
-    """Return the columns of a group, as the config says, or as the shape of the scales does.
+) -> tuple[int, tuple[str, ...]]:
+    """Return the columns of a group, and a remark where the scales contradict the config; the scales are believed.
+
+    Args:
+        keys: under which a config may say it; -1 or 0 is one group.
+        groups: for which ``scales`` has scales.
 
     Raises:
-        QuantError: the config and the scales contradict each other.
+        QuantError: the number of groups fits neither the config nor equal groups.
     """
     said = next((s for key in keys if (s := integer(config, key, range(-1, 2**31))) is not None), None)
-    size = columns if said is not None and said < 1 else said or -(-columns // max(1, groups))
-    if groups < 1 or -(-columns // size) != groups:
+    size = columns if said is not None and said < 1 else said
+    if groups > 0 and size and -(-columns // size) == groups:
+        return size, ()
+    if groups < 1 or columns % groups:
         raise QuantError(
-            f"The config says group_size {said}, which makes {-(-columns // size)} groups of {columns} inputs, but "
-            f"{short(scales.name, 120)} has shape {scales.shape}; correct the config."
+            f"The config says group_size {said} for {columns} inputs, but {short(scales.name, 120)} has shape "
+            f"{scales.shape}, which makes no equal groups; the file does not fit its config."
         )
-    return size
+    size = columns // groups
+    if said is None:
+        return size, ()
+    return size, (
+        f"{scales.name}: the config says group_size {said}, but the {scales.name.rpartition('.')[2]} shape "
+        f"{scales.shape} makes groups of {size} for {columns} inputs; groups of {size} are read.",
+    )

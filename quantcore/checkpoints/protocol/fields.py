@@ -245,3 +245,15 @@ def _place(piece: StoredTensor, first: int, bits: Sequence[tuple[int, int]]) -> 
         piece.name,
         tuple((piece.offset + (first + e) * size + bit // 8, bit % 8) for e, bit in bits),
     )
+
+
+def e8m0(bits: Tensor, nan: bool) -> Tensor:
+    """Return 2^(bits - 127) of uint8, float32.
+
+    Args:
+        nan: whether 255 is NaN, as OCP Microscaling Formats 1.0 has it; some libraries compute 2^128 there, infinity.
+    """
+    exponents = bits.to(torch.int32)
+    # 2^-127 is a subnormal of float32
+    values = torch.where(exponents == 0, 1 << 22, exponents << 23).view(torch.float32)
+    return values.masked_fill(exponents == 255, torch.nan) if nan else values

@@ -10,7 +10,7 @@ between its operations.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
@@ -22,7 +22,7 @@ from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.protocol.fields import Field, Place, Rows
 from quantcore.errors import QuantError
 from quantcore.formats import Format
-from quantcore.granularity import Blocks, Granularity
+from quantcore.granularity import Blocks, Granularity, Shape
 from quantcore.qparams import Dequantizer, decode
 from quantcore.tensors import short
 
@@ -90,13 +90,29 @@ class Layout(ABC):
 
     ``name``: of the weight, such as ``model.layers.0.self_attn.q_proj.weight``; ``shape``: logical, [out, in] for a
     linear layer; ``dtype``: the library's output dtype, to which values are rounded; ``pieces``: the stored tensors by
-    their names within the module (``qweight``).
+    their names within the module (``qweight``). ``given_shape``: the shape, or what reads it, where a stored tensor
+    holds it. ``remarks``: sentences on what was decided against the config.
     """
 
     name: str
-    shape: tuple[int, ...]
+    given_shape: Shape | Callable[[], Shape]
     dtype: torch.dtype
     pieces: Mapping[str, StoredTensor]
+    remarks: tuple[str, ...] = field(default=(), kw_only=True)
+
+    @cached_property
+    def shape(self) -> Shape:
+        """The logical shape."""
+        return self.given_shape() if callable(self.given_shape) else self.given_shape
+
+    def check(self) -> None:
+        """Check what headers tell.
+
+        Raises:
+            QuantError: the stored tensors don't fit each other or the config.
+        """
+        if not callable(self.given_shape):
+            _ = self.fields
 
     @property
     @abstractmethod
@@ -177,8 +193,8 @@ class Layout(ABC):
         return {role: field.read() for role, field in self.fields.items() if role != CODES}
 
     def notes(self) -> tuple[str, ...]:
-        """Return sentences on what was decided against the config, or is suspicious; may read parameters."""
-        return ()
+        """Return sentences on what was decided against the config; may read parameters."""
+        return self.remarks
 
     def values(self, rows: Rows = None, out: Tensor | None = None, rounded: bool = True) -> Tensor:
         """Return the values of some rows, float32: what the library dequantizes to.

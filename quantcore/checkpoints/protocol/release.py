@@ -70,7 +70,7 @@ def attempt(name: str, pieces: Mapping[str, StoredTensor], make: Callable[[], La
     """Return the layout that ``make`` makes, or one that says in words why the weight can't be read."""
     try:
         layout = make()
-        layout.fields  # noqa: B018 - checks the shapes
+        layout.check()
         return layout
     except QuantError as error:
         return Refused(name, next(iter(pieces.values())).shape, torch.float32, pieces, str(error))
