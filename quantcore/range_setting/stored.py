@@ -20,8 +20,8 @@ class Stored(Given):
         origin: the file and the tensor.
         scale: block form, float32.
         zero_point: block form; int32, or float32 for float zero points and minima.
-        group_index: the group of each column, where groups are not runs of columns; the last axis of ``scale`` and
-            ``zero_point`` then counts groups, and every element is a block of its own.
+        group_index: the group of each column, where groups are not runs of columns, or of each element; the last
+            axis of ``scale`` and ``zero_point`` then counts groups, and every element is a block of its own.
         owner: what the tensor was read from; codes are encoded through it.
     """
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from quantcore.checkpoints.layouts import awq, compressed_tensors, gptq, plain
+from quantcore.checkpoints.layouts import awq, bitsandbytes, compressed_tensors, gptq, plain
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import Finder, Release
 from quantcore.errors import QuantError
@@ -14,6 +14,7 @@ FINDERS: dict[str, Finder] = {
     "gptq": gptq.find,
     "awq": awq.find,
     "compressed-tensors": compressed_tensors.find,
+    "bitsandbytes": bitsandbytes.find,
 }
 # tried for every release, before the method's: weights that files mark themselves (ggml types, metadata, QDQ pairs)
 SIGNATURES: tuple[Finder, ...] = ()
