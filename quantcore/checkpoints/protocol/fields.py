@@ -134,7 +134,7 @@ class Packed:
 
     ``shape``: of the codes, in logical axes; ``axis``: the logical axis along which words run. ``offset``: stored bits
     = (code + offset) modulo 2^bits; a function, if it must be read. ``signed``: whether codes are -2^(bits-1) .. 2^(bits-1)-1, else they are 0 ..
-    2^bits-1.
+    2^bits-1. ``fill``: the bits that fill the last word up, where the library writes others than 0.
     """
 
     piece: StoredTensor
@@ -144,6 +144,7 @@ class Packed:
     transposed: bool = False
     offset: int | Callable[[], int] = 0
     signed: bool = False
+    fill: int = 0
 
     def __post_init__(self) -> None:
         """Check that the stored tensor has room for the codes.
@@ -223,9 +224,13 @@ class Packed:
         return _place(self.piece, 0, found)
 
     def encode(self, numbers: Tensor) -> bytes:
-        """Return the bytes of the stored tensor; bits that belong to no code are 0."""
+        """Return the bytes of the stored tensor; bits that belong to no code are 0, or ``fill``."""
         mask = (1 << self.order.bits) - 1
         codes = (numbers.reshape(self.shape).to(torch.int32).numpy() + self._offset) & mask
+        missing = -codes.shape[self._axis] % self.order.count
+        if self.fill and missing:
+            widths = [(0, missing if i == self._axis else 0) for i in range(codes.ndim)]
+            codes = np.pad(codes, widths, constant_values=self.fill)
         words = pack(codes.astype(np.uint8 if self.order.bits <= 8 else np.uint16), self.order, self._axis)
         return np.ascontiguousarray(words.T if self.transposed else words).tobytes()
 

@@ -160,13 +160,18 @@ class FourBits(Layout):
                 f"{self.state_of.state.blocksize} take {blocks}; the file is damaged."
             )
         found: dict[str, Field] = {
-            CODES: Reshaped(Packed(weight, high_first(4, 8), (n,), axis=0), self.shape),
+            CODES: Reshaped(Packed(weight, high_first(4, 8), (n,), axis=0, fill=self._zero), self.shape),
             SCALE_CODE if self.nested else SCALE: scale,
             TABLE: Numbers(pieces[TABLE]),
         }
         if self.nested:
             found |= self._nested_fields(blocks)
         return found
+
+    @property
+    def _zero(self) -> int:
+        """The code of 0, which the library writes after an odd number of elements."""
+        return TABLES[self.kind].values.index(0.0)
 
     def _nested_fields(self, blocks: int) -> dict[str, Field]:
         found = {last: Numbers(self.pieces[last]) for last in NESTED}
