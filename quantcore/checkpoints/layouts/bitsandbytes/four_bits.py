@@ -188,9 +188,10 @@ class FourBits(Layout):
             return self.fields[SCALE].read(rows)
         codes, state = self.fields[SCALE_CODE].read(rows), self.state_of.state
         largest, table = (self.fields[last].read() for last in NESTED)
-        first = 0 if rows is None else rows.start
-        outer = torch.arange(first, first + len(codes)) // (state.nested_blocksize or 1)
-        scale = table.index_select(0, codes.to(torch.int32)).mul_(largest.index_select(0, outer))
+        first, size = 0 if rows is None else rows.start, state.nested_blocksize or 1
+        group, skip = divmod(first, size)
+        outer = largest[group : -(-(first + len(codes)) // size)].repeat_interleave(size)[skip:]
+        scale = table.index_select(0, codes.to(torch.int32)).mul_(outer[: len(codes)])
         return scale.add_(state.nested_offset)
 
     def place_of(self, role: str, field: Field, index: tuple[int, ...], position: tuple[int, ...]) -> Place:
