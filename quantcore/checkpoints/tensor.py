@@ -47,26 +47,29 @@ class CheckpointTensor:
     def __repr__(self) -> str:
         return f"<{self.name} {self.shape}, {self.storage}>"
 
-    def read(self, rows: slice | None = None, rounded: bool = True) -> Tensor:
+    def read(self, rows: slice | None = None, rounded: bool = True, out: Tensor | None = None) -> Tensor:
         """Return the values, float32: what the library dequantizes to, in its own output dtype, widened.
 
         Args:
             rows: a slice of axis 0; only its bytes are read, where the layout allows.
             rounded: False keeps the same expression in float32, unrounded.
+            out: a contiguous float32 tensor to write into; a new one costs as much as the arithmetic.
 
         Raises:
             QuantError: the stored tensors don't fit each other, or can't be read.
         """
         span = self._rows(rows)
-        count = span.stop - span.start
-        out = torch.empty((count, *self.shape[1:])) if self.shape else torch.empty(())
+        shape = (span.stop - span.start, *self.shape[1:]) if self.shape else ()
+        if out is not None and (out.shape != shape or out.dtype != torch.float32 or not out.is_contiguous()):
+            raise QuantError(f"out is not a contiguous float32 tensor of shape {shape}; give one, or none.")
+        out = torch.empty(shape) if out is None else out
         if not out.numel():
             return out
         if not self.shape:
             return self.layout.values(None, out, rounded)
-        inner = out[0].numel()
-        layout = self.layout.loaded() if out.numel() > CHUNK else self.layout
-        step = max(1, CHUNK // inner)
+        step = max(1, CHUNK // out[0].numel())
+        most = 2 * len(out) > self.shape[0] and len(out) > step
+        layout = self.layout.loaded() if most else self.layout
         for start in range(span.start, span.stop, step):
             box = slice(start, min(start + step, span.stop))
             layout.values(box, out[box.start - span.start : box.stop - span.start], rounded)

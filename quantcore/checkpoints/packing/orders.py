@@ -69,6 +69,22 @@ class Order:
         return whole * self.words + (self._words_of_first[rest - 1] if rest else 0)
 
     @cached_property
+    def in_bytes(self) -> "Order":
+        """The same order in words of 8 bits, if no code crosses a byte, else itself."""
+        size = self.word_bits // 8
+        if size == 1 or any(f.shift % 8 + f.width > 8 for code in self.codes for f in code):
+            return self
+        codes = tuple(
+            tuple(Fragment(f.word * size + f.shift // 8, f.shift % 8, f.width, f.low) for f in code)
+            for code in self.codes
+        )
+        total = self.words * size
+        # the smallest period, so that planes are long
+        while not self.in_parts and total % 2 == len(codes) % 2 == 0 and _repeats(codes, total // 2):
+            codes, total = codes[: len(codes) // 2], total // 2
+        return Order(self.bits, 8, total, codes, self.in_parts)
+
+    @cached_property
     def _words_of_first(self) -> tuple[int, ...]:
         used = [max(f.word for f in code) + 1 for code in self.codes]
         return tuple(max(used[: i + 1]) for i in range(len(used)))
@@ -85,6 +101,13 @@ class Order:
             for i in range(f.width)
         }
         return tuple(found[bit] for bit in range(self.bits))
+
+
+def _repeats(codes: tuple[tuple[Fragment, ...], ...], words: int) -> bool:
+    """Whether the second half of the codes lies as the first, ``words`` words later."""
+    half = len(codes) // 2
+    moved = tuple(tuple(replace(f, word=f.word + words) for f in code) for code in codes[:half])
+    return moved == codes[half:]
 
 
 @cache

@@ -365,14 +365,11 @@ class Layout(ABC):
         return encoded | {piece.name: bytes(piece.bytes()) for piece in others}
 
     def loaded(self) -> Self:
-        """Return the same layout with those stored tensors in memory that can't be read by rows.
-
-        Parameters are small, and read once.
-        """
+        """Return the same layout with its parameters in memory, and its codes if those of a row lie apart."""
         fields = self.fields.items()
-        needed = {f.piece.name for role, f in fields if role != CODES or f.across_rows}
+        needed = {field.piece.name for role, field in fields if role != CODES or field.across_rows}
         pieces = {k: p.in_memory() if p.name in needed else p for k, p in self.pieces.items()}
-        return replace(self, pieces=pieces)
+        return replace(self, pieces=pieces, given_shape=self.shape)
 
 
 def _runs_of(parameter: Tensor, groups: slice) -> Tensor:
