@@ -59,6 +59,8 @@ def _setting(layout: Layout) -> tuple[Stored, Convention]:
     """Return the parameters by reference, and the convention in which they are used."""
     scale, shift, minimum = layout.parameters()
     convention = TEXTBOOK.changed(decoding=layout.decoding)
+    if layout.rounds_each:
+        convention = convention.changed(decoding_dtype=str(layout.dtype).removeprefix("torch."))
     if minimum is not None:
         shift, convention = minimum, convention.changed(zero_point_form="min")
     elif shift is not None and shift.is_floating_point():

@@ -30,7 +30,6 @@ from quantcore.tensors import short
 
 # roles of fields, as golden checkpoints name them; a format may add its own
 CODES, SCALE, ZERO_POINT, MIN, GROUP_INDEX = "codes", "scale", "zero_point", "min", "g_idx"
-_SHIFTED = Dequantizer("shifted")
 
 
 class Parameters(NamedTuple):
@@ -227,7 +226,7 @@ class Layout(ABC):
             parameters = self.parameters(grid).each(partial(self._spread, grid=grid, first=first, last=last))
             dequantize = partial(self.dequantize, rounded=rounded)
             self._dequantize_runs(codes, out, part, width, parameters, dequantize)
-        if rounded and self.dtype != torch.float32:
+        if rounded and self.dtype != torch.float32 and not self.rounds_each:
             out.copy_(out.to(self.dtype))
         return out
 
@@ -238,25 +237,14 @@ class Layout(ABC):
         the library computes in it). A format whose library computes otherwise overrides this.
         """
         scale = torch.ones(()) if parameters.scale is None else parameters.scale
-        if self.rounds_each and rounded and self.dtype != torch.float32:
-            self._dequantize_narrow(codes, parameters, out)
-        elif self.decoding != "scaled":
+        dequantizer = Dequantizer(self.decoding if parameters.min is None else "shifted")
+        if self.decoding != "scaled":
             constant = float(torch.tensor(1.0) / self.element.symmetric_max)
-            decode(codes, scale, None, out, self.element, Dequantizer(self.decoding, scale, constant))
-        elif parameters.min is not None:
-            decode(codes, scale, parameters.min, out, self.element, _SHIFTED)
-        else:
-            decode(codes, scale, parameters.zero_point, out, self.element)
-
-    def _dequantize_narrow(self, codes: Tensor, parameters: Parameters, out: Tensor) -> None:
-        """Dequantize integers in the output dtype: each operation is rounded to it."""
-        scale, zero_point, minimum = parameters.each(lambda p: p.to(self.dtype))
-        work = codes.to(self.dtype)
-        if zero_point is not None:
-            work.sub_(zero_point)
-        if scale is not None:
-            work.mul_(scale)
-        out.copy_(work if minimum is None else work.add_(minimum))
+            dequantizer = dequantizer._replace(number=scale, constant=constant)
+        if self.rounds_each and rounded:
+            dequantizer = dequantizer._replace(dtype=self.dtype)
+        shift = parameters.zero_point if parameters.min is None else parameters.min
+        decode(codes, scale, shift, out, self.element, dequantizer)
 
     def parameters(self, rows: Rows = None) -> Parameters:
         """Return the parameters in block form, or one number for all blocks; ``rows``: of blocks.
