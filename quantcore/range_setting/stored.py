@@ -47,7 +47,7 @@ class Stored(Given):
         """Return a parameter for every block of the grid."""
         if tensor.numel() == 1:
             return tensor.reshape(()).expand(grid).to(device)
-        every = tensor if self.group_index is None else tensor.index_select(-1, self.group_index)
+        every = tensor if self.group_index is None else tensor[..., self.group_index]
         if every.numel() != torch.Size(grid).numel():
             raise QuantError(
                 f"The stored {what} has shape {tuple(every.shape)}, but the blocks form a grid of {grid}; "

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from quantcore.checkpoints.layouts import awq, bitsandbytes, compressed_tensors, gptq, mlx, plain
+from quantcore.checkpoints.layouts.in_parts import hqq
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import Finder, Release
 from quantcore.errors import QuantError
@@ -15,6 +16,7 @@ FINDERS: dict[str, Finder] = {
     "awq": awq.find,
     "compressed-tensors": compressed_tensors.find,
     "bitsandbytes": bitsandbytes.find,
+    "hqq": hqq.find,
 }
 # tried for every release, before the method's: weights that files mark themselves (ggml types, metadata, QDQ pairs)
 SIGNATURES: tuple[Finder, ...] = (mlx.find,)

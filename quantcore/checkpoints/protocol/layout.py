@@ -182,7 +182,7 @@ class Layout(ABC):
         return self._read(MIN, rows)
 
     def group_index(self) -> Tensor | None:
-        """Return the group of each column, where groups are not runs of columns, else None.
+        """Return the group of each column, or of each element, where groups are not boxes or runs; else None.
 
         Raises:
             QuantError: it names a group that has no scale.
@@ -318,7 +318,7 @@ class Layout(ABC):
             flat = (int(np.ravel_multi_index(index, self.shape)),)
         position = [i // b for i, b in zip(flat, self.blocks.block, strict=True)]
         groups = self.group_index()
-        if groups is not None:
+        if groups is not None and groups.dim() == 1:
             position[-1] = int(groups[index[-1]])
         places = {
             role: self.place_of(role, field, index, tuple(position))
