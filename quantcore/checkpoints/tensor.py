@@ -114,8 +114,9 @@ class CheckpointTensor:
         """Return where the bits of one element and of its parameters lie.
 
         Raises:
-            QuantError: there is no such element.
+            QuantError: there is no such element, or the tensor can't be read.
         """
+        self.layout.check()
         at = tuple(int(i) for i in index)
         if len(at) != len(self.shape) or any(not -n <= i < n for i, n in zip(at, self.shape, strict=True)):
             raise QuantError(

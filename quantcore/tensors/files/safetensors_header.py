@@ -115,14 +115,11 @@ def _check_spans(records: dict[str, tuple[TensorInfo, int]], length: int, name: 
 
 def _read_record(tensor: str, record: Any) -> tuple[TensorInfo, int]:
     """Return one tensor and where its data begin, after checking that shape, dtype and offsets agree."""
-    bad = QuantError(
-        f"The header's record of {_quoted(tensor)} is not {{dtype, shape, data_offsets}}; save it again."
-    )
-    if not isinstance(record, dict) or set(record) != {"dtype", "shape", "data_offsets"}:
-        raise bad
+    if not _is_record(record):
+        raise QuantError(
+            f"The header's record of {_quoted(tensor)} is not {{dtype, shape, data_offsets}}; save it again."
+        )
     dtype, shape, offsets = record["dtype"], record["shape"], record["data_offsets"]
-    if not isinstance(dtype, str) or not _are_sizes(shape) or not _are_sizes(offsets) or len(offsets) != 2:
-        raise bad
     if dtype not in SAFETENSORS_BITS:
         raise QuantError(f"{_quoted(tensor)} has the unknown dtype {_quoted(dtype)}; save it as F32.")
     begin, end = offsets
@@ -134,6 +131,13 @@ def _read_record(tensor: str, record: Any) -> tuple[TensorInfo, int]:
             "save the file again."
         )
     return TensorInfo(tensor, tuple(shape), dtype, end - begin), begin
+
+
+def _is_record(record: Any) -> bool:
+    if not isinstance(record, dict) or set(record) != {"dtype", "shape", "data_offsets"}:
+        return False
+    dtype, shape, offsets = record["dtype"], record["shape"], record["data_offsets"]
+    return isinstance(dtype, str) and _are_sizes(shape) and _are_sizes(offsets) and len(offsets) == 2
 
 
 def _quoted(name: str) -> str:
