@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from quantcore.checkpoints.layouts import awq, bitsandbytes, compressed_tensors, gptq, mlx, plain
+from quantcore.checkpoints.layouts.floats import fp8, gpt_oss, modelopt
 from quantcore.checkpoints.layouts.in_parts import hqq
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import Finder, Release
@@ -17,6 +18,9 @@ FINDERS: dict[str, Finder] = {
     "compressed-tensors": compressed_tensors.find,
     "bitsandbytes": bitsandbytes.find,
     "hqq": hqq.find,
+    "modelopt": modelopt.find,
+    "fp8": fp8.find,
+    "mxfp4": gpt_oss.find,
 }
 # tried for every release, before the method's: weights that files mark themselves (ggml types, metadata, QDQ pairs)
 SIGNATURES: tuple[Finder, ...] = (mlx.find,)

@@ -75,3 +75,8 @@ class Reshaped:
     def encode(self, numbers: Tensor) -> bytes:
         """Return the bytes of the stored tensor."""
         return self.field.encode(numbers.reshape(self.field.shape))
+
+
+def at_least_1d(piece: StoredTensor) -> StoredTensor:
+    """Return a stored number as a tensor of one element, as libraries broadcast it; others as they are."""
+    return piece if piece.shape else replace(piece, shape=(1,))
