@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from quantcore.checkpoints.layouts import awq, bitsandbytes, compressed_tensors, gptq, mlx, plain
+from quantcore.checkpoints.layouts import awq, bitsandbytes, compressed_tensors, gptq, mlx, plain, torchao
 from quantcore.checkpoints.layouts.floats import fp8, gpt_oss, modelopt
 from quantcore.checkpoints.layouts.in_parts import hqq
 from quantcore.checkpoints.protocol.layout import Layout
@@ -21,9 +21,10 @@ FINDERS: dict[str, Finder] = {
     "modelopt": modelopt.find,
     "fp8": fp8.find,
     "mxfp4": gpt_oss.find,
+    "torchao": torchao.find,
 }
 # tried for every release, before the method's: weights that files mark themselves (ggml types, metadata, QDQ pairs)
-SIGNATURES: tuple[Finder, ...] = (mlx.find,)
+SIGNATURES: tuple[Finder, ...] = (mlx.find, torchao.find)
 
 
 def find_layouts(release: Release) -> dict[str, Layout]:
