@@ -19,6 +19,7 @@ quantcore.qparams
 quantcore.quantization
 quantcore.analysis quantcore.tracing quantcore.matching quantcore.snippets quantcore.export quantcore.training
 quantcore.comparison quantcore.diagnosis quantcore.prediction quantcore.code_reading quantcore.figures
+quantcore.checkpoints
 quantcore
 pages.browser
 pages.serving

@@ -14,6 +14,7 @@ from quantcore.range_setting.entropy import MAX_BINS, Entropy
 from quantcore.range_setting.half_quadratic import HalfQuadratic
 from quantcore.range_setting.protocol import Range, Task, parts
 from quantcore.range_setting.statistics import MAX_CANDIDATES, AbsMean, MeanStd, MinMse
+from quantcore.range_setting.stored import Stored
 
 RangeSetting = MinMax | Percentile | Fixed | Given | MinMse | Entropy | MeanStd | AbsMean | HalfQuadratic
 # by their name in texts
@@ -49,6 +50,7 @@ __all__ = [
     "RANGE_SETTINGS",
     "Range",
     "RangeSetting",
+    "Stored",
     "Task",
     "parts",
 ]

@@ -1,0 +1,20 @@
+"""Files of checkpoints: their headers alone, as stored tensors with their places."""
+
+from quantcore.checkpoints.containers.container import Container
+from quantcore.checkpoints.containers.index import INDEX, Index, read_index
+from quantcore.checkpoints.containers.safetensors import open_safetensors
+from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
+from quantcore.checkpoints.containers.zipped import open_npy, open_npz, open_torch
+
+__all__ = [
+    "Container",
+    "INDEX",
+    "Index",
+    "StoredTensor",
+    "TORCH_DTYPES",
+    "open_npy",
+    "open_npz",
+    "open_safetensors",
+    "open_torch",
+    "read_index",
+]
