@@ -13,10 +13,14 @@ from quantcore.checkpoints.containers import (
     Container,
     Index,
     StoredTensor,
+    check_number,
+    open_gguf,
+    open_imatrix,
     open_npy,
     open_npz,
     open_safetensors,
     open_torch,
+    parts,
     read_index,
 )
 from quantcore.checkpoints.layouts import find_layouts
@@ -41,6 +45,9 @@ OPENERS: dict[str, Opener] = {
     **dict.fromkeys((".bin", ".pt", ".pth"), lambda folder, name: open_torch(folder.open(name))),
     ".npz": lambda folder, name: open_npz(folder.open(name)),
     ".npy": lambda folder, name: open_npy(folder.open(name)),
+    ".gguf": lambda folder, name: open_gguf(folder.open(name)),
+    ".imatrix": lambda folder, name: open_imatrix(folder.open(name)),
+    ".dat": lambda folder, name: open_imatrix(folder.open(name)),
 }
 
 
@@ -49,7 +56,7 @@ class Checkpoint:
     """The weights of a checkpoint; only headers have been read.
 
     ``format``: of its quantized weights, such as "gptq", or of its files if none is quantized; ``config``:
-    config.json; ``tensors``: by logical name; ``problems``: what is wrong with its files; ``counter``: how many bytes
+    config.json, or the metadata of a GGUF file; ``tensors``: by logical name; ``problems``: what is wrong with its files; ``counter``: how many bytes
     have been read so far; ``release``: its stored tensors, configs and metadata.
     """
 
@@ -74,7 +81,8 @@ def open_checkpoint(address: "str | os.PathLike[str]") -> Checkpoint:
     folder, name = locate(address)
     containers, problems = _containers(folder, name)
     stored, duplicates = _merged(containers)
-    config, quantization = _configs(folder)
+    described = next((c.metadata for c in containers.values() if c.is_self_described), None)
+    config, quantization = _configs(folder) if described is None else (described, {})
     metadata = {k: v for container in containers.values() for k, v in container.metadata.items()}
     release = Release(stored, config, quantization, metadata)
     layouts = find_layouts(release)
@@ -114,6 +122,10 @@ def _containers(folder: Folder, name: str | None) -> tuple[dict[str, Container],
         files = list(index.shards)
     if not files:
         raise QuantError(f"The folder has no file that can be read; give one with {', '.join(OPENERS)}.")
+    if _extension(files[0]) == ".gguf":
+        files, missing = parts(folder, files)
+        found, problems = _opened(folder, files, None)
+        return found, [*missing, *problems, *([] if missing or problems else check_number(found))]
     return _opened(folder, files, index)
 
 

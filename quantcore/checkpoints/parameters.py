@@ -26,8 +26,10 @@ def quantized_of(layout: Layout, original: Any, values: Callable[[], Tensor]) ->
         values: what stands in for it.
 
     Raises:
-        QuantError: the weight is not quantized, or the original has another shape.
+        QuantError: the weight is not quantized or has no elements, or the original has another shape.
     """
+    if 0 in layout.shape:
+        raise QuantError(f"{short(layout.name, 120)} has shape {layout.shape}, so it has no elements.")
     codes = layout.codes().to(layout.element.dtype)
     x = values() if original is None else as_float32(original)
     if tuple(x.shape) != layout.shape:
@@ -49,7 +51,7 @@ def _setting(layout: Layout) -> tuple[Stored, Convention]:
     scale, shift = layout.scale(), layout.zero_point()
     minimum, convention = layout.min(), TEXTBOOK
     if minimum is not None:
-        shift, convention = minimum, TEXTBOOK.changed(zero_point_form="min")
+        shift, convention = layout.min_sign * minimum, TEXTBOOK.changed(zero_point_form="min")
     elif shift is not None and shift.is_floating_point():
         convention = TEXTBOOK.changed(zero_point_form="float")
     zero = torch.zeros((), dtype=torch.int32)

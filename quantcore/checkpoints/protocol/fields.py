@@ -125,7 +125,7 @@ class Numbers:
         stored = (numbers.mT if self.transposed else numbers).contiguous()
         if self.raw:
             return np.ascontiguousarray(stored.numpy().astype(f"<u{self.piece.itemsize}")).tobytes()
-        return stored.to(TORCH_DTYPES[self.piece.dtype]).view(torch.uint8).numpy().tobytes()
+        return stored.to(TORCH_DTYPES[self.piece.dtype]).reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 @dataclass(frozen=True)

@@ -165,6 +165,11 @@ class Layout(ABC):
         """Return the minima in block form, which are added after the multiplication; None if there are none."""
         return self._read(MIN, rows)
 
+    @property
+    def min_sign(self) -> int:
+        """1, or -1 for a format that subtracts its minima."""
+        return 1
+
     def group_index(self) -> Tensor | None:
         """Return the group of each column, where groups are not runs of columns, else None.
 
