@@ -163,8 +163,8 @@ def _read_tensor(cursor: Cursor) -> GgufTensor:
     if axes > MAX_AXES:
         raise QuantError(f"{where} claims {axes:,} axes; GGUF has at most {MAX_AXES}, so download it again.")
     shape = struct.unpack(f"<{axes}Q", cursor.take(8 * axes))[::-1]
-    if prod(n for n in shape if n) >= 2**63:
-        raise QuantError(f"{where} claims 2^63 elements or more; its shape is damaged, download it again.")
+    if prod(n for n in shape if n) >= 2**48:  # also where an axis of 0 leaves none
+        raise QuantError(f"{where} claims 2^48 elements or more; its shape is damaged, download it again.")
     type_id, offset = struct.unpack("<IQ", cursor.take(12))
     return GgufTensor(name, shape, type_id, offset)
 
