@@ -108,7 +108,7 @@ def test_a_header_of_fifty_thousand_names(tmp_path):
     records = {f"t{i}": record(shape=(0,), offsets=(0, 0)) for i in range(50_000)}
     start = time.perf_counter()
     assert len(open_checkpoint(header(tmp_path, records)).tensors) == 50_000
-    assert time.perf_counter() - start < 5
+    assert time.perf_counter() - start < 10
     text = json.dumps(records).encode()
     assert "'t49999' twice" in refusal(
         header(tmp_path, text[:-1] + b', "t49999": 1}'), memory=200e6, seconds=10

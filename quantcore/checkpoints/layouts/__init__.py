@@ -2,7 +2,19 @@
 
 from dataclasses import replace
 
-from quantcore.checkpoints.layouts import awq, compressed_tensors, gguf, gptq, plain
+from quantcore.checkpoints.layouts import (
+    awq,
+    bitsandbytes,
+    compressed_tensors,
+    gguf,
+    gptq,
+    mlx,
+    onnx,
+    plain,
+    torchao,
+)
+from quantcore.checkpoints.layouts.floats import fp8, gpt_oss, modelopt
+from quantcore.checkpoints.layouts.in_parts import hqq
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import Finder, Release
 from quantcore.errors import QuantError
@@ -14,9 +26,15 @@ FINDERS: dict[str, Finder] = {
     "gptq": gptq.find,
     "awq": awq.find,
     "compressed-tensors": compressed_tensors.find,
+    "bitsandbytes": bitsandbytes.find,
+    "hqq": hqq.find,
+    "modelopt": modelopt.find,
+    "fp8": fp8.find,
+    "mxfp4": gpt_oss.find,
+    "torchao": torchao.find,
 }
 # tried for every release, before the method's: weights that files mark themselves (ggml types, metadata, QDQ pairs)
-SIGNATURES: tuple[Finder, ...] = (gguf.find_imatrix, gguf.find_gguf)
+SIGNATURES: tuple[Finder, ...] = (gguf.find_imatrix, gguf.find_gguf, onnx.find, mlx.find, torchao.find)
 
 
 def find_layouts(release: Release) -> dict[str, Layout]:
@@ -31,19 +49,14 @@ def find_layouts(release: Release) -> dict[str, Layout]:
             f"{', '.join(FINDERS)}."
         )
     found: dict[str, Layout] = {}
-    taken: set[str] = set()
     by_method = [FINDERS[release.method]] if release.method else [*dict.fromkeys(FINDERS.values())]
-    for finder in (*SIGNATURES, *by_method):
-        rest = {name: piece for name, piece in release.stored.items() if name not in taken}
-        for layout in finder(replace(release, stored=rest)):
-            found[layout.name] = layout
-            taken |= {piece.name for piece in layout.pieces.values()}
-    left = {name: piece for name, piece in release.stored.items() if name not in taken}
-    found |= {
-        layout.name: layout
-        for layout in plain.find(replace(release, stored=left))
-        if layout.name not in found
-    }
+    for finder in (*SIGNATURES, *by_method, plain.find):
+        layouts = [layout for layout in finder(release) if layout.name not in found]
+        found |= {layout.name: layout for layout in layouts}
+        if layouts:  # a release that lost nothing keeps its modules sorted
+            taken = {piece.name for layout in layouts for piece in layout.pieces.values()}
+            rest = {name: piece for name, piece in release.stored.items() if name not in taken}
+            release = replace(release, stored=rest)
     return found
 
 

@@ -4,8 +4,9 @@ A weight has logical axes [out, in]. Its stored tensors may have them the other 
 may be packed into words along either. A field hides both; its numbers have the logical axes.
 """
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -17,6 +18,7 @@ from torch import Tensor
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
 from quantcore.checkpoints.packing import Order, pack, unpack
 from quantcore.errors import QuantError
+from quantcore.granularity import Shape
 from quantcore.tensors import short
 
 Rows = slice | None  # start and stop along axis 0, no step; None for all
@@ -87,15 +89,34 @@ class Field(Protocol):
 
 @dataclass(frozen=True)
 class Numbers:
-    """One element of the stored tensor a number; ``raw``: its bits as an integer, for codes of scales and floats."""
+    """One element of the stored tensor a number.
+
+    ``raw``: its bits as an integer, for codes of scales and floats. ``reshaped``: the logical shape, where it is not
+    that of the stored tensor.
+    """
 
     piece: StoredTensor
     transposed: bool = False
     raw: bool = False
+    reshaped: Shape | None = None
+
+    def __post_init__(self) -> None:
+        """Check the logical shape.
+
+        Raises:
+            QuantError: it has another number of elements than the stored tensor.
+        """
+        if self.reshaped is not None and math.prod(self.reshaped) != math.prod(self.piece.shape):
+            raise QuantError(
+                f"{short(self.piece.name, 120)} has shape {self.piece.shape}, where {self.reshaped} is needed; the file "
+                "does not fit its config."
+            )
 
     @cached_property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Shape:
         """The logical shape."""
+        if self.reshaped is not None:
+            return self.reshaped
         return self.piece.shape[::-1] if self.transposed else self.piece.shape
 
     @property
@@ -103,20 +124,33 @@ class Numbers:
         """Whether the numbers of a row do not lie together in the file."""
         return self.transposed
 
+    @property
+    def _same_rows(self) -> bool:
+        return self.reshaped is None or self.reshaped[:1] == self.piece.shape[:1]
+
     def read(self, rows: Rows = None) -> Tensor:
         """Return the numbers, or those of some rows."""
-        box = _box(self.shape, rows, self.transposed)
+        box = _box(self.piece.shape[::-1] if self.transposed else self.piece.shape, rows, self.transposed)
+        box = box if self._same_rows else ()
         if self.raw:
             bits = self.piece.bits(box)
             found = torch.from_numpy(bits if bits.itemsize == 1 else bits.view(f"<i{bits.itemsize}"))
         else:
             found = self.piece.numbers(box)
-        return found.mT.contiguous() if self.transposed else found
+        if self.transposed:
+            return found.mT.contiguous()
+        if self.reshaped is None:
+            return found
+        if self._same_rows or rows is None:
+            return found.reshape(-1, *self.reshaped[1:]) if self.reshaped else found.reshape(())
+        return found.reshape(self.reshaped)[rows]
 
     def place(self, index: Sequence[int]) -> Place:
         """Return where one number lies."""
-        stored = tuple(index)[::-1] if self.transposed else tuple(index)
-        flat = int(np.ravel_multi_index(stored, self.piece.shape)) if stored else 0
+        if self.transposed:
+            flat = int(np.ravel_multi_index(tuple(index)[::-1], self.piece.shape))
+        else:
+            flat = int(np.ravel_multi_index(tuple(index), self.shape)) if self.shape else 0
         return _place(self.piece, flat, [(0, bit) for bit in range(8 * self.piece.itemsize)])
 
     def encode(self, numbers: Tensor) -> bytes:
@@ -135,8 +169,9 @@ class Packed:
     """Codes in words along one axis.
 
     ``shape``: of the codes, in logical axes; ``axis``: the logical axis along which words run. ``offset``: stored bits
-    = (code + offset) modulo 2^bits; a function, if it must be read. ``signed``: whether codes are -2^(bits-1) .. 2^(bits-1)-1, else they are 0 ..
-    2^bits-1.
+    = (code + offset) modulo 2^bits; a function, if it must be read. ``signed``: whether codes are -2^(bits-1) ..
+    2^(bits-1)-1, else they are 0 .. 2^bits-1. ``fill``: the bits that fill the last word up, where the library writes
+    others than 0.
     """
 
     piece: StoredTensor
@@ -146,6 +181,7 @@ class Packed:
     transposed: bool = False
     offset: int | Callable[[], int] = 0
     signed: bool = False
+    fill: int = 0
 
     def __post_init__(self) -> None:
         """Check that the stored tensor has room for the codes.
@@ -179,6 +215,8 @@ class Packed:
     def read(self, rows: Rows = None) -> Tensor:
         """Return the codes, or those of some rows: uint8 or int8."""
         first, last = (0, self.shape[0]) if rows is None else (rows.start, rows.stop)
+        if rows is not None and self._axis == 0 and self.order.in_parts and not self.transposed:
+            return self._read_parts(first, last)
         n, skip, words = self.shape[self._axis], 0, slice(first, last)
         if self._axis == 0:
             words, skip, n = self._words_of_rows(first, last)
@@ -187,6 +225,16 @@ class Packed:
             bits = np.ascontiguousarray(bits.T)
         codes = unpack(bits, self.order, n, self._axis)
         return self._decode(codes[skip : skip + last - first] if self._axis == 0 else codes)
+
+    def _read_parts(self, first: int, last: int) -> Tensor:
+        """Read some rows from the words that hold them; each part is a run of rows."""
+        periods, found = max(1, self.order.periods(self.shape[0])), []
+        for j in range(first // periods, -(-last // periods)):
+            start, stop = (min(max(row - j * periods, 0), periods) for row in (first, last))
+            words = self.piece.bits((slice(start * self.order.words, stop * self.order.words),))
+            only = replace(self.order, codes=(self.order.codes[j],), in_parts=False)
+            found.append(self._decode(unpack(words, only, stop - start, 0)))
+        return found[0] if len(found) == 1 else torch.cat(found) if found else self.read()[:0]
 
     def _words_of_rows(self, first: int, last: int) -> tuple[slice, int, int]:
         """Return the words that hold some rows, how many of their codes come before, and how many are needed."""
@@ -225,11 +273,49 @@ class Packed:
         return _place(self.piece, 0, found)
 
     def encode(self, numbers: Tensor) -> bytes:
-        """Return the bytes of the stored tensor; bits that belong to no code are 0."""
+        """Return the bytes of the stored tensor; bits that belong to no code are 0, or ``fill``."""
         mask = (1 << self.order.bits) - 1
         codes = (numbers.reshape(self.shape).to(torch.int32).numpy() + self._offset) & mask
+        missing = -codes.shape[self._axis] % self.order.count
+        if self.fill and missing:
+            widths = [(0, missing if i == self._axis else 0) for i in range(codes.ndim)]
+            codes = np.pad(codes, widths, constant_values=self.fill)
         words = pack(codes.astype(np.uint8 if self.order.bits <= 8 else np.uint16), self.order, self._axis)
         return np.ascontiguousarray(words.T if self.transposed else words).tobytes()
+
+
+@dataclass(frozen=True)
+class Flat:
+    """Another field of one axis, cut into rows: codes that are packed over the flattened tensor."""
+
+    field: Field
+    shape: Shape
+
+    @property
+    def piece(self) -> StoredTensor:
+        """The stored tensor."""
+        return self.field.piece
+
+    @property
+    def across_rows(self) -> bool:
+        """As of the other field."""
+        return self.field.across_rows
+
+    def read(self, rows: Rows = None) -> Tensor:
+        """Return the numbers, or those of some rows."""
+        if rows is None or not self.shape:
+            return self.field.read().reshape(self.shape)
+        inner = math.prod(self.shape[1:])
+        found = self.field.read(slice(rows.start * inner, rows.stop * inner))
+        return found.reshape(rows.stop - rows.start, *self.shape[1:])
+
+    def place(self, index: Sequence[int]) -> Place:
+        """Return where one number lies."""
+        return self.field.place([int(np.ravel_multi_index(tuple(index), self.shape)) if self.shape else 0])
+
+    def encode(self, numbers: Tensor) -> bytes:
+        """Return the bytes of the stored tensor."""
+        return self.field.encode(numbers.reshape(-1))
 
 
 def _box(shape: tuple[int, ...], rows: Rows, transposed: bool) -> tuple[slice, ...]:
