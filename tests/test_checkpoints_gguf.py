@@ -271,7 +271,7 @@ def test_damaged_headers_get_one_sentence(damage, tmp_path):
 
 def test_types_without_a_reader_are_named_and_the_others_read(tmp_path):
     infos = [
-        info("old", (32,), 31, 0),
+        info("old", (2**40, 32), 31, 0),
         info("new", (32,), 99, 32),
         info("a", (4,), F32, 64),
         info("q8", (32,), 9, 96),
