@@ -59,6 +59,9 @@ class CheckpointTensor:
         Raises:
             QuantError: the stored tensors don't fit each other, or can't be read.
         """
+        _ = (
+            self.layout.fields
+        )  # what can't be read says so before memory is taken for a shape that a file claims
         span = self._rows(rows)
         shape = (span.stop - span.start, *self.shape[1:]) if self.shape else ()
         if out is not None and (out.shape != shape or out.dtype != torch.float32 or not out.is_contiguous()):

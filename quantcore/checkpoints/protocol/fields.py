@@ -122,6 +122,8 @@ class Numbers:
 
     def encode(self, numbers: Tensor) -> bytes:
         """Return the bytes of the stored tensor."""
+        if not numbers.numel():
+            return b""
         numbers = numbers.reshape(self.shape)
         stored = (numbers.mT if self.transposed else numbers).contiguous()
         if self.raw:
