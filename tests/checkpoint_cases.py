@@ -127,11 +127,12 @@ def misplaced(given: Case, name: str, index: tuple[int, ...], folder: Path) -> l
     tensor = open_checkpoint(given.release).tensors[name]
     codes = tensor.codes().numpy()
     place = tensor.locate(index).code
+    offset = getattr(tensor.layout.fields["codes"], "offset", 0)  # of what is stored
     found = []
     for bit in range(len(place.bits)):
         other = flipped(given, place, bit, folder).tensors[name].codes().numpy()
         changed = [tuple(int(i) for i in at) for at in np.argwhere(codes != other)]
-        step = (int(codes[index]) ^ int(other[index])) & ((1 << len(place.bits)) - 1)
+        step = ((int(codes[index]) + offset) ^ (int(other[index]) + offset)) & ((1 << len(place.bits)) - 1)
         if changed != [tuple(index)] or step != 1 << bit:
             found.append(f"bit {bit} of {index}: {changed[:4]} changed, by {step:b}")
     return found

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from quantcore.checkpoints.layouts import awq, bitsandbytes, compressed_tensors, gptq, mlx, plain, torchao
 from quantcore.checkpoints.layouts.floats import fp8, gpt_oss, modelopt
-from quantcore.checkpoints.layouts.in_parts import hqq
+from quantcore.checkpoints.layouts.in_parts import bitnet, hqq, quanto
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import Finder, Release
 from quantcore.errors import QuantError
@@ -22,6 +22,8 @@ FINDERS: dict[str, Finder] = {
     "fp8": fp8.find,
     "mxfp4": gpt_oss.find,
     "torchao": torchao.find,
+    "quanto": quanto.find,
+    "bitnet": bitnet.find,
 }
 # tried for every release, before the method's: weights that files mark themselves (ggml types, metadata, QDQ pairs)
 SIGNATURES: tuple[Finder, ...] = (mlx.find, torchao.find)
