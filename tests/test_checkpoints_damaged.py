@@ -110,7 +110,9 @@ def test_a_header_of_fifty_thousand_names(tmp_path):
     assert len(open_checkpoint(header(tmp_path, records)).tensors) == 50_000
     assert time.perf_counter() - start < 5
     text = json.dumps(records).encode()
-    assert "'t49999' twice" in refusal(header(tmp_path, text[:-1] + b', "t49999": 1}'), memory=200e6, seconds=10)
+    assert "'t49999' twice" in refusal(
+        header(tmp_path, text[:-1] + b', "t49999": 1}'), memory=200e6, seconds=10
+    )
 
 
 def index(folder, weight_map):

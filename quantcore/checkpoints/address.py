@@ -9,6 +9,7 @@ import re
 import stat
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -88,6 +89,23 @@ class MemorySource(ByteSource):
     def __init__(self, name: str, data: bytearray | memoryview) -> None:
         super().__init__(name, len(data))
         self._data = memoryview(data)
+
+    def _read(self, offset: int, size: int) -> memoryview:
+        return self._data[offset : offset + size]
+
+
+class DerivedSource(ByteSource):
+    """Bytes that are computed from those of a file when they are first needed: unpacked, or in another order."""
+
+    gap = 2**62
+
+    def __init__(self, name: str, size: int, make: Callable[[], memoryview]) -> None:
+        super().__init__(name, size)
+        self._make = make
+
+    @cached_property
+    def _data(self) -> memoryview:
+        return self._make()
 
     def _read(self, offset: int, size: int) -> memoryview:
         return self._data[offset : offset + size]

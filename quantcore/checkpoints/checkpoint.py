@@ -13,7 +13,15 @@ from quantcore.checkpoints.containers import (
     Container,
     Index,
     StoredTensor,
+    check_number,
+    open_gguf,
+    open_imatrix,
+    open_npy,
+    open_npz,
+    open_onnx,
     open_safetensors,
+    open_torch,
+    parts,
     read_index,
 )
 from quantcore.checkpoints.layouts import find_layouts
@@ -35,6 +43,13 @@ Opener = Callable[[Folder, str], Container]
 # extension -> what reads the headers of such a file
 OPENERS: dict[str, Opener] = {
     ".safetensors": lambda folder, name: open_safetensors(folder.open(name)),
+    ".gguf": lambda folder, name: open_gguf(folder.open(name)),
+    **dict.fromkeys((".bin", ".pt", ".pth"), lambda folder, name: open_torch(folder.open(name))),
+    ".onnx": open_onnx,
+    ".npz": lambda folder, name: open_npz(folder.open(name)),
+    ".npy": lambda folder, name: open_npy(folder.open(name)),
+    ".imatrix": lambda folder, name: open_imatrix(folder.open(name)),
+    ".dat": lambda folder, name: open_imatrix(folder.open(name)),
 }
 
 
@@ -43,8 +58,8 @@ class Checkpoint:
     """The weights of a checkpoint; only headers have been read.
 
     ``format``: of its quantized weights, such as "gptq", or of its files if none is quantized; ``config``:
-    config.json; ``tensors``: by logical name; ``problems``: what is wrong with its files; ``counter``: how many bytes
-    have been read so far; ``release``: its stored tensors, configs and metadata.
+    config.json, or the metadata of a GGUF file; ``tensors``: by logical name; ``problems``: what is wrong with its
+    files; ``counter``: how many bytes have been read so far; ``release``: its stored tensors, configs and metadata.
     """
 
     format: str
@@ -68,9 +83,11 @@ def open_checkpoint(address: "str | os.PathLike[str]") -> Checkpoint:
     folder, name = locate(address)
     containers, problems = _containers(folder, name)
     stored, duplicates = _merged(containers)
-    config, quantization = _configs(folder)
+    described = next((c.metadata for c in containers.values() if c.is_self_described), None)
+    config, quantization = _configs(folder) if described is None else (described, {})
     metadata = {k: v for container in containers.values() for k, v in container.metadata.items()}
-    release = Release(stored, config, quantization, metadata)
+    structures = tuple(c.structure for c in containers.values() if c.structure is not None)
+    release = Release(stored, config, quantization, metadata, structures)
     layouts = find_layouts(release)
     refused = tuple(
         Problem("unreadable_tensor", "error", layout.reason, (layout.name,))
@@ -108,6 +125,10 @@ def _containers(folder: Folder, name: str | None) -> tuple[dict[str, Container],
         files = list(index.shards)
     if not files:
         raise QuantError(f"The folder has no file that can be read; give one with {', '.join(OPENERS)}.")
+    if _extension(files[0]) == ".gguf":
+        files, missing = parts(folder, files)
+        found, problems = _opened(folder, files, None)
+        return found, [*missing, *problems, *([] if missing or problems else check_number(found))]
     return _opened(folder, files, index)
 
 

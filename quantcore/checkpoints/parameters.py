@@ -27,8 +27,10 @@ def quantized_of(layout: Layout, original: Any, values: Callable[[], Tensor]) ->
         values: what stands in for it.
 
     Raises:
-        QuantError: the weight is not quantized, or the original has another shape.
+        QuantError: the weight is not quantized or has no elements, or the original has another shape.
     """
+    if 0 in layout.shape:
+        raise QuantError(f"{short(layout.name, 120)} has shape {layout.shape}, so it has no elements.")
     codes = layout.codes().to(layout.element.dtype)
     x = values() if original is None else as_float32(original)
     if tuple(x.shape) != layout.shape:

@@ -4,6 +4,7 @@ from quantcore.tensors.content import content_hash
 from quantcore.tensors.distributions import DISTRIBUTIONS, Distribution, Parameter
 from quantcore.tensors.examples import EXAMPLES, Example
 from quantcore.tensors.files.entries import TensorInfo
+from quantcore.tensors.files.numpy_files import CONVERT_TORCH, read_npy_header
 from quantcore.tensors.files.read import EXTENSIONS, first_weight, list_tensors, read_tensor
 from quantcore.tensors.files.safetensors_header import (
     SAFETENSORS_BITS,
@@ -37,6 +38,7 @@ from quantcore.tensors.wording import megabytes, shape_text, short
 
 __all__ = [
     "Array",
+    "CONVERT_TORCH",
     "DISTRIBUTIONS",
     "Distribution",
     "EXAMPLES",
@@ -72,6 +74,7 @@ __all__ = [
     "number_texts",
     "parse",
     "parse_shape",
+    "read_npy_header",
     "read_safetensors_header",
     "read_tensor",
     "shape_text",

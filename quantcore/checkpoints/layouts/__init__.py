@@ -2,7 +2,17 @@
 
 from dataclasses import replace
 
-from quantcore.checkpoints.layouts import awq, bitsandbytes, compressed_tensors, gptq, mlx, plain, torchao
+from quantcore.checkpoints.layouts import (
+    awq,
+    bitsandbytes,
+    compressed_tensors,
+    gguf,
+    gptq,
+    mlx,
+    onnx,
+    plain,
+    torchao,
+)
 from quantcore.checkpoints.layouts.floats import fp8, gpt_oss, modelopt
 from quantcore.checkpoints.layouts.in_parts import bitnet, hqq, quanto
 from quantcore.checkpoints.protocol.layout import Layout
@@ -26,7 +36,7 @@ FINDERS: dict[str, Finder] = {
     "bitnet": bitnet.find,
 }
 # tried for every release, before the method's: weights that files mark themselves (ggml types, metadata, QDQ pairs)
-SIGNATURES: tuple[Finder, ...] = (mlx.find, torchao.find)
+SIGNATURES: tuple[Finder, ...] = (gguf.find_imatrix, gguf.find_gguf, onnx.find, torchao.find, mlx.find)
 
 
 def find_layouts(release: Release) -> dict[str, Layout]:
