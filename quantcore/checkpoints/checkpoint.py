@@ -94,11 +94,7 @@ def open_checkpoint(address: "str | os.PathLike[str]") -> Checkpoint:
         for layout in layouts.values()
         if isinstance(layout, Refused)
     )
-    kinds = [
-        layout.format_name
-        for layout in layouts.values()
-        if not isinstance(layout, Plain | Refused)
-    ]
+    kinds = [layout.format_name for layout in layouts.values() if not isinstance(layout, Plain | Refused)]
     fallback = next(iter(containers)).rpartition(".")[2]
     return Checkpoint(
         max(set(kinds), key=kinds.count) if kinds else fallback,

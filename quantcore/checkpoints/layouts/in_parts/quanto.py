@@ -15,7 +15,7 @@ Source: optimum-quanto 0.2.7, tensor/packed.py, tensor/grouped.py, tensor/qbits.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 
@@ -34,7 +34,17 @@ from quantcore.tensors import short
 
 GROUP_SIZES = (128, 96, 64, 32)
 # layers whose inputs, or whose outputs, are the hidden state
-FROM_HIDDEN = ("q_proj", "k_proj", "v_proj", "qkv_proj", "gate_proj", "up_proj", "gate_up_proj", "lm_head", "fc1")
+FROM_HIDDEN = (
+    "q_proj",
+    "k_proj",
+    "v_proj",
+    "qkv_proj",
+    "gate_proj",
+    "up_proj",
+    "gate_up_proj",
+    "lm_head",
+    "fc1",
+)
 TO_HIDDEN = ("o_proj", "out_proj", "down_proj", "fc2")
 _PACKED, _WHOLE = "._data._data", "._data"
 
@@ -59,7 +69,9 @@ def find(release: Release) -> Iterator[Layout]:
 
 def _dtype(scale: StoredTensor) -> torch.dtype:
     if not scale.is_floating:
-        raise QuantError(f"{short(scale.name, 120)} is {scale.dtype}; scales are floats, so the file is damaged.")
+        raise QuantError(
+            f"{short(scale.name, 120)} is {scale.dtype}; scales are floats, so the file is damaged."
+        )
     return TORCH_DTYPES[scale.dtype]
 
 
