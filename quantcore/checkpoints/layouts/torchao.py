@@ -147,7 +147,7 @@ def _floats(name: str, pieces: Pieces, data: Mapping[str, Any], code: str, size:
     if "per_tensor_scale" in pieces:
         own[GLOBAL_SCALE] = at_least_1d(pieces["per_tensor_scale"])
     fp4 = code == "e2m1"
-    return TorchaoFloats(
+    return BlockFloats(
         name,
         unpacked_shape(codes.shape, 4) if fp4 else codes.shape,
         _dtype(name, data, "orig_dtype"),
@@ -200,18 +200,6 @@ MAKERS: dict[Any, tuple[tuple[str, ...], Maker]] = {
     "MXTensor": (("qdata", "scale"), _mx),
     "NVFP4Tensor": (("qdata", "scale"), _nvfp4),
 }
-
-
-@dataclass(frozen=True, eq=False)
-class TorchaoFloats(BlockFloats):
-    """An MXTensor or NVFP4Tensor."""
-
-    def parameters(self, rows: Rows = None) -> Parameters:
-        """Return the scales; powers of two become numbers of the output dtype first, where float16 can't hold some."""
-        found = super().parameters(rows)
-        if self.pieces[SCALE_CODE].dtype != "F8_E8M0":
-            return found
-        return found.each(lambda p: p.to(self.dtype).to(torch.float32))
 
 
 @dataclass(frozen=True, eq=False)
