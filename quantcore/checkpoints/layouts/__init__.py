@@ -57,18 +57,13 @@ SIGNATURES: tuple[Finder, ...] = (
 def find_layouts(release: Release) -> dict[str, Layout]:
     """Return the layout of every weight, by its logical name, in the order of the release."""
     found: dict[str, Layout] = {}
-    taken: set[str] = set()
-    for finder in (*SIGNATURES, *_of_method(release.method)):
-        rest = {name: piece for name, piece in release.stored.items() if name not in taken}
-        for layout in finder(replace(release, stored=rest)):
-            found[layout.name] = layout
-            taken |= {piece.name for piece in layout.pieces.values()}
-    left = {name: piece for name, piece in release.stored.items() if name not in taken}
-    found |= {
-        layout.name: layout
-        for layout in plain.find(replace(release, stored=left))
-        if layout.name not in found
-    }
+    for finder in (*SIGNATURES, *_of_method(release.method), plain.find):
+        layouts = [layout for layout in finder(release) if layout.name not in found]
+        found |= {layout.name: layout for layout in layouts}
+        if layouts:  # a release that lost nothing keeps its modules sorted
+            taken = {piece.name for layout in layouts for piece in layout.pieces.values()}
+            rest = {name: piece for name, piece in release.stored.items() if name not in taken}
+            release = replace(release, stored=rest)
     return found
 
 
