@@ -62,8 +62,14 @@ def case(name: str) -> Case:
 
 
 def quantized_names(given: Case) -> list[str]:
-    known = given.expected.keys()
-    return [name for name in given.record["tensors"] if {f"{name}|scale", f"{name}|codes"} & known]
+    """The weights that have codes; of GGUF, those whose parameters are known."""
+
+    def has_codes(name: str, record: dict) -> bool:
+        if "ggml_type" in record:
+            return f"{name}|scale" in given.expected
+        return record["storage"].partition(" ")[0] != "plain"
+
+    return [name for name, record in given.record["tensors"].items() if has_codes(name, record)]
 
 
 def differences(given: Case, checkpoint: Checkpoint | None = None) -> list[str]:

@@ -367,6 +367,15 @@ def test_what_has_no_reader_is_named(what, tmp_path):
         checkpoint.tensors["m.weight"].read()
 
 
+def test_an_unknown_method():
+    checkpoint = open_checkpoint(case("bad_unknown_quant_method").release)
+    (problem,) = checkpoint.problems
+    assert "frobnicate" in problem.sentence
+    assert list(checkpoint.tensors) == [Q]
+    with pytest.raises(QuantError, match="frobnicate"):
+        checkpoint.tensors[Q].read()
+
+
 def test_a_missing_scale_of_the_tensor():
     given = case("bad_missing_weight_scale_2")
     checkpoint = open_checkpoint(given.release)
