@@ -1,6 +1,6 @@
 """Scale and zero point from a range, and codes from them and back."""
 
-from quantcore.qparams.choose import choose_qparams, find_qparams
+from quantcore.qparams.choose import check_stored, choose_qparams, find_qparams
 from quantcore.qparams.coding import Dequantizer, decode, dequantizer_of, factor, fit, store, unscale, wrap
 from quantcore.qparams.record import QParams
 from quantcore.qparams.scale import parameters
@@ -10,6 +10,7 @@ __all__ = [
     "BlockErrors",
     "Dequantizer",
     "QParams",
+    "check_stored",
     "choose_qparams",
     "decode",
     "factor",

@@ -1,0 +1,104 @@
+"""Scale, min and codes that one of ggml's searches finds, in boxes of groups."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from quantcore.errors import QuantError
+from quantcore.granularity import Blocks
+from quantcore.notation import write_call
+from quantcore.numerics import as_float32, refuse_nonfinite
+from quantcore.qparams.record import QParams
+from quantcore.range_setting import Search, span
+from quantcore.scheme import Scheme
+
+Array = npt.NDArray[np.float32]
+_BOX = 1 << 16  # elements searched at a time: some ten arrays of 256 KB
+
+
+def search_qparams(x: Tensor, scheme: Scheme, blocks: Blocks, importance: Any) -> QParams:
+    """Return what the search finds for every group of the last axis; shapes in block form, codes of x's shape.
+
+    Raises:
+        QuantError: x has NaN or infinity, or the importance is missing, not finite, negative or of another shape.
+    """
+    setting = scheme.range_setting
+    assert isinstance(setting, Search)
+    refuse_nonfinite(x, "this search")
+    groups = Groups(x, blocks, setting, importance)
+    scale, low, high, minimum, weights = (np.empty(groups.count, np.float32) for _ in range(5))
+    codes = torch.empty(tuple(x.shape), dtype=scheme.format.dtype)
+    by_group = codes.view(-1, groups.size).numpy()
+    middle = 0 if scheme.format.signed or not scheme.symmetric else scheme.rules.zero_point.middle(scheme.format)
+    step = max(1, _BOX // groups.size)
+    with np.errstate(all="ignore"):
+        for rows in (slice(start, start + step) for start in range(0, groups.count, step)):
+            part, w = groups.at(rows)
+            found = setting.search(part, w, scheme.format)
+            scale[rows], weights[rows] = found.scale, np.add.accumulate(w, axis=0)[-1] if importance is not None else 1
+            low[rows], high[rows] = span(found, scheme.format)
+            if found.min is not None:
+                minimum[rows] = found.min
+            if found.codes is not None:
+                by_group[rows] = (found.codes + np.float32(middle)).T
+    form = [torch.from_numpy(t).view(blocks.grid).to(x.device) for t in (scale, low, high, minimum, weights)]
+    zero_point = torch.full(blocks.grid, middle, dtype=torch.int32, device=x.device)
+    if not scheme.symmetric:
+        zero_point = -form[3]
+    return QParams(
+        form[0], zero_point, form[1], form[2], searched=codes.to(x.device), weights=form[4]
+    )
+
+
+class Groups:
+    """The groups of x with the weights of their elements."""
+
+    def __init__(self, x: Tensor, blocks: Blocks, setting: Search, importance: Any) -> None:
+        self.weighting, self.size = setting.weighting, blocks.block[-1]
+        self.x = x.cpu().contiguous().numpy().reshape(-1, self.size)
+        self.count, self.per_row = len(self.x), x.shape[-1] // self.size
+        self.importance: Array | None = None
+        if setting.needs_importance:
+            if importance is None:
+                raise QuantError(f"{write_call(setting)} weighs elements by importance; give importance=.")
+            self.importance = checked(importance, tuple(x.shape)).reshape(-1, self.size)
+        self.sigmas = self.weighting.sigmas(self.x.reshape(-1, x.shape[-1]))
+
+    def at(self, rows: slice) -> tuple[Array, Array]:
+        """Return elements and weights of some groups, both (elements of a group, groups)."""
+        part = np.ascontiguousarray(self.x[rows].T)
+        numbers = np.arange(rows.start, min(rows.stop, self.count))
+        importance, sigma2 = None, None
+        if self.importance is not None:
+            # a matrix of E experts: group i of the tensor belongs to expert i // (groups per expert)
+            experts = len(self.importance) // self.per_row
+            expert = numbers // (self.count // experts)
+            importance = np.ascontiguousarray(
+                self.importance[expert * self.per_row + numbers % self.per_row].T
+            )
+        if self.sigmas is not None:
+            sigma2 = self.sigmas[numbers // (self.count // len(self.sigmas))]
+        return part, self.weighting.of(part, importance, sigma2)
+
+
+def checked(importance: Any, shape: tuple[int, ...]) -> Array:
+    """Return the importance as float32: (columns,), (experts, columns), or of the tensor's shape.
+
+    Raises:
+        QuantError: another shape, or a number that is negative or not finite.
+    """
+    given = as_float32(importance).cpu().contiguous()
+    columns = shape[-1:]
+    fits = [columns, shape] + ([(shape[0], *columns)] if len(shape) > 2 else [])
+    if tuple(given.shape) not in fits:
+        raise QuantError(
+            f"importance has shape {tuple(given.shape)}, but the tensor has {shape}; give one number per column, "
+            f"{columns}, or per expert and column, or of the tensor's shape."
+        )
+    refuse_nonfinite(given, "an importance", what="importance")
+    if bool(given.amin() < 0):
+        raise QuantError("importance has a negative number; give the mean of each column's squares, 0 or more.")
+    return given.numpy()

@@ -1,0 +1,30 @@
+"""The searches of ggml's quantizers."""
+
+from quantcore.range_setting.ggml.arithmetic import Found
+from quantcore.range_setting.ggml.settings import (
+    MakeIq4Nl,
+    MakeQ3,
+    MakeQkx2,
+    MakeQkx3,
+    MakeQp,
+    MakeQx,
+    MaxScale,
+    Search,
+    span,
+)
+from quantcore.range_setting.ggml.weights import WEIGHTS, Weighting
+
+__all__ = [
+    "WEIGHTS",
+    "Found",
+    "MakeIq4Nl",
+    "MakeQ3",
+    "MakeQkx2",
+    "MakeQkx3",
+    "MakeQp",
+    "MakeQx",
+    "MaxScale",
+    "Search",
+    "Weighting",
+    "span",
+]

@@ -1,0 +1,114 @@
+"""make_qkx2_quants and make_qkx3_quants: scale and min of a group, by weighted least squares over trial scales."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from quantcore.range_setting.ggml.arithmetic import EXACT_BELOW, Floats, Found, Nearest, nearest, nearest_int, total
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The trial scales: (rmin + rdelta·i + nmax) / (max - min) for i = 0 … nstep, after nmax / (max - min).
+
+    ``absolute``: the error is the weighted sum of |difference| (use_mad), else of its square.
+    """
+
+    nmax: int
+    rmin: float
+    rdelta: float
+    nstep: int
+    absolute: bool
+
+    def factors(self) -> list[np.float32]:
+        """The numerators of the trials, float32 as C computes them."""
+        top = np.float32(self.nmax)
+        tried = np.float32(self.rmin) + np.float32(self.rdelta) * np.arange(self.nstep + 1, dtype=np.float32)
+        return list(tried + top)
+
+
+def make_qkx(x: Floats, w: Floats, steps: Steps) -> Found:
+    """Search scale and min of every group; ``w``: the weights of the elements.
+
+    The groups where nearest_int leaves the integers it rounds to are searched again with its bits.
+    """
+    found, risky = _search(x, w, steps, nearest)
+    if risky.any():
+        again, _ = _search(np.ascontiguousarray(x[:, risky]), np.ascontiguousarray(w[:, risky]), steps, nearest_int)
+        assert found.min is not None
+        assert found.codes is not None
+        found.scale[risky], found.min[risky], found.codes[:, risky] = again  # type: ignore[assignment]
+    return found
+
+
+def _search(x: Floats, w: Floats, steps: Steps, round_: Nearest) -> tuple[Found, Floats]:
+    top = np.float32(steps.nmax)
+    lowest, high = x.min(axis=0), x.max(axis=0)
+    sum_w, sum_x = total(w), total(w * x)
+    low = np.minimum(lowest, np.float32(0.0))
+    flat = high == low
+    codes, work, product = (np.empty_like(x) for _ in range(3))
+    inverse = top / np.where(flat, np.float32(1.0), high - low)
+    scale = np.float32(1.0) / inverse
+    risky = _coded(x, low, inverse, lowest, high, steps, round_, codes)
+    best = _error(x, w, codes, scale, low, steps, work)
+    used_inverse, used_low = inverse, low
+    for factor in steps.factors():
+        inverse = factor / np.where(flat, np.float32(1.0), high - low)
+        risky |= _coded(x, low, inverse, lowest, high, steps, round_, codes)
+        trial_scale, trial_low, usable = _fitted(x, w, codes, sum_w, sum_x, work, product)
+        error = _error(x, w, codes, trial_scale, trial_low, steps, work)
+        better = usable & (error < best)
+        best = np.where(better, error, best)
+        used_inverse, used_low = np.where(better, inverse, used_inverse), np.where(better, low, used_low)
+        scale, low = np.where(better, trial_scale, scale), np.where(better, trial_low, low)
+    _coded(x, used_low, used_inverse, lowest, high, steps, round_, codes)
+    codes[:, flat] = 0.0
+    return Found(np.where(flat, np.float32(0.0), scale), -low, codes), risky & ~flat
+
+
+def _coded(
+    x: Floats, low: Floats, inverse: Floats, lowest: Floats, highest: Floats, steps: Steps, round_: Nearest,
+    out: Floats,
+) -> Floats:  # fmt: skip
+    """Write the codes of a step; return where a rounded value may lie beyond what `nearest` rounds as ggml does."""
+    np.subtract(x, low, out=out)
+    np.multiply(out, inverse, out=out)
+    round_(out, out)
+    np.clip(out, np.float32(0.0), np.float32(steps.nmax), out=out)
+    ends = np.maximum(np.abs((lowest - low) * inverse), np.abs((highest - low) * inverse))
+    return ~(ends <= EXACT_BELOW)
+
+
+def _fitted(
+    x: Floats, w: Floats, codes: Floats, sum_w: Floats, sum_x: Floats, work: Floats, product: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """The weighted least squares of x over the codes: scale, min, and where they exist."""
+    np.multiply(w, codes, out=work)
+    sum_l = total(work)
+    np.multiply(work, codes, out=product)
+    sum_l2 = total(product)
+    np.multiply(work, x, out=work)
+    sum_xl = total(work)
+    determinant = sum_w * sum_l2 - sum_l * sum_l
+    usable = determinant > 0
+    scale = (sum_w * sum_xl - sum_x * sum_l) / determinant
+    low = (sum_l2 * sum_x - sum_l * sum_xl) / determinant
+    above = low > 0
+    scale = np.where(above, sum_xl / sum_l2, scale)
+    return scale, np.where(above, np.float32(0.0), low), usable
+
+
+def _error(
+    x: Floats, w: Floats, codes: Floats, scale: Floats, low: Floats, steps: Steps, work: Floats
+) -> Floats:
+    """The weighted error of each group: of |difference| or of its square."""
+    np.multiply(codes, scale, out=work)
+    np.add(work, low, out=work)
+    np.subtract(work, x, out=work)
+    if steps.absolute:
+        np.abs(work, out=work)
+    else:
+        np.multiply(work, work, out=work)
+    np.multiply(work, w, out=work)
+    return total(work)

@@ -1,0 +1,331 @@
+"""ggml's searches as range settings: they find a group's scale (and min) themselves, and its codes.
+
+Source: ggml 0.13.1, src/ggml-quants.c. All arithmetic is float32 in C's order, as x86-64 builds without fused
+multiply-add have it. A build that contracts a·b + c (most arm64 builds) chooses other codes in about 0.2 % of the
+bytes; that is not reproduced.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from quantcore import notation
+from quantcore.errors import QuantError
+from quantcore.formats import CodebookFormat, Format, IntFormat
+from quantcore.range_setting.ggml import affine, largest, nonlinear, positive, symmetric
+from quantcore.range_setting.ggml.arithmetic import Floats, Found
+from quantcore.range_setting.ggml.weights import WEIGHTS, Weighting
+from quantcore.range_setting.protocol import Range, Task
+
+MAX_STEPS = 1000
+
+
+@dataclass(frozen=True)
+class Search:
+    """A search for the scale of a group. Its weighting says what each element's error counts."""
+
+    @property
+    def weighting(self) -> Weighting:
+        """How the elements are weighted."""
+        return Weighting("one")
+
+    @property
+    def needs_importance(self) -> bool:
+        """Whether the elements' importance (an imatrix) must be given."""
+        return WEIGHTS[self.weighting.name].importance
+
+    def kinds(self, fmt: Format, symmetric: bool) -> str:
+        """Return what the search needs, empty if format and symmetry fit."""
+        raise NotImplementedError
+
+    def search(self, x: Floats, w: Floats, fmt: Format) -> Found:
+        """Search every group; ``x``, ``w``: elements and weights, (elements of a group, groups)."""
+        raise NotImplementedError
+
+    def __call__(self, blocks: Tensor, task: Task) -> Range:
+        """Return (low, high), one number per block, which the scale (and min) found span; without importance.
+
+        Raises:
+            QuantError: the search needs importance.
+        """
+        if self.needs_importance:
+            raise QuantError(f"{notation.write_call(self)} weighs elements by importance; give importance=.")
+        x = np.ascontiguousarray(blocks.cpu().numpy().T)
+        with np.errstate(all="ignore"):
+            found = self.search(x, self.weighting.of(x, None, None), task.format)
+        return tuple(torch.from_numpy(end).to(blocks.device) for end in span(found, task.format))  # type: ignore[return-value]
+
+
+def span(found: Found, fmt: Format) -> tuple[Floats, Floats]:
+    """Return the values of the outermost codes, in ascending order."""
+    if isinstance(fmt, CodebookFormat):
+        ends = found.scale * np.float32(min(fmt.values)), found.scale * np.float32(max(fmt.values))
+    elif found.min is None:
+        half = np.float32(1 << (fmt.bits - 1)) if fmt.signed or fmt.middle else np.float32(0.0)
+        ends = -half * found.scale, (half - 1) * found.scale
+    else:
+        low = -found.min
+        ends = low, low + found.scale * np.float32(fmt.qmax)
+    return np.minimum(*ends), np.maximum(*ends)
+
+
+def _steps(value: object, what: str = "nstep") -> int:
+    steps = notation.integer(value, what)
+    if not 0 <= steps <= MAX_STEPS:
+        raise QuantError(f"{what}={steps} is outside 0..{MAX_STEPS}.")
+    return steps
+
+
+def _check_weights(name: str, allowed: tuple[str, ...]) -> None:
+    if name not in allowed:
+        raise QuantError(f"weights must be one of {', '.join(allowed)}, not {str(name)[:40]!r}.")
+
+
+@dataclass(frozen=True)
+class MakeQkx2(Search):
+    """Scale and min of least weighted error among nstep + 2 trial scales, each refined by least squares.
+
+    The trials are nmax/(max - min) and (rmin + rdelta·i + nmax)/(max - min), i = 0 … nstep; a better one also
+    replaces the min that the next trials start from. ``weights``: "abs" |x| · "rms_plus_abs" √(mean x²) + |x|.
+    ``use_mad``: the error is |difference|, else its square. ggml-quants.c, make_qkx2_quants (Q2_K, Q4_K, Q5_K).
+
+    Raises:
+        QuantError: nstep is not an integer from 0 to 1000, or the weights have another name.
+    """
+
+    rmin: float
+    rdelta: float
+    nstep: int
+    weights: str = "rms_plus_abs"
+    use_mad: bool = False
+
+    def __post_init__(self) -> None:
+        _set_affine(self)
+        _check_weights(self.weights, ("abs", "rms_plus_abs"))
+
+    @property
+    def weighting(self) -> Weighting:
+        """How the elements are weighted."""
+        return Weighting(self.weights)
+
+    def kinds(self, fmt: Format, symmetric: bool) -> str:
+        """Return what the search needs, empty if format and symmetry fit."""
+        return _affine_kinds(fmt, symmetric)
+
+    def search(self, x: Floats, w: Floats, fmt: Format) -> Found:
+        """Search every group."""
+        return affine.make_qkx(x, w, _affine(self, fmt))
+
+
+@dataclass(frozen=True)
+class MakeQkx3(Search):
+    """`MakeQkx2` with each element's importance: weights importance · √(sigma2·mean x² + x²).
+
+    The mean is over ``over`` elements, a super-block, or 0: the row. ggml-quants.c, make_qkx3_quants
+    (Q2_K, Q4_K, Q5_K, Q4_1, Q5_1 with an imatrix).
+
+    Raises:
+        QuantError: as in `MakeQkx2`, or ``over`` is negative.
+    """
+
+    rmin: float
+    rdelta: float
+    nstep: int
+    sigma2: float = 1.0
+    over: int = 256
+    use_mad: bool = False
+
+    def __post_init__(self) -> None:
+        _set_affine(self)
+        _set_sigma(self)
+
+    @property
+    def weighting(self) -> Weighting:
+        """How the elements are weighted."""
+        return Weighting("importance_rms", self.sigma2, self.over)
+
+    def kinds(self, fmt: Format, symmetric: bool) -> str:
+        """Return what the search needs, empty if format and symmetry fit."""
+        return _affine_kinds(fmt, symmetric)
+
+    def search(self, x: Floats, w: Floats, fmt: Format) -> Found:
+        """Search every group."""
+        return affine.make_qkx(x, w, _affine(self, fmt))
+
+
+@dataclass(frozen=True)
+class MakeQ3(Search):
+    """The scale of least squared error weighted by x²: codes by -2^(bits-1)/extreme, then moved one after another.
+
+    A code moves where the fit of the whole group gains, in up to five passes. ggml-quants.c, make_q3_quants (Q3_K).
+    """
+
+    @property
+    def weighting(self) -> Weighting:
+        """How the elements are weighted."""
+        return Weighting("square")
+
+    def kinds(self, fmt: Format, symmetric: bool) -> str:
+        """Return what the search needs, empty if format and symmetry fit."""
+        return _symmetric_kinds(fmt, symmetric)
+
+    def search(self, x: Floats, w: Floats, fmt: Format) -> Found:
+        """Search every group."""
+        return symmetric.make_q3(x, 1 << (fmt.bits - 1))
+
+
+@dataclass(frozen=True)
+class MakeQx(Search):
+    """The scale of least weighted squared error among 19 trials -(2^(bits-1) + 0.1·i)/extreme, i = -9 … 9.
+
+    Each trial's scale is the least squares fit to its codes. ``weights``: "square" x² · "importance" ·
+    "importance_rms" importance · √(sigma2·mean x² + x²), the mean over ``over`` elements, or 0: the row.
+    ggml-quants.c, make_qx_quants (Q6_K, and Q3_K, Q4_0, Q5_0 with an imatrix).
+
+    Raises:
+        QuantError: the weights have another name, or ``over`` is negative.
+    """
+
+    weights: str = "square"
+    sigma2: float = 1.0
+    over: int = 256
+
+    def __post_init__(self) -> None:
+        _check_weights(self.weights, ("square", "importance", "importance_rms"))
+        _set_sigma(self)
+
+    @property
+    def weighting(self) -> Weighting:
+        """How the elements are weighted."""
+        return Weighting(self.weights, self.sigma2, self.over)
+
+    def kinds(self, fmt: Format, symmetric: bool) -> str:
+        """Return what the search needs, empty if format and symmetry fit."""
+        return _symmetric_kinds(fmt, symmetric)
+
+    def search(self, x: Floats, w: Floats, fmt: Format) -> Found:
+        """Search every group."""
+        return symmetric.make_qx(x, w, 1 << (fmt.bits - 1))
+
+
+@dataclass(frozen=True)
+class MakeIq4Nl(Search):
+    """The scale of least weighted squared error for a codebook, among 2·ntry + 2 trials by its lowest value.
+
+    ``weights``: "square" x² · "importance_rms" importance · √(sigma2·mean x² + x²), the mean over ``over`` elements.
+    ggml-quants.c, quantize_row_iq4_nl_impl (IQ4_NL, IQ4_XS).
+
+    Raises:
+        QuantError: ntry is not an integer from 0 to 1000, the weights have another name, or ``over`` is negative.
+    """
+
+    ntry: int = 7
+    weights: str = "square"
+    sigma2: float = 2.0
+    over: int = 256
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ntry", _steps(self.ntry, "ntry"))
+        _check_weights(self.weights, ("square", "importance_rms"))
+        _set_sigma(self)
+
+    @property
+    def weighting(self) -> Weighting:
+        """How the elements are weighted."""
+        return Weighting(self.weights, self.sigma2, self.over)
+
+    def kinds(self, fmt: Format, symmetric: bool) -> str:
+        """Return what the search needs, empty if format and symmetry fit."""
+        table = isinstance(fmt, CodebookFormat) and list(fmt.values) == sorted(fmt.values)
+        whole = table and all(v == int(v) and abs(v) <= 128 for v in fmt.values)  # type: ignore[union-attr]
+        return "" if whole and symmetric else "a codebook of ascending integers, such as iq4_nl"
+
+    def search(self, x: Floats, w: Floats, fmt: Format) -> Found:
+        """Search every group."""
+        assert isinstance(fmt, CodebookFormat)
+        return nonlinear.make_iq4(x, w, fmt.values, self.ntry)
+
+
+@dataclass(frozen=True)
+class MakeQp(Search):
+    """For positive numbers such as scales: nmax/max and 8 neighbors, then codes moved one after another.
+
+    Weighted by importance: of scales, the sum of the weights of their groups. ggml-quants.c, make_qp_quants
+    (scales and mins of Q2_K, Q4_K, Q5_K with an imatrix).
+    """
+
+    @property
+    def weighting(self) -> Weighting:
+        """How the elements are weighted."""
+        return Weighting("importance")
+
+    def kinds(self, fmt: Format, symmetric: bool) -> str:
+        """Return what the search needs, empty if format and symmetry fit."""
+        unsigned = isinstance(fmt, IntFormat) and not fmt.signed and symmetric and fmt.bits <= 8
+        return "" if unsigned else "unsigned symmetric codes of at most 8 bits"
+
+    def search(self, x: Floats, w: Floats, fmt: Format) -> Found:
+        """Search every group."""
+        return positive.make_qp(x, w, int(fmt.qmax))
+
+
+@dataclass(frozen=True)
+class MaxScale(Search):
+    """The codes of scales by the largest of them: max/nmax for unsigned codes, for signed ones -extreme/2^(bits-1).
+
+    ``reciprocal``: signed, the scale is 1/(-2^(bits-1)/extreme), which float32 rounds twice. ``least``: signed, a
+    smaller extreme counts as 0. ``zero_code``: the code of scales that are all 0. ggml-quants.c,
+    quantize_row_q4_K_ref and its like (the scales of K-quants without an imatrix).
+    """
+
+    reciprocal: bool = False
+    least: float = 0.0
+    zero_code: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "least", notation.finite(self.least, "least"))
+        object.__setattr__(self, "zero_code", notation.integer(self.zero_code, "zero_code"))
+
+    def kinds(self, fmt: Format, symmetric: bool) -> str:
+        """Return what the search needs, empty if format and symmetry fit."""
+        whole = isinstance(fmt, IntFormat) and symmetric and fmt.bits <= 8
+        return "" if whole else "symmetric integer codes of at most 8 bits"
+
+    def search(self, x: Floats, w: Floats, fmt: Format) -> Found:
+        """Search every group."""
+        if fmt.signed:
+            half = 1 << (fmt.bits - 1)
+            return largest.largest_magnitude(x, half, self.reciprocal, self.least, self.zero_code)
+        return largest.largest_positive(x, int(fmt.qmax))
+
+
+def _set_affine(setting: MakeQkx2 | MakeQkx3) -> None:
+    for name in ("rmin", "rdelta"):
+        object.__setattr__(setting, name, notation.finite(getattr(setting, name), name))
+    object.__setattr__(setting, "nstep", _steps(setting.nstep))
+    if not isinstance(setting.use_mad, bool):
+        raise QuantError(f"use_mad must be true or false, not {str(setting.use_mad)[:40]!r}.")
+
+
+def _set_sigma(setting: MakeQkx3 | MakeQx | MakeIq4Nl) -> None:
+    over, sigma2 = notation.integer(setting.over, "over"), notation.finite(setting.sigma2, "sigma2")
+    if over < 0 or sigma2 < 0:
+        raise QuantError(f"over and sigma2 must be 0 or more, not {over} and {sigma2:g}.")
+    object.__setattr__(setting, "over", over)
+    object.__setattr__(setting, "sigma2", sigma2)
+
+
+def _affine(setting: MakeQkx2 | MakeQkx3, fmt: Format) -> affine.Steps:
+    return affine.Steps(int(fmt.qmax), setting.rmin, setting.rdelta, setting.nstep, setting.use_mad)
+
+
+def _affine_kinds(fmt: Format, symmetric: bool) -> str:
+    unsigned = isinstance(fmt, IntFormat) and not fmt.signed and not symmetric and fmt.bits <= 8
+    return "" if unsigned else "unsigned asymmetric codes of at most 8 bits"
+
+
+def _symmetric_kinds(fmt: Format, symmetric: bool) -> str:
+    whole = isinstance(fmt, IntFormat) and symmetric and not fmt.narrow and fmt.bits <= 8
+    return "" if whole else "symmetric integer codes of at most 8 bits"
