@@ -73,7 +73,7 @@ def _search_needs(scheme: Scheme, setting: Search, shape: Shape) -> str:
         fits = "a convention that stores minima, such as gguf.Q4_K"
     if fits:
         return f"needs {fits}"
-    over = setting.weighting.over
+    over = setting.weighting.mean_over
     return f"averages over {over} elements, which do not divide {shape[-1]}" if over and shape[-1] % over else ""
 
 

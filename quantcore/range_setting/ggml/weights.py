@@ -51,6 +51,11 @@ class Weighting:
     sigma2: float = 1.0
     over: int = 0
 
+    @property
+    def mean_over(self) -> int | None:
+        """Number of elements that the mean of x² is over, 0: the row; None where the formula has no mean."""
+        return self.over if WEIGHTS[self.name].mean else None
+
     def of(self, x: Floats, importance: Floats | None, sigma2: Floats | None) -> Floats:
         """Return the weights, (elements of a group, groups); ``sigma2``: σ² of every group."""
         return WEIGHTS[self.name].of(x, importance, sigma2)
