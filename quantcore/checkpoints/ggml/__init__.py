@@ -1,0 +1,21 @@
+"""The block types of GGUF: ggml's own names, bytes to fields and back, and values bit for bit."""
+
+from quantcore.checkpoints.ggml.block_type import BlockType, CodePart, Fields
+from quantcore.checkpoints.ggml.fields import Axis, Bits, Field, Plane
+from quantcore.checkpoints.ggml.grids import grid
+from quantcore.checkpoints.ggml.ternary_fp4_types import digits_of
+from quantcore.checkpoints.ggml.types import BLOCK_TYPES, TYPE_IDS
+
+__all__ = [
+    "Axis",
+    "BLOCK_TYPES",
+    "Bits",
+    "BlockType",
+    "CodePart",
+    "Field",
+    "Fields",
+    "Plane",
+    "TYPE_IDS",
+    "digits_of",
+    "grid",
+]

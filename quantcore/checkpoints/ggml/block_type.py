@@ -1,0 +1,207 @@
+"""A block type of GGUF: its fields, and how ggml makes values of them.
+
+Every type computes value = level * scale, or level * scale - min (K types), or level * scale + min (Q4_1, Q5_1), in
+float32 and in this order, as ggml's `dequantize_row_*` do. A level is what a code stands for: the code
+itself less a constant, an entry of a table, or an element of a row of a grid.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from quantcore.checkpoints.ggml.fields import Bits, Bytes, Field
+from quantcore.errors import QuantError
+
+Fields = Mapping[str, npt.NDArray[Any]]  # [blocks, entries] each
+Floats = npt.NDArray[np.float32]
+Parameter = Callable[[Fields], Floats]  # fields -> [blocks, sub-blocks]
+
+# elements dequantized at once: their float32 values, and what is made on the way, stay in a core's own cache
+_AT_ONCE = 1 << 17
+
+
+@dataclass(frozen=True)
+class CodePart:
+    """Bits of one entry of a field: all of them, or those of ``bits`` (a range of positions, 0 the lowest)."""
+
+    field: str
+    entry: int
+    bits: range | None = None
+
+
+class Levels(Protocol):
+    """How the fields give each element its code and its level."""
+
+    def codes(self, fields: Fields) -> npt.NDArray[Any]:
+        """The codes, [blocks, elements], an integer dtype of one byte."""
+        ...
+
+    def levels(self, fields: Fields) -> npt.NDArray[Any]:
+        """The levels, [blocks, elements], as int8."""
+        ...
+
+    def zero_point(self, fields: Fields) -> npt.NDArray[Any] | None:
+        """What is subtracted from the codes, [blocks, runs of elements that share it]; None if nothing is."""
+        ...
+
+    def parts(self, element: int) -> tuple["CodePart", ...]:
+        """What decides an element's code."""
+        ...
+
+
+@dataclass(frozen=True)
+class BlockType:
+    """How one of ggml's types stores ``elements`` consecutive elements of a row in ``num_bytes`` bytes.
+
+    ``type_id``: the number in a file. ``sub_block``: elements that share one scale. ``min_sign``: -1 where the min is
+    subtracted. ``unit``: the value of one level; ggml keeps FP4 levels doubled, and the steps of IQ1 in eighths.
+    ``source``: where the layout is defined.
+    """
+
+    name: str
+    type_id: int
+    elements: int
+    num_bytes: int
+    fields: tuple[Field, ...]
+    sub_block: int
+    levels: Levels
+    scale_of: Parameter
+    min_of: Parameter | None = None
+    min_sign: Literal[-1, 1] = -1
+    unit: float = 1.0
+    source: str = "ggml-org/ggml d99724f2: src/ggml-common.h (block_*), src/ggml-quants.c (dequantize_row_*)"
+
+    def field(self, name: str) -> Field:
+        """The field of that name."""
+        return next(field for field in self.fields if field.name == name)
+
+    def unpack(self, data: npt.ArrayLike) -> dict[str, npt.NDArray[Any]]:
+        """Return what the blocks hold, by field, [blocks, entries] each.
+
+        Args:
+            data: whole blocks, uint8, of any shape.
+
+        Raises:
+            QuantError: the bytes are not whole blocks.
+        """
+        blocks = self._blocks(data)
+        return {field.name: field.unpack(blocks) for field in self.fields}
+
+    def pack(self, fields: Fields) -> Bytes:
+        """Return the bytes of blocks, [blocks, bytes per block], from what `unpack` returns.
+
+        Raises:
+            QuantError: a field is missing or has the wrong shape, or a number does not fit its bits.
+        """
+        blocks = np.zeros((self._count(fields), self.num_bytes), np.uint8)
+        for field in self.fields:
+            field.pack(fields[field.name], blocks)
+        return blocks
+
+    def codes(self, fields: Fields) -> npt.NDArray[Any]:
+        """The code of each element, [blocks, elements]."""
+        return self.levels.codes(fields)
+
+    def zero_point(self, fields: Fields) -> npt.NDArray[Any] | None:
+        """What is subtracted from the codes, [blocks, runs of elements that share it]; None if nothing is."""
+        return self.levels.zero_point(fields)
+
+    @property
+    def table(self) -> tuple[float, ...] | None:
+        """The values of the codes, before the scale; None where a code less its zero point is its own value."""
+        table = getattr(self.levels, "table", None)
+        return None if table is None else tuple(self.unit * level for level in table)
+
+    def scale(self, fields: Fields) -> Floats:
+        """The effective scale of each sub-block, [blocks, sub-blocks], float32."""
+        with np.errstate(all="ignore"):
+            return self.scale_of(fields) / np.float32(self.unit)
+
+    def min(self, fields: Fields) -> Floats | None:
+        """The effective min of each sub-block, [blocks, sub-blocks], float32; None for types without one."""
+        if self.min_of is None:
+            return None
+        with np.errstate(all="ignore"):
+            return self.min_of(fields)
+
+    def dequantize(self, data: npt.ArrayLike, out: Floats | None = None) -> Floats:
+        """Return the values, [blocks, elements], float32, bit for bit those of ggml's `dequantize_row_*`.
+
+        Args:
+            data: whole blocks, uint8, of any shape.
+            out: a contiguous array to write into.
+
+        Raises:
+            QuantError: the bytes are not whole blocks.
+        """
+        blocks = self._blocks(data)
+        values = (
+            np.empty((len(blocks), self.elements), np.float32)
+            if out is None
+            else out.reshape(-1, self.elements)
+        )
+        step = max(1, _AT_ONCE // self.elements)
+        with np.errstate(all="ignore"):  # a scale may be infinite, and then ggml computes with it too
+            for start in range(0, len(blocks), step):
+                part = blocks[start : start + step]
+                self._values({f.name: f.unpack(part) for f in self.fields}, values[start : start + step])
+        return values
+
+    def _values(self, fields: Fields, out: Floats) -> None:
+        out[...] = self.levels.levels(fields)
+        boxes = out.reshape(len(out), -1, self.sub_block)
+        boxes *= self.scale_of(fields)[..., None]
+        if self.min_of is not None:
+            mins = self.min_of(fields)[..., None]
+            (np.subtract if self.min_sign < 0 else np.add)(boxes, mins, out=boxes)
+
+    def code_parts(self, element: int) -> tuple[CodePart, ...]:
+        """What decides the code of an element of the block: its own bits, or those it shares with neighbors."""
+        return self.levels.parts(element)
+
+    def locate(self, field: str, entry: int, bits: range | None = None) -> tuple[Bits, ...]:
+        """Where in the block the bits of one entry of a field lie, its lowest first.
+
+        Args:
+            bits: only these positions of the number, consecutive ones.
+        """
+        found = self.field(field).locate(entry)
+        return found if bits is None else tuple(part for piece in found if (part := piece.part(bits)))
+
+    def _blocks(self, data: npt.ArrayLike) -> Bytes:
+        given = np.ascontiguousarray(data, np.uint8)
+        if given.size % self.num_bytes:
+            raise QuantError(
+                f"{given.size:,} bytes are not whole {self.name} blocks of {self.num_bytes} bytes; pass whole rows."
+            )
+        return given.reshape(-1, self.num_bytes)
+
+    def _count(self, fields: Fields) -> int:
+        """How many blocks the fields describe, after checking each of them."""
+        if missing := [field.name for field in self.fields if field.name not in fields]:
+            raise QuantError(
+                f"{self.name} blocks need the field {missing[0]!r}; pass all that unpack returns."
+            )
+        blocks = len(fields[self.fields[0].name])
+        for field in self.fields:
+            given = np.asarray(fields[field.name])
+            if given.shape != (blocks, field.count):
+                raise QuantError(
+                    f"The field {field.name!r} of {self.name} has shape {given.shape}; "
+                    f"it must be ({blocks}, {field.count})."
+                )
+            self._check_fits(field, given)
+        return blocks
+
+    def _check_fits(self, field: Field, given: npt.NDArray[Any]) -> None:
+        if field.kind == "f" or not given.size:
+            return
+        low = -(1 << field.bits - 1) if field.kind == "i" else -field.offset
+        high = low + (1 << field.bits) - 1
+        least, most = int(given.min()), int(given.max())
+        if least < low or most > high:
+            bad = least if least < low else most
+            raise QuantError(f"The field {field.name!r} of {self.name} holds {low}..{high}, not {bad}.")

@@ -1,0 +1,125 @@
+"""Levels from rows of a grid: the IQ types store one code for four or eight elements. Grids: data/grids.txt."""
+
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from quantcore.checkpoints.ggml.block_type import CodePart, Fields
+
+_RUN = 8  # elements that share one byte of signs, or one shift of IQ1
+STEPS = 8  # of IQ1: its grid is shifted by an eighth up or down
+
+
+@cache
+def _stored() -> dict[str, npt.NDArray[np.int8]]:
+    path = files("quantcore.checkpoints.ggml") / "data" / "grids.npz"
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}
+
+
+def grid(name: str) -> npt.NDArray[np.int8]:
+    """Return the grid of a type, int8 [entries, elements of one entry]."""
+    return _stored()[name]
+
+
+def _words(rows: npt.NDArray[np.int8]) -> npt.NDArray[Any]:
+    """Rows of four or eight bytes as one integer each, so that one look-up fetches a row."""
+    return np.ascontiguousarray(rows).view(f"<u{rows.shape[1]}").ravel()
+
+
+@cache
+def _grid_words(name: str) -> npt.NDArray[Any]:
+    return _words(grid(name))
+
+
+@cache
+def _shifted_words(name: str) -> npt.NDArray[Any]:
+    """The grid in eighths, shifted up by one, then (from half the table on) shifted down by one."""
+    eighths = STEPS * grid(name)
+    return _words(np.concatenate([eighths + np.int8(1), eighths - np.int8(1)]))
+
+
+@cache
+def _sign_words(bits: int) -> npt.NDArray[Any]:
+    """The signs of eight elements, 0 or -1 a byte, by code: bit i is element i's.
+
+    With ``bits`` 7 the eighth sign makes the number of negative elements even (ggml-common.h, `ksigns_iq2xs`).
+    """
+    codes = np.arange(1 << bits)
+    signs = codes[:, None] >> np.arange(_RUN) & 1
+    if bits < _RUN:
+        signs[:, -1] = signs.sum(axis=1) & 1
+    return _words(-signs.astype(np.int8))
+
+
+def _rows(words: npt.NDArray[Any], index: npt.NDArray[Any]) -> npt.NDArray[np.int8]:
+    """Look up rows for an index [blocks, entries]; int8 [blocks, elements]."""
+    found: npt.NDArray[np.int8] = np.take(words, index, mode="clip").view(np.int8)
+    return found
+
+
+@dataclass(frozen=True)
+class SignedGrid:
+    """level = an element of row ``grid_index`` of the grid, with its sign; it is also the code.
+
+    ``signs``: the field with the signs of eight elements, as eight bits, or as seven ("sign_index").
+    """
+
+    grid: str
+    signs: str
+
+    def codes(self, fields: Fields) -> npt.NDArray[np.int8]:
+        """The signed elements of the grid."""
+        return self.levels(fields)
+
+    def levels(self, fields: Fields) -> npt.NDArray[np.int8]:
+        """The signed elements of the grid."""
+        found = _rows(_grid_words(self.grid), fields["grid_index"])
+        negative = _rows(_sign_words(_RUN if self.signs == "signs" else _RUN - 1), fields[self.signs])
+        found ^= negative
+        found -= negative
+        return found
+
+    def zero_point(self, fields: Fields) -> None:
+        """None: the grids are symmetric."""
+
+    def parts(self, element: int) -> tuple[CodePart, ...]:
+        """The row of the grid, and the element's sign: its own bit, or the parity of seven."""
+        sign = range(element % _RUN, element % _RUN + 1)
+        if self.signs == "sign_index" and element % _RUN == _RUN - 1:
+            sign = range(_RUN - 1)
+        index = CodePart("grid_index", element // grid(self.grid).shape[1])
+        return (index, CodePart(self.signs, element // _RUN, sign))
+
+
+@dataclass(frozen=True)
+class ShiftedGrid:
+    """level = 8 * element of row ``grid_index`` of the grid, plus 1, or minus 1 where ``shift_sign`` is set.
+
+    The codes are the elements -1, 0, 1 without the shift. ``run``: elements that share a shift.
+    """
+
+    grid: str
+    run: int
+
+    def codes(self, fields: Fields) -> npt.NDArray[np.int8]:
+        """The elements of the grid: -1, 0 or 1."""
+        return _rows(_grid_words(self.grid), fields["grid_index"])
+
+    def levels(self, fields: Fields) -> npt.NDArray[np.int8]:
+        """The elements with their shift, in eighths."""
+        negative = np.repeat(fields["shift_sign"], self.run // _RUN, axis=1)
+        index = fields["grid_index"] | negative.astype(np.uint16) << np.uint16(11)
+        return _rows(_shifted_words(self.grid), index)
+
+    def zero_point(self, fields: Fields) -> npt.NDArray[np.float32]:
+        """Less the shift: value = scale * (code - zero_point), one for ``run`` elements."""
+        return np.where(fields["shift_sign"], np.float32(1 / STEPS), np.float32(-1 / STEPS))
+
+    def parts(self, element: int) -> tuple[CodePart, ...]:
+        """The row of the grid."""
+        return (CodePart("grid_index", element // _RUN),)

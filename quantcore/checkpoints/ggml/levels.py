@@ -1,0 +1,83 @@
+"""What a code stands for, and the scales: the parts that block types are made of."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from quantcore.checkpoints.ggml.block_type import CodePart, Fields, Floats, Parameter
+
+
+@dataclass(frozen=True)
+class Offset:
+    """level = code - constant; the codes are the field of that name."""
+
+    constant: int = 0
+
+    def codes(self, fields: Fields) -> npt.NDArray[Any]:
+        """The codes as stored, less the field's offset."""
+        return fields["codes"]
+
+    def levels(self, fields: Fields) -> npt.NDArray[Any]:
+        """code - constant."""
+        codes = fields["codes"].view(np.int8)  # at most 7 bits, or signed already
+        return codes - np.int8(self.constant) if self.constant else codes
+
+    def zero_point(self, fields: Fields) -> npt.NDArray[np.uint8] | None:
+        """The constant, one for the block; None if it is 0."""
+        return np.full((len(fields["codes"]), 1), self.constant, np.uint8) if self.constant else None
+
+    def parts(self, element: int) -> tuple[CodePart, ...]:
+        """The element's own code."""
+        return (CodePart("codes", element),)
+
+
+@dataclass(frozen=True)
+class Table:
+    """level = table[code]."""
+
+    table: tuple[int, ...]
+
+    def codes(self, fields: Fields) -> npt.NDArray[Any]:
+        """The indices into the table."""
+        return fields["codes"]
+
+    def levels(self, fields: Fields) -> npt.NDArray[Any]:
+        """The entries of the table."""
+        return np.take(np.array(self.table, np.int8), fields["codes"], mode="clip")
+
+    def zero_point(self, fields: Fields) -> None:
+        """None: the table is not shifted."""
+
+    def parts(self, element: int) -> tuple[CodePart, ...]:
+        """The element's own code."""
+        return (CodePart("codes", element),)
+
+
+def float_of(name: str) -> Parameter:
+    """The float16 field ``name`` in float32, one for the block."""
+
+    def parameter(fields: Fields) -> Floats:
+        return fields[name].astype(np.float32)
+
+    return parameter
+
+
+def product(name: str, code: str) -> Parameter:
+    """The float16 field ``name`` times the integers of the field ``code``, float32, one for each sub-block."""
+
+    def parameter(fields: Fields) -> Floats:
+        return fields[name].astype(np.float32) * fields[code].astype(np.float32)
+
+    return parameter
+
+
+def stepped(first: float, step: float, factor: float = 1.0) -> Parameter:
+    """d * (first + step * scale code) * factor, float32, multiplied in this order."""
+
+    def parameter(fields: Fields) -> Floats:
+        steps = np.float32(step) * fields["scale_code"].astype(np.float32) + np.float32(first)
+        return fields["d"].astype(np.float32) * steps * np.float32(factor)
+
+    return parameter
