@@ -97,6 +97,7 @@ fitting, refusal = nearest_supported, unsupported_reason
 
 # imported on first access: plotly and safetensors are slow to import
 _MODULES = {
+    "checkpoints": "quantcore.checkpoints",
     "export": "quantcore.export",
     "figures": "quantcore.figures",
     "snippets": "quantcore.snippets",

@@ -1,6 +1,7 @@
 """The block types of GGUF: ggml's own names, bytes to fields and back, and values bit for bit."""
 
 from quantcore.checkpoints.ggml.block_type import BlockType, CodePart, Fields
+from quantcore.checkpoints.ggml.encode import ggml_bytes
 from quantcore.checkpoints.ggml.fields import Axis, Bits, Field, Plane
 from quantcore.checkpoints.ggml.grids import grid
 from quantcore.checkpoints.ggml.ternary_fp4_types import digits_of
@@ -17,5 +18,6 @@ __all__ = [
     "Plane",
     "TYPE_IDS",
     "digits_of",
+    "ggml_bytes",
     "grid",
 ]

@@ -43,9 +43,9 @@ def make_qkx(x: Floats, w: Floats, steps: Steps) -> Found:
 
 def _search(x: Floats, w: Floats, steps: Steps, round_: Nearest) -> tuple[Found, Floats]:
     top = np.float32(steps.nmax)
-    lowest, high = x.min(axis=0), x.max(axis=0)
+    lowest, high = _first_lowest(x), x.max(axis=0)
     sum_w, sum_x = total(w), total(w * x)
-    low = np.minimum(lowest, np.float32(0.0))
+    low = np.where(lowest > 0, np.float32(0.0), lowest)
     flat = high == low
     codes, work, product = (np.empty_like(x) for _ in range(3))
     inverse = top / np.where(flat, np.float32(1.0), high - low)
@@ -65,6 +65,16 @@ def _search(x: Floats, w: Floats, steps: Steps, round_: Nearest) -> tuple[Found,
     _coded(x, used_low, used_inverse, lowest, high, steps, round_, codes)
     codes[:, flat] = 0.0
     return Found(np.where(flat, np.float32(0.0), scale), -low, codes), risky & ~flat
+
+
+def _first_lowest(x: Floats) -> Floats:
+    """The lowest element, the first of equals: of +0 and -0, which are equal, the sign is written to the file."""
+    lowest = x.min(axis=0)
+    zero = lowest == 0
+    if zero.any():
+        some = x[:, zero]
+        lowest[zero] = some[(some == 0).argmax(axis=0), np.arange(some.shape[1])]
+    return lowest
 
 
 def _coded(

@@ -25,4 +25,5 @@ def largest_magnitude(x: Floats, nmax: int, reciprocal: bool, least: float, zero
     np.clip(codes, np.float32(-nmax), np.float32(nmax - 1), out=codes)
     codes[:, empty] = zero_code
     scale = np.float32(1.0) / inverse if reciprocal else -extreme / np.float32(nmax)
-    return Found(np.where(empty, np.float32(0.0), scale), codes=codes)
+    # C negates the 0 that its search for the extreme begins with
+    return Found(np.where(empty, np.float32(0.0 if reciprocal else -0.0), scale), codes=codes)
