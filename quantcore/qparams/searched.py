@@ -44,6 +44,8 @@ def search_qparams(x: Tensor, scheme: Scheme, blocks: Blocks, importance: Any) -
                 minimum[rows] = found.min
             if found.codes is not None:
                 by_group[rows] = (found.codes + np.float32(middle)).T
+    sums = [scale, weights, *([minimum] if scheme.rules.zero_point.is_min else [])]
+    _check_overflow(x, np.logical_and.reduce([np.isfinite(found) for found in sums]))
     form = [torch.from_numpy(t).view(blocks.grid).to(x.device) for t in (scale, low, high, minimum, weights)]
     zero_point = torch.full(blocks.grid, middle, dtype=torch.int32, device=x.device)
     if not scheme.symmetric:
@@ -51,6 +53,14 @@ def search_qparams(x: Tensor, scheme: Scheme, blocks: Blocks, importance: Any) -
     return QParams(
         form[0], zero_point, form[1], form[2], searched=codes.to(x.device), weights=form[4]
     )
+
+
+def _check_overflow(x: Tensor, finite: npt.NDArray[np.bool_]) -> None:
+    if not finite.all():
+        raise QuantError(
+            f"In {int((~finite).sum()):,} groups the search's sums overflow float32, and what ggml writes for them means "
+            f"nothing; scale x (or its importance) down; max|x| is {float(x.abs().max()):.3g}."
+        )
 
 
 class Groups:

@@ -19,7 +19,7 @@ from quantcore.numerics import CHUNK, as_float32, refuse_nonfinite, rounding
 from quantcore.qparams import Dequantizer, QParams, check_stored, decode, dequantizer_of, find_qparams, fit, store
 from quantcore.quantization.overflow import may_leave_integers, nan_note, replace_codes, resolve_nonfinite
 from quantcore.quantization.walk import boxes, inverse_of_levels, prepare
-from quantcore.range_setting import Given, Search
+from quantcore.range_setting import Given, MaxScale, Search
 from quantcore.scheme import Scheme, check_supported, full_name, with_importance
 
 
@@ -157,7 +157,8 @@ def _stored(params: QParams, scheme: Scheme, scales: Quantized, mins: Quantized 
         values = scales.scheme.format.decode(scales.codes)
         inverse = inverse_of_levels(values, scales.params.scale, scales.blocks)
     stored = replace(params, scale=scales.dequantized, raw=params.scale, inverse=inverse, coded=coded)
-    if storage.zero_scale == "searched" and scales.scales is not None and params.searched is not None:
+    of_scales = scales.scheme.range_setting
+    if isinstance(of_scales, MaxScale) and of_scales.least:
         _lowest_codes(stored, scheme, scales)
     if mins is None:
         return stored
@@ -167,8 +168,9 @@ def _stored(params: QParams, scheme: Scheme, scales: Quantized, mins: Quantized 
 
 
 def _lowest_codes(params: QParams, scheme: Scheme, scales: Quantized) -> None:
-    """Give the groups whose scales have the scale 0 the lowest codes, in place, as ggml writes empty super-blocks."""
-    assert params.searched is not None
+    """Give the groups of super-blocks that count as 0 (`MaxScale.least`) the lowest codes, in place, as ggml does."""
+    if params.searched is None:
+        return
     unscaled = cells_of((scales.params.raw == 0).to(torch.uint8), scales.blocks.shape, scales.blocks.block)
     if bool(unscaled.any()):
         groups = params.searched.view(*unscaled.shape, -1)

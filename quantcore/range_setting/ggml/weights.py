@@ -70,6 +70,7 @@ class Weighting:
         step = max(1, (1 << 16) // over)
         for start in range(0, len(runs), step):
             part = runs[start : start + step]
-            squares = np.add.accumulate(part * part, axis=-1)[:, -1]
+            with np.errstate(over="ignore"):  # as in C: the search then finds no finite scale
+                squares = np.add.accumulate(part * part, axis=-1)[:, -1]
             found[start : start + step] = np.float32(self.sigma2) * squares / np.float32(over)
         return found
