@@ -47,10 +47,6 @@ def unsupported_reason(scheme: Scheme, shape: Shape) -> str | None:
             return "half_quadratic adjusts a float zero_point: it needs an asymmetric scheme; choose the convention hqq."
         if isinstance(scheme.granularity, PerTensor):
             return "half_quadratic works on channels or groups only, as in hqq; choose one of them."
-    if isinstance(scheme.range_setting, Search):
-        needed = _search_needs(scheme, scheme.range_setting, shape)
-        if needed:
-            return f"{write_call(scheme.range_setting)} {needed}."
     if KINDS[type(scheme.format)] not in convention.formats:
         own = " and ".join(_KIND_WORDS[kind] for kind in convention.formats)
         return f"{full_name(convention)} supports {own} only; here the format is {scheme.format}."
@@ -58,6 +54,9 @@ def unsupported_reason(scheme: Scheme, shape: Shape) -> str | None:
         found = PROPERTIES[limit.of](scheme, shape)
         if found and not set(found[0]) & set(limit.allowed):
             return f"{full_name(convention)} {limit.words}; here {found[1]}."
+    if isinstance(scheme.range_setting, Search):
+        needed = _search_needs(scheme, scheme.range_setting, shape)
+        return f"{write_call(scheme.range_setting)} {needed}." if needed else None
     return None
 
 
@@ -136,6 +135,12 @@ def _divides_or_whole(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], st
     return (True,) if one else fits, words
 
 
+def _search(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
+    if not isinstance(scheme.range_setting, Search):
+        return (False,), f"the range setting is {write_call(scheme.range_setting)}"
+    return (scheme.scales is not None,), "the scales are float32"
+
+
 def _super_blocks(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str] | None:
     granularity, inner = scheme.granularity, scheme.scales
     if inner is None or not isinstance(granularity, PerGroup) or not isinstance(inner.granularity, PerGroup):
@@ -197,6 +202,7 @@ PROPERTIES: dict[str, Property] = {
     "group_bits": _only(PerGroup, _bits),
     "block_elements": _block_elements,
     "sub_byte_range": _sub_byte_range,
+    "search": _search,
     "super_blocks": _super_blocks,
     "group_length": _only(PerGroup, _group_length),
     "group_divides": _only(PerGroup, _divides),

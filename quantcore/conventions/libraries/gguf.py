@@ -25,18 +25,23 @@ def _gguf(name: str, lines: str, **choices: Any) -> Convention:
 def _ggml(name: str, functions: str, **choices: Any) -> Convention:
     """A record of ggml's C: x86-64 without fused multiply-add."""
     kind = name.split(".")[1]
+    limits = (SEARCHED, *choices.pop("limits", (SUPER_BLOCKS, *ROW_GROUPS)))
     return Convention.of(
         name,
         call=f"ggml_quantize_chunk(GGML_TYPE_{kind.upper()}, x, ...)",
         bad_scale="nonfinite",
+        eps=0.0,
+        eps_replacement=0.0,
         library="ggml",
         version="0.13.1",
         sources=(("all", f"ggml/src/ggml-quants.c: {functions}"),),
         preset_only=True,
-        **{"limits": (*ROW_GROUPS, SUPER_BLOCKS), **choices},
+        limits=limits,
+        **choices,
     )
 
 
+SEARCHED = Limit("search", (True,), "takes scales from one of ggml's searches (make_qx, …), and stores them in 16 bits")
 SUPER_BLOCKS = Limit(
     "super_blocks", (True,), "requires rows of whole super-blocks (ggml: n_per_row % QK_K == 0, QK_K = 256)"
 )
