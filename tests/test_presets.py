@@ -12,6 +12,8 @@ import pytest
 import quantcore as qc
 
 HERE = Path(__file__).parent / "golden"
+# recorded as bytes, in golden_checkpoints/gguf_quantizer: see test_ggml_bytes.py
+AS_BYTES = {f"gguf.{name}" for name in ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS")}
 RECORDED = (
     *("per_tensor_scale", "global_scale", "quantization_factor", "scaler_mean", "scale", "scale_values"),
     *("scale_codes", "min", "amax", "codes", "values", "dequantized"),

@@ -4,11 +4,13 @@ from quantcore.qparams.choose import check_stored, choose_qparams, find_qparams
 from quantcore.qparams.coding import Dequantizer, decode, dequantizer_of, factor, fit, store, unscale, wrap
 from quantcore.qparams.record import QParams
 from quantcore.qparams.scale import parameters
+from quantcore.qparams.searched import GroupSearch, search_of
 from quantcore.qparams.squared_error import BlockErrors
 
 __all__ = [
     "BlockErrors",
     "Dequantizer",
+    "GroupSearch",
     "QParams",
     "check_stored",
     "choose_qparams",
@@ -18,6 +20,7 @@ __all__ = [
     "fit",
     "dequantizer_of",
     "parameters",
+    "search_of",
     "store",
     "unscale",
     "wrap",

@@ -1,5 +1,6 @@
 """Scale, min and codes that one of ggml's searches finds, in boxes of groups."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -8,12 +9,12 @@ import torch
 from torch import Tensor
 
 from quantcore.errors import QuantError
-from quantcore.granularity import Blocks
+from quantcore.granularity import Blocks, Shape
 from quantcore.notation import write_call
 from quantcore.numerics import as_float32, refuse_nonfinite
 from quantcore.qparams.record import QParams
 from quantcore.qparams.scale import replaced_scale
-from quantcore.range_setting import Search, span
+from quantcore.range_setting import Search, Trial, span
 from quantcore.scheme import Scheme
 
 Array = npt.NDArray[np.float32]
@@ -63,6 +64,40 @@ def _check_overflow(x: Tensor, finite: npt.NDArray[np.bool_]) -> None:
             f"In {int((~finite).sum()):,} groups the search's sums overflow float32, and what ggml writes for them means "
             f"nothing; scale x (or its importance) down; max|x| is {float(x.abs().max()):.3g}."
         )
+
+
+@dataclass(frozen=True)
+class GroupSearch:
+    """The search of one group: its elements and their weights, the trials, and what was found.
+
+    ``x``, ``weights``: (elements,); ``scale``, ``minimum``: before they are stored, ``minimum`` None without one.
+    ``best``: index of the trial taken, None where there was nothing to try.
+    """
+
+    x: Array
+    weights: Array
+    trials: tuple[Trial, ...]
+    scale: float
+    minimum: float | None
+
+    @property
+    def best(self) -> int | None:
+        """Index of the trial that was taken last."""
+        return max((i for i, trial in enumerate(self.trials) if trial.taken[0]), default=None)
+
+
+def search_of(x: Tensor, scheme: Scheme, blocks: Blocks, importance: Any, position: Shape) -> GroupSearch:
+    """Return the search of the group at ``position`` of the grid, trial by trial."""
+    setting = scheme.range_setting
+    assert isinstance(setting, Search)
+    groups = Groups(x, blocks, setting, importance)
+    number = int(np.ravel_multi_index(position, blocks.grid))
+    trials: list[Trial] = []
+    with np.errstate(all="ignore"):
+        part, w = groups.at(slice(number, number + 1))
+        found = setting.search(part, w, scheme.format, trials)
+    minimum = None if found.min is None else float(found.min[0])
+    return GroupSearch(part[:, 0], w[:, 0], tuple(trials), float(found.scale[0]), minimum)
 
 
 class Groups:

@@ -21,6 +21,7 @@ from quantcore.range_setting.ggml import (
     MakeQx,
     MaxScale,
     Search,
+    Trial,
     span,
 )
 from quantcore.range_setting.half_quadratic import HalfQuadratic
@@ -87,6 +88,7 @@ __all__ = [
     "RangeSetting",
     "Search",
     "Task",
+    "Trial",
     "WEIGHTS",
     "parts",
     "span",

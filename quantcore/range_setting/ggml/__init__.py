@@ -1,6 +1,6 @@
 """The searches of ggml's quantizers."""
 
-from quantcore.range_setting.ggml.arithmetic import Found
+from quantcore.range_setting.ggml.arithmetic import Found, Trial
 from quantcore.range_setting.ggml.settings import (
     MakeIq4Nl,
     MakeQ3,
@@ -25,6 +25,7 @@ __all__ = [
     "MakeQx",
     "MaxScale",
     "Search",
+    "Trial",
     "Weighting",
     "span",
 ]

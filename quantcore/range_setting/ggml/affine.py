@@ -4,7 +4,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from quantcore.range_setting.ggml.arithmetic import EXACT_BELOW, Floats, Found, Nearest, nearest, nearest_int, total
+from quantcore.range_setting.ggml.arithmetic import (
+    EXACT_BELOW,
+    Floats,
+    Found,
+    Nearest,
+    Record,
+    Trial,
+    nearest,
+    nearest_int,
+    total,
+    written,
+)
 
 
 @dataclass(frozen=True)
@@ -27,21 +38,22 @@ class Steps:
         return list(tried + top)
 
 
-def make_qkx(x: Floats, w: Floats, steps: Steps) -> Found:
+def make_qkx(x: Floats, w: Floats, steps: Steps, record: Record = None) -> Found:
     """Search scale and min of every group; ``w``: the weights of the elements.
 
     The groups where nearest_int leaves the integers it rounds to are searched again with its bits.
     """
-    found, risky = _search(x, w, steps, nearest)
+    found, risky = _search(x, w, steps, nearest, record)
     if risky.any():
-        again, _ = _search(np.ascontiguousarray(x[:, risky]), np.ascontiguousarray(w[:, risky]), steps, nearest_int)
+        some = (np.ascontiguousarray(part[:, risky]) for part in (x, w))
+        again, _ = _search(*some, steps, nearest_int, None)
         assert found.min is not None
         assert found.codes is not None
         found.scale[risky], found.min[risky], found.codes[:, risky] = again  # type: ignore[assignment]
     return found
 
 
-def _search(x: Floats, w: Floats, steps: Steps, round_: Nearest) -> tuple[Found, Floats]:
+def _search(x: Floats, w: Floats, steps: Steps, round_: Nearest, record: Record) -> tuple[Found, Floats]:
     top = np.float32(steps.nmax)
     lowest, high = _first_lowest(x), x.max(axis=0)
     sum_w, sum_x = total(w), total(w * x)
@@ -53,12 +65,16 @@ def _search(x: Floats, w: Floats, steps: Steps, round_: Nearest) -> tuple[Found,
     risky = _coded(x, low, inverse, lowest, high, steps, round_, codes)
     best = _error(x, w, codes, scale, low, steps, work)
     used_inverse, used_low = inverse, low
+    if record is not None:
+        record.append(Trial(written(top), scale, -low, best, ~flat))
     for factor in steps.factors():
         inverse = factor / np.where(flat, np.float32(1.0), high - low)
         risky |= _coded(x, low, inverse, lowest, high, steps, round_, codes)
         trial_scale, trial_low, usable = _fitted(x, w, codes, sum_w, sum_x, work, product)
         error = _error(x, w, codes, trial_scale, trial_low, steps, work)
         better = usable & (error < best)
+        if record is not None:
+            record.append(Trial(written(factor), trial_scale, -trial_low, error, better & ~flat))
         best = np.where(better, error, best)
         used_inverse, used_low = np.where(better, inverse, used_inverse), np.where(better, low, used_low)
         scale, low = np.where(better, trial_scale, scale), np.where(better, trial_low, low)

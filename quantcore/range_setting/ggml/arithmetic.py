@@ -30,6 +30,34 @@ class Found(NamedTuple):
     codes: Floats | None = None
 
 
+class Trial(NamedTuple):
+    """One trial of a search, for display; a number per group.
+
+    ``tried``: what it tried, in ggml's names; ``scale`` and ``min``: what it came to; ``error``: Σ w·(x - x̂)², or
+    Σ w·|x - x̂|; ``taken``: whether it was the best so far.
+    """
+
+    tried: str
+    scale: Floats
+    min: Floats | None
+    error: Floats
+    taken: npt.NDArray[np.bool_]
+
+
+Record = list[Trial] | None  # what a search adds its trials to, if they are wanted
+
+
+def written(value: np.float32) -> str:
+    """The shortest decimal of a float32."""
+    return np.format_float_positional(value, trim="-")
+
+
+def squared_error(x: Floats, w: Floats, codes: Floats, scale: Floats) -> Floats:
+    """Σ w·(x - scale·code)² of every group, for display."""
+    difference = x - scale * codes
+    return total(w * difference * difference)
+
+
 def nearest(values: Floats, out: Floats) -> Floats:
     """ggml's nearest_int for magnitudes up to `EXACT_BELOW`: half to even."""
     return np.rint(values, out=out)

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from quantcore.range_setting.ggml.arithmetic import ALL_ZERO, Floats, Found, first_largest, total
+from quantcore.range_setting.ggml.arithmetic import ALL_ZERO, Floats, Found, Record, Trial, first_largest, squared_error, total, written
 
 
 class Grid:
@@ -32,7 +32,9 @@ class Grid:
         return np.take(self.by_half, place, out=out, mode="clip")
 
 
-def make_iq4(x: Floats, w: Floats, values: tuple[float, ...], ntry: int) -> Found:
+def make_iq4(
+    x: Floats, w: Floats, values: tuple[float, ...], ntry: int, record: Record = None
+) -> Found:
     """The scale of every group: the weighted least squares over the codes of the best of 2·ntry + 2 trial scales."""
     grid = Grid(values)
     extreme, size = first_largest(x)
@@ -44,9 +46,16 @@ def make_iq4(x: Floats, w: Floats, values: tuple[float, ...], ntry: int) -> Foun
     sum_qx, sum_q2 = _sums(x, w, np.float32(1.0) / start, grid, q, work, place)
     scale = np.where(sum_q2 > 0, sum_qx / sum_q2, np.float32(0.0))
     best = scale * sum_qx
+    if record is not None:
+        tried = written(-first if ntry > 0 else first)
+        record.append(Trial(tried, scale, None, squared_error(x, w, q, scale), ~empty))
     for i in range(-ntry, ntry + 1):
         sum_qx, sum_q2 = _sums(x, w, (np.float32(i) + first) / safe, grid, q, work, place)
         better = (sum_q2 > 0) & (sum_qx * sum_qx > best * sum_q2)
+        if record is not None:
+            fitted = sum_qx / sum_q2
+            error = squared_error(x, w, q, fitted)
+            record.append(Trial(written(np.float32(i) + first), fitted, None, error, better & ~empty))
         scale = np.where(better, sum_qx / sum_q2, scale)
         best = np.where(better, scale * sum_qx, best)
     return Found(np.where(empty, np.float32(0.0), scale))

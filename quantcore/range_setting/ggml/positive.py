@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from quantcore.range_setting.ggml.arithmetic import ALL_ZERO, Floats, Found, nearest_int, total
+from quantcore.range_setting.ggml.arithmetic import ALL_ZERO, Floats, Found, Record, Trial, nearest_int, squared_error, total, written
 
 _TRIALS = [i for i in range(-4, 5) if i != 0]
 _PASSES = 5
 
 
-def make_qp(x: Floats, w: Floats, nmax: int) -> Found:
+def make_qp(x: Floats, w: Floats, nmax: int, record: Record = None) -> Found:
     """Try nmax / max and 8 neighbors, then move one code after another, up to five passes.
 
     Codes are 0 … nmax; a group without a positive number has scale 0 and codes 0.
@@ -19,10 +19,15 @@ def make_qp(x: Floats, w: Floats, nmax: int) -> Found:
     inverse = np.float32(nmax) / safe
     codes = nearest_int(x * inverse, np.empty_like(x))
     best = _error(x, w, np.float32(1.0) / inverse, codes)
+    if record is not None:
+        record.append(Trial(f"{nmax}", np.float32(1.0) / inverse, None, best, ~empty))
     for i in _TRIALS:
         tried = (np.float32(0.1) * np.float32(i) + np.float32(nmax)) / safe
         error = _error(x, w, np.float32(1.0) / tried, _codes(x, tried, nmax))
         better = error < best
+        if record is not None:
+            numerator = np.float32(0.1) * np.float32(i) + np.float32(nmax)
+            record.append(Trial(written(numerator), np.float32(1.0) / tried, None, error, better & ~empty))
         best, inverse = np.where(better, error, best), np.where(better, tried, inverse)
     codes = _codes(x, inverse, nmax)
     sums = [total(w * x * codes), total(w * codes * codes)]
@@ -31,6 +36,9 @@ def make_qp(x: Floats, w: Floats, nmax: int) -> Found:
         if not _descend(x, w, codes, sums, nmax):
             break
     scale = np.where(sums[1] > 0, sums[0] / sums[1], np.float32(0.0))
+    if record is not None:
+        error = squared_error(x, w, codes, scale)
+        record.append(Trial("least squares, codes moved", scale, None, error, ~empty))
     codes[:, empty] = 0.0
     return Found(np.where(empty, np.float32(0.0), scale), codes=codes)
 

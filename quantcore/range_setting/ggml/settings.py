@@ -6,6 +6,7 @@ bytes; that is not reproduced.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from quantcore import notation
 from quantcore.errors import QuantError
 from quantcore.formats import CodebookFormat, Format, IntFormat
 from quantcore.range_setting.ggml import affine, largest, nonlinear, positive, symmetric
-from quantcore.range_setting.ggml.arithmetic import Floats, Found
+from quantcore.range_setting.ggml.arithmetic import Floats, Found, Record
 from quantcore.range_setting.ggml.weights import WEIGHTS, Weighting
 from quantcore.range_setting.protocol import Range, Task
 
@@ -24,7 +25,12 @@ MAX_STEPS = 1000
 
 @dataclass(frozen=True)
 class Search:
-    """A search for the scale of a group. Its weighting says what each element's error counts."""
+    """A search for the scale of a group. Its weighting says what each element's error counts.
+
+    ``DIVISOR``: what the numbers in `Trial.tried` are divided by to give the inverse scale.
+    """
+
+    DIVISOR: ClassVar[str] = "extreme"
 
     @property
     def weighting(self) -> Weighting:
@@ -40,8 +46,11 @@ class Search:
         """Return what the search needs, empty if format and symmetry fit."""
         raise NotImplementedError
 
-    def search(self, x: Floats, w: Floats, fmt: Format) -> Found:
-        """Search every group; ``x``, ``w``: elements and weights, (elements of a group, groups)."""
+    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> Found:
+        """Search every group; ``x``, ``w``: elements and weights, (elements of a group, groups).
+
+        ``record``: a list that the trials are added to.
+        """
         raise NotImplementedError
 
     def __call__(self, blocks: Tensor, task: Task) -> Range:
@@ -95,6 +104,8 @@ class MakeQkx2(Search):
         QuantError: nstep is not an integer from 0 to 1000, or the weights have another name.
     """
 
+    DIVISOR: ClassVar[str] = "(max - min)"
+
     rmin: float
     rdelta: float
     nstep: int
@@ -114,9 +125,9 @@ class MakeQkx2(Search):
         """Return what the search needs, empty if format and symmetry fit."""
         return _affine_kinds(fmt, symmetric)
 
-    def search(self, x: Floats, w: Floats, fmt: Format) -> Found:
+    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> Found:
         """Search every group."""
-        return affine.make_qkx(x, w, _affine(self, fmt))
+        return affine.make_qkx(x, w, _affine(self, fmt), record)
 
 
 @dataclass(frozen=True)
@@ -129,6 +140,8 @@ class MakeQkx3(Search):
     Raises:
         QuantError: as in `MakeQkx2`, or ``over`` is negative.
     """
+
+    DIVISOR: ClassVar[str] = "(max - min)"
 
     rmin: float
     rdelta: float
@@ -150,9 +163,9 @@ class MakeQkx3(Search):
         """Return what the search needs, empty if format and symmetry fit."""
         return _affine_kinds(fmt, symmetric)
 
-    def search(self, x: Floats, w: Floats, fmt: Format) -> Found:
+    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> Found:
         """Search every group."""
-        return affine.make_qkx(x, w, _affine(self, fmt))
+        return affine.make_qkx(x, w, _affine(self, fmt), record)
 
 
 @dataclass(frozen=True)
@@ -171,9 +184,9 @@ class MakeQ3(Search):
         """Return what the search needs, empty if format and symmetry fit."""
         return _symmetric_kinds(fmt, symmetric)
 
-    def search(self, x: Floats, w: Floats, fmt: Format) -> Found:
+    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> Found:
         """Search every group."""
-        return symmetric.make_q3(x, 1 << (fmt.bits - 1))
+        return symmetric.make_q3(x, 1 << (fmt.bits - 1), record)
 
 
 @dataclass(frozen=True)
@@ -205,9 +218,9 @@ class MakeQx(Search):
         """Return what the search needs, empty if format and symmetry fit."""
         return _symmetric_kinds(fmt, symmetric)
 
-    def search(self, x: Floats, w: Floats, fmt: Format) -> Found:
+    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> Found:
         """Search every group."""
-        return symmetric.make_qx(x, w, 1 << (fmt.bits - 1))
+        return symmetric.make_qx(x, w, 1 << (fmt.bits - 1), record)
 
 
 @dataclass(frozen=True)
@@ -242,10 +255,10 @@ class MakeIq4Nl(Search):
         whole = table and all(v == int(v) and abs(v) <= 128 for v in fmt.values)  # type: ignore[union-attr]
         return "" if whole and symmetric else "a codebook of ascending integers, such as iq4_nl"
 
-    def search(self, x: Floats, w: Floats, fmt: Format) -> Found:
+    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> Found:
         """Search every group."""
         assert isinstance(fmt, CodebookFormat)
-        return nonlinear.make_iq4(x, w, fmt.values, self.ntry)
+        return nonlinear.make_iq4(x, w, fmt.values, self.ntry, record)
 
 
 @dataclass(frozen=True)
@@ -255,6 +268,8 @@ class MakeQp(Search):
     Weighted by importance: of scales, the sum of the weights of their groups. ggml-quants.c, make_qp_quants
     (scales and mins of Q2_K, Q4_K, Q5_K with an imatrix).
     """
+
+    DIVISOR: ClassVar[str] = "max"
 
     @property
     def weighting(self) -> Weighting:
@@ -266,9 +281,9 @@ class MakeQp(Search):
         unsigned = isinstance(fmt, IntFormat) and not fmt.signed and symmetric and fmt.bits <= 8
         return "" if unsigned else "unsigned symmetric codes of at most 8 bits"
 
-    def search(self, x: Floats, w: Floats, fmt: Format) -> Found:
+    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> Found:
         """Search every group."""
-        return positive.make_qp(x, w, int(fmt.qmax))
+        return positive.make_qp(x, w, int(fmt.qmax), record)
 
 
 @dataclass(frozen=True)
@@ -293,7 +308,7 @@ class MaxScale(Search):
         whole = isinstance(fmt, IntFormat) and symmetric and fmt.bits <= 8
         return "" if whole else "symmetric integer codes of at most 8 bits"
 
-    def search(self, x: Floats, w: Floats, fmt: Format) -> Found:
+    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> Found:
         """Search every group."""
         if fmt.signed:
             half = 1 << (fmt.bits - 1)

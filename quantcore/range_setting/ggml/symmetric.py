@@ -6,17 +6,21 @@ from quantcore.range_setting.ggml.arithmetic import (
     ALL_ZERO,
     Floats,
     Found,
+    Record,
+    Trial,
     first_largest,
     nearest,
     nearest_int,
+    squared_error,
     total,
+    written,
 )
 
 _TRIALS = [i for i in range(-9, 10) if i != 0]
 _PASSES = 5
 
 
-def make_qx(x: Floats, w: Floats, nmax: int) -> Found:
+def make_qx(x: Floats, w: Floats, nmax: int, record: Record = None) -> Found:
     """Try -nmax / extreme and 18 neighbors; the scale is the weighted least squares over the codes of the best.
 
     Codes are -nmax … nmax - 1. Groups of zeros have scale 0 and the lowest code.
@@ -29,10 +33,17 @@ def make_qx(x: Floats, w: Floats, nmax: int) -> Found:
     sum_lx, sum_l2 = _sums(x, w, wx, used, nmax, codes, work)
     scale = np.where(sum_l2 != 0, sum_lx / sum_l2, np.float32(0.0))
     best = scale * sum_lx
+    if record is not None:
+        record.append(Trial(f"{-nmax}", scale, None, squared_error(x, w, codes, scale), ~empty))
     for i in _TRIALS:
         inverse = -(np.float32(nmax) + np.float32(0.1) * np.float32(i)) / safe
         sum_lx, sum_l2 = _sums(x, w, wx, inverse, nmax, codes, work)
         better = (sum_l2 > 0) & (sum_lx * sum_lx > best * sum_l2)
+        if record is not None:
+            fitted = sum_lx / sum_l2
+            tried = -(np.float32(nmax) + np.float32(0.1) * np.float32(i))
+            error = squared_error(x, w, codes, fitted)
+            record.append(Trial(written(tried), fitted, None, error, better & ~empty))
         scale = np.where(better, sum_lx / sum_l2, scale)
         best, used = np.where(better, scale * sum_lx, best), np.where(better, inverse, used)
     codes = _clipped(np.multiply(x, used, out=codes), nmax, codes)
@@ -55,7 +66,7 @@ def _sums(
     return sum_lx, total(np.multiply(work, codes, out=work))
 
 
-def make_q3(x: Floats, nmax: int) -> Found:
+def make_q3(x: Floats, nmax: int, record: Record = None) -> Found:
     """From -nmax / extreme, move one code after another to where the least squares fit gains, up to five passes.
 
     Weights are x². Codes are -nmax … nmax - 1; groups of zeros have scale 0 and the lowest code.
@@ -66,16 +77,24 @@ def make_q3(x: Floats, nmax: int) -> Found:
     wx, codes, work = w * x, np.empty_like(x), np.empty_like(x)
     inverse = np.float32(-nmax) / np.where(empty, np.float32(1.0), extreme)
     sums = np.stack(_sums(x, w, wx, inverse, nmax, codes, work))
+    _note(record, f"{-nmax}", x, w, codes, sums, ~empty)
     moving, at = (x, w, wx, codes.copy(), sums.copy()), np.arange(x.shape[1])
-    for _ in range(_PASSES):
+    for number in range(1, _PASSES + 1):
         moved = _descend(*moving, nmax)
         codes[:, at], sums[:, at] = moving[3], moving[4]
+        _note(record, f"pass {number}", x, w, codes, sums, np.isin(np.arange(x.shape[1]), at[moved]))
         if not moved.any():
             break
         moving, at = tuple(part[:, moved] for part in moving), at[moved]  # the others stay as they are
     scale = np.where(sums[1] > 0, sums[0] / sums[1], np.float32(0.0))
     codes[:, empty] = -nmax
     return Found(np.where(empty, np.float32(0.0), scale), codes=codes)
+
+
+def _note(record: Record, tried: str, x: Floats, w: Floats, codes: Floats, sums: Floats, taken: Floats) -> None:
+    if record is not None:
+        scale = sums[0] / sums[1]
+        record.append(Trial(tried, scale, None, squared_error(x, w, codes, scale), taken))
 
 
 def _descend(x: Floats, w: Floats, wx: Floats, codes: Floats, sums: Floats, nmax: int) -> Floats:
