@@ -5,7 +5,7 @@ from typing import Any
 
 from quantcore.conventions import Case
 from quantcore.granularity import PerFlatGroup
-from quantcore.range_setting import Given, HalfQuadratic, MinMax
+from quantcore.range_setting import Given, HalfQuadratic, MinMax, Search
 from quantcore.scheme.scheme import Scheme
 
 
@@ -21,6 +21,7 @@ def case_of(scheme: Scheme) -> Case:
         ranged=not given,
         min_max=isinstance(setting, MinMax),
         half_quadratic=isinstance(setting, HalfQuadratic),
+        searched=isinstance(setting, Search),
         scales=tuple(_numbers(setting.scale)) if isinstance(setting, Given) else (),
         zero_points=tuple(_numbers(setting.zero_point)) if isinstance(setting, Given) else (),
         stored=None if stored is None else stored.format,

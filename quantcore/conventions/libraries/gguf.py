@@ -24,12 +24,10 @@ def _gguf(name: str, lines: str, **choices: Any) -> Convention:
 
 def _ggml(name: str, functions: str, **choices: Any) -> Convention:
     """A record of ggml's C: x86-64 without fused multiply-add."""
-    kind = name.split(".")[1]
     limits = (SEARCHED, *choices.pop("limits", (SUPER_BLOCKS, *ROW_GROUPS)))
     return Convention.of(
         name,
-        call=f"ggml_quantize_chunk(GGML_TYPE_{kind.upper()}, x, ...)",
-        bad_scale="nonfinite",
+        call="ggml_quantize_chunk(type, x, ...)",
         eps=0.0,
         eps_replacement=0.0,
         library="ggml",
@@ -37,7 +35,7 @@ def _ggml(name: str, functions: str, **choices: Any) -> Convention:
         sources=(("all", f"ggml/src/ggml-quants.c: {functions}"),),
         preset_only=True,
         limits=limits,
-        **choices,
+        **{"bad_scale": "nonfinite", **choices},
     )
 
 
@@ -107,6 +105,7 @@ RECORDS = (
         "quantize_row_q4_K and its like, the scales of the groups",
         quantize_with="searched",
         unsigned_symmetric_zero_point="zero",
+        bad_scale="kept",
         limits=ROW_GROUPS,
     ),
     _gguf("gguf.TQ1_0", "577-599", kernel="B", formats=("codebook",), code_bits=1.625),

@@ -15,6 +15,8 @@ def _kernel(case: Case) -> str:
     if not case.shifted:
         formula = formula.replace("(z + ½)", "½").replace("(x - z)", "x")
         formula = formula.removesuffix(" + z").replace("+ z", "+ 0").replace(", z)", ", 0)")
+    elif case.rules.zero_point.zero_point_form == "below":
+        formula = formula.replace("- z", "+ min")
     elif case.rules.zero_point.is_min:
         formula = formula.replace("z", "min")
     return f"codes are {formula}" + (", so that -0 becomes 0" if formula.endswith("+ 0)") else "")
