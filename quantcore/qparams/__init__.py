@@ -4,7 +4,7 @@ from quantcore.qparams.choose import check_stored, choose_qparams, find_qparams
 from quantcore.qparams.coding import Dequantizer, decode, dequantizer_of, factor, fit, store, unscale, wrap
 from quantcore.qparams.record import QParams
 from quantcore.qparams.scale import parameters
-from quantcore.qparams.searched import GroupSearch, search_of
+from quantcore.qparams.searched import GroupSearch, search_of, searches_of
 from quantcore.qparams.squared_error import BlockErrors
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "dequantizer_of",
     "parameters",
     "search_of",
+    "searches_of",
     "store",
     "unscale",
     "wrap",

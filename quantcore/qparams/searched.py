@@ -100,6 +100,19 @@ def search_of(x: Tensor, scheme: Scheme, blocks: Blocks, importance: Any, positi
     return GroupSearch(part[:, 0], w[:, 0], tuple(trials), float(found.scale[0]), minimum)
 
 
+def searches_of(
+    x: Tensor, scheme: Scheme, blocks: Blocks, importance: Any, numbers: npt.NDArray[np.int64]
+) -> list[Trial]:
+    """Return the trials of some groups, by their number in row-major order."""
+    setting = scheme.range_setting
+    assert isinstance(setting, Search)
+    trials: list[Trial] = []
+    with np.errstate(all="ignore"):
+        part, w = Groups(x, blocks, setting, importance).of(numbers)
+        setting.search(part, w, scheme.format, trials)
+    return trials
+
+
 class Groups:
     """The groups of x with the weights of their elements."""
 
@@ -115,9 +128,12 @@ class Groups:
         self.sigmas = self.weighting.sigmas(self.x.reshape(-1, x.shape[-1]))
 
     def at(self, rows: slice) -> tuple[Array, Array]:
-        """Return elements and weights of some groups, both (elements of a group, groups)."""
-        part = np.ascontiguousarray(self.x[rows].T)
-        numbers = np.arange(rows.start, min(rows.stop, self.count))
+        """Return elements and weights of consecutive groups, both (elements of a group, groups)."""
+        return self.of(np.arange(rows.start, min(rows.stop, self.count)))
+
+    def of(self, numbers: npt.NDArray[np.int64]) -> tuple[Array, Array]:
+        """`at` for groups of these numbers, in row-major order."""
+        part = np.ascontiguousarray(self.x[numbers].T)
         importance, sigma2 = None, None
         if self.importance is not None:
             # a matrix of E experts: group i of the tensor belongs to expert i // (groups per expert)
