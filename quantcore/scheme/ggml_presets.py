@@ -152,17 +152,25 @@ def with_importance(scheme: Scheme) -> Scheme:
     Raises:
         QuantError: the scheme takes none.
     """
-    found = WITH_IMPORTANCE.get(_NAME_OF.get(scheme, ""))
+    found = WITH_IMPORTANCE.get(_NAME_OF.get(_along_the_last_axis(scheme), ""))
     setting = scheme.range_setting
     if found is not None:
-        return found
+        return replace(found, granularity=scheme.granularity)
     if getattr(setting, "needs_importance", False) or isinstance(setting, MaxScale):
         return scheme
     takers = ", ".join(WITH_IMPORTANCE)
     raise QuantError(f"This scheme does not take importance; use one of {takers}.")
 
 
+def _along_the_last_axis(scheme: Scheme) -> Scheme:
+    """The scheme with its groups along axis -1: the conventions of gguf accept no other axis, however it is counted."""
+    granularity = scheme.granularity
+    if not isinstance(granularity, PerGroup) or granularity.axis < 0:
+        return scheme
+    return replace(scheme, granularity=PerGroup(granularity.size))
+
+
 def gguf_type(scheme: Scheme) -> str | None:
     """Return ggml's name of the type whose blocks hold this scheme's codes, such as ``Q4_K``, None if there is none."""
-    name = _NAME_OF.get(scheme)
+    name = _NAME_OF.get(_along_the_last_axis(scheme))
     return None if name is None else name.removeprefix("gguf.")
