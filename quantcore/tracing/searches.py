@@ -46,24 +46,31 @@ def search_steps(t: Numbers) -> list[Step]:
     group, setting = t.search.group, t.search.setting
     formula = WEIGHTS[setting.weighting.name].formula
     steps = [Step("weight w", f"{formula}, of {len(group.x)} elements", number(t.search.weight))]
-    steps.append(Step("search", _trials_text(t.search), number(group.scale)))
-    if group.minimum is not None:
-        steps.append(Step("search: min", "of the same trial", number(group.minimum)))
+    steps += _trials_steps(t.search)
     for what, level in (("scale", t.search.of_scale), ("min", t.search.of_min)):
         if level is not None:
             steps += _level_steps(what, level)
     return steps
 
 
-def _trials_text(found: Searched) -> str:
-    """The trial that a search took, in words."""
-    name, group = write_call(found.setting), found.group
+def _trials_steps(found: Searched) -> list[Step]:
+    """The trial that a search took, its error, and the min that came with it."""
+    group, name = found.group, write_call(found.setting).partition("(")[0]
     if group.best is None:
-        return f"{name}: nothing to try in a group without a range"
-    best, first = group.trials[group.best], group.trials[0]
-    tried = best.tried if best.tried[0].isalpha() else f"1/s = {best.tried} / {found.setting.DIVISOR}"
-    text = f"{name}: trial {group.best + 1} of {len(group.trials)}, {tried}, weighted error {float(best.error[0]):.4g}"
-    return text if group.best == 0 else f"{text} (first trial {float(first.error[0]):.4g})"
+        steps = [Step("search", f"{name}: a group without a range has nothing to try", number(group.scale))]
+    else:
+        best, first = group.trials[group.best], group.trials[0]
+        tried = best.tried if best.tried[0].isalpha() else f"1/s = {best.tried} / {found.setting.DIVISOR}"
+        taken = f"{name}: trial {group.best + 1} of {len(group.trials)}, {tried}"
+        worse = "" if group.best == 0 else f"; of the first trial {float(first.error[0]):.4g}"
+        error = f"Σ w · error of the {len(group.x)} elements{worse}"
+        steps = [
+            Step("search", taken, number(group.scale)),
+            Step("search: error", error, number(float(best.error[0]))),
+        ]
+    if group.minimum is not None:
+        steps.append(Step("search: min", "of the same trial", number(group.minimum)))
+    return steps
 
 
 def _level_steps(what: str, level: Level) -> list[Step]:

@@ -39,7 +39,7 @@ def _note(curve: qc.SearchCurve, scheme: qc.Scheme) -> str:
     sentences = [f"The search weighs each element's error by w = {curve.weights} and keeps the first of the best trials."]
     if curve.measured > 1:
         sentences.append("A marker's size shows how many groups ended with that trial; errors are means.")
-    if curve.measured < curve.groups:
+    if 1 < curve.measured < curve.groups:
         sentences.append(f"Measured on {curve.measured:,} of {curve.groups:,} groups, evenly spaced.")
     if scheme.scales is not None:
         sentences.append("Errors are before the scales are quantized themselves.")
