@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from quantcore.range_setting.ggml.arithmetic import (
     EXACT_BELOW,
@@ -53,7 +54,7 @@ def make_qkx(x: Floats, w: Floats, steps: Steps, record: Record = None) -> Found
     return found
 
 
-def _search(x: Floats, w: Floats, steps: Steps, round_: Nearest, record: Record) -> tuple[Found, Floats]:
+def _search(x: Floats, w: Floats, steps: Steps, round_: Nearest, record: Record) -> tuple[Found, npt.NDArray[np.bool_]]:
     top = np.float32(steps.nmax)
     lowest, high = _first_lowest(x), x.max(axis=0)
     sum_w, sum_x = total(w), total(w * x)
@@ -62,14 +63,16 @@ def _search(x: Floats, w: Floats, steps: Steps, round_: Nearest, record: Record)
     codes, work, product = (np.empty_like(x) for _ in range(3))
     inverse = top / np.where(flat, np.float32(1.0), high - low)
     scale = np.float32(1.0) / inverse
-    risky = _coded(x, low, inverse, lowest, high, steps, round_, codes)
+    _coded(x, low, inverse, steps, round_, codes)
     best = _error(x, w, codes, scale, low, steps, work)
     used_inverse, used_low = inverse, low
+    widest, lowest_of_all = np.abs(inverse), low
     if record is not None:
         record.append(Trial(written(top), scale, -low, best, ~flat))
     for factor in steps.factors():
         inverse = factor / np.where(flat, np.float32(1.0), high - low)
-        risky |= _coded(x, low, inverse, lowest, high, steps, round_, codes)
+        widest, lowest_of_all = np.maximum(widest, np.abs(inverse)), np.minimum(lowest_of_all, low)
+        _coded(x, low, inverse, steps, round_, codes)
         trial_scale, trial_low, usable = _fitted(x, w, codes, sum_w, sum_x, work, product)
         error = _error(x, w, codes, trial_scale, trial_low, steps, work)
         better = usable & (error < best)
@@ -78,9 +81,12 @@ def _search(x: Floats, w: Floats, steps: Steps, round_: Nearest, record: Record)
         best = np.where(better, error, best)
         used_inverse, used_low = np.where(better, inverse, used_inverse), np.where(better, low, used_low)
         scale, low = np.where(better, trial_scale, scale), np.where(better, trial_low, low)
-    _coded(x, used_low, used_inverse, lowest, high, steps, round_, codes)
+    _coded(x, used_low, used_inverse, steps, round_, codes)
     codes[:, flat] = 0.0
-    return Found(np.where(flat, np.float32(0.0), scale), -low, codes), risky & ~flat
+    # a bound of all that was rounded: beyond it `nearest` may not round as ggml does
+    reach = (np.maximum(np.abs(high), np.abs(lowest)) - lowest_of_all) * widest
+    risky = ~(reach <= EXACT_BELOW) & ~flat
+    return Found(np.where(flat, np.float32(0.0), scale), -low, codes), risky
 
 
 def _first_lowest(x: Floats) -> Floats:
@@ -93,17 +99,12 @@ def _first_lowest(x: Floats) -> Floats:
     return lowest
 
 
-def _coded(
-    x: Floats, low: Floats, inverse: Floats, lowest: Floats, highest: Floats, steps: Steps, round_: Nearest,
-    out: Floats,
-) -> Floats:  # fmt: skip
-    """Write the codes of a step; return where a rounded value may lie beyond what `nearest` rounds as ggml does."""
+def _coded(x: Floats, low: Floats, inverse: Floats, steps: Steps, round_: Nearest, out: Floats) -> None:
+    """Write the codes of a step."""
     np.subtract(x, low, out=out)
     np.multiply(out, inverse, out=out)
     round_(out, out)
     np.clip(out, np.float32(0.0), np.float32(steps.nmax), out=out)
-    ends = np.maximum(np.abs((lowest - low) * inverse), np.abs((highest - low) * inverse))
-    return ~(ends <= EXACT_BELOW)
 
 
 def _fitted(
