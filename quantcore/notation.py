@@ -31,9 +31,14 @@ def write_value(value: object) -> str:
 
 
 def write_call(choice: Any, name: str | None = None, skip: tuple[str, ...] = ()) -> str:
-    """Write a dataclass instance; arguments without a default come first, without their names."""
+    """Write a dataclass instance; arguments without a default come first, without their names.
+
+    Fields that ``repr`` leaves out are left out here.
+    """
     arguments = []
     for field in dataclasses.fields(choice):
+        if not field.repr:
+            continue
         value = getattr(choice, field.name)
         required = field.default is dataclasses.MISSING
         if field.name in skip or (not required and value == field.default):

@@ -10,6 +10,7 @@ from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
 from quantcore import tensors
+from quantcore.mistakes import MISTAKES, compare
 
 MAIN = Path(__file__).resolve().parent.parent / "pages" / "main.py"
 SAMPLE = "randn-seed-0-4x4"
@@ -255,6 +256,21 @@ def test_a_mistake_leads_to_its_lesson_and_back():
         "there are no codes for negative values: 8 of 16 elements became 0" in text
         for text in said(at.markdown)
     )
+
+
+def test_a_known_mistake_is_told_beside_a_scheme_without_one():
+    """Codes clamped to 0..255 and stored as int8 are also int8 with zero point -128; the lesson is one click away."""
+    wrong = compare(MISTAKES["clamp-of-another-type"])
+    text = typed(wrong.x.reshape(1, -1))
+    at = search(
+        paste(opened(src="paste", _pasted=text), typed(wrong.wrong.codes.reshape(1, -1).to(torch.int64)))
+    )
+    results(at)
+    (told,) = [text for text in said(at.markdown) if text.startswith("A known mistake gives exactly")]
+    assert f"with scale {wrong.wrong.scale.max().item():.7g}." in told
+    at = at.button(key="match_known_clamp-of-another-type").click().run()
+    assert not at.exception
+    assert at.session_state["learn_mistakes_step"] == "clamp-of-another-type"
 
 
 def test_nothing_to_find_where_the_codes_are_right():

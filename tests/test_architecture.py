@@ -17,7 +17,6 @@ quantcore.conventions quantcore.range_setting quantcore.mistakes
 quantcore.scheme
 quantcore.qparams
 quantcore.quantization
-quantcore.checkpoints.ggml
 quantcore.analysis quantcore.tracing quantcore.matching quantcore.snippets quantcore.export quantcore.training
 quantcore.comparison quantcore.diagnosis quantcore.prediction quantcore.code_reading quantcore.figures
 quantcore.checkpoints

@@ -1,33 +1,27 @@
 """The block types of GGUF against files that ggml wrote, against the gguf package, and against themselves."""
 
+import checkpoint_cases
 import make_ggml_grids
 import numpy as np
 import pytest
 from gguf import GGMLQuantizationType, quants
-from golden_checkpoints import golden_case
 
 from quantcore.checkpoints.ggml import BLOCK_TYPES, digits_of, grid
 from quantcore.errors import QuantError
 
-CASES = [
-    "gguf_legacy", "gguf_legacy_imatrix", "gguf_k", "gguf_k_imatrix", "gguf_iq", "gguf_iq_imatrix", "gguf_model",
-    "gguf_random_bits_a", "gguf_random_bits_b", "gguf_random_bits_c", "gguf_ternary_fp4", "gguf_split",
-]  # fmt: skip
-
 
 def tensors(case):
     """(name, record, block type, bytes) of the case's tensors of a block type."""
-    for name, record in case["tensors"].items():
+    for name, record in case.record["tensors"].items():
         if record["storage"] in BLOCK_TYPES:
-            data = np.fromfile(case["dir"] / record["file"], np.uint8)
+            data = np.fromfile(case.release.parent / record["file"], np.uint8)
             start = record["data_offset"]
             yield name, record, BLOCK_TYPES[record["storage"]], data[start : start + record["nbytes"]]
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_values_codes_and_scales_are_ggmls(name):
-    case = golden_case(name)
-    expected = case["expected"]
+@pytest.mark.parametrize("case", checkpoint_cases.cases("gguf_"), ids=str)
+def test_values_codes_and_scales_are_ggmls(case):
+    expected = case.expected
     for tensor, record, kind, data in tensors(case):
         values = kind.dequantize(data).reshape(record["shape"])
         assert np.array_equal(values.view(np.uint32), expected[tensor].view(np.uint32)), (tensor, kind.name)

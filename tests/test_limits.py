@@ -8,6 +8,7 @@ import time
 import urllib.request
 
 import pytest
+from loops import finish
 from served import serve
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
@@ -105,7 +106,7 @@ def test_a_websocket_outlives_the_deadline_of_a_request(server):
             await asyncio.sleep(1.6)
             await visitor.run()
 
-    asyncio.run(stay())
+    finish(stay())
 
 
 def test_many_idle_connections_are_closed_and_others_are_answered(server):
@@ -196,7 +197,7 @@ def test_reconnects_of_one_address_are_limited_and_those_of_others_are_not(serve
         strangers = await opened(server, STRANGER, 40)
         return strangers, await opened(server, CLASS, 4)
 
-    strangers, others = asyncio.run(connect_all())
+    strangers, others = finish(connect_all())
     assert 4 <= strangers < 12
     assert others == 4
     assert is_well(server)
@@ -258,7 +259,7 @@ def with_pages(server, count, act):
                 uploaders.append(Uploader(server, visitor))
             await asyncio.to_thread(act, *uploaders)
 
-    asyncio.run(run())
+    finish(run())
 
 
 def test_a_page_holds_so_many_bytes_of_files(server):

@@ -14,6 +14,7 @@ import golden_cases
 import numpy as np
 import pytest
 import torch
+from parts import in_parts
 from script_run import run
 
 import quantcore as qc
@@ -92,11 +93,12 @@ def test_scripts_hold(name):
     assert {g.title().replace("_", "") for g in granularities} == {granularity for _, granularity in ran}
 
 
+@in_parts()
 @pytest.mark.parametrize("name", TODAY)
-def test_scripts_hold_on_recorded_inputs(name):
+def test_scripts_hold_on_recorded_inputs(name, part):
     """Ties, tiny, huge and one-sided rows, NaN and infinity, as the records have them."""
     count = 0
-    for case in golden_cases.cases(name):
+    for case in part(golden_cases.cases(name)):
         try:
             script = library_script(qc.apply(golden_cases.array(case["x"]), golden_cases.scheme_of(case)))
         except qc.QuantError:
@@ -106,12 +108,13 @@ def test_scripts_hold_on_recorded_inputs(name):
         except Exception as error:
             pytest.fail(f"{case['id']}: {error!r}\n{script}")
         count += 1
-    assert count >= 14
+    assert count >= len(part(range(14)))
 
 
+@in_parts()
 @pytest.mark.parametrize("name", RECIPES)
-def test_torch_by_hand_holds_on_recorded_inputs(name):
-    for case in golden_cases.cases(name):
+def test_torch_by_hand_holds_on_recorded_inputs(name, part):
+    for case in part(golden_cases.cases(name)):
         try:
             result = qc.apply(golden_cases.array(case["x"]), golden_cases.scheme_of(case))
         except qc.QuantError:

@@ -252,7 +252,7 @@ REFUSED = [
     (st({"w": record(offsets=(4, 0))}, b"\0" * 4), "a.safetensors", ["'w'", "number of bytes"]),
     (st({"w": record()}), "a.safetensors", ["'w'", "ends beyond"]),
     (st({"w": record(offsets=(4, 8))}, b"\0" * 8), "a.safetensors", ["'w'", "gap"]),
-    (st({"v": record(), "w": record()}, b"\0" * 8), "a.safetensors", ["'w'", "overlaps"]),
+    (st({"v": record(), "w": record()}, b"\0" * 8), "a.safetensors", ["'v'", "'w'", "overlap"]),
     (st({"w": record()}, b"\0" * 8), "a.safetensors", ["4 bytes", "no tensor"]),
     (st({"w": record(shape=(2**40, 2**40))}), "a.safetensors", ["'w'", "number of bytes"]),
     (st({"w": record(shape=(10**30,))}), "a.safetensors", ["impossible shape"]),
@@ -278,7 +278,7 @@ REFUSED = [
     (
         struct.pack("<Q", 17 * 2**20) + b"{" + b" " * (17 * 2**20),
         "a.safetensors",
-        ["header of 17,825,792 bytes"],
+        ["header length of 17,825,792 bytes"],
     ),
     # text
     (b"height,width\n1,2\n", "a.csv", ["Line 1", "header", "delete"]),

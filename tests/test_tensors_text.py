@@ -199,13 +199,15 @@ def test_too_long_is_refused_before_reading() -> None:
     ],
 )
 def test_time_is_linear(unit: str) -> None:
-    text = (unit * MAX_TEXT_CHARS)[:MAX_TEXT_CHARS]
+    """Of a quarter of the most that is read; the slow check of long texts reads all of it."""
+    length = MAX_TEXT_CHARS // 4
+    text = (unit * length)[:length]
     start = time.process_time()
     for variant in (text, text[:-1] + "@"):
         with contextlib.suppress(QuantError):
             parse(variant)
     # the process's own seconds: quadratic readers take minutes; the margin is for slow machines
-    assert time.process_time() - start < 20
+    assert time.process_time() - start < 5
 
 
 def test_a_megabyte_is_read_quickly() -> None:

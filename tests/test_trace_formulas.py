@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import test_differences as library
 import torch
+from parts import in_parts
 
 import quantcore as qc
 from quantcore.conventions.record import CONVENTIONS
@@ -148,14 +149,16 @@ def same(found, value):
     return found == value or (np.isnan(found) and np.isnan(value))
 
 
+@in_parts()
 @pytest.mark.parametrize("name", CONVENTIONS)
-def test_every_line_comes_to_its_value(name):
+def test_every_line_comes_to_its_value(name, part):
     checked = 0
     for text, scheme in library.ALL.items():
         if scheme.convention.name != name:
             continue
         blocks = library.rows(scheme)
-        for row in (*blocks[:2], *blocks[5:12:2], *blocks[15:18], library.near_ties(blocks[0], scheme)):
+        rows = *blocks[:2], *blocks[5:12:2], *blocks[15:18], library.near_ties(blocks[0], scheme)
+        for row in part(rows):
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")

@@ -1,8 +1,7 @@
 """What is done before the first visitor, seen in the process that serves."""
 
-import asyncio
-
 import pytest
+from loops import finish
 from served import serve
 
 from benchmarks.visitor import visit
@@ -44,14 +43,14 @@ def app(tmp_path_factory):
 def test_no_visit_imports_anything(app):
     before = app.look_inside()
     assert before["frozen"] > 100_000
-    pages = asyncio.run(visit(app.host)).pages
+    pages = finish(visit(app.host)).pages
     assert len(pages) >= 14
     for page in pages:
-        asyncio.run(visit(app.host, page))
+        finish(visit(app.host, page))
         after = app.look_inside()
         assert set(after["modules"]) - set(before["modules"]) == set(), page
     for tab in TABS:
-        asyncio.run(visit(app.host, "", f"tab={tab}"))
+        finish(visit(app.host, "", f"tab={tab}"))
         assert set(app.look_inside()["modules"]) - set(before["modules"]) == set(), tab
     assert after["frozen"] <= before["frozen"]  # frozen once
 
@@ -67,7 +66,7 @@ def test_a_page_that_fails_in_the_warm_up_is_one_line_in_the_log(tmp_path):
         inside = server.look_inside()
         assert {"wave", "chunk", "sndhdr"} <= set(inside["modules"])
         assert inside["sessions"] == 0  # none of the warm-up's stays
-        asyncio.run(visit(server.host, "last"))
+        finish(visit(server.host, "last"))
         assert server.look_inside()["sessions"] == 1
         problems = [line for line in server.lines() if "ValueError" in line]
     assert len(problems) == 1

@@ -11,7 +11,7 @@ from quantcore.matching.expected import mismatches, nearest
 from quantcore.matching.explanations import NEGATIVES_LOST
 from quantcore.matching.hypotheses.corruption import COMPUTED, Corruption, Reinterpreted, Transposed
 from quantcore.matching.hypotheses.reproduce import reproduce
-from quantcore.matching.record import Candidate, Cell, Matches, Progress
+from quantcore.matching.record import Candidate, Cell, KnownMistake, Matches, Progress
 from quantcore.matching.search import match, match_steps
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Candidate",
     "Cell",
     "Corruption",
+    "KnownMistake",
     "Matches",
     "NEGATIVES_LOST",
     "Progress",

@@ -46,15 +46,26 @@ class Candidate:
         return (self.scheme, *self.same)
 
 
+class KnownMistake(NamedTuple):
+    """A mistake of `quantcore.mistakes.MISTAKES` that gives the codes: its name there, its title, its scales."""
+
+    name: str
+    title: str
+    smallest_scale: float
+    largest_scale: float
+
+
 @dataclass(frozen=True)
 class Matches:
     """``candidates``: the exact ones, or else the nearest; ties go to the simplest.
 
-    ``tried``: how many schemes were compared.
+    ``tried``: how many schemes were compared; ``mistakes``: the known mistakes that give exactly these codes, once
+    the search is over; the candidates may need no mistake to give them too.
     """
 
     candidates: tuple[Candidate, ...] = ()
     tried: int = 0
+    mistakes: tuple[KnownMistake, ...] = ()
 
     @property
     def exact(self) -> tuple[Candidate, ...]:

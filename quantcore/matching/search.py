@@ -37,7 +37,8 @@ from quantcore.matching.hypotheses.search_space import (
     other_groups,
 )
 from quantcore.matching.inputs import read_codes, read_parameter
-from quantcore.matching.record import Matches, Progress
+from quantcore.matching.known_mistakes import known_mistakes
+from quantcore.matching.record import KnownMistake, Matches, Progress
 from quantcore.numerics import as_float32
 from quantcore.scheme import PRESETS
 
@@ -135,7 +136,13 @@ class _Search:
         else:
             for part in self._evaluate(self._nearest()):
                 yield self._progress((count - 1 + part) / count, "the nearest schemes")
-        yield Progress(1.0, "done", Matches(self.evaluator.candidates(explained=True), self.tried))
+        candidates = self.evaluator.candidates(explained=True)
+        yield Progress(1.0, "done", Matches(candidates, self.tried, self._known_mistakes()))
+
+    def _known_mistakes(self) -> tuple[KnownMistake, ...]:
+        """None where a scale is given, which says more than the codes."""
+        evaluator = self.evaluator
+        return known_mistakes(evaluator.x, evaluator.given) if evaluator.scale is None else ()
 
     def _progress(self, fraction: float, what: str) -> Progress:
         return Progress(fraction, what, Matches(self.evaluator.candidates(), self.tried))

@@ -27,6 +27,7 @@ from quantcore.range_setting.ggml import (
 from quantcore.range_setting.half_quadratic import HalfQuadratic
 from quantcore.range_setting.protocol import Range, Task, parts
 from quantcore.range_setting.statistics import MAX_CANDIDATES, AbsMean, MeanStd, MinMse
+from quantcore.range_setting.stored import Stored
 
 RangeSetting = (
     MinMax
@@ -87,6 +88,7 @@ __all__ = [
     "Range",
     "RangeSetting",
     "Search",
+    "Stored",
     "Task",
     "Trial",
     "WEIGHTS",

@@ -74,6 +74,10 @@ def _read(word: str) -> tuple[str, object]:
         if word.count("scales(") > MAX_LEVELS:
             raise QuantError(f"The scheme has more than {MAX_LEVELS} levels of scales; leave some out.")
         return "scales", Scheme.parse(word.removeprefix("scales(")[:-1])
+    if word.startswith("stored("):
+        raise QuantError(
+            f"The scheme's parameters lie in a file: {word[7:-1][:120]!r}. Open the checkpoint and read them there."
+        )
     if word in SYMMETRY:
         return "symmetric", SYMMETRY[word]
     name, arguments, changes = notation.parse_call(word)

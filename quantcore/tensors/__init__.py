@@ -4,7 +4,14 @@ from quantcore.tensors.content import content_hash
 from quantcore.tensors.distributions import DISTRIBUTIONS, Distribution, Parameter
 from quantcore.tensors.examples import EXAMPLES, Example
 from quantcore.tensors.files.entries import TensorInfo
+from quantcore.tensors.files.numpy_files import CONVERT_TORCH, read_npy_header
 from quantcore.tensors.files.read import EXTENSIONS, first_weight, list_tensors, read_tensor
+from quantcore.tensors.files.safetensors_header import (
+    SAFETENSORS_BITS,
+    SafetensorsHeader,
+    read_safetensors_header,
+)
+from quantcore.tensors.files.strict_json import load_json
 from quantcore.tensors.generate import Generated, generate
 from quantcore.tensors.limits import (
     MAX_BYTES,
@@ -27,10 +34,11 @@ from quantcore.tensors.text.literals import (
     number_texts,
 )
 from quantcore.tensors.text.parse import parse
-from quantcore.tensors.wording import megabytes
+from quantcore.tensors.wording import megabytes, shape_text, short
 
 __all__ = [
     "Array",
+    "CONVERT_TORCH",
     "DISTRIBUTIONS",
     "Distribution",
     "EXAMPLES",
@@ -46,6 +54,8 @@ __all__ = [
     "MAX_TEXT_FILE_BYTES",
     "Parameter",
     "READABLE",
+    "SAFETENSORS_BITS",
+    "SafetensorsHeader",
     "TensorInfo",
     "WIDTH",
     "array_source",
@@ -58,10 +68,15 @@ __all__ = [
     "generate",
     "list_tensors",
     "literal",
+    "load_json",
     "little_endian",
     "megabytes",
     "number_texts",
     "parse",
     "parse_shape",
+    "read_npy_header",
+    "read_safetensors_header",
     "read_tensor",
+    "shape_text",
+    "short",
 ]

@@ -65,7 +65,8 @@ class Numbers:
     ``quotient``: operand / s, or operand times the factor; ``summed``: the quotient plus what is added before
     rounding, else None; ``shifted``: the code before it is brought into the format (for a float format or a
     codebook, this and ``rounded`` are the value of the code); ``overflow``: "saturate" or "wrap" where that
-    changed the code, "searched" where a search chose it, "cast" where NaN or a number too large went through the library's cast, else None;
+    changed the code, "searched" where a search chose it, "cast" where NaN or a number too large went through the
+    library's cast, "stored" where the code was read from a file and is not what rounding gives, else None;
     ``center``: the mean that is subtracted first and added last, else None; ``decoding``, ``decoded_with``,
     ``constant``: how the code is dequantized, see `coding.Dequantizer`. ``search``: what one of ggml's searches did,
     else None.

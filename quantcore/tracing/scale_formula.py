@@ -16,7 +16,7 @@ from quantcore.conventions import (
 )
 from quantcore.scheme import case_of
 from quantcore.tracing.record import Numbers
-from quantcore.tracing.text import inverse_of_range, number, signed
+from quantcore.tracing.text import given_by, inverse_of_range, number, signed
 
 
 def scale_formula(t: Numbers) -> str:
@@ -32,7 +32,7 @@ def scale_formula(t: Numbers) -> str:
 
 def _own_scale_formula(t: Numbers) -> str:
     if t.low is None or t.high is None:
-        return "given"
+        return given_by(t)
     c = t.convention
     if t.low == t.high == 0 and t.replaced:
         return f"{number(c.scale.eps_replacement)}, since the range is 0"

@@ -91,7 +91,11 @@ def _to_value(t: Numbers, fmt: FloatFormat | CodebookFormat) -> list[Step]:
     text = f"{quotient} rounded to {name}, {how}{clipped if t.overflow == 'saturate' else ''}"
     if instead and t.rounded == fmt.round_value(instead) and fmt.round_value(t.quotient) == 0:
         text += f"; {number(t.rounded)} instead of 0"
-    if t.overflow == "cast":
+    if t.overflow == "stored":
+        text = (
+            f"as it is stored; {number(t.quotient)} would be rounded to {number(fmt.round_value(t.quotient))}"
+        )
+    elif t.overflow == "cast":
         text = f"{number(t.quotient)} cast by {t.convention.library}"
     return [Step("value v", text, number(t.rounded)), Step("code q", code, number(t.code))]
 

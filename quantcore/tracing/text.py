@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from quantcore.numerics import ROUNDINGS
-from quantcore.range_setting import Given, HalfQuadratic
+from quantcore.range_setting import Given, HalfQuadratic, Stored
 from quantcore.tracing.record import Numbers
 
 _RULES = dict(
@@ -81,11 +81,17 @@ def _inverse_of_largest(t: Numbers) -> str:
     return f"{top} · (1 / max|x|) = {top} · (1 / {high})"
 
 
+def given_by(t: Numbers) -> str:
+    """Where parameters that were not computed come from."""
+    setting = t.scheme.range_setting
+    return f"read from {setting.origin}" if isinstance(setting, Stored) else "given"
+
+
 def zero_point_formula(t: Numbers) -> str:
     """How the zero_point was computed from the range and the scale."""
     fmt, c = t.scheme.format, t.convention
     if isinstance(t.scheme.range_setting, Given) or t.low is None:
-        return "given"
+        return given_by(t)
     if t.search is not None and t.search.of_min is not None:
         return f"-min = -({t.search.of_min.code} · {signed(t.search.of_min.stored)})"
     if t.replaced and c.zero_point.replaced_zero_point != "computed" and t.zero_point == 0:
@@ -128,6 +134,9 @@ def code_formula(t: Numbers) -> tuple[str, str]:
     if t.overflow == "searched":
         why = "the scale is stored as 0" if t.scale == 0 else "it takes no other"
         return "code q (searched)", f"chosen by the search, since {why}"
+    if t.overflow == "stored":
+        clamped = min(max(t.shifted, fmt.qmin), fmt.qmax)
+        return "code q (stored)", f"as it is stored; rounding would give {number(clamped)}"
     if t.overflow == "cast":
         return "code q (cast)", f"{number(t.shifted)} cast by {t.scheme.convention.library}"
     if t.scheme.convention.coding.overflow == "saturate":

@@ -15,6 +15,7 @@ from quantcore.granularity import Region, block_bounds
 from quantcore.numerics import KERNELS, Kernel, Rounding, Stochastic, half_even, rounding, unrounded
 from quantcore.qparams import Dequantizer, decode, factor
 from quantcore.quantization import Quantized, coded_with, convention_of
+from quantcore.range_setting import Stored
 from quantcore.scheme import Scheme
 from quantcore.tracing.searches import searched
 from quantcore.tracing.steps import Trace
@@ -89,6 +90,8 @@ def _coded(result: Quantized, x: Tensor, code: int, place: Slices, convention: C
         )
         found = {"operand": float(operand), "quotient": quotient, "summed": None}
         found |= {"rounded": value, "shifted": value, "overflow": _outside(quotient, scheme)}
+    if isinstance(scheme.range_setting, Stored) and _differs(found, code, scheme):
+        found["overflow"] = "stored"
     taken = float(s) if kernel.inverse else None
     return {"coded_scale": float(coded_scale), "shift": float(z), "factor": taken, **found}
 
@@ -149,6 +152,14 @@ def _overflow(shifted: float, code: int, scheme: Scheme) -> str | None:
     if scheme.convention.coding.overflow == "saturate" and not (within and clamped):
         return "cast"
     return scheme.convention.coding.overflow
+
+
+def _differs(found: dict[str, Any], code: int, scheme: Scheme) -> bool:
+    """Whether rounding gives another code than the one that was read from a file."""
+    if isinstance(scheme.format, IntFormat):
+        return bool(found["shifted"] != code)
+    stored, rounded = found["rounded"], scheme.format.round_value(found["quotient"])
+    return not (stored == rounded or (math.isnan(stored) and math.isnan(rounded)))
 
 
 def _outside(quotient: float, scheme: Scheme) -> str | None:

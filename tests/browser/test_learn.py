@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from lesson_walk import beside, headline, opened, stands, to_lesson
+from parts import Part, in_parts, some
 from playwright.sync_api import expect
 
 import quantcore as qc
@@ -61,11 +62,13 @@ _INSIDE = """() => ["lesson_picture", "lesson_control"].map((key) => {
 })"""
 
 
-def test_every_step_shows_its_picture_and_its_control_in_one_window(app: Any) -> None:
+@in_parts()
+def test_every_step_shows_its_picture_and_its_control_in_one_window(app: Any, part: Part) -> None:
     """In large mode at both sizes; by one button from the first step to the last, in one window that is resized.
     Another visitor sees the same by the link."""
-    opened(app, LESSONS[0], learn_large="true")
-    for number, name in enumerate(LESSONS):
+    lessons = part(LESSONS)
+    opened(app, lessons[0], learn_large="true")
+    for number, name in enumerate(lessons):
         for place, step in enumerate(_steps(name)):
             stands(app, name, step if place else None)
             app.wait(
@@ -82,10 +85,10 @@ def test_every_step_shows_its_picture_and_its_control_in_one_window(app: Any) ->
             if place + 1 < len(_steps(name)):
                 app.button("Next")
                 app.expect_parameter(lesson_plan.step_key(name), _steps(name)[place + 1])
-        if number + 1 < len(LESSONS):
-            to_lesson(app, number + 2)
+        if number + 1 < len(lessons):
+            opened(app, lessons[number + 1], learn_large="true")
     app.button("Previous")
-    stands(app, LESSONS[-1], _steps(LESSONS[-1])[-2])
+    stands(app, lessons[-1], _steps(lessons[-1])[-2])
 
 
 def test_the_overview_opens_a_step(app: Any) -> None:
@@ -99,7 +102,7 @@ def test_the_overview_opens_a_step(app: Any) -> None:
     app.expect_parameter("learn_large", "true")
 
 
-@pytest.mark.parametrize("width", [1280, 1920])
+@pytest.mark.parametrize("width", some([1280, 1920]))
 def test_large_mode(new_app: Callable[..., Any], server: str, width: int) -> None:
     app = new_app(server, width=width)
     size = "parseFloat(getComputedStyle(document.documentElement).fontSize)"

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from lesson_walk import beside, opened, stands, to_lesson
 from playwright.sync_api import Locator, expect
 
@@ -120,6 +121,7 @@ def test_closing_the_window_stops_the_work(app: Any) -> None:
     assert before[0] - compute(app)[0] <= 1  # one that was under way when the window closed
 
 
+@pytest.mark.slow  # another lesson is opened cold in the usual check
 def test_opens_cold_by_a_link_with_everything_in_it(fresh_server: str, new_app: Callable[..., Any]) -> None:
     app = new_app(fresh_server)
     link = {"train_weights": "int3 asymmetric", "train_seed": "2", "train_layer": "second"}

@@ -1,6 +1,7 @@
 """Compare → Libraries in Chromium: examples where libraries differ, cold links, a choice from the table."""
 
 from page_rest import at_rest
+from parts import in_parts
 from playwright.sync_api import expect
 
 EXAMPLES = {
@@ -23,9 +24,10 @@ def settled(page):
     at_rest(page, "Why do two libraries give different integers?")
 
 
-def test_examples_say_why(app):
+@in_parts()
+def test_examples_say_why(app, part):
     page = opened(app, "/libraries")
-    for title, why in EXAMPLES.items():
+    for title, why in part(EXAMPLES.items()):
         page.locator(".st-key-_lib_example input").click()
         page.get_by_role("option").filter(has_text=title).click()
         expect(page.get_by_text(why).first).to_be_visible()

@@ -1,12 +1,12 @@
 """The content security policy forbids nothing that the pages do, and does forbid the rest."""
 
-import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
+from loops import finish
 from page_rest import at_rest
+from parts import in_parts
 from playwright.sync_api import expect
 
 from benchmarks.visitor import visit
@@ -25,11 +25,10 @@ def forbidden(page):
     return [what for what in page.evaluate("window.forbidden ?? []") if "wasm-eval" not in what]
 
 
-def test_every_page_and_tab_keeps_the_policy(watched, server):
+@in_parts()
+def test_every_page_and_tab_keeps_the_policy(watched, server, part):
     page = watched.page
-    with ThreadPoolExecutor() as beside:  # Playwright has a loop of its own here
-        pages = beside.submit(lambda: asyncio.run(visit(urlsplit(server).netloc)).pages).result()
-    for address in pages:
+    for address in part(finish(visit(urlsplit(server).netloc)).pages):
         page.goto(f"{server}/{address}" + "?learn_large=true" * address.startswith("learn-"))
         at_rest(page)
         for tab in page.get_by_role("tab").all():
@@ -85,21 +84,23 @@ def test_it_is_not_shown_in_the_frame_of_another(watched, server):
     assert inside.locator("[data-testid=stApp]").count() == 0
 
 
-@pytest.mark.parametrize(
-    ("act", "directive"),
-    [
-        ("document.body.append(Object.assign(document.createElement('script'), {text: 'window.ran = 1'}))", "script-src"),
-        ("document.body.innerHTML += '<img src=x onerror=\"window.ran = 1\">'", "script-src-attr"),
-        ("(0, eval)('window.ran = 1')", "script-src"),
-        ("fetch('http://elsewhere.test/').catch(() => 0)", "connect-src"),
-        ("document.body.append(Object.assign(new Image(), {src: 'http://elsewhere.test/x.png'}))", "img-src"),
-        ("document.body.append(Object.assign(document.createElement('iframe'), {src: 'http://elsewhere.test/'}))", "frame-src"),
-    ],
-)  # fmt: skip
-def test_what_no_page_does_is_forbidden(watched, act, directive):
+FORBIDDEN = {
+    "document.body.append(Object.assign(document.createElement('script'), {text: 'window.ran = 1'}))": "script-src",
+    "(0, eval)('window.ran = 1')": "script-src",
+    "fetch('http://elsewhere.test/').catch(() => 0)": "connect-src",
+    "document.body.append(Object.assign(new Image(), {src: 'http://elsewhere.test/x.png'}))": "img-src",
+    "document.body.append(Object.assign(document.createElement('iframe'), {src: 'http://elsewhere.test/'}))": "frame-src",
+    # last, since it takes the app away
+    "document.body.innerHTML += '<img src=x onerror=\"window.ran = 1\">'": "script-src-attr",
+}
+
+
+def test_what_no_page_does_is_forbidden(watched):
     watched.open()
     watched.expected += ["Content Security Policy", "left the machine"]
-    watched.page.evaluate(f"setTimeout(() => {{ {act} }})")
-    watched.wait("window.forbidden?.some((what) => !what.includes('wasm-eval'))")
-    assert forbidden(watched.page)[0].startswith(directive)
-    assert watched.page.evaluate("window.ran") is None
+    for act, directive in FORBIDDEN.items():
+        watched.page.evaluate("window.forbidden = []")
+        watched.page.evaluate(f"setTimeout(() => {{ {act} }})")
+        watched.wait("window.forbidden?.some((what) => !what.includes('wasm-eval'))")
+        assert forbidden(watched.page)[0].startswith(directive), act
+        assert watched.page.evaluate("window.ran") is None, act

@@ -48,13 +48,30 @@ def explained_by(candidate: Candidate) -> tuple[str, str] | None:
 def draw(candidate: Candidate) -> None:
     """Draw a button that opens the lesson about what went wrong, if there is one."""
     found = explained_by(candidate)
-    if found is None:
-        return
-    name, step = found
-    title = lesson_plan.LESSONS[name].title
-    label = f"Lesson: {MISTAKES[step].title}" if step else f"Lesson: {title}"
-    icon = f":material/{lesson_plan.LESSONS[name].icon}:"
-    st.button(label, key="match_lesson", icon=icon, on_click=_open_lesson, args=(name, step))
+    if found is not None:
+        _button("match_lesson", *found)
+
+
+def draw_known(matches: qc.Matches) -> None:
+    """Name the known mistakes that give the codes too, beyond those of the best candidate, each with its lesson."""
+    told = explained_by(matches.candidates[0])
+    for mistake in matches.mistakes:
+        if told == ("mistakes", mistake.name):
+            continue
+        low, high = f"{mistake.smallest_scale:.7g}", f"{mistake.largest_scale:.7g}"
+        scale = f"scale {low}" if low == high else f"scales from {low} to {high}"
+        left, right = st.columns([2, 1], vertical_alignment="center")
+        left.markdown(
+            f"A known mistake gives exactly these codes too, with {scale}. Did you mean another scheme?"
+        )
+        with right:
+            _button(f"match_known_{mistake.name}", "mistakes", mistake.name)
+
+
+def _button(key: str, name: str, step: str) -> None:
+    lesson = lesson_plan.LESSONS[name]
+    label = f"Lesson: {MISTAKES[step].title if step else lesson.title}"
+    st.button(label, key=key, icon=f":material/{lesson.icon}:", on_click=_open_lesson, args=(name, step))
 
 
 def draw_back(x: np.ndarray, codes: np.ndarray) -> None:

@@ -50,6 +50,7 @@ def summary(matches: qc.Matches, tensor: Tensor, expected: qc.Scheme | None, fra
         messages.warning(f"{closest} is {made}{but}: {best.differing:,} of {elements:,} integers differ.")
     st.markdown("\n".join(f"- {messages.plain(told)}" for told in best.explanations))
     lesson_links.draw(best)
+    lesson_links.draw_known(matches)
     st.caption(tried)
 
 

@@ -2,10 +2,11 @@
 
 from quantcore.checkpoints.ggml.block_type import BlockType, CodePart, Fields
 from quantcore.checkpoints.ggml.encode import ggml_bytes
-from quantcore.checkpoints.ggml.fields import Axis, Bits, Field, Plane
+from quantcore.checkpoints.ggml.fields import Field
 from quantcore.checkpoints.ggml.grids import grid
+from quantcore.checkpoints.ggml.planes import Axis, Bits, Plane
 from quantcore.checkpoints.ggml.ternary_fp4_types import digits_of
-from quantcore.checkpoints.ggml.types import BLOCK_TYPES, TYPE_IDS
+from quantcore.checkpoints.ggml.types import BLOCK_TYPES, PLAIN_TYPES, TYPE_IDS, UNREADABLE_TYPES
 
 __all__ = [
     "Axis",
@@ -15,8 +16,10 @@ __all__ = [
     "CodePart",
     "Field",
     "Fields",
+    "PLAIN_TYPES",
     "Plane",
     "TYPE_IDS",
+    "UNREADABLE_TYPES",
     "digits_of",
     "ggml_bytes",
     "grid",

@@ -11,16 +11,18 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
-from quantcore.checkpoints.ggml.fields import Bits, Bytes, Field
+from quantcore.checkpoints.ggml.fields import Field
+from quantcore.checkpoints.ggml.planes import Bits, Bytes
 from quantcore.errors import QuantError
 
 Fields = Mapping[str, npt.NDArray[Any]]  # [blocks, entries] each
 Floats = npt.NDArray[np.float32]
 Parameter = Callable[[Fields], Floats]  # fields -> [blocks, sub-blocks]
 
-# elements dequantized at once: their float32 values, and what is made on the way, stay in a core's own cache
-_AT_ONCE = 1 << 17
+# elements dequantized at once: few enough to stay in a core's cache, so many that the calls cost little
+_AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -151,12 +153,13 @@ class BlockType:
         return values
 
     def _values(self, fields: Fields, out: Floats) -> None:
-        out[...] = self.levels.levels(fields)
-        boxes = out.reshape(len(out), -1, self.sub_block)
-        boxes *= self.scale_of(fields)[..., None]
+        # torch multiplies bytes by floats without writing the bytes as floats first
+        boxes = torch.from_numpy(out).view(len(out), -1, self.sub_block)
+        levels = torch.from_numpy(self.levels.levels(fields)).view(boxes.shape)
+        torch.mul(levels, torch.from_numpy(self.scale_of(fields)).unsqueeze(-1), out=boxes)
         if self.min_of is not None:
-            mins = self.min_of(fields)[..., None]
-            (np.subtract if self.min_sign < 0 else np.add)(boxes, mins, out=boxes)
+            mins = torch.from_numpy(self.min_of(fields)).unsqueeze(-1)
+            (torch.sub if self.min_sign < 0 else torch.add)(boxes, mins, out=boxes)
 
     def code_parts(self, element: int) -> tuple[CodePart, ...]:
         """What decides the code of an element of the block: its own bits, or those it shares with neighbors."""

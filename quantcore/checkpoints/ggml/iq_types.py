@@ -1,9 +1,10 @@
 """IQ4_NL and IQ4_XS (tables), IQ2_XXS to IQ3_S (signed grids), IQ1_S and IQ1_M (shifted grids)."""
 
 from quantcore.checkpoints.ggml.block_type import BlockType
-from quantcore.checkpoints.ggml.fields import Axis, Field, Plane, half, nibbles
+from quantcore.checkpoints.ggml.fields import Field, half, nibbles
 from quantcore.checkpoints.ggml.grids import STEPS, ShiftedGrid, SignedGrid
 from quantcore.checkpoints.ggml.levels import Table, float_of, product, stepped
+from quantcore.checkpoints.ggml.planes import Axis, Plane
 
 _IQ4 = Table((-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113))  # kvalues_iq4nl
 

@@ -1,8 +1,9 @@
 """Q2_K to Q6_K: super-blocks of 256 elements with 8 or 16 sub-blocks, whose scales and mins are codes themselves."""
 
 from quantcore.checkpoints.ggml.block_type import BlockType
-from quantcore.checkpoints.ggml.fields import Axis, Field, Plane, crumbs, half, nibbles
+from quantcore.checkpoints.ggml.fields import Field, crumbs, half, nibbles
 from quantcore.checkpoints.ggml.levels import Offset, product
+from quantcore.checkpoints.ggml.planes import Axis, Plane
 
 
 def _six_bits(name: str, byte: int, shift: int) -> Field:

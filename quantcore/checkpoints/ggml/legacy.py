@@ -1,8 +1,9 @@
 """Q4_0 to Q8_0 (blocks of 32 with one scale), and the newer Q1_0 and Q2_0."""
 
 from quantcore.checkpoints.ggml.block_type import BlockType
-from quantcore.checkpoints.ggml.fields import Axis, Field, Plane, half, nibbles
+from quantcore.checkpoints.ggml.fields import Field, half, nibbles
 from quantcore.checkpoints.ggml.levels import Offset, Table, float_of
+from quantcore.checkpoints.ggml.planes import Axis, Plane
 
 
 def _fifth_bits(byte: int) -> Plane:

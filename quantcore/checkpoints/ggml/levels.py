@@ -1,6 +1,7 @@
 """What a code stands for, and the scales: the parts that block types are made of."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,17 @@ class Table:
 
     def levels(self, fields: Fields) -> npt.NDArray[Any]:
         """The entries of the table."""
-        return np.take(np.array(self.table, np.int8), fields["codes"], mode="clip")
+        codes = fields["codes"]
+        if len(self.table) < 16:
+            return np.take(np.array(self.table, np.int8), codes, mode="clip")
+        return np.take(self._pairs, codes.view("<u2"), mode="clip").view(np.int8)
+
+    @cached_property
+    def _pairs(self) -> npt.NDArray[Any]:
+        """The levels of two codes of 4 bits, by both bytes as one number: half as many look-ups."""
+        numbers, levels = np.arange(1 << 12), np.array(self.table, np.int8).view(np.uint8)
+        pairs = np.stack([levels[numbers & 15], levels[numbers >> 8]], axis=1)
+        return pairs.view("<u2").ravel()
 
     def zero_point(self, fields: Fields) -> None:
         """None: the table is not shifted."""

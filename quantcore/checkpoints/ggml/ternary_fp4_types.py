@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from quantcore.checkpoints.ggml.block_type import BlockType, CodePart, Fields, Floats
-from quantcore.checkpoints.ggml.fields import Axis, Field, Plane, crumbs, half, nibbles
+from quantcore.checkpoints.ggml.fields import Field, crumbs, half, nibbles
 from quantcore.checkpoints.ggml.levels import Offset, Table, float_of
+from quantcore.checkpoints.ggml.planes import Axis, Plane
 
 # runs of bytes of TQ1_0: (bytes of a run, digits in each byte); a run's first digits are consecutive elements
 _RUNS = ((32, 5), (16, 5), (4, 4))

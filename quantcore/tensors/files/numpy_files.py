@@ -50,7 +50,7 @@ def open_npy(data: memoryview, name: str) -> dict[str, Entry]:
     Raises:
         QuantError: the header can't be read, or does not match the length of the file.
     """
-    header = _read_header(bytes(data[:_HEADER_BYTES]), name)
+    header = read_npy_header(bytes(data[:_HEADER_BYTES]), name)
     info = _info(name, header, len(data))
     return {name: Entry(info, partial(_to_array, name, data, header))}
 
@@ -82,7 +82,7 @@ def open_npz(data: memoryview, name: str, limit: int) -> dict[str, Entry]:
         array_name = member.filename.removesuffix(".npy")
         if array_name in entries:
             raise QuantError(f"{short(name)} contains two arrays named {short(array_name)}; rename one.")
-        header = _read_header(_unpack(archive, member, _HEADER_BYTES), array_name)
+        header = read_npy_header(_unpack(archive, member, _HEADER_BYTES), array_name)
         info = _info(array_name, header, member.file_size)
         entries[array_name] = Entry(info, partial(_load_member, archive, member, array_name, header))
     return entries
@@ -127,8 +127,12 @@ def _load_member(
     return _to_array(name, memoryview(data), header)
 
 
-def _read_header(start: bytes, name: str) -> Header:
-    """Return shape, Fortran order, dtype and the offset of the data."""
+def read_npy_header(start: bytes, name: str) -> Header:
+    """Return shape, Fortran order, dtype and the offset of the data, from the first bytes of a ``.npy`` file.
+
+    Raises:
+        QuantError: they can't be read.
+    """
     stream = io.BytesIO(start)
     try:
         with warnings.catch_warnings():

@@ -42,7 +42,7 @@ def _finite(word: str) -> float:
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise QuantError(f"The JSON has the key {short(twice)} twice; rename one.")
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise QuantError(f"The JSON has the key {short(twice, 80)} twice, a duplicate; rename one.")
     return result

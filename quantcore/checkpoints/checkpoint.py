@@ -1,0 +1,239 @@
+"""A checkpoint: its weights by logical name, from a file, a folder or a URL."""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from quantcore.checkpoints.address import ByteCounter, Folder, LocalFolder, locate
+from quantcore.checkpoints.containers import (
+    INDEX,
+    Container,
+    Index,
+    StoredTensor,
+    check_number,
+    open_gguf,
+    open_imatrix,
+    open_npy,
+    open_npz,
+    open_safetensors,
+    open_torch,
+    parts,
+    read_index,
+)
+from quantcore.checkpoints.layouts import find_layouts
+from quantcore.checkpoints.layouts.plain import Plain
+from quantcore.checkpoints.problem import Problem
+from quantcore.checkpoints.protocol.refused import Refused
+from quantcore.checkpoints.protocol.release import Release
+from quantcore.checkpoints.tensor import CheckpointTensor
+from quantcore.errors import QuantError
+from quantcore.tensors import load_json, short
+
+MAX_CONFIG = 4 * 2**20
+MAX_TENSORS = 2_000_000
+CONFIG = "config.json"
+# where releases keep what quantization_config says, if config.json does not have it
+QUANTIZATION_FILES = ("quantize_config.json", "quant_config.json", "hf_quant_config.json")
+
+Opener = Callable[[Folder, str], Container]
+# extension -> what reads the headers of such a file
+OPENERS: dict[str, Opener] = {
+    ".safetensors": lambda folder, name: open_safetensors(folder.open(name)),
+    **dict.fromkeys((".bin", ".pt", ".pth"), lambda folder, name: open_torch(folder.open(name))),
+    ".npz": lambda folder, name: open_npz(folder.open(name)),
+    ".npy": lambda folder, name: open_npy(folder.open(name)),
+    ".gguf": lambda folder, name: open_gguf(folder.open(name)),
+    ".imatrix": lambda folder, name: open_imatrix(folder.open(name)),
+    ".dat": lambda folder, name: open_imatrix(folder.open(name)),
+}
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The weights of a checkpoint; only headers have been read.
+
+    ``format``: of its quantized weights, such as "gptq", or of its files if none is quantized; ``config``:
+    config.json, or the metadata of a GGUF file; ``tensors``: by logical name; ``problems``: what is wrong with its files; ``counter``: how many bytes
+    have been read so far; ``release``: its stored tensors, configs and metadata.
+    """
+
+    format: str
+    config: Mapping[str, Any]
+    tensors: Mapping[str, CheckpointTensor]
+    problems: tuple[Problem, ...]
+    counter: ByteCounter
+    release: Release
+
+
+def open_checkpoint(address: "str | os.PathLike[str]") -> Checkpoint:
+    """Open a checkpoint and read its headers.
+
+    Args:
+        address: a file, a folder (with shards and their index), or any fsspec URL of one.
+
+    Raises:
+        QuantError: nothing there can be read: one sentence on what is wrong, and where. What concerns single shards
+            or weights stands in `Checkpoint.problems`.
+    """
+    folder, name = locate(address)
+    containers, problems = _containers(folder, name)
+    stored, duplicates = _merged(containers)
+    described = next((c.metadata for c in containers.values() if c.is_self_described), None)
+    config, quantization = _configs(folder) if described is None else (described, {})
+    metadata = {k: v for container in containers.values() for k, v in container.metadata.items()}
+    release = Release(stored, config, quantization, metadata)
+    layouts = find_layouts(release)
+    refused = tuple(
+        Problem("unreadable_tensor", "error", layout.reason, (layout.name,))
+        for layout in layouts.values()
+        if isinstance(layout, Refused)
+    )
+    kinds = [
+        layout.storage.partition(" ")[0]
+        for layout in layouts.values()
+        if not isinstance(layout, Plain | Refused)
+    ]
+    fallback = next(iter(containers)).rpartition(".")[2]
+    return Checkpoint(
+        max(set(kinds), key=kinds.count) if kinds else fallback,
+        config,
+        {name: CheckpointTensor(layout) for name, layout in layouts.items()},
+        (*problems, *duplicates, *refused),
+        folder.counter,
+        release,
+    )
+
+
+def _containers(folder: Folder, name: str | None) -> tuple[dict[str, Container], list[Problem]]:
+    """Read the headers of the files that hold tensors."""
+    index = None
+    if name is None:
+        indices = [n for n in folder.names if INDEX.match(n)]
+        files = [n for n in folder.names if _extension(n) in OPENERS]
+        name = min(indices, key=_preference) if indices else None
+        files = _of_one_kind(files)
+    else:
+        files = [name]
+    if name is not None and INDEX.match(name):
+        index = read_index(folder, name)
+        files = list(index.shards)
+    if not files:
+        raise QuantError(f"The folder has no file that can be read; give one with {', '.join(OPENERS)}.")
+    if _extension(files[0]) == ".gguf":
+        files, missing = parts(folder, files)
+        found, problems = _opened(folder, files, None)
+        return found, [*missing, *problems, *([] if missing or problems else check_number(found))]
+    return _opened(folder, files, index)
+
+
+def _opened(
+    folder: Folder, files: list[str], index: Index | None
+) -> tuple[dict[str, Container], list[Problem]]:
+    problems = list(index.problems) if index else []
+    found: dict[str, Container] = {}
+
+    def attempt(name: str) -> Container | QuantError:
+        try:
+            return _opener(name)(folder, name)
+        except QuantError as error:
+            return error
+
+    if isinstance(folder, LocalFolder):
+        results = [attempt(name) for name in files]
+    else:  # each header is two requests
+        with ThreadPoolExecutor(8) as pool:
+            results = list(pool.map(attempt, files))
+    for name, result in zip(files, results, strict=True):
+        if isinstance(result, Container):
+            found[name] = result
+        else:
+            tensors = index.shards[name] if index else ()
+            problems.append(Problem("unreadable_shard", "error", str(result), tensors))
+    if not found:
+        raise QuantError(problems[-1].sentence)
+    if index:
+        problems += _against_index(found, index)
+    return found, problems
+
+
+def _against_index(found: Mapping[str, Container], index: Index) -> list[Problem]:
+    """Return what the index says that the shards don't."""
+    problems = []
+    for shard, container in found.items():
+        missing = tuple(t for t in index.shards[shard] if t not in container.tensors)
+        if missing:
+            named = ", ".join(short(t, 80) for t in missing[:5])
+            sentence = f"The index says that {short(shard, 120)} holds {named}, but it does not."
+            problems.append(Problem("missing_tensor", "error", sentence, missing))
+    return problems
+
+
+def _merged(containers: Mapping[str, Container]) -> tuple[dict[str, StoredTensor], list[Problem]]:
+    """Return the stored tensors of all files; of two with one name, the first counts."""
+    stored: dict[str, StoredTensor] = {}
+    problems = []
+    for container in containers.values():
+        for name, piece in container.tensors.items():
+            if name in stored:
+                sentence = (
+                    f"The tensor {short(name, 120)} is a duplicate: it is in {short(stored[name].file, 120)} and in "
+                    f"{short(piece.file, 120)}; the first is read."
+                )
+                problems.append(Problem("duplicate_tensor", "error", sentence, (name,)))
+            else:
+                stored[name] = piece
+        if len(stored) > MAX_TENSORS:
+            raise QuantError(f"The checkpoint has more than {MAX_TENSORS:,} tensors; open fewer files.")
+    return stored, problems
+
+
+def _configs(folder: Folder) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return config.json and what it, or a file beside it, says on quantization."""
+    config = _config(folder, CONFIG)
+    for key in ("quantization_config", "compression_config", "quantization"):
+        if isinstance(config.get(key), dict):
+            return config, config[key]
+    for name in QUANTIZATION_FILES:
+        found = _config(folder, name)
+        if found:
+            return config, found
+    return config, {}
+
+
+def _config(folder: Folder, name: str) -> Mapping[str, Any]:
+    if name not in folder.names:
+        return {}
+    try:
+        found = load_json(folder.read(name, MAX_CONFIG).decode("utf-8"), name)
+    except UnicodeDecodeError:
+        raise QuantError(f"{name} is not UTF-8 text; download it again.") from None
+    if not isinstance(found, dict):
+        raise QuantError(f"{name} is not a JSON object; download it again.")
+    return found
+
+
+def _opener(name: str) -> Opener:
+    try:
+        return OPENERS[_extension(name)]
+    except KeyError:
+        raise QuantError(
+            f"{short(name, 120)} is not a file of tensors that can be read; give one of {', '.join(OPENERS)}, or a folder."
+        ) from None
+
+
+def _extension(name: str) -> str:
+    return os.path.splitext(name)[1].lower()
+
+
+def _of_one_kind(files: list[str]) -> list[str]:
+    """Return the files of the first kind: releases often hold the same weights in two."""
+    kinds = {_extension(name) for name in files}
+    first = next((kind for kind in OPENERS if kind in kinds), "")
+    return [name for name in files if _extension(name) == first]
+
+
+def _preference(index: str) -> tuple[int, str]:
+    return (0 if re.match(r"model\.safetensors\.", index) else 1 if ".safetensors." in index else 2), index

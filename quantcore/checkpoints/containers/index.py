@@ -1,0 +1,80 @@
+"""``model.safetensors.index.json``: which shard holds which tensor."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from quantcore.checkpoints.address import Folder, is_inside
+from quantcore.checkpoints.problem import Problem
+from quantcore.errors import QuantError
+from quantcore.tensors import load_json, short
+
+MAX_INDEX = 64 * 2**20  # that of 90,000 tensors takes 8 MB
+INDEX = re.compile(r".*\.(safetensors|bin)\.index\.json$")
+SHARD = re.compile(r".*\.(safetensors|bin|pt|pth)$")
+
+
+@dataclass(frozen=True)
+class Index:
+    """The names of the tensors by shard, and what is wrong with the list."""
+
+    shards: Mapping[str, tuple[str, ...]]
+    problems: tuple[Problem, ...]
+
+
+def read_index(folder: Folder, name: str) -> Index:
+    """Read an index; shards that can't be opened are left out and become problems.
+
+    Raises:
+        QuantError: it is not an index, or no shard can be opened.
+    """
+    shards: dict[str, list[str]] = {}
+    for tensor, shard in _weight_map(folder, name).items():
+        shards.setdefault(shard, []).append(tensor)
+    problems = []
+    for shard, tensors in shards.items():
+        problem = _problem(folder, shard, name)
+        if problem:
+            problems.append(Problem(problem[0], "error", f"{problem[1]} {_named(tensors)}", tuple(tensors)))
+    wrong = {tensor for problem in problems for tensor in problem.tensors}
+    good = {shard: tuple(tensors) for shard, tensors in shards.items() if not wrong & set(tensors)}
+    if not good:
+        raise QuantError(problems[0].sentence if problems else f"{short(name, 120)} names no tensor.")
+    return Index(good, tuple(problems))
+
+
+def _weight_map(folder: Folder, name: str) -> dict[str, str]:
+    try:
+        content = load_json(folder.read(name, MAX_INDEX).decode("utf-8"), name)
+    except UnicodeDecodeError:
+        raise QuantError(f"{short(name, 120)} is not UTF-8 text; download it again.") from None
+    weight_map = content.get("weight_map") if isinstance(content, dict) else None
+    if not isinstance(weight_map, dict) or not all(isinstance(v, str) for v in weight_map.values()):
+        raise QuantError(
+            f"{short(name, 120)} has no weight_map of tensor names to file names; it is not an index."
+        )
+    return weight_map
+
+
+def _problem(folder: Folder, shard: str, index: str) -> tuple[str, str] | None:
+    """Return the kind of what keeps a shard from being opened, and a sentence; None if nothing does."""
+    quoted = short(shard, 120)
+    if not is_inside(shard):
+        return (
+            "outside",
+            f"The index names the file {quoted}, which lies outside the folder, so it is not opened.",
+        )
+    if INDEX.match(shard) or not SHARD.match(shard):
+        return (
+            "not_a_shard",
+            f"The index {short(index, 120)} names {quoted}, which is not a safetensors file.",
+        )
+    if shard not in folder.names:
+        return "missing_shard", f"The shard {quoted} is missing."
+    return None
+
+
+def _named(tensors: list[str]) -> str:
+    shown = ", ".join(short(t, 80) for t in tensors[:5])
+    more = f" and {len(tensors) - 5:,} more" if len(tensors) > 5 else ""
+    return f"It would hold {shown}{more}."

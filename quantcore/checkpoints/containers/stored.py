@@ -1,0 +1,150 @@
+"""A tensor as a file stores it: name, dtype, shape and where its bytes lie; nothing of it has been read."""
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from quantcore.checkpoints.address import ByteSource, MemorySource
+from quantcore.errors import QuantError
+from quantcore.tensors import SAFETENSORS_BITS, short
+
+Slices = tuple[slice, ...]
+
+# dtypes as safetensors names them, which the other containers use too
+TORCH_DTYPES = {
+    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
+    "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2, "F8_E4M3FNUZ": torch.float8_e4m3fnuz,
+    "F8_E5M2FNUZ": torch.float8_e5m2fnuz, "F8_E8M0": torch.float8_e8m0fnu, "BOOL": torch.bool,
+    "I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8,
+    "U64": torch.uint64, "U32": torch.uint32, "U16": torch.uint16, "U8": torch.uint8,
+}  # fmt: skip
+_SIGNED = {8: torch.int8, 16: torch.int16, 32: torch.int32, 64: torch.int64}
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """One tensor of a file, row-major and little-endian.
+
+    ``dtype``: as safetensors names it, such as ``BF16`` or ``F8_E4M3``, or a ggml type. ``offset``: of its first byte
+    in ``source``; ``num_bytes``: their number.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    source: ByteSource
+    offset: int
+    num_bytes: int
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element.
+
+        Raises:
+            QuantError: elements of this dtype are smaller than a byte.
+        """
+        bits = SAFETENSORS_BITS.get(self.dtype, 0)
+        if bits % 8 or not bits:
+            raise QuantError(f"{short(self.name, 120)} has the dtype {self.dtype}, which has no reader here.")
+        return bits // 8
+
+    @property
+    def is_floating(self) -> bool:
+        """Whether its dtype is a float."""
+        return self.dtype in TORCH_DTYPES and TORCH_DTYPES[self.dtype].is_floating_point
+
+    def bytes(self) -> memoryview:
+        """Return all of its bytes."""
+        return self.source.read(self.offset, self.num_bytes)
+
+    def bits(self, box: Slices = ()) -> npt.NDArray[Any]:
+        """Return its elements, or a box of them, as unsigned integers of their bits.
+
+        Args:
+            box: a slice for each of the first axes, with start and stop and no step.
+        """
+        dtype = np.dtype(f"<u{self.itemsize}")
+        cut = [*box, *(slice(0, n) for n in self.shape[len(box) :])]
+        shape = tuple(s.stop - s.start for s in cut)
+        if math.prod(shape) == 0:
+            return np.empty(shape, dtype)
+        runs = _Runs.of(self.shape, cut, self.itemsize)
+        if runs.count == 1 or runs.stride - runs.size <= max(self.source.gap, runs.size):
+            return self._joined(runs, shape, dtype)
+        found = np.empty((runs.count, runs.size), np.uint8)
+        for i in range(runs.count):
+            found[i] = self.source.read(self.offset + runs.start + i * runs.stride, runs.size)
+        return found.view(dtype).reshape(shape)
+
+    def _joined(self, runs: "_Runs", shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        """Read the runs and what lies between them at once."""
+        span = (runs.count - 1) * runs.stride + runs.size
+        data = np.frombuffer(self.source.read(self.offset + runs.start, span), np.uint8)
+        if runs.count == 1:
+            return data.view(dtype).reshape(shape)
+        strided = np.lib.stride_tricks.as_strided(data, (runs.count, runs.size), (runs.stride, 1))
+        return np.ascontiguousarray(strided).view(dtype).reshape(shape)
+
+    def numbers(self, box: Slices = ()) -> Tensor:
+        """Return its elements, or a box of them: floats as float32, integers as they are."""
+        bits = self.bits(box)
+        dtype = TORCH_DTYPES[self.dtype]
+        values = torch.from_numpy(bits.view(f"<i{bits.itemsize}")).view(dtype)
+        return values.to(torch.float32) if dtype.is_floating_point else values
+
+    def in_memory(self) -> "StoredTensor":
+        """Return the same tensor with its bytes read."""
+        return replace(self, source=_Copy(self.source.name, self.bytes(), self.offset))
+
+    @cached_property
+    def file(self) -> str:
+        """The name of its file."""
+        return self.source.name
+
+
+class _Copy(MemorySource):
+    """The bytes of one tensor of a file, at the offsets that they have there."""
+
+    def __init__(self, name: str, data: memoryview, offset: int) -> None:
+        super().__init__(name, data)
+        self._start = offset
+
+    def read(self, offset: int, size: int) -> memoryview:
+        """As `ByteSource.read`."""
+        return super().read(offset - self._start, size)
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """A box of a row-major array as runs of bytes at equal distances."""
+
+    start: int
+    size: int
+    stride: int
+    count: int
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...], cut: list[slice], itemsize: int) -> "_Runs":
+        """Return the runs of a box that is cut along at most two axes, the first of them axis 0."""
+        inner = [itemsize * math.prod(shape[i + 1 :]) for i in range(len(shape))]
+        for s, n in zip(cut, shape, strict=True):
+            if not 0 <= s.start <= s.stop <= n:
+                raise QuantError(f"There are no elements {s.start} to {s.stop} on an axis of {n}.")
+        partial = [i for i, (s, n) in enumerate(zip(cut, shape, strict=True)) if (s.start, s.stop) != (0, n)]
+        start = sum(s.start * size for s, size in zip(cut, inner, strict=True))
+        if not partial or partial == [0]:
+            total = itemsize * math.prod(s.stop - s.start for s in cut)
+            return cls(start, total, total, 1)
+        last = partial[-1]
+        if partial not in ([last], [0, last]):
+            raise QuantError("A box of a stored tensor is cut along axis 0 and one more axis.")
+        size = (cut[last].stop - cut[last].start) * inner[last]
+        stride = inner[last] * shape[last]
+        count = math.prod(s.stop - s.start for s in cut[:last])
+        return cls(start, size, stride, count)

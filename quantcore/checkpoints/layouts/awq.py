@@ -1,0 +1,104 @@
+"""AWQ releases (AutoAWQ), the gemm version.
+
+Per module: ``qweight`` int32 [in, out/8] and ``qzeros`` int32 [groups, out/8], eight codes of 4 bits a word, along the
+output axis and interleaved; ``scales`` [groups, out]. w = (code - zero) * scale, in float32.
+
+Source: AutoAWQ 88e4c76b, awq/utils/packing_utils.py and awq/modules/linear/gemm.py. The versions gemv and gemv_fast
+lie otherwise (awq/modules/linear/gemv.py, gemv_fast.py); they have no reader here.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import torch
+
+from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.packing import permuted
+from quantcore.checkpoints.protocol.config import group_size, integer, text
+from quantcore.checkpoints.protocol.fields import Field, Numbers, Packed
+from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, words
+from quantcore.checkpoints.protocol.release import Release, attempt
+from quantcore.errors import QuantError
+from quantcore.formats import UINT4, Format
+from quantcore.granularity import Granularity, PerGroup
+from quantcore.tensors import short
+
+# column j of eight lies at this place of its word, the lowest bits first
+ORDER = permuted(4, 32, (0, 4, 1, 5, 2, 6, 3, 7))
+NAMES = ("qweight", "qzeros", "scales")
+
+
+def find(release: Release) -> Iterator[Layout]:
+    """Yield the weights of an AWQ release."""
+    for module, pieces in release.modules_with(*NAMES):
+        own = {name: pieces[name] for name in NAMES}
+        if release.method or has_its_shape(own):
+            yield attempt(f"{module}.weight", own, partial(layout_of, module, own, release.quantization))
+
+
+def has_its_shape(pieces: Mapping[str, StoredTensor]) -> bool:
+    """Whether eight outputs share a word of qweight, which no GPTQ release has."""
+    return pieces["qweight"].shape[-1:] == pieces["qzeros"].shape[-1:]
+
+
+def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[str, Any]) -> "Awq":
+    """Return the layout of one module.
+
+    Raises:
+        QuantError: another version or another number of bits, or shapes that don't fit the config.
+    """
+    version = (text(config, "version") or "gemm").lower()
+    if version != "gemm":
+        raise QuantError(
+            f"{short(module, 120)} is stored in AWQ's version {short(version)}, which has no reader here; convert it "
+            "to the version gemm."
+        )
+    for key in ("bits", "w_bit"):
+        integer(config, key, (4,))
+    for piece in pieces.values():
+        if len(piece.shape) != 2:
+            raise QuantError(f"{short(piece.name, 120)} has shape {piece.shape}; AWQ stores matrices.")
+    (columns, _), (groups, rows) = pieces["qweight"].shape, pieces["scales"].shape
+    size, remarks = group_size(config, ("group_size", "q_group_size"), columns, groups, pieces["scales"])
+    return Awq(
+        f"{module}.weight",
+        (rows, columns),
+        torch.float32,
+        pieces,
+        group_size=size,
+        remarks=remarks,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Awq(Layout):
+    """A weight of an AWQ release."""
+
+    group_size: int
+
+    @property
+    def storage(self) -> str:
+        """``awq int4 per_group(128) asymmetric``."""
+        return words("awq", "int4", f"per_group({self.group_size})", "asymmetric")
+
+    @property
+    def element(self) -> Format:
+        """Unsigned integers of 4 bits."""
+        return UINT4
+
+    @property
+    def granularity(self) -> Granularity:
+        """Groups along the input axis."""
+        return PerGroup(self.group_size)
+
+    @cached_property
+    def fields(self) -> Mapping[str, Field]:
+        """Codes, scales and zero points."""
+        rows, groups = self.shape[0], self.pieces["scales"].shape[0]
+        return {
+            CODES: Packed(self.pieces["qweight"], ORDER, self.shape, axis=0, transposed=True),
+            SCALE: Numbers(self.pieces["scales"], transposed=True),
+            ZERO_POINT: Packed(self.pieces["qzeros"], ORDER, (rows, groups), axis=0, transposed=True),
+        }

@@ -1,0 +1,97 @@
+"""Small floats with a small float as the scale of each block: MXFP8, MXFP6, MXFP4, NVFP4.
+
+A weight [out, in] is stored as codes, two FP4 codes a byte (the lower bits first) or four FP6 codes in three bytes;
+scales [out, in/size] as E8M0 or E4M3 bytes; NVFP4 has one more scale for the tensor, which multiplies the others or
+divides them. Sources: OCP Microscaling Formats (MX) 1.0, 5.2-5.4; NVIDIA, "Introducing NVFP4", 2025.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from torch import Tensor
+
+from quantcore.checkpoints.packing import dense
+from quantcore.checkpoints.protocol.fields import Field, Numbers, Packed, Rows, e8m0
+from quantcore.checkpoints.protocol.layout import CODES, Layout, words
+from quantcore.errors import QuantError
+from quantcore.formats import FLOATS, Format
+from quantcore.granularity import Granularity, PerGroup, Shape
+from quantcore.tensors import short
+
+SCALE_CODE, GLOBAL_SCALE = "scale_code", "global_scale"
+
+
+@dataclass(frozen=True, eq=False)
+class BlockFloats(Layout):
+    """A weight in blocks of small floats.
+
+    ``pieces``: "codes", "scale_code" and perhaps "global_scale", whatever their names in the file. ``kind``: its words,
+    such as ``compressed-tensors nvfp4``; ``code``: "e2m1", "e2m3", "e3m2", "e4m3fn" or "e5m2"; ``size``: elements of a
+    block. ``global_scale``: whether it multiplies or divides. ``e8m0_nan``: whether an E8M0 scale of 255 is NaN.
+    """
+
+    kind: str = field(kw_only=True)
+    code: str = field(kw_only=True)
+    size: int = field(kw_only=True)
+    global_scale: Literal["multiplies", "divides", ""] = field(default="", kw_only=True)
+    e8m0_nan: bool = field(default=False, kw_only=True)
+
+    @property
+    def storage(self) -> str:
+        """``compressed-tensors nvfp4 e2m1 per_group(16)``."""
+        return words(self.kind, self.code, f"per_group({self.size})")
+
+    @property
+    def element(self) -> Format:
+        """The small float."""
+        return FLOATS[self.code]
+
+    @property
+    def granularity(self) -> Granularity:
+        """Blocks along the last axis."""
+        return PerGroup(self.size)
+
+    @property
+    def symmetric(self) -> bool:
+        """There is no zero point."""
+        return True
+
+    @cached_property
+    def fields(self) -> Mapping[str, Field]:
+        """Codes, and the scales as they are stored."""
+        codes, scale = self.pieces[CODES], Numbers(self.pieces[SCALE_CODE], raw=True)
+        grid = (*self.shape[:-1], -(-self.shape[-1] // self.size))
+        if scale.shape != grid:
+            raise QuantError(
+                f"{short(scale.piece.name, 120)} has shape {scale.shape}, but blocks of {self.size} of shape "
+                f"{self.shape} take {grid}; the file does not fit its config."
+            )
+        bits = self.element.bits
+        found: dict[str, Field] = {
+            CODES: Numbers(codes, raw=True) if bits == 8 else Packed(codes, dense(bits, 8), self.shape),
+            SCALE_CODE: scale,
+        }
+        if self.global_scale:
+            found[GLOBAL_SCALE] = Numbers(self.pieces[GLOBAL_SCALE])
+        return found
+
+    def scale(self, rows: Rows = None) -> Tensor:
+        """Return the scale of each block times, or divided by, that of the tensor; float32."""
+        piece = self.pieces[SCALE_CODE]
+        raw = self.fields[SCALE_CODE]
+        own = (
+            e8m0(raw.read(rows), self.e8m0_nan)
+            if piece.dtype in ("U8", "F8_E8M0")
+            else Numbers(piece).read(rows)
+        )
+        if not self.global_scale:
+            return own
+        one = self.fields[GLOBAL_SCALE].read()
+        return own / one if self.global_scale == "divides" else own * one
+
+
+def unpacked_shape(packed: Shape, bits: int) -> Shape:
+    """Return the shape of codes that fill bytes of shape ``packed``."""
+    return (*packed[:-1], packed[-1] * 8 // bits)

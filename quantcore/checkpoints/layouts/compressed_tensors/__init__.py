@@ -1,0 +1,9 @@
+"""compressed-tensors releases: llm-compressor, Neural Magic, Kimi-K2.
+
+Source: compressed-tensors 0.20.0 (ac8e2ba8), src/compressed_tensors/compressors; 0.14.0 for packing and activation
+order of before.
+"""
+
+from quantcore.checkpoints.layouts.compressed_tensors.find import find
+
+__all__ = ["find"]

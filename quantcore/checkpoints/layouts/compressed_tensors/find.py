@@ -1,0 +1,193 @@
+"""Which stored tensors of a compressed-tensors release make a weight, and in which format."""
+
+import math
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+import torch
+
+from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
+from quantcore.checkpoints.layouts.block_floats import GLOBAL_SCALE, SCALE_CODE, BlockFloats, unpacked_shape
+from quantcore.checkpoints.layouts.compressed_tensors.groups import Group, Matcher, read_groups
+from quantcore.checkpoints.layouts.compressed_tensors.packed import PackQuantized, shape_of
+from quantcore.checkpoints.layouts.compressed_tensors.whole import ELEMENTS, Whole
+from quantcore.checkpoints.protocol.config import group_size, text
+from quantcore.checkpoints.protocol.layout import CODES, Layout
+from quantcore.checkpoints.protocol.release import Release, attempt
+from quantcore.errors import QuantError
+from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerGroup
+from quantcore.tensors import short
+
+Pieces = Mapping[str, StoredTensor]
+NAMES = (
+    "weight", "weight_packed", "weight_scale", "weight_zero_point", "weight_shape", "weight_g_idx",
+    "weight_global_scale",
+)  # fmt: skip
+
+
+def find(release: Release) -> Iterator[Layout]:
+    """Yield the weights of a compressed-tensors release."""
+    if not release.method:
+        return
+    groups, matcher = read_groups(release.quantization), Matcher()
+    version = text(release.quantization, "version") or ""
+    for module, pieces in release.modules_with("weight_scale"):
+        own = {name: pieces[name] for name in NAMES if name in pieces}
+        if "weight_packed" in own or ("weight" in own and own["weight"].dtype in ELEMENTS):
+            make = partial(layout_of, module, own, groups, matcher, version)
+            yield attempt(f"{module}.weight", own, make)
+
+
+def layout_of(
+    module: str, pieces: Pieces, groups: tuple[Group, ...], matcher: Matcher, version: str
+) -> Layout:
+    """Return the layout of one module.
+
+    Raises:
+        QuantError: no group of the config is of the kind of its stored tensors, or their shapes don't fit it.
+    """
+    fitting = tuple(group for group in groups if _fits(group, pieces))
+    if not fitting:
+        raise QuantError(
+            f"No group of the config is quantized as {short(module, 120)} is stored; correct config.json."
+        )
+    group = matcher.choose(module, fitting)
+    if "weight_packed" not in pieces:
+        return (
+            _whole(module, pieces, group)
+            if pieces["weight_scale"].dtype != "U8"
+            else _mxfp8(module, pieces, group)
+        )
+    if pieces["weight_packed"].dtype == "U8":
+        return _block_floats(module, pieces, group)
+    return _packed(module, pieces, group, version)
+
+
+def _fits(group: Group, pieces: Pieces) -> bool:
+    """Whether a group's weights are of the kind of the stored tensors."""
+    if "weight_packed" not in pieces:
+        return (group.kind == "int") == (pieces["weight"].dtype == "I8")
+    if pieces["weight_packed"].dtype == "U8":
+        return group.kind == "float" and group.bits < 8
+    return group.kind == "int" and group.bits <= 8
+
+
+def _dtype(scale: StoredTensor) -> torch.dtype:
+    """The library gives values in the dtype of the scales."""
+    if not scale.is_floating:
+        raise QuantError(f"{short(scale.name, 120)} is {scale.dtype}; scales are floats.")
+    return TORCH_DTYPES[scale.dtype]
+
+
+def _packed(module: str, pieces: Pieces, group: Group, version: str) -> Layout:
+    packed, scale = pieces["weight_packed"], pieces["weight_scale"]
+    if len(packed.shape) < 2 or len(scale.shape) not in (0, 1, len(packed.shape)):
+        raise QuantError(f"{short(packed.name, 120)} has shape {packed.shape}, its scales {scale.shape}.")
+    if not group.symmetric and "weight_zero_point" not in pieces:
+        raise QuantError(f"{short(module, 120)} is asymmetric, but its weight_zero_point is missing.")
+    has_groups = group.strategy in ("group", "tensor_group")
+    columns = packed.shape[-1] * 32 // group.bits
+    certain = has_groups and group.group_size and scale.shape[-1] * group.group_size == columns
+    size: int | None = None
+    remarks: tuple[str, ...] = ()
+    read = None
+    if "weight_shape" in pieces:
+        read = partial(shape_of, packed, pieces["weight_shape"])
+    if has_groups and not certain:
+        # groups of another size than the config's, or padded words: one look at the stored shape
+        columns = read()[-1] if read else columns
+    if has_groups:
+        size, remarks = group_size(
+            {"group_size": group.group_size}, ("group_size",), columns, scale.shape[-1], scale
+        )
+    shape = (*packed.shape[:-1], columns)
+    return PackQuantized(
+        f"{module}.weight",
+        shape if has_groups or read is None else read,
+        _dtype(scale),
+        {name: piece for name, piece in pieces.items() if name not in ("weight", "weight_global_scale")},
+        bits=group.bits,
+        is_symmetric=group.symmetric,
+        group_size=size,
+        version=version,
+        remarks=remarks,
+    )
+
+
+def _whole(module: str, pieces: Pieces, group: Group) -> Layout:
+    weight, scale = pieces["weight"], pieces["weight_scale"]
+    names = ("weight", "weight_scale") if group.symmetric else ("weight", "weight_scale", "weight_zero_point")
+    missing = [name for name in names if name not in pieces]
+    if missing:
+        raise QuantError(f"The {missing[0]} of {short(module, 120)} is missing; download the release again.")
+    granularity, remarks = _granularity(group, weight, scale)
+    return Whole(
+        f"{module}.weight",
+        weight.shape,
+        _dtype(scale),
+        {name: pieces[name] for name in names},
+        blocks_of=granularity,
+        remarks=remarks,
+    )
+
+
+def _granularity(
+    group: Group, weight: StoredTensor, scale: StoredTensor
+) -> tuple[Granularity, tuple[str, ...]]:
+    """Return the blocks as the config says, and a remark where the scales contradict it."""
+    if group.strategy == "tensor" or math.prod(scale.shape) == 1 == math.prod(weight.shape[:-1]):
+        return PER_TENSOR, ()
+    if group.strategy == "channel":
+        rows = len(weight.shape) - 1
+        return (PerChannel(0) if rows < 2 else PerBlock((*([1] * rows), -1))), ()
+    if group.strategy in ("group", "tensor_group"):
+        if not weight.shape or not scale.shape:
+            raise QuantError(f"{short(scale.name, 120)} has shape {scale.shape}, which is no group's.")
+        config = {"group_size": group.group_size}
+        size, remarks = group_size(config, ("group_size",), weight.shape[-1], scale.shape[-1], scale)
+        return PerGroup(size), remarks
+    if group.strategy == "block" and group.block and len(weight.shape) >= 2:
+        block = (*([1] * (len(weight.shape) - 2)), *group.block)
+        return PerBlock(tuple(min(b, n) for b, n in zip(block, weight.shape, strict=True))), ()
+    raise QuantError(
+        f"The config says strategy {short(group.strategy)} for {short(weight.name, 120)}, without what it needs; "
+        "correct it."
+    )
+
+
+def _mxfp8(module: str, pieces: Pieces, group: Group) -> Layout:
+    return BlockFloats(
+        f"{module}.weight",
+        pieces["weight"].shape,
+        torch.bfloat16,
+        {CODES: pieces["weight"], SCALE_CODE: pieces["weight_scale"]},
+        kind="compressed-tensors mxfp8",
+        code=str(ELEMENTS[pieces["weight"].dtype]),
+        size=group.group_size or 32,
+    )
+
+
+def _block_floats(module: str, pieces: Pieces, group: Group) -> Layout:
+    packed, scale = pieces["weight_packed"], pieces["weight_scale"]
+    nvfp4 = scale.dtype == "F8_E4M3"
+    own = {CODES: packed, SCALE_CODE: scale}
+    if nvfp4:
+        if "weight_global_scale" not in pieces:
+            raise QuantError(
+                f"The weight_global_scale of {short(module, 120)} is missing; its values are unknown."
+            )
+        own[GLOBAL_SCALE] = pieces["weight_global_scale"]
+    elif scale.dtype not in ("U8", "F8_E8M0") or group.bits not in (4, 6):
+        raise QuantError(
+            f"{short(scale.name, 120)} is {scale.dtype}, for codes of {group.bits} bits, which has no reader here."
+        )
+    return BlockFloats(
+        f"{module}.weight",
+        unpacked_shape(packed.shape, group.bits),
+        torch.bfloat16,
+        own,
+        kind=f"compressed-tensors {'nvfp4' if nvfp4 else f'mxfp{group.bits}'}",
+        code="e2m1" if group.bits == 4 else "e2m3",
+        size=group.group_size or (16 if nvfp4 else 32),
+        global_scale="divides" if nvfp4 else "",
+    )

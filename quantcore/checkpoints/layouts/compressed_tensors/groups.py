@@ -1,0 +1,123 @@
+"""``config_groups``: how the weights of some modules are quantized, and which modules these are."""
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from quantcore.checkpoints.protocol.config import integer, section, text
+from quantcore.errors import QuantError
+from quantcore.tensors import short
+
+_SECONDS = 5.0  # for all patterns of a config
+_REPEATS = re.compile(r"[*+}]")
+
+
+@dataclass(frozen=True)
+class Group:
+    """The weights of a group of modules.
+
+    ``targets``: names, classes or patterns (``re:...``); ``format``: such as ``pack-quantized``; ``group_size``: None
+    or -1 without groups; ``block``: rows and columns of a block.
+    """
+
+    targets: tuple[str, ...]
+    format: str
+    bits: int
+    kind: str
+    symmetric: bool
+    strategy: str
+    group_size: int | None
+    block: tuple[int, int] | None
+    activation_order: bool
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """What decides how its weights are read."""
+        return (self.format, self.bits, self.kind, self.symmetric, self.strategy, self.group_size, self.block)
+
+
+def read_groups(config: Mapping[str, Any]) -> tuple[Group, ...]:
+    """Return the groups of a quantization_config that quantize weights.
+
+    Raises:
+        QuantError: an entry is not of the kind it should be.
+    """
+    own = text(config, "format") or ""
+    found = []
+    for group in section(config, "config_groups").values():
+        weights = section(group, "weights") if isinstance(group, dict) else {}
+        if not weights:
+            continue
+        targets = group.get("targets")
+        size = integer(weights, "group_size", range(-1, 2**31))
+        found.append(
+            Group(
+                tuple(t for t in targets if isinstance(t, str)) if isinstance(targets, list) else (),
+                text(group, "format") or own,
+                integer(weights, "num_bits", range(1, 17)) or 8,
+                text(weights, "type") or "int",
+                weights.get("symmetric") is not False,
+                text(weights, "strategy") or ("group" if size and size > 0 else "tensor"),
+                size,
+                _block(weights.get("block_structure")),
+                weights.get("actorder") is not None,
+            )
+        )
+    return tuple(found)
+
+
+def _block(value: Any) -> tuple[int, int] | None:
+    if isinstance(value, str):  # as old configs write it
+        value = [int(part) if part.isdecimal() else part for part in value.split("x")[:3]]
+    if value is None:
+        return None
+    if isinstance(value, list) and len(value) == 2 and all(type(n) is int and 0 < n < 2**31 for n in value):
+        return value[0], value[1]
+    raise QuantError(f"The config says block_structure {short(str(value))}; write two lengths, [128, 128].")
+
+
+class Matcher:
+    """Chooses the group of a module among several."""
+
+    def __init__(self) -> None:
+        self._spent = 0.0
+
+    def choose(self, module: str, groups: tuple[Group, ...]) -> Group:
+        """Return the group whose targets name the module, else the first.
+
+        Raises:
+            QuantError: a pattern of the config takes too long, or is none.
+        """
+        if len({group.arguments for group in groups}) == 1:
+            return groups[0]
+        # as the library: exact names, then patterns; the classes of modules are in no file
+        for matches in (lambda target: target == module, lambda target: self._matches(target, module)):
+            for group in groups:
+                if any(matches(target) for target in group.targets):
+                    return group
+        return groups[0]
+
+    def _matches(self, target: str, module: str) -> bool:
+        if not target.startswith("re:"):
+            return False
+        pattern = target[3:]
+        # repeats within repeats, or many in a row, can take a time exponential in the name
+        if len(pattern) > 1000 or len(module) > 1000 or re.search(r"[*+}]\??\)[*+{]", pattern):
+            raise QuantError(
+                f"The pattern {short(pattern)} of the config is too involved; write a simpler one."
+            )
+        if len(_REPEATS.findall(pattern)) > 4 or self._spent > _SECONDS:
+            raise QuantError(
+                f"The patterns of the config, such as {short(pattern)}, take too long; simplify them."
+            )
+        start = time.perf_counter()
+        try:
+            return re.match(pattern, module) is not None
+        except (re.error, RecursionError, OverflowError):
+            raise QuantError(
+                f"The pattern {short(pattern)} of the config can't be read; correct it."
+            ) from None
+        finally:
+            self._spent += time.perf_counter() - start

@@ -1,0 +1,63 @@
+"""``int-quantized``, ``float-quantized`` and ``naive-quantized``: one code a byte.
+
+``weight`` int8 or F8_E4M3 [out, in]; ``weight_scale`` [1], [out, 1], [out, groups], or one number per block;
+``weight_zero_point`` of its shape. The block is that of the config: the grid of scales alone does not tell it.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from quantcore.checkpoints.protocol.fields import Field, Numbers
+from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, words
+from quantcore.errors import QuantError
+from quantcore.formats import FLOATS, Format, IntFormat
+from quantcore.granularity import Blocks, Granularity
+from quantcore.notation import write_call
+from quantcore.tensors import short
+
+ELEMENTS: dict[str, Format] = {"I8": IntFormat(8), "F8_E4M3": FLOATS["e4m3fn"], "F8_E5M2": FLOATS["e5m2"]}
+
+
+@dataclass(frozen=True, eq=False)
+class Whole(Layout):
+    """A weight with one code a byte."""
+
+    blocks_of: Granularity = field(kw_only=True)
+
+    @property
+    def storage(self) -> str:
+        """``compressed-tensors e4m3fn per_channel(0)``."""
+        symmetry = "asymmetric" if ZERO_POINT in self.fields else "symmetric"
+        integer = isinstance(self.element, IntFormat)
+        return words(
+            "compressed-tensors", self.element, write_call(self.blocks_of), symmetry if integer else ""
+        )
+
+    @property
+    def element(self) -> Format:
+        """As the dtype of the stored tensor says."""
+        return ELEMENTS[self.pieces["weight"].dtype]
+
+    @property
+    def granularity(self) -> Granularity:
+        """As the config says."""
+        return self.blocks_of
+
+    @cached_property
+    def fields(self) -> Mapping[str, Field]:
+        """Codes, scales and zero points."""
+        weight, scale = self.pieces["weight"], Numbers(self.pieces["weight_scale"])
+        grid = Blocks.of(self.blocks_of, self.shape).grid
+        if scale.shape != grid and not (math.prod(scale.shape) == 1 == math.prod(grid)):
+            raise QuantError(
+                f"{short(scale.piece.name, 120)} has shape {scale.shape}, but {write_call(self.blocks_of)} of shape "
+                f"{self.shape} takes scales of shape {grid}; the file does not fit its config."
+            )
+        found: dict[str, Field] = {CODES: Numbers(weight, raw=weight.dtype != "I8"), SCALE: scale}
+        if "weight_zero_point" in self.pieces:
+            found[ZERO_POINT] = Numbers(self.pieces["weight_zero_point"])
+            if found[ZERO_POINT].shape != scale.shape:
+                raise QuantError(f"{short(self.name, 120)} has zero points of another shape than its scales.")
+        return found

@@ -1,0 +1,166 @@
+"""GPTQ releases: AutoGPTQ, GPTQModel, GPTQ-for-LLaMa.
+
+Per module: ``qweight`` int32 [in*bits/32, out], codes along the input axis; ``qzeros`` int32 [groups, out*bits/32],
+along the output axis; ``scales`` [groups, out]; ``g_idx`` int32 [in], the group of each input, in any order if
+``desc_act``. w = scales * (code - zero), in float32.
+
+Source: GPTQModel f4c327a1, nn_modules/qlinear/__init__.py, utils/model_dequant.py and utils/planar_packing.py.
+
+The zero point: ``checkpoint_format`` "gptq", or none (v1), stores it minus 1; "gptq_v2" stores it. A v1 zero of 0 is
+stored as 2^bits - 1, so that readers add 1 modulo 2^bits. A symmetric release has 2^(bits-1) everywhere: where its
+stored zeros say the other version than its config, they are believed.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import torch
+
+from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.layouts.awq import has_its_shape
+from quantcore.checkpoints.packing import Order, dense, planar, unpack
+from quantcore.checkpoints.protocol.config import group_size, integer, text
+from quantcore.checkpoints.protocol.fields import Field, Numbers, Packed
+from quantcore.checkpoints.protocol.layout import CODES, GROUP_INDEX, SCALE, ZERO_POINT, Layout, words
+from quantcore.checkpoints.protocol.release import Release, attempt
+from quantcore.errors import QuantError
+from quantcore.formats import Format, IntFormat
+from quantcore.granularity import Granularity, PerGroup
+from quantcore.tensors import short
+
+BITS = range(2, 9)
+
+
+def find(release: Release) -> Iterator[Layout]:
+    """Yield the weights of a GPTQ release."""
+    for module, pieces in release.modules_with("qweight", "qzeros", "scales"):
+        own = {k: pieces[k] for k in ("qweight", "qzeros", "scales", "g_idx") if k in pieces}
+        if not release.method and has_its_shape(own):  # then it is AWQ
+            continue
+        yield attempt(f"{module}.weight", own, partial(layout_of, module, own, release.quantization))
+
+
+def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[str, Any]) -> "Gptq":
+    """Return the layout of one module.
+
+    Raises:
+        QuantError: the config names another version, or contradicts the shapes.
+    """
+    qweight, scales = pieces["qweight"], pieces["scales"]
+    for name, piece in pieces.items():
+        if len(piece.shape) != (1 if name == "g_idx" else 2):
+            raise QuantError(f"{short(piece.name, 120)} has shape {piece.shape}; GPTQ stores matrices.")
+    groups, rows = scales.shape
+    columns = pieces["g_idx"].shape[0] if "g_idx" in pieces else None
+    bits = integer(config, "bits", BITS)
+    if bits is None and columns:
+        bits = qweight.shape[0] * 32 // columns
+    if bits is None or bits not in BITS:
+        raise QuantError(
+            f"The config does not give the bits of {short(module, 120)}, and its shapes don't either; "
+            "put config.json or quantize_config.json beside the file."
+        )
+    columns = columns or qweight.shape[0] * 32 // bits
+    version = text(config, "checkpoint_format") or "gptq"
+    if version not in ("gptq", "gptq_v2", "gptq_p"):
+        raise QuantError(
+            f"The checkpoint_format {short(version)} has no reader here; gptq, gptq_v2 and gptq_p have."
+        )
+    size, remarks = group_size(config, ("group_size",), columns, groups, scales)
+    return Gptq(
+        f"{module}.weight", (rows, columns), torch.float32, pieces,
+        bits=bits, group_size=size, version=version, config_symmetric=config.get("sym") is True,
+        desc_act=config.get("desc_act") is True,
+        remarks=remarks,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Gptq(Layout):
+    """A weight of a GPTQ release; ``version``: its checkpoint_format."""
+
+    bits: int
+    group_size: int
+    version: str
+    config_symmetric: bool
+    desc_act: bool
+
+    @property
+    def storage(self) -> str:
+        """``gptq int4 per_group(128) asymmetric``."""
+        symmetry = "symmetric" if self.config_symmetric else "asymmetric"
+        return words(
+            "gptq", f"int{self.bits}", f"per_group({self.group_size})", symmetry, "desc_act" * self.desc_act
+        )
+
+    @property
+    def element(self) -> Format:
+        """Unsigned integers."""
+        return IntFormat(self.bits, signed=False)
+
+    @property
+    def symmetric(self) -> bool:
+        """As the config says."""
+        return self.config_symmetric
+
+    @property
+    def granularity(self) -> Granularity:
+        """Groups along the input axis."""
+        return PerGroup(self.group_size)
+
+    @property
+    def order(self) -> Order:
+        """Codes dense in words of 32 bits, or planar."""
+        if self.version == "gptq_p" or self.bits in (5, 6, 7):
+            return planar(self.bits)
+        return dense(self.bits, 32)
+
+    @cached_property
+    def fields(self) -> Mapping[str, Field]:
+        """Codes, scales, zero points, and the group of each column."""
+        rows, columns = self.shape
+        groups = self.pieces["scales"].shape[0]
+        found: dict[str, Field] = {
+            CODES: Packed(self.pieces["qweight"], self.order, self.shape, axis=1, transposed=True),
+            SCALE: Numbers(self.pieces["scales"], transposed=True),
+            ZERO_POINT: self._zeros((rows, groups)),
+        }
+        if "g_idx" in self.pieces:
+            if self.pieces["g_idx"].shape != (columns,) or self.pieces["g_idx"].dtype != "I32":
+                raise QuantError(f"{short(self.pieces['g_idx'].name, 120)} is not one int32 for each input.")
+            found[GROUP_INDEX] = Numbers(self.pieces["g_idx"])
+        return found
+
+    def _zeros(self, shape: tuple[int, int]) -> Packed:
+        return Packed(
+            self.pieces["qzeros"], self.order, shape, axis=0, transposed=True, offset=self._zero_offset
+        )
+
+    def _zero_offset(self) -> int:
+        """Return what the file adds to zero points: -1 in v1, 0 in v2."""
+        by_config = -1 if self.version == "gptq" else 0
+        if not self.config_symmetric:
+            return by_config
+        middle, first = 1 << (self.bits - 1), self._first_stored_zero()
+        return first - middle if first - middle in (-1, 0) else by_config
+
+    def _first_stored_zero(self) -> int:
+        piece = self.pieces["qzeros"]
+        row = piece.bits((slice(0, 1), slice(0, self.order.words_of(1))))[0]
+        return int(unpack(row, self.order, 1)[0])
+
+    def notes(self) -> tuple[str, ...]:
+        """Return a sentence where the stored zeros contradict the version in the config."""
+        by_config = -1 if self.version == "gptq" else 0
+        if self._zero_offset() == by_config:
+            return self.remarks
+        said, truth = ("v1", "v2") if by_config else ("v2", "v1")
+        stored = self._first_stored_zero()
+        return (
+            *self.remarks,
+            f"{self.name}: the config says {self.version} ({said}), in which a symmetric {self.bits}-bit release has "
+            f"stored zeros of {(1 << self.bits - 1) + by_config}, but its stored zeros are {stored}, as in {truth}; "
+            f"they are read as {truth}.",
+        )

@@ -1,0 +1,169 @@
+"""Which code sits where: orders of codes in words, as data.
+
+==============================  ========================================================================================
+order                           used by
+==============================  ========================================================================================
+``dense(b, w)``                 codes one after another from the lowest bit, across words: compressed-tensors since
+                                0.17.0, MLX, GPTQ (where 3-bit codes cross words too), FP4 of all kinds (b=4, w=8)
+``padded(b, w)``                whole codes only, from the lowest bit; the rest of each word is empty:
+                                compressed-tensors before 0.17.0
+``permuted(b, w, places)``      code j at the place ``places[j]`` of its word: AWQ
+``high_first(b, w)``            from the highest bits down: bitsandbytes
+``planar(b)``                   GPTQModel's gptq_p: per 32 codes, planes of 1, 2 and 4 bits one after another
+``parts(order)``                the codes of a word lie far apart, one from each of equal parts of the axis: HQQ, quanto,
+                                BitNet
+==============================  ========================================================================================
+"""
+
+import math
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """Some bits of a code: ``width`` bits from ``low`` of the code lie at ``shift`` of the word ``word``."""
+
+    word: int
+    shift: int
+    width: int
+    low: int = 0
+
+
+@dataclass(frozen=True)
+class Order:
+    """A period of codes and the words that they fill.
+
+    ``bits``: of a code; ``word_bits``: of a word in the file, which is little-endian; ``codes``: the fragments of each
+    code of a period; ``words``: of a period. ``in_parts``: code j of period p is element ``j * periods + p`` of the
+    axis; otherwise ``p * count + j``.
+    """
+
+    bits: int
+    word_bits: int
+    words: int
+    codes: tuple[tuple[Fragment, ...], ...]
+    in_parts: bool = False
+
+    @property
+    def count(self) -> int:
+        """Codes of a period."""
+        return len(self.codes)
+
+    @property
+    def dtype(self) -> np.dtype[np.unsignedinteger]:
+        """The unsigned dtype of a word."""
+        return np.dtype(f"<u{self.word_bits // 8}")
+
+    def periods(self, n: int) -> int:
+        """How many periods ``n`` codes take, the last perhaps in part."""
+        return -(-n // self.count)
+
+    def words_of(self, n: int) -> int:
+        """How many words ``n`` codes take."""
+        whole, rest = divmod(n, self.count)
+        if self.in_parts:
+            return self.periods(n) * self.words
+        return whole * self.words + (self._words_of_first[rest - 1] if rest else 0)
+
+    @cached_property
+    def in_bytes(self) -> "Order":
+        """The same order in words of 8 bits, if no code crosses a byte, else itself."""
+        size = self.word_bits // 8
+        if size == 1 or any(f.shift % 8 + f.width > 8 for code in self.codes for f in code):
+            return self
+        codes = tuple(
+            tuple(Fragment(f.word * size + f.shift // 8, f.shift % 8, f.width, f.low) for f in code)
+            for code in self.codes
+        )
+        total = self.words * size
+        # the smallest period, so that planes are long
+        while not self.in_parts and total % 2 == len(codes) % 2 == 0 and _repeats(codes, total // 2):
+            codes, total = codes[: len(codes) // 2], total // 2
+        return Order(self.bits, 8, total, codes, self.in_parts)
+
+    @cached_property
+    def _words_of_first(self) -> tuple[int, ...]:
+        used = [max(f.word for f in code) + 1 for code in self.codes]
+        return tuple(max(used[: i + 1]) for i in range(len(used)))
+
+    def place(self, index: int, n: int) -> tuple[tuple[int, int], ...]:
+        """Return (word, bit in the word) of each bit of code ``index`` of ``n``, the lowest bit first."""
+        if self.in_parts:
+            code, period = divmod(index, self.periods(n))
+        else:
+            period, code = divmod(index, self.count)
+        found = {
+            f.low + i: (period * self.words + f.word, f.shift + i)
+            for f in self.codes[code]
+            for i in range(f.width)
+        }
+        return tuple(found[bit] for bit in range(self.bits))
+
+
+def _repeats(codes: tuple[tuple[Fragment, ...], ...], words: int) -> bool:
+    """Whether the second half of the codes lies as the first, ``words`` words later."""
+    half = len(codes) // 2
+    moved = tuple(tuple(replace(f, word=f.word + words) for f in code) for code in codes[:half])
+    return moved == codes[half:]
+
+
+@cache
+def dense(bits: int, word_bits: int) -> Order:
+    """Codes one after another from the lowest bit; a code may continue in the next word."""
+    period = math.lcm(bits, word_bits)
+    codes = []
+    for start in range(0, period, bits):
+        fragments, at = [], start
+        while at < start + bits:
+            word, shift = divmod(at, word_bits)
+            width = min(word_bits - shift, start + bits - at)
+            fragments.append(Fragment(word, shift, width, at - start))
+            at += width
+        codes.append(tuple(fragments))
+    return Order(bits, word_bits, period // word_bits, tuple(codes))
+
+
+@cache
+def padded(bits: int, word_bits: int) -> Order:
+    """As many whole codes as fit a word, from the lowest bit."""
+    codes = tuple((Fragment(0, bits * j, bits),) for j in range(word_bits // bits))
+    return Order(bits, word_bits, 1, codes)
+
+
+@cache
+def permuted(bits: int, word_bits: int, places: tuple[int, ...]) -> Order:
+    """Code j of each word at bit ``bits * places[j]``."""
+    return Order(bits, word_bits, 1, tuple((Fragment(0, bits * place, bits),) for place in places))
+
+
+def high_first(bits: int, word_bits: int) -> Order:
+    """As `padded`, from the highest place of the word down."""
+    count = word_bits // bits
+    return permuted(bits, word_bits, tuple(range(count - 1, -1, -1)))
+
+
+@cache
+def planar(bits: int) -> Order:
+    """32 codes as planes of 4, 2 and 1 bits, each plane dense in words of 32 bits, the lowest bits first.
+
+    Source: GPTQModel, utils/planar_packing.py.
+    """
+    planes = [width for width in (4, 2, 1) if bits & width] if bits < 8 else [8]
+    codes: list[tuple[Fragment, ...]] = [()] * 32
+    word = low = 0
+    for width in planes:
+        per_word = 32 // width
+        codes = [
+            (*code, Fragment(word + j // per_word, width * (j % per_word), width, low))
+            for j, code in enumerate(codes)
+        ]
+        word, low = word + width, low + width
+    return Order(bits, 32, bits, tuple(codes))
+
+
+def parts(order: Order) -> Order:
+    """The same words, each with one code from each of equal parts of the axis."""
+    return replace(order, in_parts=True)

@@ -1,0 +1,67 @@
+"""A weight of a checkpoint as a result, for everything in quantcore that works on one."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.conventions import TEXTBOOK, Convention
+from quantcore.errors import QuantError
+from quantcore.granularity import Blocks, Granularity, PerBlock
+from quantcore.numerics import as_float32
+from quantcore.qparams import QParams
+from quantcore.quantization import Quantized
+from quantcore.range_setting import Stored
+from quantcore.scheme import Scheme
+from quantcore.tensors import short
+
+
+def quantized_of(layout: Layout, original: Any, values: Callable[[], Tensor]) -> Quantized:
+    """Return a result whose codes and parameters are those of the file.
+
+    Args:
+        original: the tensor before it was quantized, or None.
+        values: what stands in for it.
+
+    Raises:
+        QuantError: the weight is not quantized or has no elements, or the original has another shape.
+    """
+    if 0 in layout.shape:
+        raise QuantError(f"{short(layout.name, 120)} has shape {layout.shape}, so it has no elements.")
+    codes = layout.codes().to(layout.element.dtype)
+    x = values() if original is None else as_float32(original)
+    if tuple(x.shape) != layout.shape:
+        raise QuantError(
+            f"The original has shape {tuple(x.shape)}, but {short(layout.name, 120)} has {layout.shape}; "
+            "give the weight that it was quantized from."
+        )
+    setting, convention = _setting(layout)
+    granularity: Granularity = layout.granularity
+    if setting.group_index is not None:  # the columns of a group lie apart: every element is a block
+        granularity = PerBlock((1,) * len(layout.shape))
+    scheme = Scheme(layout.element, layout.symmetric, granularity, setting, convention)
+    grid = Blocks.of(granularity, layout.shape).grid
+    return Quantized(x, scheme, codes, QParams(*setting.parameters(grid, x.device)))
+
+
+def _setting(layout: Layout) -> tuple[Stored, Convention]:
+    """Return the parameters by reference, and the convention in which they are used."""
+    scale, shift = layout.scale(), layout.zero_point()
+    minimum, convention = layout.min(), TEXTBOOK
+    if minimum is not None:
+        shift, convention = layout.min_sign * minimum, TEXTBOOK.changed(zero_point_form="min")
+    elif shift is not None and shift.is_floating_point():
+        convention = TEXTBOOK.changed(zero_point_form="float")
+    zero = torch.zeros((), dtype=torch.int32)
+    shift = zero if shift is None else shift if shift.is_floating_point() else shift.to(torch.int32)
+    files = dict.fromkeys(piece.file for piece in layout.pieces.values())
+    setting = Stored(
+        torch.ones(()) if scale is None else scale,
+        shift,
+        origin=f"{' '.join(files)}: {layout.name}",
+        group_index=layout.group_index(),
+        owner=layout,
+    )
+    return setting, convention

@@ -1,0 +1,18 @@
+"""What is wrong with the files of a checkpoint, as found while their headers were read."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A fact that keeps tensors from being read, or that should be known.
+
+    ``kind``: "missing_shard", "outside", "not_a_shard", "unreadable_shard", "missing_tensor", "wrong_shard",
+    "unreadable_tensor". ``tensors``: the names that it concerns, as the files have them.
+    """
+
+    kind: str
+    severity: Literal["error", "warning", "note"]
+    sentence: str
+    tensors: tuple[str, ...] = ()

@@ -1,0 +1,72 @@
+"""Entries of a config file, which may hold anything."""
+
+from collections.abc import Container, Mapping
+from typing import Any
+
+from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.errors import QuantError
+from quantcore.tensors import short
+
+
+def integer(config: Mapping[str, Any], key: str, allowed: Container[int]) -> int | None:
+    """Return an integer of the config, None if it is absent or null.
+
+    Raises:
+        QuantError: it is not an integer, or not one of ``allowed``.
+    """
+    value = config.get(key)
+    if value is None:
+        return None
+    if type(value) is not int or value not in allowed:
+        raise QuantError(
+            f"The config says {key} {short(str(value))}, which has no reader here; correct the config."
+        )
+    return value
+
+
+def text(config: Mapping[str, Any], key: str) -> str | None:
+    """Return a text of the config, None if it is absent or null.
+
+    Raises:
+        QuantError: it is not a text.
+    """
+    value = config.get(key)
+    if value is None or isinstance(value, str):
+        return value
+    raise QuantError(f"The config says {key} {short(str(value))}, which is not a text; correct the config.")
+
+
+def section(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """Return an object of the config, an empty one if it is absent or something else."""
+    value = config.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def group_size(
+    config: Mapping[str, Any], keys: tuple[str, ...], columns: int, groups: int, scales: StoredTensor
+) -> tuple[int, tuple[str, ...]]:
+    """Return the columns of a group, and a remark where the scales contradict the config; the scales are believed.
+
+    Args:
+        keys: under which a config may say it; -1 or 0 is one group.
+        groups: for which ``scales`` has scales.
+
+    Raises:
+        QuantError: the number of groups fits neither the config nor equal groups.
+    """
+    said = next((s for key in keys if (s := integer(config, key, range(-1, 2**31))) is not None), None)
+    size = columns if said is not None and said < 1 else said
+    if groups > 0 and size and -(-columns // size) == groups:
+        return size, ()
+    if groups < 1 or columns % groups:
+        raise QuantError(
+            f"The config says group_size {said} for {columns} inputs, but {short(scales.name, 120)} has shape "
+            f"{scales.shape}, which makes no equal groups; the file does not fit its config."
+        )
+    size = columns // groups
+    if said is None:
+        return size, ()
+    return size, (
+        f"{scales.name}: the config says group_size {said}, but the {scales.name.rpartition('.')[2]} shape "
+        f"{scales.shape} makes groups of {size} for {columns} inputs; groups of {size} are read.",
+    )

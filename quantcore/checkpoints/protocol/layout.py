@@ -1,0 +1,347 @@
+"""What a layout is: how the stored tensors of one weight hold its codes and parameters.
+
+A layout is a frozen record made from headers and config alone. What it must say: its `fields` (which stored tensor
+holds which numbers, see `fields.Field`), what a code means (`element`), which elements share a scale (`granularity`,
+or `group_index` where groups are no boxes), and the library's output dtype. All else follows, and is done here:
+codes, parameters and values by rows, the place of each bit, and the way back to bytes. A format overrides only what it
+computes in another way, say `scale` where a global scale is folded in, or `dequantize` where the library rounds
+between its operations.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import pairwise
+from typing import Any, NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.protocol.fields import Field, Place, Rows
+from quantcore.errors import QuantError
+from quantcore.formats import Format
+from quantcore.granularity import Blocks, Granularity, Shape
+from quantcore.qparams import Dequantizer, decode
+from quantcore.tensors import short
+
+# roles of fields, as golden checkpoints name them; a format may add its own
+CODES, SCALE, ZERO_POINT, MIN, GROUP_INDEX = "codes", "scale", "zero_point", "min", "g_idx"
+_SHIFTED = Dequantizer("shifted")
+
+
+class Parameters(NamedTuple):
+    """The parameters of some codes, shaped to broadcast with them; None where there are none."""
+
+    scale: Tensor | None
+    zero_point: Tensor | None
+    min: Tensor | None
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> "Parameters":
+        """Return the changed parameters."""
+        return Parameters(*(None if p is None else change(p) for p in self))
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where an element lies: its code, and each parameter that its value is computed from.
+
+    ``parameters``: by the role of the field: "scale", "zero_point", "global_scale", ...
+    """
+
+    code: Place
+    parameters: Mapping[str, Place]
+
+    @property
+    def file(self) -> str:
+        """The file that holds the code."""
+        return self.code.file
+
+    @property
+    def offset(self) -> int:
+        """The first byte in the file that holds some of the code."""
+        return self.code.offset
+
+    @property
+    def bits(self) -> tuple[tuple[int, int], ...]:
+        """(byte, bit) of each bit of the code, the lowest first; see `Place`."""
+        return self.code.bits
+
+    @property
+    def scale(self) -> tuple[Place, ...]:
+        """The scale, or all scales that are multiplied."""
+        return tuple(place for role, place in self.parameters.items() if "scale" in role)
+
+    @property
+    def zero_point(self) -> Place | None:
+        """The zero point, if one is stored."""
+        return self.parameters.get(ZERO_POINT)
+
+    @property
+    def min(self) -> Place | None:
+        """The minimum, if one is stored."""
+        return self.parameters.get(MIN)
+
+
+@dataclass(frozen=True, eq=False)
+class Layout(ABC):
+    """How one weight is stored.
+
+    ``name``: of the weight, such as ``model.layers.0.self_attn.q_proj.weight``; ``shape``: logical, [out, in] for a
+    linear layer; ``dtype``: the library's output dtype, to which values are rounded; ``pieces``: the stored tensors by
+    their names within the module (``qweight``). ``given_shape``: the shape, or what reads it, where a stored tensor
+    holds it. ``remarks``: sentences on what was decided against the config.
+    """
+
+    name: str
+    given_shape: Shape | Callable[[], Shape]
+    dtype: torch.dtype
+    pieces: Mapping[str, StoredTensor]
+    remarks: tuple[str, ...] = field(default=(), kw_only=True)
+
+    @cached_property
+    def shape(self) -> Shape:
+        """The logical shape."""
+        return self.given_shape() if callable(self.given_shape) else self.given_shape
+
+    def check(self) -> None:
+        """Check what headers tell.
+
+        Raises:
+            QuantError: the stored tensors don't fit each other or the config.
+        """
+        if not callable(self.given_shape):
+            _ = self.fields
+
+    @property
+    @abstractmethod
+    def storage(self) -> str:
+        """Words for how it is stored: ``gptq int4 per_group(128) asymmetric``."""
+
+    @property
+    @abstractmethod
+    def element(self) -> Format:
+        """What a code is: an integer, the bits of a small float, or an index into a codebook."""
+
+    @property
+    @abstractmethod
+    def granularity(self) -> Granularity:
+        """Which elements share a scale: of consecutive columns, if there is a `group_index`."""
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether the zero point is the middle of the codes, or there is none."""
+        return ZERO_POINT not in self.fields and MIN not in self.fields
+
+    @cached_property
+    @abstractmethod
+    def fields(self) -> Mapping[str, Field]:
+        """The field of each role, made from ``pieces``; "codes" is one of them."""
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that its stored tensors take."""
+        return sum(piece.num_bytes for piece in self.pieces.values())
+
+    @cached_property
+    def blocks(self) -> Blocks:
+        """The layout of the weight in blocks."""
+        return Blocks.of(self.granularity, self.shape)
+
+    def codes(self, rows: Rows = None) -> Tensor:
+        """Return the codes of some rows: integers, in logical axes."""
+        return self.fields[CODES].read(rows)
+
+    def scale(self, rows: Rows = None) -> Tensor | None:
+        """Return the effective scales in block form, float32; ``rows``: of blocks. None: there are none."""
+        return self._read(SCALE, rows)
+
+    def zero_point(self, rows: Rows = None) -> Tensor | None:
+        """Return the zero points in block form; None if there are none, or all are 0."""
+        return self._read(ZERO_POINT, rows)
+
+    def min(self, rows: Rows = None) -> Tensor | None:
+        """Return the minima in block form, which are added after the multiplication; None if there are none."""
+        return self._read(MIN, rows)
+
+    @property
+    def min_sign(self) -> int:
+        """1, or -1 for a format that subtracts its minima."""
+        return 1
+
+    def group_index(self) -> Tensor | None:
+        """Return the group of each column, where groups are not runs of columns, else None.
+
+        Raises:
+            QuantError: it names a group that has no scale.
+        """
+        return self._groups
+
+    @cached_property
+    def _groups(self) -> Tensor | None:
+        index = self._read(GROUP_INDEX, None)
+        if index is not None and not 0 <= int(index.min()) <= int(index.max()) < self.blocks.grid[-1]:
+            raise QuantError(
+                f"The group index of {short(self.name, 120)} names the groups {int(index.min())} to {int(index.max())}, "
+                f"but there are scales for {self.blocks.grid[-1]}; the file is damaged."
+            )
+        if index is not None and bool((index == torch.arange(len(index)) // self.blocks.block[-1]).all()):
+            return None
+        return index
+
+    def _read(self, role: str, rows: Rows) -> Tensor | None:
+        return self.fields[role].read(rows) if role in self.fields else None
+
+    def stored(self) -> dict[str, Tensor]:
+        """Return the numbers of every field except the codes, by role, as they are stored."""
+        return {role: field.read() for role, field in self.fields.items() if role != CODES}
+
+    def notes(self) -> tuple[str, ...]:
+        """Return sentences on what was decided against the config; may read parameters."""
+        return self.remarks
+
+    def values(self, rows: Rows = None, out: Tensor | None = None, rounded: bool = True) -> Tensor:
+        """Return the values of some rows, float32: what the library dequantizes to.
+
+        Args:
+            out: to write into.
+            rounded: to the library's output dtype; otherwise the same expression is kept in float32.
+        """
+        codes = self.codes(rows)
+        out = torch.empty(codes.shape) if out is None else out
+        first, last = (0, self.shape[0]) if rows is None else (rows.start, rows.stop)
+        for part, grid, width in self._parts(first, last):
+            parameters = self._parameters(grid).each(partial(self._spread, grid=grid, first=first, last=last))
+            self._dequantize_runs(codes, out, part, width, parameters)
+        if rounded and self.dtype != torch.float32:
+            out.copy_(out.to(self.dtype))
+        return out
+
+    def dequantize(self, codes: Tensor, parameters: Parameters, out: Tensor) -> None:
+        """Write the values of codes into ``out``, float32.
+
+        The value of a code is (q - zero_point) · scale + min, in float32. A format whose library computes otherwise
+        overrides this.
+        """
+        scale = torch.ones(()) if parameters.scale is None else parameters.scale
+        if parameters.min is not None:
+            decode(codes, scale, parameters.min, out, self.element, _SHIFTED)
+        else:
+            decode(codes, scale, parameters.zero_point, out, self.element)
+
+    def _parameters(self, grid: slice) -> Parameters:
+        found = Parameters(self.scale(grid), self.zero_point(grid), self.min(grid))
+        return found.each(lambda p: p if p.dim() else p.reshape(1))
+
+    def _parts(self, first: int, last: int) -> list[tuple[slice | None, slice, int]]:
+        """Cut rows so that parameters can be broadcast: (elements, rows of the grid, elements per block).
+
+        Elements: of the flattened rows if blocks are runs of the flat tensor, else None.
+        """
+        blocks = self.blocks
+        if blocks.blocked_shape == self.shape:
+            height = blocks.block[0] if self.shape else 1
+            grid = slice(first // height, -(-last // height))
+            return [(None, grid, blocks.block[-1] if len(self.shape) > 1 else 1)]
+        size = blocks.block[0]
+        inner = blocks.blocked_shape[0] // max(1, self.shape[0])
+        start, stop = first * inner, last * inner
+        # a run that began in an earlier row, whole runs, and one that goes on in a later row
+        cuts = sorted({start, min(stop, -(-start // size) * size), max(start, stop // size * size), stop})
+        return [
+            (slice(a - start, b - start), slice(a // size, -(-b // size)), min(size, b - a))
+            for a, b in pairwise(cuts)
+        ]
+
+    def _spread(self, parameter: Tensor, grid: slice, first: int, last: int) -> Tensor:
+        """Return a parameter of rows of the grid with one row for each row of elements; a single one broadcasts."""
+        if self.blocks.blocked_shape != self.shape or len(self.shape) < 2:
+            return parameter
+        for axis, b in enumerate(self.blocks.block[:-1]):
+            if b > 1 and parameter.shape[axis] > 1:
+                rows = torch.arange(first, last) if axis == 0 else torch.arange(self.shape[axis])
+                parameter = parameter.index_select(axis, rows // b - (grid.start if axis == 0 else 0))
+        index = self.group_index()
+        return parameter if index is None else parameter.index_select(-1, index)
+
+    def _dequantize_runs(
+        self, codes: Tensor, out: Tensor, part: slice | None, width: int, parameters: Parameters
+    ) -> None:
+        """Dequantize codes whose last axis is cut into runs of ``width``, the last perhaps shorter."""
+        if part is not None:
+            codes, out = codes.view(-1)[part], out.view(-1)[part]
+        if width == 1 or (part is None and self.group_index() is not None):
+            return self.dequantize(codes, parameters, out)
+        whole = codes.shape[-1] // width * width
+        for elements, groups, size in (
+            (slice(0, whole), slice(0, whole // width), width),
+            (slice(whole, None), slice(whole // width, None), codes.shape[-1] - whole),
+        ):
+            if codes[..., elements].numel():
+                split = [t[..., elements].view(*t.shape[:-1], -1, size) for t in (codes, out)]
+                mine = parameters.each(partial(_runs_of, groups=groups))
+                self.dequantize(split[0], mine, split[1])
+        return None
+
+    def locate(self, index: Sequence[int]) -> Location:
+        """Return where an element's code and parameters lie."""
+        index = tuple(index)
+        flat = index
+        if self.blocks.blocked_shape != self.shape:
+            flat = (int(sum(i * n for i, n in zip(index, _strides(self.shape), strict=True))),)
+        position = [i // b for i, b in zip(flat, self.blocks.block, strict=True)]
+        groups = self.group_index()
+        if groups is not None:
+            position[-1] = int(groups[index[-1]])
+        places = {
+            role: self.place_of(role, field, index, tuple(position))
+            for role, field in self.fields.items()
+            if role != CODES
+        }
+        return Location(self.fields[CODES].place(index), places)
+
+    def place_of(self, role: str, field: Field, index: tuple[int, ...], position: tuple[int, ...]) -> Place:
+        """Return the place of a parameter for the element at ``index``, in the block at ``position``."""
+        if role == GROUP_INDEX:
+            return field.place(index[-1:])
+        if field.shape == self.blocks.grid:
+            return field.place(position)
+        if all(n == 1 for n in field.shape):
+            return field.place((0,) * len(field.shape))
+        raise QuantError(f"{role} has shape {field.shape}, which is not one number per block.")
+
+    def encode(self, numbers: Mapping[str, Tensor] | None = None) -> dict[str, bytes]:
+        """Return the bytes of each stored tensor, by its name in the file.
+
+        Args:
+            numbers: by role; the others are read from the file.
+        """
+        given = numbers or {}
+        return {
+            field.piece.name: field.encode(given[role] if role in given else field.read())
+            for role, field in self.fields.items()
+        }
+
+    def loaded(self) -> Self:
+        """Return the same layout with its parameters in memory, and its codes if those of a row lie apart."""
+        fields = self.fields.items()
+        needed = {field.piece.name for role, field in fields if role != CODES or field.across_rows}
+        pieces = {k: p.in_memory() if p.name in needed else p for k, p in self.pieces.items()}
+        return replace(self, pieces=pieces, given_shape=self.shape)
+
+
+def _runs_of(parameter: Tensor, groups: slice) -> Tensor:
+    return parameter[..., groups].unsqueeze(-1)
+
+
+def _strides(shape: tuple[int, ...]) -> list[int]:
+    found = [1]
+    for n in shape[:0:-1]:
+        found.insert(0, found[0] * n)
+    return found
+
+
+def words(format_name: str, *parts: Any) -> str:
+    """Join the words of `Layout.storage`; empty ones are left out."""
+    return " ".join(str(part) for part in (format_name, *parts) if part)

@@ -1,0 +1,76 @@
+"""What a format sees of a checkpoint when it looks for its weights: headers and config, no data."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.protocol.refused import Refused
+from quantcore.errors import QuantError
+
+DTYPES = {
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "float64": torch.float64,
+}
+
+
+@dataclass(frozen=True)
+class Release:
+    """Every stored tensor of a checkpoint by name, its config files and the metadata in its headers.
+
+    ``config``: config.json. ``quantization``: its quantization_config, or the file that holds it instead
+    (quantize_config.json, hf_quant_config.json, ...); empty if there is none. ``metadata``: of all headers.
+    """
+
+    stored: Mapping[str, StoredTensor]
+    config: Mapping[str, Any] = field(default_factory=dict)
+    quantization: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def method(self) -> str:
+        """The ``quant_method`` of the config, in lower case; empty if there is none."""
+        return str(self.quantization.get("quant_method") or "").lower()
+
+    @cached_property
+    def dtype(self) -> torch.dtype | None:
+        """The model's dtype as the config says."""
+        config = self.config.get("text_config", self.config)
+        name = self.config.get("torch_dtype") or self.config.get("dtype")
+        if name is None and isinstance(config, dict):
+            name = config.get("torch_dtype") or config.get("dtype")
+        return DTYPES.get(str(name).removeprefix("torch."))
+
+    @cached_property
+    def modules(self) -> Mapping[str, Mapping[str, StoredTensor]]:
+        """The stored tensors of each module by their last names: ``modules["...q_proj"]["qweight"]``."""
+        found: dict[str, dict[str, StoredTensor]] = {}
+        for name, piece in self.stored.items():
+            module, _, last = name.rpartition(".")
+            found.setdefault(module, {})[last] = piece
+        return found
+
+    def modules_with(self, *names: str) -> Iterator[tuple[str, Mapping[str, StoredTensor]]]:
+        """Yield each module that has all of these stored tensors."""
+        for module, pieces in self.modules.items():
+            if all(name in pieces for name in names):
+                yield module, pieces
+
+
+Finder = Callable[[Release], Iterator[Layout]]
+
+
+def attempt(name: str, pieces: Mapping[str, StoredTensor], make: Callable[[], Layout]) -> Layout:
+    """Return the layout that ``make`` makes, or one that says in words why the weight can't be read."""
+    try:
+        layout = make()
+        layout.check()
+        return layout
+    except QuantError as error:
+        return Refused(name, next(iter(pieces.values())).shape, torch.float32, pieces, str(error))

@@ -1,0 +1,140 @@
+"""One weight of a checkpoint: what is known from headers, and its codes, parameters and values when asked for."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from quantcore.checkpoints.parameters import quantized_of
+from quantcore.checkpoints.protocol.layout import Layout, Location
+from quantcore.errors import QuantError
+from quantcore.numerics import CHUNK
+from quantcore.quantization import Quantized
+
+
+class CheckpointTensor:
+    """A weight of a checkpoint; only headers have been read."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+
+    @property
+    def name(self) -> str:
+        """The logical name, such as ``model.layers.0.self_attn.q_proj.weight``."""
+        return self.layout.name
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The logical shape: [out, in] for a linear layer."""
+        return self.layout.shape
+
+    @property
+    def dtype(self) -> str:
+        """The dtype that the library dequantizes to: ``bfloat16``."""
+        return str(self.layout.dtype).removeprefix("torch.")
+
+    @property
+    def storage(self) -> str:
+        """How it is stored: ``gptq int4 per_group(128) asymmetric``."""
+        return self.layout.storage
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that it takes in the files, parameters included."""
+        return self.layout.num_bytes
+
+    def __repr__(self) -> str:
+        return f"<{self.name} {self.shape}, {self.storage}>"
+
+    def read(self, rows: slice | None = None, rounded: bool = True, out: Tensor | None = None) -> Tensor:
+        """Return the values, float32: what the library dequantizes to, in its own output dtype, widened.
+
+        Args:
+            rows: a slice of axis 0; only its bytes are read, where the layout allows.
+            rounded: False keeps the same expression in float32, unrounded.
+            out: a contiguous float32 tensor to write into; a new one costs as much as the arithmetic.
+
+        Raises:
+            QuantError: the stored tensors don't fit each other, or can't be read.
+        """
+        span = self._rows(rows)
+        shape = (span.stop - span.start, *self.shape[1:]) if self.shape else ()
+        if out is not None and (out.shape != shape or out.dtype != torch.float32 or not out.is_contiguous()):
+            raise QuantError(f"out is not a contiguous float32 tensor of shape {shape}; give one, or none.")
+        # NumPy asks for huge pages: writing to new memory costs a quarter of what it costs in torch's
+        out = torch.from_numpy(np.empty(shape, np.float32)) if out is None else out
+        if not out.numel():
+            return out
+        if not self.shape:
+            return self.layout.values(None, out, rounded)
+        step = max(1, CHUNK // out[0].numel())
+        most = 2 * len(out) > self.shape[0] and len(out) > step
+        layout = self.layout.loaded() if most else self.layout
+        for start in range(span.start, span.stop, step):
+            box = slice(start, min(start + step, span.stop))
+            layout.values(box, out[box.start - span.start : box.stop - span.start], rounded)
+        return out
+
+    def codes(self, rows: slice | None = None) -> Tensor:
+        """Return the codes: integers, or the bits of small floats, in the logical shape.
+
+        Raises:
+            QuantError: the tensor is not quantized, or can't be read.
+        """
+        return self.layout.codes(None if rows is None else self._rows(rows))
+
+    def scale(self) -> Tensor | None:
+        """Return the effective scales in block form, float32, global scales folded in; None if there are none."""
+        return self.layout.scale()
+
+    def zero_point(self) -> Tensor | None:
+        """Return the zero points in block form: integers, or float32 if the format stores floats; None without."""
+        return self.layout.zero_point()
+
+    def min(self) -> Tensor | None:
+        """Return the minima in block form, float32; None if there are none."""
+        return self.layout.min()
+
+    def stored(self) -> dict[str, Tensor]:
+        """Return what is stored beside the codes, by role: "scale", "scale_code", "global_scale", "g_idx", ..."""
+        return self.layout.stored()
+
+    def quantized(self, original: Any = None) -> Quantized:
+        """Return the codes and parameters as a result for reports, traces, maps and figures.
+
+        Args:
+            original: the tensor before it was quantized; without one, its own values in float32 stand in.
+
+        Raises:
+            QuantError: the tensor is not quantized, or the original has another shape.
+        """
+        return quantized_of(self.layout, original, lambda: self.read(rounded=False))
+
+    def locate(self, index: Sequence[int]) -> Location:
+        """Return where the bits of one element and of its parameters lie.
+
+        Raises:
+            QuantError: there is no such element, or the tensor can't be read.
+        """
+        self.layout.check()
+        at = tuple(int(i) for i in index)
+        if len(at) != len(self.shape) or any(not -n <= i < n for i, n in zip(at, self.shape, strict=True)):
+            raise QuantError(
+                f"There is no element {at} in a tensor of shape {self.shape}; give one index per axis."
+            )
+        return self.layout.locate(tuple(i % n for i, n in zip(at, self.shape, strict=True)))
+
+    def notes(self) -> tuple[str, ...]:
+        """Return sentences on what was decided against the config; may read parameters."""
+        return self.layout.notes()
+
+    def _rows(self, rows: slice | None) -> slice:
+        n = self.shape[0] if self.shape else 1
+        if rows is None:
+            return slice(0, n)
+        start, stop, step = rows.indices(n)
+        if step != 1:
+            raise QuantError("Rows are a slice without a step; read them all and index the result.")
+        return slice(start, max(start, stop))

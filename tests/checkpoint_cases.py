@@ -1,0 +1,137 @@
+"""Golden checkpoints: small releases written by the real libraries, and what they hold, bit for bit.
+
+``tests/golden_checkpoints/<case>``: ``checkpoint`` the release, ``case.json`` what it is, ``expected.npz`` per weight
+its values in the library's dtype, widened to float32, and ``|float32``, ``|codes``, ``|scale``, ``|zero_point``,
+``|min`` and stored pieces.
+"""
+
+import json
+import shutil
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from quantcore.checkpoints import Checkpoint, CheckpointTensor, Place, encode, open_checkpoint
+
+FOLDER = Path(__file__).parent / "golden_checkpoints"
+PARAMETERS = ("codes", "scale", "zero_point", "min")
+STORED = ("scale_code", "global_scale", "g_idx")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One golden checkpoint."""
+
+    folder: Path
+
+    @cached_property
+    def record(self) -> dict:
+        return json.loads((self.folder / "case.json").read_text())
+
+    @property
+    def release(self) -> Path:
+        return self.folder / (self.record.get("path") or "checkpoint")
+
+    @cached_property
+    def expected(self) -> dict[str, np.ndarray]:
+        file = self.folder / "expected.npz"
+        return dict(np.load(file)) if file.exists() else {}
+
+    def __str__(self) -> str:
+        return self.folder.name
+
+
+def cases(*starts: str) -> list[Case]:
+    """The cases whose names begin with one of ``starts``."""
+    return [Case(f) for f in sorted(FOLDER.iterdir()) if f.name.startswith(starts)]
+
+
+def sound() -> list[Case]:
+    """Every golden checkpoint that a reader must read right."""
+    return [given for given in cases("") if given.record["expect"] == "ok" and given.record["tensors"]]
+
+
+def case(name: str) -> Case:
+    return Case(FOLDER / name)
+
+
+def quantized_names(given: Case) -> list[str]:
+    return [name for name in given.record["tensors"] if f"{name}|scale" in given.expected]
+
+
+def differences(given: Case, checkpoint: Checkpoint | None = None) -> list[str]:
+    """What a checkpoint gives that differs from the golden content; empty if all is bit for bit equal."""
+    checkpoint = checkpoint or open_checkpoint(given.release)
+    found = []
+    for name, record in given.record["tensors"].items():
+        tensor, expected = checkpoint.tensors[name], given.expected
+        if tensor.shape != tuple(record["shape"]) or tensor.dtype != record.get("dtype", tensor.dtype):
+            found.append(f"{name}: {tensor.shape} {tensor.dtype}")
+        pairs = {"values": (tensor.read(), expected[name])}
+        if f"{name}|float32" in expected:
+            pairs["float32"] = (tensor.read(rounded=False), expected[f"{name}|float32"])
+        pairs |= {
+            role: (getattr(tensor, role)(), expected[f"{name}|{role}"])
+            for role in PARAMETERS
+            if f"{name}|{role}" in expected
+        }
+        pairs |= {
+            role: (tensor.stored()[role], expected[f"{name}|{role}"])
+            for role in STORED
+            if f"{name}|{role}" in expected
+        }
+        for what, (got, wanted) in pairs.items():
+            if got is None or tuple(got.shape) != wanted.shape or not _same(got.numpy(), wanted):
+                found.append(f"{name}: {what} differ")
+        found += [f"{name}: rows differ"] * (not _rows_agree(tensor, expected[name]))
+        found += [f"{name}: {piece} is encoded otherwise" for piece in _encoded_otherwise(checkpoint, tensor)]
+    return found
+
+
+def _same(got: np.ndarray, wanted: np.ndarray) -> bool:
+    return np.array_equal(got.astype(np.float64), wanted.astype(np.float64), equal_nan=True)
+
+
+def _rows_agree(tensor: CheckpointTensor, expected: np.ndarray) -> bool:
+    """Whether rows read alone are those of the whole."""
+    n = tensor.shape[0]
+    spans = [slice(n // 3, n // 2 + 1), slice(n - 1, n), slice(0, 1)]
+    return all(_same(tensor.read(span).numpy(), expected[span]) for span in spans)
+
+
+def _encoded_otherwise(checkpoint: Checkpoint, tensor: CheckpointTensor) -> list[str]:
+    pieces = {piece.name: bytes(piece.bytes()) for piece in tensor.layout.pieces.values()}
+    again = encode(tensor)
+    return [name for name, data in again.items() if pieces[name] != data]
+
+
+def flipped(given: Case, place: Place, bit: int, folder: Path) -> Checkpoint:
+    """The checkpoint with one bit of a place flipped in a copy of its files."""
+    if given.release.is_dir():
+        shutil.copytree(given.release, folder, dirs_exist_ok=True)
+        release = folder
+    else:
+        release = Path(shutil.copy(given.release, folder))
+    file = (folder if given.release.is_dir() else release.parent) / place.file
+    data = bytearray(file.read_bytes())
+    byte, at = place.bits[bit]
+    data[byte] ^= 1 << at
+    file.write_bytes(data)
+    return open_checkpoint(release)
+
+
+def misplaced(given: Case, name: str, index: tuple[int, ...], folder: Path) -> list[str]:
+    """What is wrong with the place of an element: each of its bits, flipped in the file, must change only its code."""
+    tensor = open_checkpoint(given.release).tensors[name]
+    codes = tensor.codes().numpy()
+    place = tensor.locate(index).code
+    found = []
+    for bit in range(len(place.bits)):
+        other = flipped(given, place, bit, folder).tensors[name].codes().numpy()
+        changed = [tuple(int(i) for i in at) for at in np.argwhere(codes != other)]
+        step = (int(codes[index]) ^ int(other[index])) & ((1 << len(place.bits)) - 1)
+        if changed != [tuple(index)] or step != 1 << bit:
+            found.append(f"bit {bit} of {index}: {changed[:4]} changed, by {step:b}")
+    return found

@@ -1,0 +1,63 @@
+"""Every golden checkpoint, whatever its format: equal to the library bit for bit, and at home in quantcore."""
+
+import numpy as np
+import pytest
+import torch
+from checkpoint_cases import case, differences, misplaced, quantized_names, sound
+
+import quantcore as qc
+from quantcore.checkpoints import open_checkpoint
+
+
+@pytest.mark.parametrize("given", sound(), ids=str)
+def test_equals_the_library(given):
+    """Values, codes, scales, zero points, stored pieces, rows alone, and the bytes encoded again."""
+    checkpoint = open_checkpoint(given.release)
+    assert differences(given, checkpoint) == []
+    assert checkpoint.problems == ()
+    assert checkpoint.format == given.record["format"] or given.record["format"] == "fp8"
+
+
+@pytest.mark.parametrize("given", sound(), ids=str)
+def test_places(given, tmp_path):
+    """A flipped bit at the place of an element changes its code as it should, and no other code."""
+    for name in quantized_names(given)[:1]:
+        rows, columns = open_checkpoint(given.release).tensors[name].shape[-2:]
+        lead = (0,) * (len(open_checkpoint(given.release).tensors[name].shape) - 2)
+        for index in [(rows - 1, columns - 1), (rows // 2, 21)]:
+            assert misplaced(given, name, (*lead, *index), tmp_path) == []
+
+
+@pytest.mark.parametrize("given", sound(), ids=str)
+def test_results(given):
+    """Reports, traces and maps work on a checkpoint's tensor, and the trace's arithmetic gives the value read."""
+    for name in quantized_names(given)[:2]:
+        tensor = open_checkpoint(given.release).tensors[name]
+        result, values, dtype = tensor.quantized(), tensor.read(), getattr(torch, tensor.dtype)
+        assert qc.report(result).sqnr_db == np.inf
+        assert torch.equal(result.dequantized.to(dtype).float(), values)
+        for index in np.random.default_rng(1).integers(0, tensor.shape, (5, len(tensor.shape))).tolist():
+            trace = qc.trace(result, index)
+            assert torch.tensor(trace.dequantized).to(dtype).float() == values[tuple(index)]
+            assert trace.code == tensor.codes()[tuple(index)]
+            assert all(step.formula or step.value for step in trace.steps())
+        if len(tensor.shape) == 2:
+            cells = qc.views.map_data(result, qc.views.View(rows=(1, 7), columns=(8, 24)))
+            assert np.array_equal(cells.dequantized, result.dequantized.numpy()[1:7, 8:24])
+        assert f": {name})" in str(result.scheme)
+        assert qc.checkpoints.encode(result) == qc.checkpoints.encode(tensor)
+
+
+def test_results_against_an_original():
+    """Given the weight before, errors are those of the release; codes that rounding does not give are not explained away."""
+    given = case("gptq_v2_4bit_g128_sym")
+    name = quantized_names(given)[0]
+    tensor = open_checkpoint(given.release).tensors[name]
+    original = tensor.read() + 0.6 * tensor.scale().repeat_interleave(128, 1)
+    result = tensor.quantized(original)
+    assert torch.equal(result.error, original - tensor.read())
+    steps = {step.name: step for step in qc.trace(result, (0, 0)).steps()}
+    assert "as it is stored; rounding would give" in steps["code q (stored)"].formula
+    assert steps["scale s"].formula.startswith("read from model.safetensors")
+    with pytest.raises(qc.QuantError, match="shape"):
+        tensor.quantized(original[:, :5])

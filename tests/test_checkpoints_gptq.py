@@ -1,0 +1,45 @@
+"""GPTQ releases, against golden checkpoints."""
+
+import numpy as np
+import pytest
+from checkpoint_cases import case, cases, differences, flipped, misplaced, quantized_names
+
+from quantcore.checkpoints import open_checkpoint
+
+GPTQ = cases("gptq_")
+
+
+@pytest.mark.parametrize("given", GPTQ, ids=str)
+def test_places(given, tmp_path):
+    for name in quantized_names(given)[:1]:
+        rows, columns = open_checkpoint(given.release).tensors[name].shape
+        # 3-bit codes 10 and 21 of 32 cross the border of a word
+        for index in [(0, 0), (rows - 1, columns - 1), (rows // 2, 10), (3, 21)]:
+            assert misplaced(given, name, index, tmp_path) == []
+
+
+def test_places_of_parameters(tmp_path):
+    """A flipped bit of a scale or zero point changes the values of the elements that have it there, and no others."""
+    given = case("gptq_v1_4bit_g32_asym_desc_act")
+    name = quantized_names(given)[0]
+    tensor = open_checkpoint(given.release).tensors[name]
+    values, groups = tensor.read().numpy(), given.expected[f"{name}|g_idx"]
+    index = (5, 77)
+    location = tensor.locate(index)
+    own = np.zeros(values.shape, bool)
+    own[5, groups == groups[77]] = True
+    other = flipped(given, location.scale[0], 0, tmp_path).tensors[name]
+    assert not (values != other.read().numpy())[~own].any()
+    assert (other.scale() != tensor.scale()).nonzero().tolist() == [[5, int(groups[77])]]
+    other = flipped(given, location.zero_point, 0, tmp_path).tensors[name]
+    assert ((values != other.read().numpy()) == own).all()
+    assert str(location.code).startswith("model.safetensors, model.layers.0.self_attn.q_proj.qweight: byte ")
+
+
+def test_the_config_is_not_believed_against_the_zeros():
+    given = case("bad_gptq_v1_but_zeros_8")
+    checkpoint = open_checkpoint(given.release)
+    assert differences(given, checkpoint) == []
+    (name,) = given.record["tensors"]
+    (note,) = checkpoint.tensors[name].notes()
+    assert all(word in note for word in (name, "stored zeros are 8", "v1", "v2"))

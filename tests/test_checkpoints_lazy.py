@@ -1,0 +1,153 @@
+"""Only what is needed is read: headers for a listing, the bytes of some rows for some rows."""
+
+import itertools
+import json
+import struct
+import time
+
+import numpy as np
+import pytest
+import torch
+from checkpoint_cases import cases, sound
+from safetensors.torch import save_file
+
+from quantcore.checkpoints import open_checkpoint
+
+
+def _header_bytes(folder):
+    """8 bytes and the header of each shard, and the configs."""
+    total = 0
+    for file in folder.iterdir():
+        if file.suffix == ".safetensors":
+            with file.open("rb") as data:
+                total += 8 + struct.unpack("<Q", data.read(8))[0]
+        elif file.name in ("config.json", "quantize_config.json", "model.safetensors.index.json"):
+            total += file.stat().st_size
+    return total
+
+
+@pytest.mark.parametrize("given", [c for c in sound() if c.release.is_dir()], ids=str)
+def test_a_listing_reads_headers_alone(given):
+    checkpoint = open_checkpoint(given.release)
+    assert [tensor.num_bytes for tensor in checkpoint.tensors.values()]
+    assert checkpoint.counter.total <= _header_bytes(given.release)
+    shards = len(list(given.release.glob("*.safetensors")))
+    # the one shape that headers don't tell, of packed channels, is read when it is asked for
+    names = [tensor.shape for tensor in checkpoint.tensors.values()]
+    assert names
+    lazy = sum(name.endswith("weight_shape") for name in checkpoint.release.stored)
+    assert checkpoint.counter.total <= _header_bytes(given.release) + 16 * max(shards, lazy)
+
+
+def _read_bytes(checkpoint, name, rows):
+    tensor = checkpoint.tensors[name]
+    _ = tensor.shape
+    before = checkpoint.counter.total
+    values = tensor.read(rows)
+    return checkpoint.counter.total - before, values
+
+
+def _packed(out, columns, folder):
+    groups = columns // 128
+    save_file(
+        {
+            "m.weight_packed": torch.arange(out * columns // 8, dtype=torch.int32).reshape(out, columns // 8),
+            "m.weight_scale": torch.rand(out, groups).bfloat16(),
+            "m.weight_shape": torch.tensor([out, columns]),
+            "p.weight": torch.rand(out, columns).half(),
+        },
+        folder / "model.safetensors",
+    )
+    weights = {"num_bits": 4, "type": "int", "symmetric": True, "group_size": 128, "strategy": "group"}
+    config = {
+        "quant_method": "compressed-tensors",
+        "format": "pack-quantized",
+        "config_groups": {"g": {"targets": ["Linear"], "weights": weights}},
+    }
+    (folder / "config.json").write_text(json.dumps({"quantization_config": config}))
+
+
+def test_rows_read_their_bytes_alone(tmp_path):
+    _packed(512, 1024, tmp_path)
+    checkpoint = open_checkpoint(tmp_path)
+    count, values = _read_bytes(checkpoint, "m.weight", slice(100, 104))
+    assert count == 4 * (1024 // 2 + 8 * 2)
+    assert torch.equal(values, checkpoint.tensors["m.weight"].read()[100:104])
+    count, _ = _read_bytes(checkpoint, "p.weight", slice(7, 8))
+    assert count == 2048
+
+
+def test_rows_across_the_file(tmp_path):
+    """GPTQ stores a row of the weight as a column: its bytes are read one by one, not the whole."""
+    out, columns = 8192, 256
+    pieces = {
+        "m.qweight": torch.arange(columns // 8 * out, dtype=torch.int32).reshape(columns // 8, out),
+        "m.qzeros": torch.zeros(2, out // 8, dtype=torch.int32),
+        "m.scales": torch.rand(2, out).half(),
+        "m.g_idx": torch.arange(columns, dtype=torch.int32) // 128,
+    }
+    save_file(pieces, tmp_path / "model.safetensors")
+    (tmp_path / "quantize_config.json").write_text('{"bits": 4, "group_size": 128, "sym": false}')
+    checkpoint = open_checkpoint(tmp_path)
+    count, values = _read_bytes(checkpoint, "m.weight", slice(4096, 4100))
+    codes = columns // 8 * 4 * 4
+    assert count < codes + 4 * columns + 16_000  # the group index, and parameters joined over short gaps
+    assert count < sum(piece.numel() * piece.element_size() for piece in pieces.values()) // 20
+    assert torch.equal(values, checkpoint.tensors["m.weight"].read()[4096:4100])
+
+
+def test_reading_rows_of_every_sound_case_in_parts():
+    """The parts of a tensor, each read alone, are the whole."""
+    for given in cases("ct_", "gptq_", "awq_"):
+        if given.record["expect"] != "ok":
+            continue
+        checkpoint = open_checkpoint(given.release)
+        for tensor in checkpoint.tensors.values():
+            n = tensor.shape[0]
+            cuts = sorted({0, n // 5, n // 2, n - 1, n})
+            parts = [tensor.read(slice(a, b)) for a, b in itertools.pairwise(cuts)]
+            assert torch.equal(torch.cat(parts), tensor.read())
+
+
+def _headers_of_a_large_release(folder, layers=80, shards=30):
+    """A release of 70 billion parameters as GPTQ stores them: true headers, and data that the disk does not hold."""
+    size = {"q_proj": (8192, 8192), "k_proj": (8192, 1024), "v_proj": (8192, 1024), "o_proj": (8192, 8192)}
+    size |= {"gate_proj": (8192, 28672), "up_proj": (8192, 28672), "down_proj": (28672, 8192)}
+    tensors = {}
+    for layer in range(layers):
+        for name, (rows, columns) in size.items():
+            module = f"model.layers.{layer}.{'self_attn' if name[0] in 'qkvo' else 'mlp'}.{name}"
+            tensors[f"{module}.qweight"] = ("I32", [rows // 8, columns])
+            tensors[f"{module}.qzeros"] = ("I32", [rows // 128, columns // 8])
+            tensors[f"{module}.scales"] = ("F16", [rows // 128, columns])
+            tensors[f"{module}.g_idx"] = ("I32", [rows])
+    names, weight_map = list(tensors), {}
+    for shard in range(shards):
+        file = f"model-{shard + 1:05}-of-{shards:05}.safetensors"
+        header, end = {}, 0
+        for name in names[shard::shards]:
+            dtype, shape = tensors[name]
+            begin, end = end, end + int(np.prod(shape)) * (4 if dtype == "I32" else 2)
+            header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+            weight_map[name] = file
+        text = json.dumps(header).encode()
+        with open(folder / file, "wb") as out:
+            out.write(struct.pack("<Q", len(text)) + text)
+            out.truncate(8 + len(text) + end)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    config = {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False, "sym": True}
+    (folder / "config.json").write_text(json.dumps({"quantization_config": config}))
+
+
+def test_a_large_release_is_listed_in_two_seconds(tmp_path):
+    _headers_of_a_large_release(tmp_path)
+    start = time.perf_counter()
+    checkpoint = open_checkpoint(tmp_path)
+    elements = sum(int(np.prod(tensor.shape)) for tensor in checkpoint.tensors.values())
+    assert time.perf_counter() - start < 2
+    assert elements > 65e9
+    assert checkpoint.problems == ()
+    assert checkpoint.counter.total <= _header_bytes(tmp_path)
+    tensor = checkpoint.tensors["model.layers.79.mlp.down_proj.weight"]
+    assert tensor.shape == (8192, 28672)
+    assert tensor.read(slice(8000, 8001)).shape == (1, 28672)

@@ -1,0 +1,217 @@
+"""NumPy's and PyTorch's files, which are zip files: headers alone, nothing run, nothing unpacked without a bound."""
+
+import io
+import os
+import pickle
+import time
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+
+from quantcore import QuantError
+from quantcore.checkpoints import open_checkpoint
+
+
+def arrays():
+    rng = np.random.default_rng(0)
+    return {
+        "a": rng.normal(size=(6, 8)).astype(np.float32),
+        "fortran": np.asfortranarray(rng.normal(size=(5, 3)).astype(np.float16)),
+        "big_endian": rng.normal(size=(4, 2)).astype(">f4"),
+        "integers": rng.integers(-128, 127, (3, 4)).astype(np.int8),
+        "scalar": np.float64(0.25),
+        "empty": np.zeros((0, 3), np.float32),
+    }
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_npz(save, tmp_path):
+    save(tmp_path / "x.npz", **arrays())
+    checkpoint = open_checkpoint(tmp_path / "x.npz")
+    assert checkpoint.format == "npz"
+    for name, array in arrays().items():
+        tensor = checkpoint.tensors[name]
+        assert tensor.shape == array.shape
+        assert np.array_equal(tensor.read().numpy(), array.astype(np.float32))
+    assert torch.equal(checkpoint.tensors["a"].read(slice(2, 4)), torch.from_numpy(arrays()["a"][2:4]))
+
+
+def test_npy_and_places(tmp_path):
+    np.save(tmp_path / "x.npy", arrays()["a"])
+    tensor = open_checkpoint(tmp_path / "x.npy").tensors["x"]
+    assert np.array_equal(tensor.read().numpy(), arrays()["a"])
+    place = tensor.locate((2, 3))
+    raw = (tmp_path / "x.npy").read_bytes()[place.offset :][:4]
+    assert np.frombuffer(raw, np.float32)[0] == arrays()["a"][2, 3]
+
+
+def test_npz_listing_reads_headers_alone(tmp_path):
+    np.savez(tmp_path / "x.npz", w=np.zeros((1000, 1000), np.float32))
+    checkpoint = open_checkpoint(tmp_path / "x.npz")
+    assert checkpoint.counter.total < 100_000  # the end of a zip file, where its directory is, and the header
+    before = checkpoint.counter.total
+    checkpoint.tensors["w"].read(slice(10, 12))
+    assert checkpoint.counter.total - before == 2 * 4000
+
+
+def state():
+    base = torch.arange(24, dtype=torch.float32).reshape(4, 6)
+    return {
+        "w": base,
+        "transposed": base.T,
+        "window": base[1:3, 2:5],
+        "expanded": torch.ones(1).expand(3, 2),
+        "half": torch.rand(2, 3).bfloat16(),
+        "small": torch.rand(2, 3).to(torch.float8_e4m3fn),
+        "integers": torch.arange(5, dtype=torch.int8),
+        "flags": torch.tensor([True, False]),
+        "scalar": torch.tensor(2.5),
+        "parameter": torch.nn.Parameter(torch.rand(3)),
+        "nested": {"list": [torch.rand(2), 3, "text"], "same": base},
+        "empty": torch.zeros(0, 2),
+    }
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_torch(protocol, tmp_path):
+    given = state()
+    torch.save(given, tmp_path / "x.pt", pickle_protocol=protocol)
+    checkpoint = open_checkpoint(tmp_path / "x.pt")
+    expected = {k: v for k, v in given.items() if k != "nested"}
+    expected |= {"nested.list.0": given["nested"]["list"][0], "nested.same": given["w"]}
+    assert set(checkpoint.tensors) == set(expected)
+    for name, tensor in expected.items():
+        assert torch.equal(checkpoint.tensors[name].read(), tensor.detach().float()), name
+    place = checkpoint.tensors["w"].locate((2, 3))
+    raw = (tmp_path / "x.pt").read_bytes()[place.offset :][:4]
+    assert np.frombuffer(raw, np.float32)[0] == 15
+
+
+def test_torch_state_of_a_module(tmp_path):
+    module = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.LayerNorm(3))
+    torch.save(module.state_dict(), tmp_path / "pytorch_model.bin")
+    checkpoint = open_checkpoint(tmp_path)
+    assert set(checkpoint.tensors) == set(module.state_dict())
+    assert torch.equal(checkpoint.tensors["0.weight"].read(), module[0].weight.detach())
+
+
+class Evil:
+    """Its unpickling leaves a file."""
+
+    def __reduce__(self):
+        return os.system, ("touch evil",)
+
+
+def _pt(content, folder, **others):
+    """A .pt whose pickle is ``content``."""
+    with zipfile.ZipFile(folder / "x.pt", "w") as file:
+        file.writestr("x/data.pkl", content)
+        file.writestr("x/data/0", b"\0" * 64)
+        for name, data in others.items():
+            file.writestr(f"x/{name}", data)
+    return folder / "x.pt"
+
+
+def _pickled(shape, stride, offset=0):
+    """The pickle of one tensor of 16 floats with any shape."""
+    buffer = io.BytesIO()
+
+    class Pickler(pickle.Pickler):
+        def persistent_id(self, value):
+            return ("storage", torch.FloatStorage, "0", "cpu", 16) if value == "STORAGE" else None
+
+    class Tensor:
+        def __reduce__(self):
+            arguments = ("STORAGE", offset, shape, stride, False, {})
+            return torch._utils._rebuild_tensor_v2, arguments
+
+    Pickler(buffer, 2).dump({"w": Tensor()})
+    return buffer.getvalue()
+
+
+def test_the_pickles_of_these_tests_are_read(tmp_path):
+    tensor = open_checkpoint(_pt(_pickled((4, 4), (4, 1)), tmp_path)).tensors["w"]
+    assert tensor.read().tolist() == [[0] * 4] * 4
+
+
+def _laughs():
+    """A billion references in a few lines."""
+    value = ["x"]
+    for _ in range(30):
+        value = [value, value]
+    return pickle.dumps({"w": value}, 2)
+
+
+TORCH = {
+    "a call": (pickle.dumps({"w": Evil()}, 2), "a call of 'posix.system'"),
+    "a module": (pickle.dumps({"w": torch.nn.Linear(1, 1)}, 2), "x.pt"),
+    "an unknown class": (pickle.dumps({"w": io.BytesIO()}, 2), "is not run"),
+    "no pickle": (b"hello", "damaged"),
+    "half a pickle": (_pickled((4, 4), (4, 1))[:-20], "damaged"),
+    "a tensor beyond its storage": (_pickled((4, 5), (5, 1)), "beyond the 64 bytes"),
+    "strides beyond it": (_pickled((4, 4), (8, 1)), "beyond the 64 bytes"),
+    "an offset beyond it": (_pickled((4, 4), (4, 1), 1), "beyond the 64 bytes"),
+    "negative strides": (_pickled((4, 4), (-4, 1), 12), "damaged"),
+    "a shape of 2^80": (_pickled((2**40, 2**40), (0, 0)), "save it contiguous"),
+    "many references": (_laughs(), "nests more than"),
+    "no tensor": (pickle.dumps({"a": 1}, 2), "holds no tensor"),
+}
+
+
+@pytest.mark.parametrize("what", TORCH)
+def test_torch_is_refused(what, tmp_path, monkeypatch):
+    content, words = TORCH[what]
+    monkeypatch.chdir(tmp_path)
+    start = time.perf_counter()
+    with pytest.raises(QuantError) as caught:
+        open_checkpoint(_pt(content, tmp_path))
+    assert words in str(caught.value)
+    assert time.perf_counter() - start < 5
+    assert not (tmp_path / "evil").exists()
+
+
+def test_old_pickles_are_refused(tmp_path):
+    torch.save({"w": torch.ones(2)}, tmp_path / "x.bin", _use_new_zipfile_serialization=False)
+    with pytest.raises(QuantError, match=r"not a zip file of tensors.*weights_only=True"):
+        open_checkpoint(tmp_path / "x.bin")
+
+
+def _bomb(folder, name, members):
+    with zipfile.ZipFile(folder / name, "w", zipfile.ZIP_DEFLATED) as file:
+        for member, data in members.items():
+            file.writestr(member, data)
+    return folder / name
+
+
+def test_zip_files_that_inflate(tmp_path):
+    """A member that claims 4 GB is refused on its claim."""
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (2**28,)})
+    with (
+        zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file,
+        file.open("w.npy", "w") as member,
+    ):
+        member.write(header.getvalue())
+        for _ in range(64):
+            member.write(bytes(2**24))
+    start = time.perf_counter()
+    with pytest.raises(QuantError, match=r"1,073\.7 MB once unpacked"):
+        open_checkpoint(tmp_path / "x.npz")
+    assert time.perf_counter() - start < 1
+
+
+def test_damaged_zip_files(tmp_path):
+    np.savez(tmp_path / "x.npz", w=np.zeros(100, np.float32))
+    data = (tmp_path / "x.npz").read_bytes()
+    for broken in (data[:-30], data[:100], b"PK\x03\x04" + bytes(50), b""):
+        (tmp_path / "y.npz").write_bytes(broken)
+        with pytest.raises(QuantError, match=r"y\.npz"):
+            open_checkpoint(tmp_path / "y.npz")
+    objects = np.array([{"a": 1}, None], dtype=object)
+    np.savez(tmp_path / "x.npz", w=objects)
+    with pytest.raises(QuantError, match="not numbers"):
+        open_checkpoint(tmp_path / "x.npz")
+    with pytest.raises(QuantError, match="no array"):
+        open_checkpoint(_bomb(tmp_path, "z.npz", {"readme.txt": b"hello"}))
