@@ -46,7 +46,9 @@ def main() -> None:
     tensor, imatrix = torch.from_numpy(x), rng.random(given.columns, dtype=np.float32)
     has_ggml = ggml_oracle.library_path() is not None
     print(f"{x.shape} float32, ns per element (budget {BUDGET})")
-    print("| type | quantcore | ggml | ratio | with imatrix | ggml | ratio |\n|---|---:|---:|---:|---:|---:|---:|")
+    print(
+        "| type | quantcore | ggml | ratio | with imatrix | ggml | ratio |\n|---|---:|---:|---:|---:|---:|---:|"
+    )
     for name in ggml_oracle.WEIGHTED:
         scheme, cells = qc.PRESETS[f"gguf.{name}"], []
         for importance in (None, imatrix):

@@ -86,10 +86,7 @@ def test_script_is_short_and_names_its_versions(name):
     assert len(code.strip().splitlines()) <= 20
     convention = qc.PRESETS[name].convention
     reader = "gguf==0.19.0" if convention.library == "ggml" else f"{convention.library}=={convention.version}"
-    assert (
-        reader
-        in script.split("# pip install ")[1].split("\n")[0].split()
-    )
+    assert reader in script.split("# pip install ")[1].split("\n")[0].split()
     values = name in ("compressed_tensors.mxfp6_e2m3", "gguf.TQ1_0") or convention.library == "ggml"
     assert f"print({'dequantized' if values else 'codes'})" in script
 

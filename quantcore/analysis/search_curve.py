@@ -63,9 +63,7 @@ def search_curve(result: Quantized, block: tuple[int, ...] | None = None) -> Sea
     )
     weights = WEIGHTS[setting.weighting.name].formula
     tried = tuple(trial.tried for trial in trials)
-    return SearchCurve(
-        setting, tried, setting.DIVISOR, weights, scales, errors, best, count, len(numbers)
-    )
+    return SearchCurve(setting, tried, setting.DIVISOR, weights, scales, errors, best, count, len(numbers))
 
 
 def _mean(values: npt.NDArray[np.float32]) -> float:

@@ -34,13 +34,18 @@ def search_qparams(x: Tensor, scheme: Scheme, blocks: Blocks, importance: Any) -
     scale, low, high, minimum, weights = (np.empty(groups.count, np.float32) for _ in range(5))
     codes = torch.empty(tuple(x.shape), dtype=scheme.format.dtype)
     by_group = codes.view(-1, groups.size).numpy()
-    middle = 0 if scheme.format.signed or not scheme.symmetric else scheme.rules.zero_point.middle(scheme.format)
+    middle = (
+        0 if scheme.format.signed or not scheme.symmetric else scheme.rules.zero_point.middle(scheme.format)
+    )
     step = max(1, _BOX // groups.size)
     with np.errstate(all="ignore"):
         for rows in (slice(start, start + step) for start in range(0, groups.count, step)):
             part, w = groups.at(rows)
             found = setting.search(part, w, scheme.format)
-            scale[rows], weights[rows] = found.scale, np.add.accumulate(w, axis=0)[-1] if importance is not None else 1
+            scale[rows], weights[rows] = (
+                found.scale,
+                np.add.accumulate(w, axis=0)[-1] if importance is not None else 1,
+            )
             low[rows], high[rows] = span(found, scheme.format)
             if found.min is not None:
                 minimum[rows] = found.min
@@ -163,5 +168,7 @@ def checked(importance: Any, shape: tuple[int, ...]) -> Array:
         )
     refuse_nonfinite(given, "an importance", what="importance")
     if bool(given.amin() < 0):
-        raise QuantError("importance has a negative number; give the mean of each column's squares, 0 or more.")
+        raise QuantError(
+            "importance has a negative number; give the mean of each column's squares, 0 or more."
+        )
     return given.numpy()

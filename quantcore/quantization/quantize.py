@@ -16,7 +16,16 @@ from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import Blocks, cells_of, split_axes, spread
 from quantcore.numerics import CHUNK, as_float32, refuse_nonfinite, rounding
-from quantcore.qparams import Dequantizer, QParams, check_stored, decode, dequantizer_of, find_qparams, fit, store
+from quantcore.qparams import (
+    Dequantizer,
+    QParams,
+    check_stored,
+    decode,
+    dequantizer_of,
+    find_qparams,
+    fit,
+    store,
+)
 from quantcore.quantization.overflow import may_leave_integers, nan_note, replace_codes, resolve_nonfinite
 from quantcore.quantization.walk import boxes, inverse_of_levels, prepare
 from quantcore.range_setting import Given, MaxScale, Search
@@ -109,9 +118,7 @@ def apply(x: Any, scheme: Scheme, out: Quantized | None = None, importance: Any 
     return result
 
 
-def apply_quietly(
-    x: Any, scheme: Scheme, out: Quantized | None = None, importance: Any = None
-) -> Quantized:
+def apply_quietly(x: Any, scheme: Scheme, out: Quantized | None = None, importance: Any = None) -> Quantized:
     """`apply` that only stores warnings in the result: Python's warning filters are not thread-safe.
 
     Raises:
@@ -171,6 +178,7 @@ def _lowest_codes(params: QParams, scheme: Scheme, scales: Quantized) -> None:
     """Give the groups of super-blocks that count as 0 (`MaxScale.least`) the lowest codes, in place, as ggml does."""
     if params.searched is None:
         return
+    assert scales.params.raw is not None
     unscaled = cells_of((scales.params.raw == 0).to(torch.uint8), scales.blocks.shape, scales.blocks.block)
     if bool(unscaled.any()):
         groups = params.searched.view(*unscaled.shape, -1)

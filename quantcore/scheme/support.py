@@ -73,7 +73,9 @@ def _search_needs(scheme: Scheme, setting: Search, shape: Shape) -> str:
     if fits:
         return f"needs {fits}"
     over = setting.weighting.mean_over
-    return f"averages over {over} elements, which do not divide {shape[-1]}" if over and shape[-1] % over else ""
+    return (
+        f"averages over {over} elements, which do not divide {shape[-1]}" if over and shape[-1] % over else ""
+    )
 
 
 def full_name(convention: Convention) -> str:

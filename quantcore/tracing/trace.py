@@ -77,7 +77,13 @@ def _coded(result: Quantized, x: Tensor, code: int, place: Slices, convention: C
     operand = operand / convention.scale.divisor if convention.scale.divisor != 1 else operand
     if _takes_searched(convention, float(params.scale[place])):
         kept = float(code)
-        found = {"operand": float(x), "quotient": kept, "summed": None, "rounded": kept, "shifted": kept}
+        found: dict[str, Any] = {
+            "operand": float(x),
+            "quotient": kept,
+            "summed": None,
+            "rounded": kept,
+            "shifted": kept,
+        }
         found["overflow"] = "searched"
     elif isinstance(scheme.format, IntFormat):
         round_ = _rounding_of(result, code, 0.0 if kernel.shift_first else float(z))

@@ -20,14 +20,14 @@ def draw(
     """Draw the histogram with the values that the codes span, and next to it the error of every trial."""
     scheme = result.scheme
     make = lambda: qc.search_curve(result, block)  # noqa: E731
-    curve = cache.cached_small(
-        tensor, f"search curve {scheme} {block}", make, needs.of(scheme, tensor.shape)
-    )
+    curve = cache.cached_small(tensor, f"search curve {scheme} {block}", make, needs.of(scheme, tensor.shape))
     left, right = st.columns(2)
     with left:
         st.markdown("**Elements, and what the codes span**")
         st.plotly_chart(
-            figures.range_histogram(*bins, (), bounds, theme=theme()), theme=None, key="rng_histogram_searched"
+            figures.range_histogram(*bins, (), bounds, theme=theme()),
+            theme=None,
+            key="rng_histogram_searched",
         )
     with right:
         st.markdown(f"**Trials of {messages.plain(curve.name)}**")
@@ -36,7 +36,9 @@ def draw(
 
 
 def _note(curve: qc.SearchCurve, scheme: qc.Scheme) -> str:
-    sentences = [f"The search weighs each element's error by w = {curve.weights} and keeps the first of the best trials."]
+    sentences = [
+        f"The search weighs each element's error by w = {curve.weights} and keeps the first of the best trials."
+    ]
     if curve.measured > 1:
         sentences.append("A marker's size shows how many groups ended with that trial; errors are means.")
     if 1 < curve.measured < curve.groups:

@@ -39,7 +39,9 @@ def _ggml(name: str, functions: str, **choices: Any) -> Convention:
     )
 
 
-SEARCHED = Limit("search", (True,), "takes scales from one of ggml's searches (make_qx, …), and stores them in 16 bits")
+SEARCHED = Limit(
+    "search", (True,), "takes scales from one of ggml's searches (make_qx, …), and stores them in 16 bits"
+)
 SUPER_BLOCKS = Limit(
     "super_blocks", (True,), "requires rows of whole super-blocks (ggml: n_per_row % QK_K == 0, QK_K = 256)"
 )

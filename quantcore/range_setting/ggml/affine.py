@@ -46,15 +46,17 @@ def make_qkx(x: Floats, w: Floats, steps: Steps, record: Record = None) -> Found
     """
     found, risky = _search(x, w, steps, nearest, record)
     if risky.any():
-        some = (np.ascontiguousarray(part[:, risky]) for part in (x, w))
-        again, _ = _search(*some, steps, nearest_int, None)
+        some, weights = (np.ascontiguousarray(part[:, risky]) for part in (x, w))
+        again, _ = _search(some, weights, steps, nearest_int, None)
         assert found.min is not None
         assert found.codes is not None
-        found.scale[risky], found.min[risky], found.codes[:, risky] = again  # type: ignore[assignment]
+        found.scale[risky], found.min[risky], found.codes[:, risky] = again
     return found
 
 
-def _search(x: Floats, w: Floats, steps: Steps, round_: Nearest, record: Record) -> tuple[Found, npt.NDArray[np.bool_]]:
+def _search(
+    x: Floats, w: Floats, steps: Steps, round_: Nearest, record: Record
+) -> tuple[Found, npt.NDArray[np.bool_]]:
     top = np.float32(steps.nmax)
     lowest, high = _first_lowest(x), x.max(axis=0)
     sum_w, sum_x = total(w), total(w * x)
@@ -91,7 +93,7 @@ def _search(x: Floats, w: Floats, steps: Steps, round_: Nearest, record: Record)
 
 def _first_lowest(x: Floats) -> Floats:
     """The lowest element, the first of equals: of +0 and -0, which are equal, the sign is written to the file."""
-    lowest = x.min(axis=0)
+    lowest: Floats = x.min(axis=0)
     zero = lowest == 0
     if zero.any():
         some = x[:, zero]

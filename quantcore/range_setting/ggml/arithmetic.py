@@ -6,12 +6,12 @@ while each group's sums stay strictly left to right, as in C without contraction
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float32]
+Floats = npt.NDArray[Any]  # float32 throughout, and masks of the same shape
 Nearest = Callable[[Floats, Floats], Floats]
 _MANY = 8
 _MAGIC = np.float32(12582912.0)  # 1.5 · 2^23: the sum's lowest bits are the integer
@@ -73,8 +73,10 @@ def nearest_int(values: Floats, out: Floats) -> Floats:
 def total(products: Floats) -> Floats:
     """Sum of each group, left to right from 0."""
     if products.shape[1] < _MANY:  # one group is one contiguous axis, which numpy would add pairwise
-        return np.add.accumulate(products, axis=0)[-1] + np.float32(0.0)
-    return np.add.reduce(products, axis=0, initial=np.float32(0.0))
+        few: Floats = np.add.accumulate(products, axis=0)[-1] + np.float32(0.0)
+        return few
+    sums: Floats = np.add.reduce(products, axis=0, initial=np.float32(0.0))
+    return sums
 
 
 def first_largest(x: Floats) -> tuple[Floats, Floats]:

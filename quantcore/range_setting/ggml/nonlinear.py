@@ -3,7 +3,17 @@
 import numpy as np
 import numpy.typing as npt
 
-from quantcore.range_setting.ggml.arithmetic import ALL_ZERO, Floats, Found, Record, Trial, first_largest, squared_error, total, written
+from quantcore.range_setting.ggml.arithmetic import (
+    ALL_ZERO,
+    Floats,
+    Found,
+    Record,
+    Trial,
+    first_largest,
+    squared_error,
+    total,
+    written,
+)
 
 
 class Grid:
@@ -32,9 +42,7 @@ class Grid:
         return np.take(self.by_half, place, out=out, mode="clip")
 
 
-def make_iq4(
-    x: Floats, w: Floats, values: tuple[float, ...], ntry: int, record: Record = None
-) -> Found:
+def make_iq4(x: Floats, w: Floats, values: tuple[float, ...], ntry: int, record: Record = None) -> Found:
     """The scale of every group: the weighted least squares over the codes of the best of 2·ntry + 2 trial scales."""
     grid = Grid(values)
     extreme, size = first_largest(x)

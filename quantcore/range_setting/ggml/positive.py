@@ -2,7 +2,17 @@
 
 import numpy as np
 
-from quantcore.range_setting.ggml.arithmetic import ALL_ZERO, Floats, Found, Record, Trial, nearest_int, squared_error, total, written
+from quantcore.range_setting.ggml.arithmetic import (
+    ALL_ZERO,
+    Floats,
+    Found,
+    Record,
+    Trial,
+    nearest_int,
+    squared_error,
+    total,
+    written,
+)
 
 _TRIALS = [i for i in range(-4, 5) if i != 0]
 _PASSES = 5

@@ -78,20 +78,22 @@ def make_q3(x: Floats, nmax: int, record: Record = None) -> Found:
     inverse = np.float32(-nmax) / np.where(empty, np.float32(1.0), extreme)
     sums = np.stack(_sums(x, w, wx, inverse, nmax, codes, work))
     _note(record, f"{-nmax}", x, w, codes, sums, ~empty)
-    moving, at = (x, w, wx, codes.copy(), sums.copy()), np.arange(x.shape[1])
+    moving, at = [x, w, wx, codes.copy(), sums.copy()], np.arange(x.shape[1])
     for number in range(1, _PASSES + 1):
         moved = _descend(*moving, nmax)
         codes[:, at], sums[:, at] = moving[3], moving[4]
         _note(record, f"pass {number}", x, w, codes, sums, np.isin(np.arange(x.shape[1]), at[moved]))
         if not moved.any():
             break
-        moving, at = tuple(part[:, moved] for part in moving), at[moved]  # the others stay as they are
+        moving, at = [part[:, moved] for part in moving], at[moved]  # the others stay as they are
     scale = np.where(sums[1] > 0, sums[0] / sums[1], np.float32(0.0))
     codes[:, empty] = -nmax
     return Found(np.where(empty, np.float32(0.0), scale), codes=codes)
 
 
-def _note(record: Record, tried: str, x: Floats, w: Floats, codes: Floats, sums: Floats, taken: Floats) -> None:
+def _note(
+    record: Record, tried: str, x: Floats, w: Floats, codes: Floats, sums: Floats, taken: Floats
+) -> None:
     if record is not None:
         scale = sums[0] / sums[1]
         record.append(Trial(tried, scale, None, squared_error(x, w, codes, scale), taken))

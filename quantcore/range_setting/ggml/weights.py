@@ -19,7 +19,8 @@ class Weight(NamedTuple):
 
 
 def _rms_plus_abs(x: Floats, importance: Floats | None, sigma2: Floats | None) -> Floats:
-    return np.sqrt(total(x * x) / np.float32(len(x))) + np.abs(x)
+    found: Floats = np.sqrt(total(x * x) / np.float32(len(x))) + np.abs(x)
+    return found
 
 
 def _importance_rms(x: Floats, importance: Floats | None, sigma2: Floats | None) -> Floats:
