@@ -14,7 +14,7 @@ from torch import Tensor
 
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
-from quantcore.granularity import Blocks, cells_of, split_axes, spread
+from quantcore.granularity import Blocks, split_axes, spread
 from quantcore.numerics import CHUNK, as_float32, refuse_nonfinite, rounding
 from quantcore.qparams import (
     Dequantizer,
@@ -27,6 +27,7 @@ from quantcore.qparams import (
     store,
 )
 from quantcore.quantization.overflow import may_leave_integers, nan_note, replace_codes, resolve_nonfinite
+from quantcore.quantization.searched import keep_searched, lowest_codes
 from quantcore.quantization.walk import boxes, inverse_of_levels, prepare
 from quantcore.range_setting import Given, MaxScale, Search
 from quantcore.scheme import Scheme, check_supported, full_name, with_importance
@@ -166,23 +167,12 @@ def _stored(params: QParams, scheme: Scheme, scales: Quantized, mins: Quantized 
     stored = replace(params, scale=scales.dequantized, raw=params.scale, inverse=inverse, coded=coded)
     of_scales = scales.scheme.range_setting
     if isinstance(of_scales, MaxScale) and of_scales.least:
-        _lowest_codes(stored, scheme, scales)
+        lowest_codes(stored, scheme.format.qmin, scales.params, scales.blocks)
     if mins is None:
         return stored
     zero_point = mins.dequantized
     below = scheme.rules.zero_point.zero_point_form == "below"
     return replace(stored, zero_point=zero_point.neg_() if below else zero_point)
-
-
-def _lowest_codes(params: QParams, scheme: Scheme, scales: Quantized) -> None:
-    """Give the groups of super-blocks that count as 0 (`MaxScale.least`) the lowest codes, in place, as ggml does."""
-    if params.searched is None:
-        return
-    assert scales.params.raw is not None
-    unscaled = cells_of((scales.params.raw == 0).to(torch.uint8), scales.blocks.shape, scales.blocks.block)
-    if bool(unscaled.any()):
-        groups = params.searched.view(*unscaled.shape, -1)
-        groups.masked_fill_(unscaled.bool().unsqueeze(-1), scheme.format.qmin)
 
 
 def quantize(x: Any, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | None = None) -> Tensor:
@@ -235,17 +225,8 @@ def _codes(
             fmt.encode_(work, target, round_)
             replace_codes(target, before, fmt, rules)
     if params.searched is not None and rules.storage.zero_scale == "searched":
-        _keep_searched(codes, params, blocks)
+        keep_searched(codes, params, blocks)
     return codes, nan_note(nans, rules) if nans and fmt.has_zero_point else ""
-
-
-def _keep_searched(codes: Tensor, params: QParams, blocks: Blocks) -> None:
-    """Where a scale is stored as 0, put the codes of the search, in place."""
-    assert params.searched is not None
-    zero = params.scale.reshape(-1) == 0
-    if bool(zero.any()):
-        size = blocks.block[-1]
-        codes.view(-1, size)[zero] = params.searched.view(-1, size)[zero]
 
 
 def codes_of(x: Tensor, params: QParams, scheme: Scheme) -> Tensor:

@@ -1,4 +1,4 @@
-"""ggml's searches as range settings: they find a group's scale (and min) themselves, and its codes.
+"""ggml's searches for the scale (and min) of a group, as range settings.
 
 Source: ggml 0.13.1, src/ggml-quants.c. All arithmetic is float32 in C's order, as x86-64 builds without fused
 multiply-add have it. A build that contracts a·b + c (most arm64 builds) chooses other codes in about 0.2 % of the
@@ -8,76 +8,15 @@ bytes; that is not reproduced.
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-import torch
-from torch import Tensor
-
 from quantcore import notation
 from quantcore.errors import QuantError
 from quantcore.formats import CodebookFormat, Format, IntFormat
-from quantcore.range_setting.ggml import affine, largest, nonlinear, positive, symmetric
+from quantcore.range_setting.ggml import affine, nonlinear, symmetric
 from quantcore.range_setting.ggml.arithmetic import Floats, Found, Record
-from quantcore.range_setting.ggml.weights import WEIGHTS, Weighting
-from quantcore.range_setting.protocol import Range, Task
+from quantcore.range_setting.ggml.search import Search
+from quantcore.range_setting.ggml.weights import Weighting
 
 MAX_STEPS = 1000
-
-
-@dataclass(frozen=True)
-class Search:
-    """A search for the scale of a group. Its weighting says what each element's error counts.
-
-    ``DIVISOR``: what the numbers in `Trial.tried` are divided by to give the inverse scale.
-    """
-
-    DIVISOR: ClassVar[str] = "extreme"
-
-    @property
-    def weighting(self) -> Weighting:
-        """How the elements are weighted."""
-        return Weighting("one")
-
-    @property
-    def needs_importance(self) -> bool:
-        """Whether the elements' importance (an imatrix) must be given."""
-        return WEIGHTS[self.weighting.name].importance
-
-    def kinds(self, fmt: Format, symmetric: bool) -> str:
-        """Return what the search needs, empty if format and symmetry fit."""
-        raise NotImplementedError
-
-    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> Found:
-        """Search every group; ``x``, ``w``: elements and weights, (elements of a group, groups).
-
-        ``record``: a list that the trials are added to.
-        """
-        raise NotImplementedError
-
-    def __call__(self, blocks: Tensor, task: Task) -> Range:
-        """Return (low, high), one number per block, which the scale (and min) found span; without importance.
-
-        Raises:
-            QuantError: the search needs importance.
-        """
-        if self.needs_importance:
-            raise QuantError(f"{notation.write_call(self)} weighs elements by importance; give importance=.")
-        x = np.ascontiguousarray(blocks.cpu().numpy().T)
-        with np.errstate(all="ignore"):
-            found = self.search(x, self.weighting.of(x, None, None), task.format)
-        return tuple(torch.from_numpy(end).to(blocks.device) for end in span(found, task.format))  # type: ignore[return-value]
-
-
-def span(found: Found, fmt: Format) -> tuple[Floats, Floats]:
-    """Return the values of the outermost codes, in ascending order."""
-    if isinstance(fmt, CodebookFormat):
-        ends = found.scale * np.float32(min(fmt.values)), found.scale * np.float32(max(fmt.values))
-    elif found.min is None:
-        half = np.float32(1 << (fmt.bits - 1)) if fmt.signed or fmt.middle else np.float32(0.0)
-        ends = -half * found.scale, (half - 1) * found.scale
-    else:
-        low = -found.min
-        ends = low, low + found.scale * np.float32(fmt.qmax)
-    return np.minimum(*ends), np.maximum(*ends)
 
 
 def _steps(value: object, what: str = "nstep") -> int:
@@ -259,61 +198,6 @@ class MakeIq4Nl(Search):
         """Search every group."""
         assert isinstance(fmt, CodebookFormat)
         return nonlinear.make_iq4(x, w, fmt.values, self.ntry, record)
-
-
-@dataclass(frozen=True)
-class MakeQp(Search):
-    """For positive numbers such as scales: nmax/max and 8 neighbors, then codes moved one after another.
-
-    Weighted by importance: of scales, the sum of the weights of their groups. ggml-quants.c, make_qp_quants
-    (scales and mins of Q2_K, Q4_K, Q5_K with an imatrix).
-    """
-
-    DIVISOR: ClassVar[str] = "max"
-
-    @property
-    def weighting(self) -> Weighting:
-        """How the elements are weighted."""
-        return Weighting("importance")
-
-    def kinds(self, fmt: Format, symmetric: bool) -> str:
-        """Return what the search needs, empty if format and symmetry fit."""
-        unsigned = isinstance(fmt, IntFormat) and not fmt.signed and symmetric and fmt.bits <= 8
-        return "" if unsigned else "unsigned symmetric codes of at most 8 bits"
-
-    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> Found:
-        """Search every group."""
-        return positive.make_qp(x, w, int(fmt.qmax), record)
-
-
-@dataclass(frozen=True)
-class MaxScale(Search):
-    """The codes of scales by the largest of them: max/nmax for unsigned codes, for signed ones -extreme/2^(bits-1).
-
-    ``reciprocal``: signed, the scale is 1/(-2^(bits-1)/extreme), which float32 rounds twice. ``least``: signed, a
-    smaller extreme counts as 0. ``zero_code``: the code of scales that are all 0. ggml-quants.c,
-    quantize_row_q4_K_ref and its like (the scales of K-quants without an imatrix).
-    """
-
-    reciprocal: bool = False
-    least: float = 0.0
-    zero_code: int = 0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "least", notation.finite(self.least, "least"))
-        object.__setattr__(self, "zero_code", notation.integer(self.zero_code, "zero_code"))
-
-    def kinds(self, fmt: Format, symmetric: bool) -> str:
-        """Return what the search needs, empty if format and symmetry fit."""
-        whole = isinstance(fmt, IntFormat) and symmetric and fmt.bits <= 8
-        return "" if whole else "symmetric integer codes of at most 8 bits"
-
-    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> Found:
-        """Search every group."""
-        if fmt.signed:
-            half = 1 << (fmt.bits - 1)
-            return largest.largest_magnitude(x, half, self.reciprocal, self.least, self.zero_code)
-        return largest.largest_positive(x, int(fmt.qmax))
 
 
 def _set_affine(setting: MakeQkx2 | MakeQkx3) -> None:

@@ -80,7 +80,7 @@ def make_q3(x: Floats, nmax: int, record: Record = None) -> Found:
     _note(record, f"{-nmax}", x, w, codes, sums, ~empty)
     moving, at = [x, w, wx, codes.copy(), sums.copy()], np.arange(x.shape[1])
     for number in range(1, _PASSES + 1):
-        moved = _descend(*moving, nmax)
+        moved = _descend(nmax, *moving)
         codes[:, at], sums[:, at] = moving[3], moving[4]
         _note(record, f"pass {number}", x, w, codes, sums, np.isin(np.arange(x.shape[1]), at[moved]))
         if not moved.any():
@@ -99,7 +99,7 @@ def _note(
         record.append(Trial(tried, scale, None, squared_error(x, w, codes, scale), taken))
 
 
-def _descend(x: Floats, w: Floats, wx: Floats, codes: Floats, sums: Floats, nmax: int) -> Floats:
+def _descend(nmax: int, x: Floats, w: Floats, wx: Floats, codes: Floats, sums: Floats) -> Floats:
     """One pass over the elements, in place; return which groups changed."""
     moved = np.zeros(x.shape[1], bool)
     new = np.empty(x.shape[1], np.float32)

@@ -26,7 +26,8 @@ def _rms_plus_abs(x: Floats, importance: Floats | None, sigma2: Floats | None) -
 def _importance_rms(x: Floats, importance: Floats | None, sigma2: Floats | None) -> Floats:
     assert importance is not None
     assert sigma2 is not None
-    return importance * np.sqrt(sigma2 + x * x)
+    found: Floats = importance * np.sqrt(sigma2 + x * x)
+    return found
 
 
 def _importance(x: Floats, importance: Floats | None, sigma2: Floats | None) -> Floats:

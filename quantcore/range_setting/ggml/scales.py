@@ -1,4 +1,4 @@
-"""make_qp_quants: the scale of positive numbers, which scales and mins are."""
+"""The codes of scales and mins: make_qp_quants with an imatrix, by the largest of them without."""
 
 import numpy as np
 
@@ -8,6 +8,7 @@ from quantcore.range_setting.ggml.arithmetic import (
     Found,
     Record,
     Trial,
+    first_largest,
     nearest_int,
     squared_error,
     total,
@@ -80,3 +81,27 @@ def _descend(x: Floats, w: Floats, codes: Floats, sums: list[Floats], nmax: int)
         sums[0], sums[1] = np.where(better, lx, sums[0]), np.where(better, l2, sums[1])
         moved = moved or bool(better.any())
     return moved
+
+
+def largest_positive(x: Floats, nmax: int) -> Found:
+    """Scale max / nmax; codes round(x · (nmax / max)), 0 where no number is positive."""
+    top = np.maximum(x.max(axis=0), np.float32(0.0))
+    inverse = np.where(top > 0, np.float32(nmax) / np.where(top > 0, top, np.float32(1.0)), np.float32(0.0))
+    codes = nearest_int(x * inverse, np.empty_like(x))
+    return Found(top / np.float32(nmax), codes=np.minimum(np.mod(codes, np.float32(256.0)), np.float32(nmax)))
+
+
+def largest_magnitude(x: Floats, nmax: int, reciprocal: bool, least: float, zero_code: int) -> Found:
+    """Scale -extreme / nmax, or 1 / (-nmax / extreme) if ``reciprocal``; codes round(x · (-nmax / extreme)).
+
+    Where the extreme's magnitude is 0 or below ``least``, the scale is 0 and the codes are ``zero_code``.
+    """
+    extreme, size = first_largest(x)
+    empty = (size == 0) | (size < np.float32(least))
+    inverse = np.float32(-nmax) / np.where(empty, np.float32(1.0), extreme)
+    codes = nearest_int(x * inverse, np.empty_like(x))
+    np.clip(codes, np.float32(-nmax), np.float32(nmax - 1), out=codes)
+    codes[:, empty] = zero_code
+    scale = np.float32(1.0) / inverse if reciprocal else -extreme / np.float32(nmax)
+    # C negates the 0 that its search for the extreme begins with
+    return Found(np.where(empty, np.float32(0.0 if reciprocal else -0.0), scale), codes=codes)
