@@ -1,6 +1,6 @@
 """Time of ggml's quantizers in quantcore, beside ggml's own C on the same machine, in nanoseconds per element.
 
-Needs requirements-dev.txt and, for the C column, ``pip install --no-deps pywhispercpp==1.5.1``. One thread; CPU time,
+Needs requirements-dev.txt, whose pywhispercpp contains ggml. One thread; CPU time,
 so that other processes disturb it less; the best of several runs. The budget is 150 ns.
 """
 

@@ -57,5 +57,5 @@ def is_valid(name, blocks):
 
 
 needs_ggml = pytest.mark.skipif(
-    library_path() is None, reason="pip install --no-deps pywhispercpp==1.5.1, as README.md says"
+    library_path() is None, reason="ggml is in pywhispercpp, of requirements-dev.txt"
 )

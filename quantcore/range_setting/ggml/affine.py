@@ -63,16 +63,17 @@ def _search(
     low = np.where(lowest > 0, np.float32(0.0), lowest)
     flat = high == low
     codes, work, product = (np.empty_like(x) for _ in range(3))
-    inverse = top / np.where(flat, np.float32(1.0), high - low)
+    width = np.where(flat, np.float32(1.0), high - low)
+    inverse = top / width
     scale = np.float32(1.0) / inverse
     _coded(x, low, inverse, steps, round_, codes)
     best = _error(x, w, codes, scale, low, steps, work)
-    used_inverse, used_low = inverse, low
-    widest, lowest_of_all = np.abs(inverse), low
+    used_inverse, used_low = inverse, low.copy()
+    widest, lowest_of_all = np.abs(inverse), low.copy()
     if record is not None:
-        record.append(Trial(written(top), scale, -low, best, ~flat))
+        record.append(Trial(written(top), scale.copy(), -low, best.copy(), ~flat))
     for factor in steps.factors():
-        inverse = factor / np.where(flat, np.float32(1.0), high - low)
+        inverse = factor / width
         widest, lowest_of_all = np.maximum(widest, np.abs(inverse)), np.minimum(lowest_of_all, low)
         _coded(x, low, inverse, steps, round_, codes)
         trial_scale, trial_low, usable = _fitted(x, w, codes, sum_w, sum_x, work, product)
@@ -80,9 +81,10 @@ def _search(
         better = usable & (error < best)
         if record is not None:
             record.append(Trial(written(factor), trial_scale, -trial_low, error, better & ~flat))
-        best = np.where(better, error, best)
-        used_inverse, used_low = np.where(better, inverse, used_inverse), np.where(better, low, used_low)
-        scale, low = np.where(better, trial_scale, scale), np.where(better, trial_low, low)
+        at = np.flatnonzero(better & ~flat)  # mostly few
+        best[at], used_inverse[at], used_low[at] = error[at], inverse[at], low[at]
+        scale[at], low[at] = trial_scale[at], trial_low[at]
+        width[at] = high[at] - low[at]
     _coded(x, used_low, used_inverse, steps, round_, codes)
     codes[:, flat] = 0.0
     # a bound of all that was rounded: beyond it `nearest` may not round as ggml does
@@ -123,9 +125,9 @@ def _fitted(
     usable = determinant > 0
     scale = (sum_w * sum_xl - sum_x * sum_l) / determinant
     low = (sum_l2 * sum_x - sum_l * sum_xl) / determinant
-    above = low > 0
-    scale = np.where(above, sum_xl / sum_l2, scale)
-    return scale, np.where(above, np.float32(0.0), low), usable
+    above = np.flatnonzero(low > 0)
+    scale[above], low[above] = sum_xl[above] / sum_l2[above], np.float32(0.0)
+    return scale, low, usable
 
 
 def _error(
