@@ -14,7 +14,7 @@ from quantcore.notation import write_call
 from quantcore.numerics import as_float32, refuse_nonfinite
 from quantcore.qparams.record import QParams
 from quantcore.qparams.scale import replaced_scale
-from quantcore.range_setting import Search, Trial, span
+from quantcore.range_setting import Search, Trial, span, total
 from quantcore.scheme import Scheme
 
 Array = npt.NDArray[np.float32]
@@ -31,7 +31,7 @@ def search_qparams(x: Tensor, scheme: Scheme, blocks: Blocks, importance: Any) -
     assert isinstance(setting, Search)
     refuse_nonfinite(x, "this search")
     groups = Groups(x, blocks, setting, importance)
-    scale, low, high, minimum, weights = (np.empty(groups.count, np.float32) for _ in range(5))
+    scale, low, high, minimum, weights = (np.ones(groups.count, np.float32) for _ in range(5))
     codes = torch.empty(tuple(x.shape), dtype=scheme.format.dtype)
     by_group = codes.view(-1, groups.size).numpy()
     middle = (
@@ -42,10 +42,9 @@ def search_qparams(x: Tensor, scheme: Scheme, blocks: Blocks, importance: Any) -
         for rows in (slice(start, start + step) for start in range(0, groups.count, step)):
             part, w = groups.at(rows)
             found = setting.search(part, w, scheme.format)
-            scale[rows], weights[rows] = (
-                found.scale,
-                np.add.accumulate(w, axis=0)[-1] if importance is not None else 1,
-            )
+            scale[rows] = found.scale
+            if importance is not None:
+                weights[rows] = total(w)
             low[rows], high[rows] = span(found, scheme.format)
             if found.min is not None:
                 minimum[rows] = found.min

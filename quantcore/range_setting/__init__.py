@@ -23,6 +23,7 @@ from quantcore.range_setting.ggml import (
     Search,
     Trial,
     span,
+    total,
 )
 from quantcore.range_setting.half_quadratic import HalfQuadratic
 from quantcore.range_setting.protocol import Range, Task, parts
@@ -94,4 +95,5 @@ __all__ = [
     "WEIGHTS",
     "parts",
     "span",
+    "total",
 ]

@@ -1,6 +1,6 @@
 """The searches of ggml's quantizers."""
 
-from quantcore.range_setting.ggml.arithmetic import Found, Trial
+from quantcore.range_setting.ggml.arithmetic import Found, Trial, total
 from quantcore.range_setting.ggml.scale_settings import MakeQp, MaxScale
 from quantcore.range_setting.ggml.search import Search, span
 from quantcore.range_setting.ggml.settings import MakeIq4Nl, MakeQ3, MakeQkx2, MakeQkx3, MakeQx
@@ -20,4 +20,5 @@ __all__ = [
     "Trial",
     "Weighting",
     "span",
+    "total",
 ]

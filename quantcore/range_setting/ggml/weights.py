@@ -73,6 +73,6 @@ class Weighting:
         for start in range(0, len(runs), step):
             part = runs[start : start + step]
             with np.errstate(over="ignore"):  # as in C: the search then finds no finite scale
-                squares = np.add.accumulate(part * part, axis=-1)[:, -1]
+                squares = total(np.ascontiguousarray((part * part).T))
             found[start : start + step] = np.float32(self.sigma2) * squares / np.float32(over)
         return found
