@@ -272,10 +272,7 @@ def test_a_search_shows_its_trials(name: str) -> None:
     preset = qc.PRESETS[name]
     axis = dataclasses.replace(preset.granularity, axis=1)
     assert scheme(at) == dataclasses.replace(preset, granularity=axis)
-    assert any(
-        f"Trials of {qc.search_curve(qc.apply(np.ones((1, 256)), preset)).name}" in m.value
-        for m in at.markdown
-    )
+    assert any(m.value.startswith("**Trials of make") for m in at.markdown)
     assert any("This format has no other range settings" in c.value for c in at.caption)
     assert not [slider for slider in at.slider if slider.label == "Range"]
 
