@@ -29,7 +29,7 @@ PLOTLY_JS = Path(plotly.__file__).parent / "package_data"
 try:
     options = settings.current()
     tensor_store.current()
-    metrics.serve(options.metrics)
+    metrics.serve(options.metrics, options.metrics_token)
 except settings.SettingError as error:
     sys.exit(f"Quantscope can't start: {error}")
 uploads = Uploads(options.session_upload_mb, options.upload_mb)

@@ -617,6 +617,28 @@ def test_what_is_said_changes_a_number_and_what_is_not_said_does_not(name):
             assert changed == any(matters(n, scheme) for n in names), (text, names, qc.differences(scheme))
 
 
+@pytest.mark.parametrize("cast", ["int32", "int64", "low_bits"])
+def test_a_cast_is_told_where_a_value_can_go_beyond_it(cast):
+    """By itself, not together with what else is told of NaN and infinity."""
+    told = set()
+    for text, scheme in ALL.items():
+        case = case_of(scheme)
+        if (
+            case.rules.nonfinite.cast != cast
+            or not case.integer
+            or isinstance(scheme.range_setting, qc.Fixed)
+        ):
+            continue
+        blocks, without = all_rows(scheme), case.rules.changed(cast="none")
+        pairs = zip(
+            results_of(blocks, scheme), results_of(blocks, replace(scheme, convention=without)), strict=True
+        )
+        changed = not all(same(a, b, scheme.format) for a, b in pairs)
+        assert changed == matters("cast", scheme), text
+        told.add(changed)
+    assert told == ({True} if cast == "low_bits" else {True, False})
+
+
 def test_every_value_has_a_sentence_of_its_own():
     """Of each choice every value that its type or a record has, none with the words of another."""
     spoken_elsewhere = {"narrow_scale_bits": "symmetric_scale", "nan_replacement": "nan"}

@@ -19,6 +19,7 @@ from loops import finish
 from served import Server, free_port, serve
 
 from benchmarks.visitor import Visitor, visit
+from pages.serving import settings
 from pages.serving.metrics import serve as serve_metrics
 from pages.serving.middleware.headers import content_security_policy
 from pages.serving.settings import SettingError
@@ -228,7 +229,39 @@ def test_metrics_need_an_address_of_this_machine(address: str) -> None:
     with pytest.raises(
         SettingError, match=f"QUANTSCOPE_METRICS is '{address}', where no metrics can be served"
     ):
-        serve_metrics(address)
+        serve_metrics(address, TOKEN)
+
+
+TOKEN = "correct horse battery staple".replace(" ", "-")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "192.0.2.1"])
+def test_metrics_that_other_machines_can_reach_need_a_token(host: str) -> None:
+    with pytest.raises(
+        SettingError, match="which other machines can reach: set QUANTSCOPE_METRICS_TOKEN too"
+    ):
+        serve_metrics(f"{host}:{free_port()}")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::1]"])
+def test_metrics_are_read_with_the_token_alone(host: str) -> None:
+    port = free_port()
+    serve_metrics(f"{host}:{port}", TOKEN)
+    address = f"http://{host.replace('0.0.0.0', '127.0.0.1')}:{port}/metrics"
+    for sent in ({}, {"Authorization": "Bearer nothing"}, {"Authorization": TOKEN}):
+        with pytest.raises(urllib.error.HTTPError, match="401") as refused:
+            urllib.request.urlopen(urllib.request.Request(address, headers=sent), timeout=30)
+        assert b"quantscope_" not in refused.value.read()
+    right = urllib.request.Request(address, headers={"Authorization": f"Bearer {TOKEN}"})
+    assert b"quantscope_sessions" in urllib.request.urlopen(right, timeout=30).read()
+
+
+def test_a_token_that_cant_be_used_is_not_shown() -> None:
+    with pytest.raises(
+        SettingError, match="QUANTSCOPE_METRICS_TOKEN is of another form; it must be 16 to 256"
+    ) as refused:
+        settings.read({"QUANTSCOPE_METRICS_TOKEN": "too short"})
+    assert "too short" not in str(refused.value)
 
 
 def test_a_setting_that_cant_be_used_ends_the_start_with_one_sentence(tmp_path: Path) -> None:

@@ -3,20 +3,31 @@
 Off unless the setting ``metrics`` gives a port. They are served on a port of their own, not by the app.
 """
 
+import hmac
+import socket
+import threading
 import time
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from pathlib import Path
+from socketserver import ThreadingMixIn
+from typing import TYPE_CHECKING, Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from google.protobuf.message import DecodeError
-from prometheus_client import Counter, Gauge, Histogram, Info, start_http_server
+from prometheus_client import Counter, Gauge, Histogram, Info, make_wsgi_app
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
+from pages.serving.network import is_loopback
 from pages.serving.settings import PREFIX, SettingError
 
+if TYPE_CHECKING:
+    from wsgiref.types import WSGIApplication
+
+LOOPBACK = "127.0.0.1"
 OTHER = "other"  # the label of pages that are not in the navigation
 SHORT = 256  # bytes; the message that ends a run is shorter
 
@@ -44,23 +55,56 @@ def gauge(name: str, text: str, read: Callable[[], float]) -> None:
     Gauge(f"quantscope_{name}", text).set_function(read)
 
 
-def serve(address: str) -> None:
+def serve(address: str, token: str = "") -> None:
     """Serve the metrics from now on at ``address``: ``9100``, ``0.0.0.0:9100``, or nowhere if it is empty.
 
+    ``token``: what a reader must send as ``Authorization: Bearer …``; without one, any reader may.
+
     Raises:
-        SettingError: nothing can be served there.
+        SettingError: nothing can be served there, or other machines could read without a token.
     """
     if not address:
         return
     host, _, port = address.rpartition(":")
+    host = host.strip("[]") or LOOPBACK
+    if not (token or is_loopback(host)):
+        raise SettingError(
+            f"{PREFIX}METRICS is {address[:60]!r}, which other machines can reach: set {PREFIX}METRICS_TOKEN too, "
+            "which readers must then send."
+        )
     try:
-        start_http_server(int(port), host or "127.0.0.1")
+        _Threads.address_family = socket.getaddrinfo(host, int(port))[0][0]
+        httpd = make_server(host, int(port), _guarded(make_wsgi_app(), token), _Threads, _Silent)
     except (ValueError, OverflowError, OSError) as error:
         raise SettingError(
             f"{PREFIX}METRICS is {address[:60]!r}, where no metrics can be served ({error}); it must be a free port, "
             "or an address of this machine and a port, such as 9100 or 127.0.0.1:9100."
         ) from error
+    threading.Thread(target=httpd.serve_forever, daemon=True).start()
     _BUILD.info({"version": _version(), "streamlit": version("streamlit"), "torch": version("torch")})
+
+
+class _Threads(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _Silent(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """One line a problem is the log's rule; a reader is none."""
+
+
+def _guarded(app: "WSGIApplication", token: str) -> "WSGIApplication":
+    """The application, for readers that send the token."""
+    wanted = f"Bearer {token}".encode()
+
+    def guarded(environ: Any, start: Any) -> Iterable[bytes]:
+        sent = environ.get("HTTP_AUTHORIZATION", "").encode("latin-1")
+        if token and not hmac.compare_digest(sent, wanted):
+            start("401 Unauthorized", [("WWW-Authenticate", "Bearer"), ("Content-Type", "text/plain")])
+            return [b"Send the token of the setting: Authorization: Bearer ...\n"]
+        return app(environ, start)
+
+    return guarded
 
 
 class Metrics:

@@ -1,4 +1,4 @@
-"""What counts as one visitor's network address."""
+"""Network addresses: what counts as one visitor's, and which are of this machine alone."""
 
 from ipaddress import IPv6Address, ip_address, ip_network
 
@@ -16,3 +16,15 @@ def network(address: str) -> str:
     if isinstance(found, IPv6Address):
         return str(found.ipv4_mapped or ip_network((found, 64), strict=False))
     return str(found)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what is served at ``host``, an address or a name.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, True, False)
+    """
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

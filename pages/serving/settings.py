@@ -44,6 +44,7 @@ class Settings:
         session_upload_mb: sum of the files that one open page may hold, in MB.
         upload_mb: sum of the files that all open pages may hold, in MB.
         metrics: port, or address and port, where Prometheus reads metrics; empty: nowhere.
+        metrics_token: what who reads the metrics must send; not needed on a loopback address.
         replica: the name by which the proxy knows this process; empty where there is no proxy.
     """
 
@@ -56,6 +57,10 @@ class Settings:
     session_upload_mb: float = _number(540, 1, 1e6, "MB")
     upload_mb: float = _number(1080, 1, 1e6, "MB")
     metrics: str = ""
+    metrics_token: str = field(
+        default="",
+        metadata={"pattern": "[!-~]{16,256}", "words": "16 to 256 visible ASCII characters", "secret": True},
+    )
     replica: str = field(
         default="",
         metadata={"pattern": "[a-z0-9-]{1,32}", "words": "up to 32 lowercase letters, digits and hyphens"},
@@ -87,7 +92,8 @@ def _checked(name: str, text: str, limits: Mapping[str, Any]) -> float | str:
     if "unit" in limits:
         return _number_of(name, text, limits)
     if "pattern" in limits and not re.fullmatch(limits["pattern"], text):
-        raise SettingError(f"{name} is {text[:40]!r}; it must be {limits['words']}.")
+        shown = "of another form" if limits.get("secret") else repr(text[:40])
+        raise SettingError(f"{name} is {shown}; it must be {limits['words']}.")
     return text
 
 

@@ -70,7 +70,7 @@ def _cast_matters(case: Case) -> bool:
         return True
     if cast == "int64":
         return case.rules.range.finite_range and not case.symmetric
-    return cast == "int32" and case.shifted and case.fmt.signed and not case.symmetric
+    return cast == "int32" and case.fmt.signed and not case.symmetric
 
 
 @dataclass(frozen=True)
