@@ -1,4 +1,4 @@
-"""nf4 and fp4: codes are indices into a table, blocks run over the flat weight.
+"""bitsandbytes in 4 bits, nf4 and fp4: codes are indices into a table, blocks run over the flat weight.
 
 ``weight`` uint8 [n/2, 1] (or the same bytes as another dtype), the even element in the high bits; ``weight.absmax``
 float32, one per block, the last perhaps shorter; ``weight.quant_map`` float32 [16], the table;
@@ -6,6 +6,8 @@ float32, one per block, the last perhaps shorter; ``weight.quant_map`` float32 [
 
 Nested, absmax is uint8 and itself quantized: absmax = nested_quant_map[code] * nested_absmax[i // 256] +
 nested_offset.
+
+Source: bitsandbytes 95f9af30, bitsandbytes/functional.py (QuantState) and backends/default/ops.py.
 """
 
 import math
