@@ -18,6 +18,7 @@ from quantcore.checkpoints.containers import (
     open_imatrix,
     open_npy,
     open_npz,
+    open_onnx,
     open_safetensors,
     open_torch,
     parts,
@@ -43,6 +44,7 @@ Opener = Callable[[Folder, str], Container]
 OPENERS: dict[str, Opener] = {
     ".safetensors": lambda folder, name: open_safetensors(folder.open(name)),
     **dict.fromkeys((".bin", ".pt", ".pth"), lambda folder, name: open_torch(folder.open(name))),
+    ".onnx": open_onnx,
     ".npz": lambda folder, name: open_npz(folder.open(name)),
     ".npy": lambda folder, name: open_npy(folder.open(name)),
     ".gguf": lambda folder, name: open_gguf(folder.open(name)),
@@ -56,8 +58,8 @@ class Checkpoint:
     """The weights of a checkpoint; only headers have been read.
 
     ``format``: of its quantized weights, such as "gptq", or of its files if none is quantized; ``config``:
-    config.json, or the metadata of a GGUF file; ``tensors``: by logical name; ``problems``: what is wrong with its files; ``counter``: how many bytes
-    have been read so far; ``release``: its stored tensors, configs and metadata.
+    config.json, or the metadata of a GGUF file; ``tensors``: by logical name; ``problems``: what is wrong with its
+    files; ``counter``: how many bytes have been read so far; ``release``: its stored tensors, configs and metadata.
     """
 
     format: str
@@ -84,18 +86,15 @@ def open_checkpoint(address: "str | os.PathLike[str]") -> Checkpoint:
     described = next((c.metadata for c in containers.values() if c.is_self_described), None)
     config, quantization = _configs(folder) if described is None else (described, {})
     metadata = {k: v for container in containers.values() for k, v in container.metadata.items()}
-    release = Release(stored, config, quantization, metadata)
+    structures = tuple(c.structure for c in containers.values() if c.structure is not None)
+    release = Release(stored, config, quantization, metadata, structures)
     layouts = find_layouts(release)
     refused = tuple(
         Problem("unreadable_tensor", "error", layout.reason, (layout.name,))
         for layout in layouts.values()
         if isinstance(layout, Refused)
     )
-    kinds = [
-        layout.storage.partition(" ")[0]
-        for layout in layouts.values()
-        if not isinstance(layout, Plain | Refused)
-    ]
+    kinds = [layout.format_name for layout in layouts.values() if not isinstance(layout, Plain | Refused)]
     fallback = next(iter(containers)).rpartition(".")[2]
     return Checkpoint(
         max(set(kinds), key=kinds.count) if kinds else fallback,

@@ -59,7 +59,11 @@ class CheckpointTensor:
         Raises:
             QuantError: the stored tensors don't fit each other, or can't be read.
         """
+        _ = (
+            self.layout.fields
+        )  # what can't be read says so before memory is taken for a shape that a file claims
         span = self._rows(rows)
+        _ = self.layout.fields  # which compares a shape that the file claims with its bytes
         shape = (span.stop - span.start, *self.shape[1:]) if self.shape else ()
         if out is not None and (out.shape != shape or out.dtype != torch.float32 or not out.is_contiguous()):
             raise QuantError(f"out is not a contiguous float32 tensor of shape {shape}; give one, or none.")
@@ -105,12 +109,12 @@ class CheckpointTensor:
         """Return the codes and parameters as a result for reports, traces, maps and figures.
 
         Args:
-            original: the tensor before it was quantized; without one, its own values in float32 stand in.
+            original: the tensor before it was quantized; without one, its own values stand in, in float32 where the library computes in it.
 
         Raises:
             QuantError: the tensor is not quantized, or the original has another shape.
         """
-        return quantized_of(self.layout, original, lambda: self.read(rounded=False))
+        return quantized_of(self.layout, original, lambda: self.read(rounded=self.layout.rounds_each))
 
     def locate(self, index: Sequence[int]) -> Location:
         """Return where the bits of one element and of its parameters lie.

@@ -20,9 +20,10 @@ class Stored(Given):
         origin: the file and the tensor.
         scale: block form, float32.
         zero_point: block form; int32, or float32 for float zero points and minima.
-        group_index: the group of each column, where groups are not runs of columns; the last axis of ``scale`` and
-            ``zero_point`` then counts groups, and every element is a block of its own.
+        group_index: the group of each column, where groups are not runs of columns, or of each element; the last
+            axis of ``scale`` and ``zero_point`` then counts groups, and every element is a block of its own.
         owner: what the tensor was read from; codes are encoded through it.
+        num_bytes: bytes that the tensor takes in its files, codes and all parameters.
     """
 
     scale: Tensor = field(default=torch.ones(()), compare=False, repr=False)
@@ -30,6 +31,7 @@ class Stored(Given):
     origin: str = ""
     group_index: Tensor | None = field(default=None, compare=False, repr=False)
     owner: Any = field(default=None, compare=False, repr=False)
+    num_bytes: int = field(default=0, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Nothing is checked: files hold what they hold."""
@@ -47,7 +49,7 @@ class Stored(Given):
         """Return a parameter for every block of the grid."""
         if tensor.numel() == 1:
             return tensor.reshape(()).expand(grid).to(device)
-        every = tensor if self.group_index is None else tensor.index_select(-1, self.group_index)
+        every = tensor if self.group_index is None else tensor[..., self.group_index]
         if every.numel() != torch.Size(grid).numel():
             raise QuantError(
                 f"The stored {what} has shape {tuple(every.shape)}, but the blocks form a grid of {grid}; "

@@ -1,10 +1,9 @@
 """Files of checkpoints: their headers alone, as stored tensors with their places."""
 
 from quantcore.checkpoints.containers.container import Container
-from quantcore.checkpoints.containers.gguf import open_gguf
-from quantcore.checkpoints.containers.gguf_split import check_number, parts
-from quantcore.checkpoints.containers.imatrix_dat import open_imatrix
+from quantcore.checkpoints.containers.gguf import check_number, open_gguf, open_imatrix, parts
 from quantcore.checkpoints.containers.index import INDEX, Index, read_index
+from quantcore.checkpoints.containers.onnx import open_onnx
 from quantcore.checkpoints.containers.safetensors import open_safetensors
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
 from quantcore.checkpoints.containers.zipped import open_npy, open_npz, open_torch
@@ -17,6 +16,7 @@ __all__ = [
     "TORCH_DTYPES",
     "open_npy",
     "open_npz",
+    "open_onnx",
     "open_safetensors",
     "open_torch",
     "check_number",

@@ -1,0 +1,183 @@
+"""The header of a GGUF file: metadata, then for each tensor its name, shape, type and offset.
+
+Format: ggml-org/ggml d99724f2, include/gguf.h, src/gguf.cpp. All numbers are little-endian.
+"""
+
+import struct
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from quantcore.checkpoints.address import ByteSource
+from quantcore.checkpoints.containers.gguf.cursor import KEPT, Cursor
+from quantcore.errors import QuantError
+from quantcore.tensors import short
+
+MAGIC, VERSION, DEFAULT_ALIGNMENT = b"GGUF", 3, 32
+VERSION_KEY = "GGUF.version"  # the metadata's key for the file's version; gguf-py calls it so too
+MAX_AXES = 4
+MAX_COUNT = 2**17  # of tensors and of keys; the largest models have some thousands
+
+_SCALARS = {
+    0: "<B",
+    1: "<b",
+    2: "<H",
+    3: "<h",
+    4: "<I",
+    5: "<i",
+    6: "<f",
+    7: "<?",
+    10: "<Q",
+    11: "<q",
+    12: "<d",
+}
+_STRING, _ARRAY = 8, 9
+# the fewest bytes of a key with its value (length, one letter, type, one byte), and of a tensor without name and axes
+_LEAST_KEY, _LEAST_TENSOR = 14, 24
+
+
+@dataclass(frozen=True)
+class LongArray:
+    """An array of the metadata that is too long to keep: how many elements it has, and the first of them."""
+
+    count: int
+    first: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class GgufTensor:
+    """What the header says of a tensor.
+
+    ``shape``: row-major, the reverse of the file's; ``offset``: of its data, after the first byte of all data.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    type_id: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class GgufHeader:
+    """Metadata by key (numbers, texts, lists of them, or `LongArray`), and the tensors in the file's order.
+
+    ``num_bytes``: of the header; ``data``: where the tensors' data begin in the file.
+    """
+
+    metadata: dict[str, Any]
+    tensors: tuple[GgufTensor, ...]
+    num_bytes: int
+    alignment: int
+
+    @property
+    def data(self) -> int:
+        """The first byte of the tensors' data in the file."""
+        return -(-self.num_bytes // self.alignment) * self.alignment
+
+
+def read_gguf_header(source: ByteSource) -> GgufHeader:
+    """Read the header of a GGUF file, and no other byte of it.
+
+    Raises:
+        QuantError: it is not a GGUF file of version 3, or its header is damaged.
+    """
+    cursor = Cursor(source)
+    num_tensors, num_keys = _read_counts(cursor)
+    metadata: dict[str, Any] = {VERSION_KEY: VERSION}
+    for _ in range(num_keys):
+        cursor.least -= _LEAST_KEY
+        key = cursor.text("A key")
+        if key in metadata:
+            raise QuantError(
+                f"{_quoted(source.name)} has the key {_quoted(key)} twice; convert the model again."
+            )
+        metadata[key] = _read_value(cursor, key)
+    tensors: dict[str, GgufTensor] = {}
+    for _ in range(num_tensors):
+        cursor.least -= _LEAST_TENSOR
+        tensor = _read_tensor(cursor)
+        if tensor.name in tensors:
+            raise QuantError(
+                f"{_quoted(source.name)} has a duplicate name: two tensors are called {_quoted(tensor.name)}; "
+                "convert the model again."
+            )
+        tensors[tensor.name] = tensor
+    return GgufHeader(metadata, tuple(tensors.values()), cursor.position, _alignment(metadata, source.name))
+
+
+def _read_counts(cursor: Cursor) -> tuple[int, int]:
+    """Read magic, version and counts; return the number of tensors and of keys."""
+    name = _quoted(cursor.source.name)
+    if cursor.source.size < 24 or (magic := bytes(cursor.take(24)))[:4] != MAGIC:
+        raise QuantError(f"{name} does not begin like a GGUF file; download it again.")
+    version, num_tensors, num_keys = struct.unpack("<IQQ", magic[4:])
+    if version & 0xFFFF == 0:
+        raise QuantError(
+            f"{name} is a big-endian GGUF file, which has no reader here; convert it to little-endian."
+        )
+    if version != VERSION:
+        raise QuantError(
+            f"{name} is a GGUF file of version {version}, which has no reader here; convert it to version {VERSION}."
+        )
+    for what, count, least in (("tensor", num_tensors, _LEAST_TENSOR), ("key", num_keys, _LEAST_KEY)):
+        if count > MAX_COUNT or count * least > cursor.source.size:
+            raise QuantError(
+                f"{name} claims a {what} count of {count:,}, but the file size is {cursor.source.size:,} bytes and the "
+                f"limit is {MAX_COUNT:,}; download it again."
+            )
+    cursor.least = num_tensors * _LEAST_TENSOR + num_keys * _LEAST_KEY
+    return num_tensors, num_keys
+
+
+def _read_value(cursor: Cursor, key: str) -> Any:
+    kind = cursor.number("<I")
+    if kind in _SCALARS:
+        return cursor.number(_SCALARS[kind])
+    if kind == _STRING:
+        return cursor.text("", strict=False)
+    if kind != _ARRAY:
+        raise QuantError(
+            f"In {_quoted(cursor.source.name)}, the value of {_quoted(key)} has the unknown type {kind}; download it again."
+        )
+    kind, count = cursor.number("<I"), cursor.number("<Q")
+    values: list[Any]
+    if kind in _SCALARS:
+        dtype = np.dtype(_SCALARS[kind])
+        values = np.frombuffer(cursor.take(count * dtype.itemsize), dtype)[:KEPT].tolist()
+    elif kind == _STRING:
+        values = cursor.texts(count)
+    else:
+        raise QuantError(
+            f"In {_quoted(cursor.source.name)}, {_quoted(key)} is an array of type {kind}, which GGUF does not have; "
+            "download it again."
+        )
+    return values if count <= KEPT else LongArray(count, tuple(values))
+
+
+def _read_tensor(cursor: Cursor) -> GgufTensor:
+    name = cursor.text("The name of a tensor")
+    where = f"In {_quoted(cursor.source.name)}, {_quoted(name)}"
+    axes = cursor.number("<I")
+    if axes > MAX_AXES:
+        raise QuantError(f"{where} claims {axes:,} axes; GGUF has at most {MAX_AXES}, so download it again.")
+    shape = struct.unpack(f"<{axes}Q", cursor.take(8 * axes))[::-1]
+    if prod(n for n in shape if n) >= 2**48:  # also where an axis of 0 leaves none
+        raise QuantError(f"{where} claims 2^48 elements or more; its shape is damaged, download it again.")
+    type_id, offset = struct.unpack("<IQ", cursor.take(12))
+    return GgufTensor(name, shape, type_id, offset)
+
+
+def _alignment(metadata: dict[str, Any], name: str) -> int:
+    alignment = metadata.get("general.alignment", DEFAULT_ALIGNMENT)
+    if type(alignment) is not int or alignment < 1 or alignment & (alignment - 1) or alignment >= 2**32:
+        raise QuantError(
+            f"{_quoted(name)} has the general.alignment {short(str(alignment))}, which is not a power of two; "
+            "convert the model again."
+        )
+    return alignment
+
+
+def _quoted(name: str) -> str:
+    return short(name, 120)

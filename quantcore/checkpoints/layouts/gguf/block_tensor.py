@@ -1,0 +1,163 @@
+"""A tensor in ggml's blocks: any of its numbers by rows, and where each lies.
+
+Rows are runs of whole blocks and follow one another, so that rows are a range of bytes. A one-dimensional tensor is
+cut within its blocks.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.ggml import Bits, BlockType, Fields, digits_of
+from quantcore.checkpoints.protocol.fields import Place, Rows
+from quantcore.errors import QuantError
+from quantcore.tensors import short
+
+# elements that are read and unpacked at once: from memory or a file as many as a core's cache holds, but a request to
+# a server takes as long as reading megabytes
+_AT_ONCE, _AT_ONCE_REMOTE = 1 << 18, 1 << 24
+_REMOTE_GAP = 1 << 16
+
+
+class LazyFields(Mapping[str, npt.NDArray[Any]]):
+    """The fields of blocks, each unpacked when it is asked for: scales need no codes."""
+
+    def __init__(self, kind: BlockType, blocks: npt.NDArray[np.uint8]) -> None:
+        self._kind, self._blocks = kind, blocks
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        """The numbers of a field, [blocks, entries]."""
+        return self._kind.field(name).unpack(self._blocks)
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of the fields."""
+        return (field.name for field in self._kind.fields)
+
+    def __len__(self) -> int:
+        """How many fields there are."""
+        return len(self._kind.fields)
+
+
+@dataclass(frozen=True)
+class BlockTensor:
+    """A stored tensor and its block type."""
+
+    piece: StoredTensor
+    kind: BlockType
+
+    def shape_of(self, per_block: int) -> tuple[int, ...]:
+        """The shape of numbers of which each block has ``per_block``."""
+        *outer, row = self.piece.shape
+        return (*outer, row // self.kind.elements * per_block)
+
+    def blocks(self, start: int, stop: int) -> npt.NDArray[np.uint8]:
+        """Read blocks, [blocks, bytes of a block]."""
+        size = self.kind.num_bytes
+        data = self.piece.source.read(self.piece.offset + start * size, (stop - start) * size)
+        return np.frombuffer(data, np.uint8).reshape(-1, size)
+
+    def numbers(self, rows: Rows, per_block: int, make: Callable[[Fields], npt.NDArray[Any]]) -> Tensor:
+        """Return numbers of some rows.
+
+        Args:
+            per_block: how many of them a block has.
+            make: computes them from the fields of blocks, [blocks, per_block].
+        """
+        shape, first, last = self._span(rows, per_block)
+        out: npt.NDArray[Any] | None = None
+        for begin, blocks in self._covering(first, last, per_block):
+            part = make(LazyFields(self.kind, blocks))
+            if out is None:
+                out = np.empty(last - first, part.dtype)
+            _place_part(out, part, begin * per_block - first)
+        if out is None:
+            out = np.empty(0, make(LazyFields(self.kind, self.blocks(0, 0))).dtype)
+        return torch.from_numpy(out.reshape(shape))
+
+    def values(self, rows: Rows, out: Tensor | None) -> Tensor:
+        """Return the values of some rows, float32; ``out``: to write into."""
+        size = self.kind.elements
+        shape, first, last = self._span(rows, size)
+        found = torch.empty(shape) if out is None else out
+        flat = found.view(-1).numpy() if found.is_contiguous() else np.empty(last - first, np.float32)
+        for begin, blocks in self._covering(first, last, size):
+            start, stop = begin * size - first, (begin + len(blocks)) * size - first
+            if start >= 0 and stop <= len(flat):
+                self.kind.dequantize(blocks, flat[start:stop])
+            else:
+                _place_part(flat, self.kind.dequantize(blocks), start)
+        return found if found.is_contiguous() else found.copy_(torch.from_numpy(flat.reshape(shape)))
+
+    def place(self, index: Sequence[int], per_block: int, bits_of: Callable[[int], Sequence[Bits]]) -> Place:
+        """Return where the number at ``index`` lies.
+
+        Args:
+            bits_of: the bits of the entry of that number within its block.
+        """
+        flat = int(np.ravel_multi_index(tuple(index), self.shape_of(per_block)))
+        block, entry = divmod(flat, per_block)
+        start = self.piece.offset + block * self.kind.num_bytes
+        bits = tuple((start + b.byte, b.low + i) for b in bits_of(entry) for i in range(b.count))
+        return Place(self.piece.file, self.piece.name, bits)
+
+    def encode(self, numbers: Mapping[str, Tensor]) -> bytes:
+        """Return the bytes of the blocks.
+
+        Args:
+            numbers: by field, or "codes", all rows; the others are read from the file.
+
+        Raises:
+            QuantError: numbers that the blocks can't hold.
+        """
+        found, step = bytearray(), _AT_ONCE // self.kind.elements
+        total = self.piece.num_bytes // self.kind.num_bytes
+        given = {role: value.contiguous().numpy().reshape(total, -1) for role, value in numbers.items()}
+        for start in range(0, total, step):
+            stop = min(start + step, total)
+            fields = self.kind.unpack(self.blocks(start, stop))
+            for role, value in given.items():
+                part = value[start:stop]
+                fields |= {role: part} if role in fields else self._fields_of_codes(fields, part)
+            found += self.kind.pack(fields).tobytes()
+        return bytes(found)
+
+    def _fields_of_codes(self, fields: Fields, codes: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
+        """Return the changed fields that hold the codes, of types that store none by themselves."""
+        before = self.kind.codes(fields)
+        if (before == codes).all():
+            return {}
+        if "digits" in fields:  # a number has one byte or two: where it is the same, the file's own is kept
+            same = digits_of(before) == digits_of(codes)
+            return {"digits": np.where(same, fields["digits"], digits_of(codes))}
+        raise QuantError(
+            f"{self.kind.name} stores one row of a grid for several elements of {short(self.piece.name, 120)}, so that codes "
+            "can't be changed one by one; change grid_index and the signs."
+        )
+
+    def _span(self, rows: Rows, per_block: int) -> tuple[tuple[int, ...], int, int]:
+        """Return the shape of the numbers of some rows, and the first and the one after the last of them, flat."""
+        outer, *inner = self.shape_of(per_block)
+        first, last = (0, outer) if rows is None else (rows.start, rows.stop)
+        return (last - first, *inner), first * prod(inner), last * prod(inner)
+
+    def _covering(self, first: int, last: int, per_block: int) -> Iterator[tuple[int, npt.NDArray[np.uint8]]]:
+        """Yield the blocks that hold these numbers, and the number of the first of them."""
+        remote = _REMOTE_GAP <= self.piece.source.gap < 1 << 32  # beyond: bytes in memory
+        step = (_AT_ONCE_REMOTE if remote else _AT_ONCE) // self.kind.elements
+        stop = -(-last // per_block) if last > first else 0
+        for begin in range(first // per_block, stop, step):
+            yield begin, self.blocks(begin, min(begin + step, stop))
+
+
+def _place_part(out: npt.NDArray[Any], part: npt.NDArray[Any], start: int) -> None:
+    """Copy what overlaps of ``part`` into ``out`` from ``start`` on, which may lie before or reach beyond it."""
+    flat = part.reshape(-1)
+    begin, end = max(0, start), min(len(out), start + len(flat))
+    out[begin:end] = flat[begin - start : end - start]
