@@ -66,7 +66,7 @@ def _setting(layout: Layout) -> tuple[Stored, Convention]:
     if minimum is not None:
         shift, convention = minimum, convention.changed(zero_point_form="min")
     elif shift is not None and shift.is_floating_point():
-        convention = convention.changed(zero_point_form="float")
+        convention = convention.changed(zero_point_form="float", kernel="C")
     zero = torch.zeros((), dtype=torch.int32)
     shift = zero if shift is None else shift if shift.is_floating_point() else shift.to(torch.int32)
     files = dict.fromkeys(piece.file for piece in layout.pieces.values())
