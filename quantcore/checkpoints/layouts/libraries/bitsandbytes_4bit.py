@@ -26,6 +26,7 @@ from quantcore.checkpoints.protocol.config import integer
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Packed, Place, Rows
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, Layout, words
 from quantcore.checkpoints.protocol.release import DTYPES, Release, attempt
+from quantcore.checkpoints.protocol.spreading import Spreading
 from quantcore.checkpoints.protocol.views import Reshaped, viewed
 from quantcore.errors import QuantError
 from quantcore.formats import CODEBOOKS, CodebookFormat, Format
@@ -214,8 +215,8 @@ class FourBits(Layout):
         packed = weight.bits((slice(start // 2, (start + out.numel()) // 2),))
         flat = out.view(-1)
         look_up_pairs(torch.from_numpy(packed), self.fields[TABLE].read(), low_first=False, out=flat)
-        for part, blocks, size in self._parts(first, last):
-            flat[part].view(-1, size).mul_(self.scale(blocks).unsqueeze(1))
+        for part in Spreading(self.blocks, None, first, last).parts():
+            flat[part.elements].view(-1, part.width).mul_(self.scale(part.grid).unsqueeze(1))
         return out.copy_(out.to(self.dtype)) if rounded and self.dtype != torch.float32 else out
 
     def place_of(self, role: str, field: Field, index: tuple[int, ...], position: tuple[int, ...]) -> Place:
