@@ -44,8 +44,9 @@ class Case:
 
 
 def cases(*starts: str) -> list[Case]:
-    """The cases whose names begin with one of ``starts``."""
-    return [Case(f) for f in sorted(FOLDER.iterdir()) if f.name.startswith(starts)]
+    """The cases with a release whose names begin with one of ``starts``."""
+    found = [Case(f) for f in sorted(FOLDER.iterdir()) if f.name.startswith(starts)]
+    return [given for given in found if given.release.exists()]
 
 
 def sound() -> list[Case]:
