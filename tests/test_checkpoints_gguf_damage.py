@@ -14,7 +14,11 @@ from quantcore.errors import QuantError
 
 IMATRIX = checkpoint_cases.case("imatrix").release
 SOURCES = {
-    **{str(case): case.release for case in checkpoint_cases.cases("gguf_", "bad_gguf", "bad_q5k")},
+    **{
+        str(case): case.release
+        for case in checkpoint_cases.cases("gguf_", "bad_gguf", "bad_q5k")
+        if case.record["path"]
+    },
     "imatrix.gguf": IMATRIX / "imatrix.gguf",
     "imatrix.dat": IMATRIX / "imatrix.dat",
 }
