@@ -180,6 +180,7 @@ CHANGES = {
     "inverse": [], "bad_inverse": [], "divisor": [], "center": [], "clamp_min": [], "zero_replacement": [],
     "nan_replacement": [], "zero_scale": [], "quantize_with": [], "e8m0_min_as": [], "min_divisor": [], "short_block": [],
     "decoding": [], "code_bits": [],
+    "decoding_dtype": [],  # of checkpoints alone: test_checkpoints_golden has it
     "zero_point_form": [("hqq", "float_rounded")],
     "zero_point_order": [],  # parts on neighbours of ties alone: test_conventions_live has them
     "zero_point_precision": [("onnxruntime", "float32")],

@@ -92,7 +92,7 @@ def open_checkpoint(address: "str | os.PathLike[str]") -> Checkpoint:
         if isinstance(layout, Refused)
     )
     kinds = [
-        layout.storage.partition(" ")[0]
+        layout.format_name
         for layout in layouts.values()
         if not isinstance(layout, Plain | Refused)
     ]

@@ -1,6 +1,7 @@
 """A weight of a checkpoint as a result, for everything in quantcore that works on one."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -43,17 +44,30 @@ def quantized_of(layout: Layout, original: Any, values: Callable[[], Tensor]) ->
         granularity = PerBlock((1,) * len(layout.shape))
     scheme = Scheme(layout.element, layout.symmetric, granularity, setting, convention)
     grid = Blocks.of(granularity, layout.shape).grid
-    return Quantized(x, scheme, codes, QParams(*setting.parameters(grid, x.device)))
+    params = QParams(*setting.parameters(grid, x.device))
+    return Quantized(x, scheme, codes, _as_decoded(params, layout))
+
+
+def _as_decoded(params: QParams, layout: Layout) -> QParams:
+    """Return parameters with what the library dequantizes with instead of the scale."""
+    if layout.decoding == "divided":
+        return replace(params, scale=1 / params.scale, inverse=params.scale)
+    if layout.decoding == "of_largest":
+        return replace(params, scale=params.scale * (1 / layout.element.symmetric_max), high=params.scale)
+    return params
 
 
 def _setting(layout: Layout) -> tuple[Stored, Convention]:
     """Return the parameters by reference, and the convention in which they are used."""
-    scale, shift = layout.scale(), layout.zero_point()
-    minimum, convention = layout.min(), TEXTBOOK
+    scale, shift, minimum = layout.parameters()
+    convention = TEXTBOOK.changed(decoding=layout.decoding)
+    if layout.rounds_each:
+        convention = convention.changed(decoding_dtype=str(layout.dtype).removeprefix("torch."))
     if minimum is not None:
-        shift, convention = layout.min_sign * minimum, TEXTBOOK.changed(zero_point_form="min")
+        shift = layout.min_sign * minimum
+        convention = convention.changed(zero_point_form="min")
     elif shift is not None and shift.is_floating_point():
-        convention = TEXTBOOK.changed(zero_point_form="float")
+        convention = convention.changed(zero_point_form="float")
     zero = torch.zeros((), dtype=torch.int32)
     shift = zero if shift is None else shift if shift.is_floating_point() else shift.to(torch.int32)
     files = dict.fromkeys(piece.file for piece in layout.pieces.values())

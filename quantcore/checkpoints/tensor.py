@@ -105,12 +105,12 @@ class CheckpointTensor:
         """Return the codes and parameters as a result for reports, traces, maps and figures.
 
         Args:
-            original: the tensor before it was quantized; without one, its own values in float32 stand in.
+            original: the tensor before it was quantized; without one, its own values stand in, in float32 where the library computes in it.
 
         Raises:
             QuantError: the tensor is not quantized, or the original has another shape.
         """
-        return quantized_of(self.layout, original, lambda: self.read(rounded=False))
+        return quantized_of(self.layout, original, lambda: self.read(rounded=self.layout.rounds_each))
 
     def locate(self, index: Sequence[int]) -> Location:
         """Return where the bits of one element and of its parameters lie.

@@ -43,13 +43,19 @@ def factor(scale: Tensor, inverse: Tensor | None, convention: Convention, *, sto
 class Dequantizer(NamedTuple):
     """How a library dequantizes; ``how``: "shifted" q·s + z, or a value of the choice `decoding`.
 
-    ``number``, in block form, and ``constant``: its operands. ``center``: one number that is added last.
+    ``number``, in block form, and ``constant``: its operands. ``center``: one number that is added last. ``dtype``:
+    the result of each operation is rounded to it.
     """
 
     how: str
     number: Tensor | None = None
     constant: float = 1.0
     center: Tensor | None = None
+    dtype: torch.dtype = torch.float32
+
+    def narrow(self, values: Tensor) -> Tensor:
+        """Round the result of an operation in place."""
+        return values if self.dtype == torch.float32 else values.copy_(values.to(self.dtype))
 
     def at(self, pick: Callable[[Tensor], Tensor]) -> "Dequantizer":
         """Return the dequantizer of some elements; ``pick`` selects their blocks in block form."""
@@ -88,22 +94,29 @@ def unscale(
     values: Tensor, scale: Tensor, zero_point: Tensor | None, dequantizer: Dequantizer = SCALED
 ) -> Tensor:
     """Dequantize the values of codes, in place."""
+    narrow = dequantizer.narrow
     if dequantizer.how == "shifted":
-        values.mul_(scale)
-        return values if zero_point is None else values.add_(zero_point)
+        narrow(values.mul_(scale))
+        return values if zero_point is None else narrow(values.add_(zero_point))
     if zero_point is not None:
-        values.sub_(zero_point)
+        narrow(values.sub_(zero_point))
     if dequantizer.number is None:
-        values.mul_(scale)
+        narrow(values.mul_(scale))
     elif dequantizer.how == "divided":
-        values.div_(dequantizer.number)
+        narrow(values.div_(dequantizer.number))
     else:
-        values.mul_(dequantizer.number).mul_(dequantizer.constant)
-    return values if dequantizer.center is None else values.add_(dequantizer.center)
+        narrow(narrow(values.mul_(dequantizer.number)).mul_(dequantizer.constant))
+    return values if dequantizer.center is None else narrow(values.add_(dequantizer.center))
 
 
 def dequantizer_of(params: QParams, fmt: Format, convention: Convention) -> Dequantizer:
     """Return how the convention dequantizes; given parameters have neither inverse nor range."""
+    found = _operations_of(params, fmt, convention)
+    dtype = convention.decoding.decoding_dtype
+    return found if dtype == "float32" else found._replace(dtype=getattr(torch, dtype))
+
+
+def _operations_of(params: QParams, fmt: Format, convention: Convention) -> Dequantizer:
     if convention.zero_point.is_min:
         return Dequantizer("shifted")
     if convention.decoding.decoding == "divided" and params.inverse is not None:

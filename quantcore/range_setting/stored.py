@@ -20,8 +20,8 @@ class Stored(Given):
         origin: the file and the tensor.
         scale: block form, float32.
         zero_point: block form; int32, or float32 for float zero points and minima.
-        group_index: the group of each column, where groups are not runs of columns; the last axis of ``scale`` and
-            ``zero_point`` then counts groups, and every element is a block of its own.
+        group_index: the group of each column, where groups are not runs of columns, or of each element; the last
+            axis of ``scale`` and ``zero_point`` then counts groups, and every element is a block of its own.
         owner: what the tensor was read from; codes are encoded through it.
     """
 
@@ -47,7 +47,7 @@ class Stored(Given):
         """Return a parameter for every block of the grid."""
         if tensor.numel() == 1:
             return tensor.reshape(()).expand(grid).to(device)
-        every = tensor if self.group_index is None else tensor.index_select(-1, self.group_index)
+        every = tensor if self.group_index is None else tensor[..., self.group_index]
         if every.numel() != torch.Size(grid).numel():
             raise QuantError(
                 f"The stored {what} has shape {tuple(every.shape)}, but the blocks form a grid of {grid}; "

@@ -112,6 +112,9 @@ def _dequantized(t: Numbers) -> str:
     formula, _, words = _scaled_back(t).partition(", ")
     if t.center is not None:
         formula, words = f"{formula} + {signed(t.center)}", f"{words} and the mean" if words else "the mean"
+    dtype = t.convention.decoding.decoding_dtype
+    if dtype != "float32":
+        words = "; ".join(filter(None, (words, f"each result rounded to {dtype}")))
     return f"{formula}, {words}" if words else formula
 
 

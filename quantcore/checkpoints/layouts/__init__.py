@@ -2,7 +2,19 @@
 
 from dataclasses import replace
 
-from quantcore.checkpoints.layouts import awq, compressed_tensors, gguf, gptq, imatrix, plain
+from quantcore.checkpoints.layouts import (
+    awq,
+    bitsandbytes,
+    compressed_tensors,
+    gguf,
+    gptq,
+    imatrix,
+    mlx,
+    plain,
+    torchao,
+)
+from quantcore.checkpoints.layouts.floats import fp8, gpt_oss, modelopt
+from quantcore.checkpoints.layouts.in_parts import hqq
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import Finder, Release
 from quantcore.errors import QuantError
@@ -14,9 +26,15 @@ FINDERS: dict[str, Finder] = {
     "gptq": gptq.find,
     "awq": awq.find,
     "compressed-tensors": compressed_tensors.find,
+    "bitsandbytes": bitsandbytes.find,
+    "hqq": hqq.find,
+    "modelopt": modelopt.find,
+    "fp8": fp8.find,
+    "mxfp4": gpt_oss.find,
+    "torchao": torchao.find,
 }
 # tried for every release, before the method's: weights that files mark themselves (ggml types, metadata, QDQ pairs)
-SIGNATURES: tuple[Finder, ...] = (imatrix.find, gguf.find)
+SIGNATURES: tuple[Finder, ...] = (imatrix.find, gguf.find, mlx.find, torchao.find)
 
 
 def find_layouts(release: Release) -> dict[str, Layout]:

@@ -70,3 +70,17 @@ def group_size(
         f"{scales.name}: the config says group_size {said}, but the {scales.name.rpartition('.')[2]} shape "
         f"{scales.shape} makes groups of {size} for {columns} inputs; groups of {size} are read.",
     )
+
+
+def lengths(config: Mapping[str, Any], key: str, count: int) -> tuple[int, ...] | None:
+    """Return a list of lengths of the config, None if it is absent or null.
+
+    Raises:
+        QuantError: it is not ``count`` positive integers.
+    """
+    value = config.get(key)
+    if value is None:
+        return None
+    if isinstance(value, list) and len(value) == count and all(type(n) is int and 0 < n < 2**31 for n in value):
+        return tuple(value)
+    raise QuantError(f"The config says {key} {short(str(value))}; write {count} lengths.")

@@ -5,7 +5,7 @@ may be packed into words along either. A field hides both; its numbers have the 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -133,8 +133,9 @@ class Packed:
     """Codes in words along one axis.
 
     ``shape``: of the codes, in logical axes; ``axis``: the logical axis along which words run. ``offset``: stored bits
-    = (code + offset) modulo 2^bits; a function, if it must be read. ``signed``: whether codes are -2^(bits-1) .. 2^(bits-1)-1, else they are 0 ..
-    2^bits-1.
+    = (code + offset) modulo 2^bits; a function, if it must be read. ``signed``: whether codes are -2^(bits-1) ..
+    2^(bits-1)-1, else they are 0 .. 2^bits-1. ``fill``: the bits that fill the last word up, where the library writes
+    others than 0.
     """
 
     piece: StoredTensor
@@ -144,6 +145,7 @@ class Packed:
     transposed: bool = False
     offset: int | Callable[[], int] = 0
     signed: bool = False
+    fill: int = 0
 
     def __post_init__(self) -> None:
         """Check that the stored tensor has room for the codes.
@@ -177,6 +179,8 @@ class Packed:
     def read(self, rows: Rows = None) -> Tensor:
         """Return the codes, or those of some rows: uint8 or int8."""
         first, last = (0, self.shape[0]) if rows is None else (rows.start, rows.stop)
+        if rows is not None and self._axis == 0 and self.order.in_parts and not self.transposed:
+            return self._read_parts(first, last)
         n, skip, words = self.shape[self._axis], 0, slice(first, last)
         if self._axis == 0:
             words, skip, n = self._words_of_rows(first, last)
@@ -185,6 +189,16 @@ class Packed:
             bits = np.ascontiguousarray(bits.T)
         codes = unpack(bits, self.order, n, self._axis)
         return self._decode(codes[skip : skip + last - first] if self._axis == 0 else codes)
+
+    def _read_parts(self, first: int, last: int) -> Tensor:
+        """Read some rows from the words that hold them; each part is a run of rows."""
+        periods, found = max(1, self.order.periods(self.shape[0])), []
+        for j in range(first // periods, -(-last // periods)):
+            start, stop = (min(max(row - j * periods, 0), periods) for row in (first, last))
+            words = self.piece.bits((slice(start * self.order.words, stop * self.order.words),))
+            only = replace(self.order, codes=(self.order.codes[j],), in_parts=False)
+            found.append(self._decode(unpack(words, only, stop - start, 0)))
+        return found[0] if len(found) == 1 else torch.cat(found) if found else self.read()[:0]
 
     def _words_of_rows(self, first: int, last: int) -> tuple[slice, int, int]:
         """Return the words that hold some rows, how many of their codes come before, and how many are needed."""
@@ -223,9 +237,13 @@ class Packed:
         return _place(self.piece, 0, found)
 
     def encode(self, numbers: Tensor) -> bytes:
-        """Return the bytes of the stored tensor; bits that belong to no code are 0."""
+        """Return the bytes of the stored tensor; bits that belong to no code are 0, or ``fill``."""
         mask = (1 << self.order.bits) - 1
         codes = (numbers.reshape(self.shape).to(torch.int32).numpy() + self._offset) & mask
+        missing = -codes.shape[self._axis] % self.order.count
+        if self.fill and missing:
+            widths = [(0, missing if i == self._axis else 0) for i in range(codes.ndim)]
+            codes = np.pad(codes, widths, constant_values=self.fill)
         words = pack(codes.astype(np.uint8 if self.order.bits <= 8 else np.uint16), self.order, self._axis)
         return np.ascontiguousarray(words.T if self.transposed else words).tobytes()
 

@@ -8,13 +8,15 @@ computes in another way, say `scale` where a global scale is folded in, or `dequ
 between its operations.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -28,7 +30,6 @@ from quantcore.tensors import short
 
 # roles of fields, as golden checkpoints name them; a format may add its own
 CODES, SCALE, ZERO_POINT, MIN, GROUP_INDEX = "codes", "scale", "zero_point", "min", "g_idx"
-_SHIFTED = Dequantizer("shifted")
 
 
 class Parameters(NamedTuple):
@@ -70,8 +71,8 @@ class Location:
 
     @property
     def scale(self) -> tuple[Place, ...]:
-        """The scale, or all scales that are multiplied."""
-        return tuple(place for role, place in self.parameters.items() if "scale" in role)
+        """The scale, or all that it is computed from."""
+        return tuple(p for role, p in self.parameters.items() if "scale" in role or "nested" in role)
 
     @property
     def zero_point(self) -> Place | None:
@@ -90,20 +91,30 @@ class Layout(ABC):
 
     ``name``: of the weight, such as ``model.layers.0.self_attn.q_proj.weight``; ``shape``: logical, [out, in] for a
     linear layer; ``dtype``: the library's output dtype, to which values are rounded; ``pieces``: the stored tensors by
-    their names within the module (``qweight``). ``given_shape``: the shape, or what reads it, where a stored tensor
-    holds it. ``remarks``: sentences on what was decided against the config.
+    their names within the module (``qweight``). ``given_shape``, ``given_dtype``: the shape and dtype, or what reads
+    them, where a stored tensor holds them. ``remarks``: sentences on what was decided against the config.
+    ``format``: the first word of `storage`, where the others need more than headers. ``decoding``: how a scale is used, see `coding.Dequantizer`; ``rounds_each``: whether the library rounds to its
+    output dtype after each operation, not only at the end.
     """
 
     name: str
     given_shape: Shape | Callable[[], Shape]
-    dtype: torch.dtype
+    given_dtype: torch.dtype | Callable[[], torch.dtype]
     pieces: Mapping[str, StoredTensor]
     remarks: tuple[str, ...] = field(default=(), kw_only=True)
+    format: ClassVar[str] = ""
+    decoding: ClassVar[Literal["scaled", "divided", "of_largest"]] = "scaled"
+    rounds_each: ClassVar[bool] = False
 
     @cached_property
     def shape(self) -> Shape:
         """The logical shape."""
         return self.given_shape() if callable(self.given_shape) else self.given_shape
+
+    @cached_property
+    def dtype(self) -> torch.dtype:
+        """The library's output dtype."""
+        return self.given_dtype() if callable(self.given_dtype) else self.given_dtype
 
     def check(self) -> None:
         """Check what headers tell.
@@ -118,6 +129,11 @@ class Layout(ABC):
     @abstractmethod
     def storage(self) -> str:
         """Words for how it is stored: ``gptq int4 per_group(128) asymmetric``."""
+
+    @property
+    def format_name(self) -> str:
+        """The first word of `storage`: ``gptq``."""
+        return self.format or self.storage.partition(" ")[0]
 
     @property
     @abstractmethod
@@ -171,7 +187,7 @@ class Layout(ABC):
         return 1
 
     def group_index(self) -> Tensor | None:
-        """Return the group of each column, where groups are not runs of columns, else None.
+        """Return the group of each column, or of each element, where groups are not boxes or runs; else None.
 
         Raises:
             QuantError: it names a group that has no scale.
@@ -212,27 +228,36 @@ class Layout(ABC):
         out = torch.empty(codes.shape) if out is None else out
         first, last = (0, self.shape[0]) if rows is None else (rows.start, rows.stop)
         for part, grid, width in self._parts(first, last):
-            parameters = self._parameters(grid).each(partial(self._spread, grid=grid, first=first, last=last))
-            self._dequantize_runs(codes, out, part, width, parameters)
-        if rounded and self.dtype != torch.float32:
+            parameters = self.parameters(grid).each(partial(self._spread, grid=grid, first=first, last=last))
+            dequantize = partial(self.dequantize, rounded=rounded)
+            self._dequantize_runs(codes, out, part, width, parameters, dequantize)
+        if rounded and self.dtype != torch.float32 and not self.rounds_each:
             out.copy_(out.to(self.dtype))
         return out
 
-    def dequantize(self, codes: Tensor, parameters: Parameters, out: Tensor) -> None:
+    def dequantize(self, codes: Tensor, parameters: Parameters, out: Tensor, rounded: bool = True) -> None:
         """Write the values of codes into ``out``, float32.
 
-        The value of a code is (q - zero_point) · scale + min, in float32. A format whose library computes otherwise
-        overrides this.
+        The value of a code is (q - zero_point) · scale + min, in float32 (or in the output dtype, if ``rounded`` and
+        the library computes in it). A format whose library computes otherwise overrides this.
         """
         scale = torch.ones(()) if parameters.scale is None else parameters.scale
-        if parameters.min is not None:
-            decode(codes, scale, parameters.min, out, self.element, _SHIFTED)
-        else:
-            decode(codes, scale, parameters.zero_point, out, self.element)
+        dequantizer = Dequantizer(self.decoding if parameters.min is None else "shifted")
+        if self.decoding != "scaled":
+            constant = float(torch.tensor(1.0) / self.element.symmetric_max)
+            dequantizer = dequantizer._replace(number=scale, constant=constant)
+        if self.rounds_each and rounded:
+            dequantizer = dequantizer._replace(dtype=self.dtype)
+        shift = parameters.zero_point if parameters.min is None else parameters.min
+        decode(codes, scale, shift, out, self.element, dequantizer)
 
-    def _parameters(self, grid: slice) -> Parameters:
-        found = Parameters(self.scale(grid), self.zero_point(grid), self.min(grid))
-        return found.each(lambda p: p if p.dim() else p.reshape(1))
+    def parameters(self, rows: Rows = None) -> Parameters:
+        """Return the parameters in block form, or one number for all blocks; ``rows``: of blocks.
+
+        What `scale`, `zero_point` and `min` return has the library's shape, which may have fewer or other axes.
+        """
+        found = Parameters(self.scale(rows), self.zero_point(rows), self.min(rows))
+        return found.each(lambda p: p.reshape(1) if p.numel() == 1 else p.reshape(-1, *self.blocks.grid[1:]))
 
     def _parts(self, first: int, last: int) -> list[tuple[slice | None, slice, int]]:
         """Cut rows so that parameters can be broadcast: (elements, rows of the grid, elements per block).
@@ -256,7 +281,7 @@ class Layout(ABC):
 
     def _spread(self, parameter: Tensor, grid: slice, first: int, last: int) -> Tensor:
         """Return a parameter of rows of the grid with one row for each row of elements; a single one broadcasts."""
-        if self.blocks.blocked_shape != self.shape or len(self.shape) < 2:
+        if self.blocks.blocked_shape != self.shape or len(self.shape) < 2 or parameter.numel() == 1:
             return parameter
         for axis, b in enumerate(self.blocks.block[:-1]):
             if b > 1 and parameter.shape[axis] > 1:
@@ -266,13 +291,19 @@ class Layout(ABC):
         return parameter if index is None else parameter.index_select(-1, index)
 
     def _dequantize_runs(
-        self, codes: Tensor, out: Tensor, part: slice | None, width: int, parameters: Parameters
+        self,
+        codes: Tensor,
+        out: Tensor,
+        part: slice | None,
+        width: int,
+        parameters: Parameters,
+        dequantize: Callable[[Tensor, Parameters, Tensor], None],
     ) -> None:
         """Dequantize codes whose last axis is cut into runs of ``width``, the last perhaps shorter."""
         if part is not None:
             codes, out = codes.view(-1)[part], out.view(-1)[part]
         if width == 1 or (part is None and self.group_index() is not None):
-            return self.dequantize(codes, parameters, out)
+            return dequantize(codes, parameters, out)
         whole = codes.shape[-1] // width * width
         for elements, groups, size in (
             (slice(0, whole), slice(0, whole // width), width),
@@ -281,7 +312,7 @@ class Layout(ABC):
             if codes[..., elements].numel():
                 split = [t[..., elements].view(*t.shape[:-1], -1, size) for t in (codes, out)]
                 mine = parameters.each(partial(_runs_of, groups=groups))
-                self.dequantize(split[0], mine, split[1])
+                dequantize(split[0], mine, split[1])
         return None
 
     def locate(self, index: Sequence[int]) -> Location:
@@ -289,10 +320,10 @@ class Layout(ABC):
         index = tuple(index)
         flat = index
         if self.blocks.blocked_shape != self.shape:
-            flat = (int(sum(i * n for i, n in zip(index, _strides(self.shape), strict=True))),)
+            flat = (int(np.ravel_multi_index(index, self.shape)),)
         position = [i // b for i, b in zip(flat, self.blocks.block, strict=True)]
         groups = self.group_index()
-        if groups is not None:
+        if groups is not None and groups.dim() == 1:
             position[-1] = int(groups[index[-1]])
         places = {
             role: self.place_of(role, field, index, tuple(position))
@@ -305,10 +336,11 @@ class Layout(ABC):
         """Return the place of a parameter for the element at ``index``, in the block at ``position``."""
         if role == GROUP_INDEX:
             return field.place(index[-1:])
-        if field.shape == self.blocks.grid:
-            return field.place(position)
         if all(n == 1 for n in field.shape):
             return field.place((0,) * len(field.shape))
+        if math.prod(field.shape) == math.prod(self.blocks.grid):  # perhaps with other axes of one element
+            block = np.ravel_multi_index(position, self.blocks.grid)
+            return field.place([int(i) for i in np.unravel_index(block, field.shape)])
         raise QuantError(f"{role} has shape {field.shape}, which is not one number per block.")
 
     def encode(self, numbers: Mapping[str, Tensor] | None = None) -> dict[str, bytes]:
@@ -318,10 +350,12 @@ class Layout(ABC):
             numbers: by role; the others are read from the file.
         """
         given = numbers or {}
-        return {
+        encoded = {
             field.piece.name: field.encode(given[role] if role in given else field.read())
             for role, field in self.fields.items()
         }
+        others = (piece for piece in self.pieces.values() if piece.name not in encoded)
+        return encoded | {piece.name: bytes(piece.bytes()) for piece in others}
 
     def loaded(self) -> Self:
         """Return the same layout with its parameters in memory, and its codes if those of a row lie apart."""
@@ -332,14 +366,7 @@ class Layout(ABC):
 
 
 def _runs_of(parameter: Tensor, groups: slice) -> Tensor:
-    return parameter[..., groups].unsqueeze(-1)
-
-
-def _strides(shape: tuple[int, ...]) -> list[int]:
-    found = [1]
-    for n in shape[:0:-1]:
-        found.insert(0, found[0] * n)
-    return found
+    return parameter if parameter.numel() == 1 else parameter[..., groups].unsqueeze(-1)
 
 
 def words(format_name: str, *parts: Any) -> str:

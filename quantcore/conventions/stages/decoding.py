@@ -17,17 +17,23 @@ def _decoding(case: Case) -> str:
 class DecodingStage(Stage):
     """How codes are dequantized.
 
-    =========  ====================================================================================================
-    decoding   "scaled" float32(q - z)·s · "divided" q / (the stored inverse) · "of_largest" (q · max|x|) ·
-               float32(1 / the format's max)
-    code_bits  bits per code where codes are packed into a fraction of a bit; 0: the format's width
-    =========  ====================================================================================================
+    ==============  ===============================================================================================
+    decoding        "scaled" float32(q - z)·s · "divided" q / (the stored inverse) · "of_largest" (q · max|x|) ·
+                    float32(1 / the format's max)
+    decoding_dtype  "float32" · "float16" · "bfloat16": what each operation of dequantizing is rounded to
+    code_bits       bits per code where codes are packed into a fraction of a bit; 0: the format's width
+    ==============  ===============================================================================================
     """
 
     ALTERS = "values"
 
     decoding: Literal["scaled", "divided", "of_largest"] = choice(
         "scaled", "how codes are dequantized", _decoding, lambda case: case.symmetric and case.ranged
+    )
+    decoding_dtype: Literal["float32", "float16", "bfloat16"] = choice(
+        "float32",
+        "the precision in which codes are dequantized",
+        lambda case: f"each operation of dequantizing is rounded to {case.rules.decoding.decoding_dtype}",
     )
     code_bits: float = choice(
         0.0,

@@ -10,7 +10,7 @@ from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
 from quantcore.checkpoints.layouts.block_floats import GLOBAL_SCALE, SCALE_CODE, BlockFloats, unpacked_shape
 from quantcore.checkpoints.layouts.compressed_tensors.groups import Group, Matcher, read_groups
 from quantcore.checkpoints.layouts.compressed_tensors.packed import PackQuantized, shape_of
-from quantcore.checkpoints.layouts.compressed_tensors.whole import ELEMENTS, Whole
+from quantcore.checkpoints.layouts.whole import ELEMENTS, Whole
 from quantcore.checkpoints.protocol.config import group_size, text
 from quantcore.checkpoints.protocol.layout import CODES, Layout
 from quantcore.checkpoints.protocol.release import Release, attempt
@@ -126,6 +126,7 @@ def _whole(module: str, pieces: Pieces, group: Group) -> Layout:
         weight.shape,
         _dtype(scale),
         {name: pieces[name] for name in names},
+        kind="compressed-tensors",
         blocks_of=granularity,
         remarks=remarks,
     )

@@ -1,10 +1,9 @@
-"""``int-quantized``, ``float-quantized`` and ``naive-quantized``: one code a byte.
+"""One code a byte: int8, or a float of 8 bits, with scales for the whole, rows, groups or blocks.
 
-``weight`` int8 or F8_E4M3 [out, in]; ``weight_scale`` [1], [out, 1], [out, groups], or one number per block;
+``weight`` int8 or F8_E4M3 [out, in]; ``weight_scale`` [1], [out, 1], [out, groups], or one number per block; perhaps
 ``weight_zero_point`` of its shape. The block is that of the config: the grid of scales alone does not tell it.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,23 +21,28 @@ ELEMENTS: dict[str, Format] = {"I8": IntFormat(8), "F8_E4M3": FLOATS["e4m3fn"], 
 
 @dataclass(frozen=True, eq=False)
 class Whole(Layout):
-    """A weight with one code a byte."""
+    """A weight with one code a byte.
 
+    ``pieces``: "weight", "weight_scale" and perhaps "weight_zero_point", whatever their names in the file. ``kind``:
+    the first word of `storage`; ``bits``: of integers that take fewer than the 8 of their byte.
+    """
+
+    kind: str = field(kw_only=True)
     blocks_of: Granularity = field(kw_only=True)
+    bits: int = field(default=8, kw_only=True)
 
     @property
     def storage(self) -> str:
         """``compressed-tensors e4m3fn per_channel(0)``."""
         symmetry = "asymmetric" if ZERO_POINT in self.fields else "symmetric"
         integer = isinstance(self.element, IntFormat)
-        return words(
-            "compressed-tensors", self.element, write_call(self.blocks_of), symmetry if integer else ""
-        )
+        return words(self.kind, self.element, write_call(self.blocks_of), symmetry if integer else "")
 
     @property
     def element(self) -> Format:
         """As the dtype of the stored tensor says."""
-        return ELEMENTS[self.pieces["weight"].dtype]
+        element = ELEMENTS[self.pieces["weight"].dtype]
+        return IntFormat(self.bits) if isinstance(element, IntFormat) else element
 
     @property
     def granularity(self) -> Granularity:
@@ -50,7 +54,7 @@ class Whole(Layout):
         """Codes, scales and zero points."""
         weight, scale = self.pieces["weight"], Numbers(self.pieces["weight_scale"])
         grid = Blocks.of(self.blocks_of, self.shape).grid
-        if scale.shape != grid and not (math.prod(scale.shape) == 1 == math.prod(grid)):
+        if [n for n in scale.shape if n > 1] != [n for n in grid if n > 1]:
             raise QuantError(
                 f"{short(scale.piece.name, 120)} has shape {scale.shape}, but {write_call(self.blocks_of)} of shape "
                 f"{self.shape} takes scales of shape {grid}; the file does not fit its config."

@@ -1,0 +1,87 @@
+"""LLM.int8(): ``weight`` int8 [out, in], ``SCB`` float32 [out], max|x| of each row.
+
+w = (code * SCB) * float32(1/127), in this order. ``weight_format`` uint8: 0 is row by row; the formats for tensor
+cores (col32, col_turing, col_ampere), which only releases before 0.43 had, permute the codes.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.protocol.fields import Field, Numbers, Rows
+from quantcore.checkpoints.protocol.layout import CODES, SCALE, Layout, words
+from quantcore.checkpoints.protocol.release import Release, attempt
+from quantcore.errors import QuantError
+from quantcore.formats import INT8, Format
+from quantcore.granularity import Granularity, PerChannel
+from quantcore.tensors import short
+
+NAMES = ("weight", "SCB", "weight_format")
+
+
+def find(release: Release) -> Iterator[Layout]:
+    """Yield the weights that have their scales in ``SCB``."""
+    for module, pieces in release.modules_with("weight", "SCB"):
+        own = {name: pieces[name] for name in NAMES if name in pieces}
+        yield attempt(f"{module}.weight", own, partial(layout_of, module, own))
+
+
+def layout_of(module: str, pieces: Mapping[str, StoredTensor]) -> "Int8":
+    """Return the layout of one module.
+
+    Raises:
+        QuantError: the stored tensors don't fit each other.
+    """
+    weight, scales = pieces["weight"], pieces["SCB"]
+    if weight.dtype != "I8" or len(weight.shape) != 2 or scales.shape != weight.shape[:1]:
+        raise QuantError(
+            f"{short(weight.name, 120)} is {weight.dtype} of shape {weight.shape}, its SCB of shape {scales.shape}; "
+            "bitsandbytes stores an int8 matrix and one number per row, so the file is damaged."
+        )
+    return Int8(f"{module}.weight", weight.shape, torch.float32, pieces)
+
+
+@dataclass(frozen=True, eq=False)
+class Int8(Layout):
+    """A weight of LLM.int8()."""
+
+    decoding: ClassVar[Literal["scaled", "divided", "of_largest"]] = "of_largest"
+
+    @property
+    def storage(self) -> str:
+        """``bitsandbytes-int8 int8 per_channel(0) symmetric``."""
+        return words("bitsandbytes-int8", "int8", "per_channel(0)", "symmetric")
+
+    @property
+    def element(self) -> Format:
+        """Signed integers of 8 bits."""
+        return INT8
+
+    @property
+    def granularity(self) -> Granularity:
+        """Rows."""
+        return PerChannel(0)
+
+    @cached_property
+    def fields(self) -> Mapping[str, Field]:
+        """Codes, and the largest magnitude of each row."""
+        return {CODES: Numbers(self.pieces["weight"]), SCALE: Numbers(self.pieces["SCB"])}
+
+    def codes(self, rows: Rows = None) -> Tensor:
+        """Return the codes of some rows.
+
+        Raises:
+            QuantError: they are permuted for tensor cores.
+        """
+        order = self.pieces.get("weight_format")
+        if order is not None and order.num_bytes and any(order.bytes()):
+            raise QuantError(
+                f"{short(self.name, 120)} is stored in the order of tensor cores (weight_format "
+                f"{order.bytes()[0]}), which has no reader here; save it again with bitsandbytes 0.43 or later."
+            )
+        return super().codes(rows)

@@ -1,0 +1,94 @@
+"""FP8 releases (quant_method fp8): DeepSeek-V3 and others in blocks, and one scale per tensor or row.
+
+``weight`` F8_E4M3 [out, in]; ``weight_scale_inv`` [ceil(out/128), ceil(in/128)], which multiplies, despite its name;
+blocks at the edges are partial. Their size is ``weight_block_size`` in the config, 128 x 128 without: the grid of
+scales alone does not tell it. Scales are float32, or E8M0 (DeepSeek-V3.1 writes such values as float32). Others have
+``weight_scale``, one number or one per row. w = code * scale in float32.
+
+DeepSeek-V4: ``scale`` F8_E8M0 in the place of weight_scale_inv; experts hold two FP4 codes a byte (int8 [out, in/2],
+the lower bits first), with a scale per 32.
+
+Source: DeepSeek-V3 9b4e9788, README_WEIGHTS.md and inference/kernel.py; GPTQModel f4c327a1, utils/model_dequant.py.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+
+from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.layouts.block_floats import SCALE_CODE, BlockFloats, unpacked_shape
+from quantcore.checkpoints.layouts.whole import Whole
+from quantcore.checkpoints.protocol.config import lengths
+from quantcore.checkpoints.protocol.layout import CODES, Layout
+from quantcore.checkpoints.protocol.release import Release, attempt
+from quantcore.checkpoints.protocol.views import at_least_1d, viewed
+from quantcore.errors import QuantError
+from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel
+from quantcore.tensors import short
+
+FP8 = ("F8_E4M3", "F8_E5M2")
+BLOCK = (128, 128)
+
+
+def find(release: Release) -> Iterator[Layout]:
+    """Yield the weights of FP8 that have a scale of one of the known names."""
+    for name, piece in release.stored.items():
+        stem, _, last = name.rpartition(".")
+        scale = next((s for s in _scales(release, stem, last) if s is not None), None)
+        if scale is None:
+            continue
+        if piece.dtype in FP8:
+            config, pieces = release.quantization, {"weight": piece, "weight_scale": at_least_1d(scale)}
+            yield attempt(name, pieces, partial(layout_of, name, pieces, config))
+        elif piece.dtype == "I8" and scale.dtype == "F8_E8M0":
+            pieces = {CODES: piece, SCALE_CODE: scale}
+            yield attempt(name, pieces, partial(_fp4, name, pieces))
+
+
+def _scales(release: Release, stem: str, last: str) -> Iterator[StoredTensor | None]:
+    """Yield what may be the scales of a weight; experts in one tensor have names without ``.weight``."""
+    for suffix in ("_scale_inv", "_scale"):
+        yield release.stored.get(f"{stem}.{last}{suffix}" if stem else f"{last}{suffix}")
+    if last == "weight":
+        yield release.stored.get(f"{stem}.scale")
+
+
+def layout_of(name: str, pieces: Mapping[str, StoredTensor], config: Mapping[str, Any]) -> Whole:
+    """Return the layout of one weight.
+
+    Raises:
+        QuantError: the scales don't fit it.
+    """
+    weight, scale = pieces["weight"], pieces["weight_scale"]
+    if not scale.is_floating or len(weight.shape) < 2:
+        raise QuantError(f"{short(scale.name, 120)} is {scale.dtype} of shape {scale.shape}; scales are floats.")
+    granularity = _granularity(weight, scale, lengths(config, "weight_block_size", 2) or BLOCK)
+    blocked = isinstance(granularity, PerBlock)
+    kind = "fp8-block" if blocked else "fp8"
+    return Whole(name, weight.shape, torch.float32, dict(pieces), kind=kind, blocks_of=granularity)
+
+
+def _granularity(weight: StoredTensor, scale: StoredTensor, block: tuple[int, ...]) -> Granularity:
+    if math.prod(scale.shape) == 1 and "_inv" not in scale.name:
+        return PER_TENSOR
+    if len(weight.shape) == 2 and scale.shape in ((weight.shape[0],), (weight.shape[0], 1)) and "_inv" not in scale.name:
+        return PerChannel(0)
+    shape = (*([1] * (len(weight.shape) - 2)), *block)
+    return PerBlock(tuple(min(b, n) for b, n in zip(shape, weight.shape, strict=True)))
+
+
+def _fp4(name: str, pieces: Mapping[str, StoredTensor]) -> BlockFloats:
+    codes = pieces[CODES]
+    return BlockFloats(
+        name,
+        unpacked_shape(codes.shape, 4),
+        torch.float32,
+        {CODES: viewed(codes, "U8", codes.shape), SCALE_CODE: pieces[SCALE_CODE]},
+        kind="fp8-block mxfp4",
+        code="e2m1",
+        size=32,
+        e8m0_nan=True,
+    )

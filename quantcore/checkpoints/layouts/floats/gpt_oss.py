@@ -1,0 +1,58 @@
+"""gpt-oss' MXFP4: experts in one tensor, ``<name>_blocks`` uint8 [..., groups, 16] and ``<name>_scales`` uint8 [..., groups].
+
+A group is 32 consecutive inputs, two FP4 codes a byte, the lower bits first; a scale is E8M0. The weight is
+[experts, out, in] as stored; transformers hands it out transposed, and gate and up rows alternate.
+
+Source: gpt-oss 7b583341, gpt_oss/torch/weights.py; transformers, integrations/mxfp4.py.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+import torch
+
+from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.layouts.block_floats import SCALE_CODE, BlockFloats
+from quantcore.checkpoints.protocol.layout import CODES, Layout
+from quantcore.checkpoints.protocol.release import Release, attempt
+from quantcore.checkpoints.protocol.views import viewed
+from quantcore.errors import QuantError
+from quantcore.tensors import short
+
+NAME = re.compile(r"(.+)([._])blocks")
+GROUP = 32
+
+
+def find(release: Release) -> Iterator[Layout]:
+    """Yield the weights that are stored as blocks and scales."""
+    for name, blocks in release.stored.items():
+        match = NAME.fullmatch(name)
+        scales = release.stored.get(f"{match[1]}{match[2]}scales") if match else None
+        if match and scales and blocks.dtype == scales.dtype == "U8":
+            pieces = {CODES: blocks, SCALE_CODE: scales}
+            yield attempt(match[1], pieces, partial(layout_of, match[1], pieces))
+
+
+def layout_of(name: str, pieces: Mapping[str, StoredTensor]) -> BlockFloats:
+    """Return the layout of one weight.
+
+    Raises:
+        QuantError: the scales don't fit the blocks.
+    """
+    blocks, scales = pieces[CODES], pieces[SCALE_CODE]
+    if blocks.shape != (*scales.shape, GROUP // 2) or not scales.shape:
+        raise QuantError(
+            f"{short(blocks.name, 120)} has shape {blocks.shape}, but scales of shape {scales.shape} take "
+            f"{(*scales.shape, GROUP // 2)}; the file is damaged."
+        )
+    rows, groups = scales.shape[:-1], scales.shape[-1]
+    return BlockFloats(
+        name,
+        (*rows, groups * GROUP),
+        torch.float32,
+        {CODES: viewed(blocks, "U8", (*rows, groups * GROUP // 2)), SCALE_CODE: scales},
+        kind="mxfp4-gpt-oss",
+        code="e2m1",
+        size=GROUP,
+    )

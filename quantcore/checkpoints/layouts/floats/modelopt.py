@@ -1,0 +1,141 @@
+"""NVIDIA ModelOpt releases: FP8, NVFP4, MXFP4, INT4-AWQ.
+
+FP8: ``weight`` F8_E4M3, ``weight_scale`` one number, or one per row. NVFP4: ``weight`` uint8 [out, in/2], two FP4
+codes a byte, the lower bits first; ``weight_scale`` F8_E4M3 [out, in/16]; ``weight_scale_2`` one number. Both multiply:
+w = code * (scale * scale_2). MXFP4: ``weight_scale`` uint8 E8M0 [out, in/32]. INT4-AWQ: ``weight`` uint8 [out/2, in],
+the even row in the lower bits, two's complement; ``weight_scale`` [out, in/group]. ``pre_quant_scale`` and
+``input_scale`` belong to the activations. Values are float32.
+
+Source: ModelOpt 5a4242fa, modelopt/torch/export/quant_utils.py and quantization/qtensor.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any
+
+import torch
+
+from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.layouts.block_floats import GLOBAL_SCALE, SCALE_CODE, BlockFloats, unpacked_shape
+from quantcore.checkpoints.layouts.whole import Whole
+from quantcore.checkpoints.packing import dense
+from quantcore.checkpoints.protocol.config import group_size, section
+from quantcore.checkpoints.protocol.fields import Field, Numbers, Packed
+from quantcore.checkpoints.protocol.layout import CODES, SCALE, Layout, words
+from quantcore.checkpoints.protocol.release import Release, attempt
+from quantcore.checkpoints.protocol.views import at_least_1d
+from quantcore.errors import QuantError
+from quantcore.formats import INT4, Format
+from quantcore.granularity import PER_TENSOR, Granularity, PerChannel, PerGroup
+from quantcore.tensors import short
+
+Pieces = Mapping[str, StoredTensor]
+NAMES = ("weight", "weight_scale", "weight_scale_2")
+
+
+def find(release: Release) -> Iterator[Layout]:
+    """Yield the weights of a ModelOpt release."""
+    config = section(release.quantization, "quantization") or release.quantization
+    for module, pieces in release.modules_with("weight", "weight_scale"):
+        own = {name: at_least_1d(pieces[name]) for name in NAMES if name in pieces}
+        make = _kind_of(own)
+        if make is not None and (release.method or "quant_algo" in config):
+            yield attempt(f"{module}.weight", own, partial(make, module, own, config))
+
+
+def _kind_of(pieces: Pieces) -> Any:
+    """Return what makes the layout of a module, by its dtypes and shapes; None: it is not quantized."""
+    weight, scale = pieces["weight"], pieces["weight_scale"]
+    if weight.dtype == "F8_E4M3":
+        return _fp8
+    if weight.dtype != "U8" or len(weight.shape) < 2:
+        return None
+    if scale.dtype in ("F8_E4M3", "U8"):
+        return _fp4
+    return _int4
+
+
+def _fp8(module: str, pieces: Pieces, config: Mapping[str, Any]) -> Layout:
+    weight, scale = pieces["weight"], pieces["weight_scale"]
+    granularity: Granularity = PER_TENSOR
+    if scale.shape in ((weight.shape[0],), (weight.shape[0], 1)) and weight.shape[0] > 1:
+        granularity = PerChannel(0)
+    if not scale.is_floating:
+        raise QuantError(f"{short(scale.name, 120)} is {scale.dtype}; scales are floats, so the file is damaged.")
+    own = {name: pieces[name] for name in ("weight", "weight_scale")}
+    return Whole(f"{module}.weight", weight.shape, torch.float32, own, kind="modelopt", blocks_of=granularity)
+
+
+def _fp4(module: str, pieces: Pieces, config: Mapping[str, Any]) -> Layout:
+    weight, scale = pieces["weight"], pieces["weight_scale"]
+    if len(scale.shape) != len(weight.shape):
+        raise QuantError(
+            f"{short(scale.name, 120)} has shape {scale.shape}: its scales are swizzled for tensor cores, which has no "
+            "reader here; export the release without."
+        )
+    nvfp4 = scale.dtype == "F8_E4M3"
+    if nvfp4 and "weight_scale_2" not in pieces:
+        raise QuantError(
+            f"The weight_scale_2 of {short(module, 120)} is missing, the scale of the whole tensor; without it values "
+            "are unknown, so download the release again."
+        )
+    own = {CODES: weight, SCALE_CODE: scale}
+    if nvfp4:
+        own[GLOBAL_SCALE] = pieces["weight_scale_2"]
+    return BlockFloats(
+        f"{module}.weight",
+        unpacked_shape(weight.shape, 4),
+        torch.float32,
+        own,
+        kind=f"modelopt {'nvfp4' if nvfp4 else 'mxfp4'}",
+        code="e2m1",
+        size=16 if nvfp4 else 32,
+        global_scale="multiplies" if nvfp4 else "",
+    )
+
+
+def _int4(module: str, pieces: Pieces, config: Mapping[str, Any]) -> Layout:
+    weight, scale = pieces["weight"], pieces["weight_scale"]
+    if "weight_scale_2" in pieces:
+        raise QuantError(
+            f"{short(module, 120)} is stored as W4A8 (int4 with a weight_scale_2), which has no reader here; export it "
+            "as INT4-AWQ."
+        )
+    rows, columns = 2 * weight.shape[0], weight.shape[1]
+    if len(weight.shape) != 2 or len(scale.shape) != 2 or scale.shape[0] != rows or not scale.is_floating:
+        raise QuantError(
+            f"{short(scale.name, 120)} is {scale.dtype} of shape {scale.shape}, but codes of shape {(rows, columns)} "
+            "have a float per group of each row; the file is damaged."
+        )
+    size, remarks = group_size(config, ("group_size",), columns, scale.shape[1], scale)
+    name = f"{module}.weight"
+    return ModelOptInt4(name, (rows, columns), torch.float32, pieces, group_size=size, remarks=remarks)
+
+
+@dataclass(frozen=True, eq=False)
+class ModelOptInt4(Layout):
+    """A weight of INT4-AWQ."""
+
+    group_size: int = field(kw_only=True)
+
+    @property
+    def storage(self) -> str:
+        """``modelopt int4 per_group(128) symmetric``."""
+        return words("modelopt", "int4", f"per_group({self.group_size})", "symmetric")
+
+    @property
+    def element(self) -> Format:
+        """Signed integers of 4 bits."""
+        return INT4
+
+    @property
+    def granularity(self) -> Granularity:
+        """Groups along the input axis."""
+        return PerGroup(self.group_size)
+
+    @cached_property
+    def fields(self) -> Mapping[str, Field]:
+        """Codes and scales."""
+        codes = Packed(self.pieces["weight"], dense(4, 8), self.shape, axis=0, signed=True)
+        return {CODES: codes, SCALE: Numbers(self.pieces["weight_scale"])}

@@ -1,0 +1,260 @@
+"""HQQ releases in safetensors: 8, 6, 5, 4, 3, 2, 1.58 and 1 bits, groups along either axis.
+
+Per module: ``W_q``, ``scale``, ``zero`` and what describes them, each a tensor of its own: ``shape`` int64 [2],
+``group_size``, ``axis``, ``nbits`` int32, ``view_as_float`` uint8, and ``packing``, ``compute_dtype``,
+``unpack_view_dtype`` as the codes of their letters. HQQ evaluates these texts; here they are looked up.
+
+The weight is first reshaped, row-major: axis 1 to [n / group_size, group_size], with a scale per row; axis 0 to
+[group_size, n / group_size], with a scale per column. Of that matrix a word holds one row of each of 2, 4 or 8 equal
+parts (ten for 3 bits, in int32), the first part in the highest bits; 5, 6 and 8 bits take a byte each.
+
+w = (code - zero) * scale; both operations round to compute_dtype. Zero points are floats.
+
+Source: hqq e0b1d00e, hqq/core/quantize.py, bitpack.py and utils.py.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
+from quantcore.checkpoints.packing import Order, high_first, padded, parts
+from quantcore.checkpoints.protocol.fields import Field, Numbers, Packed, Place, Rows
+from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, Parameters, words
+from quantcore.checkpoints.protocol.release import Release, attempt
+from quantcore.checkpoints.protocol.views import Reshaped, viewed
+from quantcore.errors import QuantError
+from quantcore.formats import Format, IntFormat
+from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerFlatGroup, Shape
+from quantcore.tensors import short
+
+BITS = (8, 6, 5, 4, 3, 2, 1)  # 1.58 bits are packed as 2
+# packing -> dtype of a word and how many bits a code has there; None: those of nbits
+PACKINGS = {
+    "8bit_u8": ("U8", None),
+    "4bit_u8": ("U8", 4),
+    "3bit_32": ("I32", 3),
+    "2bit_u8": ("U8", 2),
+    "1bit_u8": ("U8", 1),
+}
+COMPUTE = {
+    "torch.float16": torch.float16,
+    "torch.bfloat16": torch.bfloat16,
+    "torch.float32": torch.float32,
+}
+NEEDED = ("W_q", "scale", "zero", "shape", "nbits", "axis", "packing")
+DESCRIBED = (
+    *NEEDED, "group_size", "view_as_float", "unpack_view_dtype", "compute_dtype", "channel_wise", "quant_scale",
+    "quant_zero", "offload_meta", "encoded_state_dict", "stores_quant_config", "optimize", "round_zero",
+)  # fmt: skip
+
+
+def find(release: Release) -> Iterator[Layout]:
+    """Yield the weights of an HQQ release."""
+    for module, pieces in release.modules_with("W_q"):
+        own = {name: pieces[name] for name in DESCRIBED if name in pieces}
+        yield attempt(f"{module}.weight", own, partial(layout_of, module, own))
+
+
+def layout_of(module: str, pieces: Mapping[str, StoredTensor]) -> Layout:
+    """Return the layout of one module.
+
+    Raises:
+        QuantError: a stored tensor is missing, or is not what HQQ writes.
+    """
+    missing = [name for name in NEEDED if name not in pieces]
+    if missing:
+        raise QuantError(
+            f"{short(module, 120)} has W_q, but its {missing[0]} is missing; save it with HQQ's safetensors format, "
+            "with scale and zero not quantized."
+        )
+    if not (pieces["scale"].is_floating and pieces["zero"].is_floating):
+        raise QuantError(f"The scale and zero of {short(module, 120)} are not floats, as in HQQ; the file is damaged.")
+    if pieces["shape"].dtype != "I64" or pieces["shape"].shape != (2,):
+        raise QuantError(f"{short(pieces['shape'].name, 120)} is not a shape of two axes; the file is damaged.")
+    meta = Description(pieces)
+    # scales of one row: a group is a column of the reshaped weight
+    strided = len(pieces["scale"].shape) == 2 and pieces["scale"].shape[0] == 1 < pieces["scale"].shape[1]
+    kind = HqqColumns if strided else Hqq
+    return kind(f"{module}.weight", meta.shape, meta.dtype, pieces, meta=meta)
+
+
+@dataclass(frozen=True)
+class Description:
+    """The small tensors beside a weight, read when they are first asked for."""
+
+    pieces: Mapping[str, StoredTensor]
+
+    def _refuse(self, name: str, what: str) -> QuantError:
+        return QuantError(f"{short(self.pieces[name].name, 120)} {what}; the file is damaged.")
+
+    def number(self, name: str, default: float) -> float:
+        """Return a number that is stored as a tensor of one element."""
+        piece = self.pieces.get(name)
+        if piece is None:
+            return default
+        if math.prod(piece.shape) != 1 or piece.dtype not in TORCH_DTYPES:
+            raise self._refuse(name, f"is {piece.dtype} of shape {piece.shape}, not one number")
+        return float(piece.numbers().reshape(()))
+
+    def word(self, name: str, allowed: Mapping[str, Any], default: str) -> Any:
+        """Return what a text stands for; it is never evaluated."""
+        piece = self.pieces.get(name)
+        if piece is None:
+            return allowed[default]
+        if piece.dtype != "U8" or piece.num_bytes > 64:
+            raise self._refuse(name, f"is {piece.dtype} of shape {piece.shape}, not a short text")
+        found = bytes(piece.bytes()).decode("latin-1")
+        if found not in allowed:
+            raise self._refuse(name, f"says {short(found)!r}, which is not one of {', '.join(allowed)}")
+        return allowed[found]
+
+    def shape(self) -> Shape:
+        """The shape of the weight."""
+        found = tuple(int(n) for n in self.pieces["shape"].numbers())
+        if any(not 0 < n < 2**40 for n in found):
+            raise self._refuse("shape", f"says {found}")
+        return found
+
+    def dtype(self) -> torch.dtype:
+        """The dtype that HQQ computes in."""
+        return self.word("compute_dtype", COMPUTE, "torch.float16")  # type: ignore[no-any-return]
+
+    @cached_property
+    def bits(self) -> int:
+        """Bits of a code, as packed."""
+        nbits = self.number("nbits", 0)
+        bits = 2 if abs(nbits - 1.58) < 0.01 else nbits
+        packed = self.word("packing", PACKINGS, "4bit_u8")[1]
+        if bits not in BITS or (packed or bits) != bits or (packed is None and bits < 5):
+            raise self._refuse("nbits", f"says {nbits:g}, which does not fit its packing")
+        return int(bits)
+
+    @cached_property
+    def order(self) -> Order:
+        """Which code sits where."""
+        word = 32 if self.bits == 3 else 8
+        return padded(self.bits, 8) if self.bits > 4 else parts(high_first(self.bits, word))
+
+    @cached_property
+    def group_size(self) -> int | None:
+        """Elements of a group; None: there are no groups, but rows, columns or one scale."""
+        size = self.number("group_size", 0)
+        if not 0 <= size < 2**40 or size != int(size):
+            raise self._refuse("group_size", f"says {size:g}")
+        return int(size) or None if self.number("channel_wise", 1) else None
+
+    @cached_property
+    def axis(self) -> int:
+        """The axis of the reshaped weight along which groups run."""
+        axis = self.number("axis", 0)
+        if axis not in (0, 1):
+            raise self._refuse("axis", f"says {axis:g}")
+        return int(axis)
+
+
+@dataclass(frozen=True, eq=False)
+class Hqq(Layout):
+    """A weight with a scale for each row of the reshaped weight, or for the whole."""
+
+    meta: Description = field(kw_only=True)
+    format: ClassVar[str] = "hqq"
+    rounds_each: ClassVar[bool] = True
+
+    @property
+    def storage(self) -> str:
+        """``hqq int4 per_flat_group(64) asymmetric``."""
+        size = self.meta.group_size
+        groups = "per_tensor" if math.prod(self.pieces["scale"].shape) == 1 else f"per_channel({1 - self.meta.axis})"
+        groups = f"per_flat_group({size})" if size else groups
+        return words("hqq", f"int{self.meta.bits}", groups, f"axis {self.meta.axis}", "asymmetric")
+
+    @property
+    def element(self) -> Format:
+        """Unsigned integers; codes of 1 bit are 0 and 1 of two bits."""
+        return IntFormat(max(2, self.meta.bits), signed=False)
+
+    @property
+    def granularity(self) -> Granularity:
+        """Runs of the flat weight, rows, or the whole."""
+        if math.prod(self.pieces["scale"].shape) == 1:
+            return PER_TENSOR
+        return PerFlatGroup(self.meta.group_size) if self.meta.group_size else PerChannel(0)
+
+    @cached_property
+    def reshaped(self) -> Shape:
+        """The shape in which codes are packed."""
+        n, size = math.prod(self.shape), self.meta.group_size
+        if size is None:
+            return self.shape
+        if n % size:
+            raise QuantError(f"Groups of {size} don't divide the shape {self.shape} of {short(self.name, 120)}.")
+        return (n // size, size) if self.meta.axis else (size, n // size)
+
+    @cached_property
+    def fields(self) -> Mapping[str, Field]:
+        """Codes, scales and zero points."""
+        packed, word = self.pieces["W_q"], self.meta.word("packing", PACKINGS, "4bit_u8")[0]
+        rows = self.meta.order.words_of(self.reshaped[0])
+        if self.meta.number("view_as_float", 0):
+            packed = viewed(packed, word, (rows, self.reshaped[1]))
+        codes = Packed(packed, self.meta.order, self.reshaped, axis=0)
+        scale, zero = Numbers(self.pieces["scale"]), Numbers(self.pieces["zero"])
+        groups = self.reshaped[1 - self.meta.axis]
+        expected = (groups, 1) if self.meta.axis else (1, groups)
+        for number in (scale, zero):
+            if number.shape != expected and math.prod(number.shape) != 1:
+                raise QuantError(
+                    f"{short(number.piece.name, 120)} has shape {number.shape}, but groups of the shape {self.shape} "
+                    f"take {expected}; the file is damaged."
+                )
+        return {CODES: Reshaped(codes, self.shape), SCALE: scale, ZERO_POINT: zero}
+
+
+@dataclass(frozen=True, eq=False)
+class HqqColumns(Hqq):
+    """A weight with a scale for each column of the reshaped weight: flat element i belongs to group i modulo their number."""
+
+    @property
+    def granularity(self) -> Granularity:
+        """Columns; the elements of a group lie apart, so that each is a block."""
+        return PerBlock((1,) * len(self.shape)) if self.meta.group_size else PerChannel(1)
+
+    def group_index(self) -> Tensor | None:
+        """Return the group of each element."""
+        if not self.meta.group_size:
+            return None
+        return torch.arange(math.prod(self.shape)).remainder(self.reshaped[1]).view(self.shape)
+
+    def parameters(self, rows: Rows = None) -> Parameters:
+        """Return scales and zero points, one row."""
+        return Parameters(self.scale(), self.zero_point(), None)
+
+    def values(self, rows: Rows = None, out: Tensor | None = None, rounded: bool = True) -> Tensor:
+        """Return the values of some rows: of the flat weight, each run as long as there are groups has all of them."""
+        codes = self.codes(rows)
+        out = torch.empty(codes.shape) if out is None else out
+        flat, target, parameters, count = codes.view(-1), out.view(-1), self.parameters(), self.reshaped[1]
+        start = 0 if rows is None else rows.start * self.shape[1]
+        stop = start + len(flat)
+        cuts = sorted({start, min(stop, -(-start // count) * count), max(start, stop // count * count), stop})
+        for a, b in pairwise(cuts):
+            of_run = slice(a % count, a % count + min(b - a, count))
+            mine = parameters.each(partial(_columns, cut=of_run))
+            piece, goal = (t[a - start : b - start].view(-1, min(b - a, count)) for t in (flat, target))
+            self.dequantize(piece, mine, goal, rounded)
+        return out
+
+    def place_of(self, role: str, field: Field, index: tuple[int, ...], position: tuple[int, ...]) -> Place:
+        """Return the place of the scale or zero point of a column."""
+        return field.place((0, (index[0] * self.shape[1] + index[1]) % self.reshaped[1]))
+
+
+def _columns(parameter: Tensor, cut: slice) -> Tensor:
+    return parameter[:, cut]

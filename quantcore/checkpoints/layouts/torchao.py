@@ -1,0 +1,248 @@
+"""torchao releases in safetensors: tensors of its classes, flattened.
+
+The header's metadata has a JSON text per weight, {"_type", "_data", "_tensor_data_names"}; its parts are stored as
+``<module>._<parameter>_<part>``. The config's quant_type only names a recipe.
+
+Float8Tensor, Int8Tensor, IntxUnpackedToInt8Tensor: one code a byte, scales (and zero points) per ``block_size``.
+MXTensor: E8M0 scales per 32; NVFP4Tensor: E4M3 scales per 16, times ``per_tensor_scale`` if there is one.
+Int4Tensor: ``qdata`` int8 [out, in/2], the even column in the lower bits, two's complement; ``scale`` and
+``zero_point`` [in/group, out]; w = code * scale + zero_point. No CPU kernel of the library computes the last: it is read
+by its formula in float32.
+
+Source: torchao 0.18.0, torchao/prototype/safetensors, quantization/quantize_/workflows, prototype/mx_formats.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any
+
+import torch
+
+from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.layouts.block_floats import GLOBAL_SCALE, SCALE_CODE, BlockFloats, unpacked_shape
+from quantcore.checkpoints.layouts.whole import ELEMENTS, Whole
+from quantcore.checkpoints.packing import dense
+from quantcore.checkpoints.protocol.config import integer, lengths, section
+from quantcore.checkpoints.protocol.fields import Field, Numbers, Packed, Place, Rows
+from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, Parameters, words
+from quantcore.checkpoints.protocol.release import DTYPES, Release, attempt
+from quantcore.checkpoints.protocol.views import at_least_1d, viewed
+from quantcore.errors import QuantError
+from quantcore.formats import INT4, Format
+from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerGroup
+from quantcore.tensors import load_json, short
+
+Pieces = Mapping[str, StoredTensor]
+MAX_JSON = 64 * 2**10  # characters of one weight's description; it takes 200 to 600
+INTEGERS = {f"int{bits}": bits for bits in range(2, 9)}
+MX_ELEMENTS = {"float8_e4m3fn": "e4m3fn", "float8_e5m2": "e5m2", "float4_e2m1fn_x2": "e2m1"}
+OTHERS = {
+    "Int4TilePackedTo4dTensor": "tile-packed for a GPU's matrix units (tinygemm)",
+    "Int4PreshuffledTensor": "shuffled for a GPU's matrix units",
+    "Int4PlainInt32Tensor": "packed for an XPU or NPU",
+    "IntxOpaqueTensor": "packed for one kernel",
+}
+
+
+def find(release: Release) -> Iterator[Layout]:
+    """Yield the weights that the metadata of the headers describes."""
+    for name, text in release.metadata.items():
+        if not isinstance(text, str) or '"_type"' not in text or "." not in name:
+            continue
+        module, _, parameter = name.rpartition(".")
+        prefix = f"_{parameter}_"
+        pieces = {
+            part.removeprefix(prefix): piece
+            for part, piece in release.modules.get(module, {}).items()
+            if part.startswith(prefix)
+        }
+        if pieces:
+            yield attempt(name, pieces, partial(layout_of, name, pieces, text))
+
+
+def layout_of(name: str, pieces: Pieces, text: str) -> Layout:
+    """Return the layout of one weight.
+
+    Raises:
+        QuantError: a class that has no reader here, or a description that does not fit the stored tensors.
+    """
+    if len(text) > MAX_JSON:
+        raise QuantError(f"The description of {short(name, 120)} in the header is too long; save the file again.")
+    found = load_json(text, f"the description of {name}")
+    kind = found.get("_type") if isinstance(found, dict) else None
+    if kind not in MAKERS:
+        reason = OTHERS.get(str(kind), "of a kind that is not known")
+        raise QuantError(
+            f"{short(name, 120)} is a {short(str(kind))} of torchao, {reason}, which has no reader here; save it as one "
+            f"of {', '.join(MAKERS)}."
+        )
+    needed, make = MAKERS[kind]
+    missing = [part for part in needed if part not in pieces]
+    if missing:
+        raise QuantError(f"The {missing[0]} of {short(name, 120)} is missing; download the release again.")
+    return make(name, pieces, section(found, "_data"))
+
+
+def _dtype(name: str, data: Mapping[str, Any], key: str) -> torch.dtype:
+    """Return a dtype of floats that the description gives."""
+    said = section(data, key).get("_data")
+    if str(said) not in DTYPES:
+        raise QuantError(
+            f"The description of {short(name, 120)} says {key} {short(str(said))}; dtypes are {', '.join(DTYPES)}."
+        )
+    return DTYPES[str(said)]
+
+
+def _whole(name: str, pieces: Pieces, data: Mapping[str, Any]) -> Layout:
+    codes, scale = pieces["qdata"], pieces["scale"]
+    if codes.dtype not in ELEMENTS or not scale.is_floating:
+        raise QuantError(f"{short(codes.name, 120)} is {codes.dtype}, its scale {scale.dtype}; the file is damaged.")
+    block = lengths(data, "block_size", len(codes.shape))
+    if block is None:
+        raise QuantError(f"The description of {short(name, 120)} gives no block_size; save the file again.")
+    own = {"weight": codes, "weight_scale": scale}
+    if "zero_point" in pieces:
+        own["weight_zero_point"] = pieces["zero_point"]
+    bits = 8
+    if "target_dtype" in data:
+        said = str(section(data, "target_dtype").get("_data"))
+        if said not in INTEGERS:
+            raise QuantError(f"The description of {short(name, 120)} says target_dtype {short(said)}, not int2 to int8.")
+        bits = INTEGERS[said]
+    return Whole(
+        name,
+        codes.shape,
+        _dtype(name, data, "dtype"),
+        own,
+        kind="torchao",
+        blocks_of=_granularity(block, codes.shape),
+        bits=bits,
+    )
+
+
+def _granularity(block: tuple[int, ...], shape: tuple[int, ...]) -> Granularity:
+    """Return the simplest granularity of blocks."""
+    if all(b >= n for b, n in zip(block, shape, strict=True)):
+        return PER_TENSOR
+    if len(shape) == 2 and block[0] == 1:
+        return PerChannel(0) if block[1] >= shape[1] else PerGroup(block[1])
+    return PerBlock(tuple(min(b, n) for b, n in zip(block, shape, strict=True)))
+
+
+def _floats(name: str, pieces: Pieces, data: Mapping[str, Any], code: str, size: int) -> Layout:
+    codes, scale = pieces["qdata"], pieces["scale"]
+    if data.get("is_swizzled_scales") is not False:
+        raise QuantError(
+            f"The scales of {short(name, 120)} are swizzled for tensor cores, which has no reader here; save it with "
+            "is_swizzled_scales=False."
+        )
+    own = {CODES: codes, SCALE_CODE: scale}
+    if "per_tensor_scale" in pieces:
+        own[GLOBAL_SCALE] = at_least_1d(pieces["per_tensor_scale"])
+    fp4 = code == "e2m1"
+    return TorchaoFloats(
+        name,
+        unpacked_shape(codes.shape, 4) if fp4 else codes.shape,
+        _dtype(name, data, "orig_dtype"),
+        own,
+        kind="torchao",
+        code=code,
+        size=size,
+        global_scale="multiplies" if GLOBAL_SCALE in own else "",
+        e8m0_nan=True,
+    )
+
+
+def _mx(name: str, pieces: Pieces, data: Mapping[str, Any]) -> Layout:
+    said = str(section(data, "elem_dtype").get("_data", data.get("elem_dtype")))
+    if said not in MX_ELEMENTS:
+        raise QuantError(
+            f"{short(name, 120)} is an MXTensor of {short(said)}, which has no reader here; {', '.join(MX_ELEMENTS)} have."
+        )
+    return _floats(name, pieces, data, MX_ELEMENTS[said], integer(data, "block_size", range(1, 2**20)) or 32)
+
+
+def _nvfp4(name: str, pieces: Pieces, data: Mapping[str, Any]) -> Layout:
+    return _floats(name, pieces, data, "e2m1", integer(data, "block_size", range(1, 2**20)) or 16)
+
+
+def _int4(name: str, pieces: Pieces, data: Mapping[str, Any]) -> Layout:
+    codes, scale, zero = (pieces[part] for part in ("qdata", "scale", "zero_point"))
+    block = lengths(data, "block_size", 2)
+    if len(codes.shape) != 2 or block is None or block[0] != 1:
+        raise QuantError(f"{short(name, 120)} is not a matrix in groups along its rows, as an Int4Tensor is.")
+    rows, columns = unpacked_shape(codes.shape, 4)
+    size = min(block[1], columns)
+    expected = (-(-columns // size), rows) if size else ()
+    if scale.shape != expected or zero.shape != expected or not (scale.is_floating and zero.is_floating):
+        raise QuantError(
+            f"{short(scale.name, 120)} has shape {scale.shape} and its zero_point {zero.shape}, but groups of {size} take "
+            f"{expected}; the file is damaged."
+        )
+    own = {"qdata": viewed(codes, "U8", codes.shape), "scale": scale, "zero_point": zero}
+    return TorchaoInt4(name, (rows, columns), torch.float32, own, group_size=size)
+
+
+Maker = Callable[[str, Pieces, Mapping[str, Any]], Layout]
+# class -> the parts that it must have, and what makes its layout
+MAKERS: dict[Any, tuple[tuple[str, ...], Maker]] = {
+    "Float8Tensor": (("qdata", "scale"), _whole),
+    "Int8Tensor": (("qdata", "scale"), _whole),
+    "IntxUnpackedToInt8Tensor": (("qdata", "scale"), _whole),
+    "Int4Tensor": (("qdata", "scale", "zero_point"), _int4),
+    "MXTensor": (("qdata", "scale"), _mx),
+    "NVFP4Tensor": (("qdata", "scale"), _nvfp4),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class TorchaoFloats(BlockFloats):
+    """An MXTensor or NVFP4Tensor."""
+
+    def parameters(self, rows: Rows = None) -> Parameters:
+        """Return the scales; powers of two become numbers of the output dtype first, where float16 can't hold some."""
+        found = super().parameters(rows)
+        if self.pieces[SCALE_CODE].dtype != "F8_E8M0":
+            return found
+        return found.each(lambda p: p.to(self.dtype).to(torch.float32))
+
+
+@dataclass(frozen=True, eq=False)
+class TorchaoInt4(Layout):
+    """An Int4Tensor."""
+
+    group_size: int = field(kw_only=True)
+
+    @property
+    def storage(self) -> str:
+        """``torchao int4 per_group(128) asymmetric``."""
+        return words("torchao", "int4", f"per_group({self.group_size})", "asymmetric")
+
+    @property
+    def element(self) -> Format:
+        """Signed integers of 4 bits."""
+        return INT4
+
+    @property
+    def granularity(self) -> Granularity:
+        """Groups along the input axis."""
+        return PerGroup(self.group_size)
+
+    @cached_property
+    def fields(self) -> Mapping[str, Field]:
+        """Codes, and scales and zero points with a row per group."""
+        return {
+            CODES: Packed(self.pieces["qdata"], dense(4, 8), self.shape, signed=True),
+            SCALE: Numbers(self.pieces["scale"]),
+            ZERO_POINT: Numbers(self.pieces["zero_point"]),
+        }
+
+    def parameters(self, rows: Rows = None) -> Parameters:
+        """Return scales and zero points, with a row per row; these are added after the multiplication."""
+        scale, zero = (Numbers(self.pieces[part], transposed=True).read(rows) for part in ("scale", "zero_point"))
+        return Parameters(scale, None, zero)
+
+    def place_of(self, role: str, field: Field, index: tuple[int, ...], position: tuple[int, ...]) -> Place:
+        """Return the place of the scale or zero point of a group."""
+        return field.place(position[::-1])
