@@ -15,7 +15,9 @@ def test_equals_the_library(given):
     checkpoint = open_checkpoint(given.release)
     assert differences(given, checkpoint) == []
     assert checkpoint.problems == ()
-    assert checkpoint.format == given.record["format"] or given.record["format"] == "fp8"
+    assert (
+        checkpoint.format == given.record["format"].removesuffix("-split") or given.record["format"] == "fp8"
+    )
 
 
 @pytest.mark.parametrize("given", sound(), ids=str)
@@ -42,8 +44,8 @@ def test_results(given):
             assert trace.code == tensor.codes()[tuple(index)]
             assert all(step.formula or step.value for step in trace.steps())
         if len(tensor.shape) == 2:
-            cells = qc.views.map_data(result, qc.views.View(rows=(1, 5), columns=(8, 24)))
-            assert np.array_equal(cells.dequantized, result.dequantized.numpy()[1:5, 8:24])
+            cells = qc.views.map_data(result, qc.views.View(rows=(1, 4), columns=(8, 24)))
+            assert np.array_equal(cells.dequantized, result.dequantized.numpy()[1:4, 8:24])
         assert f": {name})" in str(result.scheme)
         assert qc.checkpoints.encode(result) == qc.checkpoints.encode(tensor)
 

@@ -42,10 +42,10 @@ Opener = Callable[[Folder, str], Container]
 # extension -> what reads the headers of such a file
 OPENERS: dict[str, Opener] = {
     ".safetensors": lambda folder, name: open_safetensors(folder.open(name)),
+    ".gguf": lambda folder, name: open_gguf(folder.open(name)),
     **dict.fromkeys((".bin", ".pt", ".pth"), lambda folder, name: open_torch(folder.open(name))),
     ".npz": lambda folder, name: open_npz(folder.open(name)),
     ".npy": lambda folder, name: open_npy(folder.open(name)),
-    ".gguf": lambda folder, name: open_gguf(folder.open(name)),
     ".imatrix": lambda folder, name: open_imatrix(folder.open(name)),
     ".dat": lambda folder, name: open_imatrix(folder.open(name)),
 }
@@ -56,8 +56,8 @@ class Checkpoint:
     """The weights of a checkpoint; only headers have been read.
 
     ``format``: of its quantized weights, such as "gptq", or of its files if none is quantized; ``config``:
-    config.json, or the metadata of a GGUF file; ``tensors``: by logical name; ``problems``: what is wrong with its files; ``counter``: how many bytes
-    have been read so far; ``release``: its stored tensors, configs and metadata.
+    config.json, or the metadata of a GGUF file; ``tensors``: by logical name; ``problems``: what is wrong with its
+    files; ``counter``: how many bytes have been read so far; ``release``: its stored tensors, configs and metadata.
     """
 
     format: str
@@ -91,11 +91,7 @@ def open_checkpoint(address: "str | os.PathLike[str]") -> Checkpoint:
         for layout in layouts.values()
         if isinstance(layout, Refused)
     )
-    kinds = [
-        layout.format_name
-        for layout in layouts.values()
-        if not isinstance(layout, Plain | Refused)
-    ]
+    kinds = [layout.format_name for layout in layouts.values() if not isinstance(layout, Plain | Refused)]
     fallback = next(iter(containers)).rpartition(".")[2]
     return Checkpoint(
         max(set(kinds), key=kinds.count) if kinds else fallback,

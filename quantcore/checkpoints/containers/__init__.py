@@ -1,9 +1,7 @@
 """Files of checkpoints: their headers alone, as stored tensors with their places."""
 
 from quantcore.checkpoints.containers.container import Container
-from quantcore.checkpoints.containers.gguf import open_gguf
-from quantcore.checkpoints.containers.gguf_split import check_number, parts
-from quantcore.checkpoints.containers.imatrix_dat import open_imatrix
+from quantcore.checkpoints.containers.gguf import check_number, open_gguf, open_imatrix, parts
 from quantcore.checkpoints.containers.index import INDEX, Index, read_index
 from quantcore.checkpoints.containers.safetensors import open_safetensors
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
@@ -15,13 +13,13 @@ __all__ = [
     "Index",
     "StoredTensor",
     "TORCH_DTYPES",
+    "check_number",
+    "open_gguf",
+    "open_imatrix",
     "open_npy",
     "open_npz",
     "open_safetensors",
     "open_torch",
-    "check_number",
-    "open_gguf",
-    "open_imatrix",
     "parts",
     "read_index",
 ]

@@ -8,7 +8,6 @@ from quantcore.checkpoints.layouts import (
     compressed_tensors,
     gguf,
     gptq,
-    imatrix,
     mlx,
     plain,
     torchao,
@@ -34,7 +33,7 @@ FINDERS: dict[str, Finder] = {
     "torchao": torchao.find,
 }
 # tried for every release, before the method's: weights that files mark themselves (ggml types, metadata, QDQ pairs)
-SIGNATURES: tuple[Finder, ...] = (imatrix.find, gguf.find, mlx.find, torchao.find)
+SIGNATURES: tuple[Finder, ...] = (gguf.find_imatrix, gguf.find_gguf, mlx.find, torchao.find)
 
 
 def find_layouts(release: Release) -> dict[str, Layout]:

@@ -81,6 +81,10 @@ def lengths(config: Mapping[str, Any], key: str, count: int) -> tuple[int, ...] 
     value = config.get(key)
     if value is None:
         return None
-    if isinstance(value, list) and len(value) == count and all(type(n) is int and 0 < n < 2**31 for n in value):
+    if (
+        isinstance(value, list)
+        and len(value) == count
+        and all(type(n) is int and 0 < n < 2**31 for n in value)
+    ):
         return tuple(value)
     raise QuantError(f"The config says {key} {short(str(value))}; write {count} lengths.")

@@ -15,30 +15,25 @@ IQ1                   element of a row of a grid: -1, 0, 1                      
 ====================  ==============================================================  =============================
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor
 
-from quantcore.checkpoints.containers.gguf_header import VERSION_KEY
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.ggml import BLOCK_TYPES, Bits, BlockType, Fields, digits_of
-from quantcore.checkpoints.layouts.gguf_blocks import BlockTensor
-from quantcore.checkpoints.layouts.plain import Plain, plain
+from quantcore.checkpoints.ggml import BLOCK_TYPES, BlockType, Fields
+from quantcore.checkpoints.layouts.gguf.block_field import BlockField
+from quantcore.checkpoints.layouts.gguf.block_tensor import BlockTensor
 from quantcore.checkpoints.protocol.fields import Field, Place, Rows
 from quantcore.checkpoints.protocol.layout import CODES, Layout, Location
-from quantcore.checkpoints.protocol.release import Release
-from quantcore.errors import QuantError
 from quantcore.formats import CODEBOOKS, FLOATS, Format, IntFormat
 from quantcore.granularity import Granularity, PerGroup
 from quantcore.tensors import short
 
-_FLOATS = ("F32", "F16", "BF16")
 # what a code is, where it is not an unsigned integer of the field's bits
 _ELEMENTS: dict[str, Format] = {
     "Q8_0": IntFormat(8), "Q3_K": IntFormat(3), "Q6_K": IntFormat(6), "Q1_0": CODEBOOKS["binary"],
@@ -47,34 +42,6 @@ _ELEMENTS: dict[str, Format] = {
     "IQ2_XXS": IntFormat(7), "IQ2_XS": IntFormat(7), "IQ2_S": IntFormat(7), "IQ3_XXS": IntFormat(7),
     "IQ3_S": IntFormat(5), "IQ1_S": IntFormat(2), "IQ1_M": IntFormat(2),
 }  # fmt: skip
-
-
-def find(release: Release) -> Iterator[Layout]:
-    """Yield the tensors of GGUF files."""
-    if VERSION_KEY not in release.metadata:
-        return
-    for name, piece in release.stored.items():
-        if piece.dtype in BLOCK_TYPES:
-            scale = (
-                release.stored.get(f"{name.removesuffix('.weight')}.scale")
-                if piece.dtype == "NVFP4"
-                else None
-            )
-            yield Gguf(name, piece.shape, torch.float32, {"": piece}, scale)
-        elif piece.dtype in _FLOATS:
-            yield GgufFloats(name, piece.shape, torch.float32, {"": piece})
-        else:
-            yield plain(name, piece)
-
-
-@dataclass(frozen=True, eq=False)
-class GgufFloats(Plain):
-    """Floats, which ggml widens to float32."""
-
-    @property
-    def storage(self) -> str:
-        """``gguf F16``."""
-        return f"gguf {self.pieces[''].dtype}"
 
 
 @dataclass(frozen=True)
@@ -152,7 +119,7 @@ class Gguf(Layout):
     def fields(self) -> Mapping[str, Field]:
         """What the blocks hold, by the field's name; and the codes, for types that make them of several fields."""
         names = dict.fromkeys((CODES, *(field.name for field in self.kind.fields)))
-        return {name: BlockField(self, name) for name in names}
+        return {name: BlockField(self.tensor, name) for name in names}
 
     def codes(self, rows: Rows = None) -> Tensor:
         """Return the codes of some rows, uint8 or int8."""
@@ -228,87 +195,8 @@ class Gguf(Layout):
         Raises:
             QuantError: numbers that the blocks can't hold.
         """
-        given = {role: value.contiguous().numpy() for role, value in (numbers or {}).items()}
-        found = bytearray()
-        step = max(1, (1 << 20) // self.kind.elements)
-        total = self.piece.num_bytes // self.kind.num_bytes
-        for start in range(0, total, step):
-            box = slice(start, min(start + step, total))
-            blocks = self.kind.unpack(self.tensor.blocks(box.start, box.stop))
-            for role, value in given.items():
-                part = value.reshape(total, -1)[box]
-                blocks |= {role: part} if role in blocks else self._blocks_of_codes(blocks, part)
-            found += self.kind.pack(blocks).tobytes()
-        return {self.piece.name: bytes(found)}
-
-    def _blocks_of_codes(self, blocks: Fields, codes: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
-        """Return the fields that hold the codes, where types store none by themselves."""
-        same = self.kind.codes(blocks) == codes
-        if same.all():
-            return {}
-        if "digits" in blocks:  # a number has one byte or two: the file's own is kept
-            changed = digits_of(self.kind.codes(blocks)) != digits_of(codes)
-            return {"digits": np.where(changed, digits_of(codes), blocks["digits"])}
-        raise QuantError(
-            f"{self.kind.name} stores one row of a grid for several elements of {short(self.name, 120)}, so that codes can't "
-            "be changed one by one; change grid_index and the signs."
-        )
+        return {self.piece.name: self.tensor.encode(numbers or {})}
 
     def loaded(self) -> Self:
         """Return itself: rows are read alone."""
         return self
-
-
-@dataclass(frozen=True)
-class BlockField:
-    """Numbers of a field, in the weight's axes: the last is as long as a row has entries of the field."""
-
-    layout: Gguf
-    name: str
-
-    @property
-    def piece(self) -> StoredTensor:
-        """The stored tensor."""
-        return self.layout.piece
-
-    @property
-    def _count(self) -> int:
-        return self.layout.kind.elements if self.name == CODES else self.layout.kind.field(self.name).count
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the numbers."""
-        return self.layout.tensor.shape_of(self._count)
-
-    @property
-    def across_rows(self) -> bool:
-        """False: the blocks of a row lie together."""
-        return False
-
-    def read(self, rows: Rows = None) -> Tensor:
-        """Return the numbers of some rows: float32, or integers as they are stored, less the type's offset."""
-        return self.layout.tensor.numbers(rows, self._count, self._make)
-
-    def _make(self, fields: Fields) -> npt.NDArray[Any]:
-        if self.name == CODES:
-            return self.layout.kind.codes(fields)
-        found = fields[self.name]
-        if found.dtype.kind == "f":
-            return found.astype(np.float32)
-        return found.astype(np.int32) if found.itemsize > 1 else found
-
-    def place(self, index: Sequence[int]) -> Place:
-        """Return where one number lies."""
-        return self.layout.tensor.place(index, self._count, self._bits)
-
-    def _bits(self, entry: int) -> list[Bits]:
-        kind = self.layout.kind
-        if self.name != CODES:
-            return list(kind.locate(self.name, entry))
-        return [
-            bits for part in kind.code_parts(entry) for bits in kind.locate(part.field, part.entry, part.bits)
-        ]
-
-    def encode(self, numbers: Tensor) -> bytes:
-        """Return the bytes of the stored tensor with these numbers, all rows."""
-        return self.layout.encode({self.name: numbers})[self.piece.name]

@@ -10,8 +10,8 @@ from typing import Any
 
 from quantcore.checkpoints.address import ByteSource
 from quantcore.checkpoints.containers.container import Container
-from quantcore.checkpoints.containers.gguf import open_gguf
-from quantcore.checkpoints.containers.gguf_header import MAGIC
+from quantcore.checkpoints.containers.gguf.header import MAGIC
+from quantcore.checkpoints.containers.gguf.tensors import open_gguf
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.errors import QuantError
 from quantcore.tensors import short

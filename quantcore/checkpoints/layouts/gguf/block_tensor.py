@@ -15,8 +15,10 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.ggml import Bits, BlockType, Fields
+from quantcore.checkpoints.ggml import Bits, BlockType, Fields, digits_of
 from quantcore.checkpoints.protocol.fields import Place, Rows
+from quantcore.errors import QuantError
+from quantcore.tensors import short
 
 # elements that are read and unpacked at once: from memory or a file as many as a core's cache holds, but a request to
 # a server takes as long as reading megabytes
@@ -104,6 +106,40 @@ class BlockTensor:
         start = self.piece.offset + block * self.kind.num_bytes
         bits = tuple((start + b.byte, b.low + i) for b in bits_of(entry) for i in range(b.count))
         return Place(self.piece.file, self.piece.name, bits)
+
+    def encode(self, numbers: Mapping[str, Tensor]) -> bytes:
+        """Return the bytes of the blocks.
+
+        Args:
+            numbers: by field, or "codes", all rows; the others are read from the file.
+
+        Raises:
+            QuantError: numbers that the blocks can't hold.
+        """
+        found, step = bytearray(), _AT_ONCE // self.kind.elements
+        total = self.piece.num_bytes // self.kind.num_bytes
+        given = {role: value.contiguous().numpy().reshape(total, -1) for role, value in numbers.items()}
+        for start in range(0, total, step):
+            stop = min(start + step, total)
+            fields = self.kind.unpack(self.blocks(start, stop))
+            for role, value in given.items():
+                part = value[start:stop]
+                fields |= {role: part} if role in fields else self._fields_of_codes(fields, part)
+            found += self.kind.pack(fields).tobytes()
+        return bytes(found)
+
+    def _fields_of_codes(self, fields: Fields, codes: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
+        """Return the changed fields that hold the codes, of types that store none by themselves."""
+        before = self.kind.codes(fields)
+        if (before == codes).all():
+            return {}
+        if "digits" in fields:  # a number has one byte or two: where it is the same, the file's own is kept
+            same = digits_of(before) == digits_of(codes)
+            return {"digits": np.where(same, fields["digits"], digits_of(codes))}
+        raise QuantError(
+            f"{self.kind.name} stores one row of a grid for several elements of {short(self.piece.name, 120)}, so that codes "
+            "can't be changed one by one; change grid_index and the signs."
+        )
 
     def _span(self, rows: Rows, per_block: int) -> tuple[tuple[int, ...], int, int]:
         """Return the shape of the numbers of some rows, and the first and the one after the last of them, flat."""

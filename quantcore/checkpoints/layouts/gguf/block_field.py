@@ -1,0 +1,73 @@
+"""One kind of number of a tensor in blocks, as a field of a layout."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.ggml import Bits, Fields
+from quantcore.checkpoints.layouts.gguf.block_tensor import BlockTensor
+from quantcore.checkpoints.protocol.fields import Place, Rows
+from quantcore.checkpoints.protocol.layout import CODES
+
+
+@dataclass(frozen=True)
+class BlockField:
+    """Numbers of a field of the block type, or the codes, which some types make of several fields.
+
+    They have the weight's axes; the last is as long as a row has entries of the field.
+    """
+
+    tensor: BlockTensor
+    name: str
+
+    @property
+    def piece(self) -> StoredTensor:
+        """The stored tensor."""
+        return self.tensor.piece
+
+    @property
+    def _count(self) -> int:
+        return self.tensor.kind.elements if self.name == CODES else self.tensor.kind.field(self.name).count
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the numbers."""
+        return self.tensor.shape_of(self._count)
+
+    @property
+    def across_rows(self) -> bool:
+        """False: the blocks of a row lie together."""
+        return False
+
+    def read(self, rows: Rows = None) -> Tensor:
+        """Return the numbers of some rows: float32, or integers as they are stored, less the type's offset."""
+        return self.tensor.numbers(rows, self._count, self._make)
+
+    def _make(self, fields: Fields) -> npt.NDArray[Any]:
+        if self.name == CODES:
+            return self.tensor.kind.codes(fields)
+        found = fields[self.name]
+        if found.dtype.kind == "f":
+            return found.astype(np.float32)
+        return found.astype(np.int32) if found.itemsize > 1 else found
+
+    def place(self, index: Sequence[int]) -> Place:
+        """Return where one number lies."""
+        return self.tensor.place(index, self._count, self._bits)
+
+    def _bits(self, entry: int) -> list[Bits]:
+        kind = self.tensor.kind
+        if self.name != CODES:
+            return list(kind.locate(self.name, entry))
+        return [
+            bits for part in kind.code_parts(entry) for bits in kind.locate(part.field, part.entry, part.bits)
+        ]
+
+    def encode(self, numbers: Tensor) -> bytes:
+        """Return the bytes of the stored tensor with these numbers, all rows."""
+        return self.tensor.encode({self.name: numbers})
