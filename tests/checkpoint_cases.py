@@ -62,7 +62,12 @@ def case(name: str) -> Case:
 
 
 def quantized_names(given: Case) -> list[str]:
-    return [name for name in given.record["tensors"] if given.record["tensors"][name]["storage"].partition(" ")[0] != "plain"]
+    return [
+        name
+        for name, record in given.record["tensors"].items()
+        if record["storage"].partition(" ")[0] not in ("plain", "F32", "F16", "BF16")
+        and given.record["format"] != "imatrix"
+    ]
 
 
 def differences(given: Case, checkpoint: Checkpoint | None = None) -> list[str]:
