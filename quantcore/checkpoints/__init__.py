@@ -4,12 +4,14 @@
 >>> checkpoint.tensors["model.layers.0.self_attn.q_proj.weight"].read(rows=slice(0, 8))  # doctest: +SKIP
 
 Where things are: `address` (bytes of files, nothing outside the folder), `containers` (headers of files), `packing`
-(which code sits where), `protocol` (what a format implements), `layouts` (one module a format), `tensor` and `parameters` (what is made of them).
+(which code sits where), `protocol` (what a format implements), `layouts` (one module a format), `tensor` and `parameters` (what is made of them),
+`findings` (what is wrong).
 """
 
 from quantcore.checkpoints.address import ByteCounter, ByteSource, Folder
 from quantcore.checkpoints.checkpoint import Checkpoint, open_checkpoint
 from quantcore.checkpoints.encode import encode
+from quantcore.checkpoints.findings import CheckpointFinding
 from quantcore.checkpoints.problem import Problem
 from quantcore.checkpoints.protocol.fields import Place
 from quantcore.checkpoints.protocol.layout import Layout, Location
@@ -19,6 +21,7 @@ __all__ = [
     "ByteCounter",
     "ByteSource",
     "Checkpoint",
+    "CheckpointFinding",
     "CheckpointTensor",
     "Folder",
     "Layout",

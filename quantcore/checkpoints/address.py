@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from quantcore.checkpoints.problem import NotFound
 from quantcore.errors import QuantError
 from quantcore.tensors import short
 
@@ -145,7 +146,7 @@ def _open_regular(path: str, name: str) -> tuple[int, os.stat_result]:
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError as error:
-        raise QuantError(f"{_quoted(name)} can't be opened: {_reason(error)}.") from None
+        raise NotFound(f"{_quoted(name)} can't be opened: {_reason(error)}.") from None
     info = os.fstat(file)
     if not stat.S_ISREG(info.st_mode):
         os.close(file)
@@ -192,7 +193,7 @@ class Folder(ABC):
         try:
             found = self._list()
         except Exception as error:
-            raise QuantError(f"The folder can't be listed: {_reason(error)}.") from None
+            raise NotFound(f"The folder can't be listed: {_reason(error)}.") from None
         if len(found) > MAX_NAMES:
             raise QuantError(f"The folder has {len(found):,} files; give one with at most {MAX_NAMES:,}.")
         return tuple(sorted(found))
@@ -289,14 +290,14 @@ def locate(address: "str | os.PathLike[str]") -> tuple[Folder, str | None]:
     """
     text = os.fspath(address)
     if not isinstance(text, str) or not text or "\0" in text:
-        raise QuantError("The address of a checkpoint is a path or a URL; give its text.")
+        raise NotFound("The address of a checkpoint is a path or a URL; give its text.")
     if "::" in text or re.match(r"[A-Za-z][A-Za-z0-9+.\-]+://", text):
         return _remote(text)
     path = Path(text).expanduser()
     if path.is_dir():
         return LocalFolder(str(path)), None
     if not path.exists():
-        raise QuantError(f"There is no file or folder {_quoted(text)}; check the path.")
+        raise NotFound(f"There is no file or folder {_quoted(text)}; check the path.")
     return LocalFolder(str(path.parent)), path.name
 
 
@@ -307,11 +308,11 @@ def _remote(url: str) -> tuple[Folder, str | None]:
         fs, path = fsspec.core.url_to_fs(url)
         is_folder = fs.isdir(path) and not fs.isfile(path)
         if not is_folder and not fs.exists(path):
-            raise QuantError(f"There is nothing at {_quoted(url)}; check the address.")
+            raise NotFound(f"There is nothing at {_quoted(url)}; check the address.")
     except QuantError:
         raise
     except Exception as error:
-        raise QuantError(f"{_quoted(url)} can't be opened: {_reason(error)}.") from None
+        raise NotFound(f"{_quoted(url)} can't be opened: {_reason(error)}.") from None
     if is_folder:
         return RemoteFolder(fs, path), None
     parent, _, name = path.rpartition("/")

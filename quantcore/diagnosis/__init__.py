@@ -65,4 +65,4 @@ def diagnose(result: Quantized, report: Report | None = None) -> list[Finding]:
     return sorted(found, key=lambda f: SEVERITIES.index(f.severity))
 
 
-__all__ = ["Box", "Context", "EXAMPLES", "Finding", "Gain", "KINDS", "MAX_BOXES", "diagnose"]
+__all__ = ["Box", "Context", "EXAMPLES", "Finding", "Gain", "KINDS", "MAX_BOXES", "SEVERITIES", "diagnose"]

@@ -1,0 +1,36 @@
+"""A weight in boxes of rows, so that a check of any weight takes bounded memory."""
+
+from collections.abc import Iterator
+from math import prod
+
+from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.errors import QuantError
+
+ELEMENTS = 1 << 21  # of a box: 8 MB of float32
+MOST_ELEMENTS = 1 << 27  # of one row: no box is smaller
+_IN_MEMORY = 1 << 28  # bytes of a weight whose rows lie apart in the file, which is then read once
+
+
+def boxes(layout: Layout, multiple: int = 1) -> Iterator[slice]:
+    """Yield slices of axis 0 that cover a weight.
+
+    Args:
+        multiple: rows that stay in one box, as those of a scale.
+
+    Raises:
+        QuantError: the rows are too long.
+    """
+    rows = layout.shape[0]
+    size = prod(layout.shape[1:])
+    if size * min(multiple, rows) > MOST_ELEMENTS:
+        raise QuantError(
+            f"Rows of {size:,} elements are too long for this check, which reads {MOST_ELEMENTS:,} at most at a time."
+        )
+    step = max(1, ELEMENTS // max(1, size * multiple)) * multiple
+    for start in range(0, rows, step):
+        yield slice(start, min(start + step, rows))
+
+
+def ready(layout: Layout) -> Layout:
+    """Return the layout with what every box needs in memory, unless that is large."""
+    return layout.loaded() if layout.num_bytes <= _IN_MEMORY else layout
