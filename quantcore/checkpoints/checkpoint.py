@@ -160,7 +160,8 @@ def _opened(
             tensors = index.shards[name] if index else ()
             problems.append(Problem("unreadable_shard", "error", str(result), tensors))
     if not found:
-        raise QuantError(problems[-1].sentence)
+        alone = results[0] if len(results) == 1 else None
+        raise alone if isinstance(alone, QuantError) else QuantError(problems[-1].sentence)
     if index:
         problems += _against_index(found, index)
     return found, problems

@@ -9,7 +9,7 @@ Where things are: `headers` (what files and modules lack), `parameters` (scales,
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from quantcore.checkpoints.findings.boxes import boxes, ready
+from quantcore.checkpoints.findings.rows import boxes, ready
 from quantcore.checkpoints.findings.codes import Histogram, of_codes
 from quantcore.checkpoints.findings.headers import of_headers
 from quantcore.checkpoints.findings.original import FAR, Errors, of_original

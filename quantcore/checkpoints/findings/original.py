@@ -32,7 +32,7 @@ class Errors:
     heads: int = 0
     squares: float = 0.0
     original: float = 0.0
-    columns: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    columns: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(1))
     orders: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -54,8 +54,9 @@ class Errors:
     def add(self, x: Tensor, values: Tensor, box: slice) -> None:
         """Compare some rows of the original with what is read."""
         error = torch.nan_to_num(values - x, nan=0.0, posinf=0.0, neginf=0.0)
-        square = error.to(torch.float64).square_().reshape(-1, x.shape[-1] if x.dim() else 1)
-        self.columns = self.columns + square.sum(0).numpy()
+        square = error.to(torch.float64).square_()
+        if x.dim() > 1:
+            self.columns = self.columns + square.reshape(-1, x.shape[-1]).sum(0).numpy()
         self.squares += float(square.sum())
         self.original += float(torch.nan_to_num(x).to(torch.float64).square().sum())
 
@@ -67,8 +68,8 @@ class Errors:
 
     def _orders(self, values: Tensor, box: slice) -> Iterator[tuple[str, Tensor]]:
         if self.layout.shape[0] % 8 == 0 and len(self.layout.shape) == 2:
-            for order in (ORDER, INVERSE):
-                rows = _in_eights(len(values), order)
+            for order, inverse in ((ORDER, INVERSE), (INVERSE, ORDER)):
+                rows = _in_eights(len(values), inverse)
                 name = "codes" if isinstance(self.layout, Awq) else "rows"
                 changed = self._with_codes(rows, box) if name == "codes" else values[rows]
                 yield f"{name} {' '.join(map(str, order))}", changed
@@ -122,9 +123,9 @@ def of_original(errors: Errors, name: str) -> Iterator[CheckpointFinding]:
 
 
 def _other_order(errors: Errors, order: str) -> Iterator[CheckpointFinding]:
-    left = math.sqrt(errors.orders[order] / errors.squares) if errors.squares else 0.0
+    left, before = (math.sqrt(e / errors.original) for e in (errors.orders[order], errors.squares))
     kind, _, places = order.partition(" ")
-    by = f"with them in place, the error against the original is {number(left)} times as large"
+    by = f"in the right order, the relative error is {number(left)} instead of {number(before)}"
     if kind == "codes":
         yield error(
             errors.layout,
@@ -152,18 +153,18 @@ def _leak(errors: Errors) -> Iterator[CheckpointFinding]:
     """Odd sub-blocks, or odd columns, that are worse than even ones: bits of one in the other."""
     size, what = _sub_block(errors.layout)
     n = len(errors.columns)
-    if not size or n < 2 * size or errors.layout.shape[0] * n < 2 * ENOUGH:
+    if not size or n < 2 * size or len(errors.layout.shape) < 2 or errors.layout.shape[0] * n < 2 * ENOUGH:
         return
     parity = np.arange(n) // size % 2
     even, odd = (float(errors.columns[parity == p].sum()) / int((parity == p).sum()) for p in (0, 1))
     worse, better, names = (odd, even, ("odd", "even")) if odd >= even else (even, odd, ("even", "odd"))
     if worse > LEAKED * better and worse > 0:
-        times = f"{number(worse / better)} times" if better else "infinitely"
         yield error(
             errors.layout,
             "bit_leak",
-            f"has {names[0]} {what} worse than {names[1]} ones: their mean squared error against the original is {times} "
-            "as large. Codes that share bytes are not masked, so that a bit of one is in its neighbor; pack it again.",
+            f"has {names[0]} {what} worse than {names[1]} ones: their mean squared error against the original is "
+            f"{number(worse)}, that of the others {number(better)}. A bit of one code is in its neighbor, with which it "
+            "shares bytes: the packer did not mask; pack it again.",
         )
 
 
