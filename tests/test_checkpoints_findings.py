@@ -170,7 +170,7 @@ def test_names_of_gguf_are_those_of_the_original(tmp_path):
     assert f"{name!r} is not {other!r}" in finding.sentence
 
 
-GPTQ, NVFP4, MXFP4 = "gptq_v1_4bit_g128_sym", "modelopt_nvfp4", "ct_mxfp4"
+NVFP4, MXFP4 = "modelopt_nvfp4", "ct_mxfp4"
 DESC_ACT = "gptq_v1_4bit_g32_asym_desc_act"
 
 
