@@ -62,13 +62,14 @@ def case(name: str) -> Case:
 
 
 def quantized_names(given: Case) -> list[str]:
-    return [
-        name
-        for name, record in given.record["tensors"].items()
-        if record["storage"].partition(" ")[0] != "plain"
-        and ("ggml_type" not in record or f"{name}|scale" in given.expected)
-        and given.record["format"] != "imatrix"
-    ]
+    """The weights that have codes; of GGUF, those whose parameters are known."""
+
+    def has_codes(name: str, record: dict) -> bool:
+        if "ggml_type" in record:
+            return f"{name}|scale" in given.expected
+        return record["storage"].partition(" ")[0] != "plain"
+
+    return [name for name, record in given.record["tensors"].items() if has_codes(name, record)]
 
 
 def differences(given: Case, checkpoint: Checkpoint | None = None) -> list[str]:
@@ -134,11 +135,12 @@ def misplaced(given: Case, name: str, index: tuple[int, ...], folder: Path) -> l
     tensor = open_checkpoint(given.release).tensors[name]
     codes = tensor.codes().numpy()
     place = tensor.locate(index).code
+    offset = getattr(tensor.layout.fields["codes"], "offset", 0)  # of what is stored
     found = []
     for bit in range(len(place.bits)):
         other = flipped(given, place, bit, folder).tensors[name].codes().numpy()
         changed = [tuple(int(i) for i in at) for at in np.argwhere(codes != other)]
-        step = (int(codes[index]) ^ int(other[index])) & ((1 << len(place.bits)) - 1)
+        step = ((int(codes[index]) + offset) ^ (int(other[index]) + offset)) & ((1 << len(place.bits)) - 1)
         if changed != [tuple(index)] or step != 1 << bit:
             found.append(f"bit {bit} of {index}: {changed[:4]} changed, by {step:b}")
     return found

@@ -18,6 +18,7 @@ from quantcore.checkpoints.containers import (
     open_imatrix,
     open_npy,
     open_npz,
+    open_onnx,
     open_safetensors,
     open_torch,
     parts,
@@ -45,6 +46,7 @@ OPENERS: dict[str, Opener] = {
     ".safetensors": lambda folder, name: open_safetensors(folder.open(name)),
     ".gguf": lambda folder, name: open_gguf(folder.open(name)),
     **dict.fromkeys((".bin", ".pt", ".pth"), lambda folder, name: open_torch(folder.open(name))),
+    ".onnx": open_onnx,
     ".npz": lambda folder, name: open_npz(folder.open(name)),
     ".npy": lambda folder, name: open_npy(folder.open(name)),
     ".imatrix": lambda folder, name: open_imatrix(folder.open(name)),
@@ -95,7 +97,8 @@ def open_checkpoint(address: "str | os.PathLike[str]") -> Checkpoint:
     described = next((c.metadata for c in containers.values() if c.is_self_described), None)
     config, quantization = _configs(folder) if described is None else (described, {})
     metadata = {k: v for container in containers.values() for k, v in container.metadata.items()}
-    release = Release(stored, config, quantization, metadata)
+    structures = tuple(c.structure for c in containers.values() if c.structure is not None)
+    release = Release(stored, config, quantization, metadata, structures)
     layouts = find_layouts(release)
     refused = tuple(
         Problem("unreadable_tensor", "error", layout.reason, (layout.name,))

@@ -64,8 +64,7 @@ def _setting(layout: Layout) -> tuple[Stored, Convention]:
     if layout.rounds_each:
         convention = convention.changed(decoding_dtype=str(layout.dtype).removeprefix("torch."))
     if minimum is not None:
-        shift = layout.min_sign * minimum
-        convention = convention.changed(zero_point_form="min")
+        shift, convention = minimum, convention.changed(zero_point_form="min")
     elif shift is not None and shift.is_floating_point():
         convention = convention.changed(zero_point_form="float")
     zero = torch.zeros((), dtype=torch.int32)

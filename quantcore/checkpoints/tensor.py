@@ -60,6 +60,7 @@ class CheckpointTensor:
             QuantError: the stored tensors don't fit each other, or can't be read.
         """
         span = self._rows(rows)
+        _ = self.layout.fields  # which compares a shape that the file claims with its bytes
         shape = (span.stop - span.start, *self.shape[1:]) if self.shape else ()
         if out is not None and (out.shape != shape or out.dtype != torch.float32 or not out.is_contiguous()):
             raise QuantError(f"out is not a contiguous float32 tensor of shape {shape}; give one, or none.")

@@ -3,6 +3,7 @@
 from quantcore.checkpoints.containers.container import Container
 from quantcore.checkpoints.containers.gguf import check_number, open_gguf, open_imatrix, parts
 from quantcore.checkpoints.containers.index import INDEX, Index, read_index
+from quantcore.checkpoints.containers.onnx import open_onnx
 from quantcore.checkpoints.containers.safetensors import open_safetensors
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
 from quantcore.checkpoints.containers.zipped import open_npy, open_npz, open_torch
@@ -18,6 +19,7 @@ __all__ = [
     "open_imatrix",
     "open_npy",
     "open_npz",
+    "open_onnx",
     "open_safetensors",
     "open_torch",
     "parts",

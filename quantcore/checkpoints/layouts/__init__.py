@@ -1,23 +1,25 @@
 """The layouts of quantized releases: one module a format; what no format claims is plain."""
 
 from dataclasses import replace
+from functools import partial
 
 from quantcore.checkpoints.layouts import (
+    auto_round,
     awq,
     bitsandbytes,
     compressed_tensors,
     gguf,
     gptq,
     mlx,
+    onnx,
     plain,
     torchao,
+    unreadable,
 )
 from quantcore.checkpoints.layouts.floats import fp8, gpt_oss, modelopt
-from quantcore.checkpoints.layouts.in_parts import hqq
+from quantcore.checkpoints.layouts.in_parts import bitnet, hqq, quanto
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import Finder, Release
-from quantcore.errors import QuantError
-from quantcore.tensors import short
 
 # quant_method in the config -> what finds the weights of such a release. An empty method: no config says; each
 # finder is tried, in this order, and must know its weights by their names and shapes.
@@ -31,37 +33,46 @@ FINDERS: dict[str, Finder] = {
     "fp8": fp8.find,
     "mxfp4": gpt_oss.find,
     "torchao": torchao.find,
+    "quanto": quanto.find,
+    "bitnet": bitnet.find,
+    "auto-round": auto_round.find,
 }
+# other names of these methods
+SYNONYMS = {
+    "auto_round": "auto-round", "intel/auto-round": "auto-round", "inc": "auto-round",
+    "modelopt_fp4": "modelopt", "modelopt_mixed": "modelopt", "fbgemm_fp8": "fp8",
+    "optimum-quanto": "quanto", "compressed_tensors": "compressed-tensors",
+}  # fmt: skip
 # tried for every release, before the method's: weights that files mark themselves (ggml types, metadata, QDQ pairs)
-SIGNATURES: tuple[Finder, ...] = (gguf.find_imatrix, gguf.find_gguf, mlx.find, torchao.find)
+SIGNATURES: tuple[Finder, ...] = (
+    gguf.find_imatrix,
+    gguf.find_gguf,
+    onnx.find,
+    torchao.find,
+    mlx.find,
+    unreadable.find_known,
+)
 
 
 def find_layouts(release: Release) -> dict[str, Layout]:
-    """Return the layout of every weight, by its logical name, in the order of the release.
-
-    Raises:
-        QuantError: the config names a method that has no reader here.
-    """
-    if release.method and release.method not in FINDERS:
-        raise QuantError(
-            f"The config says quant_method {short(release.method, 60)}, which has no reader here; the readers are "
-            f"{', '.join(FINDERS)}."
-        )
+    """Return the layout of every weight, by its logical name, in the order of the release."""
     found: dict[str, Layout] = {}
-    taken: set[str] = set()
-    by_method = [FINDERS[release.method]] if release.method else [*dict.fromkeys(FINDERS.values())]
-    for finder in (*SIGNATURES, *by_method):
-        rest = {name: piece for name, piece in release.stored.items() if name not in taken}
-        for layout in finder(replace(release, stored=rest)):
-            found[layout.name] = layout
-            taken |= {piece.name for piece in layout.pieces.values()}
-    left = {name: piece for name, piece in release.stored.items() if name not in taken}
-    found |= {
-        layout.name: layout
-        for layout in plain.find(replace(release, stored=left))
-        if layout.name not in found
-    }
+    for finder in (*SIGNATURES, *_of_method(release.method), plain.find):
+        layouts = [layout for layout in finder(release) if layout.name not in found]
+        found |= {layout.name: layout for layout in layouts}
+        if layouts:  # a release that lost nothing keeps its modules sorted
+            taken = {piece.name for layout in layouts for piece in layout.pieces.values()}
+            rest = {name: piece for name, piece in release.stored.items() if name not in taken}
+            release = replace(release, stored=rest)
     return found
+
+
+def _of_method(method: str) -> tuple[Finder, ...]:
+    """Return what finds the weights of a method; of an unknown one, they are refused by its name."""
+    if not method:
+        return tuple(FINDERS.values())
+    known = FINDERS.get(SYNONYMS.get(method, method))
+    return (known or partial(unreadable.find, readers=", ".join(FINDERS)),)
 
 
 __all__ = ["FINDERS", "SIGNATURES", "find_layouts"]

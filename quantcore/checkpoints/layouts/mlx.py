@@ -68,7 +68,9 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[s
         return _floats(module, pieces, mode)
     if "biases" not in pieces or not scales.is_floating:
         raise QuantError(f"The biases of {short(module, 120)} are missing; download the release again.")
-    bits = integer(config, "bits", BITS) or _bits(weight, scales, integer(config, "group_size", range(1, 2**20)))
+    bits = integer(config, "bits", BITS) or _bits(
+        weight, scales, integer(config, "group_size", range(1, 2**20))
+    )
     columns = weight.shape[-1] * 32 // bits
     size, remarks = group_size(config, ("group_size",), columns, scales.shape[-1], scales)
     shape = (*weight.shape[:-1], columns)

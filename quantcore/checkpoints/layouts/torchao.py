@@ -68,7 +68,9 @@ def layout_of(name: str, pieces: Pieces, text: str) -> Layout:
         QuantError: a class that has no reader here, or a description that does not fit the stored tensors.
     """
     if len(text) > MAX_JSON:
-        raise QuantError(f"The description of {short(name, 120)} in the header is too long; save the file again.")
+        raise QuantError(
+            f"The description of {short(name, 120)} in the header is too long; save the file again."
+        )
     found = load_json(text, f"the description of {name}")
     kind = found.get("_type") if isinstance(found, dict) else None
     if kind not in MAKERS:
@@ -97,7 +99,9 @@ def _dtype(name: str, data: Mapping[str, Any], key: str) -> torch.dtype:
 def _whole(name: str, pieces: Pieces, data: Mapping[str, Any]) -> Layout:
     codes, scale = pieces["qdata"], pieces["scale"]
     if codes.dtype not in ELEMENTS or not scale.is_floating:
-        raise QuantError(f"{short(codes.name, 120)} is {codes.dtype}, its scale {scale.dtype}; the file is damaged.")
+        raise QuantError(
+            f"{short(codes.name, 120)} is {codes.dtype}, its scale {scale.dtype}; the file is damaged."
+        )
     block = lengths(data, "block_size", len(codes.shape))
     if block is None:
         raise QuantError(f"The description of {short(name, 120)} gives no block_size; save the file again.")
@@ -108,7 +112,9 @@ def _whole(name: str, pieces: Pieces, data: Mapping[str, Any]) -> Layout:
     if "target_dtype" in data:
         said = str(section(data, "target_dtype").get("_data"))
         if said not in INTEGERS:
-            raise QuantError(f"The description of {short(name, 120)} says target_dtype {short(said)}, not int2 to int8.")
+            raise QuantError(
+                f"The description of {short(name, 120)} says target_dtype {short(said)}, not int2 to int8."
+            )
         bits = INTEGERS[said]
     return Whole(
         name,
@@ -141,7 +147,7 @@ def _floats(name: str, pieces: Pieces, data: Mapping[str, Any], code: str, size:
     if "per_tensor_scale" in pieces:
         own[GLOBAL_SCALE] = at_least_1d(pieces["per_tensor_scale"])
     fp4 = code == "e2m1"
-    return TorchaoFloats(
+    return BlockFloats(
         name,
         unpacked_shape(codes.shape, 4) if fp4 else codes.shape,
         _dtype(name, data, "orig_dtype"),
@@ -197,18 +203,6 @@ MAKERS: dict[Any, tuple[tuple[str, ...], Maker]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class TorchaoFloats(BlockFloats):
-    """An MXTensor or NVFP4Tensor."""
-
-    def parameters(self, rows: Rows = None) -> Parameters:
-        """Return the scales; powers of two become numbers of the output dtype first, where float16 can't hold some."""
-        found = super().parameters(rows)
-        if self.pieces[SCALE_CODE].dtype != "F8_E8M0":
-            return found
-        return found.each(lambda p: p.to(self.dtype).to(torch.float32))
-
-
-@dataclass(frozen=True, eq=False)
 class TorchaoInt4(Layout):
     """An Int4Tensor."""
 
@@ -240,7 +234,9 @@ class TorchaoInt4(Layout):
 
     def parameters(self, rows: Rows = None) -> Parameters:
         """Return scales and zero points, with a row per row; these are added after the multiplication."""
-        scale, zero = (Numbers(self.pieces[part], transposed=True).read(rows) for part in ("scale", "zero_point"))
+        scale, zero = (
+            Numbers(self.pieces[part], transposed=True).read(rows) for part in ("scale", "zero_point")
+        )
         return Parameters(scale, None, zero)
 
     def place_of(self, role: str, field: Field, index: tuple[int, ...], position: tuple[int, ...]) -> Place:

@@ -16,7 +16,13 @@ from quantcore.granularity import Blocks, Granularity
 from quantcore.notation import write_call
 from quantcore.tensors import short
 
-ELEMENTS: dict[str, Format] = {"I8": IntFormat(8), "F8_E4M3": FLOATS["e4m3fn"], "F8_E5M2": FLOATS["e5m2"]}
+ELEMENTS: dict[str, Format] = {
+    "I8": IntFormat(8),
+    "F8_E4M3": FLOATS["e4m3fn"],
+    "F8_E5M2": FLOATS["e5m2"],
+    "F8_E4M3FNUZ": FLOATS["e4m3fnuz"],
+    "F8_E5M2FNUZ": FLOATS["e5m2fnuz"],
+}
 
 
 @dataclass(frozen=True, eq=False)

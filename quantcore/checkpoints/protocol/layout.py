@@ -254,9 +254,12 @@ class Layout(ABC):
     def parameters(self, rows: Rows = None) -> Parameters:
         """Return the parameters in block form, or one number for all blocks; ``rows``: of blocks.
 
-        What `scale`, `zero_point` and `min` return has the library's shape, which may have fewer or other axes.
+        What `scale`, `zero_point` and `min` return has the library's shape, which may have fewer or other axes. The
+        min here is what is added.
         """
-        found = Parameters(self.scale(rows), self.zero_point(rows), self.min(rows))
+        minimum = self.min(rows)
+        added = minimum if minimum is None or self.min_sign > 0 else -minimum
+        found = Parameters(self.scale(rows), self.zero_point(rows), added)
         return found.each(lambda p: p.reshape(1) if p.numel() == 1 else p.reshape(-1, *self.blocks.grid[1:]))
 
     def _parts(self, first: int, last: int) -> list[tuple[slice | None, slice, int]]:

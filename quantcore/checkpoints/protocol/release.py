@@ -26,12 +26,14 @@ class Release:
 
     ``config``: config.json. ``quantization``: its quantization_config, or the file that holds it instead
     (quantize_config.json, hf_quant_config.json, ...); empty if there is none. ``metadata``: of all headers.
+    ``structures``: what files themselves say of which tensors belong together (`Container.structure`).
     """
 
     stored: Mapping[str, StoredTensor]
     config: Mapping[str, Any] = field(default_factory=dict)
     quantization: Mapping[str, Any] = field(default_factory=dict)
     metadata: Mapping[str, str] = field(default_factory=dict)
+    structures: tuple[Any, ...] = ()
 
     @property
     def method(self) -> str:

@@ -72,7 +72,9 @@ def layout_of(name: str, kind: str, pieces: Mapping[str, StoredTensor]) -> "Four
     if missing:
         raise QuantError(f"The {missing[0]} of {short(name, 120)} is missing; download the release again.")
     if pieces[TABLE].shape != (16,) or not pieces[TABLE].is_floating:
-        raise QuantError(f"{short(pieces[TABLE].name, 120)} is not a table of 16 floats; the file is damaged.")
+        raise QuantError(
+            f"{short(pieces[TABLE].name, 120)} is not a table of 16 floats; the file is damaged."
+        )
     state = _Reader(pieces["quant_state"])
     return FourBits(name, state.shape, state.dtype, pieces, kind=kind, nested=nested, state_of=state)
 
@@ -86,7 +88,9 @@ class _Reader:
     @cached_property
     def state(self) -> State:
         if self.piece.num_bytes > MAX_STATE:
-            raise QuantError(f"{short(self.piece.name, 120)} is too long for a quant_state; the file is damaged.")
+            raise QuantError(
+                f"{short(self.piece.name, 120)} is too long for a quant_state; the file is damaged."
+            )
         try:
             found = load_json(bytes(self.piece.bytes()).decode("utf-8"), self.piece.name)
         except UnicodeDecodeError:
@@ -110,7 +114,9 @@ def _state(found: Mapping[str, Any], name: str) -> State:
     if dtype is None or blocksize is None:
         raise QuantError(f"{short(name, 120)} has no blocksize, or no dtype of floats; the file is damaged.")
     if offset is not None and not (isinstance(offset, int | float) and math.isfinite(offset)):
-        raise QuantError(f"{short(name, 120)} has a nested_offset that is not a finite number; the file is damaged.")
+        raise QuantError(
+            f"{short(name, 120)} has a nested_offset that is not a finite number; the file is damaged."
+        )
     nested = integer(found, "nested_blocksize", range(1, 2**31))
     return State(tuple(shape), dtype, blocksize, nested, float(offset or 0.0))
 

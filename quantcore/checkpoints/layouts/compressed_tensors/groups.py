@@ -1,17 +1,14 @@
 """``config_groups``: how the weights of some modules are quantized, and which modules these are."""
 
-import re
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from quantcore.checkpoints.protocol.config import integer, section, text
+from quantcore.checkpoints.protocol.patterns import Patterns
 from quantcore.errors import QuantError
 from quantcore.tensors import short
-
-_SECONDS = 5.0  # for all patterns of a config
-_REPEATS = re.compile(r"[*+}]")
 
 
 @dataclass(frozen=True)
@@ -82,7 +79,7 @@ class Matcher:
     """Chooses the group of a module among several."""
 
     def __init__(self) -> None:
-        self._spent = 0.0
+        self._patterns = Patterns()
 
     def choose(self, module: str, groups: tuple[Group, ...]) -> Group:
         """Return the group whose targets name the module, else the first.
@@ -93,31 +90,11 @@ class Matcher:
         if len({group.arguments for group in groups}) == 1:
             return groups[0]
         # as the library: exact names, then patterns; the classes of modules are in no file
-        for matches in (lambda target: target == module, lambda target: self._matches(target, module)):
+        for matches in (lambda target: target == module, partial(self._matches, module)):
             for group in groups:
                 if any(matches(target) for target in group.targets):
                     return group
         return groups[0]
 
-    def _matches(self, target: str, module: str) -> bool:
-        if not target.startswith("re:"):
-            return False
-        pattern = target[3:]
-        # repeats within repeats, or many in a row, can take a time exponential in the name
-        if len(pattern) > 1000 or len(module) > 1000 or re.search(r"[*+}]\??\)[*+{]", pattern):
-            raise QuantError(
-                f"The pattern {short(pattern)} of the config is too involved; write a simpler one."
-            )
-        if len(_REPEATS.findall(pattern)) > 4 or self._spent > _SECONDS:
-            raise QuantError(
-                f"The patterns of the config, such as {short(pattern)}, take too long; simplify them."
-            )
-        start = time.perf_counter()
-        try:
-            return re.match(pattern, module) is not None
-        except (re.error, RecursionError, OverflowError):
-            raise QuantError(
-                f"The pattern {short(pattern)} of the config can't be read; correct it."
-            ) from None
-        finally:
-            self._spent += time.perf_counter() - start
+    def _matches(self, module: str, target: str) -> bool:
+        return target.startswith("re:") and self._patterns.matches(target[3:], module)

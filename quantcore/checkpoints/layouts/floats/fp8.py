@@ -64,7 +64,9 @@ def layout_of(name: str, pieces: Mapping[str, StoredTensor], config: Mapping[str
     """
     weight, scale = pieces["weight"], pieces["weight_scale"]
     if not scale.is_floating or len(weight.shape) < 2:
-        raise QuantError(f"{short(scale.name, 120)} is {scale.dtype} of shape {scale.shape}; scales are floats.")
+        raise QuantError(
+            f"{short(scale.name, 120)} is {scale.dtype} of shape {scale.shape}; scales are floats."
+        )
     granularity = _granularity(weight, scale, lengths(config, "weight_block_size", 2) or BLOCK)
     blocked = isinstance(granularity, PerBlock)
     kind = "fp8-block" if blocked else "fp8"
@@ -74,7 +76,11 @@ def layout_of(name: str, pieces: Mapping[str, StoredTensor], config: Mapping[str
 def _granularity(weight: StoredTensor, scale: StoredTensor, block: tuple[int, ...]) -> Granularity:
     if math.prod(scale.shape) == 1 and "_inv" not in scale.name:
         return PER_TENSOR
-    if len(weight.shape) == 2 and scale.shape in ((weight.shape[0],), (weight.shape[0], 1)) and "_inv" not in scale.name:
+    if (
+        len(weight.shape) == 2
+        and scale.shape in ((weight.shape[0],), (weight.shape[0], 1))
+        and "_inv" not in scale.name
+    ):
         return PerChannel(0)
     shape = (*([1] * (len(weight.shape) - 2)), *block)
     return PerBlock(tuple(min(b, n) for b, n in zip(shape, weight.shape, strict=True)))

@@ -62,7 +62,9 @@ def _fp8(module: str, pieces: Pieces, config: Mapping[str, Any]) -> Layout:
     if scale.shape in ((weight.shape[0],), (weight.shape[0], 1)) and weight.shape[0] > 1:
         granularity = PerChannel(0)
     if not scale.is_floating:
-        raise QuantError(f"{short(scale.name, 120)} is {scale.dtype}; scales are floats, so the file is damaged.")
+        raise QuantError(
+            f"{short(scale.name, 120)} is {scale.dtype}; scales are floats, so the file is damaged."
+        )
     own = {name: pieces[name] for name in ("weight", "weight_scale")}
     return Whole(f"{module}.weight", weight.shape, torch.float32, own, kind="modelopt", blocks_of=granularity)
 

@@ -75,9 +75,13 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor]) -> Layout:
             "with scale and zero not quantized."
         )
     if not (pieces["scale"].is_floating and pieces["zero"].is_floating):
-        raise QuantError(f"The scale and zero of {short(module, 120)} are not floats, as in HQQ; the file is damaged.")
+        raise QuantError(
+            f"The scale and zero of {short(module, 120)} are not floats, as in HQQ; the file is damaged."
+        )
     if pieces["shape"].dtype != "I64" or pieces["shape"].shape != (2,):
-        raise QuantError(f"{short(pieces['shape'].name, 120)} is not a shape of two axes; the file is damaged.")
+        raise QuantError(
+            f"{short(pieces['shape'].name, 120)} is not a shape of two axes; the file is damaged."
+        )
     meta = Description(pieces)
     # scales of one row: a group is a column of the reshaped weight
     strided = len(pieces["scale"].shape) == 2 and pieces["scale"].shape[0] == 1 < pieces["scale"].shape[1]
@@ -171,7 +175,11 @@ class Hqq(Layout):
     def storage(self) -> str:
         """``hqq int4 per_flat_group(64) asymmetric``."""
         size = self.meta.group_size
-        groups = "per_tensor" if math.prod(self.pieces["scale"].shape) == 1 else f"per_channel({1 - self.meta.axis})"
+        groups = (
+            "per_tensor"
+            if math.prod(self.pieces["scale"].shape) == 1
+            else f"per_channel({1 - self.meta.axis})"
+        )
         groups = f"per_flat_group({size})" if size else groups
         return words("hqq", f"int{self.meta.bits}", groups, f"axis {self.meta.axis}", "asymmetric")
 
@@ -194,7 +202,9 @@ class Hqq(Layout):
         if size is None:
             return self.shape
         if n % size:
-            raise QuantError(f"Groups of {size} don't divide the shape {self.shape} of {short(self.name, 120)}.")
+            raise QuantError(
+                f"Groups of {size} don't divide the shape {self.shape} of {short(self.name, 120)}."
+            )
         return (n // size, size) if self.meta.axis else (size, n // size)
 
     @cached_property

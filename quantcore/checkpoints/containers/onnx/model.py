@@ -1,0 +1,239 @@
+"""The graph of an ONNX model: initializers with their places, and the nodes that dequantize them.
+
+Source: onnx 1.23, onnx.proto (ModelProto.graph 7; GraphProto.node 1, initializer 5; TensorProto; NodeProto), and the
+operator DequantizeLinear. Data may lie in files beside the model (external_data), inside its folder alone.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from quantcore.checkpoints.address import ByteSource, DerivedSource, Folder
+from quantcore.checkpoints.containers.container import Container
+from quantcore.checkpoints.containers.onnx.protobuf import Message, Span, signed
+from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.errors import QuantError
+from quantcore.tensors import short
+
+MAX_RANK = 16
+
+
+@dataclass(frozen=True)
+class OnnxType:
+    """A tensor type: its name, the dtype of its bytes, and bits of one element."""
+
+    name: str
+    dtype: str
+    bits: int
+
+
+# TensorProto.DataType
+TYPES = {
+    1: OnnxType("float32", "F32", 32), 2: OnnxType("uint8", "U8", 8), 3: OnnxType("int8", "I8", 8),
+    4: OnnxType("uint16", "U16", 16), 5: OnnxType("int16", "I16", 16), 6: OnnxType("int32", "I32", 32),
+    7: OnnxType("int64", "I64", 64), 9: OnnxType("bool", "BOOL", 8), 10: OnnxType("float16", "F16", 16),
+    11: OnnxType("float64", "F64", 64), 12: OnnxType("uint32", "U32", 32), 13: OnnxType("uint64", "U64", 64),
+    16: OnnxType("bfloat16", "BF16", 16), 17: OnnxType("e4m3fn", "F8_E4M3", 8),
+    18: OnnxType("e4m3fnuz", "F8_E4M3FNUZ", 8), 19: OnnxType("e5m2", "F8_E5M2", 8),
+    20: OnnxType("e5m2fnuz", "F8_E5M2FNUZ", 8), 21: OnnxType("uint4", "U8", 4), 22: OnnxType("int4", "U8", 4),
+    23: OnnxType("e2m1", "U8", 4), 24: OnnxType("e8m0", "F8_E8M0", 8), 25: OnnxType("uint2", "U8", 2),
+    26: OnnxType("int2", "U8", 2),
+}  # fmt: skip
+# fields of TensorProto that hold numbers: the dtype of fixed ones, "" of varints
+_DATA = {4: "<f4", 5: "", 7: "", 10: "<f8", 11: ""}
+
+
+@dataclass(frozen=True)
+class Dequantize:
+    """A DequantizeLinear node whose inputs are initializers; ``output``: 0, or the data type it names."""
+
+    x: str
+    scale: str
+    zero_point: str
+    axis: int
+    block_size: int
+    output: int
+
+
+@dataclass(frozen=True)
+class OnnxGraph:
+    """The types and shapes of initializers by name, and the nodes that dequantize some of them."""
+
+    types: dict[str, tuple[OnnxType, tuple[int, ...]]]
+    nodes: tuple[Dequantize, ...]
+
+
+def open_onnx(folder: Folder, name: str) -> Container:
+    """Read a model's graph without its tensors' bytes.
+
+    Raises:
+        QuantError: it is not a model, or a tensor lies outside the folder or its file.
+    """
+    message = Message(folder.open(name))
+    tensors, types, nodes = {}, {}, []
+    for graph in _spans(message, None, 7):
+        for number, value in message.fields(graph):
+            if number == 5 and isinstance(value, tuple):
+                piece, kind, shape = _Initializer(message, value).stored(folder)
+                if piece.name in tensors:
+                    raise QuantError(
+                        f"{short(name, 120)} has two initializers named {short(piece.name, 80)}; rename one."
+                    )
+                tensors[piece.name], types[piece.name] = piece, (kind, shape)
+            elif number == 1 and isinstance(value, tuple):
+                nodes += _dequantize(message, value)
+    if not tensors:
+        raise QuantError(f"{short(name, 120)} has no initializers; give a model with weights.")
+    return Container(
+        tensors, structure=OnnxGraph(types, tuple(n for n in nodes if {n.x, n.scale} <= set(tensors)))
+    )
+
+
+def _spans(message: Message, span: Span | None, number: int) -> Iterator[Span]:
+    for found, value in message.fields(span):
+        if found == number and isinstance(value, tuple):
+            yield value
+
+
+class _Initializer:
+    """A TensorProto."""
+
+    def __init__(self, message: Message, span: Span) -> None:
+        self._message = message
+        self.shape: list[int] = []
+        self.type, self.name = 0, ""
+        self.raw: Span | None = None
+        self.numbers: list[tuple[int, int | Span]] = []
+        self.external: dict[str, str] = {}
+        for number, value in message.fields(span):
+            if number == 1:
+                self.shape += [
+                    signed(n) for n in (message.varints(value) if isinstance(value, tuple) else [value])
+                ]
+                if len(self.shape) > MAX_RANK:
+                    raise QuantError(
+                        f"{short(message.source.name, 120)} has a tensor of more than {MAX_RANK} axes."
+                    )
+            elif number == 2 and isinstance(value, int):
+                self.type = value
+            elif number == 8 and isinstance(value, tuple):
+                self.name = message.text(value)
+            elif number == 9 and isinstance(value, tuple):
+                self.raw = value
+            elif number in _DATA:
+                self.numbers.append((number, value))
+            elif number == 13 and isinstance(value, tuple):
+                pair = dict(message.fields(value))
+                if isinstance(pair.get(1), tuple) and isinstance(pair.get(2), tuple):
+                    self.external[message.text(pair[1])] = message.text(pair[2])  # type: ignore[arg-type]
+
+    def stored(self, folder: Folder) -> tuple[StoredTensor, OnnxType, tuple[int, ...]]:
+        """Return where its bytes lie, its type and its shape.
+
+        Raises:
+            QuantError: its type has no reader, or its bytes don't fit its shape.
+        """
+        quoted = short(self.name, 80)
+        if self.type not in TYPES:
+            raise QuantError(
+                f"The initializer {quoted} has the data type {self.type}, which has no reader here."
+            )
+        kind, shape = TYPES[self.type], tuple(self.shape)
+        if any(n < 0 or n >= 2**48 for n in shape) or math.prod(shape) >= 2**48:
+            raise QuantError(f"The initializer {quoted} claims an impossible shape; save the model again.")
+        size = -(-math.prod(shape) * kind.bits // 8)
+        source, offset, length = self._bytes(folder, kind, size)
+        if length != size or offset + size > source.size:
+            raise QuantError(
+                f"The initializer {quoted} of shape {shape}, {kind.name}, takes {size:,} bytes, but has {length:,}; "
+                "save the model again."
+            )
+        # codes of less than a byte: their bytes, whatever the shape
+        stored_shape = shape if kind.bits >= 8 else (size,)
+        return StoredTensor(self.name, kind.dtype, stored_shape, source, offset, size), kind, shape
+
+    def _bytes(self, folder: Folder, kind: OnnxType, size: int) -> tuple[ByteSource, int, int]:
+        """Return the source of its bytes, their offset and number."""
+        source = self._message.source
+        if self.external:
+            other = folder.open(self.external.get("location", ""))
+            offset, length = (
+                self._integer(key, default) for key, default in (("offset", 0), ("length", size))
+            )
+            return other, offset, length
+        if self.raw or not self.numbers:
+            start, stop = self.raw or (0, 0)
+            return source, start, stop - start
+        room = sum(v[1] - v[0] if isinstance(v, tuple) else 10 for _, v in self.numbers)
+        if size > 8 * room:  # each number takes a byte of the file at least
+            raise QuantError(
+                f"The initializer {short(self.name, 80)} has fewer numbers than its shape claims."
+            )
+        return (
+            DerivedSource(f"{source.name}, {self.name} as bytes", size, lambda: self._converted(kind, size)),
+            0,
+            size,
+        )
+
+    def _integer(self, key: str, default: int) -> int:
+        text = self.external.get(key, str(default))
+        if not text.isascii() or not text.isdecimal() or len(text) > 18:
+            raise QuantError(
+                f"The initializer {short(self.name, 80)} has the {key} {short(text)}; write a number of bytes."
+            )
+        return int(text)
+
+    def _converted(self, kind: OnnxType, size: int) -> memoryview:
+        """Return numbers that are written as fields of the message as bytes of their type."""
+        found: list[float] = []
+        for number, value in self.numbers:
+            if not isinstance(value, tuple):
+                found.append(value)
+            elif _DATA[number]:
+                found += np.frombuffer(
+                    self._message.source.read(*_whole(value, _DATA[number])), _DATA[number]
+                ).tolist()
+            else:
+                found += self._message.varints(value)
+        width = max(1, kind.bits // 8)
+        if kind.dtype in ("F32", "F64"):
+            array = np.array(found, f"<f{width}")
+        else:  # floats of 16 bits and less are written as their bits; negative integers as int64
+            mask = (1 << 8 * width) - 1
+            array = np.array([int(n) & mask for n in found], f"<u{width}")
+        if array.nbytes != size:
+            raise QuantError(
+                f"The initializer {short(self.name, 80)} has other numbers than its shape claims."
+            )
+        return array.view(np.uint8).data
+
+
+def _whole(span: Span, dtype: str) -> tuple[int, int]:
+    """Return the offset and size of the whole numbers in a span."""
+    size = np.dtype(dtype).itemsize
+    return span[0], (span[1] - span[0]) // size * size
+
+
+def _dequantize(message: Message, span: Span) -> list[Dequantize]:
+    """Return the node as a `Dequantize`, if it is one."""
+    inputs, op, attributes = [], "", {}
+    for number, value in message.fields(span):
+        if number == 1 and isinstance(value, tuple):
+            inputs.append(message.text(value))
+        elif number == 4 and isinstance(value, tuple):
+            op = message.text(value)
+        elif number == 5 and isinstance(value, tuple):
+            fields = dict(message.fields(value))
+            if isinstance(fields.get(1), tuple) and isinstance(fields.get(3), int):
+                attributes[message.text(fields[1])] = signed(fields[3])  # type: ignore[arg-type]
+    if op != "DequantizeLinear" or len(inputs) < 2:
+        return []
+    zero_point = inputs[2] if len(inputs) > 2 else ""
+    get = attributes.get
+    return [
+        Dequantize(
+            inputs[0], inputs[1], zero_point, get("axis", 1), get("block_size", 0), get("output_dtype", 0)
+        )
+    ]

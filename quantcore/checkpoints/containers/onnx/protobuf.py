@@ -1,0 +1,92 @@
+"""Protocol Buffers' wire format: the fields of a message, and where in the file they lie.
+
+Lengths are followed, so that a tensor's bytes are skipped, not read. Source: protobuf.dev, "Encoding".
+"""
+
+from collections.abc import Iterator
+
+from quantcore.checkpoints.address import ByteSource
+from quantcore.errors import QuantError
+from quantcore.tensors import short
+
+MAX_FIELDS = 10_000_000
+_WINDOW = 4096
+Span = tuple[int, int]
+
+
+class Message:
+    """Reads the fields of messages in a file."""
+
+    def __init__(self, source: ByteSource) -> None:
+        self.source = source
+        self._start, self._data = 0, b""
+        self._steps = 0
+
+    def fields(self, span: Span | None = None) -> Iterator[tuple[int, int | Span]]:
+        """Yield (number, value) of each field: an integer, or the (start, stop) of its bytes.
+
+        Raises:
+            QuantError: a length leads beyond the message, or the message is not one.
+        """
+        at, stop = span or (0, self.source.size)
+        while at < stop:
+            self._steps += 1
+            key, at = self._varint(at, stop)
+            kind, number = key & 7, key >> 3
+            if kind == 0:
+                value, at = self._varint(at, stop)
+                yield number, value
+                continue
+            if kind == 2:
+                length, at = self._varint(at, stop)
+            else:
+                length = {1: 8, 5: 4}.get(kind, -1)
+            if length < 0 or at + length > stop or number == 0 or self._steps > MAX_FIELDS:
+                raise self.damaged(at)
+            yield number, (at, at + length)
+            at += length
+
+    def text(self, span: Span, limit: int = 4096) -> str:
+        """Return the bytes of a field as text.
+
+        Raises:
+            QuantError: they are no text, or more than ``limit``.
+        """
+        if span[1] - span[0] > limit:
+            raise self.damaged(span[0])
+        try:
+            return bytes(self.source.read(span[0], span[1] - span[0])).decode("utf-8")
+        except UnicodeDecodeError:
+            raise self.damaged(span[0]) from None
+
+    def varints(self, span: Span) -> Iterator[int]:
+        """Yield the integers of a packed field."""
+        at, stop = span
+        while at < stop:
+            value, at = self._varint(at, stop)
+            yield value
+
+    def _varint(self, at: int, stop: int) -> tuple[int, int]:
+        value = 0
+        for shift in range(0, 70, 7):
+            if at >= stop:
+                break
+            if not self._start <= at < self._start + len(self._data):
+                self._start = at
+                self._data = bytes(self.source.read(at, min(_WINDOW, self.source.size - at)))
+            byte = self._data[at - self._start]
+            value, at = value | (byte & 127) << shift, at + 1
+            if byte < 128:
+                return value & (2**64 - 1), at
+        raise self.damaged(at)
+
+    def damaged(self, at: int) -> QuantError:
+        """Return the error of a file that is no model."""
+        return QuantError(
+            f"{short(self.source.name, 120)} is not a whole .onnx file: byte {at:,} can't be read as one."
+        )
+
+
+def signed(value: int) -> int:
+    """Return a varint as the int64 that it stands for."""
+    return value - 2**64 if value >= 2**63 else value

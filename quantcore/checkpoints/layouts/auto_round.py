@@ -1,0 +1,79 @@
+"""AutoRound releases (quant_method auto-round): the packings of others, chosen by ``packing_format``.
+
+``auto_round:auto_gptq``: GPTQ v1. ``auto_round:auto_awq``: AWQ gemm. ``auto_round:llm_compressor``: compressed-tensors.
+Others (``auto_round``, ``auto_round:gptqmodel``): as GPTQ, with zero points as they are (v2). ``extra_config`` gives
+other bits, group sizes and symmetry for modules, by their names or patterns.
+
+Source: auto-round b9f3d007 (0.15.0), auto_round/inference/convert_model.py and auto_round_extension/torch.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.layouts import awq, compressed_tensors, gptq
+from quantcore.checkpoints.layouts.floats import fp8
+from quantcore.checkpoints.protocol.config import section, text
+from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.protocol.patterns import Patterns
+from quantcore.checkpoints.protocol.release import Release, attempt
+
+Make = Callable[[str, Mapping[str, StoredTensor], Mapping[str, Any]], Layout]
+NAMES = ("qweight", "qzeros", "scales")
+
+
+def find(release: Release) -> Iterator[Layout]:
+    """Yield the weights of an AutoRound release."""
+    config = release.quantization
+    packing = text(config, "packing_format") or "auto_round:auto_gptq"
+    exceptions, patterns = section(config, "extra_config"), Patterns()
+    make: Make = awq.layout_of if "awq" in packing else gptq.layout_of
+    # AutoRound's version is not AWQ's, and names no checkpoint_format
+    version = {"version": "gemm", "checkpoint_format": "gptq" if "auto_gptq" in packing else "gptq_v2"}
+    for module, pieces in release.modules_with(*NAMES):
+        own = {name: pieces[name] for name in (*NAMES, "g_idx") if name in pieces}
+        yield attempt(
+            f"{module}.weight",
+            own,
+            partial(_made, make, module, own, {**config, **version}, exceptions, patterns),
+        )
+    yield from fp8.find(release)
+    yield from compressed_tensors.find(replace(release, quantization=_as_groups(config)))
+
+
+def _made(
+    make: Make,
+    module: str,
+    pieces: Mapping[str, StoredTensor],
+    config: Mapping[str, Any],
+    exceptions: Mapping[str, Any],
+    patterns: Patterns,
+) -> Layout:
+    """Return the layout of a module, with what the config says of it alone."""
+    return make(module, pieces, {**config, **_exception(module, exceptions, patterns)})
+
+
+def _exception(module: str, exceptions: Mapping[str, Any], patterns: Patterns) -> Mapping[str, Any]:
+    if module in exceptions:
+        return section(exceptions, module)
+    for pattern in exceptions:
+        if any(c in pattern for c in "*+?[(|\\") and patterns.matches(pattern, module):
+            return section(exceptions, pattern)
+    return {}
+
+
+def _as_groups(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the config as compressed-tensors writes it, with one group."""
+    if section(config, "config_groups"):
+        return config
+    kind = text(config, "data_type") or "int"
+    weights = {
+        "num_bits": config.get("bits"),
+        "type": "float" if "fp" in kind else "int",
+        "symmetric": config.get("sym") is not False,
+        "strategy": "group",
+        "group_size": config.get("group_size"),
+    }
+    return {**config, "config_groups": {"group_0": {"weights": weights, "targets": ["Linear"]}}}

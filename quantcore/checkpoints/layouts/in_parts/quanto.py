@@ -1,0 +1,197 @@
+"""optimum-quanto releases: qint2, qint4, qint8, qfloat8.
+
+qint8 and qfloat8: ``weight._data`` one code a byte, ``weight._scale`` [out, 1]. qint2 and qint4: ``weight._data._data``
+uint8, ``weight._scale`` and ``weight._shift`` [groups, 1]; the weight is reshaped to [groups, group size], and a byte
+holds one row of each of 2 or 4 equal parts, the first part in the lowest bits. w = code * scale - shift, where both
+operations round to the dtype of the scales; an integer shift is a zero point instead.
+
+No file holds the shape or the group size: the library builds the model first. It groups by 128, or 96, 64 or 32
+where that divides the inputs, if there are more than 128. So a row of such a length may be a group of a longer one;
+the bias or the model's hidden size tells.
+
+Source: optimum-quanto 0.2.7, tensor/packed.py, tensor/grouped.py, tensor/qbits.py and nn/qmodule.py.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import ClassVar
+
+import torch
+
+from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
+from quantcore.checkpoints.layouts.whole import ELEMENTS, Whole
+from quantcore.checkpoints.packing import padded, parts
+from quantcore.checkpoints.protocol.config import integer, section
+from quantcore.checkpoints.protocol.fields import Field, Numbers, Packed, Rows
+from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, Parameters, words
+from quantcore.checkpoints.protocol.release import Release, attempt
+from quantcore.checkpoints.protocol.views import Reshaped
+from quantcore.errors import QuantError
+from quantcore.formats import Format, IntFormat
+from quantcore.granularity import Granularity, PerBlock, PerChannel, PerFlatGroup
+from quantcore.tensors import short
+
+GROUP_SIZES = (128, 96, 64, 32)
+# layers whose inputs, or whose outputs, are the hidden state
+FROM_HIDDEN = (
+    "q_proj",
+    "k_proj",
+    "v_proj",
+    "qkv_proj",
+    "gate_proj",
+    "up_proj",
+    "gate_up_proj",
+    "lm_head",
+    "fc1",
+)
+TO_HIDDEN = ("o_proj", "out_proj", "down_proj", "fc2")
+_PACKED, _WHOLE = "._data._data", "._data"
+
+
+def find(release: Release) -> Iterator[Layout]:
+    """Yield the weights of an optimum-quanto release."""
+    hidden = integer(section(release.config, "text_config") or release.config, "hidden_size", range(1, 2**31))
+    for name, data in release.stored.items():
+        packed = name.endswith(_PACKED)
+        weight = name.removesuffix(_PACKED if packed else _WHOLE)
+        scale = release.stored.get(f"{weight}._scale")
+        if weight == name or scale is None:
+            continue
+        pieces = {"data": data, "scale": scale}
+        shift = release.stored.get(f"{weight}._shift")
+        if shift is not None:
+            pieces["shift"] = shift
+        bias = release.stored.get(f"{weight.rpartition('.')[0]}.bias")
+        make = partial(_bits, weight, pieces, bias, hidden) if packed else partial(_whole, weight, pieces)
+        yield attempt(weight, pieces, make)
+
+
+def _dtype(scale: StoredTensor) -> torch.dtype:
+    if not scale.is_floating:
+        raise QuantError(
+            f"{short(scale.name, 120)} is {scale.dtype}; scales are floats, so the file is damaged."
+        )
+    return TORCH_DTYPES[scale.dtype]
+
+
+def _whole(name: str, pieces: Mapping[str, StoredTensor]) -> Whole:
+    """Return the layout of a weight with one code a byte."""
+    data, scale = pieces["data"], pieces["scale"]
+    if data.dtype not in ELEMENTS or len(scale.shape) not in (0, len(data.shape)):
+        raise QuantError(
+            f"{short(data.name, 120)} is {data.dtype}, its scale of shape {scale.shape}; int8 and FP8 with a scale per "
+            "row have a reader here."
+        )
+    axes = scale.shape or (1,) * len(data.shape)
+    block = tuple(1 if s == n else n for s, n in zip(axes, data.shape, strict=True))
+    rows = len(block) == 2 and block[0] == 1
+    own = {"weight": data, "weight_scale": scale}
+    granularity: Granularity = PerChannel(0) if rows else PerBlock(block)
+    return Whole(name, data.shape, _dtype(scale), own, kind="optimum-quanto", blocks_of=granularity)
+
+
+def _bits(
+    name: str, pieces: Mapping[str, StoredTensor], bias: StoredTensor | None, hidden: int | None
+) -> "QuantoBits":
+    """Return the layout of a weight of 2 or 4 bits.
+
+    Raises:
+        QuantError: the stored tensors don't fit each other.
+    """
+    data, scale, shift = pieces["data"], pieces["scale"], pieces.get("shift")
+    if shift is None:
+        raise QuantError(f"The _shift of {short(name, 120)} is missing; download the release again.")
+    groups = scale.shape[0] if scale.shape else 0
+    if len(data.shape) != 2 or scale.shape != (groups, 1) or shift.shape != scale.shape or not groups:
+        raise QuantError(
+            f"{short(data.name, 120)} has shape {data.shape}, its scale {scale.shape}; quanto has a scale and a shift per "
+            "row of the reshaped weight."
+        )
+    bits = next((b for b in (4, 2) if -(-groups * b // 8) == data.shape[0]), None)
+    if bits is None:
+        raise QuantError(
+            f"{short(data.name, 120)} has {data.shape[0]} rows for {groups} groups, which are neither 4 nor 2 bits; the "
+            "file is damaged."
+        )
+    columns, remarks = _columns(name, groups, data.shape[1], bias, hidden)
+    shape = (groups * data.shape[1] // columns, columns)
+    return QuantoBits(name, shape, _dtype(scale), pieces, bits=bits, remarks=remarks)
+
+
+def _columns(
+    name: str, groups: int, size: int, bias: StoredTensor | None, hidden: int | None
+) -> tuple[int, tuple[str, ...]]:
+    """Return the inputs of a weight, and a remark where nothing tells them."""
+    possible = [n * size for n in range(1, groups + 1) if groups % n == 0 and _group_size(n * size) == size]
+    possible = [size, *(columns for columns in possible if columns != size)]
+    layer, total = name.split(".")[-2:][0], groups * size
+    if bias is not None and bias.shape and total % max(1, bias.shape[0]) == 0:
+        told = total // max(1, bias.shape[0])
+    elif hidden and layer in FROM_HIDDEN:
+        told = hidden
+    elif hidden and layer in TO_HIDDEN and total % hidden == 0:
+        told = total // hidden
+    else:
+        told = 0
+    if told in possible or len(possible) == 1:
+        return (told if told in possible else size), ()
+    return size, (
+        f"{name}: no file of the release holds the shape; groups of {size} are read as whole rows, {groups} x {size}, but "
+        f"may be parts of longer ones.",
+    )
+
+
+def _group_size(columns: int) -> int | None:
+    """Return the group size that the library chooses for that many inputs, None for none."""
+    if columns <= GROUP_SIZES[0]:
+        return None
+    return next((size for size in GROUP_SIZES if columns % size == 0), None)
+
+
+@dataclass(frozen=True, eq=False)
+class QuantoBits(Layout):
+    """A weight of 2 or 4 bits."""
+
+    bits: int = field(kw_only=True)
+    rounds_each: ClassVar[bool] = True
+
+    @property
+    def group_size(self) -> int:
+        """Elements that share a scale."""
+        return self.pieces["data"].shape[1]
+
+    @property
+    def storage(self) -> str:
+        """``optimum-quanto int4 per_flat_group(128) asymmetric``."""
+        rows = self.group_size == self.shape[1]
+        groups = "per_channel(0)" if rows else f"per_flat_group({self.group_size})"
+        return words("optimum-quanto", f"int{self.bits}", groups, "asymmetric")
+
+    @property
+    def element(self) -> Format:
+        """Unsigned integers."""
+        return IntFormat(self.bits, signed=False)
+
+    @property
+    def granularity(self) -> Granularity:
+        """Rows, or runs of the flat weight, which rows consist of."""
+        return PerChannel(0) if self.group_size == self.shape[1] else PerFlatGroup(self.group_size)
+
+    @cached_property
+    def fields(self) -> Mapping[str, Field]:
+        """Codes, scales and shifts."""
+        reshaped = (self.pieces["scale"].shape[0], self.group_size)
+        codes = Packed(self.pieces["data"], parts(padded(self.bits, 8)), reshaped, axis=0)
+        return {
+            CODES: Reshaped(codes, self.shape),
+            SCALE: Numbers(self.pieces["scale"]),
+            ZERO_POINT: Numbers(self.pieces["shift"]),
+        }
+
+    def parameters(self, rows: Rows = None) -> Parameters:
+        """Return scales and shifts; a float shift is subtracted after the multiplication."""
+        scale, shift, _ = super().parameters(rows)
+        if shift is None or not shift.is_floating_point():
+            return Parameters(scale, shift, None)
+        return Parameters(scale, None, -shift)

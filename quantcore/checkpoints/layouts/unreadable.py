@@ -1,0 +1,77 @@
+"""Weights that have no reader here: each is listed, and refused in a sentence that says why and what to do.
+
+Some layouts are made for a GPU's matrix units, or need its kernels to be read. The other tensors of such a release are
+read.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import torch
+
+from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.protocol.refused import Refused
+from quantcore.checkpoints.protocol.release import Release
+from quantcore.tensors import short
+
+# stored tensors of a module -> whose layout they are, with its reason
+KNOWN: dict[tuple[str, ...], str] = {
+    ("trellis",): "EXL3 (ExLlamaV3): a trellis code with Hadamard transforms on both sides",
+    ("q_weight", "q_groups"): "EXL2 (ExLlamaV2): codes of mixed widths, shuffled for its kernels",
+    ("B", "s"): "Marlin: codes permuted for a GPU's matrix units",
+    ("codes", "codebooks", "scales"): "AQLM: sums of vectors of learned codebooks",
+    ("Qidxs",): "QuIP#: a lattice code with Hadamard transforms on both sides",
+    ("dense_weights", "row_offsets"): "SpQR: codes in tiles, and sparse outliers",
+}
+# quant_method of a config -> what it is
+METHODS = {
+    "exl2": "EXL2 (ExLlamaV2)",
+    "exl3": "EXL3 (ExLlamaV3)",
+    "marlin": "Marlin, permuted for a GPU's matrix units",
+    "aqlm": "AQLM",
+    "vptq": "VPTQ",
+    "quip": "QuIP#",
+    "spqr": "SpQR",
+    "higgs": "HIGGS",
+    "eetq": "EETQ",
+    "fp_quant": "FP-Quant",
+    "quark": "AMD Quark",
+    "sinq": "SINQ",
+}
+
+
+def find_known(release: Release) -> Iterator[Layout]:
+    """Yield the weights whose stored tensors are those of a known layout without a reader."""
+    for module, pieces in release.modules.items():
+        for names, what in KNOWN.items():
+            if all(name in pieces for name in names) and not pieces[names[0]].is_floating:
+                reason = f"{short(module, 120)} is stored as {what}; it has no reader here, so convert it with its library."
+                yield _refused(f"{module}.weight", pieces, reason)
+                break
+
+
+def find(release: Release, readers: str) -> Iterator[Layout]:
+    """Yield the quantized weights of a release whose method has no reader: modules that store codes.
+
+    Args:
+        readers: the methods that have one.
+    """
+    named = METHODS.get(release.method, "")
+    said = f"quant_method {short(release.method, 60)}" + (f" ({named})" if named else "")
+    for module, pieces in release.modules.items():
+        if any(_holds_codes(piece) for piece in pieces.values()):
+            reason = (
+                f"The config says {said}, which has no reader here, so {short(module, 120)} can't be read; the readers "
+                f"are {readers}."
+            )
+            yield _refused(f"{module}.weight" if module else "weight", pieces, reason)
+
+
+def _holds_codes(piece: StoredTensor) -> bool:
+    """Whether a stored tensor may be codes: integers of up to 32 bits, or small floats."""
+    return bool(piece.shape) and piece.dtype not in ("F64", "F32", "F16", "BF16", "BOOL", "I64", "U64", "C64")
+
+
+def _refused(name: str, pieces: Mapping[str, StoredTensor], reason: str) -> Refused:
+    own = {last: piece for last, piece in pieces.items() if last != "bias"}
+    return Refused(name, max((p.shape for p in own.values()), key=len), torch.float32, own, reason)
