@@ -56,11 +56,11 @@ def library(path: Path) -> Case | None:
 
 
 def peak(path: Path) -> int:
-    """Bytes that numpy takes at most while the tensor is read; the values themselves are torch's."""
+    """Bytes that are taken at most while the tensor is read, beyond its values."""
     tensor = open_checkpoint(path).tensors["weight"]
     tracemalloc.start()
-    tensor.read()
-    most = tracemalloc.get_traced_memory()[1]
+    values = tensor.read()
+    most = tracemalloc.get_traced_memory()[1] - values.nbytes
     tracemalloc.stop()
     return most
 

@@ -21,6 +21,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from served import Server, serve
 
+from benchmarks.processes import resident
 from benchmarks.visitor import Visitor
 
 AT_ONCE = 5
@@ -48,12 +49,6 @@ class Curve:
         print("| sessions | reruns | resident, MB | |\n|---:|---:|---:|---|")
         for sessions, reruns, megabytes in self.points[:: max(1, len(self.points) // POINTS)]:
             print(f"| {sessions} | {reruns} | {megabytes:.0f} | {'█' * round(40 * megabytes / widest)} |")
-
-
-def resident(process: int) -> float:
-    """MB (10⁶ bytes) of resident memory of a process."""
-    pages = int(Path(f"/proc/{process}/statm").read_text("utf-8").split()[1])
-    return pages * 4096 / 1e6
 
 
 async def visitor(host: str, number: int, reruns: int) -> int:

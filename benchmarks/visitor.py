@@ -8,6 +8,7 @@ from types import TracebackType
 
 import websockets
 from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.Delta_pb2 import Delta
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.proto.WidgetStates_pb2 import WidgetState
 
@@ -26,6 +27,7 @@ class Visitor:
         pages: the last parts of the addresses of all pages, once a run has ended.
         media: addresses of the files that the page has offered for download.
         session: the server's name of the session, once a run has ended.
+        texts: what the page has said since a run was last asked for, in the order in which it arrived.
         received: bytes of all messages so far.
         brief: read only the ends of runs, where the sliders are known.
     """
@@ -35,6 +37,7 @@ class Visitor:
         self.sliders: dict[str, tuple[str, str]] = {}
         self.pages: list[str] = []
         self.media: list[str] = []
+        self.texts: list[str] = []
         self.session = ""
         self.received, self.brief = 0, False
 
@@ -64,6 +67,7 @@ class Visitor:
 
     async def ask(self, *states: WidgetState, fragment: str = "") -> None:
         """Ask for a run, and do not wait for it."""
+        self.texts.clear()
         asked = BackMsg()
         asked.rerun_script.page_name = self.page
         asked.rerun_script.query_string = self.query
@@ -71,8 +75,8 @@ class Visitor:
         asked.rerun_script.widget_states.widgets.extend(states)
         await self.socket.send(asked.SerializeToString())
 
-    async def end(self) -> ForwardMsg:
-        """Read what the server sends until a run has ended."""
+    async def end(self, last: str = "script_finished") -> ForwardMsg:
+        """Read what the server sends until a message of this type: a run has ended."""
         while True:
             data = await self.socket.recv()
             assert isinstance(data, bytes)
@@ -81,17 +85,26 @@ class Visitor:
                 continue
             message = ForwardMsg.FromString(data)
             kind = message.WhichOneof("type")
-            if kind == "delta" and message.delta.new_element.WhichOneof("type") == "slider":
-                slider = message.delta.new_element.slider
-                self.sliders[slider.id.split("-", 2)[-1]] = (slider.id, message.delta.fragment_id)
-            elif kind == "delta" and message.delta.new_element.WhichOneof("type") == "download_button":
-                self.media.append(message.delta.new_element.download_button.url)
+            if kind == "delta":
+                self._see(message.delta)
             elif kind == "new_session":
                 self.session = message.new_session.initialize.session_id
             elif kind == "navigation":
                 self.pages = [page.url_pathname for page in message.navigation.app_pages]
-            elif kind == "script_finished":
+            if kind == last:
                 return message
+
+    def _see(self, delta: Delta) -> None:
+        """Note what an element says, or how it is used."""
+        element = delta.new_element
+        kind = element.WhichOneof("type")
+        if kind == "slider":
+            key = element.slider.id.split("-", 2)[-1]
+            self.sliders[key] = (element.slider.id, delta.fragment_id)
+        elif kind == "download_button" and element.download_button.url:
+            self.media.append(element.download_button.url)
+        elif kind in ("alert", "markdown", "html"):
+            self.texts.append(getattr(element, kind).body)
 
     async def slide(self, key: str, value: float) -> ForwardMsg:
         """Move a slider that is bound to the parameter ``key`` of the address."""

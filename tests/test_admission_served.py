@@ -1,14 +1,18 @@
 """Visitors with large tensors on a server with little memory for them: they speak Streamlit's protocol."""
 
+import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import Iterator
 
 import pytest
 from app_page import MAIN
+from loops import finish
+from served import serve
 from streamlit.testing.v1 import AppTest
 
-from benchmarks.session import Session, server
+from benchmarks.visitor import Visitor, visit
 from pages.serving.work.admission import Kind, Turn
 from pages.shared import turn
 
@@ -17,64 +21,70 @@ VISITORS = 4
 
 
 @pytest.fixture(scope="module")
-def port() -> Iterator[int]:
-    with server({"QUANTSCOPE_WORK_GB": "0.05"}) as (found, _):
-        with Session(found, shape="8x8") as visitor:
-            visitor.ask()
-            visitor.answer()
-        yield found
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serve(tmp_path_factory.mktemp("served"), QUANTSCOPE_WORK_GB="0.05") as server:
+        finish(visit(server.host, "", "shape=8x8"))
+        yield server.host
 
 
-class Large:
-    """A visitor in a thread with a large tensor of her own."""
-
-    def __init__(self, port: int, seed: int) -> None:
-        self.seconds = 0.0
-        self.session = Session(port, dist="normal", shape=LARGE, seed=seed)
-        self.session.ask()
-        self.thread = threading.Thread(target=self._wait)
-        self.thread.start()
-
-    def _wait(self) -> None:
-        self.seconds = self.session.answer()
-
-    @property
-    def told(self) -> list[int]:
-        """How many were before, each time that this was said."""
-        words = [text.split() for text in self.session.texts]
-        return [int(w[0]) for w in words if w[1:3] == ["large", "tensor"] or w[1:3] == ["large", "tensors"]]
+def query(seed: int) -> str:
+    """The link of a large tensor of one's own."""
+    return f"dist=normal&shape={LARGE}&seed={seed}"
 
 
-def test_large_tensors_are_answered_in_turn_and_the_visitor_is_told_how_many_are_before(port: int) -> None:
-    visitors = [Large(port, seed) for seed in range(VISITORS)]
-    waits = []
-    with Session(port, shape="8x8") as small:
-        while any(visitor.thread.is_alive() for visitor in visitors):
-            small.ask()
-            waits.append(small.answer())
-    told = [visitor.told for visitor in visitors]
+def before(visitor: Visitor) -> list[int]:
+    """How many the visitor was told were before, each time that this was said."""
+    words = [text.split() for text in visitor.texts]
+    return [int(w[0]) for w in words if w[1:3] == ["large", "tensor"] or w[1:3] == ["large", "tensors"]]
+
+
+def test_large_tensors_are_answered_in_turn_and_the_visitor_is_told_how_many_are_before(host: str) -> None:
+    async def all_at_once() -> tuple[list[Visitor], list[float]]:
+        waits = []
+        async with contextlib.AsyncExitStack() as stack:
+            small = await stack.enter_async_context(Visitor(host, "", "shape=8x8"))
+            visitors = [
+                await stack.enter_async_context(Visitor(host, "", query(seed))) for seed in range(VISITORS)
+            ]
+            runs = [asyncio.create_task(visitor.run()) for visitor in visitors]
+            while not all(run.done() for run in runs):
+                began = time.monotonic()
+                await small.run()
+                waits.append(time.monotonic() - began)
+        return visitors, waits
+
+    visitors, waits = finish(all_at_once())
+    told = [before(visitor) for visitor in visitors]
     # the first is told nothing, and whoever waits is told ever fewer
     assert sum(map(bool, told)) in range(2, VISITORS), told
     assert max(map(max, filter(None, told))) in range(2, VISITORS), told
     assert all(t == sorted(t, reverse=True) for t in told)
     assert max(waits) < 1.0
     for visitor in visitors:
-        assert any("SQNR" in text for text in visitor.session.texts)
-        visitor.session.close()
+        assert any("SQNR" in text for text in visitor.texts)
 
 
-def test_a_visitor_who_waits_may_turn_to_a_small_tensor(port: int) -> None:
-    visitors = [Large(port, seed) for seed in range(10, 10 + VISITORS)]
-    waiting = max(visitors, key=lambda visitor: visitor.session.query)
-    time.sleep(0.05)
-    start = time.monotonic()
-    waiting.session.query = "shape=4x4"
-    waiting.session.ask()
-    waiting.thread.join(30)
-    assert time.monotonic() - start < 1.0
-    for visitor in visitors:
-        visitor.thread.join(60)
-        visitor.session.close()
+def test_a_visitor_who_waits_may_turn_to_a_small_tensor(host: str) -> None:
+    async def turn_away() -> float:
+        async with contextlib.AsyncExitStack() as stack:
+            visitors = [
+                await stack.enter_async_context(Visitor(host, "", query(seed)))
+                for seed in range(10, 10 + VISITORS)
+            ]
+            for visitor in visitors:
+                await visitor.ask()
+            await asyncio.sleep(0.05)
+            waiting, began = visitors[-1], time.monotonic()
+            waiting.query = "shape=4x4"
+            await waiting.run()
+            while not any("(4, 4)" in text or "4×4" in text for text in waiting.texts):
+                await waiting.end()  # the end of the run that was given up came first
+            seconds = time.monotonic() - began
+            for visitor in visitors[:-1]:
+                await visitor.end()
+            return seconds
+
+    assert finish(turn_away()) < 1.0
 
 
 def test_a_page_continues_by_itself_when_its_turn_comes() -> None:

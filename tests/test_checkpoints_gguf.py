@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from gguf_bytes import ARRAY, IDS, STRING, U16, U32, U64, all_types, gguf, info
 
-from quantcore.checkpoints import open_checkpoint
-from quantcore.checkpoints.containers.gguf.header import KEPT, LongArray
+from quantcore.checkpoints import encode, open_checkpoint
+from quantcore.checkpoints.containers.gguf import KEPT, LongArray
 from quantcore.errors import QuantError
 
 F32, Q4_K = IDS["F32"], IDS["Q4_K"]
@@ -114,6 +114,16 @@ def test_one_dimensional_blocks_are_cut_within(tmp_path):
     assert np.array_equal(tensor.codes(slice(30, 100)), tensor.codes()[30:100])
     assert open_checkpoint(file).tensors["none"].read().shape == (0, 32)
     assert open_checkpoint(file).tensors["none"].codes().shape == (0, 32)
+    assert encode(open_checkpoint(file).tensors["none"]) == {"none": b""}
+
+
+@pytest.mark.parametrize("dims", [(), (0,), (1,), (0, 4), (4, 0)], ids=str)
+def test_floats_of_few_elements(dims, tmp_path):
+    file = tmp_path / "model.gguf"
+    file.write_bytes(gguf([info("a", dims, F32, 0)], bytes(4)))
+    tensor = open_checkpoint(file).tensors["a"]
+    assert tensor.read().shape == tensor.shape == dims[::-1]
+    assert encode(tensor) == {"a": bytes(4 * math.prod(dims))}
 
 
 def test_a_file_of_a_vocabulary_has_no_tensors(tmp_path):
@@ -227,9 +237,10 @@ DAMAGED = {
     "name not utf-8": (gguf([info(b"\xff", (4,), F32, 0)], bytes(16)), "The name of a tensor of .* is not UTF-8"),
     "five axes": (gguf([info("a", (1,) * 5, F32, 0)], bytes(16)), "claims 5 axes"),
     "many axes": (gguf([info("a", (1,), F32, 0, axes=2**31)], bytes(64)), "claims 2,147,483,648 axes"),
-    "2^63 elements": (gguf([info("a", (2**40, 2**40), F32, 0)], bytes(64)), r"claims 2\^63 elements or more"),
-    "negative axis": (gguf([info("a", (2**64 - 4,), F32, 0)], bytes(64)), r"claims 2\^63 elements or more"),
-    "hidden product": (gguf([info("a", (2**62, 0, 2**62), F32, 0)], bytes(64)), r"claims 2\^63 elements or more"),
+    "2^63 elements": (gguf([info("a", (2**40, 2**40), F32, 0)], bytes(64)), r"claims 2\^48 elements or more"),
+    "negative axis": (gguf([info("a", (2**64 - 4,), F32, 0)], bytes(64)), r"claims 2\^48 elements or more"),
+    "no elements": (gguf([info("a", (0, 2**61), F32, 0)], bytes(64)), r"claims 2\^48 elements or more"),
+    "hidden product": (gguf([info("a", (2**62, 0, 2**62), F32, 0)], bytes(64)), r"claims 2\^48 elements or more"),
     "two tensors": (gguf([GOOD, GOOD], bytes(16)), "duplicate name: two tensors are called 'a'"),
     "overlap": (gguf([info("a", (16,), F32, 0), info("b", (4,), F32, 32)], bytes(64)), "'a' and 'b' overlap"),
     "unaligned": (gguf([info("a", (4,), F32, 4)], bytes(64)), "begins at the offset 4, which is not a multiple"),
@@ -260,7 +271,7 @@ def test_damaged_headers_get_one_sentence(damage, tmp_path):
 
 def test_types_without_a_reader_are_named_and_the_others_read(tmp_path):
     infos = [
-        info("old", (32,), 31, 0),
+        info("old", (2**40, 32), 31, 0),
         info("new", (32,), 99, 32),
         info("a", (4,), F32, 64),
         info("q8", (32,), 9, 96),

@@ -10,31 +10,34 @@ import requests
 import websockets
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.Common_pb2 import FileURLs
+from streamlit.proto.Delta_pb2 import Delta
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.proto.WidgetStates_pb2 import WidgetState
+
+from benchmarks import visitor
 
 COOKIE = "quantscope_replica"
 
 
-class Visitor:
-    """One page at an address, whose link has these parameters; it connects again when the connection is lost.
+class Visitor(visitor.Visitor):
+    """A visitor who behaves as the page in a browser does: with cookies, and connecting again after a loss.
 
     Attributes:
         link: the parameters of the address as they are now.
         scheme: what the page shows as the scheme's text.
         maps: a digest of what the maps show.
-        media: address of the file that the Export tab offers.
         largest_upload: what the page takes, in MiB.
         opened: seconds that it took to open the page.
         lost: seconds from the last loss of the connection to the end of the run that followed.
     """
 
     def __init__(self, address: str, **link: object) -> None:
+        super().__init__(address.removeprefix("http://"))
         self.address, self.link = address, dict(link)
         self.http = requests.Session()
         self.states: dict[str, WidgetState] = {}
         self.ids: dict[str, str] = {}
-        self.session = self.scheme = self.maps = self.media = ""
+        self.scheme = self.maps = ""
         self.largest_upload = 0
         self.opened = self.lost = 0.0
 
@@ -76,24 +79,12 @@ class Visitor:
             name, _, value = line.partition(";")[0].partition("=")
             self.http.cookies.set(name, value, domain="127.0.0.1", path="/")
 
-    async def send(self, message: BackMsg, answer: str) -> ForwardMsg:
-        """Send a message, and note what the page shows until an answer of this type."""
-        await self.socket.send(message.SerializeToString())
-        while True:
-            data = await self.socket.recv()
-            assert isinstance(data, bytes)
-            received = ForwardMsg.FromString(data)
-            kind = received.WhichOneof("type")
-            if kind == "new_session":
-                self.session = received.new_session.initialize.session_id
-            elif kind == "delta" and received.delta.WhichOneof("type") == "new_element":
-                self._see(received.delta.new_element)
-            if kind == answer:
-                return received
-
-    def _see(self, element: object) -> None:
-        kind = element.WhichOneof("type")  # type: ignore[attr-defined]
-        content = getattr(element, kind)
+    def _see(self, delta: Delta) -> None:
+        super()._see(delta)
+        kind = delta.new_element.WhichOneof("type")
+        if not kind:
+            return
+        content = getattr(delta.new_element, kind)
         key = getattr(content, "id", "").split("-", 2)[-1]
         self.ids[key] = getattr(content, "id", "")
         if key.startswith("_scheme_text"):
@@ -103,32 +94,27 @@ class Visitor:
             self.maps = hashlib.sha256(content.SerializeToString(deterministic=True)).hexdigest()
         elif kind == "file_uploader":
             self.largest_upload = content.max_upload_size_mb
-        elif kind == "download_button" and content.url:
-            self.media = content.url
 
-    async def run(self, *states: WidgetState) -> None:
+    async def run(self, *states: WidgetState, fragment: str = "") -> ForwardMsg:
         """Ask for a run with the state of these widgets, and those of before, as the page does; again after a loss."""
         self.states |= {state.id: state for state in states}
+        self.query = urlencode(self.link)
         lost: float | None = None
         while True:
-            message = BackMsg()
-            message.rerun_script.query_string = urlencode(self.link)
-            message.rerun_script.widget_states.widgets.extend(self.states.values())
             try:
-                await self.send(message, "script_finished")
+                message = await super().run(*self.states.values(), fragment=fragment)
                 break
             except websockets.ConnectionClosed:
                 lost = lost or time.monotonic()
                 await self.connect()
         if lost is not None:
             self.lost = time.monotonic() - lost
+        return message
 
-    async def slide(self, bits: int) -> None:
-        """Move the Bits slider."""
-        self.link["bits"] = bits
-        state = WidgetState(id=self.ids["bits"])
-        state.double_array_value.data.append(bits)
-        await self.run(state)
+    async def slide(self, key: str, value: float) -> ForwardMsg:
+        """Move a slider, which the address then says."""
+        self.link[key] = int(value)
+        return await super().slide(key, value)
 
     async def upload(self, name: str, data: bytes) -> requests.Response:
         """Upload a file; returns the server's answer, after the run that reads the file."""
@@ -136,7 +122,8 @@ class Visitor:
         message.file_urls_request.request_id = "1"
         message.file_urls_request.file_names.append(name)
         message.file_urls_request.session_id = self.session
-        response = await self.send(message, "file_urls_response")
+        await self.socket.send(message.SerializeToString())
+        response = await self.end("file_urls_response")
         urls: FileURLs = response.file_urls_response.file_urls[0]
         answer = await asyncio.to_thread(
             self.http.put,
@@ -153,4 +140,4 @@ class Visitor:
 
     async def download(self) -> requests.Response:
         """What the Export tab offers."""
-        return await asyncio.to_thread(self.http.get, self.address + self.media)
+        return await asyncio.to_thread(self.http.get, self.address + self.media[-1])

@@ -44,11 +44,11 @@ Opener = Callable[[Folder, str], Container]
 # extension -> what reads the headers of such a file
 OPENERS: dict[str, Opener] = {
     ".safetensors": lambda folder, name: open_safetensors(folder.open(name)),
-    ".gguf": lambda folder, name: open_gguf(folder.open(name)),
     **dict.fromkeys((".bin", ".pt", ".pth"), lambda folder, name: open_torch(folder.open(name))),
     ".onnx": open_onnx,
     ".npz": lambda folder, name: open_npz(folder.open(name)),
     ".npy": lambda folder, name: open_npy(folder.open(name)),
+    ".gguf": lambda folder, name: open_gguf(folder.open(name)),
     ".imatrix": lambda folder, name: open_imatrix(folder.open(name)),
     ".dat": lambda folder, name: open_imatrix(folder.open(name)),
 }

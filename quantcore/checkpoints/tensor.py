@@ -59,6 +59,9 @@ class CheckpointTensor:
         Raises:
             QuantError: the stored tensors don't fit each other, or can't be read.
         """
+        _ = (
+            self.layout.fields
+        )  # what can't be read says so before memory is taken for a shape that a file claims
         span = self._rows(rows)
         _ = self.layout.fields  # which compares a shape that the file claims with its bytes
         shape = (span.stop - span.start, *self.shape[1:]) if self.shape else ()

@@ -89,7 +89,7 @@ async def work(visitor: Visitor, until: asyncio.Event) -> None:
     first = int(str(visitor.link["bits"]))
     while not until.is_set():
         for bits in (first + 1, first):
-            await visitor.slide(bits)
+            await visitor.slide("bits", bits)
             assert visitor.scheme.startswith(f"int{bits} ")
             await asyncio.sleep(0.5)
 
@@ -123,7 +123,7 @@ def test_sessions_uploads_and_media_keep_to_their_replica(behind_nginx: Cluster,
         other = next(each.name for each in replicas if each.name != visitor.replica)
         with Visitor(address).http as http:
             http.cookies.set(COOKIE, other)
-            return await asyncio.to_thread(http.get, address + visitor.media)
+            return await asyncio.to_thread(http.get, address + visitor.media[-1])
 
     do(check())
 

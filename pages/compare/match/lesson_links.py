@@ -61,9 +61,7 @@ def draw_known(matches: qc.Matches) -> None:
         low, high = f"{mistake.smallest_scale:.7g}", f"{mistake.largest_scale:.7g}"
         scale = f"scale {low}" if low == high else f"scales from {low} to {high}"
         left, right = st.columns([2, 1], vertical_alignment="center")
-        left.markdown(
-            f"A known mistake gives exactly these codes too, with {scale}. Did you mean another scheme?"
-        )
+        left.markdown(f"A known mistake gives exactly these codes too, with {scale}.")
         with right:
             _button(f"match_known_{mistake.name}", "mistakes", mistake.name)
 

@@ -15,9 +15,10 @@ import torch
 from quantcore.checkpoints.containers.onnx import Dequantize, OnnxGraph, OnnxType
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
 from quantcore.checkpoints.packing import dense
-from quantcore.checkpoints.protocol.fields import Field, Flat, Numbers, Packed
+from quantcore.checkpoints.protocol.fields import Field, Numbers, Packed
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, words
 from quantcore.checkpoints.protocol.release import Release, attempt
+from quantcore.checkpoints.protocol.views import Reshaped
 from quantcore.errors import QuantError
 from quantcore.formats import Format, parse_format
 from quantcore.granularity import Blocks, Granularity, PerChannel, PerGroup, PerTensor, Shape
@@ -123,7 +124,7 @@ class Initializer(Layout):
         grid = Blocks.of(self.blocks_of, self.shape).grid
         found = {CODES: self._codes(self.pieces["x"], self.shape)}
         if "scale" in self.pieces:
-            found[SCALE] = Numbers(self.pieces["scale"], reshaped=grid)
+            found[SCALE] = Reshaped(Numbers(self.pieces["scale"]), grid)
         if "zero_point" in self.pieces:
             found[ZERO_POINT] = self._codes(self.pieces["zero_point"], grid)
         return found
@@ -134,5 +135,5 @@ class Initializer(Layout):
             packed = Packed(
                 piece, dense(self.kind.bits, 8), (count,), 0, signed=self.kind.name.startswith("int")
             )
-            return Flat(packed, shape)
-        return Numbers(piece, raw="int" not in self.kind.name, reshaped=shape)
+            return Reshaped(packed, shape)
+        return Reshaped(Numbers(piece, raw="int" not in self.kind.name), shape)

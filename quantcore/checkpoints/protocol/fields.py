@@ -4,7 +4,6 @@ A weight has logical axes [out, in]. Its stored tensors may have them the other 
 may be packed into words along either. A field hides both; its numbers have the logical axes.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -89,34 +88,15 @@ class Field(Protocol):
 
 @dataclass(frozen=True)
 class Numbers:
-    """One element of the stored tensor a number.
-
-    ``raw``: its bits as an integer, for codes of scales and floats. ``reshaped``: the logical shape, where it is not
-    that of the stored tensor.
-    """
+    """One element of the stored tensor a number; ``raw``: its bits as an integer, for codes of scales and floats."""
 
     piece: StoredTensor
     transposed: bool = False
     raw: bool = False
-    reshaped: Shape | None = None
-
-    def __post_init__(self) -> None:
-        """Check the logical shape.
-
-        Raises:
-            QuantError: it has another number of elements than the stored tensor.
-        """
-        if self.reshaped is not None and math.prod(self.reshaped) != math.prod(self.piece.shape):
-            raise QuantError(
-                f"{short(self.piece.name, 120)} has shape {self.piece.shape}, where {self.reshaped} is needed; the file "
-                "does not fit its config."
-            )
 
     @cached_property
     def shape(self) -> Shape:
         """The logical shape."""
-        if self.reshaped is not None:
-            return self.reshaped
         return self.piece.shape[::-1] if self.transposed else self.piece.shape
 
     @property
@@ -124,37 +104,26 @@ class Numbers:
         """Whether the numbers of a row do not lie together in the file."""
         return self.transposed
 
-    @property
-    def _same_rows(self) -> bool:
-        return self.reshaped is None or self.reshaped[:1] == self.piece.shape[:1]
-
     def read(self, rows: Rows = None) -> Tensor:
         """Return the numbers, or those of some rows."""
-        box = _box(self.piece.shape[::-1] if self.transposed else self.piece.shape, rows, self.transposed)
-        box = box if self._same_rows else ()
+        box = _box(self.shape, rows, self.transposed)
         if self.raw:
             bits = self.piece.bits(box)
             found = torch.from_numpy(bits if bits.itemsize == 1 else bits.view(f"<i{bits.itemsize}"))
         else:
             found = self.piece.numbers(box)
-        if self.transposed:
-            return found.mT.contiguous()
-        if self.reshaped is None:
-            return found
-        if self._same_rows or rows is None:
-            return found.reshape(-1, *self.reshaped[1:]) if self.reshaped else found.reshape(())
-        return found.reshape(self.reshaped)[rows]
+        return found.mT.contiguous() if self.transposed else found
 
     def place(self, index: Sequence[int]) -> Place:
         """Return where one number lies."""
-        if self.transposed:
-            flat = int(np.ravel_multi_index(tuple(index)[::-1], self.piece.shape))
-        else:
-            flat = int(np.ravel_multi_index(tuple(index), self.shape)) if self.shape else 0
+        stored = tuple(index)[::-1] if self.transposed else tuple(index)
+        flat = int(np.ravel_multi_index(stored, self.piece.shape)) if stored else 0
         return _place(self.piece, flat, [(0, bit) for bit in range(8 * self.piece.itemsize)])
 
     def encode(self, numbers: Tensor) -> bytes:
         """Return the bytes of the stored tensor."""
+        if not numbers.numel():
+            return b""
         numbers = numbers.reshape(self.shape)
         stored = (numbers.mT if self.transposed else numbers).contiguous()
         if self.raw:
@@ -280,40 +249,6 @@ class Packed:
             codes = np.pad(codes, widths, constant_values=self.fill)
         words = pack(codes.astype(np.uint8 if self.order.bits <= 8 else np.uint16), self.order, self._axis)
         return np.ascontiguousarray(words.T if self.transposed else words).tobytes()
-
-
-@dataclass(frozen=True)
-class Flat:
-    """Another field of one axis, cut into rows: codes that are packed over the flattened tensor."""
-
-    field: Field
-    shape: Shape
-
-    @property
-    def piece(self) -> StoredTensor:
-        """The stored tensor."""
-        return self.field.piece
-
-    @property
-    def across_rows(self) -> bool:
-        """As of the other field."""
-        return self.field.across_rows
-
-    def read(self, rows: Rows = None) -> Tensor:
-        """Return the numbers, or those of some rows."""
-        if rows is None or not self.shape:
-            return self.field.read().reshape(self.shape)
-        inner = math.prod(self.shape[1:])
-        found = self.field.read(slice(rows.start * inner, rows.stop * inner))
-        return found.reshape(rows.stop - rows.start, *self.shape[1:])
-
-    def place(self, index: Sequence[int]) -> Place:
-        """Return where one number lies."""
-        return self.field.place([int(np.ravel_multi_index(tuple(index), self.shape)) if self.shape else 0])
-
-    def encode(self, numbers: Tensor) -> bytes:
-        """Return the bytes of the stored tensor."""
-        return self.field.encode(numbers.reshape(-1))
 
 
 def _box(shape: tuple[int, ...], rows: Rows, transposed: bool) -> tuple[slice, ...]:

@@ -25,6 +25,7 @@ from quantcore.checkpoints.protocol.fields import Field, Place, Rows
 from quantcore.errors import QuantError
 from quantcore.formats import Format
 from quantcore.granularity import Blocks, Granularity, Shape
+from quantcore.numerics import like
 from quantcore.qparams import Dequantizer, decode
 from quantcore.tensors import short
 
@@ -229,6 +230,7 @@ class Layout(ABC):
         first, last = (0, self.shape[0]) if rows is None else (rows.start, rows.stop)
         for part, grid, width in self._parts(first, last):
             parameters = self.parameters(grid).each(partial(self._spread, grid=grid, first=first, last=last))
+            parameters = self._by_index(parameters, out)
             dequantize = partial(self.dequantize, rounded=rounded)
             self._dequantize_runs(codes, out, part, width, parameters, dequantize)
         if rounded and self.dtype != torch.float32 and not self.rounds_each:
@@ -290,8 +292,27 @@ class Layout(ABC):
             if b > 1 and parameter.shape[axis] > 1:
                 rows = torch.arange(first, last) if axis == 0 else torch.arange(self.shape[axis])
                 parameter = parameter.index_select(axis, rows // b - (grid.start if axis == 0 else 0))
+        return parameter
+
+    def _by_index(self, parameters: Parameters, out: Tensor) -> Parameters:
+        """Return parameters of groups that are not runs of columns with one number for each element of ``out``."""
         index = self.group_index()
-        return parameter if index is None else parameter.index_select(-1, index)
+        if index is None or self.blocks.blocked_shape != self.shape:
+            return parameters
+
+        def spread(parameter: Tensor, name: str) -> Tensor:
+            if parameter.numel() == 1:
+                return parameter
+            shaped = out[: len(parameter)]  # one row, where rows share it
+            numbers = parameter.to(torch.float32)
+            return torch.index_select(numbers, -1, index, out=like(shaped, f"{name} by index"))
+
+        return Parameters(
+            *(
+                None if p is None else spread(p, name)
+                for name, p in zip(Parameters._fields, parameters, strict=True)
+            )
+        )
 
     def _dequantize_runs(
         self,

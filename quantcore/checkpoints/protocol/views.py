@@ -59,8 +59,9 @@ class Reshaped:
 
     def read(self, rows: Rows = None) -> Tensor:
         """Return the numbers, or those of some rows; of the field's rows, only those that hold them are read."""
-        if rows is None:
-            return self.field.read().reshape(self.shape)
+        if rows is None or not self.field.shape:
+            found = self.field.read().reshape(self.shape)
+            return found if rows is None else found[rows]
         inner, width = math.prod(self.shape[1:]), math.prod(self.field.shape[1:])
         start, stop = rows.start * inner, rows.stop * inner
         first = start // max(1, width)
@@ -69,7 +70,7 @@ class Reshaped:
 
     def place(self, index: Sequence[int]) -> Place:
         """Return where one number lies."""
-        flat = int(np.ravel_multi_index(tuple(index), self.shape))
+        flat = int(np.ravel_multi_index(tuple(index), self.shape)) if self.shape else 0
         return self.field.place([int(i) for i in np.unravel_index(flat, self.field.shape)])
 
     def encode(self, numbers: Tensor) -> bytes:

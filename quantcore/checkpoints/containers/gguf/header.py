@@ -1,8 +1,6 @@
 """The header of a GGUF file: metadata, then for each tensor its name, shape, type and offset.
 
-Format: ggml-org/ggml d99724f2, include/gguf.h, src/gguf.cpp. All numbers are little-endian. The header does not say
-how long it is. Still no byte beyond it is read: the counts tell how long the rest of it must be at least, and no more
-than that is read ahead.
+Format: ggml-org/ggml d99724f2, include/gguf.h, src/gguf.cpp. All numbers are little-endian.
 """
 
 import struct
@@ -13,15 +11,14 @@ from typing import Any
 import numpy as np
 
 from quantcore.checkpoints.address import ByteSource
+from quantcore.checkpoints.containers.gguf.cursor import KEPT, Cursor
 from quantcore.errors import QuantError
 from quantcore.tensors import short
 
 MAGIC, VERSION, DEFAULT_ALIGNMENT = b"GGUF", 3, 32
 VERSION_KEY = "GGUF.version"  # the metadata's key for the file's version; gguf-py calls it so too
 MAX_AXES = 4
-MAX_HEADER = 2**26  # bytes; a vocabulary of 250,000 words with its merges takes 12 MB
 MAX_COUNT = 2**17  # of tensors and of keys; the largest models have some thousands
-KEPT = 1024  # of longer arrays only the first elements are kept
 
 _SCALARS = {
     0: "<B",
@@ -37,7 +34,6 @@ _SCALARS = {
     12: "<d",
 }
 _STRING, _ARRAY = 8, 9
-_LENGTH = struct.Struct("<Q")
 # the fewest bytes of a key with its value (length, one letter, type, one byte), and of a tensor without name and axes
 _LEAST_KEY, _LEAST_TENSOR = 14, 24
 
@@ -81,85 +77,13 @@ class GgufHeader:
         return -(-self.num_bytes // self.alignment) * self.alignment
 
 
-class _Cursor:
-    """Reads forward, and ahead as far as the header must reach: never beyond its end."""
-
-    def __init__(self, source: ByteSource) -> None:
-        self.source, self.position = source, 0
-        self.least = 0  # bytes that the header must have after what is taken next
-        self._data, self._start = memoryview(b""), 0
-
-    def view(self, size: int) -> memoryview:
-        """Return the bytes from here on, at least ``size`` of them, without moving on."""
-        have = self._start + len(self._data) - self.position
-        if have < size:
-            self._read_to(self.position + size + self.least)
-        return self._data[self.position - self._start :]
-
-    def take(self, size: int) -> memoryview:
-        """Return the next ``size`` bytes."""
-        found = self.view(size)[:size]
-        self.position += size
-        return found
-
-    def _read_to(self, end: int) -> None:
-        reached = self._start + len(self._data)
-        if end > self.source.size:
-            raise QuantError(
-                f"{_quoted(self.source.name)} is truncated: its header goes on for at least {end - reached:,} bytes after "
-                f"byte {reached:,}, and the file size is {self.source.size:,} bytes; download it again."
-            )
-        if end > MAX_HEADER:
-            raise QuantError(
-                f"The header of {_quoted(self.source.name)} takes more than {MAX_HEADER:,} bytes, the limit; its counts "
-                "or lengths are damaged, download it again."
-            )
-        rest = self._data[self.position - self._start :]
-        self._data = memoryview(bytes(rest) + bytes(self.source.read(reached, end - reached)))
-        self._start = self.position
-
-    def number(self, code: str) -> Any:
-        """Return the next number, by its `struct` code."""
-        return struct.unpack(code, self.take(struct.calcsize(code)))[0]
-
-    def text(self, what: str, strict: bool = True) -> str:
-        """Return the next text; ``what`` it is, for messages."""
-        raw = bytes(self.take(self.number("<Q")))
-        try:
-            return raw.decode("utf-8", "strict" if strict else "replace")
-        except UnicodeDecodeError:
-            raise QuantError(
-                f"{what} of {_quoted(self.source.name)} is not UTF-8 text; download it again."
-            ) from None
-
-    def texts(self, count: int) -> list[str]:
-        """Skip ``count`` texts, and return the first of them."""
-        kept: list[str] = []
-        after, left = self.least, count
-        while left:
-            self.least = after + 8 * (left - 1)
-            data, done = self.view(8), 0
-            while left and done + 8 <= len(data):
-                size = _LENGTH.unpack_from(data, done)[0]
-                if done + 8 + size > len(data):
-                    break
-                if len(kept) < KEPT:
-                    kept.append(bytes(data[done + 8 : done + 8 + size]).decode("utf-8", "replace"))
-                done, left = done + 8 + size, left - 1
-            self.position += done
-            if not done:  # the next text is longer than what is read so far
-                self.view(8 + size)
-        self.least = after
-        return kept
-
-
 def read_gguf_header(source: ByteSource) -> GgufHeader:
     """Read the header of a GGUF file, and no other byte of it.
 
     Raises:
         QuantError: it is not a GGUF file of version 3, or its header is damaged.
     """
-    cursor = _Cursor(source)
+    cursor = Cursor(source)
     num_tensors, num_keys = _read_counts(cursor)
     metadata: dict[str, Any] = {VERSION_KEY: VERSION}
     for _ in range(num_keys):
@@ -183,7 +107,7 @@ def read_gguf_header(source: ByteSource) -> GgufHeader:
     return GgufHeader(metadata, tuple(tensors.values()), cursor.position, _alignment(metadata, source.name))
 
 
-def _read_counts(cursor: _Cursor) -> tuple[int, int]:
+def _read_counts(cursor: Cursor) -> tuple[int, int]:
     """Read magic, version and counts; return the number of tensors and of keys."""
     name = _quoted(cursor.source.name)
     if cursor.source.size < 24 or (magic := bytes(cursor.take(24)))[:4] != MAGIC:
@@ -207,7 +131,7 @@ def _read_counts(cursor: _Cursor) -> tuple[int, int]:
     return num_tensors, num_keys
 
 
-def _read_value(cursor: _Cursor, key: str) -> Any:
+def _read_value(cursor: Cursor, key: str) -> Any:
     kind = cursor.number("<I")
     if kind in _SCALARS:
         return cursor.number(_SCALARS[kind])
@@ -232,15 +156,15 @@ def _read_value(cursor: _Cursor, key: str) -> Any:
     return values if count <= KEPT else LongArray(count, tuple(values))
 
 
-def _read_tensor(cursor: _Cursor) -> GgufTensor:
+def _read_tensor(cursor: Cursor) -> GgufTensor:
     name = cursor.text("The name of a tensor")
     where = f"In {_quoted(cursor.source.name)}, {_quoted(name)}"
     axes = cursor.number("<I")
     if axes > MAX_AXES:
         raise QuantError(f"{where} claims {axes:,} axes; GGUF has at most {MAX_AXES}, so download it again.")
     shape = struct.unpack(f"<{axes}Q", cursor.take(8 * axes))[::-1]
-    if prod(n for n in shape if n) >= 2**63:
-        raise QuantError(f"{where} claims 2^63 elements or more; its shape is damaged, download it again.")
+    if prod(n for n in shape if n) >= 2**48:  # also where an axis of 0 leaves none
+        raise QuantError(f"{where} claims 2^48 elements or more; its shape is damaged, download it again.")
     type_id, offset = struct.unpack("<IQ", cursor.take(12))
     return GgufTensor(name, shape, type_id, offset)
 
