@@ -9,7 +9,6 @@ Where things are: `headers` (what files and modules lack), `parameters` (scales,
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from quantcore.checkpoints.findings.rows import boxes, ready
 from quantcore.checkpoints.findings.codes import Histogram, of_codes
 from quantcore.checkpoints.findings.headers import of_headers
 from quantcore.checkpoints.findings.original import FAR, Errors, of_original
@@ -17,6 +16,7 @@ from quantcore.checkpoints.findings.pairs import Heads, partner, unpaired
 from quantcore.checkpoints.findings.parameters import of_parameters
 from quantcore.checkpoints.findings.provenance import Provenance, of_provenance
 from quantcore.checkpoints.findings.record import CheckpointFinding, Step, error
+from quantcore.checkpoints.findings.rows import boxes, ready
 from quantcore.checkpoints.layouts.gguf.imatrix import Imatrix
 from quantcore.checkpoints.layouts.plain import Plain
 from quantcore.checkpoints.problem import Problem

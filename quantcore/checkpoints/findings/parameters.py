@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.findings.rows import boxes
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, note, warning
+from quantcore.checkpoints.findings.rows import boxes
 from quantcore.checkpoints.layouts.block_floats import GLOBAL_SCALE, SCALE_CODE, BlockFloats
 from quantcore.checkpoints.layouts.gguf.blocks import Gguf
 from quantcore.checkpoints.layouts.gptq import Gptq
