@@ -6,8 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from quantcore.checkpoints import Checkpoint, CheckpointFinding, open_checkpoint
-from quantcore.checkpoints.problem import NotFound
+from quantcore.checkpoints import Checkpoint, CheckpointFinding, NotFound, open_checkpoint
 from quantcore.diagnosis import SEVERITIES
 from quantcore.errors import QuantError
 from quantcore.tensors import megabytes

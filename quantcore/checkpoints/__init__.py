@@ -12,7 +12,7 @@ from quantcore.checkpoints.address import ByteCounter, ByteSource, Folder
 from quantcore.checkpoints.checkpoint import Checkpoint, open_checkpoint
 from quantcore.checkpoints.encode import encode
 from quantcore.checkpoints.findings import CheckpointFinding
-from quantcore.checkpoints.problem import Problem
+from quantcore.checkpoints.problem import NotFound, Problem
 from quantcore.checkpoints.protocol.fields import Place
 from quantcore.checkpoints.protocol.layout import Layout, Location
 from quantcore.checkpoints.tensor import CheckpointTensor
@@ -26,6 +26,7 @@ __all__ = [
     "Folder",
     "Layout",
     "Location",
+    "NotFound",
     "Place",
     "Problem",
     "encode",

@@ -12,7 +12,7 @@ from torch import Tensor
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, note, warning
 from quantcore.checkpoints.layouts.gguf.blocks import Gguf
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.diagnosis.formatting import percent
+from quantcore.diagnosis import percent
 from quantcore.formats import FloatFormat, IntFormat
 from quantcore.wording import count, joined
 

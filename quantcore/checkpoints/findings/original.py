@@ -14,7 +14,7 @@ from quantcore.checkpoints.findings.record import CheckpointFinding, error, name
 from quantcore.checkpoints.layouts.awq import Awq
 from quantcore.checkpoints.layouts.gguf.blocks import Gguf
 from quantcore.checkpoints.protocol.layout import CODES, ZERO_POINT, Layout
-from quantcore.diagnosis.formatting import number
+from quantcore.diagnosis import number
 
 # AWQ's order of eight outputs in a word, and its inverse
 ORDER, INVERSE = (0, 4, 1, 5, 2, 6, 3, 7), (0, 2, 4, 6, 1, 3, 5, 7)

@@ -11,7 +11,7 @@ from quantcore.checkpoints.layouts.block_floats import GLOBAL_SCALE, SCALE_CODE,
 from quantcore.checkpoints.layouts.gguf.blocks import Gguf
 from quantcore.checkpoints.layouts.gptq import Gptq
 from quantcore.checkpoints.protocol.layout import GROUP_INDEX, SCALE, ZERO_POINT, Layout
-from quantcore.diagnosis.formatting import index, number, percent
+from quantcore.diagnosis import index, number, percent
 from quantcore.wording import count
 
 E8M0_NAN = 255
@@ -38,6 +38,8 @@ def _remarks(layout: Layout) -> Iterator[CheckpointFinding]:
     for sentence in layout.notes():
         if sentence in layout.remarks:
             yield CheckpointFinding("config_contradicted", "error", sentence, tensors=(layout.name,))
+        elif sentence in layout.assumptions:
+            yield CheckpointFinding("assumed", "warning", sentence, tensors=(layout.name,))
         elif isinstance(layout, Gptq):
             yield CheckpointFinding("gptq_version", "error", sentence, tensors=(layout.name,))
         else:

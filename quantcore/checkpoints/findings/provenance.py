@@ -14,7 +14,7 @@ from quantcore.checkpoints.containers.stored import TORCH_DTYPES
 from quantcore.checkpoints.findings.record import CheckpointFinding, note
 from quantcore.checkpoints.layouts.gguf.blocks import Gguf
 from quantcore.checkpoints.protocol.layout import SCALE, Layout
-from quantcore.diagnosis.formatting import percent
+from quantcore.diagnosis import percent
 from quantcore.formats import IntFormat
 from quantcore.wording import count
 
