@@ -162,6 +162,13 @@ def test_another_original(tmp_path):
     assert only(found, "additional_tensor").tensors == ("d",)
 
 
+def test_norms_plus_one(tmp_path):
+    """llama.cpp adds 1 to the norms of Gemma."""
+    weight = torch.randn(64) / 8
+    found = find(release(tmp_path / "a", {"n.weight": weight + 1}), release(tmp_path / "b", {"n.weight": weight}))
+    assert kinds(found) == {"plus_one"}
+
+
 def test_names_of_gguf_are_those_of_the_original(tmp_path):
     given = case("gguf_model")
     name, other = "blk.0.attn_v.weight", "model.layers.0.self_attn.v_proj.weight"
@@ -350,6 +357,13 @@ def test_boxes_give_what_the_whole_gives(monkeypatch):
     monkeypatch.setattr(rows, "ELEMENTS", 500)
     assert [open_checkpoint(given.release).findings() for given in names] == whole
     assert sum(map(len, whole)) > 10
+
+
+def test_rows_that_are_too_long_are_not_checked(tmp_path, monkeypatch):
+    monkeypatch.setattr(rows, "MOST_ELEMENTS", 1000)
+    found = release(tmp_path, {"long": torch.randn(1, 2000), "w": torch.randn(2, 1000)}).findings()
+    assert "rows of 2,000 elements" in only(found, "not_checked").sentence
+    assert found[0].tensors == ("long",)
 
 
 def test_large_weights_take_little_memory(tmp_path):

@@ -15,8 +15,8 @@ from quantcore.checkpoints.findings.original import FAR, Errors, of_original
 from quantcore.checkpoints.findings.pairs import Heads, partner, unpaired
 from quantcore.checkpoints.findings.parameters import of_parameters
 from quantcore.checkpoints.findings.provenance import Provenance, of_provenance
-from quantcore.checkpoints.findings.record import CheckpointFinding, Step, error
-from quantcore.checkpoints.findings.rows import boxes, ready
+from quantcore.checkpoints.findings.record import CheckpointFinding, Step, error, warning
+from quantcore.checkpoints.findings.rows import TooLong, boxes, ready
 from quantcore.checkpoints.layouts.gguf.imatrix import Imatrix
 from quantcore.checkpoints.layouts.plain import Plain
 from quantcore.checkpoints.problem import Problem
@@ -97,6 +97,8 @@ class _Check:
                 yield from self._against(layout, self.original)
             if self.provenance is not None:
                 self.findings += of_provenance(self.provenance)
+        except TooLong as reason:
+            self.findings.append(warning(self.tensor.layout, "not_checked", f"is not checked: {reason}"))
         except QuantError as reason:
             self.findings.append(error(self.tensor.layout, "unreadable_tensor", f"can't be read: {reason}"))
 

@@ -26,7 +26,7 @@ ENOUGH = 512  # elements of each parity
 
 @dataclass
 class Errors:
-    """Squared errors against the original, over boxes of rows: as it is read, and with rows in other orders."""
+    """Squared errors against the original, over boxes of rows: as it is read, and as other software may store it."""
 
     layout: Layout
     heads: int = 0
@@ -67,6 +67,8 @@ class Errors:
             self.orders[name] = self.orders.get(name, 0.0) + total
 
     def _orders(self, values: Tensor, box: slice) -> Iterator[tuple[str, Tensor]]:
+        if len(self.layout.shape) == 1:
+            yield "plus one", values - 1
         if self.layout.shape[0] % 8 == 0 and len(self.layout.shape) == 2:
             for order, inverse in ((ORDER, INVERSE), (INVERSE, ORDER)):
                 rows = _in_eights(len(values), inverse)
@@ -138,6 +140,13 @@ def _other_order(errors: Errors, order: str) -> Iterator[CheckpointFinding]:
             errors.layout,
             "awq_order",
             f"has its output channels permuted {places} inside each eight: AWQ's interleave was not undone; {by}.",
+        )
+    elif kind == "plus":
+        yield note(
+            errors.layout,
+            "plus_one",
+            f"is the original plus 1, as llama.cpp stores the norms of some models; without it, the relative error is "
+            f"{number(left)} instead of {number(before)}.",
         )
     else:
         yield note(

@@ -11,6 +11,10 @@ MOST_ELEMENTS = 1 << 27  # of one row: no box is smaller
 _IN_MEMORY = 1 << 28  # bytes of a weight whose rows lie apart in the file, which is then read once
 
 
+class TooLong(QuantError):
+    """A row of a weight has too many elements for a check."""
+
+
 def boxes(layout: Layout, multiple: int = 1) -> Iterator[slice]:
     """Yield slices of axis 0 that cover a weight.
 
@@ -18,14 +22,12 @@ def boxes(layout: Layout, multiple: int = 1) -> Iterator[slice]:
         multiple: rows that stay in one box, as those of a scale.
 
     Raises:
-        QuantError: the rows are too long.
+        TooLong: no box of them would be small enough.
     """
     rows = layout.shape[0]
     size = prod(layout.shape[1:])
     if size * min(multiple, rows) > MOST_ELEMENTS:
-        raise QuantError(
-            f"Rows of {size:,} elements are too long for this check, which reads {MOST_ELEMENTS:,} at most at a time."
-        )
+        raise TooLong(f"its rows of {size:,} elements are longer than the limit of {MOST_ELEMENTS:,}.")
     step = max(1, ELEMENTS // max(1, size * multiple)) * multiple
     for start in range(0, rows, step):
         yield slice(start, min(start + step, rows))
