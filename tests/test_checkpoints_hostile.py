@@ -40,13 +40,6 @@ def empty_header(folder):
     sparse(folder / "model.safetensors", struct.pack("<Q", 100_000_000) + b"{", 2**31)
 
 
-def many_tensors(folder):
-    """A header of a hundred thousand tensors, more than any release has."""
-    records = ",".join(f'"{i}":{{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}' for i in range(100_000))
-    text = f"{{{records}}}".encode()
-    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text)
-
-
 def billion_tensors(folder):
     sparse(folder / "model.gguf", gguf([], b"", tensors=10**9), 2**36)
 
@@ -88,10 +81,9 @@ def long_numbers(folder):
 
 
 MADE = (
-    long_header, empty_header, many_tensors, billion_tensors, index_of_itself, index_of_a_folder, index_of_a_device,
+    long_header, empty_header, billion_tensors, index_of_itself, index_of_a_folder, index_of_a_device,
     long_index, nested_config, long_config, long_numbers,
 )  # fmt: skip
-OPENED = (many_tensors,)  # large, but sound
 
 
 @pytest.mark.parametrize("make", MADE, ids=lambda make: make.__name__)
@@ -100,8 +92,8 @@ def test_one_sentence_in_bounded_time_and_memory(make, tmp_path, capsys):
     with limited(MOST_BYTES, MOST_SECONDS, make.__name__):
         code = main(["check", str(tmp_path)])
     out = capsys.readouterr().out
-    assert code == (0 if make in OPENED else 1), out
-    assert ("error: " in out) == bool(code)
+    assert code == 1, out
+    assert out.startswith("error: ")
     assert max(map(len, out.splitlines())) < 600
 
 
