@@ -65,6 +65,7 @@ def test_a_sound_release_has_no_error(given):
 
 
 SAID = {
+    "bad_unknown_quant_method": ["frobnicate"],
     "bad_gptq_v1_but_zeros_8": ["stored zeros", "v1", "v2", Q],
     "bad_group_size_config": ["group_size", "128", "32", "weight_scale shape", MODULE],
     "bad_index_outside_folder": ["../x.safetensors", "outside the folder"],
@@ -165,7 +166,9 @@ def test_another_original(tmp_path):
 def test_norms_plus_one(tmp_path):
     """llama.cpp adds 1 to the norms of Gemma."""
     weight = torch.randn(64) / 8
-    found = find(release(tmp_path / "a", {"n.weight": weight + 1}), release(tmp_path / "b", {"n.weight": weight}))
+    found = find(
+        release(tmp_path / "a", {"n.weight": weight + 1}), release(tmp_path / "b", {"n.weight": weight})
+    )
     assert kinds(found) == {"plus_one"}
 
 

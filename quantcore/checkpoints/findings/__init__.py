@@ -138,7 +138,7 @@ class _Check:
         errors = Errors(layout, self.heads.of_weight(layout.name))
         for box in boxes(layout, errors.multiple):
             x = original.read(box)
-            errors.add(x, layout.values(box), box)
+            errors.add(x, layout.values(box))
             if self.provenance is not None:
                 self.provenance.compare(x, box)
             yield box.stop / layout.shape[0]

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, note, warning
+from quantcore.checkpoints.findings.rows import ELEMENTS
 from quantcore.checkpoints.layouts.gguf.blocks import Gguf
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.diagnosis import percent
@@ -41,8 +42,11 @@ class Histogram:
 
     def add(self, codes: Tensor) -> None:
         """Count the codes of a box."""
-        bits = codes.contiguous().view(torch.uint8).numpy().reshape(-1) & np.uint8(len(self.counts) - 1)
-        self.counts += np.bincount(bits, minlength=len(self.counts))
+        for part in (
+            codes.contiguous().view(torch.uint8).reshape(-1).split(ELEMENTS)
+        ):  # bincount needs 8 bytes each
+            bits = part.numpy() & np.uint8(len(self.counts) - 1)
+            self.counts += np.bincount(bits, minlength=len(self.counts))
 
     @property
     def total(self) -> int:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, named, note, warning
+from quantcore.checkpoints.findings.rows import ELEMENTS
 from quantcore.checkpoints.layouts.awq import Awq
 from quantcore.checkpoints.layouts.gguf.blocks import Gguf
 from quantcore.checkpoints.protocol.layout import CODES, ZERO_POINT, Layout
@@ -40,7 +41,11 @@ class Errors:
         """Rows that a box must not separate."""
         rows = self.layout.shape[0]
         head = rows // self.heads if self._has_heads else 1
-        return math.lcm(8 if rows % 8 == 0 else 1, head)
+        return math.lcm(8 if self._has_eights else 1, head)
+
+    @property
+    def _has_eights(self) -> bool:
+        return len(self.layout.shape) == 2 and self.layout.shape[0] % 8 == 0
 
     @property
     def _has_heads(self) -> bool:
@@ -51,25 +56,26 @@ class Errors:
         """RMS error over RMS of the original."""
         return math.sqrt(self.squares / self.original) if self.original else math.inf if self.squares else 0.0
 
-    def add(self, x: Tensor, values: Tensor, box: slice) -> None:
+    def add(self, x: Tensor, values: Tensor) -> None:
         """Compare some rows of the original with what is read."""
-        error = torch.nan_to_num(values - x, nan=0.0, posinf=0.0, neginf=0.0)
-        square = error.to(torch.float64).square_()
-        if x.dim() > 1:
-            self.columns = self.columns + square.reshape(-1, x.shape[-1]).sum(0).numpy()
-        self.squares += float(square.sum())
-        self.original += float(torch.nan_to_num(x).to(torch.float64).square().sum())
+        width = x.shape[-1] if x.dim() > 1 else 1
+        for mine, theirs in zip(*(_in_parts(t.reshape(-1, width)) for t in (x, values)), strict=True):
+            square = _finite(theirs - mine).to(torch.float64).square_()
+            if width > 1:
+                self.columns = self.columns + square.sum(0).numpy()
+            self.squares += float(square.sum())
+            self.original += float(_finite(mine).to(torch.float64).square_().sum())
 
     def add_orders(self, x: Tensor, values: Tensor, box: slice) -> None:
         """Compare some rows of the original with what is read with rows in other orders."""
         for name, changed in self._orders(values, box):
-            total = float((changed - x).to(torch.float64).square().nan_to_num(0.0, 0.0, 0.0).sum())
+            total = float(_finite(changed - x).to(torch.float64).square_().sum())
             self.orders[name] = self.orders.get(name, 0.0) + total
 
     def _orders(self, values: Tensor, box: slice) -> Iterator[tuple[str, Tensor]]:
         if len(self.layout.shape) == 1:
             yield "plus one", values - 1
-        if self.layout.shape[0] % 8 == 0 and len(self.layout.shape) == 2:
+        if self._has_eights:
             for order, inverse in ((ORDER, INVERSE), (INVERSE, ORDER)):
                 rows = _in_eights(len(values), inverse)
                 name = "codes" if isinstance(self.layout, Awq) else "rows"
@@ -91,6 +97,16 @@ class Errors:
         columns = codes.shape[-1]
         spread: Callable[[Tensor], Tensor] = lambda p: p.repeat_interleave(size, -1)[:, :columns]  # noqa: E731
         return (codes.to(torch.float32) - spread(zeros.to(torch.float32))) * spread(scale)
+
+
+def _in_parts(rows: Tensor) -> tuple[Tensor, ...]:
+    """Cut rows so that float64 of a part is small."""
+    return rows.split(max(1, ELEMENTS // max(1, rows.shape[-1])))
+
+
+def _finite(values: Tensor) -> Tensor:
+    """Return 0 in the place of NaN and infinity, which have findings of their own."""
+    return values.nan_to_num(0.0, 0.0, 0.0)
 
 
 def _in_eights(n: int, order: tuple[int, ...]) -> Tensor:

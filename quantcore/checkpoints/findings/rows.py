@@ -7,7 +7,7 @@ from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.errors import QuantError
 
 ELEMENTS = 1 << 21  # of a box: 8 MB of float32
-MOST_ELEMENTS = 1 << 27  # of one row: no box is smaller
+MOST_ELEMENTS = 100_000_000  # of one row, such as an expert: no box is smaller
 _IN_MEMORY = 1 << 28  # bytes of a weight whose rows lie apart in the file, which is then read once
 
 
