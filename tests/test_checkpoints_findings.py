@@ -304,15 +304,17 @@ def quantized(folder, x, scale, codes):
     )
 
 
+@pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("divisor", [7, 7.5, 8])
-def test_the_divisor_of_scales(divisor, tmp_path):
+def test_the_divisor_of_scales(divisor, stored, tmp_path):
     """With the original it is known; without, codes tell 7 from the others."""
     x = torch.randn(64, 256, generator=torch.Generator().manual_seed(1))
     groups = x.reshape(64, 8, 32)
     scale = (groups.abs().amax(-1) / divisor).to(torch.float16)
     codes = (groups / scale.float()[..., None]).round().clamp(-8, 7).reshape(64, 256)
     checkpoint = quantized(tmp_path / "q", x, scale, codes)
-    alone, against = checkpoint.findings(), checkpoint.findings(release(tmp_path / "x", {"m.weight": x}))
+    original = release(tmp_path / "x", {"m.weight": x.to(stored)})
+    alone, against = checkpoint.findings(), checkpoint.findings(original)
     if divisor == 7:
         assert "all of its 512 groups" in only(alone, "requantizing_is_identity").sentence
     else:
@@ -349,7 +351,7 @@ def test_a_check_can_be_left(tmp_path, monkeypatch):
     assert [s.done for s in steps(checkpoint)][-1] == step.total
 
 
-def test_boxes_give_what_the_whole_gives(monkeypatch):
+def test_boxes_give_what_the_whole_gives(tmp_path, monkeypatch):
     """Small boxes, in which rows, blocks and heads are cut, find the same."""
     names = [
         *cases(
@@ -360,6 +362,10 @@ def test_boxes_give_what_the_whole_gives(monkeypatch):
     monkeypatch.setattr(rows, "ELEMENTS", 500)
     assert [open_checkpoint(given.release).findings() for given in names] == whole
     assert sum(map(len, whole)) > 10
+    checkpoint = changed(
+        "gptq_v2_4bit_g128_sym", tmp_path, {f"{MODULE}.scales": _with((1, 50), float("inf"))}
+    )
+    assert "first at (50, 1)" in only(checkpoint.findings(), "scale_nonfinite").sentence
 
 
 def test_rows_that_are_too_long_are_not_checked(tmp_path, monkeypatch):

@@ -9,6 +9,8 @@ Where things are: `headers` (what files and modules lack), `parameters` (scales,
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
+import torch
+
 from quantcore.checkpoints.findings.codes import Histogram, of_codes
 from quantcore.checkpoints.findings.headers import of_headers
 from quantcore.checkpoints.findings.original import FAR, Errors, of_original
@@ -135,12 +137,14 @@ class _Check:
             fact = f"has shape {layout.shape}, but the original has {original.shape}."
             self.findings.append(error(layout, "shape_differs", fact))
             return
+        dtype = original.layout.dtype
+        rounding = torch.finfo(dtype).eps / 2 if dtype.is_floating_point else 0.0
         errors = Errors(layout, self.heads.of_weight(layout.name))
         for box in boxes(layout, errors.multiple):
             x = original.read(box)
             errors.add(x, layout.values(box))
             if self.provenance is not None:
-                self.provenance.compare(x, box)
+                self.provenance.compare(x, box, rounding)
             yield box.stop / layout.shape[0]
         if errors.relative > FAR:
             for box in boxes(layout, errors.multiple):

@@ -101,7 +101,7 @@ class Errors:
 
 def _in_parts(rows: Tensor) -> tuple[Tensor, ...]:
     """Cut rows so that float64 of a part is small."""
-    return rows.split(max(1, ELEMENTS // max(1, rows.shape[-1])))
+    return torch.split(rows, max(1, ELEMENTS // max(1, rows.shape[-1])))
 
 
 def _finite(values: Tensor) -> Tensor:

@@ -33,6 +33,7 @@ class Provenance:
     lowest: int = 0
     same: int = 0
     compared: int = 0
+    ratios: float = 0.0
 
     def __post_init__(self) -> None:
         """Start with no divisor seen."""
@@ -89,8 +90,12 @@ class Provenance:
         again = (scale * ratio).to(stored).to(torch.float32)
         return (again - scale).abs() <= scale.abs() * TOLERANCE["F32"]
 
-    def compare(self, original: Tensor, box: slice) -> None:
-        """Compare the scales of some rows with the weight before it was quantized."""
+    def compare(self, original: Tensor, box: slice, rounding: float) -> None:
+        """Compare the scales of some rows with the weight before it was quantized.
+
+        Args:
+            rounding: the relative error to which the original is stored, which may be less precise than what was quantized.
+        """
         scale = self.layout.parameters(box).scale
         if scale is None or not self.layout.symmetric:
             return
@@ -98,8 +103,9 @@ class Provenance:
         largest = torch.maximum(-low, high)
         known = (largest > 0) & (scale.abs() > 0)
         ratio = (largest / scale.abs())[known]
-        tolerance = 2 * TOLERANCE.get(self.layout.fields[SCALE].piece.dtype, 2.0**-11)
+        tolerance = 2 * (TOLERANCE.get(self.layout.fields[SCALE].piece.dtype, 2.0**-11) + rounding)
         self.compared += ratio.numel()
+        self.ratios += float(ratio.sum(dtype=torch.float64))
         for divisor in self.divided:
             self.divided[divisor] += int(((ratio - divisor).abs() <= divisor * tolerance).sum())
 
@@ -153,14 +159,15 @@ def _by_codes(seen: Provenance) -> Iterator[CheckpointFinding]:
 
 
 def _by_scales(seen: Provenance) -> Iterator[CheckpointFinding]:
-    divisor = max(seen.divided, key=lambda d: seen.divided[d])
+    # roundings cancel in the mean, which tells 127 from 127.5 where a single group can't
+    divisor = min(seen.divided, key=lambda d: abs(d - seen.ratios / seen.compared))
     share = seen.divided[divisor] / seen.compared
     if share >= MOST:
         fact = f"has scales of max |w| / {divisor:g} of the original in {percent(share)} of its groups."
     else:
         tried = ", ".join(f"{d:g}" for d in seen.divided)
         fact = (
-            f"has scales that are not max |w| of the original divided by {tried}: the likeliest, {divisor:g}, fits "
+            f"has scales that are not max |w| of the original divided by {tried}: the nearest, {divisor:g}, fits "
             f"{percent(share)} of its groups."
         )
     yield note(seen.layout, "scale_divisor", fact)
