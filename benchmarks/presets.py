@@ -21,6 +21,7 @@ import torch
 import quantcore as qc
 from benchmarks.quantize import SHAPE, Case, seconds
 from quantcore.quantization.quantize import codes_of, dequantize_with
+from quantcore.range_setting import Search
 
 ROUNDS = 5
 BUDGETS: dict[type, float] = {qc.IntFormat: 3.0, qc.FloatFormat: 10.0, qc.CodebookFormat: 20.0}
@@ -138,6 +139,8 @@ def main(chosen: list[str]) -> int:
     for preset in qc.PRESETS:
         if chosen and not preset.startswith(tuple(chosen)):
             continue
+        if isinstance(qc.PRESETS[preset].range_setting, Search):
+            continue  # measured beside ggml's C in kquants.py
         times = measured(preset, x, y)
         copies = {name: f"{taken / times['copy']:.1f}" for name, taken in times.items()}
         budget = BUDGETS[type(qc.PRESETS[preset].format)]

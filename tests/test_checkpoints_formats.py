@@ -10,7 +10,7 @@ from checkpoint_cases import case, flipped
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from quantcore import QuantError
+from quantcore import QuantError, trace
 from quantcore.checkpoints import encode, open_checkpoint
 
 RNG = np.random.default_rng(11)
@@ -234,6 +234,14 @@ def test_the_table_of_codes_has_a_place(tmp_path):
     other = flipped(given, tensor.locate(index).parameters["quant_map"], 20, tmp_path).tensors[Q]
     assert ((tensor.read() != other.read()).numpy() == (codes == 5)).all()
     assert "codebook(" in str(other.quantized().scheme)
+
+
+def test_what_half_precision_does_is_said():
+    """HQQ rounds each operation to float16: the trace says so, and its convention does."""
+    result = open_checkpoint(case("hqq_4bit_axis1").release).tensors[Q].quantized()
+    step = trace(result, (0, 0)).steps()[-2]
+    assert "each result rounded to float16" in step.formula
+    assert "decoding_dtype=float16" in str(result.scheme)
 
 
 def test_hqq_texts_are_not_evaluated(tmp_path):

@@ -15,7 +15,7 @@ from quantcore.checkpoints.containers.gguf import KEPT, LongArray
 from quantcore.errors import QuantError
 
 F32, Q4_K = IDS["F32"], IDS["Q4_K"]
-CASES = checkpoint_cases.cases("gguf_", "bad_q5k")
+CASES = [case for case in checkpoint_cases.sound() if case.record["format"].startswith("gguf")]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

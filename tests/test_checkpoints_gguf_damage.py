@@ -11,7 +11,11 @@ from gguf_bytes import all_types
 
 IMATRIX = checkpoint_cases.case("imatrix").release
 SOURCES = {
-    **{str(case): case.release for case in checkpoint_cases.cases("gguf_", "bad_gguf", "bad_q5k")},
+    **{
+        str(case): case.release
+        for case in checkpoint_cases.cases("gguf_", "bad_gguf", "bad_q5k")
+        if case.record["path"]
+    },
     "imatrix.gguf": IMATRIX / "imatrix.gguf",
     "imatrix.dat": IMATRIX / "imatrix.dat",
 }

@@ -47,6 +47,8 @@ def test_results(given):
             cells = qc.views.map_data(result, qc.views.View(rows=(1, 4), columns=(8, 24)))
             assert np.array_equal(cells.dequantized, result.dequantized.numpy()[1:4, 8:24])
         assert f": {name})" in str(result.scheme)
+        bits = qc.bits_per_element(result.scheme, tensor.shape)
+        assert bits == 8 * tensor.num_bytes / values.numel()
         assert qc.checkpoints.encode(result) == qc.checkpoints.encode(tensor)
 
 

@@ -164,11 +164,11 @@ TORCH = {
 def test_torch_is_refused(what, tmp_path, monkeypatch):
     content, words = TORCH[what]
     monkeypatch.chdir(tmp_path)
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(QuantError) as caught:
         open_checkpoint(_pt(content, tmp_path))
     assert words in str(caught.value)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     assert not (tmp_path / "evil").exists()
 
 
@@ -196,10 +196,10 @@ def test_zip_files_that_inflate(tmp_path):
         member.write(header.getvalue())
         for _ in range(64):
             member.write(bytes(2**24))
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(QuantError, match=r"1,073\.7 MB once unpacked"):
         open_checkpoint(tmp_path / "x.npz")
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 def test_damaged_zip_files(tmp_path):

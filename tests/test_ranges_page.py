@@ -263,3 +263,24 @@ def test_moving_the_range_computes_only_what_depends_on_it(monkeypatch: pytest.M
         at = widget(at, "rng_high").set_value(high).run()
     at = at.run()
     assert sorted(calls) == ["range_curve", "range_marks", "range_marks of one", "range_marks of one"]
+
+
+@pytest.mark.parametrize("name", ["gguf.Q2_K", "gguf.Q6_K", "gguf.IQ4_XS"])
+def test_a_search_shows_its_trials(name: str) -> None:
+    """The sidebar holds every part of the preset, and no range is offered in place of the search."""
+    at = opened(shape="4x512").selectbox(key="_preset").set_value(name).run()
+    preset = qc.PRESETS[name]
+    axis = dataclasses.replace(preset.granularity, axis=1)
+    assert scheme(at) == dataclasses.replace(preset, granularity=axis)
+    assert any(m.value.startswith("**Trials of make") for m in at.markdown)
+    assert any("This format has no other range settings" in c.value for c in at.caption)
+    assert not [slider for slider in at.slider if slider.label == "Range"]
+
+
+def test_a_search_that_is_none_is_refused_in_words() -> None:
+    at = opened(shape="4x512", range="ggml search", search="min_max", per="group", group="32")
+    assert "is not a search of ggml" in said(at.error)[0]
+    at = opened(
+        shape="4x512", range="ggml search", search="make_qx(weights=importance)", per="group", group="32"
+    )
+    assert "an imatrix, which can't be given here" in said(at.error)[0]

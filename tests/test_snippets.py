@@ -249,7 +249,8 @@ def test_script_of_a_large_tensor_reads_the_export(tmp_path, monkeypatch):
 def test_scripts_of_presets(name):
     result = qc.apply(sample((4, 256) if name != "torchao.nf4" else (64, 256)), qc.PRESETS[name])
     run(quantcore_script(literal(result.x), result))
-    if name.startswith(("microxcaling.mxint", "torchao.int", "gptq_like.int")):
+    of_numbers = name.startswith(("microxcaling.mxint", "torchao.int", "gptq_like.int"))
+    if of_numbers or name in ("gguf.Q3_K", "gguf.Q6_K"):
         run(torch_script(literal(result.x), result))
     else:
         with pytest.raises(qc.QuantError, match=r"^[^.]+.*; .*use the quantcore script\.$"):

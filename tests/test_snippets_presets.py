@@ -14,7 +14,7 @@ from quantcore.snippets import library_script
 from quantcore.snippets.libraries import CALLS
 
 # distributions and what they are imported as, where that differs
-MODULES = {"compressed-tensors": "compressed_tensors"}
+MODULES = {"compressed-tensors": "compressed_tensors", "ggml": "gguf"}
 SCRIPTED = [name for name, preset in qc.PRESETS.items() if preset.convention.name in CALLS]
 
 
@@ -34,7 +34,7 @@ def needs(name):
 
 def rows(name, seed, long=False):
     """Rows of many magnitudes, the second of zeros, the third of ties; up to 300 elements the script is readable."""
-    wide = name.startswith(("gguf.TQ", "torchao.nf4"))
+    wide = name.startswith(("gguf.TQ", "torchao.nf4")) or name.endswith(("_K", "IQ4_XS"))
     shape = ((256, 64) if name == "torchao.nf4" else (6, 256)) if long else (1, 256) if wide else (4, 64)
     x = torch.randn(shape, generator=torch.Generator().manual_seed(seed))
     x *= torch.logspace(-3, 2, len(x))[:, None] * 8**seed
@@ -85,11 +85,9 @@ def test_script_is_short_and_names_its_versions(name):
     assert max(map(len, code.splitlines())) <= 115
     assert len(code.strip().splitlines()) <= 20
     convention = qc.PRESETS[name].convention
-    assert (
-        f"{convention.library}=={convention.version}"
-        in script.split("# pip install ")[1].split("\n")[0].split()
-    )
-    values = name in ("compressed_tensors.mxfp6_e2m3", "gguf.TQ1_0")
+    reader = "gguf==0.19.0" if convention.library == "ggml" else f"{convention.library}=={convention.version}"
+    assert reader in script.split("# pip install ")[1].split("\n")[0].split()
+    values = name in ("compressed_tensors.mxfp6_e2m3", "gguf.TQ1_0") or convention.library == "ggml"
     assert f"print({'dequantized' if values else 'codes'})" in script
 
 

@@ -7,6 +7,7 @@ import math
 
 import quantcore as qc
 from quantcore.granularity import block_shape
+from quantcore.range_setting import Search
 
 # Peaks of the steps on a page, beyond x and the results: the report 0.1, a map 0.05, findings 0.3, charts 0.2
 _PAGE = 1.35
@@ -42,4 +43,6 @@ def _result(scheme: qc.Scheme, shape: tuple[int, ...]) -> float:
 def _extra(scheme: qc.Scheme) -> float:
     if isinstance(scheme.range_setting, _TRIES):
         return 1.75
+    if isinstance(scheme.range_setting, Search):
+        return 0.5  # its codes until those of the result are written, and its boxes
     return 0.75 if isinstance(scheme.range_setting, _SEARCHES) else 0.0

@@ -6,7 +6,8 @@ from typing import Any
 import streamlit as st
 
 import quantcore as qc
-from quantcore.range_setting import MAX_BINS, MAX_CANDIDATES
+from quantcore.notation import write_call
+from quantcore.range_setting import MAX_BINS, MAX_CANDIDATES, Search
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
 MIN_BINS = qc.Entropy().num_quantized_bins
@@ -18,6 +19,7 @@ KINDS = (
     "mean ± k·std",
     "mean |x|",
     "half-quadratic",
+    "ggml search",
     "fixed",
     "by hand",
 )
@@ -28,6 +30,7 @@ DEFAULTS: dict[str, Any] = {
     "candidates": 100,
     "bins": 2048,
     "k": 3.0,
+    "search": "make_qx",
     "low": -1.0,
     "high": 1.0,
     "scale": "0.1",
@@ -37,7 +40,7 @@ MIN_PERCENTILE = 50.001  # of the control; quantcore takes any above 50
 _HELP = (
     "How to find the range that the codes span: from the lowest to the highest element, by the least squared error, a "
     "percentile of the elements, the least information lost (Kullback-Leibler), k standard deviations around the "
-    "mean, the mean of |x|, HQQ's optimizer, two fixed numbers, or a manual scale and zero point."
+    "mean, the mean of |x|, HQQ's optimizer, the searches of ggml's K-quants, two fixed numbers, or a manual scale and zero point."
 )
 
 
@@ -62,6 +65,8 @@ def draw() -> qc.RangeSetting:
             return qc.AbsMean()
         case "half-quadratic":
             return qc.HalfQuadratic()
+        case "ggml search":
+            return _search()
         case "fixed":
             return _fixed()
         case "by hand":
@@ -91,6 +96,19 @@ def _percentile() -> float:
         help="Symmetric: a percentile of |x|. Asymmetric: one of each tail. Elements outside are clipped.",
     )
     return p
+
+
+def _search() -> qc.RangeSetting:
+    hint = "A search of ggml's quantizers with its parameters, such as make_qkx2(-1, 0.1, 20), make_qx or make_q3"
+    typed = st.text_input("Search", DEFAULTS["search"], key="search", help=hint, **_BIND)
+    setting = qc.Scheme.parse(typed).range_setting
+    if not isinstance(setting, Search):
+        raise qc.QuantError(f"{typed[:40]!r} is not a search of ggml; type one such as make_qx or make_q3.")
+    if setting.needs_importance:
+        raise qc.QuantError(
+            f"{typed[:60]} weighs elements by an imatrix, which can't be given here; use quantcore in a notebook."
+        )
+    return setting
 
 
 def _fixed() -> qc.Fixed:
@@ -141,6 +159,8 @@ def choices_of(setting: qc.RangeSetting) -> dict[str, Any]:
             if setting != qc.HalfQuadratic():
                 raise qc.QuantError("The arguments of half_quadratic can't be set here; leave them out.")
             return {"range": "half-quadratic"}
+        case Search():
+            return {"range": "ggml search", "search": write_call(setting)}
         case qc.Fixed(low, high):
             return {"range": "fixed", "low": low, "high": high}
         case qc.Given(scale, zero_point):

@@ -5,6 +5,7 @@ from quantcore.analysis.metrics import Errors, Report, decibels, errors, report,
 from quantcore.analysis.planes import Span, View, element, place
 from quantcore.analysis.range_comparison import RangeMark, range_in_use, range_marks
 from quantcore.analysis.range_curve import RangeCurve, range_curve
+from quantcore.analysis.search_curve import SearchCurve, search_curve
 from quantcore.analysis.sweep import Row, default_schemes, frontier, sweep, sweep_rows
 from quantcore.analysis.views import MAX_CELLS, Cells, MapData, box_of_blocks, map_data
 
@@ -17,6 +18,7 @@ __all__ = [
     "RangeMark",
     "Report",
     "Row",
+    "SearchCurve",
     "Span",
     "View",
     "block_errors",
@@ -32,6 +34,7 @@ __all__ = [
     "range_in_use",
     "range_marks",
     "report",
+    "search_curve",
     "default_schemes",
     "sqnr",
     "sqnr_of",

@@ -20,6 +20,7 @@ from quantcore.range_setting import (
     HalfQuadratic,
     MinMax,
     RangeSetting,
+    Search,
     Task,
 )
 from quantcore.scheme import Scheme, unsupported_reason
@@ -57,12 +58,16 @@ def range_marks(
 ) -> tuple[RangeMark, ...]:
     """Return the result of each range setting; the scheme's own setting is ignored.
 
+    None for one of ggml's searches, which finds scales, not ranges; see `search_curve`.
+
     Left out are settings that the scheme's library does not support (`unsupported_reason` says why), given parameters, and
     Entropy if it would take too long; for many blocks it uses fewer bins.
 
     Raises:
         QuantError: see `range_curve`.
     """
+    if isinstance(scheme.range_setting, Search):
+        return ()
     blocks = measured_blocks(x, dataclasses.replace(scheme, range_setting=MinMax()), block)
     marks = {}
     for setting in settings:

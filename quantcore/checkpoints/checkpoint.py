@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from quantcore.checkpoints.address import ByteCounter, Folder, LocalFolder, locate
+from quantcore.checkpoints.address import Folder, LocalFolder, locate
 from quantcore.checkpoints.containers import (
     INDEX,
     Container,
@@ -30,6 +30,7 @@ from quantcore.checkpoints.layouts.plain import Plain
 from quantcore.checkpoints.problem import NotFound, Problem
 from quantcore.checkpoints.protocol.refused import Refused
 from quantcore.checkpoints.protocol.release import Release
+from quantcore.checkpoints.sources import ByteCounter
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.errors import QuantError
 from quantcore.tensors import load_json, short

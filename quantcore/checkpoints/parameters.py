@@ -76,5 +76,6 @@ def _setting(layout: Layout) -> tuple[Stored, Convention]:
         origin=f"{' '.join(files)}: {layout.name}",
         group_index=layout.group_index(),
         owner=layout,
+        num_bytes=layout.num_bytes,
     )
     return setting, convention

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.parameters import quantized_of
-from quantcore.checkpoints.protocol.layout import Layout, Location
+from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.protocol.location import Location
 from quantcore.errors import QuantError
 from quantcore.numerics import CHUNK
 from quantcore.quantization import Quantized

@@ -23,9 +23,9 @@ class Case:
 
     ``rules``: the record for the scheme's granularity. ``flat``: blocks cross row boundaries, so that the last may
     be shorter. ``ranged``: scales are computed from ranges; ``min_max``: the range is that of x;
-    ``half_quadratic``: HQQ adjusts the zero point. ``scales``, ``zero_points``: those given, if any.
-    ``stored``: the format that scales are quantized to, None if they stay float32; ``stored_in_units``: that
-    quantization has scale 1.
+    ``half_quadratic``: HQQ adjusts the zero point; ``searched``: one of ggml's searches finds the scale.
+    ``scales``, ``zero_points``: those given, if any. ``stored``: the format that scales are quantized to, None if
+    they stay float32; ``stored_in_units``: that quantization has scale 1.
     """
 
     rules: "Convention"
@@ -35,6 +35,7 @@ class Case:
     ranged: bool
     min_max: bool
     half_quadratic: bool = False
+    searched: bool = False
     scales: tuple[float, ...] = ()
     zero_points: tuple[float, ...] = ()
     stored: Format | None = None

@@ -68,6 +68,12 @@ def _by_chance(context: Context, zero: Tensor) -> float:
     return 0.0 if expected < BY_CHANCE else 3 * expected + 3
 
 
+def _is_super_block(context: Context) -> bool:
+    """Whether the scales are codes with scales of their own, which are not 0 where those are."""
+    scales = context.result.scales
+    return scales is not None and scales.scales is not None and bool((scales.params.scale != 0).any())
+
+
 def tiny_block(context: Context) -> Iterator[Finding]:
     """Elements so small that their scale is subnormal, or below the library's minimum."""
     if isinstance(context.scheme.range_setting, Given):  # given scales do not depend on the elements
@@ -78,6 +84,16 @@ def tiny_block(context: Context) -> Iterator[Finding]:
     small = torch.zeros_like(nonzero) if replaced is None else nonzero & replaced
     if denormal.any() and isinstance(context.scheme.format, FloatFormat) and context.scheme.format.max > WIDE:
         yield _needs_no_scale(context, context.scheme.format, denormal)
+    elif denormal.any() and _is_super_block(context):
+        value = float(context.largest[denormal].amax())
+        yield Finding(
+            "tiny_block",
+            "warning",
+            f"{_all_elements(context, denormal)} have |x| ≤ {number(value)}: next to larger scales in the same super-block, "
+            "the code of their scale is 0, and all elements of such a block become one value. Clip the outliers of the "
+            "super-block, or choose a format whose blocks have float16 scales of their own, such as gguf.Q5_0.",
+            _boxes(context, denormal),
+        )
     elif denormal.any():
         value, first = float(context.largest[denormal].amax()), float(scale[denormal][0])
         yield Finding(

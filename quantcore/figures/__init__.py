@@ -20,6 +20,7 @@ from quantcore.figures.pair import PairData, pair, pair_data
 from quantcore.figures.pareto import AXES, error_maps, pareto
 from quantcore.figures.ranges import range_error, range_histogram
 from quantcore.figures.scales import scales
+from quantcore.figures.search import search_error
 from quantcore.figures.style import BLOCKS, base_layout, palette
 
 
@@ -51,6 +52,7 @@ __all__ = [
     "range_histogram",
     "scales",
     "scales_of_maps",
+    "search_error",
     "titles_of_maps",
     "to_html",
 ]

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quantcore.conventions import INTEGER_CONVENTIONS
+from quantcore.conventions import CONVENTIONS
 from quantcore.errors import QuantError
+from quantcore.formats import IntFormat
 from quantcore.granularity import Granularity, block_shape
 from quantcore.matching.explanations import explain_corruption
 from quantcore.matching.hypotheses.corruption import COMPUTED, Corruption
@@ -20,13 +21,15 @@ from quantcore.matching.reasons import explain
 from quantcore.matching.record import Candidate
 from quantcore.notation import write_call
 from quantcore.qparams import QParams, choose_qparams
-from quantcore.range_setting import MinMax
+from quantcore.quantization import apply_quietly
+from quantcore.range_setting import MinMax, Search
 from quantcore.scheme import Scheme
 
 NEAREST = 8  # candidates shown if nothing fits
 LARGE, EXPLAINED_OF_LARGE = 1 << 20, 2  # elements; of larger tensors only a few candidates are explained
+FIRST = 1 << 14  # elements of the first rows, which rule out most presets
 _KINDS = list(COMPUTED)
-_NAMES = list(INTEGER_CONVENTIONS)
+_NAMES = list(CONVENTIONS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +86,32 @@ class Evaluator:
                 agrees,
                 hypothesis.doubt,
             )
+        )
+
+    def evaluate_preset(self, scheme: Scheme) -> None:
+        """Compare a scheme that needs more than one scale per block; it counts only if it gives every code.
+
+        Rows are independent, so that the first ones decide quickly.
+        """
+        rows = self.x.reshape(-1, self.x.shape[-1])
+        few = max(1, FIRST // rows.shape[1])
+        given = self.given.reshape(rows.shape)
+        try:
+            for count in (few, len(rows)):
+                result = apply_quietly(rows[:count], scheme)
+                if not torch.equal(result.codes.to(given.dtype), given[:count]):
+                    return
+        except QuantError:
+            return
+        if scheme.granularity not in self.searched:
+            self.searched.append(scheme.granularity)
+        grid = (*self.x.shape[:-1], -1)
+        params = QParams(result.scale.reshape(grid), result.params.zero_point.reshape(grid))
+        numbers = (params.scale.numpy().tobytes(), params.zero_point.to(torch.float32).numpy().tobytes())
+        notes = self._notes(params)
+        agrees = self.scale is None or not notes[0]
+        self.evaluations.append(
+            Evaluation(scheme, Corruption(), 0, b"", numbers, tuple(filter(None, notes)), agrees)
         )
 
     def exact(self) -> list[Evaluation]:
@@ -173,6 +202,8 @@ class Evaluator:
             return found
         if found.differing:
             return explain_candidate(self.x, self.given, found)
+        if isinstance(first.scheme.range_setting, Search) or not isinstance(first.scheme.format, IntFormat):
+            return found  # nothing was corrupted: see `evaluate_preset`
         codes = first.corruption.undo(self.given)
         explanations = explain_corruption(
             self.x, codes, first.scheme, first.corruption, self.scale is not None

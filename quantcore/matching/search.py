@@ -40,6 +40,7 @@ from quantcore.matching.inputs import read_codes, read_parameter
 from quantcore.matching.known_mistakes import known_mistakes
 from quantcore.matching.record import KnownMistake, Matches, Progress
 from quantcore.numerics import as_float32
+from quantcore.scheme import PRESETS
 
 # Hypotheses evaluated on the whole tensor: those that fit the sample, and the nearest if none does
 MOST_FITTING, MOST_NEAR, STRIDE = 400, 40, 10
@@ -115,6 +116,7 @@ class _Search:
         ranged = by_range(self.evaluator.x, self.evaluator.searched)
         rounds: list[tuple[str, Callable[[], list[Part]]]] = [
             ("schemes", lambda: [Task(ranged, self.readings)]),
+            ("gguf's formats", lambda: [self._of_presets]),
             ("the given scale", lambda: [*self._with_given_scale(self.readings)]),
             ("other group sizes", self._other_groups),
             ("corrupted codes", lambda: [Task(ranged, self.others), *self._with_given_scale(self.others)]),
@@ -233,6 +235,19 @@ class _Search:
         return [
             Task(by_range(self.evaluator.x, groups), [_likeliest(r) for r in self.readings], uniform=True)
         ]
+
+    def _of_presets(self, limit: float) -> Iterator[Hypothesis]:
+        """The presets of gguf, among them ggml's searches: they are evaluated at once, and only what fits counts."""
+        x, given = self.evaluator.x, self.evaluator.given
+        if x.shape != given.shape or not x.dim() or not bool(x.isfinite().all()):
+            return
+        low, high = int(given.min()), int(given.max())
+        for name, scheme in PRESETS.items():
+            fmt = scheme.format
+            if name.startswith("gguf.") and fmt.qmin <= low and high <= fmt.qmax:
+                self.tried += 1
+                self.evaluator.evaluate_preset(scheme)
+        yield from ()
 
     def _with_narrower(self, reading: Reading) -> Reading:
         """The reading, also in common formats that its codes exceed, as unclamped codes do."""

@@ -1,4 +1,4 @@
-"""From x, scale and zero_point to the code before clamping: one formula, seven orders of operations.
+"""From x, scale and zero_point to the code before clamping: one formula, eight orders of operations.
 
 In exact arithmetic they are equal. float32 rounds each operation, so they differ at ties and next to them. Which
 library uses which was measured on 300,000 values near ties and is recorded in `quantcore.conventions`. Libraries
@@ -109,6 +109,13 @@ def subtract_multiply_half_round(
     return round_(out.add_(0.5))
 
 
+def subtract_divide_round(
+    x: Tensor, s: Tensor, z: Tensor | None, out: Tensor, round_: Rounding = half_even
+) -> Tensor:
+    """round((x - z) / s), where z is the value of code 0."""
+    return round_(torch.div(x if z is None else torch.sub(x, z, out=out), s, out=out))
+
+
 KERNELS: dict[str, Kernel] = {
     "A": Kernel(divide_round_shift, "round(x / s) + z", "x / s", inverse=False, shift_first=False),
     "B": Kernel(multiply_round_shift, "round(x · (1/s)) + z", "x · (1/s)", inverse=True, shift_first=False),
@@ -140,5 +147,13 @@ KERNELS: dict[str, Kernel] = {
         shift_first=True,
         subtracts=True,
         half=True,
+    ),
+    "H": Kernel(
+        subtract_divide_round,
+        "round((x - z) / s)",
+        "(x - z) / s",
+        inverse=False,
+        shift_first=True,
+        subtracts=True,
     ),
 }

@@ -1,15 +1,18 @@
 """Scale and zero point from a range, and codes from them and back."""
 
-from quantcore.qparams.choose import choose_qparams, find_qparams
+from quantcore.qparams.choose import check_stored, choose_qparams, find_qparams
 from quantcore.qparams.coding import Dequantizer, decode, dequantizer_of, factor, fit, store, unscale, wrap
 from quantcore.qparams.record import QParams
 from quantcore.qparams.scale import parameters
+from quantcore.qparams.searched import GroupSearch, search_of, searches_of
 from quantcore.qparams.squared_error import BlockErrors
 
 __all__ = [
     "BlockErrors",
     "Dequantizer",
+    "GroupSearch",
     "QParams",
+    "check_stored",
     "choose_qparams",
     "decode",
     "factor",
@@ -17,6 +20,8 @@ __all__ = [
     "fit",
     "dequantizer_of",
     "parameters",
+    "search_of",
+    "searches_of",
     "store",
     "unscale",
     "wrap",

@@ -7,18 +7,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from quantcore.conventions import Convention
 from quantcore.errors import QuantError
 from quantcore.granularity import Blocks, PerFlatGroup, extremes, first_extreme, magnitude, to_blocks
 from quantcore.numerics import CHUNK, as_float32, refuse_nonfinite
 from quantcore.qparams.record import QParams
 from quantcore.qparams.scale import OF_MAGNITUDE, is_bad, parameters
+from quantcore.qparams.searched import search_qparams
 from quantcore.qparams.squared_error import BlockErrors
-from quantcore.range_setting import Given, HalfQuadratic, MinMax, MinMse, Task
+from quantcore.range_setting import Given, HalfQuadratic, MinMax, MinMse, Search, Task
 from quantcore.scheme import Scheme, check_supported, full_name
 
 
-def choose_qparams(x: Any, scheme: Scheme) -> QParams:
+def choose_qparams(x: Any, scheme: Scheme, importance: Any = None) -> QParams:
     """Return scale and zero_point of every block, before the scales are quantized themselves.
+
+    Args:
+        importance: of the elements, for the searches that weigh by it; see `quantization.apply`.
 
     Raises:
         QuantError: the scheme does not fit x, its library does not support it, or x contains NaN or infinity and
@@ -27,10 +32,10 @@ def choose_qparams(x: Any, scheme: Scheme) -> QParams:
     x = as_float32(x)
     shape = tuple(x.shape)
     check_supported(scheme, shape)
-    return find_qparams(x, scheme, Blocks.of(scheme.granularity, shape))
+    return find_qparams(x, scheme, Blocks.of(scheme.granularity, shape), importance)
 
 
-def find_qparams(x: Tensor, scheme: Scheme, blocks: Blocks) -> QParams:
+def find_qparams(x: Tensor, scheme: Scheme, blocks: Blocks, importance: Any = None) -> QParams:
     """`choose_qparams` for a checked float32 tensor and its blocks."""
     setting, rules = scheme.range_setting, scheme.rules
     center = x.mean() if rules.scale.center == "mean" else None
@@ -41,19 +46,36 @@ def find_qparams(x: Tensor, scheme: Scheme, blocks: Blocks) -> QParams:
         if refuses:
             refuse_nonfinite(x, who)
         return QParams(*setting.parameters(blocks.grid, x.device), center=center)
+    if isinstance(setting, Search):
+        return search_qparams(x, scheme, blocks, importance)
     low, high = _range(x, scheme, blocks, who)
     if refuses:  # NaN and infinity show in the extremes of MinMax: no extra pass over x
         _check_finite(x, low, high, who)
     params = replace(parameters(low, high, scheme.symmetric, scheme.format, rules), center=center)
     _raise_short_block(params.scale, scheme, blocks)
-    if is_bad(params.scale, rules):
+    _check_scale(params.scale, rules)
+    if isinstance(setting, HalfQuadratic):
+        return replace(params, zero_point=_half_quadratic(x, params, setting, scheme, blocks))
+    return params
+
+
+def check_stored(params: QParams, scheme: Scheme) -> None:
+    """Refuse stored scales and mins as the convention refuses scales.
+
+    Raises:
+        QuantError: one is not finite, and the convention refuses it.
+    """
+    if isinstance(scheme.range_setting, Search):
+        for stored in (params.scale, params.zero_point):
+            _check_scale(stored, scheme.rules)
+
+
+def _check_scale(scale: Tensor, rules: Convention) -> None:
+    if is_bad(scale, rules):
         raise QuantError(
             f"{full_name(rules)} refuses a scale that is not a finite "
             "number; replace NaN and infinity in x, or scale it down."
         )
-    if isinstance(setting, HalfQuadratic):
-        return replace(params, zero_point=_half_quadratic(x, params, setting, scheme, blocks))
-    return params
 
 
 def _raise_short_block(scale: Tensor, scheme: Scheme, blocks: Blocks) -> None:

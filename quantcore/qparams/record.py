@@ -13,6 +13,9 @@ class QParams:
     for `Given`. ``inverse``: 1/scale if the library stores it (hqq), else None. ``replaced``: whether the
     convention replaced the scale that the range gave. ``raw``: the scales before they were quantized
     themselves, None if they were not. ``center``: the mean that was subtracted, one number, None if none was.
+    ``coded``: the scale that codes are computed with, where it is neither the stored one nor `raw`. Of a search,
+    until the codes are written: ``searched`` its codes, of x's shape, and ``weights`` the sum of the weights of
+    each block.
     """
 
     scale: Tensor
@@ -23,6 +26,9 @@ class QParams:
     replaced: Tensor | None = None
     raw: Tensor | None = None
     center: Tensor | None = None
+    coded: Tensor | None = None
+    searched: Tensor | None = None
+    weights: Tensor | None = None
 
     @property
     def ends(self) -> tuple[Tensor, Tensor]:

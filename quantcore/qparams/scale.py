@@ -35,7 +35,7 @@ def parameters(low: Tensor, high: Tensor, symmetric: bool, fmt: Format, c: Conve
         raw = 1.0 / inverse
     else:
         raw = _asymmetric(low, high, _steps(fmt), c)
-    scale, replaced = _replaced(raw, c)
+    scale, replaced = replaced_scale(raw, c)
     if symmetric:
         zero_point = torch.full(scale.shape, c.zero_point.middle(fmt), dtype=torch.int32, device=scale.device)
     elif c.zero_point.is_min:
@@ -182,7 +182,7 @@ OF_MAGNITUDE = (
 )
 
 
-def _replaced(raw: Tensor, c: Convention) -> tuple[Tensor, Tensor]:
+def replaced_scale(raw: Tensor, c: Convention) -> tuple[Tensor, Tensor]:
     """Return the scale as float32, and in which blocks it was too small and replaced."""
     if bool(raw.abs().amin() >= c.scale.eps):
         return raw.to(torch.float32), torch.zeros_like(raw, dtype=torch.bool)

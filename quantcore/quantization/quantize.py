@@ -16,11 +16,21 @@ from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import Blocks, split_axes, spread
 from quantcore.numerics import CHUNK, as_float32, refuse_nonfinite, rounding
-from quantcore.qparams import Dequantizer, QParams, decode, dequantizer_of, find_qparams, fit, store
+from quantcore.qparams import (
+    Dequantizer,
+    QParams,
+    check_stored,
+    decode,
+    dequantizer_of,
+    find_qparams,
+    fit,
+    store,
+)
 from quantcore.quantization.overflow import may_leave_integers, nan_note, replace_codes, resolve_nonfinite
+from quantcore.quantization.searched import keep_searched, lowest_codes
 from quantcore.quantization.walk import boxes, inverse_of_levels, prepare
-from quantcore.range_setting import Given
-from quantcore.scheme import Scheme, check_supported
+from quantcore.range_setting import Given, MaxScale, Search
+from quantcore.scheme import Scheme, check_supported, full_name, with_importance
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +39,8 @@ class Quantized:
 
     ``x`` float32; ``codes`` of x's shape, the smallest of int8, uint8, int16, int32; ``params`` in
     block form. ``scales``: the quantized scales, if the scheme quantizes them; `scale` is what they
-    dequantize to. ``warnings``: sentences on likely mistakes.
+    dequantize to; ``mins``: likewise, of a convention that stores minima. ``importance``: the elements', where the
+    range setting weighs by it. ``warnings``: sentences on likely mistakes.
     """
 
     x: Tensor
@@ -38,6 +49,8 @@ class Quantized:
     params: QParams
     warnings: tuple[str, ...] = field(default=())
     scales: "Quantized | None" = None
+    mins: "Quantized | None" = None
+    importance: Tensor | None = None
 
     @property
     def scale(self) -> Tensor:
@@ -84,53 +97,82 @@ class Quantized:
         return torch.sub(self.x, x_hat, out=x_hat)
 
 
-def apply(x: Any, scheme: Scheme, out: Quantized | None = None) -> Quantized:
+def apply(x: Any, scheme: Scheme, out: Quantized | None = None, importance: Any = None) -> Quantized:
     """Quantize a tensor or array of any rank.
 
     Args:
         out: an earlier result of the same shape and format, whose codes are overwritten.
+        importance: how much the error of each element counts, as llama.cpp's imatrix has it, the mean of the squared
+            inputs: one number per column, (columns,), per expert and column, (experts, columns), or of x's shape.
+            The scheme of the result is then the one that ggml uses with an imatrix: another search.
 
     >>> apply([[0.5, -1.0], [2.0, 0.1]], Scheme(IntFormat(4))).codes
     tensor([[ 2, -3],
             [ 7,  0]], dtype=torch.int8)
 
     Raises:
-        QuantError: the scheme does not fit x, or x contains NaN or infinity.
+        QuantError: the scheme does not fit x, x contains NaN or infinity, or the scheme takes no importance.
     """
-    result = apply_quietly(x, scheme, out)
+    result = apply_quietly(x, scheme, out, importance)
     for note in result.warnings:
         warnings.warn(note, stacklevel=2)
     return result
 
 
-def apply_quietly(x: Any, scheme: Scheme, out: Quantized | None = None) -> Quantized:
+def apply_quietly(x: Any, scheme: Scheme, out: Quantized | None = None, importance: Any = None) -> Quantized:
     """`apply` that only stores warnings in the result: Python's warning filters are not thread-safe.
 
     Raises:
         QuantError: as in `apply`.
     """
     x = as_float32(x)
+    if importance is not None:
+        scheme, importance = with_importance(scheme), as_float32(importance)
     check_supported(scheme, tuple(x.shape))
     blocks = Blocks.of(scheme.granularity, tuple(x.shape))
-    params, scales = find_qparams(x, scheme, blocks), None
+    params = find_qparams(x, scheme, blocks, importance)
+    scales, mins = None, None
     if scheme.scales is not None:
-        scales = apply_quietly(params.scale, scheme.scales)
-        params = _stored(params, scheme, scales)
+        weights = params.weights if importance is not None else None
+        scales = _inner(params.scale, scheme, weights)
+        if scheme.rules.zero_point.is_min:
+            # ggml's mins of super-blocks are the amounts below 0
+            below = scheme.rules.zero_point.zero_point_form == "below"
+            mins = _inner(-params.zero_point if below else params.zero_point, scheme, weights)
+        params = _stored(params, scheme, scales, mins)
+        check_stored(params, scheme)
     codes, of_nan = _codes(x, params, scheme, blocks, out=None if out is None else out.codes)
+    params = replace(params, searched=None, weights=None)
     notes = [note for note in (_zero_point_outside(params, scheme), of_nan) if note]
-    return Quantized(x, scheme, codes, params, tuple(notes), scales)
+    return Quantized(x, scheme, codes, params, tuple(notes), scales, mins, importance)
 
 
-def _stored(params: QParams, scheme: Scheme, scales: Quantized) -> QParams:
-    """Return the parameters as they are stored; ``scales``: the quantized scales."""
-    inverse = None
+def _inner(parameters: Tensor, scheme: Scheme, weights: Tensor | None) -> Quantized:
+    """Quantize scales or mins; ``weights``: those of their blocks' elements, if the search uses them."""
+    assert scheme.scales is not None
+    searched = isinstance(scheme.scales.range_setting, Search)
+    return apply_quietly(parameters, scheme.scales, importance=weights if searched else None)
+
+
+def _stored(params: QParams, scheme: Scheme, scales: Quantized, mins: Quantized | None) -> QParams:
+    """Return the parameters as they are stored; ``scales``, ``mins``: the quantized ones."""
+    inverse, coded = None, None
+    storage = scheme.rules.storage
+    if storage.quantize_with == "levels":
+        d = scales.params.scale if scales.params.raw is None else scales.params.raw
+        coded = dequantize(scales.codes, d, scales.params.zero_point, scales.scheme)
     if scheme.rules.scale.inverse == "of_levels" and not isinstance(scales.scheme.format, IntFormat):
         values = scales.scheme.format.decode(scales.codes)
         inverse = inverse_of_levels(values, scales.params.scale, scales.blocks)
-    stored = replace(params, scale=scales.dequantized, raw=params.scale, inverse=inverse)
-    if not scheme.rules.zero_point.is_min or scheme.scales is None:
+    stored = replace(params, scale=scales.dequantized, raw=params.scale, inverse=inverse, coded=coded)
+    of_scales = scales.scheme.range_setting
+    if isinstance(of_scales, MaxScale) and of_scales.least:
+        lowest_codes(stored, scheme.format.qmin, scales.params, scales.blocks)
+    if mins is None:
         return stored
-    return replace(stored, zero_point=apply_quietly(params.zero_point, scheme.scales).dequantized)
+    zero_point = mins.dequantized
+    below = scheme.rules.zero_point.zero_point_form == "below"
+    return replace(stored, zero_point=zero_point.neg_() if below else zero_point)
 
 
 def quantize(x: Any, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | None = None) -> Tensor:
@@ -147,6 +189,11 @@ def quantize(x: Any, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | 
     check_supported(scheme, tuple(x.shape))
     if scheme.convention.refuses_nonfinite:
         refuse_nonfinite(x, f"the {scheme.convention.name} convention")
+    if scheme.rules.storage.quantize_with == "searched":
+        raise QuantError(
+            f"{full_name(scheme.convention)} takes the codes that its search chose, so that none follow from given "
+            "parameters; use apply."
+        )
     blocks = Blocks.of(scheme.granularity, tuple(x.shape))
     codes, _ = _codes(x, QParams(scale, zero_point), scheme, blocks, out)
     return codes
@@ -158,6 +205,8 @@ def _codes(
     """Return the codes, and a sentence if some elements are NaN."""
     fmt, rules = scheme.format, scheme.rules
     codes = _output(out, blocks, fmt.dtype, x.device)
+    if params.searched is not None and rules.storage.quantize_with == "searched":
+        return codes.copy_(params.searched), ""
     careful = not rules.refuses_nonfinite and may_leave_integers(x, params, scheme, rules)
     round_ = rounding(rules.coding.rounding)
     nans, blocked = 0, blocks.view(codes)
@@ -175,6 +224,8 @@ def _codes(
             before = work.clone() if careful and rules.nonfinite.nan_replacement else None
             fmt.encode_(work, target, round_)
             replace_codes(target, before, fmt, rules)
+    if params.searched is not None and rules.storage.zero_scale == "searched":
+        keep_searched(codes, params, blocks)
     return codes, nan_note(nans, rules) if nans and fmt.has_zero_point else ""
 
 

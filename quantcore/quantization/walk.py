@@ -53,7 +53,9 @@ def boxes(
 
 def coded_with(params: QParams, convention: Convention) -> tuple[Tensor, Tensor]:
     """Return the scale and zero_point that codes are computed with: as stored, or as they were before."""
-    if convention.storage.quantize_with == "stored" or params.raw is None:
+    if params.coded is not None:
+        return params.coded, params.zero_point
+    if convention.storage.quantize_with != "raw" or params.raw is None:
         return params.scale, params.zero_point
     shift = params.low if convention.zero_point.is_min else params.zero_point
     assert shift is not None

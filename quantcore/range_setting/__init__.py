@@ -11,12 +11,43 @@ from quantcore.range_setting.basic import (
     Percentile,
 )
 from quantcore.range_setting.entropy import MAX_BINS, Entropy
+from quantcore.range_setting.ggml import (
+    WEIGHTS,
+    MakeIq4Nl,
+    MakeQ3,
+    MakeQkx2,
+    MakeQkx3,
+    MakeQp,
+    MakeQx,
+    MaxScale,
+    Search,
+    Trial,
+    span,
+    total,
+)
 from quantcore.range_setting.half_quadratic import HalfQuadratic
 from quantcore.range_setting.protocol import Range, Task, parts
 from quantcore.range_setting.statistics import MAX_CANDIDATES, AbsMean, MeanStd, MinMse
 from quantcore.range_setting.stored import Stored
 
-RangeSetting = MinMax | Percentile | Fixed | Given | MinMse | Entropy | MeanStd | AbsMean | HalfQuadratic
+RangeSetting = (
+    MinMax
+    | Percentile
+    | Fixed
+    | Given
+    | MinMse
+    | Entropy
+    | MeanStd
+    | AbsMean
+    | HalfQuadratic
+    | MakeQkx2
+    | MakeQkx3
+    | MakeQ3
+    | MakeQx
+    | MakeQp
+    | MakeIq4Nl
+    | MaxScale
+)
 # by their name in texts
 RANGE_SETTINGS: dict[str, type[RangeSetting]] = {
     notation.snake_case(kind.__name__): kind for kind in get_args(RangeSetting)
@@ -43,6 +74,13 @@ __all__ = [
     "MAX_CANDIDATES",
     "METHODS",
     "MIN_MAX",
+    "MakeIq4Nl",
+    "MakeQ3",
+    "MakeQkx2",
+    "MakeQkx3",
+    "MakeQp",
+    "MakeQx",
+    "MaxScale",
     "MeanStd",
     "MinMax",
     "MinMse",
@@ -50,7 +88,12 @@ __all__ = [
     "RANGE_SETTINGS",
     "Range",
     "RangeSetting",
+    "Search",
     "Stored",
     "Task",
+    "Trial",
+    "WEIGHTS",
     "parts",
+    "span",
+    "total",
 ]

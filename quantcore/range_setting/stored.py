@@ -23,6 +23,7 @@ class Stored(Given):
         group_index: the group of each column, where groups are not runs of columns, or of each element; the last
             axis of ``scale`` and ``zero_point`` then counts groups, and every element is a block of its own.
         owner: what the tensor was read from; codes are encoded through it.
+        num_bytes: bytes that the tensor takes in its files, codes and all parameters.
     """
 
     scale: Tensor = field(default=torch.ones(()), compare=False, repr=False)
@@ -30,6 +31,7 @@ class Stored(Given):
     origin: str = ""
     group_index: Tensor | None = field(default=None, compare=False, repr=False)
     owner: Any = field(default=None, compare=False, repr=False)
+    num_bytes: int = field(default=0, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Nothing is checked: files hold what they hold."""

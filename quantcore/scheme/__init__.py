@@ -1,6 +1,7 @@
 """The scheme, which decides every code: one record, its presets, and its storage cost."""
 
 from quantcore.scheme.case import case_of
+from quantcore.scheme.ggml_presets import gguf_type, with_importance
 from quantcore.scheme.presets import PRESETS
 from quantcore.scheme.scheme import Scheme
 from quantcore.scheme.storage import Storage, bits_per_element, compression_ratio, storage
@@ -24,7 +25,9 @@ __all__ = [
     "compression_ratio",
     "nearest_supported",
     "full_name",
+    "gguf_type",
     "unsupported_reason",
     "check_supported",
     "storage",
+    "with_importance",
 ]

@@ -5,7 +5,7 @@ from typing import Any
 
 from quantcore.conventions import Case
 from quantcore.granularity import PerFlatGroup
-from quantcore.range_setting import Given, HalfQuadratic, MinMax, Stored
+from quantcore.range_setting import Given, HalfQuadratic, MinMax, Search, Stored
 from quantcore.scheme.scheme import Scheme
 
 
@@ -22,6 +22,7 @@ def case_of(scheme: Scheme) -> Case:
         ranged=not isinstance(setting, Given),
         min_max=isinstance(setting, MinMax),
         half_quadratic=isinstance(setting, HalfQuadratic),
+        searched=isinstance(setting, Search),
         scales=() if written is None else tuple(_numbers(written.scale)),
         zero_points=() if written is None else tuple(_numbers(written.zero_point)),
         stored=None if stored is None else stored.format,

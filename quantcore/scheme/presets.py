@@ -6,6 +6,7 @@ from quantcore.conventions import CONVENTIONS
 from quantcore.formats import CODEBOOKS, FLOATS, INT4, INT8, Format, IntFormat
 from quantcore.granularity import PerChannel, PerFlatGroup, PerGroup
 from quantcore.range_setting import Given
+from quantcore.scheme.ggml_presets import GGUF
 from quantcore.scheme.scheme import Scheme
 
 _E8M0 = Scheme(FLOATS["e8m0"], range_setting=Given(1.0), convention=CONVENTIONS["stored"])
@@ -90,38 +91,6 @@ def _bitsandbytes() -> dict[str, Scheme]:
     }
 
 
-def _gguf() -> dict[str, Scheme]:
-    half = Scheme(
-        replace(FLOATS["fp16"], saturate=False), range_setting=Given(1.0), convention=CONVENTIONS["stored"]
-    )
-    parts: dict[str, tuple[Format, int, str]] = {
-        "Q4_0": (IntFormat(4, signed=False), 32, "Q4_0"),
-        "Q4_1": (IntFormat(4, signed=False), 32, "Q4_1"),
-        "Q5_0": (IntFormat(5, signed=False), 32, "Q4_0"),
-        "Q5_1": (IntFormat(5, signed=False), 32, "Q4_1"),
-        "Q8_0": (INT8, 32, "Q8_0"),
-        "TQ1_0": (CODEBOOKS["ternary"], 256, "TQ1_0"),
-        "TQ2_0": (CODEBOOKS["ternary"], 256, "TQ2_0"),
-    }
-    # the codebook holds twice the values of e2m1, so the scale is half the power that its byte encodes
-    mxfp4 = Scheme(
-        CODEBOOKS["mxfp4_gguf"],
-        granularity=PerGroup(32),
-        convention=CONVENTIONS["gguf.MXFP4"],
-        scales=replace(_E8M0, range_setting=Given(0.5)),
-    )
-    return {"gguf.MXFP4": mxfp4} | {
-        f"gguf.{name}": Scheme(
-            fmt,
-            symmetric=not name.endswith("_1"),
-            granularity=PerGroup(size),
-            convention=CONVENTIONS[f"gguf.{convention}"],
-            scales=half,
-        )
-        for name, (fmt, size, convention) in parts.items()
-    }
-
-
 def _gptq() -> dict[str, Scheme]:
     """The grid that GPTQ rounds to (Quantizer.find_params in its quant.py), without its error compensation."""
     return {
@@ -134,6 +103,6 @@ PRESETS: dict[str, Scheme] = {
     **_gptq(),
     **_compressed_tensors(),
     **_bitsandbytes(),
-    **_gguf(),
+    **GGUF,
     **_microxcaling(),
 }

@@ -6,7 +6,7 @@ from typing import Any
 
 from quantcore.errors import QuantError
 from quantcore.granularity import block_shape, blocked_shape, grid_shape
-from quantcore.range_setting import Given
+from quantcore.range_setting import Given, Stored
 from quantcore.scheme.scheme import Scheme
 from quantcore.scheme.support import check_supported
 
@@ -35,7 +35,8 @@ def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
     Codes take the format's width, or what the convention packs them into; scales are float32, or as
     ``scheme.scales`` stores them; zero points take the format's width, or are stored like the scales if they are
     minima. Every block has one scale, even if equal to others. The zero points of a symmetric scheme are known
-    and cost nothing; given ones (`Given`) cost nothing if all are 0 or all are the format's middle.
+    and cost nothing; given ones (`Given`) cost nothing if all are 0 or all are the format's middle. Of a tensor of a
+    file (`Stored`), the file's own bytes are counted: what is not codes, as scales.
 
     Raises:
         QuantError: the scheme does not fit the shape, or the shape has no elements.
@@ -48,6 +49,10 @@ def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
     blocks = math.prod(grid)
     elements, bits = math.prod(shape), scheme.format.bits
     setting = scheme.range_setting
+    if isinstance(setting, Stored) and setting.num_bytes:
+        total = 8 * setting.num_bytes
+        codes = min(total, math.ceil(elements * bits))
+        return Storage(elements, codes, total - codes, 0)
     typed = _numbers(setting.zero_point) if isinstance(setting, Given) else set()
     free = not scheme.symmetric or not any(typed <= {known} for known in (0, scheme.format.middle))
     packed = scheme.convention.decoding.code_bits or bits

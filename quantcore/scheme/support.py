@@ -19,7 +19,7 @@ from quantcore.granularity import (
     blocked_shape,
 )
 from quantcore.notation import snake_case, write_call
-from quantcore.range_setting import HalfQuadratic, MinMax
+from quantcore.range_setting import HalfQuadratic, MinMax, Search
 from quantcore.scheme.scheme import Scheme
 
 Shape = tuple[int, ...]
@@ -54,7 +54,28 @@ def unsupported_reason(scheme: Scheme, shape: Shape) -> str | None:
         found = PROPERTIES[limit.of](scheme, shape)
         if found and not set(found[0]) & set(limit.allowed):
             return f"{full_name(convention)} {limit.words}; here {found[1]}."
+    if isinstance(scheme.range_setting, Search):
+        needed = _search_needs(scheme, scheme.range_setting, shape)
+        return f"{write_call(scheme.range_setting)} {needed}." if needed else None
     return None
+
+
+def _search_needs(scheme: Scheme, setting: Search, shape: Shape) -> str:
+    """What one of ggml's searches needs and the scheme lacks; empty if nothing."""
+    granularity = scheme.granularity
+    if not isinstance(granularity, PerGroup) or granularity.axis % max(len(shape), 1) != len(shape) - 1:
+        return "searches groups along the last axis; choose per_group"
+    if shape[-1] % granularity.size:
+        return f"searches whole groups; {shape[-1]} elements are not a multiple of {granularity.size}"
+    fits = setting.kinds(scheme.format, scheme.symmetric)
+    if not fits and not scheme.symmetric and not scheme.rules.zero_point.is_min:
+        fits = "a convention that stores minima, such as gguf.Q4_K"
+    if fits:
+        return f"needs {fits}"
+    over = setting.weighting.mean_over
+    return (
+        f"averages over {over} elements, which do not divide {shape[-1]}" if over and shape[-1] % over else ""
+    )
 
 
 def full_name(convention: Convention) -> str:
@@ -116,6 +137,20 @@ def _divides_or_whole(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], st
     return (True,) if one else fits, words
 
 
+def _search(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
+    if not isinstance(scheme.range_setting, Search):
+        return (False,), f"the range setting is {write_call(scheme.range_setting)}"
+    return (scheme.scales is not None,), "the scales are float32"
+
+
+def _super_blocks(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str] | None:
+    granularity, inner = scheme.granularity, scheme.scales
+    if inner is None or not isinstance(granularity, PerGroup) or not isinstance(inner.granularity, PerGroup):
+        return None
+    size = granularity.size * inner.granularity.size
+    return (shape[-1] % size == 0,), f"rows have {shape[-1]} elements, not a multiple of {size}"
+
+
 def _group_length(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
     granularity = scheme.granularity
     assert isinstance(granularity, PerGroup)
@@ -169,6 +204,8 @@ PROPERTIES: dict[str, Property] = {
     "group_bits": _only(PerGroup, _bits),
     "block_elements": _block_elements,
     "sub_byte_range": _sub_byte_range,
+    "search": _search,
+    "super_blocks": _super_blocks,
     "group_length": _only(PerGroup, _group_length),
     "group_divides": _only(PerGroup, _divides),
     "group_rank": _only(PerGroup, _rank),

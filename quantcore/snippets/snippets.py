@@ -13,11 +13,16 @@ from quantcore.scheme import PRESETS, Scheme
 from quantcore.snippets.script import assemble, check, checked, ending
 from quantcore.snippets.template import render
 from quantcore.snippets.torch_script import arithmetic
-from quantcore.tensors import WIDTH
+from quantcore.tensors import WIDTH, array_source
 
 _QUANTCORE = """
 scheme = {{ scheme }}
+{% if importance %}
+importance = {{ importance }}
+result = qc.apply(x, scheme, importance=importance)
+{% else %}
 result = qc.apply(x, scheme)
+{% endif %}
 print(result.scale)
 print(result.codes)
 print(result.error.abs().max())
@@ -47,6 +52,7 @@ def quantcore_script(tensor_code: str, result: Quantized) -> str:
     body = render(
         _QUANTCORE,
         scheme=scheme_source(result.scheme),
+        importance=None if result.importance is None else array_source(result.importance.cpu().numpy()),
         check=check("codes", codes),
         ending=ending([checked("codes", codes)]),
     )

@@ -128,7 +128,10 @@ def _check_supported(result: Quantized) -> None:
         raise QuantError(
             f"The torch script supports integer formats only; for {fmt}, use the quantcore script."
         )
-    if convention.storage.quantize_with == "raw" and result.scales is not None:
+    searched = convention.storage.zero_scale == "searched" and bool((result.scale == 0).any())
+    if searched or convention.storage.quantize_with == "searched":
+        what = "takes codes that its search chose"
+    elif convention.storage.quantize_with in ("raw", "levels") and result.scales is not None:
         what = "computes codes with other scales than it stores"
     elif result.dequantizer.how != "scaled" or result.params.center is not None:
         what = "does not dequantize by (codes - zero_point) * scale"

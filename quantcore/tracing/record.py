@@ -3,8 +3,52 @@
 from dataclasses import dataclass
 
 from quantcore.conventions import Convention
+from quantcore.formats import Format
 from quantcore.numerics import KERNELS, Kernel
+from quantcore.qparams import GroupSearch
+from quantcore.range_setting import RangeSetting, Search
 from quantcore.scheme import Scheme
+
+
+@dataclass(frozen=True)
+class Step:
+    """One line of arithmetic: its name, the formula with its numbers, and the result."""
+
+    name: str
+    formula: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Level:
+    """How a scale or min of a super-block's group was coded.
+
+    ``raw``: what the search found; ``setting``: what chose the code; ``extreme``: the largest of the super-block's
+    raw ones, with its sign; ``unit``: the scale of the codes, and ``stored`` in half precision.
+    """
+
+    raw: float
+    setting: RangeSetting
+    fmt: Format
+    extreme: float
+    code: int
+    unit: float
+    stored: float
+
+
+@dataclass(frozen=True)
+class Searched:
+    """What a search did for the element's group, and how its scale and min were coded.
+
+    ``weight``: of the element. ``scale``, ``minimum``: as found. ``of_scale``, ``of_min``: None where these are not
+    coded.
+    """
+
+    setting: Search
+    group: GroupSearch
+    weight: float
+    of_scale: Level | None
+    of_min: Level | None
 
 
 @dataclass(frozen=True)
@@ -21,10 +65,11 @@ class Numbers:
     ``quotient``: operand / s, or operand times the factor; ``summed``: the quotient plus what is added before
     rounding, else None; ``shifted``: the code before it is brought into the format (for a float format or a
     codebook, this and ``rounded`` are the value of the code); ``overflow``: "saturate" or "wrap" where that
-    changed the code, "cast" where NaN or a number too large went through the library's cast, "stored" where the code
-    was read from a file and is not what rounding gives, else None;
+    changed the code, "searched" where a search chose it, "cast" where NaN or a number too large went through the
+    library's cast, "stored" where the code was read from a file and is not what rounding gives, else None;
     ``center``: the mean that is subtracted first and added last, else None; ``decoding``, ``decoded_with``,
-    ``constant``: how the code is dequantized, see `coding.Dequantizer`.
+    ``constant``: how the code is dequantized, see `coding.Dequantizer`. ``search``: what one of ggml's searches did,
+    else None.
     """
 
     index: tuple[int, ...]
@@ -55,6 +100,7 @@ class Numbers:
     constant: float
     dequantized: float
     error: float
+    search: Searched | None = None
 
     @property
     def kernel(self) -> Kernel:

@@ -21,7 +21,9 @@ from quantcore.tracing.text import given_by, inverse_of_range, number, signed
 
 def scale_formula(t: Numbers) -> str:
     """How the scale was computed from the block's range, and how it was quantized itself."""
-    own = _own_scale_formula(t)
+    if t.search is not None and t.search.of_scale is not None:
+        return f"{t.search.of_scale.code} · {signed(t.search.of_scale.stored)}"
+    own = _own_scale_formula(t) if t.search is None else "what the search found"
     if t.raw_scale is None:
         return own
     raw = number(t.raw_scale)

@@ -1,20 +1,10 @@
 """A trace as lines of arithmetic, one operation per line."""
 
-from dataclasses import dataclass
-
 from quantcore.formats import CodebookFormat, FloatFormat, IntFormat
-from quantcore.tracing.record import Numbers
+from quantcore.tracing.record import Numbers, Step
 from quantcore.tracing.scale_formula import scale_formula
+from quantcore.tracing.searches import search_steps
 from quantcore.tracing.text import code_formula, factor_formula, number, rule, signed, zero_point_formula
-
-
-@dataclass(frozen=True)
-class Step:
-    """One line of arithmetic: its name, the formula with its numbers, and the result."""
-
-    name: str
-    formula: str
-    value: str
 
 
 class Trace(Numbers):
@@ -22,11 +12,13 @@ class Trace(Numbers):
 
     def steps(self) -> list[Step]:
         """Return the arithmetic as lines for display; every number reads back as the same float32."""
-        steps = [Step("x", "", number(self.x)), Step("scale s", scale_formula(self), number(self.scale))]
+        steps = [Step("x", "", number(self.x)), *search_steps(self)]
+        steps.append(Step("scale s", scale_formula(self), number(self.scale)))
         fmt = self.scheme.format
         if isinstance(fmt, IntFormat):
             steps.append(Step("zero point z", zero_point_formula(self), number(self.zero_point)))
-            steps += [*_quotient(self), *_to_code(self)]
+            if self.overflow != "searched":
+                steps += [*_quotient(self), *_to_code(self)]
             steps.append(Step(*code_formula(self), number(self.code)))
         else:
             steps += [*_quotient(self), *_to_value(self, fmt)]
@@ -68,7 +60,7 @@ def _sum(t: Numbers) -> list[Step]:
     shift = "" if t.kernel.subtracts else signed(t.shift)
     if t.kernel.half:
         name, added = ("+ (z + ½)", f"({shift} + 0.5)") if shift else ("+ ½", "0.5")
-    elif t.shift:
+    elif shift and t.shift:
         name, added = "+ z", shift
     else:
         return []

@@ -51,7 +51,7 @@ def factor_formula(t: Numbers) -> str:
     if t.factor == 0 and t.coded_scale == 0:
         return "0, since the scale is stored as 0"
     text = f"1 / {signed(t.coded_scale)}, float32"
-    if t.coded_scale == t.scale:
+    if number(t.coded_scale) == number(t.scale):  # NaN is itself here
         return text
     if c.storage.quantize_with == "raw" and t.coded_scale == t.raw_scale:
         return f"{text}; the scale before it is stored"
@@ -92,11 +92,15 @@ def zero_point_formula(t: Numbers) -> str:
     fmt, c = t.scheme.format, t.convention
     if isinstance(t.scheme.range_setting, Given) or t.low is None:
         return given_by(t)
+    if t.search is not None and t.search.of_min is not None:
+        return f"-min = -({t.search.of_min.code} · {signed(t.search.of_min.stored)})"
     if t.replaced and c.zero_point.replaced_zero_point != "computed" and t.zero_point == 0:
         return "0, since the scale was replaced"
     if t.scheme.symmetric:
         return c.zero_point.middle_formula(fmt)
     if c.zero_point.is_min:
+        if t.search is not None:
+            return f"-min, quantized ({t.scheme.scales})"
         stored = "" if t.scheme.scales is None else f", quantized ({t.scheme.scales})"
         return f"low = {number(t.low)}{stored}"
     if c.zero_point.zero_point_form != "integer":
@@ -127,6 +131,9 @@ def zero_point_formula(t: Numbers) -> str:
 def code_formula(t: Numbers) -> tuple[str, str]:
     """Name and formula of the step that brings a value into the format."""
     fmt = t.scheme.format
+    if t.overflow == "searched":
+        why = "the scale is stored as 0" if t.scale == 0 else "it takes no other"
+        return "code q (searched)", f"chosen by the search, since {why}"
     if t.overflow == "stored":
         clamped = min(max(t.shifted, fmt.qmin), fmt.qmax)
         return "code q (stored)", f"as it is stored; rounding would give {number(clamped)}"

@@ -17,6 +17,7 @@ from quantcore.qparams import Dequantizer, decode, factor
 from quantcore.quantization import Quantized, coded_with, convention_of
 from quantcore.range_setting import Stored
 from quantcore.scheme import Scheme
+from quantcore.tracing.searches import searched
 from quantcore.tracing.steps import Trace
 
 Slices = tuple[slice, ...]
@@ -61,6 +62,7 @@ def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
         constant=dequantizer.constant,
         dequantized=float(x_hat),
         error=float(x - x_hat),
+        search=searched(result, position, inside[-1] % result.block[-1] if at else 0),
     )
 
 
@@ -73,7 +75,17 @@ def _coded(result: Quantized, x: Tensor, code: int, place: Slices, convention: C
     coded_scale = factor(scale, None, convention.changed(kernel="A")) if kernel.inverse else s
     operand = x if params.center is None else x - params.center
     operand = operand / convention.scale.divisor if convention.scale.divisor != 1 else operand
-    if isinstance(scheme.format, IntFormat):
+    if _takes_searched(convention, float(params.scale[place])):
+        kept = float(code)
+        found: dict[str, Any] = {
+            "operand": float(x),
+            "quotient": kept,
+            "summed": None,
+            "rounded": kept,
+            "shifted": kept,
+        }
+        found["overflow"] = "searched"
+    elif isinstance(scheme.format, IntFormat):
         round_ = _rounding_of(result, code, 0.0 if kernel.shift_first else float(z))
         found = replay(kernel, operand, s, z, round_)
         found["overflow"] = _overflow(found["shifted"], code, scheme)
@@ -88,6 +100,12 @@ def _coded(result: Quantized, x: Tensor, code: int, place: Slices, convention: C
         found["overflow"] = "stored"
     taken = float(s) if kernel.inverse else None
     return {"coded_scale": float(coded_scale), "shift": float(z), "factor": taken, **found}
+
+
+def _takes_searched(convention: Convention, scale: float) -> bool:
+    """Whether the code is the one that a search chose, not computed with the stored scale."""
+    storage = convention.storage
+    return storage.quantize_with == "searched" or (storage.zero_scale == "searched" and scale == 0)
 
 
 def _decoded(result: Quantized, at: tuple[int, ...], place: Slices, dequantizer: Dequantizer) -> Tensor:

@@ -3,11 +3,12 @@
 import streamlit as st
 
 import quantcore as qc
-from pages.explore.ranges import range_slider, views
+from pages.explore.ranges import range_slider, search, views
 from pages.maps import four_maps
 from pages.shared import cache, messages
 from pages.shared.page_frame import page_frame
 from pages.sidebar import unsupported
+from quantcore.range_setting import Search
 
 with page_frame(
     "Which range should the codes span?",
@@ -24,15 +25,18 @@ with page_frame(
             block, place = views.choose_block(result)
             bins = views.histogram(tensor, result, block)
             bounds = qc.range_in_use(result, block)
-            range_slider.draw(bounds, (float(bins[1][0]), float(bins[1][-1])), scheme.symmetric)
-            try:
-                found, curve = views.marks(tensor, scheme, block), views.curve(tensor, scheme, block)
-            except qc.QuantError as error:
-                messages.error(str(error))
+            if isinstance(scheme.range_setting, Search):
+                search.draw(tensor, result, block, bins, bounds)
             else:
-                views.pictures(bins, found, bounds, scheme, curve)
-                views.table(found, scheme)
-                views.notes(tensor, scheme, block, curve)
+                range_slider.draw(bounds, (float(bins[1][0]), float(bins[1][-1])), scheme.symmetric)
+                try:
+                    found, curve = views.marks(tensor, scheme, block), views.curve(tensor, scheme, block)
+                except qc.QuantError as error:
+                    messages.error(str(error))
+                else:
+                    views.pictures(bins, found, bounds, scheme, curve)
+                    views.table(found, scheme)
+                    views.notes(tensor, scheme, block, curve)
             report = cache.report(tensor, scheme)
             maps_place = st.container(gap="xxsmall")
             view, element = four_maps.controls(

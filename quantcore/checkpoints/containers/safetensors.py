@@ -1,8 +1,8 @@
 """``.safetensors``: 8 bytes, a JSON header, then the data."""
 
-from quantcore.checkpoints.address import ByteSource
 from quantcore.checkpoints.containers.container import Container
 from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.sources import ByteSource
 from quantcore.tensors import read_safetensors_header
 
 

@@ -1,6 +1,7 @@
 """The block types of GGUF: ggml's own names, bytes to fields and back, and values bit for bit."""
 
 from quantcore.checkpoints.ggml.block_type import BlockType, CodePart, Fields
+from quantcore.checkpoints.ggml.encode import ggml_bytes
 from quantcore.checkpoints.ggml.fields import Field
 from quantcore.checkpoints.ggml.grids import grid
 from quantcore.checkpoints.ggml.planes import Axis, Bits, Plane
@@ -20,5 +21,6 @@ __all__ = [
     "TYPE_IDS",
     "UNREADABLE_TYPES",
     "digits_of",
+    "ggml_bytes",
     "grid",
 ]

@@ -1,25 +1,30 @@
 """The layouts of quantized releases: one module a format; what no format claims is plain."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
 from quantcore.checkpoints.layouts import (
     auto_round,
     awq,
-    bitsandbytes,
     compressed_tensors,
     gguf,
     gptq,
-    mlx,
     onnx,
     plain,
-    torchao,
     unreadable,
 )
 from quantcore.checkpoints.layouts.floats import fp8, gpt_oss, modelopt
 from quantcore.checkpoints.layouts.in_parts import bitnet, hqq, quanto
+from quantcore.checkpoints.layouts.libraries import bitsandbytes_4bit, bitsandbytes_int8, mlx, torchao
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import Finder, Release
+
+
+def _bitsandbytes(release: Release) -> Iterator[Layout]:
+    yield from bitsandbytes_4bit.find(release)
+    yield from bitsandbytes_int8.find(release)
+
 
 # quant_method in the config -> what finds the weights of such a release. An empty method: no config says; each
 # finder is tried, in this order, and must know its weights by their names and shapes.
@@ -27,7 +32,7 @@ FINDERS: dict[str, Finder] = {
     "gptq": gptq.find,
     "awq": awq.find,
     "compressed-tensors": compressed_tensors.find,
-    "bitsandbytes": bitsandbytes.find,
+    "bitsandbytes": _bitsandbytes,
     "hqq": hqq.find,
     "modelopt": modelopt.find,
     "fp8": fp8.find,

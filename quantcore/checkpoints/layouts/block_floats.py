@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+import torch
 from torch import Tensor
 
-from quantcore.checkpoints.packing import dense
+from quantcore.checkpoints.packing import dense, fits_pairs, look_up_pairs
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Packed, Rows, e8m0
 from quantcore.checkpoints.protocol.layout import CODES, Layout, words
 from quantcore.errors import QuantError
@@ -90,6 +91,18 @@ class BlockFloats(Layout):
             return own
         one = self.fields[GLOBAL_SCALE].read()
         return own / one if self.global_scale == "divides" else own * one
+
+    def values(self, rows: Rows = None, out: Tensor | None = None, rounded: bool = True) -> Tensor:
+        """Return the values of some rows, float32."""
+        first, last = (0, self.shape[0]) if rows is None else (rows.start, rows.stop)
+        out = torch.empty((last - first, *self.shape[1:])) if out is None else out
+        if self.element.bits != 4 or self.shape[-1] % self.size or not fits_pairs(0, out):
+            return super().values(rows, out, rounded)
+        _ = self.fields
+        packed = torch.from_numpy(self.pieces[CODES].bits((slice(first, last),)))
+        look_up_pairs(packed.view(-1), FLOATS[self.code].table, low_first=True, out=out.view(-1))
+        out.view(*out.shape[:-1], -1, self.size).mul_(self.scale(rows).unsqueeze(-1))
+        return out.copy_(out.to(self.dtype)) if rounded and self.dtype != torch.float32 else out
 
 
 def unpacked_shape(packed: Shape, bits: int) -> Shape:

@@ -31,6 +31,7 @@ from quantcore.granularity import Granularity, PerGroup
 from quantcore.tensors import short
 
 BITS = range(2, 9)
+PLANAR = (5, 6, 7)  # only GPTQModel writes these widths, whatever version the config says
 
 
 def find(release: Release) -> Iterator[Layout]:
@@ -113,7 +114,7 @@ class Gptq(Layout):
     @property
     def order(self) -> Order:
         """Codes dense in words of 32 bits, or planar."""
-        if self.version == "gptq_p" or self.bits in (5, 6, 7):
+        if self.version == "gptq_p" or self.bits in PLANAR:
             return planar(self.bits)
         return dense(self.bits, 32)
 
@@ -138,9 +139,13 @@ class Gptq(Layout):
             self.pieces["qzeros"], self.order, shape, axis=0, transposed=True, offset=self._zero_offset
         )
 
+    @property
+    def _offset_by_config(self) -> int:
+        return -1 if self.version == "gptq" and self.bits not in PLANAR else 0
+
     def _zero_offset(self) -> int:
         """Return what the file adds to zero points: -1 in v1, 0 in v2."""
-        by_config = -1 if self.version == "gptq" else 0
+        by_config = self._offset_by_config
         if not self.config_symmetric:
             return by_config
         middle, first = 1 << (self.bits - 1), self._first_stored_zero()
@@ -153,7 +158,7 @@ class Gptq(Layout):
 
     def notes(self) -> tuple[str, ...]:
         """Return a sentence where the stored zeros contradict the version in the config."""
-        by_config = -1 if self.version == "gptq" else 0
+        by_config = self._offset_by_config
         if self._zero_offset() == by_config:
             return self.remarks
         said, truth = ("v1", "v2") if by_config else ("v2", "v1")

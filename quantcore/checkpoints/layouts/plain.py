@@ -9,7 +9,8 @@ from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Rows
-from quantcore.checkpoints.protocol.layout import CODES, Layout, Location
+from quantcore.checkpoints.protocol.layout import CODES, Layout
+from quantcore.checkpoints.protocol.location import Location
 from quantcore.checkpoints.protocol.refused import Refused
 from quantcore.checkpoints.protocol.release import Release
 from quantcore.errors import QuantError

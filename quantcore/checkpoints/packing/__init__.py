@@ -11,12 +11,15 @@ from quantcore.checkpoints.packing.orders import (
     permuted,
     planar,
 )
+from quantcore.checkpoints.packing.pairs import fits_pairs, look_up_pairs
 
 __all__ = [
     "Fragment",
     "Order",
     "dense",
+    "fits_pairs",
     "high_first",
+    "look_up_pairs",
     "pack",
     "padded",
     "parts",

@@ -1,7 +1,7 @@
 """Takes codes out of words and puts them back, whatever the order.
 
-Codes are taken out place by place: code j of every period at once, as a plane of contiguous numbers, in units of bytes
-where no code crosses one; the planes are then interleaved. Taking them period by period costs ten times as much.
+Codes are taken out place by place: code j of every period at once, as a plane of contiguous numbers, from bytes where
+these lie along the axis; the planes are then interleaved. Taking them period by period costs ten times as much.
 """
 
 import math

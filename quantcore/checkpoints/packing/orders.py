@@ -70,14 +70,11 @@ class Order:
 
     @cached_property
     def in_bytes(self) -> "Order":
-        """The same order in words of 8 bits, if no code crosses a byte, else itself."""
+        """The same order in words of 8 bits, for codes of up to 8 bits; a code across bytes has two fragments."""
         size = self.word_bits // 8
-        if size == 1 or any(f.shift % 8 + f.width > 8 for code in self.codes for f in code):
+        if size == 1 or self.bits > 8:
             return self
-        codes = tuple(
-            tuple(Fragment(f.word * size + f.shift // 8, f.shift % 8, f.width, f.low) for f in code)
-            for code in self.codes
-        )
+        codes = tuple(tuple(part for f in code for part in _bytes_of(f, size)) for code in self.codes)
         total = self.words * size
         # the smallest period, so that planes are long
         while not self.in_parts and total % 2 == len(codes) % 2 == 0 and _repeats(codes, total // 2):
@@ -101,6 +98,16 @@ class Order:
             for i in range(f.width)
         }
         return tuple(found[bit] for bit in range(self.bits))
+
+
+def _bytes_of(f: Fragment, size: int) -> list[Fragment]:
+    """Cut a fragment at the borders of bytes; ``size``: bytes of a word."""
+    found, at = [], f.shift
+    while at < f.shift + f.width:
+        width = min(8 - at % 8, f.shift + f.width - at)
+        found.append(Fragment(f.word * size + at // 8, at % 8, width, f.low + at - f.shift))
+        at += width
+    return found
 
 
 def _repeats(codes: tuple[tuple[Fragment, ...], ...], words: int) -> bool:

@@ -13,8 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import pairwise
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -22,68 +21,16 @@ from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.protocol.fields import Field, Place, Rows
+from quantcore.checkpoints.protocol.location import Location
+from quantcore.checkpoints.protocol.spreading import Parameters, Spreading
 from quantcore.errors import QuantError
 from quantcore.formats import Format
 from quantcore.granularity import Blocks, Granularity, Shape
-from quantcore.numerics import like
 from quantcore.qparams import Dequantizer, decode
 from quantcore.tensors import short
 
 # roles of fields, as golden checkpoints name them; a format may add its own
 CODES, SCALE, ZERO_POINT, MIN, GROUP_INDEX = "codes", "scale", "zero_point", "min", "g_idx"
-
-
-class Parameters(NamedTuple):
-    """The parameters of some codes, shaped to broadcast with them; None where there are none."""
-
-    scale: Tensor | None
-    zero_point: Tensor | None
-    min: Tensor | None
-
-    def each(self, change: Callable[[Tensor], Tensor]) -> "Parameters":
-        """Return the changed parameters."""
-        return Parameters(*(None if p is None else change(p) for p in self))
-
-
-@dataclass(frozen=True)
-class Location:
-    """Where an element lies: its code, and each parameter that its value is computed from.
-
-    ``parameters``: by the role of the field: "scale", "zero_point", "global_scale", ...
-    """
-
-    code: Place
-    parameters: Mapping[str, Place]
-
-    @property
-    def file(self) -> str:
-        """The file that holds the code."""
-        return self.code.file
-
-    @property
-    def offset(self) -> int:
-        """The first byte in the file that holds some of the code."""
-        return self.code.offset
-
-    @property
-    def bits(self) -> tuple[tuple[int, int], ...]:
-        """(byte, bit) of each bit of the code, the lowest first; see `Place`."""
-        return self.code.bits
-
-    @property
-    def scale(self) -> tuple[Place, ...]:
-        """The scale, or all that it is computed from."""
-        return tuple(p for role, p in self.parameters.items() if "scale" in role or "nested" in role)
-
-    @property
-    def zero_point(self) -> Place | None:
-        """The zero point, if one is stored."""
-        return self.parameters.get(ZERO_POINT)
-
-    @property
-    def min(self) -> Place | None:
-        """The minimum, if one is stored."""
-        return self.parameters.get(MIN)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,8 +42,9 @@ class Layout(ABC):
     their names within the module (``qweight``). ``given_shape``, ``given_dtype``: the shape and dtype, or what reads
     them, where a stored tensor holds them. ``remarks``: sentences on what was decided against the config;
     ``assumptions``: on what no file says.
-    ``format``: the first word of `storage`, where the others need more than headers. ``decoding``: how a scale is used, see `coding.Dequantizer`; ``rounds_each``: whether the library rounds to its
-    output dtype after each operation, not only at the end.
+    ``format``: the first word of `storage`, where the others need more than headers. ``decoding``: how a scale is used,
+    see `coding.Dequantizer`; ``rounds_each``: whether the library rounds to its output dtype after each operation, not
+    only at the end.
     """
 
     name: str
@@ -229,12 +177,11 @@ class Layout(ABC):
         """
         codes = self.codes(rows)
         out = torch.empty(codes.shape) if out is None else out
-        first, last = (0, self.shape[0]) if rows is None else (rows.start, rows.stop)
-        for part, grid, width in self._parts(first, last):
-            parameters = self.parameters(grid).each(partial(self._spread, grid=grid, first=first, last=last))
-            parameters = self._by_index(parameters, out)
-            dequantize = partial(self.dequantize, rounded=rounded)
-            self._dequantize_runs(codes, out, part, width, parameters, dequantize)
+        span = (0, self.shape[0]) if rows is None else (rows.start, rows.stop)
+        spreading = Spreading(self.blocks, self.group_index(), *span)
+        for part in spreading.parts():
+            parameters = spreading.by_rows(self.parameters(part.grid), part, out)
+            spreading.run(part, parameters, codes, out, partial(self.dequantize, rounded=rounded))
         if rounded and self.dtype != torch.float32 and not self.rounds_each:
             out.copy_(out.to(self.dtype))
         return out
@@ -265,81 +212,6 @@ class Layout(ABC):
         added = minimum if minimum is None or self.min_sign > 0 else -minimum
         found = Parameters(self.scale(rows), self.zero_point(rows), added)
         return found.each(lambda p: p.reshape(1) if p.numel() == 1 else p.reshape(-1, *self.blocks.grid[1:]))
-
-    def _parts(self, first: int, last: int) -> list[tuple[slice | None, slice, int]]:
-        """Cut rows so that parameters can be broadcast: (elements, rows of the grid, elements per block).
-
-        Elements: of the flattened rows if blocks are runs of the flat tensor, else None.
-        """
-        blocks = self.blocks
-        if blocks.blocked_shape == self.shape:
-            height = blocks.block[0] if self.shape else 1
-            grid = slice(first // height, -(-last // height))
-            return [(None, grid, blocks.block[-1] if len(self.shape) > 1 else 1)]
-        size = blocks.block[0]
-        inner = blocks.blocked_shape[0] // max(1, self.shape[0])
-        start, stop = first * inner, last * inner
-        # a run that began in an earlier row, whole runs, and one that goes on in a later row
-        cuts = sorted({start, min(stop, -(-start // size) * size), max(start, stop // size * size), stop})
-        return [
-            (slice(a - start, b - start), slice(a // size, -(-b // size)), min(size, b - a))
-            for a, b in pairwise(cuts)
-        ]
-
-    def _spread(self, parameter: Tensor, grid: slice, first: int, last: int) -> Tensor:
-        """Return a parameter of rows of the grid with one row for each row of elements; a single one broadcasts."""
-        if self.blocks.blocked_shape != self.shape or len(self.shape) < 2 or parameter.numel() == 1:
-            return parameter
-        for axis, b in enumerate(self.blocks.block[:-1]):
-            if b > 1 and parameter.shape[axis] > 1:
-                rows = torch.arange(first, last) if axis == 0 else torch.arange(self.shape[axis])
-                parameter = parameter.index_select(axis, rows // b - (grid.start if axis == 0 else 0))
-        return parameter
-
-    def _by_index(self, parameters: Parameters, out: Tensor) -> Parameters:
-        """Return parameters of groups that are not runs of columns with one number for each element of ``out``."""
-        index = self.group_index()
-        if index is None or self.blocks.blocked_shape != self.shape:
-            return parameters
-
-        def spread(parameter: Tensor, name: str) -> Tensor:
-            if parameter.numel() == 1:
-                return parameter
-            shaped = out[: len(parameter)]  # one row, where rows share it
-            numbers = parameter.to(torch.float32)
-            return torch.index_select(numbers, -1, index, out=like(shaped, f"{name} by index"))
-
-        return Parameters(
-            *(
-                None if p is None else spread(p, name)
-                for name, p in zip(Parameters._fields, parameters, strict=True)
-            )
-        )
-
-    def _dequantize_runs(
-        self,
-        codes: Tensor,
-        out: Tensor,
-        part: slice | None,
-        width: int,
-        parameters: Parameters,
-        dequantize: Callable[[Tensor, Parameters, Tensor], None],
-    ) -> None:
-        """Dequantize codes whose last axis is cut into runs of ``width``, the last perhaps shorter."""
-        if part is not None:
-            codes, out = codes.view(-1)[part], out.view(-1)[part]
-        if width == 1 or (part is None and self.group_index() is not None):
-            return dequantize(codes, parameters, out)
-        whole = codes.shape[-1] // width * width
-        for elements, groups, size in (
-            (slice(0, whole), slice(0, whole // width), width),
-            (slice(whole, None), slice(whole // width, None), codes.shape[-1] - whole),
-        ):
-            if codes[..., elements].numel():
-                split = [t[..., elements].view(*t.shape[:-1], -1, size) for t in (codes, out)]
-                mine = parameters.each(partial(_runs_of, groups=groups))
-                dequantize(split[0], mine, split[1])
-        return None
 
     def locate(self, index: Sequence[int]) -> Location:
         """Return where an element's code and parameters lie."""
@@ -389,10 +261,6 @@ class Layout(ABC):
         needed = {field.piece.name for role, field in fields if role != CODES or field.across_rows}
         pieces = {k: p.in_memory() if p.name in needed else p for k, p in self.pieces.items()}
         return replace(self, pieces=pieces, given_shape=self.shape)
-
-
-def _runs_of(parameter: Tensor, groups: slice) -> Tensor:
-    return parameter if parameter.numel() == 1 else parameter[..., groups].unsqueeze(-1)
 
 
 def words(format_name: str, *parts: Any) -> str:

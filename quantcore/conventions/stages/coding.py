@@ -15,6 +15,8 @@ def _kernel(case: Case) -> str:
     if not case.shifted:
         formula = formula.replace("(z + ½)", "½").replace("(x - z)", "x")
         formula = formula.removesuffix(" + z").replace("+ z", "+ 0").replace(", z)", ", 0)")
+    elif case.rules.zero_point.zero_point_form == "below":
+        formula = formula.replace("- z", "+ min")
     elif case.rules.zero_point.is_min:
         formula = formula.replace("z", "min")
     return f"codes are {formula}" + (", so that -0 becomes 0" if formula.endswith("+ 0)") else "")
@@ -56,7 +58,7 @@ class CodingStage(Stage):
     ================  ==============================================================================================
     kernel            "A" round(x/s)+z · "B" round(x·(1/s))+z · "C" round(x/s+z) · "D" round(x·(1/s)+z) ·
                       "E" round(fma(x, 1/s, z)) · "F" round(x·(1/s)+(z+½)) · "G" round((x-z)·(1/s)+½), both meant
-                      to be truncated (rounding="toward_zero"); see `numerics.kernels`
+                      to be truncated (rounding="toward_zero") · "H" round((x-z)/s); see `numerics.kernels`
     rounding          "half_even" · "half_away" · "half_up" · "floor" · "ceil" · "toward_zero" · "stochastic", or with a
                       seed "stochastic_7"; of codes: the zero_point is always rounded half to even
     short_block       "as_others" · "divided" the last block, where it is shorter than the others, is divided by its
@@ -69,7 +71,7 @@ class CodingStage(Stage):
 
     ALTERS = "codes"
 
-    kernel: Literal["A", "B", "C", "D", "E", "F", "G"] = choice(
+    kernel: Literal["A", "B", "C", "D", "E", "F", "G", "H"] = choice(
         "A", "the order of operations", _kernel, _kernel_matters, "kernel"
     )
     rounding: str = choice("half_even", "rounding rule", _rounding, _rounding_matters)

@@ -65,6 +65,8 @@ def eps_matters(case: Case) -> bool:
 
 
 def _bad_matters(case: Case) -> bool:
+    if case.searched:
+        return True  # in half precision
     return case.min_max if case.rules.scale.bad_scale == "nan" else _overflow_matters(case)
 
 

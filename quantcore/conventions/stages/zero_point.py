@@ -21,6 +21,7 @@ _FORMS = {
     "float": "the zero point is -low · (1/s), not rounded",
     "float_rounded": "the zero point is round(-low · (1/s)), not clamped",
     "min": "there is no zero point: x̂ is q · s + min{of_range}",
+    "below": "there is no zero point: x̂ is q · s - min",
 }
 
 
@@ -69,7 +70,8 @@ class ZeroPointStage(Stage):
 
     =============================  ====================================================================================
     zero_point_form                "integer", in the format · "float" -low·(1/s) · "float_rounded" · "min" low itself,
-                                   dequantized as q·s + min; stored as the scales are
+                                   dequantized as q·s + min; stored as the scales are · "below" the same, but what is
+                                   stored is -min, which is 0 or more
     zero_point_order               "round_quotient" qmin - round(low/s) · "round_difference" round(qmin - low/s)
     zero_point_precision           "float32" · "float64"
     zero_point_scale               "final" · "raw": before it was cast or replaced
@@ -80,7 +82,7 @@ class ZeroPointStage(Stage):
     =============================  ====================================================================================
     """
 
-    zero_point_form: Literal["integer", "float", "float_rounded", "min"] = choice(
+    zero_point_form: Literal["integer", "float", "float_rounded", "min", "below"] = choice(
         "integer",
         "whether the zero point is an integer or a float",
         _form,
@@ -128,7 +130,7 @@ class ZeroPointStage(Stage):
     @property
     def is_min(self) -> bool:
         """Whether the block's minimum is stored instead, and added after the multiplication."""
-        return self.zero_point_form == "min"
+        return self.zero_point_form in ("min", "below")
 
     def middle(self, fmt: Format) -> int:
         """The zero_point of a symmetric scheme."""

@@ -58,7 +58,8 @@ def library_script(result: Quantized) -> str:
     recipe = recipe_of(result)
     language = recipe.language
     also = (f"torch=={CONVENTIONS['torch.fake_quantize'].version}",) if language is TORCH else ()
-    pins = sorted({f"{convention.library}=={convention.version}", *also, *recipe.also})
+    library, version = recipe.reader or (convention.library, convention.version)
+    pins = sorted({f"{library}=={version}", *also, *recipe.also})
     heading = f"# {convention.call}"[:WIDTH] + f"\n# pip install {' '.join(pins)}\n"
     shown, given = _numpy(result, recipe.shows), {name: _numpy(result, name) for name in recipe.gives}
     parts = [checked(name, values, language) for name, values in ({recipe.shows: shown} | given).items()]
@@ -68,7 +69,7 @@ def library_script(result: Quantized) -> str:
         shows=recipe.shows,
         check=check(recipe.shows, shown, language),
         checks=[check_parameters(name, values, language) for name, values in given.items()],
-        ending=ending(parts, f"{convention.library} {{version('{convention.library}')}}"),
+        ending=ending(parts, f"{library} {{version('{library}')}}"),
     )
     return assemble(literal(result.x.cpu().numpy(), language.module), body, heading)
 

@@ -1,9 +1,13 @@
-"""Scripts in the API of gguf: it returns the bytes of a file, from which the codes are unpacked."""
+"""Scripts in the API of gguf: the bytes of a file, from which the codes are unpacked, or that gguf dequantizes."""
 
+from quantcore.conventions import CONVENTIONS
+from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.quantization import Quantized
+from quantcore.scheme import gguf_type
 from quantcore.snippets.libraries.recipe import Call, Recipe, write
 from quantcore.snippets.script import NUMPY
+from quantcore.tensors import array_source
 
 # the base-3 digits of TQ1_0 and the power-of-two scales of MXFP4 are left to gguf
 _BLOCKS = """
@@ -50,7 +54,37 @@ def blocks(result: Quantized) -> Recipe:
     return Recipe(script, gives, (), NUMPY, "dequantized" if name == "TQ1_0" else "codes")
 
 
+# gguf reads the types with searches, but writes none of them
+_READ = """
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+from gguf.quants import dequantize
+
+kind = GGMLQuantizationType.{{ name }}
+{% if importance %}
+importance = {{ importance }}
+{% endif %}
+result = qc.apply(x, qc.PRESETS["gguf.{{ name }}"]{% if importance %}, importance=importance{% endif %})
+data = qc.checkpoints.encode(result)  # the bytes that ggml_quantize_chunk writes for x
+size, num_bytes = GGML_QUANT_SIZES[kind]
+dequantized = dequantize(np.frombuffer(data, np.uint8).reshape(-1, num_bytes), kind).reshape(x.shape)
+"""
+
+
+def read(result: Quantized) -> Recipe:
+    """quants.dequantize of the bytes that quantcore writes."""
+    name = gguf_type(result.scheme)
+    if name is None:
+        raise QuantError(
+            "ggml has no block type for this scheme, so there are no bytes to read; use a preset gguf.*, as it is."
+        )
+    importance = None if result.importance is None else array_source(result.importance.cpu().numpy(), "np")
+    script = write(_READ, result, name=name, importance=importance)
+    return Recipe(script, (), (), NUMPY, "dequantized", ("gguf", CONVENTIONS["gguf.Q8_0"].version))
+
+
+_SEARCHED = ("Q4_K", "Q6_K", "IQ4_XS", "IQ4_NL", "Q4_0.imatrix", "Q4_1.imatrix")
 CALLS = {
+    **{f"gguf.{name}": Call(read, free=("*",)) for name in _SEARCHED},
     **{f"gguf.{name}": Call(blocks, sizes=(32,)) for name in ("Q4_0", "Q4_1", "Q8_0", "MXFP4")},
     **{f"gguf.{name}": Call(blocks, sizes=(256,)) for name in ("TQ1_0", "TQ2_0")},
 }

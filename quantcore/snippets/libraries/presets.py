@@ -59,6 +59,8 @@ def check_supported(result: Quantized, call: Call) -> None:
 
 def _check_other_fields(scheme: Scheme, call: Call, name: str) -> None:
     """Compare with the presets of the convention; the nearest one is what to choose."""
+    if "*" in call.free:
+        return
     own = _fields(scheme)
     free = {"granularity", *call.free}
     nearest: dict[str, tuple[Any, Any]] | None = None

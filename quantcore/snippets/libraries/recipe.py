@@ -8,7 +8,7 @@ import numpy as np
 from quantcore.conventions import INTEGER_CONVENTIONS, Limit
 from quantcore.notation import write_call
 from quantcore.quantization import Quantized
-from quantcore.range_setting import MinMax
+from quantcore.range_setting import MinMax, Search
 from quantcore.snippets.script import TORCH, Language
 from quantcore.snippets.template import render
 from quantcore.tensors import WIDTH, Array, array_source
@@ -24,6 +24,7 @@ class Recipe:
     ``gives``: those of scale and zero_point that the library computes, so that the script can assert them.
     ``also``: distributions to install in addition to the library.
     ``shows``: codes, or dequantized if the library's packed codes can't be read.
+    ``reader``: (distribution, version) that runs where the convention's library has no Python of its own.
     """
 
     script: str
@@ -31,13 +32,14 @@ class Recipe:
     also: tuple[str, ...] = ()
     language: Language = TORCH
     shows: str = "codes"
+    reader: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
 class Call:
     """A library's call: its script, and what can differ from its presets.
 
-    ``free``: the fields that can. The granularity can too, within the group ``sizes`` and the ``limits``, which
+    ``free``: the fields that can, "*" for all. The granularity can too, within the group ``sizes`` and the ``limits``, which
     add to those of the convention.
     """
 
@@ -62,10 +64,12 @@ def write(template: str, result: Quantized, **values: object) -> str:
 
 
 def finds_range(result: Quantized) -> bool:
-    """Whether the library computes scale and zero_point itself: its observers do min-max here.
+    """Whether the library computes scale and zero_point itself: its observers do min-max here, ggml its searches.
 
     Only the conventions of presets have scales of scales of their own.
     """
+    if isinstance(result.scheme.range_setting, Search):
+        return result.scheme.convention.library == "ggml"
     own = result.scales is None or result.scheme.convention.name not in INTEGER_CONVENTIONS
     return isinstance(result.scheme.range_setting, MinMax) and own
 

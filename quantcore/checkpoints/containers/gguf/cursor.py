@@ -7,7 +7,7 @@ ahead, so that a header of megabytes takes some dozens of reads.
 import struct
 from typing import Any
 
-from quantcore.checkpoints.address import ByteSource
+from quantcore.checkpoints.sources import ByteSource
 from quantcore.errors import QuantError
 from quantcore.tensors import short
 

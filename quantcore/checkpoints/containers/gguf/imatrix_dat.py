@@ -8,11 +8,11 @@ data set. Source: ggml-org/llama.cpp, tools/imatrix/imatrix.cpp, `load_imatrix_l
 import struct
 from typing import Any
 
-from quantcore.checkpoints.address import ByteSource
 from quantcore.checkpoints.containers.container import Container
 from quantcore.checkpoints.containers.gguf.header import MAGIC
 from quantcore.checkpoints.containers.gguf.tensors import open_gguf
 from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.sources import ByteSource
 from quantcore.errors import QuantError
 from quantcore.tensors import short
 

@@ -29,7 +29,8 @@ from quantcore.checkpoints.ggml import BLOCK_TYPES, BlockType, Fields
 from quantcore.checkpoints.layouts.gguf.block_field import BlockField
 from quantcore.checkpoints.layouts.gguf.block_tensor import BlockTensor
 from quantcore.checkpoints.protocol.fields import Field, Place, Rows
-from quantcore.checkpoints.protocol.layout import CODES, Layout, Location
+from quantcore.checkpoints.protocol.layout import CODES, Layout
+from quantcore.checkpoints.protocol.location import Location
 from quantcore.formats import CODEBOOKS, FLOATS, Format, IntFormat
 from quantcore.granularity import Granularity, PerGroup
 from quantcore.tensors import short

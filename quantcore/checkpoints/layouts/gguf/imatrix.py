@@ -15,7 +15,8 @@ from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Rows
-from quantcore.checkpoints.protocol.layout import CODES, Layout, Location
+from quantcore.checkpoints.protocol.layout import CODES, Layout
+from quantcore.checkpoints.protocol.location import Location
 from quantcore.checkpoints.protocol.release import Release, attempt
 from quantcore.errors import QuantError
 from quantcore.formats import Format

@@ -18,36 +18,23 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
-from quantcore.checkpoints.packing import Order, high_first, padded, parts
+from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.layouts.in_parts.hqq_description import PACKINGS, Description
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Packed, Place, Rows
-from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, Parameters, words
+from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, words
 from quantcore.checkpoints.protocol.release import Release, attempt
+from quantcore.checkpoints.protocol.spreading import Parameters
 from quantcore.checkpoints.protocol.views import Reshaped, viewed
 from quantcore.errors import QuantError
 from quantcore.formats import Format, IntFormat
 from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerFlatGroup, Shape
 from quantcore.tensors import short
 
-BITS = (8, 6, 5, 4, 3, 2, 1)  # 1.58 bits are packed as 2
-# packing -> dtype of a word and how many bits a code has there; None: those of nbits
-PACKINGS = {
-    "8bit_u8": ("U8", None),
-    "4bit_u8": ("U8", 4),
-    "3bit_32": ("I32", 3),
-    "2bit_u8": ("U8", 2),
-    "1bit_u8": ("U8", 1),
-}
-COMPUTE = {
-    "torch.float16": torch.float16,
-    "torch.bfloat16": torch.bfloat16,
-    "torch.float32": torch.float32,
-}
 NEEDED = ("W_q", "scale", "zero", "shape", "nbits", "axis", "packing")
 DESCRIBED = (
     *NEEDED, "group_size", "view_as_float", "unpack_view_dtype", "compute_dtype", "channel_wise", "quant_scale",
@@ -87,80 +74,6 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor]) -> Layout:
     strided = len(pieces["scale"].shape) == 2 and pieces["scale"].shape[0] == 1 < pieces["scale"].shape[1]
     kind = HqqColumns if strided else Hqq
     return kind(f"{module}.weight", meta.shape, meta.dtype, pieces, meta=meta)
-
-
-@dataclass(frozen=True)
-class Description:
-    """The small tensors beside a weight, read when they are first asked for."""
-
-    pieces: Mapping[str, StoredTensor]
-
-    def _refuse(self, name: str, what: str) -> QuantError:
-        return QuantError(f"{short(self.pieces[name].name, 120)} {what}; the file is damaged.")
-
-    def number(self, name: str, default: float) -> float:
-        """Return a number that is stored as a tensor of one element."""
-        piece = self.pieces.get(name)
-        if piece is None:
-            return default
-        if math.prod(piece.shape) != 1 or piece.dtype not in TORCH_DTYPES:
-            raise self._refuse(name, f"is {piece.dtype} of shape {piece.shape}, not one number")
-        return float(piece.numbers().reshape(()))
-
-    def word(self, name: str, allowed: Mapping[str, Any], default: str) -> Any:
-        """Return what a text stands for; it is never evaluated."""
-        piece = self.pieces.get(name)
-        if piece is None:
-            return allowed[default]
-        if piece.dtype != "U8" or piece.num_bytes > 64:
-            raise self._refuse(name, f"is {piece.dtype} of shape {piece.shape}, not a short text")
-        found = bytes(piece.bytes()).decode("latin-1")
-        if found not in allowed:
-            raise self._refuse(name, f"says {short(found)!r}, which is not one of {', '.join(allowed)}")
-        return allowed[found]
-
-    def shape(self) -> Shape:
-        """The shape of the weight."""
-        found = tuple(int(n) for n in self.pieces["shape"].numbers())
-        if any(not 0 < n < 2**40 for n in found):
-            raise self._refuse("shape", f"says {found}")
-        return found
-
-    def dtype(self) -> torch.dtype:
-        """The dtype that HQQ computes in."""
-        return self.word("compute_dtype", COMPUTE, "torch.float16")  # type: ignore[no-any-return]
-
-    @cached_property
-    def bits(self) -> int:
-        """Bits of a code, as packed."""
-        nbits = self.number("nbits", 0)
-        bits = 2 if abs(nbits - 1.58) < 0.01 else nbits
-        packed = self.word("packing", PACKINGS, "4bit_u8")[1]
-        if bits not in BITS or (packed or bits) != bits or (packed is None and bits < 5):
-            raise self._refuse("nbits", f"says {nbits:g}, which does not fit its packing")
-        return int(bits)
-
-    @cached_property
-    def order(self) -> Order:
-        """Which code sits where."""
-        word = 32 if self.bits == 3 else 8
-        return padded(self.bits, 8) if self.bits > 4 else parts(high_first(self.bits, word))
-
-    @cached_property
-    def group_size(self) -> int | None:
-        """Elements of a group; None: there are no groups, but rows, columns or one scale."""
-        size = self.number("group_size", 0)
-        if not 0 <= size < 2**40 or size != int(size):
-            raise self._refuse("group_size", f"says {size:g}")
-        return int(size) or None if self.number("channel_wise", 1) else None
-
-    @cached_property
-    def axis(self) -> int:
-        """The axis of the reshaped weight along which groups run."""
-        axis = self.number("axis", 0)
-        if axis not in (0, 1):
-            raise self._refuse("axis", f"says {axis:g}")
-        return int(axis)
 
 
 @dataclass(frozen=True, eq=False)

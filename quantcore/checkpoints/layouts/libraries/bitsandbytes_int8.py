@@ -1,7 +1,9 @@
-"""LLM.int8(): ``weight`` int8 [out, in], ``SCB`` float32 [out], max|x| of each row.
+"""bitsandbytes' LLM.int8(): ``weight`` int8 [out, in], ``SCB`` float32 [out], max|x| of each row.
 
 w = (code * SCB) * float32(1/127), in this order. ``weight_format`` uint8: 0 is row by row; the formats for tensor
 cores (col32, col_turing, col_ampere), which only releases before 0.43 had, permute the codes.
+
+Source: bitsandbytes 95f9af30, bitsandbytes/functional.py (QuantState) and backends/default/ops.py.
 """
 
 from collections.abc import Iterator, Mapping

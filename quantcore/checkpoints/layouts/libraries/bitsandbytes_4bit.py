@@ -1,4 +1,4 @@
-"""nf4 and fp4: codes are indices into a table, blocks run over the flat weight.
+"""bitsandbytes in 4 bits, nf4 and fp4: codes are indices into a table, blocks run over the flat weight.
 
 ``weight`` uint8 [n/2, 1] (or the same bytes as another dtype), the even element in the high bits; ``weight.absmax``
 float32, one per block, the last perhaps shorter; ``weight.quant_map`` float32 [16], the table;
@@ -6,6 +6,8 @@ float32, one per block, the last perhaps shorter; ``weight.quant_map`` float32 [
 
 Nested, absmax is uint8 and itself quantized: absmax = nested_quant_map[code] * nested_absmax[i // 256] +
 nested_offset.
+
+Source: bitsandbytes 95f9af30, bitsandbytes/functional.py (QuantState) and backends/default/ops.py.
 """
 
 import math
@@ -19,11 +21,12 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.packing import high_first
+from quantcore.checkpoints.packing import fits_pairs, high_first, look_up_pairs
 from quantcore.checkpoints.protocol.config import integer
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Packed, Place, Rows
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, Layout, words
 from quantcore.checkpoints.protocol.release import DTYPES, Release, attempt
+from quantcore.checkpoints.protocol.spreading import Spreading
 from quantcore.checkpoints.protocol.views import Reshaped, viewed
 from quantcore.errors import QuantError
 from quantcore.formats import CODEBOOKS, CodebookFormat, Format
@@ -199,6 +202,22 @@ class FourBits(Layout):
         outer = largest[group : -(-(first + len(codes)) // size)].repeat_interleave(size)[skip:]
         scale = table.index_select(0, codes.to(torch.int32)).mul_(outer[: len(codes)])
         return scale.add_(state.nested_offset)
+
+    def values(self, rows: Rows = None, out: Tensor | None = None, rounded: bool = True) -> Tensor:
+        """Return the values of some rows, float32."""
+        first, last = (0, self.shape[0]) if rows is None else (rows.start, rows.stop)
+        out = torch.empty((last - first, *self.shape[1:])) if out is None else out
+        start = first * math.prod(self.shape[1:])
+        if not fits_pairs(start, out):
+            return super().values(rows, out, rounded)
+        _ = self.fields
+        weight = viewed(self.pieces["weight"], "U8", (self.pieces["weight"].num_bytes,))
+        packed = weight.bits((slice(start // 2, (start + out.numel()) // 2),))
+        flat = out.view(-1)
+        look_up_pairs(torch.from_numpy(packed), self.fields[TABLE].read(), low_first=False, out=flat)
+        for part in Spreading(self.blocks, None, first, last).parts():
+            flat[part.elements].view(-1, part.width).mul_(self.scale(part.grid).unsqueeze(1))
+        return out.copy_(out.to(self.dtype)) if rounded and self.dtype != torch.float32 else out
 
     def place_of(self, role: str, field: Field, index: tuple[int, ...], position: tuple[int, ...]) -> Place:
         """Return the place of a scale, or of the entry of a table that a code names."""

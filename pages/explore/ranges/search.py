@@ -1,0 +1,53 @@
+"""Views of the Ranges page where one of ggml's searches finds the scale: its trials in place of ranges."""
+
+import numpy as np
+import streamlit as st
+
+import quantcore as qc
+from pages.shared import cache, messages, needs
+from pages.shared.selection import Tensor
+from pages.shared.theme import theme
+from quantcore import figures
+
+
+def draw(
+    tensor: Tensor,
+    result: qc.Quantized,
+    block: tuple[int, ...] | None,
+    bins: tuple[np.ndarray, np.ndarray],
+    bounds: tuple[float, float],
+) -> None:
+    """Draw the histogram with the values that the codes span, and next to it the error of every trial."""
+    scheme = result.scheme
+    make = lambda: qc.search_curve(result, block)  # noqa: E731
+    curve = cache.cached_small(tensor, f"search curve {scheme} {block}", make, needs.of(scheme, tensor.shape))
+    left, right = st.columns(2)
+    with left:
+        st.markdown("**Elements, and what the codes span**")
+        st.plotly_chart(
+            figures.range_histogram(*bins, (), bounds, theme=theme()),
+            theme=None,
+            key="rng_histogram_searched",
+        )
+    with right:
+        st.markdown(f"**Trials of {messages.plain(curve.name)}**")
+        st.plotly_chart(figures.search_error(curve, theme=theme()), theme=None, key="rng_search")
+    st.caption(messages.plain(_note(curve, scheme)))
+
+
+def _note(curve: qc.SearchCurve, scheme: qc.Scheme) -> str:
+    sentences = [
+        f"The search weighs each element's error by w = {curve.weights} and keeps the first of the best trials."
+    ]
+    if curve.measured > 1:
+        sentences.append("A marker's size shows how many groups ended with that trial; errors are means.")
+    if 1 < curve.measured < curve.groups:
+        sentences.append(f"Measured on {curve.measured:,} of {curve.groups:,} groups, evenly spaced.")
+    if scheme.scales is not None:
+        sentences.append("Errors are before the scales are quantized themselves.")
+    if scheme.convention.library == "ggml":
+        sentences.append(
+            "This format has no other range settings: ggml finds its scales only in this way. A build of ggml that fuses "
+            "multiply and add (most arm64 builds) sometimes takes another trial; here it is x86-64 without that."
+        )
+    return " ".join(sentences)

@@ -1,0 +1,1 @@
+"""Releases as libraries save their own tensors: bitsandbytes, MLX, torchao."""

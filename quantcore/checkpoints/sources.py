@@ -1,0 +1,180 @@
+"""The bytes of one file, by ranges that are counted: on this machine, at a URL, in memory."""
+
+import os
+import stat
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from quantcore.checkpoints.problem import NotFound
+from quantcore.errors import QuantError
+from quantcore.tensors import short
+
+
+@dataclass
+class ByteCounter:
+    """How many bytes have been read, and in how many reads."""
+
+    total: int = 0
+    reads: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    def add(self, size: int) -> None:
+        """Count one read."""
+        with self._lock:
+            self.total += size
+            self.reads += 1
+
+
+class ByteSource(ABC):
+    """The bytes of one file.
+
+    ``name``: as messages and places show it. ``size``: bytes. ``gap``: reading this many bytes costs no more than
+    another read, so that reads closer together are joined.
+    """
+
+    gap = 4096
+
+    def __init__(self, name: str, size: int, counter: ByteCounter | None = None) -> None:
+        self.name, self.size = name, size
+        self.counter = counter or ByteCounter()
+
+    def read(self, offset: int, size: int) -> memoryview:
+        """Return ``size`` bytes from ``offset``, writable, so that arrays can share them.
+
+        Raises:
+            QuantError: the range is not in the file, or the file can't be read or has become shorter.
+        """
+        if offset < 0 or size < 0 or offset + size > self.size:
+            raise QuantError(
+                f"{quoted(self.name)} has {self.size:,} bytes, but bytes {offset:,} to {offset + size:,} are needed; "
+                "the file is truncated, download it again."
+            )
+        if size == 0:
+            return memoryview(bytearray())
+        try:
+            data = self._read(offset, size)
+        except QuantError:
+            raise
+        except Exception as error:  # whatever a file system raises
+            raise QuantError(f"{quoted(self.name)} can't be read: {reason(error)}.") from None
+        self.counter.add(len(data))
+        if len(data) != size:
+            raise QuantError(
+                f"{quoted(self.name)} has become shorter while it was read; open the checkpoint again."
+            )
+        return data
+
+    @abstractmethod
+    def _read(self, offset: int, size: int) -> memoryview: ...
+
+
+class MemorySource(ByteSource):
+    """Bytes that have been read or unpacked already; its reads share them."""
+
+    gap = 2**62
+
+    def __init__(self, name: str, data: bytearray | memoryview) -> None:
+        super().__init__(name, len(data))
+        self._data = memoryview(data)
+
+    def _read(self, offset: int, size: int) -> memoryview:
+        return self._data[offset : offset + size]
+
+
+class DerivedSource(ByteSource):
+    """Bytes that are computed from those of a file when they are first needed: unpacked, or in another order."""
+
+    gap = 2**62
+
+    def __init__(self, name: str, size: int, make: Callable[[], memoryview]) -> None:
+        super().__init__(name, size)
+        self._make = make
+
+    @cached_property
+    def _data(self) -> memoryview:
+        return self._make()
+
+    def _read(self, offset: int, size: int) -> memoryview:
+        return self._data[offset : offset + size]
+
+
+class LocalSource(ByteSource):
+    """A regular file of this machine, opened for each read: releases have hundreds of shards."""
+
+    def __init__(self, path: str, name: str, counter: ByteCounter | None = None) -> None:
+        self._path = path
+        file, info = _open_regular(path, name)
+        os.close(file)
+        super().__init__(name, info.st_size, counter)
+        self._identity = _identity(info)
+
+    def _read(self, offset: int, size: int) -> memoryview:
+        file, info = _open_regular(self._path, self.name)
+        try:
+            if _identity(info) != self._identity:
+                raise QuantError(
+                    f"{quoted(self.name)} has changed since it was opened; open the checkpoint again."
+                )
+            data = np.empty(size, np.uint8).data  # not zeroed, as a bytearray would be
+            done = 0
+            while done < size:  # one read returns 2 GB at most
+                count = os.preadv(file, [data[done:]], offset + done)
+                if count == 0:
+                    break
+                done += count
+            return data[:done]
+        finally:
+            os.close(file)
+
+
+def _open_regular(path: str, name: str) -> tuple[int, os.stat_result]:
+    """Open a regular file, not through a link, and without waiting for a pipe's writer."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError as error:
+        raise NotFound(f"{quoted(name)} can't be opened: {reason(error)}.") from None
+    info = os.fstat(file)
+    if not stat.S_ISREG(info.st_mode):
+        os.close(file)
+        raise QuantError(f"{quoted(name)} is not a regular file; give a file of the checkpoint.")
+    return file, info
+
+
+def _identity(info: os.stat_result) -> tuple[int, ...]:
+    return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns
+
+
+class RemoteSource(ByteSource):
+    """A file of an fsspec file system; each read is a request."""
+
+    gap = 2**18
+
+    def __init__(self, fs: Any, path: str, name: str, counter: ByteCounter | None = None) -> None:
+        try:
+            size = fs.size(path)
+        except Exception as error:
+            raise NotFound(f"{quoted(name)} can't be opened: {reason(error)}.") from None
+        if size is None:
+            raise QuantError(f"{quoted(name)} does not tell its size; download it first.")
+        super().__init__(name, int(size), counter)
+        self._fs, self._path = fs, path
+
+    def _read(self, offset: int, size: int) -> memoryview:
+        return memoryview(bytearray(self._fs.cat_file(self._path, start=offset, end=offset + size)))[:size]
+
+
+def reason(error: Exception) -> str:
+    """Return the first line of an error's message."""
+    text = (str(error).splitlines() or [""])[0].rstrip(".")[:200]
+    return text or type(error).__name__
+
+
+def quoted(text: str) -> str:
+    """Return a name as messages show it."""
+    return short(text, 120)

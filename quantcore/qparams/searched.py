@@ -1,0 +1,173 @@
+"""Scale, min and codes that one of ggml's searches finds, in boxes of groups."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from quantcore.errors import QuantError
+from quantcore.granularity import Blocks, Shape
+from quantcore.notation import write_call
+from quantcore.numerics import as_float32, refuse_nonfinite
+from quantcore.qparams.record import QParams
+from quantcore.qparams.scale import replaced_scale
+from quantcore.range_setting import Search, Trial, span, total
+from quantcore.scheme import Scheme
+
+Array = npt.NDArray[np.float32]
+_BOX = 1 << 18  # elements searched at a time: ten arrays of 1 MB
+
+
+def search_qparams(x: Tensor, scheme: Scheme, blocks: Blocks, importance: Any) -> QParams:
+    """Return what the search finds for every group of the last axis; shapes in block form, codes of x's shape.
+
+    Raises:
+        QuantError: x has NaN or infinity, or the importance is missing, not finite, negative or of another shape.
+    """
+    setting = scheme.range_setting
+    assert isinstance(setting, Search)
+    refuse_nonfinite(x, "this search")
+    groups = Groups(x, blocks, setting, importance)
+    scale, low, high, minimum, weights = (np.ones(groups.count, np.float32) for _ in range(5))
+    codes = torch.empty(tuple(x.shape), dtype=scheme.format.dtype)
+    by_group = codes.view(-1, groups.size).numpy()
+    middle = (
+        0 if scheme.format.signed or not scheme.symmetric else scheme.rules.zero_point.middle(scheme.format)
+    )
+    step = max(1, _BOX // groups.size)
+    with np.errstate(all="ignore"):
+        for rows in (slice(start, start + step) for start in range(0, groups.count, step)):
+            part, w = groups.at(rows)
+            found = setting.search(part, w, scheme.format)
+            scale[rows] = found.scale
+            if importance is not None:
+                weights[rows] = total(w)
+            low[rows], high[rows] = span(found, scheme.format)
+            if found.min is not None:
+                minimum[rows] = found.min
+            if found.codes is not None:
+                by_group[rows] = (found.codes + np.float32(middle)).T
+    sums = [scale, weights, *([minimum] if scheme.rules.zero_point.is_min else [])]
+    _check_overflow(x, np.logical_and.reduce([np.isfinite(found) for found in sums]))
+    form = [torch.from_numpy(t).view(blocks.grid).to(x.device) for t in (scale, low, high, minimum, weights)]
+    form[0], replaced = replaced_scale(form[0], scheme.rules)
+    zero_point = torch.full(blocks.grid, middle, dtype=torch.int32, device=x.device)
+    if not scheme.symmetric:
+        zero_point = -form[3]
+    return QParams(
+        form[0], zero_point, form[1], form[2], replaced=replaced, searched=codes.to(x.device), weights=form[4]
+    )
+
+
+def _check_overflow(x: Tensor, finite: npt.NDArray[np.bool_]) -> None:
+    if not finite.all():
+        raise QuantError(
+            f"In {int((~finite).sum()):,} groups the search's sums overflow float32, and what ggml writes for them means "
+            f"nothing; scale x (or its importance) down; max|x| is {float(x.abs().max()):.3g}."
+        )
+
+
+@dataclass(frozen=True)
+class GroupSearch:
+    """The search of one group: its elements and their weights, the trials, and what was found.
+
+    ``x``, ``weights``: (elements,); ``scale``, ``minimum``: before they are stored, ``minimum`` None without one.
+    ``best``: index of the trial taken, None where there was nothing to try.
+    """
+
+    x: Array
+    weights: Array
+    trials: tuple[Trial, ...]
+    scale: float
+    minimum: float | None
+
+    @property
+    def best(self) -> int | None:
+        """Index of the trial that was taken last."""
+        return max((i for i, trial in enumerate(self.trials) if trial.taken[0]), default=None)
+
+
+def search_of(x: Tensor, scheme: Scheme, blocks: Blocks, importance: Any, position: Shape) -> GroupSearch:
+    """Return the search of the group at ``position`` of the grid, trial by trial."""
+    setting = scheme.range_setting
+    assert isinstance(setting, Search)
+    groups = Groups(x, blocks, setting, importance)
+    number = int(np.ravel_multi_index(position, blocks.grid))
+    trials: list[Trial] = []
+    with np.errstate(all="ignore"):
+        part, w = groups.at(slice(number, number + 1))
+        found = setting.search(part, w, scheme.format, trials)
+    minimum = None if found.min is None else float(found.min[0])
+    return GroupSearch(part[:, 0], w[:, 0], tuple(trials), float(found.scale[0]), minimum)
+
+
+def searches_of(
+    x: Tensor, scheme: Scheme, blocks: Blocks, importance: Any, numbers: npt.NDArray[np.int64]
+) -> list[Trial]:
+    """Return the trials of some groups, by their number in row-major order."""
+    setting = scheme.range_setting
+    assert isinstance(setting, Search)
+    trials: list[Trial] = []
+    with np.errstate(all="ignore"):
+        part, w = Groups(x, blocks, setting, importance).of(numbers)
+        setting.search(part, w, scheme.format, trials)
+    return trials
+
+
+class Groups:
+    """The groups of x with the weights of their elements."""
+
+    def __init__(self, x: Tensor, blocks: Blocks, setting: Search, importance: Any) -> None:
+        self.weighting, self.size = setting.weighting, blocks.block[-1]
+        self.x = x.cpu().contiguous().numpy().reshape(-1, self.size)
+        self.count, self.per_row = len(self.x), x.shape[-1] // self.size
+        self.importance: Array | None = None
+        if setting.needs_importance:
+            if importance is None:
+                raise QuantError(f"{write_call(setting)} weighs elements by importance; give importance=.")
+            self.importance = checked(importance, tuple(x.shape)).reshape(-1, self.size)
+        self.sigmas = self.weighting.sigmas(self.x.reshape(-1, x.shape[-1]))
+
+    def at(self, rows: slice) -> tuple[Array, Array]:
+        """Return elements and weights of consecutive groups, both (elements of a group, groups)."""
+        return self.of(np.arange(rows.start, min(rows.stop, self.count)))
+
+    def of(self, numbers: npt.NDArray[np.int64]) -> tuple[Array, Array]:
+        """`at` for groups of these numbers, in row-major order."""
+        part = np.ascontiguousarray(self.x[numbers].T)
+        importance, sigma2 = None, None
+        if self.importance is not None:
+            # a matrix of E experts: group i of the tensor belongs to expert i // (groups per expert)
+            experts = len(self.importance) // self.per_row
+            expert = numbers // (self.count // experts)
+            importance = np.ascontiguousarray(
+                self.importance[expert * self.per_row + numbers % self.per_row].T
+            )
+        if self.sigmas is not None:
+            sigma2 = self.sigmas[numbers // (self.count // len(self.sigmas))]
+        return part, self.weighting.of(part, importance, sigma2)
+
+
+def checked(importance: Any, shape: tuple[int, ...]) -> Array:
+    """Return the importance as float32: (columns,), (experts, columns), or of the tensor's shape.
+
+    Raises:
+        QuantError: another shape, or a number that is negative or not finite.
+    """
+    given = as_float32(importance).cpu().contiguous()
+    columns = shape[-1:]
+    fits = [columns, shape] + ([(shape[0], *columns)] if len(shape) > 2 else [])
+    if tuple(given.shape) not in fits:
+        raise QuantError(
+            f"importance has shape {tuple(given.shape)}, but the tensor has {shape}; give one number per column, "
+            f"{columns}, or per expert and column, or of the tensor's shape."
+        )
+    refuse_nonfinite(given, "an importance", what="importance")
+    if bool(given.amin() < 0):
+        raise QuantError(
+            "importance has a negative number; give the mean of each column's squares, 0 or more."
+        )
+    return given.numpy()

@@ -1,0 +1,145 @@
+"""make_qkx2_quants and make_qkx3_quants: scale and min of a group, by weighted least squares over trial scales."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from quantcore.range_setting.ggml.arithmetic import (
+    EXACT_BELOW,
+    Floats,
+    Found,
+    Nearest,
+    Record,
+    Trial,
+    nearest,
+    nearest_int,
+    total,
+    written,
+)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The trial scales: (rmin + rdelta·i + nmax) / (max - min) for i = 0 … nstep, after nmax / (max - min).
+
+    ``absolute``: the error is the weighted sum of |difference| (use_mad), else of its square.
+    """
+
+    nmax: int
+    rmin: float
+    rdelta: float
+    nstep: int
+    absolute: bool
+
+    def factors(self) -> list[np.float32]:
+        """The numerators of the trials, float32 as C computes them."""
+        top = np.float32(self.nmax)
+        tried = np.float32(self.rmin) + np.float32(self.rdelta) * np.arange(self.nstep + 1, dtype=np.float32)
+        return list(tried + top)
+
+
+def make_qkx(x: Floats, w: Floats, steps: Steps, record: Record = None) -> Found:
+    """Search scale and min of every group; ``w``: the weights of the elements.
+
+    The groups where nearest_int leaves the integers it rounds to are searched again with its bits.
+    """
+    found, risky = _search(x, w, steps, nearest, record)
+    if risky.any():
+        some, weights = (np.ascontiguousarray(part[:, risky]) for part in (x, w))
+        again, _ = _search(some, weights, steps, nearest_int, None)
+        assert found.min is not None
+        assert found.codes is not None
+        found.scale[risky], found.min[risky], found.codes[:, risky] = again
+    return found
+
+
+def _search(
+    x: Floats, w: Floats, steps: Steps, round_: Nearest, record: Record
+) -> tuple[Found, npt.NDArray[np.bool_]]:
+    top = np.float32(steps.nmax)
+    lowest, high = _first_lowest(x), x.max(axis=0)
+    sum_w, sum_x = total(w), total(w * x)
+    low = np.where(lowest > 0, np.float32(0.0), lowest)
+    flat = high == low
+    codes, work, product = (np.empty_like(x) for _ in range(3))
+    width = np.where(flat, np.float32(1.0), high - low)
+    inverse = top / width
+    scale = np.float32(1.0) / inverse
+    _coded(x, low, inverse, steps, round_, codes)
+    best = _error(x, w, codes, scale, low, steps, work)
+    used_inverse, used_low = inverse, low.copy()
+    widest, lowest_of_all = np.abs(inverse), low.copy()
+    if record is not None:
+        record.append(Trial(written(top), scale.copy(), -low, best.copy(), ~flat))
+    for factor in steps.factors():
+        inverse = factor / width
+        widest, lowest_of_all = np.maximum(widest, np.abs(inverse)), np.minimum(lowest_of_all, low)
+        _coded(x, low, inverse, steps, round_, codes)
+        trial_scale, trial_low, usable = _fitted(x, w, codes, sum_w, sum_x, work, product)
+        error = _error(x, w, codes, trial_scale, trial_low, steps, work)
+        better = usable & (error < best)
+        if record is not None:
+            record.append(Trial(written(factor), trial_scale, -trial_low, error, better & ~flat))
+        at = np.flatnonzero(better & ~flat)  # mostly few
+        best[at], used_inverse[at], used_low[at] = error[at], inverse[at], low[at]
+        scale[at], low[at] = trial_scale[at], trial_low[at]
+        width[at] = high[at] - low[at]
+    _coded(x, used_low, used_inverse, steps, round_, codes)
+    codes[:, flat] = 0.0
+    # a bound of all that was rounded: beyond it `nearest` may not round as ggml does
+    reach = (np.maximum(np.abs(high), np.abs(lowest)) - lowest_of_all) * widest
+    risky = ~(reach <= EXACT_BELOW) & ~flat
+    return Found(np.where(flat, np.float32(0.0), scale), -low, codes), risky
+
+
+def _first_lowest(x: Floats) -> Floats:
+    """The lowest element, the first of equals: of +0 and -0, which are equal, the sign is written to the file."""
+    lowest: Floats = x.min(axis=0)
+    zero = lowest == 0
+    if zero.any():
+        some = x[:, zero]
+        lowest[zero] = some[(some == 0).argmax(axis=0), np.arange(some.shape[1])]
+    return lowest
+
+
+def _coded(x: Floats, low: Floats, inverse: Floats, steps: Steps, round_: Nearest, out: Floats) -> None:
+    """Write the codes of a step."""
+    np.subtract(x, low, out=out)
+    np.multiply(out, inverse, out=out)
+    round_(out, out)
+    np.clip(out, np.float32(0.0), np.float32(steps.nmax), out=out)
+
+
+def _fitted(
+    x: Floats, w: Floats, codes: Floats, sum_w: Floats, sum_x: Floats, work: Floats, product: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """The weighted least squares of x over the codes: scale, min, and where they exist."""
+    np.multiply(w, codes, out=work)
+    sum_l = total(work)
+    np.multiply(work, codes, out=product)
+    sum_l2 = total(product)
+    np.multiply(work, x, out=work)
+    sum_xl = total(work)
+    determinant = sum_w * sum_l2 - sum_l * sum_l
+    usable = determinant > 0
+    scale = (sum_w * sum_xl - sum_x * sum_l) / determinant
+    low = (sum_l2 * sum_x - sum_l * sum_xl) / determinant
+    above = np.flatnonzero(low > 0)
+    scale[above], low[above] = sum_xl[above] / sum_l2[above], np.float32(0.0)
+    return scale, low, usable
+
+
+def _error(
+    x: Floats, w: Floats, codes: Floats, scale: Floats, low: Floats, steps: Steps, work: Floats
+) -> Floats:
+    """The weighted error of each group: of |difference| or of its square."""
+    np.multiply(codes, scale, out=work)
+    np.add(work, low, out=work)
+    np.subtract(work, x, out=work)
+    if steps.absolute:
+        np.abs(work, out=work)
+    else:
+        np.multiply(work, work, out=work)
+    np.multiply(work, w, out=work)
+    return total(work)

@@ -1,0 +1,87 @@
+"""What ggml's searches share: their rounding, and what a search returns.
+
+Groups stand side by side: arrays are (elements of a group, groups), so that numpy's operations run over many groups
+while each group's sums stay strictly left to right, as in C without contraction (x86-64 without fused multiply-add).
+``np.add.reduce`` over the first axis adds row after row; over the last it would add pairwise.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[Any]  # float32 throughout, and masks of the same shape
+Nearest = Callable[[Floats, Floats], Floats]
+_MANY = 8
+_MAGIC = np.float32(12582912.0)  # 1.5 · 2^23: the sum's lowest bits are the integer
+EXACT_BELOW = 4194303.0  # up to here nearest_int rounds half to even
+ALL_ZERO = np.float32(1e-15)  # GROUP_MAX_EPS
+
+
+class Found(NamedTuple):
+    """What a search found for each group: the scale, ggml's min, and the codes, (elements, groups).
+
+    ``min``: None where the search has none. ``codes``: None where the scale alone decides them.
+    """
+
+    scale: Floats
+    min: Floats | None = None
+    codes: Floats | None = None
+
+
+class Trial(NamedTuple):
+    """One trial of a search, for display; a number per group.
+
+    ``tried``: what it tried, in ggml's names; ``scale`` and ``min``: what it came to; ``error``: Σ w·(x - x̂)², or
+    Σ w·|x - x̂|; ``taken``: whether it was the best so far.
+    """
+
+    tried: str
+    scale: Floats
+    min: Floats | None
+    error: Floats
+    taken: npt.NDArray[np.bool_]
+
+
+Record = list[Trial] | None  # what a search adds its trials to, if they are wanted
+
+
+def written(value: np.float32) -> str:
+    """The shortest decimal of a float32."""
+    return np.format_float_positional(value, trim="-")
+
+
+def squared_error(x: Floats, w: Floats, codes: Floats, scale: Floats) -> Floats:
+    """Σ w·(x - scale·code)² of every group, for display."""
+    difference = x - scale * codes
+    return total(w * difference * difference)
+
+
+def nearest(values: Floats, out: Floats) -> Floats:
+    """ggml's nearest_int for magnitudes up to `EXACT_BELOW`: half to even."""
+    return np.rint(values, out=out)
+
+
+def nearest_int(values: Floats, out: Floats) -> Floats:
+    """ggml's nearest_int for every float32, by its bits: beyond `EXACT_BELOW` the result is not the nearest integer."""
+    bits = np.add(values, _MAGIC).view(np.int32)
+    np.copyto(out, (bits & 0x007FFFFF) - 0x00400000, casting="unsafe")
+    return out
+
+
+def total(products: Floats) -> Floats:
+    """Sum of each group, left to right from 0."""
+    if products.shape[1] < _MANY:  # one group is one contiguous axis, which numpy would add pairwise
+        few: Floats = np.add.accumulate(products, axis=0)[-1] + np.float32(0.0)
+        return few
+    sums: Floats = np.add.reduce(products, axis=0, initial=np.float32(0.0))
+    return sums
+
+
+def first_largest(x: Floats) -> tuple[Floats, Floats]:
+    """The element of largest magnitude of each group, the first of equals, and that magnitude."""
+    size = np.abs(x)
+    place = size.argmax(axis=0)
+    columns = np.arange(x.shape[1])
+    return x[place, columns], size[place, columns]

@@ -1,0 +1,107 @@
+"""The codes of scales and mins: make_qp_quants with an imatrix, by the largest of them without."""
+
+import numpy as np
+
+from quantcore.range_setting.ggml.arithmetic import (
+    ALL_ZERO,
+    Floats,
+    Found,
+    Record,
+    Trial,
+    first_largest,
+    nearest_int,
+    squared_error,
+    total,
+    written,
+)
+
+_TRIALS = [i for i in range(-4, 5) if i != 0]
+_PASSES = 5
+
+
+def make_qp(x: Floats, w: Floats, nmax: int, record: Record = None) -> Found:
+    """Try nmax / max and 8 neighbors, then move one code after another, up to five passes.
+
+    Codes are 0 … nmax; a group without a positive number has scale 0 and codes 0.
+    """
+    top = np.maximum(x.max(axis=0), np.float32(0.0))
+    empty = top < ALL_ZERO
+    safe = np.where(empty, np.float32(1.0), top)
+    inverse = np.float32(nmax) / safe
+    codes = nearest_int(x * inverse, np.empty_like(x))
+    best = _error(x, w, np.float32(1.0) / inverse, codes)
+    if record is not None:
+        record.append(Trial(f"{nmax}", np.float32(1.0) / inverse, None, best, ~empty))
+    for i in _TRIALS:
+        tried = (np.float32(0.1) * np.float32(i) + np.float32(nmax)) / safe
+        error = _error(x, w, np.float32(1.0) / tried, _codes(x, tried, nmax))
+        better = error < best
+        if record is not None:
+            numerator = np.float32(0.1) * np.float32(i) + np.float32(nmax)
+            record.append(Trial(written(numerator), np.float32(1.0) / tried, None, error, better & ~empty))
+        best, inverse = np.where(better, error, best), np.where(better, tried, inverse)
+    codes = _codes(x, inverse, nmax)
+    sums = [total(w * x * codes), total(w * codes * codes)]
+    codes = np.mod(codes, np.float32(256.0))  # uint8
+    for _ in range(_PASSES):
+        if not _descend(x, w, codes, sums, nmax):
+            break
+    scale = np.where(sums[1] > 0, sums[0] / sums[1], np.float32(0.0))
+    if record is not None:
+        error = squared_error(x, w, codes, scale)
+        record.append(Trial("least squares, codes moved", scale, None, error, ~empty))
+    codes[:, empty] = 0.0
+    return Found(np.where(empty, np.float32(0.0), scale), codes=codes)
+
+
+def _codes(x: Floats, inverse: Floats, nmax: int) -> Floats:
+    codes = nearest_int(x * inverse, np.empty_like(x))
+    return np.minimum(codes, np.float32(nmax), out=codes)
+
+
+def _error(x: Floats, w: Floats, scale: Floats, codes: Floats) -> Floats:
+    difference = x - scale * codes
+    return total(w * difference * difference)
+
+
+def _descend(x: Floats, w: Floats, codes: Floats, sums: list[Floats], nmax: int) -> bool:
+    """One pass over the elements, in place; return whether a code changed."""
+    moved = False
+    new = np.empty(x.shape[1], np.float32)
+    for i in range(len(x)):
+        wx = w[i] * x[i]
+        without_lx = sums[0] - wx * codes[i]
+        without_l2 = sums[1] - w[i] * codes[i] * codes[i]
+        nearest_int(x[i] * without_l2 / without_lx, new)
+        np.minimum(new, np.float32(nmax), out=new)
+        lx, l2 = without_lx + wx * new, without_l2 + w[i] * new * new
+        better = (without_lx > 0) & (without_l2 > 0) & (new != codes[i])
+        better &= lx * lx * sums[1] > sums[0] * sums[0] * l2
+        codes[i] = np.where(better, np.mod(new, np.float32(256.0)), codes[i])
+        sums[0], sums[1] = np.where(better, lx, sums[0]), np.where(better, l2, sums[1])
+        moved = moved or bool(better.any())
+    return moved
+
+
+def largest_positive(x: Floats, nmax: int) -> Found:
+    """Scale max / nmax; codes round(x · (nmax / max)), 0 where no number is positive."""
+    top = np.maximum(x.max(axis=0), np.float32(0.0))
+    inverse = np.where(top > 0, np.float32(nmax) / np.where(top > 0, top, np.float32(1.0)), np.float32(0.0))
+    codes = nearest_int(x * inverse, np.empty_like(x))
+    return Found(top / np.float32(nmax), codes=np.minimum(np.mod(codes, np.float32(256.0)), np.float32(nmax)))
+
+
+def largest_magnitude(x: Floats, nmax: int, reciprocal: bool, least: float, zero_code: int) -> Found:
+    """Scale -extreme / nmax, or 1 / (-nmax / extreme) if ``reciprocal``; codes round(x · (-nmax / extreme)).
+
+    Where the extreme's magnitude is 0 or below ``least``, the scale is 0 and the codes are ``zero_code``.
+    """
+    extreme, size = first_largest(x)
+    empty = (size == 0) | (size < np.float32(least))
+    inverse = np.float32(-nmax) / np.where(empty, np.float32(1.0), extreme)
+    codes = nearest_int(x * inverse, np.empty_like(x))
+    np.clip(codes, np.float32(-nmax), np.float32(nmax - 1), out=codes)
+    codes[:, empty] = zero_code
+    scale = np.float32(1.0) / inverse if reciprocal else -extreme / np.float32(nmax)
+    # C negates the 0 that its search for the extreme begins with
+    return Found(np.where(empty, np.float32(0.0 if reciprocal else -0.0), scale), codes=codes)

@@ -1,0 +1,72 @@
+"""What all of ggml's searches are: range settings that find a group's scale (and min) themselves, and its codes."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from quantcore import notation
+from quantcore.errors import QuantError
+from quantcore.formats import CodebookFormat, Format
+from quantcore.range_setting.ggml.arithmetic import Floats, Found, Record
+from quantcore.range_setting.ggml.weights import WEIGHTS, Weighting
+from quantcore.range_setting.protocol import Range, Task
+
+
+@dataclass(frozen=True)
+class Search:
+    """A search for the scale of a group. Its weighting says what each element's error counts.
+
+    ``DIVISOR``: what the numbers in `Trial.tried` are divided by to give the inverse scale.
+    """
+
+    DIVISOR: ClassVar[str] = "extreme"
+
+    @property
+    def weighting(self) -> Weighting:
+        """How the elements are weighted."""
+        return Weighting("one")
+
+    @property
+    def needs_importance(self) -> bool:
+        """Whether the elements' importance (an imatrix) must be given."""
+        return WEIGHTS[self.weighting.name].importance
+
+    def kinds(self, fmt: Format, symmetric: bool) -> str:
+        """Return what the search needs, empty if format and symmetry fit."""
+        raise NotImplementedError
+
+    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> Found:
+        """Search every group; ``x``, ``w``: elements and weights, (elements of a group, groups).
+
+        ``record``: a list that the trials are added to.
+        """
+        raise NotImplementedError
+
+    def __call__(self, blocks: Tensor, task: Task) -> Range:
+        """Return (low, high), one number per block, which the scale (and min) found span; without importance.
+
+        Raises:
+            QuantError: the search needs importance.
+        """
+        if self.needs_importance:
+            raise QuantError(f"{notation.write_call(self)} weighs elements by importance; give importance=.")
+        x = np.ascontiguousarray(blocks.cpu().numpy().T)
+        with np.errstate(all="ignore"):
+            found = self.search(x, self.weighting.of(x, None, None), task.format)
+        return tuple(torch.from_numpy(end).to(blocks.device) for end in span(found, task.format))  # type: ignore[return-value]
+
+
+def span(found: Found, fmt: Format) -> tuple[Floats, Floats]:
+    """Return the values of the outermost codes, in ascending order."""
+    if isinstance(fmt, CodebookFormat):
+        ends = found.scale * np.float32(min(fmt.values)), found.scale * np.float32(max(fmt.values))
+    elif found.min is None:
+        half = np.float32(1 << (fmt.bits - 1)) if fmt.signed or fmt.middle else np.float32(0.0)
+        ends = -half * found.scale, (half - 1) * found.scale
+    else:
+        low = -found.min
+        ends = low, low + found.scale * np.float32(fmt.qmax)
+    return np.minimum(*ends), np.maximum(*ends)

@@ -1,0 +1,176 @@
+"""The formats of GGUF as schemes: legacy blocks, super-blocks (K-quants, IQ4_XS), and what an imatrix changes."""
+
+from dataclasses import replace
+
+from quantcore.conventions import CONVENTIONS
+from quantcore.errors import QuantError
+from quantcore.formats import CODEBOOKS, FLOATS, INT8, Format, IntFormat
+from quantcore.granularity import PerGroup
+from quantcore.range_setting import (
+    Given,
+    MakeIq4Nl,
+    MakeQ3,
+    MakeQkx2,
+    MakeQkx3,
+    MakeQp,
+    MakeQx,
+    MaxScale,
+    RangeSetting,
+)
+from quantcore.scheme.scheme import Scheme
+
+SUPER_BLOCK = 256  # QK_K
+_HALF = Scheme(
+    replace(FLOATS["fp16"], saturate=False), range_setting=Given(1.0), convention=CONVENTIONS["stored"]
+)
+_E8M0 = Scheme(FLOATS["e8m0"], range_setting=Given(0.5), convention=CONVENTIONS["stored"])
+# searches with an imatrix, as ggml-quants.c calls them
+_WEIGHTED = (-0.9, 0.05, 36)
+
+
+def _legacy() -> dict[str, Scheme]:
+    parts: dict[str, tuple[Format, int, str]] = {
+        "Q4_0": (IntFormat(4, signed=False), 32, "Q4_0"),
+        "Q4_1": (IntFormat(4, signed=False), 32, "Q4_1"),
+        "Q5_0": (IntFormat(5, signed=False), 32, "Q4_0"),
+        "Q5_1": (IntFormat(5, signed=False), 32, "Q4_1"),
+        "Q8_0": (INT8, 32, "Q8_0"),
+        "TQ1_0": (CODEBOOKS["ternary"], SUPER_BLOCK, "TQ1_0"),
+        "TQ2_0": (CODEBOOKS["ternary"], SUPER_BLOCK, "TQ2_0"),
+    }
+    # the codebook holds twice the values of e2m1, so the scale is half the power that its byte encodes
+    mxfp4 = Scheme(
+        CODEBOOKS["mxfp4_gguf"],
+        granularity=PerGroup(32),
+        convention=CONVENTIONS["gguf.MXFP4"],
+        scales=_E8M0,
+    )
+    return {"MXFP4": mxfp4} | {
+        name: Scheme(
+            fmt,
+            symmetric=not name.endswith("_1"),
+            granularity=PerGroup(size),
+            convention=CONVENTIONS[f"gguf.{convention}"],
+            scales=_HALF,
+        )
+        for name, (fmt, size, convention) in parts.items()
+    }
+
+
+def _scales(fmt: Format, group: int, setting: RangeSetting) -> Scheme:
+    """The scales of the groups of a super-block, with a half-precision scale of their own."""
+    return Scheme(
+        fmt,
+        granularity=PerGroup(SUPER_BLOCK // group),
+        range_setting=setting,
+        convention=CONVENTIONS["gguf.scales"],
+        scales=_HALF,
+    )
+
+
+def _affine(bits: int, group: int, setting: RangeSetting, scale_bits: int, of_scales: RangeSetting) -> Scheme:
+    return Scheme(
+        IntFormat(bits, signed=False),
+        symmetric=False,
+        granularity=PerGroup(group),
+        range_setting=setting,
+        convention=CONVENTIONS["gguf.Q4_K"],
+        scales=_scales(IntFormat(scale_bits, signed=False), group, of_scales),
+    )
+
+
+def _symmetric(bits: int, setting: RangeSetting, scale_bits: int, of_scales: RangeSetting) -> Scheme:
+    return Scheme(
+        IntFormat(bits),
+        granularity=PerGroup(16),
+        range_setting=setting,
+        convention=CONVENTIONS["gguf.Q6_K"],
+        scales=_scales(IntFormat(scale_bits), 16, of_scales),
+    )
+
+
+def _nonlinear(setting: RangeSetting, name: str, scales: Scheme) -> Scheme:
+    return Scheme(
+        CODEBOOKS["iq4_nl"],
+        granularity=PerGroup(32),
+        range_setting=setting,
+        convention=CONVENTIONS[f"gguf.{name}"],
+        scales=scales,
+    )
+
+
+_BY_LARGEST = MaxScale(reciprocal=True, least=1e-15)
+_OF_IQ4_XS = _scales(IntFormat(6), 32, MaxScale())
+
+
+def _super_blocks() -> dict[str, Scheme]:
+    return {
+        "Q2_K": _affine(2, 16, MakeQkx2(-0.5, 0.1, 15, weights="abs", use_mad=True), 4, MaxScale()),
+        "Q3_K": _symmetric(3, MakeQ3(), 6, MaxScale(reciprocal=True, zero_code=-32)),
+        "Q4_K": _affine(4, 32, MakeQkx2(-1.0, 0.1, 20), 6, MaxScale()),
+        "Q5_K": _affine(5, 32, MakeQkx2(-0.5, 0.1, 15), 6, MaxScale()),
+        "Q6_K": _symmetric(6, MakeQx(), 8, _BY_LARGEST),
+        "IQ4_NL": _nonlinear(MakeIq4Nl(), "IQ4_NL", _HALF),
+        "IQ4_XS": _nonlinear(MakeIq4Nl(), "IQ4_XS", _OF_IQ4_XS),
+    }
+
+
+def _weighted(legacy: dict[str, Scheme]) -> dict[str, Scheme]:
+    """What ggml does with an imatrix."""
+    row = {"sigma2": 1.0, "over": 0}  # the mean of x² over the whole row
+    of_row = MakeQx("importance_rms", **row), MakeQkx3(*_WEIGHTED, **row)  # type: ignore[arg-type]
+    found = {
+        name: replace(
+            legacy[name],
+            range_setting=of_row[not legacy[name].symmetric],
+            convention=CONVENTIONS[f"gguf.{'Q4_0' if legacy[name].symmetric else 'Q4_1'}.imatrix"],
+        )
+        for name in ("Q4_0", "Q4_1", "Q5_0", "Q5_1")
+    }
+    of_scales = MakeQx("importance")
+    return found | {
+        "Q2_K": _affine(2, 16, MakeQkx3(*_WEIGHTED), 4, MakeQp()),
+        "Q3_K": _symmetric(3, MakeQx("importance_rms", sigma2=2.0), 6, of_scales),
+        "Q4_K": _affine(4, 32, MakeQkx3(*_WEIGHTED, sigma2=2.0), 6, MakeQp()),
+        "Q5_K": _affine(5, 32, MakeQkx3(*_WEIGHTED, sigma2=2.0), 6, MakeQp()),
+        "Q6_K": _symmetric(6, MakeQx("importance"), 8, _BY_LARGEST),
+        "IQ4_NL": _nonlinear(MakeIq4Nl(weights="importance_rms", over=32), "IQ4_NL", _HALF),
+        "IQ4_XS": _nonlinear(MakeIq4Nl(weights="importance_rms"), "IQ4_XS", _OF_IQ4_XS),
+    }
+
+
+_LEGACY = _legacy()
+GGUF: dict[str, Scheme] = {f"gguf.{name}": scheme for name, scheme in (_LEGACY | _super_blocks()).items()}
+# the scheme that ggml uses with an imatrix, for each that takes one
+WITH_IMPORTANCE: dict[str, Scheme] = {f"gguf.{name}": scheme for name, scheme in _weighted(_LEGACY).items()}
+_NAME_OF = {scheme: name for schemes in (GGUF, WITH_IMPORTANCE) for name, scheme in schemes.items()}
+
+
+def with_importance(scheme: Scheme) -> Scheme:
+    """Return the scheme that takes the elements' importance: what ggml does with an imatrix.
+
+    Raises:
+        QuantError: the scheme takes none.
+    """
+    found = WITH_IMPORTANCE.get(_NAME_OF.get(_along_the_last_axis(scheme), ""))
+    setting = scheme.range_setting
+    if found is not None:
+        return replace(found, granularity=scheme.granularity)
+    if getattr(setting, "needs_importance", False) or isinstance(setting, MaxScale):
+        return scheme
+    takers = ", ".join(WITH_IMPORTANCE)
+    raise QuantError(f"This scheme does not take importance; use one of {takers}.")
+
+
+def _along_the_last_axis(scheme: Scheme) -> Scheme:
+    """The scheme with its groups along axis -1: the conventions of gguf accept no other axis, however it is counted."""
+    granularity = scheme.granularity
+    if not isinstance(granularity, PerGroup) or granularity.axis < 0:
+        return scheme
+    return replace(scheme, granularity=PerGroup(granularity.size))
+
+
+def gguf_type(scheme: Scheme) -> str | None:
+    """Return ggml's name of the type whose blocks hold this scheme's codes, such as ``Q4_K``, None if there is none."""
+    name = _NAME_OF.get(_along_the_last_axis(scheme))
+    return None if name is None else name.removeprefix("gguf.")
