@@ -42,10 +42,9 @@ class Histogram:
 
     def add(self, codes: Tensor) -> None:
         """Count the codes of a box."""
-        for part in (
-            codes.contiguous().view(torch.uint8).reshape(-1).split(ELEMENTS)
-        ):  # bincount needs 8 bytes each
-            bits = part.numpy() & np.uint8(len(self.counts) - 1)
+        flat = codes.contiguous().view(torch.uint8).reshape(-1).numpy()
+        for start in range(0, len(flat), ELEMENTS):  # bincount takes 8 bytes for each
+            bits = flat[start : start + ELEMENTS] & np.uint8(len(self.counts) - 1)
             self.counts += np.bincount(bits, minlength=len(self.counts))
 
     @property
