@@ -96,7 +96,7 @@ def row(folder: Path, release: Release) -> bool:
     save_file({k: v.contiguous() for k, v in pieces.items()}, folder / "model.safetensors", metadata)
     x = open_checkpoint(folder).tensors["m.weight"].read()
     y = torch.empty_like(x)
-    cases = {
+    cases: dict[str, Callable[[], object]] = {
         "reused": lambda: open_checkpoint(folder).tensors["m.weight"].read(out=y),
         "fresh": lambda: open_checkpoint(folder).tensors["m.weight"].read(),
         "library": lambda: theirs().float(),

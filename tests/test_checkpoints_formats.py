@@ -83,6 +83,18 @@ def test_auto_round(name, tmp_path):
     assert checkpoint.problems == ()
 
 
+def test_auto_round_keeps_zero_points(tmp_path):
+    """Packed as auto_round, zero points are stored as they are, one lower than GPTQ v1 reads them."""
+    name = "gptq_v1_2bit_g32_asym"
+    checkpoint = reconfigured(
+        name,
+        tmp_path,
+        lambda c: {"quant_method": "auto-round", "packing_format": "auto_round", "bits": 2, "sym": False},
+    )
+    zeros = checkpoint.tensors[Q].zero_point().numpy()
+    assert np.array_equal(zeros, (case(name).expected[f"{Q}|zero_point"] - 1) & 3)
+
+
 @pytest.mark.parametrize("key", [Q.removesuffix(".weight"), r".*self_attn\.q_proj"])
 def test_auto_round_exceptions(key, tmp_path):
     """A module has other bits than the rest, by its name or by a pattern."""
@@ -242,6 +254,16 @@ def test_what_half_precision_does_is_said():
     step = trace(result, (0, 0)).steps()[-2]
     assert "each result rounded to float16" in step.formula
     assert "decoding_dtype=float16" in str(result.scheme)
+
+
+@pytest.mark.parametrize(
+    "name", ["hqq_4bit_axis1", "mlx_affine_4bit", "quanto_qint4", "torchao_int4", "bnb_int8"]
+)
+def test_rounding_a_value_gives_its_code(name):
+    """Float zero points, biases and shifts: the trace of a weight's own values ends in the stored codes."""
+    result = open_checkpoint(case(name).release).tensors[Q].quantized()
+    for index in RNG.integers(0, result.x.shape, (20, 2)).tolist():
+        assert trace(result, index).overflow is None
 
 
 def test_hqq_texts_are_not_evaluated(tmp_path):

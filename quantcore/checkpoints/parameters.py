@@ -64,9 +64,9 @@ def _setting(layout: Layout) -> tuple[Stored, Convention]:
     if layout.rounds_each:
         convention = convention.changed(decoding_dtype=str(layout.dtype).removeprefix("torch."))
     if minimum is not None:
-        shift, convention = minimum, convention.changed(zero_point_form="min")
+        shift, convention = minimum, convention.changed(zero_point_form="min", kernel="H")
     elif shift is not None and shift.is_floating_point():
-        convention = convention.changed(zero_point_form="float")
+        convention = convention.changed(zero_point_form="float", kernel="C")
     zero = torch.zeros((), dtype=torch.int32)
     shift = zero if shift is None else shift if shift.is_floating_point() else shift.to(torch.int32)
     files = dict.fromkeys(piece.file for piece in layout.pieces.values())

@@ -60,11 +60,9 @@ class CheckpointTensor:
         Raises:
             QuantError: the stored tensors don't fit each other, or can't be read.
         """
-        _ = (
-            self.layout.fields
-        )  # what can't be read says so before memory is taken for a shape that a file claims
+        # what can't be read says so before memory is taken for a shape that a file claims
+        _ = self.layout.fields
         span = self._rows(rows)
-        _ = self.layout.fields  # which compares a shape that the file claims with its bytes
         shape = (span.stop - span.start, *self.shape[1:]) if self.shape else ()
         if out is not None and (out.shape != shape or out.dtype != torch.float32 or not out.is_contiguous()):
             raise QuantError(f"out is not a contiguous float32 tensor of shape {shape}; give one, or none.")

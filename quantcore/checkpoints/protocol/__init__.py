@@ -13,5 +13,8 @@ metadata alone).
 
 gives codes, parameters in block form, values by rows, the place of each bit, and the bytes again. Where the effective
 scale is computed, the raw pieces are fields ("scale_code", "global_scale") and `Layout.scale` is overridden; where the
-library rounds between its operations, `Layout.dequantize` is.
+library computes in half precision, `Layout.rounds_each` says so. Where it shows parameters in other axes than blocks
+have, `Layout.parameters` gives them in block form. Codes of a weight that was reshaped first are a `views.Reshaped` field;
+`views.viewed` reads a stored tensor's bytes as another dtype. What can't be read on a CPU is named in
+`layouts.unreadable`.
 """
