@@ -56,7 +56,7 @@ def only(findings, kind):
     return found
 
 
-@pytest.mark.parametrize("given", sound(), ids=str)
+@pytest.mark.parametrize("given", [*sound(), case("imatrix")], ids=str)
 def test_a_sound_release_has_no_error(given):
     found = open_checkpoint(given.release).findings()
     assert kinds(found, "error") == set()

@@ -4,7 +4,9 @@ import random
 import shutil
 
 import numpy as np
+import onnx
 import pytest
+import test_checkpoints_onnx
 import torch
 from checkpoint_cases import cases
 from checkpoint_damage import damage, damage_json, damage_safetensors, exercise, limited
@@ -25,7 +27,9 @@ def sources(folder):
     np.savez_compressed(folder / "y.npz", **arrays)
     np.save(folder / "x.npy", arrays["a"])
     torch.save({"a": torch.randn(6, 8), "b": {"c": torch.arange(9).reshape(3, 3).t()}}, folder / "x.pt")
-    return found | {name: folder / name for name in ("x.npz", "y.npz", "x.npy", "x.pt")}
+    model = test_checkpoints_onnx.model("uint4", (6, 8), (6, 2), True, axis=1, block_size=4)
+    onnx.save(model, folder / "x.onnx")
+    return found | {name: folder / name for name in ("x.npz", "y.npz", "x.npy", "x.pt", "x.onnx")}
 
 
 def damaged(content, name, generator):

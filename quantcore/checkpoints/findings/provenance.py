@@ -66,13 +66,14 @@ class Provenance:
 
     def add(self, codes: Tensor, box: slice) -> None:
         """Look at the codes of some rows."""
-        low, high = _extremes(codes.to(torch.int16), self.layout.blocks.block[-1])
+        wide = torch.int16 if self.layout.element.bits <= 8 else torch.int32
+        low, high = _extremes(codes.to(wide), self.layout.blocks.block[-1])
         known = low != high  # a group of zeros, as padding has them, tells nothing
         parameters = self.layout.parameters(box)
         self.groups += int(known.sum())
         if self.layout.symmetric:
             if parameters.zero_point is not None:
-                zero_point = parameters.zero_point.to(torch.int16)
+                zero_point = parameters.zero_point.to(wide)
                 low, high = low - zero_point, high - zero_point
             largest = torch.maximum(-low, high)
             self.highest += int(((largest == self.top) & known).sum())
