@@ -44,7 +44,9 @@ class Archive:
             raise QuantError(
                 f"{short(source.name, 120)} has {len(infos):,} members; at most {MAX_MEMBERS:,} are read."
             )
-        files = [info for info in infos if not info.filename.endswith("/")]  # is_dir() fails for an empty name
+        files = [
+            info for info in infos if not info.filename.endswith("/")
+        ]  # is_dir() fails for an empty name
         self.members = {info.filename: info for info in files}
         if len(self.members) < len(files):
             raise QuantError(f"{short(source.name, 120)} has two members of one name; save it again.")
