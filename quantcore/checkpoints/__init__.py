@@ -4,13 +4,15 @@
 >>> checkpoint.tensors["model.layers.0.self_attn.q_proj.weight"].read(rows=slice(0, 8))  # doctest: +SKIP
 
 Where things are: `address` (folders and files, nothing outside them), `sources` (the bytes of a file, counted), `containers` (headers of files), `packing`
-(which code sits where), `protocol` (what a format implements), `layouts` (one module a format), `tensor` and `parameters` (what is made of them).
+(which code sits where), `protocol` (what a format implements), `layouts` (one module a format), `tensor` and `parameters` (what is made of them),
+`findings` (what is wrong).
 """
 
 from quantcore.checkpoints.address import Folder
 from quantcore.checkpoints.checkpoint import Checkpoint, open_checkpoint
 from quantcore.checkpoints.encode import encode
-from quantcore.checkpoints.problem import Problem
+from quantcore.checkpoints.findings import CheckpointFinding
+from quantcore.checkpoints.problem import NotFound, Problem
 from quantcore.checkpoints.protocol.fields import Place
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.location import Location
@@ -21,10 +23,12 @@ __all__ = [
     "ByteCounter",
     "ByteSource",
     "Checkpoint",
+    "CheckpointFinding",
     "CheckpointTensor",
     "Folder",
     "Layout",
     "Location",
+    "NotFound",
     "Place",
     "Problem",
     "encode",

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from quantcore.checkpoints.problem import NotFound
 from quantcore.checkpoints.sources import (
     ByteCounter,
     ByteSource,
@@ -40,7 +41,7 @@ class Folder(ABC):
         try:
             found = self._list()
         except Exception as error:
-            raise QuantError(f"The folder can't be listed: {reason(error)}.") from None
+            raise NotFound(f"The folder can't be listed: {reason(error)}.") from None
         if len(found) > MAX_NAMES:
             raise QuantError(f"The folder has {len(found):,} files; give one with at most {MAX_NAMES:,}.")
         return tuple(sorted(found))
@@ -137,14 +138,14 @@ def locate(address: "str | os.PathLike[str]") -> tuple[Folder, str | None]:
     """
     text = os.fspath(address)
     if not isinstance(text, str) or not text or "\0" in text:
-        raise QuantError("The address of a checkpoint is a path or a URL; give its text.")
+        raise NotFound("The address of a checkpoint is a path or a URL; give its text.")
     if "::" in text or re.match(r"[A-Za-z][A-Za-z0-9+.\-]+://", text):
         return _remote(text)
     path = Path(text).expanduser()
     if path.is_dir():
         return LocalFolder(str(path)), None
     if not path.exists():
-        raise QuantError(f"There is no file or folder {quoted(text)}; check the path.")
+        raise NotFound(f"There is no file or folder {quoted(text)}; check the path.")
     return LocalFolder(str(path.parent)), path.name
 
 
@@ -155,11 +156,11 @@ def _remote(url: str) -> tuple[Folder, str | None]:
         fs, path = fsspec.core.url_to_fs(url)
         is_folder = fs.isdir(path) and not fs.isfile(path)
         if not is_folder and not fs.exists(path):
-            raise QuantError(f"There is nothing at {quoted(url)}; check the address.")
+            raise NotFound(f"There is nothing at {quoted(url)}; check the address.")
     except QuantError:
         raise
     except Exception as error:
-        raise QuantError(f"{quoted(url)} can't be opened: {reason(error)}.") from None
+        raise NotFound(f"{quoted(url)} can't be opened: {reason(error)}.") from None
     if is_folder:
         return RemoteFolder(fs, path), None
     parent, _, name = path.rpartition("/")

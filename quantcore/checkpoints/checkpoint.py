@@ -24,9 +24,10 @@ from quantcore.checkpoints.containers import (
     parts,
     read_index,
 )
+from quantcore.checkpoints.findings import CheckpointFinding, find
 from quantcore.checkpoints.layouts import find_layouts
 from quantcore.checkpoints.layouts.plain import Plain
-from quantcore.checkpoints.problem import Problem
+from quantcore.checkpoints.problem import NotFound, Problem
 from quantcore.checkpoints.protocol.refused import Refused
 from quantcore.checkpoints.protocol.release import Release
 from quantcore.checkpoints.sources import ByteCounter
@@ -69,6 +70,16 @@ class Checkpoint:
     problems: tuple[Problem, ...]
     counter: ByteCounter
     release: Release
+
+    def findings(self, against: "Checkpoint | None" = None) -> list[CheckpointFinding]:
+        """Return what is wrong or suspicious, the worst first; reads all weights, in boxes of rows.
+
+        `findings.steps` does the same step by step, to show progress or to stop.
+
+        Args:
+            against: the checkpoint that this one was quantized from; weights are paired by name.
+        """
+        return find(self, against)
 
 
 def open_checkpoint(address: "str | os.PathLike[str]") -> Checkpoint:
@@ -121,7 +132,7 @@ def _containers(folder: Folder, name: str | None) -> tuple[dict[str, Container],
         index = read_index(folder, name)
         files = list(index.shards)
     if not files:
-        raise QuantError(f"The folder has no file that can be read; give one with {', '.join(OPENERS)}.")
+        raise NotFound(f"The folder has no file that can be read; give one with {', '.join(OPENERS)}.")
     if _extension(files[0]) == ".gguf":
         files, missing = parts(folder, files)
         found, problems = _opened(folder, files, None)
@@ -153,7 +164,8 @@ def _opened(
             tensors = index.shards[name] if index else ()
             problems.append(Problem("unreadable_shard", "error", str(result), tensors))
     if not found:
-        raise QuantError(problems[-1].sentence)
+        alone = results[0] if len(results) == 1 else None
+        raise alone if isinstance(alone, QuantError) else QuantError(problems[-1].sentence)
     if index:
         problems += _against_index(found, index)
     return found, problems
@@ -219,7 +231,7 @@ def _opener(name: str) -> Opener:
     try:
         return OPENERS[_extension(name)]
     except KeyError:
-        raise QuantError(
+        raise NotFound(
             f"{short(name, 120)} is not a file of tensors that can be read; give one of {', '.join(OPENERS)}, or a folder."
         ) from None
 

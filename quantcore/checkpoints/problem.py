@@ -3,6 +3,12 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from quantcore.errors import QuantError
+
+
+class NotFound(QuantError):
+    """There is no checkpoint at an address, or it can't be opened; other errors are about what it contains."""
+
 
 @dataclass(frozen=True)
 class Problem:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from quantcore.checkpoints.problem import NotFound
 from quantcore.errors import QuantError
 from quantcore.tensors import short
 
@@ -137,7 +138,7 @@ def _open_regular(path: str, name: str) -> tuple[int, os.stat_result]:
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError as error:
-        raise QuantError(f"{quoted(name)} can't be opened: {reason(error)}.") from None
+        raise NotFound(f"{quoted(name)} can't be opened: {reason(error)}.") from None
     info = os.fstat(file)
     if not stat.S_ISREG(info.st_mode):
         os.close(file)
@@ -158,7 +159,7 @@ class RemoteSource(ByteSource):
         try:
             size = fs.size(path)
         except Exception as error:
-            raise QuantError(f"{quoted(name)} can't be opened: {reason(error)}.") from None
+            raise NotFound(f"{quoted(name)} can't be opened: {reason(error)}.") from None
         if size is None:
             raise QuantError(f"{quoted(name)} does not tell its size; download it first.")
         super().__init__(name, int(size), counter)

@@ -19,6 +19,7 @@ from quantcore.diagnosis.codes import (
 )
 from quantcore.diagnosis.context import Context
 from quantcore.diagnosis.examples import EXAMPLES
+from quantcore.diagnosis.formatting import index, number, percent
 from quantcore.diagnosis.outliers import outlier_channel, outlier_element
 from quantcore.diagnosis.ranges import clipped_too_much, clips_too_little, codes_unused, one_sided
 from quantcore.diagnosis.record import MAX_BOXES, SEVERITIES, Box, Finding, Gain
@@ -65,4 +66,7 @@ def diagnose(result: Quantized, report: Report | None = None) -> list[Finding]:
     return sorted(found, key=lambda f: SEVERITIES.index(f.severity))
 
 
-__all__ = ["Box", "Context", "EXAMPLES", "Finding", "Gain", "KINDS", "MAX_BOXES", "diagnose"]
+__all__ = [
+    "Box", "Context", "EXAMPLES", "Finding", "Gain", "KINDS", "MAX_BOXES", "SEVERITIES", "diagnose", "index", "number",
+    "percent",
+]  # fmt: skip

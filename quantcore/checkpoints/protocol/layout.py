@@ -40,7 +40,8 @@ class Layout(ABC):
     ``name``: of the weight, such as ``model.layers.0.self_attn.q_proj.weight``; ``shape``: logical, [out, in] for a
     linear layer; ``dtype``: the library's output dtype, to which values are rounded; ``pieces``: the stored tensors by
     their names within the module (``qweight``). ``given_shape``, ``given_dtype``: the shape and dtype, or what reads
-    them, where a stored tensor holds them. ``remarks``: sentences on what was decided against the config.
+    them, where a stored tensor holds them. ``remarks``: sentences on what was decided against the config;
+    ``assumptions``: on what no file says.
     ``format``: the first word of `storage`, where the others need more than headers. ``decoding``: how a scale is used,
     see `coding.Dequantizer`; ``rounds_each``: whether the library rounds to its output dtype after each operation, not
     only at the end.
@@ -51,6 +52,7 @@ class Layout(ABC):
     given_dtype: torch.dtype | Callable[[], torch.dtype]
     pieces: Mapping[str, StoredTensor]
     remarks: tuple[str, ...] = field(default=(), kw_only=True)
+    assumptions: tuple[str, ...] = field(default=(), kw_only=True)
     format: ClassVar[str] = ""
     decoding: ClassVar[Literal["scaled", "divided", "of_largest"]] = "scaled"
     rounds_each: ClassVar[bool] = False
@@ -163,8 +165,8 @@ class Layout(ABC):
         return {role: field.read() for role, field in self.fields.items() if role != CODES}
 
     def notes(self) -> tuple[str, ...]:
-        """Return sentences on what was decided against the config; may read parameters."""
-        return self.remarks
+        """Return sentences on what was decided against the config or without it; may read parameters."""
+        return (*self.remarks, *self.assumptions)
 
     def values(self, rows: Rows = None, out: Tensor | None = None, rounded: bool = True) -> Tensor:
         """Return the values of some rows, float32: what the library dequantizes to.

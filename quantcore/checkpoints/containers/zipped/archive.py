@@ -44,8 +44,11 @@ class Archive:
             raise QuantError(
                 f"{short(source.name, 120)} has {len(infos):,} members; at most {MAX_MEMBERS:,} are read."
             )
-        self.members = {info.filename: info for info in infos if not info.is_dir()}
-        if len(self.members) < sum(not info.is_dir() for info in infos):
+        files = [
+            info for info in infos if not info.filename.endswith("/")
+        ]  # is_dir() fails for an empty name
+        self.members = {info.filename: info for info in files}
+        if len(self.members) < len(files):
             raise QuantError(f"{short(source.name, 120)} has two members of one name; save it again.")
 
     def start(self, member: str, size: int) -> bytes:

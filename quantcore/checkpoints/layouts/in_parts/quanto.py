@@ -115,9 +115,9 @@ def _bits(
             f"{short(data.name, 120)} has {data.shape[0]} rows for {groups} groups, which are neither 4 nor 2 bits; the "
             "file is damaged."
         )
-    columns, remarks = _columns(name, groups, data.shape[1], bias, hidden)
+    columns, assumptions = _columns(name, groups, data.shape[1], bias, hidden)
     shape = (groups * data.shape[1] // columns, columns)
-    return QuantoBits(name, shape, _dtype(scale), pieces, bits=bits, remarks=remarks)
+    return QuantoBits(name, shape, _dtype(scale), pieces, bits=bits, assumptions=assumptions)
 
 
 def _columns(

@@ -1,0 +1,156 @@
+"""What is wrong or suspicious in a checkpoint: computed from its files, each with its place.
+
+`steps` checks one weight after the other, in boxes of rows, and can be left at any time; `find` does all of it.
+
+Where things are: `headers` (what files and modules lack), `parameters` (scales, zero points, g_idx), `codes`
+(histograms), `provenance` (how scales were made), `original`, `pairs` (against the original).
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+import torch
+
+from quantcore.checkpoints.findings.codes import Histogram, of_codes
+from quantcore.checkpoints.findings.headers import of_headers
+from quantcore.checkpoints.findings.original import FAR, Errors, of_original
+from quantcore.checkpoints.findings.pairs import Heads, partner, unpaired
+from quantcore.checkpoints.findings.parameters import of_parameters
+from quantcore.checkpoints.findings.provenance import Provenance, of_provenance
+from quantcore.checkpoints.findings.record import CheckpointFinding, Step, error, warning
+from quantcore.checkpoints.findings.rows import TooLong, boxes, ready
+from quantcore.checkpoints.layouts.gguf.imatrix import Imatrix
+from quantcore.checkpoints.layouts.plain import Plain
+from quantcore.checkpoints.problem import Problem
+from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.protocol.refused import Refused
+from quantcore.checkpoints.protocol.release import Release
+from quantcore.checkpoints.tensor import CheckpointTensor
+from quantcore.diagnosis import SEVERITIES
+from quantcore.errors import QuantError
+
+
+class Opened(Protocol):
+    """What is needed of a `Checkpoint`."""
+
+    @property
+    def tensors(self) -> Mapping[str, CheckpointTensor]:
+        """Its weights by name."""
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What was found while headers were read."""
+
+    @property
+    def release(self) -> Release:
+        """Its stored tensors and configs."""
+
+
+def find(checkpoint: Opened, against: Opened | None = None) -> list[CheckpointFinding]:
+    """Return everything that `steps` finds, the worst first."""
+    found = [finding for step in steps(checkpoint, against) for finding in step.findings]
+    return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
+
+
+def steps(checkpoint: Opened, against: Opened | None = None) -> Iterator[Step]:
+    """Check a checkpoint, one box of rows after the other; stop when you like.
+
+    Args:
+        against: the checkpoint that it was quantized from.
+    """
+    tensors = checkpoint.tensors
+    total = sum(tensor.num_bytes for tensor in tensors.values())
+    first = tuple(of_headers(checkpoint.release, checkpoint.problems))
+    if against is not None:
+        first += tuple(unpaired(tensors, against.tensors))
+    yield Step(0, total, "", first)
+    heads = Heads.of(*([against.release] if against else []), checkpoint.release)
+    done = 0
+    for name, tensor in tensors.items():
+        other = partner(name, against.tensors) if against is not None else None
+        check = _Check(tensor, against.tensors[other] if against is not None and other else None, heads)
+        for part in check.run():
+            yield Step(done + int(part * tensor.num_bytes), total, name)
+        done += tensor.num_bytes
+        yield Step(done, total, name, tuple(check.findings))
+
+
+class _Check:
+    """The check of one weight."""
+
+    def __init__(self, tensor: CheckpointTensor, original: CheckpointTensor | None, heads: Heads) -> None:
+        self.tensor, self.original, self.heads = tensor, original, heads
+        self.findings: list[CheckpointFinding] = []
+        self.provenance: Provenance | None = None
+
+    def run(self) -> Iterator[float]:
+        """Yield how much is done, 0 to 1."""
+        layout = self.tensor.layout
+        if isinstance(layout, Refused):  # it is among the problems
+            return
+        try:
+            if 0 in layout.shape or not layout.shape:
+                return
+            layout = ready(layout)
+            yield from (
+                self._values(layout) if isinstance(layout, Plain | Imatrix) else self._quantized(layout)
+            )
+            if self.original is not None:
+                yield from self._against(layout, self.original)
+            if self.provenance is not None:
+                self.findings += of_provenance(self.provenance)
+        except TooLong as reason:
+            self.findings.append(warning(self.tensor.layout, "not_checked", f"is not checked: {reason}"))
+        except QuantError as reason:
+            self.findings.append(error(self.tensor.layout, "unreadable_tensor", f"can't be read: {reason}"))
+
+    def _values(self, layout: Layout) -> Iterator[float]:
+        if not layout.dtype.is_floating_point:
+            return
+        nonfinite = 0
+        for box in boxes(layout):
+            nonfinite += int((~layout.values(box).isfinite()).sum())
+            yield box.stop / layout.shape[0]
+        if nonfinite:
+            self.findings.append(
+                error(layout, "value_nonfinite", f"contains {nonfinite:,} NaN or infinite values.")
+            )
+
+    def _quantized(self, layout: Layout) -> Iterator[float]:
+        self.findings += of_parameters(layout)
+        histogram = Histogram(layout) if Histogram.suits(layout) else None
+        self.provenance = Provenance(layout) if Provenance.suits(layout) else None
+        if histogram is None and self.provenance is None:
+            return
+        for box in boxes(layout):
+            codes = layout.codes(box)
+            if histogram is not None:
+                histogram.add(codes)
+            if self.provenance is not None:
+                self.provenance.add(codes, box)
+            yield box.stop / layout.shape[0]
+        if histogram is not None:
+            self.findings += of_codes(histogram)
+
+    def _against(self, layout: Layout, original: CheckpointTensor) -> Iterator[float]:
+        if tuple(original.shape) != tuple(layout.shape):
+            fact = f"has shape {layout.shape}, but the original has {original.shape}."
+            self.findings.append(error(layout, "shape_differs", fact))
+            return
+        dtype = original.layout.dtype
+        rounding = torch.finfo(dtype).eps / 2 if dtype.is_floating_point else 0.0
+        errors = Errors(layout, self.heads.of_weight(layout.name))
+        for box in boxes(layout, errors.multiple):
+            x = original.read(box)
+            errors.add(x, layout.values(box))
+            if self.provenance is not None:
+                self.provenance.compare(x, box, rounding)
+            yield box.stop / layout.shape[0]
+        if errors.relative > FAR:
+            for box in boxes(layout, errors.multiple):
+                errors.add_orders(original.read(box), layout.values(box), box)
+                yield box.stop / layout.shape[0]
+        self.findings += of_original(errors, original.name)
+
+
+__all__ = ["CheckpointFinding", "Opened", "Step", "find", "steps"]

@@ -1,0 +1,128 @@
+"""What the codes of a weight tell: those that never occur, -0, NaN, bits that are lost; and where they came from."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from quantcore.checkpoints.findings.record import CheckpointFinding, error, note, warning
+from quantcore.checkpoints.findings.rows import ELEMENTS
+from quantcore.checkpoints.layouts.gguf.blocks import Gguf
+from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.diagnosis import percent
+from quantcore.formats import FloatFormat, IntFormat
+from quantcore.wording import count, joined
+
+ENOUGH = 64  # elements a code, before one that never occurs means anything
+FEW_BITS = 6  # of wider codes, those for the tails never occur
+LISTED = 8
+
+
+@dataclass
+class Histogram:
+    """How often each code occurs, by its bits."""
+
+    layout: Layout
+    counts: npt.NDArray[np.int64] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Start with none."""
+        self.counts = np.zeros(1 << self.layout.element.bits, np.int64)
+
+    @classmethod
+    def suits(cls, layout: Layout) -> bool:
+        """Whether codes are stored numbers of at most 8 bits, each by itself."""
+        if isinstance(layout, Gguf) and layout.kind.name.startswith(("IQ1", "IQ2", "IQ3", "TQ")):
+            return False  # rows of a grid, or digits
+        return layout.element.bits <= 8
+
+    def add(self, codes: Tensor) -> None:
+        """Count the codes of a box."""
+        flat = codes.contiguous().view(torch.uint8).reshape(-1).numpy()
+        for start in range(0, len(flat), ELEMENTS):  # bincount takes 8 bytes for each
+            bits = flat[start : start + ELEMENTS] & np.uint8(len(self.counts) - 1)
+            self.counts += np.bincount(bits, minlength=len(self.counts))
+
+    @property
+    def total(self) -> int:
+        """The number of codes."""
+        return int(self.counts.sum())
+
+
+def of_codes(histogram: Histogram) -> Iterator[CheckpointFinding]:
+    """Yield what a weight's codes tell."""
+    if isinstance(histogram.layout.element, FloatFormat):
+        yield from _floats(histogram)
+    if histogram.total >= ENOUGH * len(histogram.counts):
+        lost = list(_lost_bits(histogram))
+        yield from lost
+        if not lost and histogram.layout.element.bits <= FEW_BITS:
+            yield from _never_used(histogram)
+
+
+def _floats(histogram: Histogram) -> Iterator[CheckpointFinding]:
+    """-0 and NaN."""
+    layout, counts = histogram.layout, histogram.counts
+    element: Any = layout.element
+    table = element.table.numpy()
+    nan = int(counts[~np.isfinite(table)].sum())
+    if nan:
+        yield error(
+            layout, "code_nan", f"has {count(nan, 'code')} of NaN or infinity; so are its values there."
+        )
+    minus_zero = int(counts[(table == 0) & np.signbit(table)].sum())
+    if minus_zero:
+        of = f"{minus_zero:,} of its {histogram.total:,} codes ({percent(minus_zero / histogram.total)})"
+        plus_zero = int(counts[0])
+        if not plus_zero:
+            yield note(
+                layout, "minus_zero", f"stores 0 as −0 in {of}, and never as +0: as ModelOpt's MXFP4 does."
+            )
+        else:
+            yield note(layout, "minus_zero", f"has the code −0 in {of}; its value is that of 0.")
+
+
+def _lost_bits(histogram: Histogram) -> Iterator[CheckpointFinding]:
+    """Bits that are the same in every code: a packer or unpacker that shifts or masks wrongly."""
+    used = np.flatnonzero(histogram.counts)
+    if len(used) < 2:
+        return
+    bits = histogram.layout.element.bits
+    always, ever = int(np.bitwise_and.reduce(used)), int(np.bitwise_or.reduce(used))
+    for bit in range(bits):
+        if always >> bit & 1 or not ever >> bit & 1:
+            value = always >> bit & 1
+            yield warning(
+                histogram.layout,
+                "bit_constant",
+                f"has bit {bit} of every code {value}, so that half of the {1 << bits} codes never occur; a packer may "
+                "have lost it.",
+            )
+
+
+def _never_used(histogram: Histogram) -> Iterator[CheckpointFinding]:
+    """Codes that never occur."""
+    layout, element = histogram.layout, histogram.layout.element
+    unused = np.flatnonzero(histogram.counts == 0)
+    if isinstance(element, FloatFormat):
+        table = element.table.numpy()
+        # NaN is no loss, and a zero of the other sign neither
+        unused = unused[np.isfinite(table[unused]) & (table[unused] != 0)]
+    if not len(unused):
+        return
+    bits = element.bits
+    signed = isinstance(element, IntFormat) and element.signed
+    numbers = sorted(int(c) - (1 << bits) if signed and c >> (bits - 1) else int(c) for c in unused)
+    shown = [str(n).replace("-", "−") for n in numbers[:LISTED]]
+    if len(numbers) > LISTED:
+        shown.append(f"{len(numbers) - LISTED} more")
+    yield note(
+        layout,
+        "codes_never_used",
+        f"never uses the {'code' if len(numbers) == 1 else 'codes'} {joined(shown)} of {element}, in {histogram.total:,} "
+        "elements.",
+    )

@@ -1,0 +1,60 @@
+"""What headers and config tell: damaged files, and stored tensors whose partners are missing."""
+
+from collections.abc import Iterator, Mapping
+
+from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.findings.record import CheckpointFinding, named, of_problem
+from quantcore.checkpoints.problem import Problem
+from quantcore.checkpoints.protocol.release import Release
+
+# A stored tensor of a quantized release -> what its module must have too: one name of each group
+PARTNERS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "qweight": (("scales",), ("qzeros",)),
+    "qzeros": (("qweight",),),
+    "g_idx": (("qweight",),),
+    "weight_packed": (("weight_scale",),),
+    "weight_scale": (("weight", "weight_packed"),),
+    "weight_scale_inv": (("weight",),),
+    "weight_scale_2": (("weight",), ("weight_scale",)),
+    "weight_global_scale": (("weight_packed",), ("weight_scale",)),
+    "weight_zero_point": (("weight", "weight_packed"), ("weight_scale",)),
+    "W_q": (("scale",), ("zero",)),
+    "SCB": (("weight",),),
+}
+_FLOAT8 = ("F8_E4M3", "F8_E5M2")
+
+
+def of_headers(release: Release, problems: tuple[Problem, ...]) -> Iterator[CheckpointFinding]:
+    """Yield the problems of the files, and what modules lack."""
+    yield from map(of_problem, problems)
+    known = {name for problem in problems for name in problem.tensors}
+    if not release.method:
+        return
+    for module, pieces in release.modules.items():
+        if known.isdisjoint({f"{module}.{last}" for last in (*pieces, "weight")}):
+            yield from _missing(module, pieces)
+
+
+def _missing(module: str, pieces: Mapping[str, StoredTensor]) -> Iterator[CheckpointFinding]:
+    # one sentence for each tensor that is missing, whoever misses it
+    lacking: dict[tuple[str, ...], list[str]] = {}
+    for last in pieces:
+        for group in PARTNERS.get(last, ()):
+            if not any(name in pieces for name in group):
+                lacking.setdefault(group, []).append(last)
+    for group, users in lacking.items():
+        yield CheckpointFinding(
+            "missing_tensor",
+            "error",
+            f"The {' or '.join(group)} of {named(module)} is missing, which its {' and '.join(users)} can't be read "
+            "without; download the release again.",
+            tensors=tuple(f"{module}.{last}" for last in users),
+        )
+    weight = pieces.get("weight")
+    if weight is not None and weight.dtype in _FLOAT8 and not any("scale" in name for name in pieces):
+        yield CheckpointFinding(
+            "missing_tensor",
+            "error",
+            f"{named(weight.name)} is {weight.dtype}, but has no scale; without it values are those of the codes.",
+            tensors=(weight.name,),
+        )

@@ -1,0 +1,174 @@
+"""How the codes and scales of integers were made, as far as they tell.
+
+Min-max scales and rounding to nearest leave a trace: a group's largest |code| is the divisor of its scale, so that
+dequantizing and quantizing again gives the same codes and scales. GPTQ, AWQ and searches of scales do not leave it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from quantcore.checkpoints.containers.stored import TORCH_DTYPES
+from quantcore.checkpoints.findings.record import CheckpointFinding, note
+from quantcore.checkpoints.layouts.gguf.blocks import Gguf
+from quantcore.checkpoints.protocol.layout import SCALE, Layout
+from quantcore.diagnosis import percent
+from quantcore.formats import IntFormat
+from quantcore.wording import count
+
+ALL, MOST = 0.999, 0.9  # of the groups
+# relative: a scale is known to half a unit of its dtype's last place
+TOLERANCE = {"F16": 2.0**-11, "BF16": 2.0**-8, "F32": 2.0**-22}
+
+
+@dataclass
+class Provenance:
+    """How many groups reach which codes, over boxes of rows."""
+
+    layout: Layout
+    groups: int = 0
+    highest: int = 0
+    lowest: int = 0
+    same: int = 0
+    compared: int = 0
+    ratios: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Start with no divisor seen."""
+        self.divided = dict.fromkeys(self.divisors, 0)
+
+    @classmethod
+    def suits(cls, layout: Layout) -> bool:
+        """Whether groups are runs of columns of integers with integer zero points or none."""
+        if isinstance(layout, Gguf) or not isinstance(layout.element, IntFormat) or len(layout.shape) < 2:
+            return False
+        zero_point = layout.zero_point(slice(0, 1))
+        return (
+            SCALE in layout.fields
+            and layout.blocks.blocked_shape == layout.shape
+            and all(b == 1 for b in layout.blocks.block[:-1])
+            and layout.group_index() is None
+            and layout.min() is None
+            and (zero_point is None or not zero_point.is_floating_point())
+        )
+
+    @property
+    def top(self) -> int:
+        """The largest code of a symmetric weight, less the zero point: 7 of int4."""
+        return (1 << (self.layout.element.bits - 1)) - 1
+
+    @property
+    def divisors(self) -> tuple[float, ...]:
+        """By what libraries divide max |w|: 7, 7.5 or 8 for int4."""
+        return float(self.top), self.top + 0.5, self.top + 1.0
+
+    def add(self, codes: Tensor, box: slice) -> None:
+        """Look at the codes of some rows."""
+        wide = torch.int16 if self.layout.element.bits <= 8 else torch.int32
+        low, high = _extremes(codes.to(wide), self.layout.blocks.block[-1])
+        known = low != high  # a group of zeros, as padding has them, tells nothing
+        parameters = self.layout.parameters(box)
+        self.groups += int(known.sum())
+        if self.layout.symmetric:
+            if parameters.zero_point is not None:
+                zero_point = parameters.zero_point.to(wide)
+                low, high = low - zero_point, high - zero_point
+            largest = torch.maximum(-low, high)
+            self.highest += int(((largest == self.top) & known).sum())
+            self.lowest += int(((low == -self.top - 1) & known).sum())
+            ratio = largest / self.top
+        else:
+            ratio = (high - low) / ((1 << self.layout.element.bits) - 1)
+        self.same += int((self._is_same(parameters.scale, ratio) & known).sum())
+
+    def _is_same(self, scale: Tensor | None, ratio: Tensor) -> Tensor:
+        """Whether ``ratio`` times a scale is the same scale in its dtype."""
+        stored = TORCH_DTYPES.get(self.layout.fields[SCALE].piece.dtype)
+        if scale is None or stored is None:
+            return ratio == 1
+        again = (scale * ratio).to(stored).to(torch.float32)
+        return (again - scale).abs() <= scale.abs() * TOLERANCE["F32"]
+
+    def compare(self, original: Tensor, box: slice, rounding: float) -> None:
+        """Compare the scales of some rows with the weight before it was quantized.
+
+        Args:
+            rounding: the relative error to which the original is stored, which may be less precise than what was quantized.
+        """
+        scale = self.layout.parameters(box).scale
+        if scale is None or not self.layout.symmetric:
+            return
+        low, high = _extremes(original, self.layout.blocks.block[-1])
+        largest = torch.maximum(-low, high)
+        known = (largest > 0) & (scale.abs() > 0)
+        ratio = (largest / scale.abs())[known]
+        tolerance = 2 * (TOLERANCE.get(self.layout.fields[SCALE].piece.dtype, 2.0**-11) + rounding)
+        self.compared += ratio.numel()
+        self.ratios += float(ratio.sum(dtype=torch.float64))
+        for divisor in self.divided:
+            self.divided[divisor] += int(((ratio - divisor).abs() <= divisor * tolerance).sum())
+
+
+def _extremes(values: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Return the lowest and highest number of each run of ``size`` columns, the last perhaps shorter."""
+    whole = values.shape[-1] // size * size
+    parts = [values[..., :whole].reshape(*values.shape[:-1], -1, size)] if whole else []
+    if whole < values.shape[-1]:
+        parts.append(values[..., None, whole:])
+    return torch.cat([p.amin(-1) for p in parts], -1), torch.cat([p.amax(-1) for p in parts], -1)
+
+
+def of_provenance(seen: Provenance) -> Iterator[CheckpointFinding]:
+    """Yield how the scales and codes were made."""
+    if seen.groups == 0:
+        return
+    yield from _by_codes(seen)
+    if seen.compared:
+        yield from _by_scales(seen)
+
+
+def _by_codes(seen: Provenance) -> Iterator[CheckpointFinding]:
+    layout, top = seen.layout, seen.top
+    divisor = f"divisor {top}" if layout.symmetric else f"{(1 << layout.element.bits) - 1} steps"
+    share = seen.same / seen.groups
+    again = f"dequantizing and quantizing it again (min-max, {divisor}, rounding to nearest)"
+    if share >= MOST:
+        groups = (
+            f"all of its {count(seen.groups, 'group')}" if share >= ALL else f"{percent(share)} of its groups"
+        )
+        yield note(
+            layout,
+            "requantizing_is_identity",
+            f"is given back by {again} in {groups}: it was rounded to nearest, or trained so (QAT).",
+        )
+    elif seen.lowest and seen.lowest + seen.highest >= MOST * seen.groups:
+        yield note(
+            layout,
+            "scale_divisor",
+            f"reaches code −{top + 1} or {top} in {percent((seen.lowest + seen.highest) / seen.groups)} of its "
+            f"{count(seen.groups, 'group')}: its scales are max |w| divided by {top + 0.5:g} or {top + 1}.",
+        )
+    else:
+        yield note(
+            layout,
+            "requantizing_changes",
+            f"is not given back by {again}: {percent(share)} of its {count(seen.groups, 'group')} have the same scale. "
+            "It was made by GPTQ, AWQ, a search of scales or another rule for them.",
+        )
+
+
+def _by_scales(seen: Provenance) -> Iterator[CheckpointFinding]:
+    # roundings cancel in the mean, which tells 127 from 127.5 where a single group can't
+    divisor = min(seen.divided, key=lambda d: abs(d - seen.ratios / seen.compared))
+    share = seen.divided[divisor] / seen.compared
+    if share >= MOST:
+        fact = f"has scales of max |w| / {divisor:g} of the original in {percent(share)} of its groups."
+    else:
+        tried = ", ".join(f"{d:g}" for d in seen.divided)
+        fact = (
+            f"has scales that are not max |w| of the original divided by {tried}: the nearest, {divisor:g}, fits "
+            f"{percent(share)} of its groups."
+        )
+    yield note(seen.layout, "scale_divisor", fact)

@@ -1,0 +1,62 @@
+"""What a finding in a checkpoint is."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from quantcore.checkpoints.problem import Problem
+from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.diagnosis import Finding
+from quantcore.tensors import short
+
+
+@dataclass(frozen=True)
+class CheckpointFinding(Finding):
+    """A finding with the tensors that it concerns, by the names that the checkpoint or its files have for them.
+
+    ``severity``: "error" if some reader gets wrong values or none, "warning" if readers disagree or something is
+    unusual, "note" if worth knowing. ``sentence`` names the tensor.
+    """
+
+    tensors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Step:
+    """A part of a check that is done: ``done`` of ``total`` bytes, at ``tensor``, and what was found there."""
+
+    done: int
+    total: int
+    tensor: str = ""
+    findings: tuple[CheckpointFinding, ...] = ()
+
+
+def error(layout: Layout, kind: str, fact: str) -> CheckpointFinding:
+    """Return a finding of severity error; ``fact``: goes on after the weight's name."""
+    return CheckpointFinding(kind, "error", f"{named(layout.name)} {fact}", tensors=(layout.name,))
+
+
+def warning(layout: Layout, kind: str, fact: str) -> CheckpointFinding:
+    """Return a finding of severity warning."""
+    return CheckpointFinding(kind, "warning", f"{named(layout.name)} {fact}", tensors=(layout.name,))
+
+
+def note(layout: Layout, kind: str, fact: str) -> CheckpointFinding:
+    """Return a finding of severity note."""
+    return CheckpointFinding(kind, "note", f"{named(layout.name)} {fact}", tensors=(layout.name,))
+
+
+def of_problem(problem: Problem) -> CheckpointFinding:
+    """Return what was found while headers were read."""
+    return CheckpointFinding(problem.kind, problem.severity, problem.sentence, tensors=problem.tensors)
+
+
+def named(name: str) -> str:
+    """Quote a name for a sentence."""
+    return short(name, 120)
+
+
+def some(names: Iterable[str], shown: int = 5) -> str:
+    """List a few names: ``'a', 'b' and 3 more``."""
+    listed = list(names)
+    text = ", ".join(short(name, 80) for name in listed[:shown])
+    return f"{text} and {len(listed) - shown:,} more" if len(listed) > shown else text

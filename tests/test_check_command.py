@@ -1,0 +1,101 @@
+"""``python -m quantcore check``: what it prints, and its exit codes."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from checkpoint_cases import case, cases
+from safetensors.numpy import save_file
+
+from quantcore.__main__ import main
+
+SOUND, V1 = case("gptq_v2_4bit_g128_sym").release, case("bad_gptq_v1_but_zeros_8").release
+
+
+def run(capsys, *arguments):
+    code = main(["check", *map(str, arguments)])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_a_sound_release(capsys):
+    code, out, err = run(capsys, SOUND)
+    assert (code, err) == (0, "")
+    assert out.startswith(f"{SOUND}: gptq, 4 tensors, 28.8 kB\n")
+    assert out.endswith("0 errors, 0 warnings and 2 notes.\n")
+
+
+@pytest.mark.parametrize("given", cases("bad_"), ids=str)
+def test_a_damaged_release(given, capsys):
+    """Everything that a file shows by itself is an error, in a sentence and in the exit code."""
+    shows_nothing = str(given) in ("bad_awq_not_interleaved", "bad_q5k_leak")
+    code, out, err = run(capsys, given.release)
+    assert code == (0 if shows_nothing else 1)
+    assert err == ""
+    assert ("error: " in out) is not shows_nothing
+
+
+@pytest.mark.parametrize("name", ["nothing", "empty", "text.txt", "folder/link"])
+def test_what_can_not_be_opened(name, capsys, tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text.txt").write_text("hello")
+    for arguments in ([tmp_path / name], [SOUND, "--against", tmp_path / name]):
+        code, out, err = run(capsys, *arguments)
+        assert (code, out) == (2, "")
+        assert err.count("\n") == 1
+        assert err.endswith(".\n")
+
+
+def test_json(capsys):
+    code, out, _ = run(capsys, V1, "--json")
+    found = json.loads(out)
+    assert code == 1
+    assert (found["path"], found["format"], found["tensors"]) == (str(V1), "gptq", 1)
+    assert found["counts"]["error"] == 1
+    first = found["findings"][0]
+    assert (first["kind"], first["severity"]) == ("gptq_version", "error")
+    assert first["tensors"] == ["model.layers.0.self_attn.q_proj.weight"]
+    assert "stored zeros are 8" in first["sentence"]
+    code, out, _ = run(capsys, case("bad_truncated").release, "--json")
+    assert (code, json.loads(out)["format"], json.loads(out)["findings"][0]["kind"]) == (
+        1,
+        None,
+        "unreadable",
+    )
+
+
+def test_against(capsys, tmp_path):
+    given = case("bad_q5k_leak")
+    (name,) = given.record["tensors"]
+    save_file({name: given.expected[f"{name}|true"]}, tmp_path / "model.safetensors")
+    code, out, _ = run(capsys, given.release, "--against", tmp_path)
+    assert code == 1
+    assert "odd sub-blocks worse than even ones" in out
+    assert run(capsys, tmp_path, "--against", tmp_path)[0] == 0
+
+
+def test_many_findings_of_one_kind_are_counted(capsys, tmp_path):
+    save_file({f"w{i}": np.full(4, np.nan, np.float32) for i in range(40)}, tmp_path / "model.safetensors")
+    code, out, _ = run(capsys, tmp_path)
+    assert code == 1
+    assert out.count("error: ") == 5
+    assert "35 more of value_nonfinite; --json lists all.\n40 errors, 0 warnings and 0 notes.\n" in out
+    assert len(json.loads(run(capsys, tmp_path, "--json")[1])["findings"]) == 40
+
+
+def test_help_says_the_exit_codes(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["check", "--help"])
+    assert "exit code:" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="2"):
+        main([])
+
+
+def test_as_a_program():
+    """With -m, as in CI."""
+    python = [sys.executable, "-m", "quantcore"]
+    checked = subprocess.run([*python, "check", V1], capture_output=True, text=True)
+    assert (checked.returncode, checked.stderr) == (1, "")
+    assert "they are read as v2" in checked.stdout

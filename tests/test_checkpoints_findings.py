@@ -1,0 +1,404 @@
+"""What is wrong with a checkpoint: damaged cases are named, sound ones are not, and provenance is what was done."""
+
+import json
+import shutil
+import time
+
+import numpy as np
+import pytest
+import torch
+from checkpoint_cases import case, cases, sound
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from quantcore.checkpoints import CheckpointFinding, open_checkpoint
+from quantcore.checkpoints.findings import find, rows, steps
+from quantcore.diagnosis import Finding
+
+Q = "model.layers.0.self_attn.q_proj.weight"
+MODULE = Q.removesuffix(".weight")
+AWQ_ORDER = [0, 4, 1, 5, 2, 6, 3, 7]
+
+
+def release(folder, tensors, config=None, metadata=None):
+    """A release of these tensors, opened."""
+    folder.mkdir(exist_ok=True)
+    found = {
+        k: torch.from_numpy(np.ascontiguousarray(v)) if isinstance(v, np.ndarray) else v
+        for k, v in tensors.items()
+    }
+    save_file(found, folder / "model.safetensors", metadata)
+    if config is not None:
+        (folder / "config.json").write_text(json.dumps(config))
+    return open_checkpoint(folder)
+
+
+def changed(name, folder, change, config=None):
+    """A golden release with some stored tensors changed: ``change`` of those by name, None to drop one."""
+    given = case(name).release
+    shutil.copytree(given, folder, dirs_exist_ok=True)
+    with safe_open(given / "model.safetensors", "pt") as file:
+        tensors, metadata = {key: file.get_tensor(key) for key in file.keys()}, file.metadata()  # noqa: SIM118
+    for key, value in change.items():
+        tensors[key] = value(tensors[key]) if value is not None else None
+    kept = {key: value for key, value in tensors.items() if value is not None}
+    content = json.loads((given / "config.json").read_text())
+    content["quantization_config"] = content.get("quantization_config", {}) | (config or {})
+    return release(folder, kept, content, metadata)
+
+
+def kinds(findings, severity=None):
+    return {finding.kind for finding in findings if severity in (None, finding.severity)}
+
+
+def only(findings, kind):
+    (found,) = [finding for finding in findings if finding.kind == kind]
+    return found
+
+
+@pytest.mark.parametrize("given", [*sound(), case("imatrix")], ids=str)
+def test_a_sound_release_has_no_error(given):
+    found = open_checkpoint(given.release).findings()
+    assert kinds(found, "error") == set()
+    assert kinds(found, "warning") <= {"g_idx_unsorted", "zero_point_wraps", "assumed"}
+    assert all(isinstance(f, Finding) and f.tensors and "\n" not in f.sentence for f in found)
+
+
+SAID = {
+    "bad_unknown_quant_method": ["frobnicate"],
+    "bad_gptq_v1_but_zeros_8": ["stored zeros", "v1", "v2", Q],
+    "bad_group_size_config": ["group_size", "128", "32", "weight_scale shape", MODULE],
+    "bad_index_outside_folder": ["../x.safetensors", "outside the folder"],
+    "bad_missing_shard": ["model-00002-of-00002.safetensors", "missing", "model.layers.0.mlp.up_proj.weight"],
+    "bad_missing_weight_scale_2": ["weight_scale_2", "missing", "model.layers.0.self_attn.k_proj"],
+}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_a_damaged_release_is_named(name):
+    (finding,) = [f for f in open_checkpoint(case(name).release).findings() if f.severity == "error"]
+    assert [word for word in SAID[name] if word not in finding.sentence] == [], finding
+    assert finding.tensors
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (
+            "bad_awq_not_interleaved",
+            ["codes and zeros", "permuted 0 4 1 5 2 6 3 7 inside each eight", "its scales not"],
+        ),
+        ("bad_q5k_leak", ["odd sub-blocks worse than even ones"]),
+    ],
+)
+def test_what_only_the_original_shows(name, words, tmp_path):
+    given = case(name)
+    (weight,) = given.record["tensors"]
+    true = given.expected[f"{weight}|true"]
+    noise = np.random.default_rng(4).normal(size=true.shape).astype(np.float32)
+    original = release(tmp_path / "original", {weight: true + 0.01 * true.std() * noise})
+    checkpoint = open_checkpoint(given.release)
+    (finding,) = [f for f in checkpoint.findings(original) if f.severity == "error"]
+    assert [word for word in (*words, weight) if word not in finding.sentence] == [], finding
+    assert kinds(checkpoint.findings(), "error") == set()  # nothing in the file shows it
+
+
+def originals(given, folder, error=0.01):
+    """A release of the values of a golden one, with a small error."""
+    generator = np.random.default_rng(3)
+    values = {name: given.expected[name] for name in given.record["tensors"]}
+    noisy = {
+        n: v + error * v.std() * generator.normal(size=v.shape).astype(np.float32) for n, v in values.items()
+    }
+    return release(folder, noisy)
+
+
+@pytest.mark.parametrize(
+    "given", [c for c in sound() if str(c) not in ("imatrix", "bad_q5k_leak")][::3], ids=str
+)
+def test_a_sound_release_agrees_with_its_original(given, tmp_path):
+    found = open_checkpoint(given.release).findings(originals(given, tmp_path / "original"))
+    assert kinds(found, "error") == set(), found
+    assert kinds(found) & {"far_from_original", "rows_permuted", "missing_tensor"} == set()
+
+
+def test_rows_of_awq_in_another_format(tmp_path):
+    """A converter that leaves AWQ's order in a plain weight."""
+    weight = torch.randn(32, 64)
+    order = (torch.arange(0, 32, 8)[:, None] + torch.tensor(AWQ_ORDER)).reshape(-1)
+    read, original = release(tmp_path / "a", {Q: weight[order]}), release(tmp_path / "b", {Q: weight})
+    assert "permuted 0 4 1 5 2 6 3 7" in only(find(read, original), "awq_order").sentence
+
+
+def test_rows_of_queries_and_keys(tmp_path):
+    """llama.cpp's order of the rows of a head, either way round, with other heads for keys."""
+    names = {n: f"model.layers.0.self_attn.{n}_proj.weight" for n in "qk"}
+    weights = {names["q"]: torch.randn(64, 32), names["k"]: torch.randn(32, 32)}
+    heads = {names["q"]: 4, names["k"]: 2}
+
+    def permuted(w, n):  # llama.cpp, convert_hf_to_gguf.py: permute
+        return w.reshape(n, 2, w.shape[0] // n // 2, -1).swapaxes(1, 2).reshape(w.shape)
+
+    config = {"num_attention_heads": 4, "num_key_value_heads": 2}
+    original = release(tmp_path / "original", weights, config)
+    other = release(
+        tmp_path / "permuted", {n: permuted(w, heads[n]).contiguous() for n, w in weights.items()}
+    )
+    found = find(other, original)
+    assert kinds(found) == {"rows_permuted"}
+    assert {f.tensors[0]: f.sentence for f in found}[names["k"]].count("each of its 2 heads") == 1
+    assert all("two halves interleaved" in f.sentence and f.severity == "note" for f in found)
+    assert all("taken apart" in f.sentence for f in find(original, other) if f.kind == "rows_permuted")
+
+
+def test_another_original(tmp_path):
+    original = release(
+        tmp_path / "a", {"a.weight": torch.randn(8, 16), "b.weight": torch.randn(4), "c": torch.ones(2)}
+    )
+    read = release(
+        tmp_path / "b", {"a.weight": torch.randn(8, 16), "b.weight": torch.randn(5), "d": torch.ones(2)}
+    )
+    found = find(read, original)
+    assert "shape (5,), but the original has (4,)" in only(found, "shape_differs").sentence
+    assert "'a.weight' is not 'a.weight' of the original" in only(found, "not_the_original").sentence
+    assert only(found, "missing_tensor").tensors == ("c",)
+    assert only(found, "additional_tensor").tensors == ("d",)
+
+
+def test_norms_plus_one(tmp_path):
+    """llama.cpp adds 1 to the norms of Gemma."""
+    weight = torch.randn(64) / 8
+    found = find(
+        release(tmp_path / "a", {"n.weight": weight + 1}), release(tmp_path / "b", {"n.weight": weight})
+    )
+    assert kinds(found) == {"plus_one"}
+
+
+def test_names_of_gguf_are_those_of_the_original(tmp_path):
+    given = case("gguf_model")
+    name, other = "blk.0.attn_v.weight", "model.layers.0.self_attn.v_proj.weight"
+    original = release(tmp_path / "original", {other: -given.expected[name]})
+    finding = only(open_checkpoint(given.release).findings(original), "not_the_original")
+    assert f"{name!r} is not {other!r}" in finding.sentence
+
+
+NVFP4, MXFP4 = "modelopt_nvfp4", "ct_mxfp4"
+DESC_ACT = "gptq_v1_4bit_g32_asym_desc_act"
+
+
+def _with(place, value):
+    def change(tensor):
+        bits = tensor.view(torch.uint8) if tensor.dtype.itemsize == 1 else tensor.clone()
+        bits[place] = value
+        return bits.view(tensor.dtype)
+
+    return change
+
+
+# what is changed in a golden release -> the severity, kind and words of the finding
+CHANGES = {
+    "a scale of infinity": (
+        "gptq_v2_4bit_g128_sym", {f"{MODULE}.scales": _with((1, 5), float("inf"))}, {},
+        "error", "scale_nonfinite", ["1 scale of NaN or infinity", "first at (5, 1)"],
+    ),
+    "a negative scale": (
+        "gptq_v2_4bit_g128_sym", {f"{MODULE}.scales": _with((1, 5), -0.5)}, {},
+        "warning", "scale_negative", ["1 negative scale", "first at (5, 1)"],
+    ),
+    "scales that are missing": (
+        "gptq_v2_4bit_g128_sym", {f"{MODULE}.scales": None}, {},
+        "error", "missing_tensor", ["The scales of", MODULE, "is missing"],
+    ),
+    "zero points that differ": (
+        "gptq_v2_4bit_g128_sym", {f"{MODULE}.qzeros": _with((1, 0), 0x33333333)}, {},
+        "error", "zero_points_differ", ["every zero point is 8", "8 ("],
+    ),
+    "an unsorted g_idx without desc_act": (
+        DESC_ACT, {}, {"desc_act": False},
+        "warning", "g_idx_unsorted", ["column", "belongs to group", "the config says desc_act false"],
+    ),
+    "stored zeros of 8 in a v1 that is not symmetric": (
+        DESC_ACT, {f"{MODULE}.qzeros": lambda t: torch.full_like(t, -0x77777778)}, {},
+        "warning", "gptq_version", ["stored zeros of 8 everywhere", "v2"],
+    ),
+    "stored zeros of 15 in v1": (
+        DESC_ACT, {f"{MODULE}.qzeros": _with((0, 0), 0xF)}, {},
+        "warning", "zero_point_wraps", ["stores 15 for", "get 16"],
+    ),
+    "a global scale of the other kind": (
+        NVFP4, {f"{MODULE}.weight_scale_2": lambda t: 1 / t}, {},
+        "error", "global_scale", ["weight_scale_2", "which multiplies"],
+    ),
+    "a global scale of the other kind, divided by": (
+        "ct_nvfp4", {f"{MODULE}.weight_global_scale": lambda t: 1 / t}, {},
+        "error", "global_scale", ["weight_global_scale", "which divides"],
+    ),
+    "an E8M0 scale of 255": (
+        MXFP4, {f"{MODULE}.weight_scale": _with((3, 1), 255)}, {},
+        "error", "e8m0_nan", ["1 E8M0 scale of 255", "first at (3, 1)"],
+    ),
+    "scales rounded to powers of two": (
+        "ct_fp8_channel", {f"{MODULE}.weight_scale": lambda t: torch.exp2(torch.log2(t.float()).round())}, {},
+        "warning", "scales_powers_of_two", ["all powers of two"],
+    ),
+    "a code of NaN": (
+        "ct_fp8_channel", {Q: _with((2, 2), 0x7F)}, {}, "error", "code_nan", ["1 code of NaN"],
+    ),
+    "zeros that are all -0": (
+        MXFP4, {f"{MODULE}.weight_packed": lambda t: t | ((t & 7 == 0) * 8 + (t & 0x70 == 0) * 0x80).to(torch.uint8)},
+        {}, "note", "minus_zero", ["never as +0"],
+    ),
+    "a bit that is lost": (
+        "gptq_v2_4bit_g128_sym", {f"{MODULE}.qweight": lambda t: t & 0x77777777}, {},
+        "warning", "bit_constant", ["bit 3 of every code 0"],
+    ),
+    "a code that never occurs": (
+        MXFP4, {f"{MODULE}.weight_packed": lambda t: torch.where((t & 15 == 7) | (t >> 4 == 7), 0, t)}, {},
+        "note", "codes_never_used", ["the code 7 of e2m1"],
+    ),
+    "an FP8 weight without a scale": (
+        "ct_fp8_channel", {f"{MODULE}.weight_scale": None}, {},
+        "error", "missing_tensor", ["F8_E4M3", "has no scale"],
+    ),
+    "NaN in a plain weight": (
+        "gptq_v2_4bit_g128_sym", {"model.layers.0.input_layernorm.weight": _with(3, float("nan"))}, {},
+        "error", "value_nonfinite", ["contains 1 NaN"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_each_kind(what, tmp_path):
+    name, change, config, severity, kind, words = CHANGES[what]
+    before = open_checkpoint(case(name).release).findings()
+    same = [f for f in before if (f.kind, f.severity) == (kind, severity)]
+    found = [
+        f
+        for f in changed(name, tmp_path, change, config).findings()
+        if (f.kind, f.severity) == (kind, severity)
+    ]
+    said = [f for f in found if all(word in f.sentence for word in words)]
+    assert said, found
+    assert not [f for f in same if all(word in f.sentence for word in words)]
+    assert all(f.tensors[0].rpartition(".")[0] in f.sentence for f in said)
+
+
+def quantized(folder, x, scale, codes):
+    """A compressed-tensors release of int4 with groups of 32."""
+    weights = {"num_bits": 4, "type": "int", "symmetric": True, "strategy": "group", "group_size": 32}
+    config = {
+        "quant_method": "compressed-tensors",
+        "format": "int-quantized",
+        "config_groups": {"g": {"weights": weights}},
+    }
+    config["config_groups"]["g"]["targets"] = ["Linear"]
+    config["format"] = "pack-quantized"
+    nibbles = (codes.reshape(len(x), -1, 8).to(torch.int64) + 8) << (4 * torch.arange(8))
+    packed = nibbles.sum(-1)
+    return release(
+        folder,
+        {
+            "m.weight_packed": torch.where(packed >= 2**31, packed - 2**32, packed).to(torch.int32),
+            "m.weight_scale": scale,
+            "m.weight_shape": torch.tensor(x.shape),
+        },
+        {"quantization_config": config},
+    )
+
+
+@pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("divisor", [7, 7.5, 8])
+def test_the_divisor_of_scales(divisor, stored, tmp_path):
+    """With the original it is known; without, codes tell 7 from the others."""
+    x = torch.randn(64, 256, generator=torch.Generator().manual_seed(1))
+    groups = x.reshape(64, 8, 32)
+    scale = (groups.abs().amax(-1) / divisor).to(torch.float16)
+    codes = (groups / scale.float()[..., None]).round().clamp(-8, 7).reshape(64, 256)
+    checkpoint = quantized(tmp_path / "q", x, scale, codes)
+    original = release(tmp_path / "x", {"m.weight": x.to(stored)})
+    alone, against = checkpoint.findings(), checkpoint.findings(original)
+    if divisor == 7:
+        assert "all of its 512 groups" in only(alone, "requantizing_is_identity").sentence
+    else:
+        assert "divided by 7.5 or 8" in only(alone, "scale_divisor").sentence
+    sentences = [f.sentence for f in against if f.kind == "scale_divisor"]
+    assert f"max |w| / {divisor:g} of the original in 100 %" in sentences[-1]
+
+
+def test_scales_that_were_searched(tmp_path):
+    x = torch.randn(64, 256, generator=torch.Generator().manual_seed(2))
+    groups = x.reshape(64, 8, 32)
+    scale = (groups.abs().amax(-1) / 7 * torch.linspace(1.05, 1.3, 8)).to(torch.float16)
+    codes = (groups / scale.float()[..., None]).round().clamp(-8, 7).reshape(64, 256)
+    checkpoint = quantized(tmp_path / "q", x, scale, codes)
+    assert "is not given back" in only(checkpoint.findings(), "requantizing_changes").sentence
+    against = checkpoint.findings(release(tmp_path / "x", {"m.weight": x}))
+    assert "not max |w| of the original divided by 7, 7.5, 8" in only(against, "scale_divisor").sentence
+
+
+def test_a_check_can_be_left(tmp_path, monkeypatch):
+    """Steps come box by box, with what is done so far; what has not been reached has not been read."""
+    monkeypatch.setattr(rows, "ELEMENTS", 1 << 10)
+    checkpoint = release(tmp_path, {f"w{i}": torch.randn(64, 64) for i in range(8)})
+    headers = checkpoint.counter.total
+    done = []
+    for step in steps(checkpoint):
+        done.append(step.done)
+        if len(done) == 6:
+            break
+    assert done == sorted(done)
+    assert 0 < done[-1] < 64 * 64 * 4 * 2
+    assert step.total == 8 * 64 * 64 * 4
+    assert checkpoint.counter.total - headers <= 2 * 64 * 64 * 4
+    assert [s.done for s in steps(checkpoint)][-1] == step.total
+
+
+def test_boxes_give_what_the_whole_gives(tmp_path, monkeypatch):
+    """Small boxes, in which rows, blocks and heads are cut, find the same."""
+    names = [
+        *cases(
+            "bad_gptq", "ct_int4", "gguf_k", "hqq_4bit", "deepseek", "torchao_int4", "bnb_nf4", "mlx_affine_3"
+        )
+    ]
+    whole = [open_checkpoint(given.release).findings() for given in names]
+    monkeypatch.setattr(rows, "ELEMENTS", 500)
+    assert [open_checkpoint(given.release).findings() for given in names] == whole
+    assert sum(map(len, whole)) > 10
+    checkpoint = changed(
+        "gptq_v2_4bit_g128_sym", tmp_path, {f"{MODULE}.scales": _with((1, 50), float("inf"))}
+    )
+    assert "first at (50, 1)" in only(checkpoint.findings(), "scale_nonfinite").sentence
+
+
+def test_rows_that_are_too_long_are_not_checked(tmp_path, monkeypatch):
+    monkeypatch.setattr(rows, "MOST_ELEMENTS", 1000)
+    found = release(tmp_path, {"long": torch.randn(1, 2000), "w": torch.randn(2, 1000)}).findings()
+    assert "rows of 2,000 elements" in only(found, "not_checked").sentence
+    assert found[0].tensors == ("long",)
+
+
+def test_large_weights_take_little_memory(tmp_path):
+    """64 M elements in 0.2 GB of files are checked in seconds, and in boxes."""
+    import resource
+
+    size = 8192
+    tensors = {
+        "m.qweight": torch.randint(-(2**31), 2**31, (size // 8, size), dtype=torch.int32),
+        "m.qzeros": torch.full((size // 128, size // 8), 0x77777777, dtype=torch.int32),
+        "m.scales": torch.rand(size // 128, size, dtype=torch.float16) + 0.1,
+    }
+    config = {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True}
+    checkpoint = release(tmp_path, tensors, {"quantization_config": config})
+    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
+    found = checkpoint.findings()
+    assert kinds(found, "error") == set()
+    assert time.perf_counter() - start < 10
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 250_000  # kB
+
+
+def test_findings_are_records_of_the_package():
+    """Pages that show findings can show these."""
+    found = open_checkpoint(case("bad_gptq_v1_but_zeros_8").release).findings()
+    assert isinstance(found[0], CheckpointFinding)
+    assert found[0].severity == "error"
+    assert found[0].boxes == ()
