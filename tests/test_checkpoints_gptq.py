@@ -1,5 +1,8 @@
 """GPTQ releases, against golden checkpoints."""
 
+import json
+import shutil
+
 import numpy as np
 import pytest
 from checkpoint_cases import case, cases, differences, flipped, misplaced, quantized_names
@@ -43,3 +46,27 @@ def test_the_config_is_not_believed_against_the_zeros():
     (name,) = given.record["tensors"]
     (note,) = checkpoint.tensors[name].notes()
     assert all(word in note for word in (name, "stored zeros are 8", "v1", "v2"))
+
+
+@pytest.mark.parametrize(
+    ("dynamic", "read"),
+    [
+        ({"-:.*lm_head": {}, r"+:.*\.(mlp|self_attn)\.": {"bits": 8, "group_size": -1}}, True),
+        ({"model": {"bits": 8, "group_size": -1}, "+:.*": {"bits": 2}}, True),
+        ({"+:layers": {"bits": 8, "group_size": -1}}, False),  # from the start of the name
+        ({"+:(a*)*": {"bits": 8}}, False),
+    ],
+)
+def test_modules_that_differ_from_the_rest(dynamic, read, tmp_path):
+    """``dynamic`` of the config: the first pattern that matches decides."""
+    given = case("gptq_v1_8bit_channel")
+    shutil.copytree(given.release, tmp_path / "release")
+    for name in ("config.json", "quantize_config.json"):
+        config = json.loads((given.release / name).read_text())
+        config.get("quantization_config", config).update(bits=4, group_size=128, dynamic=dynamic)
+        (tmp_path / "release" / name).write_text(json.dumps(config))
+    checkpoint = open_checkpoint(tmp_path / "release")
+    if read:
+        assert differences(given, checkpoint) == []
+    else:
+        assert {p.severity for p in checkpoint.problems} == {"error"}

@@ -21,9 +21,10 @@ import torch
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.layouts.awq import has_its_shape
 from quantcore.checkpoints.packing import Order, dense, planar, unpack
-from quantcore.checkpoints.protocol.config import group_size, integer, text
+from quantcore.checkpoints.protocol.config import group_size, integer, section, text
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Packed
 from quantcore.checkpoints.protocol.layout import CODES, GROUP_INDEX, SCALE, ZERO_POINT, Layout, words
+from quantcore.checkpoints.protocol.patterns import Patterns
 from quantcore.checkpoints.protocol.release import Release, attempt
 from quantcore.errors import QuantError
 from quantcore.formats import Format, IntFormat
@@ -36,11 +37,30 @@ PLANAR = (5, 6, 7)  # only GPTQModel writes these widths, whatever version the c
 
 def find(release: Release) -> Iterator[Layout]:
     """Yield the weights of a GPTQ release."""
+    patterns = Patterns()
     for module, pieces in release.modules_with("qweight", "qzeros", "scales"):
         own = {k: pieces[k] for k in ("qweight", "qzeros", "scales", "g_idx") if k in pieces}
         if not release.method and has_its_shape(own):  # then it is AWQ
             continue
-        yield attempt(f"{module}.weight", own, partial(layout_of, module, own, release.quantization))
+        yield attempt(
+            f"{module}.weight", own, partial(_with_overrides, module, own, release.quantization, patterns)
+        )
+
+
+def _with_overrides(
+    module: str, pieces: Mapping[str, StoredTensor], config: Mapping[str, Any], patterns: Patterns
+) -> "Gptq":
+    """Return the layout with what ``dynamic`` of the config says of the module: the first pattern that matches.
+
+    Source: GPTQModel, quantization/config.py, dynamic_get. A pattern behind ``-:`` names modules left unquantized.
+    """
+    for key, overrides in section(config, "dynamic").items():
+        if key.startswith("-:") or not isinstance(overrides, dict):
+            continue
+        if patterns.matches(key.removeprefix("+:"), module):
+            config = {**config, **overrides}
+            break
+    return layout_of(module, pieces, config)
 
 
 def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[str, Any]) -> "Gptq":
