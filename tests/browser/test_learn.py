@@ -18,6 +18,7 @@ from quantcore.prediction.practice import practice
 LESSONS = list(lesson_plan.LESSONS)
 
 
+@pytest.mark.slow
 def test_opens_cold_by_its_link(fresh_server: str, new_app: Callable[..., Any]) -> None:
     """The first visit, the very first to this server too, goes to the last step of a lesson."""
     for name in LESSONS[::-3]:  # the last one needs most; the walk opens a link of each

@@ -82,6 +82,7 @@ def test_points_appear_and_stop_keeps_them(app: Any) -> None:
     assert 0 <= missing - compute(app)[0] <= 1  # one was under way, the rest did not go on behind the page
 
 
+@pytest.mark.slow
 def test_leaving_the_page_stops_the_work(app: Any) -> None:
     at_step(app, "curve", train_weights="int4 per_channel(axis=0)", **MANY)
     app.key("train_compute").get_by_role("button").click()

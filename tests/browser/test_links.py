@@ -120,6 +120,7 @@ def test_every_control_of_the_scheme_writes_the_link_that_shows_it(app: Any) -> 
     app.expect_parameters()
 
 
+@pytest.mark.slow
 def test_every_control_of_the_tensor_writes_the_link_that_shows_it(app: Any) -> None:
     app.open()
     app.expect_scheme(DEFAULT)
@@ -153,6 +154,7 @@ def test_every_control_of_the_tensor_writes_the_link_that_shows_it(app: Any) -> 
     check(generated, dist="uniform", uniform_high="4", shape="4, 6", seed="12")
 
 
+@pytest.mark.slow
 def test_controls_whose_choices_depend_on_the_tensor(app: Any) -> None:
     """A control that keeps a value which the link leaves out would show others another view."""
     app.open(dist="normal", shape="2x3x4", per="group")

@@ -259,6 +259,7 @@ def test_themes(new_app: Callable[..., Any], server: str, scheme: str) -> None:
         assert max(map(luminance, inks)) < 0.5
 
 
+@pytest.mark.slow
 def test_no_scrolling_sideways(app: Any) -> None:
     app.open(shape="2x16x16", per="group", group="4", range="by hand", borders="true", dist="normal")
     app.expect_scheme("int4 symmetric per_group(4, axis=2) given(0.1) textbook")

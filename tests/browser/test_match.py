@@ -4,6 +4,7 @@ import io
 import re
 
 import numpy as np
+import pytest
 from page_rest import at_rest
 from playwright.sync_api import expect
 
@@ -53,6 +54,7 @@ def test_example_and_its_link(app):
     assert page.evaluate("document.scrollingElement.scrollWidth - innerWidth") <= 0
 
 
+@pytest.mark.slow
 def test_cold_link_shows_the_same(app, new_app):
     page = opened(app)
     example(page, 5)
@@ -73,6 +75,7 @@ def test_damaged_link_is_named(app):
     expect(page.locator(".st-key-match_text textarea")).to_have_value("")
 
 
+@pytest.mark.slow
 def test_open_in_explore(app):
     page = opened(app)
     example(page, 3)

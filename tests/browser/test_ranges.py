@@ -72,6 +72,7 @@ def test_cold_link_drag_and_back(fresh_server, new_app):
     expect(page.get_by_test_id("stException")).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_number_slider_and_a_link_to_it(app, new_app):
     page = opened(app)
     app.type("rng_high", "1.5")

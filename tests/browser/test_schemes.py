@@ -2,6 +2,7 @@
 
 import csv
 
+import pytest
 from page_rest import at_rest
 from playwright.sync_api import expect
 
@@ -66,6 +67,7 @@ def test_click_opens_the_scheme_in_explore_and_back_returns(app):
     expect(page.get_by_role("radio", name="mse")).to_be_checked()
 
 
+@pytest.mark.slow
 def test_table_is_what_single_calls_give(app, tmp_path):
     page = opened(app, "/schemes?sw_set=chosen&shape=6x8&seed=3&sw_range=min_max&sw_range=min_mse")
     with page.expect_download() as download:

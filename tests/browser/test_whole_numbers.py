@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from page_rest import REST
+from parts import some
 
 from quantcore.tensors import link
 
@@ -23,7 +24,7 @@ TENSORS = {
 }
 
 
-@pytest.mark.parametrize("size", TENSORS)
+@pytest.mark.parametrize("size", some(TENSORS, 2))
 def test_no_number_of_a_figure_is_cut_off(app: Any, size: str) -> None:
     shown = {"t": link.encode(TENSORS[size]), "src": "paste", "mode": "asymmetric", "per": "channel"}
     app.open(**shown, tab="Scales")
