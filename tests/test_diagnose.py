@@ -45,6 +45,41 @@ def test_example_shows_its_kind_first(kind):
     assert str(example.parsed()) == str(qc.Scheme.parse(str(example.parsed())))
 
 
+@pytest.mark.parametrize("convention", qc.INTEGER_CONVENTIONS)
+def test_a_zero_point_outside_the_format_is_told_where_it_is_stored_as_a_code(convention):
+    """A float zero point, or a minimum, may be any number."""
+    x, told = RNG.normal(size=(8, 32)).astype(np.float32), set()
+    for fmt, granularity in itertools.product(
+        ("uint4 asymmetric", "int8"), ("per_tensor", "per_channel(0)", "per_group(32)")
+    ):
+        for zero_point in (-300, 300):
+            try:
+                scheme = f"{fmt} {granularity} given(0.1, zero_point={zero_point}) {convention}"
+                kinds = [f.kind for f in found(x, scheme)]
+            except qc.QuantError:
+                continue
+            told.add("zero_point_outside" in kinds)
+    stores_a_code = qc.CONVENTIONS[convention].zero_point.is_integer
+    assert told <= {stores_a_code}
+
+
+@pytest.mark.parametrize("setting", ["min_mse", "percentile(99.9)", "entropy", "fixed(-100, 100)"])
+def test_an_outlier_is_told_where_it_sets_the_scale(setting):
+    """Other settings than min-max leave it out, or don't look at it."""
+    x = np.random.default_rng(5).normal(size=(16, 16)).astype(np.float32)
+    x[3, 4] = 100
+    assert "outlier_element" in [f.kind for f in found(x, "int4 per_tensor")]
+    assert "outlier_element" not in [f.kind for f in found(x, f"int4 per_tensor {setting}")]
+
+
+@pytest.mark.parametrize("shape", [(3, 5, 32), (6, 2, 32)])
+def test_a_group_may_be_a_whole_row(shape):
+    """Against an outlier, with a scale for each row: of an axis alone there would be too few, in smaller groups too many."""
+    x = np.random.default_rng(1).normal(size=shape).astype(np.float32)
+    x[0, 0, 5] = 40
+    assert str(only("outlier_element", x, "int4").fix) == "int4 symmetric per_group(32) min_max textbook"
+
+
 @pytest.mark.parametrize("kind", EXAMPLES)
 def test_finding_is_well_formed(kind):
     x, scheme = EXAMPLES[kind].load(), EXAMPLES[kind].scheme

@@ -503,6 +503,14 @@ def test_wrapping_keeps_the_lowest_bits(fmt):
     assert codes == expected
 
 
+@pytest.mark.parametrize("scheme", ["uint4 asymmetric given(0.1, zero_point=20) hqq",
+                                    "uint4 asymmetric per_group(32) given(0.1, zero_point=-3) gguf.Q4_1"])  # fmt: skip
+def test_a_zero_point_that_is_no_code_may_be_any_number(scheme):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        qc.apply(torch.zeros(2, 32), qc.Scheme.parse(scheme))
+
+
 @pytest.mark.parametrize(("zero_point", "outside"), [(127, False), (-128, False), (128, True), (-129, True)])
 def test_zero_point_outside_the_format(zero_point, outside):
     scheme = qc.Scheme(range_setting=qc.Given(0.5, zero_point))

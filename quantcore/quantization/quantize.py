@@ -277,7 +277,8 @@ def _output(out: Tensor | None, blocks: Blocks, dtype: torch.dtype, device: torc
 
 def _zero_point_outside(params: QParams, scheme: Scheme) -> str:
     fmt = scheme.format
-    if params.zero_point.is_floating_point() or not isinstance(fmt, IntFormat):
+    # a float zero point or a minimum, given as an integer, is no code
+    if not scheme.rules.zero_point.is_integer or not isinstance(fmt, IntFormat):
         return ""
     low, high = int(params.zero_point.min()), int(params.zero_point.max())
     if fmt.qmin <= low and high <= fmt.qmax:
