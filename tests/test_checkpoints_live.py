@@ -82,7 +82,9 @@ def test_bitsandbytes(kind, nested, tmp_path):
             assert torch.equal(functional.dequantize_4bit(packed, state).float(), tensor.read())
 
 
-@pytest.mark.parametrize("kind", ["qint2", "qint4", "qint8", "qfloat8_e5m2", "qfloat8_e4m3fnuz"])
+# quanto compiles what unpacks 2 and 4 bits when it is first used, which takes a minute
+@pytest.mark.parametrize("kind", [*(pytest.param(k, marks=pytest.mark.slow) for k in ("qint2", "qint4")),
+                                  "qint8", "qfloat8_e5m2", "qfloat8_e4m3fnuz"])  # fmt: skip
 def test_quanto(kind, tmp_path):
     """The shape of packed weights is found from the bias or the hidden size, for the groups that the library chooses."""
     from optimum import quanto
