@@ -12,8 +12,7 @@ from quantcore.range_setting import Search
 
 with page_frame(
     "Which range should the codes span?",
-    "A narrow range clips the outermost elements; a wide one rounds all others more coarsely. Drag across the "
-    "histogram, move the slider, or use the range that a method finds.",
+    "A narrow range clips the outermost elements; a wide one rounds all others more coarsely.",
 ) as frame:
     tensor, scheme = frame.chosen.tensor, frame.chosen.scheme
     if tensor is not None and scheme is not None:
@@ -28,6 +27,9 @@ with page_frame(
             if isinstance(scheme.range_setting, Search):
                 search.draw(tensor, result, block, bins, bounds)
             else:
+                st.caption(
+                    "Drag across the histogram, move the slider, or use the range that a method finds."
+                )
                 range_slider.draw(bounds, (float(bins[1][0]), float(bins[1][-1])), scheme.symmetric)
                 try:
                     found, curve = views.marks(tensor, scheme, block), views.curve(tensor, scheme, block)
