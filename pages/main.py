@@ -27,6 +27,8 @@ PAGES: list[Page] = [
     import_module("pages.compare.libraries").PAGE,
     import_module("pages.compare.schemes").PAGE,
     import_module("pages.compare.match").PAGE,
+    import_module("pages.models.checkpoint").PAGE,
+    import_module("pages.models.compare").PAGE,
     *import_module("pages.learn").PAGES,
     import_module("pages.learn.ptq_or_qat").PAGE,
 ]

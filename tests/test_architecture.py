@@ -27,6 +27,8 @@ pages.serving
 pages.shared
 pages.sidebar pages.maps
 pages.explore.quantize pages.explore.ranges pages.explore.formats pages.compare.libraries pages.compare.schemes pages.compare.match
+pages.models.opening
+pages.models.checkpoint pages.models.compare
 pages.learn
 pages.learn.ptq_or_qat
 pages.main
@@ -104,7 +106,7 @@ def package(name):
 
 @each_module
 def test_every_module_belongs_to_a_package(name):
-    if name not in ("pages", "pages.explore", "pages.compare"):  # folders of packages, empty
+    if name not in ("pages", "pages.explore", "pages.compare", "pages.models"):  # folders of packages, empty
         assert package(name), f"{name} is in no package of LINES"
 
 
