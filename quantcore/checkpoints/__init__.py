@@ -4,7 +4,7 @@
 >>> checkpoint.tensors["model.layers.0.self_attn.q_proj.weight"].read(rows=slice(0, 8))  # doctest: +SKIP
 
 Where things are: `address` (folders and files, nothing outside them), `sources` (the bytes of a file, counted), `containers` (headers of files), `packing`
-(which code sits where), `protocol` (what a format implements), `layouts` (one module a format), `tensor` and `parameters` (what is made of them),
+(which code sits where), `protocol` (what a format implements), `layouts` (one module a format), `tensor`, `parameters` and `window` (what is made of them), `listing` (all of them),
 `findings` (what is wrong).
 """
 
@@ -12,12 +12,14 @@ from quantcore.checkpoints.address import Folder
 from quantcore.checkpoints.checkpoint import Checkpoint, open_checkpoint
 from quantcore.checkpoints.encode import encode
 from quantcore.checkpoints.findings import CheckpointFinding
+from quantcore.checkpoints.listing import Entry, listing
 from quantcore.checkpoints.problem import NotFound, Problem
 from quantcore.checkpoints.protocol.fields import Place
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.location import Location
 from quantcore.checkpoints.sources import ByteCounter, ByteSource
 from quantcore.checkpoints.tensor import CheckpointTensor
+from quantcore.checkpoints.window import Window, plane_shape
 
 __all__ = [
     "ByteCounter",
@@ -25,12 +27,16 @@ __all__ = [
     "Checkpoint",
     "CheckpointFinding",
     "CheckpointTensor",
+    "Entry",
     "Folder",
     "Layout",
     "Location",
     "NotFound",
     "Place",
     "Problem",
+    "Window",
     "encode",
+    "listing",
     "open_checkpoint",
+    "plane_shape",
 ]

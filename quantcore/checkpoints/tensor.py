@@ -10,6 +10,7 @@ from torch import Tensor
 from quantcore.checkpoints.parameters import quantized_of
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.location import Location
+from quantcore.checkpoints.window import Window, window_of
 from quantcore.errors import QuantError
 from quantcore.numerics import CHUNK
 from quantcore.quantization import Quantized
@@ -114,6 +115,24 @@ class CheckpointTensor:
             QuantError: the tensor is not quantized, or the original has another shape.
         """
         return quantized_of(self.layout, original, lambda: self.read(rounded=self.layout.rounds_each))
+
+    def window(
+        self,
+        rows: tuple[int, int] | None = None,
+        at: tuple[int, ...] = (),
+        original: "CheckpointTensor | None" = None,
+    ) -> Window:
+        """Return some rows as a result of their own; only these are read, where the layout allows.
+
+        Args:
+            rows: (start, stop) of axis -2; None for all. One axis alone is one row.
+            at: the index on all axes but the last two, such as the expert of a stack; empty for a matrix.
+            original: the tensor before it was quantized, of which the same rows are read.
+
+        Raises:
+            QuantError: there are no such rows, they are too many to be read at once, or the tensor can't be read.
+        """
+        return window_of(self.layout, rows, at, None if original is None else original.layout)
 
     def locate(self, index: Sequence[int]) -> Location:
         """Return where the bits of one element and of its parameters lie.

@@ -14,7 +14,7 @@ from quantcore.figures.distribution import (
     grid_values,
     histogram,
 )
-from quantcore.figures.maps import maps, scales_of_maps, titles_of_maps
+from quantcore.figures.maps import drawn_maps, maps, scales_of_maps, titles_of_maps
 from quantcore.figures.number_line import number_line
 from quantcore.figures.pair import PairData, pair, pair_data
 from quantcore.figures.pareto import AXES, error_maps, pareto
@@ -22,6 +22,7 @@ from quantcore.figures.ranges import range_error, range_histogram
 from quantcore.figures.scales import scales
 from quantcore.figures.search import search_error
 from quantcore.figures.style import BLOCKS, base_layout, palette
+from quantcore.figures.treemap import treemap
 
 
 def to_html(figure: go.Figure) -> str:
@@ -39,6 +40,7 @@ __all__ = [
     "base_layout",
     "distribution",
     "distribution_data",
+    "drawn_maps",
     "error_maps",
     "grid_values",
     "histogram",
@@ -55,4 +57,5 @@ __all__ = [
     "search_error",
     "titles_of_maps",
     "to_html",
+    "treemap",
 ]
