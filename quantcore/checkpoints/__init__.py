@@ -11,6 +11,7 @@ Where things are: `address` (folders and files, nothing outside them), `sources`
 from quantcore.checkpoints.address import Folder
 from quantcore.checkpoints.checkpoint import Checkpoint, open_checkpoint
 from quantcore.checkpoints.encode import encode
+from quantcore.checkpoints.examples import EXAMPLES
 from quantcore.checkpoints.findings import CheckpointFinding
 from quantcore.checkpoints.listing import Entry, listing
 from quantcore.checkpoints.problem import NotFound, Problem
@@ -22,6 +23,7 @@ from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.checkpoints.window import Window, plane_shape
 
 __all__ = [
+    "EXAMPLES",
     "ByteCounter",
     "ByteSource",
     "Checkpoint",
