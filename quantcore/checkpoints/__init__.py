@@ -8,7 +8,7 @@ Where things are: `address` (folders and files, nothing outside them), `sources`
 `findings` (what is wrong).
 """
 
-from quantcore.checkpoints.address import Folder
+from quantcore.checkpoints.address import Folder, LocalFolder, MemoryFolder, is_inside
 from quantcore.checkpoints.checkpoint import Checkpoint, open_checkpoint
 from quantcore.checkpoints.encode import encode
 from quantcore.checkpoints.findings import CheckpointFinding
@@ -27,10 +27,13 @@ __all__ = [
     "CheckpointTensor",
     "Folder",
     "Layout",
+    "LocalFolder",
     "Location",
+    "MemoryFolder",
     "NotFound",
     "Place",
     "Problem",
     "encode",
+    "is_inside",
     "open_checkpoint",
 ]
