@@ -8,7 +8,7 @@ Where things are: `address` (folders and files, nothing outside them), `sources`
 `findings` (what is wrong).
 """
 
-from quantcore.checkpoints.address import Folder
+from quantcore.checkpoints.address import Folder, LocalFolder, MemoryFolder, is_inside
 from quantcore.checkpoints.checkpoint import Checkpoint, open_checkpoint
 from quantcore.checkpoints.encode import encode
 from quantcore.checkpoints.examples import EXAMPLES
@@ -32,12 +32,15 @@ __all__ = [
     "Entry",
     "Folder",
     "Layout",
+    "LocalFolder",
     "Location",
+    "MemoryFolder",
     "NotFound",
     "Place",
     "Problem",
     "Window",
     "encode",
+    "is_inside",
     "listing",
     "open_checkpoint",
     "plane_shape",

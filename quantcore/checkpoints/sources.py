@@ -18,10 +18,14 @@ from quantcore.tensors import short
 
 @dataclass
 class ByteCounter:
-    """How many bytes have been read, and in how many reads."""
+    """How many bytes have been read, and in how many reads.
+
+    ``before``: called with the number of bytes before each read, to wait or to stop; by whichever thread reads.
+    """
 
     total: int = 0
     reads: int = 0
+    before: Callable[[int], None] | None = field(default=None, repr=False, compare=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def add(self, size: int) -> None:
@@ -57,34 +61,45 @@ class ByteSource(ABC):
             )
         if size == 0:
             return memoryview(bytearray())
+        if self.counter.before is not None:
+            self.counter.before(size)
         try:
             data = self._read(offset, size)
         except QuantError:
             raise
         except Exception as error:  # whatever a file system raises
             raise QuantError(f"{quoted(self.name)} can't be read: {reason(error)}.") from None
-        self.counter.add(len(data))
+        self._count(len(data))
         if len(data) != size:
             raise QuantError(
                 f"{quoted(self.name)} has become shorter while it was read; open the checkpoint again."
             )
         return data
 
+    @property
+    def identity(self) -> str:
+        """What changes with the content of the file, as far as that can be told without reading it; empty: nothing."""
+        return ""
+
+    def _count(self, size: int) -> None:
+        self.counter.add(size)
+
     @abstractmethod
     def _read(self, offset: int, size: int) -> memoryview: ...
 
 
 class MemorySource(ByteSource):
-    """Bytes that have been read or unpacked already; its reads share them."""
+    """Bytes that have been read or unpacked already; its reads share them if they may be written to."""
 
     gap = 2**62
 
-    def __init__(self, name: str, data: bytearray | memoryview) -> None:
-        super().__init__(name, len(data))
+    def __init__(self, name: str, data: bytearray | memoryview, counter: ByteCounter | None = None) -> None:
+        super().__init__(name, len(data), counter)
         self._data = memoryview(data)
 
     def _read(self, offset: int, size: int) -> memoryview:
-        return self._data[offset : offset + size]
+        data = self._data[offset : offset + size]
+        return memoryview(bytearray(data)) if data.readonly else data
 
 
 class DerivedSource(ByteSource):
@@ -113,6 +128,11 @@ class LocalSource(ByteSource):
         os.close(file)
         super().__init__(name, info.st_size, counter)
         self._identity = _identity(info)
+
+    @property
+    def identity(self) -> str:
+        """Device, inode, size and time of the last change."""
+        return " ".join(map(str, self._identity))
 
     def _read(self, offset: int, size: int) -> memoryview:
         file, info = _open_regular(self._path, self.name)

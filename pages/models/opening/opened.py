@@ -1,8 +1,19 @@
-"""A checkpoint that a visitor has opened."""
+"""Checkpoints that are open: their handles are shared by all visitors, and a few are kept."""
 
+import hashlib
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from quantcore.checkpoints import Checkpoint
+from pages.serving.work.byte_cache import ByteCache
+from pages.shared import turn
+from quantcore.checkpoints import Checkpoint, Folder, open_checkpoint
+
+MOST, MOST_BYTES = 16, 200_000_000  # handles that are kept, and what they may take
+HEADERS = 12  # memory that headers take once read, in multiples of their bytes
+
+_handles = ByteCache(lambda: MOST_BYTES, entries=MOST)
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -20,3 +31,52 @@ class Opened:
     key: str
     title: str
     total_bytes: int
+
+
+def shared(
+    key: str, title: str, folder: Folder, name: str | None, progress: Progress, where: str = ""
+) -> Opened:
+    """Return the handle of a checkpoint, opened unless another visitor's is kept.
+
+    Args:
+        key: changes with the files, as far as that can be told before they are opened.
+
+    Raises:
+        QuantError: as `open_checkpoint`.
+    """
+    make = lambda: opened(title, folder, name, progress, where)  # noqa: E731
+    found: Opened = _handles.get(key, "handle", make, check=turn.check)
+    return found
+
+
+def opened(title: str, folder: Folder, name: str | None, progress: Progress, where: str = "") -> Opened:
+    """Open a checkpoint when it is this visitor's turn.
+
+    Raises:
+        QuantError: as `open_checkpoint`.
+    """
+    with turn.current() as mine:
+        lock, total, asked = threading.Lock(), 0, 0
+
+        def wait(size: int) -> None:
+            """Before each read: headers tell how long they are only while they are read."""
+            nonlocal total, asked
+            with lock:  # one run has one turn, and headers elsewhere are read by several threads
+                total += size
+                if total > asked:
+                    asked = max(2 * total, 1 << 18)
+                    mine.need(HEADERS * asked)
+
+        folder.counter.before = wait
+        try:
+            checkpoint = open_checkpoint(folder, name, progress=progress)
+        finally:
+            folder.counter.before = None
+    files = sorted(folder.opened.items())
+    identity = repr([(each, source.size, source.identity) for each, source in files])
+    return Opened(
+        checkpoint,
+        hashlib.sha256(f"{where} {identity}".encode(errors="surrogatepass")).hexdigest()[:32],
+        title,
+        sum(source.size for _, source in files),
+    )
