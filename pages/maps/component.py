@@ -23,6 +23,19 @@ from quantcore.quantization import Quantized
 
 _HERE = Path(__file__).parent
 _FAILED = "_maps_failed"
+
+
+def script(name: str) -> str:
+    """A script of this folder, such as plotly.js, which loads Plotly."""
+    return (_HERE / name).read_text(encoding="utf-8")
+
+
+def vendor() -> str:
+    """Where plotly.js is, if it is not beside Streamlit's own files."""
+    base = st.get_option("server.baseUrlPath").strip("/")
+    return f"/{base}/vendor/plotly.min.js".replace("//", "/")
+
+
 _COMPONENT = st.components.v2.component(
     "quantscope_maps",
     html='<div class="qs-maps" tabindex="0" role="application"><div class="qs-plot" aria-hidden="true"></div><canvas aria-hidden="true"></canvas>\n'
@@ -123,9 +136,8 @@ def four_maps(
 def marks(picture: Picture) -> dict[str, Any]:
     """Everything but the values: outlines, borders, and where plotly.js is."""
     data, view, element = picture.data, picture.view, picture.element
-    base = st.get_option("server.baseUrlPath").strip("/")
     return {
-        "vendor": f"/{base}/vendor/plotly.min.js".replace("//", "/"),
+        "vendor": vendor(),
         "uirevision": f"{picture.identity} {view}",
         "painted": f" {picture.scheme} ",
         "numbers": picture.numbers,
@@ -187,7 +199,7 @@ def _elements(
     result: Quantized | None, data: MapData, shown: Cells, by_block: bool
 ) -> dict[str, dict[str, str]]:
     """The arrays that the component needs for the elements shown, one per cell."""
-    names = [name for name in ("x", "codes") if name in data.names]
+    names: list[str] = [name for name in ("x", "codes") if name in data.names]
     if result is None:
         names.append("dequantized")
     else:

@@ -8,11 +8,11 @@ DEPTH = 12  # parts of a name that are told apart; what comes after stays togeth
 
 
 class Leaf(NamedTuple):
-    """Something with a name in parts: ``model.layers.0.mlp.up_proj.weight``; ``size`` in bytes, ``count`` of elements."""
+    """Something with a name in parts: ``model.layers.0.mlp.up_proj.weight``; ``size`` in bytes, ``elements``: numbers in it."""
 
     name: str
     size: int
-    count: int
+    elements: int
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Tile:
     """A rectangle of a treemap.
 
     ``parent``: position of the tile that it lies in, -1 for the first; ``label``: the parts of the name that its parent
-    does not have; ``path``: all of them; ``size``, ``count``: sums over its leaves; ``leaves``: how many there are;
+    does not have; ``path``: all of them; ``size``, ``elements``: sums over its leaves; ``leaves``: how many there are;
     ``leaf``: position of its only leaf, None for several. Several that are not drawn one by one are ``folded``.
     """
 
@@ -28,7 +28,7 @@ class Tile:
     label: str
     path: str
     size: int
-    count: int
+    elements: int
     leaves: int
     leaf: int | None = None
     folded: bool = False
@@ -41,14 +41,14 @@ class _Node:
     label: str
     path: str
     size: int = 0
-    count: int = 0
+    elements: int = 0
     leaves: int = 0
     leaf: int | None = None
     children: "dict[str, _Node]" = field(default_factory=dict)
 
     def add(self, leaf: Leaf) -> None:
         self.size += leaf.size
-        self.count += leaf.count
+        self.elements += leaf.elements
         self.leaves += 1
 
 
@@ -62,7 +62,7 @@ def tiles(leaves: Sequence[Leaf], most: int) -> list[Tile]:
         most: tiles, about.
     """
     root = _tree(leaves)
-    found = [Tile(-1, "", "", root.size, root.count, root.leaves, root.leaf)]
+    found = [Tile(-1, "", "", root.size, root.elements, root.leaves, root.leaf)]
     level = [(0, root)]
     while level:
         following: list[tuple[int, _Node]] = []
@@ -104,7 +104,7 @@ def _single(node: _Node) -> _Node:
     while len(node.children) == 1 and node.leaf is None:
         (node,) = node.children.values()
         label = f"{label}.{node.label}" if label else node.label
-    return _Node(label, node.path, node.size, node.count, node.leaves, node.leaf, node.children)
+    return _Node(label, node.path, node.size, node.elements, node.leaves, node.leaf, node.children)
 
 
 def _open(found: list[Tile], place: int, node: _Node, room: int) -> Iterator[tuple[int, _Node]]:
@@ -116,8 +116,10 @@ def _open(found: list[Tile], place: int, node: _Node, room: int) -> Iterator[tup
         children, rest = by_size[: room - 1], by_size[room - 1 :]
     for child in children:
         leaf = child.leaf if not child.children else None
-        found.append(Tile(place, child.label, child.path, child.size, child.count, child.leaves, leaf))
+        found.append(Tile(place, child.label, child.path, child.size, child.elements, child.leaves, leaf))
         yield len(found) - 1, child
     if rest:
-        total = [sum(getattr(child, name) for child in rest) for name in ("size", "count", "leaves")]
-        found.append(Tile(place, f"{total[2]:,} smaller", node.path, *total, None, True))
+        size, elements, leaves = (
+            sum(values) for values in zip(*((c.size, c.elements, c.leaves) for c in rest), strict=True)
+        )
+        found.append(Tile(place, f"{leaves:,} smaller", node.path, size, elements, leaves, None, True))

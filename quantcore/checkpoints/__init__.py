@@ -13,7 +13,7 @@ from quantcore.checkpoints.checkpoint import Checkpoint, open_checkpoint
 from quantcore.checkpoints.encode import encode
 from quantcore.checkpoints.examples import EXAMPLES
 from quantcore.checkpoints.findings import CheckpointFinding
-from quantcore.checkpoints.listing import Entry, listing
+from quantcore.checkpoints.listing import Entry, Totals, facts, listing
 from quantcore.checkpoints.problem import NotFound, Problem
 from quantcore.checkpoints.protocol.fields import Place
 from quantcore.checkpoints.protocol.layout import Layout
@@ -38,8 +38,10 @@ __all__ = [
     "NotFound",
     "Place",
     "Problem",
+    "Totals",
     "Window",
     "encode",
+    "facts",
     "is_inside",
     "listing",
     "open_checkpoint",

@@ -136,7 +136,10 @@ class _Part:
         """Return the rows, of what was read along axis 0."""
         if not self.at:
             return numbers.reshape(-1, plane_shape(self.layout.shape)[1])
-        return numbers[(0, *self.at[1:], slice(self.start, self.stop))]
+        plane = numbers[0]
+        for i in self.at[1:]:
+            plane = plane[i]
+        return plane[self.start : self.stop]
 
 
 def _values(part: _Part) -> Tensor:

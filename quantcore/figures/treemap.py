@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 
 from quantcore.analysis import Leaf, Tile
 from quantcore.figures.style import DIM, FAINT, INK, base_layout, palette
+from quantcore.wording import printable
 
 BITS = (2, 3, 4, 6, 8, 16)  # of the color bar
 LABEL = 40  # characters
@@ -18,7 +19,7 @@ LABEL = 40  # characters
 def treemap(
     tiles: Sequence[Tile],
     leaves: Sequence[Leaf],
-    facts: Sequence[str] = (),
+    facts: Mapping[int, str] | None = None,
     *,
     title: str = "",
     values: Mapping[str, float] | None = None,
@@ -29,7 +30,7 @@ def treemap(
     """Return a treemap; the customdata of a tile is the position of its leaf, -1 for several.
 
     Args:
-        facts: of each leaf, a line for its tooltip.
+        facts: by the position of a leaf, a line for its tooltip.
         title: of the first tile.
         values: colors by name of the leaf, such as SQNR; without them, bits per element.
         unit: of the values, over the color bar.
@@ -42,7 +43,7 @@ def treemap(
         values=[tile.size for tile in tiles],
         branchvalues="total",
         customdata=[-1 if tile.leaf is None else tile.leaf for tile in tiles],
-        text=[_told(tile, facts) for tile in tiles],
+        text=[_told(tile, facts or {}) for tile in tiles],
         textinfo="label",
         hovertemplate="%{text}<extra></extra>",
         marker={
@@ -68,27 +69,26 @@ def treemap(
 def shown(text: str, most: int = LABEL) -> str:
     """A name as Plotly draws it: as it is, whatever is in it, and no longer than fits.
 
-    >>> shown("<b>a</b>" + chr(10))
-    '&lt;b&gt;a&lt;/b&gt;\ufffd'
+    >>> shown("<b>a</b>")
+    '&lt;b&gt;a&lt;/b&gt;'
     """
-    plain = "".join(c if c.isprintable() else "\ufffd" for c in text[: most + 1])
-    return html.escape(plain if len(plain) <= most else plain[: most - 1] + "…", quote=False)
+    return html.escape(printable(text, most), quote=False)
 
 
-def _told(tile: Tile, facts: Sequence[str]) -> str:
+def _told(tile: Tile, facts: Mapping[int, str]) -> str:
     """The tooltip of a tile."""
     name = shown(tile.path, 90) if not tile.folded else shown(f"{tile.path}: {tile.label}", 90)
     lines = [f"<b>{name}</b>"] if name else []
-    if tile.leaf is not None and facts:
+    if tile.leaf is not None and tile.leaf in facts:
         return "<br>".join([*lines, shown(facts[tile.leaf], 200)])
-    bits = f", {8 * tile.size / tile.count:.4g} bits per weight" if tile.count else ""
+    bits = f", {8 * tile.size / tile.elements:.4g} bits per weight" if tile.elements else ""
     return "<br>".join([*lines, f"{tile.leaves:,} tensors, {tile.size:,} bytes{bits}"])
 
 
 def _bits(tiles: Sequence[Tile]) -> tuple[list[float | None], dict[str, Any]]:
     """Bits per element on a logarithmic scale from 2 to 16."""
     found = [
-        math.log2(min(max(8 * tile.size / tile.count, 1), 32)) if tile.count and tile.size else None
+        math.log2(min(max(8 * tile.size / tile.elements, 1), 32)) if tile.elements and tile.size else None
         for tile in tiles
     ]
     ends = math.log2(BITS[0]) - 0.2, math.log2(BITS[-1])
