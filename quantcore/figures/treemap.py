@@ -14,6 +14,7 @@ from quantcore.wording import printable
 
 BITS = (2, 3, 4, 6, 8, 16)  # of the color bar
 LABEL = 40  # characters
+_PAGE = {"light": "rgb(255,255,255)", "dark": "rgb(14,17,23)"}
 
 
 def treemap(
@@ -49,7 +50,7 @@ def treemap(
         marker={
             "colors": colors,
             "showscale": True,
-            "line": {"width": 0.5, "color": FAINT[theme]},
+            "line": {"width": 1.5, "color": _PAGE[theme]},
             "pad": {"t": 18, "l": 2, "r": 2, "b": 2},
             **bar,
         },

@@ -43,14 +43,17 @@ with page_frame(top=top):
         if name:
             tensor.draw(opened, original, name)
         else:
-            views.totals(opened, original)
-            part = st.segmented_control(
-                "Part",
-                controls.PARTS,
-                default=controls.PARTS[0],
-                key=controls.PART,
-                required=True,
-                bind="query-params",
-                label_visibility="collapsed",
-            )
+            with st.container(horizontal=True, vertical_alignment="center", key="ck_head"):
+                views.totals(opened)
+                part = st.segmented_control(
+                    "Part",
+                    controls.PARTS,
+                    default=controls.PARTS[0],
+                    key=controls.PART,
+                    required=True,
+                    bind="query-params",
+                    label_visibility="collapsed",
+                    width="content",
+                )
+            views.problems(opened)
             (views.draw if part == controls.PARTS[0] else views.found)(opened, original)

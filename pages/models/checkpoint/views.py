@@ -2,6 +2,7 @@
 
 import html
 from functools import partial
+from pathlib import PurePath
 
 import pandas as pd
 import streamlit as st
@@ -32,8 +33,8 @@ def _record(opened: Opened) -> Tensor:
     return Tensor(opened.key, opened.title, (1,), run._not_kept)
 
 
-def totals(opened: Opened, original: Opened | None) -> None:
-    """Draw one line on the whole: format, sums, what the config says, and what is wrong with the files."""
+def totals(opened: Opened) -> None:
+    """Draw one line on the whole: format, sums, and what the config says."""
     sums, checkpoint = Totals.of(entries(opened)), opened.checkpoint
     said = [
         checkpoint.format,
@@ -45,10 +46,14 @@ def totals(opened: Opened, original: Opened | None) -> None:
     ]
     cells = "".join(f"<span>{html.escape(printable(text))}</span>" for text in said if text)
     st.html(f'<p class="qs-line qs-facts">{cells}</p>')
-    if checkpoint.problems:
-        many = len(checkpoint.problems)
-        more = f" {many - 1:,} more under Findings." if many > 1 else ""
-        messages.warning(printable(checkpoint.problems[0].sentence, 400) + more)
+
+
+def problems(opened: Opened) -> None:
+    """Say what is wrong with the files."""
+    found = opened.checkpoint.problems
+    if found:
+        more = f" {len(found) - 1:,} more under Findings." if len(found) > 1 else ""
+        messages.warning(printable(found[0].sentence, 400) + more)
 
 
 def draw(opened: Opened, original: Opened | None) -> None:
@@ -77,7 +82,9 @@ def _treemap(opened: Opened, every: list[Entry]) -> None:
 
     def make() -> str:
         lines = {tile.leaf: _told(every[tile.leaf]) for tile in drawn if tile.leaf is not None}
-        figure = figures.treemap(drawn, leaves, lines, title=printable(opened.title), theme=theme())
+        figure = figures.treemap(
+            drawn, leaves, lines, title=PurePath(opened.title).name or opened.title, theme=theme()
+        )
         return str(figure.to_json())
 
     figure = cache.cached_small(_record(opened), f"treemap {theme()}", make)
@@ -138,21 +145,23 @@ def _table(every: list[Entry]) -> None:
             "bytes": [e.num_bytes for e in rows],
         }
     )
-    with st.container(key="ck_list"):
+    with st.container(key="ck_list", height=400, border=False):
         st.dataframe(
             frame,
             hide_index=True,
             height="stretch",
             key=_TABLE,
             on_select=partial(_chosen, [e.name for e in rows]),
-            selection_mode=["single-cell", "single-row"],
+            selection_mode="single-cell",
             placeholder="–",
             column_config={
-                "name": st.column_config.TextColumn("Name", width="medium"),
-                "shape": st.column_config.TextColumn("Shape", width=110),
-                "storage": st.column_config.TextColumn("Storage", width=170),
-                "bits": st.column_config.NumberColumn("Bits per weight", format="%.4g", width=70),
-                "bytes": st.column_config.NumberColumn("Bytes", format="localized", width=100),
+                "name": st.column_config.TextColumn("Name", width=236),
+                "shape": st.column_config.TextColumn("Shape", width=100),
+                "storage": st.column_config.TextColumn("Storage", width=150),
+                "bits": st.column_config.NumberColumn(
+                    "Bits", format="%.4g", width=56, help="Per weight, scales and zero points included"
+                ),
+                "bytes": st.column_config.NumberColumn("Bytes", format="localized", width=96),
             },
         )
     more = f", the first {TABLE_ROWS:,} of them listed" if len(found) > TABLE_ROWS else ""
@@ -183,7 +192,7 @@ def arranged(every: list[Entry], typed: str, order: str) -> list[Entry]:
 def _chosen(names: list[str]) -> None:
     """Open the tensor of the selected row or cell (a callback)."""
     selection = st.session_state[_TABLE]["selection"]
-    rows = [*selection["rows"], *(cell[0] for cell in selection["cells"])]
+    rows = [cell[0] for cell in selection["cells"]]
     if rows and rows[0] < len(names):
         controls.open_tensor(names[rows[0]])
 
@@ -226,7 +235,7 @@ def _list(opened: Opened, every: list[CheckpointFinding]) -> None:
             "tensor": [printable(name, 200) for name in targets],
         }
     )
-    with st.container(key="ck_findings"):
+    with st.container(key="ck_findings", height=400, border=False):
         st.dataframe(
             frame,
             hide_index=True,
@@ -234,7 +243,7 @@ def _list(opened: Opened, every: list[CheckpointFinding]) -> None:
             row_height=56,
             key=_FOUND,
             on_select=partial(_found_chosen, every, targets),
-            selection_mode=["single-cell", "single-row"],
+            selection_mode="single-cell",
             column_config={
                 "severity": st.column_config.TextColumn("Severity", width=70),
                 "sentence": st.column_config.TextColumn("Finding", width="large"),
@@ -246,7 +255,7 @@ def _list(opened: Opened, every: list[CheckpointFinding]) -> None:
 def _found_chosen(every: list[CheckpointFinding], targets: list[str]) -> None:
     """Open the tensor of the selected finding at its place (a callback)."""
     selection = st.session_state[_FOUND]["selection"]
-    rows = [*selection["rows"], *(cell[0] for cell in selection["cells"])]
+    rows = [cell[0] for cell in selection["cells"]]
     if rows and rows[0] < len(targets) and targets[rows[0]]:
         boxes = every[rows[0]].boxes
         controls.open_tensor(targets[rows[0]], tuple(start for start, _ in boxes[0]) if boxes else None)
