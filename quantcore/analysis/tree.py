@@ -44,7 +44,8 @@ class _Node:
     elements: int = 0
     leaves: int = 0
     leaf: int | None = None
-    children: "dict[str, _Node]" = field(default_factory=dict)
+    # by part; None: the leaf that ends here, where others begin with its name
+    children: "dict[str | None, _Node]" = field(default_factory=dict)
 
     def add(self, leaf: Leaf) -> None:
         self.size += leaf.size
@@ -87,13 +88,17 @@ def _tree(leaves: Sequence[Leaf]) -> _Node:
         node.add(leaf)
         parts = leaf.name.split(".", DEPTH - 1)
         for i, part in enumerate(parts):
+            if node.leaf is not None:
+                own = leaves[node.leaf]
+                node.children[None] = _Node("", own.name, own.size, own.elements, 1, node.leaf)
+                node.leaf = None
             if part not in node.children:
                 node.children[part] = _Node(part, ".".join(parts[: i + 1]))
             node = node.children[part]
             node.add(leaf)
-        if node.children:  # a name that others begin with
-            node.children.setdefault("", _Node("", leaf.name)).add(leaf)
-            node = node.children[""]
+        if node.children:
+            node.children.setdefault(None, _Node("", leaf.name)).add(leaf)
+            node = node.children[None]
         node.leaf = place
     return root
 

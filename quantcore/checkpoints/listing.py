@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,8 @@ from quantcore.checkpoints.protocol.refused import Refused
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.errors import QuantError
 from quantcore.wording import printable
+
+_MANY = 16  # shapes to be read: more than these at once
 
 
 @dataclass(frozen=True)
@@ -36,11 +39,19 @@ class Entry:
 
 
 def listing(tensors: Mapping[str, CheckpointTensor]) -> list[Entry]:
-    """Return every tensor, in the order of the files."""
-    return [_entry(name, tensor) for name, tensor in tensors.items()]
+    """Return every tensor, in the order of the files.
+
+    Shapes that a stored tensor holds are read; where files lie elsewhere, each is a request.
+    """
+    pairs = list(tensors.items())
+    if sum(callable(tensor.layout.given_shape) for tensor in tensors.values()) < _MANY:
+        return [_entry(pair) for pair in pairs]
+    with ThreadPoolExecutor(8) as pool:
+        return list(pool.map(_entry, pairs))
 
 
-def _entry(name: str, tensor: CheckpointTensor) -> Entry:
+def _entry(named: tuple[str, CheckpointTensor]) -> Entry:
+    name, tensor = named
     layout = tensor.layout
     try:
         problem = layout.reason if isinstance(layout, Refused) else ""
