@@ -9,7 +9,7 @@ Where things are: `address` (folders and files, nothing outside them), `sources`
 """
 
 from quantcore.checkpoints.address import Folder, LocalFolder, MemoryFolder, is_inside
-from quantcore.checkpoints.checkpoint import Checkpoint, open_checkpoint
+from quantcore.checkpoints.checkpoint import OPENERS, Checkpoint, open_checkpoint
 from quantcore.checkpoints.encode import encode
 from quantcore.checkpoints.findings import CheckpointFinding
 from quantcore.checkpoints.problem import NotFound, Problem
@@ -31,6 +31,7 @@ __all__ = [
     "Location",
     "MemoryFolder",
     "NotFound",
+    "OPENERS",
     "Place",
     "Problem",
     "encode",
