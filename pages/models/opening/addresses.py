@@ -3,14 +3,14 @@
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from pages.models.opening.opened import Located, Opened, Progress, forget, shared
 from pages.serving import models_folder, remote
-from quantcore.checkpoints import LocalFolder, NotFound
+from quantcore.checkpoints import EXAMPLES, LocalFolder, NotFound
 from quantcore.errors import QuantError
 from quantcore.tensors import short
 
@@ -48,16 +48,12 @@ class Place:
 
 def examples() -> list[str]:
     """The addresses of the shipped examples."""
-    return [f"{EXAMPLE}{name}" for name in _shipped()]
+    return [f"{EXAMPLE}{name}" for name in EXAMPLES]
 
 
 def schemes() -> list[str]:
     """How the URLs begin that visitors may open."""
     return [f"{scheme}://" for scheme in remote.current().hosts.schemes()]
-
-
-def _shipped() -> Mapping[str, Path]:
-    return {}
 
 
 def place_of(address: str, root: Path | None) -> Place:
@@ -85,7 +81,7 @@ def _url(address: str) -> Place:
 
 
 def _example(name: str) -> Place:
-    path = _shipped().get(name)
+    path = EXAMPLES.get(name)
     if path is None:
         raise NotFound(f"There is no example {short(name, 60)}; choose one from the menu.")
     folder, file = (LocalFolder(path), None) if path.is_dir() else (LocalFolder(path.parent), path.name)
