@@ -173,7 +173,7 @@ class Client:
             yield answer
             done = answer.isclosed() and not answer.will_close
         except (OSError, http.client.HTTPException) as error:
-            late = TimeoutError() if watch is not None and watch.finished.is_set() else error
+            late = TimeoutError() if watch is not None and watch.late else error
             raise QuantError(f"{url.host} can't be read: {_reason(late)}.") from None
         finally:
             if watch is not None:
@@ -186,17 +186,20 @@ class Client:
 
     def _sent(
         self, url: Url, headers: dict[str, str], seconds: float
-    ) -> tuple[http.client.HTTPSConnection, http.client.HTTPResponse, threading.Timer]:
+    ) -> "tuple[http.client.HTTPSConnection, http.client.HTTPResponse, _Watch]":
         """Send a request; on a new connection if one that was idle turns out to be closed."""
         for known in (self._known(url.host), None):
             connection = known or self._opened(url.host)
             assert connection.sock is not None
-            watch = _watch(connection.sock, seconds)
+            watch = _Watch(connection.sock, seconds)
             try:
                 connection.request("GET", url.target, headers={"User-Agent": "Quantscope", **headers})
-                return connection, connection.getresponse(), watch
+                answer = connection.getresponse()
+                if watch.late:  # the end of the connection looks like that of the headers
+                    raise TimeoutError
+                return connection, answer, watch
             except (OSError, http.client.HTTPException) as error:
-                late = watch.finished.is_set()
+                late = watch.late
                 watch.cancel()
                 connection.close()
                 if late or known is None:
@@ -241,7 +244,7 @@ class Client:
     def _secured(self, plain: socket.socket, host: Host) -> ssl.SSLSocket:
         plain.settimeout(CONNECT)
         secured = self._context.wrap_socket(plain, server_hostname=host.name, do_handshake_on_connect=False)
-        watch = _watch(secured, CONNECT)
+        watch = _Watch(secured, CONNECT)
         try:
             secured.do_handshake()
         except BaseException:
@@ -253,18 +256,27 @@ class Client:
         return secured
 
 
-def _watch(connection: socket.socket, seconds: float) -> threading.Timer:
-    """End a connection after a time in any case: its own timeout starts again with every byte."""
+class _Watch:
+    """Ends a connection after a time in any case: its own timeout starts again with every byte.
 
-    def end() -> None:
+    ``late``: whether it has.
+    """
+
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        self.late, self._connection = False, connection
+        self._timer = threading.Timer(seconds, self._end)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def cancel(self) -> None:
+        """Let the connection be."""
+        self._timer.cancel()
+
+    def _end(self) -> None:
+        self.late = True
         with suppress(OSError):  # it has ended
             # not the method of ssl.SSLSocket, after which a reader would get what is not decrypted
-            socket.socket.shutdown(connection, socket.SHUT_RDWR)
-
-    timer = threading.Timer(seconds, end)
-    timer.daemon = True
-    timer.start()
-    return timer
+            socket.socket.shutdown(self._connection, socket.SHUT_RDWR)
 
 
 def _check_status(answer: http.client.HTTPResponse, url: Url, wanted: int) -> None:

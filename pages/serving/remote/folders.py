@@ -19,6 +19,10 @@ MAX_LIST = 16 * 2**20  # bytes of one page of a list
 MAX_PAGES = 20
 MAX_NAME = 255  # characters
 MAX_FILES = 10_000
+_TOO_LONG = (
+    f"The list of files has more than {MAX_PAGES} pages; give the address of a folder with fewer files."
+)
+_NOT_A_LIST = "What the host sent is not a list of files; check the address."
 
 
 class PinnedFolder(Folder):
@@ -74,7 +78,9 @@ class ListedFolder(PinnedFolder):
             if is_inside(name) and len(name) <= MAX_NAME and type(size) is int and size >= 0:
                 self._sizes[name] = size
             if len(self._sizes) > MAX_FILES:
-                raise QuantError(f"it has more than {MAX_FILES:,} files")
+                raise QuantError(
+                    f"The folder has more than {MAX_FILES:,} files; give the address of one with fewer."
+                )
         return list(self._sizes)
 
     def _open(self, name: str) -> ByteSource:
@@ -131,7 +137,7 @@ class HubFolder(ListedFolder):
             if not page.next:
                 return
             url = Url.parse(page.next)
-        raise QuantError(f"its list has more than {MAX_PAGES} pages")
+        raise QuantError(_TOO_LONG)
 
     def _file(self, name: str) -> Url:
         path = f"{self._path}/{name}" if self._path else name
@@ -161,7 +167,7 @@ class BucketFolder(ListedFolder):
             if not token:
                 return
             more = {"continuation-token": token}
-        raise QuantError(f"its list has more than {MAX_PAGES} pages")
+        raise QuantError(_TOO_LONG)
 
     def _file(self, name: str) -> Url:
         return Url.parse(f"{self._base}/{quote(self._prefix + name)}")
@@ -175,15 +181,15 @@ def _text(data: memoryview) -> str:
     try:
         return str(data, "utf-8")
     except UnicodeDecodeError:
-        raise QuantError("what the host sent is not UTF-8 text") from None
+        raise QuantError(_NOT_A_LIST) from None
 
 
 def _xml(data: memoryview) -> ElementTree.Element:
     """A list of S3, which defines no entities: they could grow without bound."""
     text = _text(data)
     if "<!" in text:
-        raise QuantError("what the host sent is not a list of files")
+        raise QuantError(_NOT_A_LIST)
     try:
         return ElementTree.fromstring(text)
     except ElementTree.ParseError:
-        raise QuantError("what the host sent is not a list of files") from None
+        raise QuantError(_NOT_A_LIST) from None
