@@ -257,7 +257,7 @@ def test_first_public_then_private(net):
     assert (given, net.connections) == (["host.example"], [(PUBLIC, 443)])
     client.part(url, 8, 16)  # on the same connection, so nothing is resolved
     assert (given, net.connections) == (["host.example"], [(PUBLIC, 443)])
-    client._idle.clear()
+    client._connections._idle.clear()
     with pytest.raises(QuantError, match="public"):
         client.part(url, 16, 24)
     assert net.connections == [(PUBLIC, 443)]
@@ -461,7 +461,7 @@ def test_a_connection_that_was_closed_is_opened_again(net):
     client = net.client(HOSTS)
     url = Url.parse(FILE)
     client.part(url, 0, 8)
-    (_, idle), *_ = client._idle[url.host]
+    (_, idle), *_ = client._connections._idle[url.host]
     idle.sock.close()
     assert bytes(client.part(url, 8, 16).data) == MODEL.read_bytes()[8:16]
 

@@ -1,8 +1,7 @@
 """Reads byte ranges over https from the operator's hosts, and from nowhere else.
 
-A name is resolved once for each connection, all of its addresses must be public, and the connection goes to an address
-that was checked, with TLS verified against the name. Redirects are followed here, each checked in the same way. Nothing is taken
-from the environment (proxies, credentials), nothing is sent but the request, and no content is decoded.
+Redirects are followed here, each checked in the same way. Nothing is taken from the environment (proxies, credentials),
+nothing is sent but the request, and no content is decoded.
 """
 
 import http.client
@@ -10,14 +9,13 @@ import re
 import socket
 import ssl
 import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import urljoin
 
-from pages.serving.network import is_public
-from pages.serving.remote.hosts import Host, Hosts, Url
+from pages.serving.remote.connections import Connections, Connector, Resolver, Watch, connect, resolve
+from pages.serving.remote.hosts import Hosts, Url
 from quantcore.checkpoints import NotFound
 from quantcore.errors import QuantError
 
@@ -25,15 +23,10 @@ MAX_REDIRECTS = 5
 MAX_CONNECTIONS = 16  # of the process
 WHOLE = 4 * 2**20  # bytes; a server that ignores ranges may send a file of this size whole
 MAX_WORDS = 2**16  # bytes; what stands beside a redirect
-CONNECT, ANSWER = 10.0, 20.0  # seconds for a connection, and until an answer is complete, apart from
-SLOWEST = 100_000  # bytes per second of its body
-_IDLE = 15.0  # seconds after which a connection is not used again
-_ADDRESSES = 3  # of a name that are tried
+ANSWER = 20.0  # seconds until an answer is complete, apart from the time for its body
+SLOWEST = 100_000  # bytes per second of a body
 _RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19})")
 _EMPTY = re.compile(r"bytes \*/0")
-
-Resolver = Callable[[str, int], list[str]]
-Connector = Callable[[str, int, float], socket.socket]
 
 
 class Away(NotFound):
@@ -56,17 +49,6 @@ class Answer:
     next: str = ""
 
 
-def resolve(name: str, port: int) -> list[str]:
-    """Return the addresses of a host."""
-    found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
-
-
-def connect(address: str, port: int, seconds: float) -> socket.socket:
-    """Open a connection to an address."""
-    return socket.create_connection((address, port), seconds)
-
-
 class Client:
     """Requests to the operator's hosts. Thread-safe.
 
@@ -84,10 +66,8 @@ class Client:
         context: ssl.SSLContext | None = None,
     ) -> None:
         self.hosts = hosts
-        self._resolve, self._connect = resolver, connector
-        self._context = context or ssl.create_default_context()
-        self._idle: dict[Host, list[tuple[float, http.client.HTTPSConnection]]] = {}
-        self._lock, self._room = threading.Lock(), threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self._connections = Connections(resolver, connector, context or ssl.create_default_context())
+        self._room = threading.BoundedSemaphore(MAX_CONNECTIONS)
 
     def part(self, url: Url, start: int, stop: int) -> Answer:
         """Return bytes of a file, fewer where it ends before ``stop``; a small file may come whole.
@@ -179,19 +159,18 @@ class Client:
             if watch is not None:
                 watch.cancel()
             if connection is not None and done:
-                with self._lock:
-                    self._idle.setdefault(url.host, []).append((time.monotonic(), connection))
+                self._connections.keep(url.host, connection)
             elif connection is not None:
                 connection.close()
 
     def _sent(
         self, url: Url, headers: dict[str, str], seconds: float
-    ) -> "tuple[http.client.HTTPSConnection, http.client.HTTPResponse, _Watch]":
+    ) -> "tuple[http.client.HTTPSConnection, http.client.HTTPResponse, Watch]":
         """Send a request; on a new connection if one that was idle turns out to be closed."""
-        for known in (self._known(url.host), None):
-            connection = known or self._opened(url.host)
+        for known in (self._connections.idle(url.host), None):
+            connection = known or self._connections.open(url.host)
             assert connection.sock is not None
-            watch = _Watch(connection.sock, seconds)
+            watch = Watch(connection.sock, seconds)
             try:
                 connection.request("GET", url.target, headers={"User-Agent": "Quantscope", **headers})
                 answer = connection.getresponse()
@@ -205,78 +184,6 @@ class Client:
                 if late or known is None:
                     raise (TimeoutError() if late else error) from None
         raise AssertionError("the second connection is new")
-
-    def _known(self, host: Host) -> http.client.HTTPSConnection | None:
-        """A connection that is open already."""
-        with self._lock:
-            kept = self._idle.get(host, [])
-            while kept:
-                since, connection = kept.pop()
-                if time.monotonic() - since < _IDLE:
-                    return connection
-                connection.close()
-        return None
-
-    def _opened(self, host: Host) -> http.client.HTTPSConnection:
-        """A new connection, to an address that was checked."""
-        addresses = self._resolve(host.name, host.port)
-        if not addresses or not all(map(is_public, addresses)):
-            raise QuantError(
-                f"{host} does not have a public address alone, so it is not read; upload the files instead."
-            )
-        error: OSError = OSError("no address answers")
-        for address in addresses[:_ADDRESSES]:
-            try:
-                secured = self._secured(self._connect(address, host.port, CONNECT), host)
-            except ssl.SSLCertVerificationError:
-                raise QuantError(
-                    f"{host} does not prove that it is {host}: its certificate is not valid."
-                ) from None
-            except OSError as each:
-                error = each
-                continue
-            connection = http.client.HTTPSConnection(host.name, host.port, context=self._context)
-            connection.auto_open = 0  # it shall never resolve the name itself
-            connection.sock = secured
-            return connection
-        raise error
-
-    def _secured(self, plain: socket.socket, host: Host) -> ssl.SSLSocket:
-        plain.settimeout(CONNECT)
-        secured = self._context.wrap_socket(plain, server_hostname=host.name, do_handshake_on_connect=False)
-        watch = _Watch(secured, CONNECT)
-        try:
-            secured.do_handshake()
-        except BaseException:
-            secured.close()
-            raise
-        finally:
-            watch.cancel()
-        secured.settimeout(ANSWER)
-        return secured
-
-
-class _Watch:
-    """Ends a connection after a time in any case: its own timeout starts again with every byte.
-
-    ``late``: whether it has.
-    """
-
-    def __init__(self, connection: socket.socket, seconds: float) -> None:
-        self.late, self._connection = False, connection
-        self._timer = threading.Timer(seconds, self._end)
-        self._timer.daemon = True
-        self._timer.start()
-
-    def cancel(self) -> None:
-        """Let the connection be."""
-        self._timer.cancel()
-
-    def _end(self) -> None:
-        self.late = True
-        with suppress(OSError):  # it has ended
-            # not the method of ssl.SSLSocket, after which a reader would get what is not decrypted
-            socket.socket.shutdown(self._connection, socket.SHUT_RDWR)
 
 
 def _check_status(answer: http.client.HTTPResponse, url: Url, wanted: int) -> None:
