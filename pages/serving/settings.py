@@ -47,6 +47,8 @@ class Settings:
         metrics_token: what who reads the metrics must send; not needed on a loopback address.
         models: folder whose checkpoints visitors may open; "off": none; empty: on a server for this machine alone the
             folder in which it was started, else none.
+        model_hosts: hosts from which visitors may open checkpoints, such as "hf://huggingface.co *.hf.co"; empty or
+            "off": none.
         replica: the name by which the proxy knows this process; empty where there is no proxy.
     """
 
@@ -59,6 +61,7 @@ class Settings:
     session_upload_mb: float = _number(540, 1, 1e6, "MB")
     upload_mb: float = _number(1080, 1, 1e6, "MB")
     models: str = ""
+    model_hosts: str = ""
     metrics: str = ""
     metrics_token: str = field(
         default="",

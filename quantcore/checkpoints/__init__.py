@@ -9,7 +9,7 @@ Where things are: `address` (folders and files, nothing outside them), `sources`
 """
 
 from quantcore.checkpoints.address import Folder, LocalFolder, MemoryFolder, is_inside
-from quantcore.checkpoints.checkpoint import Checkpoint, open_checkpoint
+from quantcore.checkpoints.checkpoint import OPENERS, Checkpoint, open_checkpoint
 from quantcore.checkpoints.encode import encode
 from quantcore.checkpoints.examples import EXAMPLES
 from quantcore.checkpoints.findings import CheckpointFinding
@@ -36,6 +36,7 @@ __all__ = [
     "Location",
     "MemoryFolder",
     "NotFound",
+    "OPENERS",
     "Place",
     "Problem",
     "Totals",

@@ -49,6 +49,8 @@ class Folder(ABC):
         """
         try:
             found = self._list()
+        except QuantError:
+            raise
         except Exception as error:
             raise NotFound(f"The folder can't be listed: {reason(error)}.") from None
         if len(found) > MAX_NAMES:

@@ -1,21 +1,25 @@
 """The controls with which a checkpoint is opened."""
 
 import time
-from pathlib import PurePath
+from functools import partial
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
 from pages.models.opening import addresses
 from pages.models.opening.found import checkpoints_in
 from pages.models.opening.opened import Opened
+from pages.models.opening.uploads import UPLOAD, NotUploaded, Uploads
 from pages.serving import models_folder
-from pages.shared import messages, turn
+from pages.shared import messages, page_frame, turn
 from quantcore.tensors import megabytes
 
-# A page may open two: the one that it shows, and the original to compare it with. Keys are link parameters.
+# A page may open two: the one that it shows, and the original to compare it with. Keys are link parameters: the
+# address, and names and digests of uploaded files.
 SLOTS = {"": "ck", "original": "ck_original"}
-KEYS = set(SLOTS.values())
+FILES = {slot: f"{key}_files" for slot, key in SLOTS.items()}
+KEYS = {*SLOTS.values(), *FILES.values()}
 _PATIENCE = 0.3  # seconds that are not worth a word
 
 
@@ -24,47 +28,92 @@ def choose(slot: str = "", label: str = "Checkpoint") -> Opened | None:
 
     What is wrong is said here.
     """
-    row = st.container(horizontal=True, vertical_alignment="center", key=f"opening_{SLOTS[slot]}")
-    root = models_folder.current()
-    typed = row.selectbox(
-        label,
-        [*addresses.examples(), *(checkpoints_in(root) if root else [])],
-        index=None,
-        key=SLOTS[slot],
-        bind="query-params",
-        accept_new_options=True,
-        filter_mode="contains",
-        placeholder="Choose or type a path",
-        label_visibility="collapsed",
+    key = SLOTS[slot]
+    row = st.container(horizontal=True, vertical_alignment="center", wrap=False, key=f"opening_{key}")
+    address, popover = (
+        row.container(key=f"opening_{key}_address"),
+        row.popover("Upload", icon=":material/upload:"),
     )
-    meter = row.empty()
+    meter = row.container(key=f"opening_{key}_meter")
+    uploads = Uploads(key, FILES[slot])
+    with popover:  # first, since a new upload sets the address
+        uploaded = uploads.draw()
+    typed = _address(address, key, label, uploaded)
     if not typed:
         return None
-    progress = _Progress(st.empty())
+    progress = _Progress(meter.empty())
     try:
-        opened = addresses.open_at(typed, root, progress)
+        if typed.startswith(UPLOAD):
+            opened, place = uploads.open(progress), None
+        else:
+            place = addresses.place_of(typed, models_folder.current())
+            opened = place.open(progress)
+    except NotUploaded as request:
+        messages.hint(str(request))
+        uploads.offer_own()
+        return None
     except qc.QuantError as error:
         messages.error(str(error))
         return None
     finally:
         progress.end()
-    read, total = opened.checkpoint.counter.total, opened.total_bytes
-    meter.caption(
-        f"{messages.plain(PurePath(opened.title).name)}: read {megabytes(read)} of {megabytes(total)}"
-    )
+    _draw_meter(meter, key, opened, place)
     return opened
+
+
+def _address(place: DeltaGenerator, key: str, label: str, uploaded: list[str]) -> str | None:
+    """Draw the field for an address: a menu of what there is, in which others can be typed."""
+    root = models_folder.current()
+    ways = [*(["a path"] if root else []), *addresses.schemes()]
+    found = checkpoints_in(root) if root else []
+    typed: str | None = place.selectbox(
+        label,
+        [*uploaded, *addresses.examples(), *found],
+        index=None,
+        key=key,
+        bind="query-params",
+        accept_new_options=True,
+        filter_mode="contains",
+        placeholder="Choose" + (f", or type {' or '.join(ways)}" if ways else " an example, or upload files"),
+    )
+    return typed.strip() if typed else None
+
+
+def _draw_meter(place: DeltaGenerator, key: str, opened: Opened, at: addresses.Place | None) -> None:
+    """Show how much has been read, and let what lies elsewhere be opened again."""
+    with place.container(horizontal=True, vertical_alignment="center", wrap=False):
+        text = st.empty()
+        if at is not None and at.is_remote:
+            st.button(
+                "Open again",
+                icon=":material/refresh:",
+                key=f"_{key}_again",
+                on_click=at.forget,
+                type="tertiary",
+                help="If the files there have changed",
+            )
+    _write_meter(text, opened)
+    page_frame.at_end(partial(_write_meter, text, opened))
+
+
+def _write_meter(place: DeltaGenerator, opened: Opened) -> None:
+    read, total = opened.checkpoint.counter.total, opened.total_bytes
+    place.caption(
+        f"{megabytes(read)} of {megabytes(total)} read",
+        help="Since it was opened, by all visitors: what was needed, some of it more than once",
+    )
 
 
 class _Progress:
     """Shows how many files have been opened, once that takes long; ends the run if it was replaced."""
 
-    def __init__(self, place: "st.delta_generator.DeltaGenerator") -> None:
+    def __init__(self, place: DeltaGenerator) -> None:
         self._place, self._since = place, time.monotonic()
 
     def __call__(self, done: int, of: int) -> None:
         turn.check()
         if time.monotonic() - self._since > _PATIENCE:
-            self._place.progress(done / of, f"Reading headers: {done:,} of {of:,} files")
+            self._place.caption(f"Reading headers: {done:,} of {of:,} files")
 
     def end(self) -> None:
         """Take it away."""

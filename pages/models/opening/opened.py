@@ -2,6 +2,7 @@
 
 import hashlib
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,7 +14,9 @@ MOST, MOST_BYTES = 16, 200_000_000  # handles that are kept, and what they may t
 HEADERS = 12  # memory that headers take once read, in multiples of their bytes
 
 _handles = ByteCache(lambda: MOST_BYTES, entries=MOST)
+_times_forgotten = Counter[str]()
 Progress = Callable[[int, int], None]
+Located = tuple[Folder, str | None]  # a folder, and the name of a file in it
 
 
 @dataclass(frozen=True)
@@ -33,29 +36,39 @@ class Opened:
     total_bytes: int
 
 
-def shared(
-    key: str, title: str, folder: Folder, name: str | None, progress: Progress, where: str = ""
-) -> Opened:
+def shared(state: str, title: str, locate: Callable[[], Located], progress: Progress) -> Opened:
     """Return the handle of a checkpoint, opened unless another visitor's is kept.
 
     Args:
-        key: changes with the files, as far as that can be told before they are opened.
+        state: changes with the files, as far as that can be told before they are opened.
 
     Raises:
         QuantError: as `open_checkpoint`.
     """
-    make = lambda: opened(title, folder, name, progress, where)  # noqa: E731
+    key = f"{state} {_times_forgotten[state]}"
+    make = lambda: opened(state, title, locate, progress)  # noqa: E731
     found: Opened = _handles.get(key, "handle", make, check=turn.check)
     return found
 
 
-def opened(title: str, folder: Folder, name: str | None, progress: Progress, where: str = "") -> Opened:
+def forget(state: str) -> None:
+    """Open a checkpoint anew when it is next asked for."""
+    if len(_times_forgotten) > 10_000:
+        _times_forgotten.clear()
+    _times_forgotten[state] += 1
+
+
+def opened(where: str, title: str, locate: Callable[[], Located], progress: Progress) -> Opened:
     """Open a checkpoint when it is this visitor's turn.
+
+    Args:
+        where: tells apart files that have the same names, sizes and identities.
 
     Raises:
         QuantError: as `open_checkpoint`.
     """
     with turn.current() as mine:
+        folder, name = locate()
         lock, total, asked = threading.Lock(), 0, 0
 
         def wait(size: int) -> None:
@@ -73,10 +86,10 @@ def opened(title: str, folder: Folder, name: str | None, progress: Progress, whe
         finally:
             folder.counter.before = None
     files = sorted(folder.opened.items())
-    identity = repr([(each, source.size, source.identity) for each, source in files])
+    identity = repr((where, [(each, source.size, source.identity) for each, source in files]))
     return Opened(
         checkpoint,
-        hashlib.sha256(f"{where} {identity}".encode(errors="surrogatepass")).hexdigest()[:32],
+        hashlib.sha256(identity.encode(errors="surrogatepass")).hexdigest()[:32],
         title,
         sum(source.size for _, source in files),
     )
