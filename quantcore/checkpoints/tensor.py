@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from quantcore.checkpoints.origin.arithmetic import Origin, origin_of
 from quantcore.checkpoints.parameters import quantized_of
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.location import Location
@@ -122,16 +123,28 @@ class CheckpointTensor:
             QuantError: there is no such element, or the tensor can't be read.
         """
         self.layout.check()
+        return self.layout.locate(self._checked(index))
+
+    def origin(self, index: Sequence[int]) -> Origin:
+        """Return one element's bits in its files, and the arithmetic from them to its value.
+
+        Raises:
+            QuantError: there is no such element, or the tensor can't be read.
+        """
+        self.layout.check()
+        return origin_of(self.layout, self._checked(index))
+
+    def notes(self) -> tuple[str, ...]:
+        """Return sentences on what was decided against the config; may read parameters."""
+        return self.layout.notes()
+
+    def _checked(self, index: Sequence[int]) -> tuple[int, ...]:
         at = tuple(int(i) for i in index)
         if len(at) != len(self.shape) or any(not -n <= i < n for i, n in zip(at, self.shape, strict=True)):
             raise QuantError(
                 f"There is no element {at} in a tensor of shape {self.shape}; give one index per axis."
             )
-        return self.layout.locate(tuple(i % n for i, n in zip(at, self.shape, strict=True)))
-
-    def notes(self) -> tuple[str, ...]:
-        """Return sentences on what was decided against the config; may read parameters."""
-        return self.layout.notes()
+        return tuple(i % n for i, n in zip(at, self.shape, strict=True))
 
     def _rows(self, rows: slice | None) -> slice:
         n = self.shape[0] if self.shape else 1
