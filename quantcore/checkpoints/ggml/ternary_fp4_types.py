@@ -98,11 +98,15 @@ def _half_e4m3() -> Floats:
 
 @dataclass(frozen=True)
 class HalfE8m0:
-    """Half the value of an E8M0 scale: ggml keeps FP4 levels doubled."""
+    """Half the value of an E8M0 scale: ggml keeps FP4 levels doubled; ``nan``: whether 255 is NaN, which it is not to ggml."""
+
+    nan: bool = False
 
     def __call__(self, fields: Fields) -> Floats:
         """The scales, [blocks, sub-blocks]."""
-        return _half_e8m0()[fields["scale_code"]]
+        codes = fields["scale_code"]
+        found = _half_e8m0()[codes]
+        return np.where(codes == 255, np.float32(np.nan), found) if self.nan else found
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 The lines follow the same records as `Layout.values`: fields, decoding, block types.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import singledispatchmethod
@@ -26,9 +27,11 @@ from quantcore.checkpoints.origin.expression import (
     Lines,
     Value,
     constant,
+    power_of_two,
     rounded,
     text_of,
 )
+from quantcore.checkpoints.origin.rival_layouts import PowerScales, Rearranged
 from quantcore.checkpoints.origin.stored_number import StoredNumber, decoded, e8m0, read_number, small_float
 from quantcore.checkpoints.protocol.layout import CODES, GROUP_INDEX, SCALE, ZERO_POINT, Layout
 from quantcore.checkpoints.protocol.location import Location
@@ -41,6 +44,19 @@ SYMBOLS = {
     "grid_index": "i", "sign_index": "signs", "shift_sign": "shift",
 }  # fmt: skip
 VALUE = "w"
+
+
+def symbol(layout: Layout, role: str) -> str:
+    """Return how formulas call a number of a layout."""
+    if role == ZERO_POINT and isinstance(layout, MlxAffine):
+        return "bias"
+    if role == ZERO_POINT and isinstance(layout, QuantoBits):
+        return "shift"
+    if role == CODES and isinstance(layout, Plain | Imatrix):
+        return "x"
+    if role == SCALE and layout.decoding == "of_largest":
+        return "amax"
+    return SYMBOLS.get(role, role)
 
 
 class Arithmetic:
@@ -59,7 +75,7 @@ class Arithmetic:
 
     def read(self, role: str) -> Formula:
         """Read a number of the file, and return what it means."""
-        field, name = self.layout.fields[role], SYMBOLS.get(role, role)
+        field, name = self.layout.fields[role], symbol(self.layout, role)
         place = self.location.code if role == CODES else self.location.parameters[role]
         number = read_number(role, name, field, place)
         probe = Lines()
@@ -88,6 +104,11 @@ class Arithmetic:
         if isinstance(fmt, FloatFormat):
             q = small_float(q, fmt, "v", self._lines)
         s = self.read(SCALE) if SCALE in layout.fields else None
+        if isinstance(layout, PowerScales) and s is not None and s.value:
+            mantissa, exponent = math.frexp(float(s.value))
+            power = constant(exponent - (mantissa == 0.5))
+            python = f"np.float32(2.0 ** ({power.numbers}))"
+            s = self.let("s", power_of_two(power), f"the power of two at or above {s.numbers}", python)
         if GROUP_INDEX in self.location.parameters:
             self.read(GROUP_INDEX)
         if ZERO_POINT in layout.fields:
@@ -131,10 +152,11 @@ class Arithmetic:
         assert isinstance(element, FloatFormat)
         v = small_float(self.read(CODES), element, "v", self._lines)
         bits, piece = self.read(SCALE_CODE), layout.pieces[SCALE_CODE]
+        name = "s_block" if layout.global_scale else "s"
         if piece.dtype in ("U8", "F8_E8M0"):
-            s = e8m0(bits, layout.e8m0_nan, "s", self._lines)
+            s = e8m0(bits, layout.e8m0_nan, name, self._lines)
         else:
-            s = small_float(bits, FLOATS["e4m3fn"], "s", self._lines)
+            s = small_float(bits, FLOATS["e4m3fn"], name, self._lines)
         if layout.global_scale:
             one = self.read(GLOBAL_SCALE)
             s = self.let("s", s / one if layout.global_scale == "divides" else s * one)
@@ -212,7 +234,10 @@ def origin_of(layout: Layout, index: tuple[int, ...]) -> Origin:
         QuantError: the tensor can't be read.
     """
     layout.check()
-    found = Arithmetic(layout, index, layout.locate(index))
+    location, reader, at = layout.locate(index), layout, index
+    if isinstance(reader, Rearranged):
+        reader, at = reader.inner, reader.stored_index(index)
+    found = Arithmetic(reader, at, location)
     numbers = dict(found.numbers)
     code = numbers.pop(CODES)
     return Origin(

@@ -10,7 +10,8 @@ from quantcore.checkpoints.ggml.grids import STEPS, ShiftedGrid, SignedGrid
 from quantcore.checkpoints.ggml.levels import FloatOf, Offset, Product, Stepped, Table
 from quantcore.checkpoints.ggml.ternary_fp4_types import Digits, HalfE4m3, HalfE8m0
 from quantcore.checkpoints.layouts.gguf.blocks import Gguf
-from quantcore.checkpoints.origin.expression import Formula, constant, entry, ones, power_of_two
+from quantcore.checkpoints.origin.expression import Formula, constant, entry, fused, ones, power_of_two
+from quantcore.checkpoints.origin.rival_layouts import FusedGguf, Unleaked
 from quantcore.checkpoints.protocol.layout import CODES
 
 _RUN = 8  # elements that share one byte of signs
@@ -36,6 +37,8 @@ def block_value(reading: Reading, layout: Gguf) -> Formula:
     if kind.min_of is None:
         return reading.let("w", level * scale)
     minimum = _parameter(reading, kind.min_of, "m")
+    if isinstance(layout, FusedGguf):
+        return reading.let("w", fused(level, scale, minimum, kind.min_sign), "one rounding, in one operation")
     product = level * scale
     return reading.let("w", product - minimum if kind.min_sign < 0 else product + minimum)
 
@@ -78,6 +81,10 @@ def _half_e4m3(reading: Reading, code: Formula, name: str) -> Formula:
 def _level(reading: Reading, kind: BlockType, element: int) -> Formula:
     """What the code stands for."""
     levels = kind.levels
+    if isinstance(levels, Unleaked) and element // 32 % 2:
+        bits = reading.read(CODES)
+        note = "bit 0 is cleared where bit 4 of the other code in the byte is 1"
+        return reading.let("q", bits % 32 - (bits % 2) * (bits >> 5), note)
     if isinstance(levels, Offset):
         code = reading.read(CODES)
         return code - levels.constant if levels.constant else code

@@ -2,7 +2,8 @@
 
 A formula knows its text with names, its text with numbers and its result. Integers are exact, all else is float32, one
 rounding per operation; ``float16(...)`` and ``bfloat16(...)`` round a result further. ``·`` multiplies, ``^`` is a
-power, ``mod`` a remainder that is never negative, ``(a, b, c)[i]`` an entry of a table, ``ones(n)`` counts bits of 1.
+power, ``mod`` a remainder that is never negative, ``(a, b, c)[i]`` an entry of a table, ``ones(n)`` counts bits of 1,
+``fma(a, b, c)`` is a · b + c with one rounding.
 """
 
 from collections.abc import Callable
@@ -113,11 +114,21 @@ def ones(bits: Formula) -> Formula:
     return Formula(f"ones({bits.names})", f"ones({bits.numbers})", int(bits.value).bit_count())
 
 
+def fused(a: Formula, b: Formula, c: Formula, sign: int) -> Formula:
+    """a · b + c, or - c, with one rounding."""
+    value = np.float32(float(a.value) * float(b.value) + sign * float(c.value))
+    minus = "-" if sign < 0 else ""
+    return Formula(
+        f"fma({a.names}, {b.names}, {minus}{c.names})", f"fma({a.numbers}, {b.numbers}, {minus}{c.numbers})", value
+    )
+
+
 def rounded(formula: Formula, dtype: torch.dtype) -> Formula:
     """A result rounded to a dtype, half to even."""
     name = str(dtype).removeprefix("torch.")
     value = np.float32(float(torch.tensor(float(formula.value)).to(dtype)))
-    return Formula(f"{name}({formula.names})", f"{name}({formula.numbers})", value)
+    numbers = formula.numbers[1:-1] if formula.numbers.startswith("(-") and formula.binds == _ATOM else formula.numbers
+    return Formula(f"{name}({formula.names})", f"{name}({numbers})", value)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,16 @@ import numpy as np
 
 from quantcore.checkpoints.ggml import Field as BlockNumber
 from quantcore.checkpoints.layouts.gguf.block_field import BlockField
-from quantcore.checkpoints.origin.expression import Formula, Lines, Value, named, power_of_two, text_of
+from quantcore.checkpoints.origin.expression import (
+    Formula,
+    Lines,
+    Value,
+    constant,
+    named,
+    power_of_two,
+    text_of,
+)
+from quantcore.checkpoints.origin.rival_layouts import Carried, Unwrapped
 from quantcore.checkpoints.origin.words import Word, put_together, words_of
 from quantcore.checkpoints.protocol.fields import Numbers, Packed, Place
 from quantcore.checkpoints.protocol.views import Reshaped
@@ -120,7 +129,14 @@ def decoded(number: StoredNumber, field: Any, name: str, lines: Lines) -> Formul
 
 
 def _of_packed(field: Packed, bits: Formula, width: int, name: str, lines: Lines) -> Formula:
-    """A stored code less its offset, modulo 2^bits; signed codes in two's complement."""
+    """Return a stored code less its offset, modulo 2^bits; signed codes in two's complement."""
+    if isinstance(field, Unwrapped):
+        return lines.let(name, bits + 1, "stored minus 1, and 1 added without a remainder")
+    if isinstance(field, Carried):
+        shift = width - field.order.bits
+        summed = bits + constant(field.addend & (1 << width) - 1)
+        note = "1 is added to each code of the word at once"
+        return lines.let(name, (summed >> shift if shift else summed) % (1 << field.order.bits), note)
     offset = field.offset() if callable(field.offset) else field.offset
     half, count = (1 << width - 1) if field.signed else 0, 1 << width
     if half == offset:

@@ -171,7 +171,7 @@ def _codes_in(field: Packed, word: int) -> list[tuple[Index | None, int]]:
 def _(field: BlockField, word: int) -> Sequence[Bit]:
     kind, shape = field.tensor.kind, field.piece.shape
     first = word * kind.elements
-    names = _block_owners(kind.name)
+    names = _block_owners(kind)
     found = []
     for name, entry, at in names:
         if name == CODES:
@@ -183,9 +183,8 @@ def _(field: BlockField, word: int) -> Sequence[Bit]:
 
 
 @cache
-def _block_owners(name: str) -> tuple[tuple[str, int, int], ...]:
+def _block_owners(kind: BlockType) -> tuple[tuple[str, int, int], ...]:
     """Return field, entry and position for each bit of a block."""
-    kind: BlockType = BLOCK_TYPES[name]
     found = [("", 0, 0)] * (8 * kind.num_bytes)
     for field in kind.fields:
         for entry in range(field.count):
