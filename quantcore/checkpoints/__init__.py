@@ -5,13 +5,14 @@
 
 Where things are: `address` (folders and files, nothing outside them), `sources` (the bytes of a file, counted), `containers` (headers of files), `packing`
 (which code sits where), `protocol` (what a format implements), `layouts` (one module a format), `tensor` and `parameters` (what is made of them),
-`findings` (what is wrong).
+`origin` (one element: its bits, the arithmetic, what other readers make of them), `findings` (what is wrong).
 """
 
 from quantcore.checkpoints.address import Folder
 from quantcore.checkpoints.checkpoint import Checkpoint, open_checkpoint
 from quantcore.checkpoints.encode import encode
 from quantcore.checkpoints.findings import CheckpointFinding
+from quantcore.checkpoints.origin import Line, Origin, Rival, StoredNumber, Word, script
 from quantcore.checkpoints.problem import NotFound, Problem
 from quantcore.checkpoints.protocol.fields import Place
 from quantcore.checkpoints.protocol.layout import Layout
@@ -27,10 +28,16 @@ __all__ = [
     "CheckpointTensor",
     "Folder",
     "Layout",
+    "Line",
     "Location",
     "NotFound",
+    "Origin",
     "Place",
     "Problem",
+    "Rival",
+    "StoredNumber",
+    "Word",
     "encode",
     "open_checkpoint",
+    "script",
 ]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.origin.arithmetic import Origin, origin_of
+from quantcore.checkpoints.origin.rivals import Rival, rivals
 from quantcore.checkpoints.parameters import quantized_of
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.location import Location
@@ -137,6 +138,19 @@ class CheckpointTensor:
     def notes(self) -> tuple[str, ...]:
         """Return sentences on what was decided against the config; may read parameters."""
         return self.layout.notes()
+
+    def rivals(self, index: Sequence[int], rows: slice | None = None, heads: int = 0) -> tuple[Rival, ...]:
+        """Return what other libraries, or common mistakes, make of the bytes of one element.
+
+        Args:
+            rows: of axis 0, in which elements that differ are counted; without, all, or those around the element.
+            heads: of attention, of which llama.cpp may have permuted the rows.
+
+        Raises:
+            QuantError: there is no such element, or the tensor can't be read.
+        """
+        self.layout.check()
+        return rivals(self.layout, self._checked(index), None if rows is None else self._rows(rows), heads)
 
     def _checked(self, index: Sequence[int]) -> tuple[int, ...]:
         at = tuple(int(i) for i in index)

@@ -234,10 +234,11 @@ def origin_of(layout: Layout, index: tuple[int, ...]) -> Origin:
         QuantError: the tensor can't be read.
     """
     layout.check()
-    location, reader, at = layout.locate(index), layout, index
-    if isinstance(reader, Rearranged):
-        reader, at = reader.inner, reader.stored_index(index)
-    found = Arithmetic(reader, at, location)
+    location = layout.locate(index)
+    if isinstance(layout, Rearranged):
+        found = Arithmetic(layout.inner, layout.stored_index(index), location)
+    else:
+        found = Arithmetic(layout, index, location)
     numbers = dict(found.numbers)
     code = numbers.pop(CODES)
     return Origin(

@@ -10,8 +10,8 @@ from quantcore.checkpoints.ggml.grids import STEPS, ShiftedGrid, SignedGrid
 from quantcore.checkpoints.ggml.levels import FloatOf, Offset, Product, Stepped, Table
 from quantcore.checkpoints.ggml.ternary_fp4_types import Digits, HalfE4m3, HalfE8m0
 from quantcore.checkpoints.layouts.gguf.blocks import Gguf
-from quantcore.checkpoints.origin.expression import Formula, constant, entry, fused, ones, power_of_two
-from quantcore.checkpoints.origin.rival_layouts import FusedGguf, Unleaked
+from quantcore.checkpoints.origin.expression import Formula, constant, entry, ones, power_of_two
+from quantcore.checkpoints.origin.rival_layouts import Unleaked
 from quantcore.checkpoints.protocol.layout import CODES
 
 _RUN = 8  # elements that share one byte of signs
@@ -37,8 +37,6 @@ def block_value(reading: Reading, layout: Gguf) -> Formula:
     if kind.min_of is None:
         return reading.let("w", level * scale)
     minimum = _parameter(reading, kind.min_of, "m")
-    if isinstance(layout, FusedGguf):
-        return reading.let("w", fused(level, scale, minimum, kind.min_sign), "one rounding, in one operation")
     product = level * scale
     return reading.let("w", product - minimum if kind.min_sign < 0 else product + minimum)
 
@@ -104,9 +102,7 @@ def _level(reading: Reading, kind: BlockType, element: int) -> Formula:
     return _signed(reading, kind, levels, bits, element)
 
 
-def _signed(
-    reading: Reading, kind: BlockType, levels: SignedGrid, bits: Formula, element: int
-) -> Formula:
+def _signed(reading: Reading, kind: BlockType, levels: SignedGrid, bits: Formula, element: int) -> Formula:
     """An entry of a row of the grid, with the element's sign: its own bit, or the parity of seven."""
     width = kind.field("grid_index").bits
     row = int(bits.value) % (1 << width)

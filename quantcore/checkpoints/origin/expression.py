@@ -2,8 +2,7 @@
 
 A formula knows its text with names, its text with numbers and its result. Integers are exact, all else is float32, one
 rounding per operation; ``float16(...)`` and ``bfloat16(...)`` round a result further. ``·`` multiplies, ``^`` is a
-power, ``mod`` a remainder that is never negative, ``(a, b, c)[i]`` an entry of a table, ``ones(n)`` counts bits of 1,
-``fma(a, b, c)`` is a · b + c with one rounding.
+power, ``mod`` a remainder that is never negative, ``(a, b, c)[i]`` an entry of a table, ``ones(n)`` counts bits of 1.
 """
 
 from collections.abc import Callable
@@ -57,13 +56,13 @@ class Formula:
         self, sign: str, other: "Formula | int", binds: int, operate: Callable[[Any, Any], Any]
     ) -> "Formula":
         right = other if isinstance(other, Formula) else constant(other)
-        texts = (
-            f"{_bound(getattr(self, form), self.binds, binds)} {sign} "
-            f"{_bound(getattr(right, form), right.binds, binds + 1)}"
-            for form in ("names", "numbers")
-        )
+
+        def text(mine: str, theirs: str) -> str:
+            return f"{_bound(mine, self.binds, binds)} {sign} {_bound(theirs, right.binds, binds + 1)}"
+
         with np.errstate(all="ignore"):
-            return Formula(*texts, _kept(operate(self.value, right.value)), binds)
+            value = _kept(operate(self.value, right.value))
+        return Formula(text(self.names, right.names), text(self.numbers, right.numbers), value, binds)
 
     def __str__(self) -> str:
         return self.numbers
@@ -114,20 +113,15 @@ def ones(bits: Formula) -> Formula:
     return Formula(f"ones({bits.names})", f"ones({bits.numbers})", int(bits.value).bit_count())
 
 
-def fused(a: Formula, b: Formula, c: Formula, sign: int) -> Formula:
-    """a · b + c, or - c, with one rounding."""
-    value = np.float32(float(a.value) * float(b.value) + sign * float(c.value))
-    minus = "-" if sign < 0 else ""
-    return Formula(
-        f"fma({a.names}, {b.names}, {minus}{c.names})", f"fma({a.numbers}, {b.numbers}, {minus}{c.numbers})", value
-    )
-
-
 def rounded(formula: Formula, dtype: torch.dtype) -> Formula:
     """A result rounded to a dtype, half to even."""
     name = str(dtype).removeprefix("torch.")
     value = np.float32(float(torch.tensor(float(formula.value)).to(dtype)))
-    numbers = formula.numbers[1:-1] if formula.numbers.startswith("(-") and formula.binds == _ATOM else formula.numbers
+    numbers = (
+        formula.numbers[1:-1]
+        if formula.numbers.startswith("(-") and formula.binds == _ATOM
+        else formula.numbers
+    )
     return Formula(f"{name}({formula.names})", f"{name}({numbers})", value)
 
 
@@ -167,7 +161,5 @@ class Lines:
         written = formula.names
         for sign, operator in _PYTHON.items():
             written = written.replace(sign, operator)
-        self.found.append(
-            Line(name, formula.names, formula.numbers, formula.value, note, python or written)
-        )
+        self.found.append(Line(name, formula.names, formula.numbers, formula.value, note, python or written))
         return named(name, formula.value)

@@ -18,7 +18,6 @@ from torch import Tensor
 from quantcore.checkpoints.ggml import Axis, BlockType, CodePart, Plane
 from quantcore.checkpoints.ggml import Fields as BlockNumbers
 from quantcore.checkpoints.ggml.levels import Offset
-from quantcore.checkpoints.layouts.gguf.blocks import Gguf
 from quantcore.checkpoints.layouts.gptq import Gptq
 from quantcore.checkpoints.layouts.whole import Whole
 from quantcore.checkpoints.protocol.fields import Field, Packed, Place, Rows
@@ -55,7 +54,8 @@ class Carried(Packed):
 
     def _words(self, box: tuple[slice, ...]) -> npt.NDArray[Any]:
         found = super()._words(box)
-        return found + found.dtype.type(self.addend)
+        moved: npt.NDArray[Any] = found + found.dtype.type(self.addend)
+        return moved
 
     def place(self, index: Sequence[int]) -> Place:
         """Return where a code lies, and all below it in its word, which may carry into it."""
@@ -88,20 +88,6 @@ class PowerScales(Whole):
         assert found is not None
         mantissa, exponent = torch.frexp(found)
         return torch.ldexp(torch.where(mantissa == 0.5, 0.5, 1.0), exponent).masked_fill(found == 0, 0.0)
-
-
-class FusedGguf(Gguf):
-    """scale · code and min in one operation with one rounding."""
-
-    def values(self, rows: Rows = None, out: Tensor | None = None, rounded: bool = True) -> Tensor:
-        """Return the values of some rows, float32: the exact product, less the min, rounded once."""
-        codes, scale, minimum = self.codes(rows), self.scale(rows), self.min(rows)
-        assert minimum is not None
-        width = self.granularity.size  # type: ignore[attr-defined]
-        blocked = codes.to(torch.float64).view(*codes.shape[:-1], -1, width)
-        added = minimum.to(torch.float64) * self.min_sign
-        found = (blocked * scale.to(torch.float64).unsqueeze(-1) + added.unsqueeze(-1)).view(codes.shape)
-        return found.to(torch.float32) if out is None else out.copy_(found)
 
 
 @dataclass(frozen=True)
@@ -214,4 +200,3 @@ class RotaryRows(Rearranged):
 def without(layout: L, piece: str) -> L:
     """Return a layout that ignores one of its stored tensors."""
     return replace(layout, pieces={name: p for name, p in layout.pieces.items() if name != piece})
-

@@ -44,12 +44,6 @@ def small_float(bits, exponent, mantissa, bias):
     return np.float32(-size if sign else size)
 
 ''',
-    "fma(": '''
-def fma(a, b, c):
-    """a * b + c with one rounding."""
-    return np.float32(np.float64(a) * np.float64(b) + np.float64(c))
-
-''',
     "ones(": '''
 def ones(bits):
     """How many bits are 1."""

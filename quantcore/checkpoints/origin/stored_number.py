@@ -151,7 +151,9 @@ def _of_packed(field: Packed, bits: Formula, width: int, name: str, lines: Lines
 def e8m0(bits: Formula, nan: bool, name: str, lines: Lines) -> Formula:
     """2^(bits - 127); 255 is NaN, or infinity for readers that only shift it."""
     if int(bits.value) == 255 and nan:
-        return lines.let(name, Formula("nan", "nan", np.float32("nan")), "E8M0 255 is NaN", "np.float32('nan')")
+        return lines.let(
+            name, Formula("nan", "nan", np.float32("nan")), "E8M0 255 is NaN", "np.float32('nan')"
+        )
     value = power_of_two(bits - 127)
     return lines.let(name, value, "E8M0, a power of two", f"np.float32(2.0 ** ({bits.names} - 127))")
 

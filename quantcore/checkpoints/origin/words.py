@@ -154,9 +154,7 @@ def _codes_in(field: Packed, word: int) -> list[tuple[Index | None, int]]:
     period, inside = divmod(at[axis], order.words)
     found: list[tuple[Index | None, int]] = [(None, 0)] * order.word_bits
     for number, fragments in enumerate(order.codes):
-        element = (
-            number * order.periods(n) + period if order.in_parts else period * order.count + number
-        )
+        element = number * order.periods(n) + period if order.in_parts else period * order.count + number
         if element >= n:
             continue
         index = tuple(element if i == axis else k for i, k in enumerate(at))
