@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from quantcore.checkpoints.origin.arithmetic import Origin, origin_of
-from quantcore.checkpoints.origin.readings import Reading, readings
+from quantcore.checkpoints.origin.readings import readings
+from quantcore.checkpoints.origin.readings.record import Reading
 from quantcore.checkpoints.protocol.layout import Layout
 
 COUNTED = 1 << 20  # elements of rows that are compared unless other rows are given
