@@ -7,6 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from quantcore.checkpoints.origin.arithmetic import Origin, origin_of
+from quantcore.checkpoints.origin.rivals import Rival, rivals
 from quantcore.checkpoints.parameters import quantized_of
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.location import Location
@@ -141,16 +143,41 @@ class CheckpointTensor:
             QuantError: there is no such element, or the tensor can't be read.
         """
         self.layout.check()
+        return self.layout.locate(self._checked(index))
+
+    def origin(self, index: Sequence[int]) -> Origin:
+        """Return one element's bits in its files, and the arithmetic from them to its value.
+
+        Raises:
+            QuantError: there is no such element, or the tensor can't be read.
+        """
+        self.layout.check()
+        return origin_of(self.layout, self._checked(index))
+
+    def notes(self) -> tuple[str, ...]:
+        """Return sentences on what was decided against the config; may read parameters."""
+        return self.layout.notes()
+
+    def rivals(self, index: Sequence[int], rows: slice | None = None, heads: int = 0) -> tuple[Rival, ...]:
+        """Return what other libraries, or common mistakes, make of the bytes of one element.
+
+        Args:
+            rows: of axis 0, in which elements that differ are counted; without, all, or those around the element.
+            heads: of attention, of which llama.cpp may have permuted the rows.
+
+        Raises:
+            QuantError: there is no such element, or the tensor can't be read.
+        """
+        self.layout.check()
+        return rivals(self.layout, self._checked(index), None if rows is None else self._rows(rows), heads)
+
+    def _checked(self, index: Sequence[int]) -> tuple[int, ...]:
         at = tuple(int(i) for i in index)
         if len(at) != len(self.shape) or any(not -n <= i < n for i, n in zip(at, self.shape, strict=True)):
             raise QuantError(
                 f"There is no element {at} in a tensor of shape {self.shape}; give one index per axis."
             )
-        return self.layout.locate(tuple(i % n for i, n in zip(at, self.shape, strict=True)))
-
-    def notes(self) -> tuple[str, ...]:
-        """Return sentences on what was decided against the config; may read parameters."""
-        return self.layout.notes()
+        return tuple(i % n for i, n in zip(at, self.shape, strict=True))
 
     def _rows(self, rows: slice | None) -> slice:
         n = self.shape[0] if self.shape else 1
