@@ -4,10 +4,8 @@
 >>> checkpoint.tensors["model.layers.0.self_attn.q_proj.weight"].read(rows=slice(0, 8))  # doctest: +SKIP
 
 Where things are: `address` (folders and files, nothing outside them), `sources` (the bytes of a file, counted), `containers` (headers of files), `packing`
-(which code sits where), `protocol` (what a format implements), `layouts` (one module a format), `tensor` and `parameters` (what is made of them),
-(which code sits where), `protocol` (what a format implements), `layouts` (one module a format), `tensor`, `parameters` and `window` (what is made of them), `listing` (all of them),
-`findings` (what is wrong).
-`origin` (one element: its bits, the arithmetic, what other readers make of them), `findings` (what is wrong).
+(which code sits where), `protocol` (what a format implements), `layouts` (one module a format), `tensor`, `parameters` and `window` (what is made of them),
+`listing` (all of them), `origin` (one element: its bits, the arithmetic, what other readers make of them), `findings` (what is wrong).
 """
 
 from quantcore.checkpoints.address import Folder, LocalFolder, MemoryFolder, is_inside
