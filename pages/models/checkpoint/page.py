@@ -19,7 +19,7 @@ def top(_: Current) -> DeltaGenerator:
         found[""] = opening.choose()
     if found[""] is not None:
         with row.container(key="ck_second"):
-            found["original"] = opening.choose("original", "The original that it was quantized from")
+            found["original"] = opening.choose("original", "Original")
     return row
 
 

@@ -86,14 +86,19 @@ def maps(
     Raises:
         QuantError: the tensor can't be read.
     """
-    what = f"maps {shown.at} {shown.rows} {shown.columns}"
-    elements = (shown.rows[1] - shown.rows[0]) * (shown.columns[1] - shown.columns[0])
-    record = Tensor(f"{key} {tensor.name}", tensor.name, (min(elements, BAND),), _not_kept)
+    record, what = work(tensor, shown, key)
     if st.session_state.get(_STOPPED) == record.key + what:
         place.button("Continue reading", type="primary", on_click=_stop, args=("",))
         return None
     make = partial(_read, tensor, original, shown, record, what, place)
     return cache.cached_small(record, what, make, _NEED)
+
+
+def work(tensor: CheckpointTensor, shown: Shown, key: str) -> tuple[Tensor, str]:
+    """Name the reading of a part: what it takes at once, as a record for the cache, and which part it is."""
+    elements = (shown.rows[1] - shown.rows[0]) * (shown.columns[1] - shown.columns[0])
+    record = Tensor(f"{key} {tensor.name}", tensor.name, (min(elements, BAND),), _not_kept)
+    return record, f"maps {shown.at} {shown.rows} {shown.columns}"
 
 
 def _not_kept() -> np.ndarray:
