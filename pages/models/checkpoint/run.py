@@ -16,6 +16,7 @@ from streamlit.delta_generator import DeltaGenerator
 import quantcore as qc
 from pages.models.checkpoint.controls import Shown
 from pages.models.opening import Opened
+from pages.serving.work import memory
 from pages.shared import cache, turn
 from pages.shared.selection import Tensor
 from quantcore.analysis import MapData, in_tensor, joined, map_data, step_of, value_data
@@ -26,6 +27,7 @@ from quantcore.tensors import megabytes
 BAND = 1 << 21  # elements that are read at once
 _NEED = 8.0  # memory of a band, in multiples of its elements as float32
 _CHECK = 400_000_000  # bytes that a check needs: weights of up to 268 MB are held while they are checked
+_TRIM = 16  # bands: what is kept of each is small, but holds the freed memory below it
 _PATIENCE = 0.4  # seconds that are not worth a word
 _STOPPED, _WANTED = "_ck_stopped", "_ck_wanted"
 
@@ -129,16 +131,13 @@ def _read(
                 if window.original is not None:
                     parts.sums.add(window.original, window.values)
                 del window
+                if len(parts.bands) % _TRIM == 0:
+                    memory.give_back()
                 own.let_others(turn.AT_A_TIME)
     progress.end()
+    done = [parts.bands.pop(start) for start in sorted(parts.bands)]
     row = tensor.window((first, first + 1), shown.at).result
-    return Maps(
-        joined([parts.bands[start] for start in sorted(parts.bands)])
-        if len(parts.bands) > 1
-        else parts.bands[first],
-        row,
-        None if original is None else parts.sums,
-    )
+    return Maps(joined(done) if len(done) > 1 else done[0], row, None if original is None else parts.sums)
 
 
 def _bands(shown: Shown, multiple: int) -> Iterator[tuple[int, int]]:
