@@ -12,7 +12,7 @@ from pages.models.opening.found import checkpoints_in
 from pages.models.opening.opened import Opened
 from pages.models.opening.uploads import UPLOAD, NotUploaded, Uploads
 from pages.serving import models_folder
-from pages.shared import messages, page_frame, turn
+from pages.shared import link, messages, page_frame, turn
 from quantcore.tensors import megabytes
 
 # A page may open two: the one that it shows, and the original to compare it with. Keys are link parameters: the
@@ -36,9 +36,14 @@ def choose(slot: str = "", label: str = "Checkpoint") -> Opened | None:
     )
     meter = row.container(key=f"opening_{key}_meter")
     uploads = Uploads(key, FILES[slot])
+    taken = [each for each in (key, FILES[slot]) if _take_along(each)]
     with popover:  # first, since a new upload sets the address
         uploaded = uploads.draw()
     typed = _address(address, key, label, uploaded)
+    for each in (key, FILES[slot]):
+        st.session_state[f"_{each}_last"] = st.session_state[each]
+    for each in taken:
+        link.write_bound(each, st.session_state[each])
     if not typed:
         return None
     progress = _Progress(meter.empty())
@@ -49,7 +54,7 @@ def choose(slot: str = "", label: str = "Checkpoint") -> Opened | None:
             place = addresses.place_of(typed, models_folder.current())
             opened = place.open(progress)
     except NotUploaded as request:
-        messages.hint(str(request))
+        st.info(messages.plain(str(request)), icon=":material/upload:")
         uploads.offer_own()
         return None
     except qc.QuantError as error:
@@ -59,6 +64,18 @@ def choose(slot: str = "", label: str = "Checkpoint") -> Opened | None:
         progress.end()
     _draw_meter(meter, key, opened, place)
     return opened
+
+
+def _take_along(key: str) -> bool:
+    """Let a control that several pages draw have the value that it had on another; return whether it was missing.
+
+    The session still has the value there, but the control of this page would begin without it.
+    """
+    last = st.session_state.get(f"_{key}_last")
+    if not last or key in st.query_params or st.session_state.get(key, last) != last:
+        return False
+    st.session_state[key] = last
+    return True
 
 
 def _address(place: DeltaGenerator, key: str, label: str, uploaded: list[str]) -> str | None:

@@ -63,8 +63,9 @@ class Uploads:
             self._take(given)
         held = self.held()
         if held and not given:
-            st.markdown(f":material/draft: {messages.plain(files.names_of(held))}")
-            st.button("Remove", on_click=self._remove, key=f"_{self._address}_remove", type="tertiary")
+            row = st.container(horizontal=True, vertical_alignment="center")
+            row.markdown(f":material/draft: {messages.plain(files.names_of(held))}")
+            row.button("Remove", on_click=self._remove, key=f"_{self._address}_remove", type="tertiary")
         # The link carries widget values, so names and digests have a widget, hidden by CSS
         st.text_input("Uploaded files", key=self._wanted, bind="query-params", label_visibility="collapsed")
         return [self._own_address(held)] if held else []
@@ -121,10 +122,11 @@ class Uploads:
         st.session_state[self._held] = {}
         st.session_state.pop(self._open, None)
         try:
-            held = _checked(given)
+            held = _checked(given, set(self._asked().values()))
         except QuantError as error:
             st.session_state[self._problem] = str(error)
-            st.session_state[self._address] = UPLOAD
+            if not self._is_chosen():
+                st.session_state[self._address] = UPLOAD
             return
         st.session_state[self._held] = held
         asked = self._linked()
@@ -137,6 +139,13 @@ class Uploads:
     def _linked(self) -> str:
         """What the link asks for."""
         return str(st.session_state.get(self._wanted, st.query_params.get(self._wanted, "")) or "")
+
+    def _asked(self) -> dict[str, str]:
+        """The files that the link asks for; none if it is damaged, which is said when they are opened."""
+        try:
+            return files.parse(self._linked())
+        except QuantError:
+            return {}
 
     def _is_chosen(self) -> bool:
         address = st.session_state.get(self._address, st.query_params.get(self._address, "")) or ""
@@ -170,8 +179,11 @@ def _digests(held: dict[str, HeldFile]) -> dict[str, str]:
     return {name: file.sha256 for name, file in held.items()}
 
 
-def _checked(given: Sequence[Any]) -> dict[str, HeldFile]:
+def _checked(given: Sequence[Any], wanted: set[str]) -> dict[str, HeldFile]:
     """The uploaded files by name; their bytes are shared with the server's store of uploads, not copied.
+
+    Args:
+        wanted: SHA-256 of the files that the link asks for: of two files with one name, that is meant.
 
     Raises:
         QuantError: one is not a file of a checkpoint, or two have one name.
@@ -182,10 +194,12 @@ def _checked(given: Sequence[Any]) -> dict[str, HeldFile]:
     for file in given:
         name = PurePath(file.name).name
         files.check_name(name)
-        if name in held:
-            raise QuantError(f"Two files are named {short(name, 120)}; remove one.")
         data = file.getvalue()
         if len(data) > upload_limit():
             raise QuantError(f"{short(name, 120)} is larger than {upload_limit() >> 20} MB, the limit here.")
-        held[name] = HeldFile(data, hashlib.sha256(data).hexdigest())
+        new = HeldFile(data, hashlib.sha256(data).hexdigest())
+        old = held.get(name, new)
+        if old.sha256 != new.sha256 and (old.sha256 in wanted) == (new.sha256 in wanted):
+            raise QuantError(f"Two files are named {short(name, 120)}; remove one.")
+        held[name] = old if old.sha256 in wanted else new
     return held
