@@ -39,7 +39,7 @@ from quantcore.formats import FLOATS, FloatFormat
 
 # how fields are called in formulas
 SYMBOLS = {
-    CODES: "q", SCALE: "s", ZERO_POINT: "z", GROUP_INDEX: "g", SCALE_CODE: "sc", GLOBAL_SCALE: "global_scale",
+    CODES: "q", SCALE: "s", ZERO_POINT: "z", GROUP_INDEX: "g", SCALE_CODE: "sc", GLOBAL_SCALE: "s_global",
     TABLE: "v", "nested_absmax": "outer", "nested_quant_map": "inner", "min_code": "mc",
     "grid_index": "i", "sign_index": "signs", "shift_sign": "shift",
 }  # fmt: skip
