@@ -5,7 +5,7 @@ The lines follow the same records as `Layout.values`: fields, decoding, block ty
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import singledispatchmethod
 
 import numpy as np
@@ -81,7 +81,7 @@ class Arithmetic:
         probe = Lines()
         decoded(number, field, name, probe)
         if probe.found:  # its bits are not yet the number
-            number = read_number(role, f"{name}_bits", field, place)
+            number = replace(number, symbol=f"{name}_bits")
         self.numbers[role] = number
         return decoded(number, field, name, self._lines)
 
