@@ -49,6 +49,15 @@ class CheckpointTensor:
         """Bytes that it takes in the files, parameters included."""
         return self.layout.num_bytes
 
+    @property
+    def is_quantized(self) -> bool:
+        """Whether it has codes: floats that are stored as they are have none."""
+        try:
+            _ = self.layout.element
+        except QuantError:
+            return False
+        return True
+
     def __repr__(self) -> str:
         return f"<{self.name} {self.shape}, {self.storage}>"
 

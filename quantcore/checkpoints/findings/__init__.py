@@ -157,4 +157,4 @@ class _Check:
         self.findings += of_original(errors, original.name)
 
 
-__all__ = ["CheckpointFinding", "Opened", "Step", "find", "partner", "steps"]
+__all__ = ["CheckpointFinding", "Heads", "Opened", "Step", "find", "of_parameters", "partner", "steps"]

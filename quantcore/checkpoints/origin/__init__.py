@@ -11,9 +11,21 @@ of a formula at once), `arithmetic` and `blocks` (from stored numbers to the val
 
 from quantcore.checkpoints.origin.arithmetic import Origin, origin_of
 from quantcore.checkpoints.origin.expression import Line
-from quantcore.checkpoints.origin.rivals import Rival, rivals
+from quantcore.checkpoints.origin.rivals import Rival, rivals, window
 from quantcore.checkpoints.origin.script import script
 from quantcore.checkpoints.origin.stored_number import StoredNumber
-from quantcore.checkpoints.origin.words import Bit, Word
+from quantcore.checkpoints.origin.words import Bit, Word, index_text
 
-__all__ = ["Bit", "Line", "Origin", "Rival", "StoredNumber", "Word", "origin_of", "rivals", "script"]
+__all__ = [
+    "Bit",
+    "Line",
+    "Origin",
+    "Rival",
+    "StoredNumber",
+    "Word",
+    "index_text",
+    "origin_of",
+    "rivals",
+    "script",
+    "window",
+]

@@ -5,7 +5,7 @@ The lines follow the same records as `Layout.values`: fields, decoding, block ty
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import singledispatchmethod
 
 import numpy as np
@@ -39,7 +39,7 @@ from quantcore.formats import FLOATS, FloatFormat
 
 # how fields are called in formulas
 SYMBOLS = {
-    CODES: "q", SCALE: "s", ZERO_POINT: "z", GROUP_INDEX: "g", SCALE_CODE: "sc", GLOBAL_SCALE: "global_scale",
+    CODES: "q", SCALE: "s", ZERO_POINT: "z", GROUP_INDEX: "g", SCALE_CODE: "sc", GLOBAL_SCALE: "s_global",
     TABLE: "v", "nested_absmax": "outer", "nested_quant_map": "inner", "min_code": "mc",
     "grid_index": "i", "sign_index": "signs", "shift_sign": "shift",
 }  # fmt: skip
@@ -81,7 +81,7 @@ class Arithmetic:
         probe = Lines()
         decoded(number, field, name, probe)
         if probe.found:  # its bits are not yet the number
-            number = read_number(role, f"{name}_bits", field, place)
+            number = replace(number, symbol=f"{name}_bits")
         self.numbers[role] = number
         return decoded(number, field, name, self._lines)
 

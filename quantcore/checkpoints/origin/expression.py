@@ -105,7 +105,7 @@ def power_of_two(exponent: Formula) -> Formula:
 def entry(table: tuple[int, ...], index: Formula) -> Formula:
     """An entry of a table."""
     text = f"({', '.join(map(str, table))})"
-    return Formula(f"{text}[{index.names}]", f"{text}[{index.numbers}]", table[int(index.value)], _PRODUCT)
+    return Formula(f"{text}[{index.names}]", f"{text}[{index.numbers}]", table[int(index.value)])
 
 
 def ones(bits: Formula) -> Formula:

@@ -48,7 +48,8 @@ def rivals(
 
     Args:
         index: one per axis, none of them negative.
-        rows: whose elements are compared; without, all, or in a large weight those around the element.
+        rows: whose elements are compared, an empty slice for none; without, all, or in a large weight those around the
+            element.
         heads: see `readings`.
 
     Raises:
@@ -73,7 +74,7 @@ def _rival(reading: Reading, layout: Layout, here: Origin, rows: slice) -> Rival
     other = reading.layout
     inside = all(i < n for i, n in zip(here.index, other.shape, strict=True))
     there = origin_of(other, here.index) if inside else None
-    comparable = other.shape == layout.shape and prod(layout.shape[1:]) <= _MOST
+    comparable = other.shape == layout.shape and rows.stop > rows.start and prod(layout.shape[1:]) <= _MOST
     counted = (rows.stop - rows.start) * prod(layout.shape[1:])
     return Rival(
         reading.key,

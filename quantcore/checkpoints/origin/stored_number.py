@@ -166,11 +166,11 @@ def small_float(bits: Formula, fmt: FloatFormat, name: str, lines: Lines) -> For
         text = text_of(value)
         return lines.let(name, Formula(text, text, value), f"{fmt} {parts.kind}", f"np.float32('{text}')")
     steps, least = 1 << fmt.mantissa, 1 - fmt.bias
-    normal = parts.kind == "normal"
+    normal, lowest = parts.kind == "normal", f"2^{least}" if least >= 0 else f"2^({least})"
     fraction = f"{parts.mantissa} / {steps}"
-    power = f"2^({parts.exponent} - {fmt.bias})" if normal else f"2^({least})"
+    power = f"2^({parts.exponent} - {fmt.bias})" if normal else lowest
     numbers = f"(1 + {fraction}) · {power}" if normal else f"{fraction} · {power}"
-    formula = f"(1 + m / {steps}) · 2^(e - {fmt.bias})" if normal else f"m / {steps} · 2^({least})"
+    formula = f"(1 + m / {steps}) · 2^(e - {fmt.bias})" if normal else f"m / {steps} · {lowest}"
     if parts.sign:
         numbers, formula = f"-1 · {numbers}", f"-1 · {formula}"
     fields = "" if parts.sign is None else f"sign {parts.sign}, "
@@ -178,4 +178,5 @@ def small_float(bits: Formula, fmt: FloatFormat, name: str, lines: Lines) -> For
     if fmt.mantissa:
         fields += f", mantissa m = {parts.mantissa:0{fmt.mantissa}b}"
     python = f"small_float({bits.names}, {fmt.exponent}, {fmt.mantissa}, {fmt.bias})"
-    return lines.let(name, Formula(formula, numbers, value, 2), f"{fmt}: {fields}", python)
+    note = f"{bits.names} as {fmt}: {fields}"
+    return lines.let(name, Formula(formula, numbers, value, 2), note, python)

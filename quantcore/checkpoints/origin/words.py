@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, singledispatch
+from functools import cache, lru_cache, singledispatch
 from typing import Any
 
 import numpy as np
@@ -167,17 +167,24 @@ def _codes_in(field: Packed, word: int) -> list[tuple[Index | None, int]]:
 
 @owners.register
 def _(field: BlockField, word: int) -> Sequence[Bit]:
-    kind, shape = field.tensor.kind, field.piece.shape
-    first = word * kind.elements
-    names = _block_owners(kind)
-    found = []
-    for name, entry, at in names:
+    kind = field.tensor.kind
+    *outer, start = (int(i) for i in np.unravel_index(word * kind.elements, field.piece.shape))
+    return _labeled(kind, tuple(outer), start)
+
+
+@lru_cache(maxsize=8)  # an element's code and all of its parameters lie in one block
+def _labeled(kind: BlockType, outer: Index, start: int) -> tuple[Bit, ...]:
+    """Return whose each bit of a block is; ``outer``, ``start``: the place of its first element."""
+    lead = "".join(f"{i}, " for i in outer)
+
+    def label(name: str, entry: int) -> str:
         if name == CODES:
-            name = index_text(np.unravel_index(first + entry, shape))
-        elif name:
-            name = name if kind.field(name).count == 1 else f"{name} {entry}"
-        found.append(Bit(name, at))
-    return found
+            return f"({lead}{start + entry})"
+        return f"{name} {entry}" if name and kind.field(name).count > 1 else name
+
+    spots = _block_owners(kind)
+    labels = {(name, entry): label(name, entry) for name, entry, _ in spots}
+    return tuple(Bit(labels[name, entry], at) for name, entry, at in spots)
 
 
 @cache

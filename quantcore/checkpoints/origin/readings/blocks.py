@@ -41,8 +41,8 @@ def _in_block(before: str) -> Sentence:
     def sentence(here: Origin, there: Origin) -> str:
         mine, theirs = (o.code.place.bits[0] for o in (here, there))
         start = here.code.words[0].offset
-        words = [f"byte {byte - start} of the block, from bit {bit}" for byte, bit in (theirs, mine)]
-        return f"{before}: this code is read from {words[0]}, instead of {words[1]}."
+        where = [f"+{byte - start:02x}, {'upper' if bit else 'lower'} half" for byte, bit in (theirs, mine)]
+        return f"{before}: this code is read from byte {where[0]}, instead of {where[1]}."
 
     return sentence
 

@@ -59,7 +59,7 @@ def block_floats(layout: BlockFloats) -> Iterator[Reading]:
         yield Reading(
             "global_scale_left_out", "global scale left out", "transformers, for experts in NVFP4 (transformers#48371)",
             replace(layout, global_scale="", pieces=pieces),
-            lambda here, there: f"Leaves out the global scale of {text_of(here.numbers['global_scale'])}: "
+            lambda here, there: f"Leaves out the global scale of {text_of(here.numbers['s_global'])}: "
             f"s = {text_of(there.numbers['s'])} instead of {text_of(here.numbers['s'])}.",
         )  # fmt: skip
         divides = layout.global_scale == "divides"
