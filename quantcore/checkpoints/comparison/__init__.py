@@ -1,0 +1,30 @@
+"""Two checkpoints compared, the original and another, tensor by tensor: how much harm was done, and where.
+
+>>> comparison = Comparison(open_checkpoint("original"), open_checkpoint("model.gguf"))  # doctest: +SKIP
+>>> for step in comparison.steps():  # doctest: +SKIP
+...     print(f"{step.done:,} of {step.total:,} bytes: {step.name}")
+>>> comparison.results(step.state)  # doctest: +SKIP
+
+Where things are: `gguf_names` (llama.cpp's names), `pairing` (which tensor belongs to which), `parts` (experts, rows of
+fused ones, transposes), `orders` (rows in another order), `sums` (the arithmetic), `record` (what is found), `stream`
+(box after box).
+"""
+
+from quantcore.checkpoints.comparison.pairing import Pair, Pairing, Unpaired, pair_up
+from quantcore.checkpoints.comparison.parts import Part
+from quantcore.checkpoints.comparison.record import TensorResult, WorstBlock, summary
+from quantcore.checkpoints.comparison.stream import Comparison, ComparisonState, Step
+
+__all__ = [
+    "Comparison",
+    "ComparisonState",
+    "Pair",
+    "Pairing",
+    "Part",
+    "Step",
+    "TensorResult",
+    "Unpaired",
+    "WorstBlock",
+    "pair_up",
+    "summary",
+]
