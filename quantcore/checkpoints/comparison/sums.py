@@ -15,8 +15,9 @@ from torch import Tensor
 
 BLOCK = 256  # columns of a block
 WORST = 5  # blocks that are kept of each pair
-_PIECE = 1 << 15  # elements worked on at once: three arrays of float64 in a core's cache
+_PIECE = 1 << 16  # elements worked on at once: three arrays of float64 in a core's cache
 _Array = npt.NDArray[np.float64]
+_Values = npt.NDArray[np.float32]
 Block = tuple[float, float, int, int]  # Σe², Σx², flat index of its first element, columns
 
 
@@ -79,13 +80,11 @@ class _Scratch(threading.local):
     def __init__(self) -> None:
         self.arrays: dict[str, _Array] = {}
 
-    def like(self, place: str, lines: int, width: int) -> _Array:
+    def like(self, place: str, size: int) -> _Array:
         found = self.arrays.get(place)
-        if found is None or found.size < lines * width:
-            found = np.empty(lines * width)
-            if lines * width <= 4 * _PIECE:
-                self.arrays[place] = found
-        return found[: lines * width].reshape(lines, width)
+        if found is None or found.size < size:
+            found = self.arrays[place] = np.empty(size)
+        return found[:size]
 
 
 _scratch = _Scratch()
@@ -100,68 +99,86 @@ def sums_of(x: Tensor, y: Tensor, start: int) -> Sums:
     """
     a, b = x.numpy(), y.numpy()
     lines, columns = a.shape
-    found, step, width = Sums(), max(1, _PIECE // max(1, columns)), min(columns, _PIECE)
-    for line in range(0, lines, step):
-        for at in range(0, columns, width):  # a vector, or a very long line, in runs
-            piece = np.s_[line : line + step, at : at + width]
-            found.add(_of_piece(a[piece], b[piece], start + line * columns + at, columns))
-    return found
+    if lines == 1 and columns > BLOCK:  # a vector: in lines of a block
+        whole = columns // BLOCK * BLOCK
+        found = _of_lines(a[:, :whole].reshape(-1, BLOCK), b[:, :whole].reshape(-1, BLOCK), start)
+        if whole < columns:
+            found.add(_of_lines(a[:, whole:], b[:, whole:], start + whole))
+        return found
+    return _of_lines(a, b, start)
 
 
-def _of_piece(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32], start: int, stride: int) -> Sums:
-    """Return the sums of some lines; ``stride``: from one line to the next, as flat indices."""
-    found = _finite_sums(a, b, start, stride)
+def _of_lines(a: _Values, b: _Values, start: int) -> Sums:
+    found = _finite_sums(a, b, start)
     found.different = int(np.count_nonzero(a.view(np.int32) != b.view(np.int32)))
     if np.isfinite(found.ee + found.xx + found.yy):  # squares of float32 never overflow float64
         return found
-    good = np.isfinite(a) & np.isfinite(b)
-    counts = (np.isnan(a).sum(), np.isinf(a).sum(), np.isnan(b).sum(), np.isinf(b).sum())
-    zero = np.float32(0)
-    again = _finite_sums(np.where(good, a, zero), np.where(good, b, zero), start, stride)
+    good, zero = np.isfinite(a) & np.isfinite(b), np.float32(0)
+    again = _finite_sums(np.where(good, a, zero), np.where(good, b, zero), start)
     again.different, again.count = found.different, int(good.sum())
-    again.nonfinite = tuple(int(n) for n in counts)  # type: ignore[assignment]
+    counts = [int(of(side).sum()) for side in (a, b) for of in (np.isnan, np.isinf)]
+    again.nonfinite = (counts[0], counts[1], counts[2], counts[3])
     return again
 
 
-def _finite_sums(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32], start: int, stride: int) -> Sums:
+def _finite_sums(a: _Values, b: _Values, start: int) -> Sums:
+    """Return the sums of values that are finite; where they are not, the sums tell."""
     lines, columns = a.shape
     block = min(BLOCK, columns)
-    width = -(-columns // block) * block
-    x, y, e = (_scratch.like(place, lines, width) for place in ("x", "y", "e"))
+    across = -(-columns // block)
+    xx, yy, xy, ee = (np.empty((lines, across)) for _ in range(4))
+    high, at = -1.0, 0
+    width = max(block, _PIECE // block * block)
+    tall = max(1, _PIECE // (across * block))
+    for line in range(0, lines, tall):
+        for column in range(0, columns, width):
+            piece = np.s_[line : line + tall, column : column + width]
+            x, y, e = _differences(a[piece], b[piece], block)
+            blocks = np.s_[line : line + tall, column // block : column // block + x.shape[1]]
+            with np.errstate(invalid="ignore"):  # of infinities, which are counted
+                for out, of, by in ((xx, x, x), (yy, y, y), (xy, x, y), (ee, e, e)):
+                    np.vecdot(of, by, out=out[blocks])
+            np.abs(e, out=e)
+            place = int(e.argmax())
+            if e.flat[place] > high:
+                i, j = divmod(place, e.shape[1] * block)
+                high, at = float(e.flat[place]), start + (line + i) * columns + column + j
+    sums = [float(of.sum()) for of in (xx, yy, xy, ee)]
+    return Sums(
+        a.size, sums[0], sums[1], sums[2], sums[3], high, at, blocks=_places(ee, xx, block, columns, start)
+    )
+
+
+def _differences(a: _Values, b: _Values, block: int) -> tuple[_Array, _Array, _Array]:
+    """Return values and their differences as float64 [lines, blocks, block], the last filled up with 0."""
+    lines, columns = a.shape
+    across = -(-columns // block)
+    x, y, e = (_scratch.like(place, lines * across * block) for place in ("x", "y", "e"))
     for wide, values in ((x, a), (y, b)):
-        np.copyto(wide[:, :columns], values)
-        wide[:, columns:] = 0
-    np.subtract(x, y, out=e)
-    xs, ys, es = (wide.reshape(-1, block) for wide in (x, y, e))
-    with np.errstate(invalid="ignore"):  # infinities; they are counted
-        power, error = np.vecdot(xs, xs), np.vecdot(es, es)
-        y_power, product = np.vecdot(ys, ys), np.vecdot(xs, ys)
-        np.abs(e, out=e)
-        at = int(e.argmax())
-    line, column = divmod(at, width)
-    worst = float(e[line, column])
-    places = _places(error, width // block, block, columns, start, stride)
-    blocks = [(float(error[i]), float(power[i]), flat, n) for i, flat, n in places]
-    xx, yy, xy, ee = (float(of.sum()) for of in (power, y_power, product, error))
-    return Sums(a.size, xx, yy, xy, ee, worst, start + line * stride + column, blocks=_worst(blocks))
+        filled = wide.reshape(lines, -1)
+        np.copyto(filled[:, :columns], values)
+        filled[:, columns:] = 0
+    with np.errstate(invalid="ignore"):
+        np.subtract(x, y, out=e)
+    return x.reshape(lines, across, block), y.reshape(lines, across, block), e.reshape(lines, across, block)
 
 
-def _places(
-    error: npt.NDArray[np.float64], across: int, block: int, columns: int, start: int, stride: int
-) -> list[tuple[int, int, int]]:
-    """Return the number, flat index and columns of the blocks that may be among the worst."""
-    if len(error) > WORST:
-        least = np.partition(error, len(error) - WORST)[-WORST]
-        some = np.flatnonzero(error >= least)[: 64 * WORST]  # where many are equal, the first are enough
-        some = some[np.lexsort((some, -error[some]))][:WORST]
-    else:
-        some = np.arange(len(error))
+def _places(error: _Array, power: _Array, block: int, columns: int, start: int) -> list[Block]:
+    """Return the worst blocks with their places."""
+    flat, across = error.reshape(-1), error.shape[1]
+    with np.errstate(invalid="ignore"):
+        some = (
+            np.flatnonzero(flat >= np.partition(flat, -WORST)[-WORST])
+            if len(flat) > WORST
+            else np.arange(len(flat))
+        )
     found = []
-    for i in some:
-        line, k = divmod(int(i), across)
-        if error[i] > 0:
-            found.append((int(i), start + line * stride + k * block, min(block, columns - k * block)))
-    return found
+    for i in some[: 64 * WORST].tolist():  # where many are equal, the first are enough
+        line, k = divmod(i, across)
+        if flat[i] > 0:
+            at = start + line * columns + k * block
+            found.append((float(flat[i]), float(power[line, k]), at, min(block, columns - k * block)))
+    return _worst(found)
 
 
 def relative(sums: Sums) -> float:
