@@ -1,4 +1,4 @@
-"""Write quantcore/checkpoints/comparison/data/gguf_names.json from the gguf package: python tests/make_gguf_names.py"""
+"""Write quantcore/checkpoints/ggml/data/names.json from the gguf package: python tests/make_gguf_names.py"""
 
 import json
 from importlib.metadata import version
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gguf import MODEL_ARCH_NAMES, MODEL_TENSORS, TENSOR_NAMES, TensorNameMap
 
-PATH = Path(__file__).parents[1] / "quantcore/checkpoints/comparison/data/gguf_names.json"
+PATH = Path(__file__).parents[1] / "quantcore/checkpoints/ggml/data/names.json"
 
 
 def names():

@@ -5,14 +5,15 @@
 ...     print(f"{step.done:,} of {step.total:,} bytes: {step.name}")
 >>> comparison.results(step.state)  # doctest: +SKIP
 
-Where things are: `gguf_names` (llama.cpp's names), `pairing` (which tensor belongs to which), `parts` (experts, rows of
-fused ones, transposes), `orders` (rows in another order), `sums` (the arithmetic), `record` (what is found), `stream`
-(box after box).
+Where things are: `sides` (names of tensors that both have), `pairing` (which tensor belongs to which), `parts` (experts,
+rows of fused ones, transposes), `orders` (rows in another order), `sums` (the arithmetic), `boxes` (threads), `record`
+(what is found), `stream` (progress, stop, continue).
 """
 
-from quantcore.checkpoints.comparison.pairing import Pair, Pairing, Unpaired, pair_up
+from quantcore.checkpoints.comparison.pairing import Pair, Pairing, pair_up
 from quantcore.checkpoints.comparison.parts import Part
 from quantcore.checkpoints.comparison.record import TensorResult, WorstBlock, summary
+from quantcore.checkpoints.comparison.sides import Unpaired
 from quantcore.checkpoints.comparison.stream import Comparison, ComparisonState, Step
 
 __all__ = [

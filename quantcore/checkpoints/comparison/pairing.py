@@ -1,25 +1,14 @@
 """Which tensor of one checkpoint belongs to which of another, or which part of it, by names and shapes."""
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Literal, Protocol
+from dataclasses import dataclass
 
-from quantcore.checkpoints.comparison.gguf_names import GgufNames, without_expert
 from quantcore.checkpoints.comparison.parts import Part
+from quantcore.checkpoints.comparison.sides import Key, Opened, Tensors, Unpaired, translations
 from quantcore.checkpoints.layouts.plain import Plain
-from quantcore.checkpoints.problem import Problem
-from quantcore.checkpoints.protocol.refused import Refused
-from quantcore.checkpoints.protocol.release import Release
-from quantcore.checkpoints.tensor import CheckpointTensor
-from quantcore.errors import QuantError
 from quantcore.granularity import Shape
 from quantcore.tensors import short
 
-Key = tuple[str, int | None]  # a name that both checkpoints may have, and the number of an expert
-Side = Literal["original", "other"]
 EMBEDDINGS, HEADS = (
     ("embed_tokens.weight", "token_embd.weight", "wte.weight"),
     ("lm_head.weight", "output.weight"),
@@ -35,26 +24,6 @@ _FUSED = {
 }
 _FUSED_NAME = re.compile(r"(?<![^.])(?:" + "|".join(_FUSED) + r")(?![^.])")
 _CONV1D = re.compile(r"\.(c_attn|c_proj|c_fc)\.weight( |$)")  # GPT-2's, which stores [in, out]
-# the last names of stored tensors of which a weight is made, where a shard of them is missing
-_OF_WEIGHT = re.compile(
-    r"\.(qweight|qzeros|scales|g_idx|weight_packed|weight_scale|weight_shape|weight_zero_point)$"
-)
-
-
-class Opened(Protocol):
-    """What is needed of a `Checkpoint`."""
-
-    @property
-    def tensors(self) -> Mapping[str, CheckpointTensor]:
-        """Its weights by name."""
-
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        """What was found while headers were read."""
-
-    @property
-    def release(self) -> Release:
-        """Its stored tensors and configs."""
 
 
 @dataclass(frozen=True)
@@ -74,19 +43,6 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Unpaired:
-    """A tensor that only one of two checkpoints has, or that can't be compared, with the reason as a sentence.
-
-    ``kind``: "absent", "shape", "unreadable" or "missing".
-    """
-
-    side: Side
-    name: str
-    kind: str
-    reason: str
-
-
-@dataclass(frozen=True)
 class Pairing:
     """The pairs in the order of the other checkpoint, and what has no partner."""
 
@@ -94,125 +50,9 @@ class Pairing:
     unpaired: tuple[Unpaired, ...]
 
 
-def is_gguf(checkpoint: Opened) -> bool:
-    """Whether a checkpoint has llama.cpp's names."""
-    return "general.architecture" in checkpoint.release.config or any(
-        name.startswith("blk.") for name in checkpoint.tensors
-    )
-
-
 def pair_up(original: Opened, other: Opened) -> Pairing:
     """Pair the tensors of two checkpoints; reads no data."""
     return _Matching(original, other).run()
-
-
-@dataclass
-class _Names:
-    """The tensors of one side by every name under which the other side may look for them."""
-
-    side: Side
-    checkpoint: Opened
-    translate: "_Translation"
-    taken: set[str] = field(default_factory=set)
-
-    @cached_property
-    def unreadable(self) -> dict[str, str]:
-        """Why tensors can't be read, by name."""
-        found = {}
-        for name, tensor in self.checkpoint.tensors.items():
-            try:
-                if isinstance(tensor.layout, Refused):
-                    found[name] = tensor.layout.reason
-                _ = tensor.shape  # of some formats, a stored tensor holds it
-            except QuantError as error:
-                found[name] = str(error)
-        return found
-
-    @cached_property
-    def shapes(self) -> dict[str, Shape]:
-        """By name; an empty one for what can't be read."""
-        return {n: () if n in self.unreadable else t.shape for n, t in self.checkpoint.tensors.items()}
-
-    @cached_property
-    def keys(self) -> dict[Key, str]:
-        """The name of a tensor by each of its keys."""
-        found: dict[Key, str] = {}
-        for name in self.checkpoint.tensors:
-            for key in self.translate.keys(name):
-                found.setdefault(key, name)
-        return found
-
-    @cached_property
-    def missing(self) -> dict[Key, str]:
-        """Why a tensor is not there that the index names, by its keys."""
-        found: dict[Key, str] = {}
-        for problem in self.checkpoint.problems:
-            for name in problem.tensors:
-                logical = _OF_WEIGHT.sub(".weight", name)
-                if logical not in self.checkpoint.tensors:
-                    found |= dict.fromkeys(self.translate.keys(logical), problem.sentence)
-        return found
-
-    def without(self, name: str) -> Unpaired:
-        """Say that a tensor can't be read."""
-        reason = f"{short(name, 120)} can't be read: {self.unreadable[name]}"
-        return Unpaired(self.side, name, "unreadable", reason)
-
-
-class _Translation:
-    """Names of a side as names that both sides have in common."""
-
-    def __init__(self, gguf: GgufNames | None, prefixes: Sequence[tuple[str, str]]) -> None:
-        self._gguf, self._prefixes = gguf, prefixes
-
-    def keys(self, name: str) -> list[Key]:
-        """Return them, the most likely first."""
-        found: list[Key] = [(name, None)]
-        if self._gguf is not None:
-            found += self._gguf.of_name(name)
-        for mine, common in self._prefixes:
-            if name.startswith(mine):
-                found.append((common + name[len(mine) :], None))
-        found += [without_expert(key) for key, expert in found if expert is None]
-        return list(dict.fromkeys(found))
-
-
-def _translations(original: Opened, other: Opened) -> tuple[_Translation, _Translation]:
-    gguf = (is_gguf(original), is_gguf(other))
-    if gguf[0] != gguf[1]:
-        config = (original if gguf[0] else other).release.config
-        names = GgufNames.of(config.get("general.architecture"))
-        first, second = (_Translation(None if own else names, ()) for own in gguf)
-        return first, second
-    prefixes = _prefixes(list(original.tensors), list(other.tensors))
-    return _Translation(None, ()), _Translation(None, prefixes)
-
-
-def _prefixes(original: list[str], other: list[str]) -> list[tuple[str, str]]:
-    """Return what the other's names begin with, and the original's instead, the most frequent first."""
-    known, counts = set(original), Counter[tuple[str, str]]()
-    tails: dict[str, list[str]] = {}
-    for name in original:
-        for tail in _tails(name):
-            tails.setdefault(tail, []).append(name)
-    for name in other:
-        if name in known:
-            continue
-        for tail in _tails(name):
-            owners = tails.get(tail, ())
-            for owner in owners[:4]:
-                counts[name[: len(name) - len(tail)], owner[: len(owner) - len(tail)]] += 1
-            if owners:
-                break  # the longest tail
-    return [prefix for prefix, _ in counts.most_common(4)]
-
-
-def _tails(name: str) -> Iterator[str]:
-    """Yield a name without its first words, as long as more than one or two remain."""
-    yield name
-    words = name.split(".")
-    for n in range(1, min(4, len(words) - 1)):
-        yield ".".join(words[n:])
 
 
 def _squeezed(shape: Shape) -> Shape:
@@ -223,9 +63,9 @@ class _Matching:
     """Pairs tensors in turn: equal names, experts of stacks, fused ones, tied embeddings."""
 
     def __init__(self, original: Opened, other: Opened) -> None:
-        first, second = _translations(original, other)
-        self.original = _Names("original", original, first)
-        self.other = _Names("other", other, second)
+        first, second = translations(original, other)
+        self.original = Tensors("original", original, first)
+        self.other = Tensors("other", other, second)
         self.found: list[Pair] = []
         self.unpaired: list[Unpaired] = []
         self.doubtful: list[tuple[str, str]] = []  # names that fit, shapes that don't
@@ -308,7 +148,7 @@ class _Matching:
             if pair in conv and pair.original.is_whole and pair.other.is_whole and len(pair.shape) == 2:
                 self.found[i] = self._turned(pair.original.name, pair.other.name, None)
 
-    def _experts(self, coarse: _Names, fine: _Names) -> None:
+    def _experts(self, coarse: Tensors, fine: Tensors) -> None:
         """Pair each expert of a stack with the tensor of its own that the other side has for it."""
         for name, shape in fine.shapes.items():
             if name in fine.taken:
@@ -323,7 +163,7 @@ class _Matching:
                     self._add(coarse, Part(stack, expert, transposed=turned), fine, Part(name), shape)
                     break
 
-    def _fused(self, coarse: _Names, fine: _Names) -> None:
+    def _fused(self, coarse: Tensors, fine: Tensors) -> None:
         """Pair the rows of a fused tensor with the tensors of which it is fused."""
         for name, shape in coarse.shapes.items():
             if name in coarse.taken or not shape:
@@ -343,8 +183,8 @@ class _Matching:
 
     def _fused_whole(
         self,
-        coarse: _Names,
-        fine: _Names,
+        coarse: Tensors,
+        fine: Tensors,
         name: str,
         shape: Shape,
         keys: list[list[Key]],
@@ -372,7 +212,7 @@ class _Matching:
             start += count if step == 1 else 1
         return True
 
-    def _add(self, coarse: _Names, cut: Part, fine: _Names, own: Part, shape: Shape) -> None:
+    def _add(self, coarse: Tensors, cut: Part, fine: Tensors, own: Part, shape: Shape) -> None:
         coarse.taken.add(cut.name)
         fine.taken.add(own.name)
         parts = (cut, own) if coarse.side == "original" else (own, cut)
@@ -393,7 +233,7 @@ class _Matching:
                 side.taken.add(head)
                 self.found.append(Pair(parts[0], parts[1], side.shapes[head], note))
 
-    def _alone(self, side: _Names, opposite: _Names, name: str) -> Unpaired:
+    def _alone(self, side: Tensors, opposite: Tensors, name: str) -> Unpaired:
         """Say why a tensor has no partner."""
         if name in side.unreadable:
             return side.without(name)

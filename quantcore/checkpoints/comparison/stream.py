@@ -2,27 +2,23 @@
 
 import hashlib
 import math
-import threading
-from collections import deque
 from collections.abc import Generator, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from quantcore.analysis import sqnr_of
-from quantcore.checkpoints.comparison.orders import AS_STORED, FAR, HALVES, PAIRS, Heads, Orders
-from quantcore.checkpoints.comparison.pairing import Opened, Pair, Pairing, is_gguf, pair_up
-from quantcore.checkpoints.comparison.parts import Both, Part, rows_of
+from quantcore.checkpoints.comparison.boxes import Task, Work, in_order
+from quantcore.checkpoints.comparison.orders import HALVES, PAIRS, Heads, Orders
+from quantcore.checkpoints.comparison.pairing import Pair, Pairing, pair_up
 from quantcore.checkpoints.comparison.record import FORMAT, Record, TensorResult, WorstBlock, metrics
-from quantcore.checkpoints.comparison.sums import Sums, relative, sums_of
-from quantcore.checkpoints.rows import MOST_ELEMENTS, TooLong
+from quantcore.checkpoints.comparison.sides import Opened, is_gguf
+from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.errors import QuantError
 
-CHUNK = 1 << 19  # elements of a box
 _LARGEST_HEAD = 1 << 24  # elements of a head, whose rows stay in one box
 
 
@@ -124,7 +120,7 @@ class Comparison:
         done = sum(map(self._bytes, pairs[: len(state.finished)]))
         name = str(pairs[min(len(state.finished), len(pairs) - 1)]) if pairs else ""
         yield Step(done, self.total, name, state)
-        for box in _in_order(self._boxes(state), threads):
+        for box in in_order(self._boxes(state), threads):
             pair, size = pairs[box.pair], self._bytes(pairs[box.pair])
             if box.problem:
                 state.current = Record(problem=box.problem)
@@ -142,13 +138,14 @@ class Comparison:
         """Return what is known of the pairs that are finished."""
         return [self._result(p, r) for p, r in zip(self.pairing.pairs, state.finished, strict=False)]
 
-    def _boxes(self, state: ComparisonState) -> Iterator["_Task"]:
+    def _boxes(self, state: ComparisonState) -> Iterator[Task]:
         """Yield what is to be done, in order; a pair that can't be opened is one box."""
         first = state.boxes
         for number in range(len(state.finished), len(self.pairing.pairs)):
-            work = _Work(self, number)
+            pair = self.pairing.pairs[number]
+            work = Work(number, pair, self._layouts(pair), *self.orders_of(pair))
             for box in range(first, max(1, work.boxes)):
-                task = _Task(work, box)
+                task = Task(work, box)
                 yield task
                 if work.problem:
                     break
@@ -164,8 +161,12 @@ class Comparison:
             found.append(tensor.num_bytes * elements / max(1, math.prod(tensor.shape)))
         return found[0], found[1]
 
-    def _tensors(self, pair: Pair) -> tuple[Any, Any]:
+    def _tensors(self, pair: Pair) -> tuple[CheckpointTensor, CheckpointTensor]:
         return self.original.tensors[pair.original.name], self.other.tensors[pair.other.name]
+
+    def _layouts(self, pair: Pair) -> tuple[Layout, Layout]:
+        x, y = self._tensors(pair)
+        return x.layout, y.layout
 
     def _storage(self, pair: Pair) -> tuple[str, str]:
         x, y = self._tensors(pair)
@@ -218,130 +219,3 @@ def _worst(pair: Pair, block: Any, place: Any) -> WorstBlock:
     return WorstBlock(
         index, columns, sqnr_of(power, sse), sse / columns, pair.original.whole_index(index), place(index)
     )
-
-
-class _Work:
-    """One pair as it is compared."""
-
-    def __init__(self, comparison: Comparison, number: int) -> None:
-        self.number, self.pair, self.problem = number, comparison.pairing.pairs[number], ""
-        self.orders, self._likely = comparison.orders_of(self.pair)
-        self._lock = threading.Lock()
-        self._first: tuple[tuple[str, ...], dict[str, Sums]] | None = None
-        try:
-            layouts = [tensor.layout for tensor in comparison._tensors(self.pair)]
-            parts: tuple[Part, Part] = (self.pair.original, self.pair.other)
-            x, y = (rows_of(layout, part) for layout, part in zip(layouts, parts, strict=True))
-            self.both = Both(x, y, self.pair.shape)
-            self.rows = self._rows()
-        except QuantError as error:
-            self.problem = str(error)
-
-    @property
-    def boxes(self) -> int:
-        """How many there are."""
-        return 1 if self.problem or not self.both.count else -(-self.both.count // self.rows)
-
-    def _rows(self) -> int:
-        """Return the rows of a box: by the shape alone."""
-        multiple = self.orders.multiple if self.pair.shape[:1] == (self.both.count,) else 1
-        most = self.both.width * min(multiple, self.both.count)
-        if most > MOST_ELEMENTS:
-            raise TooLong(f"its rows of {most:,} elements are longer than the limit of {MOST_ELEMENTS:,}.")
-        return max(1, CHUNK // max(1, self.both.width * multiple)) * multiple
-
-    def compare(self, box: int) -> dict[str, Sums]:
-        """Return the sums of a box with each order that is of interest.
-
-        Raises:
-            QuantError: it can't be read.
-        """
-        with self._lock:  # the first box decides which orders are
-            if self._first is None:
-                self._first = self._decide()
-        orders, first = self._first
-        return first if box == 0 else self._sums(box, orders)
-
-    def _decide(self) -> tuple[tuple[str, ...], dict[str, Sums]]:
-        found = self._sums(0, (AS_STORED, *self._likely))
-        best = min(found.values(), key=lambda sums: sums.ee)
-        if relative(best) > FAR:
-            others = self._sums(0, tuple(name for name in self.orders.names if name not in found))
-            order = min(others, key=lambda name: others[name].ee, default=None)
-            if order is not None and others[order].ee < best.ee / 2:
-                found[order] = others[order]
-        return tuple(found), found
-
-    def _sums(self, box: int, orders: tuple[str, ...]) -> dict[str, Sums]:
-        start = box * self.rows
-        stop = min(start + self.rows, self.both.count)
-        if stop <= start:
-            return {order: Sums() for order in orders}
-        x, y = self.both.read(start, stop)
-        found = {}
-        for order in orders:
-            values = y if order == AS_STORED else self._undone(order, y, slice(start, stop))
-            found[order] = sums_of(x, values, start * self.both.width)
-        return found
-
-    def _undone(self, order: str, y: Tensor, rows: slice) -> Tensor:
-        values = y if len(self.pair.shape) > 1 else y.view(-1)
-        return self.orders.undone(order, values, rows).contiguous().view(y.shape)
-
-
-@dataclass(frozen=True)
-class _Box:
-    """What has been found in one box, or why its pair can't be read."""
-
-    pair: int
-    of: int
-    is_last: bool
-    sums: Mapping[str, Sums] = field(default_factory=dict)
-    problem: str = ""
-
-
-@dataclass(frozen=True)
-class _Task:
-    """A box that is to be compared."""
-
-    work: _Work
-    box: int
-
-    def run(self) -> _Box:
-        """Compare it."""
-        work, boxes = self.work, self.work.boxes
-        if not work.problem:
-            try:
-                return _Box(work.number, boxes, self.box == boxes - 1, work.compare(self.box))
-            except QuantError as error:
-                work.problem = str(error)
-        return _Box(work.number, boxes, True, problem=work.problem)
-
-
-def _in_order(tasks: Iterator[_Task], threads: int) -> Iterator[_Box]:
-    """Run tasks, some at the same time, and yield what they find in their order."""
-    skipped = -1  # a pair that failed
-    if threads <= 1:
-        for task in tasks:
-            yield task.run()
-        return
-    with ThreadPoolExecutor(threads, thread_name_prefix="compare") as pool:
-        waiting: deque[Future[_Box]] = deque()
-
-        def next_of() -> Iterator[_Box]:
-            nonlocal skipped
-            box = waiting.popleft().result()
-            if box.pair != skipped:
-                skipped = box.pair if box.problem else skipped
-                yield box
-
-        try:
-            for task in tasks:
-                waiting.append(pool.submit(task.run))
-                if len(waiting) > 2 * threads:
-                    yield from next_of()
-            while waiting:
-                yield from next_of()
-        finally:
-            for future in waiting:
-                future.cancel()

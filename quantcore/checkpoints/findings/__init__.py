@@ -11,7 +11,8 @@ from collections.abc import Iterator
 import torch
 
 from quantcore.checkpoints.comparison.orders import FAR, Heads, Orders
-from quantcore.checkpoints.comparison.pairing import Opened, pair_up
+from quantcore.checkpoints.comparison.pairing import pair_up
+from quantcore.checkpoints.comparison.sides import Opened
 from quantcore.checkpoints.findings.codes import Histogram, of_codes
 from quantcore.checkpoints.findings.headers import of_headers
 from quantcore.checkpoints.findings.original import Errors, of_original

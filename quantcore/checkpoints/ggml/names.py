@@ -1,6 +1,6 @@
 """Names of llama.cpp's tensors and those that Hugging Face's models have for them, for each architecture.
 
-``data/gguf_names.json`` is written from the gguf package by ``tests/make_gguf_names.py``.
+``data/names.json`` is written from the gguf package by ``tests/make_gguf_names.py``.
 """
 
 import json
@@ -85,7 +85,7 @@ def _variants(stem: str) -> Iterator[str]:
 
 @cache
 def _data() -> Any:
-    return json.loads(files(__package__).joinpath("data", "gguf_names.json").read_text(encoding="utf-8"))
+    return json.loads(files(__package__).joinpath("data", "names.json").read_text(encoding="utf-8"))
 
 
 @cache
