@@ -11,15 +11,13 @@ PATH = Path(__file__).parents[1] / "quantcore/checkpoints/ggml/data/names.json"
 
 def names():
     """Each tensor of llama.cpp with the names that Hugging Face's models have for it, and which tensors an architecture has."""
-    both = TensorNameMap.mappings_cfg | TensorNameMap.block_mappings_cfg
-    own = {arch: dict(config) for arch, config in TensorNameMap.arch_block_mappings_cfg.items()}
-    tensors = [*TensorNameMap.mappings_cfg, *TensorNameMap.block_mappings_cfg]
-    number = {tensor: i for i, tensor in enumerate(tensors)}
+    both = [*TensorNameMap.mappings_cfg.items(), *TensorNameMap.block_mappings_cfg.items()]
+    own = TensorNameMap.arch_block_mappings_cfg
     return {
         "source": f"gguf {version('gguf')} (MIT), TensorNameMap and MODEL_TENSORS; {{bid}} is the number of a layer",
-        "tensors": [[TENSOR_NAMES[tensor], *both[tensor]] for tensor in tensors],
+        "tensors": [[TENSOR_NAMES[tensor], *found] for tensor, found in both],
         "architectures": {
-            name: [number[t] for t in tensors if t in MODEL_TENSORS[arch]]
+            name: [i for i, (tensor, _) in enumerate(both) if tensor in MODEL_TENSORS[arch]]
             for arch, name in sorted(MODEL_ARCH_NAMES.items(), key=lambda pair: pair[1])
         },
         "instead": {

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from quantcore.checkpoints.comparison.orders import AS_STORED, FAR, Orders
+from quantcore.checkpoints.comparison.orders import AS_STORED, EXPLAINED, FAR, Orders
 from quantcore.checkpoints.comparison.pairing import Pair
 from quantcore.checkpoints.comparison.parts import Both, rows_of
 from quantcore.checkpoints.comparison.sums import Sums, relative, sums_of
@@ -75,7 +75,7 @@ class Work:
         if relative(best) > FAR:
             others = self._sums(0, tuple(name for name in self.orders.names if name not in found))
             order = min(others, key=lambda name: others[name].ee, default=None)
-            if order is not None and others[order].ee < best.ee / 2:
+            if order is not None and others[order].ee < EXPLAINED * best.ee:
                 found[order] = others[order]
         return tuple(found), found
 

@@ -13,6 +13,7 @@ EMBEDDINGS, HEADS = (
     ("embed_tokens.weight", "token_embd.weight", "wte.weight"),
     ("lm_head.weight", "output.weight"),
 )
+_OF_ACTIVATIONS = ("input_scale", "output_scale", "input_global_scale", ".k_scale", ".v_scale", ".q_scale")
 # a fused name -> what it is fused of, in the order of their rows
 _FUSED = {
     "qkv_proj": ("q_proj", "k_proj", "v_proj"),
@@ -241,6 +242,11 @@ class _Matching:
         for key in side.translate.keys(name):
             if key in opposite.missing:
                 return Unpaired(side.side, name, "missing", f"{where} lacks it: {opposite.missing[key]}")
+        if name.endswith(_OF_ACTIVATIONS):
+            reason = (
+                f"{short(name, 120)} is a scale of activations, which only some quantized checkpoints have."
+            )
+            return Unpaired(side.side, name, "absent", reason)
         named = [k for k, _ in side.translate.keys(name)[1:] if k != name]
         instead = f", nor {short(named[0], 120)}" if named else ""
         return Unpaired(side.side, name, "absent", f"{where} has no {short(name, 120)}{instead}.")

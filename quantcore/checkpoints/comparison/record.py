@@ -163,7 +163,7 @@ def metrics(sums: Sums, shape: tuple[int, ...]) -> dict[str, Any]:
     zero = [what for what, of in (("the original", sums.xx), ("the other", sums.yy)) if not of]
     why = "no element is finite in both" if not n else f"{' and '.join(zero)} is zero everywhere"
     undefined = {name: why for name, value in found.items() if math.isnan(value)}
-    at = tuple(int(i) for i in np.unravel_index(sums.worst_at, shape)) if shape else ()
+    at = tuple(int(i) for i in np.unravel_index(sums.worst_at, shape)) if shape and n else ()
     return found | {
         "undefined": undefined,
         "max_abs_error_index": at if n else None,

@@ -11,10 +11,11 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-_NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
+_NUMBER = re.compile(r"\d+")
 _EXPERT = re.compile(r"\.experts\.(\d+)\.")
 _OLD_EXPERT = re.compile(r"(blk\.\d+\.ffn_(?:gate|up|down))\.(\d+)")
 _LAST = re.compile(r"(.+)\.(weight|bias|scale)")
+_LONGEST = 300  # characters of a name that is mapped
 # what wraps a language model that llama.cpp converts alone
 _WRAPPERS = (
     "model.language_model.",
@@ -49,13 +50,17 @@ class GgufNames:
 
     def of_name(self, name: str) -> Iterator[tuple[str, int | None]]:
         """Yield the names that a tensor of Hugging Face may have in llama.cpp, and which expert of a stack it is."""
+        if len(name) > _LONGEST:
+            return
         whole, expert = without_expert(name)
         found = _LAST.fullmatch(whole)
         stem, last = (found[1], f".{found[2]}") if found else (whole, "")
-        for variant in _variants(stem):
-            for mapped in self.of_stem(variant):
-                # stacks of experts have no last name in some releases, but always have one in llama.cpp
-                yield mapped + (last or (".weight" if mapped.endswith("_exps") else "")), expert
+        known = [m for variant in _variants(stem) for m in self.of_stem(variant)]
+        if not known:  # such as gate_proj, where this architecture has only the fused gate_up_proj
+            known = [m for variant in _variants(stem) for m in _of("").of_stem(variant)]
+        for mapped in known:
+            # stacks of experts have no last name in some releases, but always have one in llama.cpp
+            yield mapped + (last or (".weight" if mapped.endswith("_exps") else "")), expert
 
 
 def without_expert(name: str) -> tuple[str, int | None]:
@@ -91,10 +96,13 @@ def _data() -> Any:
 @cache
 def _of(architecture: str) -> GgufNames:
     data, found = _data(), dict[str, tuple[str, ...]]()
+    numbers = data["architectures"].get(architecture, range(len(data["tensors"])))
     instead = data["instead"].get(architecture, {})
-    for number in data["architectures"].get(architecture, range(len(data["tensors"]))):
-        tensor, *names = data["tensors"][number]
-        for name in (tensor, *instead.get(tensor, names)):
+    of_both = [
+        (tensor, instead.get(tensor, names)) for tensor, *names in (data["tensors"][i] for i in numbers)
+    ]
+    for tensor, names in (*of_both, *instead.items()):
+        for name in (tensor, *names):
             # of one architecture's tensors with the same name, gguf-py takes the last
             found[name] = (tensor,) if architecture else (*found.get(name, ()), tensor)
     return GgufNames(found)
