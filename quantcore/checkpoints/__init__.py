@@ -11,6 +11,7 @@ Where things are: `address` (folders and files, nothing outside them), `sources`
 from quantcore.checkpoints.address import Folder
 from quantcore.checkpoints.checkpoint import Checkpoint, open_checkpoint
 from quantcore.checkpoints.encode import encode
+from quantcore.checkpoints.examples import EXAMPLES
 from quantcore.checkpoints.findings import CheckpointFinding
 from quantcore.checkpoints.problem import NotFound, Problem
 from quantcore.checkpoints.protocol.fields import Place
@@ -20,6 +21,7 @@ from quantcore.checkpoints.sources import ByteCounter, ByteSource
 from quantcore.checkpoints.tensor import CheckpointTensor
 
 __all__ = [
+    "EXAMPLES",
     "ByteCounter",
     "ByteSource",
     "Checkpoint",

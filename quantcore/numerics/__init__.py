@@ -18,7 +18,7 @@ from quantcore.numerics.rounding import (
     takes_sum,
     unrounded,
 )
-from quantcore.numerics.scratch import like
+from quantcore.numerics.scratch import like, round_to
 
 __all__ = [
     "BELOW_HALF",
@@ -39,6 +39,7 @@ __all__ = [
     "multiply_shift_round",
     "overflow_stays",
     "refuse_nonfinite",
+    "round_to",
     "rounding",
     "takes_sum",
     "unrounded",

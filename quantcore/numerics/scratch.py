@@ -23,7 +23,7 @@ def like(values: Tensor, place: str, dtype: torch.dtype = torch.float32) -> Tens
     It is valid until this thread asks for the same ``place`` again.
 
     Args:
-        dtype: a 32-bit type.
+        dtype: of 4 bytes, or 2.
     """
     n = values.numel()
     if n > _LARGEST or values.device.type != "cpu":
@@ -31,4 +31,9 @@ def like(values: Tensor, place: str, dtype: torch.dtype = torch.float32) -> Tens
     buffer = _of_this_thread.buffers.get(place)
     if buffer is None or buffer.numel() < n:
         buffer = _of_this_thread.buffers[place] = torch.empty(n)
-    return buffer[:n].view(dtype).view(values.shape)
+    return buffer.view(dtype)[:n].view(values.shape)
+
+
+def round_to(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """Round float32 numbers in place to those that ``dtype``, of 4 bytes or 2, has."""
+    return values if dtype == torch.float32 else values.copy_(like(values, "rounded", dtype).copy_(values))

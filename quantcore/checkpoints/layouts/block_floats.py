@@ -19,6 +19,7 @@ from quantcore.checkpoints.protocol.layout import CODES, Layout, words
 from quantcore.errors import QuantError
 from quantcore.formats import FLOATS, Format
 from quantcore.granularity import Granularity, PerGroup, Shape
+from quantcore.numerics import round_to
 from quantcore.tensors import short
 
 SCALE_CODE, GLOBAL_SCALE = "scale_code", "global_scale"
@@ -102,7 +103,7 @@ class BlockFloats(Layout):
         packed = torch.from_numpy(self.pieces[CODES].bits((slice(first, last),)))
         look_up_pairs(packed.view(-1), FLOATS[self.code].table, low_first=True, out=out.view(-1))
         out.view(*out.shape[:-1], -1, self.size).mul_(self.scale(rows).unsqueeze(-1))
-        return out.copy_(out.to(self.dtype)) if rounded and self.dtype != torch.float32 else out
+        return round_to(out, self.dtype) if rounded else out
 
 
 def unpacked_shape(packed: Shape, bits: int) -> Shape:

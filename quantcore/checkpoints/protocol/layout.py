@@ -26,6 +26,7 @@ from quantcore.checkpoints.protocol.spreading import Parameters, Spreading
 from quantcore.errors import QuantError
 from quantcore.formats import Format
 from quantcore.granularity import Blocks, Granularity, Shape
+from quantcore.numerics import round_to
 from quantcore.qparams import Dequantizer, decode
 from quantcore.tensors import short
 
@@ -182,9 +183,7 @@ class Layout(ABC):
         for part in spreading.parts():
             parameters = spreading.by_rows(self.parameters(part.grid), part, out)
             spreading.run(part, parameters, codes, out, partial(self.dequantize, rounded=rounded))
-        if rounded and self.dtype != torch.float32 and not self.rounds_each:
-            out.copy_(out.to(self.dtype))
-        return out
+        return round_to(out, self.dtype) if rounded and not self.rounds_each else out
 
     def dequantize(self, codes: Tensor, parameters: Parameters, out: Tensor, rounded: bool = True) -> None:
         """Write the values of codes into ``out``, float32.

@@ -31,6 +31,7 @@ from quantcore.checkpoints.protocol.views import Reshaped, viewed
 from quantcore.errors import QuantError
 from quantcore.formats import CODEBOOKS, CodebookFormat, Format
 from quantcore.granularity import Granularity, PerFlatGroup, Shape
+from quantcore.numerics import round_to
 from quantcore.tensors import load_json, short
 
 MAX_STATE = 64 * 2**10  # bytes; it takes 80 to 200
@@ -217,7 +218,7 @@ class FourBits(Layout):
         look_up_pairs(torch.from_numpy(packed), self.fields[TABLE].read(), low_first=False, out=flat)
         for part in Spreading(self.blocks, None, first, last).parts():
             flat[part.elements].view(-1, part.width).mul_(self.scale(part.grid).unsqueeze(1))
-        return out.copy_(out.to(self.dtype)) if rounded and self.dtype != torch.float32 else out
+        return round_to(out, self.dtype) if rounded else out
 
     def place_of(self, role: str, field: Field, index: tuple[int, ...], position: tuple[int, ...]) -> Place:
         """Return the place of a scale, or of the entry of a table that a code names."""
