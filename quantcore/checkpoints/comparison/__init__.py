@@ -12,7 +12,7 @@ rows of fused ones, transposes), `orders` (rows in another order), `sums` (the a
 
 from quantcore.checkpoints.comparison.pairing import Pair, Pairing, pair_up
 from quantcore.checkpoints.comparison.parts import Part
-from quantcore.checkpoints.comparison.record import TensorResult, WorstBlock, summary
+from quantcore.checkpoints.comparison.record import TensorResult, WorstBlock, by_harm, summary
 from quantcore.checkpoints.comparison.sides import Unpaired
 from quantcore.checkpoints.comparison.stream import Comparison, ComparisonState, Step
 
@@ -26,6 +26,7 @@ __all__ = [
     "TensorResult",
     "Unpaired",
     "WorstBlock",
+    "by_harm",
     "pair_up",
     "summary",
 ]

@@ -246,7 +246,7 @@ class _Matching:
             reason = (
                 f"{short(name, 120)} is a scale of activations, which only some quantized checkpoints have."
             )
-            return Unpaired(side.side, name, "absent", reason)
+            return Unpaired(side.side, name, "activations", reason)
         named = [k for k, _ in side.translate.keys(name)[1:] if k != name]
         instead = f", nor {short(named[0], 120)}" if named else ""
         return Unpaired(side.side, name, "absent", f"{where} has no {short(name, 120)}{instead}.")

@@ -1,7 +1,7 @@
 """What a comparison finds: each pair's metrics, the places of its worst blocks, and what should be said about it."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -9,7 +9,6 @@ import numpy as np
 
 from quantcore.analysis import decibels, sqnr_of
 from quantcore.checkpoints.comparison.orders import AS_STORED, described
-from quantcore.checkpoints.comparison.pairing import Pair
 from quantcore.checkpoints.comparison.sums import Sums
 from quantcore.tensors import short
 from quantcore.wording import count, joined
@@ -108,6 +107,32 @@ class TensorResult:
         """Return plain data for JSON; what is undefined or infinite is a text there."""
         return {key: _plain(value) for key, value in asdict(self).items()}
 
+    def as_row(self) -> dict[str, Any]:
+        """Return what a table shows of it: one number or text per column."""
+        worst = self.worst[0] if self.worst else None
+        return {
+            "tensor": self.name,
+            "original": self.original,
+            "shape": "×".join(map(str, self.shape)),
+            "storage": self.storage[1],
+            "original_storage": self.storage[0],
+            "sqnr_db": self.sqnr_db,
+            "mse": self.mse,
+            "max_abs_error": self.max_abs_error,
+            "max_abs_error_index": _text(self.max_abs_error_index),
+            "cosine": self.cosine,
+            "equal": self.equal,
+            "different": self.different,
+            "nonfinite": sum(self.nonfinite.values()),
+            "bits_per_weight": self.bits_per_weight[1],
+            "original_bits_per_weight": self.bits_per_weight[0],
+            "bytes": round(self.num_bytes[1]),
+            "worst_block": _text(worst.index) if worst else "",
+            "worst_block_sqnr_db": worst.sqnr_db if worst else math.nan,
+            "order": self.order,
+            "remark": " ".join([*self.sentences(), *self.undefined.values()][:1]),
+        }
+
     def sentences(self) -> tuple[str, ...]:
         """Return what should be known of this pair, computed from its numbers."""
         name = short(self.name, 120)
@@ -140,6 +165,10 @@ _KINDS = {
     "other_nan": "NaN in the other checkpoint",
     "other_inf": "infinite in the other checkpoint",
 }
+
+
+def _text(index: tuple[int, ...] | None) -> str:
+    return "" if index is None else ", ".join(map(str, index))
 
 
 def _plain(value: Any) -> Any:
@@ -175,12 +204,18 @@ def metrics(sums: Sums, shape: tuple[int, ...]) -> dict[str, Any]:
     }
 
 
-def pair_named(pair: Pair) -> str:
-    """Return the name of a pair: that of the other checkpoint's part."""
-    return str(pair.other)
+def by_harm(results: "Iterable[TensorResult]", metric: str = "sqnr_db") -> "list[TensorResult]":
+    """Return results with the most harm first: the lowest SQNR or cosine, or the largest error; undefined ones last."""
+    sign = 1 if metric in ("sqnr_db", "cosine") else -1
+
+    def key(result: TensorResult) -> tuple[bool, float]:
+        value = getattr(result, metric)
+        return math.isnan(value), sign * value
+
+    return sorted(results, key=key)
 
 
-def summary(results: "list[TensorResult]") -> str:
+def summary(results: "Sequence[TensorResult]") -> str:
     """Say in one sentence how two checkpoints differ."""
     compared = [r for r in results if not r.problem]
     if not compared:

@@ -44,7 +44,7 @@ class Opened(Protocol):
 class Unpaired:
     """A tensor that only one of two checkpoints has, or that can't be compared, with the reason as a sentence.
 
-    ``kind``: "absent", "shape", "unreadable" or "missing".
+    ``kind``: "absent", "shape", "unreadable", "missing" (with a file), or "activations" for scales of these.
     """
 
     side: Side
