@@ -14,6 +14,7 @@ from quantcore.figures.distribution import (
     grid_values,
     histogram,
 )
+from quantcore.figures.harm import HARM_AXES, harm
 from quantcore.figures.maps import maps, scales_of_maps, titles_of_maps
 from quantcore.figures.number_line import number_line
 from quantcore.figures.pair import PairData, pair, pair_data
@@ -34,6 +35,7 @@ def to_html(figure: go.Figure) -> str:
 __all__ = [
     "AXES",
     "BLOCKS",
+    "HARM_AXES",
     "DistributionData",
     "PairData",
     "base_layout",
@@ -41,6 +43,7 @@ __all__ = [
     "distribution_data",
     "error_maps",
     "grid_values",
+    "harm",
     "histogram",
     "maps",
     "number_line",

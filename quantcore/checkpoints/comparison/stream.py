@@ -15,10 +15,14 @@ from quantcore.checkpoints.comparison.orders import HALVES, PAIRS, Heads, Orders
 from quantcore.checkpoints.comparison.pairing import Pair, Pairing, pair_up
 from quantcore.checkpoints.comparison.record import FORMAT, Record, TensorResult, WorstBlock, metrics
 from quantcore.checkpoints.comparison.sides import Opened, is_gguf
+from quantcore.checkpoints.layouts.gguf.blocks import Gguf
+from quantcore.checkpoints.layouts.plain import Plain
 from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.rows import IN_MEMORY
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.errors import QuantError
 
+_OF_BOXES = 40_000_000  # bytes that the boxes of a thread take; measured
 _LARGEST_HEAD = 1 << 24  # elements of a head, whose rows stay in one box
 
 
@@ -97,6 +101,16 @@ class Comparison:
     def total(self) -> int:
         """Bytes of all pairs, in both checkpoints."""
         return sum(map(self._bytes, self.pairing.pairs))
+
+    def memory(self, threads: int = 1) -> int:
+        """Return about how many bytes `steps` takes at most: boxes, and the largest tensor whose bytes don't lie by rows."""
+        held = [
+            tensor.num_bytes
+            for pair in self.pairing.pairs
+            for tensor in self._tensors(pair)
+            if not isinstance(tensor.layout, Plain | Gguf)
+        ]
+        return _OF_BOXES * threads + 4 * min(max(held, default=0), IN_MEMORY)
 
     def steps(self, state: ComparisonState | None = None, threads: int = 1) -> Generator[Step, None, None]:
         """Compare box after box; the first step comes at once, before anything has been read.
