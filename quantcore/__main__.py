@@ -1,19 +1,27 @@
-"""The command line: ``python -m quantcore check PATH``."""
+"""The command line: ``python -m quantcore check PATH``, ``python -m quantcore compare A B``."""
 
 import argparse
+import csv
 import json
+import os
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
+import torch
+
+from quantcore.analysis import decibels
 from quantcore.checkpoints import Checkpoint, CheckpointFinding, NotFound, open_checkpoint
+from quantcore.checkpoints.comparison import Comparison, TensorResult, by_harm, summary
 from quantcore.diagnosis import SEVERITIES
 from quantcore.errors import QuantError
-from quantcore.tensors import megabytes
+from quantcore.tensors import megabytes, short
 from quantcore.wording import count, joined
 
 SOUND, WRONG, NOT_OPENED = 0, 1, 2
 SHOWN = 5  # findings of one kind as text; JSON has all
+SHOWN_TENSORS = 20  # and tensors of a comparison
 
 EPILOG = """exit code:
   0  nothing is wrong (warnings and notes may have been found)
@@ -26,9 +34,24 @@ examples:
 """
 
 
+COMPARE_EPILOG = """exit code:
+  0  every tensor has a partner and was compared; values may differ
+  1  a tensor has no partner or can't be compared, or its SQNR is below --min-sqnr
+  2  A or B is not there, or can't be opened
+
+examples:
+  python -m quantcore compare path/to/original path/to/quantized
+  python -m quantcore compare path/to/original model-Q4_K_M.gguf --min-sqnr 15 --csv > harm.csv
+"""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code."""
     options = _parser().parse_args(arguments)
+    return _compare(options) if options.command == "compare" else _check(options)
+
+
+def _check(options: argparse.Namespace) -> int:
     checkpoint, findings = None, []
     try:
         against = open_checkpoint(options.against) if options.against else None
@@ -64,7 +87,110 @@ def _parser() -> argparse.ArgumentParser:
         "--against", metavar="PATH", help="the checkpoint that it was quantized from, to compare with"
     )
     check.add_argument("--json", action="store_true", help="print the findings as JSON")
+    compare = commands.add_parser(
+        "compare",
+        help="say how two checkpoints differ, tensor by tensor",
+        description="Compare a checkpoint with another, such as the one that it was quantized from: SQNR, errors and the "
+        "worst blocks of each tensor, which tensors have no partner, and rows that lie in another order. Names of GGUF "
+        "and Hugging Face are mapped.",
+        epilog=COMPARE_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    compare.add_argument(
+        "original", metavar="A", help="the original: a file, a folder with its shards, or a URL"
+    )
+    compare.add_argument("other", metavar="B", help="the checkpoint that is compared with it")
+    output = compare.add_mutually_exclusive_group()
+    output.add_argument("--json", action="store_true", help="print everything as JSON")
+    output.add_argument("--csv", action="store_true", help="print one line per tensor as CSV")
+    compare.add_argument(
+        "--min-sqnr", type=float, metavar="DB", help="the lowest SQNR that a tensor may have"
+    )
+    compare.add_argument(
+        "--threads", type=int, default=_cores(), metavar="N", help="how many work at once (one per core)"
+    )
     return parser
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _compare(options: argparse.Namespace) -> int:
+    opened = []
+    for label, path in (("A", options.original), ("B", options.other)):
+        try:
+            opened.append(open_checkpoint(path))
+        except QuantError as reason:
+            return _not_opened(f"{label}: {reason}")
+    torch.set_num_threads(1)  # threads work on tensors, not within them
+    comparison = Comparison(*opened)
+    shows_progress, shown = sys.stderr.isatty(), -1
+    for step in comparison.steps(threads=max(1, options.threads)):
+        part = 100 * step.done // max(1, step.total)
+        if shows_progress and part > shown:
+            print(f"\r{part} % of {megabytes(step.total)}", end="", file=sys.stderr, flush=True)
+            shown = part
+    if shows_progress:
+        print("\r" + " " * 40, end="\r", file=sys.stderr)
+    results = by_harm(comparison.results(step.state))
+    alone = [u for u in comparison.pairing.unpaired if u.kind != "activations"]
+    low = [r for r in results if options.min_sqnr is not None and r.sqnr_db < options.min_sqnr]
+    if options.json:
+        _print_comparison_json(options, comparison, results)
+    elif options.csv:
+        _print_csv(results)
+    else:
+        _print_comparison(options, comparison, opened, results, low)
+    return WRONG if alone or low or any(r.problem for r in results) else SOUND
+
+
+def _print_csv(results: Sequence[TensorResult]) -> None:
+    rows = [result.as_row() for result in results]
+    writer = csv.DictWriter(sys.stdout, list(rows[0]) if rows else ["tensor"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+
+
+def _print_comparison_json(
+    options: argparse.Namespace, comparison: Comparison, results: Sequence[TensorResult]
+) -> None:
+    content = {
+        "original": options.original,
+        "other": options.other,
+        "summary": summary(results),
+        "tensors": [result.as_dict() for result in results],
+        "unpaired": [asdict(unpaired) for unpaired in comparison.pairing.unpaired],
+    }
+    print(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def _print_comparison(
+    options: argparse.Namespace,
+    comparison: Comparison,
+    opened: Sequence[Checkpoint],
+    results: Sequence[TensorResult],
+    low: Sequence[TensorResult],
+) -> None:
+    for path, checkpoint in zip((options.original, options.other), opened, strict=True):
+        size = sum(tensor.num_bytes for tensor in checkpoint.tensors.values())
+        print(f"{path}: {checkpoint.format}, {count(len(checkpoint.tensors), 'tensor')}, {megabytes(size)}")
+    print(summary(results))
+    compared = [result for result in results if not result.problem and not result.equal]
+    for result in compared[:SHOWN_TENSORS]:
+        print(
+            f"{decibels(result.sqnr_db):>12}  {result.bits_per_weight[1]:6.3g} bits  "
+            f"max |error| {result.max_abs_error:.3g}  {short(result.name, 120)}"
+        )
+    if len(compared) > SHOWN_TENSORS:
+        print(f"{len(compared) - SHOWN_TENSORS:,} more with less harm; --csv lists all.")
+    said = [sentence for result in results for sentence in result.sentences()]
+    said += [f"SQNR of {short(r.name, 120)} is below {options.min_sqnr:g} dB." for r in low]
+    said += [unpaired.reason for unpaired in comparison.pairing.unpaired]
+    for sentence in said[:SHOWN_TENSORS]:
+        print(sentence)
+    if len(said) > SHOWN_TENSORS:
+        print(f"{len(said) - SHOWN_TENSORS:,} more remarks; --json has all.")
 
 
 def _not_opened(sentence: str) -> int:

@@ -1,5 +1,7 @@
 """``python -m quantcore check``: what it prints, and its exit codes."""
 
+import csv
+import io
 import json
 import subprocess
 import sys
@@ -10,6 +12,8 @@ from checkpoint_cases import case, cases
 from safetensors.numpy import save_file
 
 from quantcore.__main__ import main
+from quantcore.checkpoints import open_checkpoint
+from quantcore.checkpoints.comparison import Comparison, by_harm
 
 SOUND, V1 = case("gptq_v2_4bit_g128_sym").release, case("bad_gptq_v1_but_zeros_8").release
 
@@ -99,3 +103,55 @@ def test_as_a_program():
     checked = subprocess.run([*python, "check", V1], capture_output=True, text=True)
     assert (checked.returncode, checked.stderr) == (1, "")
     assert "they are read as v2" in checked.stdout
+
+
+def compared(capsys, *arguments):
+    code = main(["compare", *map(str, arguments)])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.fixture
+def pair(tmp_path):
+    """An original, and it with an error in one tensor."""
+    generator = np.random.default_rng(0)
+    weights = {f"w{i}": generator.normal(size=(30, 50)).astype(np.float32) for i in range(3)}
+    for name, changed in (("a", {}), ("b", {"w1": weights["w1"] + np.float32(0.01)})):
+        (tmp_path / name).mkdir()
+        save_file(weights | changed, tmp_path / name / "model.safetensors")
+    return tmp_path / "a", tmp_path / "b"
+
+
+def test_compare(capsys, pair):
+    code, out, err = compared(capsys, *pair)
+    assert (code, err) == (0, "")
+    assert "3 pairs compared, 2 of them bit-equal" in out
+    assert "'w1'" in out.splitlines()[-1]
+    low = compared(capsys, *pair, "--min-sqnr", "60")
+    assert low[0] == 1
+    assert "SQNR of 'w1' is below 60 dB." in low[1]
+    assert compared(capsys, *pair, "--min-sqnr", "20")[0] == 0
+
+
+def test_compare_as_json_and_csv(capsys, pair):
+    """Both hold the module's numbers, the most harmed tensor first."""
+    comparison = Comparison(*map(open_checkpoint, pair))
+    *_, step = comparison.steps()
+    results = by_harm(comparison.results(step.state))
+    found = json.loads(compared(capsys, *pair, "--json", "--threads", "1")[1])
+    assert found["tensors"] == [json.loads(json.dumps(r.as_dict())) for r in results]
+    assert found["unpaired"] == []
+    rows = list(csv.DictReader(io.StringIO(compared(capsys, *pair, "--csv")[1])))
+    assert rows == [{k: str(v) for k, v in r.as_row().items()} for r in results]
+    assert rows[0]["tensor"] == "w1"
+
+
+def test_compare_with_what_has_no_partner(capsys, tmp_path, pair):
+    save_file({"w0": np.ones((30, 50), np.float32), "w9": np.ones(3, np.float32)}, tmp_path / "c.safetensors")
+    code, out, _ = compared(capsys, pair[0], tmp_path / "c.safetensors")
+    assert code == 1
+    assert "The original has no 'w9'." in out
+    assert "The other checkpoint has no 'w1'." in out
+    for arguments in ((pair[0], tmp_path / "no"), (tmp_path / "no", pair[0])):
+        code, out, err = compared(capsys, *arguments)
+        assert (code, out, err.count("\n")) == (2, "", 1)

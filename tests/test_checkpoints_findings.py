@@ -11,8 +11,8 @@ from checkpoint_cases import case, cases, sound
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from quantcore.checkpoints import CheckpointFinding, open_checkpoint
-from quantcore.checkpoints.findings import find, rows, steps
+from quantcore.checkpoints import CheckpointFinding, open_checkpoint, rows
+from quantcore.checkpoints.findings import find, steps
 from quantcore.diagnosis import Finding
 
 Q = "model.layers.0.self_attn.q_proj.weight"

@@ -14,6 +14,7 @@ from quantcore.figures.distribution import (
     grid_values,
     histogram,
 )
+from quantcore.figures.harm import HARM_AXES, harm
 from quantcore.figures.maps import drawn_maps, maps, scales_of_maps, titles_of_maps
 from quantcore.figures.number_line import number_line
 from quantcore.figures.pair import PairData, pair, pair_data
@@ -35,6 +36,7 @@ def to_html(figure: go.Figure) -> str:
 __all__ = [
     "AXES",
     "BLOCKS",
+    "HARM_AXES",
     "DistributionData",
     "PairData",
     "base_layout",
@@ -43,6 +45,7 @@ __all__ = [
     "drawn_maps",
     "error_maps",
     "grid_values",
+    "harm",
     "histogram",
     "maps",
     "number_line",

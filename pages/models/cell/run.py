@@ -7,7 +7,6 @@ from pages.shared import cache
 from pages.shared.selection import Tensor
 from quantcore.checkpoints import CheckpointFinding, CheckpointTensor, Rival
 from quantcore.checkpoints.findings import Heads, of_parameters
-from quantcore.checkpoints.findings import partner as partner_of
 from quantcore.checkpoints.origin import window
 
 REMOTE_GAP = 1 << 16  # bytes: files whose reads are joined over more than this are read through a network
@@ -40,15 +39,6 @@ def findings(opened: Opened, tensor: CheckpointTensor) -> dict[str, CheckpointFi
         _tensor(opened, tensor, (1,)), "findings of parameters", lambda: tuple(of_parameters(tensor.layout))
     )
     return {key: finding for finding in found for key in finding.rivals}
-
-
-def partner(name: str, original: Opened | None) -> CheckpointTensor | None:
-    """Return the tensor of the original that has this name there."""
-    if original is None:
-        return None
-    tensors = original.checkpoint.tensors
-    other = partner_of(name, tensors)
-    return None if other is None else tensors[other]
 
 
 def is_remote(tensor: CheckpointTensor) -> bool:

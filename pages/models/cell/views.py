@@ -6,7 +6,7 @@ import streamlit as st
 
 import quantcore as qc
 from pages.models.cell import markup, run
-from pages.models.opening import Opened
+from pages.models.opening import Opened, partner
 from pages.shared import messages
 from quantcore.checkpoints import CheckpointTensor, Origin, script
 from quantcore.checkpoints.origin import index_text
@@ -29,14 +29,14 @@ def draw(opened: Opened, name: str, index: tuple[int, ...], original: Opened | N
         messages.error(str(error))
         return
     st.html(_STYLE)
-    st.html(markup.heading(origin, _in_original(name, origin, original)))
+    st.html(markup.heading(origin, _in_original(opened, name, origin, original)))
     st.html(markup.panel(origin, _rivals(opened, tensor, origin)))
     _script(origin)
 
 
-def _in_original(name: str, origin: Origin, original: Opened | None) -> float | None:
+def _in_original(opened: Opened, name: str, origin: Origin, original: Opened | None) -> float | None:
     """The value of the element in the original; None if it has no such element."""
-    other = run.partner(name, original)
+    other = partner(opened, original, name)
     if other is None or len(other.shape) != len(origin.index):
         return None
     if any(i >= n for i, n in zip(origin.index, other.shape, strict=True)):

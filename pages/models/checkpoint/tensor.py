@@ -7,13 +7,14 @@ import streamlit as st
 
 import quantcore as qc
 from pages.maps import component
+from pages.models import cell
 from pages.models.checkpoint import controls, run
 from pages.models.checkpoint.controls import Shown
-from pages.models.opening import Opened
+from pages.models.opening import Opened, pairs_of, partner
 from pages.shared import messages
 from pages.shared.theme import theme
 from quantcore.analysis import View, element
-from quantcore.checkpoints import CheckpointTensor, findings
+from quantcore.checkpoints import CheckpointTensor
 from quantcore.diagnosis import Box
 from quantcore.tensors import megabytes, short
 from quantcore.wording import count, printable
@@ -27,7 +28,7 @@ def draw(opened: Opened, original: Opened | None, name: str) -> None:
             f"There is no tensor {short(name, 120)} in {short(opened.title, 80)}; go back and choose one from the table."
         )
         return
-    was, note = _partner(tensor, original)
+    was, note = _partner(opened, tensor, original)
     try:
         shape = tensor.shape
         line = st.container()
@@ -41,24 +42,31 @@ def draw(opened: Opened, original: Opened | None, name: str) -> None:
         for sentence in filter(None, (note, *_notes(tensor))):
             st.caption(messages.plain(sentence))
         _findings(opened, original, name)
+        if shown.cell is not None:
+            cell.draw(opened, name, shown.cell, original)
     except qc.QuantError as error:
         messages.error(str(error))
 
 
-def _partner(tensor: CheckpointTensor, original: Opened | None) -> tuple[CheckpointTensor | None, str]:
+def _partner(
+    opened: Opened, tensor: CheckpointTensor, original: Opened | None
+) -> tuple[CheckpointTensor | None, str]:
     """Return the tensor before it was quantized, and why there is none although an original is open."""
     if original is None:
         return None, ""
-    found = findings.partner(tensor.name, original.checkpoint.tensors)
-    if found is None:
+    found = partner(opened, original, tensor.name)
+    if found is not None:
+        return found, ""
+    pairs = pairs_of(opened, original, tensor.name)
+    if pairs:
+        part = (
+            f"{pairs[0].original} and {len(pairs) - 1:,} more" if len(pairs) > 1 else f"{pairs[0].original}"
+        )
         return (
             None,
-            f"The original has no tensor {short(tensor.name, 120)}, so there is nothing to compare with.",
+            f"In the original this is {part}, laid out in another way: the page Compare compares them.",
         )
-    other = original.checkpoint.tensors[found]
-    if other.shape != tensor.shape:
-        return None, f"The original has shape {other.shape} here, so there is nothing to compare with."
-    return other, ""
+    return None, f"The original has no tensor {short(tensor.name, 120)}, so there is nothing to compare with."
 
 
 def _facts(

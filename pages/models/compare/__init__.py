@@ -1,6 +1,7 @@
 """Compare checkpoints: which tensors of two differ, and by how much."""
 
 from pages.models import opening
+from pages.models.compare import controls
 from pages.shared.page import Page
 
 PAGE = Page(
@@ -9,6 +10,7 @@ PAGE = Page(
     icon="difference",
     url_path="compare-checkpoints",
     section="Models",
-    keys=opening.KEYS,
-    free_text=opening.KEYS,
+    keys=controls.KEYS | opening.KEYS,
+    required=controls.REQUIRED,
+    free_text=controls.FREE_TEXT | opening.KEYS,
 )

@@ -1,8 +1,31 @@
 """Compare checkpoints: which tensors of two differ, and by how much."""
 
+import streamlit as st
+
 from pages.models import opening
+from pages.models.compare import controls, run, views
+from pages.shared import messages
 from pages.shared.page_frame import page_frame
 
-with page_frame("How do two checkpoints differ?"):
-    opened = opening.choose()
-    original = opening.choose("original", "Original")
+if st.session_state.pop(views.OPEN, False):
+    # no parameters: Streamlit refuses to clear bound ones, and the widgets of the other page set their own
+    st.switch_page("models/checkpoint/page.py", query_params={})
+
+with page_frame(
+    "How do two checkpoints differ?",
+    "A checkpoint compared with its original, or two quantized ones: the error of each tensor, and where it is worst.",
+):
+    left, right = st.columns(2)
+    with left:
+        original = opening.choose("original", "Original")
+    with right:
+        other = opening.choose("", "Compared with it")
+    if original is None or other is None:
+        controls.keep()
+        messages.hint("Choose two checkpoints: an original, and what was made of it.")
+    else:
+        found = run.kept(original, other)
+        views.pairs_told(found)
+        chosen = controls.draw()
+        run.run(found, lambda: views.picture(views.table(found.results, chosen), chosen, live=True))
+        views.results(found, chosen)

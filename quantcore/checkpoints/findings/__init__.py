@@ -6,44 +6,28 @@ Where things are: `headers` (what files and modules lack), `parameters` (scales,
 (histograms), `provenance` (how scales were made), `original`, `pairs` (against the original).
 """
 
-from collections.abc import Container, Iterator, Mapping
-from typing import Protocol
+from collections.abc import Container, Iterator
 
 import torch
 
+from quantcore.checkpoints.comparison.orders import FAR, Heads, Orders
+from quantcore.checkpoints.comparison.pairing import pair_up
+from quantcore.checkpoints.comparison.sides import Opened
 from quantcore.checkpoints.findings.codes import Histogram, of_codes
 from quantcore.checkpoints.findings.headers import of_headers
-from quantcore.checkpoints.findings.original import FAR, Errors, of_original
-from quantcore.checkpoints.findings.pairs import Heads, partner, unpaired
+from quantcore.checkpoints.findings.original import Errors, of_original
+from quantcore.checkpoints.findings.pairs import of_pairing, partners
 from quantcore.checkpoints.findings.parameters import of_parameters
 from quantcore.checkpoints.findings.provenance import Provenance, of_provenance
 from quantcore.checkpoints.findings.record import CheckpointFinding, Step, error, warning
-from quantcore.checkpoints.findings.rows import TooLong, boxes, ready
 from quantcore.checkpoints.layouts.gguf.imatrix import Imatrix
 from quantcore.checkpoints.layouts.plain import Plain
-from quantcore.checkpoints.problem import Problem
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.refused import Refused
-from quantcore.checkpoints.protocol.release import Release
+from quantcore.checkpoints.rows import TooLong, boxes, ready
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.diagnosis import SEVERITIES
 from quantcore.errors import QuantError
-
-
-class Opened(Protocol):
-    """What is needed of a `Checkpoint`."""
-
-    @property
-    def tensors(self) -> Mapping[str, CheckpointTensor]:
-        """Its weights by name."""
-
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        """What was found while headers were read."""
-
-    @property
-    def release(self) -> Release:
-        """Its stored tensors and configs."""
 
 
 def find(checkpoint: Opened, against: Opened | None = None) -> list[CheckpointFinding]:
@@ -62,8 +46,11 @@ def steps(checkpoint: Opened, against: Opened | None = None, skip: Container[str
     tensors = checkpoint.tensors
     total = sum(tensor.num_bytes for tensor in tensors.values())
     first = tuple(of_headers(checkpoint.release, checkpoint.problems))
+    originals: dict[str, str] = {}
     if against is not None:
-        first += tuple(unpaired(tensors, against.tensors))
+        pairing = pair_up(against, checkpoint)
+        originals = partners(pairing)
+        first += tuple(of_pairing(pairing))
     yield Step(0, total, "", first)
     heads = Heads.of(*([against.release] if against else []), checkpoint.release)
     done = 0
@@ -71,8 +58,8 @@ def steps(checkpoint: Opened, against: Opened | None = None, skip: Container[str
         if name in skip:
             done += tensor.num_bytes
             continue
-        other = partner(name, against.tensors) if against is not None else None
-        check = _Check(tensor, against.tensors[other] if against is not None and other else None, heads)
+        original = against.tensors[originals[name]] if against is not None and name in originals else None
+        check = _Check(tensor, original, heads)
         for part in check.run():
             yield Step(done + int(part * tensor.num_bytes), total, name)
         done += tensor.num_bytes
@@ -138,20 +125,19 @@ class _Check:
 
     def _against(self, layout: Layout, original: CheckpointTensor) -> Iterator[float]:
         if tuple(original.shape) != tuple(layout.shape):
-            fact = f"has shape {layout.shape}, but the original has {original.shape}."
-            self.findings.append(error(layout, "shape_differs", fact))
-            return
+            return  # one of them has axes of one element
         dtype = original.layout.dtype
         rounding = torch.finfo(dtype).eps / 2 if dtype.is_floating_point else 0.0
-        errors = Errors(layout, self.heads.of_weight(layout.name))
-        for box in boxes(layout, errors.multiple):
+        errors = Errors(layout, Orders(layout.shape, self.heads.of_weight(layout.name), layout))
+        multiple = errors.orders.multiple
+        for box in boxes(layout, multiple):
             x = original.read(box)
             errors.add(x, layout.values(box))
             if self.provenance is not None:
                 self.provenance.compare(x, box, rounding)
             yield box.stop / layout.shape[0]
         if errors.relative > FAR:
-            for box in boxes(layout, errors.multiple):
+            for box in boxes(layout, multiple):
                 errors.add_orders(original.read(box), layout.values(box), box)
                 yield box.stop / layout.shape[0]
         self.findings += of_original(errors, original.name)

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, note, warning
-from quantcore.checkpoints.findings.rows import ELEMENTS
 from quantcore.checkpoints.layouts.gguf.blocks import Gguf
 from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.rows import ELEMENTS
 from quantcore.diagnosis import percent
 from quantcore.formats import FloatFormat, IntFormat
 from quantcore.wording import count, joined

@@ -1,7 +1,7 @@
 """What only a comparison with the original shows: rows in another order, bits that leaked into their neighbors."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,17 +10,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from quantcore.checkpoints.comparison.orders import EXPLAINED, FAR, Orders
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, named, note, warning
-from quantcore.checkpoints.findings.rows import ELEMENTS
-from quantcore.checkpoints.layouts.awq import Awq
 from quantcore.checkpoints.layouts.gguf.blocks import Gguf
-from quantcore.checkpoints.protocol.layout import CODES, ZERO_POINT, Layout
+from quantcore.checkpoints.protocol.layout import CODES, Layout
+from quantcore.checkpoints.rows import ELEMENTS
 from quantcore.diagnosis import number
 
-# AWQ's order of eight outputs in a word, and its inverse
-ORDER, INVERSE = (0, 4, 1, 5, 2, 6, 3, 7), (0, 2, 4, 6, 1, 3, 5, 7)
-FAR = 0.3  # relative error from which another order of rows is tried
-EXPLAINED = 0.25  # of the squared error is left by the right order
 LEAKED = 2.0  # times the squared error of even sub-blocks
 ENOUGH = 512  # elements of each parity
 
@@ -30,26 +26,11 @@ class Errors:
     """Squared errors against the original, over boxes of rows: as it is read, and as other software may store it."""
 
     layout: Layout
-    heads: int = 0
+    orders: Orders
     squares: float = 0.0
     original: float = 0.0
     columns: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(1))
-    orders: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def multiple(self) -> int:
-        """Rows that a box must not separate."""
-        rows = self.layout.shape[0]
-        head = rows // self.heads if self._has_heads else 1
-        return math.lcm(8 if self._has_eights else 1, head)
-
-    @property
-    def _has_eights(self) -> bool:
-        return len(self.layout.shape) == 2 and self.layout.shape[0] % 8 == 0
-
-    @property
-    def _has_heads(self) -> bool:
-        return self.heads > 0 and self.layout.shape[0] % (2 * self.heads) == 0 and len(self.layout.shape) == 2
+    others: dict[str, float] = field(default_factory=dict)
 
     @property
     def relative(self) -> float:
@@ -68,35 +49,10 @@ class Errors:
 
     def add_orders(self, x: Tensor, values: Tensor, box: slice) -> None:
         """Compare some rows of the original with what is read with rows in other orders."""
-        for name, changed in self._orders(values, box):
+        for name in self.orders.names:
+            changed = self.orders.undone(name, values, box)
             total = float(_finite(changed - x).to(torch.float64).square_().sum())
-            self.orders[name] = self.orders.get(name, 0.0) + total
-
-    def _orders(self, values: Tensor, box: slice) -> Iterator[tuple[str, Tensor]]:
-        if len(self.layout.shape) == 1:
-            yield "plus one", values - 1
-        if self._has_eights:
-            for order, inverse in ((ORDER, INVERSE), (INVERSE, ORDER)):
-                rows = _in_eights(len(values), inverse)
-                name = "codes" if isinstance(self.layout, Awq) else "rows"
-                changed = self._with_codes(rows, box) if name == "codes" else values[rows]
-                yield f"{name} {' '.join(map(str, order))}", changed
-        if self._has_heads:
-            size = self.layout.shape[0] // self.heads
-            halves = values.reshape(-1, 2, size // 2, values.shape[-1])
-            yield "halves", halves.transpose(1, 2).reshape(values.shape)
-            pairs = values.reshape(-1, size // 2, 2, values.shape[-1])
-            yield "pairs", pairs.transpose(1, 2).reshape(values.shape)
-
-    def _with_codes(self, rows: Tensor, box: slice) -> Tensor:
-        """Return values with codes and zero points in another order of rows, and scales as they are."""
-        fields = self.layout.fields
-        codes, zeros = fields[CODES].read(box)[rows], fields[ZERO_POINT].read(box)[rows]
-        scale, size = self.layout.parameters(box).scale, self.layout.blocks.block[-1]
-        assert scale is not None  # AWQ has scales
-        columns = codes.shape[-1]
-        spread: Callable[[Tensor], Tensor] = lambda p: p.repeat_interleave(size, -1)[:, :columns]  # noqa: E731
-        return (codes.to(torch.float32) - spread(zeros.to(torch.float32))) * spread(scale)
+            self.others[name] = self.others.get(name, 0.0) + total
 
 
 def _in_parts(rows: Tensor) -> tuple[Tensor, ...]:
@@ -109,18 +65,14 @@ def _finite(values: Tensor) -> Tensor:
     return values.nan_to_num(0.0, 0.0, 0.0)
 
 
-def _in_eights(n: int, order: tuple[int, ...]) -> Tensor:
-    return (torch.arange(0, n, 8)[:, None] + torch.tensor(order)).reshape(-1)
-
-
 def of_original(errors: Errors, name: str) -> Iterator[CheckpointFinding]:
     """Yield what the comparison with the original shows.
 
     Args:
         name: of the weight in the original.
     """
-    order = min(errors.orders, key=lambda k: errors.orders[k], default=None)
-    if order is not None and errors.orders[order] < EXPLAINED * errors.squares:
+    order = min(errors.others, key=lambda k: errors.others[k], default=None)
+    if order is not None and errors.others[order] < EXPLAINED * errors.squares:
         yield from _other_order(errors, order)
         return
     if not math.isfinite(errors.relative) or errors.relative > 1:
@@ -141,7 +93,7 @@ def of_original(errors: Errors, name: str) -> Iterator[CheckpointFinding]:
 
 
 def _other_order(errors: Errors, order: str) -> Iterator[CheckpointFinding]:
-    left, before = (math.sqrt(e / errors.original) for e in (errors.orders[order], errors.squares))
+    left, before = (math.sqrt(e / errors.original) for e in (errors.others[order], errors.squares))
     kind, _, places = order.partition(" ")
     by = f"in the right order, the relative error is {number(left)} instead of {number(before)}"
     if kind == "codes":
@@ -157,18 +109,18 @@ def _other_order(errors: Errors, order: str) -> Iterator[CheckpointFinding]:
             "awq_order",
             f"has its output channels permuted {places} inside each eight: AWQ's interleave was not undone; {by}.",
         )
-    elif kind == "plus":
+    elif kind in ("plus", "minus"):
         yield note(
             errors.layout,
             "plus_one",
-            f"is the original plus 1, as llama.cpp stores the norms of some models; without it, the relative error is "
+            f"is the original {kind} 1, as llama.cpp stores the norms of some models; without it, the relative error is "
             f"{number(left)} instead of {number(before)}.",
         )
     else:
         yield note(
             errors.layout,
             "rows_permuted",
-            f"has the rows of each of its {errors.heads} heads in another order than the original "
+            f"has the rows of each of its {errors.orders.heads} heads in another order than the original "
             f"({'the two halves interleaved' if kind == 'pairs' else 'pairs taken apart into two halves'}), as llama.cpp "
             f"permutes q and k for rotary embeddings; {by}.",
         )

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, note, warning
-from quantcore.checkpoints.findings.rows import boxes
 from quantcore.checkpoints.layouts.block_floats import GLOBAL_SCALE, SCALE_CODE, BlockFloats
 from quantcore.checkpoints.layouts.gguf.blocks import Gguf
 from quantcore.checkpoints.layouts.gptq import Gptq
 from quantcore.checkpoints.protocol.layout import GROUP_INDEX, SCALE, ZERO_POINT, Layout
+from quantcore.checkpoints.rows import boxes
 from quantcore.diagnosis import index, number, percent
 from quantcore.wording import count
 

@@ -8,7 +8,7 @@ from quantcore.errors import QuantError
 
 ELEMENTS = 1 << 21  # of a box: 8 MB of float32
 MOST_ELEMENTS = 100_000_000  # of one row, such as an expert: no box is smaller
-_IN_MEMORY = 1 << 28  # bytes of a weight whose rows lie apart in the file, which is then read once
+IN_MEMORY = 1 << 28  # bytes of a weight whose rows lie apart in the file, which is then read once
 
 
 class TooLong(QuantError):
@@ -35,4 +35,4 @@ def boxes(layout: Layout, multiple: int = 1) -> Iterator[slice]:
 
 def ready(layout: Layout) -> Layout:
     """Return the layout with what every box needs in memory, unless that is large."""
-    return layout.loaded() if layout.num_bytes <= _IN_MEMORY else layout
+    return layout.loaded() if layout.num_bytes <= IN_MEMORY else layout

@@ -1,0 +1,72 @@
+"""How a comparison is shown: metric, order, filter, and which part of it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from quantcore.figures import HARM_AXES
+
+_BIND: dict[str, Any] = {"bind": "query-params"}
+METRIC, SORT, FILTER, PART = "cmp_metric", "cmp_sort", "cmp_filter", "cmp_part"
+HARM, MODEL, BYTES, BITS = "Harm", "Order of the file", "Bytes", "Bits per weight"
+SORTS = {
+    HARM: "the most harmed first",
+    MODEL: "in the order of the file",
+    BYTES: "the largest first",
+    BITS: "the fewest bits first",
+}
+TENSORS, BLOCKS, REMARKS = "Tensors", "Worst blocks", "Remarks"
+PARTS = [TENSORS, BLOCKS, REMARKS]
+DEFAULTS: dict[str, Any] = {METRIC: "sqnr_db", SORT: HARM, FILTER: "", PART: TENSORS}
+KEYS = set(DEFAULTS)
+REQUIRED = {METRIC, SORT, PART}
+FREE_TEXT = {FILTER}
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What the controls say."""
+
+    metric: str
+    sort: str
+    words: str
+
+
+def draw() -> Chosen:
+    """Draw the controls of picture and table."""
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        labels = {name: label for name, (label, _) in HARM_AXES.items()}
+        metric = st.segmented_control(
+            "Metric", list(labels), default=DEFAULTS[METRIC], format_func=labels.__getitem__, key=METRIC,
+            required=True, width="content", **_BIND,
+        )  # fmt: skip
+        sort = st.segmented_control(
+            "Sort by", list(SORTS), default=DEFAULTS[SORT], key=SORT, required=True, width="content", **_BIND
+        )
+        words = st.text_input(
+            "Filter", key=FILTER, max_chars=500, **_BIND,
+            placeholder="words that a row must contain, such as attn_k Q4_K",
+        )  # fmt: skip
+    return Chosen(str(metric), str(sort), words)
+
+
+def part() -> str:
+    """Draw the choice of what stands below the picture."""
+    return str(
+        st.segmented_control(
+            "Show",
+            PARTS,
+            default=DEFAULTS[PART],
+            key=PART,
+            required=True,
+            label_visibility="collapsed",
+            **_BIND,
+        )
+    )
+
+
+def keep() -> None:
+    """Keep what the controls say that this run does not draw."""
+    for key in KEYS & set(st.session_state):
+        st.session_state[key] = st.session_state[key]

@@ -1,0 +1,188 @@
+"""A comparison that shows progress, can be stopped and continued, and is shared by all who compare the same two.
+
+Its record belongs to no visitor: whoever has the turn continues it, others see how far it has come. A press of Stop, a
+change of another control, or leaving the page ends the script between two boxes of rows, and nothing is lost.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from pages.models.opening import Opened
+from pages.shared import cache, messages, turn
+from pages.shared.selection import Tensor
+from quantcore.checkpoints.comparison import Comparison, ComparisonState, Step, TensorResult
+from quantcore.tensors import megabytes
+
+AT_ONCE, AT_ONCE_REMOTE = (
+    100_000_000,
+    5_000_000,
+)  # bytes compared without a press of the button: about a second
+COMPARISONS = 4  # that a visitor keeps
+PER_PAIR = 600  # floats that the record and the result of a pair take
+_KEPT, _WANTED = "_comparisons", "_comparison_wanted"
+_LOCAL_GAP = 1 << 16  # a source that joins reads over longer gaps is on another machine
+
+
+@dataclass
+class Kept:
+    """A comparison and its record; ``lock``: held by whoever continues it."""
+
+    key: str
+    comparison: Comparison
+    state: ComparisonState
+    done: int = 0
+    name: str = ""
+    lock: Any = field(default_factory=threading.Lock)
+    _results: list[TensorResult] = field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        """Bytes of all pairs."""
+        return self.comparison.total
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every pair is done."""
+        return len(self.state.finished) == len(self.comparison.pairing.pairs)
+
+    @property
+    def results(self) -> list[TensorResult]:
+        """Those of the pairs that are finished."""
+        if len(self._results) < len(self.state.finished):
+            self._results = self.comparison.results(self.state)
+        return self._results
+
+    def note(self, step: Step) -> None:
+        """Remember how far it has come."""
+        self.done, self.name = step.done, step.name
+
+
+def kept(original: Opened, other: Opened) -> Kept:
+    """Return the comparison of two checkpoints: this visitor's, another's, or a new one."""
+    mine: dict[str, Kept] = st.session_state.setdefault(_KEPT, {})
+    key = f"comparison {original.key} | {other.key}"
+    if key not in mine:
+        elements = PER_PAIR * len(other.checkpoint.tensors)
+
+        def make() -> Kept:
+            comparison = Comparison(original.checkpoint, other.checkpoint)
+            return Kept(key, comparison, ComparisonState(comparison.identity))
+
+        mine[key] = cache.cached_small(_tensor(key, elements), "record", make)
+    mine[key] = mine.pop(key)  # the last used is the last forgotten
+    while len(mine) > COMPARISONS:
+        mine.pop(next(iter(mine)))
+    return mine[key]
+
+
+def _tensor(key: str, elements: int) -> Tensor:
+    """What the cache and the gate know of a comparison: its key and its bytes."""
+    return Tensor(key, "", (elements,), lambda: np.empty(0, np.float32))
+
+
+def run(found: Kept, draw: Callable[[], None]) -> None:
+    """Continue a comparison, if that is quick or the visitor asked for it.
+
+    Args:
+        draw: draws what is known so far; called now and then, each time replacing the last drawing.
+    """
+    if found.is_finished:
+        return
+    place, wanted = st.empty(), st.session_state.get(_WANTED)
+    quick = found.total - found.done <= (AT_ONCE_REMOTE if _is_remote(found.comparison) else AT_ONCE)
+    if wanted == found.key or (quick and wanted != f"not {found.key}"):
+        _continue(found, place, draw)
+        return
+    left = megabytes(found.total - found.done)
+    label = f"Continue: {left} left" if found.done else f"Compare {left}"
+    with place.container(horizontal=True, vertical_alignment="center"):
+        st.button(label, type="primary", on_click=_want, args=(found.key,), key="cmp_go")
+        if found.done:
+            count = len(found.state.finished)
+            st.caption(f"Stopped at {found.done / found.total:.0%}: {count:,} of "
+                       f"{len(found.comparison.pairing.pairs):,} pairs are compared.")  # fmt: skip
+
+
+def _is_remote(comparison: Comparison) -> bool:
+    pieces = (
+        piece
+        for side in (comparison.original, comparison.other)
+        for piece in list(side.release.stored.values())[:1]
+    )
+    return any(_LOCAL_GAP < piece.source.gap < 1 << 32 for piece in pieces)
+
+
+def _want(key: str) -> None:
+    """Start or stop a comparison (a callback)."""
+    st.session_state[_WANTED] = key
+
+
+def _continue(found: Kept, place: DeltaGenerator, draw: Callable[[], None]) -> None:
+    """Compare box after box; a long comparison lets others go first now and then."""
+    live = st.empty()
+    with place.container(horizontal=True, vertical_alignment="center"):
+        bar = st.progress(0.0, "Comparing…")
+        st.button("Stop", on_click=_want, args=(f"not {found.key}",), key="cmp_stop")
+    shown = _Progress(found, bar, live, draw)
+    threads = max(1, turn.CORES - 1)  # one core is left to everybody else
+    need = found.comparison.memory(threads)
+    with (
+        cache.turn_of(
+            _tensor(found.key, need // 4), 1.0, long=True, useless=lambda: found.is_finished
+        ) as own,
+        _alone(found, shown),
+    ):
+        steps = found.comparison.steps(found.state, threads)
+        try:
+            for step in steps:
+                found.note(step)
+                shown()
+                if step.done < step.total and own.overstays(turn.AT_A_TIME):
+                    st.rerun()
+        finally:
+            steps.close()
+    live.empty()
+    place.empty()
+
+
+@contextmanager
+def _alone(found: Kept, shown: "_Progress") -> Any:
+    """Wait until nobody else continues the same comparison, and show how far it has come meanwhile."""
+    while not found.lock.acquire(timeout=0.2):
+        shown()
+    try:
+        yield
+    finally:
+        found.lock.release()
+
+
+class _Progress:
+    """Shows how far a comparison has come, and now and then what has been found; ends the run if it was replaced."""
+
+    def __init__(self, found: Kept, bar: Any, live: DeltaGenerator, draw: Callable[[], None]) -> None:
+        self._found, self._bar, self._live, self._draw = found, bar, live, draw
+        self._began = self._drawn = time.monotonic()
+        self._told = 0.0
+
+    def __call__(self) -> None:
+        """Show it, unless that was done a moment ago."""
+        turn.check()
+        now, found = time.monotonic(), self._found
+        if now - self._told < 0.1:
+            return
+        self._told = now
+        part = f"{megabytes(found.done)} of {megabytes(found.total)}: {found.name}"
+        self._bar.progress(min(1.0, found.done / max(1, found.total)), messages.plain(part))
+        # the longer it takes, the rarer: a picture flickers
+        if found.state.finished and now - self._drawn > max(0.6, (now - self._began) / 6):
+            with self._live.container():
+                self._draw()
+            self._drawn = time.monotonic()

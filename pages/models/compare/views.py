@@ -1,0 +1,248 @@
+"""What a comparison found: a summary, a picture, tables of tensors and of the worst blocks, and what has no partner."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from pages.models import opening
+from pages.models.compare import controls
+from pages.models.compare.controls import Chosen
+from pages.models.compare.run import Kept
+from pages.shared import headers, messages
+from pages.shared.theme import theme
+from quantcore import figures
+from quantcore.checkpoints.comparison import TensorResult, Unpaired, by_harm, summary
+from quantcore.wording import count
+
+OPEN = "_comparison_open"
+CHART, TABLE, BLOCKS = "cmp_chart", "cmp_table", "cmp_blocks"
+DRAWN = 2000  # circles of the picture
+LISTED = 100  # worst blocks, and remarks of one kind
+AROUND = 32  # rows shown above and below a place
+SHOWN = [
+    "tensor", "sqnr_db", "mse", "max_abs_error", "cosine", "bits_per_weight", "original_bits_per_weight", "bytes",
+    "shape", "storage", "worst_block", "worst_block_sqnr_db", "different", "nonfinite", "order", "original", "remark",
+]  # fmt: skip
+HEADS = {
+    "tensor": "Tensor", "bits_per_weight": "Bits per weight", "original_bits_per_weight": "Original's bits",
+    "bytes": "Bytes", "shape": "Shape", "storage": "Storage", "worst_block": "Worst block at",
+    "worst_block_sqnr_db": "Its SQNR (dB)", "different": "Values that differ", "nonfinite": "NaN and infinite",
+    "order": "Rows", "original": "Original", "remark": "Remark", "place": "At", "columns": "Columns", "share": "Share of Σ error²",
+}  # fmt: skip
+Place = tuple[str, tuple[int, ...] | None, int]  # tensor, index of an element, columns of a block
+
+
+def pairs_told(found: Kept) -> None:
+    """Say how many tensors are paired, and how many have no partner."""
+    pairing = found.comparison.pairing
+    if not pairing.pairs:
+        messages.warning(
+            "No tensor of the two checkpoints belongs to one of the other: their names have nothing in common."
+        )
+    alone = [u for u in pairing.unpaired if u.kind != "activations"]
+    if alone:
+        first = f" {alone[0].reason}" if len(alone) == 1 else f" The first: {alone[0].reason}"
+        have = "has" if len(alone) == 1 else "have"
+        messages.warning(f"{count(len(alone), 'tensor')} {have} no partner, or can't be compared.{first}")
+
+
+def results(found: Kept, chosen: Chosen) -> None:
+    """Draw all that is known."""
+    known = found.results
+    if not known:
+        if found.comparison.pairing.unpaired:
+            _remarks(known, found.comparison.pairing.unpaired)
+        return
+    st.markdown(messages.plain(summary(known) + _permuted(known)))
+    rows = table(known, chosen)
+    if not rows.empty:
+        picture(rows, chosen)
+    st.caption(
+        "Click a circle, a row or a block to open the tensor there in Checkpoint, with the original beside it."
+    )
+    part = controls.part()
+    if part == controls.TENSORS:
+        _tensors(rows)
+    elif part == controls.BLOCKS:
+        _blocks(known, chosen)
+    else:
+        _remarks(known, found.comparison.pairing.unpaired)
+    _exports(rows)
+
+
+def _permuted(known: Sequence[TensorResult]) -> str:
+    """Say how many tensors have rows in another order."""
+    undone = [r for r in known if r.order != "as stored"]
+    if not undone:
+        return ""
+    are = "tensor is" if len(undone) == 1 else "tensors are"
+    return f" {len(undone):,} {are} compared with another order of rows or a shift undone: see Remarks."
+
+
+def table(known: Sequence[TensorResult], chosen: Chosen) -> pd.DataFrame:
+    """The results as rows, filtered and sorted; ``place`` is where a click leads."""
+    listed = by_harm(known, chosen.metric) if chosen.sort == controls.HARM else list(known)
+    if chosen.sort in (controls.BYTES, controls.BITS):
+        listed = sorted(
+            listed, key=lambda r: -r.num_bytes[1] if chosen.sort == controls.BYTES else r.bits_per_weight[1]
+        )
+    rows = [r.as_row() | {"place": (r.other_tensor, r.other_index, 1)} for r in listed]
+    frame = pd.DataFrame(rows, columns=None if rows else [*SHOWN, "place"])
+    text = (
+        frame[["tensor", "original", "storage", "shape", "order", "remark"]].agg(" ".join, axis=1).str.lower()
+    )
+    for word in chosen.words.lower().split():
+        inside = text.str.contains(word, regex=False)
+        frame, text = frame[inside], text[inside]
+    return frame.reset_index(drop=True)
+
+
+def picture(rows: pd.DataFrame, chosen: Chosen, live: bool = False) -> None:
+    """Draw the harm of each tensor; a click on a circle opens it.
+
+    Args:
+        live: the comparison is still running; clicks do nothing.
+    """
+    shown = rows.head(DRAWN)
+    order = controls.SORTS[chosen.sort] + (f", of {len(rows):,}" if len(rows) > DRAWN else "")
+    drawn = figures.harm(shown, chosen.metric, order=order, theme=theme())
+    if live:
+        st.plotly_chart(drawn, theme=None)
+        return
+    places = tuple(shown["place"])
+    st.plotly_chart(
+        drawn, theme=None, key=CHART, on_select=partial(_chart_open, places), selection_mode="points"
+    )
+
+
+def _chart_open(places: tuple[Place, ...]) -> None:
+    """Open the tensor whose circle was clicked (a callback)."""
+    points = [p for p in st.session_state[CHART]["selection"]["points"] if "customdata" in p]
+    if points:
+        _open(places[int(points[0]["customdata"])])
+
+
+def _tensors(rows: pd.DataFrame) -> None:
+    """Draw the table of tensors."""
+    _clickable(rows[SHOWN], TABLE, tuple(rows["place"]))
+
+
+def _blocks(known: Sequence[TensorResult], chosen: Chosen) -> None:
+    """Draw the blocks with the largest squared errors of all tensors."""
+    total = sum(r.squared_error for r in known)
+    words = chosen.words.lower().split()
+    found = [
+        (block.mse * block.columns, r, block)
+        for r in known
+        for block in r.worst
+        if all(word in f"{r.name} {r.original} {r.storage[1]}".lower() for word in words)
+    ]
+    found.sort(key=lambda item: -item[0])
+    rows = [
+        {
+            "tensor": r.name, "place": ", ".join(map(str, block.other_index)), "columns": block.columns,
+            "sqnr_db": block.sqnr_db, "mse": block.mse, "share": sse / total if total else np.nan,
+            "tensor's": r.sqnr_db, "storage": r.storage[1],
+        }
+        for sse, r, block in found[:LISTED]
+    ]  # fmt: skip
+    if not rows:
+        st.caption("No tensor shown has an error.")
+        return
+    places = tuple((r.other_tensor, block.other_index, block.columns) for _, r, block in found[:LISTED])
+    _clickable(pd.DataFrame(rows), BLOCKS, places, {"tensor's": "SQNR of the tensor (dB)"})
+    st.caption(
+        "The largest squared errors: of each tensor, the five worst runs of up to 256 columns of a row."
+    )
+
+
+def _clickable(
+    frame: pd.DataFrame, key: str, places: tuple[Place, ...], heads: dict[str, str] | None = None
+) -> None:
+    """Draw a table of which a click on any cell opens its row."""
+    names = HEADS | (heads or {})
+    sqnrs = [name for name in ("sqnr_db", "worst_block_sqnr_db", "tensor's") if name in frame]
+    config: dict[str, Any] = {}
+    for name in sqnrs:
+        frame, config[name] = messages.sqnr_column(frame, name, names.get(name) or headers.label(name))
+    used = {name: names.get(name) or headers.label(name) for name in frame.columns}
+    st.dataframe(
+        frame,
+        hide_index=True,
+        height=400 if len(frame) > 10 else "auto",
+        placeholder="–",
+        key=key,
+        on_select=partial(_table_open, key, places),
+        selection_mode="single-cell",
+        column_config=headers.columns(frame, heads=used, skip=sqnrs)
+        | config
+        | {"tensor": st.column_config.TextColumn("Tensor", width="large", pinned=True)}
+        | (
+            {"share": st.column_config.NumberColumn(names["share"], format="percent")}
+            if "share" in frame
+            else {}
+        ),
+    )
+
+
+def _table_open(key: str, places: tuple[Place, ...]) -> None:
+    """Open the tensor whose row was clicked (a callback)."""
+    cells = st.session_state[key]["selection"]["cells"]
+    if cells and cells[0][0] < len(places):
+        _open(places[cells[0][0]])
+
+
+def _open(place: Place) -> None:
+    """Open a tensor of the checkpoint at a place, with the original beside it (a callback)."""
+    tensor, index, columns = place
+    for key in (opening.KEYS | controls.KEYS) & set(st.session_state):
+        st.session_state[key] = st.session_state[key]  # those of this page are not drawn there
+    st.session_state |= {"ck_tensor": tensor, "ck_rows": "", "ck_cols": "", "ck_cell": "", OPEN: True}
+    if index:
+        st.session_state["ck_cell"] = ", ".join(map(str, index))
+    if index and len(index) > 1:
+        row, column = index[-2:]
+        st.session_state["ck_rows"] = f"{max(0, row - AROUND)}:{row + AROUND}"
+        start = column if columns > 1 else max(0, column - 2 * AROUND)
+        st.session_state["ck_cols"] = f"{start}:{start + max(columns, 4 * AROUND)}"
+
+
+def _remarks(known: Sequence[TensorResult], unpaired: Sequence[Unpaired]) -> None:
+    """Say what has no partner, and what is to be known of the pairs."""
+    groups = {
+        "Without a partner": [u.reason for u in unpaired if u.kind != "activations"],
+        "Of the pairs": [sentence for r in known for sentence in r.sentences()],
+        "Undefined": [f"{r.name}: {', '.join(r.undefined)} not defined, {next(iter(r.undefined.values()))}."
+                      for r in known if r.undefined],
+        "Scales of activations": [u.reason for u in unpaired if u.kind == "activations"],
+    }  # fmt: skip
+    for title, sentences in groups.items():
+        if sentences:
+            st.markdown(f"**{title}** ({len(sentences):,})")
+            st.markdown("\n".join(f"- {messages.plain(sentence)}" for sentence in sentences[:LISTED]))
+        if len(sentences) > LISTED:
+            st.caption(f"{len(sentences) - LISTED:,} more; `python -m quantcore compare … --json` has all.")
+    if not any(groups.values()):
+        st.caption("Every tensor has a partner, and there is nothing to remark.")
+
+
+def _exports(rows: pd.DataFrame) -> None:
+    """Draw the buttons that download the rows shown."""
+    frame = rows.drop(columns="place")
+    with st.container(horizontal=True):
+        st.download_button("CSV", frame.to_csv(index=False), "comparison.csv", "text/csv")
+        st.download_button("Markdown", markdown(frame[SHOWN]), "comparison.md", "text/markdown")
+
+
+def markdown(frame: pd.DataFrame) -> str:
+    """The table as Markdown."""
+    lines = [[HEADS.get(c) or headers.label(c) for c in frame.columns], ["---"] * len(frame.columns)]
+    lines += [
+        [f"{v:.5g}" if isinstance(v, float) else " ".join(str(v).replace("|", "\\|").split()) for v in row]
+        for row in frame.itertuples(index=False)
+    ]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"

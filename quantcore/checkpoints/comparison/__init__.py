@@ -1,0 +1,32 @@
+"""Two checkpoints compared, the original and another, tensor by tensor: how much harm was done, and where.
+
+>>> comparison = Comparison(open_checkpoint("original"), open_checkpoint("model.gguf"))  # doctest: +SKIP
+>>> for step in comparison.steps():  # doctest: +SKIP
+...     print(f"{step.done:,} of {step.total:,} bytes: {step.name}")
+>>> comparison.results(step.state)  # doctest: +SKIP
+
+Where things are: `sides` (names of tensors that both have), `pairing` (which tensor belongs to which), `parts` (experts,
+rows of fused ones, transposes), `orders` (rows in another order), `sums` (the arithmetic), `boxes` (threads), `record`
+(what is found), `stream` (progress, stop, continue).
+"""
+
+from quantcore.checkpoints.comparison.pairing import Pair, Pairing, pair_up
+from quantcore.checkpoints.comparison.parts import Part
+from quantcore.checkpoints.comparison.record import TensorResult, WorstBlock, by_harm, summary
+from quantcore.checkpoints.comparison.sides import Unpaired
+from quantcore.checkpoints.comparison.stream import Comparison, ComparisonState, Step
+
+__all__ = [
+    "Comparison",
+    "ComparisonState",
+    "Pair",
+    "Pairing",
+    "Part",
+    "Step",
+    "TensorResult",
+    "Unpaired",
+    "WorstBlock",
+    "by_harm",
+    "pair_up",
+    "summary",
+]

@@ -1,0 +1,154 @@
+"""The boxes of rows in which two checkpoints are compared, on one thread or several, in their order."""
+
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from quantcore.checkpoints.comparison.orders import AS_STORED, EXPLAINED, FAR, Orders
+from quantcore.checkpoints.comparison.pairing import Pair
+from quantcore.checkpoints.comparison.parts import Both, rows_of
+from quantcore.checkpoints.comparison.sums import Sums, relative, sums_of
+from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.rows import MOST_ELEMENTS, TooLong
+from quantcore.errors import QuantError
+
+CHUNK = 1 << 19  # elements of a box
+
+
+class Work:
+    """One pair as it is compared; what each of its boxes needs is read when it is made.
+
+    Args:
+        number: of the pair.
+        likely: orders that are compared whatever the error.
+    """
+
+    def __init__(
+        self, number: int, pair: Pair, layouts: tuple[Layout, Layout], orders: Orders, likely: tuple[str, ...]
+    ) -> None:
+        self.number, self.pair, self.problem = number, pair, ""
+        self.orders, self._likely = orders, likely
+        self._lock = threading.Lock()
+        self._first: tuple[tuple[str, ...], dict[str, Sums]] | None = None
+        try:
+            x, y = (
+                rows_of(layout, part)
+                for layout, part in zip(layouts, (pair.original, pair.other), strict=True)
+            )
+            self.both = Both(x, y, pair.shape)
+            self.rows = self._rows()
+        except QuantError as error:
+            self.problem = str(error)
+
+    @property
+    def boxes(self) -> int:
+        """How many there are."""
+        return 1 if self.problem or not self.both.count else -(-self.both.count // self.rows)
+
+    def _rows(self) -> int:
+        """Return the rows of a box: by the shape alone."""
+        multiple = self.orders.multiple if self.pair.shape[:1] == (self.both.count,) else 1
+        most = self.both.width * min(multiple, self.both.count)
+        if most > MOST_ELEMENTS:
+            raise TooLong(f"its rows of {most:,} elements are longer than the limit of {MOST_ELEMENTS:,}.")
+        return max(1, CHUNK // max(1, self.both.width * multiple)) * multiple
+
+    def compare(self, box: int) -> dict[str, Sums]:
+        """Return the sums of a box with each order that is of interest.
+
+        Raises:
+            QuantError: it can't be read.
+        """
+        with self._lock:  # the first box decides which orders are
+            if self._first is None:
+                self._first = self._decide()
+        orders, first = self._first
+        return first if box == 0 else self._sums(box, orders)
+
+    def _decide(self) -> tuple[tuple[str, ...], dict[str, Sums]]:
+        found = self._sums(0, (AS_STORED, *self._likely))
+        best = min(found.values(), key=lambda sums: sums.ee)
+        if relative(best) > FAR:
+            others = self._sums(0, tuple(name for name in self.orders.names if name not in found))
+            order = min(others, key=lambda name: others[name].ee, default=None)
+            if order is not None and others[order].ee < EXPLAINED * best.ee:
+                found[order] = others[order]
+        return tuple(found), found
+
+    def _sums(self, box: int, orders: tuple[str, ...]) -> dict[str, Sums]:
+        start = box * self.rows
+        stop = min(start + self.rows, self.both.count)
+        if stop <= start:
+            return {order: Sums() for order in orders}
+        x, y = self.both.read(start, stop)
+        found = {}
+        for order in orders:
+            values = y if order == AS_STORED else self._undone(order, y, slice(start, stop))
+            found[order] = sums_of(x, values, start * self.both.width)
+        return found
+
+    def _undone(self, order: str, y: Tensor, rows: slice) -> Tensor:
+        values = y if len(self.pair.shape) > 1 else y.view(-1)
+        return self.orders.undone(order, values, rows).contiguous().view(y.shape)
+
+
+@dataclass(frozen=True)
+class Box:
+    """What has been found in one box, or why its pair can't be read."""
+
+    pair: int
+    of: int
+    is_last: bool
+    sums: Mapping[str, Sums] = field(default_factory=dict)
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A box that is to be compared."""
+
+    work: Work
+    box: int
+
+    def run(self) -> Box:
+        """Compare it."""
+        work, boxes = self.work, self.work.boxes
+        if not work.problem:
+            try:
+                return Box(work.number, boxes, self.box == boxes - 1, work.compare(self.box))
+            except QuantError as error:
+                work.problem = str(error)
+        return Box(work.number, boxes, True, problem=work.problem)
+
+
+def in_order(tasks: Iterator[Task], threads: int) -> Iterator[Box]:
+    """Run tasks, some at the same time, and yield what they find in their order."""
+    skipped = -1  # a pair that failed
+    if threads <= 1:
+        for task in tasks:
+            yield task.run()
+        return
+    with ThreadPoolExecutor(threads, thread_name_prefix="compare") as pool:
+        waiting: deque[Future[Box]] = deque()
+
+        def next_of() -> Iterator[Box]:
+            nonlocal skipped
+            box = waiting.popleft().result()
+            if box.pair != skipped:
+                skipped = box.pair if box.problem else skipped
+                yield box
+
+        try:
+            for task in tasks:
+                waiting.append(pool.submit(task.run))
+                if len(waiting) > 2 * threads:
+                    yield from next_of()
+            while waiting:
+                yield from next_of()
+        finally:
+            for future in waiting:
+                future.cancel()

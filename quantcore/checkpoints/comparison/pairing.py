@@ -1,0 +1,252 @@
+"""Which tensor of one checkpoint belongs to which of another, or which part of it, by names and shapes."""
+
+import re
+from dataclasses import dataclass
+
+from quantcore.checkpoints.comparison.parts import Part
+from quantcore.checkpoints.comparison.sides import Key, Opened, Tensors, Unpaired, translations
+from quantcore.checkpoints.layouts.plain import Plain
+from quantcore.granularity import Shape
+from quantcore.tensors import short
+
+EMBEDDINGS, HEADS = (
+    ("embed_tokens.weight", "token_embd.weight", "wte.weight"),
+    ("lm_head.weight", "output.weight"),
+)
+_OF_ACTIVATIONS = ("input_scale", "output_scale", "input_global_scale", ".k_scale", ".v_scale", ".q_scale")
+# a fused name -> what it is fused of, in the order of their rows
+_FUSED = {
+    "qkv_proj": ("q_proj", "k_proj", "v_proj"),
+    "W_pack": ("q_proj", "k_proj", "v_proj"),
+    "gate_up_proj": ("gate_proj", "up_proj"),
+    "attn_qkv": ("attn_q", "attn_k", "attn_v"),
+    "ffn_gate_up_exps": ("ffn_gate_exps", "ffn_up_exps"),
+    "ffn_up": ("ffn_gate", "ffn_up"),  # as llama.cpp names a fused one
+}
+_FUSED_NAME = re.compile(r"(?<![^.])(?:" + "|".join(_FUSED) + r")(?![^.])")
+_CONV1D = re.compile(r"\.(c_attn|c_proj|c_fc)\.weight( |$)")  # GPT-2's, which stores [in, out]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A part of the original and the part of the other checkpoint that holds the same weights.
+
+    ``shape``: of both; ``note``: why they are paired where names don't tell, for a sentence.
+    """
+
+    original: Part
+    other: Part
+    shape: Shape
+    note: str = ""
+
+    def __str__(self) -> str:
+        return str(self.other)
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """The pairs in the order of the other checkpoint, and what has no partner."""
+
+    pairs: tuple[Pair, ...]
+    unpaired: tuple[Unpaired, ...]
+
+
+def pair_up(original: Opened, other: Opened) -> Pairing:
+    """Pair the tensors of two checkpoints; reads no data."""
+    return _Matching(original, other).run()
+
+
+def _squeezed(shape: Shape) -> Shape:
+    return tuple(n for n in shape if n != 1)
+
+
+class _Matching:
+    """Pairs tensors in turn: equal names, experts of stacks, fused ones, tied embeddings."""
+
+    def __init__(self, original: Opened, other: Opened) -> None:
+        first, second = translations(original, other)
+        self.original = Tensors("original", original, first)
+        self.other = Tensors("other", other, second)
+        self.found: list[Pair] = []
+        self.unpaired: list[Unpaired] = []
+        self.doubtful: list[tuple[str, str]] = []  # names that fit, shapes that don't
+
+    def run(self) -> Pairing:
+        """Return all pairs."""
+        for name in self.other.shapes:
+            partner = self._partner(name)
+            if partner is not None:
+                self._pair(partner, name)
+        for coarse, fine in ((self.original, self.other), (self.other, self.original)):
+            self._experts(coarse, fine)
+            self._fused(coarse, fine)
+        for original, other in self.doubtful:
+            if original not in self.original.taken and other not in self.other.taken:
+                self._differ(original, other)
+        self._tied()
+        self._turn_square()
+        place = {name: i for i, name in enumerate(self.other.shapes)}
+        self.found.sort(key=lambda pair: place[pair.other.name])
+        for side, opposite in ((self.original, self.other), (self.other, self.original)):
+            self.unpaired += [self._alone(side, opposite, n) for n in side.shapes if n not in side.taken]
+        return Pairing(tuple(self.found), tuple(self.unpaired))
+
+    def _partner(self, name: str) -> str | None:
+        """Return which tensor of the original a whole tensor belongs to; of several, one whose shape fits."""
+        keys = [k for k in self.other.translate.keys(name) if k in self.original.keys]
+        names = [n for n in (self.original.keys[k] for k in keys) if n not in self.original.taken]
+        shape = sorted(self.other.shapes[name])
+        return next((n for n in names if sorted(self.original.shapes[n]) == shape), next(iter(names), None))
+
+    def _pair(self, original: str, other: str) -> None:
+        """Pair two whole tensors, or put off what may be one of a stack, or a part of a fused one."""
+        x, y = self.original.shapes[original], self.other.shapes[other]
+        unreadable = original in self.original.unreadable or other in self.other.unreadable
+        if _squeezed(x) == _squeezed(y) or unreadable:
+            self._take(original, other, Pair(Part(original), Part(other), x))
+        elif len(x) == len(y) == 2 and x == y[::-1]:
+            self._take(original, other, self._turned(original, other, None))
+        elif len(x) == len(y) == 3 and x == (y[0], y[2], y[1]):
+            self._take(original, other, *(self._turned(original, other, e) for e in range(x[0])))
+        else:
+            self.doubtful.append((original, other))
+
+    def _take(self, original: str, other: str, *pairs: Pair) -> None:
+        """Add pairs of two tensors, unless one of them can't be read."""
+        self.original.taken.add(original)
+        self.other.taken.add(other)
+        for side, name in ((self.original, original), (self.other, other)):
+            if name in side.unreadable:
+                self.unpaired.append(side.without(name))
+                return
+        self.found += pairs
+
+    def _differ(self, original: str, other: str) -> None:
+        """Say that two tensors with fitting names have other shapes."""
+        self.original.taken.add(original)
+        self.other.taken.add(other)
+        x, y = self.original.shapes[original], self.other.shapes[other]
+        named = "" if original == other else f", {short(original, 120)},"
+        reason = f"{short(other, 120)} has shape {y}, but the original{named} has {x}."
+        self.unpaired.append(Unpaired("other", other, "shape", reason))
+
+    def _turned(self, original: str, other: str, expert: int | None) -> Pair:
+        """Pair two matrices of which one is the transpose of the other; a plain one is read by columns."""
+        plain = isinstance(self.other.checkpoint.tensors[other].layout, Plain)
+        parts = (Part(original, expert, transposed=not plain), Part(other, expert, transposed=plain))
+        x, y = self.original.shapes[original], self.other.shapes[other]
+        note = (
+            f"{short(original, 120)} is stored as {list(x)}, {short(other, 120)} as its transpose {list(y)}."
+        )
+        return Pair(*parts, parts[0].shape_of(x), note)
+
+    def _turn_square(self) -> None:
+        """Read the square matrices of GPT-2's Conv1D as transposed where the others are, which shapes tell."""
+        conv = [pair for pair in self.found if _CONV1D.search(f"{pair.original.name} {pair.other.name}")]
+        if not any(pair.original.transposed or pair.other.transposed for pair in conv):
+            return
+        for i, pair in enumerate(self.found):
+            if pair in conv and pair.original.is_whole and pair.other.is_whole and len(pair.shape) == 2:
+                self.found[i] = self._turned(pair.original.name, pair.other.name, None)
+
+    def _experts(self, coarse: Tensors, fine: Tensors) -> None:
+        """Pair each expert of a stack with the tensor of its own that the other side has for it."""
+        for name, shape in fine.shapes.items():
+            if name in fine.taken:
+                continue
+            for key, expert in fine.translate.keys(name):
+                stack = coarse.keys.get((key, None)) if expert is not None else None
+                if stack is None or expert is None:
+                    continue
+                whole = coarse.shapes[stack]
+                if whole[:1] > (expert,) and whole[1:] in (shape, shape[::-1]):
+                    turned = whole[1:] != shape
+                    self._add(coarse, Part(stack, expert, transposed=turned), fine, Part(name), shape)
+                    break
+
+    def _fused(self, coarse: Tensors, fine: Tensors) -> None:
+        """Pair the rows of a fused tensor with the tensors of which it is fused."""
+        for name, shape in coarse.shapes.items():
+            if name in coarse.taken or not shape:
+                continue
+            match = _FUSED_NAME.search(name)
+            if match is None:
+                continue
+            keys = [
+                coarse.translate.keys(f"{name[: match.start()]}{part}{name[match.end() :]}")
+                for part in _FUSED[match[0]]
+            ]
+            if self._fused_whole(coarse, fine, name, shape, keys) or len(shape) < 3:
+                continue
+            for expert in range(shape[0]):
+                of_expert: list[list[Key]] = [[(key, expert) for key, _ in options] for options in keys]
+                self._fused_whole(coarse, fine, name, shape, of_expert, expert)
+
+    def _fused_whole(
+        self,
+        coarse: Tensors,
+        fine: Tensors,
+        name: str,
+        shape: Shape,
+        keys: list[list[Key]],
+        expert: int | None = None,
+    ) -> bool:
+        """Pair the parts of one fused tensor, or of one expert of a stack of them; return whether they fit."""
+        parts = [next((fine.keys[k] for k in options if k in fine.keys), None) for options in keys]
+        if any(part is None or part in fine.taken for part in parts):
+            return False
+        shapes = [fine.shapes[part] for part in parts if part is not None]
+        stacked = expert is None and len(shape) == 3
+        inner = shape[1:] if stacked or expert is not None else shape
+        rows = [s[1] if stacked and len(s) == 3 else s[0] for s in shapes]
+        if sum(rows) != inner[0] or any(s[-1:] != inner[-1:] and len(inner) > 1 for s in shapes):
+            return False
+        # gpt-oss alternates the rows of gate and up
+        step = len(rows) if coarse.checkpoint.release.config.get("model_type") == "gpt_oss" else 1
+        start = 0
+        for part, count in zip(parts, rows, strict=True):
+            assert part is not None
+            span = (start, start + count * step if step == 1 else inner[0], step)
+            for e in range(shape[0]) if stacked else [expert]:
+                cut, own = Part(name, e, span), Part(part, e if stacked else None)
+                self._add(coarse, cut, fine, own, own.shape_of(fine.shapes[part]))
+            start += count if step == 1 else 1
+        return True
+
+    def _add(self, coarse: Tensors, cut: Part, fine: Tensors, own: Part, shape: Shape) -> None:
+        coarse.taken.add(cut.name)
+        fine.taken.add(own.name)
+        parts = (cut, own) if coarse.side == "original" else (own, cut)
+        self.found.append(Pair(*parts, shape))
+
+    def _tied(self) -> None:
+        """Compare an output layer with the embeddings of the side that has none, where both are the same weights."""
+        for side, opposite in ((self.original, self.other), (self.other, self.original)):
+            head = next((n for n in side.shapes if n.endswith(HEADS) and n not in side.taken), None)
+            table = next((n for n in opposite.shapes if n.endswith(EMBEDDINGS)), None)
+            if head is None or table is None or any(n.endswith(HEADS) for n in opposite.shapes):
+                continue
+            if side.shapes[head] == opposite.shapes[table]:
+                note = (
+                    f"{short(head, 120)} is compared with {short(table, 120)}: one side has tied embeddings."
+                )
+                parts = [Part(head), Part(table)][:: 1 if side is self.original else -1]
+                side.taken.add(head)
+                self.found.append(Pair(parts[0], parts[1], side.shapes[head], note))
+
+    def _alone(self, side: Tensors, opposite: Tensors, name: str) -> Unpaired:
+        """Say why a tensor has no partner."""
+        if name in side.unreadable:
+            return side.without(name)
+        where = "The original" if opposite.side == "original" else "The other checkpoint"
+        for key in side.translate.keys(name):
+            if key in opposite.missing:
+                return Unpaired(side.side, name, "missing", f"{where} lacks it: {opposite.missing[key]}")
+        if name.endswith(_OF_ACTIVATIONS):
+            reason = (
+                f"{short(name, 120)} is a scale of activations, which only some quantized checkpoints have."
+            )
+            return Unpaired(side.side, name, "activations", reason)
+        named = [k for k, _ in side.translate.keys(name)[1:] if k != name]
+        instead = f", nor {short(named[0], 120)}" if named else ""
+        return Unpaired(side.side, name, "absent", f"{where} has no {short(name, 120)}{instead}.")

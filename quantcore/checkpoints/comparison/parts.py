@@ -1,0 +1,201 @@
+"""A part of a tensor (a whole one, an expert of a stack, some of its rows, its transpose), read by rows."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.layouts.gguf.blocks import Gguf
+from quantcore.checkpoints.layouts.plain import Plain
+from quantcore.checkpoints.protocol.fields import Numbers
+from quantcore.checkpoints.protocol.layout import CODES, Layout
+from quantcore.checkpoints.rows import MOST_ELEMENTS, TooLong, ready
+from quantcore.granularity import Shape
+
+
+@dataclass(frozen=True)
+class Part:
+    """A tensor, or a part of it, by the tensor's name.
+
+    ``index``: of an expert, along axis 0 of a stack; ``rows``: start, stop and step of rows, after ``index``;
+    ``transposed``: with the last two axes exchanged, after the others.
+    """
+
+    name: str
+    index: int | None = None
+    rows: tuple[int, int, int] | None = None
+    transposed: bool = False
+
+    def __str__(self) -> str:
+        """``blk.0.ffn_up_exps.weight[3]``, ``qkv_proj.weight rows 0–4095``."""
+        text = self.name if self.index is None else f"{self.name}[{self.index}]"
+        if self.rows is not None:
+            start, stop, step = self.rows
+            every = f", every {step}nd" if step == 2 else f", every {step}th" if step > 2 else ""
+            text += f" rows {start}–{stop - 1}{every}"
+        return f"{text} transposed" if self.transposed else text
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is all of the tensor, as it is stored."""
+        return self == Part(self.name)
+
+    def shape_of(self, whole: Shape) -> Shape:
+        """Return its shape, if the tensor has the shape ``whole``."""
+        shape = whole if self.index is None else whole[1:]
+        if self.rows is not None:
+            shape = (len(range(*self.rows)), *shape[1:])
+        return (*shape[:-2], shape[-1], shape[-2]) if self.transposed else shape
+
+    def whole_index(self, index: tuple[int, ...]) -> tuple[int, ...]:
+        """Return where an element of it is in the tensor."""
+        at = (*index[:-2], index[-1], index[-2]) if self.transposed else index
+        if self.rows is not None:
+            at = (self.rows[0] + at[0] * self.rows[2], *at[1:])
+        return at if self.index is None else (self.index, *at)
+
+
+class Rows(ABC):
+    """The values of a part by rows of its first axis, or of all axes but the last where bytes allow it.
+
+    ``count``: rows; ``width``: elements of each.
+    """
+
+    count: int
+    width: int
+
+    @abstractmethod
+    def read(self, start: int, stop: int, out: Tensor) -> None:
+        """Write the values of some rows into ``out``, float32 [rows, width], contiguous."""
+
+
+class _OfLayout(Rows):
+    """Rows of a layout, every ``step``-th from ``first`` on."""
+
+    def __init__(self, layout: Layout, count: int, first: int = 0, step: int = 1) -> None:
+        shape = layout.shape or (1,)
+        self.layout, self.first, self.step = layout, first, step
+        self.count, self.width = count, math.prod(shape[1:])
+        self._inner = shape[1:]
+        if self.width > MOST_ELEMENTS:
+            raise TooLong(
+                f"its rows of {self.width:,} elements are longer than the limit of {MOST_ELEMENTS:,}."
+            )
+
+    def read(self, start: int, stop: int, out: Tensor) -> None:
+        if not self.layout.shape:
+            out.copy_(self.layout.values(None).reshape(1, 1))
+            return
+        box = slice(self.first + start * self.step, self.first + (stop - 1) * self.step + 1)
+        if self.step == 1:
+            self.layout.values(box, out.view(stop - start, *self._inner))
+        else:
+            out.copy_(self.layout.values(box)[:: self.step].reshape(out.shape))
+
+
+class _Held(Rows):
+    """Rows of a part whose bytes do not lie by rows: read whole when the first are needed."""
+
+    def __init__(self, layout: Layout, part: Part) -> None:
+        self._layout, self._part = layout, part
+        self.shape = part.shape_of(layout.shape)
+        self.count, self.width = self.shape[0], math.prod(self.shape[1:])
+        whole = layout.shape if part.index is None else layout.shape[1:]
+        if math.prod(whole) > MOST_ELEMENTS:
+            raise TooLong(
+                f"it has {math.prod(whole):,} elements, which must be read at once; the limit is {MOST_ELEMENTS:,}."
+            )
+
+    @cached_property
+    def _values(self) -> Tensor:
+        index, rows = self._part.index, self._part.rows
+        if index is None:
+            values = self._layout.values(None)
+        else:
+            values = self._layout.values(slice(index, index + 1))[0]
+        values = values if rows is None else values[slice(*rows)]
+        return (values.mT if self._part.transposed else values).contiguous().reshape(self.count, -1)
+
+    def read(self, start: int, stop: int, out: Tensor) -> None:
+        out.copy_(self._values[start:stop])
+
+
+@dataclass(frozen=True, eq=False)
+class _Transposed(Plain):
+    """A plain matrix read by its columns."""
+
+    @cached_property
+    def fields(self) -> Any:
+        return {CODES: Numbers(self.pieces[""], transposed=True)}
+
+
+def rows_of(layout: Layout, part: Part) -> Rows:
+    """Return the rows of a part; what every row needs is read now, unless that is large.
+
+    Raises:
+        QuantError: the tensor can't be read.
+        TooLong: a row, or what must be read at once, has too many elements.
+    """
+    _ = layout.fields  # what can't be read says so
+    if isinstance(layout, Plain | Gguf):
+        return _by_bytes(layout, part)
+    if part.transposed or part.index is not None:
+        return _Held(layout, part)
+    first, stop, step = part.rows or (0, layout.shape[0] if layout.shape else 1, 1)
+    return _OfLayout(ready(layout), len(range(first, stop, step)), first, step)
+
+
+def _by_bytes(layout: Plain | Gguf, part: Part) -> Rows:
+    """Return the rows of a tensor whose rows are ranges of bytes, however many axes it has."""
+    piece = layout.pieces[""]
+    if part.index is not None:
+        piece = _cut(piece, part.index, part.index + 1, piece.shape[1:])
+    step = 1
+    if part.rows is not None:
+        start, stop, step = part.rows
+        piece = _cut(piece, start, stop, (stop - start, *piece.shape[1:]))
+    if part.transposed and isinstance(layout, Plain):
+        turned = _Transposed(layout.name, piece.shape[::-1], layout.dtype, {"": piece})
+        return _OfLayout(ready(turned), turned.shape[0])
+    if len(piece.shape) > 2:
+        piece = replace(piece, shape=(math.prod(piece.shape[:-1]), piece.shape[-1]))
+    cut = replace(layout, given_shape=piece.shape, pieces={"": piece})
+    if part.transposed:
+        return _Held(cut, Part(part.name, transposed=True))
+    count = piece.shape[0] if piece.shape else 1
+    return _OfLayout(cut, -(-count // step), 0, step)
+
+
+def _cut(piece: StoredTensor, start: int, stop: int, shape: Shape) -> StoredTensor:
+    """Return some rows of axis 0 as a stored tensor of its own."""
+    size = piece.num_bytes // piece.shape[0]
+    return replace(piece, shape=shape, offset=piece.offset + start * size, num_bytes=(stop - start) * size)
+
+
+class Both:
+    """Two parts with the same elements, by rows that both can read.
+
+    ``count``, ``width``: rows, and elements of each; ``columns``: of the last axis.
+    """
+
+    def __init__(self, a: Rows, b: Rows, shape: Shape) -> None:
+        self.sides = (a, b)
+        self.count = min(a.count, b.count)
+        self.width = math.prod(shape) // self.count if self.count else 0
+        self.columns = shape[-1] if len(shape) > 1 else 0
+
+    def read(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        """Return the values of some rows of both, float32 [lines, columns], each in memory of its own."""
+        found = []
+        for side in self.sides:
+            times = side.count // self.count
+            out = torch.from_numpy(np.empty(((stop - start) * times, side.width), np.float32))
+            side.read(start * times, stop * times, out)
+            found.append(out.view(-1, self.columns) if self.columns else out.view(1, -1))
+        return found[0], found[1]

@@ -1,0 +1,230 @@
+"""What a comparison finds: each pair's metrics, the places of its worst blocks, and what should be said about it."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from quantcore.analysis import decibels, sqnr_of
+from quantcore.checkpoints.comparison.orders import AS_STORED, described
+from quantcore.checkpoints.comparison.sums import Sums
+from quantcore.tensors import short
+from quantcore.wording import count, joined
+
+FORMAT = 1  # of a state as plain data
+NONFINITE = ("original_nan", "original_inf", "other_nan", "other_inf")
+
+
+@dataclass
+class Record:
+    """What is known of one pair: sums by the order of rows that was undone, or why it can't be compared."""
+
+    sums: dict[str, Sums] = field(default_factory=dict)
+    problem: str = ""
+
+    def add(self, later: Mapping[str, Sums]) -> None:
+        """Add what follows."""
+        for order, sums in later.items():
+            self.sums.setdefault(order, Sums()).add(sums)
+
+    @property
+    def order(self) -> str:
+        """The order with the smallest squared error; as stored, if others are not better."""
+        return min(self.sums, key=lambda order: (self.sums[order].ee, order != AS_STORED), default=AS_STORED)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        if self.problem:
+            return {"problem": self.problem}
+        return {"sums": {order: sums.as_list() for order, sums in self.sums.items()}}
+
+    @classmethod
+    def of_dict(cls, plain: Mapping[str, Any]) -> "Record":
+        """Return what `as_dict` wrote."""
+        sums = {str(order): Sums.of_list(listed) for order, listed in plain.get("sums", {}).items()}
+        return cls(sums, str(plain.get("problem", "")))
+
+
+@dataclass(frozen=True)
+class WorstBlock:
+    """A run of columns of one row with a large error; ``index``: of its first element in the shape compared.
+
+    ``original_index``, ``other_index``: the same element in the two tensors.
+    """
+
+    index: tuple[int, ...]
+    columns: int
+    sqnr_db: float
+    mse: float
+    original_index: tuple[int, ...]
+    other_index: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class TensorResult:
+    """How a tensor of the other checkpoint differs from the original's.
+
+    Metrics are over the elements that are finite in both: ``mse``, ``sqnr_db`` = 10·log10(Σx² / Σ(x-y)²) in dB, inf
+    if they are equal, ``cosine``, ``max_abs_error`` and where it is, as an index into ``shape`` and into the other's
+    tensor. One that is undefined is nan (an index None), with the reason in ``undefined``.
+
+    ``equal``: all values have the same bits, NaN included; ``different``: how many don't. ``nonfinite``: how many NaN
+    and infinities each side has. ``bits_per_weight``, ``num_bytes``: of the original and of the other.
+    ``order``: the order of rows that was undone in the other, see `orders`; ``orders``: the SQNR with each that was tried.
+    ``worst``: the blocks with the largest squared errors. ``problem``: why it could not be compared.
+    """
+
+    name: str
+    original: str
+    shape: tuple[int, ...]
+    storage: tuple[str, str]
+    elements: int
+    num_bytes: tuple[float, float]
+    bits_per_weight: tuple[float, float]
+    sqnr_db: float = math.nan
+    mse: float = math.nan
+    max_abs_error: float = math.nan
+    max_abs_error_index: tuple[int, ...] | None = None
+    other_index: tuple[int, ...] | None = None
+    cosine: float = math.nan
+    equal: bool = False
+    different: int = 0
+    nonfinite: Mapping[str, int] = field(default_factory=dict)
+    order: str = AS_STORED
+    orders: Mapping[str, float] = field(default_factory=dict)
+    worst: tuple[WorstBlock, ...] = ()
+    undefined: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
+    problem: str = ""
+    power: float = 0.0
+    squared_error: float = 0.0
+    other_tensor: str = ""
+    original_tensor: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON; what is undefined or infinite is a text there."""
+        return {key: _plain(value) for key, value in asdict(self).items()}
+
+    def as_row(self) -> dict[str, Any]:
+        """Return what a table shows of it: one number or text per column."""
+        worst = self.worst[0] if self.worst else None
+        return {
+            "tensor": self.name,
+            "original": self.original,
+            "shape": "×".join(map(str, self.shape)),
+            "storage": self.storage[1],
+            "original_storage": self.storage[0],
+            "sqnr_db": self.sqnr_db,
+            "mse": self.mse,
+            "max_abs_error": self.max_abs_error,
+            "max_abs_error_index": _text(self.max_abs_error_index),
+            "cosine": self.cosine,
+            "equal": self.equal,
+            "different": self.different,
+            "nonfinite": sum(self.nonfinite.values()),
+            "bits_per_weight": self.bits_per_weight[1],
+            "original_bits_per_weight": self.bits_per_weight[0],
+            "bytes": round(self.num_bytes[1]),
+            "worst_block": _text(worst.index) if worst else "",
+            "worst_block_sqnr_db": worst.sqnr_db if worst else math.nan,
+            "order": self.order,
+            "remark": " ".join([*self.sentences(), *self.undefined.values()][:1]),
+        }
+
+    def sentences(self) -> tuple[str, ...]:
+        """Return what should be known of this pair, computed from its numbers."""
+        name = short(self.name, 120)
+        if self.problem:
+            return (f"{name} is not compared: {self.problem}",)
+        said = [self.note] if self.note else []
+        if len(self.orders) > 1:
+            said.append(self._said_of_order(name))
+        held = [f"{n:,} {_KINDS[kind]}" for kind, n in self.nonfinite.items() if n]
+        if held:
+            said.append(f"{name}: {joined(held)}; the metrics leave these elements out.")
+        return tuple(said)
+
+    def _said_of_order(self, name: str) -> str:
+        tried = {order: decibels(value) for order, value in self.orders.items()}
+        if self.order == AS_STORED:
+            others = joined([f"{tried[o]} {described(o)}" for o in tried if o != AS_STORED])
+            return (
+                f"{name} has its rows in the original's order: SQNR {tried[AS_STORED]} as stored, {others}."
+            )
+        return (
+            f"{name} is the original {described(self.order)}: SQNR {tried[self.order]} with that undone, "
+            f"{tried[AS_STORED]} as stored. The metrics are with it undone."
+        )
+
+
+_KINDS = {
+    "original_nan": "NaN in the original",
+    "original_inf": "infinite in the original",
+    "other_nan": "NaN in the other checkpoint",
+    "other_inf": "infinite in the other checkpoint",
+}
+
+
+def _text(index: tuple[int, ...] | None) -> str:
+    return "" if index is None else ", ".join(map(str, index))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    return [_plain(v) for v in value] if isinstance(value, list | tuple) else value
+
+
+def metrics(sums: Sums, shape: tuple[int, ...]) -> dict[str, Any]:
+    """Return the metrics of `TensorResult` that sums give."""
+    n, power, sse = sums.count, sums.xx, sums.ee
+    length = math.sqrt(sums.xx) * math.sqrt(sums.yy)
+    found: dict[str, Any] = {
+        "sqnr_db": sqnr_of(power, sse) if n else math.nan,
+        "mse": sse / n if n else math.nan,
+        "max_abs_error": sums.worst if n else math.nan,
+        "cosine": max(-1.0, min(1.0, sums.xy / length)) if length else math.nan,
+    }
+    zero = [what for what, of in (("the original", sums.xx), ("the other", sums.yy)) if not of]
+    why = "no element is finite in both" if not n else f"{' and '.join(zero)} is zero everywhere"
+    undefined = {name: why for name, value in found.items() if math.isnan(value)}
+    at = tuple(int(i) for i in np.unravel_index(sums.worst_at, shape)) if shape and n else ()
+    return found | {
+        "undefined": undefined,
+        "max_abs_error_index": at if n else None,
+        "different": sums.different,
+        "equal": sums.different == 0,
+        "nonfinite": dict(zip(NONFINITE, sums.nonfinite, strict=True)),
+        "power": power,
+        "squared_error": sse,
+    }
+
+
+def by_harm(results: "Iterable[TensorResult]", metric: str = "sqnr_db") -> "list[TensorResult]":
+    """Return results with the most harm first: the lowest SQNR or cosine, or the largest error; undefined ones last."""
+    sign = 1 if metric in ("sqnr_db", "cosine") else -1
+
+    def key(result: TensorResult) -> tuple[bool, float]:
+        value = getattr(result, metric)
+        return math.isnan(value), sign * value
+
+    return sorted(results, key=key)
+
+
+def summary(results: "Sequence[TensorResult]") -> str:
+    """Say in one sentence how two checkpoints differ."""
+    compared = [r for r in results if not r.problem]
+    if not compared:
+        return "No tensors were compared."
+    equal = sum(r.equal for r in compared)
+    total = sqnr_of(sum(r.power for r in compared), sum(r.squared_error for r in compared))
+    others = [r for r in compared if not r.equal and not math.isnan(r.sqnr_db)]
+    text = f"{count(len(compared), 'pair')} compared, {equal:,} of them bit-equal; SQNR of all together {decibels(total)}"
+    if others:
+        worst = min(others, key=lambda r: r.sqnr_db)
+        text += f", lowest {decibels(worst.sqnr_db)} in {short(worst.name, 120)}"
+    return text + "."

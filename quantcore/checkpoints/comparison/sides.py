@@ -1,0 +1,170 @@
+"""The tensors of one of two checkpoints, by every name under which the other may have them."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, Protocol
+
+from quantcore.checkpoints.ggml.names import GgufNames, without_expert
+from quantcore.checkpoints.problem import Problem
+from quantcore.checkpoints.protocol.refused import Refused
+from quantcore.checkpoints.protocol.release import Release
+from quantcore.checkpoints.tensor import CheckpointTensor
+from quantcore.errors import QuantError
+from quantcore.granularity import Shape
+from quantcore.tensors import short
+
+Key = tuple[str, int | None]  # a name that both checkpoints may have, and the number of an expert
+Side = Literal["original", "other"]
+# the last names of stored tensors of which a weight is made, where a shard of them is missing
+_OF_WEIGHT = re.compile(
+    r"\.(qweight|qzeros|scales|g_idx|weight_packed|weight_scale|weight_shape|weight_zero_point)$"
+)
+
+
+class Opened(Protocol):
+    """What is needed of a `Checkpoint`."""
+
+    @property
+    def tensors(self) -> Mapping[str, CheckpointTensor]:
+        """Its weights by name."""
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What was found while headers were read."""
+
+    @property
+    def release(self) -> Release:
+        """Its stored tensors and configs."""
+
+
+@dataclass(frozen=True)
+class Unpaired:
+    """A tensor that only one of two checkpoints has, or that can't be compared, with the reason as a sentence.
+
+    ``kind``: "absent", "shape", "unreadable", "missing" (with a file), or "activations" for scales of these.
+    """
+
+    side: Side
+    name: str
+    kind: str
+    reason: str
+
+
+def is_gguf(checkpoint: Opened) -> bool:
+    """Whether a checkpoint has llama.cpp's names."""
+    return "general.architecture" in checkpoint.release.config or any(
+        name.startswith("blk.") for name in checkpoint.tensors
+    )
+
+
+@dataclass
+class Tensors:
+    """The tensors of one side by every name under which the other side may look for them."""
+
+    side: Side
+    checkpoint: Opened
+    translate: "Translation"
+    taken: set[str] = field(default_factory=set)
+
+    @cached_property
+    def unreadable(self) -> dict[str, str]:
+        """Why tensors can't be read, by name."""
+        found = {}
+        for name, tensor in self.checkpoint.tensors.items():
+            try:
+                if isinstance(tensor.layout, Refused):
+                    found[name] = tensor.layout.reason
+                _ = tensor.shape  # of some formats, a stored tensor holds it
+            except QuantError as error:
+                found[name] = str(error)
+        return found
+
+    @cached_property
+    def shapes(self) -> dict[str, Shape]:
+        """By name; an empty one for what can't be read."""
+        return {n: () if n in self.unreadable else t.shape for n, t in self.checkpoint.tensors.items()}
+
+    @cached_property
+    def keys(self) -> dict[Key, str]:
+        """The name of a tensor by each of its keys."""
+        found: dict[Key, str] = {}
+        for name in self.checkpoint.tensors:
+            for key in self.translate.keys(name):
+                found.setdefault(key, name)
+        return found
+
+    @cached_property
+    def missing(self) -> dict[Key, str]:
+        """Why a tensor is not there that the index names, by its keys."""
+        found: dict[Key, str] = {}
+        for problem in self.checkpoint.problems:
+            for name in problem.tensors:
+                logical = _OF_WEIGHT.sub(".weight", name)
+                if logical not in self.checkpoint.tensors:
+                    found |= dict.fromkeys(self.translate.keys(logical), problem.sentence)
+        return found
+
+    def without(self, name: str) -> Unpaired:
+        """Say that a tensor can't be read."""
+        reason = f"{short(name, 120)} can't be read: {self.unreadable[name]}"
+        return Unpaired(self.side, name, "unreadable", reason)
+
+
+class Translation:
+    """Names of a side as names that both sides have in common."""
+
+    def __init__(self, gguf: GgufNames | None, prefixes: Sequence[tuple[str, str]]) -> None:
+        self._gguf, self._prefixes = gguf, prefixes
+
+    def keys(self, name: str) -> list[Key]:
+        """Return them, the most likely first."""
+        found: list[Key] = [(name, None)]
+        if self._gguf is not None:
+            found += self._gguf.of_name(name)
+        for mine, common in self._prefixes:
+            if name.startswith(mine):
+                found.append((common + name[len(mine) :], None))
+        found += [without_expert(key) for key, expert in found if expert is None]
+        return list(dict.fromkeys(found))
+
+
+def translations(original: Opened, other: Opened) -> tuple[Translation, Translation]:
+    """Return how names of each side are translated."""
+    gguf = (is_gguf(original), is_gguf(other))
+    if gguf[0] != gguf[1]:
+        config = (original if gguf[0] else other).release.config
+        names = GgufNames.of(config.get("general.architecture"))
+        first, second = (Translation(None if own else names, ()) for own in gguf)
+        return first, second
+    prefixes = _prefixes(list(original.tensors), list(other.tensors))
+    return Translation(None, ()), Translation(None, prefixes)
+
+
+def _prefixes(original: list[str], other: list[str]) -> list[tuple[str, str]]:
+    """Return what the other's names begin with, and the original's instead, the most frequent first."""
+    known, counts = set(original), Counter[tuple[str, str]]()
+    tails: dict[str, list[str]] = {}
+    for name in original:
+        for tail in _tails(name):
+            tails.setdefault(tail, []).append(name)
+    for name in other:
+        if name in known:
+            continue
+        for tail in _tails(name):
+            owners = tails.get(tail, ())
+            for owner in owners[:4]:
+                counts[name[: len(name) - len(tail)], owner[: len(owner) - len(tail)]] += 1
+            if owners:
+                break  # the longest tail
+    return [prefix for prefix, _ in counts.most_common(4)]
+
+
+def _tails(name: str) -> Iterator[str]:
+    """Yield a name without its first words, as long as more than one or two remain."""
+    yield name
+    words = name.split(".")
+    for n in range(1, min(4, len(words) - 1)):
+        yield ".".join(words[n:])

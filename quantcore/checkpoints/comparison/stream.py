@@ -1,0 +1,235 @@
+"""The comparison itself: box after box of rows, with progress, stopped and continued at any step."""
+
+import hashlib
+import math
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from quantcore.analysis import sqnr_of
+from quantcore.checkpoints.comparison.boxes import Task, Work, in_order
+from quantcore.checkpoints.comparison.orders import HALVES, PAIRS, Heads, Orders
+from quantcore.checkpoints.comparison.pairing import Pair, Pairing, pair_up
+from quantcore.checkpoints.comparison.record import FORMAT, Record, TensorResult, WorstBlock, metrics
+from quantcore.checkpoints.comparison.sides import Opened, is_gguf
+from quantcore.checkpoints.layouts.gguf.blocks import Gguf
+from quantcore.checkpoints.layouts.plain import Plain
+from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.rows import IN_MEMORY
+from quantcore.checkpoints.tensor import CheckpointTensor
+from quantcore.errors import QuantError
+
+_OF_BOXES = 40_000_000  # bytes that the boxes of a thread take; measured
+_LARGEST_HEAD = 1 << 24  # elements of a head, whose rows stay in one box
+
+
+@dataclass(frozen=True)
+class Step:
+    """A box of rows that has been compared: ``done`` of ``total`` bytes of both checkpoints, at the pair ``name``."""
+
+    done: int
+    total: int
+    name: str
+    state: "ComparisonState"
+
+
+@dataclass
+class ComparisonState:
+    """How far a comparison has come; plain data by `as_dict`.
+
+    ``identity``: of the pairs, see `Comparison.identity`; ``finished``: the pairs in their order; ``current``: the next
+    one, of which ``boxes`` boxes are done.
+    """
+
+    identity: str
+    finished: list[Record] = field(default_factory=list)
+    current: Record = field(default_factory=Record)
+    boxes: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data, for JSON."""
+        return {
+            "format": FORMAT,
+            "identity": self.identity,
+            "finished": [record.as_dict() for record in self.finished],
+            "current": self.current.as_dict(),
+            "boxes": self.boxes,
+        }
+
+    @classmethod
+    def of_dict(cls, plain: Mapping[str, Any]) -> "ComparisonState":
+        """Return what `as_dict` wrote.
+
+        Raises:
+            QuantError: it is something else.
+        """
+        try:
+            if plain["format"] != FORMAT:
+                raise ValueError
+            finished = [Record.of_dict(record) for record in plain["finished"]]
+            return cls(
+                str(plain["identity"]), finished, Record.of_dict(plain["current"]), int(plain["boxes"])
+            )
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise QuantError("This is not the record of a comparison; compare from the beginning.") from None
+
+
+class Comparison:
+    """Two checkpoints, paired by names and shapes; no data has been read.
+
+    ``pairing``: which tensor belongs to which, and those without a partner; ``total``: bytes of all pairs.
+    """
+
+    def __init__(self, original: Opened, other: Opened) -> None:
+        self.original, self.other = original, other
+        self.pairing: Pairing = pair_up(original, other)
+        self._heads = Heads.of(original.release, other.release)
+        self._gguf = (is_gguf(original), is_gguf(other))
+
+    @cached_property
+    def identity(self) -> str:
+        """Names the pairs and how they are stored, but not their values."""
+        digest = hashlib.sha256()
+        for pair in self.pairing.pairs:
+            digest.update(repr((pair.original, pair.other, pair.shape, *self._storage(pair))).encode())
+        return digest.hexdigest()[:32]
+
+    @cached_property
+    def total(self) -> int:
+        """Bytes of all pairs, in both checkpoints."""
+        return sum(map(self._bytes, self.pairing.pairs))
+
+    def memory(self, threads: int = 1) -> int:
+        """Return about how many bytes `steps` takes at most: boxes, and the largest tensor whose bytes don't lie by rows."""
+        held = [
+            tensor.num_bytes
+            for pair in self.pairing.pairs
+            for tensor in self._tensors(pair)
+            if not isinstance(tensor.layout, Plain | Gguf)
+        ]
+        return _OF_BOXES * threads + 4 * min(max(held, default=0), IN_MEMORY)
+
+    def steps(self, state: ComparisonState | None = None, threads: int = 1) -> Generator[Step, None, None]:
+        """Compare box after box; the first step comes at once, before anything has been read.
+
+        Closing the iterator stops it. The result depends neither on stops nor on threads.
+
+        Args:
+            state: of a comparison that was stopped, which goes on; it is changed.
+            threads: that read and compare at the same time; several are of use if torch has one each
+                (``torch.set_num_threads(1)``).
+
+        Raises:
+            QuantError: the state is that of other checkpoints.
+        """
+        state = ComparisonState(self.identity) if state is None else state
+        if state.identity != self.identity or len(state.finished) > len(self.pairing.pairs):
+            raise QuantError(
+                "This record belongs to a comparison of other checkpoints; compare from the beginning."
+            )
+        pairs = self.pairing.pairs
+        done = sum(map(self._bytes, pairs[: len(state.finished)]))
+        name = str(pairs[min(len(state.finished), len(pairs) - 1)]) if pairs else ""
+        yield Step(done, self.total, name, state)
+        for box in in_order(self._boxes(state), threads):
+            pair, size = pairs[box.pair], self._bytes(pairs[box.pair])
+            if box.problem:
+                state.current = Record(problem=box.problem)
+            else:
+                state.current.add(box.sums)
+            state.boxes += 1
+            if box.is_last or box.problem:
+                state.finished.append(state.current)
+                state.current, state.boxes, done = Record(), 0, done + size
+                yield Step(done, self.total, str(pair), state)
+            else:
+                yield Step(done + int(size * state.boxes / box.of), self.total, str(pair), state)
+
+    def results(self, state: ComparisonState) -> list[TensorResult]:
+        """Return what is known of the pairs that are finished."""
+        return [self._result(p, r) for p, r in zip(self.pairing.pairs, state.finished, strict=False)]
+
+    def _boxes(self, state: ComparisonState) -> Iterator[Task]:
+        """Yield what is to be done, in order; a pair that can't be opened is one box."""
+        first = state.boxes
+        for number in range(len(state.finished), len(self.pairing.pairs)):
+            pair = self.pairing.pairs[number]
+            work = Work(number, pair, self._layouts(pair), *self.orders_of(pair))
+            for box in range(first, max(1, work.boxes)):
+                task = Task(work, box)
+                yield task
+                if work.problem:
+                    break
+            first = 0
+
+    def _bytes(self, pair: Pair) -> int:
+        return int(sum(self._num_bytes(pair)))
+
+    def _num_bytes(self, pair: Pair) -> tuple[float, float]:
+        """Return the bytes of both parts: of a tensor's, in proportion to its elements."""
+        elements, found = math.prod(pair.shape), []
+        for tensor in self._tensors(pair):
+            found.append(tensor.num_bytes * elements / max(1, math.prod(tensor.shape)))
+        return found[0], found[1]
+
+    def _tensors(self, pair: Pair) -> tuple[CheckpointTensor, CheckpointTensor]:
+        return self.original.tensors[pair.original.name], self.other.tensors[pair.other.name]
+
+    def _layouts(self, pair: Pair) -> tuple[Layout, Layout]:
+        x, y = self._tensors(pair)
+        return x.layout, y.layout
+
+    def _storage(self, pair: Pair) -> tuple[str, str]:
+        x, y = self._tensors(pair)
+        return x.storage, y.storage
+
+    def orders_of(self, pair: Pair) -> tuple[Orders, tuple[str, ...]]:
+        """Return the orders that rows of a pair may lie in, and those that names alone make likely."""
+        heads = self._heads.of_weight(pair.other.name) or self._heads.of_weight(pair.original.name)
+        if heads and math.prod(pair.shape) // heads > _LARGEST_HEAD:
+            heads = 0
+        whole = pair.original.is_whole and pair.other.is_whole
+        layout = self.other.tensors[pair.other.name].layout if whole else None
+        orders = Orders(pair.shape, heads, layout)
+        likely = (PAIRS if self._gguf[1] else HALVES,) if self._gguf[0] != self._gguf[1] else ()
+        return orders, likely if orders.has_heads else ()
+
+    def _result(self, pair: Pair, record: Record) -> TensorResult:
+        elements = math.prod(pair.shape)
+        num_bytes = self._num_bytes(pair)
+        bits = (8 * num_bytes[0] / max(1, elements), 8 * num_bytes[1] / max(1, elements))
+        found: dict[str, Any] = {
+            "name": str(pair.other), "original": str(pair.original), "shape": pair.shape,
+            "storage": self._storage(pair), "elements": elements, "num_bytes": num_bytes, "bits_per_weight": bits,
+            "note": pair.note, "problem": record.problem,
+            "other_tensor": pair.other.name, "original_tensor": pair.original.name,
+        }  # fmt: skip
+        if record.problem or not record.sums:
+            return TensorResult(**found)
+        orders, _ = self.orders_of(pair)
+        sums = record.sums[record.order]
+        found |= metrics(sums, pair.shape)
+        found["order"] = record.order
+        found["orders"] = {order: sqnr_of(s.xx, s.ee) for order, s in record.sums.items()}
+        place = partial(_in_other, pair, orders, record.order)
+        if found["max_abs_error_index"] is not None:
+            found["other_index"] = place(found["max_abs_error_index"])
+        found["worst"] = tuple(_worst(pair, block, place) for block in sums.blocks)
+        return TensorResult(**found)
+
+
+def _in_other(pair: Pair, orders: Orders, order: str, index: tuple[int, ...]) -> tuple[int, ...]:
+    """Return where the other's tensor has an element, whose rows may lie in another order."""
+    at = (orders.source(order, index[0]), *index[1:]) if index else index
+    return pair.other.whole_index(at)
+
+
+def _worst(pair: Pair, block: Any, place: Any) -> WorstBlock:
+    sse, power, flat, columns = block
+    index = tuple(int(i) for i in np.unravel_index(flat, pair.shape)) if pair.shape else ()
+    return WorstBlock(
+        index, columns, sqnr_of(power, sse), sse / columns, pair.original.whole_index(index), place(index)
+    )

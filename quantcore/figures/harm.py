@@ -1,0 +1,92 @@
+"""How much each tensor of a checkpoint differs from the original."""
+
+import html
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from quantcore.analysis import decibels
+from quantcore.figures.style import DIM, FAINT, INK, base_layout, palette
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# metric -> what it is called, and whether a large one is better (1) or worse (-1)
+HARM_AXES = {
+    "sqnr_db": ("SQNR (dB)", 1),
+    "mse": ("MSE", -1),
+    "max_abs_error": ("max |error|", -1),
+    "cosine": ("Cosine similarity", 1),
+}
+_BITS = (2, 3, 4, 6, 8, 16, 32)  # of the color bar
+_SMALLEST, _LARGEST = 6.0, 30.0  # px of a circle
+_NAME = 90  # characters
+
+
+def harm(
+    frame: "pd.DataFrame", metric: str = "sqnr_db", *, order: str = "", theme: str = "light"
+) -> go.Figure:
+    """Return each tensor as a circle, in the order of the rows; its area is bytes, its color bits per weight.
+
+    Those without a finite metric are not drawn. The customdata of a circle is the position of its row.
+
+    Args:
+        frame: with the columns "tensor", "bytes", "bits_per_weight", "sqnr_db" and ``metric``.
+        order: what the axis of tensors says, such as "the most harmed first".
+    """
+    values = frame[metric].to_numpy(float)
+    drawn = np.isfinite(values) & ((values > 0) | (metric in ("sqnr_db", "cosine")))
+    places = np.flatnonzero(drawn)
+    shown = frame.iloc[places]
+    sizes = np.sqrt(
+        shown["bytes"].to_numpy(float) / max(1.0, float(shown["bytes"].max() if len(shown) else 1))
+    )
+    colors = np.log2(np.clip(shown["bits_per_weight"].to_numpy(float), 1, 64))
+    scale = palette("sequential", theme)
+    marker = {
+        "size": _SMALLEST + (_LARGEST - _SMALLEST) * sizes,
+        "color": colors,
+        "colorscale": scale,
+        "cmin": math.log2(_BITS[0]),
+        "cmax": math.log2(_BITS[-1]),
+        "opacity": 0.8,
+        "line": {"width": 1, "color": DIM[theme]},
+        "showscale": True,
+        "colorbar": {
+            "thickness": 10,
+            "tickvals": [math.log2(b) for b in _BITS],
+            "ticktext": [str(b) for b in _BITS],
+            "title": {"text": "bits per weight", "side": "right", "font": {"size": 11}},
+            "outlinewidth": 0,
+        },
+    }
+    trace = go.Scatter(
+        x=places.tolist(), y=values[places].tolist(), mode="markers", marker=marker, customdata=places.tolist(),
+        text=[_told(row, metric) for row in shown.to_dict("records")], hovertemplate="%{text}<extra></extra>",
+    )  # fmt: skip
+    return go.Figure([trace], _layout(metric, order, len(frame), theme))
+
+
+def _told(row: dict[str, Any], metric: str) -> str:
+    name = str(row["tensor"])
+    short = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
+    lines = [f"<b>{html.escape(short)}</b>", f"SQNR {decibels(row['sqnr_db'])}"]
+    if metric != "sqnr_db":
+        lines.append(f"{HARM_AXES[metric][0]} {row[metric]:.4g}")
+    return "<br>".join([*lines, f"{row['bits_per_weight']:.4g} bits per weight, {row['bytes']:,} bytes"])
+
+
+def _layout(metric: str, order: str, count: int, theme: str) -> dict[str, Any]:
+    layout = base_layout(theme, 320) | {"margin": {"l": 60, "r": 8, "t": 12, "b": 34}}
+    layout["xaxis"] = {
+        "title": {"text": f"{count:,} tensors{order and f', {order}'}", "font": {"size": 12}},
+        "showticklabels": False, "showgrid": False, "zeroline": False,
+        "range": [-0.02 * count - 0.5, 1.02 * count - 0.5],
+    }  # fmt: skip
+    layout["yaxis"] = {"title": HARM_AXES[metric][0], "type": "linear", "zeroline": metric == "sqnr_db"}
+    if metric in ("mse", "max_abs_error"):
+        layout["yaxis"] |= {"type": "log", "exponentformat": "power"}
+    layout["hoverlabel"] = {"align": "left", "bordercolor": FAINT[theme], "font": {"color": INK[theme]}}
+    return layout
