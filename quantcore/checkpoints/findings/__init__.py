@@ -143,4 +143,4 @@ class _Check:
         self.findings += of_original(errors, original.name)
 
 
-__all__ = ["CheckpointFinding", "Heads", "Opened", "Step", "find", "of_parameters", "partner", "steps"]
+__all__ = ["CheckpointFinding", "Heads", "Opened", "Step", "find", "of_parameters", "steps"]
