@@ -243,9 +243,9 @@ def test_arranged_by_words_of_name_shape_and_storage():
         Entry("A.c", (3,), "x", 9, "broken"),
         Entry("b", (), "y", 1),
     ]
-    assert [e.name for e in views.arranged(entries, "a 3×4", controls.SORTS[0])] == ["a.b"]
-    assert [e.name for e in views.arranged(entries, "", "Bits per weight")] == ["a.b", "b", "A.c"]
-    assert [e.name for e in views.arranged(entries, "", "Name")] == ["A.c", "a.b", "b"]
+    assert [e.name for e in views.arranged(entries, "a 3×4", controls.SORTS[0], {})] == ["a.b"]
+    assert [e.name for e in views.arranged(entries, "", "Bits per weight", {})] == ["a.b", "b", "A.c"]
+    assert [e.name for e in views.arranged(entries, "", "Name", {})] == ["A.c", "a.b", "b"]
 
 
 def test_what_is_typed_stays_while_a_tensor_is_open():
@@ -368,3 +368,41 @@ def test_more_tensors_than_can_be_seen(many, monkeypatch, tmp_path):
     )
     assert any("tensors are folded" in sentence for sentence in said(page.caption))
     assert len(component(page, "picks")["picks"]) <= views.TILES
+
+
+def _pair(folder, name, shift):
+    """A golden release in ``q``, and in ``original`` the values of one weight with an error of ``shift``."""
+    (folder / "q").mkdir()
+    (folder / "original").mkdir()
+    for file in case(name).release.iterdir():
+        (folder / "q" / file.name).write_bytes(file.read_bytes())
+    tensors = open_checkpoint(case(name).release).tensors
+    weights = [n for n, t in tensors.items() if has_codes(t.layout)]
+    originals = {n: tensors[n].quantized().x + shift * (i + 1) for i, n in enumerate(weights)}
+    save_file(originals, folder / "original" / "model.safetensors")
+    return tensors, originals
+
+
+def test_the_treemap_is_colored_by_what_each_tensor_lost(monkeypatch, tmp_path):
+    use_folder(monkeypatch, tmp_path)
+    tensors, originals = _pair(tmp_path, "ct_int8_w8a8", 1e-3)
+    page = at(folder="q", ck_original="original", ck_color="SQNR")
+    errors = {name: qc.errors(x, tensors[name].quantized().x).sqnr_db for name, x in originals.items()}
+    shown = dict(zip(table(page)["name"], table(page)["SQNR"], strict=True))
+    assert {n: v for n, v in shown.items() if not np.isnan(v)} == pytest.approx(errors, rel=1e-6)
+    figure = component(page, "picks")["figure"]["data"][0]
+    assert figure["marker"]["colorbar"]["title"]["text"] == "SQNR (dB)"
+    worst = change(page, controls.SORT, "SQNR, lowest first")
+    assert table(worst)["name"][0] == min(errors, key=errors.get)
+
+
+def test_the_worst_element_is_one_press_away(monkeypatch, tmp_path):
+    use_folder(monkeypatch, tmp_path)
+    tensors, originals = _pair(tmp_path, "ct_int8_w8a8", 1e-3)
+    name = next(iter(originals))
+    originals[name][9, 21] += 5
+    save_file(originals, tmp_path / "original" / "model.safetensors")
+    page = at(folder="q", ck_original="original", ck_tensor=name)
+    page = sound(next(b for b in page.button if b.label == "Go to worst").click().run())
+    assert (maps(page)["rows"], maps(page)["columns"]) == ([1, 17], [13, 29])
+    assert maps(page)["selected"] == [9, 21]

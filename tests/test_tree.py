@@ -94,7 +94,7 @@ def test_the_color_is_bits_or_values():
     assert list(bits.marker.colors[1:]) == [2.0, 4.0, None]
     assert bits.marker.colorbar.ticktext == ("2", "3", "4", "6", "8", "16")
     by_value = figures.treemap(
-        drawn, leaves, values={"a": 10.0, "b": 30.0, "c": float("nan")}, unit="SQNR (dB)"
+        drawn, leaves, values={"a": 10.0, "b": float("inf"), "c": float("nan")}, unit="SQNR (dB)"
     )
-    assert list(by_value.data[0].marker.colors[1:]) == [10.0, 30.0, None]
+    assert list(by_value.data[0].marker.colors[1:]) == [10.0, 10.0, None]
     assert isinstance(by_value, go.Figure)

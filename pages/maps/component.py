@@ -57,7 +57,7 @@ class Picture:
     together with its block. ``large``: for a projector. ``found``: further boxes of the tensor to outline.
     ``arithmetic``: trace of the element, shown over the maps after a click if the page shows it out of sight; None if a
     click shows nothing. ``against``: the scheme that the error map is compared with, if any. ``result``: whose elements
-    are shown; None for values without codes. ``whole``: the shape of the tensor, if ``data`` shows a part of it that was
+    are shown; None for values without codes. ``beneath``: px of the window to leave below the maps. ``whole``: the shape of the tensor, if ``data`` shows a part of it that was
     read alone.
     """
 
@@ -74,6 +74,7 @@ class Picture:
     arithmetic: qc.Trace | None = None
     against: str = ""
     whole: tuple[int, ...] | None = None
+    beneath: int = 0
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -141,6 +142,7 @@ def marks(picture: Picture) -> dict[str, Any]:
         "uirevision": f"{picture.identity} {view}",
         "painted": f" {picture.scheme} ",
         "numbers": picture.numbers,
+        "beneath": picture.beneath,
         "large": picture.large,
         "borders": [list(lines) for lines in data.borders] if picture.borders else None,
         "selected": _inside(place(view, element), data),

@@ -191,11 +191,12 @@ def _go_to_worst(shape: tuple[int, ...], worst: tuple[int, ...]) -> None:
     """Show the 16×16 elements around the worst one (a callback)."""
     go_to(worst, shape)
     down, across = _drawn_axes(len(shape)) if len(shape) > 2 else (len(shape) - 2, len(shape) - 1)
-    spans = [_around(worst[i], shape[i]) if i >= 0 else None for i in (down, across)]
+    spans = [around(worst[i], shape[i]) if i >= 0 else None for i in (down, across)]
     region(spans[0], spans[1])
 
 
-def _around(place: int, length: int) -> tuple[int, int] | None:
+def around(place: int, length: int) -> tuple[int, int] | None:
+    """The 16 elements around one; None for all, if there are no more."""
     if length <= 16:
         return None
     start = min(max(0, place - 8), length - 16)

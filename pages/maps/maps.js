@@ -68,10 +68,10 @@ function zoom(data) {
 }
 
 // Height left in the window for the maps, below the content above them
-function heightLeft(root) {
+function heightLeft(data, root) {
   const scrolled = root.closest("[data-testid=stMain]")?.scrollTop ?? 0;
   const { top, bottom } = root.getBoundingClientRect();
-  let beneath = FOOT;
+  let beneath = Math.max(FOOT, data.beneath ?? 0);
   if (window.innerHeight >= TALL && !root.classList.contains("qs-large")) {
     const tabs = document.querySelector("[data-testid=stTabs]")?.getBoundingClientRect().top ?? bottom;
     beneath = Math.max(BENEATH, tabs - bottom + OPENED);
@@ -81,7 +81,7 @@ function heightLeft(root) {
 
 // Position of each map: four of them two by two, on wide windows and if they are fewer in one row, unless the other arrangement shows much more
 function place(data, root) {
-  const width = Math.floor(root.clientWidth), left = heightLeft(root);
+  const width = Math.floor(root.clientWidth), left = heightLeft(data, root);
   const count = data.maps.length;
   if (width < NARROW) return boxes(data, width, 1, count * 290);
   const [row, two] = [count, Math.ceil(count / 2)].map((columns) => boxes(data, width, columns, left));

@@ -102,9 +102,9 @@ def _values(
 ) -> tuple[list[float | None], dict[str, Any]]:
     """The values of leaves; a tile of several has none."""
     found = [values.get(leaves[tile.leaf].name) if tile.leaf is not None else None for tile in tiles]
-    found = [v if v is not None and math.isfinite(v) else None for v in found]
-    known = np.array([v for v in found if v is not None] or [0.0, 1.0])
+    known = np.array([v for v in found if v is not None and math.isfinite(v)] or [0.0, 1.0])
     low, high = float(known.min()), float(known.max())
+    found = [None if v is None or math.isnan(v) else min(max(v, low), high) for v in found]
     return found, _scale((low, high if high > low else low + 1), palette("codes"), {"title": _head(unit)})
 
 

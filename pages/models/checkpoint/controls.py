@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 
 import quantcore as qc
-from pages.maps.four_maps import integers, read_element, read_span
+from pages.maps.four_maps import around, integers, read_element, read_span
 from pages.models import opening
 from pages.shared import messages
 from quantcore.checkpoints import plane_shape
@@ -17,8 +17,9 @@ TENSOR, ROWS, COLUMNS, CELL, AT = "ck_tensor", "ck_rows", "ck_cols", "ck_cell", 
 PART, SEARCH, SORT, COLOR = "ck_part", "ck_search", "ck_sort", "ck_color"
 BORDERS, NUMBERS = "ck_borders", "ck_numbers"
 PARTS = ["Tensors", "Findings"]
-SORTS = ["Order of the files", "Name", "Bytes", "Bits per weight"]
-BITS, SQNR = "Bits per weight", "SQNR"
+SORTS = ["Order of the files", "Name", "Bytes", "Bits per weight", "SQNR, lowest first"]
+BITS, SQNR = "Bits per weight", "SQNR"  # what colors the treemap
+COLORS = [BITS, SQNR]
 OWN = {TENSOR, ROWS, COLUMNS, CELL, AT, PART, SEARCH, SORT, COLOR, BORDERS, NUMBERS}
 KEYS = OWN | opening.KEYS
 FREE_TEXT = {TENSOR, SEARCH, ROWS, COLUMNS, CELL, AT} | opening.KEYS
@@ -43,6 +44,23 @@ def open_tensor(name: str, cell: tuple[int, ...] | None = None) -> None:
 def close_tensor() -> None:
     """Go back to the whole checkpoint (a callback)."""
     st.session_state.update(dict.fromkeys((TENSOR, ROWS, COLUMNS, CELL, AT), ""))
+
+
+def color() -> str:
+    """Draw the choice of what colors the treemap, and return it."""
+    return str(
+        st.segmented_control(
+            "Color",
+            COLORS,
+            default=BITS,
+            key=COLOR,
+            required=True,
+            label_visibility="collapsed",
+            width="content",
+            help="Color of the treemap: storage, or the signal-to-quantization-noise ratio against the original",
+            **_BIND,
+        )
+    )
 
 
 def name() -> str:
@@ -93,6 +111,15 @@ def region(rows: tuple[int, int] | None, columns: tuple[int, int] | None) -> Non
 def pick(index: tuple[int, ...]) -> None:
     """Choose a cell (a callback)."""
     st.session_state[CELL] = ", ".join(map(str, index))
+
+
+def go_to(index: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    """Choose a cell and show the 16×16 elements around it (a callback)."""
+    open_cell = (0, 0, *index)[-2:]
+    spans = [around(i, n) for i, n in zip(open_cell, plane_shape(shape), strict=True)]
+    region(*spans)
+    st.session_state[AT] = ", ".join(map(str, index[:-2]))
+    pick(index)
 
 
 def part_of(shape: tuple[int, ...]) -> Shown:

@@ -45,6 +45,7 @@ with page_frame(top=top):
         else:
             with st.container(horizontal=True, vertical_alignment="center", key="ck_head"):
                 views.totals(opened)
+                color = controls.color() if original is not None else controls.BITS
                 part = st.segmented_control(
                     "Part",
                     controls.PARTS,
@@ -56,4 +57,7 @@ with page_frame(top=top):
                     width="content",
                 )
             views.problems(opened)
-            (views.draw if part == controls.PARTS[0] else views.found)(opened, original)
+            if part == controls.PARTS[0]:
+                views.draw(opened, original, color)
+            else:
+                views.found(opened, original)

@@ -3,6 +3,7 @@
 What has been found is kept for all visitors, by the content of the checkpoint.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -34,20 +35,28 @@ _STOPPED, _WANTED = "_ck_stopped", "_ck_wanted"
 
 @dataclass
 class Sums:
-    """Of the elements seen: their number, the sums of their squares and of their squared errors, the largest |error|."""
+    """Of the elements seen: their number, the sums of their squares and of their squared errors, the largest |error|.
+
+    ``worst``: row and column of the largest |error|.
+    """
 
     count: int = 0
     signal: float = 0.0
     noise: float = 0.0
-    largest: float = 0.0
+    largest: float = -1.0
+    worst: tuple[int, int] = (0, 0)
 
-    def add(self, x: torch.Tensor, values: torch.Tensor) -> None:
-        """Look at some rows."""
+    def add(self, x: torch.Tensor, values: torch.Tensor, row: int) -> None:
+        """Look at some rows of a plane, from ``row`` on."""
         error = x - values
         self.count += x.numel()
         self.signal += float(torch.linalg.vector_norm(x, dtype=torch.float64)) ** 2
         self.noise += float(torch.linalg.vector_norm(error, dtype=torch.float64)) ** 2
-        self.largest = max(self.largest, float(error.abs().max()))
+        place = int(error.abs_().argmax())  # NaN counts as the largest
+        largest = float(error.view(-1)[place])
+        if not (self.largest >= largest or math.isnan(self.largest)):
+            self.largest, width = largest, x.shape[1]
+            self.worst = (row + place // width, place % width)
 
     @property
     def sqnr(self) -> float:
@@ -99,8 +108,13 @@ def maps(
 def work(tensor: CheckpointTensor, shown: Shown, key: str) -> tuple[Tensor, str]:
     """Name the reading of a part: what it takes at once, as a record for the cache, and which part it is."""
     elements = (shown.rows[1] - shown.rows[0]) * (shown.columns[1] - shown.columns[0])
-    record = Tensor(f"{key} {tensor.name}", tensor.name, (min(elements, BAND),), _not_kept)
+    record = record_of(f"{key} {tensor.name}", min(elements, BAND), tensor.name)
     return record, f"maps {shown.at} {shown.rows} {shown.columns}"
+
+
+def record_of(key: str, elements: int = 1, title: str = "") -> Tensor:
+    """What the cache and the gate know of something: its key, and its size in floats."""
+    return Tensor(key, title or key, (max(1, elements),), _not_kept)
 
 
 def _not_kept() -> np.ndarray:
@@ -121,7 +135,7 @@ def _read(
 ) -> Maps:
     parts = cache.cached_small(record, f"parts of {what}", _Parts)
     (first, last), step = shown.rows, step_of(shown.rows, shown.columns)
-    progress = _Progress(place, partial(_stop, record.key + what))
+    progress = Progress(place, partial(_stop, record.key + what))
     with cache.turn_of(record, _NEED) as own:
         for start, stop in _bands(shown, step[0]):
             if start not in parts.bands:
@@ -129,7 +143,7 @@ def _read(
                 window = tensor.window((start, stop), shown.at, original)
                 parts.bands[start] = _map(window, shown, (start, stop), step)
                 if window.original is not None:
-                    parts.sums.add(window.original, window.values)
+                    parts.sums.add(window.original, window.values, window.row)
                 del window
                 if len(parts.bands) % _TRIM == 0:
                     memory.give_back()
@@ -173,7 +187,7 @@ class Findings:
 
 def known(opened: Opened, original: Opened | None) -> Findings:
     """What has been found in a checkpoint so far."""
-    record = Tensor(_key(opened, original), opened.title, (1,), _not_kept)
+    record = record_of(_key(opened, original))
     return cache.cached_small(record, "findings", Findings)
 
 
@@ -196,8 +210,8 @@ def check(opened: Opened, original: Opened | None, place: DeltaGenerator) -> Fin
         place.button(label, on_click=_want, args=(key,), help=hint, key="_ck_check")
         return found
     against = original.checkpoint if original else None
-    record = Tensor(key, opened.title, (_CHECK // 4,), _not_kept)
-    progress = _Progress(place, partial(_want, ""), patience=0.0)
+    record = record_of(key, _CHECK // 4)
+    progress = Progress(place, partial(_want, ""), patience=0.0)
     progress(0.0, "Reading…")
     with cache.turn_of(record, 1.0, long=True) as own:
         last = ""
@@ -221,7 +235,7 @@ def _want(key: str) -> None:
     st.session_state[_WANTED] = key
 
 
-class _Progress:
+class Progress:
     """A bar with a button that stops, once it takes long; ends the run if it was replaced."""
 
     def __init__(self, place: DeltaGenerator, stop: Callable[[], None], patience: float = _PATIENCE) -> None:

@@ -101,7 +101,14 @@ def _facts(
         f'<span title="{html.escape(printable(hint, 1000))}">{html.escape(printable(text))}</span>'
         for text, hint in said
     )
-    line.html(f'<p class="qs-line qs-facts">{cells}</p>')
+    with line.container(horizontal=True, vertical_alignment="center"):
+        st.html(f'<p class="qs-line qs-facts">{cells}</p>')
+        if maps is not None and maps.sums is not None:
+            worst = element(View(index=shown.at), shown.shape, *maps.sums.worst)
+            hint = f"Show the elements around the largest |error|, at {worst}"
+            st.button(
+                "Go to worst", on_click=controls.go_to, args=(worst, shown.shape), help=hint, type="tertiary"
+            )
 
 
 def _maps(opened: Opened, tensor: CheckpointTensor, shown: Shown, maps: run.Maps, key: str) -> None:
@@ -118,6 +125,7 @@ def _maps(opened: Opened, tensor: CheckpointTensor, shown: Shown, maps: run.Maps
         theme=theme(),
         found=boxes(opened, tensor.name),
         whole=tensor.shape,
+        beneath=_PANEL if shown.cell is not None else 0,
     )
     component.four_maps(
         picture,
@@ -151,6 +159,7 @@ def _findings(opened: Opened, original: Opened | None, name: str) -> None:
         st.markdown(f":small[:green[:material/check_circle:] Checked: {count(0, 'finding')}.]")
 
 
+_PANEL = 190  # px below the maps for what a cell is made of: its first lines
 _MARKS = {
     "error": ":red[:material/error:]",
     "warning": ":orange[:material/warning:]",

@@ -1,13 +1,16 @@
 """The whole of a checkpoint: totals, treemap, table, findings."""
 
+import hashlib
 import html
+import math
+from collections.abc import Mapping
 from functools import partial
 from pathlib import PurePath
 
 import pandas as pd
 import streamlit as st
 
-from pages.models.checkpoint import controls, run, treemap
+from pages.models.checkpoint import controls, harm, run, treemap
 from pages.models.opening import Opened
 from pages.shared import cache, messages
 from pages.shared.selection import Tensor
@@ -30,7 +33,7 @@ def entries(opened: Opened) -> list[Entry]:
 
 
 def _record(opened: Opened) -> Tensor:
-    return Tensor(opened.key, opened.title, (1,), run._not_kept)
+    return run.record_of(opened.key, 1, opened.title)
 
 
 def totals(opened: Opened) -> None:
@@ -56,14 +59,17 @@ def problems(opened: Opened) -> None:
         messages.warning(printable(found[0].sentence, 400) + more)
 
 
-def draw(opened: Opened, original: Opened | None) -> None:
+def draw(opened: Opened, original: Opened | None, color: str) -> None:
     """Draw the treemap beside the table."""
     every = entries(opened)
+    lost: dict[str, float] | None = None
+    if original is not None and color == controls.SQNR:
+        lost = harm.sqnr(opened, original, st.empty())
     left, right = st.columns([5, 6], gap="small")
     with left:
-        _treemap(opened, every)
+        _treemap(opened, every, lost)
     with right:
-        _table(every)
+        _table(every, lost)
 
 
 def _tiles(opened: Opened, every: list[Entry]) -> tuple[list[Leaf], list[Tile]]:
@@ -76,18 +82,18 @@ def _tiles(opened: Opened, every: list[Entry]) -> tuple[list[Leaf], list[Tile]]:
     return cache.cached_small(_record(opened), "tiles", make)
 
 
-def _treemap(opened: Opened, every: list[Entry]) -> None:
+def _treemap(opened: Opened, every: list[Entry], lost: dict[str, float] | None) -> None:
     leaves, drawn = _tiles(opened, every)
-    identity = f"{opened.key} {theme()}"
+    colored = "bits" if lost is None else str(sorted(lost.items()))
+    identity = f"{opened.key} {theme()} {hashlib.sha256(colored.encode()).hexdigest()}"
 
     def make() -> str:
         lines = {tile.leaf: _told(every[tile.leaf]) for tile in drawn if tile.leaf is not None}
-        figure = figures.treemap(
-            drawn, leaves, lines, title=PurePath(opened.title).name or opened.title, theme=theme()
-        )
+        title, unit = PurePath(opened.title).name or opened.title, "" if lost is None else "SQNR (dB)"
+        figure = figures.treemap(drawn, leaves, lines, title=title, values=lost, unit=unit, theme=theme())
         return str(figure.to_json())
 
-    figure = cache.cached_small(_record(opened), f"treemap {theme()}", make)
+    figure = cache.cached_small(_record(opened), f"treemap {identity}", make)
     picks = [tile.leaf is not None or tile.folded for tile in drawn]
     treemap.draw(figure, picks, identity, _words(drawn), partial(_picked, every, drawn))
     hidden = sum(tile.leaves for tile in drawn if tile.folded)
@@ -121,7 +127,7 @@ def _picked(every: list[Entry], drawn: list[Tile], tile: int) -> None:
         st.session_state[controls.SEARCH] = drawn[tile].path
 
 
-def _table(every: list[Entry]) -> None:
+def _table(every: list[Entry], lost: dict[str, float] | None) -> None:
     """Draw search, order and the rows that fit."""
     left, right = st.columns([3, 2], gap="small")
     typed = left.text_input(
@@ -132,9 +138,13 @@ def _table(every: list[Entry]) -> None:
         label_visibility="collapsed",
     )
     order = right.selectbox(
-        "Sort by", controls.SORTS, key=controls.SORT, bind="query-params", label_visibility="collapsed"
+        "Sort by",
+        controls.SORTS if lost else controls.SORTS[:-1],
+        key=controls.SORT,
+        bind="query-params",
+        label_visibility="collapsed",
     )
-    found = arranged(every, typed, order)
+    found = arranged(every, typed, order, lost or {})
     rows = found[:TABLE_ROWS]
     frame = pd.DataFrame(
         {
@@ -144,6 +154,11 @@ def _table(every: list[Entry]) -> None:
             "bits": [None if e.problem else e.bits for e in rows],
             "bytes": [e.num_bytes for e in rows],
         }
+    )
+    if lost is not None:
+        frame.insert(1, "SQNR", [lost.get(e.name, math.nan) for e in rows])
+    frame, sqnr = (
+        messages.sqnr_column(frame, "SQNR", "SQNR (dB)", "%.1f") if lost is not None else (frame, None)
     )
     with st.container(key="ck_list", height=400, border=False):
         st.dataframe(
@@ -157,18 +172,19 @@ def _table(every: list[Entry]) -> None:
             column_config={
                 "name": st.column_config.TextColumn("Name", width=236),
                 "shape": st.column_config.TextColumn("Shape", width=100),
-                "storage": st.column_config.TextColumn("Storage", width=150),
+                "storage": st.column_config.TextColumn("Storage", width=150 if lost is None else 82),
                 "bits": st.column_config.NumberColumn(
                     "Bits", format="%.4g", width=56, help="Per weight, scales and zero points included"
                 ),
                 "bytes": st.column_config.NumberColumn("Bytes", format="localized", width=96),
+                "SQNR": sqnr,
             },
         )
     more = f", the first {TABLE_ROWS:,} of them listed" if len(found) > TABLE_ROWS else ""
     st.caption(f"{count(len(found), 'tensor')}{more}. Click a row or a tile to open the tensor.")
 
 
-def arranged(every: list[Entry], typed: str, order: str) -> list[Entry]:
+def arranged(every: list[Entry], typed: str, order: str, lost: Mapping[str, float]) -> list[Entry]:
     """The tensors that have every word, in the chosen order."""
     words = typed.lower().split()
     found = (
@@ -186,6 +202,9 @@ def arranged(every: list[Entry], typed: str, order: str) -> list[Entry]:
         found.sort(key=lambda e: -e.num_bytes)
     elif order == "Bits per weight":
         found.sort(key=lambda e: (e.bits != e.bits, -e.bits))
+    elif order == controls.SORTS[-1]:
+        known = {name: value for name, value in lost.items() if not math.isnan(value)}
+        found.sort(key=lambda e: (e.name not in known, known.get(e.name, 0.0)))
     return found
 
 
