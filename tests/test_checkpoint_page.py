@@ -203,27 +203,19 @@ def test_a_tensor_that_is_not_there_gets_a_sentence(name):
     assert any(button.label == "All tensors" for button in page.button)
 
 
-def test_with_the_original_there_are_four_maps_and_the_error(tmp_path, monkeypatch):
+def test_with_the_original_there_are_four_maps_and_the_error(monkeypatch, tmp_path):
     use_folder(monkeypatch, tmp_path)
-    (tmp_path / "q").symlink_to(case("ct_int8_w8a8").release, target_is_directory=True)
-    quantized = open_checkpoint(case("ct_int8_w8a8").release)
-    name, tensor = next((n, t) for n, t in quantized.tensors.items() if has_codes(t.layout))
-    original = tensor.quantized().x + torch.linspace(-1e-3, 1e-3, tensor.shape[1])
-    for folder in ("q", "original"):
-        (tmp_path / folder).unlink(missing_ok=True)
-        (tmp_path / folder).mkdir()
-    for file in case("ct_int8_w8a8").release.iterdir():
-        (tmp_path / "q" / file.name).write_bytes(file.read_bytes())
-    save_file({name: original}, tmp_path / "original" / "model.safetensors")
-    page = at(folder="q", ck_original="original", ck_tensor=name)
+    tensors, originals = _pair(tmp_path, "ct_int8_w8a8", 1e-3)
+    name, original = next(iter(originals.items()))
+    page = at(folder="q", ck_original="original/model.safetensors", ck_tensor=name)
     assert maps(page)["maps"] == ["x", "codes", "dequantized", "error"]
-    errors = qc.errors(original, tensor.quantized().x)
+    errors = qc.errors(original, tensors[name].read())
     text = next(e.proto.body for e in page.get("html") if "qs-facts" in e.proto.body)
     assert f"SQNR {qc.decibels(errors.sqnr_db)}" in text
     assert f"MSE {errors.mse:.3g}" in text
     assert f"max |error| {errors.max_abs_error:.3g}" in text
-    other = next(n for n in quantized.tensors if n != name)
-    alone = at(folder="q", ck_original="original", ck_tensor=other)
+    other = next(n for n in tensors if n not in originals)
+    alone = at(folder="q", ck_original="original/model.safetensors", ck_tensor=other)
     assert any("nothing to compare with" in sentence for sentence in said(alone.caption))
 
 
@@ -386,8 +378,8 @@ def _pair(folder, name, shift):
 def test_the_treemap_is_colored_by_what_each_tensor_lost(monkeypatch, tmp_path):
     use_folder(monkeypatch, tmp_path)
     tensors, originals = _pair(tmp_path, "ct_int8_w8a8", 1e-3)
-    page = at(folder="q", ck_original="original", ck_color="SQNR")
-    errors = {name: qc.errors(x, tensors[name].quantized().x).sqnr_db for name, x in originals.items()}
+    page = at(folder="q", ck_original="original/model.safetensors", ck_color="SQNR")
+    errors = {name: qc.errors(x, tensors[name].read()).sqnr_db for name, x in originals.items()}
     shown = dict(zip(table(page)["name"], table(page)["SQNR"], strict=True))
     assert {n: v for n, v in shown.items() if not np.isnan(v)} == pytest.approx(errors, rel=1e-6)
     figure = component(page, "picks")["figure"]["data"][0]
@@ -398,11 +390,11 @@ def test_the_treemap_is_colored_by_what_each_tensor_lost(monkeypatch, tmp_path):
 
 def test_the_worst_element_is_one_press_away(monkeypatch, tmp_path):
     use_folder(monkeypatch, tmp_path)
-    tensors, originals = _pair(tmp_path, "ct_int8_w8a8", 1e-3)
+    _, originals = _pair(tmp_path, "ct_int8_w8a8", 1e-3)
     name = next(iter(originals))
     originals[name][9, 21] += 5
     save_file(originals, tmp_path / "original" / "model.safetensors")
-    page = at(folder="q", ck_original="original", ck_tensor=name)
+    page = at(folder="q", ck_original="original/model.safetensors", ck_tensor=name)
     page = sound(next(b for b in page.button if b.label == "Go to worst").click().run())
     assert (maps(page)["rows"], maps(page)["columns"]) == ([1, 17], [13, 29])
     assert maps(page)["selected"] == [9, 21]

@@ -143,7 +143,10 @@ def _read(
                 window = tensor.window((start, stop), shown.at, original)
                 parts.bands[start] = _map(window, shown, (start, stop), step)
                 if window.original is not None:
-                    parts.sums.add(window.original, window.values, window.row)
+                    # as the library gives them; the maps show them before that rounding
+                    dtype, values = tensor.layout.dtype, window.values
+                    values = values.to(dtype).float() if dtype.is_floating_point else values
+                    parts.sums.add(window.original, values, window.row)
                 del window
                 if len(parts.bands) % _TRIM == 0:
                     memory.give_back()

@@ -96,7 +96,13 @@ def _facts(
             else f" in rows {shown.rows[0]:,}–{shown.rows[1] - 1:,}"
         )
         error = f"SQNR {qc.decibels(sums.sqnr)}, MSE {sums.noise / sums.count:.3g}, max |error| {sums.largest:.3g}{where}"
-        said.insert(1, (error, "Against the original"))
+        said.insert(
+            1,
+            (
+                error,
+                f"Against the original, with the values rounded to {tensor.dtype} as the library gives them",
+            ),
+        )
     cells = "".join(
         f'<span title="{html.escape(printable(hint, 1000))}">{html.escape(printable(text))}</span>'
         for text, hint in said
