@@ -105,4 +105,5 @@ def _cells(values: Tensor, x: Tensor, row: Tensor, column: Tensor, first: int) -
     here, was = values[row, column].numpy(), x[row, column].numpy()
     none = np.zeros(here.shape, np.int32)
     place = [(i + shift).to(torch.int32).numpy() for i, shift in ((row, first), (column, 0))]
-    return Cells(was, none, here, here, was - here, np.ones_like(here), none, *place)
+    error = np.zeros_like(here) if x is values else was - here
+    return Cells(was, none, here, here, error, np.ones_like(here), none, *place)
