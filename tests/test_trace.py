@@ -228,7 +228,7 @@ def test_formula_of_the_scale_in_special_cases(x, scheme, says):
 def test_formula_of_the_zero_point_speaks_of_nan_where_the_quotient_is_nan(scheme, x):
     result = qc.apply(x, scheme)
     formula = qc.trace(result, 1).steps()[2].formula
-    low = np.float32(min(x + [0.0]))
+    low = np.float32(min(0.0, *x))
     with np.errstate(invalid="ignore", divide="ignore"):
         undefined = np.isnan(low / result.scale.reshape(-1)[0].numpy())
     assert (" is NaN" in formula) == undefined or "since the scale was replaced" in formula
