@@ -1,6 +1,7 @@
 """The controls that open a checkpoint: examples, paths, uploads, addresses of hosts; cold links; what is wrong."""
 
 import hashlib
+import struct
 
 import pytest
 from app_page import MAIN, said, script_of, widget
@@ -119,6 +120,7 @@ def test_handles_are_bounded(tmp_path):
         (tmp_path / f"{i}.safetensors").write_bytes((RELEASE / "model.safetensors").read_bytes())
         place_of(f"{i}.safetensors", tmp_path).open(lambda done, of: None)
     assert sum(len(group.entries) for group in opened._handles._groups.values()) <= opened.MOST
+    assert opened._handles.bytes > 0
 
 
 def test_headers_wait_for_their_turn(tmp_path, monkeypatch):
@@ -132,6 +134,14 @@ def test_headers_wait_for_their_turn(tmp_path, monkeypatch):
     handle = place_of("example:minilm-gptq", tmp_path).open(lambda done, of: None)
     assert asked
     assert asked[-1] >= opened.HEADERS * handle.checkpoint.counter.total
+
+
+def test_headers_too_long_to_be_kept_are_refused(tmp_path, monkeypatch):
+    """A handle that the cache does not keep would be opened at each run."""
+    monkeypatch.setattr(opened, "MOST_BYTES", 1000 * opened.HEADERS)
+    (tmp_path / "m.safetensors").write_bytes(struct.pack("<Q", 2000) + b"{}".ljust(2000))
+    with pytest.raises(QuantError, match="headers take more than 1.0 kB, the limit here"):  # noqa: RUF043
+        place_of("m.safetensors", tmp_path).open(lambda done, of: None)
 
 
 # Uploads
