@@ -498,6 +498,14 @@ def test_an_index_that_names_files_elsewhere(net):
     assert {path for path in net.paths() if "b.safetensors" in path} == set()
 
 
+def test_an_index_of_many_files(net):
+    """Nobody can make the server ask a host for a million files."""
+    index = json.dumps({"weight_map": {f"w{i}": f"{i}.safetensors" for i in range(1001)}})
+    net.routes["/a/model.safetensors.index.json"] = file(index.encode())
+    refused(net, "https://host.example/a/model.safetensors.index.json", "names 1,001 files")
+    assert len(net.requests) == 1
+
+
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 HUB = "hf://hub.example *.cdn.example"
 API = "/api/models/owner/name"

@@ -83,9 +83,10 @@ def _address(place: DeltaGenerator, key: str, label: str, uploaded: list[str]) -
     root = models_folder.current()
     ways = [*(["a path"] if root else []), *addresses.schemes()]
     found = checkpoints_in(root) if root else []
+    now = st.session_state.get(key) or st.query_params.get(key)
     typed: str | None = place.selectbox(
         label,
-        [*uploaded, *addresses.examples(), *found],
+        list(dict.fromkeys([*filter(None, [now]), *uploaded, *addresses.examples(), *found])),
         index=None,
         key=key,
         bind="query-params",

@@ -9,9 +9,13 @@ from dataclasses import dataclass
 from pages.serving.work.byte_cache import ByteCache
 from pages.shared import turn
 from quantcore.checkpoints import Checkpoint, Folder, open_checkpoint
+from quantcore.errors import QuantError
+from quantcore.tensors import megabytes
 
-MOST, MOST_BYTES = 16, 200_000_000  # handles that are kept, and what they may take
-HEADERS = 12  # memory that headers take once read, in multiples of their bytes
+MOST, MOST_BYTES = 16, 300_000_000  # handles that are kept, and what they may take
+HEADERS = (
+    12  # memory that headers take once read, in multiples of their bytes; measured: 9, of 100,000 tensors
+)
 
 _handles = ByteCache(lambda: MOST_BYTES, entries=MOST)
 _times_forgotten = Counter[str]()
@@ -36,6 +40,19 @@ class Opened:
     total_bytes: int
 
 
+class _Handle:
+    """A checkpoint in the cache, which is told its size: to count the objects of 100,000 tensors takes 5 s."""
+
+    __slots__ = ("_bytes", "opened")
+
+    def __init__(self, opened: Opened) -> None:
+        self.opened = opened
+        self._bytes = HEADERS * opened.checkpoint.counter.total
+
+    def __sizeof__(self) -> int:
+        return self._bytes
+
+
 def shared(state: str, title: str, locate: Callable[[], Located], progress: Progress) -> Opened:
     """Return the handle of a checkpoint, opened unless another visitor's is kept.
 
@@ -46,9 +63,9 @@ def shared(state: str, title: str, locate: Callable[[], Located], progress: Prog
         QuantError: as `open_checkpoint`.
     """
     key = f"{state} {_times_forgotten[state]}"
-    make = lambda: opened(state, title, locate, progress)  # noqa: E731
-    found: Opened = _handles.get(key, "handle", make, check=turn.check)
-    return found
+    make = lambda: _Handle(opened(state, title, locate, progress))  # noqa: E731
+    found: _Handle = _handles.get(key, "handle", make, check=turn.check)
+    return found.opened
 
 
 def forget(state: str) -> None:
@@ -76,6 +93,10 @@ def opened(where: str, title: str, locate: Callable[[], Located], progress: Prog
             nonlocal total, asked
             with lock:  # one run has one turn, and headers elsewhere are read by several threads
                 total += size
+                if total * HEADERS > MOST_BYTES:  # it could not be kept, and each run would read it again
+                    raise QuantError(
+                        f"The headers take more than {megabytes(MOST_BYTES // HEADERS)}, the limit here; open fewer files at once."
+                    )
                 if total > asked:
                     asked = max(2 * total, 1 << 18)
                     mine.need(HEADERS * asked)

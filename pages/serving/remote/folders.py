@@ -19,6 +19,7 @@ MAX_LIST = 16 * 2**20  # bytes of one page of a list
 MAX_PAGES = 20
 MAX_NAME = 255  # characters
 MAX_FILES = 10_000
+MAX_ASKED = 1000  # files that are looked for where there is no list
 _TOO_LONG = (
     f"The list of files has more than {MAX_PAGES} pages; give the address of a folder with fewer files."
 )
@@ -45,9 +46,18 @@ class UrlFolder(PinnedFolder):
         self._url, self._name = url, name
 
     def present(self, names: Iterable[str]) -> set[str]:
-        """As `Folder.present`; each file is asked for."""
+        """As `Folder.present`; each file is asked for.
+
+        Raises:
+            QuantError: there are more than `MAX_ASKED`, or the host does not answer.
+        """
+        names = set(names)
+        if len(names) > MAX_ASKED:
+            raise QuantError(
+                f"The index names {len(names):,} files; at most {MAX_ASKED:,} are asked for at a host."
+            )
         with ThreadPoolExecutor(8) as pool:
-            return {name for name, there in pool.map(self._look, set(names)) if there}
+            return {name for name, there in pool.map(self._look, names) if there}
 
     def _look(self, name: str) -> tuple[str, bool]:
         try:
