@@ -1,5 +1,6 @@
 """Rival readings: each reads the same bytes, its cell and its rows agree, and the counts are those that were measured."""
 
+import contextlib
 import random
 import shutil
 
@@ -96,7 +97,7 @@ MEASURED = {
 }
 
 
-@pytest.mark.parametrize("name, tensor, key", MEASURED)
+@pytest.mark.parametrize(("name", "tensor", "key"), MEASURED)
 def test_counts_are_those_that_the_libraries_gave(name, tensor, key):
     rival = rivals_of(name, tensor)[key]
     assert (rival.differing, rival.counted) == MEASURED[name, tensor, key]
@@ -199,7 +200,7 @@ def test_experts_have_another_shape_in_transformers():
 
 
 @pytest.mark.parametrize(
-    "shape, index, rows",
+    ("shape", "index", "rows"),
     [
         ((8, 16), (3, 3), (0, 8)),
         ((4096, 4096), (300, 0), (256, 512)),
@@ -264,8 +265,8 @@ def _compared(folder, generator):
     except QuantError:
         return 0
     for tensor in tensors:
-        try:
-            if not tensor.shape:
+        with contextlib.suppress(QuantError):
+            if not tensor.shape or 0 in tensor.shape:
                 continue
             index = tuple(generator.randrange(n) for n in tensor.shape)
             row = slice(index[0], index[0] + 1)
@@ -275,8 +276,6 @@ def _compared(folder, generator):
             )
             tensor.rivals(index, row)
             compared += 1
-        except (QuantError, ValueError) as error:
-            assert isinstance(error, QuantError) or 0 in tensor.shape
     return compared
 
 
