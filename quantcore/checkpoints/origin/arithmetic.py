@@ -29,7 +29,6 @@ from quantcore.checkpoints.origin.expression import (
     constant,
     power_of_two,
     rounded,
-    text_of,
 )
 from quantcore.checkpoints.origin.rival_layouts import PowerScales, Rearranged
 from quantcore.checkpoints.origin.stored_number import StoredNumber, decoded, e8m0, read_number, small_float
@@ -221,7 +220,7 @@ class Origin:
     @property
     def result(self) -> str:
         """The shortest decimal that reads back as the value."""
-        return text_of(np.float32(self.value))
+        return self.lines[-1].result
 
 
 def origin_of(layout: Layout, index: tuple[int, ...]) -> Origin:
