@@ -160,7 +160,6 @@ class CheckpointTensor:
         Raises:
             QuantError: there is no such element, or the tensor can't be read.
         """
-        self.layout.check()
         return origin_of(self.layout, self._checked(index))
 
     def notes(self) -> tuple[str, ...]:

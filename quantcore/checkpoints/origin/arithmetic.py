@@ -29,7 +29,6 @@ from quantcore.checkpoints.origin.expression import (
     constant,
     power_of_two,
     rounded,
-    text_of,
 )
 from quantcore.checkpoints.origin.rival_layouts import PowerScales, Rearranged
 from quantcore.checkpoints.origin.stored_number import StoredNumber, decoded, e8m0, read_number, small_float
@@ -221,7 +220,7 @@ class Origin:
     @property
     def result(self) -> str:
         """The shortest decimal that reads back as the value."""
-        return text_of(np.float32(self.value))
+        return self.lines[-1].result
 
 
 def origin_of(layout: Layout, index: tuple[int, ...]) -> Origin:
@@ -233,7 +232,7 @@ def origin_of(layout: Layout, index: tuple[int, ...]) -> Origin:
     Raises:
         QuantError: the tensor can't be read.
     """
-    layout.check()
+    _ = layout.fields  # stored tensors that don't fit each other say so here
     location = layout.locate(index)
     if isinstance(layout, Rearranged):
         found = Arithmetic(layout.inner, layout.stored_index(index), location)

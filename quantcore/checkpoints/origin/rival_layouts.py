@@ -111,15 +111,15 @@ class Unleaked(Offset):
 
 
 def adjacent_nibbles(kind: BlockType) -> BlockType | None:
-    """Return a block type with two neighbors in each byte; None if its codes are not nibbles half a block apart."""
+    """Return a block type whose bytes of two nibbles hold neighbors; None if it has no nibbles half a block apart."""
     codes = next((f for f in kind.fields if f.name == CODES), None)
-    if codes is None or len(codes.planes) != 1:
+    if codes is None:
         return None
-    plane = codes.planes[0]
+    plane, *higher = codes.planes
     if plane.bits != 4 or len(plane.axes) != 3:
         return None
     other = Plane(plane.byte, (Axis(codes.count // 2, 1), Axis(2, bits=4)), 4)
-    changed = tuple(replace(f, planes=(other,)) if f is codes else f for f in kind.fields)
+    changed = tuple(replace(f, planes=(other, *higher)) if f is codes else f for f in kind.fields)
     return replace(kind, fields=changed)
 
 

@@ -23,7 +23,8 @@ def gguf(layout: Gguf) -> Iterator[Reading]:
     kind = layout.kind
     if kind.name == "Q5_K" and type(kind.levels) is Offset:
         yield Reading(
-            "q5k_leak", "without a leaked bit", "what was meant, if auto-round before 0.16.1 packed it without a mask",
+            "q5k_leak", "without a leaked bit",
+            "nobody: it undoes what auto-round before 0.16.1 may have done, which packed without a mask",
             sibling(layout, kind=replace(kind, levels=Unleaked())),
             instead("q", "Clears bit 0 of odd sub-blocks where bit 4 of the other code in the byte is 1"),
         )  # fmt: skip
@@ -54,6 +55,6 @@ def rotary(layout: Gguf | GgufFloats, heads: int) -> Iterator[Reading]:
     other = RotaryRows(layout.name, layout.shape, layout.dtype, layout.pieces, inner=layout, heads=heads)
     yield Reading(
         "rows_permuted", "rows in the order of Hugging Face",
-        "Hugging Face's original of a Llama model: llama.cpp's converter permutes the rows of q and k", other,
+        "readers of Hugging Face's original: llama.cpp's converter permutes the rows of q and k", other,
         lambda here, there: f"Row {here.index[0]} of the original is row {other.stored_index(here.index)[0]} here.",
     )  # fmt: skip

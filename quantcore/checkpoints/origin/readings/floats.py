@@ -89,7 +89,7 @@ def block_floats(layout: BlockFloats) -> Iterator[Reading]:
 def e8m0_255(layout: Layout, nan: bool) -> Reading:
     """Return E8M0's 255 as NaN, or as a number."""
     what = "NaN" if nan else "2^128"
-    reader = "the OCP standard" if nan else "readers that only shift the bits"
+    reader = "readers that follow the OCP standard" if nan else "readers that only shift the bits"
     return Reading(
         "e8m0_nan", f"E8M0 255 as {what}", reader, layout,
         lambda here, there: f"Reads a scale of 255 as {what}"
