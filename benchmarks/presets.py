@@ -20,7 +20,7 @@ import torch
 
 import quantcore as qc
 from benchmarks.quantize import SHAPE, Case, seconds
-from quantcore.quantization.quantize import codes_of, dequantize_with
+from quantcore.quantization import codes_of, dequantize_with
 from quantcore.range_setting import Search
 
 ROUNDS = 5
@@ -111,7 +111,7 @@ def measured(preset: str, x: torch.Tensor, y: torch.Tensor) -> dict[str, float]:
         "copy": lambda: y.copy_(x),
         "known": lambda: codes_of(x, earlier.params, scheme),
         "whole": lambda: qc.apply(x, scheme, out=earlier),
-        "back": lambda: dequantize_with(earlier.codes, earlier.params, scheme, out=y),
+        "back": lambda: dequantize_with(earlier.codes, earlier.params, scheme, earlier.blocks, y),
     }
     if library is not None:
         quantize, dequantize = library

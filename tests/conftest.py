@@ -3,6 +3,7 @@
 import functools
 import os
 import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,22 +19,31 @@ os.environ["QUANTSCOPE_STORE"] = SHARED.name
 TOGETHER = tuple(f"tests/test_{name}.py" for name in ("limits", "server", "training", "warm"))
 
 
+IN_BROWSER = sorted(path.stem for path in Path(__file__).parent.glob("browser/test_*.py"))
+
+
 @pytest.hookimpl(optionalhook=True)  # pytest-xdist's
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Two workers a core: those with a browser wait for it most of the time."""
+    return 2 * len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 4
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """One worker alone runs what needs a browser: two on two cores wait for each other.
+    """Two workers run what needs a browser, every second module each: a third would wait for their servers.
 
     Groups of pytest-xdist 3.8.0 would say so too, but have no effect under pytest 9.2.0.
     """
     from xdist.scheduler import LoadScopeScheduling
 
-    class OneBrowser(LoadScopeScheduling):  # type: ignore[misc]
+    class TwoBrowsers(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             if nodeid.startswith("tests/browser/"):
-                return "browser"
+                return f"browser {IN_BROWSER.index(Path(nodeid.partition('::')[0]).stem) % 2}"
             # cases of one test go together: to hand out each of 16,000 takes a minute
             return nodeid.partition("::" if nodeid.startswith(TOGETHER) else "[")[0]
 
-    return OneBrowser(config, log)
+    return TwoBrowsers(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import quantcore as qc
-from quantcore.quantization.quantize import apply_quietly
+from quantcore.quantization import apply_quietly
 from quantcore.range_setting import Search
 
 each_preset = pytest.mark.parametrize("preset", qc.PRESETS)

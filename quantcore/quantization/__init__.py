@@ -1,16 +1,10 @@
 """Quantize a tensor by a scheme: codes and dequantized values."""
 
+from quantcore.quantization.codes import codes_of, dequantize, dequantize_with, quantize
 from quantcore.quantization.fit import fit_scheme
 from quantcore.quantization.library_encodings import encoding
 from quantcore.quantization.overflow import may_leave_integers
-from quantcore.quantization.quantize import (
-    Quantized,
-    apply,
-    apply_quietly,
-    codes_of,
-    dequantize,
-    quantize,
-)
+from quantcore.quantization.quantized import Quantized, apply, apply_quietly
 from quantcore.quantization.walk import coded_with, convention_of, unclamped
 
 __all__ = [
@@ -21,6 +15,7 @@ __all__ = [
     "codes_of",
     "convention_of",
     "dequantize",
+    "dequantize_with",
     "encoding",
     "fit_scheme",
     "may_leave_integers",

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from quantcore.quantization.quantize import Quantized
+from quantcore.quantization.quantized import Quantized
 
 
 def encoding(result: Quantized) -> dict[str, Tensor]:

@@ -1,0 +1,122 @@
+"""Codes of a tensor under given parameters, and its values back: region by region, into preallocated outputs.
+
+The regions have about 2 MB, and their blocks all the same shape: new temporaries of the whole tensor would cost many
+times the arithmetic.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from quantcore.errors import QuantError
+from quantcore.formats import IntFormat
+from quantcore.granularity import Blocks, split_axes, spread
+from quantcore.numerics import CHUNK, as_float32, refuse_nonfinite, rounding
+from quantcore.qparams import QParams, decode, dequantizer_of, fit, store
+from quantcore.quantization.overflow import may_leave_integers, nan_note, replace_codes, resolve_nonfinite
+from quantcore.quantization.searched import keep_searched
+from quantcore.quantization.walk import boxes, prepare
+from quantcore.range_setting import Given
+from quantcore.scheme import Scheme, check_supported, full_name
+
+
+def quantize(x: Any, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | None = None) -> Tensor:
+    """Return the codes of x under given parameters (numbers, or tensors in block form).
+
+    Args:
+        out: a tensor of x's shape and the format's dtype to write into.
+
+    Raises:
+        QuantError: shapes do not match, the scheme's library does not support it, or x contains NaN or infinity and
+            the convention refuses them.
+    """
+    x = as_float32(x)
+    check_supported(scheme, tuple(x.shape))
+    if scheme.convention.refuses_nonfinite:
+        refuse_nonfinite(x, f"the {scheme.convention.name} convention")
+    if scheme.rules.storage.quantize_with == "searched":
+        raise QuantError(
+            f"{full_name(scheme.convention)} takes the codes that its search chose, so that none follow from given "
+            "parameters; use apply."
+        )
+    blocks = Blocks.of(scheme.granularity, tuple(x.shape))
+    codes, _ = codes_with(x, QParams(scale, zero_point), scheme, blocks, out)
+    return codes
+
+
+def codes_with(
+    x: Tensor, params: QParams, scheme: Scheme, blocks: Blocks, out: Tensor | None
+) -> tuple[Tensor, str]:
+    """Return the codes, and a sentence if some elements are NaN."""
+    fmt, rules = scheme.format, scheme.rules
+    codes = _output(out, blocks, fmt.dtype, x.device)
+    if params.searched is not None and rules.storage.quantize_with == "searched":
+        return codes.copy_(params.searched), ""
+    careful = not rules.refuses_nonfinite and may_leave_integers(x, params, scheme, rules)
+    round_ = rounding(rules.coding.rounding)
+    nans, blocked = 0, blocks.view(codes)
+    for region, work, shift in boxes(x, params, scheme, blocks):
+        if careful:
+            nans += int(work.isnan().sum())
+            if isinstance(fmt, IntFormat):  # a float has codes for NaN
+                resolve_nonfinite(work, shift, fmt, rules)
+            elif rules.nonfinite.cast == "low_bits":
+                work.masked_fill_(~work.isfinite(), 0.0)
+        target = split_axes(blocked[region.elements], region.block)
+        if isinstance(fmt, IntFormat):
+            store(fit(work, scheme), target, fmt)
+        else:
+            before = work.clone() if careful and rules.nonfinite.nan_replacement else None
+            fmt.encode_(work, target, round_)
+            replace_codes(target, before, fmt, rules)
+    if params.searched is not None and rules.storage.zero_scale == "searched":
+        keep_searched(codes, params, blocks)
+    return codes, nan_note(nans, rules) if nans and fmt.has_zero_point else ""
+
+
+def codes_of(x: Tensor, params: QParams, scheme: Scheme) -> Tensor:
+    """Return the codes of x under parameters found elsewhere, whatever the range setting; x is float32."""
+    blocks = Blocks.of(scheme.granularity, tuple(x.shape))
+    return codes_with(x, params, replace(scheme, range_setting=Given(1.0)), blocks, None)[0]
+
+
+def dequantize(
+    codes: Tensor, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | None = None
+) -> Tensor:
+    """Return (codes - zero_point) * scale, float32; or value * scale for floats; parameters as in `quantize`."""
+    blocks = Blocks.of(scheme.granularity, tuple(codes.shape))
+    return dequantize_with(codes, QParams(scale, zero_point), scheme, blocks, out)
+
+
+def dequantize_with(
+    codes: Tensor, params: QParams, scheme: Scheme, blocks: Blocks, out: Tensor | None = None
+) -> Tensor:
+    """`dequantize` with everything that the convention stores, float32."""
+    scale, zero_point, shifted = prepare(params.scale, params.zero_point, blocks, codes.device)
+    dequantizer = dequantizer_of(params, scheme.format, scheme.rules)
+    x_hat = _output(out, blocks, torch.float32, codes.device)
+    blocked = (blocks.view(codes), blocks.view(x_hat))
+    for region in blocks.regions(CHUNK):
+        source, target = (split_axes(t[region.elements], region.block) for t in blocked)
+        z = spread(zero_point[region.grid]) if shifted else None
+        decode(source, spread(scale[region.grid]), z, target, scheme.format, dequantizer.at_region(region))
+    return x_hat
+
+
+def _output(out: Tensor | None, blocks: Blocks, dtype: torch.dtype, device: torch.device) -> Tensor:
+    shape = blocks.shape
+    if out is None:
+        return torch.empty(shape, dtype=dtype, device=device)
+    if out.shape != shape or out.dtype != dtype or out.device != device:
+        raise QuantError(
+            f"out has shape {tuple(out.shape)} and {out.dtype}; give one of shape {shape} and {dtype}."
+        )
+    if shape != blocks.blocked_shape and not out.is_contiguous():
+        # its flat form would be a copy, and what is written into a copy is lost
+        raise QuantError(
+            "out is not contiguous, and groups that cross row boundaries are written along the flat tensor; "
+            "give a contiguous one."
+        )
+    return out
