@@ -89,6 +89,7 @@ def test_links_restore_sort_metric_and_filter(
     sort: str, metric: str, order: str, pair: tuple[Path, Path]
 ) -> None:
     at = opened(*pair, cmp_sort=sort, cmp_metric=metric)
+    assert at.session_state["cmp_metric"] == metric
     assert [n[2] for n in at.dataframe[0].value["tensor"]] == list(order)
     at = opened(*pair, cmp_sort=sort, cmp_metric=metric, cmp_filter="WEIGHT a.1")
     assert list(at.dataframe[0].value["tensor"]) == ["a.1.weight"]

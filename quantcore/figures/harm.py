@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 
 from quantcore.analysis import decibels
 from quantcore.figures.style import DIM, FAINT, INK, base_layout, palette
+from quantcore.wording import count as count_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,7 +90,7 @@ def _layout(metric: str, order: str, names: list[str], count: int, theme: str) -
     layout = base_layout(theme, 260) | {"margin": {"l": 60, "r": 8, "t": 8, "b": 34}}
     left_out = f", {count - n:,} equal or not defined left out" if n < count else ""
     layout["xaxis"] = {
-        "title": {"text": f"{n:,} tensors, {order}{left_out}" if order else "", "font": {"size": 12}},
+        "title": {"text": f"{count_of(n, 'tensor')}, {order}{left_out}" if order else "", "font": {"size": 12}},
         "showticklabels": n <= _NAMED, "tickvals": list(range(n)) if n <= _NAMED else [], "tickangle": 0,
         "ticktext": [_tick(name) for name in names[:_NAMED]], "tickfont": {"size": 10},
         "showgrid": False, "zeroline": False, "range": [-0.02 * n - 0.5, 1.02 * n - 0.5],

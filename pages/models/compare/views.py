@@ -214,12 +214,9 @@ def _open(place: Place) -> None:
 def come_back() -> None:
     """Restore what was chosen when a click opened Checkpoint: the address that Back returns to does not have it."""
     left = st.session_state.pop(LEFT, {})
-    lost = {
-        key: value
-        for key, value in left.items()
-        if value and value != controls.DEFAULTS.get(key) and key not in st.query_params
-        and (key in controls.KEYS or not st.session_state.get(key))
-    }  # fmt: skip
+    for key in opening.KEYS:  # another checkpoint may have been opened meanwhile
+        left |= {key: st.session_state.get(key) or left[key]} if key in left else {}
+    lost = {k: v for k, v in left.items() if v and v != controls.DEFAULTS.get(k) and k not in st.query_params}
     for key, value in lost.items():  # into the address, from which new widgets take their value
         st.session_state.pop(key, None)
         st.query_params[key] = value if isinstance(value, list) else str(value)
