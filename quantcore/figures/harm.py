@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 
 from quantcore.analysis import decibels
 from quantcore.figures.style import DIM, FAINT, INK, base_layout, palette
+from quantcore.wording import count as count_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +23,9 @@ HARM_AXES = {
 }
 _BITS = (2, 3, 4, 6, 8, 16, 32)  # of the color bar
 _SMALLEST, _LARGEST = 6.0, 30.0  # px of a circle
+_SPAN = 4.0  # dB that the axis shows at least: smaller differences should not look large
 _NAME = 90  # characters
+_NAMED, _TICK = 12, 22  # tensors whose names stand below, and their characters
 
 
 def harm(
@@ -63,10 +66,14 @@ def harm(
         },
     }
     trace = go.Scatter(
-        x=places.tolist(), y=values[places].tolist(), mode="markers", marker=marker, customdata=places.tolist(),
+        x=list(range(len(places))), y=values[places].tolist(), mode="markers", marker=marker, customdata=places.tolist(),
         text=[_told(row, metric) for row in shown.to_dict("records")], hovertemplate="%{text}<extra></extra>",
     )  # fmt: skip
-    return go.Figure([trace], _layout(metric, order, len(frame), theme))
+    layout = _layout(metric, order, list(shown["tensor"]), len(frame), theme)
+    if metric == "sqnr_db" and len(places) and np.ptp(values[places]) < _SPAN:
+        middle = float(values[places].min() + values[places].max()) / 2
+        layout["yaxis"] |= {"range": [middle - _SPAN / 2, middle + _SPAN / 2]}
+    return go.Figure([trace], layout)
 
 
 def _told(row: dict[str, Any], metric: str) -> str:
@@ -78,15 +85,24 @@ def _told(row: dict[str, Any], metric: str) -> str:
     return "<br>".join([*lines, f"{row['bits_per_weight']:.4g} bits per weight, {row['bytes']:,} bytes"])
 
 
-def _layout(metric: str, order: str, count: int, theme: str) -> dict[str, Any]:
-    layout = base_layout(theme, 320) | {"margin": {"l": 60, "r": 8, "t": 12, "b": 34}}
+def _layout(metric: str, order: str, names: list[str], count: int, theme: str) -> dict[str, Any]:
+    n = len(names)
+    layout = base_layout(theme, 260) | {"margin": {"l": 60, "r": 8, "t": 8, "b": 34}}
+    left_out = f", {count - n:,} equal or not defined left out" if n < count else ""
     layout["xaxis"] = {
-        "title": {"text": f"{count:,} tensors{order and f', {order}'}", "font": {"size": 12}},
-        "showticklabels": False, "showgrid": False, "zeroline": False,
-        "range": [-0.02 * count - 0.5, 1.02 * count - 0.5],
+        "title": {"text": f"{count_of(n, 'tensor')}, {order}{left_out}" if order else "", "font": {"size": 12}},
+        "showticklabels": n <= _NAMED, "tickvals": list(range(n)) if n <= _NAMED else [], "tickangle": 0,
+        "ticktext": [_tick(name) for name in names[:_NAMED]], "tickfont": {"size": 10},
+        "showgrid": False, "zeroline": False, "range": [-0.02 * n - 0.5, 1.02 * n - 0.5],
     }  # fmt: skip
     layout["yaxis"] = {"title": HARM_AXES[metric][0], "type": "linear", "zeroline": metric == "sqnr_db"}
     if metric in ("mse", "max_abs_error"):
         layout["yaxis"] |= {"type": "log", "exponentformat": "power"}
     layout["hoverlabel"] = {"align": "left", "bordercolor": FAINT[theme], "font": {"color": INK[theme]}}
     return layout
+
+
+def _tick(name: str) -> str:
+    """The end of a name, which tells most."""
+    short = name.removesuffix(".weight")
+    return html.escape(short if len(short) <= _TICK else f"…{short[1 - _TICK :]}")

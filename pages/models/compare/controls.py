@@ -5,6 +5,7 @@ from typing import Any
 
 import streamlit as st
 
+from pages.shared import link
 from quantcore.figures import HARM_AXES
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
@@ -37,6 +38,7 @@ def draw() -> Chosen:
     """Draw the controls of picture and table."""
     with st.container(horizontal=True, vertical_alignment="bottom"):
         labels = {name: label for name, (label, _) in HARM_AXES.items()}
+        link.reworded(METRIC, labels)
         metric = st.segmented_control(
             "Metric", list(labels), default=DEFAULTS[METRIC], format_func=labels.__getitem__, key=METRIC,
             required=True, width="content", **_BIND,

@@ -11,6 +11,7 @@ if st.session_state.pop(views.OPEN, False):
     # no parameters: Streamlit refuses to clear bound ones, and the widgets of the other page set their own
     st.switch_page("models/checkpoint/page.py", query_params={})
 
+views.come_back()
 with page_frame(
     "How do two checkpoints differ?",
     "A checkpoint compared with its original, or two quantized ones: the error of each tensor, and where it is worst.",
@@ -27,5 +28,5 @@ with page_frame(
         found = run.kept(original, other)
         views.pairs_told(found)
         chosen = controls.draw()
-        run.run(found, lambda: views.picture(views.table(found.results, chosen), chosen, live=True))
+        run.run(found, lambda n: views.picture(views.table(found.results, chosen), chosen, live=n))
         views.results(found, chosen)

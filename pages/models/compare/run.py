@@ -20,6 +20,7 @@ from pages.shared import cache, messages, turn
 from pages.shared.selection import Tensor
 from quantcore.checkpoints.comparison import Comparison, ComparisonState, Step, TensorResult
 from quantcore.tensors import megabytes
+from quantcore.wording import count
 
 AT_ONCE, AT_ONCE_REMOTE = (
     100_000_000,
@@ -56,9 +57,10 @@ class Kept:
     @property
     def results(self) -> list[TensorResult]:
         """Those of the pairs that are finished."""
-        if len(self._results) < len(self.state.finished):
-            self._results = self.comparison.results(self.state)
-        return self._results
+        known = self._results
+        if len(known) < len(self.state.finished):
+            self._results = known = [*known, *self.comparison.results(self.state, len(known))]
+        return known
 
     def note(self, step: Step) -> None:
         """Remember how far it has come."""
@@ -88,11 +90,11 @@ def _tensor(key: str, elements: int) -> Tensor:
     return Tensor(key, "", (elements,), lambda: np.empty(0, np.float32))
 
 
-def run(found: Kept, draw: Callable[[], None]) -> None:
+def run(found: Kept, draw: Callable[[int], None]) -> None:
     """Continue a comparison, if that is quick or the visitor asked for it.
 
     Args:
-        draw: draws what is known so far; called now and then, each time replacing the last drawing.
+        draw: draws what is known of so many pairs; called now and then, each time replacing the last drawing.
     """
     if found.is_finished:
         return
@@ -103,12 +105,14 @@ def run(found: Kept, draw: Callable[[], None]) -> None:
         return
     left = megabytes(found.total - found.done)
     label = f"Continue: {left} left" if found.done else f"Compare {left}"
-    with place.container(horizontal=True, vertical_alignment="center"):
+    pairs, done = found.comparison.pairing.pairs, len(found.state.finished)
+    told = f"{count(len(pairs), 'pair')} of tensors"
+    if found.done:
+        told = f"Stopped at {found.done / found.total:.0%}: {done:,} of {told} are compared."
+    # each with a key: the browser would keep the button of one beside the progress of the other
+    with place.container(horizontal=True, vertical_alignment="center", key="cmp_start"):
         st.button(label, type="primary", on_click=_want, args=(found.key,), key="cmp_go")
-        if found.done:
-            count = len(found.state.finished)
-            st.caption(f"Stopped at {found.done / found.total:.0%}: {count:,} of "
-                       f"{len(found.comparison.pairing.pairs):,} pairs are compared.")  # fmt: skip
+        st.caption(told)
 
 
 def _is_remote(comparison: Comparison) -> bool:
@@ -125,10 +129,10 @@ def _want(key: str) -> None:
     st.session_state[_WANTED] = key
 
 
-def _continue(found: Kept, place: DeltaGenerator, draw: Callable[[], None]) -> None:
+def _continue(found: Kept, place: DeltaGenerator, draw: Callable[[int], None]) -> None:
     """Compare box after box; a long comparison lets others go first now and then."""
     live = st.empty()
-    with place.container(horizontal=True, vertical_alignment="center"):
+    with place.container(horizontal=True, vertical_alignment="center", key="cmp_running"):
         bar = st.progress(0.0, "Comparing…")
         st.button("Stop", on_click=_want, args=(f"not {found.key}",), key="cmp_stop")
     shown = _Progress(found, bar, live, draw)
@@ -167,10 +171,10 @@ def _alone(found: Kept, shown: "_Progress") -> Any:
 class _Progress:
     """Shows how far a comparison has come, and now and then what has been found; ends the run if it was replaced."""
 
-    def __init__(self, found: Kept, bar: Any, live: DeltaGenerator, draw: Callable[[], None]) -> None:
+    def __init__(self, found: Kept, bar: Any, live: DeltaGenerator, draw: Callable[[int], None]) -> None:
         self._found, self._bar, self._live, self._draw = found, bar, live, draw
         self._began = self._drawn = time.monotonic()
-        self._told = 0.0
+        self._told, self._known = 0.0, 0
 
     def __call__(self) -> None:
         """Show it, unless that was done a moment ago."""
@@ -182,7 +186,8 @@ class _Progress:
         part = f"{megabytes(found.done)} of {megabytes(found.total)}: {found.name}"
         self._bar.progress(min(1.0, found.done / max(1, found.total)), messages.plain(part))
         # the longer it takes, the rarer: a picture flickers
-        if found.state.finished and now - self._drawn > max(0.6, (now - self._began) / 6):
+        known = len(found.state.finished)
+        if known > self._known and now - self._drawn > max(0.6, (now - self._began) / 6):
             with self._live.container():
-                self._draw()
-            self._drawn = time.monotonic()
+                self._draw(known)
+            self._drawn, self._known = time.monotonic(), known

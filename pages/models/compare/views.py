@@ -18,7 +18,7 @@ from quantcore import figures
 from quantcore.checkpoints.comparison import TensorResult, Unpaired, by_harm, summary
 from quantcore.wording import count
 
-OPEN = "_comparison_open"
+OPEN, LEFT = "_comparison_open", "_comparison_left"
 CHART, TABLE, BLOCKS = "cmp_chart", "cmp_table", "cmp_blocks"
 DRAWN = 2000  # circles of the picture
 LISTED = 100  # worst blocks, and remarks of one kind
@@ -61,10 +61,9 @@ def results(found: Kept, chosen: Chosen) -> None:
     rows = table(known, chosen)
     if not rows.empty:
         picture(rows, chosen)
-    st.caption(
-        "Click a circle, a row or a block to open the tensor there in Checkpoint, with the original beside it."
-    )
-    part = controls.part()
+    with st.container(horizontal=True, vertical_alignment="center"):
+        part = controls.part()
+        st.caption("A click on a circle, row or block opens the tensor there, with the original beside it.")
     if part == controls.TENSORS:
         _tensors(rows)
     elif part == controls.BLOCKS:
@@ -101,17 +100,17 @@ def table(known: Sequence[TensorResult], chosen: Chosen) -> pd.DataFrame:
     return frame.reset_index(drop=True)
 
 
-def picture(rows: pd.DataFrame, chosen: Chosen, live: bool = False) -> None:
+def picture(rows: pd.DataFrame, chosen: Chosen, live: int = 0) -> None:
     """Draw the harm of each tensor; a click on a circle opens it.
 
     Args:
-        live: the comparison is still running; clicks do nothing.
+        live: while the comparison is running, of how many pairs this is; clicks do nothing then.
     """
     shown = rows.head(DRAWN)
     order = controls.SORTS[chosen.sort] + (f", of {len(rows):,}" if len(rows) > DRAWN else "")
     drawn = figures.harm(shown, chosen.metric, order=order, theme=theme())
     if live:
-        st.plotly_chart(drawn, theme=None)
+        st.plotly_chart(drawn, theme=None, key=f"_cmp_live_{live}")
         return
     places = tuple(shown["place"])
     st.plotly_chart(
@@ -199,9 +198,10 @@ def _table_open(key: str, places: tuple[Place, ...]) -> None:
 def _open(place: Place) -> None:
     """Open a tensor of the checkpoint at a place, with the original beside it (a callback)."""
     tensor, index, columns = place
-    for key in (opening.KEYS | controls.KEYS) & set(st.session_state):
-        st.session_state[key] = st.session_state[key]  # those of this page are not drawn there
-    st.session_state |= {"ck_tensor": tensor, "ck_rows": "", "ck_cols": "", "ck_cell": "", OPEN: True}
+    kept = {key: st.session_state[key] for key in (opening.KEYS | controls.KEYS) & set(st.session_state)}
+    st.session_state.update(kept)  # those of this page are not drawn there
+    st.session_state[LEFT] = kept
+    st.session_state.update({"ck_tensor": tensor, "ck_rows": "", "ck_cols": "", "ck_cell": "", OPEN: True})
     if index:
         st.session_state["ck_cell"] = ", ".join(map(str, index))
     if index and len(index) > 1:
@@ -209,6 +209,19 @@ def _open(place: Place) -> None:
         st.session_state["ck_rows"] = f"{max(0, row - AROUND)}:{row + AROUND}"
         start = column if columns > 1 else max(0, column - 2 * AROUND)
         st.session_state["ck_cols"] = f"{start}:{start + max(columns, 4 * AROUND)}"
+
+
+def come_back() -> None:
+    """Restore what was chosen when a click opened Checkpoint: the address that Back returns to does not have it."""
+    left = st.session_state.pop(LEFT, {})
+    for key in opening.KEYS:  # another checkpoint may have been opened meanwhile
+        left |= {key: st.session_state.get(key) or left[key]} if key in left else {}
+    lost = {k: v for k, v in left.items() if v and v != controls.DEFAULTS.get(k) and k not in st.query_params}
+    for key, value in lost.items():  # into the address, from which new widgets take their value
+        st.session_state.pop(key, None)
+        st.query_params[key] = value if isinstance(value, list) else str(value)
+    if lost:
+        st.rerun()
 
 
 def _remarks(known: Sequence[TensorResult], unpaired: Sequence[Unpaired]) -> None:

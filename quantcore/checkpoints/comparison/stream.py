@@ -148,9 +148,10 @@ class Comparison:
             else:
                 yield Step(done + int(size * state.boxes / box.of), self.total, str(pair), state)
 
-    def results(self, state: ComparisonState) -> list[TensorResult]:
-        """Return what is known of the pairs that are finished."""
-        return [self._result(p, r) for p, r in zip(self.pairing.pairs, state.finished, strict=False)]
+    def results(self, state: ComparisonState, first: int = 0) -> list[TensorResult]:
+        """Return what is known of the pairs that are finished, from ``first`` on."""
+        pairs = zip(self.pairing.pairs[first:], state.finished[first:], strict=False)
+        return [self._result(pair, record) for pair, record in pairs]
 
     def _boxes(self, state: ComparisonState) -> Iterator[Task]:
         """Yield what is to be done, in order; a pair that can't be opened is one box."""

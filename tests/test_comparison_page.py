@@ -1,0 +1,156 @@
+"""Models → Compare without a browser: start, stop, continue, what is told, tables, export, links."""
+
+import csv
+import io
+import itertools
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from app_page import said
+from safetensors.torch import save_file
+from streamlit.testing.v1 import AppTest
+
+import quantcore as qc
+from pages.models.compare import run as page_run
+from pages.models.compare import views
+from quantcore.checkpoints import open_checkpoint
+from quantcore.checkpoints.comparison import Comparison, by_harm
+
+PAGES = Path(__file__).resolve().parent.parent / "pages"
+
+
+def opened(original: Any, other: Any, **parameters: str) -> AppTest:
+    at = AppTest.from_file(str(PAGES / "main.py"), default_timeout=60)
+    parameters |= {"ck_original": str(original), "ck": str(other)}
+    for key, value in parameters.items():
+        at.query_params[key] = value
+    at = at.run().switch_page(str(PAGES / "models" / "compare" / "page.py"))
+    for key, value in parameters.items():
+        at.query_params[key] = value
+    at = at.run()
+    assert not at.exception
+    return at
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    """An original and another: three tensors differ, one is equal, and one has no partner."""
+    generator = torch.Generator().manual_seed(0)
+    weights = {f"a.{i}.weight": torch.randn(64, 300, generator=generator) for i in range(4)}
+    changed = {n: w + 0.01 * (i + 1) * torch.randn(w.shape, generator=generator) for i, (n, w) in enumerate(weights.items())}  # fmt: skip
+    changed["a.2.weight"] = weights["a.2.weight"]
+    for name, tensors in (("x", weights | {"alone": torch.ones(3)}), ("y", changed)):
+        (tmp_path / name).mkdir()
+        save_file(tensors, tmp_path / name / "model.safetensors")
+    return tmp_path / "x", tmp_path / "y"
+
+
+def results_of(pair: tuple[Path, Path]) -> list:
+    comparison = Comparison(*map(open_checkpoint, pair))
+    *_, step = comparison.steps()
+    return comparison.results(step.state)
+
+
+def test_nothing_chosen() -> None:
+    at = opened("", "")
+    assert "Choose two checkpoints" in said(at.info)[0]
+
+
+def test_a_cold_link_of_a_small_pair_compares_at_once(pair: tuple[Path, Path]) -> None:
+    at = opened(*pair)
+    assert "1 tensor has no partner, or can't be compared." in said(at.warning)[0]
+    assert "no 'alone'" in said(at.warning)[0]
+    frame, wanted = at.dataframe[0].value, by_harm(results_of(pair))
+    assert (
+        list(frame["tensor"])
+        == [r.name for r in wanted]
+        == ["a.3.weight", "a.1.weight", "a.0.weight", "a.2.weight"]
+    )
+    assert list(frame["max_abs_error"]) == [r.max_abs_error for r in wanted]
+    text = next(s for s in said(at.markdown) if "pairs compared" in s)
+    assert text.startswith("4 pairs compared, 1 of them bit-equal")
+    assert f"lowest {qc.decibels(wanted[0].sqnr_db)} in 'a.3.weight'" in text
+
+
+@pytest.mark.parametrize(
+    ("sort", "metric", "order"),
+    [
+        ("Order of the file", "sqnr_db", "0123"),
+        ("Harm", "mse", "3102"),
+        ("Harm", "cosine", "3102"),
+        ("Bytes", "mse", "0123"),
+    ],
+)
+def test_links_restore_sort_metric_and_filter(
+    sort: str, metric: str, order: str, pair: tuple[Path, Path]
+) -> None:
+    at = opened(*pair, cmp_sort=sort, cmp_metric=metric)
+    assert at.session_state["cmp_metric"] == metric
+    assert [n[2] for n in at.dataframe[0].value["tensor"]] == list(order)
+    at = opened(*pair, cmp_sort=sort, cmp_metric=metric, cmp_filter="WEIGHT a.1")
+    assert list(at.dataframe[0].value["tensor"]) == ["a.1.weight"]
+    at = opened(*pair, cmp_filter="frobnicate")
+    assert at.dataframe[0].value.empty
+
+
+def test_the_table_as_csv_and_markdown(pair: tuple[Path, Path]) -> None:
+    """Both hold the module's numbers, to the last digit in CSV."""
+    rows = [r.as_row() for r in by_harm(results_of(pair))]
+    frame = views.table(results_of(pair), views.Chosen("sqnr_db", "Harm", ""))
+    text = frame.drop(columns="place").to_csv(index=False)
+    found = list(csv.DictReader(io.StringIO(text)))
+    assert [list(row) for row in found] == [list(row) for row in rows]
+    for got, wanted in zip(found, rows, strict=True):
+        for name, value in wanted.items():
+            if isinstance(value, float) and not math.isnan(value):
+                assert float(got[name]) == value
+    lines = views.markdown(frame[views.SHOWN]).splitlines()
+    assert len(lines) == 6
+    assert lines[2].startswith("| a.3.weight | ")
+
+
+def test_worst_blocks_and_remarks(pair: tuple[Path, Path]) -> None:
+    at = opened(*pair, cmp_part="Worst blocks")
+    frame = at.dataframe[0].value
+    blocks = sorted(
+        ((b.mse * b.columns, r, b) for r in results_of(pair) for b in r.worst), key=lambda i: -i[0]
+    )
+    assert list(frame["place"]) == [", ".join(map(str, b.other_index)) for _, _, b in blocks]
+    assert frame["sqnr_db"][0] == blocks[0][2].sqnr_db
+    at = opened(*pair, cmp_part="Remarks")
+    assert any("The other checkpoint has no 'alone'." in text for text in said(at.markdown))
+
+
+def test_a_large_pair_starts_stops_and_continues(
+    pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the buttons; what is known stays, for other pages and other visitors, and the end is that of one go."""
+    monkeypatch.setattr(page_run, "AT_ONCE", 0)
+    at = opened(*pair)
+    (button,) = [b for b in at.button if b.key == "cmp_go"]
+    assert button.label == "Compare 614.4 kB"
+    assert not at.dataframe
+    # another visitor has come so far, and pressed Stop
+    (found,) = at.session_state["_comparisons"].values()
+    steps = found.comparison.steps(found.state)
+    for step in itertools.islice(steps, 3):
+        found.note(step)
+    steps.close()
+    at = at.run()
+    (button,) = [b for b in at.button if b.key == "cmp_go"]
+    assert button.label.startswith("Continue: ")
+    assert any(text.startswith("Stopped at ") and "2 of 4 pairs" in text for text in said(at.caption))
+    assert len(at.dataframe[0].value) == 2
+    another = opened(*pair)
+    assert len(another.dataframe[0].value) == 2
+    wanted = [r.as_row() for r in results_of(pair)]
+    at = button.click().run()
+    assert not at.exception
+    for got, row in zip(found.results, wanted, strict=True):
+        assert json.dumps(got.as_row()) == json.dumps(row)
+    assert len(another.run().dataframe[0].value) == 4
+    assert not [b for b in another.button if b.key == "cmp_go"]

@@ -1,0 +1,54 @@
+"""The picture of a comparison: what a circle says, which are left out, hostile names."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from quantcore.figures import HARM_AXES, harm
+
+
+def frame(values, metric="sqnr_db"):
+    n = len(values)
+    made = pd.DataFrame(
+        {"tensor": [f"t{i}.weight" for i in range(n)], "bytes": [100 * (i + 1) for i in range(n)]}
+    )
+    made = made.assign(bits_per_weight=[4.0 + i for i in range(n)], sqnr_db=20.0)
+    return made.assign(**{metric: values})
+
+
+@pytest.mark.parametrize("metric", HARM_AXES)
+def test_circles_are_rows_with_a_finite_metric(metric):
+    values = [0.5, math.inf, 0.25, math.nan, 0.125]
+    (trace,) = harm(frame(values, metric), metric, order="first").data
+    assert list(trace.y) == [0.5, 0.25, 0.125]
+    assert list(trace.customdata) == [0, 2, 4]
+    assert list(trace.x) == [0, 1, 2]
+    assert np.diff(trace.marker.size)[0] > 0  # bytes grow
+    assert list(trace.marker.color) == [math.log2(b) for b in (4, 6, 8)]
+
+
+def test_an_error_of_zero_has_no_place_on_a_logarithmic_axis():
+    figure = harm(frame([0.0, 1.0], "mse"), "mse", order="first")
+    assert list(figure.data[0].customdata) == [1]
+    assert figure.layout.xaxis.title.text == "1 tensor, first, 1 equal or not defined left out"
+
+
+def test_small_differences_of_sqnr_do_not_look_large():
+    low, high = harm(frame([20.0, 20.001])).layout.yaxis.range
+    assert high - low >= 4
+    assert harm(frame([20.0, 30.0])).layout.yaxis.range is None
+
+
+def test_names_are_text():
+    made = frame([20.0, 21.0])
+    made["tensor"] = ["<b>x</b>" * 40, "a" * 500]
+    figure = harm(made, order="first")
+    assert all("<b>x" not in text.removeprefix("<b>") for text in figure.data[0].text)
+    assert all(len(text) < 500 for text in figure.data[0].text)
+    assert "<" not in "".join(figure.layout.xaxis.ticktext)
+
+
+def test_nothing_to_draw():
+    assert len(harm(frame([math.inf])).data[0].x) == 0
