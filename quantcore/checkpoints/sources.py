@@ -4,6 +4,7 @@ import os
 import stat
 import threading
 from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,6 +15,8 @@ import numpy as np
 from quantcore.checkpoints.problem import NotFound
 from quantcore.errors import QuantError
 from quantcore.tensors import short
+
+_MOST_RANGES = 1000  # of one file that are told apart
 
 
 @dataclass
@@ -27,12 +30,30 @@ class ByteCounter:
     reads: int = 0
     before: Callable[[int], None] | None = field(default=None, repr=False, compare=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+    # of each file: where the ranges that were read begin and end, in turn
+    _ends: dict[str, list[int]] = field(default_factory=dict, repr=False, compare=False)
 
-    def add(self, size: int) -> None:
-        """Count one read."""
+    def add(self, name: str, start: int, stop: int) -> None:
+        """Count one read of a file."""
         with self._lock:
-            self.total += size
+            self.total += stop - start
             self.reads += 1
+            ends = self._ends.setdefault(name, [])
+            first, last = bisect_left(ends, start), bisect_right(ends, stop)
+            ends[first:last] = [start] * (first % 2 == 0) + [stop] * (last % 2 == 0)
+            if len(ends) > 2 * _MOST_RANGES:  # the smallest gap counts as read
+                place = min(range(1, len(ends) - 1, 2), key=lambda i: ends[i + 1] - ends[i])
+                del ends[place : place + 2]
+
+    @property
+    def different(self) -> int:
+        """Bytes that have been read at least once."""
+        with self._lock:
+            return sum(
+                stop - start
+                for ends in self._ends.values()
+                for start, stop in zip(ends[::2], ends[1::2], strict=True)
+            )
 
 
 class ByteSource(ABC):
@@ -69,7 +90,7 @@ class ByteSource(ABC):
             raise
         except Exception as error:  # whatever a file system raises
             raise QuantError(f"{quoted(self.name)} can't be read: {reason(error)}.") from None
-        self._count(len(data))
+        self._count(offset, offset + len(data))
         if len(data) != size:
             raise QuantError(
                 f"{quoted(self.name)} has become shorter while it was read; open the checkpoint again."
@@ -81,8 +102,8 @@ class ByteSource(ABC):
         """What changes with the content of the file, as far as that can be told without reading it; empty: nothing."""
         return ""
 
-    def _count(self, size: int) -> None:
-        self.counter.add(size)
+    def _count(self, start: int, stop: int) -> None:
+        self.counter.add(self.name, start, stop)
 
     @abstractmethod
     def _read(self, offset: int, size: int) -> memoryview: ...

@@ -115,10 +115,10 @@ def _draw_meter(place: DeltaGenerator, key: str, opened: Opened, at: addresses.P
 
 
 def _write_meter(place: DeltaGenerator, opened: Opened) -> None:
-    read, total = opened.checkpoint.counter.total, opened.total_bytes
+    read, total = opened.checkpoint.counter.different, opened.total_bytes
     place.caption(
         f"{megabytes(read)} of {megabytes(total)} read",
-        help="Since it was opened, by all visitors: what was needed, some of it more than once",
+        help="How much of the files has been needed since they were opened, by all visitors",
     )
 
 

@@ -63,7 +63,7 @@ class PinnedSource(ByteSource):
         self._end, self._ahead = 0, FIRST
         answer = client.part(url, 0, FIRST if size is None else max(1, min(FIRST, size)))
         super().__init__(name, answer.total, counter)
-        counter.add(len(answer.data))
+        counter.add(name, answer.start, answer.start + len(answer.data))
         self._identity, self._target = answer.identity, answer.url
         if size is not None and answer.total != size:
             raise self._changed()
@@ -74,7 +74,7 @@ class PinnedSource(ByteSource):
         """The server's name for the content (ETag) or the time of the last change, and the size."""
         return self._identity
 
-    def _count(self, size: int) -> None:
+    def _count(self, start: int, stop: int) -> None:
         """Nothing: what was sent is counted when it comes."""
 
     def _read(self, offset: int, size: int) -> memoryview:
@@ -101,7 +101,7 @@ class PinnedSource(ByteSource):
                 raise
             answer = self._client.part(self._url, start, stop)  # the signed address holds no more
         self._target = answer.url
-        self.counter.add(len(answer.data))
+        self.counter.add(self.name, answer.start, answer.start + len(answer.data))
         if answer.identity != self._identity:
             raise self._changed()
         return answer.data[start - answer.start : stop - answer.start]
