@@ -220,6 +220,12 @@ def _elements(
     return arrays
 
 
+def legend(data: MapData) -> str:
+    """What a cell shows and what its color does not; empty if every cell is an element with a color of its own."""
+    overview = f"{data.legend} Drag a box to see that part element by element." if data.legend else ""
+    return f"{overview} {figures.beyond_colors(data)}".strip()
+
+
 def alternative(data: MapData) -> str:
     """What the maps show, in words, for screen readers."""
     shape = " by ".join(str(n) for n in data.largest.x.shape)

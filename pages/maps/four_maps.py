@@ -78,8 +78,9 @@ def draw(
             on_pick=lambda row, column: pick(element(view, tensor.shape, row, column)),
             on_region=region,
         )
-        if data.legend:
-            st.caption(data.legend + " Drag a box to see that part element by element.")
+        legend = component.legend(data)
+        if legend:
+            st.caption(legend)
 
 
 def _compared_with(against: pinned.Reference | None) -> qc.Quantized | None:

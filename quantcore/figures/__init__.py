@@ -15,7 +15,7 @@ from quantcore.figures.distribution import (
     histogram,
 )
 from quantcore.figures.harm import HARM_AXES, harm
-from quantcore.figures.maps import drawn_maps, maps, scales_of_maps, titles_of_maps
+from quantcore.figures.maps import beyond_colors, drawn_maps, maps, scales_of_maps, titles_of_maps
 from quantcore.figures.number_line import number_line
 from quantcore.figures.pair import PairData, pair, pair_data
 from quantcore.figures.pareto import AXES, error_maps, pareto
@@ -40,6 +40,7 @@ __all__ = [
     "DistributionData",
     "PairData",
     "base_layout",
+    "beyond_colors",
     "distribution",
     "distribution_data",
     "drawn_maps",

@@ -14,6 +14,11 @@ from quantcore.quantization import Quantized
 TITLES = {"x": "Original x", "codes": "Codes q", "dequantized": "Dequantized x̂", "error": "Error x − x̂"}
 DIFFERENCE = "|error| − |reference error|"
 NUMBERS_UP_TO = 256  # cells; the text takes longer to draw than the rest of a map
+MANY, FEW, FAR = (
+    2000,
+    1000,
+    3.0,
+)  # of many cells, one of FEW may lie beyond the colors, if FAR times as far as the others
 BORDERS_UP_TO = 32  # lines along one axis; at this size more would hide the cells
 
 
@@ -31,7 +36,7 @@ def scales_of_maps(data: MapData, fmt: Format | None, theme: str = "light") -> d
     Args:
         fmt: what a code is; None if there are none.
     """
-    low, high = _finite_range(*(data.map(name) for name in ("x", "dequantized") if name in data.names))
+    low, high = _color_range(_values_of(data))
     if low < 0 < high:
         most = max(-low, high)
         values = {"zmin": -most, "zmax": most, "colorscale": palette("diverging", theme)}
@@ -43,7 +48,7 @@ def scales_of_maps(data: MapData, fmt: Format | None, theme: str = "light") -> d
     if fmt is not None:
         found["codes"] = {"zmin": fmt.qmin, "zmax": fmt.qmax, "colorscale": palette("codes")}
     if "error" in data.names:
-        low, high = _finite_range(data.map("error"))
+        low, high = _color_range(data.map("error"))
         most = max(-low, high) or 1.0
         found["error"] = {"zmin": -most, "zmax": most, "colorscale": palette("error", theme)}
     return {name: found[name] for name in data.names}
@@ -125,13 +130,43 @@ def drawn_maps(
     return go.Figure([go.Heatmap(**trace) for trace in traces], layout)
 
 
-def _finite_range(*arrays: npt.NDArray[np.float32]) -> tuple[float, float]:
-    """Lowest and highest finite value, (0, 0) if there is none: with given parameters x̂ can overflow."""
-    finite = [a[np.isfinite(a)] for a in arrays]
-    found = [a for a in finite if a.size]
-    if not found:
+def beyond_colors(data: MapData) -> str:
+    """Sentences on cells whose values lie beyond the color bars, which `scales_of_maps` ends before them; else empty."""
+    shown = {"values": _values_of(data)} | ({"error": data.map("error")} if "error" in data.names else {})
+    sentences = []
+    for what, values in shown.items():
+        low, high = _color_range(values)
+        finite = values[np.isfinite(values)]
+        beyond = finite[(finite < low) | (finite > high)]
+        if beyond.size:
+            farthest = float(beyond[np.abs(beyond).argmax()])
+            few = "cell lies" if beyond.size == 1 else "cells lie"
+            text = f"{beyond.size:,} {few} beyond the colors of the {what}, as far as {farthest:.4g}."
+            sentences.append(text.replace("-", "−"))
+    return " ".join(sentences)
+
+
+def _values_of(data: MapData) -> npt.NDArray[np.float32]:
+    """The values of the maps that share their colors."""
+    return np.concatenate([data.map(name).ravel() for name in ("x", "dequantized") if name in data.names])
+
+
+def _color_range(values: npt.NDArray[np.float32]) -> tuple[float, float]:
+    """Lowest and highest value with a color of its own, (0, 0) if none is finite: with given parameters x̂ can overflow.
+
+    Where a few of many cells lie so far out that all others would have one color, the range ends before them.
+    """
+    finite = values[np.isfinite(values)]
+    if not finite.size:
         return 0.0, 0.0
-    return float(min(a.min() for a in found)), float(max(a.max() for a in found))
+    low, high = float(finite.min()), float(finite.max())
+    if finite.size < MANY:
+        return low, high
+    place = finite.size - 1 - finite.size // FEW
+    usual = float(np.partition(np.abs(finite), place)[place])
+    if not 0 < FAR * usual < max(-low, high):
+        return low, high
+    return max(low, -usual), min(high, usual)
 
 
 def _bar(across: list[float], down: list[float]) -> dict[str, Any]:

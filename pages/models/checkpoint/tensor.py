@@ -139,8 +139,9 @@ def _maps(opened: Opened, tensor: CheckpointTensor, shown: Shown, maps: run.Maps
         on_pick=lambda row, column: controls.pick(element(view, tensor.shape, row, column)),
         on_region=controls.region,
     )
-    if maps.data.legend:
-        st.caption(maps.data.legend + " Drag a box to see that part element by element.")
+    legend = component.legend(maps.data)
+    if legend:
+        st.caption(legend)
 
 
 def boxes(opened: Opened, name: str) -> tuple[Box, ...]:
