@@ -1,6 +1,7 @@
 """Checkpoints at other hosts: nothing is read but from the operator's hosts, at public addresses, by https."""
 
 import gzip
+import http.client
 import json
 import threading
 import time
@@ -90,6 +91,16 @@ def test_a_long_header_is_read_ahead(net):
     )
     assert list(opened(net, "https://host.example/m.gguf").tensors) == ["w"]
     assert len(net.requests) <= 8
+
+
+def test_small_reads_in_a_row_are_read_ahead(net):
+    data = bytes(range(256)) * 2**14
+    net.routes["/w.npy"] = file(data)
+    folder, _ = locate(net.client(HOSTS), "https://host.example/w.npy")
+    source = folder.open("w.npy")
+    assert b"".join(bytes(source.read(i, 2**14)) for i in range(0, len(data), 2**14)) == data
+    assert len(net.requests) <= 6
+    assert folder.counter.total == len(data)
 
 
 def test_the_counter_says_what_was_sent(net):
@@ -261,6 +272,13 @@ def test_first_public_then_private(net):
     with pytest.raises(QuantError, match="public"):
         client.part(url, 16, 24)
     assert net.connections == [(PUBLIC, 443)]
+
+
+def test_a_connection_never_resolves_the_name_itself(net):
+    connection = net.client(HOSTS)._connections.open(host_of("host.example"))
+    connection.close()
+    with pytest.raises(http.client.NotConnected):
+        connection.request("GET", "/")
 
 
 def test_the_certificate_is_checked_against_the_name(net):
@@ -464,6 +482,10 @@ def test_a_connection_that_was_closed_is_opened_again(net):
     (_, idle), *_ = client._connections._idle[url.host]
     idle.sock.close()
     assert bytes(client.part(url, 8, 16).data) == MODEL.read_bytes()[8:16]
+    (_, idle), *_ = client._connections._idle[url.host]
+    idle.close()
+    assert bytes(client.part(url, 16, 24).data) == MODEL.read_bytes()[16:24]
+    assert net.resolved == ["host.example"] * 3
 
 
 # Shards, a hub, a bucket
@@ -555,6 +577,7 @@ def test_a_repository_of_a_hub(hub):
     assert checkpoint.tensors.keys() == open_checkpoint(SHARDED).tensors.keys()
     assert {host for host, path, _ in hub.requests if path.startswith("/api")} == {"hub.example"}
     assert not any("x.safetensors" in path for path in hub.paths())
+    assert not checkpoint.problems
 
 
 def test_a_file_of_a_repository(hub):
