@@ -319,8 +319,11 @@ def test_files_are_opened_and_stand_in_the_link():
     assert_opened(at)
     assert widget(at, "ck").value == "upload:model.safetensors and 1 more"
     assert files.parse(widget(at, "ck_files").value) == digests(held("model.safetensors", "config.json"))
+    asked = "The link asks whoever opens it for config.json (SHA-256 "
+    assert [text for text in said(at.markdown) if text.startswith(asked)]
     widget(at, "ck").set_value("example:minilm").run()
     assert_opened(at)
+    assert not [text for text in said(at.markdown) if text.startswith(asked)]
     assert "upload:model.safetensors and 1 more" in widget(at, "ck").options
 
 

@@ -104,6 +104,10 @@ class Uploads:
             )
         return known[1]
 
+    def named(self) -> str:
+        """The names and digests of the files that the link asks for."""
+        return files.named(self._asked())
+
     def offer_own(self) -> None:
         """Draw a button that opens the files that are there instead of those that the link asks for."""
         held = self.held()
