@@ -12,7 +12,7 @@ from quantcore.tensors import short
 FIRST = 128 * 2**10  # bytes of the first request of a file, and of others that want less
 LONGEST_AHEAD = 4 * 2**20  # what is read along where reads follow each other
 DIRECT = 2**20  # larger reads are neither read ahead nor kept
-MAX_KEPT = 16 * 2**20  # bytes of all files of a folder
+MAX_KEPT = 8 * 2**20  # bytes of all files of a folder; 16 folders may be open
 
 
 class Kept:
