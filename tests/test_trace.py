@@ -214,6 +214,26 @@ def test_formula_of_the_scale_in_special_cases(x, scheme, says):
     assert says in qc.trace(qc.apply(x, scheme), 0).steps()[1].formula
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        scheme
+        for rules in qc.INTEGER_CONVENTIONS.values()
+        if not qc.refusal(scheme := qc.Scheme(qc.UINT8, symmetric=False, convention=rules), (3,))
+    ],
+    ids=lambda scheme: scheme.convention.name,
+)
+@pytest.mark.parametrize("x", [[0.0, 1.0, 5.0], [-4.0, -1.0, 0.0], [-1.0, 2.0, 3.0], [0.0, 0.0, 0.0]])
+def test_formula_of_the_zero_point_speaks_of_nan_where_the_quotient_is_nan(scheme, x):
+    result = qc.apply(x, scheme)
+    formula = qc.trace(result, 1).steps()[2].formula
+    low = np.float32(min(0.0, *x))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        undefined = np.isnan(low / result.scale.reshape(-1)[0].numpy())
+    assert (" is NaN" in formula) == undefined or "since the scale was replaced" in formula
+
+
 def test_formula_of_a_range_beyond_float32_comes_to_the_scale():
     t = qc.trace(qc.apply([-2e38, 3e38], qc.Scheme(symmetric=False)), 0)
     formula = t.steps()[1].formula
