@@ -18,7 +18,7 @@ import quantcore as qc
 from pages.models.checkpoint.controls import Shown
 from pages.models.opening import Opened
 from pages.serving.work import memory
-from pages.shared import cache, turn
+from pages.shared import cache, messages, turn
 from pages.shared.selection import Tensor
 from quantcore.analysis import MapData, in_tensor, joined, map_data, step_of, value_data
 from quantcore.checkpoints import CheckpointFinding, CheckpointTensor, Window, findings
@@ -26,7 +26,7 @@ from quantcore.quantization import Quantized
 from quantcore.tensors import megabytes
 
 BAND = 1 << 21  # elements that are read at once
-_NEED = 8.0  # memory of a band, in multiples of its elements as float32
+_NEED = 16.0  # memory of a band, in multiples of half its elements as float32
 _CHECK = 400_000_000  # bytes that a check needs: weights of up to 268 MB are held while they are checked
 _TRIM = 16  # bands: what is kept of each is small, but holds the freed memory below it
 _PATIENCE = 0.4  # seconds that are not worth a word
@@ -108,7 +108,7 @@ def maps(
 def work(tensor: CheckpointTensor, shown: Shown, key: str) -> tuple[Tensor, str]:
     """Name the reading of a part: what it takes at once, as a record for the cache, and which part it is."""
     elements = (shown.rows[1] - shown.rows[0]) * (shown.columns[1] - shown.columns[0])
-    record = record_of(f"{key} {tensor.name}", min(elements, BAND), tensor.name)
+    record = record_of(f"{key} {tensor.name}", min(elements, BAND // 2), tensor.name)
     return record, f"maps {shown.at} {shown.rows} {shown.columns}"
 
 
@@ -236,6 +236,18 @@ def check(opened: Opened, original: Opened | None, place: DeltaGenerator) -> Fin
 
 def _want(key: str) -> None:
     st.session_state[_WANTED] = key
+
+
+_MARKS = {
+    "error": ":red[:material/error:]",
+    "warning": ":orange[:material/warning:]",
+    "note": ":blue[:material/info:]",
+}
+
+
+def sentence(finding: CheckpointFinding) -> None:
+    """Draw a finding in full."""
+    st.markdown(f":small[{_MARKS[finding.severity]} {messages.plain(finding.sentence)}]")
 
 
 class Progress:

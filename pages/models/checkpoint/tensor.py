@@ -17,7 +17,7 @@ from quantcore.analysis import View, element
 from quantcore.checkpoints import CheckpointTensor
 from quantcore.diagnosis import Box
 from quantcore.tensors import megabytes, short
-from quantcore.wording import count, printable
+from quantcore.wording import printable
 
 
 def draw(opened: Opened, original: Opened | None, name: str) -> None:
@@ -32,6 +32,8 @@ def draw(opened: Opened, original: Opened | None, name: str) -> None:
     try:
         shape = tensor.shape
         line = st.container()
+        with st.container(key="ck_found"):
+            _findings(opened, original, name)
         shown = controls.part_of(shape)
         place = st.empty()
         key = f"{opened.key} {original.key if original and was is not None else ''}"
@@ -41,7 +43,6 @@ def draw(opened: Opened, original: Opened | None, name: str) -> None:
             _maps(opened, tensor, shown, maps, key)
         for sentence in filter(None, (note, *_notes(tensor))):
             st.caption(messages.plain(sentence))
-        _findings(opened, original, name)
         if shown.cell is not None:
             cell.draw(opened, name, shown.cell, original)
     except qc.QuantError as error:
@@ -160,14 +161,9 @@ def _findings(opened: Opened, original: Opened | None, name: str) -> None:
     """Draw what a check has found in this tensor."""
     found = run.known(opened, original)
     for finding in found.of.get(name, ()):
-        st.markdown(f":small[{_MARKS[finding.severity]} {messages.plain(finding.sentence)}]")
+        run.sentence(finding)
     if name in found.checked and not found.of.get(name):
-        st.markdown(f":small[:green[:material/check_circle:] Checked: {count(0, 'finding')}.]")
+        st.markdown(":small[:green[:material/check_circle:] Checked: nothing was found.]")
 
 
 _PANEL = 190  # px below the maps for what a cell is made of: its first lines
-_MARKS = {
-    "error": ":red[:material/error:]",
-    "warning": ":orange[:material/warning:]",
-    "note": ":blue[:material/info:]",
-}

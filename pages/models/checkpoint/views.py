@@ -24,6 +24,7 @@ from quantcore.wording import count, printable
 TILES = 500
 TABLE_ROWS = 2000
 FINDINGS = 2000
+WITHOUT = 5  # findings about no tensor that can be opened, which are written out
 _TABLE, _FOUND = "_ck_table", "_ck_found"
 
 
@@ -106,7 +107,7 @@ def _treemap(opened: Opened, every: list[Entry], lost: dict[str, float] | None) 
 def _told(entry: Entry) -> str:
     shape = " × ".join(map(str, entry.shape)) or "scalar"
     bits = "" if entry.problem else f", {entry.bits:.4g} bits per weight"
-    return f"{shape}, {entry.storage}, {megabytes(entry.num_bytes)}{bits}"
+    return f"{shape}\n{printable(entry.storage)}\n{megabytes(entry.num_bytes)}{bits}"
 
 
 def _words(drawn: list[Tile]) -> str:
@@ -229,7 +230,9 @@ def found(opened: Opened, original: Opened | None) -> None:
         if checked == len(opened.checkpoint.tensors)
         else (f"{checked:,} of {count(len(opened.checkpoint.tensors), 'tensor')} checked")
     )
-    st.caption(f"{whole}: {said}.")
+    st.caption(f"{whole}: {said}. Click one to open its tensor." if every else f"{whole}: {said}.")
+    for finding in [f for f in every if opened.checkpoint.tensors.keys().isdisjoint(f.tensors)][:WITHOUT]:
+        run.sentence(finding)
     if every:
         _list(opened, every[:FINDINGS])
     if len(every) > FINDINGS:
@@ -248,25 +251,19 @@ def _list(opened: Opened, every: list[CheckpointFinding]) -> None:
     tensors = opened.checkpoint.tensors
     targets = [next((name for name in f.tensors if name in tensors), "") for f in every]
     frame = pd.DataFrame(
-        {
-            "severity": [f.severity for f in every],
-            "sentence": [printable(f.sentence, 1000) for f in every],
-            "tensor": [printable(name, 200) for name in targets],
-        }
+        {"severity": [f.severity for f in every], "sentence": [printable(f.sentence, 1000) for f in every]}
     )
     with st.container(key="ck_findings", height=400, border=False):
         st.dataframe(
             frame,
             hide_index=True,
             height="stretch",
-            row_height=56,
             key=_FOUND,
             on_select=partial(_found_chosen, every, targets),
             selection_mode="single-cell",
             column_config={
-                "severity": st.column_config.TextColumn("Severity", width=70),
-                "sentence": st.column_config.TextColumn("Finding", width="large"),
-                "tensor": st.column_config.TextColumn("Tensor", width="medium"),
+                "severity": st.column_config.TextColumn("Severity", width=80),
+                "sentence": st.column_config.TextColumn("Finding", width=1100),
             },
         )
 
