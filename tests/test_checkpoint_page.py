@@ -16,6 +16,7 @@ import quantcore as qc
 from pages.models.checkpoint import controls, run, views
 from pages.serving import settings
 from quantcore.checkpoints import CheckpointTensor, Entry, open_checkpoint
+from quantcore.checkpoints.comparison import row_order
 from quantcore.checkpoints.window import has_codes
 
 Q = "model.layers.0.self_attn.q_proj.weight"
@@ -398,3 +399,27 @@ def test_the_worst_element_is_one_press_away(monkeypatch, tmp_path):
     page = sound(next(b for b in page.button if b.label == "Go to worst").click().run())
     assert (maps(page)["rows"], maps(page)["columns"]) == ([1, 17], [13, 29])
     assert maps(page)["selected"] == [9, 21]
+
+
+@pytest.mark.parametrize("heads", [4, 2])
+def test_rows_in_llama_cpps_order_are_compared_with_their_own(monkeypatch, tmp_path, heads):
+    """Its converter interleaves the halves of each head of q and k."""
+    use_folder(monkeypatch, tmp_path)
+    was = torch.randn(64, 32, generator=torch.Generator().manual_seed(3))
+    now = was.reshape(heads, 2, 32 // heads, 32).swapaxes(1, 2).reshape(64, 32).contiguous()
+    for folder, values in (("original", was), ("other", now.half())):
+        (tmp_path / folder).mkdir()
+        save_file({Q: values}, tmp_path / folder / "model.safetensors")
+        (tmp_path / folder / "config.json").write_text(json.dumps({"num_attention_heads": heads}))
+    page = at(folder="other", ck_original="original", ck_tensor=Q, ck_rows="3:41", ck_cell="5, 7")
+    data = maps(page)
+    assert data["maps"] == ["x", "dequantized", "error"]
+    assert np.array_equal(array(data["arrays"]["x"]).reshape(38, 32), now[3:41].numpy())
+    assert any(
+        "The maps show the original with the two halves of each head interleaved" in s
+        for s in said(page.caption)
+    )
+    own = next(row for row in range(64) if torch.equal(was[row], now[5]))
+    opened = {name: open_checkpoint(tmp_path / name) for name in ("original", "other")}
+    assert row_order(opened["original"], opened["other"], Q, Q).original(5) == own
+    assert row_order(opened["original"], opened["original"], Q, Q) is None

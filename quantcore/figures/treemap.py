@@ -94,7 +94,10 @@ def _bits(tiles: Sequence[Tile]) -> tuple[list[float | None], dict[str, Any]]:
         for tile in tiles
     ]
     ends = math.log2(BITS[0]) - 0.2, math.log2(BITS[-1])
-    places = {"tickvals": [math.log2(b) for b in BITS], "ticktext": [str(b) for b in BITS]}
+    places = {
+        "tickvals": [math.log2(b) for b in BITS],
+        "ticktext": [*(str(b) for b in BITS[:-1]), f"≥{BITS[-1]}"],
+    }
     return found, _scale(ends, palette("sequential"), places | {"title": _head("bits")})
 
 

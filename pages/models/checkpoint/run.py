@@ -16,7 +16,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
 from pages.models.checkpoint.controls import Shown
-from pages.models.opening import Opened
+from pages.models.opening import Opened, Partner
 from pages.serving.work import memory
 from pages.shared import cache, messages, turn
 from pages.shared.selection import Tensor
@@ -86,7 +86,7 @@ class _Parts:
 
 
 def maps(
-    tensor: CheckpointTensor, original: CheckpointTensor | None, shown: Shown, key: str, place: DeltaGenerator
+    tensor: CheckpointTensor, original: Partner | None, shown: Shown, key: str, place: DeltaGenerator
 ) -> Maps | None:
     """Return the maps of the part shown, read in bands of rows; None if the visitor has stopped that.
 
@@ -127,7 +127,7 @@ def _stop(what: str) -> None:
 
 def _read(
     tensor: CheckpointTensor,
-    original: CheckpointTensor | None,
+    original: Partner | None,
     shown: Shown,
     record: Tensor,
     what: str,
@@ -140,7 +140,9 @@ def _read(
         for start, stop in _bands(shown, step[0]):
             if start not in parts.bands:
                 progress((start - first) / (last - first), f"Reading row {start:,} of {shown.height:,}")
-                window = tensor.window((start, stop), shown.at, original)
+                window = tensor.window((start, stop), shown.at)
+                if original is not None:
+                    window = window.against(original.rows(start, stop, shown.at))
                 parts.bands[start] = _map(window, shown, (start, stop), step)
                 if window.original is not None:
                     # as the library gives them; the maps show them before that rounding

@@ -10,7 +10,7 @@ from pages.maps import component
 from pages.models import cell
 from pages.models.checkpoint import controls, run
 from pages.models.checkpoint.controls import Shown
-from pages.models.opening import Opened, pairs_of, partner
+from pages.models.opening import Opened, Partner, pairs_of, partner
 from pages.shared import messages
 from pages.shared.theme import theme
 from quantcore.analysis import View, element
@@ -28,8 +28,8 @@ def draw(opened: Opened, original: Opened | None, name: str) -> None:
             f"There is no tensor {short(name, 120)} in {short(opened.title, 80)}; go back and choose one from the table."
         )
         return
-    was, note = _partner(opened, tensor, original)
     try:
+        was, note = _partner(opened, tensor, original)
         shape = tensor.shape
         line = st.container()
         with st.container(key="ck_found"):
@@ -49,15 +49,14 @@ def draw(opened: Opened, original: Opened | None, name: str) -> None:
         messages.error(str(error))
 
 
-def _partner(
-    opened: Opened, tensor: CheckpointTensor, original: Opened | None
-) -> tuple[CheckpointTensor | None, str]:
+def _partner(opened: Opened, tensor: CheckpointTensor, original: Opened | None) -> tuple[Partner | None, str]:
     """Return the tensor before it was quantized, and why there is none although an original is open."""
     if original is None:
         return None, ""
     found = partner(opened, original, tensor.name)
     if found is not None:
-        return found, ""
+        order = f"The maps show the original {found.order}, as this file has its rows." if found.order else ""
+        return found, order
     pairs = pairs_of(opened, original, tensor.name)
     if pairs:
         part = (
