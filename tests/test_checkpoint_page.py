@@ -423,3 +423,20 @@ def test_rows_in_llama_cpps_order_are_compared_with_their_own(monkeypatch, tmp_p
     opened = {name: open_checkpoint(tmp_path / name) for name in ("original", "other")}
     assert row_order(opened["original"], opened["other"], Q, Q).original(5) == own
     assert row_order(opened["original"], opened["original"], Q, Q) is None
+
+
+def test_an_expert_of_a_stack_is_compared_with_its_own_tensor(monkeypatch, tmp_path):
+    use_folder(monkeypatch, tmp_path)
+    stack = torch.randn(3, 8, 16, generator=torch.Generator().manual_seed(4))
+    name = "model.layers.0.mlp.experts.{}up_proj.weight"
+    for folder in ("original", "other"):
+        (tmp_path / folder).mkdir()
+    save_file({name.format(f"{i}."): stack[i] for i in range(3)}, tmp_path / "original" / "model.safetensors")
+    save_file({name.format(""): stack.half()}, tmp_path / "other" / "model.safetensors")
+    data = maps(
+        at(folder="other", ck_original="original/model.safetensors", ck_tensor=name.format(""), ck_at="2")
+    )
+    assert data["maps"] == ["x", "dequantized", "error"]
+    assert np.array_equal(array(data["arrays"]["x"]).reshape(8, 16), stack[2].numpy())
+    back = maps(at(folder="original/model.safetensors", ck_original="other", ck_tensor=name.format("1.")))
+    assert np.array_equal(array(back["arrays"]["x"]).reshape(8, 16), stack[1].half().float().numpy())

@@ -142,7 +142,7 @@ def _read(
                 progress((start - first) / (last - first), f"Reading row {start:,} of {shown.height:,}")
                 window = tensor.window((start, stop), shown.at)
                 if original is not None:
-                    window = window.against(original.rows(start, stop, shown.at))
+                    window = window.against(original.rows(start, stop))
                 parts.bands[start] = _map(window, shown, (start, stop), step)
                 if window.original is not None:
                     # as the library gives them; the maps show them before that rounding

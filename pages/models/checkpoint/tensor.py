@@ -29,14 +29,14 @@ def draw(opened: Opened, original: Opened | None, name: str) -> None:
         )
         return
     try:
-        was, note = _partner(opened, tensor, original)
         shape = tensor.shape
         line = st.container()
         with st.container(key="ck_found"):
             _findings(opened, original, name)
         shown = controls.part_of(shape)
+        was, note = _partner(opened, tensor, original, shown.at)
         place = st.empty()
-        key = f"{opened.key} {original.key if original and was is not None else ''}"
+        key = f"{opened.key} {f'{original.key} {was.key}' if original and was is not None else ''}"
         maps = run.maps(tensor, was, shown, key, place)
         _facts(line, tensor, shown, maps)
         if maps is not None:
@@ -49,11 +49,13 @@ def draw(opened: Opened, original: Opened | None, name: str) -> None:
         messages.error(str(error))
 
 
-def _partner(opened: Opened, tensor: CheckpointTensor, original: Opened | None) -> tuple[Partner | None, str]:
-    """Return the tensor before it was quantized, and why there is none although an original is open."""
+def _partner(
+    opened: Opened, tensor: CheckpointTensor, original: Opened | None, at: tuple[int, ...]
+) -> tuple[Partner | None, str]:
+    """Return the plane before it was quantized, and why there is none although an original is open."""
     if original is None:
         return None, ""
-    found = partner(opened, original, tensor.name)
+    found = partner(opened, original, tensor.name, at)
     if found is not None:
         order = f"The maps show the original {found.order}, as this file has its rows." if found.order else ""
         return found, order
