@@ -1,6 +1,7 @@
 """Checkpoints at other hosts: nothing is read but from the operator's hosts, at public addresses, by https."""
 
 import gzip
+import http.client
 import json
 import threading
 import time
@@ -92,6 +93,16 @@ def test_a_long_header_is_read_ahead(net):
     assert len(net.requests) <= 8
 
 
+def test_small_reads_in_a_row_are_read_ahead(net):
+    data = bytes(range(256)) * 2**14
+    net.routes["/w.npy"] = file(data)
+    folder, _ = locate(net.client(HOSTS), "https://host.example/w.npy")
+    source = folder.open("w.npy")
+    assert b"".join(bytes(source.read(i, 2**14)) for i in range(0, len(data), 2**14)) == data
+    assert len(net.requests) <= 6
+    assert folder.counter.total == len(data)
+
+
 def test_the_counter_says_what_was_sent(net):
     checkpoint = opened(net)
     sent = len(MODEL.read_bytes()) + len(CONFIG.read_bytes())  # both are shorter than the first request
@@ -150,11 +161,11 @@ def test_redirects_are_followed_once(net):
         ("https://host.example/..%2fmodel.safetensors", "can't be listed"),
         ("https://" + "a" * 9000, "characters"),
         ("https://[host.example/model.safetensors", "URL"),
-        ("http://host.example/a/model.safetensors", "does not open 'http'"),
-        ("file:///etc/passwd", "does not open 'file'"),
-        ("ftp://host.example/a", "does not open 'ftp'"),
-        ("hf://owner/name", "does not open 'hf'"),
-        ("s3://bucket/a", "does not open 's3'"),
+        ("http://host.example/a/model.safetensors", "does not open http://"),
+        ("file:///etc/passwd", "does not open file://"),
+        ("ftp://host.example/a", "does not open ftp://"),
+        ("hf://owner/name", "does not open hf://"),
+        ("s3://bucket/a", "does not open s3://"),
     ],
 )
 def test_addresses_that_are_refused_unasked(net, address, words):
@@ -175,7 +186,7 @@ def test_names_beyond_ascii(net):
 
 
 def test_nothing_is_open_by_default(net):
-    words = "This server does not open 'https' addresses. Upload the files instead."
+    words = "This server does not open https:// addresses. Upload the files instead."
     assert refused(net, FILE, words, hosts="") == words
     refused(net, FILE, words, hosts="off")
     assert untouched(net)
@@ -261,6 +272,13 @@ def test_first_public_then_private(net):
     with pytest.raises(QuantError, match="public"):
         client.part(url, 16, 24)
     assert net.connections == [(PUBLIC, 443)]
+
+
+def test_a_connection_never_resolves_the_name_itself(net):
+    connection = net.client(HOSTS)._connections.open(host_of("host.example"))
+    connection.close()
+    with pytest.raises(http.client.NotConnected):
+        connection.request("GET", "/")
 
 
 def test_the_certificate_is_checked_against_the_name(net):
@@ -464,6 +482,10 @@ def test_a_connection_that_was_closed_is_opened_again(net):
     (_, idle), *_ = client._connections._idle[url.host]
     idle.sock.close()
     assert bytes(client.part(url, 8, 16).data) == MODEL.read_bytes()[8:16]
+    (_, idle), *_ = client._connections._idle[url.host]
+    idle.close()
+    assert bytes(client.part(url, 16, 24).data) == MODEL.read_bytes()[16:24]
+    assert net.resolved == ["host.example"] * 3
 
 
 # Shards, a hub, a bucket
@@ -555,6 +577,8 @@ def test_a_repository_of_a_hub(hub):
     assert checkpoint.tensors.keys() == open_checkpoint(SHARDED).tensors.keys()
     assert {host for host, path, _ in hub.requests if path.startswith("/api")} == {"hub.example"}
     assert not any("x.safetensors" in path for path in hub.paths())
+    folder, _ = locate(hub.client(HUB), "hf://owner/name")
+    assert list(folder.names) == sorted(path.name for path in SHARDED.iterdir())
 
 
 def test_a_file_of_a_repository(hub):

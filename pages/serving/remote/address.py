@@ -29,7 +29,7 @@ def locate(client: Client, address: str) -> tuple[Folder, str | None]:
     if scheme not in allowed:
         other = f"; it opens {' and '.join(f'{s}://' for s in allowed)}" if allowed else ""
         raise QuantError(
-            f"This server does not open {short(scheme, 20)} addresses{other}. Upload the files instead."
+            f"This server does not open {scheme[:20]}:// addresses{other}. Upload the files instead."
         )
     if len(address) > MAX_CHARACTERS:
         raise QuantError(

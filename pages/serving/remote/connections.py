@@ -55,7 +55,7 @@ class Connections:
             kept = self._idle.get(host, [])
             while kept:
                 since, connection = kept.pop()
-                if time.monotonic() - since < _IDLE:
+                if time.monotonic() - since < _IDLE and connection.sock is not None:
                     return connection
                 connection.close()
         return None

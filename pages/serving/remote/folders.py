@@ -76,16 +76,22 @@ class UrlFolder(PinnedFolder):
 
 
 class ListedFolder(PinnedFolder):
-    """A folder that its host lists, with the sizes of the files."""
+    """A folder that its host lists, with the sizes of the files.
 
-    def __init__(self, client: Client) -> None:
+    Args:
+        path: of the folder; empty: the root.
+    """
+
+    def __init__(self, client: Client, path: str) -> None:
         super().__init__(client)
+        self._prefix = f"{path}/" if path else ""
         self._sizes: dict[str, int] = {}
 
     def _list(self) -> list[str]:
         for path, size in self._files():
-            name = path.rpartition("/")[2]
-            if is_inside(name) and len(name) <= MAX_NAME and type(size) is int and size >= 0:
+            name = path.removeprefix(self._prefix)
+            is_here = path == self._prefix + name and "/" not in name and is_inside(name)
+            if is_here and len(name) <= MAX_NAME and type(size) is int and size >= 0:
                 self._sizes[name] = size
             if len(self._sizes) > MAX_FILES:
                 raise QuantError(
@@ -120,7 +126,7 @@ class HubFolder(ListedFolder):
     """
 
     def __init__(self, client: Client, host: Host, repository: str, revision: str, path: str) -> None:
-        super().__init__(client)
+        super().__init__(client, path)
         self._host, self._repository, self._path = host, repository, path
         found = _json(client, self._address(f"api/models/{repository}/revision/{quote(revision, safe='')}"))
         commit = found.get("sha") if isinstance(found, dict) else None
@@ -150,8 +156,7 @@ class HubFolder(ListedFolder):
         raise QuantError(_TOO_LONG)
 
     def _file(self, name: str) -> Url:
-        path = f"{self._path}/{name}" if self._path else name
-        return self._address(f"{self._repository}/resolve/{self.commit}/{quote(path)}")
+        return self._address(f"{self._repository}/resolve/{self.commit}/{quote(self._prefix + name)}")
 
 
 class BucketFolder(ListedFolder):
@@ -162,8 +167,8 @@ class BucketFolder(ListedFolder):
     """
 
     def __init__(self, client: Client, host: Host, bucket: str, path: str) -> None:
-        super().__init__(client)
-        self._base, self._prefix = f"https://{host}/{bucket}", f"{path}/" if path else ""
+        super().__init__(client, path)
+        self._base = f"https://{host}/{bucket}"
 
     def _files(self) -> Iterable[tuple[str, int]]:
         more: dict[str, str] = {}
