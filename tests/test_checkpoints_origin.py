@@ -9,13 +9,14 @@ import io
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from checkpoint_cases import case, flipped, quantized_names, sound
 
-from quantcore.checkpoints import open_checkpoint, script
+from quantcore.checkpoints import Place, open_checkpoint, script
 from quantcore.errors import QuantError
 
 Q = "model.layers.0.self_attn.q_proj.weight"
@@ -200,6 +201,13 @@ def test_the_script_needs_numpy_alone(tmp_path):
     run = [sys.executable, "-I", str(tmp_path / "script.py")]
     printed = subprocess.run(run, cwd=given.release, capture_output=True, text=True, check=True).stdout
     assert np.float32(printed) == tensor.read()[5, 42]
+
+
+def test_bits_that_do_not_follow_one_another():
+    """Two runs of one byte are read as two."""
+    origin = open_checkpoint(case("gptq_v1_3bit_g128").release).tensors[Q].origin((5, 42))
+    place = Place("model.safetensors", "a", ((100, 0), (100, 4), (100, 5)))
+    assert "(100, 0, 1), (100, 4, 2))" in script(replace(origin, code=replace(origin.code, place=place)))
 
 
 def test_what_is_not_in_the_file_as_it_is(tmp_path):

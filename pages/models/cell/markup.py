@@ -204,7 +204,7 @@ def rivals(
 ) -> str:
     """A table of the other readings, this one first."""
     if not found:
-        return "<p class='dim'>No other reading of these bytes is known that gives other values.</p>"
+        return "<div class='dim'>No other reading of these bytes is known that gives other values.</div>"
     mine = f"<tr><td><b>this reading</b></td><td class='n'><code><b>{origin.result}</b></code></td><td></td></tr>"
     rows = "".join(_rival(origin, rival, findings.get(rival.key), shape) for rival in found)
     head = "<tr><th>Rival readings</th><th class='n'>Value</th><th>What they do</th></tr>"

@@ -20,7 +20,7 @@ from quantcore.checkpoints.layouts.libraries.bitsandbytes_4bit import TABLE, Fou
 from quantcore.checkpoints.layouts.libraries.mlx import MlxAffine
 from quantcore.checkpoints.layouts.libraries.torchao import TorchaoInt4
 from quantcore.checkpoints.layouts.plain import Plain
-from quantcore.checkpoints.origin.blocks import block_value
+from quantcore.checkpoints.origin.blocks import block_value, code_symbol
 from quantcore.checkpoints.origin.expression import (
     Formula,
     Line,
@@ -51,6 +51,8 @@ def symbol(layout: Layout, role: str) -> str:
         return "bias"
     if role == ZERO_POINT and isinstance(layout, QuantoBits):
         return "shift"
+    if role == CODES and isinstance(layout, Gguf):
+        return code_symbol(layout.kind)
     if role == CODES and isinstance(layout, Plain | Imatrix):
         return "x"
     if role == SCALE and layout.decoding == "of_largest":

@@ -29,6 +29,15 @@ class Reading(Protocol):
         """Add a line."""
 
 
+def code_symbol(kind: BlockType) -> str:
+    """Return how formulas call what a block stores for an element: its code, or what that is made of."""
+    if isinstance(kind.levels, Digits):
+        return "byte"
+    if isinstance(kind.levels, ShiftedGrid):
+        return "row"
+    return "bits" if isinstance(kind.levels, SignedGrid) else "q"
+
+
 def block_value(reading: Reading, layout: Gguf) -> Formula:
     """Write the lines of one element, as ggml's ``dequantize_row_*`` compute it."""
     kind = layout.kind

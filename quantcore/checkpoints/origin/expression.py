@@ -6,7 +6,7 @@ power, ``mod`` a remainder that is never negative, ``(a, b, c)[i]`` an entry of 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,9 @@ import torch
 from quantcore.tracing import number, signed
 
 Value = int | np.float32
-_SUM, _PRODUCT, _ATOM = 1, 2, 3  # how tightly a text binds
+_LOOSE, _SUM, _PRODUCT, _ATOM = range(
+    4
+)  # how tightly a text binds: what is loose needs parentheses in any formula
 _PYTHON = {"·": "*", "^": "**", " mod ": " % "}
 
 
@@ -46,11 +48,11 @@ class Formula:
 
     def __mod__(self, other: int) -> "Formula":
         """The remainder."""
-        return self._with("mod", other, _PRODUCT, lambda a, b: a % b)
+        return replace(self._with("mod", other, _PRODUCT, lambda a, b: a % b), binds=_LOOSE)
 
     def __rshift__(self, other: int) -> "Formula":
         """The number without its lowest bits."""
-        return self._with(">>", other, 0, lambda a, b: a >> b)
+        return replace(self._with(">>", other, _ATOM, lambda a, b: a >> b), binds=_LOOSE)
 
     def _with(
         self, sign: str, other: "Formula | int", binds: int, operate: Callable[[Any, Any], Any]
@@ -58,7 +60,7 @@ class Formula:
         right = other if isinstance(other, Formula) else constant(other)
 
         def text(mine: str, theirs: str) -> str:
-            return f"{_bound(mine, self.binds, binds)} {sign} {_bound(theirs, right.binds, binds + 1)}"
+            return f"{_bound(mine, self.binds, binds)} {sign} {_bound(theirs, right.binds, min(binds + 1, _ATOM))}"
 
         with np.errstate(all="ignore"):
             value = _kept(operate(self.value, right.value))
@@ -69,7 +71,7 @@ class Formula:
 
 
 def _bound(text: str, binds: int, needed: int) -> str:
-    return text if binds >= needed and binds else f"({text})"
+    return text if binds >= needed else f"({text})"
 
 
 def _kept(value: Any) -> Value:

@@ -12,8 +12,7 @@ from quantcore.checkpoints.origin.readings import readings
 from quantcore.checkpoints.origin.readings.record import Reading
 from quantcore.checkpoints.protocol.layout import Layout
 
-COUNTED = 1 << 20  # elements of rows that are compared unless other rows are given
-_BOX = 1 << 18  # elements that are compared at once
+COUNTED = 1 << 20  # elements of rows that are compared unless other rows are given, and at once
 _MOST = 1 << 24  # elements of one row: beyond, nothing is counted
 
 
@@ -57,8 +56,10 @@ def rivals(
     """
     here = origin_of(layout, index)
     span = rows if rows is not None else window(layout.shape, index)
-    found = (_rival(reading, layout, here, span) for reading in readings(layout, heads))
-    return tuple(rival for rival in found if _differs(rival, here))
+    found = tuple(readings(layout, heads))
+    counted = _counted(layout, tuple(reading.layout for reading in found), span)
+    made = (_rival(r, layout, here, span, n) for r, n in zip(found, counted, strict=True))
+    return tuple(rival for rival in made if _differs(rival, here))
 
 
 def window(shape: tuple[int, ...], index: tuple[int, ...]) -> slice:
@@ -70,38 +71,38 @@ def window(shape: tuple[int, ...], index: tuple[int, ...]) -> slice:
     return slice(start, min(shape[0], start + count))
 
 
-def _rival(reading: Reading, layout: Layout, here: Origin, rows: slice) -> Rival:
+def _rival(reading: Reading, layout: Layout, here: Origin, rows: slice, differing: int | None) -> Rival:
     other = reading.layout
     inside = all(i < n for i, n in zip(here.index, other.shape, strict=True))
     there = origin_of(other, here.index) if inside else None
-    comparable = other.shape == layout.shape and rows.stop > rows.start and prod(layout.shape[1:]) <= _MOST
-    counted = (rows.stop - rows.start) * prod(layout.shape[1:])
-    return Rival(
-        reading.key,
-        reading.name,
-        reading.reader,
-        reading.difference(here, there or here),
-        there,
-        differing(layout, other, rows) if comparable else None,
-        counted if comparable else 0,
-        rows,
-    )
+    counted = 0 if differing is None else (rows.stop - rows.start) * prod(layout.shape[1:])
+    sentence = reading.difference(here, there or here)
+    return Rival(reading.key, reading.name, reading.reader, sentence, there, differing, counted, rows)
 
 
-def differing(layout: Layout, other: Layout, rows: slice) -> int:
-    """Count the elements of some rows that two layouts of one shape read differently; NaN equals NaN."""
-    return sum(int(n) for n in counts(layout, other, rows))
+def _counted(layout: Layout, others: tuple[Layout, ...], rows: slice) -> list[int | None]:
+    """Count the elements of some rows that layouts read differently; None where they can't be compared.
+
+    The rows are read box by box, so that many of them take no more memory.
+    """
+    if rows.stop <= rows.start or prod(layout.shape[1:]) > _MOST:
+        return [None] * len(others)
+    found = [0 if other.shape == layout.shape else None for other in others]
+    for box in _boxes(layout.shape, rows):
+        mine = layout.values(box)
+        for i, (other, count) in enumerate(zip(others, found, strict=True)):
+            if count is not None:
+                found[i] = count + int(_unequal(mine, other.values(box)).sum())
+    return found
 
 
-def counts(layout: Layout, other: Layout, rows: slice) -> Iterator[int]:
-    """Yield the counts box by box."""
-    if not layout.shape:
-        yield int(_unequal(layout.values(None), other.values(None)).sum())
+def _boxes(shape: tuple[int, ...], rows: slice) -> Iterator[slice | None]:
+    if not shape:
+        yield None
         return
-    step = max(1, _BOX // max(1, prod(layout.shape[1:])))
+    step = max(1, COUNTED // max(1, prod(shape[1:])))
     for start in range(rows.start, rows.stop, step):
-        box = slice(start, min(start + step, rows.stop))
-        yield int(_unequal(layout.values(box), other.values(box)).sum())
+        yield slice(start, min(start + step, rows.stop))
 
 
 def _unequal(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
