@@ -77,7 +77,10 @@ class Plain(Layout):
 
     def values(self, rows: Rows = None, out: Tensor | None = None, rounded: bool = True) -> Tensor:
         """Return the values of some rows, float32."""
-        found = self.fields[CODES].read(rows)
+        field = self.fields[CODES]
+        if out is not None and self.dtype.is_floating_point and not field.across_rows:
+            return out.copy_(field.piece.numbers(() if rows is None else (rows,), widened=False))
+        found = field.read(rows)
         if self.dtype == torch.uint64:  # which torch can't cast
             found = torch.from_numpy(found.numpy().astype("float32"))
         return found.to(torch.float32) if out is None else out.copy_(found)
