@@ -15,7 +15,7 @@ from streamlit.testing.v1 import AppTest
 import quantcore as qc
 from pages.models.checkpoint import controls, run, views
 from pages.serving import settings
-from quantcore.checkpoints import CheckpointTensor, Entry, open_checkpoint
+from quantcore.checkpoints import EXAMPLES, CheckpointTensor, Entry, open_checkpoint
 from quantcore.checkpoints.comparison import row_order
 from quantcore.checkpoints.window import has_codes
 
@@ -440,3 +440,10 @@ def test_an_expert_of_a_stack_is_compared_with_its_own_tensor(monkeypatch, tmp_p
     assert np.array_equal(array(data["arrays"]["x"]).reshape(8, 16), stack[2].numpy())
     back = maps(at(folder="original/model.safetensors", ck_original="other", ck_tensor=name.format("1.")))
     assert np.array_equal(array(back["arrays"]["x"]).reshape(8, 16), stack[1].half().float().numpy())
+
+
+def test_an_example_is_one_press_away():
+    page = at()
+    page = sound(next(b for b in page.button if b.label == "GPTQ").click().run())
+    assert len(table(page)) == len(open_checkpoint(EXAMPLES["minilm-gptq"]).tensors)
+    assert controls.COLOR in page.session_state  # there is an original

@@ -32,6 +32,7 @@ with page_frame(top=top):
             "Open a quantized checkpoint to see what it is made of, and any of its tensors as codes and values; with the "
             "original open too, what was lost."
         )
+        views.examples()
     else:
         is_open = bool(st.session_state.get(controls.TENSOR, st.query_params.get(controls.TENSOR)))
         with st.container(
