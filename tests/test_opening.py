@@ -298,3 +298,67 @@ def test_a_host_whose_name_leads_inside(net):
 
 def test_pages_tell_which_addresses_they_open(net):
     assert "https://" in widget(at_page(), "ck").placeholder
+
+
+# Uploads on the page
+
+
+def uploaded(at: AppTest, *given: tuple[str, bytes]) -> AppTest:
+    widget(at, "_ck_upload").set_value(
+        [(name, data, "application/octet-stream") for name, data in given]
+    ).run()
+    assert not at.exception
+    return at
+
+
+BOTH = [(name, (RELEASE / name).read_bytes()) for name in ("model.safetensors", "config.json")]
+
+
+def test_files_are_opened_and_stand_in_the_link():
+    at = uploaded(at_page(ck="example:minilm"), *BOTH)
+    assert_opened(at)
+    assert widget(at, "ck").value == "upload:model.safetensors and 1 more"
+    assert files.parse(widget(at, "ck_files").value) == digests(held("model.safetensors", "config.json"))
+    asked = "The link asks whoever opens it for config.json (SHA-256 "
+    assert [text for text in said(at.markdown) if text.startswith(asked)]
+    widget(at, "ck").set_value("example:minilm").run()
+    assert_opened(at)
+    assert not [text for text in said(at.markdown) if text.startswith(asked)]
+    assert "upload:model.safetensors and 1 more" in widget(at, "ck").options
+
+
+def test_a_link_is_not_taken_over_by_another_file():
+    wanted = files.text_of(digests(held("model.safetensors", "config.json")))
+    at = uploaded(at_page(ck="upload:x", ck_files=wanted), ("model.safetensors", b"x"), BOTH[1])
+    assert "has the same name, but is another file" in said(at.info)[0]
+    assert widget(at, "ck_files").value == wanted
+    widget(at, "_ck_other").click().run()
+    assert "does not begin like" in said(at.error)[0]
+    assert widget(at, "ck_files").value != wanted
+
+
+def test_of_two_files_of_one_name_the_link_means_one():
+    wanted = files.text_of(digests(held("model.safetensors", "config.json")))
+    at = uploaded(at_page(ck="upload:x", ck_files=wanted), ("model.safetensors", b"x"), *BOTH)
+    assert_opened(at)
+    at = uploaded(at_page(), ("model.safetensors", b"x"), *BOTH)
+    assert said(at.error) == ["Two files are named 'model.safetensors'; remove one."]
+    uploaded(at, *BOTH)
+    assert_opened(at)
+
+
+def test_files_that_are_not_a_checkpoint():
+    at = uploaded(at_page(), ("config.json", b"{}"))
+    assert "has no file that can be read" in said(at.error)[0]
+    for name in ("..", "notes.txt", "a/../../b.exe"):
+        (sentence,) = said(uploaded(at_page(), (name, b""), *BOTH).error)
+        assert "is not a plain file name" in sentence or "is not a file of a checkpoint" in sentence
+
+
+def test_files_are_removed():
+    at = uploaded(at_page(), *BOTH)
+    widget(at, "_ck_upload").set_value([]).run()
+    assert not at.exception
+    assert not widget(at, "ck").value
+    assert not widget(at, "ck_files").value
+    assert meters(at) == []

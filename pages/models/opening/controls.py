@@ -50,6 +50,8 @@ def choose(slot: str = "", label: str = "Checkpoint") -> Opened | None:
     try:
         if typed.startswith(UPLOAD):
             opened, place = uploads.open(progress), None
+            asks = f"The link asks whoever opens it for {uploads.named()}: send that along."
+            page_frame.note_on_link(messages.plain(asks))
         else:
             place = addresses.place_of(typed, models_folder.current())
             opened = place.open(progress)

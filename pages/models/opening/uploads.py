@@ -1,12 +1,13 @@
 """Checkpoints from uploaded files, which are kept for the whole session; the link carries their names and digests."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import PurePath
 from typing import Any
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 from streamlit.runtime.uploaded_file_manager import DeletedFile
 
 from pages.models.opening import files
@@ -37,6 +38,7 @@ class Uploads:
         self._address, self._wanted = address, wanted
         self._widget, self._again = f"_{address}_upload", f"_{address}_upload_again"
         self._held, self._own = f"_{address}_held", f"_{address}_own"
+        self._ids = f"_{address}_ids"
         self._open, self._problem = f"_{address}_opened", f"_{address}_problem"
 
     def draw(self) -> list[str]:
@@ -46,12 +48,12 @@ class Uploads:
         """
         given = st.file_uploader(
             "Files of one checkpoint",
-            type=[extension.removeprefix(".") for extension in files.EXTENSIONS],
             accept_multiple_files=True,
             key=self._key(),
             on_change=self._changed,
-            help=f"All of one checkpoint: shards with their index and config.json, or a GGUF file with its parts; up to "
-            f"{upload_limit() >> 20} MB each. Nothing in them is ever executed.",
+            # no types: Streamlit would answer others with a failure, and here they get a sentence
+            help=f"All of one checkpoint: shards with their index and config.json, or a GGUF file with its parts. Up to "
+            f"{upload_limit() >> 20} MB each; {', '.join(files.EXTENSIONS)}. Nothing in them is ever executed.",
         )
         lost = any(isinstance(file, DeletedFile) for file in st.session_state.get(self._widget) or [])
         if lost and self._again not in st.session_state:
@@ -102,6 +104,10 @@ class Uploads:
             )
         return known[1]
 
+    def named(self) -> str:
+        """The names and digests of the files that the link asks for."""
+        return files.named(self._asked())
+
     def offer_own(self) -> None:
         """Draw a button that opens the files that are there instead of those that the link asks for."""
         held = self.held()
@@ -116,9 +122,10 @@ class Uploads:
         """Keep what has just been uploaded, and open it unless the link asks for other files."""
         before = self.held()
         ids = tuple(file.file_id for file in given)
-        if st.session_state.get(f"{self._held}_ids") == ids:
+        if st.session_state.get(self._ids) == ids:
             return
-        st.session_state[f"{self._held}_ids"] = ids
+        self._free(keep=ids)
+        st.session_state[self._ids] = ids
         st.session_state[self._held] = {}
         st.session_state.pop(self._open, None)
         try:
@@ -165,13 +172,21 @@ class Uploads:
         if not st.session_state.get(self._key()):
             self._remove()
 
+    def _free(self, keep: Collection[str] = ()) -> None:
+        """Let the server forget files: it keeps those of a field that was left by going to another page."""
+        context = get_script_run_ctx()
+        for file_id in st.session_state.get(self._ids, ()):
+            if context is not None and file_id not in keep:
+                context.uploaded_file_mgr.remove_file(context.session_id, file_id)  # type: ignore[attr-defined]
+
     def _remove(self) -> None:
         """Forget the files (a callback); a link of another goes on asking for its own."""
         if st.session_state.get(self._wanted) == st.session_state.get(self._own):
             st.session_state[self._wanted] = ""
             if self._is_chosen():
                 st.session_state[self._address] = None
-        for key in (self._held, f"{self._held}_ids", self._own, self._open, self._problem):
+        self._free()
+        for key in (self._held, self._ids, self._own, self._open, self._problem):
             st.session_state.pop(key, None)
 
 
