@@ -79,7 +79,7 @@ def test_a_cold_link_of_a_small_pair_compares_at_once(pair: tuple[Path, Path]) -
 @pytest.mark.parametrize(
     ("sort", "metric", "order"),
     [
-        ("Order of the file", "sqnr_db", "0123"),
+        ("Layer", "sqnr_db", "0123"),
         ("Harm", "mse", "3102"),
         ("Harm", "cosine", "3102"),
         ("Bytes", "mse", "0123"),
@@ -95,6 +95,13 @@ def test_links_restore_sort_metric_and_filter(
     assert list(at.dataframe[0].value["tensor"]) == ["a.1.weight"]
     at = opened(*pair, cmp_filter="frobnicate")
     assert at.dataframe[0].value.empty
+
+
+def test_layers_are_in_their_order(tmp_path: Path) -> None:
+    weights = {f"a.{i}.weight": torch.ones(3) for i in (10, 9, 2)}
+    save_file(weights, tmp_path / "m.safetensors")
+    frame = views.table(results_of((tmp_path / "m.safetensors",) * 2), views.Chosen("sqnr_db", "Layer", ""))
+    assert list(frame["tensor"]) == ["a.2.weight", "a.9.weight", "a.10.weight"]
 
 
 def test_the_table_as_csv_and_markdown(pair: tuple[Path, Path]) -> None:

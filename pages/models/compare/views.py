@@ -1,6 +1,7 @@
 """What a comparison found: a summary, a picture, tables of tensors and of the worst blocks, and what has no partner."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -57,7 +58,7 @@ def results(found: Kept, chosen: Chosen) -> None:
         if found.comparison.pairing.unpaired:
             _remarks(known, found.comparison.pairing.unpaired)
         return
-    st.markdown(messages.plain(summary(known) + _permuted(known)))
+    st.markdown(messages.plain(summary(known) + _pointers(known)))
     rows = table(known, chosen)
     if not rows.empty:
         picture(rows, chosen)
@@ -73,22 +74,43 @@ def results(found: Kept, chosen: Chosen) -> None:
     _exports(rows)
 
 
-def _permuted(known: Sequence[TensorResult]) -> str:
-    """Say how many tensors have rows in another order."""
-    undone = [r for r in known if r.order != "as stored"]
-    if not undone:
-        return ""
-    are = "tensor is" if len(undone) == 1 else "tensors are"
-    return f" {len(undone):,} {are} compared with another order of rows or a shift undone: see Remarks."
+def _pointers(known: Sequence[TensorResult]) -> str:
+    """Say how many tensors have rows in another order, or values that are left out."""
+    said = (
+        (
+            sum(r.order != "as stored" for r in known),
+            "compared with another order of rows, or a shift, undone",
+        ),
+        (
+            sum(any(r.nonfinite.values()) for r in known),
+            "compared without some elements, which are NaN or infinite",
+        ),
+        (sum(bool(r.problem) for r in known), "not compared"),
+    )
+    found = [f"{count(n, 'tensor')} {'is' if n == 1 else 'are'} {what}" for n, what in said if n]
+    return f" {'; '.join(found)}: see Remarks." if found else ""
+
+
+def _layers(result: TensorResult) -> list[tuple[int, str]]:
+    """A key by which layer 2 comes before layer 10."""
+    parts = re.split(r"(\d{1,9})", result.name)
+    return [(int(part), "") if i % 2 else (0, part) for i, part in enumerate(parts)]
+
+
+_KEYS: dict[str, Callable[[TensorResult], Any]] = {
+    controls.LAYER: _layers,
+    controls.BYTES: lambda r: -r.num_bytes[1],
+    controls.BITS: lambda r: r.bits_per_weight[1],
+}
 
 
 def table(known: Sequence[TensorResult], chosen: Chosen) -> pd.DataFrame:
     """The results as rows, filtered and sorted; ``place`` is where a click leads."""
-    listed = by_harm(known, chosen.metric) if chosen.sort == controls.HARM else list(known)
-    if chosen.sort in (controls.BYTES, controls.BITS):
-        listed = sorted(
-            listed, key=lambda r: -r.num_bytes[1] if chosen.sort == controls.BYTES else r.bits_per_weight[1]
-        )
+    listed = (
+        by_harm(known, chosen.metric)
+        if chosen.sort == controls.HARM
+        else sorted(known, key=_KEYS[chosen.sort])
+    )
     rows = [r.as_row() | {"place": (r.other_tensor, r.other_index, 1)} for r in listed]
     frame = pd.DataFrame(rows, columns=None if rows else [*SHOWN, "place"])
     text = (
