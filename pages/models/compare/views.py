@@ -1,7 +1,6 @@
 """What a comparison found: a summary, a picture, tables of tensors and of the worst blocks, and what has no partner."""
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -10,13 +9,13 @@ import pandas as pd
 import streamlit as st
 
 from pages.models import opening
-from pages.models.compare import controls
+from pages.models.compare import controls, table
 from pages.models.compare.controls import Chosen
 from pages.models.compare.run import Kept
 from pages.shared import headers, messages
 from pages.shared.theme import theme
 from quantcore import figures
-from quantcore.checkpoints.comparison import TensorResult, Unpaired, by_harm, summary
+from quantcore.checkpoints.comparison import TensorResult, Unpaired, summary
 from quantcore.wording import count
 
 OPEN, LEFT = "_comparison_open", "_comparison_left"
@@ -24,16 +23,6 @@ CHART, TABLE, BLOCKS = "cmp_chart", "cmp_table", "cmp_blocks"
 DRAWN = 2000  # circles of the picture
 LISTED = 100  # worst blocks, and remarks of one kind
 AROUND = 32  # rows shown above and below a place
-SHOWN = [
-    "tensor", "sqnr_db", "mse", "max_abs_error", "cosine", "bits_per_weight", "original_bits_per_weight", "bytes",
-    "shape", "storage", "worst_block", "worst_block_sqnr_db", "different", "nonfinite", "order", "original", "remark",
-]  # fmt: skip
-HEADS = {
-    "tensor": "Tensor", "bits_per_weight": "Bits per weight", "original_bits_per_weight": "Original's bits",
-    "bytes": "Bytes", "shape": "Shape", "storage": "Storage", "worst_block": "Worst block at",
-    "worst_block_sqnr_db": "Its SQNR (dB)", "different": "Values that differ", "nonfinite": "NaN and infinite",
-    "order": "Rows", "original": "Original", "remark": "Remark", "place": "At", "columns": "Columns", "share": "Share of Σ error²",
-}  # fmt: skip
 Place = tuple[str, tuple[int, ...] | None, int]  # tensor, index of an element, columns of a block
 
 
@@ -59,7 +48,7 @@ def results(found: Kept, chosen: Chosen) -> None:
             _remarks(known, found.comparison.pairing.unpaired)
         return
     st.markdown(messages.plain(summary(known) + _pointers(known)))
-    rows = table(known, chosen)
+    rows = table.rows_of(known, chosen)
     if not rows.empty:
         picture(rows, chosen)
     with st.container(horizontal=True, vertical_alignment="center"):
@@ -91,37 +80,6 @@ def _pointers(known: Sequence[TensorResult]) -> str:
     return f" {'; '.join(found)}: see Remarks." if found else ""
 
 
-def _layers(result: TensorResult) -> list[tuple[int, str]]:
-    """A key by which layer 2 comes before layer 10."""
-    parts = re.split(r"(\d{1,9})", result.name)
-    return [(int(part), "") if i % 2 else (0, part) for i, part in enumerate(parts)]
-
-
-_KEYS: dict[str, Callable[[TensorResult], Any]] = {
-    controls.LAYER: _layers,
-    controls.BYTES: lambda r: -r.num_bytes[1],
-    controls.BITS: lambda r: r.bits_per_weight[1],
-}
-
-
-def table(known: Sequence[TensorResult], chosen: Chosen) -> pd.DataFrame:
-    """The results as rows, filtered and sorted; ``place`` is where a click leads."""
-    listed = (
-        by_harm(known, chosen.metric)
-        if chosen.sort == controls.HARM
-        else sorted(known, key=_KEYS[chosen.sort])
-    )
-    rows = [r.as_row() | {"place": (r.other_tensor, r.other_index, 1)} for r in listed]
-    frame = pd.DataFrame(rows, columns=None if rows else [*SHOWN, "place"])
-    text = (
-        frame[["tensor", "original", "storage", "shape", "order", "remark"]].agg(" ".join, axis=1).str.lower()
-    )
-    for word in chosen.words.lower().split():
-        inside = text.str.contains(word, regex=False)
-        frame, text = frame[inside], text[inside]
-    return frame.reset_index(drop=True)
-
-
 def picture(rows: pd.DataFrame, chosen: Chosen, live: int = 0) -> None:
     """Draw the harm of each tensor; a click on a circle opens it.
 
@@ -149,7 +107,7 @@ def _chart_open(places: tuple[Place, ...]) -> None:
 
 def _tensors(rows: pd.DataFrame) -> None:
     """Draw the table of tensors."""
-    _clickable(rows[SHOWN], TABLE, tuple(rows["place"]))
+    _clickable(rows[table.SHOWN], TABLE, tuple(rows["place"]))
 
 
 def _blocks(known: Sequence[TensorResult], chosen: Chosen) -> None:
@@ -185,7 +143,7 @@ def _clickable(
     frame: pd.DataFrame, key: str, places: tuple[Place, ...], heads: dict[str, str] | None = None
 ) -> None:
     """Draw a table of which a click on any cell opens its row."""
-    names = HEADS | (heads or {})
+    names = table.HEADS | (heads or {})
     sqnrs = [name for name in ("sqnr_db", "worst_block_sqnr_db", "tensor's") if name in frame]
     config: dict[str, Any] = {}
     for name in sqnrs:
@@ -270,14 +228,4 @@ def _exports(rows: pd.DataFrame) -> None:
     frame = rows.drop(columns="place")
     with st.container(horizontal=True):
         st.download_button("CSV", frame.to_csv(index=False), "comparison.csv", "text/csv")
-        st.download_button("Markdown", markdown(frame[SHOWN]), "comparison.md", "text/markdown")
-
-
-def markdown(frame: pd.DataFrame) -> str:
-    """The table as Markdown."""
-    lines = [[HEADS.get(c) or headers.label(c) for c in frame.columns], ["---"] * len(frame.columns)]
-    lines += [
-        [f"{v:.5g}" if isinstance(v, float) else " ".join(str(v).replace("|", "\\|").split()) for v in row]
-        for row in frame.itertuples(index=False)
-    ]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+        st.download_button("Markdown", table.markdown(frame[table.SHOWN]), "comparison.md", "text/markdown")
