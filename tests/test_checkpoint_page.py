@@ -13,7 +13,7 @@ from streamlit.runtime.scriptrunner import StopException
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
-from pages.models.checkpoint import controls, run, views
+from pages.models.checkpoint import controls, findings, run, views
 from pages.serving import settings
 from quantcore.checkpoints import EXAMPLES, CheckpointTensor, Entry, open_checkpoint
 from quantcore.checkpoints.comparison import row_order
@@ -264,8 +264,8 @@ def test_a_check_that_was_stopped_goes_on_where_it_was(monkeypatch):
     """Stopped after some tensors: those are not read again."""
     checkpoint = open_checkpoint(case("gguf_model").release)
     everything = list(checkpoint.tensors)
-    found = run.Findings(first=(), checked=set(everything[:4]))
-    seen = [step.tensor for step in run.findings.steps(checkpoint, None, found.checked)]
+    found = findings.Findings(first=(), checked=set(everything[:4]))
+    seen = [step.tensor for step in findings.steps(checkpoint, None, found.checked)]
     assert set(seen) - {""} == set(everything[4:])
 
 

@@ -4,7 +4,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from pages.models import opening
-from pages.models.checkpoint import controls, tensor, views
+from pages.models.checkpoint import controls, findings, tensor, views
 from pages.models.opening import Opened
 from pages.shared.page_frame import page_frame
 from pages.shared.selection import Current
@@ -61,4 +61,4 @@ with page_frame(top=top):
             if part == controls.PARTS[0]:
                 views.draw(opened, original, color)
             else:
-                views.found(opened, original)
+                findings.draw(opened, original)

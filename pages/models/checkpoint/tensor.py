@@ -8,7 +8,7 @@ import streamlit as st
 import quantcore as qc
 from pages.maps import component
 from pages.models import cell
-from pages.models.checkpoint import controls, run
+from pages.models.checkpoint import controls, findings, run
 from pages.models.checkpoint.controls import Shown
 from pages.models.opening import Opened, Partner, pairs_of, partner
 from pages.shared import messages
@@ -147,7 +147,7 @@ def _maps(opened: Opened, tensor: CheckpointTensor, shown: Shown, maps: run.Maps
 
 def boxes(opened: Opened, name: str) -> tuple[Box, ...]:
     """The places of the findings of a tensor."""
-    found = run.known(opened, None).of.get(name, ())
+    found = findings.known(opened, None).of.get(name, ())
     return tuple(box for finding in found for box in finding.boxes)
 
 
@@ -160,9 +160,9 @@ def _notes(tensor: CheckpointTensor) -> list[str]:
 
 def _findings(opened: Opened, original: Opened | None, name: str) -> None:
     """Draw what a check has found in this tensor."""
-    found = run.known(opened, original)
+    found = findings.known(opened, original)
     for finding in found.of.get(name, ()):
-        run.sentence(finding)
+        findings.sentence(finding)
     if name in found.checked and not found.of.get(name):
         st.markdown(":small[:green[:material/check_circle:] Checked: nothing was found.]")
 
