@@ -13,9 +13,10 @@ from streamlit.runtime.scriptrunner import StopException
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
-from pages.models.checkpoint import controls, run, views
+from pages.models.checkpoint import controls, findings, run, views
 from pages.serving import settings
-from quantcore.checkpoints import CheckpointTensor, Entry, open_checkpoint
+from quantcore.checkpoints import EXAMPLES, CheckpointTensor, Entry, open_checkpoint
+from quantcore.checkpoints.comparison import row_order
 from quantcore.checkpoints.window import has_codes
 
 Q = "model.layers.0.self_attn.q_proj.weight"
@@ -263,8 +264,8 @@ def test_a_check_that_was_stopped_goes_on_where_it_was(monkeypatch):
     """Stopped after some tensors: those are not read again."""
     checkpoint = open_checkpoint(case("gguf_model").release)
     everything = list(checkpoint.tensors)
-    found = run.Findings(first=(), checked=set(everything[:4]))
-    seen = [step.tensor for step in run.findings.steps(checkpoint, None, found.checked)]
+    found = findings.Findings(first=(), checked=set(everything[:4]))
+    seen = [step.tensor for step in findings.steps(checkpoint, None, found.checked)]
     assert set(seen) - {""} == set(everything[4:])
 
 
@@ -398,3 +399,51 @@ def test_the_worst_element_is_one_press_away(monkeypatch, tmp_path):
     page = sound(next(b for b in page.button if b.label == "Go to worst").click().run())
     assert (maps(page)["rows"], maps(page)["columns"]) == ([1, 17], [13, 29])
     assert maps(page)["selected"] == [9, 21]
+
+
+@pytest.mark.parametrize("heads", [4, 2])
+def test_rows_in_llama_cpps_order_are_compared_with_their_own(monkeypatch, tmp_path, heads):
+    """Its converter interleaves the halves of each head of q and k."""
+    use_folder(monkeypatch, tmp_path)
+    was = torch.randn(64, 32, generator=torch.Generator().manual_seed(3))
+    now = was.reshape(heads, 2, 32 // heads, 32).swapaxes(1, 2).reshape(64, 32).contiguous()
+    for folder, values in (("original", was), ("other", now.half())):
+        (tmp_path / folder).mkdir()
+        save_file({Q: values}, tmp_path / folder / "model.safetensors")
+        (tmp_path / folder / "config.json").write_text(json.dumps({"num_attention_heads": heads}))
+    page = at(folder="other", ck_original="original", ck_tensor=Q, ck_rows="3:41", ck_cell="5, 7")
+    data = maps(page)
+    assert data["maps"] == ["x", "dequantized", "error"]
+    assert np.array_equal(array(data["arrays"]["x"]).reshape(38, 32), now[3:41].numpy())
+    assert any(
+        "The maps show the original with the two halves of each head interleaved" in s
+        for s in said(page.caption)
+    )
+    own = next(row for row in range(64) if torch.equal(was[row], now[5]))
+    opened = {name: open_checkpoint(tmp_path / name) for name in ("original", "other")}
+    assert row_order(opened["original"], opened["other"], Q, Q).original(5) == own
+    assert row_order(opened["original"], opened["original"], Q, Q) is None
+
+
+def test_an_expert_of_a_stack_is_compared_with_its_own_tensor(monkeypatch, tmp_path):
+    use_folder(monkeypatch, tmp_path)
+    stack = torch.randn(3, 8, 16, generator=torch.Generator().manual_seed(4))
+    name = "model.layers.0.mlp.experts.{}up_proj.weight"
+    for folder in ("original", "other"):
+        (tmp_path / folder).mkdir()
+    save_file({name.format(f"{i}."): stack[i] for i in range(3)}, tmp_path / "original" / "model.safetensors")
+    save_file({name.format(""): stack.half()}, tmp_path / "other" / "model.safetensors")
+    data = maps(
+        at(folder="other", ck_original="original/model.safetensors", ck_tensor=name.format(""), ck_at="2")
+    )
+    assert data["maps"] == ["x", "dequantized", "error"]
+    assert np.array_equal(array(data["arrays"]["x"]).reshape(8, 16), stack[2].numpy())
+    back = maps(at(folder="original/model.safetensors", ck_original="other", ck_tensor=name.format("1.")))
+    assert np.array_equal(array(back["arrays"]["x"]).reshape(8, 16), stack[1].half().float().numpy())
+
+
+def test_an_example_is_one_press_away():
+    page = at()
+    page = sound(next(b for b in page.button if b.label == "GPTQ").click().run())
+    assert len(table(page)) == len(open_checkpoint(EXAMPLES["minilm-gptq"]).tensors)
+    assert controls.COLOR in page.session_state  # there is an original

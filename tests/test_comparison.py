@@ -140,7 +140,7 @@ def large(tmp_path_factory):
     golden = case("gptq_v1_4bit_g128_sym")
     values, _ = original_of(golden, folder / "golden")
     generator = torch.Generator().manual_seed(1)
-    many = {f"a.{i}.weight": torch.randn(300, 4096, generator=generator) for i in range(3)}
+    many = {f"a.{i}.weight": torch.randn(60, 4096, generator=generator) for i in range(3)}
     many["a.norm"] = torch.randn(5000, generator=generator)
     rest = {n: torch.tensor(v) for n, v in values.items()}
     original, quantized = folder / "original", folder / "quantized"
@@ -159,8 +159,9 @@ def large(tmp_path_factory):
     return original, quantized
 
 
-def test_a_stop_at_any_step_threads_and_reading_change_nothing(large):
+def test_a_stop_at_any_step_threads_and_reading_change_nothing(large, monkeypatch):
     """The record is equal to the last bit, through JSON, in whatever steps and on however many threads it is made."""
+    monkeypatch.setattr(boxes, "CHUNK", 1 << 16)
     opened = lambda: [open_checkpoint(path) for path in large]  # noqa: E731
     comparison, state, results = compare(*opened())
     whole, number = state.as_dict(), len(list(Comparison(*opened()).steps()))
@@ -188,8 +189,9 @@ def test_the_first_step_reads_nothing(large):
     assert (original.counter.total, other.counter.total) == before
 
 
-def test_only_what_is_needed_is_read_and_once(large):
+def test_only_what_is_needed_is_read_and_once(large, monkeypatch):
     """Bytes of paired tensors, but for the first box of a tensor whose orders are tried."""
+    monkeypatch.setattr(boxes, "CHUNK", 1 << 16)
     original, other = map(open_checkpoint, large)
     before = original.counter.total + other.counter.total
     comparison, _, _ = compare(original, other)
@@ -368,7 +370,7 @@ def test_damaged_checkpoints(tmp_path):
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_file_that_ends_while_it_is_read(threads, tmp_path):
     """The pair is not compared, with the reason; the others are."""
-    weights = {f"w{i}": torch.randn(600, 1000) for i in range(3)}
+    weights = {f"w{i}": torch.randn(1500, 1000) for i in range(8)}
     original = release(tmp_path / "a", weights)
     other = release(tmp_path / "b", weights)
     file = tmp_path / "b" / "model.safetensors"
@@ -376,12 +378,13 @@ def test_a_file_that_ends_while_it_is_read(threads, tmp_path):
     steps = comparison.steps(None, threads)
     next(steps)
     next(steps)
-    file.write_bytes(file.read_bytes()[:3_000_000])
+    file.write_bytes(file.read_bytes()[:7_000_000])
     *_, step = steps
     results = comparison.results(step.state)
-    assert len(results) == 3
-    assert [bool(r.problem) for r in results][1:] == [True, True]
-    assert all("changed since it was opened" in r.problem for r in results[1:])
+    assert len(results) == 8
+    assert "changed since it was opened" in results[-1].problem
+    assert all(r.problem in ("", results[-1].problem) for r in results)
+    assert results[0].equal or results[0].problem
     assert summary(results).endswith(".")
 
 

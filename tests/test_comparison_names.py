@@ -33,6 +33,7 @@ class OfArchitecture(gguf.TensorNameMap):
 def test_every_name_of_every_architecture_is_mapped_as_by_gguf_py(first):
     for arch in list(gguf.MODEL_ARCH_NAMES)[first : first + 50]:
         ours = GgufNames.of(gguf.MODEL_ARCH_NAMES[arch])
+        assert {stem.replace("{bid}", "0") for stem in ours.tensors} == set(OfArchitecture(arch, 1).mapping)
         for stem, (_, mapped) in OfArchitecture(arch, 2).mapping.items():
             assert next(iter(ours.of_stem(stem))) == mapped, (arch, stem)
             assert next(iter(ours.of_name(f"{stem}.weight"))) == (f"{mapped}.weight", None)

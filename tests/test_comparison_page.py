@@ -16,7 +16,8 @@ from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
 from pages.models.compare import run as page_run
-from pages.models.compare import views
+from pages.models.compare import table
+from pages.models.compare.controls import Chosen
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison import Comparison, by_harm
 
@@ -79,7 +80,7 @@ def test_a_cold_link_of_a_small_pair_compares_at_once(pair: tuple[Path, Path]) -
 @pytest.mark.parametrize(
     ("sort", "metric", "order"),
     [
-        ("Order of the file", "sqnr_db", "0123"),
+        ("Layer", "sqnr_db", "0123"),
         ("Harm", "mse", "3102"),
         ("Harm", "cosine", "3102"),
         ("Bytes", "mse", "0123"),
@@ -97,10 +98,17 @@ def test_links_restore_sort_metric_and_filter(
     assert at.dataframe[0].value.empty
 
 
+def test_layers_are_in_their_order(tmp_path: Path) -> None:
+    weights = {f"a.{i}.weight": torch.ones(3) for i in (10, 9, 2)}
+    save_file(weights, tmp_path / "m.safetensors")
+    frame = table.rows_of(results_of((tmp_path / "m.safetensors",) * 2), Chosen("sqnr_db", "Layer", ""))
+    assert list(frame["tensor"]) == ["a.2.weight", "a.9.weight", "a.10.weight"]
+
+
 def test_the_table_as_csv_and_markdown(pair: tuple[Path, Path]) -> None:
     """Both hold the module's numbers, to the last digit in CSV."""
     rows = [r.as_row() for r in by_harm(results_of(pair))]
-    frame = views.table(results_of(pair), views.Chosen("sqnr_db", "Harm", ""))
+    frame = table.rows_of(results_of(pair), Chosen("sqnr_db", "Harm", ""))
     text = frame.drop(columns="place").to_csv(index=False)
     found = list(csv.DictReader(io.StringIO(text)))
     assert [list(row) for row in found] == [list(row) for row in rows]
@@ -108,7 +116,7 @@ def test_the_table_as_csv_and_markdown(pair: tuple[Path, Path]) -> None:
         for name, value in wanted.items():
             if isinstance(value, float) and not math.isnan(value):
                 assert float(got[name]) == value
-    lines = views.markdown(frame[views.SHOWN]).splitlines()
+    lines = table.markdown(frame[table.SHOWN]).splitlines()
     assert len(lines) == 6
     assert lines[2].startswith("| a.3.weight | ")
 

@@ -92,7 +92,7 @@ def test_the_color_is_bits_or_values():
     drawn = tiles(leaves, 10)
     bits = figures.treemap(drawn, leaves).data[0]
     assert list(bits.marker.colors[1:]) == [2.0, 4.0, None]
-    assert bits.marker.colorbar.ticktext == ("2", "3", "4", "6", "8", "16")
+    assert bits.marker.colorbar.ticktext == ("2", "3", "4", "6", "8", "≥16")
     by_value = figures.treemap(
         drawn, leaves, values={"a": 10.0, "b": float("inf"), "c": float("nan")}, unit="SQNR (dB)"
     )

@@ -5,7 +5,8 @@
 
 Where things are: `address` (folders and files, nothing outside them), `sources` (the bytes of a file, counted), `containers` (headers of files), `packing`
 (which code sits where), `protocol` (what a format implements), `layouts` (one module a format), `tensor`, `parameters` and `window` (what is made of them),
-`listing` (all of them), `origin` (one element: its bits, the arithmetic, what other readers make of them), `findings` (what is wrong).
+`listing` (all of them), `origin` (one element: its bits, the arithmetic, what other readers make of them), `findings` (what is wrong),
+`comparison` (of two).
 """
 
 from quantcore.checkpoints.address import Folder, LocalFolder, MemoryFolder, is_inside

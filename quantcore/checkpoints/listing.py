@@ -107,4 +107,4 @@ def _facts(config: Mapping[str, Any]) -> Iterator[str]:
         places = [config, *([inner] if isinstance(inner, dict) else [])]
         found = [place[key] for place in places if key in place] + [config.get(f"{architecture}.{last}")]
         if isinstance(found[0], int) and not isinstance(found[0], bool):
-            yield words.format(f"{found[0]:,}")
+            yield words.format(f"{found[0]:,}") if found[0] != 1 else words.format(1).removesuffix("s")

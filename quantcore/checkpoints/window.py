@@ -42,6 +42,11 @@ class Window:
     row: int
     block: Span
 
+    def against(self, original: Tensor) -> "Window":
+        """Return the window with the rows before they were quantized, float32, as they were read elsewhere."""
+        result = None if self.result is None else replace(self.result, x=original)
+        return replace(self, result=result, original=original)
+
 
 def plane_shape(shape: Sequence[int]) -> Span:
     """Return rows and columns of a plane of a weight; one axis is drawn as one row.
@@ -76,9 +81,8 @@ def window_of(layout: Layout, rows: Span | None, at: tuple[int, ...], original: 
     if not has_codes(layout):
         return Window(_values(part), None, values, part.start, (1, 1))
     result, block = _result(part)
-    return Window(
-        result.x, result if values is None else replace(result, x=values), values, part.start, block
-    )
+    window = Window(result.x, result, None, part.start, block)
+    return window if values is None else window.against(values)
 
 
 def has_codes(layout: Layout) -> bool:

@@ -22,7 +22,8 @@ HARM_AXES = {
     "cosine": ("Cosine similarity", 1),
 }
 _BITS = (2, 3, 4, 6, 8, 16, 32)  # of the color bar
-_SMALLEST, _LARGEST = 6.0, 30.0  # px of a circle
+_SMALLEST, _LARGEST = 5.0, 30.0  # px of a circle
+_WIDTH = 2400.0  # px over which circles are spread, with some overlap
 _SPAN = 4.0  # dB that the axis shows at least: smaller differences should not look large
 _NAME = 90  # characters
 _NAMED, _TICK = 12, 22  # tensors whose names stand below, and their characters
@@ -48,8 +49,9 @@ def harm(
     )
     colors = np.log2(np.clip(shown["bits_per_weight"].to_numpy(float), 1, 64))
     scale = palette("sequential", theme)
+    largest = min(_LARGEST, max(10.0, _WIDTH / max(1, len(places))))  # px
     marker = {
-        "size": _SMALLEST + (_LARGEST - _SMALLEST) * sizes,
+        "size": _SMALLEST + (largest - _SMALLEST) * sizes,
         "color": colors,
         "colorscale": scale,
         "cmin": math.log2(_BITS[0]),

@@ -31,7 +31,7 @@ def treemap(
     """Return a treemap; the customdata of a tile is the position of its leaf, -1 for several.
 
     Args:
-        facts: by the position of a leaf, a line for its tooltip.
+        facts: by the position of a leaf, lines for its tooltip.
         title: of the first tile.
         values: colors by name of the leaf, such as SQNR; without them, bits per element.
         unit: of the values, over the color bar.
@@ -62,7 +62,8 @@ def treemap(
         outsidetextfont={"color": INK[theme], "size": 11},
     )
     layout = base_layout(theme, height) | {"margin": {"l": 0, "r": 0, "t": 22, "b": 2}}
-    layout["hoverlabel"] = {"align": "left", "bordercolor": DIM[theme]}
+    ink = {"color": INK[theme], "size": 12}
+    layout["hoverlabel"] = {"align": "left", "bordercolor": DIM[theme], "bgcolor": _PAGE[theme], "font": ink}
     layout["uniformtext"] = {"minsize": 8, "mode": "hide"}
     return go.Figure([trace], layout)
 
@@ -81,7 +82,7 @@ def _told(tile: Tile, facts: Mapping[int, str]) -> str:
     name = shown(tile.path, 90) if not tile.folded else shown(f"{tile.path}: {tile.label}", 90)
     lines = [f"<b>{name}</b>"] if name else []
     if tile.leaf is not None and tile.leaf in facts:
-        return "<br>".join([*lines, shown(facts[tile.leaf], 200)])
+        return "<br>".join([*lines, *(shown(line, 90) for line in facts[tile.leaf].split("\n"))])
     bits = f", {8 * tile.size / tile.elements:.4g} bits per weight" if tile.elements else ""
     return "<br>".join([*lines, f"{tile.leaves:,} tensors, {tile.size:,} bytes{bits}"])
 
@@ -93,7 +94,10 @@ def _bits(tiles: Sequence[Tile]) -> tuple[list[float | None], dict[str, Any]]:
         for tile in tiles
     ]
     ends = math.log2(BITS[0]) - 0.2, math.log2(BITS[-1])
-    places = {"tickvals": [math.log2(b) for b in BITS], "ticktext": [str(b) for b in BITS]}
+    places = {
+        "tickvals": [math.log2(b) for b in BITS],
+        "ticktext": [*(str(b) for b in BITS[:-1]), f"≥{BITS[-1]}"],
+    }
     return found, _scale(ends, palette("sequential"), places | {"title": _head("bits")})
 
 

@@ -316,7 +316,7 @@ def test_color_bars_have_round_numbers_where_these_belong(app: Any, x: list[list
     app.expect_scheme(DEFAULT)
     app.wait("document.querySelectorAll('.qs-scales rect').length === 4")
     result = qc.apply(x, qc.Scheme.parse(DEFAULT))
-    colors = figures.scales_of_maps(map_data(result, View()), result)
+    colors = figures.scales_of_maps(map_data(result, View()), result.scheme.format)
     for ticks, (name, scale) in zip(app.page.evaluate(BARS), colors.items(), strict=True):
         assert 2 <= len(ticks) <= 12, name
         values = [float(text.replace("−", "-")) for text, _, _ in ticks]

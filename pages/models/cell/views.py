@@ -36,13 +36,9 @@ def draw(opened: Opened, name: str, index: tuple[int, ...], original: Opened | N
 
 def _in_original(opened: Opened, name: str, origin: Origin, original: Opened | None) -> float | None:
     """The value of the element in the original; None if it has no such element."""
-    other = partner(opened, original, name)
-    if other is None or len(other.shape) != len(origin.index):
-        return None
-    if any(i >= n for i, n in zip(origin.index, other.shape, strict=True)):
-        return None
     try:
-        return other.origin(origin.index).value
+        other = partner(opened, original, name, origin.index[:-2])
+        return None if other is None else other.tensor.origin(other.index(origin.index)).value
     except qc.QuantError:  # said where the original is shown
         return None
 

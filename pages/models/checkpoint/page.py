@@ -4,7 +4,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from pages.models import opening
-from pages.models.checkpoint import controls, tensor, views
+from pages.models.checkpoint import controls, findings, tensor, views
 from pages.models.opening import Opened
 from pages.shared.page_frame import page_frame
 from pages.shared.selection import Current
@@ -32,6 +32,7 @@ with page_frame(top=top):
             "Open a quantized checkpoint to see what it is made of, and any of its tensors as codes and values; with the "
             "original open too, what was lost."
         )
+        views.examples()
     else:
         is_open = bool(st.session_state.get(controls.TENSOR, st.query_params.get(controls.TENSOR)))
         with st.container(
@@ -60,4 +61,4 @@ with page_frame(top=top):
             if part == controls.PARTS[0]:
                 views.draw(opened, original, color)
             else:
-                views.found(opened, original)
+                findings.draw(opened, original)

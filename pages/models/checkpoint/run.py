@@ -16,21 +16,19 @@ from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
 from pages.models.checkpoint.controls import Shown
-from pages.models.opening import Opened
+from pages.models.opening import Partner
 from pages.serving.work import memory
 from pages.shared import cache, turn
 from pages.shared.selection import Tensor
 from quantcore.analysis import MapData, in_tensor, joined, map_data, step_of, value_data
-from quantcore.checkpoints import CheckpointFinding, CheckpointTensor, Window, findings
+from quantcore.checkpoints import CheckpointTensor, Window
 from quantcore.quantization import Quantized
-from quantcore.tensors import megabytes
 
 BAND = 1 << 21  # elements that are read at once
-_NEED = 8.0  # memory of a band, in multiples of its elements as float32
-_CHECK = 400_000_000  # bytes that a check needs: weights of up to 268 MB are held while they are checked
+_NEED = 16.0  # memory of a band, in multiples of half its elements as float32
 _TRIM = 16  # bands: what is kept of each is small, but holds the freed memory below it
 _PATIENCE = 0.4  # seconds that are not worth a word
-_STOPPED, _WANTED = "_ck_stopped", "_ck_wanted"
+_STOPPED = "_ck_stopped"
 
 
 @dataclass
@@ -86,7 +84,7 @@ class _Parts:
 
 
 def maps(
-    tensor: CheckpointTensor, original: CheckpointTensor | None, shown: Shown, key: str, place: DeltaGenerator
+    tensor: CheckpointTensor, original: Partner | None, shown: Shown, key: str, place: DeltaGenerator
 ) -> Maps | None:
     """Return the maps of the part shown, read in bands of rows; None if the visitor has stopped that.
 
@@ -108,7 +106,7 @@ def maps(
 def work(tensor: CheckpointTensor, shown: Shown, key: str) -> tuple[Tensor, str]:
     """Name the reading of a part: what it takes at once, as a record for the cache, and which part it is."""
     elements = (shown.rows[1] - shown.rows[0]) * (shown.columns[1] - shown.columns[0])
-    record = record_of(f"{key} {tensor.name}", min(elements, BAND), tensor.name)
+    record = record_of(f"{key} {tensor.name}", min(elements, BAND // 2), tensor.name)
     return record, f"maps {shown.at} {shown.rows} {shown.columns}"
 
 
@@ -127,7 +125,7 @@ def _stop(what: str) -> None:
 
 def _read(
     tensor: CheckpointTensor,
-    original: CheckpointTensor | None,
+    original: Partner | None,
     shown: Shown,
     record: Tensor,
     what: str,
@@ -140,7 +138,9 @@ def _read(
         for start, stop in _bands(shown, step[0]):
             if start not in parts.bands:
                 progress((start - first) / (last - first), f"Reading row {start:,} of {shown.height:,}")
-                window = tensor.window((start, stop), shown.at, original)
+                window = tensor.window((start, stop), shown.at)
+                if original is not None:
+                    window = window.against(original.rows(start, stop))
                 parts.bands[start] = _map(window, shown, (start, stop), step)
                 if window.original is not None:
                     # as the library gives them; the maps show them before that rounding
@@ -172,70 +172,6 @@ def _map(window: Window, shown: Shown, rows: tuple[int, int], step: tuple[int, i
     view = qc.views.View(columns=shown.columns)
     data = map_data(window.result, view, step=step)
     return in_tensor(data, window.row, window.block, window.original is not None)
-
-
-@dataclass
-class Findings:
-    """What a check has found. ``first``: in headers; ``of``: by tensor; ``checked``: tensors that are done."""
-
-    first: tuple[CheckpointFinding, ...] | None = None
-    of: dict[str, tuple[CheckpointFinding, ...]] = field(default_factory=dict)
-    checked: set[str] = field(default_factory=set)
-
-    def all(self) -> list[CheckpointFinding]:
-        """The worst first."""
-        found = [*(self.first or ()), *(finding for each in self.of.values() for finding in each)]
-        return sorted(found, key=lambda finding: ("error", "warning", "note").index(finding.severity))
-
-
-def known(opened: Opened, original: Opened | None) -> Findings:
-    """What has been found in a checkpoint so far."""
-    record = record_of(_key(opened, original))
-    return cache.cached_small(record, "findings", Findings)
-
-
-def _key(opened: Opened, original: Opened | None) -> str:
-    return f"{opened.key} {original.key if original else ''}"
-
-
-def check(opened: Opened, original: Opened | None, place: DeltaGenerator) -> Findings:
-    """Check all weights if the visitor has asked for it, and return what has been found so far."""
-    found, key = known(opened, original), _key(opened, original)
-    names = opened.checkpoint.tensors
-    left = len(names) - len(found.checked)
-    if not left:
-        return found
-    if st.session_state.get(_WANTED) != key:
-        label = f"Check all {len(names):,} tensors" if not found.checked else f"Check the {left:,} others"
-        hint = "Read every tensor: scales, zero points, codes, how they were made" + (
-            ", and the error against the original" if original else ""
-        )
-        place.button(label, on_click=_want, args=(key,), help=hint, key="_ck_check")
-        return found
-    against = original.checkpoint if original else None
-    record = record_of(key, _CHECK // 4)
-    progress = Progress(place, partial(_want, ""), patience=0.0)
-    progress(0.0, "Reading…")
-    with cache.turn_of(record, 1.0, long=True) as own:
-        last = ""
-        for step in findings.steps(opened.checkpoint, against, found.checked):
-            found.checked |= {last} - {""} if step.tensor != last else set()
-            last = step.tensor
-            if not last:
-                found.first = step.findings
-            elif step.findings:
-                found.of[last] = step.findings
-            told = f"{megabytes(step.done)} of {megabytes(step.total)}, {len(found.checked):,} tensors"
-            progress(step.done / max(1, step.total), told)
-            own.let_others(turn.AT_A_TIME)
-        found.checked |= set(names)
-    progress.end()
-    st.session_state.pop(_WANTED, None)
-    return found
-
-
-def _want(key: str) -> None:
-    st.session_state[_WANTED] = key
 
 
 class Progress:

@@ -8,16 +8,16 @@ import streamlit as st
 import quantcore as qc
 from pages.maps import component
 from pages.models import cell
-from pages.models.checkpoint import controls, run
+from pages.models.checkpoint import controls, findings, run
 from pages.models.checkpoint.controls import Shown
-from pages.models.opening import Opened, pairs_of, partner
+from pages.models.opening import Opened, Partner, pairs_of, partner
 from pages.shared import messages
 from pages.shared.theme import theme
 from quantcore.analysis import View, element
 from quantcore.checkpoints import CheckpointTensor
 from quantcore.diagnosis import Box
 from quantcore.tensors import megabytes, short
-from quantcore.wording import count, printable
+from quantcore.wording import printable
 
 
 def draw(opened: Opened, original: Opened | None, name: str) -> None:
@@ -28,20 +28,21 @@ def draw(opened: Opened, original: Opened | None, name: str) -> None:
             f"There is no tensor {short(name, 120)} in {short(opened.title, 80)}; go back and choose one from the table."
         )
         return
-    was, note = _partner(opened, tensor, original)
     try:
         shape = tensor.shape
         line = st.container()
+        with st.container(key="ck_found"):
+            _findings(opened, original, name)
         shown = controls.part_of(shape)
+        was, note = _partner(opened, tensor, original, shown.at)
         place = st.empty()
-        key = f"{opened.key} {original.key if original and was is not None else ''}"
+        key = f"{opened.key} {f'{original.key} {was.key}' if original and was is not None else ''}"
         maps = run.maps(tensor, was, shown, key, place)
         _facts(line, tensor, shown, maps)
         if maps is not None:
             _maps(opened, tensor, shown, maps, key)
         for sentence in filter(None, (note, *_notes(tensor))):
             st.caption(messages.plain(sentence))
-        _findings(opened, original, name)
         if shown.cell is not None:
             cell.draw(opened, name, shown.cell, original)
     except qc.QuantError as error:
@@ -49,14 +50,15 @@ def draw(opened: Opened, original: Opened | None, name: str) -> None:
 
 
 def _partner(
-    opened: Opened, tensor: CheckpointTensor, original: Opened | None
-) -> tuple[CheckpointTensor | None, str]:
-    """Return the tensor before it was quantized, and why there is none although an original is open."""
+    opened: Opened, tensor: CheckpointTensor, original: Opened | None, at: tuple[int, ...]
+) -> tuple[Partner | None, str]:
+    """Return the plane before it was quantized, and why there is none although an original is open."""
     if original is None:
         return None, ""
-    found = partner(opened, original, tensor.name)
+    found = partner(opened, original, tensor.name, at)
     if found is not None:
-        return found, ""
+        order = f"The maps show the original {found.order}, as this file has its rows." if found.order else ""
+        return found, order
     pairs = pairs_of(opened, original, tensor.name)
     if pairs:
         part = (
@@ -146,7 +148,7 @@ def _maps(opened: Opened, tensor: CheckpointTensor, shown: Shown, maps: run.Maps
 
 def boxes(opened: Opened, name: str) -> tuple[Box, ...]:
     """The places of the findings of a tensor."""
-    found = run.known(opened, None).of.get(name, ())
+    found = findings.known(opened, None).of.get(name, ())
     return tuple(box for finding in found for box in finding.boxes)
 
 
@@ -159,16 +161,11 @@ def _notes(tensor: CheckpointTensor) -> list[str]:
 
 def _findings(opened: Opened, original: Opened | None, name: str) -> None:
     """Draw what a check has found in this tensor."""
-    found = run.known(opened, original)
+    found = findings.known(opened, original)
     for finding in found.of.get(name, ()):
-        st.markdown(f":small[{_MARKS[finding.severity]} {messages.plain(finding.sentence)}]")
+        findings.sentence(finding)
     if name in found.checked and not found.of.get(name):
-        st.markdown(f":small[:green[:material/check_circle:] Checked: {count(0, 'finding')}.]")
+        st.markdown(":small[:green[:material/check_circle:] Checked: nothing was found.]")
 
 
 _PANEL = 190  # px below the maps for what a cell is made of: its first lines
-_MARKS = {
-    "error": ":red[:material/error:]",
-    "warning": ":orange[:material/warning:]",
-    "note": ":blue[:material/info:]",
-}

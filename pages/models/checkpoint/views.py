@@ -1,4 +1,4 @@
-"""The whole of a checkpoint: totals, treemap, table, findings."""
+"""The whole of a checkpoint: totals, treemap, table."""
 
 import hashlib
 import html
@@ -12,19 +12,21 @@ import streamlit as st
 
 from pages.models.checkpoint import controls, harm, run, treemap
 from pages.models.opening import Opened
+from pages.models.opening.addresses import EXAMPLE
+from pages.models.opening.controls import SLOTS
 from pages.shared import cache, messages
 from pages.shared.selection import Tensor
 from pages.shared.theme import theme
 from quantcore import figures
 from quantcore.analysis import Leaf, Tile, tiles
-from quantcore.checkpoints import CheckpointFinding, Entry, Totals, facts, listing
+from quantcore.checkpoints import EXAMPLES, Entry, Totals, facts, listing
 from quantcore.tensors import megabytes
 from quantcore.wording import count, printable
 
 TILES = 500
 TABLE_ROWS = 2000
-FINDINGS = 2000
-_TABLE, _FOUND = "_ck_table", "_ck_found"
+_TABLE = "_ck_table"
+_ORIGINAL = "minilm"  # of the shipped checkpoints
 
 
 def entries(opened: Opened) -> list[Entry]:
@@ -57,6 +59,20 @@ def problems(opened: Opened) -> None:
     if found:
         more = f" {len(found) - 1:,} more under Findings." if len(found) > 1 else ""
         messages.warning(printable(found[0].sentence, 400) + more)
+
+
+def examples() -> None:
+    """Draw the buttons that open the shipped checkpoints, each with what it was quantized from."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.caption("Two layers of a sentence encoder, with their original:", width="content")
+        for name in EXAMPLES:
+            if name != _ORIGINAL:
+                st.button(name.removeprefix(f"{_ORIGINAL}-").upper(), on_click=_open_example, args=(name,))
+
+
+def _open_example(name: str) -> None:
+    state = {SLOTS[""]: f"{EXAMPLE}{name}", SLOTS["original"]: f"{EXAMPLE}{_ORIGINAL}"}
+    st.session_state.update(state)
 
 
 def draw(opened: Opened, original: Opened | None, color: str) -> None:
@@ -106,7 +122,7 @@ def _treemap(opened: Opened, every: list[Entry], lost: dict[str, float] | None) 
 def _told(entry: Entry) -> str:
     shape = " × ".join(map(str, entry.shape)) or "scalar"
     bits = "" if entry.problem else f", {entry.bits:.4g} bits per weight"
-    return f"{shape}, {entry.storage}, {megabytes(entry.num_bytes)}{bits}"
+    return f"{shape}\n{printable(entry.storage)}\n{megabytes(entry.num_bytes)}{bits}"
 
 
 def _words(drawn: list[Tile]) -> str:
@@ -214,67 +230,3 @@ def _chosen(names: list[str]) -> None:
     rows = [cell[0] for cell in selection["cells"]]
     if rows and rows[0] < len(names):
         controls.open_tensor(names[rows[0]])
-
-
-def found(opened: Opened, original: Opened | None) -> None:
-    """Draw what is wrong or suspicious, and the button that checks all weights."""
-    place = st.empty()
-    known = run.check(opened, original, place)
-    every = known.all() if known.first is not None else _problems(opened)
-    many = {s: sum(f.severity == s for f in every) for s in ("error", "warning", "note")}
-    said = ", ".join(count(n, severity) for severity, n in many.items())
-    checked = len(known.checked)
-    whole = (
-        "All tensors have been checked"
-        if checked == len(opened.checkpoint.tensors)
-        else (f"{checked:,} of {count(len(opened.checkpoint.tensors), 'tensor')} checked")
-    )
-    st.caption(f"{whole}: {said}.")
-    if every:
-        _list(opened, every[:FINDINGS])
-    if len(every) > FINDINGS:
-        st.caption(f"The first {FINDINGS:,} of {len(every):,}, the worst first.")
-
-
-def _problems(opened: Opened) -> list[CheckpointFinding]:
-    """What headers tell, before anything has been checked."""
-    return [
-        CheckpointFinding(p.kind, p.severity, p.sentence, tensors=p.tensors)
-        for p in opened.checkpoint.problems
-    ]
-
-
-def _list(opened: Opened, every: list[CheckpointFinding]) -> None:
-    tensors = opened.checkpoint.tensors
-    targets = [next((name for name in f.tensors if name in tensors), "") for f in every]
-    frame = pd.DataFrame(
-        {
-            "severity": [f.severity for f in every],
-            "sentence": [printable(f.sentence, 1000) for f in every],
-            "tensor": [printable(name, 200) for name in targets],
-        }
-    )
-    with st.container(key="ck_findings", height=400, border=False):
-        st.dataframe(
-            frame,
-            hide_index=True,
-            height="stretch",
-            row_height=56,
-            key=_FOUND,
-            on_select=partial(_found_chosen, every, targets),
-            selection_mode="single-cell",
-            column_config={
-                "severity": st.column_config.TextColumn("Severity", width=70),
-                "sentence": st.column_config.TextColumn("Finding", width="large"),
-                "tensor": st.column_config.TextColumn("Tensor", width="medium"),
-            },
-        )
-
-
-def _found_chosen(every: list[CheckpointFinding], targets: list[str]) -> None:
-    """Open the tensor of the selected finding at its place (a callback)."""
-    selection = st.session_state[_FOUND]["selection"]
-    rows = [cell[0] for cell in selection["cells"]]
-    if rows and rows[0] < len(targets) and targets[rows[0]]:
-        boxes = every[rows[0]].boxes
-        controls.open_tensor(targets[rows[0]], tuple(start for start, _ in boxes[0]) if boxes else None)

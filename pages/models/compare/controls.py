@@ -10,10 +10,10 @@ from quantcore.figures import HARM_AXES
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
 METRIC, SORT, FILTER, PART = "cmp_metric", "cmp_sort", "cmp_filter", "cmp_part"
-HARM, MODEL, BYTES, BITS = "Harm", "Order of the file", "Bytes", "Bits per weight"
+HARM, LAYER, BYTES, BITS = "Harm", "Layer", "Bytes", "Bits per weight"
 SORTS = {
     HARM: "the most harmed first",
-    MODEL: "in the order of the file",
+    LAYER: "by layer",
     BYTES: "the largest first",
     BITS: "the fewest bits first",
 }

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from pages.models import opening
-from pages.models.compare import controls, run, views
+from pages.models.compare import controls, run, table, views
 from pages.shared import messages
 from pages.shared.page_frame import page_frame
 
@@ -28,5 +28,5 @@ with page_frame(
         found = run.kept(original, other)
         views.pairs_told(found)
         chosen = controls.draw()
-        run.run(found, lambda n: views.picture(views.table(found.results, chosen), chosen, live=n))
+        run.run(found, lambda n: views.picture(table.rows_of(found.results, chosen), chosen, live=n))
         views.results(found, chosen)

@@ -9,13 +9,13 @@ import pandas as pd
 import streamlit as st
 
 from pages.models import opening
-from pages.models.compare import controls
+from pages.models.compare import controls, table
 from pages.models.compare.controls import Chosen
 from pages.models.compare.run import Kept
 from pages.shared import headers, messages
 from pages.shared.theme import theme
 from quantcore import figures
-from quantcore.checkpoints.comparison import TensorResult, Unpaired, by_harm, summary
+from quantcore.checkpoints.comparison import TensorResult, Unpaired, summary
 from quantcore.wording import count
 
 OPEN, LEFT = "_comparison_open", "_comparison_left"
@@ -23,16 +23,6 @@ CHART, TABLE, BLOCKS = "cmp_chart", "cmp_table", "cmp_blocks"
 DRAWN = 2000  # circles of the picture
 LISTED = 100  # worst blocks, and remarks of one kind
 AROUND = 32  # rows shown above and below a place
-SHOWN = [
-    "tensor", "sqnr_db", "mse", "max_abs_error", "cosine", "bits_per_weight", "original_bits_per_weight", "bytes",
-    "shape", "storage", "worst_block", "worst_block_sqnr_db", "different", "nonfinite", "order", "original", "remark",
-]  # fmt: skip
-HEADS = {
-    "tensor": "Tensor", "bits_per_weight": "Bits per weight", "original_bits_per_weight": "Original's bits",
-    "bytes": "Bytes", "shape": "Shape", "storage": "Storage", "worst_block": "Worst block at",
-    "worst_block_sqnr_db": "Its SQNR (dB)", "different": "Values that differ", "nonfinite": "NaN and infinite",
-    "order": "Rows", "original": "Original", "remark": "Remark", "place": "At", "columns": "Columns", "share": "Share of Σ error²",
-}  # fmt: skip
 Place = tuple[str, tuple[int, ...] | None, int]  # tensor, index of an element, columns of a block
 
 
@@ -57,8 +47,8 @@ def results(found: Kept, chosen: Chosen) -> None:
         if found.comparison.pairing.unpaired:
             _remarks(known, found.comparison.pairing.unpaired)
         return
-    st.markdown(messages.plain(summary(known) + _permuted(known)))
-    rows = table(known, chosen)
+    st.markdown(messages.plain(summary(known) + _pointers(known)))
+    rows = table.rows_of(known, chosen)
     if not rows.empty:
         picture(rows, chosen)
     with st.container(horizontal=True, vertical_alignment="center"):
@@ -73,31 +63,21 @@ def results(found: Kept, chosen: Chosen) -> None:
     _exports(rows)
 
 
-def _permuted(known: Sequence[TensorResult]) -> str:
-    """Say how many tensors have rows in another order."""
-    undone = [r for r in known if r.order != "as stored"]
-    if not undone:
-        return ""
-    are = "tensor is" if len(undone) == 1 else "tensors are"
-    return f" {len(undone):,} {are} compared with another order of rows or a shift undone: see Remarks."
-
-
-def table(known: Sequence[TensorResult], chosen: Chosen) -> pd.DataFrame:
-    """The results as rows, filtered and sorted; ``place`` is where a click leads."""
-    listed = by_harm(known, chosen.metric) if chosen.sort == controls.HARM else list(known)
-    if chosen.sort in (controls.BYTES, controls.BITS):
-        listed = sorted(
-            listed, key=lambda r: -r.num_bytes[1] if chosen.sort == controls.BYTES else r.bits_per_weight[1]
-        )
-    rows = [r.as_row() | {"place": (r.other_tensor, r.other_index, 1)} for r in listed]
-    frame = pd.DataFrame(rows, columns=None if rows else [*SHOWN, "place"])
-    text = (
-        frame[["tensor", "original", "storage", "shape", "order", "remark"]].agg(" ".join, axis=1).str.lower()
+def _pointers(known: Sequence[TensorResult]) -> str:
+    """Say how many tensors have rows in another order, or values that are left out."""
+    said = (
+        (
+            sum(r.order != "as stored" for r in known),
+            "compared with another order of rows, or a shift, undone",
+        ),
+        (
+            sum(any(r.nonfinite.values()) for r in known),
+            "compared without some elements, which are NaN or infinite",
+        ),
+        (sum(bool(r.problem) for r in known), "not compared"),
     )
-    for word in chosen.words.lower().split():
-        inside = text.str.contains(word, regex=False)
-        frame, text = frame[inside], text[inside]
-    return frame.reset_index(drop=True)
+    found = [f"{count(n, 'tensor')} {'is' if n == 1 else 'are'} {what}" for n, what in said if n]
+    return f" {'; '.join(found)}: see Remarks." if found else ""
 
 
 def picture(rows: pd.DataFrame, chosen: Chosen, live: int = 0) -> None:
@@ -127,7 +107,7 @@ def _chart_open(places: tuple[Place, ...]) -> None:
 
 def _tensors(rows: pd.DataFrame) -> None:
     """Draw the table of tensors."""
-    _clickable(rows[SHOWN], TABLE, tuple(rows["place"]))
+    _clickable(rows[table.SHOWN], TABLE, tuple(rows["place"]))
 
 
 def _blocks(known: Sequence[TensorResult], chosen: Chosen) -> None:
@@ -163,7 +143,7 @@ def _clickable(
     frame: pd.DataFrame, key: str, places: tuple[Place, ...], heads: dict[str, str] | None = None
 ) -> None:
     """Draw a table of which a click on any cell opens its row."""
-    names = HEADS | (heads or {})
+    names = table.HEADS | (heads or {})
     sqnrs = [name for name in ("sqnr_db", "worst_block_sqnr_db", "tensor's") if name in frame]
     config: dict[str, Any] = {}
     for name in sqnrs:
@@ -248,14 +228,4 @@ def _exports(rows: pd.DataFrame) -> None:
     frame = rows.drop(columns="place")
     with st.container(horizontal=True):
         st.download_button("CSV", frame.to_csv(index=False), "comparison.csv", "text/csv")
-        st.download_button("Markdown", markdown(frame[SHOWN]), "comparison.md", "text/markdown")
-
-
-def markdown(frame: pd.DataFrame) -> str:
-    """The table as Markdown."""
-    lines = [[HEADS.get(c) or headers.label(c) for c in frame.columns], ["---"] * len(frame.columns)]
-    lines += [
-        [f"{v:.5g}" if isinstance(v, float) else " ".join(str(v).replace("|", "\\|").split()) for v in row]
-        for row in frame.itertuples(index=False)
-    ]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+        st.download_button("Markdown", table.markdown(frame[table.SHOWN]), "comparison.md", "text/markdown")

@@ -1,18 +1,21 @@
 """Which tensor of an original belongs to which of a checkpoint: found once for two that are open."""
 
+from dataclasses import dataclass
+
 import numpy as np
+from torch import Tensor
 
 from pages.models.opening.opened import Opened
 from pages.shared import cache
-from pages.shared.selection import Tensor
-from quantcore.checkpoints import CheckpointTensor
-from quantcore.checkpoints.comparison import Pair, Pairing, pair_up
+from pages.shared.selection import Tensor as ForCache
+from quantcore.checkpoints import CheckpointTensor, plane_shape
+from quantcore.checkpoints.comparison import Pair, Pairing, RowOrder, pair_up, row_order
 
 
 def pairing(opened: Opened, original: Opened) -> Pairing:
     """The pairs of two checkpoints, by names and shapes; reads no data."""
     key, elements = f"pairing {original.key} | {opened.key}", len(opened.checkpoint.tensors)
-    record = Tensor(key, "", (100 * elements,), _nothing)
+    record = ForCache(key, "", (100 * elements,), _nothing)
     return cache.cached_small(record, "pairs", lambda: pair_up(original.checkpoint, opened.checkpoint))
 
 
@@ -26,16 +29,73 @@ def pairs_of(opened: Opened, original: Opened, name: str) -> list[Pair]:
         return found
 
     key = f"pairing {original.key} | {opened.key}"
-    return cache.cached_small(Tensor(key, "", (1,), _nothing), "by name", make).get(name, [])
+    return cache.cached_small(ForCache(key, "", (1,), _nothing), "by name", make).get(name, [])
 
 
-def partner(opened: Opened, original: Opened | None, name: str) -> CheckpointTensor | None:
-    """The tensor of the original that a whole tensor was made from; None if there is none of its shape."""
+@dataclass(frozen=True)
+class Partner:
+    """What a plane of a tensor was made from, in the original.
+
+    ``tensor``, ``at``: the plane there; ``order``: in which order its rows lie in the checkpoint, if that is another.
+    """
+
+    tensor: CheckpointTensor
+    at: tuple[int, ...]
+    order: RowOrder | None
+
+    @property
+    def key(self) -> str:
+        """Names it among the tensors of the original, for caches."""
+        return f"{self.tensor.name} {self.at}"
+
+    def rows(self, start: int, stop: int) -> Tensor:
+        """The values of some rows, as the checkpoint has them, float32.
+
+        Raises:
+            QuantError: they can't be read.
+        """
+        if self.order is None:
+            return self.tensor.window((start, stop), self.at).values
+        span, index = self.order.originals(start, stop)
+        return self.tensor.window(span, self.at).values[index]
+
+    def index(self, index: tuple[int, ...]) -> tuple[int, ...]:
+        """Where an element of the checkpoint's tensor lies in the original."""
+        row, column = (0, *index)[-2:]
+        row = row if self.order is None else self.order.original(row)
+        return (*self.at, row, column)[-len(self.tensor.shape) :] if self.tensor.shape else ()
+
+
+def partner(opened: Opened, original: Opened | None, name: str, at: tuple[int, ...]) -> Partner | None:
+    """What a plane of a tensor was made from; None if it is not there as such a plane.
+
+    Args:
+        at: the index of the plane on all axes but the last two.
+
+    Raises:
+        QuantError: one of them can't be read.
+    """
     if original is None:
         return None
-    whole = [p for p in pairs_of(opened, original, name) if p.original.is_whole and p.other.is_whole]
-    found = original.checkpoint.tensors[whole[0].original.name] if whole else None
-    return found if found is not None and found.shape == opened.checkpoint.tensors[name].shape else None
+    for pair in pairs_of(opened, original, name):
+        parts = (pair.original, pair.other)
+        if any(part.rows or part.transposed for part in parts) or pair.other.index not in (None, *at[:1]):
+            continue
+        found = original.checkpoint.tensors[pair.original.name]
+        place = at if pair.other.index is None else at[1:]
+        place = place if pair.original.index is None else (pair.original.index, *place)
+        shape = opened.checkpoint.tensors[name].shape
+        if plane_shape(found.shape) == plane_shape(shape) and len(place) == max(0, len(found.shape) - 2):
+            return Partner(found, place, _order(opened, original, found.name, name))
+    return None
+
+
+def _order(opened: Opened, original: Opened, was: str, name: str) -> RowOrder | None:
+    def make() -> tuple[RowOrder | None]:
+        return (row_order(original.checkpoint, opened.checkpoint, was, name),)
+
+    record = ForCache(f"order {original.key} | {opened.key} {was} {name}", "", (1 << 18,), _nothing)
+    return cache.cached_small(record, "order", make)[0]
 
 
 def _nothing() -> np.ndarray:

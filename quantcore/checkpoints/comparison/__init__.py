@@ -13,6 +13,7 @@ rows of fused ones, transposes), `orders` (rows in another order), `sums` (the a
 from quantcore.checkpoints.comparison.pairing import Pair, Pairing, pair_up
 from quantcore.checkpoints.comparison.parts import Part
 from quantcore.checkpoints.comparison.record import TensorResult, WorstBlock, by_harm, summary
+from quantcore.checkpoints.comparison.row_order import RowOrder, row_order
 from quantcore.checkpoints.comparison.sides import Unpaired
 from quantcore.checkpoints.comparison.stream import Comparison, ComparisonState, Step
 
@@ -22,11 +23,13 @@ __all__ = [
     "Pair",
     "Pairing",
     "Part",
+    "RowOrder",
     "Step",
     "TensorResult",
     "Unpaired",
     "WorstBlock",
     "by_harm",
     "pair_up",
+    "row_order",
     "summary",
 ]

@@ -16,7 +16,7 @@ from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.rows import MOST_ELEMENTS, TooLong
 from quantcore.errors import QuantError
 
-CHUNK = 1 << 19  # elements of a box
+CHUNK = 1 << 20  # elements of a box
 
 
 class Work:

@@ -1,6 +1,7 @@
 """A part of a tensor (a whole one, an expert of a stack, some of its rows, its transpose), read by rows."""
 
 import math
+import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -178,6 +179,25 @@ def _cut(piece: StoredTensor, start: int, stop: int, shape: Shape) -> StoredTens
     return replace(piece, shape=shape, offset=piece.offset + start * size, num_bytes=(stop - start) * size)
 
 
+class _Scratch(threading.local):
+    """Memory that a thread uses again: new memory costs as much as the arithmetic."""
+
+    def __init__(self) -> None:
+        self.buffers: dict[str, Tensor] = {}
+
+    def like(self, place: str, rows: int, width: int) -> Tensor:
+        found = self.buffers.get(place)
+        if found is None or found.numel() < rows * width:
+            found = torch.from_numpy(np.empty(rows * width, np.float32))
+            if rows * width <= _KEPT:
+                self.buffers[place] = found
+        return found[: rows * width].view(rows, width)
+
+
+_KEPT = 1 << 21  # elements of memory that is used again
+_scratch = _Scratch()
+
+
 class Both:
     """Two parts with the same elements, by rows that both can read.
 
@@ -191,11 +211,11 @@ class Both:
         self.columns = shape[-1] if len(shape) > 1 else 0
 
     def read(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        """Return the values of some rows of both, float32 [lines, columns], each in memory of its own."""
+        """Return the values of some rows of both, float32 [lines, columns]; valid until this thread reads again."""
         found = []
-        for side in self.sides:
+        for place, side in zip(("original", "other"), self.sides, strict=True):
             times = side.count // self.count
-            out = torch.from_numpy(np.empty(((stop - start) * times, side.width), np.float32))
+            out = _scratch.like(place, (stop - start) * times, side.width)
             side.read(start * times, stop * times, out)
             found.append(out.view(-1, self.columns) if self.columns else out.view(1, -1))
         return found[0], found[1]

@@ -138,11 +138,10 @@ def _finite_sums(a: _Values, b: _Values, start: int) -> Sums:
             with np.errstate(invalid="ignore"):  # of infinities, which are counted
                 for out, of, by in ((xx, x, x), (yy, y, y), (xy, x, y), (ee, e, e)):
                     np.vecdot(of, by, out=out[blocks])
-            np.abs(e, out=e)
-            place = int(e.argmax())
-            if e.flat[place] > high:
-                i, j = divmod(place, e.shape[1] * block)
-                high, at = float(e.flat[place]), start + (line + i) * columns + column + j
+            largest = max(float(e.max()), -float(e.min()))
+            if not largest <= high:  # NaN too; the place is looked for where there is a new one
+                i, j = divmod(int(np.abs(e, out=e).argmax()), e.shape[1] * block)
+                high, at = float(largest), start + (line + i) * columns + column + j
     sums = [float(of.sum()) for of in (xx, yy, xy, ee)]
     return Sums(
         a.size, sums[0], sums[1], sums[2], sums[3], high, at, blocks=_places(ee, xx, block, columns, start)

@@ -91,12 +91,12 @@ class StoredTensor:
         strided = np.lib.stride_tricks.as_strided(data, (runs.count, runs.size), (runs.stride, 1))
         return np.ascontiguousarray(strided).view(dtype).reshape(shape)
 
-    def numbers(self, box: Slices = ()) -> Tensor:
-        """Return its elements, or a box of them: floats as float32, integers as they are."""
+    def numbers(self, box: Slices = (), widened: bool = True) -> Tensor:
+        """Return its elements, or a box of them: floats as float32, unless not ``widened``, integers as they are."""
         bits = self.bits(box)
         dtype = TORCH_DTYPES[self.dtype]
         values = torch.from_numpy(bits.view(f"<i{bits.itemsize}")).view(dtype)
-        return values.to(torch.float32) if dtype.is_floating_point else values
+        return values.to(torch.float32) if widened and dtype.is_floating_point else values
 
     def in_memory(self) -> "StoredTensor":
         """Return the same tensor with its bytes read."""

@@ -77,7 +77,10 @@ class Plain(Layout):
 
     def values(self, rows: Rows = None, out: Tensor | None = None, rounded: bool = True) -> Tensor:
         """Return the values of some rows, float32."""
-        found = self._floats(self.fields[CODES].read(rows))
+        field = self.fields[CODES]
+        if out is not None and self.dtype.is_floating_point and not field.across_rows:
+            return out.copy_(field.piece.numbers(() if rows is None else (rows,), widened=False))
+        found = self._floats(field.read(rows))
         return found if out is None else out.copy_(found)
 
     def part(self, box: tuple[slice, ...]) -> Tensor:

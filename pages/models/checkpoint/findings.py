@@ -1,0 +1,158 @@
+"""Findings of a checkpoint: the check of all its tensors, which can be stopped and goes on, and the list of them."""
+
+from dataclasses import dataclass, field
+from functools import partial
+
+import pandas as pd
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from pages.models.checkpoint import controls
+from pages.models.checkpoint.run import Progress, record_of
+from pages.models.opening import Opened
+from pages.shared import cache, messages, turn
+from quantcore.checkpoints import CheckpointFinding
+from quantcore.checkpoints.findings import steps
+from quantcore.tensors import megabytes
+from quantcore.wording import count, printable
+
+_CHECK = 400_000_000  # bytes that a check needs: weights of up to 268 MB are held while they are checked
+FINDINGS = 2000
+WITHOUT = 5  # findings about no tensor that can be opened, which are written out
+_FOUND, _WANTED = "_ck_found", "_ck_wanted"
+
+
+@dataclass
+class Findings:
+    """What a check has found. ``first``: in headers; ``of``: by tensor; ``checked``: tensors that are done."""
+
+    first: tuple[CheckpointFinding, ...] | None = None
+    of: dict[str, tuple[CheckpointFinding, ...]] = field(default_factory=dict)
+    checked: set[str] = field(default_factory=set)
+
+    def all(self) -> list[CheckpointFinding]:
+        """The worst first."""
+        found = [*(self.first or ()), *(finding for each in self.of.values() for finding in each)]
+        return sorted(found, key=lambda finding: ("error", "warning", "note").index(finding.severity))
+
+
+def known(opened: Opened, original: Opened | None) -> Findings:
+    """What has been found in a checkpoint so far."""
+    record = record_of(_key(opened, original))
+    return cache.cached_small(record, "findings", Findings)
+
+
+def _key(opened: Opened, original: Opened | None) -> str:
+    return f"{opened.key} {original.key if original else ''}"
+
+
+def check(opened: Opened, original: Opened | None, place: DeltaGenerator) -> Findings:
+    """Check all weights if the visitor has asked for it, and return what has been found so far."""
+    found, key = known(opened, original), _key(opened, original)
+    names = opened.checkpoint.tensors
+    left = len(names) - len(found.checked)
+    if not left:
+        return found
+    if st.session_state.get(_WANTED) != key:
+        label = f"Check all {len(names):,} tensors" if not found.checked else f"Check the {left:,} others"
+        hint = "Read every tensor: scales, zero points, codes, how they were made" + (
+            ", and the error against the original" if original else ""
+        )
+        place.button(label, on_click=_want, args=(key,), help=hint, key="_ck_check")
+        return found
+    against = original.checkpoint if original else None
+    record = record_of(key, _CHECK // 4)
+    progress = Progress(place, partial(_want, ""), patience=0.0)
+    progress(0.0, "Reading…")
+    with cache.turn_of(record, 1.0, long=True) as own:
+        last = ""
+        for step in steps(opened.checkpoint, against, found.checked):
+            found.checked |= {last} - {""} if step.tensor != last else set()
+            last = step.tensor
+            if not last:
+                found.first = step.findings
+            elif step.findings:
+                found.of[last] = step.findings
+            told = f"{megabytes(step.done)} of {megabytes(step.total)}, {len(found.checked):,} tensors"
+            progress(step.done / max(1, step.total), told)
+            own.let_others(turn.AT_A_TIME)
+        found.checked |= set(names)
+    progress.end()
+    st.session_state.pop(_WANTED, None)
+    return found
+
+
+def _want(key: str) -> None:
+    st.session_state[_WANTED] = key
+
+
+_MARKS = {
+    "error": ":red[:material/error:]",
+    "warning": ":orange[:material/warning:]",
+    "note": ":blue[:material/info:]",
+}
+
+
+def sentence(finding: CheckpointFinding) -> None:
+    """Draw a finding in full."""
+    st.markdown(f":small[{_MARKS[finding.severity]} {messages.plain(finding.sentence)}]")
+
+
+def draw(opened: Opened, original: Opened | None) -> None:
+    """Draw what is wrong or suspicious, and the button that checks all weights."""
+    place = st.empty()
+    known = check(opened, original, place)
+    every = known.all() if known.first is not None else _problems(opened)
+    many = {s: sum(f.severity == s for f in every) for s in ("error", "warning", "note")}
+    said = ", ".join(count(n, severity) for severity, n in many.items())
+    checked = len(known.checked)
+    whole = (
+        "All tensors have been checked"
+        if checked == len(opened.checkpoint.tensors)
+        else (f"{checked:,} of {count(len(opened.checkpoint.tensors), 'tensor')} checked")
+    )
+    st.caption(f"{whole}: {said}. Click one to open its tensor." if every else f"{whole}: {said}.")
+    for finding in [f for f in every if opened.checkpoint.tensors.keys().isdisjoint(f.tensors)][:WITHOUT]:
+        sentence(finding)
+    if every:
+        _list(opened, every[:FINDINGS])
+    if len(every) > FINDINGS:
+        st.caption(f"The first {FINDINGS:,} of {len(every):,}, the worst first.")
+
+
+def _problems(opened: Opened) -> list[CheckpointFinding]:
+    """What headers tell, before anything has been checked."""
+    return [
+        CheckpointFinding(p.kind, p.severity, p.sentence, tensors=p.tensors)
+        for p in opened.checkpoint.problems
+    ]
+
+
+def _list(opened: Opened, every: list[CheckpointFinding]) -> None:
+    tensors = opened.checkpoint.tensors
+    targets = [next((name for name in f.tensors if name in tensors), "") for f in every]
+    frame = pd.DataFrame(
+        {"severity": [f.severity for f in every], "sentence": [printable(f.sentence, 1000) for f in every]}
+    )
+    with st.container(key="ck_findings", height=400, border=False):
+        st.dataframe(
+            frame,
+            hide_index=True,
+            height="stretch",
+            key=_FOUND,
+            on_select=partial(_found_chosen, every, targets),
+            selection_mode="single-cell",
+            column_config={
+                "severity": st.column_config.TextColumn("Severity", width=80),
+                "sentence": st.column_config.TextColumn("Finding", width=1100),
+            },
+        )
+
+
+def _found_chosen(every: list[CheckpointFinding], targets: list[str]) -> None:
+    """Open the tensor of the selected finding at its place (a callback)."""
+    selection = st.session_state[_FOUND]["selection"]
+    rows = [cell[0] for cell in selection["cells"]]
+    if rows and rows[0] < len(targets) and targets[rows[0]]:
+        boxes = every[rows[0]].boxes
+        controls.open_tensor(targets[rows[0]], tuple(start for start, _ in boxes[0]) if boxes else None)
