@@ -5,7 +5,7 @@
 
 Where things are: `address` (folders and files, nothing outside them), `sources` (the bytes of a file, counted), `containers` (headers of files), `packing`
 (which code sits where), `protocol` (what a format implements), `layouts` (one module a format), `tensor` and `parameters` (what is made of them),
-`findings` (what is wrong), `comparison` (of two).
+`findings` (what is wrong).
 """
 
 from quantcore.checkpoints.address import Folder

@@ -2,6 +2,7 @@
 
 import csv
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 from page_rest import at_rest
 from playwright.sync_api import expect
@@ -26,7 +27,7 @@ def circles(page):
 
 
 def test_a_cold_link_and_a_click_that_opens_the_place(app):
-    page = opened(app, "&cmp_metric=mse&cmp_sort=Bytes")
+    page = opened(app, "&cmp_sort=Bytes&cmp_part=Remarks")
     expect(circles(page)).to_have_count(2)  # the others are equal
     comparison = Comparison(open_checkpoint(ROOT / ORIGINAL), open_checkpoint(ROOT / OTHER))
     *_, step = comparison.steps()
@@ -34,12 +35,16 @@ def test_a_cold_link_and_a_click_that_opens_the_place(app):
     expect(page.get_by_text("6 pairs compared, 4 of them bit-equal")).to_be_visible()
     box = circles(page).first.bounding_box()  # the largest tensor is the most harmed here
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    page.wait_for_url("**/checkpoint?**")
-    assert worst.name == "blk.0.ffn_down.weight"
+    page.wait_for_url("**/checkpoint?**ck_tensor=**")
+    query = parse_qs(urlsplit(page.url).query)
+    assert query["ck_tensor"] == [worst.name]
+    assert query["ck_cell"] == [", ".join(map(str, worst.other_index))]
+    start, stop = map(int, query["ck_rows"][0].split(":"))
+    assert start <= worst.other_index[0] < stop
     page.go_back()
     at_rest(page, HEADING)
     expect(circles(page)).to_have_count(2)
-    assert "cmp_metric=mse" in page.url
+    assert "cmp_sort=Bytes" in page.url
 
 
 def test_the_download_holds_the_numbers_of_the_module(app):

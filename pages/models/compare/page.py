@@ -7,9 +7,9 @@ from pages.models.compare import controls, run, table, views
 from pages.shared import messages
 from pages.shared.page_frame import page_frame
 
-if st.session_state.pop(views.OPEN, False):
-    # no parameters: Streamlit refuses to clear bound ones, and the widgets of the other page set their own
-    st.switch_page("models/checkpoint/page.py", query_params={})
+place = st.session_state.pop(views.OPEN, None)
+if place is not None:  # the checkpoints are bound on both pages, so that they stay in the address
+    st.switch_page("models/checkpoint/page.py", query_params=place)
 
 views.come_back()
 with page_frame(
