@@ -13,7 +13,7 @@ from starlette.middleware import Middleware
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
-from pages.serving import log, metrics, settings, tensor_store
+from pages.serving import log, metrics, models_folder, remote, settings, tensor_store
 from pages.serving.middleware.affinity import Affinity
 from pages.serving.middleware.headers import SecurityHeaders
 from pages.serving.middleware.limits import Limits
@@ -29,6 +29,8 @@ PLOTLY_JS = Path(plotly.__file__).parent / "package_data"
 try:
     options = settings.current()
     tensor_store.current()
+    models_folder.chosen_by(options)
+    remote.current()
     metrics.serve(options.metrics, options.metrics_token)
 except settings.SettingError as error:
     sys.exit(f"Quantscope can't start: {error}")

@@ -209,7 +209,13 @@ def _print_json(path: str, checkpoint: Checkpoint | None, findings: Sequence[Che
         "tensors": len(checkpoint.tensors) if checkpoint else 0,
         "counts": _counts(findings),
         "findings": [
-            {"kind": f.kind, "severity": f.severity, "sentence": f.sentence, "tensors": list(f.tensors)}
+            {
+                "kind": f.kind,
+                "severity": f.severity,
+                "sentence": f.sentence,
+                "tensors": list(f.tensors),
+                "rivals": list(f.rivals),
+            }
             for f in findings
         ],
     }

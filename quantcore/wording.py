@@ -20,3 +20,13 @@ def joined(items: Sequence[str]) -> str:
     """
     *most, last = items
     return f"{', '.join(most)} and {last}" if most else last
+
+
+def printable(text: str, most: int = 200) -> str:
+    """Return a foreign text for one line: control characters are shown as \ufffd, and it is no longer than ``most``.
+
+    >>> printable("a" + chr(10) + "b", 9), printable("abcdef", 4)
+    ('a\ufffdb', 'abc…')
+    """
+    shown = "".join(c if c.isprintable() else "\ufffd" for c in text[: most + 1])
+    return shown if len(shown) <= most else shown[: most - 1] + "…"

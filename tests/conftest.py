@@ -13,6 +13,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is imported: workers wou
 # What tests share they do not write into a home; the servers of the browser tests have this folder in common
 SHARED = tempfile.TemporaryDirectory(prefix="quantscope-", ignore_cleanup_errors=True)
 os.environ["QUANTSCOPE_STORE"] = SHARED.name
+# the checkpoints that the pages of all tests may open
+os.environ["QUANTSCOPE_MODELS"] = str(Path(__file__).parent / "golden_checkpoints")
 
 
 # Modules whose tests share what takes ten seconds, a server or a training: one worker runs all of a module

@@ -28,6 +28,7 @@ pages.shared
 pages.sidebar pages.maps
 pages.explore.quantize pages.explore.ranges pages.explore.formats pages.compare.libraries pages.compare.schemes pages.compare.match
 pages.models.opening
+pages.models.cell
 pages.models.checkpoint pages.models.compare
 pages.learn
 pages.learn.ptq_or_qat

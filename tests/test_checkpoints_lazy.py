@@ -13,7 +13,7 @@ from checkpoint_cases import case, cases, sound
 from safetensors.torch import save_file
 
 from quantcore import QuantError
-from quantcore.checkpoints import open_checkpoint
+from quantcore.checkpoints import ByteCounter, open_checkpoint
 
 
 def _header_bytes(folder):
@@ -190,3 +190,22 @@ def test_urls(remote):
 def test_urls_that_lead_nowhere(address, remote):
     with pytest.raises(QuantError, match=r"There is nothing at|can't be opened"):
         open_checkpoint(address)
+
+
+def test_bytes_that_were_read_more_than_once_are_counted_once():
+    """Against a set of the bytes, over random ranges of two files."""
+    random, counter, read = np.random.default_rng(0), ByteCounter(), set()
+    for _ in range(2000):
+        name, start, size = str(random.integers(2)), int(random.integers(5000)), int(random.integers(1, 60))
+        counter.add(name, start, start + size)
+        read |= {(name, byte) for byte in range(start, start + size)}
+        assert counter.different == len(read)
+    assert counter.reads == 2000
+
+
+def test_ranges_that_were_read_are_told_apart_up_to_a_limit():
+    counter = ByteCounter()
+    for start in range(0, 15_000, 10):
+        counter.add("a", start, start + 4)
+    assert counter.total == 6_000
+    assert counter.total < counter.different <= 15_000

@@ -356,3 +356,30 @@ def test_page_opens_offline(make):
     assert "Plotly.newPlot" in page
     assert len(page) > 3_000_000
     assert '"showSendToCloud": false' in page
+
+
+def values_map(values):
+    x = torch.tensor(values, dtype=torch.float32).reshape(64, -1)
+    return map_data(qc.apply(x, qc.Scheme(qc.INT8)))
+
+
+def test_a_few_far_outliers_do_not_take_the_colors_of_all_others():
+    x = np.random.default_rng(0).normal(0, 0.1, 64 * 64)
+    x[5] = -50
+    data = values_map(x)
+    colors = figures.scales_of_maps(data, qc.INT8)["x"]
+    usual = np.sort(np.abs(np.concatenate([data.map("x").ravel(), data.map("dequantized").ravel()])))
+    assert colors["zmin"] == -colors["zmax"] == -usual[-1 - len(usual) // 1000]
+    beyond = int((usual > colors["zmax"]).sum())
+    assert f"{beyond} cells lie beyond the colors of the values, as far as −50." in figures.beyond_colors(
+        data
+    )
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01])
+def test_many_outliers_have_colors_of_their_own(share):
+    x = np.random.default_rng(0).normal(0, 0.1, 64 * 64)
+    x[: int(share * x.size)] = 50
+    data = values_map(x)
+    assert figures.scales_of_maps(data, qc.INT8)["x"]["zmax"] == np.abs(x).max().astype(np.float32)
+    assert "values" not in figures.beyond_colors(data)

@@ -12,23 +12,39 @@ from typing import Any
 
 import numpy as np
 import streamlit as st
+import torch
 
 import quantcore as qc
 from pages.maps import arithmetic
 from quantcore import figures
-from quantcore.analysis import Cells, MapData, View, box_of_blocks, element, place
+from quantcore.analysis import Cells, MapData, View, element, place
 from quantcore.diagnosis import Box
 from quantcore.quantization import Quantized
 
 _HERE = Path(__file__).parent
 _FAILED = "_maps_failed"
+
+
+def script(name: str) -> str:
+    """A script of this folder, such as plotly.js, which loads Plotly."""
+    return (_HERE / name).read_text(encoding="utf-8")
+
+
+def vendor() -> str:
+    """Where plotly.js is, if it is not beside Streamlit's own files."""
+    base = st.get_option("server.baseUrlPath").strip("/")
+    return f"/{base}/vendor/plotly.min.js".replace("//", "/")
+
+
 _COMPONENT = st.components.v2.component(
     "quantscope_maps",
     html='<div class="qs-maps" tabindex="0" role="application"><div class="qs-plot" aria-hidden="true"></div><canvas aria-hidden="true"></canvas>\n'
     '<div class="qs-tip" hidden></div><div class="qs-live" aria-live="polite"></div><section class="qs-steps" hidden>'
     '<button type="button" aria-label="Close">×</button><b></b><pre></pre></section></div>',
     css=(_HERE / "maps.css").read_text(encoding="utf-8"),
-    js="\n".join((_HERE / name).read_text(encoding="utf-8") for name in ("maps.js", "scales.js")),
+    js="\n".join(
+        (_HERE / name).read_text(encoding="utf-8") for name in ("plotly.js", "maps.js", "scales.js")
+    ),
     isolate_styles=False,
 )
 
@@ -40,10 +56,12 @@ class Picture:
     ``identity``: key of the tensor; the zoom stays while it and the view do. ``element``: the chosen element, outlined
     together with its block. ``large``: for a projector. ``found``: further boxes of the tensor to outline.
     ``arithmetic``: trace of the element, shown over the maps after a click if the page shows it out of sight; None if a
-    click shows nothing. ``against``: the scheme that the error map is compared with, if any.
+    click shows nothing. ``against``: the scheme that the error map is compared with, if any. ``result``: whose elements
+    are shown; None for values without codes. ``beneath``: px of the window to leave below the maps. ``whole``: the shape of the tensor, if ``data`` shows a part of it that was
+    read alone.
     """
 
-    result: Quantized
+    result: Quantized | None
     data: MapData
     view: View
     identity: str
@@ -55,6 +73,26 @@ class Picture:
     found: tuple[Box, ...] = ()
     arithmetic: qc.Trace | None = None
     against: str = ""
+    whole: tuple[int, ...] | None = None
+    beneath: int = 0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the tensor."""
+        if self.whole is not None:
+            return self.whole
+        assert self.result is not None
+        return tuple(self.result.x.shape)
+
+    @property
+    def scheme(self) -> str:
+        """The scheme as text; empty if there are no codes."""
+        return str(self.result.scheme) if self.result else ""
+
+    @property
+    def format(self) -> qc.Format | None:
+        """What a code is; None if there are none."""
+        return self.result.scheme.format if self.result else None
 
 
 def four_maps(
@@ -72,8 +110,8 @@ def four_maps(
     """
     if st.session_state.get(_FAILED):
         p = picture
-        figure = figures.maps(
-            p.result, p.view, numbers=p.numbers, borders=p.borders, columns=2, theme=p.theme
+        figure = figures.drawn_maps(
+            p.data, p.format, p.shape, p.view, numbers=p.numbers, borders=p.borders, columns=2, theme=p.theme
         )
         st.plotly_chart(figure, theme=None, key=f"{key}_chart")
         return
@@ -99,16 +137,16 @@ def four_maps(
 def marks(picture: Picture) -> dict[str, Any]:
     """Everything but the values: outlines, borders, and where plotly.js is."""
     data, view, element = picture.data, picture.view, picture.element
-    base = st.get_option("server.baseUrlPath").strip("/")
     return {
-        "vendor": f"/{base}/vendor/plotly.min.js".replace("//", "/"),
+        "vendor": vendor(),
         "uirevision": f"{picture.identity} {view}",
-        "painted": f" {picture.result.scheme} ",
+        "painted": f" {picture.scheme} ",
         "numbers": picture.numbers,
+        "beneath": picture.beneath,
         "large": picture.large,
         "borders": [list(lines) for lines in data.borders] if picture.borders else None,
         "selected": _inside(place(view, element), data),
-        "block": _block(picture.result, data, view, element),
+        "block": _block(picture, element),
         "arithmetic": _arithmetic(picture),
         "found": [bounds for box in picture.found if (bounds := _in_plane(box, view, data))],
     }
@@ -117,7 +155,7 @@ def marks(picture: Picture) -> dict[str, Any]:
 def _arithmetic(picture: Picture) -> dict[str, Any] | None:
     """The arithmetic to show over the maps after a click, and the CSS class of the same lines on the page."""
     result, trace = picture.result, picture.arithmetic
-    if trace is None:
+    if trace is None or result is None:
         return None
     title, lines = arithmetic.heading(result, trace, False), arithmetic.lines(result, trace)
     return {"title": title, "lines": lines, "elsewhere": arithmetic.PLACE}
@@ -131,7 +169,7 @@ def cells(picture: Picture) -> dict[str, Any]:
     """
     result, data, view = picture.result, picture.data, picture.view
     height, width = data.largest.x.shape
-    by_block = data.scales.size <= height * width
+    by_block = 0 < data.scales.size <= height * width
     arrays = _elements(result, data, data.largest, by_block)
     if data.worst is not data.largest:
         own = _elements(result, data, data.worst, by_block)
@@ -141,39 +179,51 @@ def cells(picture: Picture) -> dict[str, Any]:
     if by_block:
         parameters = {"scale": data.scales, "zero_point": data.zero_points}
         arrays |= {name: _packed(_shrunk(values)) for name, values in parameters.items()}
+    first, of_scales = data.scales_at or (0, data.block)
     return {
         "arrays": arrays,
-        "arrays_key": f"{picture.identity} {result.scheme} {view} {picture.against}",
-        "blocks": [*data.block, data.scales.shape[1]] if by_block else None,
-        "colours": figures.scales_of_maps(data, result, picture.theme),
+        "arrays_key": f"{picture.identity} {picture.scheme} {view} {picture.against}",
+        "blocks": [*of_scales, data.scales.shape[1], first] if by_block else None,
+        "colours": figures.scales_of_maps(data, picture.format, picture.theme),
+        "maps": list(data.names),
         "titles": figures.titles_of_maps(data),
         "height": height,
         "width": width,
         "rows": data.rows,
         "columns": data.columns,
         "step": data.step,
-        "index": element(view, tuple(result.x.shape), "row", "column"),
+        "index": element(view, picture.shape, "row", "column"),
         "alt": alternative(data),
     }
 
 
-def _elements(result: Quantized, data: MapData, shown: Cells, by_block: bool) -> dict[str, dict[str, str]]:
+def _elements(
+    result: Quantized | None, data: MapData, shown: Cells, by_block: bool
+) -> dict[str, dict[str, str]]:
     """The arrays that the component needs for the elements shown, one per cell."""
-    names = ["x", "codes"]
-    if not isinstance(result.scheme.format, qc.IntFormat):
-        names.append("values")
-    if (
-        result.dequantizer.how != "scaled" or result.dequantizer.center is not None
-    ):  # not the component's formula
+    names: list[str] = [name for name in ("x", "codes") if name in data.names]
+    if result is None:
         names.append("dequantized")
+    else:
+        if not isinstance(result.scheme.format, qc.IntFormat):
+            names.append("values")
+        how = result.dequantizer
+        if how.how != "scaled" or how.center is not None or how.dtype != torch.float32:
+            names.append("dequantized")  # not by the component's formula
     arrays = {name: _packed(getattr(shown, name)) for name in names}
-    if not by_block:
+    if result is not None and not by_block:
         arrays |= {name: _packed(_shrunk(getattr(shown, name))) for name in ("scale", "zero_point")}
     if data.step != (1, 1):
         down = (shown.row - data.rows[0]) % data.step[0]
         across = (shown.column - data.columns[0]) % data.step[1]
         arrays["inside"] = _packed(down * data.step[1] + across)
     return arrays
+
+
+def legend(data: MapData) -> str:
+    """What a cell shows and what its color does not; empty if every cell is an element with a color of its own."""
+    overview = f"{data.legend} Drag a box to see that part element by element." if data.legend else ""
+    return f"{overview} {figures.beyond_colors(data)}".strip()
 
 
 def alternative(data: MapData) -> str:
@@ -185,8 +235,9 @@ def alternative(data: MapData) -> str:
     ]
     keys = "Arrow keys move from cell to cell, Enter shows the arithmetic of one."
     if data.legend:
-        keys += " Keys 1 to 4 choose the map."
-    return f"Four maps of {shape} cells. {'; '.join(ranges)}. {data.legend} {keys}"
+        keys += f" Keys 1 to {len(ranges)} choose the map."
+    how_many = ("One map", "Two maps", "Three maps", "Four maps")[len(ranges) - 1]
+    return f"{how_many} of {shape} cells. {'; '.join(ranges)}. {data.legend} {keys}"
 
 
 def _packed(values: np.ndarray) -> dict[str, str]:
@@ -227,17 +278,15 @@ def _in_plane(box: Box, view: View, data: MapData) -> list[int] | None:
     return [*rows, *columns] if all(a < d and c < b for (a, b), (c, d) in shown) else None
 
 
-def _block(result: Quantized, data: MapData, view: View, element: tuple[int, ...]) -> list[int] | None:
+def _block(picture: Picture, element: tuple[int, ...]) -> list[int] | None:
     """Bounds of the element's block in the plane: [first row, row after the last, first column, column after the last]."""
-    if _inside(place(view, element), data) is None:
+    data, shape = picture.data, picture.shape
+    at = place(picture.view, element)
+    if at is None or _inside(at, data) is None:
         return None
-    axes = view.axes or (len(element) - 2, len(element) - 1)
-    box = box_of_blocks(result)
+    axes = picture.view.axes or (len(element) - 2, len(element) - 1)
     bounds = []
-    for axis in axes:
-        if axis < 0:
-            bounds += [0, 1]
-            continue
-        first = element[axis] // box[axis] * box[axis]
-        bounds += [first, min(first + box[axis], result.x.shape[axis])]
+    for axis, i, block in zip(axes, at, data.block, strict=True):
+        first = i // block * block
+        bounds += [first, min(first + block, shape[axis] if axis >= 0 else 1)]
     return bounds

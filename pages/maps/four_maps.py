@@ -78,8 +78,9 @@ def draw(
             on_pick=lambda row, column: pick(element(view, tensor.shape, row, column)),
             on_region=region,
         )
-        if data.legend:
-            st.caption(data.legend + " Drag a box to see that part element by element.")
+        legend = component.legend(data)
+        if legend:
+            st.caption(legend)
 
 
 def _compared_with(against: pinned.Reference | None) -> qc.Quantized | None:
@@ -144,7 +145,7 @@ def _view_controls(shape: tuple[int, ...], worst: tuple[int, ...]) -> View:
         if any(typed for typed, _ in spans):
             st.button("Show all", on_click=region, args=(None, None))
         axes, index = _axes(shape)
-    rows, columns = (_span(*span) for span in spans)
+    rows, columns = (read_span(*span) for span in spans)
     return View(axes=axes, index=index, rows=rows, columns=columns)
 
 
@@ -167,7 +168,7 @@ def _axes(shape: tuple[int, ...]) -> tuple[tuple[int, int] | None, tuple[int, ..
     typed = st.text_input(
         f"Slice along {names}", key="at", placeholder=", ".join("0" * len(others)), width=330, **_BIND
     )
-    at = _integers(typed, "The slice along the other axes") or (0,) * len(others)
+    at = integers(typed, "The slice along the other axes") or (0,) * len(others)
     if len(at) != len(others) or any(not 0 <= n < shape[i] for n, i in zip(at, others, strict=True)):
         raise qc.QuantError(f"The slice needs one index for each of {names}, not {typed[:40]!r}.")
     return (down, across), at
@@ -191,18 +192,19 @@ def _go_to_worst(shape: tuple[int, ...], worst: tuple[int, ...]) -> None:
     """Show the 16×16 elements around the worst one (a callback)."""
     go_to(worst, shape)
     down, across = _drawn_axes(len(shape)) if len(shape) > 2 else (len(shape) - 2, len(shape) - 1)
-    spans = [_around(worst[i], shape[i]) if i >= 0 else None for i in (down, across)]
+    spans = [around(worst[i], shape[i]) if i >= 0 else None for i in (down, across)]
     region(spans[0], spans[1])
 
 
-def _around(place: int, length: int) -> tuple[int, int] | None:
+def around(place: int, length: int) -> tuple[int, int] | None:
+    """The 16 elements around one; None for all, if there are no more."""
     if length <= 16:
         return None
     start = min(max(0, place - 8), length - 16)
     return start, start + 16
 
 
-def _span(typed: str, what: str) -> tuple[int, int] | None:
+def read_span(typed: str, what: str) -> tuple[int, int] | None:
     """Read ``3:17``; empty text means all.
 
     Raises:
@@ -226,7 +228,7 @@ def read_element(typed: str, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     Raises:
         QuantError: the text is not an index of a tensor of ``shape``.
     """
-    index = _integers(typed, "The element")
+    index = integers(typed, "The element")
     if index is None:
         return () if not shape else None
     if len(index) != len(shape) or any(not -n <= i < n for i, n in zip(index, shape, strict=True)):
@@ -236,7 +238,12 @@ def read_element(typed: str, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     return tuple(i % n for i, n in zip(index, shape, strict=True))
 
 
-def _integers(typed: str, what: str) -> tuple[int, ...] | None:
+def integers(typed: str, what: str) -> tuple[int, ...] | None:
+    """Read ``3, 17``; empty text means none.
+
+    Raises:
+        QuantError: ``what`` is something else.
+    """
     words = typed.strip().strip("()").replace(",", " ").split()
     try:
         return tuple(int(word) for word in words) or None

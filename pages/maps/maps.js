@@ -1,8 +1,7 @@
-// The four maps: a Plotly figure of four heatmaps, over it a canvas for the numbers (Plotly's own cell text takes ten
+// The four maps, or those of them that there are: a Plotly figure of heatmaps, over it a canvas for the numbers (Plotly's own cell text takes ten
 // times as long, and stays where it is illegible) and an SVG for outlines.
 // Hover, outlines and keyboard work without a rerun; a picked cell or an opened region goes to Python.
 
-const NAMES = ["x", "codes", "dequantized", "error"];
 const TYPES = { f4: Float32Array, i4: Int32Array, i2: Int16Array, i1: Int8Array, u1: Uint8Array };
 const GAP = 12, TITLE = 22, BAR = 56, BOTTOM = 18;
 const NARROW = 520;         // px of width: below it the maps are in one column
@@ -21,26 +20,6 @@ const NUMBERS_UP_TO = 400;  // visible cells: with more, numbers are not read on
 const SVG = "http://www.w3.org/2000/svg";
 
 const instances = new WeakMap();
-let loading = null;
-
-function loadScript(url) {
-  return new Promise((resolve, reject) => {
-    const script = document.createElement("script");
-    script.src = url;
-    script.onload = () => (window.Plotly ? resolve(window.Plotly) : reject(new Error("no Plotly in " + url)));
-    script.onerror = () => reject(new Error("cannot load " + url));
-    document.head.appendChild(script);
-  });
-}
-
-// Next to Streamlit's own files, wherever the host serves them; else where the server's configuration says
-function loadPlotly(url) {
-  if (window.Plotly) return Promise.resolve(window.Plotly);
-  const own = document.querySelector('script[src*="static/js/"]')?.src;
-  const beside = own ? own.replace(/static\/js\/.*$/, "vendor/plotly.min.js") : url;
-  loading ??= loadScript(beside).catch(() => loadScript(url)).finally(() => { loading = null; });
-  return loading;
-}
 
 function decode({ dtype, bdata }) {
   const bytes = Uint8Array.from(atob(bdata), (c) => c.charCodeAt(0));
@@ -89,10 +68,10 @@ function zoom(data) {
 }
 
 // Height left in the window for the maps, below the content above them
-function heightLeft(root) {
+function heightLeft(data, root) {
   const scrolled = root.closest("[data-testid=stMain]")?.scrollTop ?? 0;
   const { top, bottom } = root.getBoundingClientRect();
-  let beneath = FOOT;
+  let beneath = Math.max(FOOT, data.beneath ?? 0);
   if (window.innerHeight >= TALL && !root.classList.contains("qs-large")) {
     const tabs = document.querySelector("[data-testid=stTabs]")?.getBoundingClientRect().top ?? bottom;
     beneath = Math.max(BENEATH, tabs - bottom + OPENED);
@@ -100,12 +79,13 @@ function heightLeft(root) {
   return window.innerHeight - top - scrolled - beneath;
 }
 
-// Position of each map: two by two, on wide windows in one row, unless the other arrangement shows much more
+// Position of each map: four of them two by two, on wide windows and if they are fewer in one row, unless the other arrangement shows much more
 function place(data, root) {
-  const width = Math.floor(root.clientWidth), left = heightLeft(root);
-  if (width < NARROW) return boxes(data, width, 1, 4 * 290);
-  const [four, two] = [4, 2].map((columns) => boxes(data, width, columns, left));
-  const [usual, other] = window.innerWidth >= ROW && !data.large ? [four, two] : [two, four];
+  const width = Math.floor(root.clientWidth), left = heightLeft(data, root);
+  const count = data.maps.length;
+  if (width < NARROW) return boxes(data, width, 1, count * 290);
+  const [row, two] = [count, Math.ceil(count / 2)].map((columns) => boxes(data, width, columns, left));
+  const [usual, other] = count < 4 || (window.innerWidth >= ROW && !data.large) ? [row, two] : [two, row];
   return seen(data, other[0]) > WORTH * seen(data, usual[0]) ? other : usual;
 }
 
@@ -121,7 +101,7 @@ function seen(data, box) {
 }
 
 function boxes(data, width, columns, left) {
-  const k = zoom(data), [bar, title, bottom] = [BAR * k, TITLE * k, BOTTOM * k], rows = Math.ceil(4 / columns);
+  const k = zoom(data), [bar, title, bottom] = [BAR * k, TITLE * k, BOTTOM * k], rows = Math.ceil(data.maps.length / columns);
   const margin = (14 + 6 * String(Math.max(data.rows[1], 10) - 1).length) * k;
   const room = Math.max(40, (width - columns * (margin + bar) - GAP * (columns - 1)) / columns);
   const aspect = data.width / data.height;
@@ -130,7 +110,7 @@ function boxes(data, width, columns, left) {
   const height = Math.round(Math.min(Math.max(room / aspect, least), CELL * k * data.height, most));
   // maps with few columns keep nearly square cells; others use the full width
   const wide = Math.round(data.width > 32 ? room : Math.min(room, Math.max(height * aspect * STRETCH, 150)));
-  return NAMES.map((_, i) => ({
+  return data.maps.map((_, i) => ({
     left: (i % columns) * (margin + wide + bar + GAP) + margin,
     top: Math.floor(i / columns) * (title + height + bottom) + title,
     width: wide, height, total: Math.ceil(rows * (title + height + bottom)),
@@ -175,7 +155,7 @@ function write(state) {
   pen.scale(ratio, ratio);
   pen.textAlign = "center";
   const written = frames(state).map((f, i) => {
-    const name = NAMES[i], { step, rows, columns } = data;
+    const name = data.maps[i], { step, rows, columns } = data;
     const inSight = (range, first, s, n) => [Math.max(0, Math.floor((Math.min(...range) + 0.5 - first) / s)), Math.min(n, Math.ceil((Math.max(...range) + 0.5 - first) / s))];
     const [r0, r1] = inSight(f.ya.range, rows[0], step[0], data.height), [c0, c1] = inSight(f.xa.range, columns[0], step[1], data.width);
     if (!data.numbers || (r1 - r0) * (c1 - c0) > NUMBERS_UP_TO) return 0;
@@ -256,7 +236,7 @@ function draw(state) {
   // a zoom kept by uirevision keeps its ticks too
   const before = plot._fullLayout?.uirevision === data.uirevision ? plot._fullLayout : null;
   const [xTick, yTick] = ticks(before?.xaxis.range ?? [c0, c1], before?.yaxis.range ?? [r0, r1]);
-  const traces = NAMES.map((name, i) => {
+  const traces = data.maps.map((name, i) => {
     const box = boxes[i], n = i ? i + 1 : "";
     const x = [box.left / width, (box.left + box.width) / width];
     const y = [1 - (box.top + box.height) / height, 1 - box.top / height];
@@ -291,7 +271,7 @@ function zoomed(state, change) {
   const { data, plot, P } = state, full = plot._fullLayout;
   const [xTick, yTick] = ticks(full.xaxis.range, full.yaxis.range);
   if (xTick !== full.xaxis.dtick || yTick !== full.yaxis.dtick) {
-    state.drawing = P.relayout(plot, Object.fromEntries(NAMES.flatMap((_, i) => [[`xaxis${i ? i + 1 : ""}.dtick`, xTick], [`yaxis${i ? i + 1 : ""}.dtick`, yTick]])));
+    state.drawing = P.relayout(plot, Object.fromEntries(data.maps.flatMap((_, i) => [[`xaxis${i ? i + 1 : ""}.dtick`, xTick], [`yaxis${i ? i + 1 : ""}.dtick`, yTick]])));
   }
   // on a reduced map, a dragged box opens that part of the tensor element by element
   const dragged = full.dragmode === "zoom" && ("xaxis.range[0]" in change || "yaxis.range[0]" in change);
@@ -313,7 +293,7 @@ function overlay(state) {
 function frames(state) {
   const full = state.plot._fullLayout;
   if (!full) return [];
-  return NAMES.map((_, i) => {
+  return (state.drawn ?? state.data).maps.map((_, i) => {
     const n = i ? i + 1 : "", xa = full["xaxis" + n], ya = full["yaxis" + n];
     return { xa, ya, left: xa._offset, top: ya._offset, width: xa._length, height: ya._length };
   });
@@ -385,9 +365,9 @@ function cellUnder(state, event) {
 
 // What a map's cell at an element shows: position of the shown element, and its values
 function read(state, [row, column, map]) {
-  const { data } = state, of = elementsOf(state, NAMES[map]);
+  const { data } = state, name = data.maps[map], of = elementsOf(state, name);
   const n = Math.floor((row - data.rows[0]) / data.step[0]) * data.width + Math.floor((column - data.columns[0]) / data.step[1]);
-  return { shown: of.at(n), x: of.x[n], q: of.codes[n], xHat: of.dequantized[n], error: of.error[n], scale: of.scale(n), z: of.zero_point(n), other: map === 3 ? state.other?.[n] : undefined };
+  return { shown: of.at(n), x: of.x?.[n], q: of.codes?.[n], xHat: of.dequantized[n], error: of.error?.[n], scale: of.scale?.(n), z: of.zero_point?.(n), other: name === "error" ? state.other?.[n] : undefined };
 }
 
 // The elements that a map shows; for a reduced tensor the error map shows different ones
@@ -399,8 +379,9 @@ function elementsOf(state, name) {
 function facts(state, cursor) {
   const v = read(state, cursor), place = { row: v.shown[0], column: v.shown[1] };
   const index = state.data.index.map((part) => place[part] ?? part).join(", ");
-  const known = [["element", `(${index})`], ["x", exact(v.x)], ["q", v.q], ["x̂", exact(v.xHat)], ["error", exact(v.error)], ["scale", exact(v.scale)], ["zero point", v.z]];
-  return v.other === undefined ? known : [...known, ["error of pinned", exact(v.other)]];
+  const own = v.x === undefined && v.q === undefined ? "value" : "x̂";
+  const known = [["x", v.x], ["q", v.q], [own, v.xHat], ["error", v.error], ["scale", v.scale], ["zero point", v.z], ["error of pinned", v.other]];
+  return [["element", `(${index})`], ...known.filter(([, value]) => value !== undefined).map(([name, value]) => [name, ["q", "zero point"].includes(name) ? value : exact(value)])];
 }
 
 function point(state, cursor, event) {
@@ -456,9 +437,9 @@ function follow(state, wanted = state.following) {
   if (steps.hidden) return;
   steps.querySelector("b").textContent = title;
   steps.querySelector("pre").textContent = lines.join("\n");
-  const [first, last] = [frames(state)[0], frames(state)[3]], selected = data.selected;
+  const [first, last] = [frames(state)[0], frames(state).at(-1)], selected = data.selected;
   if (!first || !selected) return;
-  const upper = (state.pickedIn ?? 0) < 2, rows = first.top !== last.top;
+  const upper = (state.pickedIn ?? 0) < data.maps.length / 2, rows = first.top !== last.top;
   const top = !rows ? first.top + first.height + 22 : upper ? last.top - 20 : 0;
   steps.style.top = Math.max(0, top) + "px";
 }
@@ -496,7 +477,7 @@ function key(state, event) {
     const to = state.cursor ? [from[0] + down * data.step[0], from[1] + right * data.step[1]] : from;
     const clamp = (v, [low, high]) => Math.max(low, Math.min(high - 1, v));
     announce(state, [clamp(to[0], data.rows), clamp(to[1], data.columns), state.cursor?.[2] ?? 0]);
-  } else if (state.cursor && NAMES[event.key - 1]) {
+  } else if (state.cursor && data.maps[event.key - 1]) {
     announce(state, [state.cursor[0], state.cursor[1], event.key - 1]);
   } else {
     return;
@@ -516,13 +497,18 @@ function elements({ rows, columns, step, width, blocks }, arrays, prefix) {
     const array = blocks ? arrays[name] : own(name);
     if (array.length === 1) return () => array[0];
     if (!blocks) return (n) => array[n];
-    return (n) => { const [row, column] = at(n); return array[Math.floor(row / blocks[0]) * blocks[2] + Math.floor(column / blocks[1])]; };
+    return (n) => { const [row, column] = at(n); return array[Math.floor((row - blocks[3]) / blocks[0]) * blocks[2] + Math.floor(column / blocks[1])]; };
   };
-  const x = own("x"), codes = own("codes"), values = own("values") ?? codes, scale = parameter("scale"), z = parameter("zero_point");
+  const x = own("x"), codes = own("codes");
+  if (!codes) {
+    const dequantized = own("dequantized");
+    return { at, x, dequantized, error: x?.map((v, n) => v - dequantized[n]) };
+  }
+  const values = own("values") ?? codes, scale = parameter("scale"), z = parameter("zero_point");
   // (q - z) · s and x - x̂ as in Python: a product of two float32 is exact in JavaScript's float64, so one rounding
   // to float32 gives the same bits; this halves the data to send
-  const dequantized = own("dequantized") ?? x.map((_, n) => Math.fround(values[n] - Math.fround(z(n))) * scale(n));
-  return { at, x, codes, dequantized, error: x.map((v, n) => v - dequantized[n]), scale, zero_point: z };
+  const dequantized = own("dequantized") ?? Float32Array.from(values, (v, n) => Math.fround(v - Math.fround(z(n))) * scale(n));
+  return { at, x, codes, dequantized, error: x?.map((v, n) => v - dequantized[n]), scale, zero_point: z };
 }
 
 export default function (component) {
@@ -538,11 +524,11 @@ export default function (component) {
     const arrays = Object.fromEntries(Object.entries(data.arrays).map(([name, array]) => [name, decode(array)]));
     state.largest = elements(data, arrays, "");
     state.worst = arrays.worst_x ? elements(data, arrays, "worst_") : state.largest;
-    state.values = Object.fromEntries(NAMES.map((name) => [name, elementsOf(state, name)[name]]));
+    state.values = Object.fromEntries(data.maps.map((name) => [name, elementsOf(state, name)[name]]));
     // when two results are compared: |this error| - |the other's|
     state.other = arrays.other?.map((xHat, n) => state.worst.x[n] - xHat);
     if (state.other) state.values.error = state.other.map((error, n) => Math.abs(state.worst.error[n]) - Math.abs(error));
-    state.z = Object.fromEntries(NAMES.map((name) => [name, grid(state.values[name], data.height, data.width)]));
+    state.z = Object.fromEntries(data.maps.map((name) => [name, grid(state.values[name], data.height, data.width)]));
   }
   state.data = data;
   state.root.classList.toggle("qs-large", Boolean(data.large));

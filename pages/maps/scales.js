@@ -34,7 +34,7 @@ function scales(state, boxes) {
   root.querySelector("svg.qs-scales")?.remove();
   const svg = element("svg", { class: "qs-scales", "aria-hidden": "true" }, root);
   boxes.forEach((box, i) => {
-    const name = NAMES[i], colours = data.colours[name], id = `${state.id}-${name}`;
+    const name = data.maps[i], colours = data.colours[name], id = `${state.id}-${name}`;
     const x = box.left + box.width + BAR_GAP, foot = box.top + box.height;
     element("text", { class: "qs-title", x: box.left, y: box.top - TITLE_RISE, "font-size": TITLE_FONT * k }, svg).textContent = data.titles[name];
     const gradient = element("linearGradient", { id, x1: 0, x2: 0, y1: 1, y2: 0 }, svg), last = colours.colorscale.length - 1;

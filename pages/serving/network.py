@@ -1,6 +1,11 @@
-"""Network addresses: what counts as one visitor's, and which are of this machine alone."""
+"""Network addresses: what counts as one visitor's, which are of this machine alone, and which are public."""
 
-from ipaddress import IPv6Address, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+_GLOBAL_UNICAST = IPv6Network("2000::/3")  # all that is assigned
+_NAT64 = IPv6Network("64:ff9b::/96")
+# Protocol assignments, relays of 6to4, documentation: Python's is_global lets (parts of) these through
+_SPECIAL = (IPv4Network("192.0.0.0/24"), IPv4Network("192.88.99.0/24"), IPv6Network("3fff::/20"))
 
 
 def network(address: str) -> str:
@@ -28,3 +33,25 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def is_public(address: str) -> bool:
+    """Whether an address is one host's of the public internet; of IPv6 forms that hold an IPv4 address, whether that is.
+
+    >>> is_public("93.184.216.34"), is_public("10.0.0.1"), is_public("::ffff:10.0.0.1"), is_public("2002:a00:1::")
+    (True, False, False, False)
+    """
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return False
+    if isinstance(found, IPv6Address):
+        inner = found.ipv4_mapped or found.sixtofour
+        if found in _NAT64:
+            inner = IPv4Address(int(found) & 0xFFFFFFFF)
+        if inner is not None:
+            return is_public(str(inner))
+        if found not in _GLOBAL_UNICAST or found.scope_id:
+            return False
+    special = any(found in network for network in _SPECIAL if network.version == found.version)
+    return found.is_global and not (found.is_multicast or found.is_reserved or special)

@@ -45,6 +45,10 @@ class Settings:
         upload_mb: sum of the files that all open pages may hold, in MB.
         metrics: port, or address and port, where Prometheus reads metrics; empty: nowhere.
         metrics_token: what who reads the metrics must send; not needed on a loopback address.
+        models: folder whose checkpoints visitors may open; "off": none; empty: on a server for this machine alone the
+            folder in which it was started, else none.
+        model_hosts: hosts from which visitors may open checkpoints, such as "hf://huggingface.co *.hf.co"; empty or
+            "off": none.
         replica: the name by which the proxy knows this process; empty where there is no proxy.
     """
 
@@ -56,6 +60,8 @@ class Settings:
     address_sessions: float = _number(400, 3, 1e6, "pages")
     session_upload_mb: float = _number(540, 1, 1e6, "MB")
     upload_mb: float = _number(1080, 1, 1e6, "MB")
+    models: str = ""
+    model_hosts: str = ""
     metrics: str = ""
     metrics_token: str = field(
         default="",

@@ -92,6 +92,17 @@ def reworded(key: str, words: dict[str, str]) -> None:
         parameters.set_initial_query_params_from_current()
 
 
+def write_bound(key: str, text: str) -> None:
+    """Put into the link what a control shows that has been drawn, where Streamlit does not do that itself.
+
+    That is a control of two pages whose value was set when the visitor went from one to the other.
+    """
+    context = get_script_run_ctx()
+    if context is not None and st.query_params.get(key) != text:
+        with context.session_state.query_params() as parameters:
+            parameters.set_corrected_value(key, text, "string_value")
+
+
 def _infinite(text: str) -> bool:
     try:
         return math.isinf(float(text))

@@ -11,6 +11,18 @@ import quantcore as qc
 from pages.shared import messages, selection, sharing
 from pages.shared.selection import Current
 
+_AT_END, _NOTES = "_frame_at_end", "_frame_notes"
+
+
+def at_end(do: Callable[[], None]) -> None:
+    """Call ``do`` when the page of this run has been drawn: for what shows how much work that took."""
+    st.session_state.setdefault(_AT_END, []).append(do)
+
+
+def note_on_link(sentence: str) -> None:
+    """Say beside the link of this run what it does not carry; for controls, which do not see the frame."""
+    st.session_state.setdefault(_NOTES, []).append(sentence)
+
 
 @dataclass(frozen=True)
 class Frame:
@@ -44,6 +56,7 @@ def page_frame(
         problems: errors besides those of the sidebar; empty strings are ignored.
     """
     chosen = selection.get()
+    st.session_state[_AT_END], st.session_state[_NOTES] = [], []
     place = _titled(title, caption) if top is None else top(chosen)
     popover = place.popover("Link", icon=":material/link:", width="stretch")
     frame = Frame(chosen, st.container(gap="xxsmall"))
@@ -55,9 +68,11 @@ def page_frame(
         yield frame
     except qc.QuantError as error:
         messages.error(str(error))
+    for do in st.session_state.pop(_AT_END):
+        do()
     with popover:
         sharing.draw(chosen.tensor)
-        for sentence in frame.link_notes:
+        for sentence in (*st.session_state.pop(_NOTES), *frame.link_notes):
             st.write(sentence)
 
 

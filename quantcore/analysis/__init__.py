@@ -7,11 +7,15 @@ from quantcore.analysis.range_comparison import RangeMark, range_in_use, range_m
 from quantcore.analysis.range_curve import RangeCurve, range_curve
 from quantcore.analysis.search_curve import SearchCurve, search_curve
 from quantcore.analysis.sweep import Row, default_schemes, frontier, sweep, sweep_rows
-from quantcore.analysis.views import MAX_CELLS, Cells, MapData, box_of_blocks, map_data
+from quantcore.analysis.tree import Leaf, Tile, tiles
+from quantcore.analysis.views import MAPS, MAX_CELLS, Cells, MapData, box_of_blocks, map_data, step_of
+from quantcore.analysis.windows import in_tensor, joined, value_data
 
 __all__ = [
     "Cells",
     "Errors",
+    "Leaf",
+    "MAPS",
     "MAX_CELLS",
     "MapData",
     "RangeCurve",
@@ -20,6 +24,7 @@ __all__ = [
     "Row",
     "SearchCurve",
     "Span",
+    "Tile",
     "View",
     "block_errors",
     "box_of_blocks",
@@ -28,6 +33,8 @@ __all__ = [
     "elements_of",
     "errors",
     "frontier",
+    "in_tensor",
+    "joined",
     "map_data",
     "place",
     "range_curve",
@@ -38,6 +45,9 @@ __all__ = [
     "default_schemes",
     "sqnr",
     "sqnr_of",
+    "step_of",
     "sweep",
     "sweep_rows",
+    "tiles",
+    "value_data",
 ]

@@ -118,7 +118,7 @@ def extreme(plane: Plane, rows: Span, columns: Span, step: Span) -> tuple[Places
 
     Both are (row, column) in the plane, 2-D, one cell per box of ``step`` elements (down, across).
     """
-    largest, worst = _extreme(
+    largest, worst = extreme_of(
         lambda part: (plane.x[slice(*part), slice(*columns)].abs(), _error_size(plane, part, columns)),
         rows, columns, step, plane.x.device,
     )  # fmt: skip
@@ -127,21 +127,21 @@ def extreme(plane: Plane, rows: Span, columns: Span, step: Span) -> tuple[Places
 
 def extreme_difference(plane: Plane, other: Plane, rows: Span, columns: Span, step: Span) -> Places:
     """Return the places where |error| and the |error| of another result of the same x differ most, like `extreme`."""
-    (place,) = _extreme(
+    (place,) = extreme_of(
         lambda part: ((_error_size(plane, part, columns) - _error_size(other, part, columns)).abs_(),),
         rows, columns, step, plane.x.device,
     )  # fmt: skip
     return place
 
 
-def _extreme(
+def extreme_of(
     sizes: Callable[[Span], tuple[Tensor, ...]],
     rows: Span,
     columns: Span,
     step: Span,
     device: torch.device,
 ) -> list[Places]:
-    """Row and column of the largest of each size in each box; ``sizes`` computes them for some rows."""
+    """Return row and column of the largest of each size in each box; ``sizes`` computes them for some rows."""
     down = torch.arange(rows[0], rows[1], step[0], device=device)
     across = torch.arange(columns[0], columns[1], step[1], device=device)
     band = max(1, CHUNK // ((columns[1] - columns[0]) * step[0]))  # cells high

@@ -31,9 +31,12 @@ from quantcore.granularity import PerFlatGroup, Shape, as_boxes
 from quantcore.quantization import Quantized
 
 # This module is the public `qc.views`
-__all__ = ["MAX_CELLS", "Cells", "MapData", "View", "box_of_blocks", "element", "map_data", "place"]
+__all__ = [
+    "MAPS", "MAX_CELLS", "Cells", "MapData", "View", "borders_of", "box_of_blocks", "element", "map_data", "place", "step_of",
+]  # fmt: skip
 
 MAX_CELLS = 256
+MAPS = ("x", "codes", "dequantized", "error")
 MAX_BORDERS = 64  # lines along one axis; more would blur to grey
 
 
@@ -63,8 +66,11 @@ class MapData:
     ``largest``: the element with the largest |x| of each cell; ``worst``: the one with the largest |error|. If a cell
     is one element, both are the same object. ``rows``, ``columns``: (start, stop); ``step``: elements per cell
     (down, across); ``borders``: rows and columns where a new block begins. ``scales``, ``zero_points``: of the
-    plane's blocks, in block form; ``block``: elements per block (down, across). ``other``: if two results are
-    compared, x̂ of the other at the elements of ``worst``, which are then those whose errors differ most.
+    plane's blocks, in block form, or empty if each cell carries its own; ``block``: elements per block (down, across).
+    ``other``: if two results are compared, x̂ of the other at the elements of ``worst``, which are then those whose
+    errors differ most. ``names``: of the maps that there are; without an original, "codes" and "dequantized".
+    ``scales_at``: the first row of ``scales``, and the elements of one of them (down, across); by default those of a
+    plane that is shown from its first row, in ``block``.
     """
 
     largest: Cells
@@ -77,6 +83,8 @@ class MapData:
     zero_points: npt.NDArray[np.int32 | np.float32]
     block: Span
     other: npt.NDArray[np.float32] | None = None
+    names: tuple[str, ...] = MAPS
+    scales_at: tuple[int, Span] | None = None
 
     @property
     def error_difference(self) -> npt.NDArray[np.float32]:
@@ -122,6 +130,8 @@ class MapData:
         if self.step == (1, 1):
             return ""
         down, across = self.step
+        if "error" not in self.names:
+            return f"Each cell shows one of {down} × {across} elements: the one with the largest |value|."
         worst = (
             "in the error map the one with the largest |error|"
             if self.other is None
@@ -130,11 +140,14 @@ class MapData:
         return f"Each cell shows one of {down} × {across} elements: the one with the largest |x|, {worst}."
 
 
-def map_data(result: Quantized, view: View | None = None, against: Quantized | None = None) -> MapData:
+def map_data(
+    result: Quantized, view: View | None = None, against: Quantized | None = None, step: Span | None = None
+) -> MapData:
     """Return the cells of the four maps.
 
     Args:
         against: another result of the same x; the error map then shows |error| - |its error|.
+        step: elements per cell (down, across); by default as many as keep a side within `MAX_CELLS`.
 
     Raises:
         QuantError: the view does not fit the tensor.
@@ -143,7 +156,7 @@ def map_data(result: Quantized, view: View | None = None, against: Quantized | N
     plane = _plane(result, view)
     height, width = plane.x.shape
     rows, columns = span_of(view.rows, height, "rows"), span_of(view.columns, width, "columns")
-    step = (-(-(rows[1] - rows[0]) // MAX_CELLS), -(-(columns[1] - columns[0]) // MAX_CELLS))
+    step = step or step_of(rows, columns)
     if step == (1, 1):
         largest = worst = _cells(plane, *_all(rows, columns, plane))
     else:
@@ -155,14 +168,23 @@ def map_data(result: Quantized, view: View | None = None, against: Quantized | N
             worst = _cells(plane, *extreme_difference(plane, plane_of_other, rows, columns, step))
         row, column = (torch.from_numpy(i).to(plane.x.device, torch.int64) for i in (worst.row, worst.column))
         other = _cells(plane_of_other, row, column).dequantized
-    borders = tuple(
-        tuple(range(-(-start // b) * b or b, stop, b)) if (stop - start) // b <= MAX_BORDERS else ()
-        for (start, stop), b in zip((rows, columns), plane.block, strict=True)
-    )
     parameters = (plane.scale.cpu().numpy(), plane.zero_point.cpu().numpy())
-    return MapData(
-        largest, worst, rows, columns, step, (borders[0], borders[1]), *parameters, plane.block, other
+    borders = borders_of(rows, columns, plane.block)
+    return MapData(largest, worst, rows, columns, step, borders, *parameters, plane.block, other)
+
+
+def step_of(rows: Span, columns: Span) -> Span:
+    """Return the elements per cell (down, across) with which a side has at most `MAX_CELLS` cells."""
+    return -(-(rows[1] - rows[0]) // MAX_CELLS), -(-(columns[1] - columns[0]) // MAX_CELLS)
+
+
+def borders_of(rows: Span, columns: Span, block: Span) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the rows and columns where a new block begins; none along an axis where they would be too many."""
+    down, across = (
+        tuple(range(-(-start // b) * b or b, stop, b)) if (stop - start) // b <= MAX_BORDERS else ()
+        for (start, stop), b in zip((rows, columns), block, strict=True)
     )
+    return down, across
 
 
 def _cells(plane: Plane, row: Tensor, column: Tensor) -> Cells:

@@ -4,21 +4,24 @@
 >>> checkpoint.tensors["model.layers.0.self_attn.q_proj.weight"].read(rows=slice(0, 8))  # doctest: +SKIP
 
 Where things are: `address` (folders and files, nothing outside them), `sources` (the bytes of a file, counted), `containers` (headers of files), `packing`
-(which code sits where), `protocol` (what a format implements), `layouts` (one module a format), `tensor` and `parameters` (what is made of them),
-`findings` (what is wrong).
+(which code sits where), `protocol` (what a format implements), `layouts` (one module a format), `tensor`, `parameters` and `window` (what is made of them),
+`listing` (all of them), `origin` (one element: its bits, the arithmetic, what other readers make of them), `findings` (what is wrong).
 """
 
-from quantcore.checkpoints.address import Folder
-from quantcore.checkpoints.checkpoint import Checkpoint, open_checkpoint
+from quantcore.checkpoints.address import Folder, LocalFolder, MemoryFolder, is_inside
+from quantcore.checkpoints.checkpoint import OPENERS, Checkpoint, open_checkpoint
 from quantcore.checkpoints.encode import encode
 from quantcore.checkpoints.examples import EXAMPLES
 from quantcore.checkpoints.findings import CheckpointFinding
+from quantcore.checkpoints.listing import Entry, Totals, facts, listing
+from quantcore.checkpoints.origin import Line, Origin, Rival, StoredNumber, Word, script
 from quantcore.checkpoints.problem import NotFound, Problem
 from quantcore.checkpoints.protocol.fields import Place
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.location import Location
 from quantcore.checkpoints.sources import ByteCounter, ByteSource
 from quantcore.checkpoints.tensor import CheckpointTensor
+from quantcore.checkpoints.window import Window, plane_shape
 
 __all__ = [
     "EXAMPLES",
@@ -27,12 +30,28 @@ __all__ = [
     "Checkpoint",
     "CheckpointFinding",
     "CheckpointTensor",
+    "Entry",
     "Folder",
     "Layout",
+    "Line",
+    "LocalFolder",
     "Location",
+    "MemoryFolder",
     "NotFound",
+    "OPENERS",
+    "Origin",
     "Place",
     "Problem",
+    "Rival",
+    "StoredNumber",
+    "Totals",
+    "Window",
+    "Word",
     "encode",
+    "facts",
+    "is_inside",
+    "listing",
     "open_checkpoint",
+    "plane_shape",
+    "script",
 ]

@@ -1,4 +1,4 @@
-"""Where a checkpoint lies: a local file or folder, or any fsspec address.
+"""Where a checkpoint lies: a local file or folder, any fsspec address, files in memory.
 
 A `Folder` opens files by name, and nothing outside itself: no absolute
 name, no ``..``, no symbolic link that leaves it, nothing that is not a regular file.
@@ -7,6 +7,7 @@ name, no ``..``, no symbolic link that leaves it, nothing that is not a regular 
 import os
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from quantcore.checkpoints.sources import (
     ByteCounter,
     ByteSource,
     LocalSource,
+    MemorySource,
     RemoteSource,
     quoted,
     reason,
@@ -26,10 +28,17 @@ MAX_NAMES = 100_000  # files of one folder
 
 
 class Folder(ABC):
-    """The files of one release."""
+    """The files of one release.
+
+    ``counter``: bytes read of all of them; ``opened``: the files opened so far, by name; ``is_near``: whether reads
+    take so little time that they need not be made at once.
+    """
+
+    is_near = False
 
     def __init__(self) -> None:
         self.counter = ByteCounter()
+        self.opened: dict[str, ByteSource] = {}
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -40,11 +49,21 @@ class Folder(ABC):
         """
         try:
             found = self._list()
+        except QuantError:
+            raise
         except Exception as error:
             raise NotFound(f"The folder can't be listed: {reason(error)}.") from None
         if len(found) > MAX_NAMES:
             raise QuantError(f"The folder has {len(found):,} files; give one with at most {MAX_NAMES:,}.")
         return tuple(sorted(found))
+
+    def present(self, names: Iterable[str]) -> set[str]:
+        """Return which of some files there are; where a folder can't be listed, each is looked for.
+
+        Raises:
+            QuantError: as `names`.
+        """
+        return set(names) & set(self.names)
 
     def open(self, name: str) -> ByteSource:
         """Return a file by its name relative to the folder.
@@ -57,7 +76,9 @@ class Folder(ABC):
                 f"{quoted(name)} lies outside the folder of the checkpoint, so it is not opened; "
                 "put the file into the folder and correct the name."
             )
-        return self._open(name)
+        if name not in self.opened:
+            self.opened[name] = self._open(name)
+        return self.opened[name]
 
     def read(self, name: str, limit: int) -> bytes:
         """Return the content of a small file, such as config.json.
@@ -78,9 +99,16 @@ class Folder(ABC):
 
 
 class LocalFolder(Folder):
-    """A folder of this machine."""
+    """A folder of this machine.
 
-    def __init__(self, path: str) -> None:
+    Args:
+        path: of the folder.
+        within: a folder outside which nothing may be read, wherever links lead; the folder itself must lie in it.
+    """
+
+    is_near = True
+
+    def __init__(self, path: "str | os.PathLike[str]", within: Path | None = None) -> None:
         super().__init__()
         self.path = Path(path)
         self._roots = [self.path.resolve()]
@@ -88,18 +116,53 @@ class LocalFolder(Folder):
         blobs = self.path.resolve().parent.parent / "blobs"
         if self.path.resolve().parent.name == "snapshots" and blobs.is_dir() and not blobs.is_symlink():
             self._roots.append(blobs)
+        if within is not None:
+            self._roots = [root for root in self._roots if root.is_relative_to(within.resolve())]
 
     def _list(self) -> list[str]:
-        return [entry.name for entry in os.scandir(self.path) if entry.is_file()]
+        # what a link leads to outside is not looked at, not even whether it is there: opening it says so
+        return [
+            entry.name
+            for entry in os.scandir(self.path)
+            if (entry.is_symlink() and not self._has(os.path.realpath(entry.path))) or entry.is_file()
+        ]
+
+    def _has(self, real: str) -> bool:
+        return any(Path(real).is_relative_to(root) for root in self._roots)
 
     def _open(self, name: str) -> ByteSource:
-        real = (self.path / name).resolve()
-        if not any(real.is_relative_to(root) for root in self._roots):
+        try:
+            real = os.path.realpath(self.path / name)
+        except ValueError:  # characters that no file name has
+            raise NotFound(f"There is no file {quoted(name)}; check the name.") from None
+        if not self._has(real):
             raise QuantError(
                 f"{quoted(name)} is a symbolic link to a file outside the folder, so it is not opened; "
                 "put the file itself into the folder."
             )
-        return LocalSource(str(real), name, self.counter)
+        return LocalSource(real, name, self.counter)
+
+
+class MemoryFolder(Folder):
+    """Files in memory, such as uploads; reading copies no more than what is read.
+
+    Args:
+        files: their bytes by name.
+    """
+
+    is_near = True
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        super().__init__()
+        self._files = files
+
+    def _list(self) -> list[str]:
+        return list(self._files)
+
+    def _open(self, name: str) -> ByteSource:
+        if name not in self._files:
+            raise NotFound(f"There is no file {quoted(name)}; give it too.")
+        return MemorySource(name, memoryview(self._files[name]), self.counter)
 
 
 class RemoteFolder(Folder):

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from quantcore.checkpoints.address import Folder, LocalFolder, locate
+from quantcore.checkpoints.address import Folder, locate
 from quantcore.checkpoints.containers import (
     INDEX,
     Container,
@@ -41,6 +41,7 @@ CONFIG = "config.json"
 # where releases keep what quantization_config says, if config.json does not have it
 QUANTIZATION_FILES = ("quantize_config.json", "quant_config.json", "hf_quant_config.json")
 
+Progress = Callable[[int, int], None]
 Opener = Callable[[Folder, str], Container]
 # extension -> what reads the headers of such a file
 OPENERS: dict[str, Opener] = {
@@ -82,18 +83,22 @@ class Checkpoint:
         return find(self, against)
 
 
-def open_checkpoint(address: "str | os.PathLike[str]") -> Checkpoint:
+def open_checkpoint(
+    address: "str | os.PathLike[str] | Folder", name: str | None = None, *, progress: Progress | None = None
+) -> Checkpoint:
     """Open a checkpoint and read its headers.
 
     Args:
-        address: a file, a folder (with shards and their index), or any fsspec URL of one.
+        address: a file, a folder (with shards and their index), any fsspec URL of one, or a `Folder`.
+        name: of the file in a `Folder`; without it, its index or all of its files.
+        progress: called with how many files have been read of how many.
 
     Raises:
         QuantError: nothing there can be read: one sentence on what is wrong, and where. What concerns single shards
             or weights stands in `Checkpoint.problems`.
     """
-    folder, name = locate(address)
-    containers, problems = _containers(folder, name)
+    folder, name = (address, name) if isinstance(address, Folder) else locate(address)
+    containers, problems = _containers(folder, name, progress or (lambda done, of: None))
     stored, duplicates = _merged(containers)
     described = next((c.metadata for c in containers.values() if c.is_self_described), None)
     config, quantization = _configs(folder) if described is None else (described, {})
@@ -118,7 +123,9 @@ def open_checkpoint(address: "str | os.PathLike[str]") -> Checkpoint:
     )
 
 
-def _containers(folder: Folder, name: str | None) -> tuple[dict[str, Container], list[Problem]]:
+def _containers(
+    folder: Folder, name: str | None, progress: Progress
+) -> tuple[dict[str, Container], list[Problem]]:
     """Read the headers of the files that hold tensors."""
     index = None
     if name is None:
@@ -135,13 +142,13 @@ def _containers(folder: Folder, name: str | None) -> tuple[dict[str, Container],
         raise NotFound(f"The folder has no file that can be read; give one with {', '.join(OPENERS)}.")
     if _extension(files[0]) == ".gguf":
         files, missing = parts(folder, files)
-        found, problems = _opened(folder, files, None)
+        found, problems = _opened(folder, files, None, progress)
         return found, [*missing, *problems, *([] if missing or problems else check_number(found))]
-    return _opened(folder, files, index)
+    return _opened(folder, files, index, progress)
 
 
 def _opened(
-    folder: Folder, files: list[str], index: Index | None
+    folder: Folder, files: list[str], index: Index | None, progress: Progress
 ) -> tuple[dict[str, Container], list[Problem]]:
     problems = list(index.problems) if index else []
     found: dict[str, Container] = {}
@@ -152,11 +159,17 @@ def _opened(
         except QuantError as error:
             return error
 
-    if isinstance(folder, LocalFolder):
-        results = [attempt(name) for name in files]
-    else:  # each header is two requests
-        with ThreadPoolExecutor(8) as pool:
-            results = list(pool.map(attempt, files))
+    results = []
+    with ThreadPoolExecutor(8) as pool:
+        # elsewhere, each header is two requests
+        mapped = map(attempt, files) if folder.is_near else pool.map(attempt, files)
+        try:
+            for result in mapped:
+                results.append(result)
+                progress(len(results), len(files))
+        except BaseException:  # whoever asked does not wait any more
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     for name, result in zip(files, results, strict=True):
         if isinstance(result, Container):
             found[name] = result
@@ -216,7 +229,7 @@ def _configs(folder: Folder) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
 
 
 def _config(folder: Folder, name: str) -> Mapping[str, Any]:
-    if name not in folder.names:
+    if not folder.present([name]):
         return {}
     try:
         found = load_json(folder.read(name, MAX_CONFIG).decode("utf-8"), name)

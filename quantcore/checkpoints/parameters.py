@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.protocol.spreading import Parameters
 from quantcore.conventions import TEXTBOOK, Convention
 from quantcore.errors import QuantError
 from quantcore.granularity import Blocks, Granularity, PerBlock
@@ -38,17 +39,19 @@ def quantized_of(layout: Layout, original: Any, values: Callable[[], Tensor]) ->
             f"The original has shape {tuple(x.shape)}, but {short(layout.name, 120)} has {layout.shape}; "
             "give the weight that it was quantized from."
         )
-    setting, convention = _setting(layout)
+    parameters = layout.parameters()
+    convention = convention_of(layout, parameters)
+    setting = stored_of(layout, parameters, layout.group_index())
     granularity: Granularity = layout.granularity
     if setting.group_index is not None:  # the columns of a group lie apart: every element is a block
         granularity = PerBlock((1,) * len(layout.shape))
     scheme = Scheme(layout.element, layout.symmetric, granularity, setting, convention)
     grid = Blocks.of(granularity, layout.shape).grid
     params = QParams(*setting.parameters(grid, x.device))
-    return Quantized(x, scheme, codes, _as_decoded(params, layout))
+    return Quantized(x, scheme, codes, as_decoded(params, layout))
 
 
-def _as_decoded(params: QParams, layout: Layout) -> QParams:
+def as_decoded(params: QParams, layout: Layout) -> QParams:
     """Return parameters with what the library dequantizes with instead of the scale."""
     if layout.decoding == "divided":
         return replace(params, scale=1 / params.scale, inverse=params.scale)
@@ -57,25 +60,33 @@ def _as_decoded(params: QParams, layout: Layout) -> QParams:
     return params
 
 
-def _setting(layout: Layout) -> tuple[Stored, Convention]:
-    """Return the parameters by reference, and the convention in which they are used."""
-    scale, shift, minimum = layout.parameters()
+def convention_of(layout: Layout, parameters: Parameters) -> Convention:
+    """Return the convention in which a weight's parameters are used."""
     convention = TEXTBOOK.changed(decoding=layout.decoding)
     if layout.rounds_each:
         convention = convention.changed(decoding_dtype=str(layout.dtype).removeprefix("torch."))
-    if minimum is not None:
-        shift, convention = minimum, convention.changed(zero_point_form="min", kernel="H")
-    elif shift is not None and shift.is_floating_point():
-        convention = convention.changed(zero_point_form="float", kernel="C")
+    if parameters.min is not None:
+        return convention.changed(zero_point_form="min", kernel="H")
+    if parameters.zero_point is not None and parameters.zero_point.is_floating_point():
+        return convention.changed(zero_point_form="float", kernel="C")
+    return convention
+
+
+def stored_of(layout: Layout, parameters: Parameters, groups: Tensor | None) -> Stored:
+    """Return parameters of a weight, all or those of some rows, as a range setting.
+
+    Args:
+        groups: the group of each column or element, where the parameters are by group.
+    """
+    shift = parameters.zero_point if parameters.min is None else parameters.min
     zero = torch.zeros((), dtype=torch.int32)
     shift = zero if shift is None else shift if shift.is_floating_point() else shift.to(torch.int32)
     files = dict.fromkeys(piece.file for piece in layout.pieces.values())
-    setting = Stored(
-        torch.ones(()) if scale is None else scale,
+    return Stored(
+        torch.ones(()) if parameters.scale is None else parameters.scale,
         shift,
         origin=f"{' '.join(files)}: {layout.name}",
-        group_index=layout.group_index(),
+        group_index=groups,
         owner=layout,
         num_bytes=layout.num_bytes,
     )
-    return setting, convention

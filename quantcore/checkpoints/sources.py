@@ -4,6 +4,7 @@ import os
 import stat
 import threading
 from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,20 +16,44 @@ from quantcore.checkpoints.problem import NotFound
 from quantcore.errors import QuantError
 from quantcore.tensors import short
 
+_MOST_RANGES = 1000  # of one file that are told apart
+
 
 @dataclass
 class ByteCounter:
-    """How many bytes have been read, and in how many reads."""
+    """How many bytes have been read, and in how many reads.
+
+    ``before``: called with the number of bytes before each read, to wait or to stop; by whichever thread reads.
+    """
 
     total: int = 0
     reads: int = 0
+    before: Callable[[int], None] | None = field(default=None, repr=False, compare=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+    # of each file: where the ranges that were read begin and end, in turn
+    _ends: dict[str, list[int]] = field(default_factory=dict, repr=False, compare=False)
 
-    def add(self, size: int) -> None:
-        """Count one read."""
+    def add(self, name: str, start: int, stop: int) -> None:
+        """Count one read of a file."""
         with self._lock:
-            self.total += size
+            self.total += stop - start
             self.reads += 1
+            ends = self._ends.setdefault(name, [])
+            first, last = bisect_left(ends, start), bisect_right(ends, stop)
+            ends[first:last] = [start] * (first % 2 == 0) + [stop] * (last % 2 == 0)
+            if len(ends) > 2 * _MOST_RANGES:  # the smallest gap counts as read
+                place = min(range(1, len(ends) - 1, 2), key=lambda i: ends[i + 1] - ends[i])
+                del ends[place : place + 2]
+
+    @property
+    def different(self) -> int:
+        """Bytes that have been read at least once."""
+        with self._lock:
+            return sum(
+                stop - start
+                for ends in self._ends.values()
+                for start, stop in zip(ends[::2], ends[1::2], strict=True)
+            )
 
 
 class ByteSource(ABC):
@@ -57,34 +82,45 @@ class ByteSource(ABC):
             )
         if size == 0:
             return memoryview(bytearray())
+        if self.counter.before is not None:
+            self.counter.before(size)
         try:
             data = self._read(offset, size)
         except QuantError:
             raise
         except Exception as error:  # whatever a file system raises
             raise QuantError(f"{quoted(self.name)} can't be read: {reason(error)}.") from None
-        self.counter.add(len(data))
+        self._count(offset, offset + len(data))
         if len(data) != size:
             raise QuantError(
                 f"{quoted(self.name)} has become shorter while it was read; open the checkpoint again."
             )
         return data
 
+    @property
+    def identity(self) -> str:
+        """What changes with the content of the file, as far as that can be told without reading it; empty: nothing."""
+        return ""
+
+    def _count(self, start: int, stop: int) -> None:
+        self.counter.add(self.name, start, stop)
+
     @abstractmethod
     def _read(self, offset: int, size: int) -> memoryview: ...
 
 
 class MemorySource(ByteSource):
-    """Bytes that have been read or unpacked already; its reads share them."""
+    """Bytes that have been read or unpacked already; its reads share them if they may be written to."""
 
     gap = 2**62
 
-    def __init__(self, name: str, data: bytearray | memoryview) -> None:
-        super().__init__(name, len(data))
+    def __init__(self, name: str, data: bytearray | memoryview, counter: ByteCounter | None = None) -> None:
+        super().__init__(name, len(data), counter)
         self._data = memoryview(data)
 
     def _read(self, offset: int, size: int) -> memoryview:
-        return self._data[offset : offset + size]
+        data = self._data[offset : offset + size]
+        return memoryview(bytearray(data)) if data.readonly else data
 
 
 class DerivedSource(ByteSource):
@@ -113,6 +149,11 @@ class LocalSource(ByteSource):
         os.close(file)
         super().__init__(name, info.st_size, counter)
         self._identity = _identity(info)
+
+    @property
+    def identity(self) -> str:
+        """Device, inode, size and time of the last change."""
+        return " ".join(map(str, self._identity))
 
     def _read(self, offset: int, size: int) -> memoryview:
         file, info = _open_regular(self._path, self.name)

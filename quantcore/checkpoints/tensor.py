@@ -7,9 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from quantcore.checkpoints.origin.arithmetic import Origin, origin_of
+from quantcore.checkpoints.origin.rivals import Rival, rivals
 from quantcore.checkpoints.parameters import quantized_of
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.location import Location
+from quantcore.checkpoints.window import Window, window_of
 from quantcore.errors import QuantError
 from quantcore.numerics import CHUNK
 from quantcore.quantization import Quantized
@@ -45,6 +48,15 @@ class CheckpointTensor:
     def num_bytes(self) -> int:
         """Bytes that it takes in the files, parameters included."""
         return self.layout.num_bytes
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether it has codes: floats that are stored as they are have none."""
+        try:
+            _ = self.layout.element
+        except QuantError:
+            return False
+        return True
 
     def __repr__(self) -> str:
         return f"<{self.name} {self.shape}, {self.storage}>"
@@ -115,6 +127,24 @@ class CheckpointTensor:
         """
         return quantized_of(self.layout, original, lambda: self.read(rounded=self.layout.rounds_each))
 
+    def window(
+        self,
+        rows: tuple[int, int] | None = None,
+        at: tuple[int, ...] = (),
+        original: "CheckpointTensor | None" = None,
+    ) -> Window:
+        """Return some rows as a result of their own; only these are read, where the layout allows.
+
+        Args:
+            rows: (start, stop) of axis -2; None for all. One axis alone is one row.
+            at: the index on all axes but the last two, such as the expert of a stack; empty for a matrix.
+            original: the tensor before it was quantized, of which the same rows are read.
+
+        Raises:
+            QuantError: there are no such rows, they are too many to be read at once, or the tensor can't be read.
+        """
+        return window_of(self.layout, rows, at, None if original is None else original.layout)
+
     def locate(self, index: Sequence[int]) -> Location:
         """Return where the bits of one element and of its parameters lie.
 
@@ -122,16 +152,40 @@ class CheckpointTensor:
             QuantError: there is no such element, or the tensor can't be read.
         """
         self.layout.check()
+        return self.layout.locate(self._checked(index))
+
+    def origin(self, index: Sequence[int]) -> Origin:
+        """Return one element's bits in its files, and the arithmetic from them to its value.
+
+        Raises:
+            QuantError: there is no such element, or the tensor can't be read.
+        """
+        return origin_of(self.layout, self._checked(index))
+
+    def notes(self) -> tuple[str, ...]:
+        """Return sentences on what was decided against the config; may read parameters."""
+        return self.layout.notes()
+
+    def rivals(self, index: Sequence[int], rows: slice | None = None, heads: int = 0) -> tuple[Rival, ...]:
+        """Return what other libraries, or common mistakes, make of the bytes of one element.
+
+        Args:
+            rows: of axis 0, in which elements that differ are counted; without, all, or those around the element.
+            heads: of attention, of which llama.cpp may have permuted the rows.
+
+        Raises:
+            QuantError: there is no such element, or the tensor can't be read.
+        """
+        self.layout.check()
+        return rivals(self.layout, self._checked(index), None if rows is None else self._rows(rows), heads)
+
+    def _checked(self, index: Sequence[int]) -> tuple[int, ...]:
         at = tuple(int(i) for i in index)
         if len(at) != len(self.shape) or any(not -n <= i < n for i, n in zip(at, self.shape, strict=True)):
             raise QuantError(
                 f"There is no element {at} in a tensor of shape {self.shape}; give one index per axis."
             )
-        return self.layout.locate(tuple(i % n for i, n in zip(at, self.shape, strict=True)))
-
-    def notes(self) -> tuple[str, ...]:
-        """Return sentences on what was decided against the config; may read parameters."""
-        return self.layout.notes()
+        return tuple(i % n for i, n in zip(at, self.shape, strict=True))
 
     def _rows(self, rows: slice | None) -> slice:
         n = self.shape[0] if self.shape else 1

@@ -15,7 +15,7 @@ from quantcore.figures.distribution import (
     histogram,
 )
 from quantcore.figures.harm import HARM_AXES, harm
-from quantcore.figures.maps import maps, scales_of_maps, titles_of_maps
+from quantcore.figures.maps import beyond_colors, drawn_maps, maps, scales_of_maps, titles_of_maps
 from quantcore.figures.number_line import number_line
 from quantcore.figures.pair import PairData, pair, pair_data
 from quantcore.figures.pareto import AXES, error_maps, pareto
@@ -23,6 +23,7 @@ from quantcore.figures.ranges import range_error, range_histogram
 from quantcore.figures.scales import scales
 from quantcore.figures.search import search_error
 from quantcore.figures.style import BLOCKS, base_layout, palette
+from quantcore.figures.treemap import treemap
 
 
 def to_html(figure: go.Figure) -> str:
@@ -39,8 +40,10 @@ __all__ = [
     "DistributionData",
     "PairData",
     "base_layout",
+    "beyond_colors",
     "distribution",
     "distribution_data",
+    "drawn_maps",
     "error_maps",
     "grid_values",
     "harm",
@@ -58,4 +61,5 @@ __all__ = [
     "search_error",
     "titles_of_maps",
     "to_html",
+    "treemap",
 ]

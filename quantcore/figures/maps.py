@@ -1,4 +1,4 @@
-"""The four maps: original, codes, dequantized, error."""
+"""The four maps: original, codes, dequantized, error; fewer where there is no original, or there are no codes."""
 
 from typing import Any
 
@@ -8,22 +8,35 @@ import plotly.graph_objects as go
 
 from quantcore.analysis import Cells, MapData, View, element, map_data
 from quantcore.figures.style import INK, base_layout, integer_ticks, palette, subplot_domain, title
+from quantcore.formats import Format
 from quantcore.quantization import Quantized
 
 TITLES = {"x": "Original x", "codes": "Codes q", "dequantized": "Dequantized x̂", "error": "Error x − x̂"}
 DIFFERENCE = "|error| − |reference error|"
 NUMBERS_UP_TO = 256  # cells; the text takes longer to draw than the rest of a map
+MANY, FEW, FAR = (
+    2000,
+    1000,
+    3.0,
+)  # of many cells, one of FEW may lie beyond the colors, if FAR times as far as the others
 BORDERS_UP_TO = 32  # lines along one axis; at this size more would hide the cells
 
 
 def titles_of_maps(data: MapData) -> dict[str, str]:
-    """What each of the four maps shows, by its name."""
-    return TITLES if data.other is None else {**TITLES, "error": DIFFERENCE}
+    """What each of the maps shows, by its name."""
+    titles = TITLES if data.other is None else {**TITLES, "error": DIFFERENCE}
+    if "x" not in data.names:  # nothing but what is stored
+        titles = {**titles, "dequantized": "Values x̂" if "codes" in data.names else "Values"}
+    return {name: titles[name] for name in data.names}
 
 
-def scales_of_maps(data: MapData, result: Quantized, theme: str = "light") -> dict[str, dict[str, Any]]:
-    """Return zmin, zmax and colorscale of each of the four maps."""
-    low, high = _finite_range(data.map("x"), data.map("dequantized"))
+def scales_of_maps(data: MapData, fmt: Format | None, theme: str = "light") -> dict[str, dict[str, Any]]:
+    """Return zmin, zmax and colorscale of each of the maps.
+
+    Args:
+        fmt: what a code is; None if there are none.
+    """
+    low, high = _color_range(_values_of(data))
     if low < 0 < high:
         most = max(-low, high)
         values = {"zmin": -most, "zmax": most, "colorscale": palette("diverging", theme)}
@@ -31,15 +44,14 @@ def scales_of_maps(data: MapData, result: Quantized, theme: str = "light") -> di
         if low == high:  # a single value: start at 0, so that it has a color of its own
             low, high = min(low, 0.0), max(high, 0.0)
         values = {"zmin": low, "zmax": high if high > low else 1.0, "colorscale": palette("sequential")}
-    low, high = _finite_range(data.map("error"))
-    most = max(-low, high) or 1.0
-    fmt = result.scheme.format
-    return {
-        "x": values,
-        "codes": {"zmin": fmt.qmin, "zmax": fmt.qmax, "colorscale": palette("codes")},
-        "dequantized": values,
-        "error": {"zmin": -most, "zmax": most, "colorscale": palette("error", theme)},
-    }
+    found = {"x": values, "dequantized": values}
+    if fmt is not None:
+        found["codes"] = {"zmin": fmt.qmin, "zmax": fmt.qmax, "colorscale": palette("codes")}
+    if "error" in data.names:
+        low, high = _color_range(data.map("error"))
+        most = max(-low, high) or 1.0
+        found["error"] = {"zmin": -most, "zmax": most, "colorscale": palette("error", theme)}
+    return {name: found[name] for name in data.names}
 
 
 def maps(
@@ -64,9 +76,39 @@ def maps(
         against: another result of the same x: the last map shows by how much |error| differs from its |error|.
     """
     view = view or View()
-    data = map_data(result, view, against)
-    colours = scales_of_maps(data, result, theme)
-    rows = 4 // columns
+    data, shape = map_data(result, view, against), tuple(result.x.shape)
+    return drawn_maps(
+        data,
+        result.scheme.format,
+        shape,
+        view,
+        numbers=numbers,
+        borders=borders,
+        columns=columns,
+        theme=theme,
+    )
+
+
+def drawn_maps(
+    data: MapData,
+    fmt: Format | None,
+    shape: tuple[int, ...],
+    view: View,
+    *,
+    numbers: bool = True,
+    borders: bool = False,
+    columns: int = 4,
+    theme: str = "light",
+) -> go.Figure:
+    """Return `maps` of data that is there already.
+
+    Args:
+        fmt: what a code is; None if there are none.
+        shape: of the tensor.
+    """
+    colours = scales_of_maps(data, fmt, theme)
+    columns = min(columns, len(data.names))
+    rows = -(-len(data.names) // columns)
     layout = {**base_layout(theme, 300 * rows + 60), "annotations": [], "shapes": []}
     shared = _cells(data)
     traces = []
@@ -79,7 +121,7 @@ def maps(
         axis = str(i + 1) if i else ""
         number = ("%{z}" if name == "codes" else "%{z:.3~g}") if written else None
         own = {"z": data.map(name), "name": text, "texttemplate": number, **_bar(across, down)}
-        own |= {"xaxis": f"x{axis}", "yaxis": f"y{axis}"} | _hover(result, data.of(name), view)
+        own |= {"xaxis": f"x{axis}", "yaxis": f"y{axis}"} | _hover(data, data.of(name), shape, view)
         traces.append(own | shared | colours[name])
         layout[f"xaxis{axis}"] = _axis(across, f"y{axis}", data.columns, "x" if i else None)
         layout[f"yaxis{axis}"] = _axis(down, f"x{axis}", data.rows[::-1], "y" if i else None)
@@ -88,13 +130,43 @@ def maps(
     return go.Figure([go.Heatmap(**trace) for trace in traces], layout)
 
 
-def _finite_range(*arrays: npt.NDArray[np.float32]) -> tuple[float, float]:
-    """Lowest and highest finite value, (0, 0) if there is none: with given parameters x̂ can overflow."""
-    finite = [a[np.isfinite(a)] for a in arrays]
-    found = [a for a in finite if a.size]
-    if not found:
+def beyond_colors(data: MapData) -> str:
+    """Sentences on cells whose values lie beyond the color bars, which `scales_of_maps` ends before them; else empty."""
+    shown = {"values": _values_of(data)} | ({"error": data.map("error")} if "error" in data.names else {})
+    sentences = []
+    for what, values in shown.items():
+        low, high = _color_range(values)
+        finite = values[np.isfinite(values)]
+        beyond = finite[(finite < low) | (finite > high)]
+        if beyond.size:
+            farthest = float(beyond[np.abs(beyond).argmax()])
+            few = "cell lies" if beyond.size == 1 else "cells lie"
+            text = f"{beyond.size:,} {few} beyond the colors of the {what}, as far as {farthest:.4g}."
+            sentences.append(text.replace("-", "−"))
+    return " ".join(sentences)
+
+
+def _values_of(data: MapData) -> npt.NDArray[np.float32]:
+    """The values of the maps that share their colors."""
+    return np.concatenate([data.map(name).ravel() for name in ("x", "dequantized") if name in data.names])
+
+
+def _color_range(values: npt.NDArray[np.float32]) -> tuple[float, float]:
+    """Lowest and highest value with a color of its own, (0, 0) if none is finite: with given parameters x̂ can overflow.
+
+    Where a few of many cells lie so far out that all others would have one color, the range ends before them.
+    """
+    finite = values[np.isfinite(values)]
+    if not finite.size:
         return 0.0, 0.0
-    return float(min(a.min() for a in found)), float(max(a.max() for a in found))
+    low, high = float(finite.min()), float(finite.max())
+    if finite.size < MANY:
+        return low, high
+    place = finite.size - 1 - finite.size // FEW
+    usual = float(np.partition(np.abs(finite), place)[place])
+    if not 0 < FAR * usual < max(-low, high):
+        return low, high
+    return max(low, -usual), min(high, usual)
 
 
 def _bar(across: list[float], down: list[float]) -> dict[str, Any]:
@@ -110,21 +182,29 @@ def _cells(data: MapData) -> dict[str, Any]:
     return {"x0": x0, "dx": across, "y0": y0, "dy": down}
 
 
-def _hover(result: Quantized, cells: Cells, view: View) -> dict[str, Any]:
+# in a tooltip: the array of the cells -> its label and number format
+_TOLD = {
+    "x": ("x", ":.6~g"),
+    "codes": ("q", ""),
+    "dequantized": ("x̂", ":.6~g"),
+    "error": ("error", ":.4~g"),
+    "scale": ("scale", ":.6~g"),
+    "zero_point": ("zero point", ""),
+}
+
+
+def _hover(data: MapData, cells: Cells, shape: tuple[int, ...], view: View) -> dict[str, Any]:
     """The numbers of the element that a cell shows, for its tooltip."""
-    names = ("row", "column", "x", "codes", "dequantized", "error", "scale", "zero_point")
-    arrays = [getattr(cells, name) for name in names]
+    told = [name for name in _TOLD if name in data.names]
+    told += ["scale", "zero_point"] if "codes" in data.names else []
+    arrays = [getattr(cells, name) for name in ("row", "column", *told)]
     # float32, half the payload, holds integers up to 2^24
     largest = max(int(np.abs(a.astype(np.int64)).max()) for a in arrays if a.dtype == np.int32)
     numbers = np.stack(arrays, -1).astype(np.float32 if largest <= 1 << 24 else np.float64)
-    index = element(view, tuple(result.x.shape), "%{customdata[0]}", "%{customdata[1]}")
-    return {
-        "customdata": numbers,
-        "hovertemplate": f"element ({', '.join(map(str, index))})"
-        "<br>x %{customdata[2]:.6~g}<br>q %{customdata[3]}<br>x̂ %{customdata[4]:.6~g}"
-        "<br>error %{customdata[5]:.4~g}<br>scale %{customdata[6]:.6~g}"
-        "<br>zero point %{customdata[7]}<extra></extra>",
-    }
+    index = element(view, shape, "%{customdata[0]}", "%{customdata[1]}")
+    lines = [f"<br>{_TOLD[name][0]} %{{customdata[{i}]{_TOLD[name][1]}}}" for i, name in enumerate(told, 2)]
+    head = f"element ({', '.join(map(str, index))})"
+    return {"customdata": numbers, "hovertemplate": f"{head}{''.join(lines)}<extra></extra>"}
 
 
 def _axis(domain: list[float], anchor: str, ends: tuple[int, int], matches: str | None) -> dict[str, Any]:

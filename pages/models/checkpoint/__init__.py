@@ -1,6 +1,6 @@
 """Checkpoint: what a checkpoint holds, and each of its tensors down to the bits."""
 
-from pages.models import opening
+from pages.models.checkpoint import controls
 from pages.shared.page import Page
 
 PAGE = Page(
@@ -9,6 +9,7 @@ PAGE = Page(
     icon="deployed_code",
     url_path="checkpoint",
     section="Models",
-    keys=opening.KEYS,
-    free_text=opening.KEYS,
+    keys=controls.KEYS,
+    required=controls.REQUIRED,
+    free_text=controls.FREE_TEXT,
 )

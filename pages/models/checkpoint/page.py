@@ -1,7 +1,63 @@
 """Checkpoint: what a checkpoint holds, and each of its tensors down to the bits."""
 
-from pages.models import opening
-from pages.shared.page_frame import page_frame
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
-with page_frame("What does a checkpoint hold?"):
-    opened = opening.choose()
+from pages.models import opening
+from pages.models.checkpoint import controls, tensor, views
+from pages.models.opening import Opened
+from pages.shared.page_frame import page_frame
+from pages.shared.selection import Current
+
+found: dict[str, Opened | None] = {"": None, "original": None}
+
+
+def top(_: Current) -> DeltaGenerator:
+    """Draw the controls of both checkpoints in one row; return the place of the link."""
+    row = st.container(horizontal=True, vertical_alignment="top", gap="small", key="ck_top")
+    with row.container(key="ck_first"):
+        found[""] = opening.choose()
+    if found[""] is not None:
+        with row.container(key="ck_second"):
+            found["original"] = opening.choose("original", "Original")
+    return row
+
+
+controls.keep()
+with page_frame(top=top):
+    opened, original = found[""], found["original"]
+    if opened is None:
+        st.subheader("What does a checkpoint hold?", anchor=False)
+        st.caption(
+            "Open a quantized checkpoint to see what it is made of, and any of its tensors as codes and values; with the "
+            "original open too, what was lost."
+        )
+    else:
+        is_open = bool(st.session_state.get(controls.TENSOR, st.query_params.get(controls.TENSOR)))
+        with st.container(
+            horizontal=True, vertical_alignment="center", key="ck_tensor_row" if is_open else "ck_hidden"
+        ):
+            if is_open:
+                st.button("All tensors", icon=":material/arrow_back:", on_click=controls.close_tensor)
+            name = controls.name()
+        if name:
+            tensor.draw(opened, original, name)
+        else:
+            with st.container(horizontal=True, vertical_alignment="center", key="ck_head"):
+                views.totals(opened)
+                color = controls.color() if original is not None else controls.BITS
+                part = st.segmented_control(
+                    "Part",
+                    controls.PARTS,
+                    default=controls.PARTS[0],
+                    key=controls.PART,
+                    required=True,
+                    bind="query-params",
+                    label_visibility="collapsed",
+                    width="content",
+                )
+            views.problems(opened)
+            if part == controls.PARTS[0]:
+                views.draw(opened, original, color)
+            else:
+                views.found(opened, original)

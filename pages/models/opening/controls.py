@@ -1,17 +1,26 @@
 """The controls with which a checkpoint is opened."""
 
-from pathlib import Path
+import time
+from functools import partial
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
+from pages.models.opening import addresses
+from pages.models.opening.found import checkpoints_in
 from pages.models.opening.opened import Opened
-from pages.shared import messages
-from quantcore.checkpoints import open_checkpoint
+from pages.models.opening.uploads import UPLOAD, NotUploaded, Uploads
+from pages.serving import models_folder
+from pages.shared import link, messages, page_frame, turn
+from quantcore.tensors import megabytes
 
-# A page may open two: the one that it shows, and the original to compare it with. Keys are link parameters.
+# A page may open two: the one that it shows, and the original to compare it with. Keys are link parameters: the
+# address, and names and digests of uploaded files.
 SLOTS = {"": "ck", "original": "ck_original"}
-KEYS = set(SLOTS.values())
+FILES = {slot: f"{key}_files" for slot, key in SLOTS.items()}
+KEYS = {*SLOTS.values(), *FILES.values()}
+_PATIENCE = 0.3  # seconds that are not worth a word
 
 
 def choose(slot: str = "", label: str = "Checkpoint") -> Opened | None:
@@ -19,12 +28,113 @@ def choose(slot: str = "", label: str = "Checkpoint") -> Opened | None:
 
     What is wrong is said here.
     """
-    typed = st.text_input(label, key=SLOTS[slot], bind="query-params", placeholder="A file or folder")
+    key = SLOTS[slot]
+    row = st.container(horizontal=True, vertical_alignment="center", wrap=False, key=f"opening_{key}")
+    address, popover = (
+        row.container(key=f"opening_{key}_address"),
+        row.popover("Upload", icon=":material/upload:"),
+    )
+    meter = row.container(key=f"opening_{key}_meter")
+    uploads = Uploads(key, FILES[slot])
+    taken = [each for each in (key, FILES[slot]) if _take_along(each)]
+    with popover:  # first, since a new upload sets the address
+        uploaded = uploads.draw()
+    typed = _address(address, key, label, uploaded)
+    for each in (key, FILES[slot]):
+        st.session_state[f"_{each}_last"] = st.session_state[each]
+    for each in taken:
+        link.write_bound(each, st.session_state[each])
     if not typed:
         return None
+    progress = _Progress(meter.empty())
     try:
-        checkpoint = open_checkpoint(Path.cwd() / typed)
+        if typed.startswith(UPLOAD):
+            opened, place = uploads.open(progress), None
+            asks = f"The link asks whoever opens it for {uploads.named()}: send that along."
+            page_frame.note_on_link(messages.plain(asks))
+        else:
+            place = addresses.place_of(typed, models_folder.current())
+            opened = place.open(progress)
+    except NotUploaded as request:
+        st.info(messages.plain(str(request)), icon=":material/upload:")
+        uploads.offer_own()
+        return None
     except qc.QuantError as error:
         messages.error(str(error))
         return None
-    return Opened(checkpoint, typed, Path(typed).name, sum(t.num_bytes for t in checkpoint.tensors.values()))
+    finally:
+        progress.end()
+    _draw_meter(meter, key, opened, place)
+    return opened
+
+
+def _take_along(key: str) -> bool:
+    """Let a control that several pages draw have the value that it had on another; return whether it was missing.
+
+    The session still has the value there, but the control of this page would begin without it.
+    """
+    last = st.session_state.get(f"_{key}_last")
+    if not last or key in st.query_params or st.session_state.get(key, last) != last:
+        return False
+    st.session_state[key] = last
+    return True
+
+
+def _address(place: DeltaGenerator, key: str, label: str, uploaded: list[str]) -> str | None:
+    """Draw the field for an address: a menu of what there is, in which others can be typed."""
+    root = models_folder.current()
+    ways = [*(["a path"] if root else []), *addresses.schemes()]
+    found = checkpoints_in(root) if root else []
+    now = st.session_state.get(key) or st.query_params.get(key)
+    typed: str | None = place.selectbox(
+        label,
+        list(dict.fromkeys([*filter(None, [now]), *uploaded, *addresses.examples(), *found])),
+        index=None,
+        key=key,
+        bind="query-params",
+        accept_new_options=True,
+        filter_mode="contains",
+        placeholder="Choose" + (f", or type {' or '.join(ways)}" if ways else " an example, or upload files"),
+    )
+    return typed.strip() if typed else None
+
+
+def _draw_meter(place: DeltaGenerator, key: str, opened: Opened, at: addresses.Place | None) -> None:
+    """Show how much has been read, and let what lies elsewhere be opened again."""
+    with place.container(horizontal=True, vertical_alignment="center", wrap=False):
+        text = st.empty()
+        if at is not None and at.is_remote:
+            st.button(
+                "Open again",
+                icon=":material/refresh:",
+                key=f"_{key}_again",
+                on_click=at.forget,
+                type="tertiary",
+                help="If the files there have changed",
+            )
+    _write_meter(text, opened)
+    page_frame.at_end(partial(_write_meter, text, opened))
+
+
+def _write_meter(place: DeltaGenerator, opened: Opened) -> None:
+    read, total = opened.checkpoint.counter.different, opened.total_bytes
+    place.caption(
+        f"{megabytes(read)} of {megabytes(total)} read",
+        help="How much of the files has been needed since they were opened, by all visitors",
+    )
+
+
+class _Progress:
+    """Shows how many files have been opened, once that takes long; ends the run if it was replaced."""
+
+    def __init__(self, place: DeltaGenerator) -> None:
+        self._place, self._since = place, time.monotonic()
+
+    def __call__(self, done: int, of: int) -> None:
+        turn.check()
+        if time.monotonic() - self._since > _PATIENCE:
+            self._place.caption(f"Reading headers: {done:,} of {of:,} files")
+
+    def end(self) -> None:
+        """Take it away."""
+        self._place.empty()

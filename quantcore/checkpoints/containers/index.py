@@ -32,8 +32,9 @@ def read_index(folder: Folder, name: str) -> Index:
     for tensor, shard in _weight_map(folder, name).items():
         shards.setdefault(shard, []).append(tensor)
     problems = []
+    present = folder.present(shard for shard in shards if is_inside(shard))
     for shard, tensors in shards.items():
-        problem = _problem(folder, shard, name)
+        problem = _problem(shard, name, shard in present)
         if problem:
             problems.append(Problem(problem[0], "error", f"{problem[1]} {_named(tensors)}", tuple(tensors)))
     wrong = {tensor for problem in problems for tensor in problem.tensors}
@@ -56,7 +57,7 @@ def _weight_map(folder: Folder, name: str) -> dict[str, str]:
     return weight_map
 
 
-def _problem(folder: Folder, shard: str, index: str) -> tuple[str, str] | None:
+def _problem(shard: str, index: str, is_present: bool) -> tuple[str, str] | None:
     """Return the kind of what keeps a shard from being opened, and a sentence; None if nothing does."""
     quoted = short(shard, 120)
     if not is_inside(shard):
@@ -69,7 +70,7 @@ def _problem(folder: Folder, shard: str, index: str) -> tuple[str, str] | None:
             "not_a_shard",
             f"The index {short(index, 120)} names {quoted}, which is not a safetensors file.",
         )
-    if shard not in folder.names:
+    if not is_present:
         return "missing_shard", f"The shard {quoted} is missing."
     return None
 

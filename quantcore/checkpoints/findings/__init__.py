@@ -6,7 +6,7 @@ Where things are: `headers` (what files and modules lack), `parameters` (scales,
 (histograms), `provenance` (how scales were made), `original`, `pairs` (against the original).
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 import torch
 
@@ -36,11 +36,12 @@ def find(checkpoint: Opened, against: Opened | None = None) -> list[CheckpointFi
     return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
-def steps(checkpoint: Opened, against: Opened | None = None) -> Iterator[Step]:
+def steps(checkpoint: Opened, against: Opened | None = None, skip: Container[str] = ()) -> Iterator[Step]:
     """Check a checkpoint, one box of rows after the other; stop when you like.
 
     Args:
         against: the checkpoint that it was quantized from.
+        skip: names of weights that have been checked before.
     """
     tensors = checkpoint.tensors
     total = sum(tensor.num_bytes for tensor in tensors.values())
@@ -54,6 +55,9 @@ def steps(checkpoint: Opened, against: Opened | None = None) -> Iterator[Step]:
     heads = Heads.of(*([against.release] if against else []), checkpoint.release)
     done = 0
     for name, tensor in tensors.items():
+        if name in skip:
+            done += tensor.num_bytes
+            continue
         original = against.tensors[originals[name]] if against is not None and name in originals else None
         check = _Check(tensor, original, heads)
         for part in check.run():
@@ -139,4 +143,4 @@ class _Check:
         self.findings += of_original(errors, original.name)
 
 
-__all__ = ["CheckpointFinding", "Opened", "Step", "find", "steps"]
+__all__ = ["CheckpointFinding", "Heads", "Opened", "Step", "find", "of_parameters", "steps"]

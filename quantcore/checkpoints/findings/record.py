@@ -1,12 +1,25 @@
 """What a finding in a checkpoint is."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from quantcore.checkpoints.problem import Problem
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.diagnosis import Finding
 from quantcore.tensors import short
+
+# kind of a finding -> the keys of the readings (`origin.readings`) on which libraries differ there
+RIVALS: Mapping[str, tuple[str, ...]] = {
+    "gptq_version": ("gptq_version",),
+    "zero_points_differ": ("gptq_version",),
+    "zero_point_wraps": ("zero_point_unwrapped", "zero_point_carried"),
+    "g_idx_unsorted": ("g_idx_ignored",),
+    "global_scale": ("global_scale_inverse",),
+    "e8m0_nan": ("e8m0_nan",),
+    "awq_order": ("awq_interleave",),
+    "bit_leak": ("q5k_leak",),
+    "rows_permuted": ("rows_permuted",),
+}
 
 
 @dataclass(frozen=True)
@@ -18,6 +31,11 @@ class CheckpointFinding(Finding):
     """
 
     tensors: tuple[str, ...] = ()
+
+    @property
+    def rivals(self) -> tuple[str, ...]:
+        """The keys of the readings that it concerns: what `CheckpointTensor.rivals` gives each element by them."""
+        return RIVALS.get(self.kind, ())
 
 
 @dataclass(frozen=True)

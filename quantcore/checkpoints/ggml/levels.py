@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from quantcore.checkpoints.ggml.block_type import CodePart, Fields, Floats, Parameter
+from quantcore.checkpoints.ggml.block_type import CodePart, Fields, Floats
 
 
 @dataclass(frozen=True)
@@ -66,29 +66,38 @@ class Table:
         return (CodePart("codes", element),)
 
 
-def float_of(name: str) -> Parameter:
+@dataclass(frozen=True)
+class FloatOf:
     """The float16 field ``name`` in float32, one for the block."""
 
-    def parameter(fields: Fields) -> Floats:
-        return fields[name].astype(np.float32)
+    name: str
 
-    return parameter
+    def __call__(self, fields: Fields) -> Floats:
+        """The numbers, [blocks, 1]."""
+        return fields[self.name].astype(np.float32)
 
 
-def product(name: str, code: str) -> Parameter:
+@dataclass(frozen=True)
+class Product:
     """The float16 field ``name`` times the integers of the field ``code``, float32, one for each sub-block."""
 
-    def parameter(fields: Fields) -> Floats:
-        return fields[name].astype(np.float32) * fields[code].astype(np.float32)
+    name: str
+    code: str
 
-    return parameter
+    def __call__(self, fields: Fields) -> Floats:
+        """The products, [blocks, sub-blocks]."""
+        return fields[self.name].astype(np.float32) * fields[self.code].astype(np.float32)
 
 
-def stepped(first: float, step: float, factor: float = 1.0) -> Parameter:
+@dataclass(frozen=True)
+class Stepped:
     """d * (first + step * scale code) * factor, float32, multiplied in this order."""
 
-    def parameter(fields: Fields) -> Floats:
-        steps = np.float32(step) * fields["scale_code"].astype(np.float32) + np.float32(first)
-        return fields["d"].astype(np.float32) * steps * np.float32(factor)
+    first: float
+    step: float
+    factor: float = 1.0
 
-    return parameter
+    def __call__(self, fields: Fields) -> Floats:
+        """The products, [blocks, sub-blocks]."""
+        steps = np.float32(self.step) * fields["scale_code"].astype(np.float32) + np.float32(self.first)
+        return fields["d"].astype(np.float32) * steps * np.float32(self.factor)

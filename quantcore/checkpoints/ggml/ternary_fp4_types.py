@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from quantcore.checkpoints.ggml.block_type import BlockType, CodePart, Fields, Floats
 from quantcore.checkpoints.ggml.fields import Field, crumbs, half, nibbles
-from quantcore.checkpoints.ggml.levels import Offset, Table, float_of
+from quantcore.checkpoints.ggml.levels import FloatOf, Offset, Table
 from quantcore.checkpoints.ggml.planes import Axis, Plane
 
 # runs of bytes of TQ1_0: (bytes of a run, digits in each byte); a run's first digits are consecutive elements
@@ -56,6 +56,14 @@ class Digits:
             element, start = element - run * digits, start + run
         raise IndexError(element)
 
+    def digit(self, element: int) -> int:
+        """Which digit of its byte is the element's, 0 the first."""
+        for run, digits in _RUNS:
+            if element < run * digits:
+                return element // run
+            element -= run * digits
+        raise IndexError(element)
+
 
 def digits_of(codes: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     """Return the bytes, [blocks, 52], that ggml writes for codes 0 to 2, [blocks, 256], of TQ1_0."""
@@ -88,31 +96,45 @@ def _half_e4m3() -> Floats:
     return values.astype(np.float32)
 
 
-def _scale_of_mxfp4(fields: Fields) -> Floats:
-    return _half_e8m0()[fields["scale_code"]]
+@dataclass(frozen=True)
+class HalfE8m0:
+    """Half the value of an E8M0 scale: ggml keeps FP4 levels doubled; ``nan``: whether 255 is NaN, which it is not to ggml."""
+
+    nan: bool = False
+
+    def __call__(self, fields: Fields) -> Floats:
+        """The scales, [blocks, sub-blocks]."""
+        codes = fields["scale_code"]
+        found = _half_e8m0()[codes]
+        return np.where(codes == 255, np.float32(np.nan), found) if self.nan else found
 
 
-def _scale_of_nvfp4(fields: Fields) -> Floats:
-    return _half_e4m3()[fields["scale_code"]]
+@dataclass(frozen=True)
+class HalfE4m3:
+    """Half the value of an unsigned E4M3 scale."""
+
+    def __call__(self, fields: Fields) -> Floats:
+        """The scales, [blocks, sub-blocks]."""
+        return _half_e4m3()[fields["scale_code"]]
 
 
 TQ1_0 = BlockType(
     "TQ1_0", 34, 256, 54,
     (Field("digits", 52, (Plane(0, (Axis(52, 1),), 8),)), half("d", 52)),
-    256, Digits(), float_of("d"),
+    256, Digits(), FloatOf("d"),
 )  # fmt: skip
 TQ2_0 = BlockType(
     "TQ2_0", 35, 256, 66,
     (Field("codes", 256, (crumbs(0),)), half("d", 64)),
-    256, Offset(1), float_of("d"),
+    256, Offset(1), FloatOf("d"),
 )  # fmt: skip
 MXFP4 = BlockType(
     "MXFP4", 39, 32, 17,
     (Field("scale_code", 1, (Plane(0, (Axis(1),), 8),)), Field("codes", 32, (nibbles(1, 16),))),
-    32, _FP4, _scale_of_mxfp4, unit=0.5,
+    32, _FP4, HalfE8m0(), unit=0.5,
 )  # fmt: skip
 NVFP4 = BlockType(
     "NVFP4", 40, 64, 36,
     (Field("scale_code", 4, (Plane(0, (Axis(4, 1),), 8),)), Field("codes", 64, (nibbles(4, 8, 4),))),
-    16, _FP4, _scale_of_nvfp4, unit=0.5,
+    16, _FP4, HalfE4m3(), unit=0.5,
 )  # fmt: skip

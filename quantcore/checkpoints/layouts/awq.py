@@ -10,12 +10,12 @@ lie otherwise (awq/modules/linear/gemv.py, gemv_fast.py); they have no reader he
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.packing import permuted
+from quantcore.checkpoints.packing import Order, permuted
 from quantcore.checkpoints.protocol.config import group_size, integer, text
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Packed
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, words
@@ -74,9 +74,10 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[s
 
 @dataclass(frozen=True, eq=False)
 class Awq(Layout):
-    """A weight of an AWQ release."""
+    """A weight of an AWQ release; ``order``: of the codes in a word."""
 
     group_size: int
+    order: ClassVar[Order] = ORDER
 
     @property
     def storage(self) -> str:
@@ -98,7 +99,7 @@ class Awq(Layout):
         """Codes, scales and zero points."""
         rows, groups = self.shape[0], self.pieces["scales"].shape[0]
         return {
-            CODES: Packed(self.pieces["qweight"], ORDER, self.shape, axis=0, transposed=True),
+            CODES: Packed(self.pieces["qweight"], self.order, self.shape, axis=0, transposed=True),
             SCALE: Numbers(self.pieces["scales"], transposed=True),
-            ZERO_POINT: Packed(self.pieces["qzeros"], ORDER, (rows, groups), axis=0, transposed=True),
+            ZERO_POINT: Packed(self.pieces["qzeros"], self.order, (rows, groups), axis=0, transposed=True),
         }

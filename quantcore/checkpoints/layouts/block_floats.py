@@ -8,12 +8,12 @@ divides them. Sources: OCP Microscaling Formats (MX) 1.0, 5.2-5.4; NVIDIA, "Intr
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.packing import dense, fits_pairs, look_up_pairs
+from quantcore.checkpoints.packing import Order, dense, fits_pairs, high_first, look_up_pairs
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Packed, Rows, e8m0
 from quantcore.checkpoints.protocol.layout import CODES, Layout, words
 from quantcore.errors import QuantError
@@ -32,7 +32,10 @@ class BlockFloats(Layout):
     ``pieces``: "codes", "scale_code" and perhaps "global_scale", whatever their names in the file. ``kind``: its words,
     such as ``compressed-tensors nvfp4``; ``code``: "e2m1", "e2m3", "e3m2", "e4m3fn" or "e5m2"; ``size``: elements of a
     block. ``global_scale``: whether it multiplies or divides. ``e8m0_nan``: whether an E8M0 scale of 255 is NaN.
+    ``low_first``: whether the even of two codes has the lower bits of their byte.
     """
+
+    low_first: ClassVar[bool] = True
 
     kind: str = field(kw_only=True)
     code: str = field(kw_only=True)
@@ -72,12 +75,17 @@ class BlockFloats(Layout):
             )
         bits = self.element.bits
         found: dict[str, Field] = {
-            CODES: Numbers(codes, raw=True) if bits == 8 else Packed(codes, dense(bits, 8), self.shape),
+            CODES: Numbers(codes, raw=True) if bits == 8 else Packed(codes, self._order, self.shape),
             SCALE_CODE: scale,
         }
         if self.global_scale:
             found[GLOBAL_SCALE] = Numbers(self.pieces[GLOBAL_SCALE])
         return found
+
+    @property
+    def _order(self) -> Order:
+        bits = self.element.bits
+        return dense(bits, 8) if self.low_first else high_first(bits, 8)
 
     def scale(self, rows: Rows = None) -> Tensor:
         """Return the scale of each block times, or divided by, that of the tensor; float32."""
@@ -101,7 +109,7 @@ class BlockFloats(Layout):
             return super().values(rows, out, rounded)
         _ = self.fields
         packed = torch.from_numpy(self.pieces[CODES].bits((slice(first, last),)))
-        look_up_pairs(packed.view(-1), FLOATS[self.code].table, low_first=True, out=out.view(-1))
+        look_up_pairs(packed.view(-1), FLOATS[self.code].table, low_first=self.low_first, out=out.view(-1))
         out.view(*out.shape[:-1], -1, self.size).mul_(self.scale(rows).unsqueeze(-1))
         return round_to(out, self.dtype) if rounded else out
 

@@ -156,15 +156,15 @@ class Gptq(Layout):
 
     def _zeros(self, shape: tuple[int, int]) -> Packed:
         return Packed(
-            self.pieces["qzeros"], self.order, shape, axis=0, transposed=True, offset=self._zero_offset
+            self.pieces["qzeros"], self.order, shape, axis=0, transposed=True, offset=self.zero_offset
         )
 
     @property
     def _offset_by_config(self) -> int:
         return -1 if self.version == "gptq" and self.bits not in PLANAR else 0
 
-    def _zero_offset(self) -> int:
-        """Return what the file adds to zero points: -1 in v1, 0 in v2."""
+    def zero_offset(self) -> int:
+        """Return what the file adds to zero points: -1 in v1, 0 in v2; reads the first of them."""
         by_config = self._offset_by_config
         if not self.config_symmetric:
             return by_config
@@ -179,7 +179,7 @@ class Gptq(Layout):
     def notes(self) -> tuple[str, ...]:
         """Return a sentence where the stored zeros contradict the version in the config."""
         by_config = self._offset_by_config
-        if self._zero_offset() == by_config:
+        if self.zero_offset() == by_config:
             return self.remarks
         said, truth = ("v1", "v2") if by_config else ("v2", "v1")
         stored = self._first_stored_zero()

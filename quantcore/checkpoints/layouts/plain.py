@@ -80,10 +80,17 @@ class Plain(Layout):
         field = self.fields[CODES]
         if out is not None and self.dtype.is_floating_point and not field.across_rows:
             return out.copy_(field.piece.numbers(() if rows is None else (rows,), widened=False))
-        found = field.read(rows)
+        found = self._floats(field.read(rows))
+        return found if out is None else out.copy_(found)
+
+    def part(self, box: tuple[slice, ...]) -> Tensor:
+        """Return a box of the values, float32: cut along axis 0 and one more."""
+        return self._floats(self.pieces[""].numbers(box))
+
+    def _floats(self, found: Tensor) -> Tensor:
         if self.dtype == torch.uint64:  # which torch can't cast
             found = torch.from_numpy(found.numpy().astype("float32"))
-        return found.to(torch.float32) if out is None else out.copy_(found)
+        return found.to(torch.float32)
 
     def locate(self, index: Sequence[int]) -> Location:
         """Return where the element lies."""

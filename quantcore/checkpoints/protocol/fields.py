@@ -187,11 +187,15 @@ class Packed:
         n, skip, words = self.shape[self._axis], 0, slice(first, last)
         if self._axis == 0:
             words, skip, n = self._words_of_rows(first, last)
-        bits = self.piece.bits(_box(self._words_shape, words, self.transposed))
+        bits = self._words(_box(self._words_shape, words, self.transposed))
         if self.transposed:
             bits = np.ascontiguousarray(bits.T)
         codes = unpack(bits, self.order, n, self._axis)
         return self._decode(codes[skip : skip + last - first] if self._axis == 0 else codes)
+
+    def _words(self, box: tuple[slice, ...]) -> npt.NDArray[Any]:
+        """Return the words of a box of the stored tensor."""
+        return self.piece.bits(box)
 
     def _read_parts(self, first: int, last: int) -> Tensor:
         """Read some rows from the words that hold them; each part is a run of rows."""

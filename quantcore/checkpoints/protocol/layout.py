@@ -219,8 +219,8 @@ class Layout(ABC):
         if self.blocks.blocked_shape != self.shape:
             flat = (int(np.ravel_multi_index(index, self.shape)),)
         position = [i // b for i, b in zip(flat, self.blocks.block, strict=True)]
-        groups = self.group_index()
-        if groups is not None and groups.dim() == 1:
+        groups = self._groups  # not `group_index`, which may have an entry for each element
+        if groups is not None:
             position[-1] = int(groups[index[-1]])
         places = {
             role: self.place_of(role, field, index, tuple(position))

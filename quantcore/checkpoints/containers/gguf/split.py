@@ -45,7 +45,7 @@ def parts(folder: Folder, names: Sequence[str]) -> tuple[list[str], list[Problem
     if not count:
         return list(names), []
     wanted = [f"{stem}-{i:05}-of-{count:05}.gguf" for i in range(1, count + 1)]
-    there = {*folder.names, *names}
+    there = folder.present(wanted) | set(names)
     missing = [name for name in wanted if name not in there]
     return [name for name in wanted if name in there], [
         Problem(

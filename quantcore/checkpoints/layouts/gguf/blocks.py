@@ -22,6 +22,7 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
@@ -154,7 +155,8 @@ class Gguf(Layout):
 
     def values(self, rows: Rows = None, out: Tensor | None = None, rounded: bool = True) -> Tensor:
         """Return the values of some rows, float32, as ggml's `dequantize_row_*` compute them."""
-        return self.tensor.values(rows, out)
+        found = self.tensor.values(rows, out)
+        return found.copy_(found.to(self.dtype)) if rounded and self.dtype != torch.float32 else found
 
     def notes(self) -> tuple[str, ...]:
         """Return what the values leave out."""

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.layouts.in_parts.hqq_description import PACKINGS, Description
+from quantcore.checkpoints.packing import Order
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Packed, Place, Rows
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, words
 from quantcore.checkpoints.protocol.release import Release, attempt
@@ -108,6 +109,11 @@ class Hqq(Layout):
             return PER_TENSOR
         return PerFlatGroup(self.meta.group_size) if self.meta.group_size else PerChannel(0)
 
+    @property
+    def order(self) -> Order:
+        """How words hold the rows of the reshaped weight."""
+        return self.meta.order
+
     @cached_property
     def reshaped(self) -> Shape:
         """The shape in which codes are packed."""
@@ -124,10 +130,10 @@ class Hqq(Layout):
     def fields(self) -> Mapping[str, Field]:
         """Codes, scales and zero points."""
         packed, word = self.pieces["W_q"], self.meta.word("packing", PACKINGS, "4bit_u8")[0]
-        rows = self.meta.order.words_of(self.reshaped[0])
+        rows = self.order.words_of(self.reshaped[0])
         if self.meta.number("view_as_float", 0):
             packed = viewed(packed, word, (rows, self.reshaped[1]))
-        codes = Packed(packed, self.meta.order, self.reshaped, axis=0)
+        codes = Packed(packed, self.order, self.reshaped, axis=0)
         scale, zero = Numbers(self.pieces["scale"]), Numbers(self.pieces["zero"])
         groups = self.reshaped[1 - self.meta.axis]
         expected = (groups, 1) if self.meta.axis else (1, groups)
@@ -172,6 +178,8 @@ class HqqColumns(Hqq):
             mine = parameters.each(partial(_columns, cut=of_run))
             piece, goal = (t[a - start : b - start].view(-1, min(b - a, count)) for t in (flat, target))
             self.dequantize(piece, mine, goal, rounded)
+        if rounded and not self.rounds_each and self.dtype != torch.float32:
+            out.copy_(out.to(self.dtype))
         return out
 
     def place_of(self, role: str, field: Field, index: tuple[int, ...], position: tuple[int, ...]) -> Place:

@@ -21,7 +21,7 @@ import torch
 
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
 from quantcore.checkpoints.layouts.whole import ELEMENTS, Whole
-from quantcore.checkpoints.packing import padded, parts
+from quantcore.checkpoints.packing import Order, padded, parts
 from quantcore.checkpoints.protocol.config import integer, section
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Packed, Rows
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, words
@@ -179,11 +179,16 @@ class QuantoBits(Layout):
         """Rows, or runs of the flat weight, which rows consist of."""
         return PerChannel(0) if self.group_size == self.shape[1] else PerFlatGroup(self.group_size)
 
+    @property
+    def order(self) -> Order:
+        """How bytes hold the rows of the reshaped weight."""
+        return parts(padded(self.bits, 8))
+
     @cached_property
     def fields(self) -> Mapping[str, Field]:
         """Codes, scales and shifts."""
         reshaped = (self.pieces["scale"].shape[0], self.group_size)
-        codes = Packed(self.pieces["data"], parts(padded(self.bits, 8)), reshaped, axis=0)
+        codes = Packed(self.pieces["data"], self.order, reshaped, axis=0)
         return {
             CODES: Reshaped(codes, self.shape),
             SCALE: Numbers(self.pieces["scale"]),

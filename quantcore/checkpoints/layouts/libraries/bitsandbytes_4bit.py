@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.packing import fits_pairs, high_first, look_up_pairs
+from quantcore.checkpoints.packing import dense, fits_pairs, high_first, look_up_pairs
 from quantcore.checkpoints.protocol.config import integer
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Packed, Place, Rows
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, Layout, words
@@ -127,12 +127,17 @@ def _state(found: Mapping[str, Any], name: str) -> State:
 
 @dataclass(frozen=True, eq=False)
 class FourBits(Layout):
-    """A weight in 4 bits; ``kind``: "nf4" or "fp4"; ``nested``: whether its scales are quantized."""
+    """A weight in 4 bits.
+
+    ``kind``: "nf4" or "fp4"; ``nested``: whether its scales are quantized; ``low_first``: whether the even of two codes
+    has the lower bits of their byte.
+    """
 
     kind: str = field(kw_only=True)
     nested: bool = field(kw_only=True)
     state_of: _Reader = field(kw_only=True)
     format: ClassVar[str] = "bitsandbytes-4bit"
+    low_first: ClassVar[bool] = False
 
     @property
     def storage(self) -> str:
@@ -169,8 +174,9 @@ class FourBits(Layout):
                 f"{short(scale.piece.name, 120)} has shape {scale.shape}, but {n:,} elements in blocks of "
                 f"{self.state_of.state.blocksize} take {blocks}; the file is damaged."
             )
+        order = dense(4, 8) if self.low_first else high_first(4, 8)
         found: dict[str, Field] = {
-            CODES: Reshaped(Packed(weight, high_first(4, 8), (n,), axis=0, fill=self._zero), self.shape),
+            CODES: Reshaped(Packed(weight, order, (n,), axis=0, fill=self._zero), self.shape),
             SCALE_CODE if self.nested else SCALE: scale,
             TABLE: Numbers(pieces[TABLE]),
         }
@@ -215,7 +221,7 @@ class FourBits(Layout):
         weight = viewed(self.pieces["weight"], "U8", (self.pieces["weight"].num_bytes,))
         packed = weight.bits((slice(start // 2, (start + out.numel()) // 2),))
         flat = out.view(-1)
-        look_up_pairs(torch.from_numpy(packed), self.fields[TABLE].read(), low_first=False, out=flat)
+        look_up_pairs(torch.from_numpy(packed), self.fields[TABLE].read(), low_first=self.low_first, out=flat)
         for part in Spreading(self.blocks, None, first, last).parts():
             flat[part.elements].view(-1, part.width).mul_(self.scale(part.grid).unsqueeze(1))
         return round_to(out, self.dtype) if rounded else out

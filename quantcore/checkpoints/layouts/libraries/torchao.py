@@ -15,14 +15,14 @@ Source: torchao 0.18.0, torchao/prototype/safetensors, quantization/quantize_/wo
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.layouts.block_floats import GLOBAL_SCALE, SCALE_CODE, BlockFloats, unpacked_shape
 from quantcore.checkpoints.layouts.whole import ELEMENTS, Whole
-from quantcore.checkpoints.packing import dense
+from quantcore.checkpoints.packing import Order, dense
 from quantcore.checkpoints.protocol.config import integer, lengths, section
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Packed, Place, Rows
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, words
@@ -205,8 +205,9 @@ MAKERS: dict[Any, tuple[tuple[str, ...], Maker]] = {
 
 @dataclass(frozen=True, eq=False)
 class TorchaoInt4(Layout):
-    """An Int4Tensor."""
+    """An Int4Tensor; ``order``: of the two codes in a byte."""
 
+    order: ClassVar[Order] = dense(4, 8)
     group_size: int = field(kw_only=True)
 
     @property
@@ -228,7 +229,7 @@ class TorchaoInt4(Layout):
     def fields(self) -> Mapping[str, Field]:
         """Codes, and scales and zero points with a row per group."""
         return {
-            CODES: Packed(self.pieces["qdata"], dense(4, 8), self.shape, signed=True),
+            CODES: Packed(self.pieces["qdata"], self.order, self.shape, signed=True),
             SCALE: Numbers(self.pieces["scale"]),
             ZERO_POINT: Numbers(self.pieces["zero_point"]),
         }

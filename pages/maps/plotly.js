@@ -1,0 +1,22 @@
+// Loads plotly.js, once for all components of a page.
+
+let loading = null;
+
+function loadScript(url) {
+  return new Promise((resolve, reject) => {
+    const script = document.createElement("script");
+    script.src = url;
+    script.onload = () => (window.Plotly ? resolve(window.Plotly) : reject(new Error("no Plotly in " + url)));
+    script.onerror = () => reject(new Error("cannot load " + url));
+    document.head.appendChild(script);
+  });
+}
+
+// Next to Streamlit's own files, wherever the host serves them; else where the server's configuration says
+function loadPlotly(url) {
+  if (window.Plotly) return Promise.resolve(window.Plotly);
+  const own = document.querySelector('script[src*="static/js/"]')?.src;
+  const beside = own ? own.replace(/static\/js\/.*$/, "vendor/plotly.min.js") : url;
+  loading ??= loadScript(beside).catch(() => loadScript(url)).finally(() => { loading = null; });
+  return loading;
+}

@@ -1,0 +1,240 @@
+"""The panel as HTML. Every text from a file is escaped; what is in color is bold or underlined too."""
+
+import html
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from quantcore.checkpoints import CheckpointFinding, Line, Origin, Rival, StoredNumber, Word
+from quantcore.checkpoints.origin import Bit, index_text
+from quantcore.tracing import number as decimal
+
+_KINDS = 6  # colors in cell.css
+_ROW = 16  # bytes of a block in a line
+# roles whose name in the file says little
+_ROLES = {
+    "codes": "code", "scale": "scale", "zero_point": "zero point", "g_idx": "group", "scale_code": "scale, coded",
+    "global_scale": "global scale", "quant_map": "table entry", "nested_absmax": "scale of scales",
+    "nested_quant_map": "table of scales", "d": "super-scale", "dmin": "super-min", "min_code": "min, coded", "m": "min",
+    "counts": "count", "shift_sign": "shift",
+}  # fmt: skip
+
+
+def heading(origin: Origin, original: float | None) -> str:
+    """One line: which element, its value, and the original's."""
+    said = [
+        f"<b>Where element {_text(index_text(origin.index))} comes from</b>",
+        f"<span>value <code><b>{origin.result}</b></code> <span class='dim'>{origin.dtype}</span></span>",
+    ]
+    if original is not None:
+        error = np.float32(original) - np.float32(origin.value)
+        said.append(f"<span>original <code>{decimal(original)}</code></span>")
+        said.append(f"<span>error <code>{decimal(float(error))}</code></span>")
+    said.append(f"<span class='dim'>{_text(origin.storage)}</span>")
+    return f"<div class='qs-cell qs-cell-head'>{''.join(said)}</div>"
+
+
+def panel(origin: Origin, table: str) -> str:
+    """Left the stored numbers with their bits, right the arithmetic; below it the table of the other readings."""
+    numbers = (origin.code, *origin.parameters.values())
+    left = "".join(_block_dump(numbers)) + "".join(_number(n, k) for k, n in enumerate(numbers))
+    files = ", ".join(_text(file) for file in dict.fromkeys(n.place.file for n in numbers))
+    kinds = {n.symbol: k for k, n in enumerate(numbers)}
+    right = "".join(_line(line, kinds) for line in origin.lines)
+    legend = (
+        "Bit 0 is the least significant, at the right. Words are little-endian: their lowest byte comes first in the file. "
+        "Point at a bit or a byte to see whose it is."
+    )
+    return (
+        f"<div class='qs-cell qs-cell-two'><div><h4>In the file <span class='dim'>{files}</span></h4>{left}"
+        f"<div class='dim'>{legend}</div></div><div><h4>Arithmetic</h4>{right}"
+        f"{table}</div></div>"
+    )
+
+
+def _number(number: StoredNumber, k: int) -> str:
+    role = _ROLES.get(number.role, number.role.replace("_", " "))
+    words = "".join(_word(word, number, k) for word in number.words)
+    return (
+        f"<div class='qs-cell-number'><div><span class='sym k{k % _KINDS}'>{_text(number.symbol)}</span><br>"
+        f"<span class='dim'>{_text(role)}</span></div>"
+        f"<div><code>{_text(number.meaning)}</code>{words}</div></div>"
+    )
+
+
+def _word(word: Word, number: StoredNumber, k: int) -> str:
+    where = f"byte {word.offset:,} (0x{word.offset:x})" + ("" if word.in_file else " of what was unpacked")
+    if _is_block(word):
+        bits = " ".join(_block_byte(word, byte, k) for byte in _own_bytes(word))
+        return f"<div class='qs-cell-word m'>{bits}</div>"
+    bytes_ = f"bytes {word.data.hex(' ')}" if len(word.data) > 1 else f"byte {word.data.hex()}"
+    stored = f"<span class='dim'>{_text(_inside(word))}, {word.dtype}, {where}</span>"
+    if number.role != "codes" and all(bit.own for bit in word.bits):
+        return f"<div>{stored} <span class='m own k{k % _KINDS}'>{bytes_}</span></div>"
+    marked = "".join(
+        f"<span class='own k{k % _KINDS}'>{digit}</span>" if own else digit for digit, own in _digits(word)
+    )
+    line = f"0x{marked} <span class='dim'>{bytes_}</span><br>{_bits(word, k)}"
+    return f"<div>{stored}</div><div class='qs-cell-word m'>{line}</div>"
+
+
+def _digits(word: Word) -> Iterable[tuple[str, bool]]:
+    """The hexadecimal digits, the highest first, and whether some of a digit's bits are the number's own."""
+    for place, digit in enumerate(word.hex[2:]):
+        low = 4 * (2 * len(word.data) - 1 - place)
+        yield digit, any(bit.own for bit in word.bits[low : low + 4])
+
+
+def _bits(word: Word, k: int) -> str:
+    """All bits, the highest first, in runs of one owner."""
+    top = len(word.bits) - 1
+    runs = "".join(_run(word, high, low, k) for high, low in _runs(word.bits))
+    return f"<span class='dim'>{top}</span> {runs}<span class='dim'>0</span>"
+
+
+def _runs(bits: Sequence[Bit]) -> Iterable[tuple[int, int]]:
+    """(highest, lowest) position of each run of bits with one owner, the highest first."""
+    high = len(bits) - 1
+    for position in range(len(bits) - 1, -1, -1):
+        if position == 0 or (bits[position - 1].owner, bits[position - 1].own) != (
+            bits[position].owner,
+            bits[position].own,
+        ):
+            yield high, position
+            high = position - 1
+
+
+def _run(word: Word, high: int, low: int, k: int) -> str:
+    digits = word.binary[len(word.bits) - 1 - high : len(word.bits) - low]
+    title = _text(_owner(word.bits, low, high))
+    kind = f"own k{k % _KINDS} " if word.bits[low].own else ""
+    return f"<span class='{kind}bit' title='{title}'>{digits}</span>"
+
+
+def _owner(bits: Sequence[Bit], low: int, high: int) -> str:
+    """``bits 8–11: element (5, 42)``."""
+    spot = f"bit {low}" if low == high else f"bits {low}–{high}"
+    owner = bits[low].owner
+    whose = "unused" if not owner else f"element {owner}" if owner.startswith("(") else owner
+    first, last = sorted((bits[low].at, bits[high].at))
+    part = f", its bit {first}" if first == last else f", its bits {first}–{last}"
+    return f"{spot}: {whose}{part if owner else ''}{', this one' if bits[low].own else ''}"
+
+
+def _block_dump(numbers: Sequence[StoredNumber]) -> Iterable[str]:
+    """The bytes of a block of ggml's, with those of each number marked; nothing for other files."""
+    word = numbers[0].words[0]
+    if not _is_block(word):
+        return
+    own: dict[int, int] = {}
+    for k, number in enumerate(numbers):
+        for byte, _ in number.place.bits:
+            own.setdefault(byte - word.offset, k)
+    where = f"{_text(_inside(word))}, {word.dtype} of {len(word.data)} bytes, byte {word.offset:,} (0x{word.offset:x})"
+    rows = []
+    for start in range(0, len(word.data), _ROW):
+        cells = "".join(
+            _byte(word, byte, own.get(byte)) for byte in range(start, min(start + _ROW, len(word.data)))
+        )
+        rows.append(f"<tr><th class='dim'>+{start:02x}</th>{cells}</tr>")
+    yield f"<div class='dim'>{where}</div><table class='qs-cell-dump'>{''.join(rows)}</table>"
+
+
+def _byte(word: Word, byte: int, k: int | None) -> str:
+    kind = "" if k is None else f" class='own k{k % _KINDS}'"
+    bits = word.bits[8 * byte : 8 * byte + 8]
+    title = "; ".join(_owner(bits, low, high) for high, low in _runs(bits))
+    return f"<td{kind} title='+{byte:02x}: {_text(title)}'>{word.data[byte]:02x}</td>"
+
+
+def _own_bytes(word: Word) -> list[int]:
+    return sorted({position // 8 for position in word.own})
+
+
+def _block_byte(word: Word, byte: int, k: int) -> str:
+    """The bits of one byte of a block."""
+    start = 8 * byte
+    bits = word.bits[start : start + 8]
+    if k and all(bit.own for bit in bits):
+        data = f"{word.data[byte]:02x}"
+        return f"<span class='dim'>+{byte:02x}</span> <span class='own k{k % _KINDS}'>{data}</span>"
+    part = Word(
+        word.file, word.tensor, word.index, word.offset + byte, "U8", word.data[byte : byte + 1], bits
+    )
+    runs = "".join(_run(part, high, low, k) for high, low in _runs(bits))
+    return f"<span class='dim'>+{byte:02x}</span> {runs}"
+
+
+def _is_block(word: Word) -> bool:
+    return word.dtype.endswith("block")
+
+
+def _inside(word: Word) -> str:
+    """The stored tensor without its module, and the place in it."""
+    tensor, _, place = word.name.rpartition("[")
+    last = ".".join(tensor.rsplit(".", 2)[-2:])
+    return f"block {place.rstrip(']')} of {tensor}" if _is_block(word) else f"{last}[{place}"
+
+
+def _line(line: Line, kinds: Mapping[str, int]) -> str:
+    known = f"<span class='m'><b>{_text(line.name)}</b></span>"
+    parts = [part for part in dict.fromkeys((line.formula, line.numbers)) if part != line.result]
+    steps = "".join(f"{_formula(part, kinds)} = " for part in parts)
+    note = f" <span class='dim'>({_text(line.note)})</span>" if line.note else ""
+    body = f"<div><span class='m'>{steps}<span class='result'>{_text(line.result)}</span></span>{note}</div>"
+    return f"<div class='qs-cell-line'>{known}{body}</div>"
+
+
+def _formula(formula: str, kinds: Mapping[str, int]) -> str:
+    """A formula with the names of stored numbers marked as these are."""
+    parts = re.split(r"([A-Za-z_]\w*)", formula)
+    marked = (
+        f"<span class='own k{kinds[part] % _KINDS}'>{_text(part)}</span>" if part in kinds else _text(part)
+        for part in parts
+    )
+    return "".join(marked)
+
+
+def rivals(
+    origin: Origin,
+    found: Sequence[Rival],
+    findings: Mapping[str, CheckpointFinding],
+    shape: tuple[int, ...],
+) -> str:
+    """A table of the other readings, this one first."""
+    if not found:
+        return "<div class='dim'>No other reading of these bytes is known that gives other values.</div>"
+    mine = f"<tr><td><b>this reading</b></td><td class='n'><code><b>{origin.result}</b></code></td><td></td></tr>"
+    rows = "".join(_rival(origin, rival, findings.get(rival.key), shape) for rival in found)
+    head = "<tr><th>Rival readings</th><th class='n'>Value</th><th>What they do</th></tr>"
+    return f"<table class='qs-cell-rivals'>{head}{mine}{rows}</table>"
+
+
+def _rival(origin: Origin, rival: Rival, finding: CheckpointFinding | None, shape: tuple[int, ...]) -> str:
+    if rival.origin is None:
+        value = "<span class='dim'>not there</span>"
+    elif rival.origin.result == origin.result:
+        value = f"<code>{rival.origin.result}</code>"
+    else:
+        value = f"<code class='other'>≠ {rival.origin.result}</code>"
+    said = f"<span class='finding'>{_text(finding.sentence)}</span>" if finding else ""
+    return (
+        f"<tr><td>{_text(rival.name)}</td><td class='n'>{value}</td><td>{_text(rival.difference)} "
+        f"<span class='dim'>Read so by {_text(rival.reader)}. {_counted(rival, shape)}</span>{said}</td></tr>"
+    )
+
+
+def _counted(rival: Rival, shape: tuple[int, ...]) -> str:
+    """How many elements differ, and of which rows where these are not all."""
+    if rival.differing is None:
+        return ""
+    rows = rival.rows
+    whole = not shape or rows == slice(0, shape[0])
+    where = "" if whole else f" in rows {rows.start:,}–{rows.stop - 1:,}"
+    return f"{rival.differing:,} of {rival.counted:,} elements{where} differ."
+
+
+def _text(text: str) -> str:
+    """Escape a text, without characters that would not print."""
+    return html.escape("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text))

@@ -1,0 +1,247 @@
+"""What of a checkpoint is shown: the parameters of the link, and what a visitor types."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+import quantcore as qc
+from pages.maps.four_maps import around, integers, read_element, read_span
+from pages.models import opening
+from pages.shared import messages
+from quantcore.checkpoints import plane_shape
+
+_BIND: dict[str, Any] = {"bind": "query-params"}
+TENSOR, ROWS, COLUMNS, CELL, AT = "ck_tensor", "ck_rows", "ck_cols", "ck_cell", "ck_at"
+PART, SEARCH, SORT, COLOR = "ck_part", "ck_search", "ck_sort", "ck_color"
+BORDERS, NUMBERS = "ck_borders", "ck_numbers"
+PARTS = ["Tensors", "Findings"]
+SORTS = ["Order of the files", "Name", "Bytes", "Bits per weight", "SQNR, lowest first"]
+BITS, SQNR = "Bits per weight", "SQNR"  # what colors the treemap
+COLORS = [BITS, SQNR]
+OWN = {TENSOR, ROWS, COLUMNS, CELL, AT, PART, SEARCH, SORT, COLOR, BORDERS, NUMBERS}
+KEYS = OWN | opening.KEYS
+FREE_TEXT = {TENSOR, SEARCH, ROWS, COLUMNS, CELL, AT} | opening.KEYS
+REQUIRED = {PART, SORT, COLOR}
+ALL = "all"
+AT_ONCE = 1 << 24  # elements of a plane that is shown whole without being asked for
+FIRST_ROWS = 256  # of a larger one
+
+
+def keep() -> None:
+    """Keep what the controls say that this run does not draw."""
+    for key in OWN & set(st.session_state):
+        st.session_state[key] = st.session_state[key]
+
+
+def open_tensor(name: str, cell: tuple[int, ...] | None = None) -> None:
+    """Show a tensor, and a cell of it (a callback)."""
+    st.session_state.update({TENSOR: name, ROWS: "", COLUMNS: "", AT: ""})
+    st.session_state[CELL] = "" if cell is None else ", ".join(map(str, cell))
+
+
+def close_tensor() -> None:
+    """Go back to the whole checkpoint (a callback)."""
+    st.session_state.update(dict.fromkeys((TENSOR, ROWS, COLUMNS, CELL, AT), ""))
+
+
+def color() -> str:
+    """Draw the choice of what colors the treemap, and return it."""
+    return str(
+        st.segmented_control(
+            "Color",
+            COLORS,
+            default=BITS,
+            key=COLOR,
+            required=True,
+            label_visibility="collapsed",
+            width="content",
+            help="Color of the treemap: storage, or the signal-to-quantization-noise ratio against the original",
+            **_BIND,
+        )
+    )
+
+
+def name() -> str:
+    """Draw the field with the tensor's name; return it, empty for the whole checkpoint."""
+    return str(
+        st.text_input(
+            "Tensor",
+            key=TENSOR,
+            label_visibility="collapsed",
+            placeholder="The name of a tensor",
+            max_chars=4000,
+            **_BIND,
+        )
+    )
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The part of a tensor that is shown, in its own rows and columns.
+
+    ``at``: the index on all axes but the last two; ``cell``: the chosen element, if any.
+    """
+
+    at: tuple[int, ...]
+    rows: tuple[int, int]
+    columns: tuple[int, int]
+    cell: tuple[int, ...] | None
+    shape: tuple[int, ...]
+
+    @property
+    def height(self) -> int:
+        """Rows of the plane."""
+        return plane_shape(self.shape)[0]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the plane is shown from end to end."""
+        height, width = plane_shape(self.shape)
+        return self.rows == (0, height) and self.columns == (0, width)
+
+
+def region(rows: tuple[int, int] | None, columns: tuple[int, int] | None) -> None:
+    """Show some rows and columns; None: all (a callback)."""
+    st.session_state[ROWS] = ALL if rows is None else f"{rows[0]}:{rows[1]}"
+    st.session_state[COLUMNS] = "" if columns is None else f"{columns[0]}:{columns[1]}"
+
+
+def pick(index: tuple[int, ...]) -> None:
+    """Choose a cell (a callback)."""
+    st.session_state[CELL] = ", ".join(map(str, index))
+
+
+def go_to(index: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    """Choose a cell and show the 16×16 elements around it (a callback)."""
+    open_cell = (0, 0, *index)[-2:]
+    spans = [around(i, n) for i, n in zip(open_cell, plane_shape(shape), strict=True)]
+    region(*spans)
+    st.session_state[AT] = ", ".join(map(str, index[:-2]))
+    pick(index)
+
+
+def part_of(shape: tuple[int, ...]) -> Shown:
+    """Draw the controls of the part shown, and return it; what can't be used is said, and the default used."""
+    width = plane_shape(shape)[1]
+    with st.container(horizontal=True, key="map_controls", vertical_alignment="center", gap="small"):
+        st.checkbox(
+            "Block borders", key=BORDERS, help="Draw lines between the blocks that share a scale", **_BIND
+        )
+        st.checkbox("Numbers", True, key=NUMBERS, help="Show numbers in the cells where they fit", **_BIND)
+        typed = {
+            key: _field(label, key, placeholder, hint)
+            for label, key, placeholder, hint in (
+                ("Rows", ROWS, _default_words(shape), "Rows to show, such as 0:256, or: all."),
+                ("Columns", COLUMNS, ALL, "Columns to show, such as 0:256; empty: all."),
+                ("Cell", CELL, "none", "Index of a cell; click one to fill it in."),
+                *_slice_field(shape),
+            )
+        }
+        steps = st.container(horizontal=True, width="content", gap="small")
+    cell = _tried(lambda: read_element(typed[CELL], shape) if typed[CELL] else None, None)
+    at = _tried(lambda: _at(typed.get(AT, ""), shape, cell), (0,) * max(0, len(shape) - 2))
+    rows = _tried(lambda: _rows(typed[ROWS], shape, cell), _default_rows(shape, None))
+    columns = _tried(lambda: _inside(read_span(typed[COLUMNS], "Columns"), width, "columns"), (0, width))
+    shown = Shown(at, rows, columns, cell, shape)
+    with steps:
+        _step_buttons(shown)
+    return shown
+
+
+def _field(label: str, key: str, placeholder: str, hint: str) -> str:
+    width = 300 if key == AT else 190
+    return str(st.text_input(label, key=key, placeholder=placeholder, help=hint, width=width, **_BIND))
+
+
+def _slice_field(shape: tuple[int, ...]) -> list[tuple[str, str, str, str]]:
+    if len(shape) < 3:
+        return []
+    axes = ", ".join(f"axis {i} (0–{n - 1})" for i, n in enumerate(shape[:-2]))
+    return [(f"Slice along {axes}", AT, ", ".join("0" * (len(shape) - 2)), "Such as the expert of a stack.")]
+
+
+def _step_buttons(shown: Shown) -> None:
+    """Draw the buttons that lead to other rows, or to all."""
+    (start, stop), height = shown.rows, shown.height
+    if stop - start < height:
+        size = stop - start
+        before, after = max(0, start - size), min(height, stop + size)
+        for label, rows, off, hint in (
+            ("", (before, before + size), start == 0, "The rows before these"),
+            ("", (after - size, after), stop == height, "The rows after these"),
+        ):
+            icon = f":material/keyboard_arrow_{'up' if 'before' in hint else 'down'}:"
+            st.button(
+                label,
+                icon=icon,
+                disabled=off,
+                on_click=_step,
+                args=(rows,),
+                help=hint,
+                key=f"_ck_{hint[9:15]}",
+            )
+    if not shown.is_whole:
+        hint = (
+            "Show the tensor from end to end, each cell the most extreme of the elements that it stands for"
+        )
+        st.button("Show all", on_click=region, args=(None, None), help=hint)
+
+
+def _step(rows: tuple[int, int]) -> None:
+    st.session_state[ROWS] = f"{rows[0]}:{rows[1]}"
+
+
+def _tried(read: Callable[[], Any], default: Any) -> Any:
+    try:
+        return read()
+    except qc.QuantError as error:
+        messages.warning(f"{error} The default is used.")
+        return default
+
+
+def _at(typed: str, shape: tuple[int, ...], cell: tuple[int, ...] | None) -> tuple[int, ...]:
+    """The index on all axes but the last two: that of the cell, if none is typed."""
+    lead = shape[:-2]
+    at = integers(typed, "The slice along the other axes") if typed else None
+    if at is None:
+        return (0,) * len(lead) if cell is None else cell[: len(lead)]
+    if len(at) != len(lead) or any(not 0 <= i < n for i, n in zip(at, lead, strict=True)):
+        raise qc.QuantError(
+            f"The slice {typed[:40]!r} is not in a tensor of shape {shape}; give one index for each axis but the last two."
+        )
+    return at
+
+
+def _rows(typed: str, shape: tuple[int, ...], cell: tuple[int, ...] | None) -> tuple[int, int]:
+    height = plane_shape(shape)[0]
+    if typed.strip().lower() == ALL:
+        return 0, height
+    span = read_span(typed, "Rows")
+    return _default_rows(shape, cell) if span is None else _inside(span, height, "rows")
+
+
+def _inside(span: tuple[int, int] | None, length: int, what: str) -> tuple[int, int]:
+    if span is None:
+        return 0, length
+    if not 0 <= span[0] < span[1] <= length:
+        raise qc.QuantError(
+            f"The {what} {span[0]}:{span[1]} are not within 0:{length}; give a start below a stop, both inside."
+        )
+    return span
+
+
+def _default_rows(shape: tuple[int, ...], cell: tuple[int, ...] | None) -> tuple[int, int]:
+    """All rows, or of a large plane some: those of the cell."""
+    height, width = plane_shape(shape)
+    if height * width <= AT_ONCE:
+        return 0, height
+    size = min(height, max(1, min(FIRST_ROWS, AT_ONCE // 4 // width)))
+    start = cell[-2] // size * size if cell and len(cell) > 1 else 0
+    return start, min(height, start + size)
+
+
+def _default_words(shape: tuple[int, ...]) -> str:
+    start, stop = _default_rows(shape, None)
+    return ALL if stop - start == plane_shape(shape)[0] else f"{start}:{stop}"

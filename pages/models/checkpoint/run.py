@@ -1,0 +1,265 @@
+"""Work on a checkpoint that takes long: it is admitted, shows its progress, can be stopped, and goes on where it was.
+
+What has been found is kept for all visitors, by the content of the checkpoint.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import streamlit as st
+import torch
+from streamlit.delta_generator import DeltaGenerator
+
+import quantcore as qc
+from pages.models.checkpoint.controls import Shown
+from pages.models.opening import Opened
+from pages.serving.work import memory
+from pages.shared import cache, turn
+from pages.shared.selection import Tensor
+from quantcore.analysis import MapData, in_tensor, joined, map_data, step_of, value_data
+from quantcore.checkpoints import CheckpointFinding, CheckpointTensor, Window, findings
+from quantcore.quantization import Quantized
+from quantcore.tensors import megabytes
+
+BAND = 1 << 21  # elements that are read at once
+_NEED = 8.0  # memory of a band, in multiples of its elements as float32
+_CHECK = 400_000_000  # bytes that a check needs: weights of up to 268 MB are held while they are checked
+_TRIM = 16  # bands: what is kept of each is small, but holds the freed memory below it
+_PATIENCE = 0.4  # seconds that are not worth a word
+_STOPPED, _WANTED = "_ck_stopped", "_ck_wanted"
+
+
+@dataclass
+class Sums:
+    """Of the elements seen: their number, the sums of their squares and of their squared errors, the largest |error|.
+
+    ``worst``: row and column of the largest |error|.
+    """
+
+    count: int = 0
+    signal: float = 0.0
+    noise: float = 0.0
+    largest: float = -1.0
+    worst: tuple[int, int] = (0, 0)
+
+    def add(self, x: torch.Tensor, values: torch.Tensor, row: int) -> None:
+        """Look at some rows of a plane, from ``row`` on."""
+        error = x - values
+        self.count += x.numel()
+        self.signal += float(torch.linalg.vector_norm(x, dtype=torch.float64)) ** 2
+        self.noise += float(torch.linalg.vector_norm(error, dtype=torch.float64)) ** 2
+        place = int(error.abs_().argmax())  # NaN counts as the largest
+        largest = float(error.view(-1)[place])
+        if not (self.largest >= largest or math.isnan(self.largest)):
+            self.largest, width = largest, x.shape[1]
+            self.worst = (row + place // width, place % width)
+
+    @property
+    def sqnr(self) -> float:
+        """In dB."""
+        return float(qc.analysis.sqnr_of(self.signal, self.noise))
+
+
+@dataclass(frozen=True)
+class Maps:
+    """What the maps of a part of a tensor need.
+
+    ``format_of``: a row of it, which tells its format and how codes are dequantized; None if there are no codes.
+    ``sums``: None without an original.
+    """
+
+    data: MapData
+    format_of: Quantized | None
+    sums: Sums | None
+
+
+@dataclass
+class _Parts:
+    """The bands of rows that are done, by their first row."""
+
+    bands: dict[int, MapData] = field(default_factory=dict)
+    sums: Sums = field(default_factory=Sums)
+
+
+def maps(
+    tensor: CheckpointTensor, original: CheckpointTensor | None, shown: Shown, key: str, place: DeltaGenerator
+) -> Maps | None:
+    """Return the maps of the part shown, read in bands of rows; None if the visitor has stopped that.
+
+    Args:
+        key: names the contents of tensor and original.
+        place: for progress and the button that goes on.
+
+    Raises:
+        QuantError: the tensor can't be read.
+    """
+    record, what = work(tensor, shown, key)
+    if st.session_state.get(_STOPPED) == record.key + what:
+        place.button("Continue reading", type="primary", on_click=_stop, args=("",))
+        return None
+    make = partial(_read, tensor, original, shown, record, what, place)
+    return cache.cached_small(record, what, make, _NEED)
+
+
+def work(tensor: CheckpointTensor, shown: Shown, key: str) -> tuple[Tensor, str]:
+    """Name the reading of a part: what it takes at once, as a record for the cache, and which part it is."""
+    elements = (shown.rows[1] - shown.rows[0]) * (shown.columns[1] - shown.columns[0])
+    record = record_of(f"{key} {tensor.name}", min(elements, BAND), tensor.name)
+    return record, f"maps {shown.at} {shown.rows} {shown.columns}"
+
+
+def record_of(key: str, elements: int = 1, title: str = "") -> Tensor:
+    """What the cache and the gate know of something: its key, and its size in floats."""
+    return Tensor(key, title or key, (max(1, elements),), _not_kept)
+
+
+def _not_kept() -> np.ndarray:
+    raise AssertionError("windows of a checkpoint are read by their rows")
+
+
+def _stop(what: str) -> None:
+    st.session_state[_STOPPED] = what
+
+
+def _read(
+    tensor: CheckpointTensor,
+    original: CheckpointTensor | None,
+    shown: Shown,
+    record: Tensor,
+    what: str,
+    place: DeltaGenerator,
+) -> Maps:
+    parts = cache.cached_small(record, f"parts of {what}", _Parts)
+    (first, last), step = shown.rows, step_of(shown.rows, shown.columns)
+    progress = Progress(place, partial(_stop, record.key + what))
+    with cache.turn_of(record, _NEED) as own:
+        for start, stop in _bands(shown, step[0]):
+            if start not in parts.bands:
+                progress((start - first) / (last - first), f"Reading row {start:,} of {shown.height:,}")
+                window = tensor.window((start, stop), shown.at, original)
+                parts.bands[start] = _map(window, shown, (start, stop), step)
+                if window.original is not None:
+                    # as the library gives them; the maps show them before that rounding
+                    dtype, values = tensor.layout.dtype, window.values
+                    values = values.to(dtype).float() if dtype.is_floating_point else values
+                    parts.sums.add(window.original, values, window.row)
+                del window
+                if len(parts.bands) % _TRIM == 0:
+                    memory.give_back()
+                own.let_others(turn.AT_A_TIME)
+    progress.end()
+    done = [parts.bands.pop(start) for start in sorted(parts.bands)]
+    row = tensor.window((first, first + 1), shown.at).result
+    return Maps(joined(done) if len(done) > 1 else done[0], row, None if original is None else parts.sums)
+
+
+def _bands(shown: Shown, multiple: int) -> Iterator[tuple[int, int]]:
+    """Yield (start, stop) of the rows to be read at once: a multiple of those of a cell."""
+    width = max(1, shown.shape[-1] if shown.shape else 1)
+    most = BAND if len(shown.shape) < 3 else 8 * BAND  # some stacks are read by whole experts
+    rows = max(1, most // (width * multiple)) * multiple
+    for start in range(*shown.rows, rows):
+        yield start, min(start + rows, shown.rows[1])
+
+
+def _map(window: Window, shown: Shown, rows: tuple[int, int], step: tuple[int, int]) -> MapData:
+    if window.result is None:
+        return value_data(window.values, window.original, window.row, None, shown.columns, step)
+    view = qc.views.View(columns=shown.columns)
+    data = map_data(window.result, view, step=step)
+    return in_tensor(data, window.row, window.block, window.original is not None)
+
+
+@dataclass
+class Findings:
+    """What a check has found. ``first``: in headers; ``of``: by tensor; ``checked``: tensors that are done."""
+
+    first: tuple[CheckpointFinding, ...] | None = None
+    of: dict[str, tuple[CheckpointFinding, ...]] = field(default_factory=dict)
+    checked: set[str] = field(default_factory=set)
+
+    def all(self) -> list[CheckpointFinding]:
+        """The worst first."""
+        found = [*(self.first or ()), *(finding for each in self.of.values() for finding in each)]
+        return sorted(found, key=lambda finding: ("error", "warning", "note").index(finding.severity))
+
+
+def known(opened: Opened, original: Opened | None) -> Findings:
+    """What has been found in a checkpoint so far."""
+    record = record_of(_key(opened, original))
+    return cache.cached_small(record, "findings", Findings)
+
+
+def _key(opened: Opened, original: Opened | None) -> str:
+    return f"{opened.key} {original.key if original else ''}"
+
+
+def check(opened: Opened, original: Opened | None, place: DeltaGenerator) -> Findings:
+    """Check all weights if the visitor has asked for it, and return what has been found so far."""
+    found, key = known(opened, original), _key(opened, original)
+    names = opened.checkpoint.tensors
+    left = len(names) - len(found.checked)
+    if not left:
+        return found
+    if st.session_state.get(_WANTED) != key:
+        label = f"Check all {len(names):,} tensors" if not found.checked else f"Check the {left:,} others"
+        hint = "Read every tensor: scales, zero points, codes, how they were made" + (
+            ", and the error against the original" if original else ""
+        )
+        place.button(label, on_click=_want, args=(key,), help=hint, key="_ck_check")
+        return found
+    against = original.checkpoint if original else None
+    record = record_of(key, _CHECK // 4)
+    progress = Progress(place, partial(_want, ""), patience=0.0)
+    progress(0.0, "Reading…")
+    with cache.turn_of(record, 1.0, long=True) as own:
+        last = ""
+        for step in findings.steps(opened.checkpoint, against, found.checked):
+            found.checked |= {last} - {""} if step.tensor != last else set()
+            last = step.tensor
+            if not last:
+                found.first = step.findings
+            elif step.findings:
+                found.of[last] = step.findings
+            told = f"{megabytes(step.done)} of {megabytes(step.total)}, {len(found.checked):,} tensors"
+            progress(step.done / max(1, step.total), told)
+            own.let_others(turn.AT_A_TIME)
+        found.checked |= set(names)
+    progress.end()
+    st.session_state.pop(_WANTED, None)
+    return found
+
+
+def _want(key: str) -> None:
+    st.session_state[_WANTED] = key
+
+
+class Progress:
+    """A bar with a button that stops, once it takes long; ends the run if it was replaced."""
+
+    def __init__(self, place: DeltaGenerator, stop: Callable[[], None], patience: float = _PATIENCE) -> None:
+        self._place, self._stop, self._patience = place, stop, patience
+        self._since, self._told = time.monotonic(), 0.0
+        self._bar: DeltaGenerator | None = None
+
+    def __call__(self, done: float, text: str) -> None:
+        """Show how much is done, 0 to 1."""
+        turn.check()
+        now = time.monotonic()
+        if now - self._since < self._patience or now - self._told < 0.1:
+            return
+        self._told = now
+        if self._bar is None:
+            row = self._place.container(horizontal=True, vertical_alignment="center")
+            self._bar = row.progress(0.0)
+            row.button("Stop", on_click=self._stop, key="_ck_stop")
+        self._bar.progress(min(1.0, done), text)
+
+    def end(self) -> None:
+        """Take it away."""
+        if self._bar is not None:
+            self._place.empty()

@@ -1,0 +1,174 @@
+"""One tensor of a checkpoint: what is known of it in words, its maps, and what a cell is made of."""
+
+import html
+import math
+
+import streamlit as st
+
+import quantcore as qc
+from pages.maps import component
+from pages.models import cell
+from pages.models.checkpoint import controls, run
+from pages.models.checkpoint.controls import Shown
+from pages.models.opening import Opened, pairs_of, partner
+from pages.shared import messages
+from pages.shared.theme import theme
+from quantcore.analysis import View, element
+from quantcore.checkpoints import CheckpointTensor
+from quantcore.diagnosis import Box
+from quantcore.tensors import megabytes, short
+from quantcore.wording import count, printable
+
+
+def draw(opened: Opened, original: Opened | None, name: str) -> None:
+    """Draw a tensor of a checkpoint."""
+    tensor = opened.checkpoint.tensors.get(name)
+    if tensor is None:
+        messages.error(
+            f"There is no tensor {short(name, 120)} in {short(opened.title, 80)}; go back and choose one from the table."
+        )
+        return
+    was, note = _partner(opened, tensor, original)
+    try:
+        shape = tensor.shape
+        line = st.container()
+        shown = controls.part_of(shape)
+        place = st.empty()
+        key = f"{opened.key} {original.key if original and was is not None else ''}"
+        maps = run.maps(tensor, was, shown, key, place)
+        _facts(line, tensor, shown, maps)
+        if maps is not None:
+            _maps(opened, tensor, shown, maps, key)
+        for sentence in filter(None, (note, *_notes(tensor))):
+            st.caption(messages.plain(sentence))
+        _findings(opened, original, name)
+        if shown.cell is not None:
+            cell.draw(opened, name, shown.cell, original)
+    except qc.QuantError as error:
+        messages.error(str(error))
+
+
+def _partner(
+    opened: Opened, tensor: CheckpointTensor, original: Opened | None
+) -> tuple[CheckpointTensor | None, str]:
+    """Return the tensor before it was quantized, and why there is none although an original is open."""
+    if original is None:
+        return None, ""
+    found = partner(opened, original, tensor.name)
+    if found is not None:
+        return found, ""
+    pairs = pairs_of(opened, original, tensor.name)
+    if pairs:
+        part = (
+            f"{pairs[0].original} and {len(pairs) - 1:,} more" if len(pairs) > 1 else f"{pairs[0].original}"
+        )
+        return (
+            None,
+            f"In the original this is {part}, laid out in another way: the page Compare compares them.",
+        )
+    return None, f"The original has no tensor {short(tensor.name, 120)}, so there is nothing to compare with."
+
+
+def _facts(
+    line: "st.delta_generator.DeltaGenerator", tensor: CheckpointTensor, shown: Shown, maps: run.Maps | None
+) -> None:
+    """Draw what is known of the tensor, and its error, in a line."""
+    shape = " × ".join(f"{n:,}" for n in tensor.shape) or "scalar"
+    bits = 8 * tensor.num_bytes / max(1, math.prod(tensor.shape))
+    pieces = list(tensor.layout.pieces.values())
+    stored = ", ".join(f"{p.name.rpartition('.')[2] or p.name} {p.dtype} {list(p.shape)}" for p in pieces)
+    files = ", ".join(dict.fromkeys(p.file for p in pieces))
+    said = [
+        (shape, "Shape"),
+        (tensor.storage, f"How it is stored: {stored}"),
+        (
+            f"read as {tensor.dtype}",
+            "The dtype that the library dequantizes to; the maps show float32 before that rounding",
+        ),
+        (f"{megabytes(tensor.num_bytes)}, {bits:.4g} bits per weight", "Codes and all parameters"),
+        (files, "Where it is stored"),
+    ]
+    if maps is not None and maps.sums is not None:
+        sums = maps.sums
+        where = (
+            ""
+            if shown.is_whole or shown.rows == (0, shown.height)
+            else f" in rows {shown.rows[0]:,}–{shown.rows[1] - 1:,}"
+        )
+        error = f"SQNR {qc.decibels(sums.sqnr)}, MSE {sums.noise / sums.count:.3g}, max |error| {sums.largest:.3g}{where}"
+        said.insert(
+            1,
+            (
+                error,
+                f"Against the original, with the values rounded to {tensor.dtype} as the library gives them",
+            ),
+        )
+    cells = "".join(
+        f'<span title="{html.escape(printable(hint, 1000))}">{html.escape(printable(text))}</span>'
+        for text, hint in said
+    )
+    with line.container(horizontal=True, vertical_alignment="center"):
+        st.html(f'<p class="qs-line qs-facts">{cells}</p>')
+        if maps is not None and maps.sums is not None:
+            worst = element(View(index=shown.at), shown.shape, *maps.sums.worst)
+            hint = f"Show the elements around the largest |error|, at {worst}"
+            st.button(
+                "Go to worst", on_click=controls.go_to, args=(worst, shown.shape), help=hint, type="tertiary"
+            )
+
+
+def _maps(opened: Opened, tensor: CheckpointTensor, shown: Shown, maps: run.Maps, key: str) -> None:
+    """Draw the maps, with the cell and the place of a finding outlined."""
+    view = View(index=shown.at, rows=shown.rows, columns=shown.columns)
+    picture = component.Picture(
+        maps.format_of,
+        maps.data,
+        view,
+        identity=f"{key} {tensor.name}",
+        element=shown.cell if shown.cell is not None else (-1,) * len(tensor.shape),
+        borders=st.session_state[controls.BORDERS],
+        numbers=st.session_state[controls.NUMBERS],
+        theme=theme(),
+        found=boxes(opened, tensor.name),
+        whole=tensor.shape,
+        beneath=_PANEL if shown.cell is not None else 0,
+    )
+    component.four_maps(
+        picture,
+        key="ck_maps",
+        on_pick=lambda row, column: controls.pick(element(view, tensor.shape, row, column)),
+        on_region=controls.region,
+    )
+    legend = component.legend(maps.data)
+    if legend:
+        st.caption(legend)
+
+
+def boxes(opened: Opened, name: str) -> tuple[Box, ...]:
+    """The places of the findings of a tensor."""
+    found = run.known(opened, None).of.get(name, ())
+    return tuple(box for finding in found for box in finding.boxes)
+
+
+def _notes(tensor: CheckpointTensor) -> list[str]:
+    try:
+        return list(tensor.notes())
+    except qc.QuantError:  # said where the values are read
+        return []
+
+
+def _findings(opened: Opened, original: Opened | None, name: str) -> None:
+    """Draw what a check has found in this tensor."""
+    found = run.known(opened, original)
+    for finding in found.of.get(name, ()):
+        st.markdown(f":small[{_MARKS[finding.severity]} {messages.plain(finding.sentence)}]")
+    if name in found.checked and not found.of.get(name):
+        st.markdown(f":small[:green[:material/check_circle:] Checked: {count(0, 'finding')}.]")
+
+
+_PANEL = 190  # px below the maps for what a cell is made of: its first lines
+_MARKS = {
+    "error": ":red[:material/error:]",
+    "warning": ":orange[:material/warning:]",
+    "note": ":blue[:material/info:]",
+}

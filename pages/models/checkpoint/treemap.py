@@ -1,0 +1,47 @@
+"""The treemap as a component: st.plotly_chart tells nothing of a click on a tile."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import plotly.graph_objects as go
+import streamlit as st
+
+from pages.maps.component import script, vendor
+
+_HERE = Path(__file__).parent
+_FAILED = "_treemap_failed"
+_COMPONENT = st.components.v2.component(
+    "quantscope_treemap",
+    html='<div class="qs-treemap" role="img"></div>',
+    css=(_HERE / "treemap.css").read_text(encoding="utf-8"),
+    js="\n".join((script("plotly.js"), (_HERE / "treemap.js").read_text(encoding="utf-8"))),
+    isolate_styles=False,
+)
+
+
+def draw(figure: str, picks: list[bool], identity: str, alt: str, on_pick: Callable[[int], None]) -> None:
+    """Draw a treemap.
+
+    Args:
+        figure: as JSON.
+        picks: of each tile, whether a click is told to ``on_pick``; otherwise it zooms in.
+        identity: changes with the figure.
+        alt: what it shows, in words.
+        on_pick: called with the position of the clicked tile.
+    """
+    if st.session_state.get(_FAILED):
+        st.plotly_chart(go.Figure(json.loads(figure)), theme=None, key="ck_treemap_chart")
+        return
+
+    def picked() -> None:
+        tile = st.session_state["ck_treemap"].picked
+        if tile is not None:
+            on_pick(int(tile))
+
+    _COMPONENT(
+        key="ck_treemap",
+        data={"figure": json.loads(figure), "picks": picks, "key": identity, "alt": alt, "vendor": vendor()},
+        on_picked_change=picked,
+        on_failed_change=lambda: st.session_state.update({_FAILED: True}),
+    )

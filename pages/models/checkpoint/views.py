@@ -1,0 +1,280 @@
+"""The whole of a checkpoint: totals, treemap, table, findings."""
+
+import hashlib
+import html
+import math
+from collections.abc import Mapping
+from functools import partial
+from pathlib import PurePath
+
+import pandas as pd
+import streamlit as st
+
+from pages.models.checkpoint import controls, harm, run, treemap
+from pages.models.opening import Opened
+from pages.shared import cache, messages
+from pages.shared.selection import Tensor
+from pages.shared.theme import theme
+from quantcore import figures
+from quantcore.analysis import Leaf, Tile, tiles
+from quantcore.checkpoints import CheckpointFinding, Entry, Totals, facts, listing
+from quantcore.tensors import megabytes
+from quantcore.wording import count, printable
+
+TILES = 500
+TABLE_ROWS = 2000
+FINDINGS = 2000
+_TABLE, _FOUND = "_ck_table", "_ck_found"
+
+
+def entries(opened: Opened) -> list[Entry]:
+    """Every tensor of a checkpoint, from headers."""
+    return cache.cached_small(_record(opened), "listing", lambda: listing(opened.checkpoint.tensors))
+
+
+def _record(opened: Opened) -> Tensor:
+    return run.record_of(opened.key, 1, opened.title)
+
+
+def totals(opened: Opened) -> None:
+    """Draw one line on the whole: format, sums, and what the config says."""
+    sums, checkpoint = Totals.of(entries(opened)), opened.checkpoint
+    said = [
+        checkpoint.format,
+        count(sums.tensors, "tensor"),
+        f"{sums.elements:,} parameters" if sums.elements < 1e7 else f"{sums.elements / 1e9:.3g} B parameters",
+        megabytes(opened.total_bytes),
+        f"{sums.bits:.4g} bits per weight" if sums.elements else "",
+        *facts(checkpoint.config),
+    ]
+    cells = "".join(f"<span>{html.escape(printable(text))}</span>" for text in said if text)
+    st.html(f'<p class="qs-line qs-facts">{cells}</p>')
+
+
+def problems(opened: Opened) -> None:
+    """Say what is wrong with the files."""
+    found = opened.checkpoint.problems
+    if found:
+        more = f" {len(found) - 1:,} more under Findings." if len(found) > 1 else ""
+        messages.warning(printable(found[0].sentence, 400) + more)
+
+
+def draw(opened: Opened, original: Opened | None, color: str) -> None:
+    """Draw the treemap beside the table."""
+    every = entries(opened)
+    lost: dict[str, float] | None = None
+    if original is not None and color == controls.SQNR:
+        lost = harm.sqnr(opened, original, st.empty())
+    left, right = st.columns([5, 6], gap="small")
+    with left:
+        _treemap(opened, every, lost)
+    with right:
+        _table(every, lost)
+
+
+def _tiles(opened: Opened, every: list[Entry]) -> tuple[list[Leaf], list[Tile]]:
+    def make() -> tuple[list[Leaf], list[Tile]]:
+        leaves = [
+            Leaf(entry.name, entry.num_bytes, 0 if entry.problem else entry.elements) for entry in every
+        ]
+        return leaves, tiles(leaves, TILES)
+
+    return cache.cached_small(_record(opened), "tiles", make)
+
+
+def _treemap(opened: Opened, every: list[Entry], lost: dict[str, float] | None) -> None:
+    leaves, drawn = _tiles(opened, every)
+    colored = "bits" if lost is None else str(sorted(lost.items()))
+    identity = f"{opened.key} {theme()} {hashlib.sha256(colored.encode()).hexdigest()}"
+
+    def make() -> str:
+        lines = {tile.leaf: _told(every[tile.leaf]) for tile in drawn if tile.leaf is not None}
+        title, unit = PurePath(opened.title).name or opened.title, "" if lost is None else "SQNR (dB)"
+        figure = figures.treemap(drawn, leaves, lines, title=title, values=lost, unit=unit, theme=theme())
+        return str(figure.to_json())
+
+    figure = cache.cached_small(_record(opened), f"treemap {identity}", make)
+    picks = [tile.leaf is not None or tile.folded for tile in drawn]
+    treemap.draw(figure, picks, identity, _words(drawn), partial(_picked, every, drawn))
+    hidden = sum(tile.leaves for tile in drawn if tile.folded)
+    if hidden:
+        st.caption(
+            f"{hidden:,} tensors are folded into tiles of several; a click on one lists them in the table."
+        )
+
+
+def _told(entry: Entry) -> str:
+    shape = " × ".join(map(str, entry.shape)) or "scalar"
+    bits = "" if entry.problem else f", {entry.bits:.4g} bits per weight"
+    return f"{shape}, {entry.storage}, {megabytes(entry.num_bytes)}{bits}"
+
+
+def _words(drawn: list[Tile]) -> str:
+    """What the treemap shows, for screen readers."""
+    first = [tile for tile in drawn if tile.parent == 0]
+    parts = ", ".join(f"{printable(tile.label, 60)} {megabytes(tile.size)}" for tile in first[:8])
+    return f"Treemap of {count(drawn[0].leaves, 'tensor')}, {megabytes(drawn[0].size)}: {parts}. The table has them all."
+
+
+def _picked(every: list[Entry], drawn: list[Tile], tile: int) -> None:
+    """Open the tensor of a tile, or list those of a folded one (a callback)."""
+    if not 0 <= tile < len(drawn):
+        return
+    leaf = drawn[tile].leaf
+    if leaf is not None:
+        controls.open_tensor(every[leaf].name)
+    else:
+        st.session_state[controls.SEARCH] = drawn[tile].path
+
+
+def _table(every: list[Entry], lost: dict[str, float] | None) -> None:
+    """Draw search, order and the rows that fit."""
+    left, right = st.columns([3, 2], gap="small")
+    typed = left.text_input(
+        "Search",
+        key=controls.SEARCH,
+        bind="query-params",
+        placeholder="Search: words of name, shape or storage",
+        label_visibility="collapsed",
+    )
+    order = right.selectbox(
+        "Sort by",
+        controls.SORTS if lost else controls.SORTS[:-1],
+        key=controls.SORT,
+        bind="query-params",
+        label_visibility="collapsed",
+    )
+    found = arranged(every, typed, order, lost or {})
+    rows = found[:TABLE_ROWS]
+    frame = pd.DataFrame(
+        {
+            "name": [printable(e.name, 300) for e in rows],
+            "shape": [" × ".join(map(str, e.shape)) for e in rows],
+            "storage": [printable(e.storage, 120) for e in rows],
+            "bits": [None if e.problem else e.bits for e in rows],
+            "bytes": [e.num_bytes for e in rows],
+        }
+    )
+    if lost is not None:
+        frame.insert(1, "SQNR", [lost.get(e.name, math.nan) for e in rows])
+    frame, sqnr = (
+        messages.sqnr_column(frame, "SQNR", "SQNR (dB)", "%.1f") if lost is not None else (frame, None)
+    )
+    with st.container(key="ck_list", height=400, border=False):
+        st.dataframe(
+            frame,
+            hide_index=True,
+            height="stretch",
+            key=_TABLE,
+            on_select=partial(_chosen, [e.name for e in rows]),
+            selection_mode="single-cell",
+            placeholder="–",
+            column_config={
+                "name": st.column_config.TextColumn("Name", width=236),
+                "shape": st.column_config.TextColumn("Shape", width=100),
+                "storage": st.column_config.TextColumn("Storage", width=150 if lost is None else 82),
+                "bits": st.column_config.NumberColumn(
+                    "Bits", format="%.4g", width=56, help="Per weight, scales and zero points included"
+                ),
+                "bytes": st.column_config.NumberColumn("Bytes", format="localized", width=96),
+                "SQNR": sqnr,
+            },
+        )
+    more = f", the first {TABLE_ROWS:,} of them listed" if len(found) > TABLE_ROWS else ""
+    st.caption(f"{count(len(found), 'tensor')}{more}. Click a row or a tile to open the tensor.")
+
+
+def arranged(every: list[Entry], typed: str, order: str, lost: Mapping[str, float]) -> list[Entry]:
+    """The tensors that have every word, in the chosen order."""
+    words = typed.lower().split()
+    found = (
+        [
+            e
+            for e in every
+            if all(word in f"{e.name} {'×'.join(map(str, e.shape))} {e.storage}".lower() for word in words)
+        ]
+        if words
+        else list(every)
+    )
+    if order == "Name":
+        found.sort(key=lambda e: e.name)
+    elif order == "Bytes":
+        found.sort(key=lambda e: -e.num_bytes)
+    elif order == "Bits per weight":
+        found.sort(key=lambda e: (e.bits != e.bits, -e.bits))
+    elif order == controls.SORTS[-1]:
+        known = {name: value for name, value in lost.items() if not math.isnan(value)}
+        found.sort(key=lambda e: (e.name not in known, known.get(e.name, 0.0)))
+    return found
+
+
+def _chosen(names: list[str]) -> None:
+    """Open the tensor of the selected row or cell (a callback)."""
+    selection = st.session_state[_TABLE]["selection"]
+    rows = [cell[0] for cell in selection["cells"]]
+    if rows and rows[0] < len(names):
+        controls.open_tensor(names[rows[0]])
+
+
+def found(opened: Opened, original: Opened | None) -> None:
+    """Draw what is wrong or suspicious, and the button that checks all weights."""
+    place = st.empty()
+    known = run.check(opened, original, place)
+    every = known.all() if known.first is not None else _problems(opened)
+    many = {s: sum(f.severity == s for f in every) for s in ("error", "warning", "note")}
+    said = ", ".join(count(n, severity) for severity, n in many.items())
+    checked = len(known.checked)
+    whole = (
+        "All tensors have been checked"
+        if checked == len(opened.checkpoint.tensors)
+        else (f"{checked:,} of {count(len(opened.checkpoint.tensors), 'tensor')} checked")
+    )
+    st.caption(f"{whole}: {said}.")
+    if every:
+        _list(opened, every[:FINDINGS])
+    if len(every) > FINDINGS:
+        st.caption(f"The first {FINDINGS:,} of {len(every):,}, the worst first.")
+
+
+def _problems(opened: Opened) -> list[CheckpointFinding]:
+    """What headers tell, before anything has been checked."""
+    return [
+        CheckpointFinding(p.kind, p.severity, p.sentence, tensors=p.tensors)
+        for p in opened.checkpoint.problems
+    ]
+
+
+def _list(opened: Opened, every: list[CheckpointFinding]) -> None:
+    tensors = opened.checkpoint.tensors
+    targets = [next((name for name in f.tensors if name in tensors), "") for f in every]
+    frame = pd.DataFrame(
+        {
+            "severity": [f.severity for f in every],
+            "sentence": [printable(f.sentence, 1000) for f in every],
+            "tensor": [printable(name, 200) for name in targets],
+        }
+    )
+    with st.container(key="ck_findings", height=400, border=False):
+        st.dataframe(
+            frame,
+            hide_index=True,
+            height="stretch",
+            row_height=56,
+            key=_FOUND,
+            on_select=partial(_found_chosen, every, targets),
+            selection_mode="single-cell",
+            column_config={
+                "severity": st.column_config.TextColumn("Severity", width=70),
+                "sentence": st.column_config.TextColumn("Finding", width="large"),
+                "tensor": st.column_config.TextColumn("Tensor", width="medium"),
+            },
+        )
+
+
+def _found_chosen(every: list[CheckpointFinding], targets: list[str]) -> None:
+    """Open the tensor of the selected finding at its place (a callback)."""
+    selection = st.session_state[_FOUND]["selection"]
+    rows = [cell[0] for cell in selection["cells"]]
+    if rows and rows[0] < len(targets) and targets[rows[0]]:
+        boxes = every[rows[0]].boxes
+        controls.open_tensor(targets[rows[0]], tuple(start for start, _ in boxes[0]) if boxes else None)

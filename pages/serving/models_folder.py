@@ -1,0 +1,119 @@
+"""The folder whose checkpoints visitors may open, and what a path that they type leads to in it.
+
+Nothing outside it is opened, listed, or told to exist: paths are checked as text before the file system is asked, and then
+part by part, so that a link never leads out, not even on the way back in.
+"""
+
+import os
+import re
+from pathlib import Path
+
+import streamlit as st
+
+from pages.serving import settings
+from pages.serving.network import is_loopback
+from pages.serving.settings import OFF, PREFIX, SettingError, Settings
+from quantcore.checkpoints import LocalFolder, NotFound, is_inside
+from quantcore.errors import QuantError
+from quantcore.tensors import short
+
+MAX_CHARACTERS = 4096
+
+
+def chosen_by(options: Settings) -> Path | None:
+    """Return the folder of these settings; None if they name none.
+
+    Raises:
+        SettingError: it is not a folder.
+    """
+    if not options.models or options.models.lower() == OFF:
+        return None
+    path = Path(options.models).expanduser()
+    if not path.is_dir():
+        raise SettingError(
+            f"{PREFIX}MODELS is {options.models[:200]!r}, which is not a folder; it must be one, or {OFF}."
+        )
+    return path.resolve()
+
+
+def current() -> Path | None:
+    """Return the folder that the visitor of this run may open; None if there is none.
+
+    Raises:
+        SettingError: as `chosen_by`.
+    """
+    options = settings.current()
+    if options.models or options.replica or not _is_at_this_machine():
+        return chosen_by(options)
+    return Path.cwd()
+
+
+def _is_at_this_machine() -> bool:
+    """Whether the server listens to this machine alone, and the visitor came there without a proxy."""
+    asked = st.context.headers
+    host = re.sub(r":\d+$", "", asked.get("Host") or "").strip("[]")
+    forwarded = any(asked.get(name) for name in ("X-Forwarded-For", "X-Forwarded-Host", "Forwarded", "Via"))
+    return (
+        is_loopback(st.get_option("server.address") or "")
+        and is_loopback(host)
+        and is_loopback(st.context.ip_address or "localhost")
+        and not forwarded
+    )
+
+
+def confined(root: Path, typed: str) -> tuple[LocalFolder, str | None]:
+    """Return the folder of a path below ``root``, and the name of the file if it is one.
+
+    Args:
+        root: the folder of the operator, resolved.
+        typed: a path relative to it, or an absolute one inside it.
+
+    Raises:
+        QuantError: it leads outside, or there is nothing.
+    """
+    relative = _relative(root, typed)
+    here = root
+    for part in relative.split("/") if relative else []:
+        here = here / part
+        try:
+            real = Path(os.path.realpath(here))
+        except ValueError:  # characters that no file name has
+            raise _not_found(typed) from None
+        if not real.is_relative_to(root):
+            raise _outside(typed)
+        if not os.path.lexists(here):
+            raise _not_found(typed)
+    if os.path.isdir(here):
+        return LocalFolder(here, within=root), None
+    if os.path.isfile(here):
+        return LocalFolder(here.parent, within=root), here.name
+    raise _not_found(typed)
+
+
+def _relative(root: Path, typed: str) -> str:
+    """The path relative to the folder, judged as text alone."""
+    if len(typed) > MAX_CHARACTERS:
+        raise QuantError(f"The path has {len(typed):,} characters; give one with at most {MAX_CHARACTERS:,}.")
+    text = typed.strip()
+    if text.startswith("/"):
+        inside = f"{str(root).rstrip('/')}/"
+        if not f"{text}/".startswith(inside):
+            raise _outside(typed)
+        text = text[len(inside) :]
+    text = re.sub("/+", "/", text.rstrip("/")).removeprefix("./")
+    if text not in ("", ".") and not is_inside(text):
+        raise _outside(typed)
+    return "" if text == "." else text
+
+
+def _outside(typed: str) -> QuantError:
+    return QuantError(
+        f"{short(typed, 120)} is not a path inside the folder whose models this server may open; give a path "
+        'relative to that folder, without ".." and links that leave it.'
+    )
+
+
+def _not_found(typed: str) -> NotFound:
+    return NotFound(
+        f"There is no file or folder {short(typed, 120)} in the folder whose models this server may open; check the path."
+    )

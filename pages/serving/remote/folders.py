@@ -1,0 +1,210 @@
+"""Folders of checkpoints at the operator's hosts: beside an https address, a repository of a hub, a bucket."""
+
+import re
+from abc import abstractmethod
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from urllib.parse import quote, urlencode, urljoin
+from xml.etree import ElementTree
+
+from pages.serving.remote.client import Away, Client
+from pages.serving.remote.hosts import Host, Url
+from pages.serving.remote.source import Kept, PinnedSource
+from quantcore.checkpoints import ByteSource, Folder, NotFound, is_inside
+from quantcore.errors import QuantError
+from quantcore.tensors import load_json, short
+
+MAX_LIST = 16 * 2**20  # bytes of one page of a list
+MAX_PAGES = 20
+MAX_NAME = 255  # characters
+MAX_FILES = 10_000
+MAX_ASKED = 1000  # files that are looked for where there is no list
+_TOO_LONG = (
+    f"The list of files has more than {MAX_PAGES} pages; give the address of a folder with fewer files."
+)
+_NOT_A_LIST = "What the host sent is not a list of files; check the address."
+
+
+class PinnedFolder(Folder):
+    """A folder whose files the client reads."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__()
+        self.client = client
+        self._kept = Kept()
+
+    def _source(self, url: Url, name: str, size: int | None = None) -> ByteSource:
+        return PinnedSource(self.client, url, name, self.counter, self._kept, size)
+
+
+class UrlFolder(PinnedFolder):
+    """What lies beside a file at an https address; it can't be listed."""
+
+    def __init__(self, client: Client, url: Url, name: str) -> None:
+        super().__init__(client)
+        self._url, self._name = url, name
+
+    def present(self, names: Iterable[str]) -> set[str]:
+        """As `Folder.present`; each file is asked for.
+
+        Raises:
+            QuantError: there are more than `MAX_ASKED`, or the host does not answer.
+        """
+        names = set(names)
+        if len(names) > MAX_ASKED:
+            raise QuantError(
+                f"The index names {len(names):,} files; at most {MAX_ASKED:,} are asked for at a host."
+            )
+        with ThreadPoolExecutor(8) as pool:
+            return {name for name, there in pool.map(self._look, names) if there}
+
+    def _look(self, name: str) -> tuple[str, bool]:
+        try:
+            self.open(name)
+        except Away:
+            return name, False
+        return name, True
+
+    def _list(self) -> list[str]:
+        return list(self.opened)
+
+    def _open(self, name: str) -> ByteSource:
+        if name == self._name:
+            return self._source(self._url, name)
+        return self._source(Url.parse(urljoin(str(self._url), quote(name))), name)
+
+
+class ListedFolder(PinnedFolder):
+    """A folder that its host lists, with the sizes of the files.
+
+    Args:
+        path: of the folder; empty: the root.
+    """
+
+    def __init__(self, client: Client, path: str) -> None:
+        super().__init__(client)
+        self._prefix = f"{path}/" if path else ""
+        self._sizes: dict[str, int] = {}
+
+    def _list(self) -> list[str]:
+        for path, size in self._files():
+            name = path.removeprefix(self._prefix)
+            is_here = path == self._prefix + name and "/" not in name and is_inside(name)
+            if is_here and len(name) <= MAX_NAME and type(size) is int and size >= 0:
+                self._sizes[name] = size
+            if len(self._sizes) > MAX_FILES:
+                raise QuantError(
+                    f"The folder has more than {MAX_FILES:,} files; give the address of one with fewer."
+                )
+        return list(self._sizes)
+
+    def _open(self, name: str) -> ByteSource:
+        if name not in self.names:
+            raise NotFound(f"There is no file {short(name, 120)}; check the address.")
+        return self._source(self._file(name), name, self._sizes[name])
+
+    @abstractmethod
+    def _files(self) -> Iterable[tuple[str, int]]:
+        """Paths and sizes of the files."""
+
+    @abstractmethod
+    def _file(self, name: str) -> Url:
+        """The address of a file."""
+
+
+class HubFolder(ListedFolder):
+    """A folder of a repository at a hub as of Hugging Face, at one commit.
+
+    Args:
+        repository: ``owner/name``.
+        revision: a branch, tag or commit.
+        path: of the folder in the repository; empty: its root.
+
+    Raises:
+        QuantError: there is no such repository or revision that everybody may read.
+    """
+
+    def __init__(self, client: Client, host: Host, repository: str, revision: str, path: str) -> None:
+        super().__init__(client, path)
+        self._host, self._repository, self._path = host, repository, path
+        found = _json(client, self._address(f"api/models/{repository}/revision/{quote(revision, safe='')}"))
+        commit = found.get("sha") if isinstance(found, dict) else None
+        if not isinstance(commit, str) or not re.fullmatch(r"[0-9a-f]{7,64}", commit):
+            raise QuantError(f"{host} does not name the commit of {short(repository, 120)}; try again later.")
+        self.commit = commit
+
+    def _address(self, path: str) -> Url:
+        return Url.parse(f"https://{self._host}/{path}")
+
+    def _files(self) -> Iterable[tuple[str, int]]:
+        where = f"/{quote(self._path)}" if self._path else ""
+        url = self._address(f"api/models/{self._repository}/tree/{self.commit}{where}")
+        for _ in range(MAX_PAGES):
+            page = self.client.text(url, MAX_LIST)
+            entries = load_json(_text(page.data), "The list of files")
+            for entry in entries if isinstance(entries, list) else []:
+                if (
+                    isinstance(entry, dict)
+                    and entry.get("type") == "file"
+                    and isinstance(entry.get("path"), str)
+                ):
+                    yield entry["path"], entry.get("size", -1)
+            if not page.next:
+                return
+            url = Url.parse(page.next)
+        raise QuantError(_TOO_LONG)
+
+    def _file(self, name: str) -> Url:
+        return self._address(f"{self._repository}/resolve/{self.commit}/{quote(self._prefix + name)}")
+
+
+class BucketFolder(ListedFolder):
+    """What lies under a prefix of a public bucket, by the REST interface of S3.
+
+    Args:
+        path: the prefix, without the slash at its end; empty: the bucket itself.
+    """
+
+    def __init__(self, client: Client, host: Host, bucket: str, path: str) -> None:
+        super().__init__(client, path)
+        self._base = f"https://{host}/{bucket}"
+
+    def _files(self) -> Iterable[tuple[str, int]]:
+        more: dict[str, str] = {}
+        for _ in range(MAX_PAGES):
+            query = {"list-type": "2", "delimiter": "/", "prefix": self._prefix, **more}
+            tree = _xml(self.client.text(Url.parse(f"{self._base}?{urlencode(query)}"), MAX_LIST).data)
+            for entry in tree.iterfind("{*}Contents"):
+                size = entry.findtext("{*}Size", "")
+                yield entry.findtext("{*}Key", ""), int(size) if re.fullmatch(r"\d{1,18}", size) else -1
+            token = tree.findtext("{*}NextContinuationToken", "")
+            if not token:
+                return
+            more = {"continuation-token": token}
+        raise QuantError(_TOO_LONG)
+
+    def _file(self, name: str) -> Url:
+        return Url.parse(f"{self._base}/{quote(self._prefix + name)}")
+
+
+def _json(client: Client, url: Url) -> Any:
+    return load_json(_text(client.text(url, MAX_LIST).data), "The answer of the hub")
+
+
+def _text(data: memoryview) -> str:
+    try:
+        return str(data, "utf-8")
+    except UnicodeDecodeError:
+        raise QuantError(_NOT_A_LIST) from None
+
+
+def _xml(data: memoryview) -> ElementTree.Element:
+    """A list of S3, which defines no entities: they could grow without bound."""
+    text = _text(data)
+    if "<!" in text:
+        raise QuantError(_NOT_A_LIST)
+    try:
+        return ElementTree.fromstring(text)
+    except ElementTree.ParseError:
+        raise QuantError(_NOT_A_LIST) from None

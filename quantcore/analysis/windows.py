@@ -1,0 +1,109 @@
+"""Maps of a part of a tensor that is too large to be held whole: in the tensor's own rows, and joined from parts."""
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from quantcore.analysis.planes import Span, extreme_of, span_of
+from quantcore.analysis.views import MAPS, Cells, MapData, borders_of, step_of
+
+
+def in_tensor(data: MapData, row: int, block: Span, has_original: bool) -> MapData:
+    """Return the maps of some rows of a plane with the rows that they have there.
+
+    Args:
+        row: where the first of the rows lies in the plane.
+        block: extent of a block of the whole plane (down, across), for borders and outlines.
+        has_original: otherwise there is nothing to compare with: only codes and values are shown.
+    """
+
+    def moved(cells: Cells) -> Cells:
+        return replace(cells, row=cells.row + np.int32(row))
+
+    largest = moved(data.largest)
+    apart = has_original and data.worst is not data.largest
+    rows = (data.rows[0] + row, data.rows[1] + row)
+    return replace(
+        data,
+        largest=largest,
+        worst=moved(data.worst) if apart else largest,
+        rows=rows,
+        borders=borders_of(rows, data.columns, block),
+        block=block,
+        names=MAPS if has_original else MAPS[1:3],
+        scales_at=(row, data.block),
+    )
+
+
+def joined(parts: Sequence[MapData]) -> MapData:
+    """Return the maps of consecutive rows as one; each cell carries its own scale and zero point.
+
+    All but the last part must have a multiple of the step's rows.
+    """
+
+    def all_of(name: str) -> Cells:
+        cells = [getattr(part, name) for part in parts]
+        return Cells(**{f.name: np.concatenate([getattr(c, f.name) for c in cells]) for f in fields(Cells)})
+
+    first, rows = parts[0], (parts[0].rows[0], parts[-1].rows[1])
+    largest = all_of("largest")
+    none = np.empty((0, 0), np.float32)
+    return replace(
+        first,
+        largest=largest,
+        worst=all_of("worst") if any(part.worst is not part.largest for part in parts) else largest,
+        rows=rows,
+        borders=borders_of(rows, first.columns, first.block),
+        scales=none,
+        zero_points=none,
+    )
+
+
+def value_data(
+    values: Tensor,
+    original: Tensor | None,
+    row: int = 0,
+    rows: Span | None = None,
+    columns: Span | None = None,
+    step: Span | None = None,
+) -> MapData:
+    """Return the map of values that have no codes; with what they were before, the maps of original and error too.
+
+    Args:
+        values: some rows of a plane, float32.
+        original: the same rows.
+        row: where the first of them lies in the plane.
+        rows: (start, stop) of ``values``; None for all. ``columns`` likewise.
+        step: elements per cell (down, across).
+
+    Raises:
+        QuantError: there are no such rows or columns.
+    """
+    rows, columns = span_of(rows, len(values), "rows"), span_of(columns, values.shape[1], "columns")
+    step = step or step_of(rows, columns)
+    x = values if original is None else original
+
+    def sizes(part: Span) -> tuple[Tensor, ...]:
+        box = (slice(*part), slice(*columns))
+        of_error = () if original is None else ((original[box] - values[box]).abs_(),)
+        return x[box].abs(), *of_error
+
+    places = extreme_of(sizes, rows, columns, step, values.device)
+    largest = _cells(values, x, *places[0], row)
+    worst = largest if original is None or step == (1, 1) else _cells(values, x, *places[1], row)
+    shown = (rows[0] + row, rows[1] + row)
+    names = ("dequantized",) if original is None else ("x", "dequantized", "error")
+    none = np.empty((0, 0), np.float32)
+    return MapData(largest, worst, shown, columns, step, ((), ()), none, none, (1, 1), names=names)
+
+
+def _cells(values: Tensor, x: Tensor, row: Tensor, column: Tensor, first: int) -> Cells:
+    """The elements at these places; there are no codes and no scales."""
+    here, was = values[row, column].numpy(), x[row, column].numpy()
+    none = np.zeros(here.shape, np.int32)
+    place = [(i + shift).to(torch.int32).numpy() for i, shift in ((row, first), (column, 0))]
+    error = np.zeros_like(here) if x is values else was - here
+    return Cells(was, none, here, here, error, np.ones_like(here), none, *place)

@@ -1,0 +1,110 @@
+"""What a checkpoint holds, tensor by tensor, from headers alone."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from quantcore.checkpoints.protocol.refused import Refused
+from quantcore.checkpoints.tensor import CheckpointTensor
+from quantcore.errors import QuantError
+from quantcore.wording import printable
+
+_MANY = 16  # shapes to be read: more than these at once
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A tensor of a list.
+
+    ``problem``: why it can't be read; its shape is then that of what is stored.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    storage: str
+    num_bytes: int
+    problem: str = ""
+
+    @property
+    def elements(self) -> int:
+        """How many numbers it holds."""
+        return math.prod(self.shape)
+
+    @property
+    def bits(self) -> float:
+        """Bits per weight, parameters included; NaN for a tensor that can't be read or has no elements."""
+        return math.nan if self.problem or not self.elements else 8 * self.num_bytes / self.elements
+
+
+def listing(tensors: Mapping[str, CheckpointTensor]) -> list[Entry]:
+    """Return every tensor, in the order of the files.
+
+    Shapes that a stored tensor holds are read; where files lie elsewhere, each is a request.
+    """
+    pairs = list(tensors.items())
+    if sum(callable(tensor.layout.given_shape) for tensor in tensors.values()) < _MANY:
+        return [_entry(pair) for pair in pairs]
+    with ThreadPoolExecutor(8) as pool:
+        return list(pool.map(_entry, pairs))
+
+
+def _entry(named: tuple[str, CheckpointTensor]) -> Entry:
+    name, tensor = named
+    layout = tensor.layout
+    try:
+        problem = layout.reason if isinstance(layout, Refused) else ""
+        return Entry(name, tensor.shape, tensor.storage, tensor.num_bytes, problem)
+    except QuantError as error:  # a shape that a stored tensor should hold
+        return Entry(name, (), "can't be read", tensor.num_bytes, str(error))
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums over a list: of tensors, of their numbers, and of the bytes of those that can be read."""
+
+    tensors: int
+    elements: int
+    num_bytes: int
+
+    @classmethod
+    def of(cls, entries: Sequence[Entry]) -> "Totals":
+        """Return the sums; what can't be read counts as a tensor alone."""
+        known = [entry for entry in entries if not entry.problem]
+        return cls(len(entries), sum(e.elements for e in known), sum(e.num_bytes for e in known))
+
+    @property
+    def bits(self) -> float:
+        """Mean bits per weight, NaN without weights."""
+        return 8 * self.num_bytes / self.elements if self.elements else math.nan
+
+
+# what config.json calls a fact, the last part of the key in GGUF metadata, and the words for it
+_FACTS = (
+    ("num_hidden_layers", "block_count", "{} layers"),
+    ("hidden_size", "embedding_length", "hidden size {}"),
+    ("num_attention_heads", "attention.head_count", "{} heads"),
+    ("num_local_experts", "expert_count", "{} experts"),
+    ("vocab_size", "vocab_size", "vocabulary {}"),
+)
+
+
+def facts(config: Mapping[str, Any]) -> list[str]:
+    """Return what a config says of the model, in a few words each: its architecture and its sizes."""
+    return [printable(fact, 60) for fact in _facts(config)]
+
+
+def _facts(config: Mapping[str, Any]) -> Iterator[str]:
+    architecture = config.get("general.architecture")
+    names = config.get("architectures")
+    if isinstance(names, list) and names:
+        yield str(names[0])
+    elif architecture or config.get("model_type"):
+        yield str(architecture or config["model_type"])
+    inner = config.get("text_config")
+    for key, last, words in _FACTS:
+        places = [config, *([inner] if isinstance(inner, dict) else [])]
+        found = [place[key] for place in places if key in place] + [config.get(f"{architecture}.{last}")]
+        if isinstance(found[0], int) and not isinstance(found[0], bool):
+            yield words.format(f"{found[0]:,}")

@@ -1,0 +1,31 @@
+"""Where one element of a checkpoint comes from: its bits in the file, and the arithmetic to its value.
+
+>>> found = tensor.origin((3, 17))  # doctest: +SKIP
+>>> for line in found.lines:  # doctest: +SKIP
+...     print(line)
+
+Where things are: `words` (bits and whose they are), `stored_number` (what they mean), `expression` (text and number
+of a formula at once), `arithmetic` and `blocks` (from stored numbers to the value), `rival_layouts` and `readings`
+(what other libraries make of the same bytes), `rivals` (their values beside this one), `script` (the same in NumPy).
+"""
+
+from quantcore.checkpoints.origin.arithmetic import Origin, origin_of
+from quantcore.checkpoints.origin.expression import Line
+from quantcore.checkpoints.origin.rivals import Rival, rivals, window
+from quantcore.checkpoints.origin.script import script
+from quantcore.checkpoints.origin.stored_number import StoredNumber
+from quantcore.checkpoints.origin.words import Bit, Word, index_text
+
+__all__ = [
+    "Bit",
+    "Line",
+    "Origin",
+    "Rival",
+    "StoredNumber",
+    "Word",
+    "index_text",
+    "origin_of",
+    "rivals",
+    "script",
+    "window",
+]

@@ -1,0 +1,115 @@
+"""The values that other readings give one element, beside this one, and how many elements they change."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+import torch
+
+from quantcore.checkpoints.origin.arithmetic import Origin, origin_of
+from quantcore.checkpoints.origin.readings import readings
+from quantcore.checkpoints.origin.readings.record import Reading
+from quantcore.checkpoints.protocol.layout import Layout
+
+COUNTED = 1 << 20  # elements of rows that are compared unless other rows are given, and at once
+_MOST = 1 << 24  # elements of one row: beyond, nothing is counted
+
+
+@dataclass(frozen=True)
+class Rival:
+    """Another reading of one element.
+
+    ``key``, ``name``, ``reader``: see `Reading`; ``difference``: what it does, in one sentence; ``origin``: the element
+    as it reads it, None where its weight has no such element; ``differing``: how many elements of ``rows`` it changes,
+    of ``counted``; None where its weight has another shape, or rows are too long to count.
+    """
+
+    key: str
+    name: str
+    reader: str
+    difference: str
+    origin: Origin | None
+    differing: int | None
+    counted: int
+    rows: slice
+
+    @property
+    def value(self) -> float | None:
+        """The value that it gives."""
+        return None if self.origin is None else self.origin.value
+
+
+def rivals(
+    layout: Layout, index: tuple[int, ...], rows: slice | None = None, heads: int = 0
+) -> tuple[Rival, ...]:
+    """Return the other readings of an element; none that changes neither it nor another one.
+
+    Args:
+        index: one per axis, none of them negative.
+        rows: whose elements are compared, an empty slice for none; without, all, or in a large weight those around the
+            element.
+        heads: see `readings`.
+
+    Raises:
+        QuantError: the tensor can't be read.
+    """
+    here = origin_of(layout, index)
+    span = rows if rows is not None else window(layout.shape, index)
+    found = tuple(readings(layout, heads))
+    counted = _counted(layout, tuple(reading.layout for reading in found), span)
+    made = (_rival(r, layout, here, span, n) for r, n in zip(found, counted, strict=True))
+    return tuple(rival for rival in made if _differs(rival, here))
+
+
+def window(shape: tuple[int, ...], index: tuple[int, ...]) -> slice:
+    """Return the rows around an element whose elements are counted; all, where these are few."""
+    if not shape:
+        return slice(0, 1)
+    count = max(1, COUNTED // max(1, prod(shape[1:])))
+    start = max(0, min(index[0] // count * count, shape[0] - count))
+    return slice(start, min(shape[0], start + count))
+
+
+def _rival(reading: Reading, layout: Layout, here: Origin, rows: slice, differing: int | None) -> Rival:
+    other = reading.layout
+    inside = all(i < n for i, n in zip(here.index, other.shape, strict=True))
+    there = origin_of(other, here.index) if inside else None
+    counted = 0 if differing is None else (rows.stop - rows.start) * prod(layout.shape[1:])
+    sentence = reading.difference(here, there or here)
+    return Rival(reading.key, reading.name, reading.reader, sentence, there, differing, counted, rows)
+
+
+def _counted(layout: Layout, others: tuple[Layout, ...], rows: slice) -> list[int | None]:
+    """Count the elements of some rows that layouts read differently; None where they can't be compared.
+
+    The rows are read box by box, so that many of them take no more memory.
+    """
+    if rows.stop <= rows.start or prod(layout.shape[1:]) > _MOST:
+        return [None] * len(others)
+    found = [0 if other.shape == layout.shape else None for other in others]
+    for box in _boxes(layout.shape, rows):
+        mine = layout.values(box)
+        for i, (other, count) in enumerate(zip(others, found, strict=True)):
+            if count is not None:
+                found[i] = count + int(_unequal(mine, other.values(box)).sum())
+    return found
+
+
+def _boxes(shape: tuple[int, ...], rows: slice) -> Iterator[slice | None]:
+    if not shape:
+        yield None
+        return
+    step = max(1, COUNTED // max(1, prod(shape[1:])))
+    for start in range(rows.start, rows.stop, step):
+        yield slice(start, min(start + step, rows.stop))
+
+
+def _unequal(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return (a != b) & ~(a.isnan() & b.isnan())
+
+
+def _differs(rival: Rival, here: Origin) -> bool:
+    if rival.differing is None or rival.differing:
+        return True
+    return rival.value is not None and not np.array_equal(rival.value, here.value, equal_nan=True)

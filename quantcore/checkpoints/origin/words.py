@@ -1,0 +1,214 @@
+"""The words of a file that hold a number: their bytes, which bits are the number's own, and whose the others are."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache, singledispatch
+from typing import Any
+
+import numpy as np
+
+from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.ggml import BLOCK_TYPES, BlockType
+from quantcore.checkpoints.layouts.gguf.block_field import BlockField
+from quantcore.checkpoints.protocol.fields import Numbers, Packed, Place
+from quantcore.checkpoints.protocol.layout import CODES
+from quantcore.checkpoints.protocol.views import Reshaped
+from quantcore.checkpoints.sources import DerivedSource
+
+Index = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Bit:
+    """Whose one bit of a word is.
+
+    ``owner``: the element or number that it belongs to, empty if nobody's; ``at``: which of that number's bits, 0 the
+    lowest; ``own``: whether it is the number's that the word was read for.
+    """
+
+    owner: str = ""
+    at: int = 0
+    own: bool = False
+
+
+@dataclass(frozen=True)
+class Word:
+    """One word of a stored tensor; of ggml's types a word is a whole block.
+
+    ``index``: in the stored tensor, as it lies in the file; ``offset``: of its first byte; ``dtype``: as the file
+    names it; ``data``: its bytes, the lowest first; ``bits``: whose each bit is, bit 0 of byte 0 first; ``in_file``:
+    whether ``offset`` counts in the file, not in what was unpacked from it.
+    """
+
+    file: str
+    tensor: str
+    index: Index
+    offset: int
+    dtype: str
+    data: bytes
+    bits: tuple[Bit, ...]
+    in_file: bool = True
+
+    @property
+    def number(self) -> int:
+        """The word as one unsigned number: files are little-endian."""
+        return int.from_bytes(self.data, "little")
+
+    @property
+    def hex(self) -> str:
+        """``0x77b30f12``, the highest digit first."""
+        return f"0x{self.number:0{2 * len(self.data)}x}"
+
+    @property
+    def binary(self) -> str:
+        """All bits, the highest first."""
+        return f"{self.number:0{8 * len(self.data)}b}"
+
+    @property
+    def own(self) -> tuple[int, ...]:
+        """The positions in the word of the number's own bits, its lowest first."""
+        mine = [position for position, bit in enumerate(self.bits) if bit.own]
+        return tuple(sorted(mine, key=lambda position: self.bits[position].at))
+
+    @property
+    def name(self) -> str:
+        """``q_proj.qweight[4, 17]``."""
+        inside = ", ".join(map(str, self.index))
+        return f"{self.tensor}[{inside}]"
+
+
+def words_of(field: Any, place: Place) -> tuple[Word, ...]:
+    """Return the words that hold a number of a field, in the order of its bits; only their bytes are read."""
+    piece = field.piece
+    size = _word_size(field)
+    mine = {spot: at for at, spot in enumerate(place.bits)}
+    numbers = dict.fromkeys((byte - piece.offset) // size for byte, _ in place.bits)
+    return tuple(_word(field, piece, size, number, mine) for number in numbers)
+
+
+def _word(field: Any, piece: StoredTensor, size: int, number: int, mine: dict[tuple[int, int], int]) -> Word:
+    start = piece.offset + number * size
+    bits = list(owners(field, number))
+    for position, bit in enumerate(bits):
+        at = mine.get((start + position // 8, position % 8))
+        if at is not None:
+            bits[position] = Bit(bit.owner, at, own=True)
+    block = piece.dtype in BLOCK_TYPES
+    shape = (piece.num_bytes // size,) if block else piece.shape
+    return Word(
+        piece.source.name,
+        piece.name,
+        tuple(int(i) for i in np.unravel_index(number, shape)) if shape else (),
+        start,
+        f"{piece.dtype} block" if block else piece.dtype,
+        bytes(piece.source.read(start, size)),
+        tuple(bits),
+        not isinstance(piece.source, DerivedSource),
+    )
+
+
+def _word_size(field: Any) -> int:
+    if field.piece.dtype in BLOCK_TYPES:
+        return BLOCK_TYPES[field.piece.dtype].num_bytes
+    return int(field.piece.itemsize)
+
+
+@singledispatch
+def owners(field: Any, word: int) -> Sequence[Bit]:
+    """Return whose each bit of a word is; ``word``: its number in the stored tensor."""
+    raise NotImplementedError(type(field).__name__)
+
+
+@owners.register
+def _(field: Numbers, word: int) -> Sequence[Bit]:
+    stored = np.unravel_index(word, field.piece.shape) if field.piece.shape else ()
+    owner = index_text(stored[::-1] if field.transposed else stored)
+    return [Bit(owner, at) for at in range(8 * field.piece.itemsize)]
+
+
+@owners.register
+def _(field: Packed, word: int) -> Sequence[Bit]:
+    return [Bit() if index is None else Bit(index_text(index), at) for index, at in _codes_in(field, word)]
+
+
+@owners.register
+def _(field: Reshaped, word: int) -> Sequence[Bit]:
+    if not isinstance(field.field, Packed):
+        return owners(field.field, word)
+    found = []
+    for index, at in _codes_in(field.field, word):
+        if index is None:
+            found.append(Bit())
+        else:
+            flat = int(np.ravel_multi_index(index, field.field.shape))
+            found.append(Bit(index_text(np.unravel_index(flat, field.shape)), at))
+    return found
+
+
+def _codes_in(field: Packed, word: int) -> list[tuple[Index | None, int]]:
+    """Return the code of each bit of a word, with the bit's position in it; None where there is none."""
+    order, axis = field.order, field.axis % len(field.shape)
+    stored = [int(i) for i in np.unravel_index(word, field.piece.shape)]
+    at = stored[::-1] if field.transposed else stored
+    n = field.shape[axis]
+    period, inside = divmod(at[axis], order.words)
+    found: list[tuple[Index | None, int]] = [(None, 0)] * order.word_bits
+    for number, fragments in enumerate(order.codes):
+        element = number * order.periods(n) + period if order.in_parts else period * order.count + number
+        if element >= n:
+            continue
+        index = tuple(element if i == axis else k for i, k in enumerate(at))
+        for part in fragments:
+            if part.word == inside:
+                for i in range(part.width):
+                    found[part.shift + i] = (index, part.low + i)
+    return found
+
+
+@owners.register
+def _(field: BlockField, word: int) -> Sequence[Bit]:
+    kind = field.tensor.kind
+    *outer, start = (int(i) for i in np.unravel_index(word * kind.elements, field.piece.shape))
+    return _labeled(kind, tuple(outer), start)
+
+
+@lru_cache(maxsize=8)  # an element's code and all of its parameters lie in one block
+def _labeled(kind: BlockType, outer: Index, start: int) -> tuple[Bit, ...]:
+    """Return whose each bit of a block is; ``outer``, ``start``: the place of its first element."""
+    lead = "".join(f"{i}, " for i in outer)
+
+    def label(name: str, entry: int) -> str:
+        if name == CODES:
+            return f"({lead}{start + entry})"
+        return f"{name} {entry}" if name and kind.field(name).count > 1 else name
+
+    spots = _block_owners(kind)
+    labels = {(name, entry): label(name, entry) for name, entry, _ in spots}
+    return tuple(Bit(labels[name, entry], at) for name, entry, at in spots)
+
+
+@cache
+def _block_owners(kind: BlockType) -> tuple[tuple[str, int, int], ...]:
+    """Return field, entry and position for each bit of a block."""
+    found = [("", 0, 0)] * (8 * kind.num_bytes)
+    for field in kind.fields:
+        for entry in range(field.count):
+            for bits in field.locate(entry):
+                for i in range(bits.count):
+                    found[8 * bits.byte + bits.low + i] = (field.name, entry, bits.at + i)
+    return tuple(found)
+
+
+def index_text(index: Sequence[Any]) -> str:
+    """``(3, 17)``."""
+    return f"({', '.join(str(int(i)) for i in index)})"
+
+
+def put_together(words: Sequence[Word], place: Place) -> int:
+    """Return a number from the bits of its words."""
+    data = {word.offset: word.data for word in words}
+    found = 0
+    for at, (byte, bit) in enumerate(place.bits):
+        start = next(offset for offset, bytes_ in data.items() if offset <= byte < offset + len(bytes_))
+        found |= (data[start][byte - start] >> bit & 1) << at
+    return found

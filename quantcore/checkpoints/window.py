@@ -1,0 +1,228 @@
+"""Some rows of a weight as a result of their own, so that a large weight can be looked at without being read whole.
+
+A window is a part of one plane: the matrix of the weight's last two axes, at an index of the others (the expert of a
+stack). Its numbers are those of the whole weight, bit for bit; only the rows asked for are read, where the layout
+allows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from quantcore.checkpoints.layouts.gguf.imatrix import Imatrix
+from quantcore.checkpoints.layouts.plain import Plain
+from quantcore.checkpoints.parameters import as_decoded, convention_of, stored_of
+from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.protocol.spreading import Parameters
+from quantcore.errors import QuantError
+from quantcore.granularity import PerBlock
+from quantcore.qparams import QParams
+from quantcore.quantization import Quantized
+from quantcore.scheme import Scheme
+from quantcore.tensors import short
+
+MOST_ELEMENTS = 100_000_000  # of a window, and of an expert whose rows can't be read alone
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """Rows of a plane of a weight.
+
+    ``values``: float32 [rows, columns]; ``result``: the same rows with codes and parameters, each row in blocks of its
+    own, None if there are no codes; ``original``: the rows before they were quantized, if known. ``row``: where the
+    first of them lies in the plane; ``block``: the extent of a block of the weight in the plane, (rows, columns).
+    """
+
+    values: Tensor
+    result: Quantized | None
+    original: Tensor | None
+    row: int
+    block: Span
+
+
+def plane_shape(shape: Sequence[int]) -> Span:
+    """Return rows and columns of a plane of a weight; one axis is drawn as one row.
+
+    >>> plane_shape((8, 32, 64)), plane_shape((5,)), plane_shape(())
+    ((32, 64), (1, 5), (1, 1))
+    """
+    height, width = (1, 1, *shape)[-2:]
+    return height, width
+
+
+def window_of(layout: Layout, rows: Span | None, at: tuple[int, ...], original: Layout | None) -> Window:
+    """Return some rows of a plane.
+
+    Args:
+        rows: (start, stop); None for all.
+        at: the index of the plane on all axes but the last two.
+        original: the weight before it was quantized.
+
+    Raises:
+        QuantError: there are no such rows, they are too many to be read at once, or the weight can't be read.
+    """
+    part = _Part.of(layout, rows, at)
+    values = None
+    if original is not None:
+        if original.shape != layout.shape:
+            raise QuantError(
+                f"The original has shape {original.shape}, but {short(layout.name, 120)} has {layout.shape}; "
+                "give the weight that it was quantized from."
+            )
+        values = _values(replace(part, layout=original))
+    if not has_codes(layout):
+        return Window(_values(part), None, values, part.start, (1, 1))
+    result, block = _result(part)
+    return Window(
+        result.x, result if values is None else replace(result, x=values), values, part.start, block
+    )
+
+
+def has_codes(layout: Layout) -> bool:
+    """Whether a weight has codes to show, and not only values."""
+    if isinstance(layout, Imatrix) or (isinstance(layout, Plain) and layout.dtype.is_floating_point):
+        return False
+    try:
+        return layout.element is not None
+    except QuantError:  # integers that are values, and blocks whose codes are no single numbers
+        return False
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The rows from ``start`` to ``stop`` of the plane ``at`` an index."""
+
+    layout: Layout
+    at: tuple[int, ...]
+    start: int
+    stop: int
+
+    @classmethod
+    def of(cls, layout: Layout, rows: Span | None, at: tuple[int, ...]) -> "_Part":
+        """Check what is asked for."""
+        layout.check()
+        shape, name = layout.shape, short(layout.name, 120)
+        if 0 in shape:
+            raise QuantError(f"{name} has shape {shape}, so it has no elements.")
+        height, width = plane_shape(shape)
+        start, stop = rows or (0, height)
+        if not 0 <= start < stop <= height:
+            raise QuantError(
+                f"The rows {start}:{stop} are not within 0:{height} of {name}; give a start below a stop, both inside."
+            )
+        if len(at) != max(0, len(shape) - 2) or any(not 0 <= i < n for i, n in zip(at, shape, strict=False)):
+            raise QuantError(
+                f"There is no plane at {at} in {name} of shape {shape}; give one index per axis."
+            )
+        read = width * (stop - start if len(shape) < 3 or isinstance(layout, Plain) else height)
+        if read > MOST_ELEMENTS:
+            raise QuantError(
+                f"{stop - start:,} rows of {name} take {read:,} elements at once, more than the limit of "
+                f"{MOST_ELEMENTS:,}; choose fewer rows."
+            )
+        return cls(layout, at, start, stop)
+
+    @property
+    def rows(self) -> slice | None:
+        """What to read along axis 0."""
+        if len(self.layout.shape) < 2:
+            return None
+        return slice(self.at[0], self.at[0] + 1) if self.at else slice(self.start, self.stop)
+
+    def cut(self, numbers: Tensor) -> Tensor:
+        """Return the rows, of what was read along axis 0."""
+        if not self.at:
+            return numbers.reshape(-1, plane_shape(self.layout.shape)[1])
+        plane = numbers[0]
+        for i in self.at[1:]:
+            plane = plane[i]
+        return plane[self.start : self.stop]
+
+
+def _values(part: _Part) -> Tensor:
+    layout = part.layout
+    if isinstance(layout, Plain) and len(layout.shape) == 3:
+        found = layout.part((slice(part.at[0], part.at[0] + 1), slice(part.start, part.stop)))
+        return found[0]
+    return part.cut(layout.values(part.rows))
+
+
+def _result(part: _Part) -> tuple[Quantized, Span]:
+    """Return codes and parameters of the rows with the values that they stand for, and the weight's block."""
+    layout = part.layout
+    codes = part.cut(layout.codes(part.rows).to(layout.element.dtype))
+    parameters, width, block = _parameters(part)
+    granularity = PerBlock((1, width))
+    convention = convention_of(layout, parameters)
+    setting = stored_of(layout, parameters, None)
+    scheme = Scheme(layout.element, layout.symmetric, granularity, setting, convention)
+    grid = (len(codes), -(-codes.shape[1] // width))
+    params = as_decoded(QParams(*setting.parameters(grid, codes.device)), layout)
+    result = Quantized(codes, scheme, codes, params)
+    return replace(result, x=result.dequantized), block
+
+
+def _parameters(part: _Part) -> tuple[Parameters, int, Span]:
+    """Return the parameters with one row for each row, the columns of a block, and the weight's block in the plane."""
+    layout, shape = part.layout, part.layout.shape
+    width = plane_shape(shape)[1]
+    groups = layout.group_index()
+    if groups is not None and groups.dim() > 1:
+        own = groups[part.start : part.stop]
+        return layout.parameters().each(lambda p: p if p.numel() == 1 else p.reshape(-1)[own]), 1, (1, 1)
+    if layout.blocks.blocked_shape != shape:
+        return _of_runs(part, width)
+    block = (1, 1, *layout.blocks.block)[-2:]
+    spread = _of_boxes(part, block[0])
+    if groups is None:
+        return spread, block[1], (block[0], block[1])
+    return spread.each(lambda p: p if p.numel() == 1 else p[:, groups]), 1, (1, 1)
+
+
+def _of_boxes(part: _Part, height: int) -> Parameters:
+    """Return parameters of blocks that are boxes; ``height``: rows of a block."""
+    layout, at = part.layout, part.at
+    grid = layout.blocks.grid
+    if len(grid) < 2:
+        return layout.parameters().each(lambda p: p.reshape(1, -1))
+    first, rows = 0, slice(part.start // height, -(-part.stop // height))
+    if at:
+        above = at[0] // layout.blocks.block[0]
+        rows = slice(above, above + 1)
+    else:
+        first = rows.start
+    every = torch.arange(part.start, part.stop) // height - first
+
+    def of_rows(p: Tensor) -> Tensor:
+        if p.numel() == 1:
+            return p
+        for axis, i in enumerate(at):
+            place = i // layout.blocks.block[axis] if axis else 0
+            p = p[place if p.shape[0] > 1 else 0]
+        p = p.index_select(0, every) if p.shape[0] > 1 else p.expand(len(every), -1)
+        return p.expand(-1, grid[-1])
+
+    return layout.parameters(rows).each(of_rows)
+
+
+def _of_runs(part: _Part, width: int) -> tuple[Parameters, int, Span]:
+    """Return parameters of blocks that are runs of the flat weight."""
+    layout, size = part.layout, part.layout.blocks.block[0]
+    plane = 0
+    for i, n in zip(part.at, layout.shape, strict=False):
+        plane = plane * n + i
+    plane *= plane_shape(layout.shape)[0] * width
+    start, stop = plane + part.start * width, plane + part.stop * width
+    runs = slice(start // size, -(-stop // size))
+    found = layout.parameters(runs)
+    if width % size == 0:
+        return found.each(lambda p: p if p.numel() == 1 else p.reshape(-1, width // size)), size, (1, size)
+    if size % width == 0:
+        rows = torch.arange(start, stop, width) // size - runs.start
+        block = (size // width, width) if plane % size == 0 else (1, width)
+        return found.each(lambda p: p if p.numel() == 1 else p.reshape(-1)[rows, None]), width, block
+    each = (torch.arange(start, stop) // size - runs.start).reshape(-1, width)
+    return found.each(lambda p: p if p.numel() == 1 else p.reshape(-1)[each]), 1, (1, 1)

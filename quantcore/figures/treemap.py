@@ -1,0 +1,117 @@
+"""Treemaps of what a model is made of: the area is bytes, the color bits per weight or an error."""
+
+import html
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from quantcore.analysis import Leaf, Tile
+from quantcore.figures.style import DIM, FAINT, INK, base_layout, palette
+from quantcore.wording import printable
+
+BITS = (2, 3, 4, 6, 8, 16)  # of the color bar
+LABEL = 40  # characters
+_PAGE = {"light": "rgb(255,255,255)", "dark": "rgb(14,17,23)"}
+
+
+def treemap(
+    tiles: Sequence[Tile],
+    leaves: Sequence[Leaf],
+    facts: Mapping[int, str] | None = None,
+    *,
+    title: str = "",
+    values: Mapping[str, float] | None = None,
+    unit: str = "",
+    theme: str = "light",
+    height: int = 460,
+) -> go.Figure:
+    """Return a treemap; the customdata of a tile is the position of its leaf, -1 for several.
+
+    Args:
+        facts: by the position of a leaf, a line for its tooltip.
+        title: of the first tile.
+        values: colors by name of the leaf, such as SQNR; without them, bits per element.
+        unit: of the values, over the color bar.
+    """
+    colors, bar = _bits(tiles) if values is None else _values(tiles, leaves, values, unit)
+    trace = go.Treemap(
+        ids=[str(i) for i in range(len(tiles))],
+        parents=["" if tile.parent < 0 else str(tile.parent) for tile in tiles],
+        labels=[shown(title if i == 0 else tile.label) for i, tile in enumerate(tiles)],
+        values=[tile.size for tile in tiles],
+        branchvalues="total",
+        customdata=[-1 if tile.leaf is None else tile.leaf for tile in tiles],
+        text=[_told(tile, facts or {}) for tile in tiles],
+        textinfo="label",
+        hovertemplate="%{text}<extra></extra>",
+        marker={
+            "colors": colors,
+            "showscale": True,
+            "line": {"width": 1.5, "color": _PAGE[theme]},
+            "pad": {"t": 18, "l": 2, "r": 2, "b": 2},
+            **bar,
+        },
+        pathbar={"visible": True, "thickness": 20},
+        tiling={"packing": "squarify", "pad": 1},
+        root={"color": FAINT[theme]},
+        sort=False,
+        textfont={"size": 12},
+        outsidetextfont={"color": INK[theme], "size": 11},
+    )
+    layout = base_layout(theme, height) | {"margin": {"l": 0, "r": 0, "t": 22, "b": 2}}
+    layout["hoverlabel"] = {"align": "left", "bordercolor": DIM[theme]}
+    layout["uniformtext"] = {"minsize": 8, "mode": "hide"}
+    return go.Figure([trace], layout)
+
+
+def shown(text: str, most: int = LABEL) -> str:
+    """A name as Plotly draws it: as it is, whatever is in it, and no longer than fits.
+
+    >>> shown("<b>a</b>")
+    '&lt;b&gt;a&lt;/b&gt;'
+    """
+    return html.escape(printable(text, most), quote=False)
+
+
+def _told(tile: Tile, facts: Mapping[int, str]) -> str:
+    """The tooltip of a tile."""
+    name = shown(tile.path, 90) if not tile.folded else shown(f"{tile.path}: {tile.label}", 90)
+    lines = [f"<b>{name}</b>"] if name else []
+    if tile.leaf is not None and tile.leaf in facts:
+        return "<br>".join([*lines, shown(facts[tile.leaf], 200)])
+    bits = f", {8 * tile.size / tile.elements:.4g} bits per weight" if tile.elements else ""
+    return "<br>".join([*lines, f"{tile.leaves:,} tensors, {tile.size:,} bytes{bits}"])
+
+
+def _bits(tiles: Sequence[Tile]) -> tuple[list[float | None], dict[str, Any]]:
+    """Bits per element on a logarithmic scale from 2 to 16."""
+    found = [
+        math.log2(min(max(8 * tile.size / tile.elements, 1), 32)) if tile.elements and tile.size else None
+        for tile in tiles
+    ]
+    ends = math.log2(BITS[0]) - 0.2, math.log2(BITS[-1])
+    places = {"tickvals": [math.log2(b) for b in BITS], "ticktext": [str(b) for b in BITS]}
+    return found, _scale(ends, palette("sequential"), places | {"title": _head("bits")})
+
+
+def _values(
+    tiles: Sequence[Tile], leaves: Sequence[Leaf], values: Mapping[str, float], unit: str
+) -> tuple[list[float | None], dict[str, Any]]:
+    """The values of leaves; a tile of several has none."""
+    found = [values.get(leaves[tile.leaf].name) if tile.leaf is not None else None for tile in tiles]
+    known = np.array([v for v in found if v is not None and math.isfinite(v)] or [0.0, 1.0])
+    low, high = float(known.min()), float(known.max())
+    found = [None if v is None or math.isnan(v) else min(max(v, low), high) for v in found]
+    return found, _scale((low, high if high > low else low + 1), palette("codes"), {"title": _head(unit)})
+
+
+def _head(text: str) -> dict[str, Any]:
+    return {"text": text, "font": {"size": 11}, "side": "top"}
+
+
+def _scale(ends: tuple[float, float], colors: list[list[Any]], bar: dict[str, Any]) -> dict[str, Any]:
+    place = {"thickness": 10, "xpad": 4, "ypad": 0, "len": 0.9, "tickfont": {"size": 10}, "outlinewidth": 0}
+    return {"colorscale": colors, "cmin": ends[0], "cmax": ends[1], "colorbar": place | bar}

@@ -1,0 +1,84 @@
+"""A checkpoint in the browser: from the whole to a cell and back, by mouse, and by the links that this leaves."""
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+from quantcore.checkpoints import EXAMPLES, open_checkpoint
+
+NAME = "encoder.layer.0.output.dense.weight"
+REST = "[data-testid=stApp][data-test-script-state=notRunning]"
+TABLE = "[data-testid=stDataFrame] canvas"
+
+
+def opened(app: Any, **parameters: str) -> None:
+    """Open the page at a cold link."""
+    query = "&".join(f"{key}={value}" for key, value in parameters.items())
+    app.page.goto(f"{app.address}/checkpoint?{query}")
+    app.expected.append("Failed to load resource")  # Streamlit asks for its health below the page first
+    app.wait(
+        f"document.querySelector('{REST}') && document.querySelector('.qs-treemap[data-painted], .qs-maps[data-painted]')"
+    )
+
+
+def drawn(app: Any, number: int) -> np.ndarray:
+    script = f"document.querySelector('.qs-plot').data[{number}].z.map((row) => Array.from(row))"
+    return np.array(app.page.evaluate(script))
+
+
+def test_from_the_whole_to_a_cell_and_back(app: Any) -> None:
+    opened(app, ck="example:minilm-gptq")
+    app.type("ck_search", "output dense weight")
+    app.expect_parameter("ck_search", "output dense weight")
+    app.wait(f"document.querySelector('{REST}') && document.querySelector('{TABLE}')")
+    box = app.page.locator(TABLE).first.bounding_box()
+    app.page.mouse.click(box["x"] + 60, box["y"] + 50)
+    app.expect_parameter("ck_tensor", NAME)
+    app.wait("document.querySelector('.qs-maps[data-painted]')")
+    expect(app.page.locator(".qs-maps .qs-title")).to_have_text(["Codes q", "Values x̂"])
+    app.wait(f"document.querySelector('{REST}')")
+    app.drag((96, 120), (110, 180))
+    app.wait("/^9\\d:1\\d\\d$/.test(new URLSearchParams(location.search).get('ck_rows'))")
+    app.wait(f"document.querySelector('{REST}')")
+    rows, columns = (
+        tuple(map(int, re.search(rf"{key}=(\d+)%3A(\d+)", app.page.url).groups()))
+        for key in ("ck_rows", "ck_cols")
+    )
+    codes = open_checkpoint(EXAMPLES["minilm-gptq"]).tensors[NAME].codes().numpy()
+    app.wait(f"document.querySelector('.qs-plot').data[0].z.length === {rows[1] - rows[0]}")
+    np.testing.assert_array_equal(drawn(app, 0), codes[slice(*rows), slice(*columns)])
+    app.click(rows[0] + 1, columns[0] + 2, 1)
+    app.expect_parameter("ck_cell", f"{rows[0] + 1}, {columns[0] + 2}")
+    expect(
+        app.page.get_by_text(f"Where element ({rows[0] + 1}, {columns[0] + 2}) comes from")
+    ).to_be_visible()
+    app.wait(f"document.querySelector('{REST}')")
+    app.button("All tensors")
+    app.expect_parameter("ck_tensor", None)
+    expect(app.input("ck_search")).to_have_value("output dense weight")
+    app.wait(f"document.querySelector('{REST}')")
+    app.page.go_back()
+    app.expect_parameter("ck_cell", f"{rows[0] + 1}, {columns[0] + 2}")
+
+
+def test_a_tile_opens_its_tensor(app: Any) -> None:
+    opened(app, ck="example:minilm-gptq")
+    box = app.page.locator(".qs-treemap").bounding_box()
+    app.page.mouse.click(box["x"] + 0.6 * box["width"], box["y"] + 0.6 * box["height"])
+    app.expect_parameter("ck_tensor", NAME)
+
+
+@pytest.mark.parametrize("cell", ["99, 856"])
+def test_a_cold_link_restores_the_cell_with_the_original(app: Any, cell: str) -> None:
+    place = {"ck_tensor": NAME, "ck_rows": "90:106", "ck_cols": "850:866", "ck_cell": cell}
+    opened(app, ck="example:minilm-gptq", ck_original="example:minilm", **place)
+    expect(app.page.locator(".qs-maps .qs-title")).to_have_count(4)
+    expect(app.page.locator("rect.qs-selected")).to_have_count(4)
+    expect(app.page.get_by_text(f"Where element ({cell}) comes from")).to_be_visible()
+    app.point(99, 856, 3)
+    texts = app.page.locator(".qs-tip:visible span").all_inner_texts()
+    assert texts[:2] == ["element", f"({cell})"]
+    assert "error" in texts

@@ -1,0 +1,92 @@
+"""A checkpoint is opened: from the menu, typed, by a link, from files; and goes along to the other page."""
+
+from pathlib import Path
+
+from playwright.sync_api import expect
+
+RELEASE = Path(__file__).parent.parent / "golden_checkpoints" / "gptq_v1_4bit_g128_sym" / "checkpoint"
+OTHER = RELEASE.parent.parent / "gptq_v1_8bit_channel" / "checkpoint" / "model.safetensors"
+NAMED = "gptq_v1_4bit_g128_sym/checkpoint"
+
+
+def at(app, **parameters):
+    app.expected = ["404 (Not Found)"]  # Streamlit looks for its own addresses below the page's first
+    app.address = f"{app.address}/checkpoint"
+    app.page.goto(
+        app.address + ("?" + "&".join(f"{k}={v}" for k, v in parameters.items()) if parameters else "")
+    )
+    return app
+
+
+def meter(app, key="ck"):
+    return app.key(f"opening_{key}_meter")
+
+
+def go(app):
+    """To the other page of the section."""
+    app.page.get_by_text("Models", exact=True).first.click()
+    app.page.locator("a[href*='compare-checkpoints']").first.click()
+
+
+def test_typed_and_kept(app):
+    at(app)
+    app.type("ck", NAMED)
+    expect(meter(app)).to_contain_text("read")
+    app.expect_parameters(ck=NAMED)
+    app.page.reload()
+    expect(app.input("ck")).to_have_value(NAMED)
+    expect(meter(app)).to_contain_text("read")
+    app.type("ck", "../secret")
+    expect(app.page.get_by_test_id("stAlert")).to_contain_text("is not a path inside")
+    expect(app.input("ck")).to_have_value("../secret")
+    app.expect_parameters(ck="../secret")
+
+
+def test_it_goes_along_to_the_other_page(app):
+    at(app, ck="example:minilm-gptq")
+    expect(meter(app)).to_contain_text("read")
+    go(app)
+    app.wait("location.pathname.endsWith('/compare-checkpoints')")
+    expect(app.input("ck")).to_have_value("example:minilm-gptq")
+    expect(meter(app)).to_contain_text("read")
+    app.expect_parameters(ck="example:minilm-gptq")
+
+
+def give(app, *files):
+    app.key("opening_ck").get_by_role("button", name="Upload").click()
+    app.page.get_by_test_id("stFileUploaderDropzoneInput").first.set_input_files(files)
+
+
+def test_uploaded_and_asked_for(app):
+    at(app)
+    give(app, RELEASE / "model.safetensors", RELEASE / "config.json")
+    expect(app.input("ck")).to_have_value("upload:model.safetensors and 1 more")
+    expect(meter(app)).to_contain_text("read")
+    app.wait("new URLSearchParams(location.search).get('ck_files')?.includes(':model.safetensors')")
+    link = app.page.url
+    go(app)
+    app.wait("location.pathname.endsWith('/compare-checkpoints')")
+    expect(meter(app)).to_contain_text("read")  # files stay
+
+    other = type(app)(app.page.context.new_page(), app.address)
+    other.page.goto(link)
+    alert = other.page.get_by_test_id("stAlert")
+    expect(alert).to_contain_text(
+        "model.safetensors (SHA-256 6a7f6c07db9b…), which it does not carry: upload them."
+    )
+    give(other, OTHER)
+    expect(alert).to_contain_text("has the same name, but is another file")
+    assert other.page.url == link
+    other.page.get_by_test_id("stFileUploaderDropzoneInput").first.set_input_files(
+        [RELEASE / "model.safetensors", RELEASE / "config.json"]
+    )
+    expect(meter(other)).to_contain_text("read")
+    assert other.page.url == link
+
+
+def test_one_row(app):
+    """The controls leave the page below its room."""
+    app.page.set_viewport_size({"width": 1280, "height": 720})
+    at(app, ck="example:minilm-gptq")
+    expect(meter(app)).to_contain_text("read")
+    assert app.key("opening_ck").bounding_box()["height"] <= 44

@@ -1,0 +1,117 @@
+"""The panel of a cell: drawn for every tensor of every golden checkpoint, with the record's numbers, names escaped."""
+
+import html
+import re
+
+import numpy as np
+import pytest
+from checkpoint_cases import case, cases
+from streamlit.testing.v1 import AppTest
+
+from pages.models.cell import markup
+from quantcore.checkpoints import open_checkpoint
+from quantcore.errors import QuantError
+
+Q = "model.layers.0.self_attn.q_proj.weight"
+PAGE = """
+from pages.models import cell
+from pages.models.opening import Opened
+from quantcore.checkpoints import open_checkpoint
+
+opened = Opened(open_checkpoint({path!r}), {path!r}, "a title", 1)
+original = opened if {original} else None
+for name in {names!r} or opened.checkpoint.tensors:
+    shape = opened.checkpoint.tensors[name].shape
+    cell.draw(opened, name, {index!r} or tuple(n // 2 for n in shape), original)
+"""
+
+
+def drawn(given, names=(), index=(), original=False):
+    """The page with the panel of an element of each tensor."""
+    text = PAGE.format(path=str(given.release), names=names, index=index, original=original)
+    at = AppTest.from_string(text, default_timeout=60).run()
+    assert not at.exception, at.exception
+    return at
+
+
+def texts(at):
+    """What the HTML of a page says, without markup."""
+    found = " ".join(e.proto.body for e in at.main if e.type == "html")
+    return html.unescape(re.sub("<[^>]*>", "", found))
+
+
+def _readable():
+    for given in cases(""):
+        try:
+            open_checkpoint(given.release)
+        except QuantError:
+            continue
+        yield given
+
+
+@pytest.mark.parametrize("given", list(_readable()), ids=str)
+def test_every_tensor_of_every_case(given):
+    """Each shows its value and lines, or one sentence on why it can't be read."""
+    at = drawn(given)
+    said, refused = texts(at), 0
+    for name, tensor in open_checkpoint(given.release).tensors.items():
+        try:
+            origin = tensor.origin(tuple(n // 2 for n in tensor.shape))
+        except QuantError:
+            refused += 1
+            continue
+        assert f"value {origin.result} {origin.dtype}" in said, name
+        for line in origin.lines:
+            assert line.numbers in said, line
+    assert len(at.error) == refused
+
+
+def test_rivals_and_findings_stand_side_by_side():
+    said = texts(drawn(case("bad_gptq_v1_but_zeros_8"), (Q,), (5, 42)))
+    assert "this reading-0.25616455" in said
+    assert "as GPTQ v1≠ -0.29885864Adds 1 to the stored zero point: z = 9 instead of 8." in said
+    assert "1,024 of 1,024 elements differ." in said
+    assert "but its stored zeros are 8, as in v2" in said  # the finding, beside its reading
+
+
+def test_the_original_stands_beside_the_value():
+    assert "original 0.028442383" in texts(drawn(case("gptq_v1_3bit_g128"), (Q,), (5, 42), original=True))
+
+
+def test_the_script_can_be_copied():
+    (code,) = drawn(case("gptq_v1_3bit_g128"), (Q,), (5, 42)).code
+    assert "stored('model.safetensors', (11071, 6, 2), (11324, 0, 1))" in code.value
+
+
+def test_an_element_that_is_not_there():
+    (error,) = drawn(case("gptq_v1_3bit_g128"), (Q,), (500, 42)).error
+    assert "There is no element" in error.value
+
+
+def test_bits_are_marked_where_they_lie():
+    """What is marked in the binary form of a word is what the record marks, and a title says whose each run is."""
+    origin = open_checkpoint(case("gptq_v1_3bit_g128").release).tensors[Q].origin((5, 42))
+    text = markup.panel(origin, "")
+    runs = re.findall(r"<span class='(own k0 )?bit' title='([^']*)'>([01]+)</span>", text)
+    for word in origin.code.words:
+        of_word = runs[: len({bit.owner for bit in word.bits})]
+        runs = runs[len(of_word) :]
+        assert "".join(digits for _, _, digits in of_word) == word.binary
+        assert [digits for own, _, digits in of_word if own] == [
+            "".join(word.binary[31 - position] for position in sorted(word.own, reverse=True))
+        ]
+        assert next(title for own, title, _ in of_word if own).endswith("this one")
+        assert (
+            any(title.startswith("bits 27–29: element (5, 41)") for _, title, _ in of_word)
+            or word.index[0] == 4
+        )
+
+
+def test_names_from_files_are_text(tmp_path):
+    name = "<img src=x onerror=alert(1)>\x1b[0m"
+    np.savez(tmp_path / "x.npz", **{name: np.arange(3, dtype=np.float32)})
+    tensor = next(iter(open_checkpoint(tmp_path / "x.npz").tensors.values()))
+    text = markup.heading(tensor.origin((1,)), None) + markup.panel(tensor.origin((1,)), "")
+    assert "<img" not in text
+    assert "\x1b" not in text
+    assert "&lt;img" in text

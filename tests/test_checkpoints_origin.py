@@ -1,0 +1,249 @@
+"""Where an element comes from: its bits in the file, the text of its arithmetic, and a script, in every golden checkpoint.
+
+The text is evaluated here by a reader of its own: what it says must give the value that is read.
+"""
+
+import ast
+import contextlib
+import io
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from checkpoint_cases import case, flipped, quantized_names, sound
+
+from quantcore.checkpoints import Place, open_checkpoint, script
+from quantcore.errors import QuantError
+
+Q = "model.layers.0.self_attn.q_proj.weight"
+WARNED = [case("bad_gptq_v1_but_zeros_8"), case("bad_awq_not_interleaved"), case("bad_q5k_leak")]
+CASES = [*sound(), case("imatrix"), *(c for c in WARNED if c.record["expect"] != "ok")]
+
+
+def indices(shape, seed, count=2):
+    """The first, the last and some random elements."""
+    generator = np.random.default_rng(seed)
+    drawn = [tuple(int(generator.integers(n)) for n in shape) for _ in range(count)]
+    return [(0,) * len(shape), tuple(n - 1 for n in shape), *drawn]
+
+
+def evaluated(text, names=None):
+    """The number that a formula gives: integers are exact, all else is float32 with one rounding per operation."""
+    for sign, operator in {"·": "*", "^": "**", " mod ": " % "}.items():
+        text = text.replace(sign, operator)
+    with np.errstate(all="ignore"):
+        return _number(ast.parse(text, mode="eval").body, names or {})
+
+
+def _number(node, names):
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, int) else np.float32(node.value)
+    if isinstance(node, ast.Name):
+        return names[node.id] if node.id in names else np.float32(node.id)  # nan, inf
+    if isinstance(node, ast.UnaryOp):
+        return -_number(node.operand, names)
+    if isinstance(node, ast.Subscript):
+        return _number(node.value.elts[_number(node.slice, names)], names)
+    if isinstance(node, ast.Call):
+        value = _number(node.args[0], names)
+        if node.func.id == "ones":
+            return bin(value).count("1")
+        return np.float32(torch.tensor(float(value)).to(getattr(torch, node.func.id)).float().item())
+    a, b = _number(node.left, names), _number(node.right, names)
+    if isinstance(node.op, ast.Pow):
+        return np.float32(float(a) ** int(b)) if abs(int(b)) < 128 else np.float32(np.ldexp(1.0, int(b)))
+    both = isinstance(a, int) and isinstance(b, int)
+    operations = {
+        ast.Add: lambda: a + b, ast.Sub: lambda: a - b, ast.Mult: lambda: a * b, ast.Mod: lambda: a % b,
+        ast.RShift: lambda: a >> b, ast.Div: lambda: np.float32(a) / np.float32(b),
+    }  # fmt: skip
+    found = operations[type(node.op)]()
+    return found if both and not isinstance(node.op, ast.Div) else np.float32(found)
+
+
+def equal(a, b):
+    return np.array_equal(np.float32(a), np.float32(b), equal_nan=True)
+
+
+def check_lines(origin, value):
+    """Each line's text, with numbers and with names, gives its result, the last the value."""
+    names = {n.symbol: n.value for n in (origin.code, *origin.parameters.values())}
+    for line in origin.lines:
+        assert equal(evaluated(line.numbers), line.value), str(line)
+        assert equal(np.float32(line.result), line.value), str(line)
+        fields = re.search(r"exponent e = ([01]+)(?:, mantissa m = ([01]+))?", line.note)
+        parts = (
+            {k: int(digits, 2) for k, digits in zip("em", fields.groups("0"), strict=True)} if fields else {}
+        )
+        assert equal(evaluated(line.formula, names | parts), line.value), str(line)
+        assert str(line).startswith(f"{line.name} = ")
+        assert str(line).endswith(f"= {line.result}")
+        names[line.name] = line.value
+    assert equal(origin.lines[-1].value, origin.value)
+    assert equal(origin.value, value)
+
+
+@pytest.mark.parametrize("given", CASES, ids=str)
+def test_the_lines_give_the_value(given):
+    """Of every tensor: the text evaluates to what `read` gives, and the code is the one that `codes` gives."""
+    checkpoint = open_checkpoint(given.release)
+    for number, (name, tensor) in enumerate(checkpoint.tensors.items()):
+        values = tensor.read()
+        codes = (
+            tensor.codes()
+            if tensor.is_quantized and "q" in tensor.origin((0,) * len(tensor.shape)).numbers
+            else None
+        )
+        grid = tensor.storage.startswith("gguf IQ") and "IQ4" not in tensor.storage
+        for index in indices(tensor.shape, number):
+            origin = tensor.origin(index)
+            check_lines(origin, values[index])
+            assert origin.index == index
+            assert origin.tensor == name
+            if codes is not None and not grid:
+                assert origin.numbers["q"] == int(codes[index]), index
+
+
+@pytest.mark.parametrize("given", CASES, ids=str)
+def test_the_bits_are_those_of_the_file(given):
+    """The marked bits, read from the file at their offsets, are the code; each other bit belongs to whom it is said to."""
+    checkpoint = open_checkpoint(given.release)
+    folder = given.release if given.release.is_dir() else given.release.parent
+    contents = {}
+    for name in list(given.record["tensors"])[:3]:
+        tensor = checkpoint.tensors[name]
+        index = indices(tensor.shape, 5)[-1]
+        origin = tensor.origin(index)
+        for number in (origin.code, *origin.parameters.values()):
+            content = contents.setdefault(number.place.file, (folder / number.place.file).read_bytes())
+            stored = sum((content[byte] >> bit & 1) << at for at, (byte, bit) in enumerate(number.place.bits))
+            assert stored == number.raw
+            marked = 0
+            for word in number.words:
+                assert word.in_file
+                assert content[word.offset : word.offset + len(word.data)] == word.data
+                assert int(word.hex, 16) == int(word.binary, 2) == int.from_bytes(word.data, "little")
+                assert [position for position, bit in enumerate(word.bits) if bit.own] == sorted(word.own)
+                for position in word.own:
+                    marked |= int(word.binary[-1 - position]) << word.bits[position].at
+            assert marked == number.raw
+        for word in origin.code.words:
+            check_neighbors(tensor, word)
+
+
+def check_neighbors(tensor, word):
+    """The bits of some neighbors lie where the word says, each at its position."""
+    owned = {}
+    for position, bit in enumerate(word.bits):
+        if bit.owner.startswith("(") and not bit.own:
+            owned.setdefault(bit.owner, []).append((position, bit.at))
+    for owner in sorted(owned)[:2]:
+        place = tensor.locate(ast.literal_eval(owner.replace(")", ",)"))).code
+        for position, at in owned[owner]:
+            assert place.bits[at] == (word.offset + position // 8, position % 8), owner
+
+
+@pytest.mark.parametrize("given", sound(), ids=str)
+def test_a_flipped_bit_changes_the_code(given, tmp_path):
+    """Flipped in a copy of the file, each marked bit changes the number, by what it weighs, and the value read follows."""
+    for name in quantized_names(given)[:1]:
+        tensor = open_checkpoint(given.release).tensors[name]
+        index = indices(tensor.shape, 7)[-1]
+        origin = tensor.origin(index)
+        bits = len(origin.code.place.bits)
+        for at in {0, bits - 1}:
+            other = flipped(given, origin.code.place, at, tmp_path).tensors[name]
+            changed = other.origin(index)
+            assert changed.code.raw ^ origin.code.raw == 1 << at
+            check_lines(changed, other.read()[index])
+
+
+@pytest.mark.parametrize("given", sound(), ids=str)
+def test_only_the_bytes_of_the_element_are_read(given):
+    """Its words, those of its parameters, a row of codes or an index at most: never the tensor."""
+    checkpoint = open_checkpoint(given.release)
+    for name in quantized_names(given)[:2]:
+        tensor = checkpoint.tensors[name]
+        tensor.locate(
+            (0,) * len(tensor.shape)
+        )  # what is known of the tensor from then on, such as its group index
+        before = checkpoint.counter.total
+        origin = tensor.origin(indices(tensor.shape, 3)[-1])
+        own = sum(len(word.data) for n in (origin.code, *origin.parameters.values()) for word in n.words)
+        assert checkpoint.counter.total - before <= 2 * own + tensor.shape[-1] + 8
+
+
+def run_script(text, folder):
+    """What a script prints."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), np.errstate(all="ignore"):
+        exec(text.replace('FOLDER = "."', f"FOLDER = {str(folder)!r}"), {})
+    return printed.getvalue()
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("given", CASES, ids=str)
+def test_the_script_prints_the_value(given):
+    folder = given.release if given.release.is_dir() else given.release.parent
+    for name, tensor in open_checkpoint(given.release).tensors.items():
+        index = indices(tensor.shape, 11)[-1]
+        assert equal(np.float32(run_script(script(tensor.origin(index)), folder)), tensor.read()[index]), name
+
+
+def test_the_script_needs_numpy_alone(tmp_path):
+    given = case("ct_nvfp4")
+    tensor = open_checkpoint(given.release).tensors[Q]
+    (tmp_path / "script.py").write_text(script(tensor.origin((5, 42))), encoding="utf-8")
+    run = [sys.executable, "-I", str(tmp_path / "script.py")]
+    printed = subprocess.run(run, cwd=given.release, capture_output=True, text=True, check=True).stdout
+    assert np.float32(printed) == tensor.read()[5, 42]
+
+
+def test_bits_that_do_not_follow_one_another():
+    """Two runs of one byte are read as two."""
+    origin = open_checkpoint(case("gptq_v1_3bit_g128").release).tensors[Q].origin((5, 42))
+    place = Place("model.safetensors", "a", ((100, 0), (100, 4), (100, 5)))
+    assert "(100, 0, 1), (100, 4, 2))" in script(replace(origin, code=replace(origin.code, place=place)))
+
+
+def test_what_is_not_in_the_file_as_it_is(tmp_path):
+    """Compressed arrays have bits and values, but no script that reads them at an offset."""
+    np.savez_compressed(tmp_path / "weights.npz", a=np.arange(6, dtype=np.float32).reshape(2, 3))
+    origin = open_checkpoint(tmp_path / "weights.npz").tensors["a"].origin((1, 2))
+    assert origin.value == 5
+    assert not origin.code.words[0].in_file
+    with pytest.raises(QuantError, match="compression"):
+        script(origin)
+
+
+def test_names_of_files_cannot_leave_the_script(tmp_path):
+    """A tensor's name is text in the script, whatever it is."""
+    name = '"""\nimport os; os.abort()\n"""\\'
+    np.savez(tmp_path / "x.npz", **{name: np.arange(3, dtype=np.float32)})
+    tensor = next(iter(open_checkpoint(tmp_path / "x.npz").tensors.values()))
+    assert run_script(script(tensor.origin((1,))), tmp_path) == "1.0\n"
+
+
+def test_there_is_no_such_element():
+    tensor = open_checkpoint(case("gptq_v1_3bit_g128").release).tensors[Q]
+    assert tensor.origin((-1, -1)).index == (63, 255)
+    for index in [(64, 0), (0,), (0, 0, 0)]:
+        with pytest.raises(QuantError, match="There is no element"):
+            tensor.origin(index)
+
+
+def test_how_lines_read():
+    """A 3-bit code that crosses words, with its parameters, as the panel shows it."""
+    origin = open_checkpoint(case("gptq_v1_3bit_g128").release).tensors[Q].origin((5, 42))
+    assert [str(line) for line in origin.lines] == [
+        "z = (z_bits + 1) mod 8 = (3 + 1) mod 8 = 4",
+        "w = (q - z) · s = (5 - 4) · 0.028442383 = 0.028442383",
+    ]
+    assert [word.name.rpartition(".")[2] for word in origin.code.words] == ["qweight[3, 5]", "qweight[4, 5]"]
+    assert [word.own for word in origin.code.words] == [(30, 31), (0,)]
+    assert origin.code.meaning == "3 bits 101 = 5"
+    assert origin.parameters["scale"].meaning == "F16 0x2748 = 0.028442383"

@@ -1,0 +1,290 @@
+"""Rival readings: each reads the same bytes, its cell and its rows agree, and the counts are those that were measured."""
+
+import contextlib
+import random
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from checkpoint_cases import case, sound
+from checkpoint_damage import damage_json, damage_safetensors
+from safetensors.torch import load_file, save_file
+
+from quantcore.checkpoints import open_checkpoint
+from quantcore.checkpoints.findings import Heads
+from quantcore.checkpoints.findings.record import RIVALS
+from quantcore.checkpoints.origin import origin_of, window
+from quantcore.checkpoints.origin.readings import readings
+from quantcore.checkpoints.packing import padded, unpack
+from quantcore.errors import QuantError
+
+Q = "model.layers.0.self_attn.q_proj.weight"
+K = "model.layers.0.self_attn.k_proj.weight"
+
+
+def opened(name):
+    return open_checkpoint(case(name).release)
+
+
+def rivals_of(name, tensor=Q, index=(5, 42)):
+    return {rival.key: rival for rival in opened(name).tensors[tensor].rivals(index)}
+
+
+@pytest.mark.parametrize("given", sound(), ids=str)
+def test_a_reading_is_one_reader(given):
+    """Of each reading, the cell and its arithmetic give what its rows give: both come from one layout."""
+    checkpoint, generator = open_checkpoint(given.release), np.random.default_rng(3)
+    heads = Heads.of(checkpoint.release)
+    for name in given.record["tensors"]:
+        tensor = checkpoint.tensors[name]
+        for reading in readings(tensor.layout, heads.of_weight(name)):
+            values = reading.layout.values()
+            half = values.shape[0] // 2
+            assert torch.equal(reading.layout.values(slice(half, half + 1)), values[half : half + 1])
+            index = tuple(int(generator.integers(n)) for n in values.shape)
+            found = origin_of(reading.layout, index)
+            assert np.array_equal(np.float32(found.value), values[index].numpy(), equal_nan=True), reading.key
+
+
+@pytest.mark.parametrize("given", sound(), ids=str)
+def test_what_changes_nothing_is_not_shown(given):
+    """Counts are those of the two readings over all rows; a reading that changes no element is left out."""
+    checkpoint = open_checkpoint(given.release)
+    for name in list(given.record["tensors"])[:2]:
+        tensor = checkpoint.tensors[name]
+        index = (0,) * len(tensor.shape)
+        found = {rival.key: rival for rival in tensor.rivals(index)}
+        for reading in readings(tensor.layout):
+            if reading.layout.shape == tensor.shape:
+                a, b = tensor.read(), reading.layout.values()
+                differ = int(((a != b) & ~(a.isnan() & b.isnan())).sum())
+                assert (found[reading.key].differing if differ else 0) == differ
+                assert (reading.key in found) == bool(differ)
+        for rival in found.values():
+            assert rival.difference[0].isupper()
+            assert rival.difference.endswith(".")
+
+
+ORACLES = {
+    "bad_gptq_v1_but_zeros_8": ("gptq_version", "as_v1"),
+    "bad_awq_not_interleaved": ("awq_interleave", "true"),
+}
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_other_readings_of_the_golden_checkpoints(name):
+    """Where a case holds another reading, ours gives it bit for bit."""
+    given, (key, role) = case(name), ORACLES[name]
+    (tensor,) = open_checkpoint(given.release).tensors.values()
+    (reading,) = [r for r in readings(tensor.layout) if r.key == key]
+    assert np.array_equal(reading.layout.values().numpy(), given.expected[f"{tensor.name}|{role}"])
+
+
+@pytest.mark.parametrize("given", sound(), ids=str)
+def test_float32_is_what_the_library_rounds(given):
+    tensors = open_checkpoint(given.release).tensors
+    for name in given.record["tensors"]:
+        if f"{name}|float32" in given.expected:
+            (reading,) = [r for r in readings(tensors[name].layout) if r.key == "float32"]
+            assert np.array_equal(reading.layout.values().numpy(), given.expected[f"{name}|float32"])
+
+
+MEASURED = {
+    ("deepseek_fp8", K, "block_of_grid"): (4096, 24576),  # transformers 5.23.0
+    ("deepseek_fp8", Q, "block_of_grid"): (24047, 45000),
+    ("ct_int4_actorder_group", Q, "g_idx_ignored"): (5255, 8192),  # compressed-tensors 0.20.0
+}
+
+
+@pytest.mark.parametrize(("name", "tensor", "key"), MEASURED)
+def test_counts_are_those_that_the_libraries_gave(name, tensor, key):
+    rival = rivals_of(name, tensor)[key]
+    assert (rival.differing, rival.counted) == MEASURED[name, tensor, key]
+
+
+def test_a_leak_is_undone_where_it_may_be():
+    """The bit is right where it was 0; no element but those that the packer may have spoiled changes."""
+    given = case("bad_q5k_leak")
+    (tensor,) = open_checkpoint(given.release).tensors.values()
+    (reading,) = [r for r in readings(tensor.layout) if r.key == "q5k_leak"]
+    values, true = reading.layout.values().numpy(), given.expected[f"{tensor.name}|true"]
+    stored = tensor.read().numpy()
+    assert np.array_equal(values[stored != true], true[stored != true])
+
+
+def with_zeros(name, folder, word):
+    """A golden GPTQ checkpoint whose first word of zero points is ``word``."""
+    shutil.copytree(case(name).release, folder, dirs_exist_ok=True)
+    file = folder / "model.safetensors"
+    tensors = load_file(file)
+    tensors[Q.replace("weight", "qzeros")][0, 0] = word
+    save_file(tensors, file)
+    config = folder / "config.json"
+    config.write_text(config.read_text().replace('"sym": true', '"sym": false'))
+    return open_checkpoint(folder).tensors[Q]
+
+
+def test_a_stored_15(tmp_path):
+    """v1's word 0x0000000F: 0 where the remainder is taken, 16 without, and the next zero point 2 where it is carried."""
+    tensor = with_zeros("gptq_v1_4bit_g128_sym", tmp_path, 0x0000000F)
+
+    def zeros(row):
+        found = {rival.key: rival for rival in tensor.rivals((row, 0))}
+        keys = ("zero_point_unwrapped", "zero_point_carried", "gptq_version")
+        return [tensor.origin((row, 0)).numbers["z"], *(found[key].origin.numbers["z"] for key in keys)]
+
+    assert zeros(0) == [0, 16, 0, 15]
+    assert zeros(1) == [1, 1, 2, 0]
+    assert zeros(2) == [1, 1, 1, 0]
+    found = {rival.key: rival.difference for rival in tensor.rivals((1, 0))}
+    assert found["zero_point_carried"] == (
+        "Lets a stored 15 carry into the next zero point of its word: z = 2 instead of 1."
+    )
+    assert found["zero_point_unwrapped"] == "Reads a stored 15 as 16, not 0: z = 1, as here."
+    (warning,) = [f for f in open_checkpoint(tmp_path).findings() if f.kind == "zero_point_wraps"]
+    assert set(warning.rivals) <= set(found)
+
+
+def test_both_packings_of_one_width(tmp_path):
+    """40 codes of 3 bits take 4 words in either packing: only the version tells them apart."""
+    words = torch.from_numpy(np.random.default_rng(1).integers(-(2**31), 2**31, (4, 4), dtype=np.int64)).int()
+    save_file(
+        {
+            "a.weight_packed": words,
+            "a.weight_scale": torch.ones(4, 1),
+            "a.weight_shape": torch.tensor([4, 40]),
+        },
+        tmp_path / "model.safetensors",
+    )
+    (tmp_path / "config.json").write_text(
+        '{"quantization_config": {"quant_method": "compressed-tensors", "format": "pack-quantized", "version": "0.17.0",'
+        '"config_groups": {"a": {"targets": ["Linear"], "weights": {"num_bits": 3, "type": "int", "strategy": "channel"}}}}}'
+    )
+    tensor = open_checkpoint(tmp_path).tensors["a.weight"]
+    (reading,) = [r for r in readings(tensor.layout) if r.key == "packing"]
+    assert reading.name == "whole codes per word"
+    old = unpack(words.numpy().view(np.uint32), padded(3, 32), 40)
+    assert np.array_equal(reading.layout.values().numpy(), old.astype(np.float32) - 4)
+    (rival,) = tensor.rivals((0, 39))
+    assert rival.difference.startswith("Reads whole codes per word: this code is read from bits 27–29 of")
+
+
+def test_sentences_are_those_of_the_element():
+    found = rivals_of("ct_nvfp4")
+    assert found["global_scale_left_out"].difference == (
+        "Leaves out the global scale of 2324.7568: s = 36 instead of 0.015485491."
+    )
+    assert found["nibble_order"].difference.endswith(
+        "this code is read from bits 4–7 of weight_packed[5, 21] instead of bits 0–3."
+    )
+    row = rivals_of("gguf_model", "blk.0.attn_q.weight", (1, 0))
+    assert "rows_permuted" not in row  # heads are not known
+    tensor = opened("gguf_model").tensors["blk.0.attn_q.weight"]
+    heads = Heads.of(opened("gguf_model").release).of_weight(tensor.name)
+    (moved,) = [r for r in tensor.rivals((1, 0), heads=heads) if r.key == "rows_permuted"]
+    assert moved.difference == "Row 1 of the original is row 2 here."
+    assert moved.value == tensor.read()[2, 0]
+
+
+def test_experts_have_another_shape_in_transformers():
+    checkpoint = opened("gptoss_mxfp4")
+    name = next(name for name, t in checkpoint.tensors.items() if len(t.shape) == 3 and t.is_quantized)
+    tensor = checkpoint.tensors[name]
+    values = tensor.read()
+    (rival,) = [r for r in tensor.rivals((1, 2, 3)) if r.key == "transposed"]
+    assert rival.value == values[1, 3, 2]
+    assert rival.differing is None
+    (outside,) = [r for r in tensor.rivals((1, *(n - 1 for n in tensor.shape[1:]))) if r.key == "transposed"]
+    assert outside.origin is None
+
+
+@pytest.mark.parametrize(
+    ("shape", "index", "rows"),
+    [
+        ((8, 16), (3, 3), (0, 8)),
+        ((4096, 4096), (300, 0), (256, 512)),
+        ((4100, 4096), (4099, 0), (3844, 4100)),
+        ((3, 5000, 5000), (1, 0, 0), (1, 2)),
+        ((), (), (0, 1)),
+    ],
+)
+def test_rows_that_are_counted(shape, index, rows):
+    found = window(shape, index)
+    assert (found.start, found.stop) == rows
+
+
+def test_nothing_is_counted_without_rows():
+    checkpoint = opened("gptq_v1_4bit_g128_sym")
+    tensor = checkpoint.tensors[Q]
+    tensor.rivals((0, 0), slice(0, 0))
+    before = checkpoint.counter.total
+    found = tensor.rivals((5, 42), slice(0, 0))
+    assert {rival.differing for rival in found} == {None}
+    index = checkpoint.release.stored[Q.replace("weight", "g_idx")].num_bytes  # which each reading reads
+    assert checkpoint.counter.total - before < 4 * index + 1000
+
+
+def test_findings_name_readings_that_there_are():
+    known = {r.key for given in sound() for r in _all_readings(given)} | {"q5k_leak", "awq_interleave"}
+    assert {key for keys in RIVALS.values() for key in keys} <= known
+    found = {f.kind: f.rivals for f in opened("bad_gptq_v1_but_zeros_8").findings()}
+    assert found["gptq_version"] == ("gptq_version",)
+    assert not any(rivals for kind, rivals in found.items() if kind not in RIVALS)
+
+
+def _all_readings(given):
+    checkpoint = open_checkpoint(given.release)
+    for name, tensor in checkpoint.tensors.items():
+        yield from readings(tensor.layout, Heads.of(checkpoint.release).of_weight(name))
+
+
+def test_damaged_files_get_an_answer(tmp_path):
+    """Bytes of headers and data replaced: an origin that is what `read` gives, or one sentence."""
+    generator, sources = random.Random(9), [c for c in sound() if (c.release / "model.safetensors").exists()]
+    compared = 0
+    for number in range(120):
+        folder = tmp_path / str(number)
+        shutil.copytree(generator.choice(sources).release, folder)
+        file, config = folder / "model.safetensors", folder / "config.json"
+        data = bytearray(file.read_bytes())
+        header = 8 + int.from_bytes(data[:8], "little")
+        for _ in range(100):
+            data[generator.randrange(header, len(data))] = generator.randrange(256)
+        file.write_bytes(damage_safetensors(bytes(data), generator) if number % 3 == 0 else bytes(data))
+        if number % 3 == 1 and config.exists():
+            config.write_bytes(damage_json(config.read_bytes(), generator))
+        compared += _compared(folder, generator)
+    assert compared > 100
+
+
+def _compared(folder, generator):
+    compared = 0
+    try:
+        tensors = list(open_checkpoint(folder).tensors.values())[:3]
+    except QuantError:
+        return 0
+    for tensor in tensors:
+        with contextlib.suppress(QuantError):
+            if not tensor.shape or 0 in tensor.shape:
+                continue
+            index = tuple(generator.randrange(n) for n in tensor.shape)
+            row = slice(index[0], index[0] + 1)
+            value = tensor.origin(index).value
+            assert np.array_equal(
+                np.float32(value), tensor.read(row)[(0, *index[1:])].numpy(), equal_nan=True
+            )
+            tensor.rivals(index, row)
+            compared += 1
+    return compared
+
+
+def test_a_claimed_shape_takes_no_memory(tmp_path):
+    """HQQ's groups by columns: one element needs no list of all."""
+    shutil.copytree(case("hqq_4bit_axis0").release, tmp_path, dirs_exist_ok=True)
+    file = tmp_path / "model.safetensors"
+    tensors = load_file(file)
+    tensors[Q.replace("weight", "shape")] = torch.tensor([2**38, 256])
+    save_file(tensors, file)
+    with pytest.raises(QuantError):
+        open_checkpoint(tmp_path).tensors[Q].origin((0, 0))
