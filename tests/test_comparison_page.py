@@ -69,7 +69,7 @@ def results_of(pair: tuple[Path, Path]) -> list:
 
 def test_nothing_chosen() -> None:
     at = opened("", "")
-    assert "Choose two checkpoints" in said(at.info)[0]
+    assert any("Choose two checkpoints" in text for text in said(at.caption))
 
 
 def test_a_cold_link_of_a_small_pair_compares_at_once(pair: tuple[Path, Path]) -> None:

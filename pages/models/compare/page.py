@@ -4,7 +4,6 @@ import streamlit as st
 
 from pages.models import opening
 from pages.models.compare import controls, run, table, views
-from pages.shared import messages
 from pages.shared.page_frame import page_frame
 
 place = st.session_state.pop(views.OPEN, None)
@@ -23,7 +22,9 @@ with page_frame(
         other = opening.choose("", "Compared with it")
     if original is None or other is None:
         controls.keep()
-        messages.hint("Choose two checkpoints: an original, and what was made of it.")
+        st.caption(
+            "Choose two checkpoints: an original and what was made of it, such as example:minilm and example:minilm-q4_k_m."
+        )
     else:
         found = run.kept(original, other)
         views.pairs_told(found)
