@@ -5,6 +5,7 @@ import io
 import itertools
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import quantcore as qc
 from pages.models.compare import run as page_run
 from pages.models.compare import table
 from pages.models.compare.controls import Chosen
+from pages.serving import settings
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison import Comparison, by_harm
 
@@ -26,7 +28,7 @@ PAGES = Path(__file__).resolve().parent.parent / "pages"
 
 def opened(original: Any, other: Any, **parameters: str) -> AppTest:
     at = AppTest.from_file(str(PAGES / "main.py"), default_timeout=60)
-    parameters |= {"ck_original": str(original), "ck": str(other)}
+    parameters |= {"ck_original": Path(original).name, "ck": Path(other).name}
     for key, value in parameters.items():
         at.query_params[key] = value
     at = at.run().switch_page(str(PAGES / "models" / "compare" / "page.py"))
@@ -35,6 +37,15 @@ def opened(original: Any, other: Any, **parameters: str) -> AppTest:
     at = at.run()
     assert not at.exception
     return at
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The folder whose checkpoints may be opened."""
+    monkeypatch.setenv("QUANTSCOPE_MODELS", str(tmp_path))
+    settings.current.cache_clear()
+    yield
+    settings.current.cache_clear()
 
 
 @pytest.fixture
@@ -58,7 +69,7 @@ def results_of(pair: tuple[Path, Path]) -> list:
 
 def test_nothing_chosen() -> None:
     at = opened("", "")
-    assert "Choose two checkpoints" in said(at.info)[0]
+    assert any("Choose two checkpoints" in text for text in said(at.caption))
 
 
 def test_a_cold_link_of_a_small_pair_compares_at_once(pair: tuple[Path, Path]) -> None:

@@ -107,4 +107,4 @@ def _layout(metric: str, order: str, names: list[str], count: int, theme: str) -
 def _tick(name: str) -> str:
     """The end of a name, which tells most."""
     short = name.removesuffix(".weight")
-    return html.escape(short if len(short) <= _TICK else f"…{short[1 - _TICK :]}")
+    return html.escape(short if len(short) <= _TICK else f"…{short[1 - _TICK :].lstrip('.')}")

@@ -1,7 +1,7 @@
 """Models → Compare in Chromium: a cold link, a click that leads into the checkpoint, Back, and what is downloaded."""
 
 import csv
-from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 from page_rest import at_rest
 from playwright.sync_api import expect
@@ -9,14 +9,15 @@ from playwright.sync_api import expect
 from quantcore.checkpoints import EXAMPLES, open_checkpoint
 from quantcore.checkpoints.comparison import Comparison, by_harm
 
-ROOT = Path(__file__).resolve().parents[2]
-ORIGINAL, OTHER = (str(EXAMPLES[name].relative_to(ROOT)) for name in ("minilm", "minilm-q4_k_m"))
+ORIGINAL, OTHER = "minilm", "minilm-q4_k_m"
 HEADING = "How do two checkpoints differ?"
 
 
 def opened(app, more=""):
     app.expected.append("/_stcore/")  # Streamlit looks for its server below the page first
-    app.page.goto(f"{app.address}/compare-checkpoints?ck_original={ORIGINAL}&ck={OTHER}{more}")
+    app.page.goto(
+        f"{app.address}/compare-checkpoints?ck_original=example:{ORIGINAL}&ck=example:{OTHER}{more}"
+    )
     at_rest(app.page, HEADING)
     return app.page
 
@@ -26,20 +27,24 @@ def circles(page):
 
 
 def test_a_cold_link_and_a_click_that_opens_the_place(app):
-    page = opened(app, "&cmp_metric=mse&cmp_sort=Bytes")
+    page = opened(app, "&cmp_sort=Bytes&cmp_part=Remarks")
     expect(circles(page)).to_have_count(2)  # the others are equal
-    comparison = Comparison(open_checkpoint(ROOT / ORIGINAL), open_checkpoint(ROOT / OTHER))
+    comparison = Comparison(open_checkpoint(EXAMPLES[ORIGINAL]), open_checkpoint(EXAMPLES[OTHER]))
     *_, step = comparison.steps()
     worst = by_harm(comparison.results(step.state))[0]
     expect(page.get_by_text("6 pairs compared, 4 of them bit-equal")).to_be_visible()
     box = circles(page).first.bounding_box()  # the largest tensor is the most harmed here
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    page.wait_for_url("**/checkpoint?**")
-    assert worst.name == "blk.0.ffn_down.weight"
+    page.wait_for_url("**/checkpoint?**ck_tensor=**")
+    query = parse_qs(urlsplit(page.url).query)
+    assert query["ck_tensor"] == [worst.name]
+    assert query["ck_cell"] == [", ".join(map(str, worst.other_index))]
+    start, stop = map(int, query["ck_rows"][0].split(":"))
+    assert start <= worst.other_index[0] < stop
     page.go_back()
     at_rest(page, HEADING)
     expect(circles(page)).to_have_count(2)
-    assert "cmp_metric=mse" in page.url
+    assert "cmp_sort=Bytes" in page.url
 
 
 def test_the_download_holds_the_numbers_of_the_module(app):
@@ -47,7 +52,7 @@ def test_the_download_holds_the_numbers_of_the_module(app):
     with page.expect_download() as download:
         page.get_by_role("button", name="CSV", exact=True).click()
     (row,) = csv.DictReader(download.value.path().read_text("utf-8").splitlines())
-    comparison = Comparison(open_checkpoint(ROOT / ORIGINAL), open_checkpoint(ROOT / OTHER))
+    comparison = Comparison(open_checkpoint(EXAMPLES[ORIGINAL]), open_checkpoint(EXAMPLES[OTHER]))
     *_, step = comparison.steps()
     (wanted,) = [r for r in comparison.results(step.state) if r.name == row["tensor"]]
     assert (float(row["sqnr_db"]), float(row["mse"])) == (wanted.sqnr_db, wanted.mse)

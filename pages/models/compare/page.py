@@ -4,12 +4,11 @@ import streamlit as st
 
 from pages.models import opening
 from pages.models.compare import controls, run, table, views
-from pages.shared import messages
 from pages.shared.page_frame import page_frame
 
-if st.session_state.pop(views.OPEN, False):
-    # no parameters: Streamlit refuses to clear bound ones, and the widgets of the other page set their own
-    st.switch_page("models/checkpoint/page.py", query_params={})
+place = st.session_state.pop(views.OPEN, None)
+if place is not None:  # the checkpoints are bound on both pages, so that they stay in the address
+    st.switch_page("models/checkpoint/page.py", query_params=place)
 
 views.come_back()
 with page_frame(
@@ -23,7 +22,9 @@ with page_frame(
         other = opening.choose("", "Compared with it")
     if original is None or other is None:
         controls.keep()
-        messages.hint("Choose two checkpoints: an original, and what was made of it.")
+        st.caption(
+            "Choose two checkpoints: an original and what was made of it, such as example:minilm and example:minilm-q4_k_m."
+        )
     else:
         found = run.kept(original, other)
         views.pairs_told(found)

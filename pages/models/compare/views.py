@@ -181,14 +181,17 @@ def _open(place: Place) -> None:
     kept = {key: st.session_state[key] for key in (opening.KEYS | controls.KEYS) & set(st.session_state)}
     st.session_state.update(kept)  # those of this page are not drawn there
     st.session_state[LEFT] = kept
-    st.session_state.update({"ck_tensor": tensor, "ck_rows": "", "ck_cols": "", "ck_cell": "", OPEN: True})
+    where = {"ck_tensor": tensor, "ck_rows": "", "ck_cols": "", "ck_cell": "", "ck_at": ""}
     if index:
-        st.session_state["ck_cell"] = ", ".join(map(str, index))
+        where["ck_cell"] = ", ".join(map(str, index))
     if index and len(index) > 1:
         row, column = index[-2:]
-        st.session_state["ck_rows"] = f"{max(0, row - AROUND)}:{row + AROUND}"
+        where["ck_rows"] = f"{max(0, row - AROUND)}:{row + AROUND}"
         start = column if columns > 1 else max(0, column - 2 * AROUND)
-        st.session_state["ck_cols"] = f"{start}:{start + max(columns, 4 * AROUND)}"
+        where["ck_cols"] = f"{start}:{start + max(columns, 4 * AROUND)}"
+    for key in where:  # what a visit before left there
+        st.session_state.pop(key, None)
+    st.session_state[OPEN] = {key: text for key, text in where.items() if text}
 
 
 def come_back() -> None:
