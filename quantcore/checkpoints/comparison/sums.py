@@ -99,6 +99,8 @@ def sums_of(x: Tensor, y: Tensor, start: int) -> Sums:
     """
     a, b = x.numpy(), y.numpy()
     lines, columns = a.shape
+    if not a.size:
+        return Sums()
     if lines == 1 and columns > BLOCK:  # a vector: in lines of a block
         whole = columns // BLOCK * BLOCK
         found = _of_lines(a[:, :whole].reshape(-1, BLOCK), b[:, :whole].reshape(-1, BLOCK), start)
