@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from app_page import change, change_before_it_is_drawn, figures, lines, said, widget
+from parts import some
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
@@ -888,7 +889,7 @@ def test_format_that_is_none(parameters: dict[str, str], words: list[str]) -> No
     assert_one_sentence(opened(**parameters), *words)
 
 
-@pytest.mark.parametrize("name", qc.PRESETS)
+@pytest.mark.parametrize("name", some(qc.PRESETS))
 def test_preset(name: str) -> None:
     at = opened(src="generate", shape="4x256")  # gguf takes rows of whole blocks of 256
     at = change(at, "_preset", name)

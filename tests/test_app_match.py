@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from app_page import said
+from parts import some
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
@@ -132,7 +133,7 @@ EXAMPLES = [
 ]
 
 
-@pytest.mark.parametrize("i", range(len(EXAMPLES)))
+@pytest.mark.parametrize("i", some(range(len(EXAMPLES))))
 def test_examples_are_searched_and_found(i):
     at = opened()
     at = at.selectbox(key="match_example").select_index(i).run()

@@ -10,6 +10,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+from parts import some
 
 import quantcore as qc
 from quantcore.export.onnx import layout_of, to_onnx
@@ -72,8 +73,9 @@ def check(result):
 
 
 @pytest.mark.parametrize("fmt", FORMATS)
-@pytest.mark.parametrize(("shape", "granularity"), [(s, g) for s, all_g in SHAPES.items() for g in all_g])
-def test_onnxruntime_gives_the_same(shape, granularity, fmt):
+@pytest.mark.parametrize("laid_out", some((s, g) for s, all_g in SHAPES.items() for g in all_g))
+def test_onnxruntime_gives_the_same(laid_out, fmt):
+    shape, granularity = laid_out
     """Every type and granularity; a format narrower than its type only where nothing is clipped."""
     narrower = fmt not in ("int2", "uint2", "int4", "uint4", "int8", "uint8", "int16", "uint16")
     for symmetry, setting in itertools.product(["symmetric", "asymmetric"], SETTINGS):

@@ -6,6 +6,7 @@ import golden_cases as golden
 import numpy as np
 import pytest
 import torch
+from parts import some
 
 import quantcore as qc
 from quantcore.matching import Reinterpreted, Transposed, match, match_steps, mismatches, reproduce
@@ -32,8 +33,7 @@ def recorded(name):
     return whole[:: max(1, len(whole) // PER_LIBRARY)][:PER_LIBRARY]
 
 
-CASES = [(name, case) for name in qc.INTEGER_CONVENTIONS for case in recorded(name)]
-each_case = pytest.mark.parametrize(("name", "case"), CASES, ids=[c["id"] for _, c in CASES])
+CASES = [case for name in qc.INTEGER_CONVENTIONS for case in recorded(name)]
 
 
 def is_recorded(scheme, case, shape):
@@ -48,8 +48,8 @@ def is_recorded(scheme, case, shape):
     return same and blocks[0] == blocks[1]
 
 
-@each_case
-def test_library_is_found_again(name, case):
+@pytest.mark.parametrize("case", some(CASES), ids=[case["id"] for case in CASES])
+def test_library_is_found_again(case):
     x, codes = golden.array(case["x"]), golden.array(case["codes"])
     found = match(x, codes)
     schemes = [s for c in found.exact if not c.corruption for s in c.schemes]

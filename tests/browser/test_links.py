@@ -98,6 +98,7 @@ WALK: list[tuple[Callable[[Any], None], dict[str, str], str]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The zero_point 0 lies outside")
 def test_every_control_of_the_scheme_writes_the_link_that_shows_it(app: Any) -> None:
     x = tensors.generate(tensors.Generated())
