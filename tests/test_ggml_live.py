@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from ggml_oracle import TYPE_IDS, WEIGHTED, is_valid, needs_ggml, quantize
+from parts import some
 
 import quantcore as qc
 
@@ -117,7 +118,7 @@ def test_hard_numbers(name):
 
 
 @pytest.mark.parametrize("name", WEIGHTED)
-@pytest.mark.parametrize("shape", [(1, 256), (1, 512), (3, 256)])
+@pytest.mark.parametrize("shape", some([(1, 256), (1, 512), (3, 256)]))
 def test_few_groups(name, shape):
     """numpy adds a single contiguous axis pairwise; sums must stay left to right."""
     for seed in range(20):

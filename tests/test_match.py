@@ -60,7 +60,10 @@ def test_library_is_found_again(case):
 
 
 def test_every_library_has_cases():
-    assert {golden.scheme_of(case).convention.name for case in CASES} == set(qc.INTEGER_CONVENTIONS) - {"textbook", "aimet.2024.Quantize"}
+    assert {golden.scheme_of(case).convention.name for case in CASES} == set(qc.INTEGER_CONVENTIONS) - {
+        "textbook",
+        "aimet.2024.Quantize",
+    }
 
 
 # Of one library each, per channel and in groups: enough codes that chance makes none of the corruptions

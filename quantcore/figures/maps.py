@@ -1,6 +1,7 @@
 """The four maps: original, codes, dequantized, error; fewer where there is no original, or there are no codes."""
 
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +37,8 @@ def scales_of_maps(data: MapData, fmt: Format | None, theme: str = "light") -> d
     Args:
         fmt: what a code is; None if there are none.
     """
-    low, high = _color_range(_values_of(data))
+    ranges = _colors_of(data)
+    low, high, _ = ranges["values"]
     if low < 0 < high:
         most = max(-low, high)
         values = {"zmin": -most, "zmax": most, "colorscale": palette("diverging", theme)}
@@ -48,7 +50,7 @@ def scales_of_maps(data: MapData, fmt: Format | None, theme: str = "light") -> d
     if fmt is not None:
         found["codes"] = {"zmin": fmt.qmin, "zmax": fmt.qmax, "colorscale": palette("codes")}
     if "error" in data.names:
-        low, high = _color_range(data.map("error"))
+        low, high, _ = ranges["error"]
         most = max(-low, high) or 1.0
         found["error"] = {"zmin": -most, "zmax": most, "colorscale": palette("error", theme)}
     return {name: found[name] for name in data.names}
@@ -132,23 +134,41 @@ def drawn_maps(
 
 def beyond_colors(data: MapData) -> str:
     """Sentences on cells whose values lie beyond the color bars, which `scales_of_maps` ends before them; else empty."""
-    shown = {"values": _values_of(data)} | ({"error": data.map("error")} if "error" in data.names else {})
-    sentences = []
-    for what, values in shown.items():
+    return " ".join(filter(None, (colors.beyond for colors in _colors_of(data).values())))
+
+
+class _Colors(NamedTuple):
+    """The lowest and the highest value with a color of its own, and a sentence on cells beyond them, if there are any."""
+
+    low: float
+    high: float
+    beyond: str
+
+    @classmethod
+    def of(cls, what: str, values: npt.NDArray[np.float32]) -> "_Colors":
         low, high = _color_range(values)
-        finite = values[np.isfinite(values)]
-        beyond = finite[(finite < low) | (finite > high)]
-        if beyond.size:
-            farthest = float(beyond[np.abs(beyond).argmax()])
-            few = "cell lies" if beyond.size == 1 else "cells lie"
-            text = f"{beyond.size:,} {few} beyond the colors of the {what}, as far as {farthest:.4g}."
-            sentences.append(text.replace("-", "−"))
-    return " ".join(sentences)
+        beyond = values[np.isfinite(values) & ((values < low) | (values > high))]
+        if not beyond.size:
+            return cls(low, high, "")
+        farthest = float(beyond[np.abs(beyond).argmax()])
+        few = "cell lies" if beyond.size == 1 else "cells lie"
+        text = f"{beyond.size:,} {few} beyond the colors of the {what}, as far as {farthest:.4g}."
+        return cls(low, high, text.replace("-", "−"))
 
 
-def _values_of(data: MapData) -> npt.NDArray[np.float32]:
-    """The values of the maps that share their colors."""
-    return np.concatenate([data.map(name).ravel() for name in ("x", "dequantized") if name in data.names])
+# what a page draws again and again is looked through once
+_known: WeakKeyDictionary[MapData, dict[str, _Colors]] = WeakKeyDictionary()
+
+
+def _colors_of(data: MapData) -> dict[str, _Colors]:
+    """The colors of the values and of the error, if there is one."""
+    if data not in _known:
+        values = [data.map(name).ravel() for name in ("x", "dequantized") if name in data.names]
+        found = {"values": _Colors.of("values", np.concatenate(values))}
+        if "error" in data.names:
+            found["error"] = _Colors.of("error", data.map("error"))
+        _known[data] = found
+    return _known[data]
 
 
 def _color_range(values: npt.NDArray[np.float32]) -> tuple[float, float]:

@@ -3,6 +3,7 @@
 import csv
 from urllib.parse import parse_qs, urlsplit
 
+import pytest
 from page_rest import at_rest
 from playwright.sync_api import expect
 
@@ -47,6 +48,7 @@ def test_a_cold_link_and_a_click_that_opens_the_place(app):
     assert "cmp_sort=Bytes" in page.url
 
 
+@pytest.mark.slow  # the CSV itself is compared without a browser
 def test_the_download_holds_the_numbers_of_the_module(app):
     page = opened(app, "&cmp_filter=attn_q+Q5_0")
     with page.expect_download() as download:

@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from playwright.sync_api import expect
 
 
+@pytest.mark.slow
 def test_without_the_entry(new_app: Callable[..., Any], serving: Callable[..., Any]) -> None:
     """`streamlit run pages/main.py` has no route for plotly.js: the maps are a chart of Streamlit's."""
     with serving("pages/main.py") as address:
