@@ -22,6 +22,12 @@ def steps(app: Any) -> int:
     return int(app.page.evaluate("history.length"))
 
 
+def first_view(app: Any) -> str:
+    """What is seen once the field for the shape has its value, which it gets later than the others."""
+    app.wait("() => document.querySelector('.st-key-shape input')?.value")
+    return str(app.page.evaluate(VIEW))
+
+
 def expect_view(app: Any, view: str) -> None:
     """Wait until this is seen again."""
     try:
@@ -72,7 +78,7 @@ def test_back_ten_times_returns_through_ten_views(app: Any) -> None:
     app.rest()
     first = steps(app)
     assert first == 2  # the empty page of the new window, and this one
-    views = [app.page.evaluate(VIEW)]
+    views = [first_view(app)]
     views += [after(app, act) for act in ACTS]
     assert len(set(views)) == len(views)
     assert steps(app) == first + len(ACTS)
@@ -90,7 +96,7 @@ def test_what_is_one_act_is_one_step(app: Any) -> None:
     app.open()
     app.expect_scheme(DEFAULT)
     app.rest()
-    first, view = steps(app), app.page.evaluate(VIEW)
+    first, view = steps(app), first_view(app)
     arrows(app, times=5)  # faster than the page answers
     app.expect_scheme(DEFAULT.replace("int4", "int9"))
     app.rest()
@@ -128,7 +134,7 @@ def test_what_is_one_act_is_one_step(app: Any) -> None:
 def test_back_over_pages_and_the_steps_of_a_lesson(app: Any) -> None:
     app.open(bits="5")
     app.expect_scheme(DEFAULT.replace("int4", "int5"))
-    first, view = steps(app), app.page.evaluate(VIEW)
+    first, view = steps(app), first_view(app)
     app.button("Learn")
     app.page.get_by_role("menuitem", name="Scale").click()
     heading = app.page.get_by_test_id("stMain").locator("h4")
