@@ -20,12 +20,14 @@ def sentence(text: str) -> str:
 
 
 def megabytes(size: int) -> str:
-    """Return a number of bytes as text: ``12 bytes``, ``3.4 kB``, ``268.4 MB``."""
+    """Return a number of bytes as text: ``12 bytes``, ``3.4 kB``, ``268.4 MB``, ``56.4 GB``."""
     if size < 1000:
         return f"{size} bytes"
     if size < 10**6:
         return f"{size / 1e3:.1f} kB"
-    return f"{size / 1e6:,.1f} MB" if size < 10**15 else "over a million GB"
+    if size < 10**10:
+        return f"{size / 1e6:,.1f} MB"
+    return f"{size / 1e9:,.1f} GB" if size < 10**15 else "over a million GB"
 
 
 def shape_text(shape: tuple[int, ...]) -> str:

@@ -55,6 +55,8 @@ def panel(origin: Origin, table: str) -> str:
 
 def _number(number: StoredNumber, k: int) -> str:
     role = _ROLES.get(number.role, number.role.replace("_", " "))
+    if number.role == "codes" and number.symbol == "x":  # not quantized: what is stored is the value
+        role = "value"
     words = "".join(_word(word, number, k) for word in number.words)
     return (
         f"<div class='qs-cell-number'><div><span class='sym k{k % _KINDS}'>{_text(number.symbol)}</span><br>"
