@@ -4,6 +4,7 @@ import streamlit as st
 
 from pages.models import opening
 from pages.models.compare import controls, run, table, views
+from pages.models.opening import compared
 from pages.shared.page_frame import page_frame
 
 place = st.session_state.pop(views.OPEN, None)
@@ -26,7 +27,7 @@ with page_frame(
             "Choose two checkpoints: an original and what was made of it, such as example:minilm and example:minilm-q4_k_m."
         )
     else:
-        found = run.kept(original, other)
+        found = compared.kept(original, other)
         views.pairs_told(found)
         chosen = controls.draw()
         run.run(found, lambda n: views.picture(table.rows_of(found.results, chosen), chosen, live=n))

@@ -4,21 +4,17 @@ Its record belongs to no visitor: whoever has the turn continues it, others see 
 change of another control, or leaving the page ends the script between two boxes of rows, and nothing is lost.
 """
 
-import threading
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from pages.models.opening import Opened
+from pages.models.opening.compared import Kept, record
 from pages.shared import cache, messages, turn
-from pages.shared.selection import Tensor
-from quantcore.checkpoints.comparison import Comparison, ComparisonState, Step, TensorResult
+from quantcore.checkpoints.comparison import Comparison
 from quantcore.tensors import megabytes
 from quantcore.wording import count
 
@@ -26,68 +22,8 @@ AT_ONCE, AT_ONCE_REMOTE = (
     100_000_000,
     5_000_000,
 )  # bytes compared without a press of the button: about a second
-COMPARISONS = 4  # that a visitor keeps
-PER_PAIR = 600  # floats that the record and the result of a pair take
-_KEPT, _WANTED = "_comparisons", "_comparison_wanted"
+_WANTED = "_comparison_wanted"
 _LOCAL_GAP = 1 << 16  # a source that joins reads over longer gaps is on another machine
-
-
-@dataclass
-class Kept:
-    """A comparison and its record; ``lock``: held by whoever continues it."""
-
-    key: str
-    comparison: Comparison
-    state: ComparisonState
-    done: int = 0
-    name: str = ""
-    lock: Any = field(default_factory=threading.Lock)
-    _results: list[TensorResult] = field(default_factory=list)
-
-    @property
-    def total(self) -> int:
-        """Bytes of all pairs."""
-        return self.comparison.total
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether every pair is done."""
-        return len(self.state.finished) == len(self.comparison.pairing.pairs)
-
-    @property
-    def results(self) -> list[TensorResult]:
-        """Those of the pairs that are finished."""
-        known = self._results
-        if len(known) < len(self.state.finished):
-            self._results = known = [*known, *self.comparison.results(self.state, len(known))]
-        return known
-
-    def note(self, step: Step) -> None:
-        """Remember how far it has come."""
-        self.done, self.name = step.done, step.name
-
-
-def kept(original: Opened, other: Opened) -> Kept:
-    """Return the comparison of two checkpoints: this visitor's, another's, or a new one."""
-    mine: dict[str, Kept] = st.session_state.setdefault(_KEPT, {})
-    key = f"comparison {original.key} | {other.key}"
-    if key not in mine:
-        elements = PER_PAIR * len(other.checkpoint.tensors)
-
-        def make() -> Kept:
-            comparison = Comparison(original.checkpoint, other.checkpoint)
-            return Kept(key, comparison, ComparisonState(comparison.identity))
-
-        mine[key] = cache.cached_small(_tensor(key, elements), "record", make)
-    mine[key] = mine.pop(key)  # the last used is the last forgotten
-    while len(mine) > COMPARISONS:
-        mine.pop(next(iter(mine)))
-    return mine[key]
-
-
-def _tensor(key: str, elements: int) -> Tensor:
-    """What the cache and the gate know of a comparison: its key and its bytes."""
-    return Tensor(key, "", (elements,), lambda: np.empty(0, np.float32))
 
 
 def run(found: Kept, draw: Callable[[int], None]) -> None:
@@ -139,9 +75,7 @@ def _continue(found: Kept, place: DeltaGenerator, draw: Callable[[int], None]) -
     threads = max(1, turn.CORES - 1)  # one core is left to everybody else
     need = found.comparison.memory(threads)
     with (
-        cache.turn_of(
-            _tensor(found.key, need // 4), 1.0, long=True, useless=lambda: found.is_finished
-        ) as own,
+        cache.turn_of(record(found.key, need // 4), 1.0, long=True, useless=lambda: found.is_finished) as own,
         _alone(found, shown),
     ):
         steps = found.comparison.steps(found.state, threads)

@@ -11,7 +11,7 @@ import streamlit as st
 from pages.models import opening
 from pages.models.compare import controls, table
 from pages.models.compare.controls import Chosen
-from pages.models.compare.run import Kept
+from pages.models.opening.compared import Kept
 from pages.shared import headers, messages
 from pages.shared.theme import theme
 from quantcore import figures
