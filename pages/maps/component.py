@@ -38,13 +38,11 @@ def vendor() -> str:
 
 _COMPONENT = st.components.v2.component(
     "quantscope_maps",
-    html='<div class="qs-maps" tabindex="0" role="application"><div class="qs-plot" aria-hidden="true"></div><canvas aria-hidden="true"></canvas>\n'
+    html='<div class="qs-maps qs-empty" tabindex="0" role="application"><canvas aria-hidden="true"></canvas><div class="qs-plot" aria-hidden="true"></div>\n'
     '<div class="qs-tip" hidden></div><div class="qs-live" aria-live="polite"></div><section class="qs-steps" hidden>'
     '<button type="button" aria-label="Close">×</button><b></b><pre></pre></section></div>',
     css=(_HERE / "maps.css").read_text(encoding="utf-8"),
-    js="\n".join(
-        (_HERE / name).read_text(encoding="utf-8") for name in ("plotly.js", "maps.js", "scales.js")
-    ),
+    js="\n".join((script("plotly.js"), *(path.read_text("utf-8") for path in sorted((_HERE / "drawing").iterdir())))),
     isolate_styles=False,
 )
 

@@ -20,6 +20,13 @@ function tickTexts(ticks, step) {
   return ticks.map((v) => (v === 0 ? "0" : text(v).replaceAll("-", "−")));
 }
 
+// Ticks of the color bar of codes: both ends, and quarters that do not overlap them
+function codeTicks({ zmin, zmax }) {
+  const step = Math.max(1, 2 ** Math.round(Math.log2(zmax - zmin + 1) - 2)), ticks = [zmin];
+  for (let v = Math.ceil((zmin + step / 2) / step) * step; v <= zmax - step / 2; v += step) ticks.push(v);
+  return [...ticks, zmax];
+}
+
 // [value, text] of each tick of a map's color bar
 function barTicks(name, colours) {
   if (name === "codes") return codeTicks(colours).map((v) => [v, String(v).replace("-", "−")]);
@@ -28,8 +35,8 @@ function barTicks(name, colours) {
 }
 
 // Draw titles and color bars beside the maps
-function scales(state, boxes) {
-  const { data, root } = state, k = zoom(data);
+function scales(state) {
+  const { data, root, boxes } = state, k = zoom(data);
   state.id ??= `qs-${Math.random().toString(36).slice(2)}`; // gradients are found by ids of the whole page
   root.querySelector("svg.qs-scales")?.remove();
   const svg = element("svg", { class: "qs-scales", "aria-hidden": "true" }, root);

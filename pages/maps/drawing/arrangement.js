@@ -1,0 +1,69 @@
+// Where the maps stand: as large as the window allows.
+
+const GAP = 12, TITLE = 22, BAR = 56, BOTTOM = 18;
+const NARROW = 520;         // px of width: below it the maps are in one column
+const ROW = 1600;           // px of the window's width: from here on they are in one row
+const WORTH = 1.5;          // the other arrangement is used if its maps are this much larger
+const LOWEST = 170;         // px: minimum height of a map, unless its tensor has few rows,
+const FLAT = 40;            // px: whose cells are at least this high
+const FOOT = 8;             // px left free below the maps
+const TALL = 860;           // px of the window's height: from here on the arithmetic starts within the window,
+const BENEATH = 190, OPENED = 145; // px: minimum left for it; height of the tabs with its first lines
+const CELL = 72;            // px: maximum height of a cell
+const STRETCH = 1.7;        // maximum width of a cell over its height: room for its number
+const LARGE = 1.6;          // type and cells of the large mode, relative to the normal one
+const NUMBERS_UP_TO = 400;  // visible cells: with more, numbers are not read one by one
+
+function zoom(data) {
+  return data.large ? LARGE : 1;
+}
+
+// Height left in the window for the maps, below the content above them
+function heightLeft(data, root) {
+  const scrolled = root.closest("[data-testid=stMain]")?.scrollTop ?? 0;
+  const { top, bottom } = root.getBoundingClientRect();
+  let beneath = Math.max(FOOT, data.beneath ?? 0);
+  if (window.innerHeight >= TALL && !root.classList.contains("qs-large")) {
+    const tabs = document.querySelector("[data-testid=stTabs]")?.getBoundingClientRect().top ?? bottom;
+    beneath = Math.max(BENEATH, tabs - bottom + OPENED);
+  }
+  return window.innerHeight - top - scrolled - beneath;
+}
+
+// Position of each map: four of them two by two, on wide windows and if they are fewer in one row, unless the other arrangement shows much more
+function place(data, root) {
+  const width = Math.floor(root.clientWidth), left = heightLeft(data, root);
+  const count = data.maps.length;
+  if (width < NARROW) return boxes(data, width, 1, count * 290);
+  const [row, two] = [count, Math.ceil(count / 2)].map((columns) => boxes(data, width, columns, left));
+  const [usual, other] = count < 4 || (window.innerWidth >= ROW && !data.large) ? [row, two] : [two, row];
+  return seen(data, other[0]) > WORTH * seen(data, usual[0]) ? other : usual;
+}
+
+// The window state that a drawing depends on
+function placed(root, boxes) {
+  return JSON.stringify([Math.floor(root.clientWidth), boxes]);
+}
+
+// Effective size of a map in px²: width beyond square cells counts only if it gives numbers room
+function seen(data, box) {
+  const stretch = data.numbers && data.width * data.height <= NUMBERS_UP_TO ? STRETCH : 1;
+  return box.height * Math.min(box.width, stretch * box.height * (data.width / data.height));
+}
+
+function boxes(data, width, columns, left) {
+  const k = zoom(data), [bar, title, bottom] = [BAR * k, TITLE * k, BOTTOM * k], rows = Math.ceil(data.maps.length / columns);
+  const margin = (14 + 6 * String(Math.max(data.rows[1], 10) - 1).length) * k;
+  const room = Math.max(40, (width - columns * (margin + bar) - GAP * (columns - 1)) / columns);
+  const aspect = data.width / data.height;
+  const most = Math.max(LOWEST, Math.floor(left / rows) - title - bottom);
+  const least = Math.min(LOWEST, FLAT * k * data.height, room);
+  const height = Math.round(Math.min(Math.max(room / aspect, least), CELL * k * data.height, most));
+  // maps with few columns keep nearly square cells; others use the full width
+  const wide = Math.round(data.width > 32 ? room : Math.min(room, Math.max(height * aspect * STRETCH, 150)));
+  return data.maps.map((_, i) => ({
+    left: (i % columns) * (margin + wide + bar + GAP) + margin,
+    top: Math.floor(i / columns) * (title + height + bottom) + title,
+    width: wide, height, total: Math.ceil(rows * (title + height + bottom)),
+  }));
+}

@@ -1,0 +1,93 @@
+// Plotly's part: axes, their zoom and its buttons, with traces that show nothing, since axes need one. Its
+// drawing takes long and is not repeated while they stay as they are.
+
+const MODEBAR = {
+  displaylogo: false, showSendToCloud: false, responsive: false, doubleClick: "reset",
+  modeBarButtonsToRemove: ["toImage", "select2d", "lasso2d", "autoScale2d", "hoverClosestCartesian", "hoverCompareCartesian", "toggleSpikelines"],
+};
+
+function style(root) {
+  const css = getComputedStyle(root);
+  const get = (name, other) => css.getPropertyValue(name).trim() || other;
+  return { ink: get("--st-text-color", "#31333f"), font: get("--st-font", "sans-serif"), faint: get("--st-border-color", "#ccc") };
+}
+
+// Tick distance of an axis: 1, 2, 5, 10, … elements, never a fraction
+function tick(span) {
+  const rough = Math.abs(span) / 7, power = 10 ** Math.floor(Math.log10(Math.max(rough, 1)));
+  return rough <= 1.2 ? 1 : power * [1, 2, 5, 10].find((n) => n * power >= rough);
+}
+
+function ticks(xRange, yRange) {
+  return [tick(xRange[1] - xRange[0]), tick(yRange[1] - yRange[0])];
+}
+
+function axis(domain, anchor, range, matches, dtick, k) {
+  return { domain, anchor, range, matches, tick0: 0, dtick, showgrid: false, zeroline: false, ticks: "", tickfont: { size: 10 * k }, tickangle: 0, constrain: "domain" };
+}
+
+function axes(state) {
+  const { P, data, plot, root, boxes } = state, look = style(root), k = zoom(data);
+  const drawn = JSON.stringify([data.uirevision, data.rows, data.columns, data.large, state.placed, look]);
+  if (state.axes === drawn) return;
+  state.axes = drawn;
+  const width = Math.floor(root.clientWidth), height = boxes[0].total, [r0, r1] = data.rows, [c0, c1] = data.columns;
+  const layout = {
+    width, height, margin: { l: 0, r: 0, t: 0, b: 0 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    font: { color: look.ink, family: look.font, size: 12 * k }, template: { layout: {} }, showlegend: false,
+    dragmode: "zoom", hovermode: false, uirevision: data.uirevision,
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: look.ink, activecolor: look.ink },
+  };
+  const seen = ranges(state), [xTick, yTick] = ticks(seen.x, seen.y); // a zoom kept by uirevision keeps its ticks too
+  const traces = boxes.map((box, i) => {
+    const n = i ? i + 1 : "";
+    const x = [box.left / width, (box.left + box.width) / width];
+    const y = [1 - (box.top + box.height) / height, 1 - box.top / height];
+    layout["xaxis" + n] = axis(x, "y" + n, [c0 - 0.5, c1 - 0.5], i ? "x" : undefined, xTick, k);
+    layout["yaxis" + n] = axis(y, "x" + n, [r1 - 0.5, r0 - 0.5], i ? "y" : undefined, yTick, k);
+    return { type: "scatter", mode: "markers", x: [null], y: [null], xaxis: "x" + n, yaxis: "y" + n, hoverinfo: "skip" };
+  });
+  state.drawing = P.react(plot, traces, layout, MODEBAR).then(() => {
+    if (state.gone || state.listening) return;
+    state.listening = true;
+    plot.on("plotly_relayouting", () => overlay(state));
+    plot.on("plotly_relayout", (change) => zoomed(state, change));
+  });
+}
+
+// What is in sight, in Plotly's coordinates, in which elements are centered at integers: the visitor's zoom, which stays
+// while tensor and view do
+function ranges({ plot, data }) {
+  const kept = plot._fullLayout?.uirevision === data.uirevision ? plot._fullLayout : null, [r0, r1] = data.rows, [c0, c1] = data.columns;
+  return { x: kept?.xaxis.range ?? [c0 - 0.5, c1 - 0.5], y: kept?.yaxis.range ?? [r1 - 0.5, r0 - 0.5] };
+}
+
+// The maps with what they show: `px` is the distance of an element's near edge from the map's, in px, `at` the element at
+// such a distance, `element` the size of one; `low` and `high` are the edges of what is in sight
+function frames(state) {
+  const { x, y } = ranges(state);
+  return state.boxes.map((box) => ({ ...box, x: along(x, box.width), y: along(y, box.height) }));
+}
+
+function along(range, length) {
+  const low = Math.min(...range) + 0.5, high = Math.max(...range) + 0.5, element = length / (high - low);
+  return { low, high, element, px: (n) => (n - low) * element, at: (px) => Math.floor(low + px / element) };
+}
+
+function zoomed(state, change) {
+  const { data, plot, P } = state, full = plot._fullLayout;
+  overlay(state);
+  const [xTick, yTick] = ticks(full.xaxis.range, full.yaxis.range);
+  if (xTick !== full.xaxis.dtick || yTick !== full.yaxis.dtick) {
+    state.drawing = P.relayout(plot, Object.fromEntries(data.maps.flatMap((_, i) => [[`xaxis${i ? i + 1 : ""}.dtick`, xTick], [`yaxis${i ? i + 1 : ""}.dtick`, yTick]])));
+  }
+  // on a reduced map, a dragged box opens that part of the tensor element by element
+  const dragged = full.dragmode === "zoom" && ("xaxis.range[0]" in change || "yaxis.range[0]" in change);
+  if (!dragged || data.step[0] * data.step[1] === 1) return;
+  const cut = (range, [low, high]) => {
+    const [a, b] = [Math.min(...range), Math.max(...range)].map((v) => Math.round(v + 0.5));
+    return [Math.max(low, Math.min(a, high - 1)), Math.min(high, Math.max(b, low + 1))];
+  };
+  const rows = cut(full.yaxis.range, data.rows), columns = cut(full.xaxis.range, data.columns);
+  if (`${rows} ${columns}` !== `${data.rows} ${data.columns}`) state.emit("region", { rows, columns });
+}

@@ -1,0 +1,108 @@
+// The cells: their colors and numbers, on a canvas.
+
+const READABLE = 9;         // px: minimum size of the numbers
+const SHADES = 1024;        // steps of a color scale; even, so that its middle is one of its colors
+
+const known = new Map(); // color scales by their text
+
+// The colors of a scale from its low end to its high one, as an image has them in memory: red in the lowest byte
+function shades(colorscale) {
+  const key = colorscale.join(";");
+  if (!known.has(key)) {
+    const stops = colorscale.map(([, colour]) => colour.match(/[\d.]+/g).map(Number)), last = stops.length - 1;
+    known.set(key, Uint32Array.from({ length: SHADES + 1 }, (_, n) => {
+      const place = (n / SHADES) * last, i = Math.min(Math.floor(place), last - 1);
+      const [red, green, blue] = stops[i].map((low, k) => Math.round(low + (stops[i + 1][k] - low) * (place - i)));
+      return (0xff << 24 | blue << 16 | green << 8 | red) >>> 0;
+    }));
+  }
+  return known.get(key);
+}
+
+// The color of a value; values beyond the scale have those of its ends
+function shade(colours, { zmin, zmax }, value) {
+  return colours[Math.round(Math.max(0, Math.min(1, (value - zmin) / (zmax - zmin))) * SHADES)];
+}
+
+// A map with one pixel per cell; what is not finite has no color
+function picture(values, scale, { width, height }) {
+  const image = new ImageData(width, height), pixels = new Uint32Array(image.data.buffer), colours = shades(scale.colorscale);
+  for (let n = 0; n < values.length; n++) if (Number.isFinite(values[n])) pixels[n] = shade(colours, scale, values[n]);
+  const canvas = new OffscreenCanvas(width, height);
+  canvas.getContext("2d").putImageData(image, 0, 0);
+  return canvas;
+}
+
+function isDark(colour) {
+  return 0.299 * (colour & 255) + 0.587 * (colour >> 8 & 255) + 0.114 * (colour >> 16 & 255) < 140;
+}
+
+// Paint the maps as far as they are in sight, and write the numbers if they are few and legible
+function paint(state) {
+  const { data, canvas, root, boxes } = state, ratio = devicePixelRatio || 1;
+  const size = [root.clientWidth, boxes[0].total].map((px) => Math.round(px * ratio));
+  if (canvas.width !== size[0]) canvas.width = size[0];
+  if (canvas.height !== size[1]) canvas.height = size[1];
+  const pen = canvas.getContext("2d"), look = style(root), [r0] = data.rows, [c0] = data.columns, [down, across] = data.step;
+  pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+  pen.clearRect(0, 0, canvas.width, canvas.height);
+  pen.imageSmoothingEnabled = false;
+  pen.textAlign = "center";
+  const written = frames(state).map((f, i) => {
+    const name = data.maps[i], left = f.x.px(c0), top = f.y.px(r0);
+    pen.save();
+    pen.translate(f.left, f.top);
+    pen.beginPath();
+    pen.rect(0, 0, f.width, f.height);
+    pen.clip();
+    pen.drawImage(state.pictures[name], left, top, f.x.px(c0 + data.width * across) - left, f.y.px(r0 + data.height * down) - top);
+    const cells = data.numbers ? inSight(data, f) : [], values = state.values[name];
+    const found = fitting(name, values, cells, zoom(data), f.x.element * across, f.y.element * down);
+    if (found) {
+      const colours = shades(data.colours[name].colorscale);
+      pen.font = `${found.size}px ${look.font}`;
+      cells.forEach((n, k) => {
+        const dark = Number.isFinite(values[n]) && isDark(shade(colours, data.colours[name], values[n]));
+        pen.fillStyle = !Number.isFinite(values[n]) ? look.ink : dark ? "#fff" : "#1a1a1a";
+        pen.fillText(found.texts[k], f.x.px(c0 + (n % data.width + 0.5) * across), f.y.px(r0 + (Math.floor(n / data.width) + 0.5) * down) + found.size * 0.35);
+      });
+    }
+    pen.restore();
+    return found ? cells.length : 0;
+  });
+  root.dataset.numbers = written.join(" ");
+}
+
+// The cells that a map shows, if they are few enough for numbers
+function inSight({ rows, columns, step, width, height }, f) {
+  const span = (axis, [first], s, n) => [Math.max(0, Math.floor((axis.low - first) / s)), Math.min(n, Math.ceil((axis.high - first) / s))];
+  const [r0, r1] = span(f.y, rows, step[0], height), [c0, c1] = span(f.x, columns, step[1], width), cells = [];
+  if ((r1 - r0) * (c1 - c0) > NUMBERS_UP_TO) return cells;
+  for (let r = r0; r < r1; r++) for (let c = c0; c < c1; c++) cells.push(r * width + c);
+  return cells;
+}
+
+// Number formats for one map, most precise first; all cells get the same number of decimals
+function writers(name, values) {
+  if (name === "codes") return [String];
+  let most = 0;
+  for (const v of values) if (Number.isFinite(v)) most = Math.max(most, Math.abs(v));
+  if (most && (most >= 1e5 || most < 1e-3)) return [1, 0].map((n) => (v) => (v === 0 ? "0" : v.toExponential(n).replace("e+", "e")));
+  const decimals = most >= 1000 ? 0 : most >= 100 ? 1 : most >= 1 ? 2 : most >= 0.1 ? 3 : most >= 0.01 ? 4 : 5;
+  const fixed = (n) => (v) => (v === 0 ? "0" : v.toFixed(n));
+  const short = (n) => (v) => (v === 0 ? "0" : v.toFixed(n).replace(/^(-?)0\./, "$1."));
+  // if that does not fit either, two digits: .75 and -1.6
+  const fewer = short(Math.max(0, decimals - 1)), digits = short(2);
+  return [fixed(decimals), short(decimals), (v) => (Math.abs(v) < 0.995 && decimals === 2 ? digits(v) : fewer(v))];
+}
+
+// The most precise legible texts of the cells and their size in px; null if none is legible
+function fitting(name, values, cells, k, width, height) {
+  if (!cells.length) return null;
+  for (const write of writers(name, values)) {
+    const texts = cells.map((n) => write(values[n]));
+    const size = Math.min(width / (Math.max(...texts.map((t) => t.length)) * 0.58), height * 0.7, 15 * k);
+    if (size >= READABLE) return { size, texts };
+  }
+  return null;
+}

@@ -1,0 +1,94 @@
+// The four maps, or those of them that there are: a canvas with the cells and their numbers, over it Plotly's axes with
+// its zoom, and an SVG for outlines. Plotly's own heatmaps take several times as long, and redraw every axis with them.
+// Hover, outlines and keyboard work without a rerun; a picked cell or an opened region goes to Python.
+
+const instances = new WeakMap();
+
+function mount(parent) {
+  const root = parent.querySelector(".qs-maps");
+  const state = { root, plot: root.querySelector(".qs-plot"), canvas: root.querySelector("canvas"), tip: root.querySelector(".qs-tip"), live: root.querySelector(".qs-live"), steps: root.querySelector(".qs-steps"), cursor: null, drawing: Promise.resolve() };
+  // the size of the window and the sidebar and the content above the maps determine their size
+  state.refit = () => {
+    if (state.data && root.clientWidth && placed(root, place(state.data, root)) !== state.placed) draw(state);
+  };
+  state.observer = new ResizeObserver(state.refit);
+  state.observer.observe(root);
+  const page = root.closest("[data-testid=stMainBlockContainer]");
+  if (page) state.observer.observe(page);
+  window.addEventListener("resize", state.refit);
+  root.addEventListener("pointermove", (event) => hover(state, event));
+  root.addEventListener("pointerleave", () => point(state, null));
+  root.addEventListener("pointerdown", (event) => press(state, event), true);
+  state.steps.querySelector("button").addEventListener("click", () => follow(state, false));
+  root.addEventListener("keydown", (event) => key(state, event));
+  root.addEventListener("blur", () => point(state, null));
+  return state;
+}
+
+// Take over what Python has sent; what did not change need not be computed again
+function take(state, data) {
+  const values = data.arrays_key, colours = JSON.stringify([values, data.colours]);
+  state.data = data;
+  if (state.valuesOf !== values) {
+    state.valuesOf = values;
+    const arrays = Object.fromEntries(Object.entries(data.arrays).map(([name, array]) => [name, decode(array)]));
+    state.largest = elements(data, arrays, "");
+    state.worst = arrays.worst_x ? elements(data, arrays, "worst_") : state.largest;
+    state.values = Object.fromEntries(data.maps.map((name) => [name, elementsOf(state, name)[name]]));
+    // when two results are compared: |this error| - |the other's|
+    state.other = arrays.other?.map((xHat, n) => state.worst.x[n] - xHat);
+    if (state.other) state.values.error = state.other.map((error, n) => Math.abs(state.worst.error[n]) - Math.abs(error));
+  }
+  if (state.coloursOf !== colours) {
+    state.coloursOf = colours;
+    state.pictures = Object.fromEntries(data.maps.map((name) => [name, picture(state.values[name], data.colours[name], data)]));
+  }
+}
+
+function draw(state) {
+  const { data, root } = state;
+  if (!root.clientWidth) return;
+  state.boxes = place(data, root);
+  state.placed = placed(root, state.boxes);
+  root.style.height = state.boxes[0].total + "px"; // content below must not move when plotly.js arrives
+  root.classList.remove("qs-empty");
+  scales(state);
+  overlay(state);
+  if (!state.P) return;
+  axes(state);
+  state.drawing = state.drawing.then(() => { if (!state.gone) root.dataset.painted = data.painted; });
+}
+
+// Draw all that moves when the visitor zooms, but for Plotly's own axes
+function overlay(state) {
+  paint(state);
+  outline(state);
+  follow(state);
+}
+
+export default function (component) {
+  const { data, parentElement, setTriggerValue } = component;
+  let state = instances.get(parentElement);
+  if (!state) {
+    state = mount(parentElement);
+    instances.set(parentElement, state);
+  }
+  state.emit = setTriggerValue;
+  state.root.setAttribute("aria-label", data.alt);
+  state.root.classList.toggle("qs-large", Boolean(data.large));
+  take(state, data);
+  draw(state);
+  if (!state.P) loadPlotly(data.vendor).then(
+    (P) => { state.P = P; if (!state.gone) draw(state); },
+    () => state.gone || setTriggerValue("failed", true),
+  );
+  return () => {
+    state.gone = true;
+    state.observer.disconnect();
+    window.removeEventListener("resize", state.refit);
+    // pending work of plotly.js goes on after a purge, and would fail on removed nodes
+    const purge = () => state.P?.purge(state.plot);
+    state.drawing.then(purge, purge);
+    instances.delete(parentElement);
+  };
+}

@@ -1,0 +1,65 @@
+// The values of the cells, from the arrays that Python sends, and what is said of one.
+
+const TYPES = { f4: Float32Array, i4: Int32Array, i2: Int16Array, i1: Int8Array, u1: Uint8Array };
+
+function decode({ dtype, bdata }) {
+  const bytes = Uint8Array.from(atob(bdata), (c) => c.charCodeAt(0));
+  return new TYPES[dtype](bytes.buffer);
+}
+
+// One element per cell: its values by cell number, and its position in the plane by `at`
+function elements({ rows, columns, step, width, blocks }, arrays, prefix) {
+  const own = (name) => arrays[prefix + name], inside = own("inside");
+  const at = (n) => {
+    const i = inside ? inside[n] : 0;
+    return [rows[0] + Math.floor(n / width) * step[0] + Math.floor(i / step[1]), columns[0] + (n % width) * step[1] + i % step[1]];
+  };
+  // scales and zero points: one for all, one per block of the plane, or one per cell
+  const parameter = (name) => {
+    const array = blocks ? arrays[name] : own(name);
+    if (array.length === 1) return () => array[0];
+    if (!blocks) return (n) => array[n];
+    return (n) => { const [row, column] = at(n); return array[Math.floor((row - blocks[3]) / blocks[0]) * blocks[2] + Math.floor(column / blocks[1])]; };
+  };
+  const x = own("x"), codes = own("codes");
+  if (!codes) {
+    const dequantized = own("dequantized");
+    return { at, x, dequantized, error: x?.map((v, n) => v - dequantized[n]) };
+  }
+  const values = own("values") ?? codes, scale = parameter("scale"), z = parameter("zero_point");
+  // (q - z) · s and x - x̂ as in Python: a product of two float32 is exact in JavaScript's float64, so one rounding
+  // to float32 gives the same bits; this halves the data to send
+  const dequantized = own("dequantized") ?? Float32Array.from(values, (v, n) => Math.fround(v - Math.fround(z(n))) * scale(n));
+  return { at, x, codes, dequantized, error: x?.map((v, n) => v - dequantized[n]), scale, zero_point: z };
+}
+
+// What a map's cell at an element shows: position of the shown element, and its values
+function read(state, [row, column, map]) {
+  const { data } = state, name = data.maps[map], of = elementsOf(state, name);
+  const n = Math.floor((row - data.rows[0]) / data.step[0]) * data.width + Math.floor((column - data.columns[0]) / data.step[1]);
+  return { shown: of.at(n), x: of.x?.[n], q: of.codes?.[n], xHat: of.dequantized[n], error: of.error?.[n], scale: of.scale?.(n), z: of.zero_point?.(n), other: name === "error" ? state.other?.[n] : undefined };
+}
+
+// The elements that a map shows; for a reduced tensor the error map shows different ones
+function elementsOf(state, name) {
+  return name === "error" ? state.worst : state.largest;
+}
+
+// [name, value] pairs of a cell, first the full index of its element
+function facts(state, cursor) {
+  const v = read(state, cursor), place = { row: v.shown[0], column: v.shown[1] };
+  const index = state.data.index.map((part) => place[part] ?? part).join(", ");
+  const own = v.x === undefined && v.q === undefined ? "value" : "x̂";
+  const known = [["x", v.x], ["q", v.q], [own, v.xHat], ["error", v.error], ["scale", v.scale], ["zero point", v.z], ["error of pinned", v.other]];
+  return [["element", `(${index})`], ...known.filter(([, value]) => value !== undefined).map(([name, value]) => [name, ["q", "zero point"].includes(name) ? value : exact(value)])];
+}
+
+// The shortest decimal that parses back to the same float32
+function exact(value) {
+  if (!Number.isFinite(value)) return String(value);
+  for (let digits = 1; digits < 9; digits++) {
+    const text = value.toPrecision(digits);
+    if (Math.fround(Number(text)) === value) return String(Number(text));
+  }
+  return String(Number(value.toPrecision(9)));
+}
