@@ -3,6 +3,10 @@
 from typing import Any
 
 REST = "[data-testid=stApp][data-test-script-state=notRunning]"
+# The values whose colors are in a map, row by row; undefined while there is none
+SHOWN = """((map) => { const shown = document.querySelector(".qs-maps")?.shown, values = shown?.values[map];
+    return values && Array.from({ length: values.length / shown.width }, (_, row) =>
+        Array.from(values.subarray(row * shown.width, (row + 1) * shown.width))); })"""
 
 
 def at_rest(page: Any, heading: str = "") -> None:

@@ -15,7 +15,7 @@ from urllib.parse import urlencode, urlsplit
 
 import numpy as np
 import pytest
-from page_rest import REST
+from page_rest import REST, SHOWN
 from playwright.sync_api import (
     BrowserContext,
     ConsoleMessage,
@@ -171,10 +171,8 @@ class App:
             pytest.fail(f"At {self.page.url}, with maps of {shown}, never came {script} of {arg}")
 
     def map(self, name: str) -> np.ndarray:
-        """What Plotly draws in one of the maps: x, codes, dequantized, error."""
-        number = ["x", "codes", "dequantized", "error"].index(name)
-        script = f"document.querySelector('.qs-plot').data[{number}].z.map((row) => Array.from(row))"
-        return np.array(self.page.evaluate(script))
+        """The values whose colors are in one of the maps: x, codes, dequantized, error."""
+        return np.array(self.page.evaluate(f"{SHOWN}({name!r})"))
 
     def place(self, row: float, column: float, number: int = 0) -> tuple[float, float]:
         """Where the middle of a cell stands in the window."""

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from page_rest import SHOWN
 from playwright.sync_api import expect
 
 from quantcore.checkpoints import EXAMPLES, open_checkpoint
@@ -22,11 +23,6 @@ def opened(app: Any, **parameters: str) -> None:
     app.wait(
         f"document.querySelector('{REST}') && document.querySelector('.qs-treemap[data-painted], .qs-maps[data-painted]')"
     )
-
-
-def drawn(app: Any, number: int) -> np.ndarray:
-    script = f"document.querySelector('.qs-plot').data[{number}].z.map((row) => Array.from(row))"
-    return np.array(app.page.evaluate(script))
 
 
 def test_from_the_whole_to_a_cell_and_back(app: Any) -> None:
@@ -48,8 +44,8 @@ def test_from_the_whole_to_a_cell_and_back(app: Any) -> None:
         for key in ("ck_rows", "ck_cols")
     )
     codes = open_checkpoint(EXAMPLES["minilm-gptq"]).tensors[NAME].codes().numpy()
-    app.wait(f"document.querySelector('.qs-plot').data[0].z.length === {rows[1] - rows[0]}")
-    np.testing.assert_array_equal(drawn(app, 0), codes[slice(*rows), slice(*columns)])
+    app.wait(f"{SHOWN}('codes')?.length === {rows[1] - rows[0]}")
+    np.testing.assert_array_equal(app.map("codes"), codes[slice(*rows), slice(*columns)])
     app.click(rows[0] + 1, columns[0] + 2, 1)
     app.expect_parameter("ck_cell", f"{rows[0] + 1}, {columns[0] + 2}")
     expect(

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from page_rest import SHOWN
 from playwright.sync_api import expect
 
 import quantcore as qc
@@ -130,7 +131,7 @@ def test_every_control_of_the_tensor_writes_the_link_that_shows_it(app: Any) -> 
         app.expect_parameters(**parameters)
         x = tensors.generate(generated)
         app.page.wait_for_function(
-            "v => Math.abs(document.querySelector('.qs-plot').data[0].z[0][0] - v) < 1e-9",
+            f"v => Math.abs({SHOWN}('x')?.[0][0] - v) < 1e-9",
             arg=float(x.flat[0]),
         )
         app.rest()

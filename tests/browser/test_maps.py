@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from page_rest import SHOWN
 from parts import some
 from playwright.sync_api import expect
 
 import quantcore as qc
 from quantcore import figures, tensors
 from quantcore.analysis import View, map_data
+from quantcore.quantization import Quantized
 
 DEFAULT = "int4 symmetric per_tensor min_max textbook"
 X = tensors.generate(tensors.Generated())
@@ -26,11 +28,6 @@ def assert_codes(app: Any, x: np.ndarray, scheme: str) -> None:
     np.testing.assert_array_equal(app.map("error"), result.error.numpy())
 
 
-# Whether anything is written on the canvas that holds the numbers
-INK = """(() => { const c = document.querySelector(".qs-maps canvas");
-    return c.getContext("2d").getImageData(0, 0, c.width, c.height).data.some((v) => v > 0); })()"""
-
-
 def test_first_view(app: Any) -> None:
     app.open()
     assert_codes(app, X, DEFAULT)
@@ -42,7 +39,48 @@ def test_first_view(app: Any) -> None:
     # the four titles, and a number in each cell of each map
     expect(app.page.locator(".qs-maps .qs-title")).to_have_count(4)
     expect(app.page.locator(".qs-maps")).to_have_attribute("data-numbers", "64 64 64 64")
-    assert app.page.evaluate(INK)
+
+
+# Red, green, blue and opacity of the canvas at places of the window
+PIXELS = """(places) => { const canvas = document.querySelector(".qs-maps canvas"), box = canvas.getBoundingClientRect();
+    const pen = canvas.getContext("2d"), k = canvas.width / box.width;
+    return places.map(([x, y]) => Array.from(pen.getImageData((x - box.left) * k, (y - box.top) * k, 1, 1).data)); }"""
+
+
+def assert_colors(app: Any, result: Quantized, theme: str, cells: list[tuple[int, int]]) -> None:
+    """Where Plotly's axes say that the cells are, the maps have the colors of their values, and none where not finite."""
+    data = map_data(result, View())
+    scales = figures.scales_of_maps(data, result.scheme.format, theme)
+    for number, (name, scale) in enumerate(scales.items()):
+        corners = [app.place(row - 0.5, column - 0.5, number) for row, column in cells]
+        pixels = np.array(app.page.evaluate(PIXELS, [[x + 2.5, y + 2.5] for x, y in corners]))
+        values = np.array([data.map(name)[cell] for cell in cells])
+        stops = np.array([re.findall(r"\d+", color) for _, color in scale["colorscale"]], float)
+        finite = np.isfinite(values)
+        places = (values[finite] - scale["zmin"]) / (scale["zmax"] - scale["zmin"]) * (len(stops) - 1)
+        wanted = np.stack([np.interp(places, np.arange(len(stops)), channel) for channel in stops.T], axis=1)
+        np.testing.assert_allclose(pixels[finite, :3], wanted, atol=2)
+        np.testing.assert_array_equal(pixels[:, 3], np.where(finite, 255, 0))
+
+
+@pytest.mark.filterwarnings("ignore:1 element becomes NaN")
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_colors_of_the_cells(new_app: Callable[..., Any], server: str, theme: str) -> None:
+    x = X.copy()
+    x[2, 3], x[5, 5] = np.nan, np.inf
+    app = new_app(server, color_scheme=theme).open(src="paste", t=qc.tensors.encode(x))
+    scheme = "int4 symmetric per_tensor given(0.1) onnxruntime"
+    app.type("_scheme_text", scheme)
+    app.expect_scheme(scheme)
+    every = [(int(row), int(column)) for row, column in np.ndindex(x.shape)]
+    assert_colors(app, qc.apply(x, qc.Scheme.parse(scheme)), theme, every)
+    scheme = scheme.replace("given(0.1)", "given(0.3)")
+    app.type("_scheme_text", scheme)
+    app.expect_scheme(scheme)
+    assert_colors(app, qc.apply(x, qc.Scheme.parse(scheme)), theme, every)
+    app.drag((1, 1), (5, 6))
+    app.wait("document.querySelector('.qs-maps').dataset.numbers.split(' ')[0] < 64")
+    assert_colors(app, qc.apply(x, qc.Scheme.parse(scheme)), theme, [(2, 2), (2, 3), (4, 5), (5, 5)])
 
 
 def test_hover_outlines_the_cell_in_all_four_maps(app: Any) -> None:
@@ -149,7 +187,6 @@ def test_numbers_appear_where_a_zoom_makes_them_readable(app: Any) -> None:
     expect(app.page.locator(".qs-maps")).to_have_attribute("data-numbers", "0 0 0 0")
     app.drag((20, 30), (27, 37))
     expect(app.page.locator(".qs-maps")).to_have_attribute("data-numbers", re.compile(r"(\d{2} ?){4}"))
-    assert app.page.evaluate(INK)
     ticks = app.page.locator(".qs-plot .xtick text, .qs-plot .ytick text").all_text_contents()
     assert all(re.fullmatch(r"\d+", tick) for tick in ticks)
 
@@ -159,16 +196,13 @@ def test_dragging_a_box_on_an_overview_opens_the_part(app: Any) -> None:
     app.expect_scheme(DEFAULT)
     assert app.map("x").shape == (150, 150)
     expect(app.page.locator(".qs-maps")).to_have_attribute("data-numbers", "0 0 0 0")
-    assert not app.page.evaluate(INK)
     app.drag((50, 100), (90, 180))
     app.page.wait_for_url(re.compile("rows=.*cols=|cols=.*rows="))
     app.rest()
     spans = [[int(n) for n in app.input(key).input_value().split(":")] for key in ("rows", "cols")]
     np.testing.assert_allclose(spans, [[50, 91], [100, 181]], atol=3)
     (top, bottom), (left, right) = spans
-    app.page.wait_for_function(
-        f"() => document.querySelector('.qs-plot').data[0].z.length === {bottom - top}"
-    )
+    app.wait(f"{SHOWN}('x').length === {bottom - top}")
     x = tensors.generate(tensors.Generated("normal", (300, 300)))
     np.testing.assert_array_equal(app.map("x"), x[top:bottom, left:right])
     codes = qc.apply(x, qc.Scheme.parse(DEFAULT)).codes.numpy()
@@ -177,7 +211,7 @@ def test_dragging_a_box_on_an_overview_opens_the_part(app: Any) -> None:
     app.expect_parameter("cell", f"{top + 3}, {left + 5}")
     app.button("Show all")
     app.expect_parameter("rows", None)
-    app.page.wait_for_function("() => document.querySelector('.qs-plot').data[0].z.length === 150")
+    app.wait(f"{SHOWN}('x').length === 150")
 
 
 def test_each_reduced_map_tells_of_the_element_that_it_shows(app: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 import segno
+from page_rest import SHOWN
 from playwright.sync_api import expect
 
 import quantcore as qc
@@ -47,7 +48,7 @@ def opened(app: Any) -> Any:
 
 def assert_view(app: Any) -> None:
     # another tensor may be painted in the same scheme for a moment yet
-    app.wait("(first) => document.querySelector('.qs-plot')?.data?.[0].z[0][0] === first", float(X[0, 0]))
+    app.wait(f"(first) => {SHOWN}('x')?.[0][0] === first", float(X[0, 0]))
     app.expect_scheme(SCHEME)
     np.testing.assert_array_equal(app.map("x"), X)
     np.testing.assert_array_equal(app.map("codes"), qc.apply(X, qc.Scheme.parse(SCHEME)).codes.numpy())

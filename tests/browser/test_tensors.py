@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import safetensors.numpy
-from page_rest import at_rest
+from page_rest import SHOWN, at_rest
 from playwright.sync_api import TimeoutError, expect
 
 import quantcore as qc
@@ -22,8 +22,7 @@ HOSTILE = '<iframe srcdoc="<script>top.hacked=1</script>"></iframe><img src=x on
 def wait_for(app: Any, x: np.ndarray) -> None:
     """Wait until the maps show x."""
     app.page.wait_for_function(
-        """(x) => JSON.stringify(x) ===
-            JSON.stringify(document.querySelector(".qs-plot")?.data?.[0].z.map((row) => Array.from(row)))""",
+        f"(x) => JSON.stringify(x) === JSON.stringify({SHOWN}('x'))",
         arg=[[float(v) for v in row] for row in x],
     )
     app.rest()

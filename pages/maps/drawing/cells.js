@@ -71,6 +71,7 @@ function paint(state) {
     return found ? cells.length : 0;
   });
   root.dataset.numbers = written.join(" ");
+  root.shown = { values: state.values, width: data.width }; // to be read from outside
 }
 
 // The cells that a map shows, if they are few enough for numbers
