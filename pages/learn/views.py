@@ -13,6 +13,7 @@ from streamlit.delta_generator import DeltaGenerator
 import quantcore as qc
 from pages.learn import frame
 from pages.maps import arithmetic, component, four_maps
+from pages.maps.picture import Picture
 from pages.shared import cache, messages, selection
 from pages.shared.selection import Tensor
 from pages.shared.theme import theme
@@ -110,7 +111,7 @@ def draw_maps(
 ) -> None:
     """Draw the four maps of a tensor's first plane; a click writes the element to the key ``pick_into``."""
     view = View()
-    picture = component.Picture(
+    picture = Picture(
         cache.result(tensor, scheme),
         cache.drawn(tensor, scheme, view),
         view,

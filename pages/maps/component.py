@@ -4,24 +4,17 @@ Plotly.js comes from the installed plotly wheel by a route of app.py. Without th
 (`streamlit run pages/main.py`), st.plotly_chart draws the same figure.
 """
 
-import base64
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import streamlit as st
-import torch
 
-import quantcore as qc
-from pages.maps.arithmetic import PLACE, Arithmetic
+from pages.maps.picture import Picture, cells, marks
 from quantcore import figures
-from quantcore.analysis import Cells, MapData, View, element, place
-from quantcore.diagnosis import Box
-from quantcore.quantization import Quantized
+from quantcore.analysis import MapData
 
 _HERE = Path(__file__).parent
+_DRAWING = sorted((_HERE / "drawing").glob("*.js"))  # in any order: together they are one module
 _FAILED = "_maps_failed"
 
 
@@ -42,55 +35,9 @@ _COMPONENT = st.components.v2.component(
     '<div class="qs-tip" hidden></div><div class="qs-live" aria-live="polite"></div><section class="qs-steps" hidden>'
     '<button type="button" aria-label="Close">×</button><b></b><pre></pre></section></div>',
     css=(_HERE / "maps.css").read_text(encoding="utf-8"),
-    js="\n".join((script("plotly.js"), *(path.read_text("utf-8") for path in sorted((_HERE / "drawing").iterdir())))),
+    js="\n".join([script("plotly.js"), *(script(f"drawing/{path.name}") for path in _DRAWING)]),
     isolate_styles=False,
 )
-
-
-@dataclass(frozen=True)
-class Picture:
-    """What the maps show and how.
-
-    ``identity``: key of the tensor; the zoom stays while it and the view do. ``element``: the chosen element, outlined
-    together with its block. ``large``: for a projector. ``found``: further boxes of the tensor to outline.
-    ``arithmetic``: that of the element, shown over the maps after a click if the page shows it out of sight; None if a
-    click shows nothing. ``against``: the scheme that the error map is compared with, if any. ``result``: whose elements
-    are shown; None for values without codes. ``beneath``: px of the window to leave below the maps. ``whole``: the shape of the tensor, if ``data`` shows a part of it that was
-    read alone.
-    """
-
-    result: Quantized | None
-    data: MapData
-    view: View
-    identity: str
-    element: tuple[int, ...]
-    borders: bool
-    numbers: bool
-    theme: str
-    large: bool = False
-    found: tuple[Box, ...] = ()
-    arithmetic: Arithmetic | None = None
-    against: str = ""
-    whole: tuple[int, ...] | None = None
-    beneath: int = 0
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the tensor."""
-        if self.whole is not None:
-            return self.whole
-        assert self.result is not None
-        return tuple(self.result.x.shape)
-
-    @property
-    def scheme(self) -> str:
-        """The scheme as text; empty if there are no codes."""
-        return str(self.result.scheme) if self.result else ""
-
-    @property
-    def format(self) -> qc.Format | None:
-        """What a code is; None if there are none."""
-        return self.result.scheme.format if self.result else None
 
 
 def four_maps(
@@ -125,164 +72,14 @@ def four_maps(
 
     _COMPONENT(
         key=key,
-        data={**cells(picture), **marks(picture)},
+        data={"vendor": vendor(), **cells(picture), **marks(picture)},
         on_picked_change=picked,
         on_region_change=region,
         on_failed_change=lambda: st.session_state.update({_FAILED: True}),
     )
 
 
-def marks(picture: Picture) -> dict[str, Any]:
-    """Everything but the values: outlines, borders, and where plotly.js is."""
-    data, view, element = picture.data, picture.view, picture.element
-    return {
-        "vendor": vendor(),
-        "uirevision": f"{picture.identity} {view}",
-        "painted": f" {picture.scheme} ",
-        "numbers": picture.numbers,
-        "beneath": picture.beneath,
-        "large": picture.large,
-        "borders": [list(lines) for lines in data.borders] if picture.borders else None,
-        "selected": _inside(place(view, element), data),
-        "block": _block(picture, element),
-        "arithmetic": _arithmetic(picture),
-        "found": [bounds for box in picture.found if (bounds := _in_plane(box, view, data))],
-    }
-
-
-def _arithmetic(picture: Picture) -> dict[str, Any] | None:
-    """The arithmetic to show over the maps after a click, and the CSS class of the same lines on the page."""
-    if picture.arithmetic is None:
-        return None
-    return {"title": picture.arithmetic.heading(), "lines": picture.arithmetic.lines, "elsewhere": PLACE}
-
-
-def cells(picture: Picture) -> dict[str, Any]:
-    """The values of the maps for the component, which computes x̂ and the error itself.
-
-    A reduced map sends the elements that three maps show and, as ``worst_…``, those of the error map. Scales and zero
-    points are sent per block if there are fewer blocks than cells.
-    """
-    result, data, view = picture.result, picture.data, picture.view
-    height, width = data.largest.x.shape
-    by_block = 0 < data.scales.size <= height * width
-    arrays = _elements(result, data, data.largest, by_block)
-    if data.worst is not data.largest:
-        own = _elements(result, data, data.worst, by_block)
-        arrays |= {f"worst_{name}": packed for name, packed in own.items()}
-    if data.other is not None:
-        arrays["other"] = _packed(data.other)
-    if by_block:
-        parameters = {"scale": data.scales, "zero_point": data.zero_points}
-        arrays |= {name: _packed(_shrunk(values)) for name, values in parameters.items()}
-    first, of_scales = data.scales_at or (0, data.block)
-    return {
-        "arrays": arrays,
-        "arrays_key": f"{picture.identity} {picture.scheme} {view} {picture.against}",
-        "blocks": [*of_scales, data.scales.shape[1], first] if by_block else None,
-        "colours": figures.scales_of_maps(data, picture.format, picture.theme),
-        "maps": list(data.names),
-        "titles": figures.titles_of_maps(data),
-        "height": height,
-        "width": width,
-        "rows": data.rows,
-        "columns": data.columns,
-        "step": data.step,
-        "index": element(view, picture.shape, "row", "column"),
-        "alt": alternative(data),
-    }
-
-
-def _elements(
-    result: Quantized | None, data: MapData, shown: Cells, by_block: bool
-) -> dict[str, dict[str, str]]:
-    """The arrays that the component needs for the elements shown, one per cell."""
-    names: list[str] = [name for name in ("x", "codes") if name in data.names]
-    if result is None:
-        names.append("dequantized")
-    else:
-        if not isinstance(result.scheme.format, qc.IntFormat):
-            names.append("values")
-        how = result.dequantizer
-        if how.how != "scaled" or how.center is not None or how.dtype != torch.float32:
-            names.append("dequantized")  # not by the component's formula
-    arrays = {name: _packed(getattr(shown, name)) for name in names}
-    if result is not None and not by_block:
-        arrays |= {name: _packed(_shrunk(getattr(shown, name))) for name in ("scale", "zero_point")}
-    if data.step != (1, 1):
-        down = (shown.row - data.rows[0]) % data.step[0]
-        across = (shown.column - data.columns[0]) % data.step[1]
-        arrays["inside"] = _packed(down * data.step[1] + across)
-    return arrays
-
-
 def legend(data: MapData) -> str:
     """What a cell shows and what its color does not; empty if every cell is an element with a color of its own."""
     overview = f"{data.legend} Drag a box to see that part element by element." if data.legend else ""
     return f"{overview} {figures.beyond_colors(data)}".strip()
-
-
-def alternative(data: MapData) -> str:
-    """What the maps show, in words, for screen readers."""
-    shape = " by ".join(str(n) for n in data.largest.x.shape)
-    ranges = [
-        f"{title} from {data.map(name).min():.4g} to {data.map(name).max():.4g}"
-        for name, title in figures.titles_of_maps(data).items()
-    ]
-    keys = "Arrow keys move from cell to cell, Enter shows the arithmetic of one."
-    if data.legend:
-        keys += f" Keys 1 to {len(ranges)} choose the map."
-    how_many = ("One map", "Two maps", "Three maps", "Four maps")[len(ranges) - 1]
-    return f"{how_many} of {shape} cells. {'; '.join(ranges)}. {data.legend} {keys}"
-
-
-def _packed(values: np.ndarray) -> dict[str, str]:
-    """A typed array in base64; integers in the narrowest type that holds them all."""
-    if values.dtype.kind == "i":
-        low, high = values.min(), values.max()
-        fits = (d for d in ("i1", "u1", "i2") if np.iinfo(d).min <= low and high <= np.iinfo(d).max)
-        values = values.astype(next(fits, "i4"))
-    return {
-        "dtype": f"{values.dtype.kind}{values.dtype.itemsize}",
-        "bdata": base64.b64encode(values.tobytes()).decode(),
-    }
-
-
-def _shrunk(values: np.ndarray) -> np.ndarray:
-    """Only one number if all are equal."""
-    flat = values.reshape(-1)
-    return flat[:1] if (flat == flat[0]).all() else flat
-
-
-def _inside(at: tuple[int, int] | None, data: MapData) -> list[int] | None:
-    if at is None or not (
-        data.rows[0] <= at[0] < data.rows[1] and data.columns[0] <= at[1] < data.columns[1]
-    ):
-        return None
-    return list(at)
-
-
-def _in_plane(box: Box, view: View, data: MapData) -> list[int] | None:
-    """Bounds of a box in the plane, as in `_block`; None if no part of it is shown."""
-    rank = len(box)
-    down, across = (view.axes or (rank - 2, rank - 1)) if rank > 1 else (-1, rank - 1)
-    here = element(view, (0,) * rank, 0, 0)
-    if any(not box[i][0] <= here[i] < box[i][1] for i in range(rank) if i not in (down, across)):
-        return None
-    rows, columns = (box[i] if i >= 0 else (0, 1) for i in (down, across))
-    shown = ((rows, data.rows), (columns, data.columns))
-    return [*rows, *columns] if all(a < d and c < b for (a, b), (c, d) in shown) else None
-
-
-def _block(picture: Picture, element: tuple[int, ...]) -> list[int] | None:
-    """Bounds of the element's block in the plane: [first row, row after the last, first column, column after the last]."""
-    data, shape = picture.data, picture.shape
-    at = place(picture.view, element)
-    if at is None or _inside(at, data) is None:
-        return None
-    axes = picture.view.axes or (len(element) - 2, len(element) - 1)
-    bounds = []
-    for axis, i, block in zip(axes, at, data.block, strict=True):
-        first = i // block * block
-        bounds += [first, min(first + block, shape[axis] if axis >= 0 else 1)]
-    return bounds

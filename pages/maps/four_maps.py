@@ -8,6 +8,7 @@ from streamlit.delta_generator import DeltaGenerator
 import quantcore as qc
 from pages.maps import component
 from pages.maps.arithmetic import Arithmetic
+from pages.maps.picture import Picture
 from pages.shared import cache, messages, pinned
 from pages.shared.selection import Tensor
 from pages.shared.theme import theme
@@ -61,7 +62,7 @@ def draw(
         messages.error(str(error), place)
         return
     with place:
-        picture = component.Picture(
+        picture = Picture(
             result,
             data,
             view,

@@ -7,6 +7,7 @@ import streamlit as st
 
 import quantcore as qc
 from pages.maps import component
+from pages.maps.picture import Picture
 from pages.models import cell
 from pages.models.checkpoint import controls, findings, run
 from pages.models.checkpoint.controls import Shown
@@ -122,7 +123,7 @@ def _facts(
 def _maps(opened: Opened, tensor: CheckpointTensor, shown: Shown, maps: run.Maps, key: str) -> None:
     """Draw the maps, with the cell and the place of a finding outlined."""
     view = View(index=shown.at, rows=shown.rows, columns=shown.columns)
-    picture = component.Picture(
+    picture = Picture(
         maps.format_of,
         maps.data,
         view,
