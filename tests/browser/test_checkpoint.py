@@ -44,7 +44,7 @@ def test_from_the_whole_to_a_cell_and_back(app: Any) -> None:
         for key in ("ck_rows", "ck_cols")
     )
     codes = open_checkpoint(EXAMPLES["minilm-gptq"]).tensors[NAME].codes().numpy()
-    app.wait(f"{SHOWN}('codes')?.length === {rows[1] - rows[0]}")
+    app.wait(f"() => {SHOWN}('codes')?.length === {rows[1] - rows[0]}")
     np.testing.assert_array_equal(app.map("codes"), codes[slice(*rows), slice(*columns)])
     app.click(rows[0] + 1, columns[0] + 2, 1)
     app.expect_parameter("ck_cell", f"{rows[0] + 1}, {columns[0] + 2}")

@@ -202,7 +202,7 @@ def test_dragging_a_box_on_an_overview_opens_the_part(app: Any) -> None:
     spans = [[int(n) for n in app.input(key).input_value().split(":")] for key in ("rows", "cols")]
     np.testing.assert_allclose(spans, [[50, 91], [100, 181]], atol=3)
     (top, bottom), (left, right) = spans
-    app.wait(f"{SHOWN}('x').length === {bottom - top}")
+    app.wait(f"() => {SHOWN}('x').length === {bottom - top}")
     x = tensors.generate(tensors.Generated("normal", (300, 300)))
     np.testing.assert_array_equal(app.map("x"), x[top:bottom, left:right])
     codes = qc.apply(x, qc.Scheme.parse(DEFAULT)).codes.numpy()
@@ -211,7 +211,7 @@ def test_dragging_a_box_on_an_overview_opens_the_part(app: Any) -> None:
     app.expect_parameter("cell", f"{top + 3}, {left + 5}")
     app.button("Show all")
     app.expect_parameter("rows", None)
-    app.wait(f"{SHOWN}('x').length === 150")
+    app.wait(f"() => {SHOWN}('x').length === 150")
 
 
 def test_each_reduced_map_tells_of_the_element_that_it_shows(app: Any) -> None:
