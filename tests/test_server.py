@@ -181,6 +181,12 @@ def test_a_run_of_a_page_is_followed_by_no_collection() -> None:
     assert config.get_option("server.fileWatcherType") == "none"
 
 
+def test_only_the_community_cloud_may_send_messages_to_the_app(server: str) -> None:
+    """The option is hidden, too; without it there are 16 addresses, which the browser compares at every key press."""
+    with urllib.request.urlopen(f"{server}/_stcore/host-config", timeout=30) as answer:
+        assert json.load(answer)["allowedOrigins"] == ["https://*.streamlit.app"]
+
+
 # Metrics
 
 

@@ -3,7 +3,8 @@
 const TYPES = { f4: Float32Array, i4: Int32Array, i2: Int16Array, i1: Int8Array, u1: Uint8Array };
 
 function decode({ dtype, bdata }) {
-  const bytes = Uint8Array.from(atob(bdata), (c) => c.charCodeAt(0));
+  const text = atob(bdata), bytes = new Uint8Array(text.length); // from() with a function takes twenty times as long
+  for (let n = 0; n < text.length; n++) bytes[n] = text.charCodeAt(n);
   return new TYPES[dtype](bytes.buffer);
 }
 
@@ -29,7 +30,8 @@ function elements({ rows, columns, step, width, blocks }, arrays, prefix) {
   const values = own("values") ?? codes, scale = parameter("scale"), z = parameter("zero_point");
   // (q - z) · s and x - x̂ as in Python: a product of two float32 is exact in JavaScript's float64, so one rounding
   // to float32 gives the same bits; this halves the data to send
-  const dequantized = own("dequantized") ?? Float32Array.from(values, (v, n) => Math.fround(v - Math.fround(z(n))) * scale(n));
+  const dequantized = own("dequantized") ?? new Float32Array(values.length);
+  if (!own("dequantized")) values.forEach((v, n) => { dequantized[n] = Math.fround(v - Math.fround(z(n))) * scale(n); });
   return { at, x, codes, dequantized, error: x?.map((v, n) => v - dequantized[n]), scale, zero_point: z };
 }
 
