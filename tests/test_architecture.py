@@ -146,6 +146,12 @@ def test_only_pages_know_streamlit(name):
         assert not {"pages", "app"} & roots(name)
 
 
+def test_no_style_selects_by_a_part_of_a_class():
+    """Chromium would restyle the whole page whenever any class changes: twice at each key press."""
+    for path in sorted((ROOT / "pages").rglob("*.css")):
+        assert "[class" not in path.read_text(encoding="utf-8"), path
+
+
 @each_module
 def test_only_figures_know_plotly(name):
     if name.startswith("quantcore") and not name.startswith("quantcore.figures"):

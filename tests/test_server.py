@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import importlib
+import json
 import re
 import time
 import urllib.error

@@ -35,6 +35,11 @@ PALE = """() => {
     return [...pale];
 }"""
 FOCUSED = "document.activeElement"
+# Most opacities that changed at once while a run computed; none is counted in a run that no frame shows
+FADES = """() => { window.fades = 0;
+    const count = () => document.getAnimations().filter((each) => each.transitionProperty === "opacity").length;
+    const look = () => { window.fades = Math.max(window.fades, count()); requestAnimationFrame(look); };
+    look(); }"""
 
 
 def test_the_maps_are_reached_by_tab_and_a_folded_sidebar_is_not(app: Any) -> None:
@@ -120,3 +125,13 @@ def test_the_theme_is_chosen_on_the_page_and_kept(new_app: Callable[..., Any], s
     expect_dark(False)
     app.page.emulate_media(color_scheme="dark")
     expect_dark(True)
+
+
+def test_a_key_press_makes_no_layer_of_each_control(app: Any) -> None:
+    app.open(shape="2048x2048", dist="normal")
+    app.expect_scheme("int4 symmetric per_tensor min_max textbook")
+    app.page.evaluate(FADES)
+    app.input("bits").focus()
+    app.page.keyboard.press("ArrowRight")
+    app.expect_scheme("int5 symmetric per_tensor min_max textbook")
+    assert 1 <= app.page.evaluate("window.fades") <= 4

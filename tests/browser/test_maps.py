@@ -161,7 +161,10 @@ def test_zoom_stays_when_a_control_changes(app: Any) -> None:
     whole = app.page.evaluate(ZOOM)
     app.drag((1, 1), (5, 6))
     app.page.wait_for_function(f"() => JSON.stringify({ZOOM}) !== '{str(whole).replace(' ', '')}'")
-    app.page.evaluate("document.querySelector('.qs-plot').mark = 'not drawn anew'")
+    app.page.evaluate(
+        """() => { const plot = document.querySelector(".qs-plot");
+            plot.mark = "not made anew"; plot.drawn = 0; plot.on("plotly_afterplot", () => { plot.drawn += 1; }); }"""
+    )
     frame = app.page.locator(".qs-maps").bounding_box()
     zoomed = app.page.evaluate(ZOOM)
     assert zoomed[1] - zoomed[0] < 6
@@ -171,6 +174,9 @@ def test_zoom_stays_when_a_control_changes(app: Any) -> None:
     assert app.page.evaluate(ZOOM) == zoomed
     assert app.page.evaluate("document.querySelector('.qs-plot').mark")
     assert app.page.locator(".qs-maps").bounding_box() == frame
+    assert (
+        app.page.evaluate("document.querySelector('.qs-plot').drawn") == 0
+    )  # axes that stay are not drawn again
     app.press("mode", "asymmetric")
     app.expect_scheme("int5 asymmetric per_tensor min_max textbook")
     assert app.page.evaluate(ZOOM) == zoomed

@@ -19,15 +19,19 @@ function shades(colorscale) {
   return known.get(key);
 }
 
-// The color of a value; values beyond the scale have those of its ends
-function shade(colours, { zmin, zmax }, value) {
-  return colours[Math.round(Math.max(0, Math.min(1, (value - zmin) / (zmax - zmin))) * SHADES)];
+// A scale as a function: value -> its color; values beyond the scale have those of its ends
+function shade({ zmin, zmax, colorscale }) {
+  const colours = shades(colorscale), k = SHADES / (zmax - zmin);
+  return (value) => {
+    const place = (value - zmin) * k;
+    return colours[place <= 0 ? 0 : place >= SHADES ? SHADES : Math.round(place)];
+  };
 }
 
 // A map with one pixel per cell; what is not finite has no color
 function picture(values, scale, { width, height }) {
-  const image = new ImageData(width, height), pixels = new Uint32Array(image.data.buffer), colours = shades(scale.colorscale);
-  for (let n = 0; n < values.length; n++) if (Number.isFinite(values[n])) pixels[n] = shade(colours, scale, values[n]);
+  const image = new ImageData(width, height), pixels = new Uint32Array(image.data.buffer), colour = shade(scale);
+  for (let n = 0; n < values.length; n++) if (Number.isFinite(values[n])) pixels[n] = colour(values[n]);
   const canvas = new OffscreenCanvas(width, height);
   canvas.getContext("2d").putImageData(image, 0, 0);
   return canvas;
@@ -59,11 +63,10 @@ function paint(state) {
     const cells = data.numbers ? inSight(data, f) : [], values = state.values[name];
     const found = fitting(name, values, cells, zoom(data), f.x.element * across, f.y.element * down);
     if (found) {
-      const colours = shades(data.colours[name].colorscale);
+      const colour = shade(data.colours[name]);
       pen.font = `${found.size}px ${look.font}`;
       cells.forEach((n, k) => {
-        const dark = Number.isFinite(values[n]) && isDark(shade(colours, data.colours[name], values[n]));
-        pen.fillStyle = !Number.isFinite(values[n]) ? look.ink : dark ? "#fff" : "#1a1a1a";
+        pen.fillStyle = !Number.isFinite(values[n]) ? look.ink : isDark(colour(values[n])) ? "#fff" : "#1a1a1a";
         pen.fillText(found.texts[k], f.x.px(c0 + (n % data.width + 0.5) * across), f.y.px(r0 + (Math.floor(n / data.width) + 0.5) * down) + found.size * 0.35);
       });
     }
