@@ -45,7 +45,7 @@ function axes(state) {
     const y = [1 - (box.top + box.height) / height, 1 - box.top / height];
     layout["xaxis" + n] = axis(x, "y" + n, [c0 - 0.5, c1 - 0.5], i ? "x" : undefined, xTick, k);
     layout["yaxis" + n] = axis(y, "x" + n, [r1 - 0.5, r0 - 0.5], i ? "y" : undefined, yTick, k);
-    return { type: "scatter", mode: "markers", x: [null], y: [null], xaxis: "x" + n, yaxis: "y" + n, hoverinfo: "skip" };
+    return { type: "heatmap", z: [[null]], xaxis: "x" + n, yaxis: "y" + n, hoverinfo: "skip", showscale: false };
   });
   state.drawing = P.react(plot, traces, layout, MODEBAR).then(() => {
     if (state.gone || state.listening) return;
