@@ -1,5 +1,5 @@
-// Plotly's part: axes, their zoom and its buttons, with traces that show nothing, since axes need one. Its
-// drawing takes long and is not repeated while they stay as they are.
+// Plotly's part: axes, their zoom and its buttons; each has a trace that shows nothing, since axes need one. Plotly draws
+// for long, and not again while they stay as they are.
 
 const MODEBAR = {
   displaylogo: false, showSendToCloud: false, responsive: false, doubleClick: "reset",
