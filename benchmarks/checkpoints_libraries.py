@@ -4,9 +4,10 @@ Releases with one weight of 4096 x 4096, one thread; they are in the system's ca
 reads the weight and dequantizes it, into a tensor that is reused and into a new one; the library loads the file with
 safetensors, makes its own object of it, dequantizes it, and the result is widened to float32 where it is not. The unit is
 y.copy_(x) of the values into an existing tensor, timed in the same rounds. Prints Markdown; exits 1 when bitsandbytes is
-over its budget, a library is faster, or its values differ.
+over its budget, a library is faster, or its values differ. --size N: N x N.
 """
 
+import argparse
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -22,8 +23,10 @@ from safetensors.torch import save_file
 from benchmarks.quantize import ROUNDS, median_times, verdict
 from quantcore.checkpoints import open_checkpoint
 
-# that of a model's layer: in 2048 x 2048 a fifth of our time was opening, which a release is once, not for each tensor
-N, BUDGET = 4096, 15.0
+# A layer of a model. Its values are new memory in every round, as those of a model that is loaded. Of less than 32 MB
+# (--size 2048), glibc hands out what the last round freed, and a library is spared the page faults that are most of its
+# time, unless MALLOC_MMAP_THRESHOLD_=4000000 is in the environment.
+SIZE, BUDGET = 4096, 15.0
 Pieces = dict[str, torch.Tensor]
 # name, stored tensors, metadata of the header, the library's own weight from what it has loaded of these
 Release = tuple[str, Pieces, dict[str, str] | None, Callable[[Pieces, dict[str, str]], torch.Tensor]]
@@ -40,7 +43,9 @@ def bitsandbytes(weight: torch.Tensor) -> Iterator[Release]:
 
     def read_4bit(pieces: Pieces, _: dict[str, str]) -> torch.Tensor:
         packed = pieces.pop("m.weight")
-        return functional.dequantize_4bit(packed, functional.QuantState.from_dict(pieces, torch.device("cpu")))
+        return functional.dequantize_4bit(
+            packed, functional.QuantState.from_dict(pieces, torch.device("cpu"))
+        )
 
     for kind, nested in (("nf4", False), ("nf4", True), ("fp4", False)):
         packed, state = functional.quantize_4bit(
@@ -65,7 +70,7 @@ def hqq(weight: torch.Tensor) -> Iterator[Release]:
         layer.load_state_dict({name.removeprefix("m."): piece for name, piece in pieces.items()})
         return layer.dequantize()
 
-    linear = torch.nn.Linear(N, N, bias=False)
+    linear = torch.nn.Linear(*weight.shape, bias=False)
     linear.weight.data.copy_(weight)
     for bits, axis in ((4, 1), (4, 0), (3, 1), (8, 1)):
         config = BaseQuantizeConfig(nbits=bits, group_size=64, axis=axis)
@@ -91,7 +96,7 @@ def optimum_quanto(weight: torch.Tensor) -> Iterator[Release]:
 
     for kind, read in (("qint4", read_qint4), ("qint8", read_qint8)):
         model = torch.nn.Sequential()
-        model.add_module("m", torch.nn.Linear(N, N, dtype=torch.bfloat16))
+        model.add_module("m", torch.nn.Linear(*weight.shape, dtype=torch.bfloat16))
         model.m.weight.data.copy_(weight)  # type: ignore[operator, union-attr]
         quanto.quantize(model, weights=getattr(quanto, kind))
         quanto.freeze(model)
@@ -108,7 +113,7 @@ def torchao(weight: torch.Tensor) -> Iterator[Release]:
     )
 
     def quantized(config: Any) -> Any:
-        model = torch.nn.Sequential(torch.nn.Linear(N, N, bias=False, dtype=torch.bfloat16))
+        model = torch.nn.Sequential(torch.nn.Linear(*weight.shape, bias=False, dtype=torch.bfloat16))
         model[0].weight.data.copy_(weight)
         ao.quantize_(model, config)
         return model[0].weight
@@ -156,10 +161,13 @@ def row(folder: Path, release: Release) -> bool:
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--size", type=int, default=SIZE)
+    size = parser.parse_args().size
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    weight = torch.randn(N, N)
-    print(f"## Reading {N} x {N}, one thread, {ROUNDS} rounds\n")
+    weight = torch.randn(size, size)
+    print(f"## Reading {size} x {size}, one thread, {ROUNDS} rounds\n")
     print("| format | copies, reused | copies, fresh | library | ours / the library's | budget |")
     print("|---|---:|---:|---:|---:|---:|")
     good = True
