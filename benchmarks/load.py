@@ -13,7 +13,6 @@ import argparse
 import asyncio
 import contextlib
 import itertools
-import os
 import statistics
 import sys
 import tempfile
@@ -29,12 +28,12 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 from replicas import cluster
 from served import serve
 
+from benchmarks.processes import processor_time
 from benchmarks.visitor import Visitor
 
 RAMP = 0.15  # seconds between two visitors who open the page
 BITS = (5, 6, 7, 8, 7, 6)
 ALONE = 20.0  # seconds of one session, for the unit
-TICK = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -113,12 +112,6 @@ async def measure(host: str, goal: Goal, seconds: float, servers: list[int]) -> 
         sum(map(processor_time, servers)) - theirs,
     )
     return times
-
-
-def processor_time(process: int) -> float:
-    """Seconds that a process and its ended children have used."""
-    fields = Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()
-    return sum(map(int, fields[11:15])) / TICK
 
 
 @contextlib.contextmanager

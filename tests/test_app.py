@@ -6,6 +6,7 @@ import json
 import re
 import struct
 import zlib
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
 from pages.explore.quantize.summary import parameters as parameters_in_words
+from pages.shared import cache
 from quantcore import tensors
 from quantcore.granularity.block_names import block_name
 
@@ -898,3 +900,30 @@ def test_preset(name: str) -> None:
     x = drawn(at, "x")
     np.testing.assert_array_equal(drawn(at), qc.apply(x, qc.PRESETS[name]).codes.numpy())
     assert widget(at, "_preset").value is None
+
+
+def test_nothing_is_computed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither in a run, nor in the next one, nor for the next visitor."""
+    calls: list[tuple[str, ...]] = []
+
+    def counted(module: Any, name: str) -> None:
+        compute = getattr(module, name)
+
+        def call(*args: Any) -> Any:
+            calls.append((name, *(str(getattr(arg, "scheme", arg)) for arg in args)))
+            return compute(*args)
+
+        monkeypatch.setattr(module, name, call)
+
+    counted(cache, "apply_quietly")
+    counted(cache, "map_data")
+    for name in ("report", "trace", "diagnose"):
+        counted(qc, name)
+    link = {"seed": "20261122", "bits": "5"}  # of no other test
+    change(opened(**link), "bits", 6)
+    change(opened(**link, tab="Numbers"), "borders", True)
+    change(opened(**link, tab="Distribution"), "numbers", False)
+    assert Counter(name for name, *_ in calls) == dict.fromkeys(
+        ("apply_quietly", "map_data", "report", "trace", "diagnose"), 2
+    )
+    assert len(set(calls)) == len(calls)

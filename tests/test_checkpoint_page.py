@@ -15,6 +15,7 @@ from streamlit.testing.v1 import AppTest
 import quantcore as qc
 from pages.models.checkpoint import controls, findings, run, views
 from pages.serving import settings
+from pages.serving.work.admission import Turn
 from quantcore.checkpoints import EXAMPLES, CheckpointTensor, Entry, open_checkpoint
 from quantcore.checkpoints.comparison import row_order
 from quantcore.checkpoints.window import has_codes
@@ -323,6 +324,28 @@ def test_a_run_that_was_ended_keeps_the_bands_that_it_read(monkeypatch, tmp_path
     assert maps(sound(page.run()))["rows"] == [0, 640]
     assert read[4] == read[3]
     assert len(read) == 4 + (-(-640 // 63) - 3) + 1
+
+
+def test_reading_lets_others_go_first_and_goes_on(monkeypatch, tmp_path):
+    """Here others wait at all times: each run reads one band and gives its place back, and none is read twice."""
+    use_folder(monkeypatch, tmp_path)
+    monkeypatch.setattr(run, "BAND", 1 << 12)
+    values = torch.randn(640, 64)
+    save_file({"w": values}, tmp_path / "m.safetensors")
+    read, window, places = [], CheckpointTensor.window, []
+
+    def seen(tensor, rows, *more):
+        read.append(rows)
+        return window(tensor, rows, *more)
+
+    monkeypatch.setattr(CheckpointTensor, "window", seen)
+    monkeypatch.setattr(
+        Turn, "overstays", lambda turn, _: places.append(turn.place) or turn.place is not None
+    )
+    page = at(folder="m.safetensors", ck_tensor="w")
+    assert maps(page)["rows"] == [0, 640]
+    assert read == [(start, min(start + 63, 640)) for start in range(0, 640, 63)] + [(0, 1)]
+    assert len(set(map(id, places))) == len(places) == len(read) - 2
 
 
 def test_hostile_names_are_text(monkeypatch, tmp_path):

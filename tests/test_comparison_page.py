@@ -20,18 +20,19 @@ from pages.models.compare import run as page_run
 from pages.models.compare import table
 from pages.models.compare.controls import Chosen
 from pages.serving import settings
+from pages.serving.work.admission import Turn
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison import Comparison, by_harm
 
 PAGES = Path(__file__).resolve().parent.parent / "pages"
 
 
-def opened(original: Any, other: Any, **parameters: str) -> AppTest:
+def opened(original: Any, other: Any, page: str = "compare", **parameters: str) -> AppTest:
     at = AppTest.from_file(str(PAGES / "main.py"), default_timeout=60)
     parameters |= {"ck_original": Path(original).name, "ck": Path(other).name}
     for key, value in parameters.items():
         at.query_params[key] = value
-    at = at.run().switch_page(str(PAGES / "models" / "compare" / "page.py"))
+    at = at.run().switch_page(str(PAGES / "models" / page / "page.py"))
     for key, value in parameters.items():
         at.query_params[key] = value
     at = at.run()
@@ -46,6 +47,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     settings.current.cache_clear()
     yield
     settings.current.cache_clear()
+
+
+@pytest.fixture
+def comparing(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many boxes each call to compare has compared; its first step is none."""
+    calls: list[int] = []
+    steps = Comparison.steps
+
+    def counted(*given: Any) -> Iterator[Any]:
+        calls.append(-1)
+        for step in steps(*given):
+            calls[-1] += 1
+            yield step
+
+    monkeypatch.setattr(Comparison, "steps", counted)
+    return calls
 
 
 @pytest.fixture
@@ -173,3 +190,32 @@ def test_a_large_pair_starts_stops_and_continues(
         assert json.dumps(got.as_row()) == json.dumps(row)
     assert len(another.run().dataframe[0].value) == 4
     assert not [b for b in another.button if b.key == "cmp_go"]
+
+
+def test_what_one_page_has_compared_nobody_compares_again(
+    pair: tuple[Path, Path], comparing: list[int]
+) -> None:
+    """Neither the other page of Models, nor another visitor."""
+    wanted = {r.name: f"{r.sqnr_db:.1f}" for r in results_of(pair) if math.isfinite(r.sqnr_db)}
+    comparing.clear()
+    opened(*pair)
+    assert len(comparing) == 1
+    shown = opened(*pair, page="checkpoint", ck_color="SQNR").dataframe[0].value.set_index("name")["SQNR"]
+    assert {name: text for name, text in shown.items() if name in wanted} == wanted
+    opened(*pair)
+    assert len(comparing) == 1
+
+
+@pytest.mark.parametrize("page", ["compare", "checkpoint"])
+def test_a_comparison_lets_others_go_first_and_goes_on(
+    pair: tuple[Path, Path], page: str, comparing: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here others wait at all times: each run compares one box, and keeps neither its place nor the comparison."""
+    wanted = [json.dumps(r.as_row()) for r in results_of(pair)]
+    comparing.clear()
+    monkeypatch.setattr(Turn, "overstays", lambda turn, seconds: turn.place is not None)
+    at = opened(*pair, page=page, **({"ck_color": "SQNR"} if page == "checkpoint" else {}))
+    (found,) = at.session_state["_comparisons"].values()
+    assert comparing == [1] * len(wanted)
+    assert [json.dumps(r.as_row()) for r in found.results] == wanted
+    assert not found.lock.locked()

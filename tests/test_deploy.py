@@ -64,10 +64,17 @@ def test_the_proxy_knows_the_replicas() -> None:
     assert trusted == {PROXY["networks"]["inside"]["ipv4_address"]}
     port = command()[command().index("--port") + 1]
     pools = dict(re.findall(r"upstream (\w+) \{(.*?)\}", NGINX, re.DOTALL))
-    for pool in pools.values():
-        assert sorted(re.findall(r"server (\S+:\d+)", pool)) == sorted(f"{name}:{port}" for name in REPLICAS)
+    servers = {pool: re.findall(r"server (\S+:\d+)", text) for pool, text in pools.items()}
+    for_upload = NGINX.partition("map $replica $for_upload {")[2].partition("}")[0]
+    alone = dict(re.findall(r"^ +(\w+) (\w+);$", for_upload.replace("default ", ""), re.MULTILINE))
+    assert {pool: servers.pop(only) for pool, only in alone.items()} == {
+        pool: servers[pool][:1] for pool in alone
+    }
+    for pool in servers.values():
+        assert sorted(pool) == sorted(f"{name}:{port}" for name in REPLICAS)
     by_cookie = dict(re.findall(r'"~\^([\w-]+)\(\\\.\|\$\)" (\w+);', NGINX))
     assert set(by_cookie) == set(REPLICAS)
+    assert set(by_cookie.values()) == set(alone)
     for name, pool in by_cookie.items():
         (first,) = re.findall(r"server ([\w-]+):\d+ max_fails", pools[pool])
         assert first == name

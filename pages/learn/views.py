@@ -92,8 +92,9 @@ def explore(
             **_BIND,
         )
         index = _chosen(typed, tensor.shape, first)
-        trace = qc.trace(result, index)
-        st.markdown(f"**{arithmetic.heading(result, trace, index == report.max_abs_error_index)}**")
+        shown = arithmetic.of(tensor, scheme, index)
+        trace = shown.trace
+        st.markdown(f"**{shown.heading(index == report.max_abs_error_index)}**")
         own = {what: values[trace.block].item() for what, values in qc.encoding(result).items()}
         library = result.scheme.convention.library
         formula(
@@ -119,7 +120,7 @@ def draw_maps(
         numbers=True,
         theme=theme(),
         large=frame.is_large(),
-        arithmetic=qc.trace(cache.result(tensor, scheme), index) if pick_into else None,
+        arithmetic=arithmetic.of(tensor, scheme, index) if pick_into else None,
     )
 
     def picked(row: int, column: int) -> None:

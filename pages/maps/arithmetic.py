@@ -1,11 +1,13 @@
 """The arithmetic of one element, from x to its error, as lines of text with the numbers filled in."""
 
 import unicodedata
+from dataclasses import dataclass
 
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import messages
+from pages.shared import cache, messages
+from pages.shared.selection import Tensor
 from quantcore.granularity import block_name
 
 PLACE = (
@@ -13,14 +15,38 @@ PLACE = (
 )
 
 
-def heading(result: qc.Quantized, trace: qc.Trace, is_worst: bool) -> str:
-    """Name the element and its block."""
-    where = f"element ({', '.join(map(str, trace.index))})" + (", the largest |error|" if is_worst else "")
-    return f"Arithmetic of {where}; scale of {block_name(trace.bounds, tuple(result.x.shape))}"
+@dataclass(frozen=True)
+class Arithmetic:
+    """The arithmetic of one element.
+
+    Attributes:
+        trace: its numbers.
+        block: the name of its block.
+        lines: its steps, one per line, after the block's numbers as the library reports them.
+    """
+
+    trace: qc.Trace
+    block: str
+    lines: tuple[str, ...]
+
+    def heading(self, is_worst: bool = False) -> str:
+        """Name the element and its block."""
+        where = ", ".join(map(str, self.trace.index))
+        return f"Arithmetic of element ({where}){', the largest |error|' * is_worst}; scale of {self.block}"
 
 
-def lines(result: qc.Quantized, trace: qc.Trace) -> list[str]:
-    """The steps, one per line, after the block's numbers as the library reports them."""
+def of(tensor: Tensor, scheme: qc.Scheme, element: tuple[int, ...]) -> Arithmetic:
+    """The arithmetic of an element of `cache.result`, worked out once for all that show it."""
+
+    def make() -> Arithmetic:
+        result = cache.result(tensor, scheme)
+        trace = qc.trace(result, element)
+        return Arithmetic(trace, block_name(trace.bounds, tensor.shape), tuple(_lines(result, trace)))
+
+    return cache.cached_small(tensor, f"arithmetic {scheme} {element}", make)
+
+
+def _lines(result: qc.Quantized, trace: qc.Trace) -> list[str]:
     own = qc.encoding(result)
     if not own:
         return aligned(trace.steps())
@@ -28,11 +54,10 @@ def lines(result: qc.Quantized, trace: qc.Trace) -> list[str]:
     return [f"as {result.scheme.convention.library} writes it: {numbers}", *aligned(trace.steps())]
 
 
-def draw(result: qc.Quantized, element: tuple[int, ...], is_worst: bool) -> None:
+def draw(shown: Arithmetic, is_worst: bool) -> None:
     """Show the arithmetic of an element."""
-    trace = qc.trace(result, element)
-    st.markdown(f"**{heading(result, trace, is_worst)}**")
-    messages.lines(lines(result, trace), PLACE)
+    st.markdown(f"**{shown.heading(is_worst)}**")
+    messages.lines(shown.lines, PLACE)
 
 
 def aligned(steps: list[qc.Step]) -> list[str]:

@@ -15,7 +15,7 @@ import streamlit as st
 import torch
 
 import quantcore as qc
-from pages.maps import arithmetic
+from pages.maps.arithmetic import PLACE, Arithmetic
 from quantcore import figures
 from quantcore.analysis import Cells, MapData, View, element, place
 from quantcore.diagnosis import Box
@@ -55,7 +55,7 @@ class Picture:
 
     ``identity``: key of the tensor; the zoom stays while it and the view do. ``element``: the chosen element, outlined
     together with its block. ``large``: for a projector. ``found``: further boxes of the tensor to outline.
-    ``arithmetic``: trace of the element, shown over the maps after a click if the page shows it out of sight; None if a
+    ``arithmetic``: that of the element, shown over the maps after a click if the page shows it out of sight; None if a
     click shows nothing. ``against``: the scheme that the error map is compared with, if any. ``result``: whose elements
     are shown; None for values without codes. ``beneath``: px of the window to leave below the maps. ``whole``: the shape of the tensor, if ``data`` shows a part of it that was
     read alone.
@@ -71,7 +71,7 @@ class Picture:
     theme: str
     large: bool = False
     found: tuple[Box, ...] = ()
-    arithmetic: qc.Trace | None = None
+    arithmetic: Arithmetic | None = None
     against: str = ""
     whole: tuple[int, ...] | None = None
     beneath: int = 0
@@ -154,11 +154,9 @@ def marks(picture: Picture) -> dict[str, Any]:
 
 def _arithmetic(picture: Picture) -> dict[str, Any] | None:
     """The arithmetic to show over the maps after a click, and the CSS class of the same lines on the page."""
-    result, trace = picture.result, picture.arithmetic
-    if trace is None or result is None:
+    if picture.arithmetic is None:
         return None
-    title, lines = arithmetic.heading(result, trace, False), arithmetic.lines(result, trace)
-    return {"title": title, "lines": lines, "elsewhere": arithmetic.PLACE}
+    return {"title": picture.arithmetic.heading(), "lines": picture.arithmetic.lines, "elsewhere": PLACE}
 
 
 def cells(picture: Picture) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
 from pages.maps import component
+from pages.maps.arithmetic import Arithmetic
 from pages.shared import cache, messages, pinned
 from pages.shared.selection import Tensor
 from pages.shared.theme import theme
@@ -40,13 +41,14 @@ def draw(
     tensor: Tensor,
     result: qc.Quantized,
     view: View | None,
-    trace: qc.Trace,
+    shown: Arithmetic,
     found: tuple[Box, ...] = (),
     against: pinned.Reference | None = None,
 ) -> None:
     """Draw the maps if there is a view.
 
     Args:
+        shown: of the chosen element.
         found: boxes of a finding, to be outlined.
         against: what the error map is compared with if the visitor has asked for it.
     """
@@ -64,12 +66,12 @@ def draw(
             data,
             view,
             identity=tensor.key,
-            element=trace.index,
+            element=shown.trace.index,
             borders=st.session_state["borders"],
             numbers=st.session_state["numbers"],
             theme=theme(),
             found=found,
-            arithmetic=trace,
+            arithmetic=shown,
             against=str(other.scheme) if other else "",
         )
         component.four_maps(

@@ -87,6 +87,15 @@ def check() -> None:
         ended()
 
 
+def rerun_for_others(own: Turn) -> None:
+    """Begin the run anew if it has kept others waiting for a while: for work that goes on where it was.
+
+    Work that others may wait for with a place of their own must not use `Turn.let_others`, which waits for them.
+    """
+    if own.overstays(AT_A_TIME):
+        st.rerun()
+
+
 @contextmanager
 def computing(shown: bool) -> Iterator[None]:
     """Show that something is computed, once, if what is computed needs something else."""

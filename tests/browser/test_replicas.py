@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import io
+import signal
 import threading
 import time
 import tomllib
@@ -28,6 +29,7 @@ MAX_UPLOAD = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text("utf-
     "maxUploadSize"
 ]
 GOES_ON = 5.0  # s, from a loss to the page as it was; on a busy machine, beside what opening the pages took
+LEFT_OUT = 4  # s; nginx waits 3 s for an answer before it leaves a replica out
 LIMIT = 180  # s; a slow machine shall not fail a test
 
 SCHEME = "int6 symmetric per_channel min_max textbook"
@@ -39,9 +41,19 @@ Do = Callable[[Coroutine[Any, Any, None]], None]
 
 
 @pytest.fixture(scope="module")
-def behind_nginx(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with cluster(tmp_path_factory.mktemp("replicas")) as started:
-        yield started
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with cluster(tmp_path_factory.mktemp("replicas")) as those:
+        yield those
+
+
+@pytest.fixture
+def behind_nginx(started: Cluster) -> Cluster:
+    """The address and its replicas, all of them ready whatever a test did with them before."""
+    for each in started[1]:
+        each.start()
+    for each in started[1]:
+        each.wait()
+    return started
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +157,36 @@ def test_without_cookies_the_address_decides(behind_nginx: Cluster, do: Do) -> N
     do(check())
 
 
+def test_an_upload_reaches_its_replica_after_that_was_slow(behind_nginx: Cluster, do: Do) -> None:
+    """nginx leaves a slow replica out for a while, and the body of an upload can be sent to one server only."""
+    address, replicas = behind_nginx
+
+    async def check() -> None:
+        async with visitors(address, {"src": "upload"}) as (visitor,):
+            (here,) = (each for each in replicas if each.name == visitor.replica)
+            next(each for each in replicas if each is not here).kill()
+            assert here.process
+            here.process.send_signal(signal.SIGSTOP)
+            with contextlib.suppress(requests.ReadTimeout):
+                await asyncio.to_thread(visitor.http.get, f"{address}/_stcore/health", timeout=LEFT_OUT)
+            here.process.send_signal(signal.SIGCONT)
+            answer = await visitor.upload("x.npy", npy(LARGE))
+            assert answer.status_code == 204
+            assert visitor.maps
+
+    do(check())
+
+
+def test_an_upload_to_a_replica_that_is_gone_is_refused_at_once(behind_nginx: Cluster) -> None:
+    address, replicas = behind_nginx
+    replicas[0].kill()
+    upload = f"{address}/_stcore/upload_file/session/file"
+    gone = {"Cookie": f"{COOKIE}={replicas[0].name}.1"}
+    answer = requests.put(upload, data=npy(LARGE), headers=gone, timeout=LEFT_OUT)
+    assert answer.status_code == 503
+    assert "Reload the page" in answer.text
+
+
 def test_visitors_go_on_when_a_replica_is_killed_and_when_the_other_is_restarted(
     behind_nginx: Cluster, do: Do
 ) -> None:
@@ -210,8 +252,6 @@ def upload(app: Any, name: str, x: np.ndarray) -> None:
 
 def test_pages_go_on_at_the_other_replica(new_app: Callable[..., Any], behind_nginx: Cluster) -> None:
     address, replicas = behind_nginx
-    for each in replicas:
-        each.start()
     pasted, uploaded = new_app(address), new_app(address)
     begin = time.monotonic()
     pasted.open(src="paste", t=tensors.encode(PASTED), bits=6, per="channel", tab="Export")
@@ -226,8 +266,6 @@ def test_pages_go_on_at_the_other_replica(new_app: Callable[..., Any], behind_ng
     for app in (pasted, uploaded):
         app.page.evaluate(WATCH)
 
-    for each in replicas:
-        each.wait()
     next(each for each in replicas if each.name == here).kill()
     for app in (pasted, uploaded):
         app.wait("window.seen.back")

@@ -111,7 +111,7 @@ def _compute(
                     with live.container():
                         draw()
                     drawn = time.monotonic()
-                if count < len(missing) and own.overstays(turn.AT_A_TIME):
-                    st.rerun()
+                if count < len(missing):
+                    turn.rerun_for_others(own)
     live.empty()
     place.empty()

@@ -4,7 +4,7 @@ import streamlit as st
 
 import quantcore as qc
 from pages.explore.quantize import findings, header, summary, tabs
-from pages.maps import four_maps
+from pages.maps import arithmetic, four_maps
 from pages.shared import cache, pinned
 from pages.shared.page_frame import page_frame
 from pages.sidebar import unsupported
@@ -26,10 +26,10 @@ with st.container(key="explore", gap="xxsmall"), page_frame(top=header.scheme_li
             view, element = four_maps.controls(
                 tensor.shape, four_maps.worst_of(report, tensor.shape), maps_place
             )
-            trace = qc.trace(result, element)
+            shown = arithmetic.of(tensor, scheme, element)
             reference = pinned.reference(tensor, scheme)
-            summary.draw(summary_place, tensor, result, report, trace, reference)
-            four_maps.draw(maps_place, tensor, result, view, trace, findings.shown(tensor, scheme), reference)
+            summary.draw(summary_place, tensor, result, report, shown.trace, reference)
+            four_maps.draw(maps_place, tensor, result, view, shown, findings.shown(tensor, scheme), reference)
             # computed after the maps, so that these need not wait
             findings.draw(findings_place, tensor, result, report)
-            tabs.draw(tensor, result, view, element, element == report.max_abs_error_index)
+            tabs.draw(tensor, result, view, shown, element == report.max_abs_error_index)

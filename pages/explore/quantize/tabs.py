@@ -12,6 +12,7 @@ import quantcore as qc
 from pages.explore.quantize import code_and_export
 from pages.explore.quantize.code_and_export import MAPS
 from pages.maps import arithmetic
+from pages.maps.arithmetic import Arithmetic
 from pages.maps.four_maps import ARITHMETIC
 from pages.shared import cache, headers
 from pages.shared.selection import Tensor
@@ -24,13 +25,11 @@ KEYS = {"tab", "log", "one_block", "table"}
 TABLE_ROWS = 2000
 
 
-def draw(
-    tensor: Tensor, result: qc.Quantized, view: View | None, element: tuple[int, ...], is_worst: bool
-) -> None:
+def draw(tensor: Tensor, result: qc.Quantized, view: View | None, shown: Arithmetic, is_worst: bool) -> None:
     """Draw the tabs and the content of the open tab."""
     draws: list[Callable[[], None]] = [
-        partial(arithmetic.draw, result, element, is_worst),
-        partial(_distribution, tensor, result, element),
+        partial(arithmetic.draw, shown, is_worst),
+        partial(_distribution, tensor, result, shown.trace.block),
         partial(_scales, tensor, result),
         partial(_numbers, tensor, result, view),
         partial(code_and_export.code, tensor, result),
@@ -42,7 +41,7 @@ def draw(
                 content()
 
 
-def _distribution(tensor: Tensor, result: qc.Quantized, element: tuple[int, ...]) -> None:
+def _distribution(tensor: Tensor, result: qc.Quantized, block: tuple[int, ...]) -> None:
     left, right = st.columns([1, 3])
     log = left.toggle(
         "Log counts",
@@ -56,7 +55,6 @@ def _distribution(tensor: Tensor, result: qc.Quantized, element: tuple[int, ...]
         bind="query-params",
         help="If off, all of x is drawn faintly behind the elements that share the chosen element's scale",
     )
-    block = qc.trace(result, element).block
     what = f"distribution {result.scheme} {block} {one} {log} {theme()}"
     whole = cache.cached(tensor, "histogram", lambda: figures.histogram(result.x))
     make = partial(figures.distribution, result, block, alone=one, log=log, theme=theme(), whole=whole)

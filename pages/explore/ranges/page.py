@@ -4,7 +4,7 @@ import streamlit as st
 
 import quantcore as qc
 from pages.explore.ranges import range_slider, search, views
-from pages.maps import four_maps
+from pages.maps import arithmetic, four_maps
 from pages.shared import cache, messages
 from pages.shared.page_frame import page_frame
 from pages.sidebar import unsupported
@@ -44,6 +44,6 @@ with page_frame(
             view, element = four_maps.controls(
                 tensor.shape, four_maps.worst_of(report, tensor.shape), maps_place
             )
-            trace = qc.trace(result, element)
-            four_maps.draw(maps_place, tensor, result, view, trace, views.outline(result, block))
+            shown = arithmetic.of(tensor, scheme, element)
+            four_maps.draw(maps_place, tensor, result, view, shown, views.outline(result, block))
             views.buttons(place, result, block, element)

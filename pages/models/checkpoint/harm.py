@@ -7,8 +7,8 @@ from streamlit.delta_generator import DeltaGenerator
 
 from pages.models.checkpoint.run import Progress
 from pages.models.opening import Opened
-from pages.models.opening.compared import Kept, kept, record
-from pages.shared import cache, messages, turn
+from pages.models.opening.compared import Kept, kept, proceed
+from pages.shared import messages
 from quantcore.analysis import sqnr_of
 from quantcore.tensors import megabytes
 
@@ -22,7 +22,7 @@ def sqnr(opened: Opened, original: Opened, place: DeltaGenerator) -> dict[str, f
     if not found.is_finished:
         left, wanted = found.comparison.total - found.done, st.session_state.get(_WANTED)
         if wanted == found.key or (left <= AT_ONCE and wanted != f"not {found.key}"):
-            _continue(found, found.key, place)
+            _continue(found, place)
         else:
             label = f"Compare {megabytes(left)}" if not found.done else f"Compare the other {megabytes(left)}"
             place.button(label, type="primary", on_click=_want, args=(found.key,), key="_ck_harm")
@@ -33,23 +33,14 @@ def _want(key: str) -> None:
     st.session_state[_WANTED] = key
 
 
-def _continue(found: Kept, key: str, place: DeltaGenerator) -> None:
-    progress = Progress(place, partial(_want, f"not {key}"))
-    threads = max(1, turn.CORES - 1)  # one core is left to everybody else
-    need = record(key, found.comparison.memory(threads) // 4)
-    with cache.turn_of(need, 1.0, long=True, useless=lambda: found.is_finished) as own:
-        while not found.lock.acquire(timeout=0.2):  # another visitor compares the same two
-            turn.check()
-        steps = found.comparison.steps(found.state, threads)
-        try:
-            for step in steps:
-                found.note(step)
-                told = f"{megabytes(step.done)} of {megabytes(step.total)}: {step.name}"
-                progress(step.done / max(1, step.total), messages.plain(told))
-                own.let_others(turn.AT_A_TIME)
-        finally:
-            steps.close()
-            found.lock.release()
+def _continue(found: Kept, place: DeltaGenerator) -> None:
+    progress = Progress(place, partial(_want, f"not {found.key}"))
+
+    def shown() -> None:
+        told = f"{megabytes(found.done)} of {megabytes(found.total)}: {found.name}"
+        progress(found.done / max(1, found.total), messages.plain(told))
+
+    proceed(found, shown)
     progress.end()
 
 

@@ -150,7 +150,8 @@ def _read(
                 del window
                 if len(parts.bands) % _TRIM == 0:
                     memory.give_back()
-                own.let_others(turn.AT_A_TIME)
+                if stop < last:
+                    turn.rerun_for_others(own)
     progress.end()
     done = [parts.bands.pop(start) for start in sorted(parts.bands)]
     row = tensor.window((first, first + 1), shown.at).result

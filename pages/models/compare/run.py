@@ -6,14 +6,13 @@ change of another control, or leaving the page ends the script between two boxes
 
 import time
 from collections.abc import Callable
-from contextlib import contextmanager
 from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from pages.models.opening.compared import Kept, record
-from pages.shared import cache, messages, turn
+from pages.models.opening.compared import Kept, proceed
+from pages.shared import messages, turn
 from quantcore.checkpoints.comparison import Comparison
 from quantcore.tensors import megabytes
 from quantcore.wording import count
@@ -66,40 +65,15 @@ def _want(key: str) -> None:
 
 
 def _continue(found: Kept, place: DeltaGenerator, draw: Callable[[int], None]) -> None:
-    """Compare box after box; a long comparison lets others go first now and then."""
+    """Compare, and show how far it has come."""
     live = st.empty()
     with place.container(horizontal=True, vertical_alignment="center", key="cmp_running"):
         bar = st.progress(0.0, "Comparing…")
         st.button("Stop", on_click=_want, args=(f"not {found.key}",), key="cmp_stop")
     shown = _Progress(found, bar, live, draw)
-    threads = max(1, turn.CORES - 1)  # one core is left to everybody else
-    need = found.comparison.memory(threads)
-    with (
-        cache.turn_of(record(found.key, need // 4), 1.0, long=True, useless=lambda: found.is_finished) as own,
-        _alone(found, shown),
-    ):
-        steps = found.comparison.steps(found.state, threads)
-        try:
-            for step in steps:
-                found.note(step)
-                shown()
-                if step.done < step.total and own.overstays(turn.AT_A_TIME):
-                    st.rerun()
-        finally:
-            steps.close()
+    proceed(found, shown)
     live.empty()
     place.empty()
-
-
-@contextmanager
-def _alone(found: Kept, shown: "_Progress") -> Any:
-    """Wait until nobody else continues the same comparison, and show how far it has come meanwhile."""
-    while not found.lock.acquire(timeout=0.2):
-        shown()
-    try:
-        yield
-    finally:
-        found.lock.release()
 
 
 class _Progress:

@@ -1,6 +1,8 @@
 """Comparisons of two checkpoints that are shared: by the pages that show them, and by all visitors."""
 
 import threading
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,7 +10,7 @@ import numpy as np
 import streamlit as st
 
 from pages.models.opening.opened import Opened
-from pages.shared import cache
+from pages.shared import cache, turn
 from pages.shared.selection import Tensor
 from quantcore.checkpoints.comparison import Comparison, ComparisonState, Step, TensorResult
 
@@ -68,6 +70,33 @@ def kept(original: Opened, other: Opened) -> Kept:
     while len(mine) > _MOST:
         mine.pop(next(iter(mine)))
     return mine[key]
+
+
+def proceed(found: Kept, shown: Callable[[], None]) -> None:
+    """Compare box after box until all is done; where several ask for the same, one at a time.
+
+    After a while it lets others who wait go first: the run begins anew, since who waited for its place with the lock
+    in hand would wait for ever for somebody who has the place and waits for the lock.
+
+    Args:
+        shown: called after each box, and while another visitor is at it; what it raises ends the comparison for now.
+    """
+    threads = max(1, turn.CORES - 1)  # one core is left to everybody else
+    need = record(found.key, found.comparison.memory(threads) // 4)
+    with cache.turn_of(need, 1.0, long=True, useless=lambda: found.is_finished) as own:
+        while not found.lock.acquire(timeout=0.2):
+            shown()
+        try:
+            with closing(found.comparison.steps(found.state, threads)) as steps:
+                for count, step in enumerate(steps):
+                    found.note(step)
+                    shown()
+                    if (
+                        count and step.done < step.total
+                    ):  # the first step comes before a box has been compared
+                        turn.rerun_for_others(own)
+        finally:
+            found.lock.release()
 
 
 def record(key: str, elements: int) -> Tensor:

@@ -226,7 +226,10 @@ class Turn:
         )
 
     def let_others(self, seconds: float) -> None:
-        """If the place `overstays`, give it back and wait for it again: for work that keeps little in memory."""
+        """If the place `overstays`, give it back and wait for it again.
+
+        For work that keeps little in memory, and for which nobody waits: who did, with a place, would wait for ever.
+        """
         held = self.place
         if held is not None and self.overstays(seconds):
             self.close()
