@@ -36,7 +36,7 @@ class Tile:
     folded: bool = False
 
 
-@dataclass
+@dataclass(slots=True)
 class _Node:
     """A part of the names. ``leaf``: position of the leaf that ends here."""
 
