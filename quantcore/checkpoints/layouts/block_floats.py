@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.packing import Order, dense, fits_pairs, high_first, look_up_pairs, pairs_of
-from quantcore.checkpoints.protocol.fields import Field, Numbers, Packed, Rows, e8m0
+from quantcore.checkpoints.protocol.fields import Field, Numbers, Rows, e8m0
 from quantcore.checkpoints.protocol.layout import CODES, Layout, words
+from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.errors import QuantError
 from quantcore.formats import FLOATS, Format
 from quantcore.granularity import Granularity, PerGroup, Shape

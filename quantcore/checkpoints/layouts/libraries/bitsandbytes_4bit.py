@@ -23,8 +23,9 @@ from torch import Tensor
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.packing import dense, fits_pairs, high_first, look_up_pairs, pairs_of
 from quantcore.checkpoints.protocol.config import integer
-from quantcore.checkpoints.protocol.fields import Field, Numbers, Packed, Place, Rows
+from quantcore.checkpoints.protocol.fields import Field, Numbers, Place, Rows
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, Layout, words
+from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.release import DTYPES, Release, attempt
 from quantcore.checkpoints.protocol.spreading import Spreading
 from quantcore.checkpoints.protocol.views import Reshaped, viewed
