@@ -1,7 +1,10 @@
 """What formats hold beyond the golden checkpoints: other names and versions, places of parameters, what has no reader."""
 
 import json
+import math
 import shutil
+import struct
+import time
 
 import numpy as np
 import pytest
@@ -422,6 +425,41 @@ def test_a_shape_that_no_file_holds_is_said(tmp_path):
     assert tensor.shape == (64, 128)
     assert "no file of the release holds the shape" in tensor.notes()[0]
     assert open_checkpoint(case("quanto_qint4").release).tensors[Q].notes() == ()
+
+
+def test_shapes_of_many_groups_are_found_at_once(tmp_path):
+    """A header may claim 2^27 groups, each of whose divisors gives a possible shape; the data are a hole in the file."""
+    groups = 1 << 27
+    shapes = {
+        "_data._data": ("U8", [groups // 2, 128]),
+        "_scale": ("BF16", [groups, 1]),
+        "_shift": ("BF16", [groups, 1]),
+    }
+    header, end = {}, 0
+    for last, (dtype, shape) in shapes.items():
+        start, end = end, end + math.prod(shape) * (1 if dtype == "U8" else 2)
+        header[f"m.weight.{last}"] = {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
+    text = json.dumps(header).encode()
+    with open(tmp_path / "model.safetensors", "wb") as out:
+        out.write(struct.pack("<Q", len(text)) + text)
+        out.truncate(8 + len(text) + end)
+    start = time.process_time()
+    assert open_checkpoint(tmp_path).tensors["m.weight"].shape == (groups, 128)
+    assert time.process_time() - start < 1
+
+
+@pytest.mark.parametrize("each", [1, 2, 4, 6, 9, 36])
+def test_every_number_of_groups_in_a_row_that_divides_theirs(each, tmp_path):
+    """Of 36 groups, the hidden size tells how many make a row."""
+    tensors = {
+        "q_proj.weight._data._data": torch.zeros(18, 128, dtype=torch.uint8),
+        "q_proj.weight._scale": torch.ones(36, 1).bfloat16(),
+        "q_proj.weight._shift": torch.ones(36, 1).bfloat16(),
+    }
+    (tmp_path / "config.json").write_text(json.dumps({"hidden_size": 128 * each}))
+    tensor = release(tmp_path, tensors).tensors["q_proj.weight"]
+    assert tensor.shape == (36 // each, 128 * each)
+    assert not tensor.notes()
 
 
 def test_listing_reads_headers_alone():

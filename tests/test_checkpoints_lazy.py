@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 
 from quantcore import QuantError
 from quantcore.checkpoints import ByteCounter, open_checkpoint
+from quantcore.checkpoints import tensor as tensor_module
 
 
 def _header_bytes(folder):
@@ -113,6 +114,25 @@ def test_reading_rows_of_every_sound_case_in_parts():
             cuts = sorted({0, n // 5, n // 2, n - 1, n})
             parts = [tensor.read(slice(a, b)) for a, b in itertools.pairwise(cuts)]
             assert torch.equal(torch.cat(parts), tensor.read())
+
+
+@pytest.mark.parametrize("given", sound(), ids=str)
+def test_whole_tensors_in_pieces_are_the_same(given, monkeypatch):
+    """A weight that is read in many pieces, its parameters once, is the one that is read at once; 2^20 elements are."""
+    names = [name for name, tensor in open_checkpoint(given.release).tensors.items() if len(tensor.shape) > 1]
+    at_once = [open_checkpoint(given.release).tensors[name].read() for name in names]
+    monkeypatch.setattr(tensor_module, "CHUNK", 700)
+    tensors = open_checkpoint(given.release).tensors
+    for name, values in zip(names, at_once, strict=True):
+        assert torch.equal(tensors[name].read().nan_to_num(7e30), values.nan_to_num(7e30))
+
+
+def test_rows_that_a_stored_tensor_does_not_have():
+    checkpoint = open_checkpoint(case("ct_int4_sym_g128").release)
+    piece = next(piece for piece in checkpoint.release.stored.values() if len(piece.shape) == 2)
+    for rows in (slice(0, piece.shape[0] + 1), slice(-1, 2), slice(3, 2)):
+        with pytest.raises(QuantError, match="no elements"):
+            piece.bits((rows,))
 
 
 def _headers_of_a_large_release(folder, layers=80, shards=30):

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from quantcore.tensors import uncollected
+
 DEPTH = 12  # parts of a name that are told apart; what comes after stays together
 
 
@@ -34,7 +36,7 @@ class Tile:
     folded: bool = False
 
 
-@dataclass
+@dataclass(slots=True)
 class _Node:
     """A part of the names. ``leaf``: position of the leaf that ends here."""
 
@@ -53,6 +55,7 @@ class _Node:
         self.leaves += 1
 
 
+@uncollected()
 def tiles(leaves: Sequence[Leaf], most: int) -> list[Tile]:
     """Return the tiles of a treemap, level by level, each after its parent.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quantcore.checkpoints.address import Folder, locate
+from quantcore.checkpoints.configs import read_configs
 from quantcore.checkpoints.containers import (
     INDEX,
     Container,
@@ -33,13 +34,9 @@ from quantcore.checkpoints.protocol.release import Release
 from quantcore.checkpoints.sources import ByteCounter
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.errors import QuantError
-from quantcore.tensors import load_json, short
+from quantcore.tensors import short
 
-MAX_CONFIG = 4 * 2**20
 MAX_TENSORS = 2_000_000
-CONFIG = "config.json"
-# where releases keep what quantization_config says, if config.json does not have it
-QUANTIZATION_FILES = ("quantize_config.json", "quant_config.json", "hf_quant_config.json")
 
 Progress = Callable[[int, int], None]
 Opener = Callable[[Folder, str], Container]
@@ -101,7 +98,7 @@ def open_checkpoint(
     containers, problems = _containers(folder, name, progress or (lambda done, of: None))
     stored, duplicates = _merged(containers)
     described = next((c.metadata for c in containers.values() if c.is_self_described), None)
-    config, quantization = _configs(folder) if described is None else (described, {})
+    config, quantization = read_configs(folder) if described is None else (described, {})
     metadata = {k: v for container in containers.values() for k, v in container.metadata.items()}
     structures = tuple(c.structure for c in containers.values() if c.structure is not None)
     release = Release(stored, config, quantization, metadata, structures)
@@ -213,31 +210,6 @@ def _merged(containers: Mapping[str, Container]) -> tuple[dict[str, StoredTensor
         if len(stored) > MAX_TENSORS:
             raise QuantError(f"The checkpoint has more than {MAX_TENSORS:,} tensors; open fewer files.")
     return stored, problems
-
-
-def _configs(folder: Folder) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return config.json and what it, or a file beside it, says on quantization."""
-    config = _config(folder, CONFIG)
-    for key in ("quantization_config", "compression_config", "quantization"):
-        if isinstance(config.get(key), dict):
-            return config, config[key]
-    for name in QUANTIZATION_FILES:
-        found = _config(folder, name)
-        if found:
-            return config, found
-    return config, {}
-
-
-def _config(folder: Folder, name: str) -> Mapping[str, Any]:
-    if not folder.present([name]):
-        return {}
-    try:
-        found = load_json(folder.read(name, MAX_CONFIG).decode("utf-8"), name)
-    except UnicodeDecodeError:
-        raise QuantError(f"{name} is not UTF-8 text; download it again.") from None
-    if not isinstance(found, dict):
-        raise QuantError(f"{name} is not a JSON object; download it again.")
-    return found
 
 
 def _opener(name: str) -> Opener:

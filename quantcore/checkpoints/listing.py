@@ -9,6 +9,7 @@ from typing import Any
 from quantcore.checkpoints.protocol.refused import Refused
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.errors import QuantError
+from quantcore.tensors import uncollected
 from quantcore.wording import printable
 
 _MANY = 16  # shapes to be read: more than these at once
@@ -45,7 +46,8 @@ def listing(tensors: Mapping[str, CheckpointTensor]) -> list[Entry]:
     """
     pairs = list(tensors.items())
     if sum(callable(tensor.layout.given_shape) for tensor in tensors.values()) < _MANY:
-        return [_entry(pair) for pair in pairs]
+        with uncollected():
+            return [_entry(pair) for pair in pairs]
     with ThreadPoolExecutor(8) as pool:
         return list(pool.map(_entry, pairs))
 

@@ -14,8 +14,11 @@ from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.location import Location
 from quantcore.checkpoints.window import Window, window_of
 from quantcore.errors import QuantError
-from quantcore.numerics import CHUNK
 from quantcore.quantization import Quantized
+
+# read at a time: 4 MB of values stay in the cache, and what each piece costs besides its arithmetic (0.1 to 0.2 ms) is
+# a tenth of it (the fastest of 2^16..2^21)
+CHUNK = 1 << 20
 
 
 class CheckpointTensor:

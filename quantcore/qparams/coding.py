@@ -84,10 +84,9 @@ def decode(
     """
     if isinstance(fmt, IntFormat):
         out.copy_(codes)
-        halves = _in_half(fmt, scale, zero_point, dequantizer)
-        if halves is not None:
-            work = like(out, "in half", torch.float16).copy_(out)
-            return out.copy_(unscale(work, *halves, dequantizer._replace(dtype=torch.float32)))
+        half = _in_half(fmt, scale, dequantizer)
+        if half is not None:
+            return _unscale_in_half(out, half, zero_point, dequantizer.how)
     else:
         fmt.decode_(codes, out) if out.is_contiguous() else out.copy_(
             fmt.decode_(codes, like(out, "decoded"))
@@ -95,23 +94,26 @@ def decode(
     return unscale(out, scale, zero_point, dequantizer)
 
 
-def _in_half(
-    fmt: IntFormat, scale: Tensor, zero_point: Tensor | None, dequantizer: Dequantizer
-) -> tuple[Tensor, Tensor | None] | None:
-    """Return the parameters as float16 if they and all codes are exact in it, and each result is rounded to it.
+def _in_half(fmt: IntFormat, scale: Tensor, dequantizer: Dequantizer) -> Tensor | None:
+    """Return the scale as float16 if it and all codes are exact in it, and each result is rounded to it.
 
     PyTorch computes with float16 in float32 and rounds each result: the same numbers in two thirds of the time. Not so
     bfloat16, which it converts more slowly than it computes.
     """
     if dequantizer.dtype != torch.float16 or dequantizer.number is not None or dequantizer.center is not None:
         return None
-    narrow = scale.half(), None if zero_point is None else zero_point.half()
-    given = (scale, zero_point)
-    exact = all(
-        h is None or p is None or torch.equal(p.float(), h.float())
-        for p, h in zip(given, narrow, strict=True)
-    )
+    narrow = scale.half()
+    exact = torch.equal(scale.float(), narrow.float())
     return narrow if exact and max(-fmt.qmin, fmt.qmax) <= _EXACT_IN_HALF else None
+
+
+def _unscale_in_half(values: Tensor, scale: Tensor, shift: Tensor | None, how: str) -> Tensor:
+    """Dequantize the values of codes, in place: the multiplication in float16, the rest in float32 and then rounded."""
+    if how != "shifted" and shift is not None:
+        values.sub_(shift)
+    half = like(values, "in half", torch.float16).copy_(values).mul_(scale)
+    values.copy_(half)
+    return round_to(values.add_(shift), torch.float16) if how == "shifted" and shift is not None else values
 
 
 def unscale(

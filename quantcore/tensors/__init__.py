@@ -1,5 +1,6 @@
 """Where tensors come from: pasted text, a distribution and a seed, examples, files, and links."""
 
+from quantcore.tensors.collection import uncollected
 from quantcore.tensors.content import content_hash
 from quantcore.tensors.distributions import DISTRIBUTIONS, Distribution, Parameter
 from quantcore.tensors.examples import EXAMPLES, Example
@@ -79,4 +80,5 @@ __all__ = [
     "read_tensor",
     "shape_text",
     "short",
+    "uncollected",
 ]

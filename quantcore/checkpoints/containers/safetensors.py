@@ -3,7 +3,7 @@
 from quantcore.checkpoints.containers.container import Container
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.sources import ByteSource
-from quantcore.tensors import read_safetensors_header
+from quantcore.tensors import read_safetensors_header, uncollected
 
 
 def open_safetensors(source: ByteSource) -> Container:
@@ -13,8 +13,9 @@ def open_safetensors(source: ByteSource) -> Container:
         QuantError: the header can't be read, or does not describe the file.
     """
     header = read_safetensors_header(source.read, source.size, source.name)
-    tensors = {
-        name: StoredTensor(name, info.dtype, info.shape, source, offset, info.nbytes)
-        for name, (info, offset) in header.tensors.items()
-    }
+    with uncollected():
+        tensors = {
+            name: StoredTensor(name, info.dtype, info.shape, source, offset, info.nbytes)
+            for name, (info, offset) in header.tensors.items()
+        }
     return Container(tensors, header.metadata)

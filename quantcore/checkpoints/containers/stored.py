@@ -24,7 +24,7 @@ TORCH_DTYPES = {
     "I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8,
     "U64": torch.uint64, "U32": torch.uint32, "U16": torch.uint16, "U8": torch.uint8,
 }  # fmt: skip
-_SIGNED = {8: torch.int8, 16: torch.int16, 32: torch.int32, 64: torch.int64}
+_UNSIGNED = {size: np.dtype(f"<u{size}") for size in (1, 2, 4, 8)}
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,9 @@ class StoredTensor:
         Args:
             box: a slice for each of the first axes, with start and stop and no step.
         """
-        dtype = np.dtype(f"<u{self.itemsize}")
+        dtype = _UNSIGNED[self.itemsize]
+        if len(box) < 2 and self.shape:
+            return self._rows(box[0] if box else slice(0, self.shape[0]), dtype)
         cut = [*box, *(slice(0, n) for n in self.shape[len(box) :])]
         shape = tuple(s.stop - s.start for s in cut)
         if math.prod(shape) == 0:
@@ -81,6 +83,13 @@ class StoredTensor:
         for i in range(runs.count):
             found[i] = self.source.read(self.offset + runs.start + i * runs.stride, runs.size)
         return found.view(dtype).reshape(shape)
+
+    def _rows(self, rows: slice, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        """Return some rows, which lie together: the usual box, without the work of finding its runs."""
+        _check(rows, self.shape[0])
+        size = dtype.itemsize * math.prod(self.shape[1:])
+        data = self.source.read(self.offset + rows.start * size, (rows.stop - rows.start) * size)
+        return np.frombuffer(data, dtype).reshape(rows.stop - rows.start, *self.shape[1:])
 
     def _joined(self, runs: "_Runs", shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         """Read the runs and what lies between them at once."""
@@ -106,6 +115,11 @@ class StoredTensor:
     def file(self) -> str:
         """The name of its file."""
         return self.source.name
+
+
+def _check(cut: slice, n: int) -> None:
+    if not 0 <= cut.start <= cut.stop <= n:
+        raise QuantError(f"There are no elements {cut.start} to {cut.stop} on an axis of {n}.")
 
 
 class _Copy(MemorySource):
@@ -134,8 +148,7 @@ class _Runs:
         """Return the runs of a box that is cut along at most two axes, the first of them axis 0."""
         inner = [itemsize * math.prod(shape[i + 1 :]) for i in range(len(shape))]
         for s, n in zip(cut, shape, strict=True):
-            if not 0 <= s.start <= s.stop <= n:
-                raise QuantError(f"There are no elements {s.start} to {s.stop} on an axis of {n}.")
+            _check(s, n)
         partial = [i for i, (s, n) in enumerate(zip(cut, shape, strict=True)) if (s.start, s.stop) != (0, n)]
         start = sum(s.start * size for s, size in zip(cut, inner, strict=True))
         if not partial or partial == [0]:

@@ -19,6 +19,7 @@ from quantcore.checkpoints.layouts.in_parts import bitnet, hqq, quanto
 from quantcore.checkpoints.layouts.libraries import bitsandbytes_4bit, bitsandbytes_int8, mlx, torchao
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import Finder, Release
+from quantcore.tensors import uncollected
 
 
 def _bitsandbytes(release: Release) -> Iterator[Layout]:
@@ -59,6 +60,7 @@ SIGNATURES: tuple[Finder, ...] = (
 )
 
 
+@uncollected()
 def find_layouts(release: Release) -> dict[str, Layout]:
     """Return the layout of every weight, by its logical name, in the order of the release."""
     found: dict[str, Layout] = {}

@@ -17,8 +17,9 @@ import torch
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.packing import Order, permuted
 from quantcore.checkpoints.protocol.config import group_size, integer, text
-from quantcore.checkpoints.protocol.fields import Field, Numbers, Packed
+from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, words
+from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.release import Release, attempt
 from quantcore.errors import QuantError
 from quantcore.formats import UINT4, Format

@@ -13,9 +13,10 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.packing import Order, dense, fits_pairs, high_first, look_up_pairs
-from quantcore.checkpoints.protocol.fields import Field, Numbers, Packed, Rows, e8m0
+from quantcore.checkpoints.packing import Order, dense, fits_pairs, high_first, look_up_pairs, pairs_of
+from quantcore.checkpoints.protocol.fields import Field, Numbers, Rows, e8m0
 from quantcore.checkpoints.protocol.layout import CODES, Layout, words
+from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.errors import QuantError
 from quantcore.formats import FLOATS, Format
 from quantcore.granularity import Granularity, PerGroup, Shape
@@ -87,6 +88,10 @@ class BlockFloats(Layout):
         bits = self.element.bits
         return dense(bits, 8) if self.low_first else high_first(bits, 8)
 
+    @cached_property
+    def _pairs(self) -> Tensor:
+        return pairs_of(FLOATS[self.code].table, self.low_first)
+
     def scale(self, rows: Rows = None) -> Tensor:
         """Return the scale of each block times, or divided by, that of the tensor; float32."""
         piece = self.pieces[SCALE_CODE]
@@ -109,7 +114,7 @@ class BlockFloats(Layout):
             return super().values(rows, out, rounded)
         _ = self.fields
         packed = torch.from_numpy(self.pieces[CODES].bits((slice(first, last),)))
-        look_up_pairs(packed.view(-1), FLOATS[self.code].table, low_first=self.low_first, out=out.view(-1))
+        look_up_pairs(packed.view(-1), self._pairs, out.view(-1))
         out.view(*out.shape[:-1], -1, self.size).mul_(self.scale(rows).unsqueeze(-1))
         return round_to(out, self.dtype) if rounded else out
 

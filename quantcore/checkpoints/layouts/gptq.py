@@ -22,8 +22,9 @@ from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.layouts.awq import has_its_shape
 from quantcore.checkpoints.packing import Order, dense, planar, unpack
 from quantcore.checkpoints.protocol.config import group_size, integer, section, text
-from quantcore.checkpoints.protocol.fields import Field, Numbers, Packed
+from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.layout import CODES, GROUP_INDEX, SCALE, ZERO_POINT, Layout, words
+from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.patterns import Patterns
 from quantcore.checkpoints.protocol.release import Release, attempt
 from quantcore.errors import QuantError

@@ -15,8 +15,9 @@ import torch
 from quantcore.checkpoints.containers.onnx import Dequantize, OnnxGraph, OnnxType
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
 from quantcore.checkpoints.packing import dense
-from quantcore.checkpoints.protocol.fields import Field, Numbers, Packed
+from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, words
+from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.release import Release, attempt
 from quantcore.checkpoints.protocol.views import Reshaped
 from quantcore.errors import QuantError

@@ -44,7 +44,7 @@ def find_known(release: Release) -> Iterator[Layout]:
     """Yield the weights whose stored tensors are those of a known layout without a reader."""
     for module, pieces in release.modules.items():
         for names, what in KNOWN.items():
-            if all(name in pieces for name in names) and not pieces[names[0]].is_floating:
+            if names[0] in pieces and pieces.keys() >= set(names) and not pieces[names[0]].is_floating:
                 reason = f"{short(module, 120)} is stored as {what}; it has no reader here, so convert it with its library."
                 yield _refused(f"{module}.weight", pieces, reason)
                 break

@@ -20,9 +20,10 @@ from quantcore.checkpoints.ggml import Fields as BlockNumbers
 from quantcore.checkpoints.ggml.levels import Offset
 from quantcore.checkpoints.layouts.gptq import Gptq
 from quantcore.checkpoints.layouts.whole import Whole
-from quantcore.checkpoints.protocol.fields import Field, Packed, Place, Rows
+from quantcore.checkpoints.protocol.fields import Field, Place, Rows
 from quantcore.checkpoints.protocol.layout import CODES, Layout
 from quantcore.checkpoints.protocol.location import Location
+from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.formats import Format
 from quantcore.granularity import Granularity
 

@@ -18,7 +18,8 @@ from quantcore.checkpoints.origin.expression import (
 )
 from quantcore.checkpoints.origin.rival_layouts import Carried, Unwrapped
 from quantcore.checkpoints.origin.words import Word, put_together, words_of
-from quantcore.checkpoints.protocol.fields import Numbers, Packed, Place
+from quantcore.checkpoints.protocol.fields import Numbers, Place
+from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.views import Reshaped
 from quantcore.formats import FLOATS, FloatFormat
 from quantcore.tensors import SAFETENSORS_BITS

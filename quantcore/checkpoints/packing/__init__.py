@@ -11,7 +11,7 @@ from quantcore.checkpoints.packing.orders import (
     permuted,
     planar,
 )
-from quantcore.checkpoints.packing.pairs import fits_pairs, look_up_pairs
+from quantcore.checkpoints.packing.pairs import fits_pairs, look_up_pairs, pairs_of
 
 __all__ = [
     "Fragment",
@@ -22,6 +22,7 @@ __all__ = [
     "look_up_pairs",
     "pack",
     "padded",
+    "pairs_of",
     "parts",
     "permuted",
     "planar",

@@ -60,8 +60,9 @@ class Release:
 
     def modules_with(self, *names: str) -> Iterator[tuple[str, Mapping[str, StoredTensor]]]:
         """Yield each module that has all of these stored tensors."""
+        needed = set(names)
         for module, pieces in self.modules.items():
-            if all(name in pieces for name in names):
+            if needed <= pieces.keys():
                 yield module, pieces
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quantcore.errors import QuantError
+from quantcore.tensors.collection import uncollected
 from quantcore.tensors.files.entries import TensorInfo, check_claim
 from quantcore.tensors.files.strict_json import load_json
 from quantcore.tensors.wording import shape_text, short
@@ -44,7 +45,16 @@ def read_safetensors_header(
     Raises:
         QuantError: the header can't be read, or does not describe the bytes that follow it.
     """
-    header, start = _read_json(read, size, name)
+    text, start = _read_text(read, size, name)
+    with uncollected():
+        return _described(text, start, size, name)
+
+
+def _described(text: str, start: int, size: int, name: str) -> SafetensorsHeader:
+    """Return what the JSON of a header says; the data begin at ``start``."""
+    header = load_json(text, f"header of {name}")
+    if not isinstance(header, dict):
+        raise QuantError(f"The header of {_quoted(name)} is not a JSON object; save it again.")
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
         raise QuantError(f"The metadata in the header of {_quoted(name)} are not texts; save the file again.")
@@ -55,10 +65,8 @@ def read_safetensors_header(
     )
 
 
-def _read_json(
-    read: Callable[[int, int], bytes | memoryview], size: int, name: str
-) -> tuple[dict[str, Any], int]:
-    """Return the header's JSON and the offset of the data."""
+def _read_text(read: Callable[[int, int], bytes | memoryview], size: int, name: str) -> tuple[str, int]:
+    """Return the header's text and the offset of the data."""
     length = struct.unpack("<Q", read(0, 8))[0] if size >= 8 else 0
     if length > MAX_HEADER or not 2 <= length <= size - 8:
         raise QuantError(_bad_length(length, size, name))
@@ -68,15 +76,11 @@ def _read_json(
             f"{_quoted(name)} does not begin like a .safetensors file: its header does not begin with {{; save it with save_file."
         )
     try:
-        text = raw.decode("utf-8")
+        return raw.decode("utf-8"), 8 + length
     except UnicodeDecodeError:
         raise QuantError(
             f"The header of {_quoted(name)} is not UTF-8 text; save or upload it again."
         ) from None
-    header = load_json(text, f"header of {name}")
-    if not isinstance(header, dict):
-        raise QuantError(f"The header of {_quoted(name)} is not a JSON object; save it again.")
-    return header, 8 + length
 
 
 def _bad_length(length: int, size: int, name: str) -> str:

@@ -16,8 +16,9 @@ from functools import cached_property
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.packing import Order, dense, padded
-from quantcore.checkpoints.protocol.fields import Field, Numbers, Packed
+from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.layout import CODES, GROUP_INDEX, SCALE, ZERO_POINT, Layout, words
+from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.errors import QuantError
 from quantcore.formats import Format, IntFormat
 from quantcore.granularity import Granularity, PerChannel, PerGroup, PerTensor, Shape

@@ -30,12 +30,15 @@ from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel
 from quantcore.tensors import short
 
 FP8 = ("F8_E4M3", "F8_E5M2")
+CODED = (*FP8, "I8")  # two codes of FP4 are an int8
 BLOCK = (128, 128)
 
 
 def find(release: Release) -> Iterator[Layout]:
     """Yield the weights of FP8 that have a scale of one of the known names."""
     for name, piece in release.stored.items():
+        if piece.dtype not in CODED:
+            continue
         stem, _, last = name.rpartition(".")
         scale = next((s for s in _scales(release, stem, last) if s is not None), None)
         if scale is None:

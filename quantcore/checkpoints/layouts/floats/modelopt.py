@@ -21,8 +21,9 @@ from quantcore.checkpoints.layouts.block_floats import GLOBAL_SCALE, SCALE_CODE,
 from quantcore.checkpoints.layouts.whole import Whole
 from quantcore.checkpoints.packing import dense
 from quantcore.checkpoints.protocol.config import group_size, section
-from quantcore.checkpoints.protocol.fields import Field, Numbers, Packed
+from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, Layout, words
+from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.release import Release, attempt
 from quantcore.checkpoints.protocol.views import at_least_1d
 from quantcore.errors import QuantError

@@ -19,8 +19,9 @@ from torch import Tensor
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.packing import padded, parts
 from quantcore.checkpoints.protocol.config import text
-from quantcore.checkpoints.protocol.fields import Field, Numbers, Packed, Rows
+from quantcore.checkpoints.protocol.fields import Field, Numbers, Rows
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, Layout, words
+from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.release import Release, attempt
 from quantcore.checkpoints.protocol.views import at_least_1d
 from quantcore.errors import QuantError

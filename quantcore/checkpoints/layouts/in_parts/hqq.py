@@ -26,8 +26,9 @@ from torch import Tensor
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.layouts.in_parts.hqq_description import PACKINGS, Description
 from quantcore.checkpoints.packing import Order
-from quantcore.checkpoints.protocol.fields import Field, Numbers, Packed, Place, Rows
+from quantcore.checkpoints.protocol.fields import Field, Numbers, Place, Rows
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, words
+from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.release import Release, attempt
 from quantcore.checkpoints.protocol.spreading import Parameters
 from quantcore.checkpoints.protocol.views import Reshaped, viewed

@@ -12,6 +12,7 @@ the bias or the model's hidden size tells.
 Source: optimum-quanto 0.2.7, tensor/packed.py, tensor/grouped.py, tensor/qbits.py and nn/qmodule.py.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -23,8 +24,9 @@ from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
 from quantcore.checkpoints.layouts.whole import ELEMENTS, Whole
 from quantcore.checkpoints.packing import Order, padded, parts
 from quantcore.checkpoints.protocol.config import integer, section
-from quantcore.checkpoints.protocol.fields import Field, Numbers, Packed, Rows
+from quantcore.checkpoints.protocol.fields import Field, Numbers, Rows
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, words
+from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.release import Release, attempt
 from quantcore.checkpoints.protocol.spreading import Parameters
 from quantcore.checkpoints.protocol.views import Reshaped
@@ -124,7 +126,7 @@ def _columns(
     name: str, groups: int, size: int, bias: StoredTensor | None, hidden: int | None
 ) -> tuple[int, tuple[str, ...]]:
     """Return the inputs of a weight, and a remark where nothing tells them."""
-    possible = [n * size for n in range(1, groups + 1) if groups % n == 0 and _group_size(n * size) == size]
+    possible = [n * size for n in _divisors(groups) if _group_size(n * size) == size]
     possible = [size, *(columns for columns in possible if columns != size)]
     layer, total = name.split(".")[-2:][0], groups * size
     if bias is not None and bias.shape and total % max(1, bias.shape[0]) == 0:
@@ -141,6 +143,12 @@ def _columns(
         f"{name}: no file of the release holds the shape; groups of {size} are read as whole rows, {groups} x {size}, but "
         f"may be parts of longer ones.",
     )
+
+
+def _divisors(n: int) -> list[int]:
+    """Return what divides n, in ascending order; n may be a million or what a file claims."""
+    low = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0]
+    return low + [n // d for d in reversed(low) if d * d != n]
 
 
 def _group_size(columns: int) -> int | None:

@@ -21,10 +21,11 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.packing import dense, fits_pairs, high_first, look_up_pairs
+from quantcore.checkpoints.packing import dense, fits_pairs, high_first, look_up_pairs, pairs_of
 from quantcore.checkpoints.protocol.config import integer
-from quantcore.checkpoints.protocol.fields import Field, Numbers, Packed, Place, Rows
+from quantcore.checkpoints.protocol.fields import Field, Numbers, Place, Rows
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, Layout, words
+from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.release import DTYPES, Release, attempt
 from quantcore.checkpoints.protocol.spreading import Spreading
 from quantcore.checkpoints.protocol.views import Reshaped, viewed
@@ -166,7 +167,6 @@ class FourBits(Layout):
     def fields(self) -> Mapping[str, Field]:
         """Codes, scales or what they are computed from, and the table."""
         pieces, n = self.pieces, math.prod(self.shape)
-        weight = viewed(pieces["weight"], "U8", (pieces["weight"].num_bytes,))
         blocks = -(-n // self.state_of.state.blocksize)
         scale = Numbers(pieces["absmax"], raw=self.nested)
         if scale.shape != (blocks,):
@@ -176,13 +176,22 @@ class FourBits(Layout):
             )
         order = dense(4, 8) if self.low_first else high_first(4, 8)
         found: dict[str, Field] = {
-            CODES: Reshaped(Packed(weight, order, (n,), axis=0, fill=self._zero), self.shape),
+            CODES: Reshaped(Packed(self._bytes, order, (n,), axis=0, fill=self._zero), self.shape),
             SCALE_CODE if self.nested else SCALE: scale,
             TABLE: Numbers(pieces[TABLE]),
         }
         if self.nested:
             found |= self._nested_fields(blocks)
         return found
+
+    @cached_property
+    def _bytes(self) -> StoredTensor:
+        weight = self.pieces["weight"]
+        return viewed(weight, "U8", (weight.num_bytes,))
+
+    @cached_property
+    def _pairs(self) -> Tensor:
+        return pairs_of(self.fields[TABLE].read(), self.low_first)
 
     @property
     def _zero(self) -> int:
@@ -218,10 +227,9 @@ class FourBits(Layout):
         if not fits_pairs(start, out):
             return super().values(rows, out, rounded)
         _ = self.fields
-        weight = viewed(self.pieces["weight"], "U8", (self.pieces["weight"].num_bytes,))
-        packed = weight.bits((slice(start // 2, (start + out.numel()) // 2),))
+        packed = self._bytes.bits((slice(start // 2, (start + out.numel()) // 2),))
         flat = out.view(-1)
-        look_up_pairs(torch.from_numpy(packed), self.fields[TABLE].read(), low_first=self.low_first, out=flat)
+        look_up_pairs(torch.from_numpy(packed), self._pairs, flat)
         for part in Spreading(self.blocks, None, first, last).parts():
             flat[part.elements].view(-1, part.width).mul_(self.scale(part.grid).unsqueeze(1))
         return round_to(out, self.dtype) if rounded else out

@@ -20,8 +20,9 @@ from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
 from quantcore.checkpoints.layouts.block_floats import SCALE_CODE, BlockFloats, unpacked_shape
 from quantcore.checkpoints.packing import dense
 from quantcore.checkpoints.protocol.config import group_size, integer, section, text
-from quantcore.checkpoints.protocol.fields import Field, Numbers, Packed, Rows
+from quantcore.checkpoints.protocol.fields import Field, Numbers, Rows
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, words
+from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.release import Release, attempt
 from quantcore.checkpoints.protocol.spreading import Parameters
 from quantcore.checkpoints.protocol.views import viewed

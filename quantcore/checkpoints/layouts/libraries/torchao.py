@@ -24,8 +24,9 @@ from quantcore.checkpoints.layouts.block_floats import GLOBAL_SCALE, SCALE_CODE,
 from quantcore.checkpoints.layouts.whole import ELEMENTS, Whole
 from quantcore.checkpoints.packing import Order, dense
 from quantcore.checkpoints.protocol.config import integer, lengths, section
-from quantcore.checkpoints.protocol.fields import Field, Numbers, Packed, Place, Rows
+from quantcore.checkpoints.protocol.fields import Field, Numbers, Place, Rows
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, words
+from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.release import DTYPES, Release, attempt
 from quantcore.checkpoints.protocol.spreading import Parameters
 from quantcore.checkpoints.protocol.views import at_least_1d, viewed

@@ -1,0 +1,141 @@
+"""Codes that are packed into words, as a field: unpacked by rows, found bit by bit, packed again."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.packing import Order, pack, unpack
+from quantcore.checkpoints.protocol.fields import Place, Rows, box_of, place_of_bits
+from quantcore.errors import QuantError
+from quantcore.tensors import short
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Codes in words along one axis.
+
+    ``shape``: of the codes, in logical axes; ``axis``: the logical axis along which words run. ``offset``: stored bits
+    = (code + offset) modulo 2^bits; a function, if it must be read. ``signed``: whether codes are -2^(bits-1) ..
+    2^(bits-1)-1, else they are 0 .. 2^bits-1. ``fill``: the bits that fill the last word up, where the library writes
+    others than 0.
+    """
+
+    piece: StoredTensor
+    order: Order
+    shape: tuple[int, ...]
+    axis: int = -1
+    transposed: bool = False
+    offset: int | Callable[[], int] = 0
+    signed: bool = False
+    fill: int = 0
+
+    def __post_init__(self) -> None:
+        """Check that the stored tensor has room for the codes.
+
+        Raises:
+            QuantError: its dtype or shape does not fit the order and the codes.
+        """
+        if 8 * self.piece.itemsize != self.order.word_bits:
+            raise QuantError(
+                f"{short(self.piece.name, 120)} is {self.piece.dtype}, but its codes are packed into words of "
+                f"{self.order.word_bits} bits; the file does not fit its config."
+            )
+        words = list(self.shape)
+        words[self._axis] = self.order.words_of(self.shape[self._axis])
+        expected = tuple(words[::-1] if self.transposed else words)
+        if self.piece.shape != expected:
+            raise QuantError(
+                f"{short(self.piece.name, 120)} has shape {self.piece.shape}, but {self.order.bits}-bit codes of shape "
+                f"{self.shape} take {expected}; the file does not fit its config."
+            )
+
+    @property
+    def across_rows(self) -> bool:
+        """Whether the words of a row do not lie together in the file."""
+        return self.transposed or (self.axis % len(self.shape) == 0 and self.order.in_parts)
+
+    @property
+    def _axis(self) -> int:
+        return self.axis % len(self.shape)
+
+    def read(self, rows: Rows = None) -> Tensor:
+        """Return the codes, or those of some rows: uint8 or int8."""
+        first, last = (0, self.shape[0]) if rows is None else (rows.start, rows.stop)
+        if rows is not None and self._axis == 0 and self.order.in_parts and not self.transposed:
+            return self._read_parts(first, last)
+        n, skip, words = self.shape[self._axis], 0, slice(first, last)
+        if self._axis == 0:
+            words, skip, n = self._words_of_rows(first, last)
+        bits = self._words(box_of(self._words_shape, words, self.transposed))
+        if self.transposed:
+            bits = np.ascontiguousarray(bits.T)
+        codes = unpack(bits, self.order, n, self._axis)
+        return self._decode(codes[skip : skip + last - first] if self._axis == 0 else codes)
+
+    def _words(self, box: tuple[slice, ...]) -> npt.NDArray[Any]:
+        """Return the words of a box of the stored tensor."""
+        return self.piece.bits(box)
+
+    def _read_parts(self, first: int, last: int) -> Tensor:
+        """Read some rows from the words that hold them; each part is a run of rows."""
+        periods, found = max(1, self.order.periods(self.shape[0])), []
+        for j in range(first // periods, -(-last // periods)):
+            start, stop = (min(max(row - j * periods, 0), periods) for row in (first, last))
+            words = self.piece.bits((slice(start * self.order.words, stop * self.order.words),))
+            only = replace(self.order, codes=(self.order.codes[j],), in_parts=False)
+            found.append(self._decode(unpack(words, only, stop - start, 0)))
+        return found[0] if len(found) == 1 else torch.cat(found) if found else self.read()[:0]
+
+    def _words_of_rows(self, first: int, last: int) -> tuple[slice, int, int]:
+        """Return the words that hold some rows, how many of their codes come before, and how many are needed."""
+        n = self.shape[0]
+        if self.order.in_parts:
+            return slice(0, self.order.words_of(n)), first, n
+        start = first // self.order.count
+        words = slice(start * self.order.words, self.order.words_of(last))
+        return words, first - start * self.order.count, last - start * self.order.count
+
+    @cached_property
+    def _words_shape(self) -> tuple[int, ...]:
+        return self.piece.shape[::-1] if self.transposed else self.piece.shape
+
+    @cached_property
+    def _offset(self) -> int:
+        return self.offset() if callable(self.offset) else self.offset
+
+    def _decode(self, codes: npt.NDArray[Any]) -> Tensor:
+        mask, half = (1 << self.order.bits) - 1, (1 << (self.order.bits - 1)) if self.signed else 0
+        if (half - self._offset) & mask:
+            codes = (codes + codes.dtype.type((half - self._offset) & mask)) & codes.dtype.type(mask)
+        if self.signed:
+            codes = codes.view(f"i{codes.itemsize}") - codes.dtype.type(half).view(f"i{codes.itemsize}")
+        return torch.from_numpy(codes)
+
+    def place(self, index: Sequence[int]) -> Place:
+        """Return where one code lies."""
+        at = list(index)
+        n = self.shape[self._axis]
+        found: list[tuple[int, int]] = []
+        for word, bit in self.order.place(at[self._axis], n):
+            stored = [word if i == self._axis else k for i, k in enumerate(at)]
+            flat = int(np.ravel_multi_index(stored[::-1] if self.transposed else stored, self.piece.shape))
+            found.append((flat, bit))
+        return place_of_bits(self.piece, 0, found)
+
+    def encode(self, numbers: Tensor) -> bytes:
+        """Return the bytes of the stored tensor; bits that belong to no code are 0, or ``fill``."""
+        mask = (1 << self.order.bits) - 1
+        codes = (numbers.reshape(self.shape).to(torch.int32).numpy() + self._offset) & mask
+        missing = -codes.shape[self._axis] % self.order.count
+        if self.fill and missing:
+            widths = [(0, missing if i == self._axis else 0) for i in range(codes.ndim)]
+            codes = np.pad(codes, widths, constant_values=self.fill)
+        words = pack(codes.astype(np.uint8 if self.order.bits <= 8 else np.uint16), self.order, self._axis)
+        return np.ascontiguousarray(words.T if self.transposed else words).tobytes()
