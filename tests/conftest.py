@@ -1,8 +1,10 @@
 """What all tests share."""
 
 import functools
+import gc
 import os
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,17 @@ SHARED = tempfile.TemporaryDirectory(prefix="quantscope-", ignore_cleanup_errors
 os.environ["QUANTSCOPE_STORE"] = SHARED.name
 # the checkpoints that the pages of all tests may open
 os.environ["QUANTSCOPE_MODELS"] = str(Path(__file__).parent / "golden_checkpoints")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is imported and collected stays to the end: to look for garbage in it again and again takes 4 s a worker."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 # Modules whose tests share what takes ten seconds, a server or a training: one worker runs all of a module
