@@ -78,6 +78,7 @@ def _run(tree):
             yield from _run(node)
 
 
+@cache
 def imports(name, tree=None):
     """Full names of what a module imports, anywhere in it; of ours, the module, not the thing in it."""
     package = name if SOURCES[name].name == "__init__.py" else name.rpartition(".")[0]
