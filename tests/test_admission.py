@@ -8,6 +8,9 @@ from contextlib import contextmanager
 import pytest
 
 from pages.serving.work.admission import Gate, Kind, Turn
+from pages.shared import cache
+from pages.shared import turn as admitted
+from pages.shared.selection import Tensor
 
 MB = 1 << 20
 BUDGET = 160 * MB  # 140 MB for large work, 10 for long, 10 for small, each up to 2.5 MB
@@ -233,6 +236,41 @@ def test_long_work_lets_others_go_first() -> None:
     assert turn.place is not None
     turn.close()
     other.end()
+
+
+def test_two_that_wait_for_each_other_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One computes something and needs a larger place for it; the other has the only one and waits for that result."""
+    monkeypatch.setattr(admitted, "GATE", gate := Gate(BUDGET, cores=1))
+    elements = 4 * MB  # 16 MB: large work
+    one, two = (Tensor(f"{test}", "", (elements,), dict) for test in (object(), object()))
+    begun, waits = threading.Event(), threading.Event()
+    found: list[str] = []
+
+    def outer() -> str:
+        begun.set()
+        until(lambda: gate.queue_length == 1)  # the other one waits for this place
+        return cache.cached(one, "inner", lambda: "known", need=2.0)
+
+    def compute() -> None:
+        with admitted.current():
+            found.append(cache.cached(one, "outer", outer, need=1.0))
+
+    def other() -> None:
+        with admitted.current() as own:
+            own.need(1)  # it came first, and so is first in the queue
+            waits.set()
+            begun.wait(SOON)
+            cache.cached(two, "own", lambda: "known", need=1.0)
+            found.append(cache.cached(one, "outer", outer, need=1.0))
+
+    threads = [threading.Thread(target=target, daemon=True) for target in (other, compute)]
+    threads[0].start()
+    waits.wait(SOON)
+    threads[1].start()
+    for thread in threads:
+        thread.join(2 * SOON)
+    assert found == ["known", "known"]
+    assert not gate.bytes_in_work
 
 
 def test_what_is_in_work_is_known_by_tensor() -> None:

@@ -53,6 +53,7 @@ def _cached(cache: ByteCache, tensor: Tensor, what: str, make: Callable[[], T], 
     with turn.current() as own, ExitStack() as shown:
 
         def elsewhere() -> None:
+            shown.enter_context(own.without_place())
             shown.enter_context(turn.computing(is_large))
             turn.check()
 

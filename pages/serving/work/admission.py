@@ -7,14 +7,16 @@ its own, so that only work of the same kind is waited for:
     long    small too, but it computes for seconds (training, sweeps, Match)
     large   everything else: a tensor that takes a good part of the budget
 
-A run that needs more than its place has gives that back and waits for a larger one, so that two never wait for each
-other. Work that needs more than its whole lane runs alone in it.
+A run that needs more than its place has gives that back and waits for a larger one; a run that waits for what another
+one computes gives its place back meanwhile. So two never wait for each other. Work that needs more than its whole lane
+runs alone in it.
 """
 
 import itertools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -230,13 +232,24 @@ class Turn:
 
         For work that keeps little in memory, and for which nobody waits: who did, with a place, would wait for ever.
         """
-        held = self.place
-        if held is not None and self.overstays(seconds):
-            self.close()
-            self._number = self._gate.number()
+        if self.overstays(seconds):
+            with self.without_place():
+                self._number = self._gate.number()
+
+    @contextmanager
+    def without_place(self) -> Iterator[None]:
+        """Give the place back for the time of the context: for a wait for somebody who may wait for a place."""
+        held, self.place = self.place, None
+        if held is None:
+            yield
+            return
+        self._gate.leave(held)
+        yield
+        if self.place is None:  # no other has been taken meanwhile
+            assert self._number is not None  # since there was a place
             self._wait(held.kind, held.need, self._number, lambda: False)
-            if self.place is not None:
-                self.place.tensors |= held.tensors
+        if self.place is not None:
+            self.place.tensors |= held.tensors
 
     def close(self) -> None:
         """Give back what the run holds."""
