@@ -30,10 +30,6 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-# Modules whose tests share what takes ten seconds, a server or a training: one worker runs all of a module
-TOGETHER = tuple(f"tests/test_{name}.py" for name in ("limits", "server", "training", "warm"))
-
-
 IN_BROWSER = sorted(path.stem for path in Path(__file__).parent.glob("browser/test_*.py"))
 
 
@@ -55,9 +51,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             if nodeid.startswith("tests/browser/"):
                 return f"browser {IN_BROWSER.index(Path(nodeid.partition('::')[0]).stem) % 2}"
-            # cases of one test go together: to hand out each of 16,000 takes a minute
-            return nodeid.partition("::" if nodeid.startswith(TOGETHER) else "[")[0]
+            # one worker runs all of a module, whose tests share a server, a training, or what was imported
+            return nodeid.partition("::")[0]
 
+    # as collected: what needs a browser takes longest, and comes first
+    config.option.loadscopereorder = False
     return TwoBrowsers(config, log)
 
 

@@ -79,6 +79,12 @@ def _run(tree):
 
 
 @cache
+def calls(name):
+    """What is called, as it is written, and the call."""
+    return [(ast.unparse(n.func), n) for n in ast.walk(tree_of(name)) if isinstance(n, ast.Call)]
+
+
+@cache
 def imports(name, tree=None):
     """Full names of what a module imports, anywhere in it; of ours, the module, not the thing in it."""
     package = name if SOURCES[name].name == "__init__.py" else name.rpartition(".")[0]
@@ -161,8 +167,7 @@ def test_only_figures_know_plotly(name):
 @each_module
 def test_nothing_unpickles(name):
     assert not {"pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"} & roots(name)
-    for call in (node for node in ast.walk(tree_of(name)) if isinstance(node, ast.Call)):
-        function = ast.unparse(call.func)
+    for function, call in calls(name):
         keywords = {k.arg: ast.unparse(k.value) for k in call.keywords}
         assert keywords.get("allow_pickle", "False") == "False", f"{name}:{call.lineno}"
         if function in ("np.load", "numpy.load"):
@@ -173,8 +178,8 @@ def test_nothing_unpickles(name):
 
 @each_module
 def test_nothing_runs_text_or_trusts_it_as_html(name):
-    for call in (node for node in ast.walk(tree_of(name)) if isinstance(node, ast.Call)):
-        assert ast.unparse(call.func) not in ("eval", "exec", "compile", "os.system"), f"{name}:{call.lineno}"
+    for function, call in calls(name):
+        assert function not in ("eval", "exec", "compile", "os.system"), f"{name}:{call.lineno}"
         for keyword in call.keywords:
             if keyword.arg in ("unsafe_allow_html", "unsafe_allow_javascript", "shell"):
                 assert ast.unparse(keyword.value) == "False", f"{name}:{call.lineno}"

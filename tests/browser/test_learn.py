@@ -63,7 +63,7 @@ _INSIDE = """() => ["lesson_picture", "lesson_control"].map((key) => {
 })"""
 
 
-@in_parts()
+@in_parts(4)
 def test_every_step_shows_its_picture_and_its_control_in_one_window(app: Any, part: Part) -> None:
     """In large mode at both sizes; by one button from the first step to the last, in one window that is resized.
     Another visitor sees the same by the link."""
