@@ -1,8 +1,10 @@
 """What all tests share."""
 
 import functools
+import gc
 import os
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,15 @@ os.environ["QUANTSCOPE_STORE"] = SHARED.name
 os.environ["QUANTSCOPE_MODELS"] = str(Path(__file__).parent / "golden_checkpoints")
 
 
-# Modules whose tests share what takes ten seconds, a server or a training: one worker runs all of a module
-TOGETHER = tuple(f"tests/test_{name}.py" for name in ("limits", "server", "training", "warm"))
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is imported and collected stays to the end: to look for garbage in it again and again takes 4 s a worker."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 IN_BROWSER = sorted(path.stem for path in Path(__file__).parent.glob("browser/test_*.py"))
@@ -42,9 +51,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             if nodeid.startswith("tests/browser/"):
                 return f"browser {IN_BROWSER.index(Path(nodeid.partition('::')[0]).stem) % 2}"
-            # cases of one test go together: to hand out each of 16,000 takes a minute
-            return nodeid.partition("::" if nodeid.startswith(TOGETHER) else "[")[0]
+            # one worker runs all of a module, whose tests share a server, a training, or what was imported
+            return nodeid.partition("::")[0]
 
+    # as collected: what needs a browser takes longest, and comes first
+    config.option.loadscopereorder = False
     return TwoBrowsers(config, log)
 
 

@@ -26,8 +26,7 @@ def opened(app: Any, name: str, **parameters: str) -> Any:
 
 def beside(app: Any, name: str, step: str | None = None) -> Any:
     """Open the same link as another visitor; what goes wrong there counts here."""
-    other = type(app)(app.page.context.new_page(), app.address)
-    other.wrong, other.expected = app.wrong, app.expected
+    other = app.another()
     other.page.goto(app.page.url)
     stands(other, name, step)
     return other

@@ -1,6 +1,7 @@
 """Which module may know which, and what none may do: read from the source, nothing is imported."""
 
 import ast
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -51,7 +52,11 @@ SOURCES = {
         *sorted((ROOT / "pages").rglob("*.py")),
     ]
 }
-TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in SOURCES.items()}
+
+
+@cache
+def tree_of(name):
+    return ast.parse(SOURCES[name].read_text(encoding="utf-8"))
 
 
 def each_module(rule):
@@ -73,11 +78,18 @@ def _run(tree):
             yield from _run(node)
 
 
+@cache
+def calls(name):
+    """What is called, as it is written, and the call."""
+    return [(ast.unparse(n.func), n) for n in ast.walk(tree_of(name)) if isinstance(n, ast.Call)]
+
+
+@cache
 def imports(name, tree=None):
     """Full names of what a module imports, anywhere in it; of ours, the module, not the thing in it."""
     package = name if SOURCES[name].name == "__init__.py" else name.rpartition(".")[0]
     found = set()
-    for node in _run(TREES[name] if tree is None else tree):
+    for node in _run(tree_of(name) if tree is None else tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -121,7 +133,7 @@ def test_imports_come_from_below(name):
 @each_module
 def test_packages_are_entered_by_their_face(name):
     """From outside `from quantcore.formats import IntFormat`; inside the module, so that faces are free of circles."""
-    for node in (n for n in ast.walk(TREES[name]) if isinstance(n, ast.ImportFrom) and n.module in SOURCES):
+    for node in (n for n in ast.walk(tree_of(name)) if isinstance(n, ast.ImportFrom) and n.module in SOURCES):
         own, other = (".".join(n.split(".")[:2]) for n in (name, node.module))
         is_face = node.module == other or SOURCES[node.module].name == "__init__.py"
         only_modules = all(f"{node.module}.{alias.name}" in SOURCES for alias in node.names)
@@ -161,8 +173,7 @@ def test_only_figures_know_plotly(name):
 @each_module
 def test_nothing_unpickles(name):
     assert not {"pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"} & roots(name)
-    for call in (node for node in ast.walk(TREES[name]) if isinstance(node, ast.Call)):
-        function = ast.unparse(call.func)
+    for function, call in calls(name):
         keywords = {k.arg: ast.unparse(k.value) for k in call.keywords}
         assert keywords.get("allow_pickle", "False") == "False", f"{name}:{call.lineno}"
         if function in ("np.load", "numpy.load"):
@@ -173,8 +184,8 @@ def test_nothing_unpickles(name):
 
 @each_module
 def test_nothing_runs_text_or_trusts_it_as_html(name):
-    for call in (node for node in ast.walk(TREES[name]) if isinstance(node, ast.Call)):
-        assert ast.unparse(call.func) not in ("eval", "exec", "compile", "os.system"), f"{name}:{call.lineno}"
+    for function, call in calls(name):
+        assert function not in ("eval", "exec", "compile", "os.system"), f"{name}:{call.lineno}"
         for keyword in call.keywords:
             if keyword.arg in ("unsafe_allow_html", "unsafe_allow_javascript", "shell"):
                 assert ast.unparse(keyword.value) == "False", f"{name}:{call.lineno}"

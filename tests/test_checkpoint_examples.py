@@ -4,8 +4,6 @@ import gguf
 import numpy as np
 import pytest
 import torch
-from compressed_tensors.compressors import BaseCompressor
-from compressed_tensors.quantization import QuantizationScheme
 from safetensors.torch import load_file
 
 import quantcore as qc
@@ -44,6 +42,10 @@ def test_q4_k_m_is_what_ggml_writes(tensor):
 
 @pytest.mark.parametrize("tensor", [QUERY, DENSE])
 def test_nvfp4_is_what_compressed_tensors_reads(tensor):
+    # here, because it imports transformers: seconds, which every worker would spend
+    from compressed_tensors.compressors import BaseCompressor
+    from compressed_tensors.quantization import QuantizationScheme
+
     checkpoint = open_checkpoint(EXAMPLES["minilm-nvfp4"])
     group = checkpoint.config["quantization_config"]["config_groups"]["group_0"]
     scheme = QuantizationScheme.model_validate(group)

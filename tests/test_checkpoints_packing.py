@@ -5,8 +5,6 @@ import json
 import numpy as np
 import pytest
 import torch
-from compressed_tensors.compressors.mxfp6.helpers import pack_fp6_to_uint8
-from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32
 from safetensors.torch import save_file
 
 from quantcore import FLOATS
@@ -59,6 +57,8 @@ def test_orders_as_their_libraries_write_them():
 
 @pytest.mark.parametrize("bits", range(1, 9))
 def test_dense_as_compressed_tensors_packs(bits):
+    from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32  # takes seconds
+
     codes = torch.randint(-(1 << bits - 1), 1 << bits - 1, (5, 77), dtype=torch.int8)
     expected = pack_to_int32(codes, bits).numpy().view(np.uint32)
     assert np.array_equal(
@@ -67,6 +67,8 @@ def test_dense_as_compressed_tensors_packs(bits):
 
 
 def test_fp6_as_compressed_tensors_packs():
+    from compressed_tensors.compressors.mxfp6.helpers import pack_fp6_to_uint8
+
     codes = torch.arange(64, dtype=torch.uint8).reshape(2, 32)
     expected = pack_fp6_to_uint8(FLOATS["e2m3"].decode(codes))
     assert np.array_equal(pack(codes.numpy(), dense(6, 8)), expected.numpy())

@@ -1,5 +1,6 @@
 """Lesson 7 without a browser: what it shows against quantcore alone, and trainings that stop."""
 
+import functools
 from collections.abc import Generator
 from pathlib import Path
 
@@ -53,6 +54,7 @@ def assert_clean(at: AppTest) -> None:
     assert said(at.warning) == []
 
 
+@functools.cache  # the page's own are trained anew in each test
 def trained(seed: int = 0) -> training.Progress[training.Network]:
     *_, last = training.train(seed=seed)
     return last

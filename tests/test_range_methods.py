@@ -154,7 +154,7 @@ def test_a_search_sees_narrow_ranges_that_reach_farther(scheme, blocks):
 EVERY_CONVENTION = sorted(CONVENTIONS)
 
 
-@in_parts()
+@in_parts(7)
 @pytest.mark.parametrize("convention", EVERY_CONVENTION)
 def test_a_search_finds_what_measuring_every_range_does(convention, part):
     """Of no range that the search leaves out is the error the least, to the last bit."""

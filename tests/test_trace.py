@@ -133,7 +133,7 @@ def test_presets_come_to_what_they_say(scheme):
     x[5] *= 1e-30
     result = qc.apply(x, scheme)
     x_hat, written = result.dequantized, 0
-    for index in itertools.product(range(8), range(0, 512, 37)):
+    for index in itertools.product(range(8), range(0, 512, 73)):
         t = qc.trace(result, index)
         assert (t.code, bits(t.dequantized)) == (result.codes[index].item(), bits(x_hat[index].item()))
         # else the code that the steps come to is not the one that stands in the result

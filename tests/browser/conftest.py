@@ -23,7 +23,9 @@ from playwright.sync_api import (
     Error,
     Locator,
     Page,
+    Request,
     TimeoutError,
+    WebSocket,
     expect,
     sync_playwright,
 )
@@ -40,9 +42,55 @@ FLAGS = [
     "--disable-sync",
     "--renderer-process-limit=1",
     "--force-prefers-reduced-motion",
+    # One process draws all pages, and knows the scripts already; none lives long enough to pay for optimizing them.
+    # A page opens in 0.6 of the processor time.
+    "--process-per-site",
+    "--js-flags=--no-flush-bytecode,--no-opt,--no-maglev,--single-threaded-gc",
 ]
 WAIT = 30_000  # ms; a slow machine shall not fail a test, and a right page never takes it
 expect.set_options(timeout=WAIT)
+
+
+class Tabs:
+    """Tabs of a browser, which are used again: a page opens in two thirds of the time that it takes in a new one.
+
+    A tab comes as if it were new: empty, without a history, and with nothing kept by the app.
+    """
+
+    def __init__(self, browser: BrowserContext) -> None:
+        self.browser = browser
+        self.apps: list[App] = []  # those that are open
+        self._free: list[Page] = []
+
+    def take(self, app: "App") -> Page:
+        self.apps.append(app)
+        page = self._free.pop() if self._free and not app.own else self.browser.new_page()
+        page.bring_to_front()
+        return page
+
+    def give_back(self, app: "App") -> None:
+        self.apps.remove(app)
+        if not app.page.is_closed():
+            try:
+                self._empty(app.page)
+            except Error:
+                app.own = True
+            if app.own:
+                app.page.close()
+            else:
+                self._free.append(app.page)
+        if self.apps:  # as when a tab is closed
+            with contextlib.suppress(Error):
+                self.apps[-1].page.bring_to_front()
+
+    def _empty(self, page: Page) -> None:
+        page.unroute_all()
+        page.evaluate("localStorage.clear(), sessionStorage.clear()")
+        page.goto("about:blank")
+        page.mouse.move(0, 0)
+        session = self.browser.new_cdp_session(page)
+        session.send("Page.resetNavigationHistory")
+        session.detach()
 
 
 class App:
@@ -52,18 +100,32 @@ class App:
     provokes on purpose.
     """
 
-    def __init__(self, page: Page, address: str) -> None:
-        self.page, self.address = page, address
+    def __init__(self, tabs: Tabs, address: str, own: bool = False) -> None:
+        self.tabs, self.address, self.own = tabs, address, own
+        self.page = tabs.take(self)
         self.wrong: list[str] = []
         self.expected: list[str] = []
-        page.set_default_timeout(WAIT)
-        page.on("pageerror", self._failed)
-        page.on("request", lambda request: self._requested(request.url))
-        page.on("websocket", lambda socket: self._requested(socket.url))
-        page.on("console", self._logged)
-        page.on("dialog", self._asked)
+        self.page.set_default_timeout(WAIT)
+        self._heard: dict[Any, Callable[..., None]] = {
+            "pageerror": self._failed,
+            "request": self._requested,
+            "websocket": self._requested,
+            "console": self._logged,
+            "dialog": self._asked,
+        }
+        for event, hear in self._heard.items():
+            self.page.on(event, hear)
 
-    def _requested(self, url: str) -> None:
+    def close(self) -> None:
+        """Leave the page; its session on the server ends."""
+        if self in self.tabs.apps:
+            self.wrong += self._exceptions()
+            for event, hear in self._heard.items():
+                self.page.remove_listener(event, hear)
+            self.tabs.give_back(self)
+
+    def _requested(self, request: Request | WebSocket) -> None:
+        url = request.url
         parts = urlsplit(url)
         if parts.scheme in ("http", "https", "ws", "wss") and parts.netloc != urlsplit(self.address).netloc:
             self.wrong.append(f"left the machine: {url[:200]}")
@@ -82,9 +144,14 @@ class App:
         self.wrong.append(f"dialog: {dialog.message}")
         dialog.dismiss()
 
+    def _exceptions(self) -> list[str]:
+        if self not in self.tabs.apps or self.page.is_closed():
+            return []
+        boxes = self.page.get_by_test_id("stException").all()
+        return [f"exception box: {box.inner_text()[:300]}" for box in boxes]
+
     def complaints(self) -> list[str]:
-        boxes = [] if self.page.is_closed() else self.page.get_by_test_id("stException").all()
-        found = self.wrong + [f"exception box: {box.inner_text()[:300]}" for box in boxes]
+        found = self.wrong + self._exceptions()
         return [text for text in found if not any(part in text for part in self.expected)]
 
     def open(self, link: str = "", /, **parameters: object) -> "App":
@@ -93,12 +160,15 @@ class App:
         self.rest()
         return self
 
-    def beside(self, link: str) -> "App":
-        """Open a link in another tab of the same browser: a session of its own for the server."""
-        other = App(self.page.context.new_page(), self.address)
-        other.open(link)
-        self.wrong = other.wrong = self.wrong + other.wrong
+    def another(self) -> "App":
+        """Another tab of the same browser: a session of its own for the server. What goes wrong there counts here."""
+        other = App(self.tabs, self.address)
+        other.wrong, other.expected = self.wrong, self.expected
         return other
+
+    def beside(self, link: str) -> "App":
+        """Open a link in another tab."""
+        return self.another().open(link)
 
     def rest(self) -> None:
         """Wait until the script is not running and the page stands."""
@@ -251,9 +321,16 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext
 
 
 @pytest.fixture(scope="session")
+def tabs(browser: BrowserContext) -> Tabs:
+    return Tabs(browser)
+
+
+@pytest.fixture(scope="session")
 def server(browser: BrowserContext) -> Iterator[str]:
     """The app, for all tests; after `browser`, so that none is started where nobody can look at it."""
     with serve() as address:
+        # the first tab keeps the browser open, and the process that draws the app's pages
+        browser.pages[0].goto(f"{address}/_stcore/health")
         yield address
 
 
@@ -271,27 +348,26 @@ def fresh_server(browser: BrowserContext) -> Iterator[str]:
 
 
 @pytest.fixture
-def new_app(browser: BrowserContext) -> Iterator[Callable[..., App]]:
+def new_app(tabs: Tabs) -> Iterator[Callable[..., App]]:
     """``new_app(address, width=1920, color_scheme="dark")``: the app at an address in a window of its own.
 
-    What any page complained of (errors, exception boxes, requests to other hosts, dialogs) fails the test.
+    What any page complained of (errors, exception boxes, requests to other hosts, dialogs) fails the test. A
+    test that leaves in its tab what cannot be taken back, such as an init script, asks for ``own=True``.
     """
     apps: list[App] = []
 
-    def make(address: str, width: int = 1280, color_scheme: Any = "light") -> App:
-        page = browser.new_page()
-        page.set_viewport_size({"width": width, "height": 900})
-        page.emulate_media(color_scheme=color_scheme)
-        apps.append(App(page, address))
-        return apps[-1]
+    def make(address: str, width: int = 1280, color_scheme: Any = "light", own: bool = False) -> App:
+        app = App(tabs, address, own)
+        app.page.set_viewport_size({"width": width, "height": 900})
+        app.page.emulate_media(color_scheme=color_scheme)
+        apps.append(app)
+        return app
 
     yield make
     complaints = [complaint for app in apps for complaint in app.complaints()]
-    for page in browser.pages[1:]:  # the first keeps the browser open
-        with contextlib.suppress(Error):
-            page.evaluate("localStorage.clear()")
-        page.close()
-    browser.clear_cookies()
+    for app in tabs.apps[::-1]:
+        app.close()
+    tabs.browser.clear_cookies()
     assert complaints == []
 
 

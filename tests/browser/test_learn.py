@@ -29,7 +29,7 @@ def test_opens_cold_by_its_link(fresh_server: str, new_app: Callable[..., Any]) 
         expect(first.input("bits")).to_have_value("5")
         expect(first.page.get_by_role("dialog")).to_have_count(0)
         assert first.complaints() == []
-        first.page.close()
+        first.close()
 
 
 def _steps(name: str) -> list[str]:
@@ -63,7 +63,7 @@ _INSIDE = """() => ["lesson_picture", "lesson_control"].map((key) => {
 })"""
 
 
-@in_parts()
+@in_parts(4)
 def test_every_step_shows_its_picture_and_its_control_in_one_window(app: Any, part: Part) -> None:
     """In large mode at both sizes; by one button from the first step to the last, in one window that is resized.
     Another visitor sees the same by the link."""
@@ -82,7 +82,7 @@ def test_every_step_shows_its_picture_and_its_control_in_one_window(app: Any, pa
             if place == len(_steps(name)) // 2:
                 other = beside(app, name, step)
                 assert headline(other) == headline(app)
-                other.page.close()
+                other.close()
             if place + 1 < len(_steps(name)):
                 app.button("Next")
                 app.expect_parameter(lesson_plan.step_key(name), _steps(name)[place + 1])
@@ -187,7 +187,7 @@ def test_wrong_cells_are_found_and_revealed(app: Any) -> None:
     expect(other.page.locator(".st-key-learn_mistakes_wrong figure:first-child .qs-wrong")).to_have_count(
         int(wrong.sum())
     )
-    other.page.close()
+    other.close()
 
 
 def _gone(app: Any) -> bool:
@@ -215,7 +215,7 @@ def test_a_class_predicts_the_same_tensor(app: Any) -> None:
     expect(other.page.locator(".st-key-learn_predict_x .qs-cell")).to_have_count(24)
     expect(app.page.locator(".st-key-learn_predict_x .qs-cell")).to_have_count(24)
     assert app.page.evaluate(read) == other.page.evaluate(read)
-    other.page.close()
+    other.close()
     x = [[float(text) for text in app.page.evaluate(read)]]
     found = practice(qc.INT4, True, 1, clipping=True)
     np.testing.assert_array_equal(

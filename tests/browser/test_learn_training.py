@@ -62,7 +62,7 @@ def test_a_short_training(app: Any) -> None:
     app.page.wait_for_function("() => document.querySelector('.qs-maps')?.dataset.painted?.includes('int2')")
     other = beside(app, NAME, "qat")  # what was trained is there for whoever opens the link
     expect(metric(other, "QAT after 2 of 2 epochs")).to_have_text(f"{accuracies[-1]:.1f} %")
-    other.page.close()
+    other.close()
 
 
 def test_points_appear_and_stop_keeps_them(app: Any) -> None:
@@ -100,13 +100,12 @@ def test_leaving_the_page_stops_the_work(app: Any) -> None:
         other = beside(app, NAME, "curve")
         # one was under way when the page was left, and may have ended since
         assert 0 <= left[0] - compute(other)[0] <= 1
-        other.page.close()
+        other.close()
 
 
 def test_closing_the_window_stops_the_work(app: Any) -> None:
     link = {"train_weights": "int4 per_group(8)", **MANY}
-    other = type(app)(app.page.context.new_page(), app.address)
-    other.wrong, other.expected = app.wrong, app.expected
+    other = app.another()
     at_step(other, "curve", **link)
     other.key("train_compute").get_by_role("button").click()
     expect(other.page.get_by_test_id("stTable")).to_be_visible()

@@ -49,10 +49,10 @@ COLD = {
 }  # fmt: skip
 
 
-def test_cold_link(fresh_server: str, new_app: Callable[..., Any]) -> None:
-    """Of the first visitor, the very first to this server too."""
+def test_cold_link(server: str, new_app: Callable[..., Any]) -> None:
+    """Of a first visitor; the very first to a server opens links in test_ranges.py and test_sharing.py."""
     for parameters, x, scheme in COLD.values():
-        app = new_app(fresh_server)
+        app = new_app(server)
         app.open(**parameters)
         shown = (lambda values: values[1].T[4:12, 2:20]) if x.ndim == 3 else (lambda values: values)
         assert_view(app, x, scheme, shown)
@@ -62,7 +62,7 @@ def test_cold_link(fresh_server: str, new_app: Callable[..., Any]) -> None:
         expect(tab).to_have_attribute("aria-selected", "true")
         app.expect_parameters(**{key: value for key, value in parameters.items() if key != "t"})
         assert app.complaints() == []
-        app.page.close()
+        app.close()
 
 
 def arrow(key: str, times: int) -> Callable[[Any], None]:
@@ -116,7 +116,7 @@ def test_every_control_of_the_scheme_writes_the_link_that_shows_it(app: Any) -> 
             other = app.beside(app.page.url)
             assert_view(other, x, scheme)
             other.expect_parameters(**parameters)
-            other.page.close()
+            other.close()
     app.button("Reset")
     app.expect_scheme(DEFAULT)
     app.expect_parameters()
@@ -139,7 +139,7 @@ def test_every_control_of_the_tensor_writes_the_link_that_shows_it(app: Any) -> 
         for one in (app, other):
             assert_view(one, x, DEFAULT)
             one.expect_parameters(**parameters)
-        other.page.close()
+        other.close()
 
     app.type("outlier_channel_factor", "30")
     check(tensors.Generated(parameters=(("factor", 30.0),)), outlier_channel_factor="30")
@@ -173,7 +173,7 @@ def test_controls_whose_choices_depend_on_the_tensor(app: Any) -> None:
         other = app.beside(app.page.url)
         other.expect_scheme(scheme)
         np.testing.assert_array_equal(other.map("codes"), app.map("codes"))
-        other.page.close()
+        other.close()
 
 
 def test_a_typed_scheme_sets_controls_and_link_and_back_undoes_it(app: Any) -> None:

@@ -68,7 +68,7 @@ def test_uploaded_and_asked_for(app):
     app.wait("location.pathname.endsWith('/compare-checkpoints')")
     expect(meter(app)).to_contain_text("read")  # files stay
 
-    other = type(app)(app.page.context.new_page(), app.address)
+    other = app.another()
     other.page.goto(link)
     alert = other.page.get_by_test_id("stAlert")
     expect(alert).to_contain_text(

@@ -15,7 +15,8 @@ WATCH = "addEventListener('securitypolicyviolation', (e) => (window.forbidden ??
 
 
 @pytest.fixture
-def watched(app):
+def watched(new_app, server):
+    app = new_app(server, own=True)
     app.page.add_init_script(WATCH)
     return app
 

@@ -24,7 +24,8 @@ from pages.serving.tensor_store import configured as tensor_store
 from quantcore import tensors
 
 pytestmark = pytest.mark.skipif(NGINX is None, reason=SKIP)
-SESSIONS = 20
+SESSIONS = 12
+UPLOADS = 6
 MAX_UPLOAD = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text("utf-8"))["server"][
     "maxUploadSize"
 ]
@@ -110,25 +111,25 @@ def test_sessions_uploads_and_media_keep_to_their_replica(behind_nginx: Cluster,
     address, replicas = behind_nginx
 
     async def check() -> None:
-        links = [link(number) | {"tab": "Export"} for number in range(SESSIONS - 10)] + [
+        links = [link(number) | {"tab": "Export"} for number in range(SESSIONS - UPLOADS)] + [
             {"src": "upload"}
-        ] * 10
+        ] * UPLOADS
         async with visitors(address, *links) as those:
             assert Counter(visitor.replica for visitor in those) == {
                 each.name: SESSIONS // 2 for each in replicas
             }
             *offered, elsewhere = await asyncio.gather(
-                *(visitor.download() for visitor in those[:10]), stray(those[0])
+                *(visitor.download() for visitor in those[:-UPLOADS]), stray(those[0])
             )
             assert {answer.status_code for answer in offered} == {200}
             assert elsewhere.status_code == 404
             file = npy(np.eye(3, 5, dtype=np.float32))
-            uploads = await asyncio.gather(*(visitor.upload("x.npy", file) for visitor in those[10:]))
+            uploads = await asyncio.gather(*(visitor.upload("x.npy", file) for visitor in those[-UPLOADS:]))
             assert {answer.status_code for answer in uploads} == {204}
             assert all(visitor.maps for visitor in those)
-            assert len({visitor.maps for visitor in those[10:]}) == 1
+            assert len({visitor.maps for visitor in those[-UPLOADS:]}) == 1
             # the checkout's settings are in the image, and are read there
-            assert {visitor.largest_upload for visitor in those[10:]} == {MAX_UPLOAD}
+            assert {visitor.largest_upload for visitor in those[-UPLOADS:]} == {MAX_UPLOAD}
 
     async def stray(visitor: Visitor) -> requests.Response:
         """The same request with the other replica's name: this is what the cookie prevents."""

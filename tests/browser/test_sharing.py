@@ -76,9 +76,10 @@ def test_a_shared_tensor_opens_where_nothing_is_known_of_it(
         other.open(link.replace(server, second))
         assert_view(other)
         expect(other.page.get_by_test_id("stAlert")).to_have_count(0)
+        expect(other.page.get_by_role("dialog")).to_have_count(0)  # nor of a page that is not found
         other.type("_scheme_text", "int6")  # and works on
         other.expect_scheme("int6 symmetric per_tensor min_max textbook")
-        other.page.close()  # before its server ends
+        other.close()  # before its server ends
 
 
 def test_a_qr_code_is_the_link_and_large(app: Any) -> None:

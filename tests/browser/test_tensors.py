@@ -39,7 +39,7 @@ def assert_link_holds(app: Any, x: np.ndarray) -> None:
     app.expect_parameter("t", tensors.encode(x))
     other = app.beside(app.page.url)
     assert_codes(other, x)
-    other.page.close()
+    other.close()
 
 
 def alert(app: Any) -> Any:
@@ -160,7 +160,7 @@ def go(app: Any, section: str, title: str) -> None:
     at_page(app, title)
 
 
-def test_uploaded_tensor_is_there_after_a_walk_through_all_pages(app: Any) -> None:
+def test_uploaded_tensor_is_there_after_a_walk_through_the_pages(app: Any) -> None:
     """A file of several tensors, not the first of which is chosen; the last way back is a click on a scheme."""
     several = {
         f"layers.{i}.weight": np.full((2, 3), i, np.float32) + np.eye(2, 3, dtype=np.float32)
@@ -174,7 +174,8 @@ def test_uploaded_tensor_is_there_after_a_walk_through_all_pages(app: Any) -> No
     app.choose("tensor", name)
     assert_codes(app, x, DEFAULT.replace("4", "5"))
     for section, titles in PAGES.items():
-        for title, shown in titles.items():
+        # lessons, which show neither tensor nor scheme, are alike in this
+        for title, shown in list(titles.items())[:: 3 if section == "Learn" else 1]:
             go(app, section, title)
             for part in BOTH:
                 control = app.key("src" if part == "tensor" else "library")
