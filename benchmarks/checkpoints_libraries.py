@@ -70,7 +70,7 @@ def hqq(weight: torch.Tensor) -> Iterator[Release]:
         layer.load_state_dict({name.removeprefix("m."): piece for name, piece in pieces.items()})
         return layer.dequantize()
 
-    linear = torch.nn.Linear(*weight.shape, bias=False)
+    linear = torch.nn.Linear(*weight.shape[::-1], bias=False)
     linear.weight.data.copy_(weight)
     for bits, axis in ((4, 1), (4, 0), (3, 1), (8, 1)):
         config = BaseQuantizeConfig(nbits=bits, group_size=64, axis=axis)
@@ -96,7 +96,7 @@ def optimum_quanto(weight: torch.Tensor) -> Iterator[Release]:
 
     for kind, read in (("qint4", read_qint4), ("qint8", read_qint8)):
         model = torch.nn.Sequential()
-        model.add_module("m", torch.nn.Linear(*weight.shape, dtype=torch.bfloat16))
+        model.add_module("m", torch.nn.Linear(*weight.shape[::-1], dtype=torch.bfloat16))
         model.m.weight.data.copy_(weight)  # type: ignore[operator, union-attr]
         quanto.quantize(model, weights=getattr(quanto, kind))
         quanto.freeze(model)
@@ -113,7 +113,7 @@ def torchao(weight: torch.Tensor) -> Iterator[Release]:
     )
 
     def quantized(config: Any) -> Any:
-        model = torch.nn.Sequential(torch.nn.Linear(*weight.shape, bias=False, dtype=torch.bfloat16))
+        model = torch.nn.Sequential(torch.nn.Linear(*weight.shape[::-1], bias=False, dtype=torch.bfloat16))
         model[0].weight.data.copy_(weight)
         ao.quantize_(model, config)
         return model[0].weight
