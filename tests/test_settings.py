@@ -65,6 +65,7 @@ def test_every_setting_stands_in_the_readme():
         assert re.search(rf"`{settings.PREFIX}{each.name.upper()}[`=]", text), each.name
 
 
+@pytest.mark.slow  # test_server.py starts it with another
 def test_the_app_does_not_start_with_one_that_can_not_be_used():
     command = [
         sys.executable,
