@@ -353,9 +353,7 @@ def test_color_bars_have_round_numbers_where_these_belong(app: Any, part: Part) 
     ]):  # fmt: skip
         app.type("_pasted", "\n".join(" ".join(map(str, row)) for row in x))
         # the numbers along the bars are drawn anew in one go with the maps
-        app.wait(
-            "(x) => document.querySelector('.qs-plot')?.data?.[0].z[0][0] === x", float(np.float32(x[0][0]))
-        )
+        app.wait(f"(x) => {SHOWN}('x')?.[0][0] === x", float(np.float32(x[0][0])))
         app.expect_scheme(DEFAULT)
         assert_color_bars(app, x)
 
