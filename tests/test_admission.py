@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from pages.serving.work.admission import Gate, Kind, Turn
+from pages.serving.work.admission import Gate, Turn
+from pages.serving.work.lanes import Kind
 from pages.shared import cache
 from pages.shared import turn as admitted
 from pages.shared.selection import Tensor

@@ -14,6 +14,7 @@ import quantcore as qc
 from pages.learn import frame
 from pages.maps import arithmetic, component, four_maps
 from pages.maps.picture import Picture
+from pages.maps.places import read_element
 from pages.shared import cache, messages, selection
 from pages.shared.selection import Tensor
 from pages.shared.theme import theme
@@ -189,7 +190,7 @@ def _line(step: qc.Step) -> str:
 
 def _chosen(typed: str, shape: tuple[int, ...], first: tuple[int, ...]) -> tuple[int, ...]:
     try:
-        return four_maps.read_element(typed, shape) or first
+        return read_element(typed, shape) or first
     except qc.QuantError as error:
         messages.warning(f"{error} Element {first} is shown instead.")
         return first

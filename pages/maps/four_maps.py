@@ -9,6 +9,7 @@ import quantcore as qc
 from pages.maps import component
 from pages.maps.arithmetic import Arithmetic
 from pages.maps.picture import Picture
+from pages.maps.places import around, integers, read_element, read_span
 from pages.shared import cache, messages, pinned
 from pages.shared.selection import Tensor
 from pages.shared.theme import theme
@@ -197,58 +198,3 @@ def _go_to_worst(shape: tuple[int, ...], worst: tuple[int, ...]) -> None:
     down, across = _drawn_axes(len(shape)) if len(shape) > 2 else (len(shape) - 2, len(shape) - 1)
     spans = [around(worst[i], shape[i]) if i >= 0 else None for i in (down, across)]
     region(spans[0], spans[1])
-
-
-def around(place: int, length: int) -> tuple[int, int] | None:
-    """The 16 elements around one; None for all, if there are no more."""
-    if length <= 16:
-        return None
-    start = min(max(0, place - 8), length - 16)
-    return start, start + 16
-
-
-def read_span(typed: str, what: str) -> tuple[int, int] | None:
-    """Read ``3:17``; empty text means all.
-
-    Raises:
-        QuantError: the text is not a slice.
-    """
-    if not typed.strip():
-        return None
-    parts = typed.replace("..", ":").split(":")
-    try:
-        start, stop = (int(p) for p in parts)
-    except ValueError:
-        raise qc.QuantError(
-            f"{what} must be two integers such as 0:16, or empty for all, not {typed[:40]!r}."
-        ) from None
-    return start, stop
-
-
-def read_element(typed: str, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Read ``3, 17``; empty text means none.
-
-    Raises:
-        QuantError: the text is not an index of a tensor of ``shape``.
-    """
-    index = integers(typed, "The element")
-    if index is None:
-        return () if not shape else None
-    if len(index) != len(shape) or any(not -n <= i < n for i, n in zip(index, shape, strict=True)):
-        raise qc.QuantError(
-            f"The element {typed[:40]!r} is not in a tensor of shape {shape}; write one index per axis."
-        )
-    return tuple(i % n for i, n in zip(index, shape, strict=True))
-
-
-def integers(typed: str, what: str) -> tuple[int, ...] | None:
-    """Read ``3, 17``; empty text means none.
-
-    Raises:
-        QuantError: ``what`` is something else.
-    """
-    words = typed.strip().strip("()").replace(",", " ").split()
-    try:
-        return tuple(int(word) for word in words) or None
-    except ValueError:
-        raise qc.QuantError(f"{what} must be integers such as 3, 17, not {typed[:40]!r}.") from None

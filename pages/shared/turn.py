@@ -13,7 +13,8 @@ from streamlit.runtime.scriptrunner_utils.script_run_context import get_run_yiel
 
 from pages.serving import settings
 from pages.serving.work import memory
-from pages.serving.work.admission import Gate, Kind, Turn
+from pages.serving.work.admission import Gate, Turn
+from pages.serving.work.lanes import Kind
 
 AT_A_TIME = 5.0  # seconds after which long work lets those who wait go first
 _PATIENCE = 0.3  # seconds of waiting that are not worth a word

@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 
 import quantcore as qc
-from pages.maps.four_maps import around, integers, read_element, read_span
+from pages.maps.places import around, integers, read_element, read_span
 from pages.models import opening
 from pages.shared import messages
 from quantcore.checkpoints import plane_shape
