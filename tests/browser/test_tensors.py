@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 from page_rest import SHOWN, at_rest
+from parts import Part, in_parts
 from playwright.sync_api import TimeoutError, expect
 
 import quantcore as qc
@@ -160,7 +161,8 @@ def go(app: Any, section: str, title: str) -> None:
     at_page(app, title)
 
 
-def test_uploaded_tensor_is_there_after_a_walk_through_the_pages(app: Any) -> None:
+@in_parts()
+def test_uploaded_tensor_is_there_after_a_walk_through_the_pages(app: Any, part: Part) -> None:
     """A file of several tensors, not the first of which is chosen; the last way back is a click on a scheme."""
     several = {
         f"layers.{i}.weight": np.full((2, 3), i, np.float32) + np.eye(2, 3, dtype=np.float32)
@@ -175,11 +177,11 @@ def test_uploaded_tensor_is_there_after_a_walk_through_the_pages(app: Any) -> No
     assert_codes(app, x, DEFAULT.replace("4", "5"))
     for section, titles in PAGES.items():
         # lessons, which show neither tensor nor scheme, are alike in this
-        for title, shown in list(titles.items())[:: 3 if section == "Learn" else 1]:
+        for title, shown in part(titles.items()) if section == "Learn" else titles.items():
             go(app, section, title)
-            for part in BOTH:
-                control = app.key("src" if part == "tensor" else "library")
-                expect(control).to_be_visible() if part in shown else expect(control).to_be_hidden()
+            for control_of in BOTH:
+                control = app.key("src" if control_of == "tensor" else "library")
+                expect(control).to_be_visible() if control_of in shown else expect(control).to_be_hidden()
             expect(app.page.get_by_test_id("stSidebar")).to_be_visible(visible=bool(shown))
     go(app, "Compare", "Schemes")
     point = app.page.locator(".st-key-sw_chart .scatterlayer .trace path.point").first

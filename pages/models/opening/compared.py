@@ -91,9 +91,8 @@ def proceed(found: Kept, shown: Callable[[], None]) -> None:
                 for count, step in enumerate(steps):
                     found.note(step)
                     shown()
-                    if (
-                        count and step.done < step.total
-                    ):  # the first step comes before a box has been compared
+                    # the first step comes before a box has been compared
+                    if count and step.done < step.total:
                         turn.rerun_for_others(own)
         finally:
             found.lock.release()
