@@ -1,4 +1,4 @@
-"""What becomes of numbers that no integer holds, against the casts themselves, each in its own words."""
+"""What casts make of numbers that no integer type holds, against the casts themselves and their descriptions."""
 
 import dataclasses
 import itertools

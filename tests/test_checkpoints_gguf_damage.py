@@ -1,4 +1,4 @@
-"""GGUF and imatrix files with bytes flipped, cut and overwritten: a QuantError or a result, soon, and nothing else."""
+"""Corrupt GGUF and imatrix files give a QuantError or a result, within limits of time and memory."""
 
 import random
 import time
