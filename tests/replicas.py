@@ -1,4 +1,4 @@
-"""Two replicas of the app behind nginx, as deploy/ and the Dockerfile have them, on loopback."""
+"""Two replicas of the app behind nginx, set up as in deploy/ and the Dockerfile, but on loopback."""
 
 import contextlib
 import json

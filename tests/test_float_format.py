@@ -332,7 +332,7 @@ def test_many_elements_are_as_few():
     assert torch.equal(fmt.encode(x), torch.cat([fmt.encode(part) for part in x.split(100_003)]))
     before = x.clone()
     fmt.encode(x)
-    assert torch.equal(x.nan_to_num(7), before.nan_to_num(7)), "x is left alone"
+    assert torch.equal(x.nan_to_num(7), before.nan_to_num(7)), "x must not change"
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0), (2, 3, 4)])
@@ -378,7 +378,7 @@ def test_texts():
 def test_words_that_are_no_float(word):
     with pytest.raises(QuantError) as error:
         read_float(word)
-    assert str(error.value).count(". ") == 0, "one sentence"
+    assert str(error.value).count(". ") == 0, "must be one sentence"
 
 
 EVERY = [

@@ -193,7 +193,7 @@ def test_mistake_is_named_on_a_random_tensor(name):
     mistake = MISTAKES[name]
     x = torch.randn(mistake.x().shape, generator=torch.Generator().manual_seed(1002)) * 3
     if name == "wraps-per-column":
-        x[:, 0] = x[:, 0].abs() + 1  # (max - min) without 0 between
+        x[:, 0] = x[:, 0].abs() + 1  # a range without 0
     comparison = compare(mistake, x)
     assert named(match(x, comparison.wrong.codes), comparison, WORDS[name]).corruption
 

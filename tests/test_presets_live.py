@@ -224,7 +224,7 @@ def test_gguf(name):
     check(x, result.dequantized, theirs, "dequantized")
     packed = packed.reshape(-1, gguf.GGML_QUANT_SIZES[kind][1])
     bits = qc.bits_per_element(result.scheme, x.shape)
-    assert bits * x.numel() == packed.size * 8, "the file's own size"
+    assert bits * x.numel() == packed.size * 8, "must be the file's size"
     if name[0] == "Q" and name[1] in "458":
         scale = packed[:, :2].copy().view(np.float16).astype(np.float32)
         check(x, result.scale, scale.reshape(x.shape[0], -1), "scale")

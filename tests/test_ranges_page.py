@@ -68,7 +68,7 @@ def assert_rows_are_reports(at: AppTest, block: Any = None) -> None:
 
 
 def numbers(array: Any) -> np.ndarray:
-    """An array as Plotly sends it."""
+    """Decode an array of Plotly's JSON."""
     return np.frombuffer(base64.b64decode(array["bdata"]), array["dtype"])
 
 
@@ -84,7 +84,7 @@ def test_first_view(mode: str) -> None:
     assert shaded(at) == ((-reach, reach) if mode == "symmetric" else (low, high))
     assert numbers(figure(at, 0)["data"][0]["y"]).sum() == X.size
     assert "No half_quadratic: half_quadratic adjusts a float zero_point" in " ".join(said(at.caption))
-    assert "maps" in [component.key for component in at.get("bidi_component")]  # they follow
+    assert "maps" in [component.key for component in at.get("bidi_component")]  # the maps are shown below
 
 
 def test_a_number_moves_a_symmetric_range() -> None:

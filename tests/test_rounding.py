@@ -12,7 +12,7 @@ from quantcore.numerics.rounding import NAMES, ROUNDINGS, Stochastic, rounding
 
 HALF = Fraction(1, 2)
 EXACT = {
-    "half_even": round,  # Python's rounds a Fraction half to even
+    "half_even": round,  # Python rounds a Fraction half to even
     "half_away": lambda v: int(math.copysign(math.floor(abs(v) + HALF), v)),
     "half_up": lambda v: math.floor(v + HALF),
     "floor": math.floor,
@@ -35,7 +35,7 @@ def test_exact(name):
     values = hard_values()
     work = values.clone()
     rounded = rounding(name)(work)
-    assert rounded.data_ptr() == work.data_ptr(), "it works in place"
+    assert rounded.data_ptr() == work.data_ptr(), "must work in place"
     assert [int(v) for v in rounded.tolist()] == [EXACT[name](Fraction(v)) for v in values.tolist()]
 
 

@@ -1,4 +1,4 @@
-"""What the server answers, over HTTP."""
+"""The server's HTTP responses."""
 
 import asyncio
 import contextlib
