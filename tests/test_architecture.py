@@ -127,7 +127,9 @@ def test_every_module_belongs_to_a_package(name):
 def test_imports_come_from_below(name):
     for imported in imports(name) & set(SOURCES):
         mine, other = package(name), package(imported)
-        assert mine == other or LINE[other] < LINE[mine], f"{name} imports {imported}, which is not above it"
+        assert mine == other or LINE[other] < LINE[mine], (
+            f"{name} imports {imported}, which is not on an earlier line"
+        )
 
 
 @each_module

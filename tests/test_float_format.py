@@ -117,7 +117,7 @@ def test_every_rounding_is_that_of_gfloat(case):
 
 
 def every_upper_half():
-    """All 65,536 upper halves of a float32, each with six lower halves, which include every tie of an 8-bit float."""
+    """All 65,536 upper halves of a float32, each with six lower halves: all ties with up to 7 mantissa bits."""
     lower = np.array([0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF], dtype=np.uint32)
     upper = np.arange(1 << 16, dtype=np.uint32)[:, None] << 16
     return torch.from_numpy((upper | lower).reshape(-1).view(np.float32))
