@@ -210,7 +210,7 @@ def original(seed, shape):
 
 
 def corrupted(codes, fmt, seed, wrapped=None):
-    """Codes most of which are replaced: by a neighbor, any code of the format, a wrapped one, or one far away."""
+    """Codes, most of them replaced by a neighbor, any code of the format, a wrapped one, or one far away."""
     rng = np.random.default_rng(seed)
     codes = codes.to(torch.int64).numpy().copy()
     wrapped = codes.copy() if wrapped is None else wrapped.numpy()

@@ -1,4 +1,4 @@
-"""Pasted text: what is read, what is refused and at which place; there is no other outcome."""
+"""Pasted text: what is read, what is refused and where; there is no other outcome."""
 
 import contextlib
 import json
