@@ -1,4 +1,4 @@
-"""How tests without a browser find what stands on a page."""
+"""Helpers for tests without a browser: find what a page shows."""
 
 import ast
 import html
@@ -16,7 +16,7 @@ MAIN = Path(__file__).resolve().parent.parent / "pages" / "main.py"
 
 
 def _registry() -> tuple[list[Page], set[str]]:
-    """The records of the registry, and every parameter of a link: read from main.py, which draws when it is imported."""
+    """The registry's records and all link parameters, parsed from main.py, since importing it would draw the page."""
     tree = ast.parse(MAIN.read_text(encoding="utf-8"))
     named = {
         ast.unparse(n.targets[0] if isinstance(n, ast.Assign) else n.target): n.value
@@ -47,13 +47,13 @@ PAGES, KEYS = _registry()
 
 
 def script_of(url: str) -> str:
-    """The script of a page by its address, as `AppTest.switch_page` wants it."""
+    """The script of the page at this address, as `AppTest.switch_page` expects it."""
     (script,) = [page.script for page in PAGES if page.url_path == url]
     return script
 
 
 def widget(at: AppTest, key: str) -> Any:
-    """The widget with this key, or the one that mirrors something under this name."""
+    """The widget with this key, or with this key and a number after it."""
     name = re.compile(re.escape(key) + r"(_\d+)?")
     found = [e for e in at if not isinstance(e, Block) and name.fullmatch(getattr(e, "key", None) or "")]
     assert len(found) == 1, f"{len(found)} widgets with key {key!r}"
@@ -65,18 +65,18 @@ def change(at: AppTest, key: str, value: Any) -> AppTest:
 
 
 def said(elements: Any) -> list[str]:
-    """The sentences, without the backslashes that keep Markdown from reading them."""
+    """The elements' text, without the backslashes that escape Markdown."""
     return [re.sub(r"\\(.)", r"\1", element.value) for element in elements]
 
 
 def lines(at: AppTest) -> list[str]:
-    """The blocks of arithmetic."""
+    """The text of the arithmetic blocks."""
     found = [element.proto.body for element in at.get("html")]
     return [html.unescape(re.sub("<[^>]*>", "", text)) for text in found if text.startswith("<pre")]
 
 
 def figures(at: AppTest) -> dict[str, str]:
-    """The figures above the maps: label -> value and, after a blank, the change."""
+    """The figures above the maps: label -> value, followed by a space and the change, if any."""
     (body,) = [e.proto.body for e in at.get("html") if "<dl class=" in e.proto.body]
     cells = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", body)
     return {
@@ -85,9 +85,9 @@ def figures(at: AppTest) -> dict[str, str]:
 
 
 def change_before_it_is_drawn(at: AppTest, first: Any, then: Any, of: str) -> AppTest:
-    """Two changes of one widget, the second of which is made before the browser has drawn what the first did.
+    """Change a widget twice, the second time before the browser has drawn the result of the first.
 
-    The browser still tells of the page as it was, ``then`` aside.
+    The second run gets the widget states from before the first change, except for ``then``.
     """
     browser = at._tree.get_widget_states()
     at = change(at, of, first)

@@ -1,8 +1,8 @@
-"""Golden checkpoints: small releases written by the real libraries, and what they hold, bit for bit.
+"""Golden checkpoints: small releases written by the real libraries, with their exact content.
 
-``tests/golden_checkpoints/<case>``: ``checkpoint`` the release, ``case.json`` what it is, ``expected.npz`` per weight
-its values in the library's dtype, widened to float32, and ``|float32``, ``|codes``, ``|scale``, ``|zero_point``,
-``|min`` and stored pieces.
+In ``tests/golden_checkpoints/<case>``, ``checkpoint`` is the release, ``case.json`` describes it, and
+``expected.npz`` has for each weight its values in the library's dtype, widened to float32, and where they apply
+``|float32``, ``|codes``, ``|scale``, ``|zero_point``, ``|min`` and stored pieces.
 """
 
 import json
@@ -44,13 +44,13 @@ class Case:
 
 
 def cases(*starts: str) -> list[Case]:
-    """The cases with a checkpoint whose names begin with one of ``starts``: one is bytes alone (test_ggml_bytes.py)."""
+    """The cases whose names begin with one of ``starts``; gguf_quantizer has no checkpoint (test_ggml_bytes.py)."""
     folders = [f for f in sorted(FOLDER.iterdir()) if f.name.startswith(starts)]
     return [Case(f) for f in folders if f.name != "gguf_quantizer"]
 
 
 def sound() -> list[Case]:
-    """Every golden checkpoint that a reader must read right; an imatrix holds no weights."""
+    """Every golden checkpoint that must be read correctly; imatrix files are left out, as they hold no weights."""
     return [
         given
         for given in cases("")
@@ -63,7 +63,7 @@ def case(name: str) -> Case:
 
 
 def quantized_names(given: Case) -> list[str]:
-    """The weights that have codes; of GGUF, those whose parameters are known."""
+    """The weights that have codes; for GGUF, only those whose parameters are known."""
 
     def has_codes(name: str, record: dict) -> bool:
         if "ggml_type" in record:
@@ -74,7 +74,7 @@ def quantized_names(given: Case) -> list[str]:
 
 
 def differences(given: Case, checkpoint: Checkpoint | None = None) -> list[str]:
-    """What a checkpoint gives that differs from the golden content; empty if all is bit for bit equal."""
+    """What differs from the golden content, in words; empty if all of it is bit for bit equal."""
     checkpoint = checkpoint or open_checkpoint(given.release)
     found = []
     for name, record in given.record["tensors"].items():
@@ -107,7 +107,7 @@ def _same(got: np.ndarray, wanted: np.ndarray) -> bool:
 
 
 def _rows_agree(tensor: CheckpointTensor, expected: np.ndarray) -> bool:
-    """Whether rows read alone are those of the whole."""
+    """Whether rows read on their own equal the same rows of the tensor."""
     n = tensor.shape[0]
     spans = [slice(n // 3, n // 2 + 1), slice(n - 1, n), slice(0, 1)]
     return all(_same(tensor.read(span).numpy(), expected[span]) for span in spans)
@@ -120,7 +120,7 @@ def _encoded_otherwise(checkpoint: Checkpoint, tensor: CheckpointTensor) -> list
 
 
 def flipped(given: Case, place: Place, bit: int, folder: Path) -> Checkpoint:
-    """The checkpoint with one bit of a place flipped in a copy of its files."""
+    """A copy of the checkpoint with one bit of ``place`` flipped."""
     source = given.release if given.release.is_dir() else given.release.parent
     shutil.copytree(source, folder, dirs_exist_ok=True)
     file = folder / place.file
@@ -132,11 +132,11 @@ def flipped(given: Case, place: Place, bit: int, folder: Path) -> Checkpoint:
 
 
 def misplaced(given: Case, name: str, index: tuple[int, ...], folder: Path) -> list[str]:
-    """What is wrong with the place of an element: each of its bits, flipped in the file, must change only its code."""
+    """What is wrong with an element's place: each of its bits, if flipped in the file, must change only its code."""
     tensor = open_checkpoint(given.release).tensors[name]
     codes = tensor.codes().numpy()
     place = tensor.locate(index).code
-    offset = getattr(tensor.layout.fields["codes"], "offset", 0)  # of what is stored
+    offset = getattr(tensor.layout.fields["codes"], "offset", 0)  # from the code to the number that is stored
     found = []
     for bit in range(len(place.bits)):
         other = flipped(given, place, bit, folder).tensors[name].codes().numpy()

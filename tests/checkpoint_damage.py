@@ -1,4 +1,4 @@
-"""Files with bytes flipped, cut and overwritten, and everything that can be asked of them."""
+"""Corrupt files: bits flipped, bytes deleted or overwritten; and every question a checkpoint can be asked."""
 
 import contextlib
 import re
@@ -21,7 +21,7 @@ JSON_VALUE = re.compile(rb'-?\d+|"[^"]{0,80}"|true|false|null')
 
 
 def damage(content, generator, header):
-    """A damaged copy: the header suffers most, where counts and offsets are."""
+    """A corrupted copy; most changes are in the header, which has the counts and offsets."""
     damaged = bytearray(content)
     reach = len(content) if generator.random() < 0.2 else header
     for _ in range(generator.choice((1, 1, 2, 5))):
@@ -41,7 +41,7 @@ def damage(content, generator, header):
 
 
 def damage_json(content, generator):
-    """JSON with some values replaced by others that parse: what a damaged byte hardly ever gives."""
+    """JSON with some values replaced by others that still parse, which random bytes hardly ever do."""
     for _ in range(generator.choice((1, 1, 2, 4))):
         places = list(JSON_VALUE.finditer(content))
         if places:
@@ -52,14 +52,15 @@ def damage_json(content, generator):
 
 
 def damage_safetensors(content, generator):
-    """A .safetensors file with values of its JSON replaced, and the length of the header corrected."""
+    """A .safetensors file with some values of its JSON replaced and the header length adjusted."""
     end = 8 + struct.unpack("<Q", content[:8])[0]
     text = damage_json(content[8:end], generator)
     return struct.pack("<Q", len(text)) + text + content[end:]
 
 
 def exercise(path, limit=None):
-    """Ask everything that can be asked of a checkpoint, of at most ``limit`` weights; return the QuantErrors."""
+    """Call everything a checkpoint offers, on at most ``limit`` weights; return the messages of QuantErrors
+    and findings."""
     sentences = []
     checkpoint = answer(lambda: open_checkpoint(path), sentences)
     if checkpoint is None:
@@ -77,7 +78,7 @@ def exercise(path, limit=None):
 
 
 def answer(ask, sentences):
-    """What is returned; None and one more sentence after a QuantError."""
+    """The result of ``ask``; after a QuantError None, with its message appended to ``sentences``."""
     try:
         return ask()
     except QuantError as error:
@@ -87,7 +88,7 @@ def answer(ask, sentences):
 
 @contextlib.contextmanager
 def limited(most_bytes, most_seconds, what):
-    """Refuse allocations beyond ``most_bytes`` more than now; check the time of the process, others don't count."""
+    """Allow ``most_bytes`` more memory than is used now, and ``most_seconds`` of this process's CPU time."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     with open("/proc/self/statm") as file:
         now = int(file.read().split()[0]) * resource.getpagesize()

@@ -1,6 +1,6 @@
-"""Quantizers as people write them: right ones, and wrong ones with the lines and kinds of their mistakes.
+"""Quantizers as people write them: correct ones, and wrong ones with their mistakes marked.
 
-A line of a wrong one that ends with ``#! kind`` is where that mistake stands; the marks are taken off.
+A line with a mistake ends with ``#! kind``; the marks are removed before the code is read.
 """
 
 RIGHT = {

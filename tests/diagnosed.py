@@ -1,6 +1,7 @@
-"""What the sentences of findings say, computed anew with numpy from the tensor, the codes and the parameters.
+"""Check what findings say: recompute it with numpy from the tensor, the codes and the parameters.
 
-``CHECKS[kind](said, case)`` asserts every number and name of a sentence; ``said`` is the match of `PATTERNS[kind]`.
+``CHECKS[kind](said, evidence)`` asserts every number and name in a sentence; ``said`` is the match of
+`PATTERNS[kind]`.
 """
 
 import math
@@ -70,7 +71,7 @@ def db(text):
 
 
 def near(text, value, digits=4):
-    """Whether a written number is a value, to the digits that are written."""
+    """Whether a number in a sentence equals a value, to the digits that sentences give."""
     said = number(text)
     return said == value or abs(said - value) <= 0.51 * 10.0 ** (
         math.floor(math.log10(abs(value) or 1e-300)) - digits + 1
@@ -83,7 +84,7 @@ def same_db(text, value):
 
 
 def same_gain(text, e):
-    """What a sentence says of the SQNR of its fix: how much more, or from what to what."""
+    """Whether the SQNR that a sentence claims for its fix is right: its gain, or before and after."""
     before, after = sqnr(e.x, e.error), e.sqnr_of(e.finding.fix)
     if not math.isfinite(after - before):
         said = re.match(rf"takes the SQNR from {DB} to {DB}$", text)
@@ -102,7 +103,7 @@ def place(text):
 
 
 class Evidence:
-    """A result as numpy arrays, its parameters spread over the elements."""
+    """A result as numpy arrays, with its parameters expanded to one per element."""
 
     def __init__(self, result, finding):
         self.result, self.finding, self.scheme = result, finding, result.scheme
@@ -135,20 +136,20 @@ class Evidence:
         return sqnr(self.x, self.x - self.again(scheme).dequantized.numpy())
 
     def others_without(self, x, others):
-        """SQNR of the others: now, and of the same scheme on x with the outliers replaced."""
+        """SQNR of the other elements: as it is, and with the outliers in x replaced."""
         error = x - self.again(self.scheme, x).dequantized.numpy()
         return sqnr(self.x[others], self.error[others]), sqnr(self.x[others], error[others])
 
 
 def bits(scheme, x):
-    """Bits per element of integers: codes, and for each block a float32 scale and the zero point, if it is free."""
+    """Bits per element of an integer scheme: the code, and each block's float32 scale and, if free, zero point."""
     result = qc.apply(x, scheme)
     each = 32 + (0 if scheme.symmetric else scheme.format.bits)
     return scheme.format.bits + each * result.scale.numel() / x.size
 
 
 def nan(said, e):
-    if said[4]:  # finite numbers that the library's own arithmetic makes NaN of
+    if said[4]:  # finite numbers that become NaN in the library's own arithmetic
         with np.errstate(all="ignore"):
             assert number(said[1]) == np.isnan(e.x * (1 / e.s.astype(np.float32))).sum() > 0
         return
@@ -324,7 +325,7 @@ def small_groups(said, e):
 
 
 def _block_of(subject, e, holds):
-    """The blocks of which ``holds``, in order, as masks; the subject of the sentence names the first and their number."""
+    """The blocks for which ``holds`` is true, as slices; the subject must name the first and their number."""
     found = []
     for grid in np.ndindex(*e.result.scale.shape):
         box = tuple(slice(g * b, g * b + b) for g, b in zip(grid, e.block, strict=True))
@@ -398,7 +399,7 @@ def ties(said, e):
         ratio = (e.x / e.s).astype(np.float64)
     half = (ratio - np.floor(ratio) == 0.5) & ~e.clipped
     steps = e.codes.astype(np.float64) - e.z
-    if said[1]:  # a sample of a large tensor
+    if said[1]:  # estimated from a sample of a large tensor
         assert abs(number(said[2]) - 100 * half.mean()) < 200 / math.sqrt(1 << 14)
     else:
         assert number(said[2]) == half.sum()
@@ -420,7 +421,7 @@ CHECKS = {name: globals()[name] for name in PATTERNS}
 
 
 def check(result, finding):
-    """Evaluate a finding: its sentence, its boxes and its gain."""
+    """Check a finding: its sentence, its boxes and its gain."""
     names = (finding.kind, *VARIANTS.get(finding.kind, ()))
     matches = [(name, said) for name in names if (said := re.match(PATTERNS[name], finding.sentence))]
     assert len(matches) == 1, finding.sentence

@@ -1,4 +1,4 @@
-"""ggml's own quantizer, from the wheel of pywhispercpp: x86-64 without fused multiply-add. For tests and benchmarks."""
+"""ggml's own quantizer from the pywhispercpp wheel (x86-64, no fused multiply-add), for tests and benchmarks."""
 
 import ctypes
 import importlib.util
@@ -16,7 +16,7 @@ WEIGHTED = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_
 
 
 def library_path():
-    """The shared library, None where the wheel is not installed."""
+    """The path of the shared library; None if the wheel is not installed."""
     found = importlib.util.find_spec("pywhispercpp")
     if found is None or not found.submodule_search_locations:
         return None
@@ -39,7 +39,7 @@ def _library():
 
 
 def quantize(name, x, importance=None):
-    """The bytes of ggml_quantize_chunk, (rows, bytes per row)."""
+    """The bytes that ggml_quantize_chunk writes, of shape (rows, bytes per row)."""
     x = np.ascontiguousarray(x, np.float32)
     rows, columns = x.shape
     out = np.zeros((rows, _library().ggml_row_size(TYPE_IDS[name], columns)), np.uint8)
@@ -52,7 +52,7 @@ def quantize(name, x, importance=None):
 
 
 def is_valid(name, blocks):
-    """Whether ggml loads such bytes: it refuses scales that are not finite."""
+    """Whether ggml would load these bytes: it refuses non-finite scales."""
     return _library().ggml_validate_row_data(TYPE_IDS[name], blocks.ctypes.data, blocks.nbytes)
 
 

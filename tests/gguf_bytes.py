@@ -1,4 +1,4 @@
-"""GGUF files made by hand, so that every number in them can be a wrong one."""
+"""GGUF files built by hand, so that any number in them can be wrong."""
 
 import struct
 
@@ -29,13 +29,13 @@ def value(kind, content):
 
 
 def info(name, dims, type_id, offset, axes=None):
-    """The record of one tensor; ``dims`` innermost first."""
+    """The header record of one tensor; ``dims`` has the innermost dimension first."""
     head = text(name) + struct.pack("<I", len(dims) if axes is None else axes)
     return head + struct.pack(f"<{len(dims)}Q", *dims) + struct.pack("<IQ", type_id, offset)
 
 
 def gguf(infos, data=b"", keys=(), version=3, tensors=None, num_keys=None, alignment=32):
-    """A file with these tensor records, (key, type, value) of metadata, and data after the padding."""
+    """A file with these tensor records, metadata as (key, type, value), and the data after the padding."""
     head = struct.pack("<4sIQQ", b"GGUF", version, len(infos) if tensors is None else tensors,
                        len(keys) if num_keys is None else num_keys)  # fmt: skip
     head += b"".join(
@@ -46,7 +46,7 @@ def gguf(infos, data=b"", keys=(), version=3, tensors=None, num_keys=None, align
 
 
 def all_types(seed=0, rows=2, blocks=2):
-    """A file with a tensor of every block type, of random bytes with moderate scales; and its names."""
+    """A file with one tensor of each block type (random bytes, moderate scales), and the tensors' names."""
     generator = np.random.default_rng(seed)
     infos, data = [], bytearray()
     for kind in BLOCK_TYPES.values():

@@ -1,4 +1,4 @@
-"""What real libraries gave, as recorded in golden/libraries.*: see golden/README.md."""
+"""Results of the real libraries, as recorded in golden/libraries.*; see golden/README.md."""
 
 import json
 from functools import cache
@@ -18,24 +18,24 @@ def _recorded():
 
 
 def array(reference):
-    """The array that (dtype, offset, shape) names."""
+    """The array that ``reference``, a (dtype, offset, shape), points to."""
     dtype, start, shape = reference
     return _recorded()[1][dtype][start : start + int(np.prod(shape))].reshape(shape).copy()
 
 
 def cases(convention=None):
-    """Every recorded case, or those of one convention; arrays still as references."""
+    """All recorded cases, or those of one convention; arrays are still references."""
     return [c for c in _recorded()[0]["cases"] if convention in (None, c["convention"])]
 
 
 def kernels():
-    """Codes of each library's kernel for given x, scale and zero_point; ``arithmetic`` names its formula."""
+    """The codes of each library's kernel for given x, scale and zero_point, and the formula that each kernel uses."""
     data = _recorded()[0]
     return data["kernels"], data["arithmetic"]
 
 
 def scheme_of(case):
-    """The case as one of our schemes."""
+    """The scheme of a case."""
     s = case["scheme"]
     granularity = {
         "tensor": lambda: qc.PerTensor(),

@@ -1,7 +1,7 @@
-"""`streamlit run` with a look inside: on SIGUSR1 the process writes what it holds into the file named first.
+"""`streamlit run` that can be inspected: on SIGUSR1 it writes a JSON report to the path in the first argument.
 
-That is the names of modules, numbers of frozen objects, sessions and open files, and of each run of a page the
-milliseconds of a processor that its thread took.
+The report has the names of loaded modules, the numbers of frozen objects, sessions and open files, and the CPU
+milliseconds of each script run.
 """
 
 import gc

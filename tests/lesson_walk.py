@@ -1,4 +1,4 @@
-"""How browser tests go to a lesson, and tell that it stands."""
+"""Helpers for browser tests: open a lesson and wait until it is drawn."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from pages.shared import lesson_plan
 
 
 def stands(app: Any, name: str, step: str | None = None) -> None:
-    """Wait until a lesson, and a step of it, stands."""
+    """Wait until a lesson is drawn and, if given, one of its steps is in the link."""
     at_rest(app.page, f"· {lesson_plan.LESSONS[name].title}:")
     app.wait(f"document.querySelector('.st-key-{lesson_plan.step_key(name)}')")
     if step is not None:
@@ -17,7 +17,7 @@ def stands(app: Any, name: str, step: str | None = None) -> None:
 
 def opened(app: Any, name: str, **parameters: str) -> Any:
     """Open a lesson by its link."""
-    app.expected.append("/_stcore/")  # Streamlit asks for them beside a deep link first, and is told 404
+    app.expected.append("/_stcore/")  # Streamlit first looks below the page's path: 404
     query = "&".join(f"{key}={value}" for key, value in parameters.items())
     app.page.goto(f"{app.address}/learn-{name.replace('_', '-')}?{query}")
     stands(app, name)
@@ -25,7 +25,7 @@ def opened(app: Any, name: str, **parameters: str) -> Any:
 
 
 def beside(app: Any, name: str, step: str | None = None) -> Any:
-    """Open the same link as another visitor; what goes wrong there counts here."""
+    """Open the same link as another visitor; errors there fail this test too."""
     other = app.another()
     other.page.goto(app.page.url)
     stands(other, name, step)

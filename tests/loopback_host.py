@@ -1,7 +1,7 @@
-"""Web servers on this machine that stand for hosts of the internet, and a client that finds them there.
+"""Web servers on this machine that stand in for internet hosts, and a client that is led to them.
 
-The client is the app's own. Its resolver gives public addresses (of the block for documentation they would not count as
-public), and its connector leads whoever connects to one of them to this machine, and notes it.
+The client is the app's own. Its resolver returns public addresses (those reserved for documentation do not count
+as public), and its connector records each connection and redirects it to this machine.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ Route = Callable[["Handler"], None]
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers as the route of a path says."""
+    """Answers each path with its route."""
 
     protocol_version = "HTTP/1.1"
     server: Any
@@ -43,15 +43,15 @@ class Handler(BaseHTTPRequestHandler):
             if value:
                 self.send_header(name, value)
         self.end_headers()
-        with contextlib.suppress(OSError):  # the client may have left
+        with contextlib.suppress(OSError):  # the client may have disconnected
             self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Nothing: the requests are noted."""
+        """Log nothing, as the requests are recorded."""
 
 
 def file(data: bytes, etag: str = '"1"') -> Route:
-    """A file that is sent by ranges."""
+    """A file that supports range requests."""
 
     def route(handler: Handler) -> None:
         match = re.fullmatch(r"bytes=(\d+)-(\d+)", handler.headers.get("Range", ""))
@@ -70,12 +70,12 @@ def file(data: bytes, etag: str = '"1"') -> Route:
 
 
 def redirect(to: str, status: int = 302) -> Route:
-    """An answer that names another address."""
+    """A redirect to another address."""
     return lambda handler: handler.answer(status, Location=to)
 
 
 def raw(data: bytes) -> Route:
-    """Bytes in the place of an answer."""
+    """Raw bytes instead of an HTTP response."""
 
     def route(handler: Handler) -> None:
         handler.close_connection = True
@@ -87,7 +87,7 @@ def raw(data: bytes) -> Route:
 
 @dataclass
 class Internet:
-    """Names, their addresses, and what is served. ``connections``: address and port of each."""
+    """The simulated internet: what it serves, and the names resolved and the connections made (address, port)."""
 
     routes: dict[str, Route]
     requests: list[tuple[str, str, dict[str, str]]]
@@ -114,13 +114,13 @@ class Internet:
 
 @contextlib.contextmanager
 def internet() -> Iterator[Internet]:
-    """Serve on a free port of this machine."""
+    """Serve on a free port of this machine until the block ends."""
     server: Any = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads, server.routes, server.requests = True, {}, []
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(TLS / "certificate.pem", TLS / "key.pem")
     server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-    server.handle_error = lambda *_: None  # clients that leave early are what is tested
+    server.handle_error = lambda *_: None  # tests disconnect early on purpose
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:

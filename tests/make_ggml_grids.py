@@ -10,7 +10,7 @@ TYPES = ("IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ1_S")
 
 
 def grids():
-    """The grid of each type, int8 [entries, elements of one entry], as the package decodes it."""
+    """The grid of each type as the package decodes it, int8 of shape [entries, elements per entry]."""
     found = {}
     for name in TYPES:
         kind = getattr(quants, name)

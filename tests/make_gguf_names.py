@@ -10,7 +10,7 @@ PATH = Path(__file__).parents[1] / "quantcore/checkpoints/ggml/data/names.json"
 
 
 def names():
-    """Each tensor of llama.cpp with the names that Hugging Face's models have for it, and which tensors an architecture has."""
+    """Each llama.cpp tensor with its names in Hugging Face models, and the tensors of each architecture."""
     both = [*TensorNameMap.mappings_cfg.items(), *TensorNameMap.block_mappings_cfg.items()]
     own = TensorNameMap.arch_block_mappings_cfg
     return {

@@ -1,4 +1,4 @@
-"""What links and scheme texts of earlier versions gave, and how it is found out today."""
+"""How today's results of links and scheme texts are compared with those of earlier versions."""
 
 import hashlib
 from pathlib import Path
@@ -17,7 +17,7 @@ STORED = "_current"
 
 
 def digest(*tensors: torch.Tensor | np.ndarray | None) -> str:
-    """Of the values and shapes, whatever integer type the codes have."""
+    """A digest of shapes and values that does not depend on the integer type of the codes."""
     found = hashlib.sha256()
     for tensor in tensors:
         if tensor is None:
@@ -29,7 +29,7 @@ def digest(*tensors: torch.Tensor | np.ndarray | None) -> str:
 
 
 def outcome(x: np.ndarray, scheme: qc.Scheme) -> str:
-    """Codes, scale, zero point and values of a scheme, or the sentence's first word where it refuses."""
+    """A digest of codes, scale, zero point and x̂, or "refused"."""
     try:
         result = qc.apply(x, scheme)
     except qc.QuantError:
@@ -38,14 +38,14 @@ def outcome(x: np.ndarray, scheme: qc.Scheme) -> str:
 
 
 def tensor() -> np.ndarray:
-    """The tensor on which scheme texts are compared: two signs, a large value, ties and a zero row."""
+    """The tensor for comparing scheme texts: both signs, an outlier, ties and a zero row."""
     x = np.random.default_rng(20261122).standard_normal((32, 64)).astype(np.float32)
     x[3, 5], x[7], x[9, :8] = 60.0, 0.0, [0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 3.5, -3.5]
     return x
 
 
 def opened(url: str, parameters: dict[str, str]) -> AppTest:
-    """The page at this address, as a link with these parameters opens it."""
+    """The page at this address, opened by a link with these parameters."""
     at = AppTest.from_file(PAGES / "main.py", default_timeout=120)
     for key, value in parameters.items():
         at.query_params[key] = value
@@ -54,7 +54,7 @@ def opened(url: str, parameters: dict[str, str]) -> AppTest:
 
 
 def view(at: AppTest, parameters: dict[str, str]) -> dict[str, Any]:
-    """What the link shows: tensor, codes, the choices that it names, and whether a part of it was dropped."""
+    """What the link shows: digests of tensor and codes, its choices, and whether something was dropped or failed."""
     found: selection.Current = at.session_state[STORED]
     x = None if found.tensor is None else np.asarray(found.tensor.load())
     return {

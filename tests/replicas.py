@@ -1,4 +1,4 @@
-"""Two replicas of the app behind nginx, as deploy/ and the Dockerfile have them, on loopback."""
+"""Two replicas of the app behind nginx, set up as in deploy/ and the Dockerfile, but on loopback."""
 
 import contextlib
 import json
@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-START = 120  # s; a slow machine shall not fail a test
+START = 120  # seconds; generous, so that a slow machine does not fail a test
 
 
 def free_port() -> int:
@@ -29,13 +29,13 @@ SKIP = "there is no nginx: install it (Debian: apt-get install nginx)"
 
 
 def command() -> list[str]:
-    """What the container runs."""
+    """The command that the container runs."""
     (found,) = re.findall(r"^CMD (\[.*\])$", DOCKERFILE, re.MULTILINE)
     return list(json.loads(found))
 
 
 def unpack(folder: Path) -> None:
-    """Copy what the image has of the checkout, and nothing else."""
+    """Copy the files that the image contains, and nothing else."""
     for source, target in re.findall(
         r"^COPY (\S+) (\S+)$", DOCKERFILE.rpartition("\nFROM ")[2], re.MULTILINE
     ):
@@ -55,7 +55,7 @@ class Replica:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Unless it is running."""
+        """Start it unless it is running."""
         if self.process and self.process.poll() is None:
             return
         options = command()
@@ -76,17 +76,17 @@ class Replica:
             )
 
     def wait(self) -> None:
-        """Until it is ready."""
+        """Wait until it is ready."""
         answers(f"http://127.0.0.1:{self.port}/_stcore/health", self.process, self.log)
 
     def kill(self) -> None:
-        """At once, as if its machine were gone."""
+        """Kill it at once, as if its machine were gone."""
         assert self.process
         self.process.kill()
         self.process.wait()
 
     def stop(self) -> float:
-        """As a restart does; returns the seconds it takes."""
+        """Stop it as a restart does; returns how many seconds that takes."""
         assert self.process
         begin = time.monotonic()
         self.process.terminate()
@@ -108,7 +108,7 @@ def answers(address: str, process: "subprocess.Popen[bytes] | None", log: Path) 
 
 @contextlib.contextmanager
 def cluster(folder: Path) -> "Iterator[tuple[str, list[Replica]]]":
-    """The address of nginx, and the replicas behind it."""
+    """Run nginx and the replicas; yields the address of nginx and the replicas."""
     (folder / "app").mkdir()
     unpack(folder / "app")
     replicas = [Replica(name, folder) for name in ("app-1", "app-2")]

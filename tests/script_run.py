@@ -1,4 +1,4 @@
-"""How tests run a script of the Code tab, and what its last line must say."""
+"""Run a script of the Code tab and check what its last line says."""
 
 import contextlib
 import functools
@@ -8,7 +8,7 @@ import re
 
 
 def run(script):
-    """Run it; its assertions hold, and the one line that begins with OK comes last and counts what was checked."""
+    """Run it: its assertions must hold, and its last line, the only one with OK, must count what it checked."""
     names, printed = {}, io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(script, "script", "exec"), names)
@@ -20,7 +20,7 @@ def run(script):
 
 
 def _counts(line, names):
-    """Every number of codes, scales and zero points, read again from what the script bound."""
+    """Check each number of codes, scales and zero points against the script's variables."""
     sizes = re.findall(r"([\d,]+) (codes?|dequantized values?|scales?|zero points?)\b", line)
     assert sizes, line
     assert "code" in line or "dequantized value" in line
@@ -37,7 +37,7 @@ def _counts(line, names):
 
 
 def _versions(line, script):
-    """The library is named with the version that ran, where the script pins one."""
+    """Where the script pins a library, the line must name it with the version that ran."""
     pinned = re.search(r"^# pip install", script, re.MULTILINE)
     named = re.search(r"\(([\w.-]+) (\S+)\)\.$", line)
     assert bool(named) or not pinned

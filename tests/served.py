@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass
 class Server:
-    """A running server: ``host`` as in an address, and the file of its log."""
+    """A running server: ``host`` is "address:port", ``log`` its log file."""
 
     host: str
     process: subprocess.Popen[bytes]
@@ -31,17 +31,17 @@ class Server:
         return f"http://{self.host}"
 
     def look_inside(self) -> dict[str, Any]:
-        """What the process holds; see inspected_server.py."""
+        """The report of the process; see inspected_server.py."""
         self.inside.unlink(missing_ok=True)
         self.process.send_signal(signal.SIGUSR1)
         while not self.inside.exists():
             assert self.process.poll() is None, "the server ended"
-            time.sleep(0.02)  # a signal is answered by a file
+            time.sleep(0.02)  # it answers the signal by writing the file
         found: dict[str, Any] = json.loads(self.inside.read_text(encoding="utf-8"))
         return found
 
     def lines(self) -> list[str]:
-        """Of the log, those of records."""
+        """The log lines that are records: those that begin with a date."""
         return [line for line in self.log.read_text(encoding="utf-8").splitlines() if line[:2] == "20"]
 
 
@@ -53,7 +53,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def serve(folder: Path, script: Path = ROOT / "app.py", *options: str, **settings: str) -> Iterator[Server]:
-    """Run a script, from ``folder``, with these settings as environment variables, and wait for its health."""
+    """Run a script in ``folder`` with these settings as environment variables; yields it once it is healthy."""
     host, log = f"127.0.0.1:{free_port()}", folder / "log"
     command = [
         sys.executable,
@@ -62,7 +62,7 @@ def serve(folder: Path, script: Path = ROOT / "app.py", *options: str, **setting
         str(script),
     ]
     command += [f"--server.port={host.rpartition(':')[2]}", "--server.headless=true", *options]
-    # at an IPv4 address uvicorn believes a proxy on this machine who asks, at "::" it does not
+    # on an IPv4 address uvicorn trusts the client address that a local proxy forwards; on "::" it does not
     command += ["--server.address=127.0.0.1"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **settings}
     with log.open("wb") as out:

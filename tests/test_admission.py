@@ -1,4 +1,4 @@
-"""Heavy work is admitted by bytes, in the order of arrival; real threads wait for real places."""
+"""Heavy work is admitted by memory, in order of arrival; real threads wait in a real queue."""
 
 import threading
 import time
@@ -14,16 +14,16 @@ from pages.shared import turn as admitted
 from pages.shared.selection import Tensor
 
 MB = 1 << 20
-BUDGET = 160 * MB  # 140 MB for large work, 10 for long, 10 for small, each up to 2.5 MB
-SOON = 5.0  # seconds within which a thread that may go on has done so, on a busy machine too
+BUDGET = 160 * MB  # 140 MB for large work, 10 for long, 10 for small (each up to 2.5 MB)
+SOON = 5.0  # seconds within which a thread that may continue does, even on a busy machine
 
 
 class Replaced(Exception):
-    """What Streamlit raises in a run that was replaced."""
+    """Stands in for what Streamlit raises in a run that was replaced."""
 
 
 class Visitor:
-    """A thread that waits for its bytes, works until it is told to leave, and gives them back."""
+    """A thread that waits to be admitted, works until told to leave, and releases its bytes."""
 
     def __init__(self, gate: Gate, need: int, long: bool = False) -> None:
         self.told: list[int] = []
@@ -65,7 +65,7 @@ def until(holds: Callable[[], bool]) -> None:
 
 @contextmanager
 def in_queue(gate: Gate, needs: list[int]) -> Iterator[list[Visitor]]:
-    """Visitors who came one after the other."""
+    """Visitors who arrive one after another."""
     visitors = []
     for need in needs:
         visitors.append(Visitor(gate, need))
@@ -83,12 +83,12 @@ def test_as_many_as_fit_work_at_once_and_the_others_wait_in_the_order_of_arrival
         assert b.admitted.is_set()
         assert gate.bytes_in_work == 120 * MB
         assert gate.queue_length == 2
-        # the fourth does not fit either; if it did, it would not go before the third
+        # the fourth does not fit either, and even if it did, it would not overtake the third
         a.end()
         until(c.admitted.is_set)
         assert not d.admitted.wait(0.3)
         assert set(c.told) - {0} == {2}
-        until(lambda: c.told[-1] == 0)  # after the wait nobody is before
+        until(lambda: c.told[-1] == 0)  # after the wait nobody is ahead
         assert set(d.told) <= {3, 2}
         b.end()
         until(d.admitted.is_set)
@@ -215,7 +215,7 @@ def test_a_larger_place_will_do_for_less() -> None:
         assert turn.place is place
     turn.need(10_000 * MB)
     alone = turn.place
-    turn.need(10_000 * MB)  # more than the lane has, and still enough
+    turn.need(10_000 * MB)  # more than the lane has, so the place that it was given is enough
     assert turn.place is alone is not place
     turn.close()
 
@@ -225,7 +225,7 @@ def test_long_work_lets_others_go_first() -> None:
     turn = Turn(gate, lambda before, kind: None)
     turn.need(1, long=True)
     turn.let_others(0.0)
-    assert turn.place is not None  # nobody waited
+    assert turn.place is not None  # nobody was waiting
     other = Visitor(gate, 1, long=True)
     until(lambda: bool(other.told))
     assert not turn.overstays(60.0)
@@ -240,7 +240,7 @@ def test_long_work_lets_others_go_first() -> None:
 
 
 def test_two_that_wait_for_each_other_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One computes something and needs a larger place for it; the other has the only one and waits for that result."""
+    """One is computing a result and needs a larger place; the other has the only one and waits for that result."""
     monkeypatch.setattr(admitted, "GATE", gate := Gate(BUDGET, cores=1))
     elements = 4 * MB  # 16 MB: large work
     one, two = (Tensor(f"{test}", "", (elements,), dict) for test in (object(), object()))
@@ -249,7 +249,7 @@ def test_two_that_wait_for_each_other_go_on(monkeypatch: pytest.MonkeyPatch) -> 
 
     def outer() -> str:
         begun.set()
-        until(lambda: gate.queue_length == 1)  # the other one waits for this place
+        until(lambda: gate.queue_length == 1)  # the other one is waiting for this place
         return cache.cached(one, "inner", lambda: "known", need=2.0)
 
     def compute() -> None:
@@ -258,7 +258,7 @@ def test_two_that_wait_for_each_other_go_on(monkeypatch: pytest.MonkeyPatch) -> 
 
     def other() -> None:
         with admitted.current() as own:
-            own.need(1)  # it came first, and so is first in the queue
+            own.need(1)  # it is the first to arrive, and so the first in the queue
             waits.set()
             begun.wait(SOON)
             cache.cached(two, "own", lambda: "known", need=1.0)

@@ -1,4 +1,4 @@
-"""The cookie that names the replica: when it is set, and with which attributes."""
+"""The cookie that names the replica: when it is set and with which attributes."""
 
 from typing import Any
 
@@ -18,12 +18,12 @@ FILE = {"type": "http.response.start", "status": 200, "headers": [(b"content-typ
 ACCEPT = {
     "type": "websocket.accept",
     "subprotocol": "streamlit",
-}  # without headers, as the server may send it
+}  # no headers at all, which the server may send
 REFUSAL = {"type": "websocket.close", "code": 1008}
 
 
 def cookies(answer: dict[str, Any], replica: str = "app-1", scheme: str = "", **headers: str) -> list[str]:
-    """The cookies that a browser with these headers is given with this answer."""
+    """The cookies that this response sets for a browser that sent these headers."""
     kind = "http" if answer is PAGE or answer is FILE else "websocket"
     scope = {
         "type": kind,
@@ -39,7 +39,7 @@ def cookies(answer: dict[str, Any], replica: str = "app-1", scheme: str = "", **
     async def send(message: Any) -> None:
         sent.append(message)
 
-    with pytest.raises(StopIteration):  # it waits for nothing, and so needs no event loop
+    with pytest.raises(StopIteration):  # it never awaits anything, so it needs no event loop
         Affinity(app, replica)(scope, None, send).send(None)  # type: ignore[arg-type]
     (message,) = sent
     rest = [pair for pair in message.get("headers", []) if pair[0] != b"set-cookie"]
@@ -75,7 +75,7 @@ def test_without_a_proxy_there_is_no_cookie() -> None:
 
 @pytest.mark.parametrize("destination", ["iframe", "frame", "embed", "object"])
 def test_in_another_sites_frame(destination: str) -> None:
-    """The page says that it is in a frame; its websocket does not, but carries the cookie."""
+    """The request for the page says that it is in a frame; that for the websocket does not, but has the cookie."""
     assert cookies(PAGE, sec_fetch_dest=destination, sec_fetch_site="cross-site") == [FRAMED]
     assert cookies(ACCEPT, cookie="quantscope_replica=app-2.framed") == [FRAMED]
     assert cookies(PAGE, sec_fetch_dest=destination, sec_fetch_site="same-origin") == [LAX]

@@ -1,4 +1,4 @@
-"""Every control of the pages without a browser: what it does, and what it says to bad input."""
+"""Every control of the page without a browser: what it does, and what it says about bad input."""
 
 import base64
 import html
@@ -28,7 +28,7 @@ HOSTILE = ["<script>alert(1)</script>", '<iframe srcdoc="<script>alert(1)</scrip
 
 
 def opened(**parameters: str) -> AppTest:
-    """The page as a link with these parameters opens it."""
+    """The page opened by a link with these parameters."""
     at = AppTest.from_file(MAIN, default_timeout=60)
     for key, value in parameters.items():
         at.query_params[key] = value
@@ -40,7 +40,7 @@ def scheme(at: AppTest) -> str:
 
 
 def maps(at: AppTest) -> dict[str, Any]:
-    """What the component was told to draw."""
+    """The data that the maps component was given."""
     return dict(json.loads(next(c.proto.json for c in at.get("bidi_component") if c.proto.json)))
 
 
@@ -57,7 +57,7 @@ def assert_clean(at: AppTest) -> None:
 
 
 def assert_codes(at: AppTest, x: np.ndarray | None = None) -> None:
-    """The drawn codes are those of the scheme that stands above them."""
+    """The codes in the map are those of the scheme shown above it."""
     assert_clean(at)
     if x is None:
         x = drawn(at, "x")
@@ -65,7 +65,7 @@ def assert_codes(at: AppTest, x: np.ndarray | None = None) -> None:
 
 
 def assert_one_sentence(at: AppTest, *words: str, kind: str = "error") -> str:
-    """One error (or warning) that says these words, and nothing else went wrong."""
+    """There is exactly one error (or other ``kind``), it contains these words, and nothing was raised."""
     assert not at.exception
     (sentence,) = said(getattr(at, kind))
     assert sentence.rstrip().endswith(".")
@@ -86,7 +86,7 @@ def test_first_view() -> None:
     assert at.query_params == {}
 
 
-# Every control of the scheme: what is set before it, the control, its new value, what the scheme then says.
+# Every control of the scheme: link parameters, the control, its new value, and the scheme text that results.
 SCHEME_CHANGES = [
     ({}, "bits", 8, "int8 symmetric per_tensor min_max textbook"),
     ({}, "bits", 2, "int2 symmetric per_tensor min_max textbook"),
@@ -152,14 +152,14 @@ def test_scheme_as_text_sets_the_controls(text: str) -> None:
     at = change(opened(bits="7", range="fixed", overflow="wrap", per="channel"), "_scheme_text", text)
     assert_codes(at)
     assert scheme(at) == text
-    # the controls, not a text kept aside, hold the scheme: another change starts from it
+    # the controls hold the scheme, not a separate copy of the text: the next change starts from it
     change(at, "bits", 5)
     expected = qc.Scheme.parse(text)
     assert scheme(at) == re.sub(r"^(u?int)\d+", r"\g<1>5", str(expected))
 
 
 def test_two_quick_changes_of_a_control() -> None:
-    """The text of the scheme that the browser still shows is not taken for typed."""
+    """The scheme text that the browser still shows is not mistaken for typed text."""
     at = change_before_it_is_drawn(opened(), 5, 6, "bits")
     assert (widget(at, "bits").value, scheme(at)) == (6, DEFAULT.replace("4", "6"))
 
@@ -191,7 +191,7 @@ def test_axes_in_a_scheme_text_count_from_the_end_too() -> None:
 def test_bad_scheme_text(text: str, word: str) -> None:
     at = change(opened(bits="6"), "_scheme_text", text)
     assert_one_sentence(at, word)
-    assert scheme(at) == text  # what was typed is there to be fixed
+    assert scheme(at) == text  # what was typed is still there to be fixed
     assert maps(at)["painted"] == " int6 symmetric per_tensor min_max textbook "
     change(at, "bits", 7)
     assert_clean(at)
@@ -363,7 +363,7 @@ def test_bad_upload(name: str, data: bytes, word: str) -> None:
     assert len(sentence) < 400
 
 
-# What does not fit the tensor, or makes no scheme
+# What does not fit the tensor, or is not a scheme
 
 
 @pytest.mark.parametrize(
@@ -578,7 +578,7 @@ def test_key_figures_are_those_of_quantcore() -> None:
 
 
 def told_change(at: AppTest, label: str) -> tuple[float, str, str]:
-    """A figure's change as a number, whether that is "better" or "worse", and than what."""
+    """The change shown for a figure: the number, "better" or "worse", and the reference ("previous" or "pinned")."""
     found = re.fullmatch(
         r"\S+(?: \S+)? +([+-][\d.e+-]+)\S*(?: \S+)? +(better|worse) than (\w+)", figures(at)[label]
     )
@@ -597,7 +597,7 @@ def test_a_change_names_what_it_is_against() -> None:
     assert difference == float(f"{now.mse - first.mse:.3g}")
     assert verdict == "better"
     assert told_change(at, "Bits per element") == (1.0, "worse", "previous")
-    # a control that changes neither tensor nor scheme keeps it
+    # a control that changes neither tensor nor scheme leaves the comparison as it is
     change(at, "borders", True)
     assert figures(at)["Against the previous scheme"] == before
     change(at, "seed", 3)
@@ -616,7 +616,7 @@ def test_pinned_scheme() -> None:
     assert told_change(at, "SQNR") == (round(now.sqnr_db - first.sqnr_db, 2), "better", "pinned")
     cold = opened(bits="8", pin=pinned)
     assert figures(cold) == figures(at)
-    # another tensor: the pinned scheme is computed anew on it
+    # with a new tensor, the pinned scheme is evaluated on that
     change(at, "seed", 3)
     again = drawn(at, "x")
     first, now = (qc.report(qc.apply(again, qc.Scheme.parse(text))) for text in (pinned, scheme(at)))
@@ -652,7 +652,7 @@ def test_a_pinned_scheme_that_can_not_be_used(pin: str) -> None:
     ],
 )
 def test_scales_and_zero_points_in_the_headline(text: str) -> None:
-    """Each number said is read back and compared with the parameters themselves."""
+    """Each number in the headline is compared with the parameters themselves."""
     chosen = qc.PRESETS.get(text) or qc.Scheme.parse(text)
     x = tensors.generate(tensors.Generated("normal", (8, 32), 3))
     result = qc.apply(x, chosen)
@@ -756,7 +756,7 @@ def test_link_with_a_value_that_cannot_be_used(parameters: dict[str, str]) -> No
     assert warning.startswith("This link holds 1 parameter that can't be used")
     key, value = list(parameters.items())[-1]
     assert f"{key}={value}"[:39] in warning
-    # said until it is closed, however many controls change
+    # the warning stays until it is closed, however many controls change
     change(at, "seed", 2) if at.number_input and "ex" not in parameters else at.run()
     assert said(at.warning) == [warning]
     next(b for b in at.button if b.label == "Close").click().run()
@@ -869,7 +869,7 @@ def test_scheme_text_of_floats_and_of_scales(text: str) -> None:
 @pytest.mark.parametrize("name", qc.FLOATS)
 def test_format(name: str) -> None:
     at = opened(format=name)
-    if name == "e8m0":  # has no sign: what is negative is NaN
+    if name == "e8m0":  # has no sign: negative elements become NaN
         assert not at.exception
         return
     assert_codes(at)
@@ -893,17 +893,17 @@ def test_format_that_is_none(parameters: dict[str, str], words: list[str]) -> No
 
 @pytest.mark.parametrize("name", some(qc.PRESETS))
 def test_preset(name: str) -> None:
-    at = opened(src="generate", shape="4x256")  # gguf takes rows of whole blocks of 256
+    at = opened(src="generate", shape="4x256")  # gguf needs rows that divide into blocks of 256
     at = change(at, "_preset", name)
     assert_codes(at)
-    # a granularity may count its axis from the start here
+    # the drawn codes are compared with the preset's own, as the text may count an axis from the start
     x = drawn(at, "x")
     np.testing.assert_array_equal(drawn(at), qc.apply(x, qc.PRESETS[name]).codes.numpy())
     assert widget(at, "_preset").value is None
 
 
 def test_nothing_is_computed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither in a run, nor in the next one, nor for the next visitor."""
+    """Nor by the next run, or for the next visitor."""
     calls: list[tuple[str, ...]] = []
 
     def counted(module: Any, name: str) -> None:
@@ -919,7 +919,7 @@ def test_nothing_is_computed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     counted(cache, "map_data")
     for name in ("report", "trace", "diagnose"):
         counted(qc, name)
-    link = {"seed": "20261122", "bits": "5"}  # of no other test
+    link = {"seed": "20261122", "bits": "5"}  # used by no other test
     change(opened(**link), "bits", 6)
     change(opened(**link, tab="Numbers"), "borders", True)
     change(opened(**link, tab="Distribution"), "numbers", False)

@@ -1,4 +1,4 @@
-"""The findings of Explore without a browser: every example loads, shows, and is fixed."""
+"""The findings of Explore without a browser: every example loads, shows its finding, and can be fixed."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The choice of a format in the sidebar, without a browser: codebooks, a fitted one, rounding and its seed."""
+"""The format controls of the sidebar without a browser: codebooks, fitted codebooks, rounding and its seed."""
 
 import numpy as np
 import pytest
@@ -48,7 +48,7 @@ def test_codebook_of_more_values_than_the_tensor_has() -> None:
 
 
 def test_fitted_codebook_as_text_stays_as_it_is() -> None:
-    """Its values stand in the scheme's text, which someone else may give to another tensor."""
+    """The scheme text contains its values, so someone else can use it on another tensor."""
     text = scheme(opened(format="fitted codebook", fit_size="3"))
     at = change(opened(seed="4"), "_scheme_text", text)
     assert_codes(at)

@@ -1,4 +1,4 @@
-"""Compare → Libraries without a browser: the table of all libraries."""
+"""Compare → Libraries without a browser: the table that compares all libraries."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Compare → Match without a browser: what each control does, and what it says to bad input."""
+"""Compare → Match without a browser: what each control does, and what it says about bad input."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ SAMPLE = "randn-seed-0-4x4"
 
 
 def opened(**state):
-    """The page with the 4×4 sample as its tensor, and these fields filled in."""
+    """The page with the 4×4 sample as its tensor and these fields filled in."""
     at = AppTest.from_file(MAIN, default_timeout=120)
     at.session_state["src"], at.session_state["ex"] = "example", SAMPLE
     for key, value in state.items():
@@ -47,7 +47,7 @@ def search(at):
 
 
 def results(at):
-    """The table of candidates; its first column is named for a row that is chosen."""
+    """The table of candidates of a page without errors."""
     assert not at.exception
     assert said(at.error) == []
     return at.dataframe[0].value
@@ -87,7 +87,7 @@ def test_nothing_is_searched_before_it_is_asked_for():
     assert results(search(at)).shape[0] == 1
     assert not paste(
         at, typed(-codes_of("int4n per_tensor"))
-    ).dataframe  # what was found is of other integers
+    ).dataframe  # the earlier result was for other integers
 
 
 def test_transposed_on_the_page():
@@ -208,7 +208,7 @@ def test_codes_and_parameters_stand_in_the_link():
     other.run()
     assert other.text_area(key="match_text").value == typed(codes)
     assert other.text_input(key="match_scale").value == "0.5"
-    results(other)  # and it was searched without being asked
+    results(other)  # and the search ran without being asked for
 
 
 @pytest.mark.parametrize("values", [[0, -1, 1, 127, -128], [255, 0], [-32768, 32767], [65535, 1]])
@@ -232,7 +232,7 @@ WRAPPED = [[54, -4, -52], [26, 83, -51], [0, -65, 69]]
 
 
 def test_a_mistake_leads_to_its_lesson_and_back():
-    """The three mistakes of one line are told with their numbers; the lesson's tensor and codes open in Match."""
+    """Three mistakes in one line are named with their numbers; the lesson's tensor and codes open in Match."""
     at = opened(src="paste", _pasted="191.6, -13.5, 728.6\n92.14, 295.5, -184\n0, 684.6, 245.5")
     at = search(paste(at, typed(np.array(WRAPPED))))
     (sentence,) = said(at.warning)
@@ -260,7 +260,8 @@ def test_a_mistake_leads_to_its_lesson_and_back():
 
 
 def test_a_known_mistake_is_told_beside_a_scheme_without_one():
-    """Codes clamped to 0..255 and stored as int8 are also int8 with zero point -128; the lesson is one click away."""
+    """Codes clamped to 0..255 and stored as int8 are also correct int8 codes with zero point -128; the page names
+    the mistake too, and links its lesson."""
     wrong = compare(MISTAKES["clamp-of-another-type"])
     text = typed(wrong.x.reshape(1, -1))
     at = search(

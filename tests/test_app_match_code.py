@@ -1,4 +1,4 @@
-"""Compare → Match → code, without a browser: what is found, what it does to the tensor, and bad input."""
+"""Match's code input without a browser: the mistakes found, what they do to the tensor, and bad input."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def typed(at, text):
 
 
 def source(at):
-    """The code as it is shown, with its marks."""
+    """The code as the page shows it, with its marks."""
     return next(e.proto.body for e in at.get("html") if "qs-code" in e.proto.body)
 
 

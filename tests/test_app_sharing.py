@@ -1,4 +1,4 @@
-"""Sharing on the page: a tensor too large for a link, the file that a link asks for, and the QR code."""
+"""Sharing on the page: tensors too large for a link, links that ask for a file, and the QR code."""
 
 import hashlib
 from pathlib import Path
@@ -16,7 +16,7 @@ from pages.serving import settings, tensor_store
 from pages.sidebar.tensor_controls import write
 
 RNG = np.random.default_rng(0)
-# Too large for a link; the first also for the maps, which show a part of it
+# Both are too large for a link, and A also for the maps, which show only a part of it
 A, B = (RNG.normal(size=shape).astype(np.float32) for shape in ((64, 40), (50, 48)))
 FILE = safetensors.numpy.save({"a": A, "b": B})
 DIGEST = hashlib.sha256(FILE).hexdigest()
@@ -24,8 +24,8 @@ DIGEST = hashlib.sha256(FILE).hexdigest()
 
 @pytest.fixture(autouse=True)
 def store(tmp_path, monkeypatch):
-    """A store of its own; ``store(…)`` starts the server anew with other settings."""
-    monkeypatch.setattr(type(st.context), "ip_address", None)  # AppTest has a mock instead
+    """A store of the test's own; ``store(…)`` applies other settings, as a restart of the server would."""
+    monkeypatch.setattr(type(st.context), "ip_address", None)  # which AppTest replaces by a mock
 
     def with_settings(folder=str(tmp_path / "shared"), **more):
         for name, value in {"store": folder, **more}.items():
@@ -57,7 +57,7 @@ def share(at: AppTest) -> AppTest:
 
 
 def link_of(at: AppTest) -> dict[str, str]:
-    """The parameters of the link; what controls are bound to, the browser alone would write."""
+    """The parameters of the link, including those that only a browser writes, from bound controls."""
     found = dict(at.query_params)
     for key in ("src", "tensor", "bits"):
         if key in at.session_state and at.session_state[key] is not None:
@@ -98,7 +98,7 @@ def test_a_shared_file_opens_with_its_scheme_for_who_has_no_file(store, where):
 
 @pytest.mark.parametrize("x", [A, np.tile(np.arange(-9, 9, dtype=np.float32), (4000, 1))])
 def test_a_shared_paste_opens(x):
-    """As text where it is not too long for the field: the second has 72,000 numbers."""
+    """As text, unless that is too long for the field: the second paste has 72,000 numbers."""
     at = opened(src="paste", bits="3")
     at = share(change(at, "_pasted", write(x)))
     other = opened(**link_of(at))
@@ -154,7 +154,7 @@ def test_off_says_what_to_do_instead(store):
 )
 def test_damage_gets_one_sentence_and_the_rest_of_the_link_holds(store, harm, words):
     link = link_of(share(uploaded(opened(src="upload", bits="7"))))
-    tensor_store.current.cache_clear()  # another process opens it
+    tensor_store.current.cache_clear()  # as if another process opened it
     (content,) = store().glob("*.safetensors")
     harm(content)
     at = opened(**link)
@@ -162,7 +162,7 @@ def test_damage_gets_one_sentence_and_the_rest_of_the_link_holds(store, harm, wo
     assert at.session_state["bits"] == 7
     (hint,) = said(at.info)
     assert f"the tensor a of the file big.safetensors (SHA-256 {DIGEST[:12]}…)" in hint
-    assert link_of(at)["t"] == link["t"]  # a reload tries again
+    assert link_of(at)["t"] == link["t"]  # so that a reload tries again
     assert_one_sentence(change(at, "bits", 6), words, kind="warning")
     uploaded(at)
     assert_codes(at, A)
@@ -202,11 +202,11 @@ def test_a_store_that_does_not_answer_gets_a_sentence(tmp_path, store):
     assert_one_sentence(opened(src="upload", t=f"shared.{'a' * 32}"), "can't be read now", kind="warning")
 
 
-# The file that a link asks for
+# Links that ask for a file
 
 
 def asked() -> AppTest:
-    """What somebody sees who opens the link to tensor b of the file, which is not shared."""
+    """The page of a visitor who opens a link to tensor b of the file, which was not shared."""
     at = change(uploaded(opened(src="upload", bits="6")), "tensor", "b")
     link = link_of(at)
     assert link["sha256"] == DIGEST
@@ -238,10 +238,8 @@ def test_another_file_is_not_taken_without_saying_so():
         assert ("has the same name" in hint) == (name == "big.safetensors")
         assert at.query_params["sha256"] == DIGEST
         assert at.query_params["file"] == "big.safetensors"
-    uploaded(
-        at, safetensors.numpy.save({"c": A, "d": A}), "third.safetensors"
-    )  # without a tensor of that name
-    uploaded(at)  # the right one after all
+    uploaded(at, safetensors.numpy.save({"c": A, "d": A}), "third.safetensors")  # has no tensor of that name
+    uploaded(at)  # now the right one
     assert_codes(at, B)
     assert widget(at, "tensor").value == "b"
     at = uploaded(asked(), other, "other.safetensors")
@@ -249,7 +247,7 @@ def test_another_file_is_not_taken_without_saying_so():
     assert_codes(at, B + 1)
     assert at.query_params["file"] == "other.safetensors"
     assert at.query_params["sha256"] == hashlib.sha256(other).hexdigest()
-    uploaded(at, FILE, "third.safetensors")  # from now on, a new file is just a new file
+    uploaded(at, FILE, "third.safetensors")  # the link no longer asks for a file
     assert_codes(at, A)
 
 
@@ -263,7 +261,7 @@ def test_taking_the_other_file_away_asks_again():
 
 
 def test_a_link_without_a_digest_asks_by_name():
-    """Links of earlier versions have none."""
+    """Links of earlier versions have no digest."""
     link = {"src": "upload", "file": "big.safetensors", "tensor": "b"}
     at = uploaded(opened(**link), FILE, "other.safetensors")
     assert "is another file" in said(at.info)[0]

@@ -1,5 +1,5 @@
-"""The tensor's controls without a browser: a file that is kept, the grid that begins with what was shown, what the
-sidebar shows on which page, and numbers in a link that are none."""
+"""The tensor's controls without a browser: a file is kept, the grid starts with the tensor shown, each page has its
+own sidebar, and links with bad numbers."""
 
 import itertools
 import json
@@ -38,7 +38,7 @@ def captions(at: AppTest) -> list[str]:
 
 
 def bfloat16_file(**values: list[float]) -> bytes:
-    """A .safetensors file of bfloat16: the upper halves of float32."""
+    """A .safetensors file of bfloat16, each value the upper half of a float32."""
     header, body = {}, b""
     for name, numbers in values.items():
         data = (np.array(numbers, np.float32).view(np.uint32) >> 16).astype("<u2").tobytes()
@@ -98,7 +98,7 @@ def test_dtype_as_stored(name: str, data: bytes, stored: str) -> None:
 
 
 def test_file_and_choice_survive_every_page() -> None:
-    """The widget is empty on every page but the one on which the file was uploaded, as in a browser it may be."""
+    """The widget is empty on every page but the one where the file was uploaded, as can happen in a browser."""
     at = change(upload(opened(src="upload", bits="5"), SEVERAL), "tensor", "c_weight")
     for page in (page for page in PAGES if page.uses):
         at.switch_page(page.script).run()
@@ -143,7 +143,7 @@ def test_link_of_a_large_tensor_asks_for_the_file_and_finds_the_tensor() -> None
     at = change(upload(opened(src="upload"), large), "tensor", "b")
     assert "t" not in at.query_params
     assert any("send it along" in text for text in said(at.markdown))
-    other = opened(**dict(at.query_params) | {"tensor": "b"})  # which the browser writes
+    other = opened(**dict(at.query_params) | {"tensor": "b"})  # the browser writes this
     (hint,) = said(other.info)
     assert "the tensor b of the file several.safetensors" in hint
     assert not other.warning
@@ -196,11 +196,11 @@ def test_edited_tensor_of_a_link_wins() -> None:
     assert_codes(opened(src="edit"), tensors.generate(tensors.Generated()))
 
 
-# What acts on a page
+# Which controls a page shows
 
 
 def hidden(at: AppTest) -> str:
-    """What the last style that was written takes out of sight."""
+    """The last style on the page that hides something."""
     styles = [e.proto.body for e in at.get("html") if "display:none" in e.proto.body]
     return str(styles[-1])
 
@@ -282,7 +282,7 @@ def test_every_page_is_declared() -> None:
 
 
 def test_no_script_but_main_stands_beside_the_folders_of_pages() -> None:
-    """Streamlit would take others for pages of its own."""
+    """Streamlit would treat others as pages."""
     assert [p.name for p in MAIN.parent.glob("*.py") if p.name != "__init__.py"] == ["main.py"]
 
 
@@ -339,13 +339,13 @@ UNUSUAL = ["1e309", "-1e309", "nan", "inf", "-Infinity", "", "1" + "0" * 400, "x
 
 
 def test_unusual_values_of_every_parameter() -> None:
-    """Many at once: each run gives every parameter another of them, on another page."""
+    """Each run gives every parameter a different one of them, on a different page."""
     assert len(KEYS) > 100
     rng, keys = random.Random(0), sorted(KEYS)
     pages = [page.script for page in PAGES if page.uses]
     for number in range(2 * len(pages)):
         first = rng.randrange(len(UNUSUAL))
-        # every second time all of them empty, which a few choices must not become
+        # in every second run all are empty, which a row of choices must not accept
         values = [""] if number % 2 else UNUSUAL
         at = AppTest.from_file(MAIN, default_timeout=60)
         at.query_params.update({key: values[(first + i) % len(values)] for i, key in enumerate(keys)})

@@ -1,4 +1,4 @@
-"""Which module may know which, and what none may do: read from the source, nothing is imported."""
+"""Which modules may import which, and what none may do; checked by parsing the source, without importing it."""
 
 import ast
 from functools import cache
@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-# Which package may know which: those on lower lines, and none on its own
+# A package may import only packages on earlier lines, none on its own line
 LINES = """
 quantcore.errors
 quantcore.notation quantcore.wording quantcore.numerics quantcore.tensors
@@ -60,7 +60,7 @@ def tree_of(name):
 
 
 def each_module(rule):
-    """One test of a rule for all modules: one each would be two thousand, and cost half a minute to hand out."""
+    """Check a rule for all modules in one test: one test per module would take half a minute to distribute."""
 
     def test():
         for name in SOURCES:
@@ -71,7 +71,7 @@ def each_module(rule):
 
 
 def _run(tree):
-    """The nodes of a tree but for those that only a type checker sees."""
+    """The nodes of a tree, except those that only a type checker sees."""
     yield tree
     for node in ast.iter_child_nodes(tree):
         if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
@@ -80,13 +80,13 @@ def _run(tree):
 
 @cache
 def calls(name):
-    """What is called, as it is written, and the call."""
+    """Each call of a module: the function as it is written, and the node."""
     return [(ast.unparse(n.func), n) for n in ast.walk(tree_of(name)) if isinstance(n, ast.Call)]
 
 
 @cache
 def imports(name, tree=None):
-    """Full names of what a module imports, anywhere in it; of ours, the module, not the thing in it."""
+    """The full names of all modules that a module imports, anywhere in it."""
     package = name if SOURCES[name].name == "__init__.py" else name.rpartition(".")[0]
     found = set()
     for node in _run(tree_of(name) if tree is None else tree):
@@ -110,7 +110,7 @@ def roots(name):
 
 
 def package(name):
-    """The most special package of LINES that a module belongs to; `quantcore` and `pages` alone are their faces."""
+    """The innermost package of LINES that contains a module; `quantcore` is only its `__init__.py`."""
     if name in LINE:
         return name
     fitting = [p for p in LINE if name.startswith(f"{p}.") and p != "quantcore"]
@@ -119,28 +119,30 @@ def package(name):
 
 @each_module
 def test_every_module_belongs_to_a_package(name):
-    if name not in ("pages", "pages.explore", "pages.compare", "pages.models"):  # folders of packages, empty
-        assert package(name), f"{name} is in no package of LINES"
+    if name not in ("pages", "pages.explore", "pages.compare", "pages.models"):  # they only contain packages
+        assert package(name), f"{name} is not in any package of LINES"
 
 
 @each_module
 def test_imports_come_from_below(name):
     for imported in imports(name) & set(SOURCES):
         mine, other = package(name), package(imported)
-        assert mine == other or LINE[other] < LINE[mine], f"{name} imports {imported}, which is not below it"
+        assert mine == other or LINE[other] < LINE[mine], (
+            f"{name} imports {imported}, which is not on an earlier line"
+        )
 
 
 @each_module
 def test_packages_are_entered_by_their_face(name):
-    """From outside `from quantcore.formats import IntFormat`; inside the module, so that faces are free of circles."""
+    """Other packages import from `quantcore.formats`; its own modules import from each other, to avoid cycles."""
     for node in (n for n in ast.walk(tree_of(name)) if isinstance(n, ast.ImportFrom) and n.module in SOURCES):
         own, other = (".".join(n.split(".")[:2]) for n in (name, node.module))
         is_face = node.module == other or SOURCES[node.module].name == "__init__.py"
         only_modules = all(f"{node.module}.{alias.name}" in SOURCES for alias in node.names)
         if other == own and node.module == own:
-            assert only_modules, f"{name} imports from its own face: name the module"
+            assert only_modules, f"{name} imports from its own package: name the module"
         elif other != own and other.startswith("quantcore."):
-            assert is_face, f"{name} imports from {node.module}: name {other}"
+            assert is_face, f"{name} imports from {node.module}: import from {other}"
 
 
 def test_no_cycles():
@@ -148,7 +150,7 @@ def test_no_cycles():
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
-        pytest.fail(f"imports in a circle: {' -> '.join(error.args[1])}")
+        pytest.fail(f"import cycle: {' -> '.join(error.args[1])}")
 
 
 @each_module
@@ -159,7 +161,7 @@ def test_only_pages_know_streamlit(name):
 
 
 def test_no_style_selects_by_a_part_of_a_class():
-    """Chromium would restyle the whole page whenever any class changes: twice at each key press."""
+    """Chromium would recompute all styles whenever any class changes, which is twice per key press."""
     for path in sorted((ROOT / "pages").rglob("*.css")):
         assert "[class" not in path.read_text(encoding="utf-8"), path
 
@@ -192,7 +194,7 @@ def test_nothing_runs_text_or_trusts_it_as_html(name):
 
 
 def test_the_rules_see_what_they_should():
-    """The reader of imports finds each way of writing one."""
+    """`imports` finds every way of writing an import."""
     text = (
         "import a.b\nfrom quantcore import scheme, apply\nfrom . import views\nfrom .metrics import report\n"
     )

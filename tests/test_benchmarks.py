@@ -1,4 +1,4 @@
-"""The benchmarks that the README names can be started: what they import is there."""
+"""The benchmarks that the README names can be started: their imports exist."""
 
 import importlib
 import sys
@@ -11,5 +11,5 @@ SCRIPTS = sorted(path.stem for path in Path(__file__).parents[1].joinpath("bench
 
 @pytest.mark.parametrize("name", [name for name in SCRIPTS if name != "floor_page"])
 def test_they_can_be_imported(name, monkeypatch):
-    monkeypatch.setattr(sys, "path", list(sys.path))  # each puts the root on it
+    monkeypatch.setattr(sys, "path", list(sys.path))  # each benchmark adds the root to it
     importlib.import_module(f"benchmarks.{name}")

@@ -1,4 +1,4 @@
-"""The name of a block says which elements are in it: read back, it gives the block's own elements."""
+"""A block's name says which elements are in it: parsed again, it gives exactly these elements."""
 
 import re
 
@@ -10,7 +10,7 @@ from quantcore.granularity.block_names import block_name
 
 
 def elements(name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Mask of the elements that a name stands for, read as a person would."""
+    """A mask of the elements that a name refers to, read as a person would."""
     mask = np.zeros(shape, bool)
     if name == "the whole tensor":
         return ~mask
@@ -55,5 +55,5 @@ def test_a_name_stands_for_the_elements_of_the_block(shape: tuple[int, ...], gra
         t = qc.trace(result, index)
         mask = elements(block_name(t.bounds, shape), shape)
         assert mask[index]
-        # the block's scale is that of its largest element: the name covers all that share it
+        # x increases, so the scale is that of the last element: the name must cover all that share it
         assert np.float32(x[mask].max()) / np.float32(127) == t.scale

@@ -1,4 +1,4 @@
-"""The cache of results: bounded by bytes, and every result computed once."""
+"""The cache of results: its size in bytes is bounded, and every result is computed once."""
 
 import threading
 import time
@@ -19,7 +19,7 @@ def array(kilobytes: int) -> np.ndarray:
 
 
 def known(cache: ByteCache, tensor: str, what: str) -> bool:
-    """Whether a result is cached; asking uses it."""
+    """Whether a result is cached; asking counts as a use."""
     made: list[int] = []
     cache.get(tensor, what, lambda: made.append(1) or array(0))
     return not made
@@ -65,7 +65,7 @@ def test_a_tensor_in_work_keeps_what_its_place_has_room_for_and_the_idle_go() ->
     assert known(cache, "a", "r")
     assert known(cache, "a", VALUES)
     assert not known(cache, "b", "r")
-    cache.get("a", "s", lambda: array(25))  # more than its place
+    cache.get("a", "s", lambda: array(25))  # more than it was admitted with
     assert not known(cache, "a", "r")
     in_work.clear()
     cache.make_room()
@@ -158,7 +158,7 @@ def test_memory_that_results_share_is_counted_once() -> None:
     found = storages(result)
     assert found[x.ctypes.data] == x.nbytes
     assert sum(found.values()) == pytest.approx(x.nbytes * 1.25, rel=0.02)
-    assert storages(x[3:, 5:]).get(x.ctypes.data) == x.nbytes  # a view keeps the whole
+    assert storages(x[3:, 5:]).get(x.ctypes.data) == x.nbytes  # a view keeps the entire storage alive
     assert storages({"t": [torch.from_numpy(x)[1]]}).get(x.ctypes.data) == x.nbytes
     cache = ByteCache(lambda: 10**9)
     cache.get("a", VALUES, lambda: x)

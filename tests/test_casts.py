@@ -1,4 +1,4 @@
-"""What becomes of numbers that no integer holds, against the casts themselves, each in its own words."""
+"""What casts make of numbers that no integer type holds, against the casts themselves and their descriptions."""
 
 import dataclasses
 import itertools
@@ -12,17 +12,17 @@ import quantcore as qc
 from quantcore.quantization import overflow as casts
 
 NAN_CODES = {"zero": 0, "qmin": -128, "qmax": 127, "undefined": 0}
-# around the ends of 32 and 64 bits, as float32 has them
+# float32 numbers around the limits of 32 and 64 bits
 EDGES = [2.0**31 - 128, 2.0**31, 2.0**40, 2.0**62, 2.0**63 - 2.0**39, 2.0**63, 3e38]
 VALUES = [300.0, *EDGES, math.inf]
 
 
 def code_of(quotient, z, cast, nan):
-    """The int8 code of round(x/s) = ``quotient`` and an integer z, as that cast leaves it."""
+    """The int8 code that this cast gives for round(x/s) = ``quotient`` and an integer z."""
     if math.isnan(quotient):
         if cast == "none":
             return NAN_CODES[nan]
-        if cast == "int32":  # NaN becomes the lowest integer, from which a negative z wraps around
+        if cast == "int32":  # NaN becomes the lowest integer, and adding a negative z wraps around
             return 127 if z < 0 else -128
         return 0 if cast == "low_bits" else -128
     total = float(np.float32(quotient) + np.float32(z))
@@ -38,7 +38,7 @@ def code_of(quotient, z, cast, nan):
 @pytest.mark.parametrize("kernel", ["A", "B"])
 @pytest.mark.parametrize("cast", ["none", "int32", "int64", "low_bits"])
 def test_a_cast_of_what_is_too_large(cast, kernel):
-    """One such number among small ones, in the block of the smaller or of the larger scale."""
+    """One such number among small ones, in the block with the smaller or the larger scale."""
     compared = set()
     for nan, z, scales in itertools.product(
         NAN_CODES, (0, 5, -5), ([1.0, 2.0**-9], [2.0**9, 1.0], [1.0, 1.0])
@@ -64,7 +64,7 @@ def test_a_cast_of_what_is_too_large(cast, kernel):
 @pytest.mark.parametrize("z", [2**31 - 1, -(2**31), 2**30])
 @pytest.mark.parametrize("cast", ["int64", "low_bits"])
 def test_a_zero_point_is_cast_with_the_number(cast, z):
-    """It alone may be too large."""
+    """Even the zero point alone may be too large."""
     scheme = dataclasses.replace(
         qc.Scheme.parse("int8 asymmetric"), convention=qc.TEXTBOOK.changed(cast=cast, nan="zero")
     )
@@ -76,7 +76,7 @@ def test_a_zero_point_is_cast_with_the_number(cast, z):
 
 @pytest.mark.parametrize("granularity", [qc.PerTensor(), qc.PerChannel(0)])
 def test_low_bits_of_a_range_that_was_found(granularity):
-    """Also where the range is known beforehand: infinity in it makes the scale infinite, and no number is left."""
+    """Also with a computed range: infinity makes the scale infinite, so quotients are 0 or NaN."""
     convention = qc.TEXTBOOK.changed(cast="low_bits", nan="zero")
     scheme = dataclasses.replace(qc.Scheme.parse("int8"), convention=convention, granularity=granularity)
     with pytest.warns(UserWarning, match="becomes? NaN"):
@@ -100,7 +100,7 @@ def test_how_many_come_to_nan_is_said():
 @pytest.mark.parametrize(("cast", "end"), [("int32", 2.0**31), ("low_bits", 2.0**31), ("int64", 2.0**63)])
 @pytest.mark.parametrize("kernel", ["A", "B"])
 def test_elements_are_looked_at_where_some_come_half_as_far(kernel, cast, end):
-    """Each block by its own scale; the farther end counts, and the zero_point with it."""
+    """Blocks are judged by their own scale, by the end that is farther from 0, and including the zero_point."""
     scheme = qc.Scheme(
         granularity=qc.PerChannel(0),
         range_setting=qc.Given(1.0),

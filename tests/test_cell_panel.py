@@ -1,4 +1,4 @@
-"""The panel of a cell: drawn for every tensor of every golden checkpoint, with the record's numbers, names escaped."""
+"""The panel of a cell for every tensor of every golden checkpoint: it shows the record's numbers, names escaped."""
 
 import html
 import re
@@ -27,7 +27,7 @@ for name in {names!r} or opened.checkpoint.tensors:
 
 
 def drawn(given, names=(), index=(), original=False):
-    """The page with the panel of an element of each tensor."""
+    """A page with the panel of one element of each tensor."""
     text = PAGE.format(path=str(given.release), names=names, index=index, original=original)
     at = AppTest.from_string(text, default_timeout=60).run()
     assert not at.exception, at.exception
@@ -35,7 +35,7 @@ def drawn(given, names=(), index=(), original=False):
 
 
 def texts(at):
-    """What the HTML of a page says, without markup."""
+    """The text of a page's HTML elements, without markup."""
     found = " ".join(e.proto.body for e in at.main if e.type == "html")
     return html.unescape(re.sub("<[^>]*>", "", found))
 
@@ -51,7 +51,7 @@ def _readable():
 
 @pytest.mark.parametrize("given", list(_readable()), ids=str)
 def test_every_tensor_of_every_case(given):
-    """Each shows its value and lines, or one sentence on why it can't be read."""
+    """Each shows its value and lines, or one sentence saying why it can't be read."""
     at = drawn(given)
     said, refused = texts(at), 0
     for name, tensor in open_checkpoint(given.release).tensors.items():
@@ -71,7 +71,7 @@ def test_rivals_and_findings_stand_side_by_side():
     assert "this reading-0.25616455" in said
     assert "as GPTQ v1≠ -0.29885864Adds 1 to the stored zero point: z = 9 instead of 8." in said
     assert "1,024 of 1,024 elements differ." in said
-    assert "but its stored zeros are 8, as in v2" in said  # the finding, beside its reading
+    assert "but its stored zeros are 8, as in v2" in said  # the finding, next to the other reading
 
 
 def test_the_original_stands_beside_the_value():
@@ -89,7 +89,7 @@ def test_an_element_that_is_not_there():
 
 
 def test_bits_are_marked_where_they_lie():
-    """What is marked in the binary form of a word is what the record marks, and a title says whose each run is."""
+    """The bits marked in a word are those that the record marks, and a title says to what each run belongs."""
     origin = open_checkpoint(case("gptq_v1_3bit_g128").release).tensors[Q].origin((5, 42))
     text = markup.panel(origin, "")
     runs = re.findall(r"<span class='(own k0 )?bit' title='([^']*)'>([01]+)</span>", text)

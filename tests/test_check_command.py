@@ -1,4 +1,4 @@
-"""``python -m quantcore check``: what it prints, and its exit codes."""
+"""``python -m quantcore check`` and ``compare``: what they print, and their exit codes."""
 
 import csv
 import io
@@ -33,7 +33,7 @@ def test_a_sound_release(capsys):
 
 @pytest.mark.parametrize("given", cases("bad_"), ids=str)
 def test_a_damaged_release(given, capsys):
-    """Everything that a file shows by itself is an error, in a sentence and in the exit code."""
+    """Everything that is visibly wrong in a file is reported as an error, in a sentence and by the exit code."""
     shows_nothing = str(given) in ("bad_awq_not_interleaved", "bad_q5k_leak")
     code, out, err = run(capsys, given.release)
     assert code == (0 if shows_nothing else 1)
@@ -61,7 +61,7 @@ def test_json(capsys):
     first = found["findings"][0]
     assert (first["kind"], first["severity"]) == ("gptq_version", "error")
     assert first["tensors"] == ["model.layers.0.self_attn.q_proj.weight"]
-    assert first["rivals"] == ["gptq_version"]  # the reading to look at beside this one
+    assert first["rivals"] == ["gptq_version"]  # the reading to compare this one with
     assert "stored zeros are 8" in first["sentence"]
     code, out, _ = run(capsys, case("bad_truncated").release, "--json")
     assert (code, json.loads(out)["format"], json.loads(out)["findings"][0]["kind"]) == (
@@ -99,7 +99,7 @@ def test_help_says_the_exit_codes(capsys):
 
 
 def test_as_a_program():
-    """With -m, as in CI."""
+    """Run with -m, as in CI."""
     python = [sys.executable, "-m", "quantcore"]
     checked = subprocess.run([*python, "check", V1], capture_output=True, text=True)
     assert (checked.returncode, checked.stderr) == (1, "")
@@ -114,7 +114,7 @@ def compared(capsys, *arguments):
 
 @pytest.fixture
 def pair(tmp_path):
-    """An original, and it with an error in one tensor."""
+    """An original, and a copy with an error in one tensor."""
     generator = np.random.default_rng(0)
     weights = {f"w{i}": generator.normal(size=(30, 50)).astype(np.float32) for i in range(3)}
     for name, changed in (("a", {}), ("b", {"w1": weights["w1"] + np.float32(0.01)})):
@@ -135,7 +135,7 @@ def test_compare(capsys, pair):
 
 
 def test_compare_as_json_and_csv(capsys, pair):
-    """Both hold the module's numbers, the most harmed tensor first."""
+    """Both contain the module's numbers, the tensor with the largest error first."""
     comparison = Comparison(*map(open_checkpoint, pair))
     *_, step = comparison.steps()
     results = by_harm(comparison.results(step.state))

@@ -1,4 +1,4 @@
-"""The shipped checkpoints: what they are, against the libraries that wrote them and the weights that these were given."""
+"""The shipped example checkpoints, checked against the libraries that wrote them and against the original weights."""
 
 import gguf
 import numpy as np
@@ -42,7 +42,7 @@ def test_q4_k_m_is_what_ggml_writes(tensor):
 
 @pytest.mark.parametrize("tensor", [QUERY, DENSE])
 def test_nvfp4_is_what_compressed_tensors_reads(tensor):
-    # here, because it imports transformers: seconds, which every worker would spend
+    # imported here because it imports transformers, which would cost every worker seconds
     from compressed_tensors.compressors import BaseCompressor
     from compressed_tensors.quantization import QuantizationScheme
 
@@ -59,7 +59,7 @@ def test_nvfp4_is_what_compressed_tensors_reads(tensor):
 
 @pytest.mark.parametrize("name", [name for name in EXAMPLES if name != "minilm"])
 def test_they_are_the_same_layers(name):
-    """SQNR above 14 dB: a layer of other weights, or in another order, has about -3."""
+    """SQNR above 14 dB; other weights, or the same in another order, would have about -3 dB."""
     original, quantized = (open_checkpoint(EXAMPLES[n]).tensors for n in ("minilm", name))
     for tensor in (QUERY, DENSE):
         held = quantized[IN_GGUF[tensor] if "q4_k" in name else tensor]

@@ -1,4 +1,4 @@
-"""The page of a checkpoint, without a browser: golden and damaged checkpoints, links, findings, hostile names."""
+"""Models → Checkpoint without a browser: golden and corrupt checkpoints, links, findings, hostile names."""
 
 import base64
 import json
@@ -38,7 +38,7 @@ def use_folder(monkeypatch, folder):
 
 
 def at(name="", folder=None, **parameters):
-    """The page with a golden checkpoint open, or with one of an own folder."""
+    """The page with a golden checkpoint open, or one in another folder."""
     page = AppTest.from_file(str(MAIN), default_timeout=60).run().switch_page(script_of("checkpoint"))
     if name:
         given = case(name)
@@ -56,7 +56,7 @@ def sound(page):
 
 
 def component(page, marker):
-    """The data of the component that has this in it."""
+    """The data of the first component that contains this key."""
     found = [json.loads(c.proto.json) for c in page.get("bidi_component") if c.proto.json]
     return next((data for data in found if marker in data), None)
 
@@ -81,7 +81,7 @@ def test_nothing_is_open():
 
 @pytest.fixture(scope="module")
 def page():
-    """One visitor who opens one checkpoint after the other."""
+    """The page of a visitor who opens one checkpoint after another."""
     with pytest.MonkeyPatch.context() as patch:
         use_folder(patch, FOLDER)
         return at()
@@ -89,7 +89,7 @@ def page():
 
 @pytest.mark.parametrize("given", cases(""), ids=str)
 def test_every_checkpoint_opens_or_says_why(given, page):
-    """The damaged ones too: never an exception; what opens lists every tensor, and one is shown."""
+    """Even corrupt ones raise no exception; what opens lists every tensor and shows one."""
     address = given.release.relative_to(FOLDER).as_posix()
     if address in widget(page, "ck").options:
         page.session_state["ck"] = address
@@ -148,7 +148,7 @@ def test_a_link_restores_rows_columns_and_cell():
 
 
 def test_rows_are_outlined_in_the_rows_of_the_tensor():
-    """Of a block of 128 rows, the window has the last ones; the outline and the scale are those of its block."""
+    """The window begins inside a block of 128 rows; outline and scale must still be those of the cell's block."""
     tensors = open_checkpoint(case("ct_fp8_block").release).tensors
     name = next(n for n, t in tensors.items() if has_codes(t.layout) and t.layout.blocks.grid[0] > 1)
     tall = tensors[name]
@@ -262,7 +262,7 @@ def test_the_findings_are_those_of_the_library():
 
 
 def test_a_check_that_was_stopped_goes_on_where_it_was(monkeypatch):
-    """Stopped after some tensors: those are not read again."""
+    """The tensors that were checked before the stop are not read again."""
     checkpoint = open_checkpoint(case("gguf_model").release)
     everything = list(checkpoint.tensors)
     found = findings.Findings(first=(), checked=set(everything[:4]))
@@ -293,7 +293,7 @@ def test_reading_that_was_stopped_goes_on_when_asked(monkeypatch):
 
     def stopped(*about):
         seen.append(made(*about))
-        if len(seen) == 1:  # as a press of Stop does
+        if len(seen) == 1:  # like pressing Stop
             run._stop(seen[0][0].key + seen[0][1])
         return seen[-1]
 
@@ -327,7 +327,7 @@ def test_a_run_that_was_ended_keeps_the_bands_that_it_read(monkeypatch, tmp_path
 
 
 def test_reading_lets_others_go_first_and_goes_on(monkeypatch, tmp_path):
-    """Here others wait at all times: each run reads one band and gives its place back, and none is read twice."""
+    """Others are always waiting here: each run reads one band and releases its place, and no band is read twice."""
     use_folder(monkeypatch, tmp_path)
     monkeypatch.setattr(run, "BAND", 1 << 12)
     values = torch.randn(640, 64)
@@ -387,7 +387,7 @@ def test_more_tensors_than_can_be_seen(many, monkeypatch, tmp_path):
 
 
 def _pair(folder, name, shift):
-    """A golden release in ``q``, and in ``original`` the values of one weight with an error of ``shift``."""
+    """A golden release in ``q``, and an original of it whose weights differ by multiples of ``shift``."""
     (folder / "q").mkdir()
     (folder / "original").mkdir()
     for file in case(name).release.iterdir():
@@ -426,7 +426,7 @@ def test_the_worst_element_is_one_press_away(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("heads", [4, 2])
 def test_rows_in_llama_cpps_order_are_compared_with_their_own(monkeypatch, tmp_path, heads):
-    """Its converter interleaves the halves of each head of q and k."""
+    """llama.cpp's converter interleaves the two halves of each head of q and k."""
     use_folder(monkeypatch, tmp_path)
     was = torch.randn(64, 32, generator=torch.Generator().manual_seed(3))
     now = was.reshape(heads, 2, 32 // heads, 32).swapaxes(1, 2).reshape(64, 32).contiguous()

@@ -1,4 +1,4 @@
-"""Damaged files: one sentence on what is wrong and where, soon, without large memory; what is sound is still read."""
+"""Corrupt files give one sentence on what is wrong and where, in little time and memory; intact parts are read."""
 
 import json
 import os
@@ -24,7 +24,7 @@ REFUSED = {
     "bad_truncated": ["truncated", "3,396", "4,096"],
     "bad_weight_map_cycle": ["index", "'other.safetensors.index.json'", "not a safetensors file"],
 }
-# what is opened in part: the words of the problem, and the tensor that can be read
+# releases that open in part: words of the problem, and the tensor that can be read
 IN_PART = {
     "bad_index_outside_folder": (["'../x.safetensors'", "outside the folder", UP], GATE),
     "bad_missing_shard": (["'model-00002-of-00002.safetensors'", "missing", UP], GATE),
@@ -32,7 +32,7 @@ IN_PART = {
 
 
 def refusal(address, memory=20e6, seconds=2):
-    """The sentence of a refusal, which must come soon and without large memory."""
+    """The message of the error that opening raises, which must take little time and memory."""
     start = time.process_time()
     tracemalloc.start()
     try:
@@ -103,7 +103,7 @@ def test_headers(what, tmp_path):
 
 
 def test_a_header_of_twenty_thousand_names(tmp_path):
-    """They are read in seconds; a duplicate among them is found as fast."""
+    """It is read in seconds, and a duplicate name is found just as fast."""
     records = {f"t{i}": record(shape=(0,), offsets=(0, 0)) for i in range(20_000)}
     start = time.process_time()
     assert len(open_checkpoint(header(tmp_path, records)).tensors) == 20_000
@@ -129,7 +129,7 @@ def test_names_outside_the_folder(name, tmp_path):
 
 
 def test_symbolic_links(tmp_path):
-    """None leads out of the folder; Hugging Face's cache, whose files are links to blobs, is read."""
+    """Links out of the folder are refused; Hugging Face's cache, whose files are links to blobs, is read."""
     header(tmp_path, {"w": record()}, b"\0" * 4, "x.safetensors")
     release = tmp_path / "release"
     release.mkdir()
@@ -229,7 +229,7 @@ def test_awq_versions_are_named(tmp_path):
 
 
 def test_shapes_that_lie(tmp_path):
-    """weight_shape is data: it must be that of the packed codes, whatever it claims."""
+    """weight_shape is stored data, so it is checked against the shape of the packed codes."""
     weights = {"num_bits": 4, "type": "int", "symmetric": True, "strategy": "channel"}
     config = {
         "quant_method": "compressed-tensors",
@@ -250,7 +250,7 @@ def test_shapes_that_lie(tmp_path):
 
 
 def test_patterns_of_a_config_can_not_take_forever(tmp_path):
-    """Targets are regular expressions from a file: those that may take exponential time are refused."""
+    """Targets are regular expressions from a file; those that could take exponential time are refused."""
     weights = {"num_bits": 4, "type": "int", "symmetric": True, "strategy": "channel"}
     groups = {
         "a": {"targets": ["re:(a+)+$"], "weights": weights},
@@ -272,7 +272,7 @@ def test_patterns_of_a_config_can_not_take_forever(tmp_path):
 
 
 def test_odd_parameters_are_held_as_they_are(tmp_path):
-    """Scales of 0, below 0, NaN and infinity: read, reported and traced, not replaced."""
+    """Zero, negative, NaN and infinite scales are read, reported and traced as they are, not replaced."""
     import quantcore as qc
 
     scales = torch.ones(2, 32, dtype=torch.float16)

@@ -1,4 +1,4 @@
-"""What is wrong with a checkpoint: damaged cases are named, sound ones are not, and provenance is what was done."""
+"""Findings on checkpoints: corrupt cases are reported, sound ones are not, and the provenance is right."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ AWQ_ORDER = [0, 4, 1, 5, 2, 6, 3, 7]
 
 
 def release(folder, tensors, config=None, metadata=None):
-    """A release of these tensors, opened."""
+    """Write a release with these tensors and open it."""
     folder.mkdir(exist_ok=True)
     found = {
         k: torch.from_numpy(np.ascontiguousarray(v)) if isinstance(v, np.ndarray) else v
@@ -34,7 +34,7 @@ def release(folder, tensors, config=None, metadata=None):
 
 
 def changed(name, folder, change, config=None):
-    """A golden release with some stored tensors changed: ``change`` of those by name, None to drop one."""
+    """A golden release with some stored tensors changed; ``change``: name -> function, or None to drop the tensor."""
     given = case(name).release
     shutil.copytree(given, folder, dirs_exist_ok=True)
     with safe_open(given / "model.safetensors", "pt") as file:
@@ -100,11 +100,11 @@ def test_what_only_the_original_shows(name, words, tmp_path):
     checkpoint = open_checkpoint(given.release)
     (finding,) = [f for f in checkpoint.findings(original) if f.severity == "error"]
     assert [word for word in (*words, weight) if word not in finding.sentence] == [], finding
-    assert kinds(checkpoint.findings(), "error") == set()  # nothing in the file shows it
+    assert kinds(checkpoint.findings(), "error") == set()  # the file alone does not show it
 
 
 def originals(given, folder, error=0.01):
-    """A release of the values of a golden one, with a small error."""
+    """A plain release with the values of a golden one plus a small error."""
     generator = np.random.default_rng(3)
     values = {name: given.expected[name] for name in given.record["tensors"]}
     noisy = {
@@ -123,7 +123,7 @@ def test_a_sound_release_agrees_with_its_original(given, tmp_path):
 
 
 def test_rows_of_awq_in_another_format(tmp_path):
-    """A converter that leaves AWQ's order in a plain weight."""
+    """As from a converter that leaves AWQ's order in a plain weight."""
     weight = torch.randn(32, 64)
     order = (torch.arange(0, 32, 8)[:, None] + torch.tensor(AWQ_ORDER)).reshape(-1)
     read, original = release(tmp_path / "a", {Q: weight[order]}), release(tmp_path / "b", {Q: weight})
@@ -131,7 +131,7 @@ def test_rows_of_awq_in_another_format(tmp_path):
 
 
 def test_rows_of_queries_and_keys(tmp_path):
-    """llama.cpp's order of the rows of a head, either way round, with other heads for keys."""
+    """llama.cpp's order of the rows of a head, in either direction; keys have another number of heads."""
     names = {n: f"model.layers.0.self_attn.{n}_proj.weight" for n in "qk"}
     weights = {names["q"]: torch.randn(64, 32), names["k"]: torch.randn(32, 32)}
     heads = {names["q"]: 4, names["k"]: 2}
@@ -195,7 +195,7 @@ def _with(place, value):
     return change
 
 
-# what is changed in a golden release -> the severity, kind and words of the finding
+# a change to a golden release -> severity, kind and words of the finding
 CHANGES = {
     "a scale of infinity": (
         "gptq_v2_4bit_g128_sym", {f"{MODULE}.scales": _with((1, 5), float("inf"))}, {},
@@ -309,7 +309,7 @@ def quantized(folder, x, scale, codes):
 @pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("divisor", [7, 7.5, 8])
 def test_the_divisor_of_scales(divisor, stored, tmp_path):
-    """With the original it is known; without, codes tell 7 from the others."""
+    """The original tells which divisor was used; without it, the codes only tell 7 from the others."""
     x = torch.randn(64, 256, generator=torch.Generator().manual_seed(1))
     groups = x.reshape(64, 8, 32)
     scale = (groups.abs().amax(-1) / divisor).to(torch.float16)
@@ -337,7 +337,7 @@ def test_scales_that_were_searched(tmp_path):
 
 
 def test_a_check_can_be_left(tmp_path, monkeypatch):
-    """Steps come box by box, with what is done so far; what has not been reached has not been read."""
+    """Each step covers one box and says how much is done; what comes after the last step has not been read."""
     monkeypatch.setattr(rows, "ELEMENTS", 1 << 10)
     checkpoint = release(tmp_path, {f"w{i}": torch.randn(64, 64) for i in range(8)})
     headers = checkpoint.counter.total
@@ -354,7 +354,7 @@ def test_a_check_can_be_left(tmp_path, monkeypatch):
 
 
 def test_boxes_give_what_the_whole_gives(tmp_path, monkeypatch):
-    """Small boxes, in which rows, blocks and heads are cut, find the same."""
+    """Small boxes that cut through rows, blocks and heads give the same findings."""
     names = [
         *cases(
             "bad_gptq", "ct_int4", "gguf_k", "hqq_4bit", "deepseek", "torchao_int4", "bnb_nf4", "mlx_affine_3"
@@ -378,7 +378,7 @@ def test_rows_that_are_too_long_are_not_checked(tmp_path, monkeypatch):
 
 
 def test_large_weights_take_little_memory(tmp_path):
-    """64 M elements in 0.2 GB of files are checked in seconds, and in boxes."""
+    """A weight of 64 M elements is checked within seconds, in boxes."""
     import resource
 
     size = 8192
@@ -397,7 +397,7 @@ def test_large_weights_take_little_memory(tmp_path):
 
 
 def test_findings_are_records_of_the_package():
-    """Pages that show findings can show these."""
+    """So pages that show findings can show these, too."""
     found = open_checkpoint(case("bad_gptq_v1_but_zeros_8").release).findings()
     assert isinstance(found[0], CheckpointFinding)
     assert found[0].severity == "error"

@@ -1,4 +1,4 @@
-"""What formats hold beyond the golden checkpoints: other names and versions, places of parameters, what has no reader."""
+"""Formats beyond the golden checkpoints: other names and versions, places of parameters, unsupported formats."""
 
 import json
 import math
@@ -22,7 +22,7 @@ E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -
 
 
 def release(folder, tensors, config=None, metadata=None):
-    """A release with these stored tensors; ``config``: its quantization_config."""
+    """A release with these stored tensors and ``config`` as its quantization_config."""
     save_file(tensors, folder / "model.safetensors", metadata)
     if config is not None:
         (folder / "config.json").write_text(json.dumps({"quantization_config": config}))
@@ -50,7 +50,7 @@ def bytes_of(*shape):
 
 
 def nibbles(x):
-    """The codes of bytes, the lower bits first."""
+    """The two 4-bit codes of each byte, low bits first."""
     x = x.numpy()
     return np.stack([x & 15, x >> 4], -1).reshape(*x.shape[:-1], -1)
 
@@ -73,7 +73,7 @@ AUTO_ROUND = {
 
 @pytest.mark.parametrize("name", AUTO_ROUND)
 def test_auto_round(name, tmp_path):
-    """The packings of others, under AutoRound's config, which has no checkpoint_format."""
+    """Other libraries' packings under AutoRound's config, which has no checkpoint_format."""
     method, packing = AUTO_ROUND[name]
 
     def change(config):
@@ -87,7 +87,7 @@ def test_auto_round(name, tmp_path):
 
 
 def test_auto_round_keeps_zero_points(tmp_path):
-    """Packed as auto_round, zero points are stored as they are, one lower than GPTQ v1 reads them."""
+    """auto_round packing stores zero points unchanged; read as GPTQ v1 they would be one higher."""
     name = "gptq_v1_2bit_g32_asym"
     checkpoint = reconfigured(
         name,
@@ -100,7 +100,7 @@ def test_auto_round_keeps_zero_points(tmp_path):
 
 @pytest.mark.parametrize("key", [Q.removesuffix(".weight"), r".*self_attn\.q_proj"])
 def test_auto_round_exceptions(key, tmp_path):
-    """A module has other bits than the rest, by its name or by a pattern."""
+    """One module, given by name or pattern, has other bits than the rest."""
     given = case("gptq_v1_8bit_channel")
     checkpoint = reconfigured(
         "gptq_v1_8bit_channel",
@@ -128,7 +128,7 @@ def test_auto_round_as_compressed_tensors(tmp_path):
 
 
 def test_mlx_5_bits(tmp_path):
-    """One stream of bits along the row, here taken apart as one integer."""
+    """Each row is one stream of bits, unpacked here as one big integer."""
     words = RNG.integers(0, 2**32, (6, 10), dtype=np.uint32)
     scales, biases = (torch.from_numpy(RNG.standard_normal((6, 2)).astype(np.float32)) for _ in range(2))
     tensors = {
@@ -145,7 +145,7 @@ def test_mlx_5_bits(tmp_path):
 
 
 def test_modelopt_int4(tmp_path):
-    """Two rows a byte, two's complement; only hf_quant_config.json says what it is."""
+    """Two rows per byte, two's complement; only hf_quant_config.json names the format."""
     packed, scale = bytes_of(4, 64), torch.from_numpy(RNG.random((8, 2)).astype(np.float16))
     (tmp_path / "hf_quant_config.json").write_text(
         json.dumps({"quantization": {"quant_algo": "W4A16_AWQ", "group_size": 32}})
@@ -161,7 +161,7 @@ def test_modelopt_int4(tmp_path):
 
 
 def test_fp8_with_scales_of_one_byte(tmp_path):
-    """DeepSeek-V3.1 and V4: E8M0 scales, and experts of two FP4 codes a byte."""
+    """DeepSeek-V3.1 and V4: E8M0 scales, and experts with two FP4 codes per byte."""
     weight, scale = (
         bytes_of(130, 256) & 0x77,
         torch.from_numpy(RNG.integers(100, 150, (2, 2), dtype=np.uint8)),
@@ -200,7 +200,7 @@ def test_gpt_oss_under_its_own_names(tmp_path):
 
 
 def test_bitnet_that_multiplies(tmp_path):
-    """The same bytes are read otherwise under autobitlinear."""
+    """Under autobitlinear the same bytes mean other values."""
     checkpoint = reconfigured("bitnet_offline", tmp_path, lambda c: c | {"linear_class": "autobitlinear"})
     given = case("bitnet_offline")
     wanted = given.expected[f"{Q}|codes"].astype(np.float32) * given.expected[f"{Q}|scale"]
@@ -209,7 +209,7 @@ def test_bitnet_that_multiplies(tmp_path):
         reconfigured("bitnet_offline", tmp_path, lambda c: c | {"linear_class": "other"}).tensors[Q].read()
 
 
-# case -> (role of the parameter, an element, which elements share it, given their row and column)
+# case -> (role of a parameter, an element, and which rows and columns share its parameter)
 SHARED = {
     "torchao_int4": ("zero_point", (5, 200), lambda r, c: (r == 5) & (c // 128 == 1)),
     "hqq_4bit_axis0": ("scale", (3, 17), lambda r, c: (256 * r + c) % 192 == (3 * 256 + 17) % 192),
@@ -227,7 +227,7 @@ SHARED = {
 
 @pytest.mark.parametrize("name", SHARED)
 def test_places_of_parameters(name, tmp_path):
-    """A flipped bit at the place of a parameter changes the values of the elements that have it, and no others."""
+    """Flipping a bit of a parameter changes only the values of elements that use it."""
     role, index, shared = SHARED[name]
     given = case(name)
     tensor = open_checkpoint(given.release).tensors[Q]
@@ -236,12 +236,12 @@ def test_places_of_parameters(name, tmp_path):
     changed = tensor.read(rounded=False).numpy() != other.read(rounded=False).numpy()
     own = shared(*np.indices(tensor.shape))
     assert not changed[~own].any()
-    assert changed[own].mean() > 0.3  # codes of 0 stay 0
+    assert changed[own].mean() > 0.3  # elements with code 0 stay 0
     assert changed[index] or tensor.read()[index] == 0
 
 
 def test_the_table_of_codes_has_a_place(tmp_path):
-    """bitsandbytes stores its table: an entry that is changed changes every element of that code."""
+    """bitsandbytes stores its table: changing an entry changes every element with that code."""
     given = case("bnb_fp4")
     tensor = open_checkpoint(given.release).tensors[Q]
     codes = tensor.codes().numpy()
@@ -252,7 +252,7 @@ def test_the_table_of_codes_has_a_place(tmp_path):
 
 
 def test_what_half_precision_does_is_said():
-    """HQQ rounds each operation to float16: the trace says so, and its convention does."""
+    """HQQ rounds each operation to float16; the trace and the scheme say so."""
     result = open_checkpoint(case("hqq_4bit_axis1").release).tensors[Q].quantized()
     step = trace(result, (0, 0)).steps()[-2]
     assert "each result rounded to float16" in step.formula
@@ -263,7 +263,7 @@ def test_what_half_precision_does_is_said():
     "name", ["hqq_4bit_axis1", "mlx_affine_4bit", "quanto_qint4", "torchao_int4", "bnb_int8"]
 )
 def test_rounding_a_value_gives_its_code(name):
-    """Float zero points, biases and shifts: the trace of a weight's own values ends in the stored codes."""
+    """With float zero points, biases and shifts, the trace of a weight's own values ends in the stored codes."""
     result = open_checkpoint(case(name).release).tensors[Q].quantized()
     for index in RNG.integers(0, result.x.shape, (20, 2)).tolist():
         assert trace(result, index).overflow is None
@@ -387,7 +387,7 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("what", UNREADABLE)
 def test_what_has_no_reader_is_named(what, tmp_path):
-    """One sentence names it; the other tensors of the same file are read."""
+    """One sentence names what is not supported; the other tensors in the file are read."""
     tensors, method = UNREADABLE[what]
     plain = {"m.bias": torch.arange(4.0), "norm.weight": torch.arange(3.0)}
     checkpoint = release(tmp_path, tensors | plain, {"quant_method": method} if method else None)
@@ -418,7 +418,7 @@ def test_a_missing_scale_of_the_tensor():
 
 
 def test_a_shape_that_no_file_holds_is_said(tmp_path):
-    """Packed weights of quanto: without the hidden size, groups of 128 may be rows or parts of rows."""
+    """In quanto's packed weights, groups of 128 may be rows or parts of rows; only the hidden size tells."""
     tensors, _ = stored("quanto_qint4")
     checkpoint = release(tmp_path, tensors)
     tensor = checkpoint.tensors[Q]
@@ -428,7 +428,7 @@ def test_a_shape_that_no_file_holds_is_said(tmp_path):
 
 
 def test_shapes_of_many_groups_are_found_at_once(tmp_path):
-    """A header may claim 2^27 groups, each of whose divisors gives a possible shape; the data are a hole in the file."""
+    """A header may claim 2^27 groups, and each divisor of that is a possible shape; the file's data is sparse."""
     groups = 1 << 27
     shapes = {
         "_data._data": ("U8", [groups // 2, 128]),
@@ -450,7 +450,7 @@ def test_shapes_of_many_groups_are_found_at_once(tmp_path):
 
 @pytest.mark.parametrize("each", [1, 2, 4, 6, 9, 36])
 def test_every_number_of_groups_in_a_row_that_divides_theirs(each, tmp_path):
-    """Of 36 groups, the hidden size tells how many make a row."""
+    """The hidden size tells how many of the 36 groups make up a row."""
     tensors = {
         "q_proj.weight._data._data": torch.zeros(18, 128, dtype=torch.uint8),
         "q_proj.weight._scale": torch.ones(36, 1).bfloat16(),
@@ -463,7 +463,7 @@ def test_every_number_of_groups_in_a_row_that_divides_theirs(each, tmp_path):
 
 
 def test_listing_reads_headers_alone():
-    """Also where shapes and dtypes are stored beside the weights: these are read when asked for."""
+    """Even where shapes and dtypes are stored next to the weights; these are read on demand."""
     for name in (
         "bnb_nf4_nested",
         "hqq_2bit",
@@ -484,7 +484,7 @@ def test_listing_reads_headers_alone():
 
 
 def test_rows_are_read_alone(tmp_path):
-    """One row takes its own codes, where they lie together or in a part, and the few parameters."""
+    """Reading one row reads only the bytes with its codes, and the scale."""
     packed, rows, columns = bytes_of(512, 2048), 2048, 2048
     tensors = {"m.weight": packed, "m.weight_scale": torch.ones(1)}
     checkpoint = release(tmp_path, tensors, {"quant_method": "bitnet", "linear_class": "autobitlinear"})

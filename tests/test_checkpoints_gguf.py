@@ -1,4 +1,4 @@
-"""GGUF checkpoints: golden files, headers to the byte, splits, imatrix, and damaged headers."""
+"""GGUF checkpoints: golden files, the exact bytes read of headers, splits, imatrix files, and corrupt headers."""
 
 import itertools
 import math
@@ -27,7 +27,7 @@ def test_listing_reads_the_header_and_no_other_byte(case):
     for record in case.record["tensors"].values():
         if "file" in record:
             firsts[record["file"]] = min(record["data_offset"], firsts.get(record["file"], 10**9))
-    if firsts:  # the header ends at most an alignment before the first tensor
+    if firsts:  # padding of less than an alignment lies between the header and the first tensor
         assert sum(firsts.values()) - 32 * len(firsts) < checkpoint.counter.total <= sum(firsts.values())
     assert checkpoint.counter.reads < 20 * max(1, len(firsts))
 
@@ -47,7 +47,7 @@ def test_a_model_of_70_billion_parameters_is_listed_at_once(tmp_path):
     file = tmp_path / "model.gguf"
     with file.open("wb") as data:
         data.write(gguf(infos, keys=keys))
-        data.truncate(data.tell() + offset)  # sparse: no block of it is on the disk
+        data.truncate(data.tell() + offset)  # sparse, so it takes no space on disk
     start = time.process_time()
     checkpoint = open_checkpoint(file)
     assert time.process_time() - start < 2
@@ -62,7 +62,7 @@ def test_a_model_of_70_billion_parameters_is_listed_at_once(tmp_path):
 def test_rows_are_read_alone():
     checkpoint = open_checkpoint(checkpoint_cases.case("gguf_k").release)
     before = checkpoint.counter.total
-    checkpoint.tensors["blk.0.attn_v.weight"].read(slice(3, 5))  # Q4_K, rows of one block of 144 bytes
+    checkpoint.tensors["blk.0.attn_v.weight"].read(slice(3, 5))  # Q4_K, each row one block of 144 bytes
     assert checkpoint.counter.total - before == 2 * 144
 
 

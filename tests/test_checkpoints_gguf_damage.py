@@ -1,4 +1,4 @@
-"""GGUF and imatrix files with bytes flipped, cut and overwritten: a QuantError or a result, soon, and nothing else."""
+"""Corrupt GGUF and imatrix files give a QuantError or a result, within limits of time and memory."""
 
 import random
 import time
@@ -19,7 +19,7 @@ SOURCES = {
     "imatrix.gguf": IMATRIX / "imatrix.gguf",
     "imatrix.dat": IMATRIX / "imatrix.dat",
 }
-MOST_SECONDS, MOST_BYTES = 2.0, 64 * 2**20  # of the process: other programs don't count
+MOST_SECONDS, MOST_BYTES = 2.0, 64 * 2**20  # CPU seconds of this process
 
 
 def run(count, seed, folder):

@@ -1,4 +1,4 @@
-"""Every bit that `locate` names in a GGUF file, flipped: what it is said to decide changes, and nothing else."""
+"""Flipping any bit that `locate` names in a GGUF file changes what the bit is said to encode, and nothing else."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from quantcore.checkpoints.ggml import BLOCK_TYPES
 from quantcore.errors import QuantError
 
 CONTENT, NAMES = all_types(seed=2, rows=2, blocks=2)
-# elements of a tensor of 2 rows of 2 blocks: in the first sub-blocks, in the last, and between
+# elements of a tensor with 2 rows of 2 blocks: in the first and last sub-blocks, and in between
 ELEMENTS = {
     name: [(0, 7), (1, BLOCK_TYPES[name].elements + 14), (1, 2 * BLOCK_TYPES[name].elements - 1)]
     for name in NAMES
@@ -18,7 +18,7 @@ ELEMENTS = {
 
 @pytest.fixture
 def flip(tmp_path):
-    """Open the file of all types, or with one bit of a place flipped, and return a tensor."""
+    """Open the file of all types, with one bit flipped if given, and return one of its tensors."""
 
     def opened(name, bit=None):
         content = bytearray(CONTENT)
@@ -32,7 +32,7 @@ def flip(tmp_path):
 
 
 def changed(a, b):
-    """Where two arrays differ, as a list of indices."""
+    """The indices at which two arrays differ."""
     return [tuple(int(i) for i in at) for at in np.argwhere(~((a == b) | (np.isnan(a) & np.isnan(b))))]
 
 
@@ -40,7 +40,7 @@ GRID_ROWS = {"IQ3_XXS": 4, "IQ3_S": 4, "IQ2_XXS": 8, "IQ2_XS": 8, "IQ2_S": 8, "I
 
 
 def neighbors(name, element):
-    """The elements that share bits of their codes with one."""
+    """The elements whose codes share bits with that of ``element``, and itself."""
     row, column = element
     if (
         name == "TQ1_0"
@@ -50,7 +50,7 @@ def neighbors(name, element):
         return {(row, column - inside + e) for e in range(start, stop) if (e - inside) % step == 0}
     run = GRID_ROWS.get(name, 1)
     found = {column - column % run + i for i in range(run)}
-    if name in ("IQ2_XXS", "IQ2_XS", "IQ3_XXS"):  # seven signs make the eighth
+    if name in ("IQ2_XXS", "IQ2_XS", "IQ3_XXS"):  # the eighth sign is the parity of the other seven
         found |= set(range(column - 7, column + 1)) if column % 8 == 7 else {column | 7}
     return {(row, c) for c in found}
 

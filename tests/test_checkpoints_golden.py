@@ -1,4 +1,4 @@
-"""Every golden checkpoint, whatever its format: equal to the library bit for bit, and at home in quantcore."""
+"""Every golden checkpoint, whatever its format, equals the library bit for bit and works throughout quantcore."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from quantcore.checkpoints import open_checkpoint
 
 @pytest.mark.parametrize("given", sound(), ids=str)
 def test_equals_the_library(given):
-    """Values, codes, scales, zero points, stored pieces, rows alone, and the bytes encoded again."""
+    """Values, codes, scales, zero points, stored pieces, separately read rows, and the re-encoded bytes."""
     checkpoint = open_checkpoint(given.release)
     assert differences(given, checkpoint) == []
     assert checkpoint.problems == ()
@@ -22,7 +22,7 @@ def test_equals_the_library(given):
 
 @pytest.mark.parametrize("given", sound(), ids=str)
 def test_places(given, tmp_path):
-    """A flipped bit at the place of an element changes its code as it should, and no other code."""
+    """Flipping a bit at an element's place changes its code by that bit, and no other code."""
     for name in quantized_names(given)[:1]:
         rows, columns = open_checkpoint(given.release).tensors[name].shape[-2:]
         lead = (0,) * (len(open_checkpoint(given.release).tensors[name].shape) - 2)
@@ -32,7 +32,7 @@ def test_places(given, tmp_path):
 
 @pytest.mark.parametrize("given", sound(), ids=str)
 def test_results(given):
-    """Reports, traces and maps work on a checkpoint's tensor, and the trace's arithmetic gives the value read."""
+    """Reports, traces and maps work on a checkpoint's tensor, and traces end in the value that is read."""
     for name in quantized_names(given)[:2]:
         tensor = open_checkpoint(given.release).tensors[name]
         result, values, dtype = tensor.quantized(), tensor.read(), getattr(torch, tensor.dtype)
@@ -53,7 +53,7 @@ def test_results(given):
 
 
 def test_results_against_an_original():
-    """Given the weight before, errors are those of the release; codes that rounding does not give are not explained away."""
+    """Given the original weight, errors are against it, and traces say where rounding would give another code."""
     given = case("gptq_v2_4bit_g128_sym")
     name = quantized_names(given)[0]
     tensor = open_checkpoint(given.release).tensors[name]

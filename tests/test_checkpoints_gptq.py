@@ -16,13 +16,13 @@ GPTQ = cases("gptq_")
 def test_places(given, tmp_path):
     for name in quantized_names(given)[:1]:
         rows, columns = open_checkpoint(given.release).tensors[name].shape
-        # 3-bit codes 10 and 21 of 32 cross the border of a word
+        # 3-bit codes 10 and 21 of each 32 cross a word boundary
         for index in [(0, 0), (rows - 1, columns - 1), (rows // 2, 10), (3, 21)]:
             assert misplaced(given, name, index, tmp_path) == []
 
 
 def test_places_of_parameters(tmp_path):
-    """A flipped bit of a scale or zero point changes the values of the elements that have it there, and no others."""
+    """Flipping a bit of a scale or zero point changes only the values of elements that use it."""
     given = case("gptq_v1_4bit_g32_asym_desc_act")
     name = quantized_names(given)[0]
     tensor = open_checkpoint(given.release).tensors[name]
@@ -53,12 +53,12 @@ def test_the_config_is_not_believed_against_the_zeros():
     [
         ({"-:.*lm_head": {}, r"+:.*\.(mlp|self_attn)\.": {"bits": 8, "group_size": -1}}, True),
         ({"model": {"bits": 8, "group_size": -1}, "+:.*": {"bits": 2}}, True),
-        ({"+:layers": {"bits": 8, "group_size": -1}}, False),  # from the start of the name
+        ({"+:layers": {"bits": 8, "group_size": -1}}, False),  # patterns match from the start of the name
         ({"+:(a*)*": {"bits": 8}}, False),
     ],
 )
 def test_modules_that_differ_from_the_rest(dynamic, read, tmp_path):
-    """``dynamic`` of the config: the first pattern that matches decides."""
+    """In the config's ``dynamic``, the first pattern that matches applies."""
     given = case("gptq_v1_8bit_channel")
     shutil.copytree(given.release, tmp_path / "release")
     for name in ("config.json", "quantize_config.json"):

@@ -1,4 +1,4 @@
-"""Files made to harm: nothing is run, nothing outside the folder is read, and little time and memory are taken."""
+"""Malicious files: nothing is run, nothing outside the folder is read, and little time and memory are used."""
 
 import json
 import os
@@ -21,7 +21,7 @@ RECORD = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
 
 
 def sparse(path, start, size):
-    """A file that begins with ``start`` and has ``size`` bytes; the rest takes no space."""
+    """A sparse file of ``size`` bytes that begins with ``start``."""
     with open(path, "wb") as file:
         file.write(start)
         file.truncate(size)
@@ -29,7 +29,7 @@ def sparse(path, start, size):
 
 
 def long_header(folder):
-    """A header of 99 MB, present and sound: spaces after its JSON, which the format allows."""
+    """A valid header of 99 MB: its JSON is followed by spaces, which the format allows."""
     sparse(folder / "model.safetensors", struct.pack("<Q", 99_000_000), 99_000_000 + 12)
     with open(folder / "model.safetensors", "r+b") as file:
         file.seek(8)
@@ -74,7 +74,7 @@ def long_config(folder):
 
 
 def long_numbers(folder):
-    """Integers of a million digits take Python minutes to parse, if it is let."""
+    """Integers of a million digits, which Python takes minutes to parse if nothing stops it."""
     save_file({"m.qweight": torch.zeros(8, 8, dtype=torch.int32)}, folder / "model.safetensors")
     config = '{"quantization_config": {"quant_method": "gptq", "bits": %s}}' % ("9" * 10**6)
     (folder / "config.json").write_text(config)
@@ -102,7 +102,7 @@ SECRET = "not for this reader"
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors.index.json", "model.safetensors"])
 def test_no_link_leads_out_of_the_folder(name, tmp_path):
-    """Whatever file of a release is a link to one outside, that is not opened, and its content is not told."""
+    """A file that is a link to one outside the folder is not opened, and its content is not revealed."""
     outside, folder = tmp_path / "outside", tmp_path / "release"
     folder.mkdir()
     outside.write_text(
@@ -125,7 +125,7 @@ def test_a_folder_that_is_a_link_is_the_folder(tmp_path):
 
 @pytest.mark.parametrize("field", ["compute_dtype", "unpack_view_dtype", "packing"])
 def test_texts_that_hqq_evaluates(field, tmp_path):
-    """HQQ's own loader calls eval on them; here they are looked up, and what is not found is named."""
+    """HQQ's own loader calls eval on these texts; here they are looked up, and an unknown one is an error."""
     given, target = case("hqq_4bit_axis1").release, tmp_path / "run"
     text = f"__import__('pathlib').Path({str(target)!r}).touch()"
     with safe_open(given / "model.safetensors", "pt") as file:
@@ -145,7 +145,7 @@ def test_texts_that_hqq_evaluates(field, tmp_path):
 
 
 def test_nothing_is_written(tmp_path):
-    """A check leaves a folder as it was, and needs no right to write there."""
+    """A check leaves the folder unchanged and needs no write permission."""
     save_file({"w": torch.ones(4)}, tmp_path / "model.safetensors")
     before = [(entry.name, entry.stat().st_mtime_ns) for entry in os.scandir(tmp_path)]
     os.chmod(tmp_path, 0o555)

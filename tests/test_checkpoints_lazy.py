@@ -1,4 +1,4 @@
-"""Only what is needed is read: headers for a listing, the bytes of some rows for some rows."""
+"""Only what is needed is read: headers for a listing, and for some rows only their bytes."""
 
 import itertools
 import json
@@ -18,7 +18,7 @@ from quantcore.checkpoints import tensor as tensor_module
 
 
 def _header_bytes(folder):
-    """8 bytes and the header of each shard, and the configs."""
+    """The size of all configs and of each shard's header, including its 8-byte length."""
     total = 0
     for file in folder.iterdir():
         if file.suffix == ".safetensors":
@@ -37,7 +37,7 @@ def test_a_listing_reads_headers_alone(given):
 
 
 def test_shapes_that_headers_do_not_tell_take_16_bytes():
-    """Of packed channels: a shape of two integers, read when it is asked for."""
+    """The stored shape of a per-channel packed weight is two integers, read on demand."""
     given = case("ct_int4_channel_odd")
     checkpoint = open_checkpoint(given.release)
     before = checkpoint.counter.total
@@ -85,7 +85,7 @@ def test_rows_read_their_bytes_alone(tmp_path):
 
 
 def test_rows_across_the_file(tmp_path):
-    """GPTQ stores a row of the weight as a column: its bytes are read one by one, not the whole."""
+    """GPTQ stores a row of the weight as a column: only its words are read, not the tensor."""
     out, columns = 8192, 256
     pieces = {
         "m.qweight": torch.arange(columns // 8 * out, dtype=torch.int32).reshape(columns // 8, out),
@@ -98,13 +98,13 @@ def test_rows_across_the_file(tmp_path):
     checkpoint = open_checkpoint(tmp_path)
     count, values = _read_bytes(checkpoint, "m.weight", slice(4096, 4100))
     codes = columns // 8 * 4 * 4
-    assert count < codes + 4 * columns + 16_000  # the group index, and parameters joined over short gaps
+    assert count < codes + 4 * columns + 16_000  # the group index, and parameters with gaps
     assert count < sum(piece.numel() * piece.element_size() for piece in pieces.values()) // 20
     assert torch.equal(values, checkpoint.tensors["m.weight"].read()[4096:4100])
 
 
 def test_reading_rows_of_every_sound_case_in_parts():
-    """The parts of a tensor, each read alone, are the whole."""
+    """The parts of a tensor, read separately, make up the tensor."""
     for given in cases("ct_", "gptq_", "awq_"):
         if given.record["expect"] != "ok":
             continue
@@ -118,7 +118,7 @@ def test_reading_rows_of_every_sound_case_in_parts():
 
 @pytest.mark.parametrize("given", sound(), ids=str)
 def test_whole_tensors_in_pieces_are_the_same(given, monkeypatch):
-    """A weight that is read in many pieces, its parameters once, is the one that is read at once; 2^20 elements are."""
+    """Reading a weight in many chunks gives the same values as in one; normally a chunk has 2^20 elements."""
     names = [name for name, tensor in open_checkpoint(given.release).tensors.items() if len(tensor.shape) > 1]
     at_once = [open_checkpoint(given.release).tensors[name].read() for name in names]
     monkeypatch.setattr(tensor_module, "CHUNK", 700)
@@ -136,7 +136,7 @@ def test_rows_that_a_stored_tensor_does_not_have():
 
 
 def _headers_of_a_large_release(folder, layers=80, shards=30):
-    """A release of 70 billion parameters as GPTQ stores them: true headers, and data that the disk does not hold."""
+    """A GPTQ release of 70 billion parameters: real headers, and sparse files for the data."""
     size = {"q_proj": (8192, 8192), "k_proj": (8192, 1024), "v_proj": (8192, 1024), "o_proj": (8192, 8192)}
     size |= {"gate_proj": (8192, 28672), "up_proj": (8192, 28672), "down_proj": (28672, 8192)}
     tensors = {}
@@ -181,7 +181,7 @@ def test_a_large_release_is_listed_in_two_seconds(tmp_path):
 
 @pytest.fixture
 def remote():
-    """Golden checkpoints in a file system that only fsspec reaches."""
+    """Golden checkpoints in a file system that only fsspec can read."""
     files = fsspec.filesystem("memory")
     for name in ("ct_sharded", "gptq_v2_4bit_g128_sym"):
         for file in case(name).release.iterdir():
@@ -192,7 +192,7 @@ def remote():
 
 
 def test_urls(remote):
-    """A release at a URL, a folder or a file, is read by ranges, as the one on this machine is."""
+    """A release at a URL, be it a folder or a file, is read by byte ranges, just like a local one."""
     for name in ("ct_sharded", "gptq_v2_4bit_g128_sym"):
         here = open_checkpoint(case(name).release)
         there = open_checkpoint(f"memory://{name}")
@@ -213,7 +213,7 @@ def test_urls_that_lead_nowhere(address, remote):
 
 
 def test_bytes_that_were_read_more_than_once_are_counted_once():
-    """Against a set of the bytes, over random ranges of two files."""
+    """Compared with a set of all bytes read, for random ranges of two files."""
     random, counter, read = np.random.default_rng(0), ByteCounter(), set()
     for _ in range(2000):
         name, start, size = str(random.integers(2)), int(random.integers(5000)), int(random.integers(1, 60))

@@ -1,4 +1,4 @@
-"""Releases written by the real libraries here and now: the widths, shapes and dtypes that golden checkpoints don't have."""
+"""Releases written by the installed libraries in the test: widths, shapes and dtypes beyond the golden ones."""
 
 import itertools
 import json
@@ -25,7 +25,7 @@ def opened(folder, tensors, metadata=None, config=None):
 
 
 def assert_equal(checkpoint, name, wanted):
-    """Values, a few rows alone, dtype, the bytes encoded again; a result for the maps has the same values."""
+    """Values, dtype, separately read rows, re-encoded bytes and the maps' result agree with the library."""
     tensor = checkpoint.tensors[name]
     values = tensor.read()
     assert torch.equal(values, wanted.float())
@@ -42,7 +42,7 @@ def assert_equal(checkpoint, name, wanted):
 @pytest.mark.parametrize("bits", [8, 6, 5, 4, 3, 2, 1.58, 1])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_hqq(bits, axis, tmp_path):
-    """Group sizes that make whole parts or not, no groups, other dtypes, and words stored as floats."""
+    """Group sizes that pack evenly or not, no groups, other dtypes, and words stored as floats."""
     from hqq.core.quantize import BaseQuantizeConfig, HQQLinear
 
     linear = torch.nn.Linear(80, 64, bias=False)
@@ -61,7 +61,7 @@ def test_hqq(bits, axis, tmp_path):
 @pytest.mark.parametrize("kind", ["nf4", "fp4"])
 @pytest.mark.parametrize("nested", [False, True])
 def test_bitsandbytes(kind, nested, tmp_path):
-    """Odd numbers of elements, last blocks that are short, and words stored as another dtype."""
+    """Odd numbers of elements, short last blocks, and words stored as another dtype."""
     import bitsandbytes.functional as functional
 
     cases = [((48, 256), 64, torch.uint8), ((300, 70), 128, torch.bfloat16), ((5, 33), 64, torch.uint8)]
@@ -82,11 +82,11 @@ def test_bitsandbytes(kind, nested, tmp_path):
             assert torch.equal(functional.dequantize_4bit(packed, state).float(), tensor.read())
 
 
-# quanto compiles what unpacks 2 and 4 bits when it is first used, which takes a minute
+# on first use, quanto compiles its kernel for unpacking 2 and 4 bits, which takes a minute
 @pytest.mark.parametrize("kind", [*(pytest.param(k, marks=pytest.mark.slow) for k in ("qint2", "qint4")),
                                   "qint8", "qfloat8_e5m2", "qfloat8_e4m3fnuz"])  # fmt: skip
 def test_quanto(kind, tmp_path):
-    """The shape of packed weights is found from the bias or the hidden size, for the groups that the library chooses."""
+    """The shape of packed weights is inferred from the bias or the hidden size, given quanto's groups."""
     from optimum import quanto
 
     cases = [((48, 256), True), ((20, 100), True), ((30, 160), False), ((24, 192), False), ((7, 128), True)]
@@ -121,7 +121,7 @@ def torchao_tensors():
         yield f"int{bits}", quantized(integers, given)
     yield "float32", quantized(ao.Float8WeightOnlyConfig(), given.float())
     yield "e5m2", ao.Float8Tensor.from_hp(given, float8_dtype=torch.float8_e5m2)
-    # scales below the least normal float32, and above the largest float16
+    # scales below the smallest normal float32 and above the largest float16
     for factor in (1e-38, 1.0, 1e30):
         yield f"mx {factor}", MXTensor.to_mx(given * factor, torch.float8_e5m2, 32)
 

@@ -28,7 +28,7 @@ def tensor(name, kind, values):
 
 
 def model(kind, shape, scale_shape, zero, scale_type=TensorProto.FLOAT, raw=False, **attributes):
-    """A model whose output is its dequantized weight."""
+    """A model that outputs its dequantized weight."""
     number, low, high = TYPES[kind]
     scale = RNG.uniform(0.01, 0.1, scale_shape).astype(
         np.float16 if scale_type == TensorProto.FLOAT16 else np.float32
@@ -131,7 +131,7 @@ def test_a_listing_skips_the_bytes(tmp_path):
 
 
 def test_damaged_models(tmp_path):
-    """Any cut or changed byte gives a model or one sentence."""
+    """Truncated or with bytes changed, a model opens or gives a QuantError."""
     data = model("uint4", (6, 8), (6, 2), True, axis=1, block_size=4).SerializeToString()
     rng = np.random.default_rng(2)
     opened = 0

@@ -1,6 +1,6 @@
-"""Where an element comes from: its bits in the file, the text of its arithmetic, and a script, in every golden checkpoint.
+"""The origin of an element in every golden checkpoint: its bits in the file, its arithmetic as text, and a script.
 
-The text is evaluated here by a reader of its own: what it says must give the value that is read.
+The text is evaluated by an evaluator written for this test, and must give the value that is read.
 """
 
 import ast
@@ -25,14 +25,14 @@ CASES = [*sound(), case("imatrix"), *(c for c in WARNED if c.record["expect"] !=
 
 
 def indices(shape, seed, count=2):
-    """The first, the last and some random elements."""
+    """The indices of the first, the last and some random elements."""
     generator = np.random.default_rng(seed)
     drawn = [tuple(int(generator.integers(n)) for n in shape) for _ in range(count)]
     return [(0,) * len(shape), tuple(n - 1 for n in shape), *drawn]
 
 
 def evaluated(text, names=None):
-    """The number that a formula gives: integers are exact, all else is float32 with one rounding per operation."""
+    """The value of a formula; integers are exact, everything else is float32, rounded after each operation."""
     for sign, operator in {"·": "*", "^": "**", " mod ": " % "}.items():
         text = text.replace(sign, operator)
     with np.errstate(all="ignore"):
@@ -70,7 +70,7 @@ def equal(a, b):
 
 
 def check_lines(origin, value):
-    """Each line's text, with numbers and with names, gives its result, the last the value."""
+    """Evaluate each line with numbers and with names: both must give its result, and the last line the value."""
     names = {n.symbol: n.value for n in (origin.code, *origin.parameters.values())}
     for line in origin.lines:
         assert equal(evaluated(line.numbers), line.value), str(line)
@@ -89,7 +89,7 @@ def check_lines(origin, value):
 
 @pytest.mark.parametrize("given", CASES, ids=str)
 def test_the_lines_give_the_value(given):
-    """Of every tensor: the text evaluates to what `read` gives, and the code is the one that `codes` gives."""
+    """For every tensor, the text evaluates to what `read` returns, and its code is that of `codes`."""
     checkpoint = open_checkpoint(given.release)
     for number, (name, tensor) in enumerate(checkpoint.tensors.items()):
         values = tensor.read()
@@ -110,7 +110,7 @@ def test_the_lines_give_the_value(given):
 
 @pytest.mark.parametrize("given", CASES, ids=str)
 def test_the_bits_are_those_of_the_file(given):
-    """The marked bits, read from the file at their offsets, are the code; each other bit belongs to whom it is said to."""
+    """The marked bits, read from the file, are the stored number; other bits belong to the elements named."""
     checkpoint = open_checkpoint(given.release)
     folder = given.release if given.release.is_dir() else given.release.parent
     contents = {}
@@ -136,7 +136,7 @@ def test_the_bits_are_those_of_the_file(given):
 
 
 def check_neighbors(tensor, word):
-    """The bits of some neighbors lie where the word says, each at its position."""
+    """The bits of some neighbors are at the positions that the word gives for them."""
     owned = {}
     for position, bit in enumerate(word.bits):
         if bit.owner.startswith("(") and not bit.own:
@@ -149,7 +149,7 @@ def check_neighbors(tensor, word):
 
 @pytest.mark.parametrize("given", sound(), ids=str)
 def test_a_flipped_bit_changes_the_code(given, tmp_path):
-    """Flipped in a copy of the file, each marked bit changes the number, by what it weighs, and the value read follows."""
+    """Flipping the code's first or last bit in a copy changes just that bit, and the value accordingly."""
     for name in quantized_names(given)[:1]:
         tensor = open_checkpoint(given.release).tensors[name]
         index = indices(tensor.shape, 7)[-1]
@@ -164,13 +164,13 @@ def test_a_flipped_bit_changes_the_code(given, tmp_path):
 
 @pytest.mark.parametrize("given", sound(), ids=str)
 def test_only_the_bytes_of_the_element_are_read(given):
-    """Its words, those of its parameters, a row of codes or an index at most: never the tensor."""
+    """At most its words, those of its parameters, and a row of codes or an index are read, never the tensor."""
     checkpoint = open_checkpoint(given.release)
     for name in quantized_names(given)[:2]:
         tensor = checkpoint.tensors[name]
         tensor.locate(
             (0,) * len(tensor.shape)
-        )  # what is known of the tensor from then on, such as its group index
+        )  # reads what is cached for the tensor, such as its group index
         before = checkpoint.counter.total
         origin = tensor.origin(indices(tensor.shape, 3)[-1])
         own = sum(len(word.data) for n in (origin.code, *origin.parameters.values()) for word in n.words)
@@ -178,7 +178,7 @@ def test_only_the_bytes_of_the_element_are_read(given):
 
 
 def run_script(text, folder):
-    """What a script prints."""
+    """Run a script and return what it prints."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), np.errstate(all="ignore"):
         exec(text.replace('FOLDER = "."', f"FOLDER = {str(folder)!r}"), {})
@@ -204,14 +204,14 @@ def test_the_script_needs_numpy_alone(tmp_path):
 
 
 def test_bits_that_do_not_follow_one_another():
-    """Two runs of one byte are read as two."""
+    """Two separate runs of bits in one byte are read separately."""
     origin = open_checkpoint(case("gptq_v1_3bit_g128").release).tensors[Q].origin((5, 42))
     place = Place("model.safetensors", "a", ((100, 0), (100, 4), (100, 5)))
     assert "(100, 0, 1), (100, 4, 2))" in script(replace(origin, code=replace(origin.code, place=place)))
 
 
 def test_what_is_not_in_the_file_as_it_is(tmp_path):
-    """Compressed arrays have bits and values, but no script that reads them at an offset."""
+    """Elements of compressed arrays have bits and values, but no script, as there is no offset to read from."""
     np.savez_compressed(tmp_path / "weights.npz", a=np.arange(6, dtype=np.float32).reshape(2, 3))
     origin = open_checkpoint(tmp_path / "weights.npz").tensors["a"].origin((1, 2))
     assert origin.value == 5
@@ -221,7 +221,7 @@ def test_what_is_not_in_the_file_as_it_is(tmp_path):
 
 
 def test_names_of_files_cannot_leave_the_script(tmp_path):
-    """A tensor's name is text in the script, whatever it is."""
+    """Whatever a tensor is named, its name is only text in the script."""
     name = '"""\nimport os; os.abort()\n"""\\'
     np.savez(tmp_path / "x.npz", **{name: np.arange(3, dtype=np.float32)})
     tensor = next(iter(open_checkpoint(tmp_path / "x.npz").tensors.values()))
@@ -237,7 +237,7 @@ def test_there_is_no_such_element():
 
 
 def test_how_lines_read():
-    """A 3-bit code that crosses words, with its parameters, as the panel shows it."""
+    """The lines for a 3-bit code that crosses a word boundary, as the panel shows them."""
     origin = open_checkpoint(case("gptq_v1_3bit_g128").release).tensors[Q].origin((5, 42))
     assert [str(line) for line in origin.lines] == [
         "z = (z_bits + 1) mod 8 = (3 + 1) mod 8 = 4",

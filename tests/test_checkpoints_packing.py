@@ -1,4 +1,4 @@
-"""Orders of codes in words, against packers written one code at a time and the library's own."""
+"""How codes are packed into words, compared with examples worked out by hand and the libraries' own packers."""
 
 import json
 
@@ -24,7 +24,7 @@ ORDERS = {
 
 @pytest.mark.parametrize("name", ORDERS)
 def test_pack_and_unpack(name):
-    """Back and forth along every axis, whatever the length; each bit lies where `place` says."""
+    """Packing and unpacking return the codes along any axis and for any length; `place` gives each bit's position."""
     order, rng = ORDERS[name], np.random.default_rng(0)
     for shape, axis in (((3, 97), 1), ((97, 3), 0), ((2, 41, 3), 1), ((order.count,), 0), ((1, 1), 0)):
         codes = rng.integers(0, 1 << order.bits, shape).astype(np.uint8)
@@ -39,7 +39,7 @@ def test_pack_and_unpack(name):
 
 
 def test_orders_as_their_libraries_write_them():
-    """One word each, worked out by hand."""
+    """Examples worked out by hand."""
     assert pack(np.arange(8, dtype=np.uint8), dense(4, 32)).tolist() == [0x76543210]
     assert pack(np.arange(8, dtype=np.uint8), ORDERS["awq"]).tolist() == [0x75316420]
     assert pack(np.array([1, 2], np.uint8), high_first(4, 8)).tolist() == [0x12]
@@ -51,13 +51,13 @@ def test_orders_as_their_libraries_write_them():
     codes = np.zeros(32, np.uint8)
     codes[9] = 0b10110
     assert pack(codes, planar(5)).tolist() == [0, 0b0110 << 4, 0, 0, 1 << 9]
-    # HQQ's 3 bits: ten parts from bit 27 down
+    # HQQ's 3 bits: ten codes per word, from bit 27 down
     assert pack(np.array([7] + [0] * 9, np.uint8), ORDERS["hqq 3"]).tolist() == [7 << 27]
 
 
 @pytest.mark.parametrize("bits", range(1, 9))
 def test_dense_as_compressed_tensors_packs(bits):
-    from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32  # takes seconds
+    from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32  # slow to import
 
     codes = torch.randint(-(1 << bits - 1), 1 << bits - 1, (5, 77), dtype=torch.int8)
     expected = pack_to_int32(codes, bits).numpy().view(np.uint32)
@@ -75,7 +75,7 @@ def test_fp6_as_compressed_tensors_packs():
 
 
 def gptq(folder, bits, version, codes, zeros, order, **config):
-    """A release of one module whose codes are packed in an order."""
+    """Write a GPTQ release of one module, packed in ``order``; returns the scales."""
     columns = len(codes)
     stored = (zeros - (version == "gptq" and bits not in (5, 6, 7))) & ((1 << bits) - 1)
     pieces = {
@@ -96,7 +96,7 @@ def gptq(folder, bits, version, codes, zeros, order, **config):
 @pytest.mark.parametrize("bits", range(2, 9))
 @pytest.mark.parametrize("version", ["gptq", "gptq_v2", "gptq_p"])
 def test_gptq_of_every_width(bits, version, tmp_path):
-    """5, 6 and 7 bits are always planar, gptq_p is for every width; only v1 stores zero points minus 1, modulo 2^bits."""
+    """5, 6 and 7 bits are always planar, and gptq_p at any width; only dense v1 stores zero points minus 1."""
     rng = np.random.default_rng(bits)
     codes = rng.integers(0, 1 << bits, (128, 32)).astype(np.uint8)
     zeros = rng.integers(0, 1 << bits, (2, 32))
@@ -111,7 +111,7 @@ def test_gptq_of_every_width(bits, version, tmp_path):
 
 
 def test_files_without_a_config(tmp_path):
-    """GPTQ and AWQ are told apart by their shapes, and GPTQ's bits by the length of g_idx."""
+    """Shapes tell GPTQ from AWQ, and the length of g_idx tells GPTQ's bits."""
     rng = np.random.default_rng(0)
     codes, zeros = rng.integers(0, 8, (64, 32)).astype(np.uint8), rng.integers(1, 8, (2, 32))
     gptq(tmp_path, 3, "gptq", codes, zeros, dense(3, 32))
@@ -135,7 +135,7 @@ def test_files_without_a_config(tmp_path):
 @pytest.mark.parametrize(("version", "order"), [("0.16.0", padded), ("0.17.0", dense)])
 @pytest.mark.parametrize("columns", [16, 192, 1000])
 def test_both_packings_of_compressed_tensors(bits, version, order, columns, tmp_path):
-    """Where both packings take as many words, the version in the config tells; else the number of words does."""
+    """The number of words tells the packings apart or, where it is the same, the version in the config."""
     rng = np.random.default_rng(bits)
     codes = rng.integers(-(1 << bits - 1), 1 << bits - 1, (20, columns))
     zeros = rng.integers(-(1 << bits - 1), 1 << bits - 1, (20, 1))

@@ -1,4 +1,4 @@
-"""Every golden file with bytes flipped, cut and overwritten: a QuantError or a result, within 1 GB and 10 s."""
+"""Any golden file, corrupted at random, gives a QuantError or a result, within 1 GB and 10 s."""
 
 import random
 import shutil
@@ -12,11 +12,11 @@ from checkpoint_cases import cases
 from checkpoint_damage import damage, damage_json, damage_safetensors, exercise, limited
 
 MOST_BYTES, MOST_SECONDS = 2**30, 10.0
-HEADER = 3000  # bytes: most golden files have shorter ones
+HEADER = 3000  # bytes; most golden files have shorter headers
 
 
 def sources(folder):
-    """Releases that may be damaged: the golden ones, and the containers that they don't use."""
+    """Releases to corrupt: the golden ones, and some in the containers that those do not use."""
     found = {str(given): given.release for given in cases("")}
     rng = np.random.default_rng(0)
     arrays = {
@@ -33,7 +33,7 @@ def sources(folder):
 
 
 def damaged(content, name, generator):
-    """A damaged copy of a file; half of the JSON still parses."""
+    """A corrupted copy of a file's content; in many of them JSON still parses."""
     if name.endswith(".json") and generator.random() < 0.7:
         return damage_json(content, generator)
     if (
@@ -47,7 +47,7 @@ def damaged(content, name, generator):
 
 
 def run(count, seed, folder):
-    """Damage one file of a release and ask everything of it, ``count`` times."""
+    """``count`` times, corrupt one file of a release and call everything that the checkpoint offers."""
     generator = random.Random(seed)
     given = folder / "sources"
     given.mkdir()

@@ -1,4 +1,4 @@
-"""Rival readings: each reads the same bytes, its cell and its rows agree, and the counts are those that were measured."""
+"""Other readings of the same bytes: each one's cell and rows agree, and their counts are those of the libraries."""
 
 import contextlib
 import random
@@ -33,7 +33,7 @@ def rivals_of(name, tensor=Q, index=(5, 42)):
 
 @pytest.mark.parametrize("given", sound(), ids=str)
 def test_a_reading_is_one_reader(given):
-    """Of each reading, the cell and its arithmetic give what its rows give: both come from one layout."""
+    """In each reading, a cell's origin and its row give the same value, since both come from one layout."""
     checkpoint, generator = open_checkpoint(given.release), np.random.default_rng(3)
     heads = Heads.of(checkpoint.release)
     for name in given.record["tensors"]:
@@ -49,7 +49,7 @@ def test_a_reading_is_one_reader(given):
 
 @pytest.mark.parametrize("given", sound(), ids=str)
 def test_what_changes_nothing_is_not_shown(given):
-    """Counts are those of the two readings over all rows; a reading that changes no element is left out."""
+    """The counts are correct over all rows, and a reading that changes no element is left out."""
     checkpoint = open_checkpoint(given.release)
     for name in list(given.record["tensors"])[:2]:
         tensor = checkpoint.tensors[name]
@@ -74,7 +74,7 @@ ORACLES = {
 
 @pytest.mark.parametrize("name", ORACLES)
 def test_other_readings_of_the_golden_checkpoints(name):
-    """Where a case holds another reading, ours gives it bit for bit."""
+    """Where a golden case also has the values of another reading, ours gives them bit for bit."""
     given, (key, role) = case(name), ORACLES[name]
     (tensor,) = open_checkpoint(given.release).tensors.values()
     (reading,) = [r for r in readings(tensor.layout) if r.key == key]
@@ -104,7 +104,7 @@ def test_counts_are_those_that_the_libraries_gave(name, tensor, key):
 
 
 def test_a_leak_is_undone_where_it_may_be():
-    """The bit is right where it was 0; no element but those that the packer may have spoiled changes."""
+    """Every element that the packer spoiled gets its true value."""
     given = case("bad_q5k_leak")
     (tensor,) = open_checkpoint(given.release).tensors.values()
     (reading,) = [r for r in readings(tensor.layout) if r.key == "q5k_leak"]
@@ -114,7 +114,7 @@ def test_a_leak_is_undone_where_it_may_be():
 
 
 def with_zeros(name, folder, word):
-    """A golden GPTQ checkpoint whose first word of zero points is ``word``."""
+    """The weight of a golden GPTQ checkpoint whose first word of zero points is replaced by ``word``."""
     shutil.copytree(case(name).release, folder, dirs_exist_ok=True)
     file = folder / "model.safetensors"
     tensors = load_file(file)
@@ -126,7 +126,7 @@ def with_zeros(name, folder, word):
 
 
 def test_a_stored_15(tmp_path):
-    """v1's word 0x0000000F: 0 where the remainder is taken, 16 without, and the next zero point 2 where it is carried."""
+    """v1 adds 1 to a stored 15, which gives 0 modulo 16, 16 without wrapping, or a carry into the next zero point."""
     tensor = with_zeros("gptq_v1_4bit_g128_sym", tmp_path, 0x0000000F)
 
     def zeros(row):
@@ -147,7 +147,7 @@ def test_a_stored_15(tmp_path):
 
 
 def test_both_packings_of_one_width(tmp_path):
-    """40 codes of 3 bits take 4 words in either packing: only the version tells them apart."""
+    """40 codes of 3 bits take 4 words in either packing, so only the version tells them apart."""
     words = torch.from_numpy(np.random.default_rng(1).integers(-(2**31), 2**31, (4, 4), dtype=np.int64)).int()
     save_file(
         {
@@ -179,7 +179,7 @@ def test_sentences_are_those_of_the_element():
         "this code is read from bits 4–7 of weight_packed[5, 21] instead of bits 0–3."
     )
     row = rivals_of("gguf_model", "blk.0.attn_q.weight", (1, 0))
-    assert "rows_permuted" not in row  # heads are not known
+    assert "rows_permuted" not in row  # the number of heads is not known
     tensor = opened("gguf_model").tensors["blk.0.attn_q.weight"]
     heads = Heads.of(opened("gguf_model").release).of_weight(tensor.name)
     (moved,) = [r for r in tensor.rivals((1, 0), heads=heads) if r.key == "rows_permuted"]
@@ -221,7 +221,7 @@ def test_nothing_is_counted_without_rows():
     before = checkpoint.counter.total
     found = tensor.rivals((5, 42), slice(0, 0))
     assert {rival.differing for rival in found} == {None}
-    index = checkpoint.release.stored[Q.replace("weight", "g_idx")].num_bytes  # which each reading reads
+    index = checkpoint.release.stored[Q.replace("weight", "g_idx")].num_bytes  # every reading reads it
     assert checkpoint.counter.total - before < 4 * index + 1000
 
 
@@ -240,7 +240,7 @@ def _all_readings(given):
 
 
 def test_damaged_files_get_an_answer(tmp_path):
-    """Bytes of headers and data replaced: an origin that is what `read` gives, or one sentence."""
+    """With bytes of headers and data replaced, `origin` agrees with `read`, or both give a QuantError."""
     generator, sources = random.Random(9), [c for c in sound() if (c.release / "model.safetensors").exists()]
     compared = 0
     for number in range(120):
@@ -280,7 +280,7 @@ def _compared(folder, generator):
 
 
 def test_a_claimed_shape_takes_no_memory(tmp_path):
-    """HQQ's groups by columns: one element needs no list of all."""
+    """With HQQ's groups along columns, one element's origin does not list all elements."""
     shutil.copytree(case("hqq_4bit_axis0").release, tmp_path, dirs_exist_ok=True)
     file = tmp_path / "model.safetensors"
     tensors = load_file(file)

@@ -1,4 +1,4 @@
-"""Rows of a weight as a result of their own: the numbers of the whole, bit for bit, from the bytes of these rows alone."""
+"""Windows: some rows of a weight as a result, bit for bit equal to the weight's, read from these rows' bytes only."""
 
 import json
 
@@ -25,7 +25,7 @@ def odd_spans(height):
 
 
 def planes(shape):
-    """The first and last plane of a stack."""
+    """The indices of the first and last plane of a stack."""
     return {tuple(0 for _ in shape[:-2]), tuple(n - 1 for n in shape[:-2])}
 
 
@@ -49,7 +49,7 @@ def test_windows_are_those_of_the_whole(given):
 
 
 def test_every_kind_of_blocks_is_among_them():
-    """Boxes, runs over row ends, groups by an index, stacks, and what has no codes."""
+    """The golden cases include boxes, runs across row ends, groups by an index, stacks, and tensors without codes."""
     seen = set()
     for given in sound():
         for tensor in open_checkpoint(given.release).tensors.values():
@@ -127,7 +127,7 @@ def test_an_original_of_another_shape_is_refused():
 
 
 def _maps_by_parts(tensor, x, view, rows_at_once):
-    """The maps of windows, joined; the original is put in by hand."""
+    """The maps of consecutive windows, joined, with ``x`` as the original."""
     height, width = plane_shape(tensor.shape)
     step = step_of((0, height), view.columns or (0, width))
     parts = []

@@ -1,4 +1,4 @@
-"""NumPy's and PyTorch's files, which are zip files: headers alone, nothing run, nothing unpacked without a bound."""
+"""NumPy's and PyTorch's zip files: listing reads headers only, no pickle is run, and unpacking is bounded."""
 
 import io
 import os
@@ -50,7 +50,7 @@ def test_npy_and_places(tmp_path):
 def test_npz_listing_reads_headers_alone(tmp_path):
     np.savez(tmp_path / "x.npz", w=np.zeros((1000, 1000), np.float32))
     checkpoint = open_checkpoint(tmp_path / "x.npz")
-    assert checkpoint.counter.total < 100_000  # the end of a zip file, where its directory is, and the header
+    assert checkpoint.counter.total < 100_000  # the directory at the end of the zip file, and the header
     before = checkpoint.counter.total
     checkpoint.tensors["w"].read(slice(10, 12))
     assert checkpoint.counter.total - before == 2 * 4000
@@ -98,7 +98,7 @@ def test_torch_state_of_a_module(tmp_path):
 
 
 class Evil:
-    """Its unpickling leaves a file."""
+    """Creates a file when unpickled."""
 
     def __reduce__(self):
         return os.system, ("touch evil",)
@@ -115,7 +115,7 @@ def _pt(content, folder, **others):
 
 
 def _pickled(shape, stride, offset=0):
-    """The pickle of one tensor of 16 floats with any shape."""
+    """The pickle of a tensor that claims this shape over a storage of 16 floats."""
     buffer = io.BytesIO()
 
     class Pickler(pickle.Pickler):
@@ -137,7 +137,7 @@ def test_the_pickles_of_these_tests_are_read(tmp_path):
 
 
 def _laughs():
-    """A billion references in a few lines."""
+    """A small pickle that expands to a billion references."""
     value = ["x"]
     for _ in range(30):
         value = [value, value]
@@ -186,7 +186,7 @@ def _bomb(folder, name, members):
 
 
 def test_zip_files_that_inflate(tmp_path):
-    """A member that claims 4 GB is refused on its claim."""
+    """A member that claims more than the limit is refused before it is unpacked."""
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (2**28,)})
     with (

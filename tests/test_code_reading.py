@@ -1,4 +1,4 @@
-"""Code is read, never run: right quantizers are not accused, mistakes are named with their line."""
+"""Code is read, never run: correct quantizers raise no complaint, mistakes are named with their line."""
 
 import random
 import re
@@ -17,7 +17,7 @@ MARK = re.compile(r"  #! (\S+)")
 
 
 def marked(text):
-    """The snippet without its marks, and the (line, kind) that they stand for."""
+    """The snippet without its marks, and the (line, kind) of each mark."""
     found = [(i, kind) for i, line in enumerate(text.split("\n"), 1) for kind in MARK.findall(line)]
     return MARK.sub("", text), sorted(found)
 
@@ -27,7 +27,7 @@ def named(findings):
 
 
 def executed(text, **names):
-    """The oracle: here the test runs its own snippet, as a student would."""
+    """The oracle: the test runs its own snippet, as a student would."""
     scope = {"torch": torch, "np": np, **names}
     exec(text, scope)
     return scope
@@ -58,7 +58,7 @@ def test_wrong_code_is_named_with_its_line(name):
 
 
 def test_every_kind_is_met():
-    """Each mistake in a snippet above or in the lesson's own; each note in one of either."""
+    """Each kind of finding occurs in a snippet or in a lesson's code."""
     texts = [*code_snippets.RIGHT.values(), *(marked(t)[0] for t in code_snippets.WRONG.values())]
     texts += ["\n".join(line.text for line in lines(m)[0]) for m in MISTAKES.values()]
     texts += ["s = x.abs().max() / 7\nq = torch.round(x / s).clamp(-128, 127)"]
@@ -71,7 +71,7 @@ def test_every_finding_leads_to_a_lesson():
     assert {kind.step for kind in KINDS.values() if kind.lesson == "mistakes"} <= set(MISTAKES)
 
 
-# what each lesson's code is found to do; the mistakes of a lesson stand in lines that its two ways differ in
+# the mistakes found in each lesson's code, if not just the one it is named for
 LESSON = {
     "wraps-per-tensor": {"zero-point-left-out", "cast-without-clamp"},
     "wraps-per-column": {"zero-point-left-out", "cast-without-clamp"},
@@ -86,11 +86,11 @@ LESSON = {
 def test_the_lesson_s_code_is_recognized(name):
     wrong, right = lines(MISTAKES[name])
     reading = qc.read_code("\n".join(line.text for line in wrong))
-    notes = name == "scale-in-float16"  # a library may store it so: it depends on the tensor
+    notes = name == "scale-in-float16"  # a note: whether it hurts depends on the tensor
     found = reading.notes if notes else reading.mistakes
     expected = LESSON.get(name, {name})
     assert {f.kind for f in found if f.kind != "zero-scale"} == expected
-    if name != "range-without-minimum":  # there the line that reads the divisor is the same in both
+    if name != "range-without-minimum":  # its divisor is in a line that is the same in both versions
         assert any(wrong[f.line - 1].differs for f in found if f.kind in expected)
     reading = qc.read_code("\n".join(line.text for line in right))
     assert named(reading.mistakes) == []
@@ -100,7 +100,7 @@ def test_the_lesson_s_code_is_recognized(name):
 @pytest.mark.parametrize("name", MISTAKES)
 @pytest.mark.parametrize("which", ["wrong", "right"])
 def test_codes_are_those_of_the_code_when_it_runs(name, which):
-    """Shown from what was read alone; the lesson's functions themselves are the oracle."""
+    """The codes are computed from what was read, without running it; the lesson's functions are the oracle."""
     mistake = MISTAKES[name]
     reading = qc.read_code("\n".join(line.text for line in lines(mistake)[which == "right"]))
     tensors = [
@@ -114,7 +114,7 @@ def test_codes_are_those_of_the_code_when_it_runs(name, which):
         torch.testing.assert_close(shown.dequantized, ran.dequantized, rtol=2e-6, atol=2e-6)
 
 
-# their scales keep all codes within bounds that would let others wrap
+# with their scales no code gets far enough to wrap
 HARMLESS = ("one too far", "clamp to 256")
 
 
@@ -122,7 +122,7 @@ HARMLESS = ("one too far", "clamp to 256")
     "name", [n for n in code_snippets.WRONG if n not in ("in place", "in place, by masks")]
 )
 def test_what_is_shown_is_what_the_snippet_makes(name):
-    """The snippet runs here, in the test; the codes that were read are equal wherever it binds q."""
+    """The codes computed from what was read equal those of the snippet, which this test runs."""
     text, _ = marked(code_snippets.WRONG[name])
     x = torch.randn(8, 8, generator=torch.Generator().manual_seed(3)) * 4 - 1
     is_numpy = "np." in text
@@ -145,7 +145,7 @@ def test_right_code_gives_the_scheme_s_codes(name):
     (quantizer,) = qc.read_code(code_snippets.RIGHT[name]).quantizers
     shown = show(quantizer, x.relu() if "ReLU" in name else x)
     assert not shown.outside
-    if "ReLU" not in name:  # the scheme's zero point is 128 there
+    if "ReLU" not in name:  # there the scheme's zero point is 128
         assert not shown.wrong_cells.any()
 
 
@@ -167,7 +167,7 @@ def test_a_clean_result_says_what_was_checked():
     ],
 )
 def test_the_kernel_is_named(order, kernel):
-    """None of the four orders is a mistake; libraries have each."""
+    """None of the four orders is a mistake; each is used by some library."""
     text = f"s = (x.max() - x.min()) / 255\nz = torch.round(-x.min() / s)\nq = torch.{order}\nq = q.clamp(0, 255).to(torch.uint8)"
     reading = qc.read_code(text)
     assert not reading.mistakes
@@ -279,7 +279,7 @@ def test_a_tree_of_calls_ends():
 
 
 def test_broken_snippets_give_sentences():
-    """Characters, tokens and lines taken out or swapped: never another error, and what is read can be shown."""
+    """Whatever is removed or swapped, only QuantErrors are raised, and what is read can be shown."""
     chance, x = random.Random(8), torch.randn(4, 64, generator=torch.Generator().manual_seed(1))
     texts = [*code_snippets.RIGHT.values(), *code_snippets.WRONG.values()]
     read = 0

@@ -1,4 +1,4 @@
-"""Fitted codebooks against scikit-learn, the best there is, and the quantizers that Max tabulated."""
+"""Fitted codebooks against scikit-learn, the optimum by exhaustive search, and the quantizers that Max tabulated."""
 
 import itertools
 import warnings
@@ -22,13 +22,13 @@ def squared_error(x, centres):
 
 
 def slack(x, centres):
-    """What float32 costs: each value, the mean of its cell, is off by half a step; and sums round."""
+    """What float32 may cost: each value, the mean of its cell, is off by up to half a step, and sums round."""
     step = np.spacing(np.abs(np.asarray(centres, np.float32)).max()) / 2
     return len(x) * float(step) ** 2 + len(x) * 2.0**-52 * (x.astype(np.float64) ** 2).sum()
 
 
 def best(x, size):
-    """The least squared error of any codebook: every way to cut the sorted elements, by recursion on cells."""
+    """The least squared error of any codebook, over every way to cut the sorted elements into cells."""
     x = np.sort(x.astype(np.float64))
     cost = np.full((len(x) + 1, len(x) + 1), np.inf)
     for a, b in itertools.combinations(range(len(x) + 1), 2):
@@ -60,7 +60,7 @@ def test_kmeans_finds_the_best(name, size):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", TENSORS)
 def test_every_value_is_the_mean_of_what_takes_it(name, method, size):
-    """Lloyd's condition; means that float32 can't tell apart from a boundary would fail here."""
+    """Lloyd's condition; tensors with means that float32 cannot tell from a boundary would fail here."""
     x = torch.from_numpy(TENSORS[name])
     book = fit_codebook(x, size, method)
     codes = book.encode(x)
@@ -70,7 +70,7 @@ def test_every_value_is_the_mean_of_what_takes_it(name, method, size):
 
 
 def lloyd(x, centres, steps=300):
-    """Lloyd's method as its words have it, in float64: what lies on the boundary goes to the lower centre."""
+    """Lloyd's method as it is defined, in float64; elements on a boundary go to the lower center."""
     for _ in range(steps):
         boundaries = (centres[1:] + centres[:-1]) / 2
         cells = np.searchsorted(boundaries, x, side="left")
@@ -82,7 +82,7 @@ def lloyd(x, centres, steps=300):
 
 
 def quantiles(x, size):
-    """The elements in the middle of ``size`` equal parts of them, or of the different ones if some coincide."""
+    """The middle elements of ``size`` equal parts of the sorted elements, or if some coincide, of the distinct ones."""
     for values in (np.sort(x), np.unique(x)):
         start = values[[int((k + 0.5) * len(values) / size) for k in range(size)]]
         if (np.diff(start) > 0).all():
@@ -105,13 +105,13 @@ def test_lloyd_from_the_quantiles(size):
                 warnings.simplefilter("ignore")
                 expected = lloyd(x, quantiles(x, size))
             if np.isnan(expected).any():
-                continue  # a cell lost all its elements
+                continue  # a cell has lost all its elements
             values = fit_codebook(x.astype(np.float32), size).values
             assert values == pytest.approx(expected, rel=1e-6, abs=1e-7), n
 
 
 def test_the_best_where_lloyd_rests_too_early():
-    """Three clumps, of which the largest holds all quantiles: only the cuts between clumps see the others."""
+    """The largest clump contains all quantiles, so only a search over cuts finds the others."""
     better = 0
     for seed in range(4):
         rng = np.random.default_rng(seed)
@@ -125,7 +125,7 @@ def test_the_best_where_lloyd_rests_too_early():
 
 
 def test_stretches_of_more_values_than_are_cut():
-    """2,000 values in eight clumps: each stretch lies within one, so their best codebook is that of the elements."""
+    """2,000 values in eight clumps: each stretch lies within one clump, so using stretches loses nothing."""
     rng = np.random.default_rng(4)
     middles = np.array([-100, -99, -98, 0, 1, 2, 3, 50])
     x = np.concatenate(
@@ -139,7 +139,7 @@ def test_stretches_of_more_values_than_are_cut():
 
 
 def test_a_value_that_loses_all_its_elements():
-    """From the quantiles of these, Lloyd's second step leaves one of five values without any."""
+    """From this tensor's quantiles, Lloyd's second step leaves one of five values without elements."""
     x = [1.6677896, 0.14901064, 16.324701, 7.195825, 0.0170625, 0.0259024, 7.0379405, 3.5152628, 4.77305, 0.9014913,
          0.9564917, 0.1059986]  # fmt: skip
     book = fit_codebook(x, 5)
@@ -155,7 +155,7 @@ def test_a_value_that_loses_all_its_elements():
     ],
 )
 def test_the_quantizers_of_the_normal_distribution(size, values, distortion):
-    """Max 1960, table I, as printed: four digits, of which the last may be off by one."""
+    """Max 1960, table I, as printed: four digits, the last of which may be off by one."""
     n = 1 << 20
     x = torch.special.ndtri((torch.arange(n, dtype=torch.float64) + 0.5) / n).float()
     book = fit_codebook(x, size)
@@ -166,7 +166,7 @@ def test_the_quantizers_of_the_normal_distribution(size, values, distortion):
 
 
 def test_kmeans_of_more_values_than_are_cut():
-    """Stretches in place of elements cost little: not worse than Lloyd alone, which may rest too early."""
+    """Cutting stretches instead of elements costs little: the result is never worse than Lloyd's local optimum."""
     x = np.random.default_rng(5).standard_t(3, 1 << 17).astype(np.float32)
     for size in (4, 16, 256):
         ours, lloyd = (fit_codebook(x, size, method).values for method in ("kmeans", "lloyd_max"))
@@ -181,7 +181,7 @@ def test_as_many_values_as_there_are(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_outliers_among_a_million_equal_ones(method):
-    """No quantile sees them."""
+    """All quantiles are 0."""
     x = torch.zeros(1 << 20)
     x[:3] = torch.tensor([1.0, 2.0, -50.0])
     assert fit_codebook(x, 4, method).values == (-50.0, 0.0, 1.0, 2.0)
@@ -209,7 +209,7 @@ def test_held_at_the_end_that_more_elements_reach():
 @pytest.mark.parametrize("granularity", ["per_tensor", "per_channel", "per_group(32)", "per_block([8,16])"])
 @pytest.mark.parametrize("setting", ["min_max", "percentile(99)", "mean_std(2)"])
 def test_fitted_scheme_beats_a_codebook_for_another_distribution(granularity, setting):
-    """In units of the scales and within their reach, where it is fitted; both books reach to 1."""
+    """The error is measured where the codebook is fitted: in units of the scale, clamped to ±1."""
     x = torch.from_numpy(np.random.default_rng(7).laplace(size=(24, 64)).astype(np.float32))
     scheme = qc.Scheme.parse(f"int4 {granularity} {setting}")
     fitted = qc.fit_scheme(x, scheme, 16)

@@ -1,4 +1,4 @@
-"""Codebooks against the codes of real libraries, and against argmin and bucketize themselves."""
+"""Codebooks against the codes of real libraries, and against argmin and bucketize."""
 
 import dataclasses
 import math
@@ -37,7 +37,7 @@ ALL = {**CODEBOOKS, **HARD}
 
 
 def normalised(case):
-    """The elements over the scale of their block, in each library's own arithmetic."""
+    """The elements divided by their block's scale, in the library's own arithmetic."""
     library, name, x, block = case.split(".")
     x, block = RECORDED[f"x.{x}"], int(block)
     blocks = [x[start : start + block] for start in range(0, len(x), block)]
@@ -67,7 +67,7 @@ def test_tables_are_the_library_s(kind):
 
 
 def test_tables_as_their_sources_print_them():
-    """llama.cpp's kvalues_iq4nl, gguf's kvalues of MXFP4, and powers of two; ties by the table's word too."""
+    """llama.cpp's kvalues_iq4nl, gguf's kvalues of MXFP4, powers of two; and how each codebook breaks ties."""
     kvalues = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113]
     assert CODEBOOKS["iq4_nl"].table.tolist() == kvalues
     e2m1 = [0, 1, 2, 3, 4, 6, 8, 12]
@@ -86,7 +86,7 @@ def test_tables_as_their_sources_print_them():
 
 
 def near_ties(fmt):
-    """Values, midpoints, their neighbours up to 8 float32 away, and some numbers between and beyond."""
+    """Values and midpoints with their neighbors up to 8 float32 steps away, and some numbers between and beyond."""
     values = np.unique(fmt.table.numpy())
     middle = values[1:] / 2 + values[:-1] / 2
     base = np.concatenate([values, middle, np.float32([0, -0.0, 1e30, -1e30])]).astype(np.float32)
@@ -104,7 +104,7 @@ def near_ties(fmt):
 
 @pytest.mark.parametrize("name", [*CODEBOOKS, "equal", "unsorted", "many", "seventeen"])
 def test_first_is_argmin(name):
-    """Within the table: far beyond it, float32 has the same distance to several values."""
+    """Only within the table: far beyond it, several values are at the same distance in float32."""
     fmt, x = dataclasses.replace(ALL[name], tie="first"), near_ties(ALL[name])
     x = x[(x >= min(fmt.values)) & (x <= max(fmt.values))]
     distance = np.abs(x[:, None] - fmt.table.numpy()[None, :])
@@ -123,7 +123,7 @@ def test_lower_and_upper_are_bucketize(name, tie):
 
 @pytest.mark.parametrize("name", ALL)
 def test_away_mirrors(name):
-    """Above 0 it is upper, below 0 lower."""
+    """For ties above 0 it equals "upper", below 0 "lower"."""
     fmt, x = dataclasses.replace(ALL[name], tie="away"), torch.from_numpy(near_ties(ALL[name]))
     values = fmt.table.sort().values
     middle = values[1:] / 2 + values[:-1] / 2
@@ -142,7 +142,7 @@ def test_values_stay(name):
 
 @pytest.mark.parametrize("name", ALL)
 def test_nothing_is_nearer(name):
-    """In float64: what is chosen is at most the rounding of two midpoints farther than the nearest."""
+    """In float64, the chosen value is farther than the nearest by at most the rounding of two midpoints."""
     fmt, x = ALL[name], near_ties(ALL[name])
     table = fmt.table.double().numpy()
     nearest = np.abs(x.astype(np.float64)[:, None] - table).min(1)
@@ -152,7 +152,7 @@ def test_nothing_is_nearer(name):
 
 
 def test_equal_values_divide_what_lies_about_them():
-    """bitsandbytes' FP4 has 0 twice: code 8 from above, code 0 from below and for 0 itself."""
+    """bitsandbytes' FP4 has 0 twice: values above 0 get code 8, values below 0 and 0 itself get code 0."""
     x = torch.tensor([1e-30, 0.0, -0.0, -1e-30])
     assert CODEBOOKS["fp4_bitsandbytes"].encode(x).tolist() == [8, 0, 0, 0]
     assert CODEBOOKS["mxfp4_gguf"].encode(x).tolist() == [0, 0, 0, 0]

@@ -1,4 +1,4 @@
-"""The pause of Python's collection of cycles: it ends with the last that asked for it, and keeps what was set before."""
+"""Pausing Python's garbage collection: the pause ends with its last user, and restores the previous setting."""
 
 import gc
 import threading
@@ -48,7 +48,7 @@ def test_what_was_off_stays_off():
 
 
 def test_listing_many_tensors_is_not_interrupted(tmp_path):
-    """Ten thousand tensors are looked at some 30 times; after each 700 new objects it would be 200."""
+    """Listing ten thousand tensors takes some 30 collections; with one per 700 new objects it would be 200."""
     save_file({f"t{i}": torch.zeros(1) for i in range(10_000)}, tmp_path / "model.safetensors")
     gc.collect()
     before = [generation["collections"] for generation in gc.get_stats()]

@@ -1,4 +1,4 @@
-"""Why two libraries differ: what a reason names really turns one's code into the other's."""
+"""Why two libraries differ: adopting what a reason names turns one library's code into the other's."""
 
 import importlib
 import itertools
@@ -19,7 +19,7 @@ from quantcore.conventions.record import CHOICES
 
 C = qc.INTEGER_CONVENTIONS
 SAMPLES = {c["input"]: c["x"] for c in golden.cases()}
-NO_INTEGER = (-(1 << 31), -(1 << 63))  # what stands for NaN in the records
+NO_INTEGER = (-(1 << 31), -(1 << 63))  # recorded in place of NaN
 f32 = np.float32
 
 
@@ -30,7 +30,7 @@ def compared(x, text, a, b):
 
 
 def recorded_pairs(name):
-    """Recorded cases of two libraries for the same input and scheme, each beside the next."""
+    """Pairs of recorded cases of two libraries for the same input and scheme."""
     groups = defaultdict(list)
     for case in golden.cases():
         if case["input"] == name and "raises" not in case:
@@ -40,7 +40,7 @@ def recorded_pairs(name):
 
 
 def per_element(params, result):
-    """Block form to one number an element, as numpy."""
+    """Parameters expanded from one per block to one per element, as numpy."""
     wide = params
     for axis, length in enumerate(result.block):
         wide = wide.repeat_interleave(length, axis)
@@ -61,7 +61,7 @@ def fused(x, inverse, z):
 
 
 def by_hand(cells, scale_of, zero_point_of, record, fmt):
-    """Codes of some elements from the ingredients of two results, in numpy's float32."""
+    """The codes of some elements, from one result's scale and another's zero point, in numpy's float32."""
     x, s, z = (
         t[cells].astype(f32)
         for t in (
@@ -80,7 +80,7 @@ def by_hand(cells, scale_of, zero_point_of, record, fmt):
             "D": lambda: np.rint(x * inverse + z),
             "E": lambda: np.rint(fused(x, inverse, z)),
         }[record.coding.kernel]()
-    # what a library's cast makes of more is in the records, not in this formula; and what is broken is no code
+    # the formula does not cover what casts make of larger values, and a fractional sum is not a code
     held = (abs(values) < 2.0**31) & ((z == np.rint(z)) | (record.coding.kernel in "CDE"))
     return np.where(held, np.clip(values, fmt.qmin, fmt.qmax), np.nan)
 
@@ -116,7 +116,7 @@ def test_reasons_turn_recorded_codes_into_each_other(name):
 
 
 def mixed_by_hand(found, cells, names):
-    """A's codes with those ingredients of b."""
+    """The codes of a, computed with those of scale, zero point and kernel in ``names`` taken from b."""
     of = {name: found.b if name in names else found.a for name in ("scale", "zero_point", "kernel")}
     return by_hand(cells, of["scale"], of["zero_point"], at(of["kernel"]), found.a.scheme.format)
 
@@ -163,7 +163,7 @@ def test_choices_turn_one_parameter_into_the_other(name):
 
 
 def replayed(found, reason, choices, parameter):
-    """Whether a's record with those choices of b gives b's parameter to the element's block."""
+    """Whether a's convention with these choices of b gives the element's block b's parameter."""
     record = at(found.a).changed(**{c: at(found.b).choices[c] for c in choices})
     scheme = qc.Scheme.parse(str(found.a.scheme))
     limitless = qc.Convention(
@@ -297,13 +297,13 @@ def test_many_differences_are_counted_all_and_told_apart_in_part(monkeypatch):
 
 def test_every_choice_behind_a_parameter_has_words():
     assert all(choice.at_stake and choice.kind for choice in CHOICES.values())
-    # one sentence for one thing that can differ
+    # two choices that are the same difference have one sentence
     assert CHOICES["symmetric_scale"].at_stake == CHOICES["narrow_scale_bits"].at_stake
 
 
 @pytest.mark.parametrize("fmt", ["int8", "int8 asymmetric", "uint4", "uint4 asymmetric", "int8n"])
 def test_formulas_of_a_reason_come_to_the_values_that_it_gives(fmt):
-    """Scale and zero point of both libraries, computed again from the sentence, and their codes."""
+    """The scale and zero point of both libraries, recomputed from the sentence's formulas, and their codes."""
     x = torch.randn(4, 33, generator=torch.Generator().manual_seed(3)) * 1.7
     x[1], x[2] = x[1].abs() + 3, 1e-9 * x[2]
     told = 0
@@ -377,7 +377,7 @@ def test_table_of_another_block_and_of_a_library_that_refuses():
 
 
 def test_the_fused_kernel_is_told_apart_in_many_elements_at_once():
-    """With s = 1/4 all products and sums are exact: what differs are ties, and z = 1 is odd."""
+    """With s = 1/4 all products and sums are exact, so only ties differ, as z = 1 is odd."""
     x = torch.arange(-8, 9) / 8
     found = compared(x, "uint8 asymmetric given(0.25, 1)", "torch.quantize_per_tensor", "onnxruntime")
     ratio = x.double().numpy() / 0.25

@@ -1,4 +1,4 @@
-"""Two checkpoints compared: metrics against numpy in float64, orders of rows, stops, threads, damage."""
+"""Comparing two checkpoints: metrics against numpy in float64, row orders, stops, threads, corruption."""
 
 import json
 import math
@@ -26,7 +26,7 @@ def compare(original, other, threads=1, state=None):
 
 
 def reference(x, y):
-    """The metrics as their definitions have them, over elements finite in both."""
+    """The metrics by their definitions, over elements that are finite in both."""
     a, b = np.asarray(x, np.float64), np.asarray(y, np.float64)
     good = np.isfinite(a) & np.isfinite(b)
     a, b = np.where(good, a, 0.0), np.where(good, b, 0.0)
@@ -44,7 +44,7 @@ def reference(x, y):
 def check(result, x, y):
     wanted = reference(x, y)
     for name in ("mse", "sqnr_db", "cosine", "max_abs_error"):
-        # float64 sums of at most 2^20 squares of float32: far below this
+        # float64 sums of at most 2^20 squares of float32 err far less
         assert getattr(result, name) == pytest.approx(wanted[name], rel=1e-12), name
     assert result.max_abs_error_index == wanted["at"]
     bits = [np.ascontiguousarray(v, np.float32).view(np.int32) for v in (x, y)]
@@ -58,7 +58,7 @@ def noisy(values, seed=5, error=0.05):
 
 
 def original_of(given: Case, folder):
-    """A plain checkpoint of what a golden one holds, with an error."""
+    """The values of a golden checkpoint plus an error, and a plain checkpoint that contains them."""
     values = {n: noisy(given.expected[n].astype(np.float32)) for n in given.record["tensors"]}
     return values, release(folder, {n: torch.tensor(v) for n, v in values.items()})
 
@@ -77,7 +77,7 @@ def test_metrics_of_every_format(given, tmp_path):
 
 
 def test_worst_blocks(tmp_path):
-    """Runs of 256 columns with the largest squared errors, the last of a row perhaps shorter, each with its place."""
+    """Runs of 256 columns (shorter at the end of a row) with the largest squared errors, and their positions."""
     x = np.random.default_rng(0).normal(size=(40, 600)).astype(np.float32)
     y = noisy(x)
     y[7, 300:310] += 3
@@ -138,7 +138,7 @@ def test_any_shape(shape, tmp_path):
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
-    """A checkpoint of several boxes per tensor, in shards, and its quantized one: GPTQ, plain, experts."""
+    """A sharded checkpoint with several boxes per tensor, and a quantized version: GPTQ and plain bfloat16."""
     folder = tmp_path_factory.mktemp("large")
     golden = case("gptq_v1_4bit_g128_sym")
     values, _ = original_of(golden, folder / "golden")
@@ -163,7 +163,7 @@ def large(tmp_path_factory):
 
 
 def test_a_stop_at_any_step_threads_and_reading_change_nothing(large, monkeypatch):
-    """The record is equal to the last bit, through JSON, in whatever steps and on however many threads it is made."""
+    """Whatever the stops and threads, and through JSON, the record is equal to the last bit."""
     monkeypatch.setattr(boxes, "CHUNK", 1 << 16)
     opened = lambda: [open_checkpoint(path) for path in large]  # noqa: E731
     comparison, state, results = compare(*opened())
@@ -193,7 +193,7 @@ def test_the_first_step_reads_nothing(large):
 
 
 def test_only_what_is_needed_is_read_and_once(large, monkeypatch):
-    """Bytes of paired tensors, but for the first box of a tensor whose orders are tried."""
+    """Only paired tensors are read, and each byte once, except where orders are tried on a tensor's first box."""
     monkeypatch.setattr(boxes, "CHUNK", 1 << 16)
     original, other = map(open_checkpoint, large)
     before = original.counter.total + other.counter.total
@@ -213,13 +213,13 @@ def test_a_record_of_something_else_is_refused(large, tmp_path):
 
 
 def permuted(w, heads):
-    """As llama.cpp's converter does."""
+    """The rows as llama.cpp's converter permutes them."""
     return w.reshape(heads, 2, w.shape[0] // heads // 2, -1).swapaxes(1, 2).reshape(w.shape)
 
 
 @pytest.mark.parametrize("gguf_side", ["original", "other"])
 def test_rows_of_queries_and_keys(gguf_side, tmp_path):
-    """GQA: other heads for keys; both orders are measured and said; metrics are with the right one, places too."""
+    """With GQA, keys have fewer heads; both orders are measured and reported, and the better one is used."""
     names = {n: f"model.layers.0.self_attn.{n}_proj.weight" for n in "qkv"}
     x = {n: torch.randn(64 if n == "q" else 32, 96) for n in "qkv"}
     y = {n: torch.tensor(noisy(v.numpy())) for n, v in x.items()}
@@ -254,7 +254,7 @@ def test_rows_of_queries_and_keys(gguf_side, tmp_path):
 
 
 def test_a_gguf_file_that_is_not_permuted(tmp_path):
-    """OLMoE's official one: the order that fits better is taken, and said."""
+    """Like OLMoE's official file: the order that fits better is used and reported."""
     x = torch.randn(32, 64)
     hugging = release(
         tmp_path / "a", {"model.layers.0.self_attn.q_proj.weight": x}, {"num_attention_heads": 4}
@@ -266,7 +266,7 @@ def test_a_gguf_file_that_is_not_permuted(tmp_path):
 
 
 def test_other_orders_are_tried_where_the_error_is_large(tmp_path):
-    """Norms plus 1, AWQ's interleave that was forgotten in codes alone, or in rows."""
+    """Norms plus 1, and codes without AWQ's interleave."""
     given = case("bad_awq_not_interleaved")
     (name,) = given.record["tensors"]
     original = release(
@@ -310,7 +310,7 @@ def test_experts_fused_ones_and_their_places(tmp_path):
 
 
 def test_stacks_of_a_format_that_is_read_whole(tmp_path):
-    """gpt-oss: experts in MXFP4 against experts of their own."""
+    """gpt-oss: a stack of MXFP4 experts against separate tensors per expert."""
     given = case("gptoss_mxfp4")
     name = "model.layers.0.mlp.experts.down_proj"
     apart = {f"model.layers.0.mlp.experts.{e}.down_proj": torch.tensor(noisy(v)) for e, v in enumerate(given.expected[name])}  # fmt: skip
@@ -331,7 +331,7 @@ def test_nonfinite_values_are_counted_and_left_out(tmp_path):
 
 
 def test_extreme_and_undefined(tmp_path):
-    """float32's largest and smallest numbers, where float32 sums would overflow or vanish; 0 against 0; equal NaN."""
+    """Numbers whose squares overflow or underflow float32, 0 against 0, and equal NaN."""
     x = {"huge": np.full(300, 3e38, np.float32), "tiny": np.full(300, 1e-40, np.float32)}
     y = {n: v / 2 for n, v in x.items()}
     x["zero"] = y["zero"] = np.zeros(9, np.float32)
@@ -355,7 +355,7 @@ def test_extreme_and_undefined(tmp_path):
 
 
 def test_damaged_checkpoints(tmp_path):
-    """A missing shard makes its tensors unpaired, with the reason; what can't be read is not compared; no crash."""
+    """Tensors of a missing shard and those that can't be read stay unpaired, with the reason."""
     given = case("bad_missing_shard")
     names = ["model.layers.0.mlp.gate_proj.weight", "model.layers.0.mlp.up_proj.weight"]
     original = release(tmp_path / "a", {n: torch.randn(16, 32) for n in names})
@@ -372,7 +372,7 @@ def test_damaged_checkpoints(tmp_path):
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_file_that_ends_while_it_is_read(threads, tmp_path):
-    """The pair is not compared, with the reason; the others are."""
+    """Its pairs are not compared, with the reason; the others are."""
     weights = {f"w{i}": torch.randn(1500, 1000) for i in range(8)}
     original = release(tmp_path / "a", weights)
     other = release(tmp_path / "b", weights)
@@ -392,7 +392,7 @@ def test_a_file_that_ends_while_it_is_read(threads, tmp_path):
 
 
 def test_names_of_strangers(tmp_path):
-    """Names are quoted, cut and kept on one line; very long ones take no time."""
+    """Hostile names are quoted, truncated and kept on one line, and very long ones do not slow the comparison."""
     names = [
         "a\nb.weight",
         "<script>x</script>.weight",

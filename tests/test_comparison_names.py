@@ -1,4 +1,4 @@
-"""Which tensor of two checkpoints belongs to which: llama.cpp's names as gguf-py maps them, prefixes, experts, fused ones."""
+"""Pairing the tensors of two checkpoints: names of llama.cpp as gguf-py maps them, prefixes, experts, fusing."""
 
 import itertools
 import json
@@ -22,7 +22,7 @@ def test_the_data_are_those_of_the_gguf_package():
 
 
 class OfArchitecture(gguf.TensorNameMap):
-    """gguf-py's own, without its habit of writing into the class what one architecture has instead."""
+    """gguf-py's own map, except that it does not write one architecture's names into the class."""
 
     def __init__(self, arch, blocks):
         self.block_mappings_cfg = dict(gguf.TensorNameMap.block_mappings_cfg)
@@ -114,7 +114,7 @@ def test_prefixes(mine, theirs, tmp_path):
 
 
 def test_stacked_experts(tmp_path):
-    """Three ways in which experts are stored, either way round."""
+    """Three ways of storing experts, paired in both directions."""
     up = torch.randn(3, 8, 32)
     stacked = gguf_release(tmp_path / "m.gguf", {"blk.0.ffn_up_exps.weight": up}, "qwen3moe")
     apart = release(
@@ -154,7 +154,7 @@ def test_fused_ones_are_paired_by_rows(kind, tmp_path):
 
 
 def test_fused_in_llama_cpp(tmp_path):
-    """Phi-3: ffn_up holds gate and up; attn_qkv the three."""
+    """Phi-3: ffn_up contains gate and up, attn_qkv contains q, k and v."""
     parts = {n: torch.randn(4, 32) for n in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj")}  # fmt: skip
     original = release(tmp_path / "a", {f"model.layers.0.{n}.weight": v for n, v in parts.items()})
     fused = {"blk.0.attn_qkv.weight": torch.randn(12, 32), "blk.0.ffn_up.weight": torch.randn(8, 32)}
@@ -165,7 +165,7 @@ def test_fused_in_llama_cpp(tmp_path):
 
 
 def test_fused_experts(tmp_path):
-    """gate_up_proj of all experts against llama.cpp's two stacks; gpt-oss alternates their rows."""
+    """gate_up_proj of all experts against llama.cpp's two stacks; in gpt-oss, gate and up rows alternate."""
     both = torch.randn(2, 8, 32)
     name = "model.layers.0.mlp.experts.gate_up_proj"
     stacks = {f"blk.0.ffn_{n}_exps.weight": torch.randn(2, 4, 32) for n in ("gate", "up")}
@@ -189,7 +189,7 @@ def test_tied_embeddings(tmp_path):
 
 
 def test_transposed(tmp_path):
-    """GPT-2 stores [in, out]; where shapes show it, square matrices of the same kind are read so too."""
+    """GPT-2 stores [in, out]; where the shapes of some show it, square matrices are read so too."""
     conv = {"h.0.mlp.c_fc.weight": torch.randn(8, 32), "h.0.attn.c_proj.weight": torch.randn(32, 32)}
     original = release(tmp_path / "a", conv)
     turned = {"blk.0.ffn_up.weight": torch.randn(32, 8), "blk.0.attn_output.weight": torch.randn(32, 32)}
@@ -199,7 +199,7 @@ def test_transposed(tmp_path):
 
 
 def test_reasons(tmp_path):
-    """What has no partner is listed with the reason."""
+    """Tensors without a partner are listed with the reason."""
     original = release(tmp_path / "a", {"a.b.weight": torch.randn(4, 2), "c": torch.randn(3)})
     other = release(tmp_path / "b", {"a.b.weight": torch.randn(5, 2), "<b>*d*</b>\n": torch.randn(3)})
     found = {(u.side, u.kind): u for u in pair_up(original, other).unpaired}

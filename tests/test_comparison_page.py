@@ -1,4 +1,4 @@
-"""Models → Compare without a browser: start, stop, continue, what is told, tables, export, links."""
+"""Models → Compare without a browser: start, stop, continue, messages, tables, export, links."""
 
 import csv
 import io
@@ -42,7 +42,7 @@ def opened(original: Any, other: Any, page: str = "compare", **parameters: str) 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The folder whose checkpoints may be opened."""
+    """The folder from which checkpoints may be opened."""
     monkeypatch.setenv("QUANTSCOPE_MODELS", str(tmp_path))
     settings.current.cache_clear()
     yield
@@ -51,7 +51,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def comparing(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many boxes each call to compare has compared; its first step is none."""
+    """How many boxes each comparison compared; the first step of each compares none."""
     calls: list[int] = []
     steps = Comparison.steps
 
@@ -67,7 +67,7 @@ def comparing(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.fixture
 def pair(tmp_path: Path) -> tuple[Path, Path]:
-    """An original and another: three tensors differ, one is equal, and one has no partner."""
+    """Two checkpoints: three tensors differ, one is equal, and one has no partner."""
     generator = torch.Generator().manual_seed(0)
     weights = {f"a.{i}.weight": torch.randn(64, 300, generator=generator) for i in range(4)}
     changed = {n: w + 0.01 * (i + 1) * torch.randn(w.shape, generator=generator) for i, (n, w) in enumerate(weights.items())}  # fmt: skip
@@ -136,7 +136,7 @@ def test_layers_are_in_their_order(tmp_path: Path) -> None:
 
 
 def test_the_table_as_csv_and_markdown(pair: tuple[Path, Path]) -> None:
-    """Both hold the module's numbers, to the last digit in CSV."""
+    """Both contain the module's numbers; in CSV they are exact."""
     rows = [r.as_row() for r in by_harm(results_of(pair))]
     frame = table.rows_of(results_of(pair), Chosen("sqnr_db", "Harm", ""))
     text = frame.drop(columns="place").to_csv(index=False)
@@ -166,13 +166,13 @@ def test_worst_blocks_and_remarks(pair: tuple[Path, Path]) -> None:
 def test_a_large_pair_starts_stops_and_continues(
     pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the buttons; what is known stays, for other pages and other visitors, and the end is that of one go."""
+    """Other visitors see the results so far, and the final ones equal those of an uninterrupted run."""
     monkeypatch.setattr(page_run, "AT_ONCE", 0)
     at = opened(*pair)
     (button,) = [b for b in at.button if b.key == "cmp_go"]
     assert button.label == "Compare 614.4 kB"
     assert not at.dataframe
-    # another visitor has come so far, and pressed Stop
+    # another visitor pressed Stop after these steps
     (found,) = at.session_state["_comparisons"].values()
     steps = found.comparison.steps(found.state)
     for step in itertools.islice(steps, 3):
@@ -197,7 +197,7 @@ def test_a_large_pair_starts_stops_and_continues(
 def test_what_one_page_has_compared_nobody_compares_again(
     pair: tuple[Path, Path], comparing: list[int]
 ) -> None:
-    """Neither the other page of Models, nor another visitor."""
+    """Neither on Models → Checkpoint, nor for another visitor."""
     wanted = {r.name: f"{r.sqnr_db:.1f}" for r in results_of(pair) if math.isfinite(r.sqnr_db)}
     comparing.clear()
     opened(*pair)
@@ -212,7 +212,7 @@ def test_what_one_page_has_compared_nobody_compares_again(
 def test_a_comparison_lets_others_go_first_and_goes_on(
     pair: tuple[Path, Path], page: str, comparing: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Here others wait at all times: each run compares one box, and keeps neither its place nor the comparison."""
+    """Others are always waiting here: each run compares one box, then releases its place and the lock."""
     wanted = [json.dumps(r.as_row()) for r in results_of(pair)]
     comparing.clear()
     monkeypatch.setattr(Turn, "overstays", lambda turn, seconds: turn.place is not None)

@@ -1,4 +1,4 @@
-"""Each convention gives the integers, scales and zero points that its library gave, bit for bit."""
+"""Each convention gives bit for bit the integers, scales and zero points of its library."""
 
 import dataclasses
 import itertools
@@ -16,11 +16,11 @@ from quantcore.conventions.record import CHOICES
 from quantcore.numerics.kernels import KERNELS
 
 LIBRARIES = [name for name in qc.INTEGER_CONVENTIONS if golden.cases(name)]
-NO_INTEGER = (-(1 << 31), -(1 << 63))  # what stands for NaN in the records
+NO_INTEGER = (-(1 << 31), -(1 << 63))  # recorded in place of NaN
 
 
 def run(case, convention=None):
-    """The case quantized by us; its warnings about NaN are wanted."""
+    """The case quantized by us; warnings about NaN are expected."""
     scheme = golden.scheme_of(case)
     if convention is not None:
         scheme = dataclasses.replace(scheme, convention=convention)
@@ -74,7 +74,7 @@ def test_integers_of_the_library(name):
 
 
 def spread(parameters, block, shape):
-    """Block form to one value an element."""
+    """Parameters expanded from one per block to one per element."""
     for axis, length in enumerate(block):
         parameters = np.repeat(parameters, length, axis)
     return parameters[tuple(slice(0, n) for n in shape)]
@@ -93,9 +93,9 @@ def test_dequantized_is_the_library_s(name):
             assert ((ours == theirs) | (np.isnan(ours) & np.isnan(theirs))).all(), case["id"]
 
 
-# In the records of kernels, by the name of the call: the family of its formula
+# A recorded kernel's formula -> the letter of our kernel
 FAMILIES = {
-    "round(x/s)": "A",  # recorded with z = 0 alone
+    "round(x/s)": "A",  # recorded only with z = 0
     "round(x/s)+z": "A",
     "round(x*(1/s))+z": "B",
     "round(x/s+z)": "C",
@@ -124,7 +124,7 @@ def test_kernel(call):
 
 @pytest.mark.parametrize("letter", KERNELS)
 def test_kernels_are_told_apart(letter):
-    """The recorded ties part each family from each other: a kernel in the wrong place would be seen."""
+    """The recorded ties tell all kernels apart, so one under the wrong letter would fail."""
     records, _formulas = golden.kernels()
     apart = set()
     for record in records:
@@ -140,7 +140,7 @@ def test_kernels_are_told_apart(letter):
 
 
 def test_fused_kernel_rounds_once():
-    """Against exact arithmetic: 2,000 random products and sums as fractions, every length of the vector loop."""
+    """Compared with exact fractions, at lengths that cover every part of the vector loop."""
     rng = np.random.default_rng(5)
     for n in (1, 3, 8, 15, 16, 17, 31, 200):
         x = rng.normal(size=n).astype(np.float32)
@@ -155,7 +155,7 @@ def test_fused_kernel_rounds_once():
             assert distance <= abs(exact - Fraction(float(above)))
 
 
-# choice -> (library whose record holds it, a value that must not go unnoticed)
+# choice -> (library with a recorded case that depends on it, a wrong value that a case must reveal)
 CHANGES = {
     "kernel": [("onnxruntime", "B"), ("torchao", "A"), ("torch.quantize_per_channel", "B"),
                ("torch.quantize_per_tensor", "B"), ("hqq", "B")],
@@ -176,13 +176,13 @@ CHANGES = {
     "eps": [("torchao", 2.0**-23), ("quanto", 1e-3)],
     "eps_replacement": [("compressed_tensors", 1.0), ("torch.fake_quantize", 1.0)],
     "bad_scale": [("brevitas", "kept")],
-    # of presets alone: test_presets has them
+    # only presets use these: see test_presets
     "inverse": [], "bad_inverse": [], "divisor": [], "center": [], "clamp_min": [], "zero_replacement": [],
     "nan_replacement": [], "zero_scale": [], "quantize_with": [], "e8m0_min_as": [], "min_divisor": [], "short_block": [],
     "decoding": [], "code_bits": [],
-    "decoding_dtype": [],  # of checkpoints alone: test_checkpoints_golden has it
+    "decoding_dtype": [],  # only checkpoints: see test_checkpoints_golden
     "zero_point_form": [("hqq", "float_rounded")],
-    "zero_point_order": [],  # parts on neighbours of ties alone: test_conventions_live has them
+    "zero_point_order": [],  # differs only next to ties: see test_conventions_live
     "zero_point_precision": [("onnxruntime", "float32")],
     "zero_point_scale": [("compressed_tensors", "final"), ("onnxruntime", "final")],
     "replaced_zero_point": [("onnxruntime", "computed")],
@@ -200,7 +200,7 @@ def test_every_choice_is_changed():
     [(choice, *change) for choice, changes in CHANGES.items() for change in changes],
 )
 def test_choice_is_read(choice, name, value):
-    """A record whose choice is changed fails against the recorded cases."""
+    """A convention with this choice changed fails on the recorded cases."""
     changed = qc.CONVENTIONS[name].changed(**{choice: value})
     assert any(differences(case, changed) for case in golden.cases(name))
 
@@ -219,7 +219,7 @@ def test_aimet_s_own_numbers(name):
     assert qc.encoding(qc.apply([1.0], qc.Scheme())) == {}
 
 
-# The tables of one tensor in AIMET's four modes, spring 2024; of 2.42.0 where it parts from them
+# One tensor's tables in AIMET's four modes as of spring 2024, and as of 2.42.0 where that differs
 AIMET_X = [
     [-1.1258, -1.1524, -0.2506, -0.4339],
     [0.8487, 0.6920, -0.3160, -2.1152],
@@ -229,7 +229,7 @@ AIMET_X = [
 
 
 def aimet_sample():
-    """The tensor behind the printed digits."""
+    """The tensor whose rounded digits are printed above."""
     x = torch.randn(4, 4, generator=torch.Generator().manual_seed(0))
     assert (x - torch.tensor(AIMET_X)).abs().max() < 6e-5
     return x
@@ -307,7 +307,7 @@ def test_what_the_library_refuses(text, shape, words):
 
 @pytest.mark.parametrize("name", qc.INTEGER_CONVENTIONS)
 def test_only_the_textbook_refuses_nan(name):
-    """brevitas and onnxruntime's tool refuse the scale that comes of it, with given ones they do not."""
+    """brevitas and onnxruntime's tool refuse the scale that NaN leads to, but not NaN with a given scale."""
     fmt, symmetric = {
         "brevitas": ("int8n", "symmetric"),
         "hqq": ("uint8", "asymmetric"),
@@ -361,7 +361,7 @@ def test_every_record_names_its_sources(name):
         assert "kernel" in named or convention.coding.kernel == base.coding.kernel
 
 
-EXACT = {  # by Python's own exact arithmetic
+EXACT = {  # in Python's exact arithmetic
     "half_even": lambda v: round(v),
     "half_away": lambda v: math.floor(abs(v) + Fraction(1, 2)) * (1 if v > 0 else -1),
     "half_up": lambda v: math.floor(v + Fraction(1, 2)),
@@ -381,7 +381,7 @@ EXACT = {  # by Python's own exact arithmetic
     ],
 )
 def test_rounding_is_a_choice(text, rounding):
-    """x/s is exact here, so the code is what exact arithmetic says; its trace and scripts say the same."""
+    """x/s is exact here, so exact arithmetic gives the code; the trace and the scripts must agree."""
     change = f"rounding={rounding}"
     scheme = qc.Scheme.parse(text.format(change if "compressed" in text else f"textbook({change})"))
     x = torch.tensor([[-2.5, -1.75, -0.5, -0.49999997, 0.0], [0.5, 0.49999997, 1.5, 2.5, 8388607.0]]) / 4
@@ -403,7 +403,7 @@ def test_rounding_is_a_choice(text, rounding):
 
 
 def test_rounding_by_chance():
-    """Unbiased: the mean of n codes of probability p lies within 6 standard deviations, sqrt(p(1-p)/n), of x/s."""
+    """Unbiased: the mean of n codes is within 6 standard deviations, sqrt(p(1-p)/n), of x/s."""
     n = 40_000
     x = torch.tensor([0.1, 0.5, -0.3, 2.75, -1.999]).repeat(n, 1)
     first, again, other = (

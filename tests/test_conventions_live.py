@@ -1,7 +1,7 @@
-"""The installed libraries themselves, on rows made to part them: every integer of thousands of rows is equal.
+"""Conventions against the installed libraries on rows made to reveal differences: every integer must be equal.
 
-Rows of three numbers, a scale each: ranges whose low/s lies beside a tie, one-sided, tiny, constant and huge ones,
-and elements beside a tie of the row's own scale.
+Each row has three numbers and its own scale: ranges with low/s next to a tie, one-sided, tiny, constant and huge
+ranges, and elements next to a tie of the row's scale.
 """
 
 import dataclasses
@@ -17,12 +17,12 @@ ROWS = 6000
 
 
 def hard_rows(seed=3, rows=ROWS):
-    """(rows, 3) float32: the range of each row, and one element beside a tie of its 8-bit scales."""
+    """Rows of float32, shape (rows, 3): the ends of the range, and one element next to a tie of an 8-bit scale."""
     rng = np.random.default_rng(seed)
     low = -rng.uniform(0, 1, rows)
     high = rng.uniform(0, 1, rows)
     kind = rng.integers(0, 10, rows)
-    high[kind == 0] = -rng.uniform(0, 1, (kind == 0).sum()) * low[kind == 0]  # beyond the low end
+    high[kind == 0] = -rng.uniform(0, 1, (kind == 0).sum()) * low[kind == 0]  # |low| > high
     low[kind == 1] = high[kind == 1] * rng.uniform(0, 1, (kind == 1).sum())  # all positive
     low[kind == 2] = high[kind == 2] = -2.5  # constant
     size = np.where(kind == 3, 1e-9, np.where(kind == 4, 1e-39, np.where(kind == 5, 1e38, 1.0)))
@@ -36,7 +36,7 @@ def hard_rows(seed=3, rows=ROWS):
 
 
 def tie_rows():
-    """Rows whose low/s lies an ulp or more beside a tie, where the order of rounding and subtracting shows."""
+    """Rows with low/s within a few ulps of a tie, where it matters whether rounding or subtraction comes first."""
     ties = np.repeat(np.arange(64) + np.float32(0.5), 33)
     low = -(ties * (1 + np.tile(np.arange(-16, 17), 64) * 2.0**-24)).astype(np.float32) / np.float32(256)
     high = np.float32(255 / 256) + low  # s = 1/256
@@ -53,7 +53,7 @@ def ours(x, name, text):
 
 
 def check(result, scale, zero_point, codes):
-    """Scales as bits, zero points and codes equal, for every row."""
+    """Scales (bit for bit), zero points and codes are equal in every row."""
     scale, zero_point = torch.as_tensor(scale).reshape(-1), torch.as_tensor(zero_point).reshape(-1)
     found = result.scale.reshape(-1)
     same = (found.view(torch.int32) == scale.to(torch.float32).view(torch.int32)) | (
@@ -73,9 +73,7 @@ def both():
 OBSERVED = {"int8": torch.qint8, "uint8": torch.quint8}
 
 
-@pytest.mark.filterwarnings(
-    "ignore:torch.quantize_per_tensor:UserWarning"
-)  # deprecated, and still what is deployed
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")  # deprecated, still deployed
 @pytest.mark.parametrize("symmetry", ["symmetric", "asymmetric"])
 @pytest.mark.parametrize("fmt", OBSERVED)
 @pytest.mark.parametrize("call", ["torch.fake_quantize", "torch.quantize_per_channel"])
@@ -92,7 +90,7 @@ def test_torch(call, fmt, symmetry):
     else:
         ends = (-128, 127) if fmt == "int8" else (0, 255)
         back = torch.fake_quantize_per_channel_affine(x, scale, zero_point.to(torch.int32), 0, *ends)
-        # x̂/s + z is within 2^-15 of the code it came from: the product and the quotient round once each
+        # x̂/s + z is within 2^-15 of the code: the product and the quotient each round once
         codes = torch.round(back.double() / scale[:, None].double()) + zero_point[:, None]
     check(ours(x, call, f"{fmt} {symmetry}"), scale, zero_point, codes)
 
@@ -120,7 +118,7 @@ def test_torch_per_tensor(fmt):
 
 @pytest.mark.parametrize("z", [-128, -5, 0, 3, 127])
 def test_torch_cast_of_what_is_too_large(z):
-    """Per channel the rounded value is cast to int64 first, and beyond 2^63 becomes the lowest code."""
+    """Per channel, the rounded value is first cast to int64; beyond 2^63 it becomes the lowest code."""
     x = torch.tensor([[1e30, -1e30, float("inf"), float("-inf"), float("nan"), 9.3e17, 0.25]]).repeat(2, 1)
     s, zero_points = torch.tensor([0.1, 0.1]), torch.tensor([z, z], dtype=torch.int32)
     back = torch.fake_quantize_per_channel_affine(x, s, zero_points, 0, -128, 127)
@@ -226,7 +224,7 @@ def test_onnxruntime_tool(text):
 
 @pytest.mark.parametrize("z", [-128, -5, 0, 100])
 def test_onnx_cast_of_what_is_too_large(z):
-    """The reference casts to int32 before it adds z; what is too large becomes the lowest, and may wrap."""
+    """The reference casts to int32 before adding z: too large a value becomes the lowest one and may wrap."""
     pytest.importorskip("onnx")
     from onnx import TensorProto, helper
     from onnx.reference import ReferenceEvaluator

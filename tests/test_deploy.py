@@ -1,4 +1,4 @@
-"""What deploy/ and the Dockerfile say of each other and of the app; they run in browser/test_replicas.py."""
+"""deploy/ and the Dockerfile agree with each other and with the app; browser/test_replicas.py runs them."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""Every kind of finding: what causes it, what nearly does, and whether its fix is better, computed anew."""
+"""Every kind of finding: what causes it, what almost does, and that its fix is better when recomputed."""
 
 import itertools
 import math
@@ -47,7 +47,7 @@ def test_example_shows_its_kind_first(kind):
 
 @pytest.mark.parametrize("convention", qc.INTEGER_CONVENTIONS)
 def test_a_zero_point_outside_the_format_is_told_where_it_is_stored_as_a_code(convention):
-    """A float zero point, or a minimum, may be any number."""
+    """A float zero point or a minimum may be any number."""
     x, told = RNG.normal(size=(8, 32)).astype(np.float32), set()
     for fmt, granularity in itertools.product(
         ("uint4 asymmetric", "int8"), ("per_tensor", "per_channel(0)", "per_group(32)")
@@ -65,7 +65,7 @@ def test_a_zero_point_outside_the_format_is_told_where_it_is_stored_as_a_code(co
 
 @pytest.mark.parametrize("setting", ["min_mse", "percentile(99.9)", "entropy", "fixed(-100, 100)"])
 def test_an_outlier_is_told_where_it_sets_the_scale(setting):
-    """Other settings than min-max leave it out, or don't look at it."""
+    """Range settings other than min-max leave the outlier out of the range, or do not depend on it."""
     x = np.random.default_rng(5).normal(size=(16, 16)).astype(np.float32)
     x[3, 4] = 100
     assert "outlier_element" in [f.kind for f in found(x, "int4 per_tensor")]
@@ -74,7 +74,7 @@ def test_an_outlier_is_told_where_it_sets_the_scale(setting):
 
 @pytest.mark.parametrize("shape", [(3, 5, 32), (6, 2, 32)])
 def test_a_group_may_be_a_whole_row(shape):
-    """Against an outlier, with a scale for each row: of an axis alone there would be too few, in smaller groups too many."""
+    """Groups of one row: channels would give too few scales against this outlier, smaller groups too many."""
     x = np.random.default_rng(1).normal(size=shape).astype(np.float32)
     x[0, 0, 5] = 40
     assert str(only("outlier_element", x, "int4").fix) == "int4 symmetric per_group(32) min_max textbook"
@@ -134,7 +134,7 @@ def test_fixed_scheme_no_longer_has_the_finding(kind):
         assert kind not in [f.kind for f in found(x, str(fix))]
 
 
-# Tensors and schemes beside the examples, which do not have the finding
+# Tensors and schemes close to the examples that do not have the finding
 TERNARY, HALVES = EXAMPLES["spare_bits"].load(), EXAMPLES["ties"].load()
 NEAR = {
     "wrapped": [(EXERCISE, "int8 given(0.0119) textbook(overflow=wrap)"), (EXERCISE, "int8 given(0.0116)")],
@@ -182,7 +182,7 @@ def test_near_one_has_it_not(kind, x, scheme):
     assert kind not in [f.kind for f in found(x, scheme)]
 
 
-# No false alarm: what each scheme is made for
+# No false alarms on what each scheme is made for
 HEALTHY = {
     "normal": ["int8", "int8 per_channel(0)", "int4 per_group(32)", "uint4 asymmetric per_group(32)",
                "int8 per_group(128) percentile(99.99)"],
@@ -207,7 +207,7 @@ def test_no_finding_on_200_healthy_tensors():
     assert alarms == []
 
 
-# The numbers in the sentences, from numpy alone
+# The numbers in the sentences, recomputed with numpy
 
 
 def test_wrapped_names_cells_and_codes():
@@ -296,13 +296,13 @@ def test_blocks_over_the_ends_of_rows():
     x = RNG.standard_normal((4, 6)).astype(np.float32)
     x.reshape(-1)[4:8] = 0
     finding = only("zero_block", x, "int8 per_flat_group(4)")
-    assert finding.boxes == (((0, 1), (4, 5)),)  # a run that is no box: its first element
+    assert finding.boxes == (((0, 1), (4, 5)),)  # a run that is not a box is shown by its first element
     x = RNG.standard_normal((4, 8)).astype(np.float32)
     x[1, 4:] = 0
     assert only("zero_block", x, "int8 per_flat_group(4)").boxes == (((1, 2), (4, 8)),)
 
 
-# Nothing that a user can bring breaks it
+# No input of a user breaks it
 
 ODD = {
     "scalar": np.float32(3),

@@ -1,4 +1,4 @@
-"""Findings on small floats, codebooks and presets: sensible ones, or none."""
+"""Findings on small floats, codebooks and presets are sensible, or there are none."""
 
 import math
 
@@ -33,7 +33,7 @@ def test_nothing_is_wrong_with_presets_of_healthy_tensors(name):
     for seed in range(3):
         kinds = found(normal((4, 256), seed), qc.PRESETS[name])
         if qc.PRESETS[name].convention.scale.symmetric_scale == "amax_over_half_range":
-            kinds.pop("ties", None)  # -max|x| is -7.5 scales in each group: a tie by this rule itself
+            kinds.pop("ties", None)  # in each group -max|x| is -7.5 scales, a tie that the rule itself makes
         assert not kinds
 
 
@@ -73,7 +73,7 @@ def test_clipping_by_a_narrow_range_is_fixed(name):
     x[3, 5] = 50.0
     finding = found(x, f"{name} per_channel percentile(95)")["clipped_too_much"]
     after = qc.report(qc.apply(x, finding.fix)).sqnr_db
-    # the sums are taken in another order
+    # the sums are in another order
     assert after == pytest.approx(finding.gain.after, rel=1e-12)
     assert after > finding.gain.before
     assert "clipped_too_much" not in found(x, finding.fix)

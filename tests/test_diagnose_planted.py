@@ -1,5 +1,5 @@
-"""Each kind of finding over ranks 0 to 4 and shapes from 1×1 to 3×2000: planted it is found, elsewhere it is not claimed,
-and every sentence is evaluated (`diagnosed`)."""
+"""Each kind of finding for ranks 0 to 4 and shapes from 1×1 to 3×2000: what is planted is found, nothing else is
+claimed, and every sentence is checked (diagnosed.py)."""
 
 import itertools
 import math
@@ -24,7 +24,7 @@ SHAPES = [
 
 
 def plain(shape, seed=0):
-    """Numbers of 0.5 to 1 in size with both signs: nothing is wrong with them."""
+    """Numbers of magnitude 0.5 to 1 with both signs: nothing is wrong with them."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(0.5, 1, shape) * rng.choice([-1.0, 1.0], shape)
     return np.asarray(x, np.float32)
@@ -38,14 +38,14 @@ def one(x, value):
 
 
 def spread(shape, low, high):
-    """Different numbers from low to high."""
+    """Distinct numbers from low to high, shuffled."""
     n = math.prod(shape)
     order = np.random.default_rng(1).permutation(n)
     return np.linspace(low, high, n, dtype=np.float32)[order].reshape(shape)
 
 
 def halves(shape):
-    """Half a step beside a code of int4, where the largest is 1: all positive."""
+    """Positive numbers halfway between int4 codes, if the largest is 1."""
     return np.resize((np.arange(7, dtype=np.float32) + 0.5) / 7, shape)
 
 
@@ -54,7 +54,7 @@ def fewer(shape, n):
 
 
 def outlier_axes(shape):
-    """Axes along which a channel can be an outlier: of two channels or more, of two elements or more."""
+    """Axes along which a channel can be an outlier: at least two channels of at least two elements."""
     return [axis for axis, n in enumerate(shape) if n > 1 and math.prod(shape) // n > 1 and len(shape) > 1]
 
 
@@ -65,14 +65,14 @@ def with_outlier(shape, axis):
 
 
 def tails(shape):
-    """Many of size 1 and a few of 2.5: at 2 bits, whose only positive code is 1, the few push the many to 0."""
+    """Some elements are 3.6 times as large: at 2 bits, where the only positive code is 1, they push the others to 0."""
     x = plain(shape) / 2
     x.reshape(-1)[::40] *= 3.6
     return x
 
 
 def steep(shape, axis):
-    """Channels of sizes 1, 0.5, 0.25, …"""
+    """Channels scaled by 1, 0.5, 0.25, …"""
     x = np.moveaxis(plain(shape), axis, 0)
     for i in range(len(x)):
         x[i] *= 0.5**i
@@ -80,13 +80,13 @@ def steep(shape, axis):
 
 
 def a_scale_is_cheap(shape):
-    """The axis whose scales cost less than 1 % of int8's storage, and along which there are 4 channels or more."""
+    """The first axis with more than 4 channels whose scales cost less than 1 % of int8's storage."""
     found = [a for a, n in enumerate(shape) if n > 4 and 32 * n < 0.01 * 8 * math.prod(shape)]
     return found[0] if found else None
 
 
 def first_rows(shape, value):
-    """A tensor and granularity in which one block holds one value."""
+    """A tensor and a granularity such that all elements of one block have this value."""
     x = plain(shape)
     if len(shape) > 1 and shape[0] > 1 and math.prod(shape[1:]) >= 4:
         x[0] = value
@@ -94,7 +94,7 @@ def first_rows(shape, value):
     return np.full_like(x, value), "per_tensor"
 
 
-# kind -> shape -> (tensor, scheme), or the reason why no tensor of this shape can have it
+# kind -> shape -> (tensor, scheme), or the reason why no tensor of this shape can have this finding
 PLANTED = {
     "nan": lambda s: (one(plain(s), np.nan), "int8 torchao"),
     "wrapped": lambda s: (one(plain(s), 1.0), "int8 given(0.004) textbook(overflow=wrap)"),
@@ -129,7 +129,7 @@ PLANTED = {
 
 
 def diagnosed(x, scheme):
-    """The findings, each of them evaluated."""
+    """The findings, after checking each of them."""
     result = qc.apply(x, qc.Scheme.parse(scheme))
     findings = qc.diagnose(result)
     for finding in findings:
@@ -167,7 +167,7 @@ def test_every_sentence_of_the_examples_is_true(kind):
      (1e-13, "int8n per_channel(0) brevitas"), (1e-40, "int8 per_channel(0) quanto")],
 )  # fmt: skip
 def test_what_is_too_small_for_a_library(size, scheme, rows):
-    """0.0 dB is not "No known problem", whichever way a library bounds its scales."""
+    """Rows that are lost are reported, however a library bounds its scales."""
     x = plain((5, 8))
     assert "tiny_block" not in [f.kind for f in diagnosed(x, scheme)]
     x[1 : 1 + rows] *= np.float32(size)
@@ -188,12 +188,12 @@ def test_an_outlier_channel_is_found_along_any_axis(shape, axis, scheme):
     found = [f for f in diagnosed(x, scheme.format(other=other)) if f.kind == "outlier_channel"]
     box = tuple((n // 2, n // 2 + 1) if i == axis else (0, n) for i, n in enumerate(shape))
     if "{" in scheme and math.prod(shape) // shape[other] == shape[axis]:
-        return  # the other axis leaves one element of each channel, which is an outlier element
+        return  # there, each channel has only one element per scale, which is an outlier element
     assert [f for f in found if f.boxes == (box,)], found
 
 
 def without(x, axis, channel):
-    """The others' SQNR in dB at int8: now, and after the channel was made as its largest neighbour."""
+    """The SQNR in dB of the other channels at int8, with the channel and without it."""
     others = np.delete(x, channel, axis)
     error = np.delete(x - qc.apply(x, qc.Scheme()).dequantized.numpy(), channel, axis)
     alone = others - qc.apply(others, qc.Scheme()).dequantized.numpy()
@@ -207,7 +207,7 @@ def without(x, axis, channel):
     "shape", [(3, 20), (20, 3), (3, 200), (3, 2000), (8, 4, 3, 3), (2, 3, 8), (16, 16), (64, 128)], ids=str
 )
 def test_no_false_all_clear_with_a_generated_outlier_channel(shape):
-    """Where the others would have two bits and a half more without the column, something is said."""
+    """Where the others would gain two and a half bits without the column, an outlier is reported."""
     lost = 0
     for seed in range(6):
         x = tensors.generate(Generated("outlier_channel", shape, seed))
@@ -279,7 +279,7 @@ def test_where_halves_go_is_read_from_the_codes(convention, zero_point):
     assert "ties" in [f.kind for f in findings]
 
 
-# No false alarm
+# No false alarms
 
 HEALTHY = {
     "normal": ["int8", "int8 per_channel(0)", "int4 per_group(32)"],
@@ -303,7 +303,7 @@ LARGE = [
 
 @pytest.mark.parametrize("shape", LARGE, ids=str)
 def test_no_outlier_is_claimed_in_healthy_tensors_of_any_rank(shape):
-    """What small blocks show by chance (ties, one side of 0) may be said, outliers and bad ranges not."""
+    """Healthy tensors have no findings in these schemes."""
     alarms = []
     for seed in range(8):
         for name, schemes in HEALTHY.items():
@@ -324,7 +324,7 @@ def sentences(x, scheme):
 
 
 def test_of_so_many_others_one_element_stands_out():
-    """From three others on; of two nobody can say which of them is usual."""
+    """At least three others are needed; with two, nobody could say what is usual."""
     assert "outlier_element" not in sentences([1.0, -1.2, 100.0], "int4")
     assert "outlier_element" in sentences([1.0, -1.2, 0.9, 100.0], "int4")
 
@@ -344,7 +344,7 @@ def test_one_code_does_and_two_do_not_fit(count, verb):
 
 
 def test_a_narrower_range_of_channels_of_different_sizes():
-    """The largest |x| that is named is that of all channels."""
+    """The largest |x| in the sentence is that of all channels."""
     x = np.random.default_rng(5).standard_t(5, size=(4, 2000)) * [[1], [2], [30], [4]]
     said = sentences(x, "int4 per_channel(0)")["clips_too_little"]
     largest = float(re.search(r"largest \|x\|, (-?[\d.]+)", said)[1])
@@ -374,7 +374,7 @@ def test_of_four_channels_one_stands_out_and_of_eight_two():
 
 @pytest.mark.parametrize(("times", "found"), [(6, True), (4, False)])
 def test_in_few_elements_a_channel_must_be_larger_to_stand_out(times, found):
-    """4.5 times the others, of 16 elements."""
+    """For 16 elements, the limit is 4.5 times the others."""
     x = np.where(np.indices((4, 4)).sum(0) % 2, 1.0, -0.9)
     x[1] *= times
     assert ("outlier_channel" in sentences(x, "int4")) == found
@@ -392,13 +392,13 @@ def test_one_negative_is_lost_and_two_are(count, words):
 
 def test_the_worst_of_the_elements_that_wrapped_comes_first():
     x = np.full((4, 8), 0.25)
-    x[0, 1], x[2, 3], x[3, 3] = 0.9, 1.5, 0.8  # of 0.1 a code: 9, 15 and 8, one step beyond 7 and eight
+    x[0, 1], x[2, 3], x[3, 3] = 0.9, 1.5, 0.8  # in steps of 0.1: 9, 15 and 8; the largest code is 7
     result = qc.apply(x.astype(np.float32), qc.Scheme.parse("int4 given(0.1) textbook(overflow=wrap)"))
     (finding,) = [f for f in qc.diagnose(result) if f.kind == "wrapped"]
     worst = np.unravel_index(np.abs(result.error.numpy()).argmax(), x.shape)
     assert tuple(start for start, _ in finding.boxes[0]) == worst
     assert f"at ({worst[0]}, {worst[1]})" in finding.sentence
-    assert worst != (0, 1), "the first in order must not be the worst, or nothing is told"
+    assert worst != (0, 1), "the first element that wrapped must not be the worst, or the test shows nothing"
 
 
 # Both sides of every limit
@@ -410,7 +410,7 @@ def many(x, scheme):
 
 
 def ones(*shape):
-    """1 and -0.9 in turn: nothing is one-sided, and nothing is constant."""
+    """Alternating 1 and -0.9: nothing is one-sided or constant."""
     return np.where(np.indices(shape).sum(0) % 2, -0.9, 1.0)
 
 
@@ -456,7 +456,7 @@ def test_so_many_blocks_with_outliers_are_looked_at(bad, words):
 
 @pytest.mark.parametrize("noise", [0.12, 0.15])
 def test_an_outlier_that_hardly_matters_is_not_claimed(noise):
-    """The others are near the codes by chance: without the outlier nearly as much is lost."""
+    """The others happen to be close to the codes, so without the outlier almost as much would be lost."""
     x = np.resize(np.arange(-31, 32), 400) + np.random.default_rng(2).uniform(-noise, noise, 400)
     x[100] = 127
     others = np.delete(x, 100)
@@ -483,13 +483,13 @@ def test_channels_of_zeros_are_not_the_next_largest():
 
 @pytest.mark.parametrize(("exceed", "found"), [(2, False), (3, True), (4, True)])
 def test_so_many_elements_of_a_channel_exceed_the_others(exceed, found):
-    """More than a quarter of 8, by more than the largest of the others."""
+    """More than a quarter of the channel's 8 elements must exceed the others."""
     x = ones(12, 8)
     x[3] = 1
     x[3, :exceed] = 50
     assert ("outlier_channel" in many(x, "int8")) == found
     x[5] = 60
-    assert ("outlier_channel" in many(x, "int8")) == found  # with one more that exceeds them all
+    assert ("outlier_channel" in many(x, "int8")) == found  # also next to a larger one
 
 
 @pytest.mark.parametrize(("groups", "found"), [(16, True), (17, False)])
@@ -536,7 +536,7 @@ def test_blocks_of_so_many_equal_elements(value, kind, n, found):
 
 @pytest.mark.parametrize(("dead", "found"), [(15, False), (16, True)])
 def test_so_many_blocks_may_be_zero_by_chance(dead, found):
-    """Half of the others are 0, so 4 of 64 blocks of 4 are expected to be; three times that and 3 are no surprise."""
+    """Half of the others are 0, so chance makes 4 of 64 blocks of 4 zero; three times that plus 3 is normal."""
     x = ones(64, 4)
     x[:, :2] = 0
     x[:dead] = 0
@@ -689,19 +689,19 @@ def test_how_numbers_are_written():
      ("uint4 asymmetric per_group(4)", (8, 256), "uint8 asymmetric per_group(16)")],
 )  # fmt: skip
 def test_the_smallest_of_the_larger_groups_within_the_storage(scheme, shape, fix):
-    """A usual width, where that fits into the storage: 8 bits and 32 / n for the scales of groups of n."""
+    """A common bit width is proposed if it fits: with groups of n, the scales take 32 / n bits per element."""
     x = plain(shape, 1)
     found = qc.diagnose(qc.apply(x, qc.Scheme.parse(scheme)))
     (finding,) = [f for f in found if f.kind == "small_groups"]
     expected = qc.apply(x, qc.Scheme.parse(fix))
     assert finding.fix.format == expected.scheme.format
-    assert qc.apply(x, finding.fix).block == expected.block  # an axis counted from the end is the same one
+    assert qc.apply(x, finding.fix).block == expected.block  # its axis may count from the end
 
 
 @pytest.mark.parametrize(("over", "found"), [(23.8, False), (24.2, True), (24.8, True)])
 @pytest.mark.parametrize("bits", [4, 8, 12])
 def test_values_closer_to_the_codes_than_chance_leaves_need_fewer_bits(bits, over, found):
-    """±1 but for errors of a given size: 2 bits have the same SQNR; 6.02 dB a bit and 24 dB tell them from chance."""
+    """±1 plus small errors: 2 bits give the same SQNR. Beyond 6.02 dB per bit plus 24 dB, this is not by chance."""
     rng = np.random.default_rng(0)
     noise = np.abs(rng.standard_normal((32, 32)))
     noise *= 10 ** (-(6.02 * bits + over) / 20) / np.sqrt((noise**2).mean())
@@ -711,7 +711,7 @@ def test_values_closer_to_the_codes_than_chance_leaves_need_fewer_bits(bits, ove
 
 
 def finest(x, scheme):
-    """Of the finer scales that cost little more, else of those that cost more, the first that gains the most."""
+    """Of the schemes with finer scales and the fewest extra bits, the first with about the largest gain over 3 dB."""
     now, block = qc.Scheme.parse(scheme), math.prod(qc.apply(x, qc.Scheme.parse(scheme)).block)
     texts = [f"per_channel({axis})" for axis in range(x.ndim) if x.ndim > 1]
     texts += [f"per_group({n})" for n in (128, 32, 16, 8) if n <= x.shape[-1] and n < block]
@@ -739,7 +739,7 @@ def decibels_of(x, x_hat):
      ((4, 32), 32), ((256,), 128), ((64,), 32), ((32,), 16), ((16,), 8), ((9, 8), 8), ((3, 128), 128)],
 )  # fmt: skip
 def test_the_finer_scales_proposed_for_an_outlier(shape, near, scheme):
-    """Nothing but the outlier is in its own group of ``near`` elements, so that this size suits it."""
+    """The outlier's neighbors in its group of ``near`` elements are small, so this group size suits it."""
     if "channel" in scheme and len(shape) == 1:
         return
     x = plain(shape, 4)

@@ -1,7 +1,7 @@
-"""What a convention is said to do differently is all that it does, and nothing besides.
+"""The sentences about how a convention differs from the textbook are true and complete.
 
-A quantizer is built here from the textbook and the sentences alone, in numpy: it never sees the convention.
-Where a sentence is false, missing or unknown, its numbers are not the library's.
+A quantizer is built in numpy from the textbook and the sentences alone, without access to the convention.
+If a sentence is false, missing or unknown, its numbers are not those of the library.
 """
 
 import math
@@ -27,7 +27,7 @@ f32, f64 = np.float32, np.float64
 TOP = np.finfo(f32).max
 NUMBER = r"-?[\d.]+(?:e[-+]?\d+)?(?:\^-?\d+)?"
 
-# what is said -> the name under which the quantizer below asks for it, with its numbers
+# pattern of a sentence -> the name under which the quantizer below looks it up, with its numbers
 PATTERNS = {
     r"the mean of x is subtracted first and added last": "mean",
     rf"x is divided by ({NUMBER}) first(?:, and (the scale is .*))?": "divisor",
@@ -86,7 +86,7 @@ PATTERNS = {
 
 
 def understood(phrases):
-    """The sentences as name -> numbers; one that is not understood, or said twice, is an error."""
+    """The sentences as name -> numbers; an unknown or repeated sentence is an error."""
     found = {}
     for phrase in phrases:
         match, name = next(
@@ -103,11 +103,11 @@ def value(text):
 
 
 class Refused(Exception):
-    """The library, or the textbook, takes no such numbers."""
+    """The library, or the textbook, refuses such numbers."""
 
 
 def computed(formula, dtype, **names):
-    """A formula as it is written, every operation rounded to ``dtype``."""
+    """The value of a formula as written, each operation rounded to ``dtype``."""
     text = formula.replace("·", "*").replace("^", "**").replace("½", "0.5").replace("1/s", "inverse")
     text = re.sub(r"max\|x\||max\(\|low\|, \|high\|\)", "largest", text)
     text = re.sub(r"(?<![\w.])\d+(\.\d+)?(?!\w)", r"number(\g<0>)", text)
@@ -133,7 +133,7 @@ def log2_of(precision):
 
 
 class Said:
-    """A quantizer of one block, out of a scheme without its convention and what is said of that."""
+    """A quantizer for one block, built from a scheme without its convention and the sentences about that."""
 
     def __init__(self, scheme, phrases):
         self.scheme, self.fmt = scheme, scheme.format
@@ -171,7 +171,7 @@ class Said:
         return scale, z, codes, back if mean is None else back + mean
 
     def stored(self, raw, z, inverse):
-        """Scale and minimum as they come back from where they are stored."""
+        """Scale and minimum as they are after being stored."""
         numbers = f32([raw]) if "min" not in self.said else f32([raw, z])
         inner = [self.scales(f32([n])) for n in numbers]
         if "inverse of levels" in self.said:
@@ -202,7 +202,7 @@ class Said:
         return low, high
 
     def parameters(self, x):
-        """Scale before it is stored, zero point, and 1/s where that is computed first."""
+        """The scale before it is stored, the zero point, and 1/s where that is computed first."""
         if self.given:
             setting = self.scheme.range_setting
             return f32(setting.scale), f32(setting.zero_point), None
@@ -251,7 +251,7 @@ class Said:
         return computed(formula, dtype, **names), inverse
 
     def power(self, formula, largest):
-        """2^(exponent), and what is said of its ends."""
+        """The value of 2^(exponent), with what the formula says about its limits."""
         exponent, ends = re.fullmatch(r"2\^\((.*?)\), (.*)", formula).groups()
         if np.isnan(largest):
             return f32(2.0**-128 if "2^256" in ends else np.nan)
@@ -360,7 +360,7 @@ class Said:
         return np.rint(v)
 
     def rounded_to_float(self, v):
-        """Each number to a multiple of its step; what is beyond the format is for the format."""
+        """Round each number to a multiple of its step; the format itself handles numbers beyond its range."""
         fmt = self.fmt
         _, exponent = np.frexp(f64(v))
         step = 2.0 ** (np.maximum(exponent - 1, fmt.lowest_exponent) - fmt.mantissa)
@@ -385,7 +385,7 @@ class Said:
         return codes.astype(np.int64), f32(codes)
 
     def back(self, q, s, z, inverse):
-        """x̂ of codes, which of a float are values."""
+        """x̂ of codes (for float formats, of their values)."""
         if "min" in self.said:
             return computed(self.said["min"][0], f32, q=q, s=s, min=z)
         if "back" in self.said and "1/s" in self.said["back"][0]:
@@ -399,7 +399,7 @@ LENGTH = {qc.PerGroup: lambda g: g.size, qc.PerFlatGroup: lambda g: g.size}
 
 
 def rows(scheme, seed=0):
-    """Blocks of every kind that a sentence may speak of, float32."""
+    """Blocks for every situation that a sentence may mention, float32."""
     n = LENGTH.get(type(scheme.granularity), lambda g: 32)(scheme.granularity)
     rng = np.random.default_rng(seed)
     base = f32(rng.normal(size=n))
@@ -430,7 +430,7 @@ def with_(row, place, number):
 
 
 def result_of(row, scheme):
-    """What the library gives for one block: scale, zero point, codes, x̂, or Refused."""
+    """The library's result for one block: scale, zero point, codes and x̂, or Refused."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -442,7 +442,7 @@ def result_of(row, scheme):
 
 
 def near_ties(row, scheme, seed=1):
-    """The row between whose bounds every element lies near a tie of its codes."""
+    """A row with the same extremes whose other elements lie next to ties."""
     found = result_of(row, scheme)
     if found is Refused or not np.isfinite(found[0]) or found[0] == 0:
         return row
@@ -480,7 +480,7 @@ def all_rows(scheme):
 
 
 def alone(scheme):
-    """Whether a block knows of no other, so that many may be quantized at once."""
+    """Whether blocks do not influence each other, so that many can be quantized at once."""
     boxes = isinstance(scheme.granularity, qc.PerChannel | qc.PerGroup | qc.PerFlatGroup)
     records = [scheme.convention, *([] if scheme.scales is None else [scheme.scales.convention])]
     given = scheme.scales is None or isinstance(scheme.scales.range_setting, qc.Given)
@@ -492,7 +492,7 @@ def alone(scheme):
 
 
 def results_of(blocks, scheme):
-    """`result_of` of each block, of many at once where that is the same."""
+    """`result_of` each block, computed for all at once where that gives the same."""
     if not alone(scheme):
         return [result_of(row, scheme) for row in blocks]
     refused = [not np.isfinite(row).all() and result_of(row, scheme) is Refused for row in blocks]
@@ -505,11 +505,11 @@ def results_of(blocks, scheme):
 
 
 def same(a, b, fmt):
-    """Equal but for the sign of zero in x̂ and of NaN; the codes exactly."""
+    """Whether codes are equal, except for the sign of NaN, and the rest except for the sign of zero."""
     if a is Refused or b is Refused:
         return a is b
     codes = a[2] == b[2]
-    if not isinstance(fmt, qc.IntFormat):  # a NaN has a sign that no arithmetic promises
+    if not isinstance(fmt, qc.IntFormat):  # arithmetic does not determine the sign of NaN
         nan = np.isnan(a[3]) & np.isnan(b[3])
         values = [fmt.table.numpy()[np.asarray(r[2], np.int64)] for r in (a, b)]
         codes |= nan & ((abs(values[0]) == abs(values[1])) | (np.isnan(values[0]) & np.isnan(values[1])))
@@ -524,8 +524,8 @@ GRANULARITIES = ("per_channel(0)", "per_group(32)", "per_flat_group(32)", "per_t
 
 
 def schemes():
-    """Every preset, and every library with formats, symmetries and range settings that it takes."""
-    # what a search finds is not said in sentences: test_kquants.py
+    """Every preset, and every library with formats, symmetries and range settings that it supports."""
+    # sentences do not describe searches; see test_kquants.py
     found = {n: s for n, s in qc.PRESETS.items() if not isinstance(s.range_setting, Search)}
     for name, record in CONVENTIONS.items():
         own = {g for g, _, _ in record.variants}
@@ -537,7 +537,7 @@ def schemes():
         for fmt in formats:
             for symmetry in ("symmetric", "asymmetric"):
                 if (name, symmetry) == ("gguf.Q4_0", "asymmetric"):
-                    continue  # has no such codes
+                    continue  # does not exist
                 taken = [
                     scheme
                     for g in GRANULARITIES
@@ -549,7 +549,7 @@ def schemes():
                     for setting in SETTINGS if i == 0 and fmt in ("int8", "e2m1", "nf4") else ():
                         other = replace(scheme, range_setting=qc.Scheme.parse(setting).range_setting)
                         shifted = getattr(other.range_setting, "zero_point", 0) and fmt in ("e2m1", "nf4")
-                        moved = record.scale.center != "none"  # the ties, from where they are looked for
+                        moved = record.scale.center != "none"  # ties would be elsewhere
                         if qc.refusal(other, (2, 32)) is None and not shifted and not moved:
                             found[str(other)] = other
     return found
@@ -562,7 +562,7 @@ GIVEN = qc.Given(0.3, 3)
 
 @pytest.mark.parametrize("name", CONVENTIONS)
 def test_what_is_said_is_what_happens(name):
-    """Scale, zero point, codes and x̂ come out of the textbook and the sentences alone."""
+    """The textbook and the sentences alone give the library's scale, zero point, codes and x̂."""
     for text, scheme in ALL.items():
         if scheme.convention.name != name:
             continue
@@ -570,7 +570,7 @@ def test_what_is_said_is_what_happens(name):
         said = Said(scheme, phrases)
         for row, found in zip(blocks, results_of(blocks, scheme), strict=True):
             if np.isnan(row).any() and any("infinite where the sum is" in phrase for phrase in phrases):
-                continue  # the sum of a NaN's bits, of which a NaN has many
+                continue  # adds to a NaN's bits, which are not unique
             try:
                 with np.errstate(all="ignore"):
                     expected = said(row)
@@ -579,7 +579,7 @@ def test_what_is_said_is_what_happens(name):
             assert same(expected, found, scheme.format), (text, phrases, row[:6], expected, found)
 
 
-# choices that are told in one sentence
+# choices that share a sentence
 TOGETHER = (
     {"eps", "eps_replacement", "widen_to_eps"},
     {"nan", "nan_replacement", "bad_scale", "cast"},
@@ -588,11 +588,11 @@ TOGETHER = (
     {"inverse", "bad_inverse"},
     {"zero_point_form", "asymmetric_scale"},
 )
-APART = {"code_bits", "short_block"}  # changes the size; needs a block that is short
+APART = {"code_bits", "short_block"}  # only changes the size; needs a short block
 
 
 def told_apart(case):
-    """The choices that differ from the textbook's, those that are told together in one set."""
+    """The choices that differ from the textbook's, as sets of those that share a sentence."""
     names = {n for n in CHOICES if case.rules.choices[n] != qc.TEXTBOOK.choices[n]} - APART
     for group in TOGETHER:
         if names & group:
@@ -605,7 +605,7 @@ def test_what_is_said_changes_a_number_and_what_is_not_said_does_not(name):
     own_preset = next((preset for preset in PRESETS if qc.PRESETS[preset].convention.name == name), None)
     for text, scheme in ALL.items():
         other_preset = text in PRESETS and text != own_preset
-        # a fixed range has one scale, at which not every choice has its tie
+        # a fixed range has only one scale, at which some choices have no tie
         if scheme.convention.name != name or other_preset or isinstance(scheme.range_setting, qc.Fixed):
             continue
         blocks = all_rows(scheme)
@@ -613,7 +613,7 @@ def test_what_is_said_changes_a_number_and_what_is_not_said_does_not(name):
         case = case_of(scheme)
         for names in told_apart(case):
             if names == {"rounding"} and scheme.range_setting == GIVEN:
-                continue  # no float32 divided by this scale is the number below ½
+                continue  # no float32 divided by this scale gives the largest number below ½
             record = case.rules.changed(**{n: qc.TEXTBOOK.choices[n] for n in names})
             others = results_of(blocks, replace(scheme, convention=record))
             changed = not all(same(a, b, scheme.format) for a, b in zip(own, others, strict=True))
@@ -627,7 +627,7 @@ FIXED = [
 
 
 def test_a_choice_of_the_range_is_told_where_a_fixed_range_gets_other_parameters():
-    """Scale or zero point: one of them is enough."""
+    """It is enough if the scale or the zero point differs."""
     told = set()
     for text, base in ALL.items():
         if not isinstance(base.range_setting, qc.Fixed) or base.scales is not None:
@@ -647,7 +647,7 @@ def test_a_choice_of_the_range_is_told_where_a_fixed_range_gets_other_parameters
 
 
 def given_by(scheme):
-    """The scale and zero point that a fixed range gives, or that it is refused."""
+    """The scale and zero point that a fixed range gives, or the error's message."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -659,7 +659,7 @@ def given_by(scheme):
 
 @pytest.mark.parametrize("cast", ["int32", "int64", "low_bits"])
 def test_a_cast_is_told_where_a_value_can_go_beyond_it(cast):
-    """By itself, not together with what else is told of NaN and infinity."""
+    """The cast is tested by itself, not along with the other choices about NaN and infinity."""
     told = set()
     for text, scheme in ALL.items():
         case = case_of(scheme)
@@ -680,7 +680,7 @@ def test_a_cast_is_told_where_a_value_can_go_beyond_it(cast):
 
 
 def test_every_value_has_a_sentence_of_its_own():
-    """Of each choice every value that its type or a record has, none with the words of another."""
+    """Each choice has words for exactly the values that its type or a record has."""
     spoken_elsewhere = {"narrow_scale_bits": "symmetric_scale", "nan_replacement": "nan"}
     for choice, described in CHOICES.items():
         words, literal = described.says, VALUES.get(choice, ())
@@ -717,7 +717,7 @@ def test_choices_that_a_user_changes(rule, sentence, text, overflow):
     said, blocks = Said(scheme, phrases), [row for row in all_rows(scheme) if np.isfinite(row).all()]
     for row, found in zip(blocks, results_of(blocks, scheme), strict=True):
         with np.errstate(all="ignore"):
-            if abs(row).max() / found[0] < 2.0**24:  # beyond, float32 has no integers to wrap
+            if abs(row).max() / found[0] < 2.0**24:  # beyond that, float32 does not have all integers
                 assert same(said(row), found, scheme.format), (phrases, row)
     assert (overflow == "wrap") == ("codes out of range wrap around" in phrases)
 
@@ -744,12 +744,12 @@ def test_bits_of_a_packed_code():
     for name in ("gguf.TQ1_0", "gguf.TQ2_0"):
         said = understood(p for p in qc.differences(qc.PRESETS[name]) if not p.startswith("for the scales"))
         bits = value(said["bits"][0]) if "bits" in said else qc.PRESETS[name].format.bits
-        # 256 codes and a scale of 16 bits
+        # 256 codes and a 16-bit scale
         assert qc.bits_per_element(qc.PRESETS[name], (1, 256)) == bits + 16 / 256
 
 
 def test_what_becomes_a_code_is_what_is_let_through():
-    """NaN is named where x may hold it; ∞ / ∞ only where NaN is refused and infinity comes to NaN."""
+    """NaN is mentioned where x may contain it, ∞ / ∞ only where NaN is refused but infinity is not."""
     row = np.linspace(-1, 1, 256, dtype=f32)
     told = {"NaN": 0, "∞ / ∞": 0}
     for text, scheme in ALL.items():

@@ -1,4 +1,4 @@
-"""The error of every range, and what every setting finds, against quantizing with that range."""
+"""The error curve and the marks of all range settings, compared with quantizing with these ranges."""
 
 import dataclasses
 import math
@@ -34,14 +34,14 @@ def ranged(scheme, setting):
 
 
 def blocks_of(x, scheme):
-    """Every block with its place, by way of what apply says of its blocks."""
+    """Every block with its place in the grid of scales."""
     result = qc.apply(x, ranged(scheme, qc.MinMax()))
     places = np.ndindex(*result.scale.shape) if result.scale.dim() else [()]
     return [(place, elements_of(x, scheme.granularity, place)) for place in places]
 
 
 def alone(block, scheme, low, high):
-    """The report of one block under a range, None where it is none."""
+    """The report on one block quantized with this range; None if the range is empty."""
     if not low < high:
         return None
     return qc.report(
@@ -67,7 +67,7 @@ def test_curve_is_what_quantizing_with_these_ranges_gives(text, i):
         rounding += found.rounding_sse
         clipped += found.clipped
     n = X.numel()
-    # the same numbers, but summed in another order
+    # the same numbers, summed in another order
     assert curve.clipping[i] == pytest.approx(clipping / n, rel=1e-12)
     assert curve.rounding[i] == pytest.approx(rounding / n, rel=1e-12)
     assert curve.clipped[i] == clipped / n
@@ -90,7 +90,7 @@ def test_marks_are_the_reports(text):
     scheme = qc.Scheme.parse(text)
     marks = qc.range_marks(X, scheme)
     expected = [s for s in METHODS if not qc.refusal(ranged(scheme, s), tuple(X.shape))]
-    # of many blocks the entropy is taken with fewer bins
+    # with many blocks, entropy uses fewer bins
     kinds = (qc.Entropy,)
     assert [type(m.setting) for m in marks] == [type(s) for s in expected]
     assert [m.setting for m in marks if type(m.setting) not in kinds] == [
@@ -112,7 +112,7 @@ def test_one_block_is_a_tensor_of_its_own(text):
     own = dataclasses.replace(scheme, granularity=qc.PerTensor())
     part, whole = qc.range_curve(X, scheme, place), qc.range_curve(block, own)
     for field in ("widths", "clipping", "rounding", "clipped"):
-        # to_blocks lays the elements out anew
+        # elements are in another order after to_blocks
         np.testing.assert_allclose(getattr(part, field), getattr(whole, field), rtol=1e-12)
     assert part.elements == block.numel()
     for a, b in zip(qc.range_marks(X, scheme, place), qc.range_marks(block, own), strict=True):
@@ -145,7 +145,7 @@ def test_large_tensors_are_measured_in_part_with_their_extremes():
     assert curve.widths[curve.fractions == 1] == [40]
     assert qc.range_marks(x, qc.Scheme(qc.INT8), settings=(qc.MinMax(),))[0].high == 40
     channels = qc.range_curve(x, qc.Scheme(qc.INT8, granularity=qc.PerChannel(0)))
-    assert channels.measured % 1000 == 0  # whole channels
+    assert channels.measured % 1000 == 0  # complete channels
     assert channels.measured < MAX_ELEMENTS
     assert channels.blocks == 1100
 
@@ -156,8 +156,8 @@ def test_large_tensors_are_measured_in_part_with_their_extremes():
 )
 @pytest.mark.parametrize("granularity", ["per_tensor", "per_channel(0)"])
 def test_which_elements_of_a_large_tensor_are_measured(rows, columns, granularity):
-    """Beyond 2^19, every k-th block of a box of the walk, or of boxes with fewer than k blocks every k-th element and
-    the two extremes; k is odd."""
+    """Beyond 2^19 elements, every k-th block of each box is measured or, in boxes of fewer than k blocks, every k-th
+    element and the two extremes; k is odd."""
     x = torch.linspace(-1, 2, rows * columns).reshape(rows, columns).flip(1).contiguous()
     n = rows * columns
     blocks = x.reshape(1, -1) if granularity == "per_tensor" else x
@@ -182,7 +182,7 @@ def test_which_elements_of_a_large_tensor_are_measured(rows, columns, granularit
 
 
 def test_groups_are_blocks_of_one_size():
-    """Short last blocks have a group of their own, and one block alone is what stands at its place."""
+    """Blocks are grouped by size; a single block is the one at its place."""
     x = torch.arange(70.0).reshape(7, 10)
     scheme = qc.Scheme.parse("int8 per_block([3,4])")
     found = measured_blocks(x, scheme)
@@ -206,9 +206,7 @@ def test_groups_are_blocks_of_one_size():
 
 def test_fractions_of_the_curve():
     curve = qc.range_curve(X, qc.Scheme(qc.INT4, False, qc.PerGroup(7)))
-    assert curve.fractions.tolist() == [
-        k / 50 for k in range(1, 63)
-    ]  # 5/4 of 50 is 62.5, which rounds to even
+    assert curve.fractions.tolist() == [k / 50 for k in range(1, 63)]  # 50 · 5/4 = 62.5 rounds to even
     assert curve.blocks == 36
     low, high = (
         torch.stack([end(b) for _, b in blocks_of(X, qc.Scheme(granularity=qc.PerGroup(7)))])
@@ -237,7 +235,7 @@ def test_fractions_of_the_curve():
     ],
 )
 def test_bins_of_the_entropy_by_the_work(blocks, bins):
-    """Bins, times thresholds, times blocks: the most bins of which that is at most 2^25."""
+    """As many bins are used as keep bins times thresholds times blocks at 2^25 or less."""
     found = error_marks._quick(qc.Entropy(2048), blocks)
     assert (None if found is None else found.num_bins) == bins
     assert bins is None or found.num_quantized_bins == 128

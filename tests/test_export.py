@@ -1,4 +1,4 @@
-"""Files read back bit for bit, and say which scheme made them."""
+"""Exported files read back bit for bit and name the scheme that made them."""
 
 import io
 

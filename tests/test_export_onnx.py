@@ -1,4 +1,4 @@
-"""The ONNX file, run by onnxruntime, gives the result's own codes and x̂."""
+"""The exported ONNX file, run by onnxruntime, gives the result's codes and x̂."""
 
 import itertools
 import re
@@ -88,7 +88,7 @@ def test_onnxruntime_gives_the_same(laid_out, fmt):
     "convention", ["onnxruntime", "onnx", "aimet.Quantize", "quanto", "torchao", "brevitas"]
 )
 def test_other_conventions_go_out_where_their_codes_agree(convention):
-    """By whatever rule the parameters were found: QuantizeLinear takes them as they are."""
+    """Whichever rule gave the parameters, QuantizeLinear uses them as they are."""
     fmt = "int8n" if convention == "brevitas" else "int8"
     check(qc.apply(sample((6, 10), 3), qc.Scheme.parse(f"{fmt} per_channel {convention}")))
 
@@ -96,7 +96,7 @@ def test_other_conventions_go_out_where_their_codes_agree(convention):
 @pytest.mark.parametrize(
     ("x", "text", "count", "words"),
     [
-        # the kernels part at a tie: 2.25 / 0.3 is 7.5, 2.25 * (1 / 0.3) is above it
+        # the kernels differ at a tie: in float32, 2.25 / 0.3 is below 7.5 and 2.25 * (1 / 0.3) is 7.5
         (
             [2.25, 0.3, -1.0],
             "int8 given(0.3) torchao",

@@ -1,4 +1,4 @@
-"""Colours that can be trusted, all numbers in the payload, pages that open offline."""
+"""Figures: colors mean what they should, the payload has all numbers, and pages open offline."""
 
 import json
 import re
@@ -40,7 +40,7 @@ def test_maps_show_the_result(shape, scheme):
     for trace, name in ((original, "x"), (codes, "codes"), (dequantized, "dequantized"), (error, "error")):
         assert np.array_equal(trace.z, data.map(name))
         assert trace.z.dtype == (np.int32 if name == "codes" else np.float32)
-    # equal colours mean equal values
+    # equal colors mean equal values
     assert (original.zmin, original.zmax, original.colorscale) == (
         dequantized.zmin,
         dequantized.zmax,
@@ -87,7 +87,7 @@ def test_palettes(name, theme):
     assert list(places) == sorted(set(places))
     assert len({tuple(rgb(colour)) for colour in colours}) == len(colours)
     if name in ("diverging", "error"):
-        assert len(colours) % 2 == 1  # 0 has a colour of its own
+        assert len(colours) % 2 == 1  # 0 has its own color
         middle = rgb(colours[len(colours) // 2])
         assert max(middle) - min(middle) < 12
 
@@ -157,7 +157,7 @@ def test_a_reduced_pair_shows_how_many_differ(shape, differing):
         gap = abs(data.first[i, j] - data.second[i, j])
         assert gap == abs(a[box] - b[box]).max()
         assert (trace.customdata[i, j, -2:] == (unequal.sum(), unequal.size)).all()
-    # what is said agrees with what is drawn: the mean of all cells, by their size
+    # the legend agrees with the picture: the mean of all cells, weighted by size
     said = float(re.search(r"Overall, ([\d.]+) % of the elements differ", data.legend)[1])
     assert said == pytest.approx(np.average(trace.z, weights=data.size), abs=0.05)
     assert said == pytest.approx(100 * (a != b).mean(), abs=0.05)
@@ -236,7 +236,7 @@ def test_distribution_of_one_block():
     assert (shade.x0, shade.x1) == (values[0], values[-1])
 
 
-BLOCKS = {  # of a tensor of shape (6, 10), and where numpy finds their elements
+BLOCKS = {  # for shape (6, 10): place, name and numpy index
     "per_tensor": ((0, 0), "the whole tensor", np.s_[:, :]),
     "per_channel(0)": ((1, 0), "row 1", np.s_[1]),
     "per_channel(1)": ((0, 7), "column 7", np.s_[:, 7]),
@@ -266,7 +266,7 @@ def test_a_block_is_drawn_with_its_own_range_over_all_elements(granularity, sett
         assert data.clipped == qc.report(result).clipped
     else:
         assert np.array_equal(data.whole, np.histogram(x, 120, (x.min(), x.max()))[0])
-    # the figure draws these, in percent of their own elements, and says so
+    # the figure draws these counts, in percent if there are two histograms
     figure = figures.distribution(result, position)
     drawn, parts = [t for t in figure.data if t.type == "bar"], [x, block] if data.whole is not None else [x]
     for bars, part in zip(drawn, parts, strict=True):
@@ -326,7 +326,7 @@ FIGURES = [
 @pytest.mark.parametrize("make", FIGURES)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_arrays_travel_as_bytes(make, shape):
-    """Nested lists would be several times the payload; plotly sends numpy's own types as base64."""
+    """Nested lists would make the payload several times as large; plotly sends numpy's own types as base64."""
     text = plotly.io.to_json(make(result_of(shape)))
     for trace in json.loads(text)["data"]:
         for name in ("z", "customdata", "x", "y"):

@@ -1,4 +1,4 @@
-"""The picture of a comparison: what a circle says, which are left out, hostile names."""
+"""The picture of a comparison: what each circle shows, which tensors are left out, hostile names."""
 
 import math
 
@@ -25,7 +25,7 @@ def test_circles_are_rows_with_a_finite_metric(metric):
     assert list(trace.y) == [0.5, 0.25, 0.125]
     assert list(trace.customdata) == [0, 2, 4]
     assert list(trace.x) == [0, 1, 2]
-    assert np.diff(trace.marker.size)[0] > 0  # bytes grow
+    assert np.diff(trace.marker.size)[0] > 0  # the sizes in bytes increase
     assert list(trace.marker.color) == [math.log2(b) for b in (4, 6, 8)]
 
 

@@ -41,7 +41,7 @@ def test_error_is_a_saw_within_the_range_and_a_ramp_beyond():
     x, error = lessons.error_curve(RESULT)
     low, high = -2.0, 4.0
     inside = (x >= low - 0.2) & (x <= high + 0.2)
-    assert np.abs(error[inside]).max() <= 0.2 + 1e-6  # half of the step 0.4
+    assert np.abs(error[inside]).max() <= 0.2 + 1e-6  # half a step of 0.4
     np.testing.assert_allclose(error[x > high + 0.2], x[x > high + 0.2] - high, atol=1e-6)
     np.testing.assert_allclose(error[x < low - 0.2], x[x < low - 0.2] - low, atol=1e-6)
     assert (x < low - 0.2).sum() > 100
@@ -61,18 +61,18 @@ def test_clipping_and_rounding_as_drawn_are_the_error_of_the_range(bits):
     for limit, total in zip(limits, drawn["total"], strict=True):
         fixed = dataclasses.replace(scheme, range_setting=qc.Fixed(-limit, limit))
         error = (X - qc.apply(X, fixed).dequantized).double()
-        # float32 limits: the step, and with it the error, may differ by 2^-23 of itself, an error near a tie by a step
+        # in float32 the step may be off by 2^-23 of itself, which moves errors near a tie by a step
         assert total == pytest.approx(float(error.square().mean()), rel=1e-4)
     assert drawn["clipping"][-1] == 0
     assert drawn["clipping"][0] > drawn["rounding"][0]
-    if bits < 8:  # heavy tails: clipping them pays
+    if bits < 8:  # clipping heavy tails pays off
         assert drawn["total"].argmin() < 49
     assert figure.layout.shapes[0].x0 == 3.0
     low, high = figure.layout.yaxis.range
     assert low == 0 < drawn["total"].min() <= drawn["total"][-1] < high
 
 
-# How colours look to people without red, green or blue cones: Machado, Oliveira and Fernandes 2009, severity 1.0
+# How colors look to people without red, green or blue cones: Machado, Oliveira and Fernandes 2009, severity 1.0
 SIGHT = {
     "usual": np.eye(3),
     "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
@@ -87,7 +87,7 @@ def linear(colours):
 
 
 def lab(rgb):
-    """CIELAB under D65 of linear sRGB."""
+    """Linear sRGB converted to CIELAB under D65."""
     to_xyz = [
         [0.4124564, 0.3575761, 0.1804375],
         [0.2126729, 0.7151522, 0.072175],
@@ -104,8 +104,8 @@ def test_colours_of_blocks_are_told_apart(theme, page, sight):
     colours = linear([*style.BLOCKS[theme], page])
     seen = lab(np.clip(colours @ np.transpose(SIGHT[sight]), 0, 1))
     distance = np.linalg.norm(seen[:, None] - seen, axis=-1)
-    assert distance[np.triu_indices(len(seen), 1)].min() > 15  # of CIELAB 1976; 2.3 is just noticeable
-    if sight == "usual":  # numbers on them can be read: contrast of WCAG 2, level AA
+    assert distance[np.triu_indices(len(seen), 1)].min() > 15  # CIELAB 1976; 2.3 is just noticeable
+    if sight == "usual":  # numbers on them are readable: WCAG 2 contrast, level AA
         light = linear([*style.BLOCKS[theme], style.INK[theme]]) @ [0.2126, 0.7152, 0.0722] + 0.05
         ratio = light[:-1] / light[-1]
         assert np.maximum(ratio, 1 / ratio).min() > 4.5

@@ -1,4 +1,4 @@
-"""The pictures of Explore → Ranges show their data: all of it, in colours that stay, on axes where it fits."""
+"""The figures of Explore → Ranges show all of their data, in stable colors, on axes that fit."""
 
 import re
 
@@ -34,7 +34,7 @@ def test_histogram_shows_elements_range_and_marks(theme, log):
     assert (area.x0, area.x1) == (-1.5, 2.5)
     assert [line.x0 for line in ends] == [-1.5, 2.5]
     assert [tuple(span.x) for span in spans] == [(mark.low, mark.high) for mark in MARKS]
-    # each stands beside its name
+    # each is next to its name
     names = dict(zip(figure.layout.yaxis2.tickvals, figure.layout.yaxis2.ticktext, strict=True))
     assert [names[span.y[0]] for span in spans] == [named(mark) for mark in MARKS]
 
@@ -55,7 +55,7 @@ def test_error_shows_both_parts_their_sum_and_the_minimum(theme, symmetric):
     lines = {trace.name: trace for trace in figure.data}
     for name, values in (("clipping", CURVE.clipping), ("rounding", CURVE.rounding), ("total", CURVE.mse)):
         assert np.array_equal(lines[name].x, CURVE.widths)
-        assert [v or 0.0 for v in lines[name].y] == list(values)  # 0 has no place on a logarithmic axis
+        assert [v or 0.0 for v in lines[name].y] == list(values)  # 0 cannot be drawn on a logarithmic axis
     (line,) = figure.layout.shapes
     assert line.x0 == line.x1 == CURVE.widths[CURVE.best]
     assert f"{CURVE.mse.min():.4g}" in figure.layout.annotations[0].text

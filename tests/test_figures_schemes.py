@@ -1,4 +1,4 @@
-"""The figures of Compare → Schemes and Explore → Formats: that they show the numbers, and all of them."""
+"""The figures of Compare → Schemes and Explore → Formats show the numbers, and all of them."""
 
 import html
 import math
@@ -34,7 +34,7 @@ def test_every_scheme_is_a_point_of_its_kind(frame, metric, theme):
         trace = named(figure, kind)
         for place, x, y, text in zip(trace.customdata, trace.x, trace.y, trace.text, strict=True):
             drawn[place] = (kind, x, y, text)
-    assert sorted(drawn) == [0, 1, 2, 3, 5]  # the fifth is refused
+    assert sorted(drawn) == [0, 1, 2, 3, 5]  # the scheme at index 4 is refused
     assert [drawn[i][0] for i in (0, 2, 3)] == ["integers", "codebooks", "floats"]
     for place, (_, x, y, text) in drawn.items():
         row = frame.iloc[place]
@@ -67,7 +67,7 @@ def test_a_scheme_is_ringed_and_names_stand_for_schemes(frame):
 
 @pytest.mark.parametrize("metric", AXES)
 def test_points_drawn_over_each_other_are_listed_in_each(frame, metric):
-    """Of points closer than their own size each names the others; far ones are not named."""
+    """Points closer than their own size list each other; distant ones are not listed."""
     near = [frame.iloc[0].to_dict() | {"scheme": f"copy {i} <b>", "format": "int4"} for i in range(12)]
     crowded = pd.concat([frame, pd.DataFrame(near)], ignore_index=True)
     trace = named(figures.pareto(crowded, metric), "integers")
@@ -118,7 +118,7 @@ def test_error_maps_of_large_and_of_lossless_tensors():
     data = map_data(result)
     assert data.map("error").shape[0] < 600
     rows, columns = np.asarray(trace.customdata)[..., 0], np.asarray(trace.customdata)[..., 1]
-    # each cell says which element it shows
+    # each cell names the element it shows
     np.testing.assert_array_equal(trace.z, result.error.numpy()[rows, columns])
     flat = figures.error_maps({"zeros": qc.apply(np.zeros((3, 3), np.float32), qc.Scheme())})
     assert flat.layout.coloraxis.cmax == 1

@@ -63,7 +63,7 @@ def test_accuracy_against_bits_with_the_spread_of_seeds():
         np.testing.assert_allclose(trace.y, mean)
         np.testing.assert_allclose(trace.error_y.array, 5)
         np.testing.assert_allclose(trace.error_y.arrayminus, 5)
-    assert len({trace.line.dash for trace in figure.data}) == 3  # told apart without colour
+    assert len({trace.line.dash for trace in figure.data}) == 3  # distinguishable without color
     assert len({trace.marker.symbol for trace in figure.data}) == 3
     band = figure.layout.shapes[0]
     assert (band.y0, band.y1) == (96, 97)
@@ -75,7 +75,7 @@ def test_what_is_read_wrongly_stays_on_a_logarithmic_axis():
     ptq, _, lsq = figure.data
     np.testing.assert_allclose(ptq.y, 55)
     np.testing.assert_allclose(lsq.y, 5)
-    np.testing.assert_allclose(lsq.y - lsq.error_y.arrayminus, 0.01)  # no error at all has no logarithm
+    np.testing.assert_allclose(lsq.y - lsq.error_y.arrayminus, 0.01)  # an error of 0 has no logarithm
     np.testing.assert_allclose(lsq.y + lsq.error_y.array, 10)
     assert figure.layout.yaxis.type == "log"
 
@@ -88,7 +88,7 @@ def test_a_method_without_points_is_not_drawn():
 
 @pytest.mark.parametrize(("bits", "scale"), [(2, 1.0), (3, 0.25), (4, 2.0)])
 def test_slopes_are_those_of_torch(bits, scale):
-    """torch's own fake quantization with learnable scale is the oracle, element by element."""
+    """The oracle is torch's own fake quantization with a learnable scale, element by element."""
     qmin, qmax = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
     found = lessons.slopes(bits, scale)
     x = torch.tensor(found.x, requires_grad=True)

@@ -1,4 +1,4 @@
-"""Groups of the flattened tensor: as PerGroup on it, over the ends of rows, everywhere a result is used."""
+"""Groups of the flattened tensor equal PerGroup on it, also across row ends, wherever results are used."""
 
 import dataclasses
 import itertools
@@ -17,7 +17,7 @@ SIZES = [1, 3, 4, 5, 8, 16, 20, 64, 1000]
 
 
 def pair(shape, size, text="int4 asymmetric"):
-    """The result, and that of the flattened tensor in groups along its axis."""
+    """The result with flat groups, and that of the flattened tensor in groups."""
     x = torch.randn(shape, generator=torch.Generator().manual_seed(size)) * 3
     scheme = dataclasses.replace(qc.Scheme.parse(text), granularity=qc.PerFlatGroup(size))
     flat = dataclasses.replace(scheme, granularity=qc.PerGroup(min(size, x.numel())))
@@ -69,7 +69,7 @@ def test_runs_that_are_boxes_are_drawn_as_boxes():
 
 @pytest.mark.parametrize("shape", [*SHAPES, (4, 6), (3, 2, 2), (2, 1, 6), (2, 2, 3, 2)])
 def test_runs_are_boxes_wherever_some_box_fits(shape):
-    """Against every block shape: the largest whose blocks, in order, hold what the runs hold."""
+    """Compared with all block shapes: a shape is used if some has blocks with the same elements in the same order."""
     n = math.prod(shape)
     for size in range(1, n + 2):
         runs = (torch.arange(n) // size).reshape(shape)
@@ -150,6 +150,6 @@ def test_out_is_written_where_groups_cross_rows_or_not():
     assert qc.quantize(result.x, result.scale, result.zero_point, result.scheme, out=out) is out
     assert torch.equal(out, result.codes)
     by_rows = qc.apply(result.x, qc.Scheme.parse("int4 asymmetric per_group(4)"))
-    turned = torch.zeros(8, 6, dtype=by_rows.codes.dtype).T  # blocks that are boxes of x need no flat form
+    turned = torch.zeros(8, 6, dtype=by_rows.codes.dtype).T  # blocks that are boxes of x are written directly
     qc.quantize(by_rows.x, by_rows.scale, by_rows.zero_point, by_rows.scheme, out=turned)
     assert torch.equal(turned, by_rows.codes)

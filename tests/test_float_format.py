@@ -48,7 +48,7 @@ def without_saturation(fmt):
 
 
 def same_codes(fmt, ours, theirs):
-    """Equal codes, or two of the codes of NaN."""
+    """Whether codes are equal, or both are codes of NaN."""
     table = fmt.table.numpy()
     ours, theirs = (np.asarray(codes).astype(np.int64) for codes in (ours, theirs))
     return (ours == theirs) | (np.isnan(table[ours]) & np.isnan(table[theirs]))
@@ -61,7 +61,7 @@ def test_every_code_decoded(name):
     found = fmt.decode(codes).numpy()
     assert np.array_equal(np.isnan(found), np.isnan(expected))
     number = ~np.isnan(expected)
-    assert np.array_equal(found.view(np.uint32)[number], expected.view(np.uint32)[number]), "sign of zero too"
+    assert np.array_equal(found.view(np.uint32)[number], expected.view(np.uint32)[number]), "sign of 0 too"
 
 
 def probes(name, library):
@@ -86,10 +86,10 @@ def test_encode_is_that_of_torch(name):
 @pytest.mark.parametrize("saturate", [False, True])
 @pytest.mark.parametrize("name", recorded_by("gfloat"))
 def test_encode_is_that_of_gfloat(name, saturate):
-    """Except for NaN without a pattern and overflow without anything, which it refuses; and e8m0's ties.
+    """Except for NaN without a code and overflow without a result, which gfloat refuses; and except in e8m0.
 
-    There ml_dtypes and torch, which agree with each other, go up (and so do we); for them the smallest number
-    is what tiny ones come to, for gfloat those are NaN. Saturated, it gives -infinity the largest number.
+    At e8m0's ties, ml_dtypes and torch round up, and so do we. They round tiny numbers to the smallest one, where
+    gfloat gives NaN; and when it saturates, gfloat gives -infinity the largest number.
     """
     x, expected = probes(name, "gfloat_sat" if saturate else "gfloat")
     fmt = NAMED[name] if saturate else without_saturation(NAMED[name])
@@ -117,7 +117,7 @@ def test_every_rounding_is_that_of_gfloat(case):
 
 
 def every_upper_half():
-    """All 65,536 upper halves of a float32, each with six lower halves: no small float has a tie elsewhere."""
+    """All 65,536 upper halves of a float32, each with six lower halves: all ties with up to 7 mantissa bits."""
     lower = np.array([0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF], dtype=np.uint32)
     upper = np.arange(1 << 16, dtype=np.uint32)[:, None] << 16
     return torch.from_numpy((upper | lower).reshape(-1).view(np.float32))
@@ -138,7 +138,7 @@ def test_ml_dtypes_over_all_of_float32(name):
         theirs = x.numpy().astype(getattr(ml_dtypes, ML_DTYPES[name]))
     bits = theirs.view(np.uint16 if fmt.bits == 16 else np.uint8)
     wrong = ~same_codes(fmt, fmt.encode(x), bits & fmt.qmax)
-    if fmt.nan == "none":  # it makes +0 of a NaN whose sign is set, and -0 of the other
+    if fmt.nan == "none":  # ml_dtypes gives +0 for a NaN with its sign bit set
         wrong &= ~(np.isnan(x.numpy()) & np.signbit(x.numpy()))
     assert not wrong.any(), (x.numpy()[wrong][:5], bits[wrong][:5])
 
@@ -154,7 +154,7 @@ OWN = (
 
 @pytest.mark.parametrize("text", OWN)
 def test_formats_of_one_s_own_take_the_nearest(text):
-    """By a search through the table of values, for each number and the two floats beside it; ties to the even code."""
+    """Compared with a search of the table, for numbers and their neighbors in float32; ties go to the even code."""
     fmt = parse_format(text)
     table = fmt.table.numpy().astype(np.float64)
     codes = np.flatnonzero(np.isfinite(table) & ~np.signbit(table))
@@ -164,9 +164,9 @@ def test_formats_of_one_s_own_take_the_nearest(text):
     seeds = np.concatenate([values, middles, [0.0, values[-1] * 1.5, values[0] / 3]]).astype(np.float32)
     x = np.unique(np.concatenate([seeds, *(np.nextafter(seeds, np.float32(end)) for end in (0, np.inf))]))
     distance = np.abs(x[:, None].astype(np.float64) - values)
-    # of two as near the even one: their codes differ by 1
+    # of two equally near, the even one; their codes differ by 1
     nearest = codes[np.lexsort((codes % 2 + 0 * distance, distance))[:, 0]]
-    if not fmt.saturate:  # the largest is as far as half a step beyond it
+    if not fmt.saturate:  # up to half a step beyond the largest becomes the largest
         inside = x <= values[-1] + (values[-1] - values[-2]) / 2
         assert not fmt.decode(fmt.encode(x[~inside])).isfinite().any()
         x, nearest = x[inside], nearest[inside]
@@ -180,13 +180,13 @@ def test_torch_over_all_of_float32(name):
     dtype, choice = TORCH[name]
     fmt = dataclasses.replace(FLOATS[name], **choice)
     x = every_upper_half()
-    if name == "fp16":  # its ties lie on the lower halves too
+    if name == "fp16":  # its ties also depend on the lower half
         halves = torch.arange(1 << 16, dtype=torch.int32).to(torch.int16).view(torch.float16).float()
         halves = halves[halves.isfinite()].unique()
         middle = (halves[1:] + halves[:-1]) / 2
         x = torch.cat([x, middle, *(torch.nextafter(middle, torch.tensor(end)) for end in (9e9, -9e9))])
     theirs = x.to(dtype)
-    if name == "e4m3fn":  # whether the cast saturates is a matter of torch's version
+    if name == "e4m3fn":  # whether the cast saturates depends on torch's version
         inside = ~(x.abs() > fmt.max)
         x, theirs = x[inside], theirs[inside]
     bits = theirs.view(torch.int16 if fmt.bits == 16 else torch.uint8).to(torch.int32) & fmt.qmax
@@ -206,7 +206,7 @@ def test_what_the_format_has_stays(name, rule):
 
 @pytest.mark.parametrize("name", NAMED)
 def test_stochastic_takes_a_neighbour_and_is_unbiased(name):
-    """As for whole numbers: Hoeffding's bound at one failure in 10^12, in steps of the format."""
+    """As for integers: Hoeffding's bound at one failure in 10^12, in steps of the format."""
     fmt, n = NAMED[name], 1 << 18
     values = fmt.values.double()
     values = values[(values >= 2.0**-100) & (values < 2.0**100)]  # float64 means of float32 products
@@ -332,7 +332,7 @@ def test_many_elements_are_as_few():
     assert torch.equal(fmt.encode(x), torch.cat([fmt.encode(part) for part in x.split(100_003)]))
     before = x.clone()
     fmt.encode(x)
-    assert torch.equal(x.nan_to_num(7), before.nan_to_num(7)), "x is left alone"
+    assert torch.equal(x.nan_to_num(7), before.nan_to_num(7)), "x must not change"
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0), (2, 3, 4)])
@@ -378,7 +378,7 @@ def test_texts():
 def test_words_that_are_no_float(word):
     with pytest.raises(QuantError) as error:
         read_float(word)
-    assert str(error.value).count(". ") == 0, "one sentence"
+    assert str(error.value).count(". ") == 0, "must be one sentence"
 
 
 EVERY = [
@@ -390,7 +390,7 @@ EVERY = [
 
 @pytest.mark.parametrize("fmt", EVERY, ids=str)
 def test_which_formats_torch_casts_to(fmt):
-    """e4m3fn and e5m2, and of those with their mantissas and fewer exponents what saturates: in a third of the time."""
+    """e4m3fn, e5m2, and saturating formats with as many mantissa and fewer exponent bits: three times as fast."""
     plain = fmt.saturate and fmt.subnormals and fmt.sign == "bit" and fmt.nan != "negative_zero"
     widest = {3: 4, 2: 5}.get(fmt.mantissa, 0)
     fast = fmt in (FLOATS["e4m3fn"], FLOATS["e5m2"]) or (plain and fmt.exponent < widest)
@@ -402,7 +402,7 @@ def test_which_formats_torch_casts_to(fmt):
 
 @pytest.mark.parametrize("fmt", EVERY, ids=str)
 def test_which_numbers_need_a_second_look(fmt):
-    """Those without a pattern that is not the largest; what saturates is brought to the largest at once."""
+    """Those that become neither a finite code nor the largest one; saturating numbers are clamped right away."""
     most = fmt.max
     beyond = float(np.nextafter(np.float32(most), np.float32(np.inf)))
     refuses = fmt.sign == "nan"
@@ -426,13 +426,13 @@ def test_which_numbers_need_a_second_look(fmt):
 
 
 def codes_of_sums(x, fmt, even):
-    """microxcaling's: magnitudes in steps of their own exponent, ½ added in float32, cut off; saturated."""
+    """microxcaling's codes: magnitudes in steps of their exponent, plus ½ in float32, truncated and saturated."""
     size = np.abs(x)
     exponent = np.maximum(np.frexp(np.maximum(size, np.float32(2.0**-126)))[1] - 1, 1 - fmt.bias)
     step = np.ldexp(np.float32(1), exponent - fmt.mantissa).astype(np.float32)
     steps = size / step
     total = np.floor(steps + np.float32(0.5))
-    if even:  # of a tie the even one
+    if even:  # ties go to even
         total -= np.remainder(steps - np.float32(0.5), np.float32(2)) == 0
     values = np.minimum(total * step, np.float32(fmt.max))
     codes = np.searchsorted(fmt.table[: fmt.top + 1].numpy(), values)
@@ -447,7 +447,7 @@ def test_sums_are_microxcaling_s(name, rule):
     values = fmt.values.numpy()
     seeds = np.concatenate([values, (values[1:] + values[:-1]) / 2, [fmt.max * 1.5]]).astype(np.float32)
     near = np.concatenate([seeds, *(np.nextafter(seeds, np.float32(end)) for end in (-np.inf, np.inf))])
-    below_half = np.float32((0.5 - 2.0**-25) * values[values > 0].min())  # what the sum takes up
+    below_half = np.float32((0.5 - 2.0**-25) * values[values > 0].min())  # the sum rounds it up
     for x in (
         near[np.abs(near) != below_half],
         np.float32([below_half, 1.0]),
@@ -465,7 +465,7 @@ def test_reach_is_half_a_step_beyond_the_largest(fmt):
     step = (values[-1] - values[-2]).item()
     if (
         fmt.mantissa == 0 or fmt.top & ((1 << fmt.mantissa) - 1) == 0
-    ):  # below a power of two the steps are half as long
+    ):  # below a power of two, steps are half as long
         step *= 2
     assert fmt.reach == values[-1].item() + step / 2
 

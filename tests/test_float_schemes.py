@@ -1,4 +1,4 @@
-"""Small floats as the codes of a scheme, against ml_dtypes' own casts and torch's."""
+"""Schemes with small floats and codebooks, against torch's casts and the nearest values."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def sample(shape=(6, 64), seed=0):
     "granularity", ["per_tensor", "per_channel(0)", "per_group(16)", "per_flat_group(24)"]
 )
 def test_codes_are_torch_s_cast(name, granularity):
-    """s = max|x| / max as a float32 division; x / s cast by torch; its bits are the codes."""
+    """The codes are the bits of x / s as torch casts it, with s = max|x| / max divided in float32."""
     scheme = qc.Scheme.parse(f"{name} {granularity}")
     result = qc.apply(sample(), scheme)
     width = {"per_tensor": 384, "per_channel(0)": 64, "per_group(16)": 16, "per_flat_group(24)": 24}[
@@ -51,7 +51,7 @@ def test_every_part_takes_floats(name):
     error, step = result.error.abs(), fmt.max * 2.0 ** -(fmt.mantissa + 1)
     assert (
         error <= step * result.scale.repeat_interleave(16, 1)
-    ).all()  # half a step of the highest exponent
+    ).all()  # half a step at the highest exponent
     report = qc.report(result)
     assert report.clipped == 0
     assert report.mse == pytest.approx(float(result.error.double().square().mean()), rel=1e-12)
@@ -72,7 +72,7 @@ def test_every_part_takes_floats(name):
     assert np.array_equal(data.dequantized, result.dequantized.numpy())
     for figure in (qc.figures.maps, qc.figures.distribution, qc.figures.scales):
         assert figure(result).data
-    again = qc.apply(result.dequantized, scheme)  # what lies on the grid stays
+    again = qc.apply(result.dequantized, scheme)  # values on the grid stay the same
     assert torch.equal(again.dequantized, result.dequantized)
     exec(
         qc.snippets.quantcore_script(
@@ -115,7 +115,7 @@ def test_what_floats_have_not():
 
 
 def test_blocks_with_powers_of_two_as_scales():
-    """The OCP MX mechanism: a scale of 8 exponent bits for 32 elements is 4.25 bits an element in all."""
+    """The OCP MX mechanism: with one 8-bit scale per 32 elements, it takes 4.25 bits per element."""
     scheme = qc.Scheme.parse("e2m1 per_group(32) scales(e8m0 given(1) textbook(rounding=ceil))")
     result = qc.apply(sample(), scheme)
     exponent = torch.log2(result.scale)
@@ -132,7 +132,7 @@ def test_blocks_with_powers_of_two_as_scales():
     "granularity", ["per_tensor", "per_channel(0)", "per_group(24)", "per_flat_group(50)"]
 )
 def test_codebooks_take_the_nearest_value(name, granularity):
-    """s = max|x| / the largest magnitude; every code stands for the value that lies nearest to x / s."""
+    """s = max|x| / the largest magnitude, and every code is that of the value nearest to x / s."""
     scheme = qc.Scheme.parse(f"{name} {granularity}")
     result = qc.apply(sample(), scheme)
     scale = qc.granularity.cells_of(result.scale, result.blocked_shape, result.block).reshape(6, 64)

@@ -1,6 +1,6 @@
-"""What every small float and codebook keeps, whatever the tensor: on the grid, nearest, and stable.
+"""Properties of every small float and codebook for any tensor: x̂ is on the grid, nearest to x, and stable.
 
-The tensors are odd ones too: sizes that no group divides, zeros, constants, denormals, the ends of float32.
+The tensors include sizes that groups do not divide, zeros, constants, denormals and the ends of float32.
 """
 
 import warnings
@@ -31,7 +31,7 @@ GRANULARITIES = ["per_tensor", "per_channel", "per_group(4)", "per_flat_group(5)
 
 
 def values_of(fmt):
-    """The values in rising order, float64, as the format's own decoder has them."""
+    """The finite values that the format's decoder gives, ascending, float64."""
     table = fmt.decode(torch.arange(fmt.available)).double()
     return torch.unique(table[table.isfinite()])
 
@@ -54,13 +54,13 @@ def test_on_the_grid_nearest_and_stable(name, tensor, granularity):
     x_hat = result.dequantized.reshape(-1)
     # on the grid: a value of the format times the block's scale, rounded once
     assert torch.equal(x_hat, (held * scale).float())
-    # nearest: no other value of the format lies nearer to x / s, but for the rounding of that quotient
+    # nearest: no other value of the format is nearer to x / s, up to the rounding of that quotient
     y = x.reshape(-1).double() / scale
     table = values_of(fmt)
     nearest = (y[:, None] - table).abs().amin(1)
     step = torch.tensor(np.spacing(y.abs().float().numpy())).double()
     assert bool(((y - held).abs() <= nearest + step).all())
-    # stable: what has been quantized stays, unless the product rounded across a denormal or past the end
+    # stable: quantizing x̂ again gives the same values, unless the product was rounded
     same = fmt.decode(again.reshape(-1)).double() == held
     exact = (held * scale).float().double() == held * scale
     assert bool((same | ~exact).all())
@@ -79,7 +79,7 @@ def spread(result):
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_error_bound_from_the_format_s_own_spacing(name):
-    """Within the outermost values, no error exceeds half the wider gap beside the value that was taken."""
+    """Within the format's range, no error exceeds half of the wider gap next to the chosen value."""
     fmt = FORMATS[name]
     table = values_of(fmt)
     gaps = torch.diff(table)
@@ -97,7 +97,7 @@ def test_error_bound_from_the_format_s_own_spacing(name):
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_code_comes_back(name):
-    """Decoding and encoding returns the code, or one of the same value."""
+    """Decoding and encoding gives the same code, or one with the same value."""
     fmt = FORMATS[name]
     codes = torch.arange(fmt.available)
     values = fmt.decode(codes)

@@ -1,4 +1,4 @@
-"""What codes each format has, against what its bits can hold."""
+"""The codes of each integer format, compared with what its bits can hold."""
 
 import itertools
 import math
@@ -22,7 +22,7 @@ def test_codes_of_a_format(fmt):
 
 @pytest.mark.parametrize("fmt", ALL, ids=str)
 def test_smallest_dtype(fmt):
-    """Of int8 and uint8 the one of the format's sign; wider codes in int16, and where these end, int32."""
+    """int8 or uint8 depending on the sign; wider codes use int16 or, where that is too narrow, int32."""
     info = torch.iinfo(fmt.dtype)
     assert info.min <= fmt.qmin
     assert fmt.qmax <= info.max

@@ -1,4 +1,4 @@
-"""Explore → Formats without a browser: the numbers of its table, and what it says to bad input."""
+"""Explore → Formats without a browser: the numbers of its table, and what it says about bad input."""
 
 import math
 from pathlib import Path
@@ -70,7 +70,7 @@ def test_how_a_number_rounds() -> None:
 
 
 def test_codes_are_bits() -> None:
-    """Every code of a format, by the value that it stands for: integers in two's complement."""
+    """Each value's bits are its code; for integers, in two's complement."""
     for fmt in (qc.INT4, qc.UINT4, qc.FLOATS["e2m1"]):
         for value in format_bits.values(fmt):
             rounded, bits, note = format_bits.rounds(fmt, float(value), "half_even")
@@ -95,7 +95,7 @@ def test_every_bit_pattern_is_the_value_that_its_formula_gives() -> None:
             formula, _, result = text.partition(" = ")
             value = eval(formula.replace("^", "**").replace("·", "*").removeprefix("-"))
             assert (-value if formula.startswith("-") else value) == fields.value
-            assert float(result.split()[0]) == pytest.approx(fields.value, rel=1e-5)  # as printed, six digits
+            assert float(result.split()[0]) == pytest.approx(fields.value, rel=1e-5)  # six digits are shown
             assert format_bits.grouped(fmt, code).replace(" ", "") == f"{code:0{fmt.bits}b}"
 
 

@@ -1,4 +1,4 @@
-"""The bytes of the gguf schemes against those that ggml wrote: tests/golden_checkpoints/gguf_quantizer."""
+"""The bytes of the gguf schemes, compared with ggml's own in tests/golden_checkpoints/gguf_quantizer."""
 
 from functools import cache
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_bytes(name):
 
 @pytest.mark.parametrize("name", WEIGHTED)
 def test_texts_are_the_schemes(name):
-    """With and without importance: the text reads back, and gives the same bytes."""
+    """With and without importance, the scheme's text reads back and gives the same bytes."""
     found = recorded()
     x, importance = found["x|outlier"], found["imatrix|im_skewed"]
     for scheme, given in (

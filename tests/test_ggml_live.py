@@ -1,4 +1,4 @@
-"""Our bytes against ggml's own, type by type, on distributions made to tell roundings and searches apart."""
+"""Our bytes against ggml's own for each type, on distributions that reveal differences in rounding and search."""
 
 import numpy as np
 import pytest
@@ -9,11 +9,11 @@ import quantcore as qc
 
 pytestmark = needs_ggml
 COLUMNS = 1024
-SUPER_BLOCKS = 25_000  # per type, in the slow run
+SUPER_BLOCKS = 25_000  # per type, in the slow test
 
 
 def distributions(rng, rows):
-    """Ten and more distributions of (rows, COLUMNS), float32."""
+    """Tensors of (rows, COLUMNS) float32 from various distributions."""
     shape = (rows, COLUMNS)
 
     def per_group(values, size=16):
@@ -41,7 +41,7 @@ def distributions(rng, rows):
 
 
 def importances(rng):
-    """None, and imatrices of every kind."""
+    """No imatrix, and various kinds of imatrices."""
     found = {
         "even": rng.random(COLUMNS),
         "skewed": 10 ** rng.normal(0, 2, COLUMNS),
@@ -53,7 +53,7 @@ def importances(rng):
 
 
 def applied(x, scheme, importance):
-    """The result, or None and the sentence that refuses it."""
+    """The result and no message, or None and the message of the refusal."""
     try:
         return qc.apply(x, scheme, importance=importance), ""
     except qc.QuantError as error:
@@ -61,7 +61,7 @@ def applied(x, scheme, importance):
 
 
 def compare(name, x, importance, what):
-    """Assert equal bytes; where ggml writes scales that it would not load, that we refuse."""
+    """Assert that bytes are equal, or that we refuse where ggml writes scales that it would not load."""
     expected = quantize(name, x, importance)
     result, refused = applied(x, qc.PRESETS[f"gguf.{name}"], importance)
     if refused:
@@ -78,7 +78,7 @@ def run(name, rows, seed):
     rng = np.random.default_rng(seed)
     blocks = 0
     for number, (which, x) in enumerate(distributions(rng, rows).items()):
-        # of the others, one each time
+        # without importance, and with a different kind each time
         kinds = importances(rng)
         chosen = ["none", list(kinds)[1 + number % (len(kinds) - 1)]] if name in WEIGHTED else ["none"]
         for kind in chosen:
@@ -89,14 +89,14 @@ def run(name, rows, seed):
 
 @pytest.mark.parametrize("name", TYPE_IDS)
 def test_bytes(name):
-    """Some thousand super-blocks of each type."""
+    """At least a thousand super-blocks of each type."""
     assert run(name, 20, seed=0) >= 1000
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TYPE_IDS)
 def test_bytes_of_many(name):
-    """25,000 super-blocks of each type without and with an imatrix."""
+    """25,000 super-blocks of each type, without and with an imatrix."""
     rows = -(-SUPER_BLOCKS * 256 // (15 * COLUMNS))
     blocks = run(name, rows, seed=1)
     assert blocks >= SUPER_BLOCKS * (2 if name in WEIGHTED else 1)
@@ -104,7 +104,7 @@ def test_bytes_of_many(name):
 
 @pytest.mark.parametrize("name", TYPE_IDS)
 def test_hard_numbers(name):
-    """Zeros of both signs, one row of many magnitudes, 3e38: ggml's bytes, or refused where ggml would not load them."""
+    """Zeros of both signs, constants and noise up to 3e38: ggml's bytes, or refused if ggml would not load them."""
     rng = np.random.default_rng(2)
     for scale in (0.0, -0.0, 1e-45, 3e38, -3e38, 1e30, 1e9, 6e4):
         compare(name, np.full((2, 512), scale, np.float32), None, scale)
@@ -120,7 +120,7 @@ def test_hard_numbers(name):
 @pytest.mark.parametrize("name", WEIGHTED)
 @pytest.mark.parametrize("shape", some([(1, 256), (1, 512), (3, 256)]))
 def test_few_groups(name, shape):
-    """numpy adds a single contiguous axis pairwise; sums must stay left to right."""
+    """numpy adds pairwise along a single contiguous axis, but these sums must go left to right."""
     for seed in range(20):
         x = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
         compare(name, x, None, seed)
@@ -128,7 +128,7 @@ def test_few_groups(name, shape):
 
 
 def test_experts():
-    """One imatrix row per expert: each expert's matrix is quantized with its own."""
+    """The imatrix has one row per expert, and each expert's matrix is quantized with its own row."""
     rng = np.random.default_rng(3)
     x, importance = rng.standard_normal((3, 4, 512), np.float32), rng.random((3, 512), np.float32)
     for name in WEIGHTED:

@@ -1,4 +1,4 @@
-"""The block types of GGUF against files that ggml wrote, against the gguf package, and against themselves."""
+"""The block types of GGUF against files that ggml wrote, against the gguf package, and against each other."""
 
 import checkpoint_cases
 import make_ggml_grids
@@ -11,7 +11,7 @@ from quantcore.errors import QuantError
 
 
 def tensors(case):
-    """(name, record, block type, bytes) of the case's tensors of a block type."""
+    """(name, record, block type, bytes) of the case's tensors that have a block type."""
     for name, record in case.record["tensors"].items():
         if record["storage"] in BLOCK_TYPES:
             data = np.fromfile(case.release.parent / record["file"], np.uint8)
@@ -39,7 +39,7 @@ def test_values_codes_and_scales_are_ggmls(case):
 
 @pytest.mark.parametrize("name", sorted(set(BLOCK_TYPES) - {"Q1_0", "Q2_0"}))
 def test_values_of_random_bytes_are_those_of_the_gguf_package(name):
-    """Every bit pattern, among them infinite scales, NaN and all 256 codes of 8-bit scales."""
+    """Random bytes, including infinite and NaN scales; for MXFP4 and NVFP4, all 256 codes of the scale."""
     kind = BLOCK_TYPES[name]
     data = np.random.default_rng(5).integers(0, 256, (300, kind.num_bytes), dtype=np.uint8)
     if name == "MXFP4":
@@ -53,7 +53,7 @@ def test_values_of_random_bytes_are_those_of_the_gguf_package(name):
 
 
 def test_values_of_one_and_two_bits():
-    """Q1_0 and Q2_0, which the gguf package does not dequantize: by ggml-quants.c, -d or d, and (code - 1) * d."""
+    """Q1_0 and Q2_0, which the gguf package does not dequantize: ±d, and (code - 1) * d, as in ggml-quants.c."""
     half = np.array([0.375], np.float16).view(np.uint8)
     one = BLOCK_TYPES["Q1_0"].dequantize(np.concatenate([half, np.full(16, 0b00000110, np.uint8)]))
     assert one[0, :9].tolist() == [-0.375, 0.375, 0.375, *[-0.375] * 6]
@@ -63,7 +63,7 @@ def test_values_of_one_and_two_bits():
 
 @pytest.mark.parametrize("kind", BLOCK_TYPES.values(), ids=lambda kind: kind.name)
 def test_values_are_scale_times_level_of_the_codes(kind):
-    """The identity that a reader of the numbers relies on, where ggml's own arithmetic stays finite."""
+    """The identity that readers of the numbers rely on, wherever ggml's own arithmetic is finite."""
     data = np.random.default_rng(6).integers(0, 256, (50, kind.num_bytes), dtype=np.uint8)
     if kind.name == "MXFP4":
         data[:, 0] = data[:, 0] % 128 + 64
@@ -119,7 +119,7 @@ def test_fields_hold_every_bit_of_a_block_once(kind):
 
 @pytest.mark.parametrize("kind", BLOCK_TYPES.values(), ids=lambda kind: kind.name)
 def test_the_bits_named_for_an_element_decide_its_code(kind):
-    """Other bits than those named for an element leave its code as it is; those change it."""
+    """The bits named for an element determine its code, whatever the other bits are."""
     generator = np.random.default_rng(8)
     first, second = (
         kind.unpack(generator.integers(0, 256, (60, kind.num_bytes), dtype=np.uint8)) for _ in "ab"
@@ -136,7 +136,7 @@ def test_the_bits_named_for_an_element_decide_its_code(kind):
 
 @pytest.mark.parametrize("kind", BLOCK_TYPES.values(), ids=lambda kind: kind.name)
 def test_located_bits_change_the_number_and_no_other(kind):
-    """Flipping each bit that `locate` names changes that one entry, by the bit's own weight."""
+    """Flipping a bit that `locate` names changes only that entry, by the bit's weight."""
     generator = np.random.default_rng(4)
     block = generator.integers(0, 256, kind.num_bytes, dtype=np.uint8)
     before = kind.unpack(block)

@@ -1,4 +1,4 @@
-"""Every granularity is a block shape, and boxes of the walk cover a tensor exactly once."""
+"""Every granularity is a block shape, and the regions of a walk cover a tensor exactly once."""
 
 import itertools
 import math
@@ -99,7 +99,7 @@ SHAPES = [(), (1,), (13,), (4, 6), (7, 10), (1, 9), (3, 4, 5), (2, 3, 4, 5)]
 
 
 def blocks_for(shape):
-    """Blocks of 1, 2, 3 and all along each axis, in every combination, where they fit."""
+    """All combinations of block lengths 1, 2, 3 and the axis length that fit along each axis."""
     choices = [sorted({length for length in (1, 2, 3, n) if length <= n}) for n in shape]
     return list(itertools.product(*choices))
 
@@ -113,7 +113,7 @@ def test_regions_tile_the_tensor_once(case):
         seen = torch.zeros(shape, dtype=torch.int64)
         of_block = torch.zeros(grid_shape(shape, block), dtype=torch.int64)
         previous = -1
-        # the number of the block that each element belongs to
+        # the number of each element's block
         numbers = torch.arange(of_block.numel()).view(of_block.shape)
         owner = torch.zeros(shape, dtype=torch.int64)
         for position in itertools.product(*map(range, of_block.shape)):

@@ -1,4 +1,4 @@
-"""Heads of tables in words, numbers whole within their columns."""
+"""Table headings are words, and numbers fit into their columns."""
 
 import json
 import re
@@ -46,7 +46,7 @@ def test_every_column_that_is_shown_has_words():
     assert {"offset", "codes that differ", "clipped_fraction", "refused", "epsilon", "zero_point"} <= seen
     assert set(METRICS) <= set(headers.LABELS)
     for head in headers.LABELS.values():
-        assert re.match(r"[A-Z]|max \|error\|", head)  # words, and not names of code
+        assert re.match(r"[A-Z]|max \|error\|", head)  # words, not names from code
         assert "_" not in head
 
 
@@ -59,9 +59,7 @@ def test_no_number_is_wider_than_its_column(kind, digits):
     for value in values[np.isfinite(values)]:
         text = headers.written(value, shown)
         assert float(text) == pytest.approx(value, rel=10.0 ** (1 - digits))
-        assert (
-            len(text) * 6.5 + 16 <= room
-        )  # px: 6 of a digit as measured in Chromium, and the cell's padding
+        assert len(text) * 6.5 + 16 <= room  # px: a digit measures 6 in Chromium, plus the cell's padding
         assert len(text) <= digits + 8
 
 

@@ -1,4 +1,4 @@
-"""What may be handed in as x, and what is refused in words."""
+"""What is accepted as x, and the messages for what is not."""
 
 import decimal
 
@@ -67,7 +67,7 @@ def test_integers_beyond_float32_go_to_the_nearest(number):
 
 
 def test_unsigned_integers_are_rounded_once():
-    # over float64 this would become a tie, and go down to 2^63
+    # via float64 this would become a tie and be rounded down to 2^63
     number = 2**63 + 2**39 + 1
     assert as_float32(np.array([number], dtype=np.uint64)).tolist() == [float(2**63 + 2**40)]
 

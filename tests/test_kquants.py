@@ -1,4 +1,4 @@
-"""ggml's searches as schemes: what they refuse, how they are explained, and what else they combine with."""
+"""ggml's searches as schemes: what they refuse, how they are explained, and what they can be combined with."""
 
 import dataclasses
 import tracemalloc
@@ -140,7 +140,7 @@ def test_what_is_said(name):
 
 @pytest.mark.parametrize("name", ["Q2_K", "Q4_K", "Q5_K"])
 def test_codes_as_they_are_said(name):
-    """The codes of the sentences: round((x + min) / s), except where the scale is 0."""
+    """The codes are round((x + min) / s), as the sentences say, except where the scale is 0."""
     result = qc.apply(sample(), preset(name))
     size = result.scheme.granularity.size
     s, z = (p.numpy().repeat(size, -1) for p in (result.scale, result.zero_point))
@@ -163,7 +163,7 @@ def test_codes_as_they_are_said(name):
 
 @pytest.mark.parametrize("name", WEIGHTED)
 def test_trace_with_importance(name):
-    """Through the search and both levels, to the code that stands in the result."""
+    """The trace goes through the search and both levels of scales to the code in the result."""
     x = sample()
     result = qc.apply(x, preset(name), importance=weights())
     searched = 0
@@ -192,7 +192,7 @@ def test_trace_where_a_scale_is_stored_as_0():
 
 @pytest.mark.parametrize("name", TYPES)
 def test_curve_of_a_group(name):
-    """The trial taken last has the least error, and its scale is the group's before it is stored."""
+    """The best trial has the least error, and its scale is that of the group before it is stored."""
     result = qc.apply(sample(), preset(name))
     for block in ((0, 3), (3, 7), (2, 2)):
         curve = qc.search_curve(result, block)
@@ -208,7 +208,7 @@ def test_curve_of_a_group(name):
 
 
 def test_the_search_lowers_its_error():
-    """Against nmax / (max - min) alone, which is its first trial."""
+    """Compared with nmax / (max - min), the first trial."""
     x = torch.randn(64, 512, generator=torch.Generator().manual_seed(3))
     curve = qc.search_curve(qc.apply(x, preset("Q4_K")))
     assert curve.best[0] < curve.best.sum() / 10
@@ -231,7 +231,7 @@ OWN = [
 
 @pytest.mark.parametrize(("text", "bits"), OWN)
 def test_searches_of_other_formats(text, bits):
-    """A search is a range setting like any other: of other widths, groups, and super-blocks."""
+    """A search is a range setting like any other and works with other bit widths, groups and super-blocks."""
     scheme = qc.Scheme.parse(text)
     x = torch.randn(8, 512, generator=torch.Generator().manual_seed(4))
     assert qc.Scheme.parse(str(scheme)) == scheme
@@ -239,7 +239,7 @@ def test_searches_of_other_formats(text, bits):
     found = qc.apply(x, scheme)
     assert qc.report(found).sqnr_db > 6 * (scheme.format.bits - 1)
     zeros = qc.apply(torch.zeros(2, 512), scheme)
-    if "iq4_nl" not in text:  # whose values do not include 0
+    if "iq4_nl" not in text:  # its values do not include 0
         assert not zeros.dequantized.any()
 
 
@@ -292,7 +292,7 @@ def test_scripts_with_importance(name):
 
 
 def test_memory_in_boxes():
-    """Of numpy's arrays, beside codes and parameters: a few boxes, not copies of the tensor."""
+    """Besides codes and parameters, a search allocates a few boxes in numpy, not copies of the tensor."""
     x = torch.randn(1024, 4096)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

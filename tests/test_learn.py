@@ -1,4 +1,4 @@
-"""Every step of every lesson without a browser: what it shows is computed, and bad input meets one sentence."""
+"""Every step of every lesson without a browser: what it shows is computed, and bad input gets one sentence."""
 
 import dataclasses
 import itertools
@@ -27,7 +27,7 @@ LESSONS = list(lesson_plan.LESSONS)
 
 
 def opened(name: str, step: str = "", **parameters: str) -> AppTest:
-    """A lesson as a link with these parameters opens it."""
+    """A lesson opened by a link with these parameters."""
     at = AppTest.from_file(MAIN, default_timeout=60)
     if step:
         parameters[lesson_plan.step_key(name)] = step
@@ -42,10 +42,10 @@ def labelled(at: AppTest, label: str) -> Any:
 
 
 def tables(at: AppTest) -> dict[str, list[list[list[str]]]]:
-    """What tables of cells were told to draw: title -> rows of [text, mark]; of equal titles the last."""
+    """The tables of cells: title -> rows of [text, mark]; the last one if titles are equal."""
     found = {}
     for component in at.get("bidi_component"):
-        data = json.loads(component.proto.json or "{}")  # one of no data watches the history
+        data = json.loads(component.proto.json or "{}")  # the component without data watches the history
         found |= {table["title"]: table["cells"] for table in data.get("tables", [])}
     return found
 
@@ -59,12 +59,12 @@ def marks(rows: list[list[list[str]]]) -> list[list[str]]:
 
 
 def blocks(at: AppTest) -> list[Any]:
-    """The blocks of code; not the link."""
+    """The code blocks, except for the link."""
     return [block for block in at.code if not block.value.startswith(("http", "/"))]
 
 
 def code(at: AppTest) -> str:
-    """What stands in blocks of code and of arithmetic."""
+    """The text of the blocks of code and arithmetic."""
     return "\n".join([*(block.value for block in blocks(at)), *lines(at)])
 
 
@@ -217,7 +217,7 @@ def test_asymmetric_gains_six_decibels_on_one_sided_data() -> None:
     ]
     assert abs(gain[0]) < 1
     assert 5.5 < gain[1] < 7
-    assert len(gain) == 4  # the visitor's tensor among them
+    assert len(gain) == 4  # including the visitor's tensor
 
 
 # Lesson 3
@@ -313,9 +313,7 @@ def test_the_wrong_table_stands_there_unmarked_until_it_is_revealed(name: str) -
     (block,) = blocks(at)
     assert block.language == "diff"
     sources = [[line.text for line in way] for way in lines_of(MISTAKES[name])]
-    for sign, source in zip(
-        "-+", sources, strict=True
-    ):  # each way as a whole, were the other's lines left out
+    for sign, source in zip("-+", sources, strict=True):  # each version is complete without the other's lines
         assert [line[2:] for line in block.value.splitlines() if line[0] in (" ", sign)][1:] == source[1:]
     assert {"-", "+"} <= {line[0] for line in block.value.splitlines()}
 
@@ -335,19 +333,19 @@ def test_a_mistake_on_a_tensor_that_it_does_not_take() -> None:
     at = opened("mistakes", "truncated", **more, shape="2x2")
     assert not at.exception
     at = opened("mistakes", "wraps-per-column", learn_mistakes_mine="true", shape="5")
-    assert_clean(at)  # a row is a table of one row
+    assert_clean(at)  # a vector becomes a table with one row
 
 
 # Lesson 6
 
 
 def fresh(seed: int, fmt: qc.IntFormat = qc.INT4, symmetric: bool = True) -> np.ndarray:
-    """A tensor whose codes are asked for."""
+    """The tensor of a question about codes."""
     return practice(fmt, symmetric, seed, clipping=True).x
 
 
 def result_of(scheme: str, seed: int, clipping: bool = False) -> qc.Quantized:
-    """What a step asks for: codes under a fixed range that clips, scale and zero point from min to max."""
+    """The answers of a step: codes for a fixed range that clips, scale and zero point for min-max."""
     asked = qc.Scheme.parse(scheme)
     found = practice(asked.format, asked.symmetric, seed, clipping)
     if clipping:
@@ -356,7 +354,7 @@ def result_of(scheme: str, seed: int, clipping: bool = False) -> qc.Quantized:
 
 
 def answer(at: AppTest, *typed: str) -> AppTest:
-    """Type into the fields in their order, and check."""
+    """Type into the fields in order and press Check."""
     fields = [e for e in at.text_input if str(e.key).startswith("learn_predict_answer_")]
     assert len(fields) == len(typed)
     for field, text in zip(fields, typed, strict=True):
@@ -388,7 +386,7 @@ def test_wrong_blank_and_words() -> None:
     assert any("Zero point forgotten." in text for text in told)
     assert any("Not an integer." in text and "is an integer" in text for text in told)
     assert key_figures(at)["right here"] == "1 of 6"
-    assert "correct" not in tables(at)  # not before they are asked for
+    assert "correct" not in tables(at)  # not shown until asked for
     labelled(at, "Show the answers").set_value(True).run()
     assert [float(t) for t, _ in tables(at)["correct"][0]] == codes
 
@@ -452,7 +450,7 @@ def test_an_element_that_is_not_there() -> None:
 
 
 def test_no_two_blocks_look_alike() -> None:
-    """A colour for each block; where there are more blocks than colours, a number in the cells too."""
+    """Each block has its own color; with more blocks than colors, cells also show a number."""
     at = opened("granularity", "groups")
     for size in (3, 1, 2, 6):
         shown = tables(widget(at, "learn_granularity_size").set_value(size).run())
@@ -462,7 +460,7 @@ def test_no_two_blocks_look_alike() -> None:
         rows = marks(shown["x"])
         assert rows == marks(shown["codes"])
         assert rows == [[looks[(6 * i + j) // size] for j in range(6)] for i in range(4)]
-        # neighbours differ in colour, not in the number alone
+        # neighbors differ in color, not just in the number
         hue = np.array([[mark.partition(":")[0] for mark in row[::size]] for row in rows])
         assert (hue[1:] != hue[:-1]).all()
         assert (hue[:, 1:] != hue[:, :-1]).all()
@@ -474,7 +472,7 @@ def followed(at: AppTest) -> str:
 
 
 def test_predict_explains_the_element_that_was_asked() -> None:
-    """Of the row that is asked, the first wrong answer's element, or its first: never another row's."""
+    """It explains the first wrong answer or, if none is wrong, the first element of the row asked about."""
     at = opened("predict", per="channel", axis="1")
     result = result_of("int4 per_channel(1)", 0)
     for row, wrong in ((0, 5), (1, 0), (2, None), (3, 3)):
@@ -483,10 +481,10 @@ def test_predict_explains_the_element_that_was_asked() -> None:
         answer(at, *typed)
         labelled(at, "Show the answers").set_value(True).run()
         assert followed(at) == f"{row}, {wrong or 0}"
-        # one that is chosen is followed, and given up with its question
+        # an element that the user picks is followed until the next question
         widget(at, "learn_predict_cell").set_value("1, 2").run()
         assert followed(at) == "1, 2"
     widget(at, lesson_plan.step_key("predict")).set_value("scale").run()
     answer(at, *(["x"] * 2 + ["1"] * 4))
     labelled(at, "Show the answers").set_value(True).run()
-    assert followed(at) == "3, 0"  # of the row, not the first element of the column's block
+    assert followed(at) == "3, 0"  # of the row asked about, not of the column's block

@@ -1,4 +1,4 @@
-"""Lesson 7 without a browser: what it shows against quantcore alone, and trainings that stop."""
+"""Lesson 7 without a browser: what it shows, compared with quantcore, and trainings that stop."""
 
 import functools
 from collections.abc import Generator
@@ -37,7 +37,7 @@ def nothing_trained_before() -> None:
 
 
 def opened(step: str, **parameters: str) -> AppTest:
-    """The lesson as a link with these parameters opens it."""
+    """The lesson opened by a link with these parameters."""
     at = AppTest.from_file(MAIN, default_timeout=120)
     for key, value in {lesson_plan.step_key(NAME): step, **parameters}.items():
         at.query_params[key] = value
@@ -54,7 +54,7 @@ def assert_clean(at: AppTest) -> None:
     assert said(at.warning) == []
 
 
-@functools.cache  # the page's own are trained anew in each test
+@functools.cache  # only for this module; the page trains its own in each test
 def trained(seed: int = 0) -> training.Progress[training.Network]:
     *_, last = training.train(seed=seed)
     return last
@@ -132,7 +132,7 @@ def test_the_scheme_on_the_left_unless_one_is_typed() -> None:
     assert key_figures(opened("ptq", **link))["PTQ"] == percent(right(left))
     typed = training.ptq(network, qc.Scheme.parse("int3"))
     assert key_figures(opened("ptq", **link, train_weights="int3"))["PTQ"] == percent(right(typed))
-    assert key_figures(opened("ptq", src="paste"))["PTQ"]  # without a tensor as well
+    assert key_figures(opened("ptq", src="paste"))["PTQ"]  # even without a tensor
 
 
 def test_the_gradient_of_rounding_is_nowhere_but_zero() -> None:
@@ -157,7 +157,7 @@ def test_training_on_shows_what_quantcore_trains(way: str, learned: bool) -> Non
     assert widget(at, "train_go").label == "Train again"
     again = opened(
         "qat", **link, train_layer="second", train_maps="PTQ"
-    )  # kept for whoever asks for the same
+    )  # cached for all who ask for the same
     assert_clean(again)
     assert key_figures(again)["QAT after 2 of 2 epochs"] == percent(last.accuracy)
     was = training.ptq(trained().network, scheme).weights[1]
@@ -206,7 +206,7 @@ def test_choosing_by_what_can_be_lost() -> None:
 
 
 class Counted:
-    """A generator that tells how far it came and that it was closed."""
+    """A generator that records how far it came and whether it was closed."""
 
     def __init__(self) -> None:
         self.steps, self.closed = 0, False

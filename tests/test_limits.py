@@ -1,4 +1,4 @@
-"""Limits for strangers, tried on a server with small ones and one small page."""
+"""The server's limits for strangers, on a server with low limits and one small page."""
 
 import asyncio
 import contextlib
@@ -48,7 +48,7 @@ app = st.App(
     ],
 )
 """
-CLASS, STRANGER = "203.0.113.7", "198.51.100.9"  # uvicorn takes the address from a proxy on this machine
+CLASS, STRANGER = "203.0.113.7", "198.51.100.9"  # uvicorn trusts the address given by a local proxy
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def test_a_connection_that_says_nothing_is_closed(server):
 
 @pytest.mark.parametrize("before", [b"", b"GET /_stcore/health HTTP/1.1\r\nHost: a\r\n\r\n"])
 def test_a_head_that_never_ends_is_given_up(server, before):
-    """Also where it trickles, and after a request that was answered."""
+    """Even if it trickles in, and after a request that was answered."""
     with connect(server) as slow:
         slow.sendall(before)
         began = time.monotonic()
@@ -182,7 +182,7 @@ def test_what_counts_as_one_address(address, one):
 
 
 async def opened(server, address, count):
-    """How many of so many sessions are let in at once, all of which then leave."""
+    """Open ``count`` sessions at once, close those that are let in, and return their number."""
     visitors = [Visitor(server.host, headers={"X-Forwarded-For": address}) for _ in range(count)]
     results = await asyncio.gather(*(visitor.__aenter__() for visitor in visitors), return_exceptions=True)
     let_in = [result for result in results if isinstance(result, Visitor)]
@@ -207,7 +207,7 @@ def test_reconnects_of_one_address_are_limited_and_those_of_others_are_not(serve
 
 
 class Uploader:
-    """A page whose visitor uploads files."""
+    """Uploads files to a page."""
 
     def __init__(self, server, visitor):
         self.server, self.session = server, visitor.session
@@ -226,14 +226,14 @@ class Uploader:
         return start + b"0" * size + b"\r\n--b--\r\n"
 
     def upload(self, name, size):
-        """Status and text of the answer."""
+        """Upload a file of ``size`` bytes; returns status and text of the response."""
         body = self.body(size)
         with connect(self.server) as connection:
             connection.sendall(self.head(name, len(body)) + body)
             return answer_of(connection)
 
     def remove(self, *names):
-        """Files stay for two minutes after their page is closed."""
+        """Remove files, which would otherwise stay for two minutes after their page is closed."""
         for name in names:
             with connect(self.server) as connection:
                 connection.sendall(self.head(name, 0, "DELETE"))
@@ -247,7 +247,7 @@ def answer_of(connection):
 
 
 def with_pages(server, count, act):
-    """Do something with as many open pages."""
+    """Call ``act`` with the uploaders of ``count`` open pages."""
 
     async def run():
         async with contextlib.AsyncExitStack() as stack:
@@ -293,7 +293,7 @@ def test_an_upload_that_stops_is_given_up_and_its_room_is_free_again(server):
     def act(page):
         with connect(page.server) as connection:
             connection.sendall(page.head("1", 2_900_000) + page.body(2_000)[:1_000])
-            assert page.upload("2", 900_000)[0] == 413  # the room is reserved
+            assert page.upload("2", 900_000)[0] == 413  # the space is reserved
             assert answer_of(connection) == (413, "The upload stopped on its way: try again.")
         assert page.upload("2", 900_000)[0] == 204
         page.remove("2")

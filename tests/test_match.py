@@ -1,4 +1,4 @@
-"""Match: the recorded integers of each library are found again, and every corruption done to them is named."""
+"""Match: each library is found from its recorded integers, and every corruption of them is named."""
 
 import warnings
 
@@ -11,20 +11,20 @@ from parts import some
 import quantcore as qc
 from quantcore.matching import Reinterpreted, Transposed, match, match_steps, mismatches, reproduce
 
-NO_INTEGER = (-(1 << 31), -(1 << 63))  # what stands for NaN in the records
+NO_INTEGER = (-(1 << 31), -(1 << 63))  # recorded in place of NaN
 PER_LIBRARY = 8
 
 
 @pytest.fixture(autouse=True)
 def _quiet():
-    """Warnings about NaN and zero points are wanted here."""
+    """Warnings about NaN and zero points are expected here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
 def recorded(name):
-    """Cases of a library with integers, spread over its records."""
+    """A library's cases without NaN, spread evenly over its records."""
     whole = [
         c
         for c in golden.cases(name)
@@ -37,7 +37,7 @@ CASES = [case for name in qc.INTEGER_CONVENTIONS for case in recorded(name)]
 
 
 def is_recorded(scheme, case, shape):
-    """Whether a scheme is that of the record; granularities with the same blocks are the same."""
+    """Whether a scheme is that of the record; granularities with the same blocks are equal."""
     wanted = golden.scheme_of(case)
     same = (scheme.convention.name, scheme.format, scheme.symmetric) == (
         wanted.convention.name,
@@ -66,7 +66,7 @@ def test_every_library_has_cases():
     }
 
 
-# Of one library each, per channel and in groups: enough codes that chance makes none of the corruptions
+# Four libraries, per channel, per group and per tensor; enough codes that no corruption occurs by chance
 def sample():
     return torch.randn(24, 32, generator=torch.Generator().manual_seed(3))
 
@@ -81,7 +81,7 @@ each_scheme = pytest.mark.parametrize("text", SCHEMES)
 
 
 def found_with(found, scheme, says):
-    """The first exact candidate has the scheme, and its corruption says these words."""
+    """The first exact candidate has this scheme, and its corruption contains these words."""
     assert found.exact, found.candidates
     assert says in str(found.exact[0].corruption)
     assert scheme in found.exact[0].schemes, [str(s) for s in found.exact[0].schemes]
@@ -132,7 +132,7 @@ def test_transposed_and_read_as_unsigned():
 
 @pytest.mark.parametrize("text", [SCHEMES[1], SCHEMES[3], "uint8 asymmetric per_channel(0) textbook"])
 def test_wrapped(text):
-    """The cast without a clamp, by numpy: max|x| / 127.5 makes 128 of the largest, which becomes -128."""
+    """As from a numpy cast without a clamp: with s = max|x| / 127.5, the largest gives 128, which wraps to -128."""
     scheme = qc.Scheme.parse(text)
     result = qc.apply(sample(), scheme)
     bits, s = scheme.format.bits, result.scale.numpy()
@@ -142,7 +142,7 @@ def test_wrapped(text):
             sample().numpy() * np.reciprocal(spread) if "torchao" in text else sample().numpy() / spread
         )
         low = -(1 << (bits - 1))
-    else:  # a scale a little too small, as from a clipped range
+    else:  # a slightly too small scale, as from a clipped range
         whole, low = np.round(sample().numpy() / s) + result.zero_point.numpy() + 9, 0
     codes = (whole.astype(np.int64) - low) % (1 << bits) + low
     if scheme.symmetric:
@@ -181,7 +181,7 @@ NAMES = dict(zip(ROUNDINGS, ("half_away", "half_up", "toward_zero", "floor"), st
 
 
 def tied():
-    """Where x/s = k/8, exact; one element in eight is a tie, more in the first rows."""
+    """A tensor with x/s = k/8 exactly: one element in eight is a tie, and more in the first rows."""
     x = np.random.default_rng(0).integers(-1016, 1017, (16, 32)).astype(np.float32) / 1024
     x[:4] = np.random.default_rng(1).integers(-254, 255, (4, 32)) / 256
     x[0, 0] = 1016 / 1024  # so that the scale is 8/1024
@@ -198,7 +198,7 @@ def test_another_rounding(says):
 
 
 def test_some_ties_off_by_one():
-    """No rule made these: the nearest scheme is named, and every cell that differs is a tie."""
+    """No rule gives these codes; the nearest scheme is named, and each cell that differs is explained as a tie."""
     x = tied()
     codes = np.round(x / np.float32(2 / 256)).astype(int)
     ties = np.argwhere(x * 128 % 1 == 0.5)
@@ -215,7 +215,7 @@ def test_some_ties_off_by_one():
 
 
 def test_clamped_to_the_narrow_range():
-    """onnxruntime's int4 scale is max|x|/7.5, and its lowest code -8; here it was left out."""
+    """onnxruntime's int4 scale is max|x| / 7.5 and its lowest code -8, which is clamped to -7 here."""
     scheme = qc.Scheme.parse("int4 symmetric per_channel(0) onnxruntime")
     codes = qc.apply(sample(), scheme).codes
     assert (codes == -8).any()
@@ -231,7 +231,7 @@ def test_narrow_format_is_found():
 
 def test_scales_along_the_other_axis():
     x = sample()[:, :24]
-    s = x.abs().amax(1) / 127.5  # one a row, applied along the columns
+    s = x.abs().amax(1) / 127.5  # one per row, but applied along the columns
     codes = torch.round(x * (1 / s)).clamp(-128, 127)
     found = match(x, codes)
     found_with(found, qc.Scheme.parse("int8 per_channel(0) torchao"), "applied along the wrong axis")
@@ -250,7 +250,7 @@ def test_wrong_axis_against_what_was_expected():
 
 
 def test_scale_bit_for_bit():
-    """Several libraries give these integers; the scale tells which of them."""
+    """Several libraries give these integers; the scale tells which one."""
     x = sample()
     r = qc.apply(x, qc.Scheme.parse("uint8 asymmetric per_channel(0) onnxruntime"))
     assert (r.scale != qc.apply(x, qc.Scheme.parse("uint8 asymmetric per_channel(0) textbook")).scale).any()
@@ -285,13 +285,13 @@ def test_inverse_scale():
 
 @pytest.mark.parametrize("kernel", ["textbook", "torchao", "compressed_tensors"])
 def test_scale_from_elsewhere(kernel):
-    """A scale that no range of ours gives: which kernels make these codes of it."""
+    """No range setting gives this scale; the match still names the kernels that give these codes with it."""
     x = sample()
     scheme = qc.Scheme.parse(f"int8 asymmetric per_channel(0) {kernel}")
     scale = torch.linspace(0.01, 0.02, 24)[:, None]
     zero_point = torch.arange(-12, 12)[:, None]
     codes = qc.quantize(x, scale, zero_point, scheme)
-    for z in (zero_point, -zero_point, None):  # also of the other sign, or not known at all
+    for z in (zero_point, -zero_point, None):  # also with the opposite sign, or unknown
         best = match(x, codes, scale=scale, zero_point=z).exact[0]
         assert given(best.scheme, scale, zero_point)
         assert kernel in {s.convention.name for s in best.schemes}
@@ -303,7 +303,7 @@ def test_damaged_cells_are_named():
     row, column = divmod(int(sample().abs().argmin()), 32)  # far from the ends of its row
     expected = int(codes[row, column])
     codes[row, column] += 5
-    codes[7, 8] = 300  # which no 8 bits hold
+    codes[7, 8] = 300  # does not fit 8 bits
     found = match(sample(), codes)
     nearest = found.candidates[0]
     assert nearest.scheme == scheme or scheme in nearest.same

@@ -1,4 +1,5 @@
-"""Match names each mistake of the lessons from its codes alone, what it says of the numbers is evaluated, and its parts are computed again."""
+"""Match names each mistake of the lessons from its codes alone; the numbers that it gives and the parts of its
+search are checked by recomputing them."""
 
 import dataclasses
 import math
@@ -56,7 +57,7 @@ from quantcore.matching.search import _likeliest, _Search
 from quantcore.mistakes import MISTAKES, compare
 
 THREE = ("asymmetric scale", "zero_point omitted", "cast without a clamp")
-# What must be said of each, in the corruption or in the sentences beside it
+# Words that must be said about each mistake, in the corruption or in the explanations
 WORDS = {
     "wraps-per-tensor": THREE,
     "wraps-per-column": THREE,
@@ -71,7 +72,7 @@ WORDS = {
     "truncated": ("rounded toward zero",),
     "scale-in-float16": ("scale rounded to float16",),
 }
-# Where the codes leave the scale open: they are also those of another rule, or of no rule but a number
+# The codes do not determine the scale: another rule, or a plain number, gives them too
 NOT_BIT_FOR_BIT = {"negatives-lost"}
 NUMBER = r"(-?\d[\d.]*(?:e[-+]\d+)?)"
 
@@ -91,7 +92,7 @@ def spread(scale, block, shape):
 
 
 def named(found, comparison, words, bit_for_bit=True):
-    """The first candidate gives every code, with the scale that was used and the words; returns it."""
+    """The first candidate reproduces every code, has the scale that was used, and says these words; returns it."""
     best = found.candidates[0]
     assert best.differing == 0, str(best.scheme)
     said = "; ".join([str(best.corruption), *best.explanations])
@@ -107,7 +108,7 @@ def named(found, comparison, words, bit_for_bit=True):
 
 
 def evaluate(candidate, comparison, used):
-    """Check every number that is told."""
+    """Check every number in the explanations."""
     x, codes, fmt = comparison.x.numpy(), comparison.wrong.codes.numpy().astype(int), candidate.scheme.format
     with np.errstate(divide="ignore", invalid="ignore"):
         quotient = np.float32(x) / np.float32(used)
@@ -136,7 +137,7 @@ def evaluate(candidate, comparison, used):
 
 
 def bounds(candidate, x, codes, low, high):
-    """Every scale between gives the codes, and none outside; z as the candidate's mistakes leave it."""
+    """All scales between low and high give the codes, and those outside do not."""
     fmt, kinds = candidate.scheme.format, candidate.corruption.computed
     z = 0 if "zero_point_left_out" in kinds else candidate.scheme.range_setting.zero_point
     given = candidate.corruption.undo(torch.from_numpy(codes)).numpy()
@@ -180,7 +181,7 @@ def test_mistake_is_named_from_its_codes(name):
     best = named(found, comparison, WORDS[name], name not in NOT_BIT_FOR_BIT)
     assert ("mistakes", name) in [explained_by(c) for c in found.exact]
     if name == "clamp-of-another-type":
-        # x has no negative value: the same codes as of int8 with zero_point -128, which is no mistake
+        # x has no negative values, so the codes are also those of int8 with zero_point -128, without a mistake
         assert not best.corruption
         assert any("unsigned 8-bit codes read as signed" in str(c.corruption) for c in found.exact)
     elif name != "negatives-lost":
@@ -192,13 +193,13 @@ def test_mistake_is_named_on_a_random_tensor(name):
     mistake = MISTAKES[name]
     x = torch.randn(mistake.x().shape, generator=torch.Generator().manual_seed(1002)) * 3
     if name == "wraps-per-column":
-        x[:, 0] = x[:, 0].abs() + 1  # (max - min) without 0 between
+        x[:, 0] = x[:, 0].abs() + 1  # a range without 0
     comparison = compare(mistake, x)
     assert named(match(x, comparison.wrong.codes), comparison, WORDS[name]).corruption
 
 
 def random_cases(name, count):
-    """The mistake on random tensors in its own shape and range, where its codes are not the right ones."""
+    """The mistake made on random tensors of its own shape and range, only those where it changes codes."""
     mistake, seed = MISTAKES[name], 0
     own = mistake.x()
     while count:
@@ -212,7 +213,7 @@ def random_cases(name, count):
 
 @pytest.mark.parametrize("name", WORDS)
 def test_mistake_is_named_on_20_random_tensors(name):
-    """Also where its codes are those of a scheme without a mistake, with the scale that was used."""
+    """Even where a scheme without a mistake has the same codes; with the scale that was used."""
     for comparison in random_cases(name, 20):
         known = {m.name: m for m in known_mistakes(comparison.x, comparison.wrong.codes)}
         assert set(known) <= set(WORDS)
@@ -224,7 +225,7 @@ def test_mistake_is_named_on_20_random_tensors(name):
 
 
 def test_known_mistakes_stand_beside_a_scheme_without_one():
-    """Unsigned codes of a symmetric range lose the negative values, which one library does by its own rules."""
+    """Unsigned codes with a symmetric range lose negative values, which is also one library's regular behavior."""
     *_, comparison = random_cases("negatives-lost", 4)
     x, codes = comparison.x, comparison.wrong.codes
     found = match(x, codes)
@@ -250,7 +251,7 @@ def test_percentile_without_a_mistake_comes_first():
 @pytest.mark.parametrize(("fmt", "zero_point", "wrapped"), [(INT8, 0, False), (INT8, 0, True), (UINT8, 128, False),
                                                             (INT8, -37, False), (UINT8, 3, False)])  # fmt: skip
 def test_scale_is_worked_out_from_codes(fmt, zero_point, wrapped, seed):
-    """The scale that was used lies in one of the intervals, all of which give the codes, and none beside them does."""
+    """The scale that was used is in one of the intervals; only scales in these give the codes."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=24).astype(np.float32)
     s = np.abs(x).max() / (190 if wrapped else 150)
@@ -279,7 +280,7 @@ def test_scale_as_a_person_would_write_it():
         10 / 255,
         True,
     )
-    # 1.57 / 127 is the shortest, and no range that a person would write
+    # 1.57 / 127 is the shortest, but not a range that a person would write
     value, written = likely(0.01236, 0.012364, INT8)
     assert (value, written) == (1.57 / 127, False)
     low, high = 0.0123412, 0.0123433
@@ -307,7 +308,7 @@ def test_group_sizes(n, sizes):
 
 
 def test_divisors_are_left_out_if_there_are_many():
-    """Up to 24 sizes."""
+    """All divisors are kept if there are up to 24 sizes."""
     seen = set()
     for n in range(100, 1000):
         every = {i for i in range(2, n) if n % i == 0 or i in POWERS}
@@ -356,7 +357,7 @@ def likely_of(codes):
 
 
 def test_formats_of_codes():
-    """Tried first: the narrowest, one bit more, and common widths."""
+    """The formats tried first: the narrowest, one bit more, and the common widths."""
     wider = "int8 int8n uint8 int16 int16n uint16"
     assert likely_of([0, 15]) == f"uint4 int5 int5n uint5 {wider}"
     assert (
@@ -374,7 +375,7 @@ def test_formats_of_codes():
 @pytest.mark.parametrize("n", [99, 100, 200, 201, 400, 401])
 @pytest.mark.parametrize("odd", [0, 1, 2, 3])
 def test_few_codes_beyond_a_format_do_not_rule_it_out(n, odd):
-    """Half of 1 %, rounded up, less one, at each end."""
+    """Up to half of 1 % at each end, rounded up, minus one."""
     codes = [-8, 7] * n
     codes = codes[: n - 2 * odd] + [-100] * odd + [100] * odd
     cut = math.ceil(0.005 * n) if n >= 100 else 1
@@ -480,7 +481,7 @@ def test_arithmetic_with_mistakes():
     ("fmt", "fewest"), [(IntFormat(2), 13), (IntFormat(4), 8), (INT8, 5), (IntFormat(6), 6)]
 )
 def test_evidence_for_a_scale(fmt, fewest):
-    """Codes within the format, of values other than 0, have as many bits as the scale, its zero_point and 20 more."""
+    """The unclamped codes of nonzero values must have enough bits for the scale, the zero_point and 20 more."""
     for n in (fewest - 1, fewest):
         values = np.resize([-0.9, -1.1, -0.3, -0.8, -1.2, 0.25], n)
         others = [(9.0, fmt.qmax), (-999.0, fmt.qmin), (0.0, 0.0)]
@@ -494,7 +495,7 @@ def test_evidence_for_a_scale(fmt, fewest):
 
 @pytest.mark.parametrize(("bits", "fewest"), [(5, 8), (8, 5)])
 def test_evidence_for_wrapped_codes(bits, fewest):
-    """Each has log2(3) bits less: it wrapped up, down, or not."""
+    """Each code counts log2(3) bits less, since it may have wrapped up, down, or not at all."""
     fmt, half = IntFormat(bits), 1 << (bits - 1)
     for n in (fewest - 1, fewest):
         x = np.resize([half * 1.3, -half * 1.2, half * 0.4, -half * 0.3, half * 0.11], n)
@@ -518,7 +519,7 @@ def test_zero_points_nearest_to_the_middle_come_first():
 @pytest.mark.parametrize("zero_point", [0, 4])
 @pytest.mark.parametrize("seed", range(6))
 def test_scales_of_codes_that_wrapped_once(seed, zero_point):
-    """Against every scale of a fine grid."""
+    """Compared with every scale of a fine grid."""
     fmt = IntFormat(3, signed=not zero_point)
     rng = np.random.default_rng(seed)
     x = rng.uniform(-1, 1, 4)
@@ -573,7 +574,7 @@ def test_number_with_the_fewest_digits(low, high, found):
 
 
 def test_elements_that_constrain_a_scale():
-    """All of up to 2048; of more the 1024 largest, and as many by chance; only finite ones."""
+    """All finite elements if there are up to 2048, otherwise the 1024 largest and as many random ones."""
     x = torch.randn(2048, generator=torch.Generator().manual_seed(0))
     x[[3, 5]] = torch.tensor([float("inf"), float("nan")])
     values, codes = _drawn(x.reshape(2, -1), torch.arange(2048.0).reshape(2, -1))
@@ -593,7 +594,7 @@ def trials_of(trials, x, *formats):
 
 
 def test_scales_of_percentiles():
-    """As the library's own percentile has them; both symmetries, of the tensor and of each axis."""
+    """They are those of the percentile range setting, for both symmetries, for the tensor and along each axis."""
     x = torch.randn(6, 9, generator=torch.Generator().manual_seed(2)) + 0.3
     found = trials_of(percentiles, x, INT8, UINT8)
     assert len(found) == 3 * len(PERCENTILES) * 2 * 2
@@ -636,7 +637,7 @@ def test_scales_of_a_range_from_zero():
 
 @pytest.mark.parametrize(("n", "all_drawn"), [(511, True), (512, True), (513, False), (900, False)])
 def test_scales_are_tried_on_512_elements(n, all_drawn):
-    """Fewer wrong codes than the limit make a hypothesis."""
+    """A trial with a smaller fraction of wrong codes than the limit becomes a hypothesis."""
     x = torch.arange(n) / 8.0 % 100
     codes = torch.round(x)
     codes[::3] += 1
@@ -670,7 +671,7 @@ def test_scales_are_tried_on_512_elements(n, all_drawn):
     ],
 )  # fmt: skip
 def test_sampled_elements_and_ranges(shape, searched):
-    """Up to 16 blocks of up to 2^18 elements in all, 256 elements of them; ranges are those of the whole blocks."""
+    """256 elements of up to 16 blocks with up to 2^18 elements in all; ranges are those of complete blocks."""
     x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
     kinds = draw(x, searched)
     assert [g for sample in kinds for g in sample.granularities] == searched
@@ -706,7 +707,7 @@ def test_sampled_elements_and_ranges(shape, searched):
 
 
 def test_blocks_that_are_drawn():
-    """Each once, if there are up to 4,096."""
+    """Up to 4,096 blocks are drawn without repetition."""
     for count in (5, 16, 17, 4096):
         found = _some(count, 16, torch.Generator().manual_seed(1)).tolist()
         assert found == sorted(set(found))
@@ -762,7 +763,7 @@ def test_formats_of_a_task_and_the_nearest_granularities():
     found = list(score(alone, INT8, (4, 16), 2.0))
     kinds = len(ranged.samples)
     assert kinds == 4
-    # tensor, channels, groups, blocks: one, two, three and three of the nearest, of both symmetries
+    # tensor, channels, groups, blocks: the nearest one, two, three and three, of both symmetries
     assert len(found) == 2 * (1 + 2 + 3 + 3)
     assert alone.tried == 2 * len(granularities((4, 16)))
     least = min(h.fraction for h in found)
@@ -775,7 +776,7 @@ def test_formats_of_a_task_and_the_nearest_granularities():
 
 
 def test_tensors_that_are_sorted_and_searched_for_groups():
-    """Percentiles of up to 2^20 finite elements."""
+    """Percentiles are tried for up to 2^20 finite elements."""
     for x, parts in (
         (torch.zeros(1 << 20), 1),
         (torch.zeros((1 << 20) + 1), 0),
@@ -788,7 +789,7 @@ def test_tensors_that_are_sorted_and_searched_for_groups():
 
 
 def test_hypotheses_are_evaluated_in_steps():
-    """A step for every ten; for a large tensor for each. Of large ones fewer of the nearest are evaluated."""
+    """Each step evaluates ten, or one for large tensors, for which fewer of the nearest are evaluated."""
     for n, steps, nearest in (
         (4, [0, 10, 20], 40),
         (1 << 20, [0, 10, 20], 40),
@@ -825,13 +826,13 @@ def test_candidates_of_a_large_tensor_are_explained_in_part():
 
 @pytest.mark.parametrize("p", some(PERCENTILES))
 def test_the_percentile_of_signed_values_is_named_with_its_value(p):
-    """x has 2,000 elements and a tail below 0 that the percentile of x ignores."""
+    """x has 2,000 elements, with a negative tail that the percentile of x ignores."""
     x = torch.randn(40, 50, generator=torch.Generator().manual_seed(3))
     x[0, :25] = -torch.linspace(10, 40, 25)
     scale = torch.quantile(x.reshape(-1), p / 100) / 127
     codes = (x / scale).round().clamp(-128, 127).to(torch.int8)
     high = float(scale * 127)
-    # torch finds the place among 2,000 elements in float32, 2^-13 of an element off at most
+    # torch computes the position among 2,000 elements in float32, which is off by at most 2^-13
     assert high == pytest.approx(np.quantile(x.numpy().astype(float), p / 100), abs=1e-4)
     beyond = int((x.abs() > scale * 127).sum())
     expected = f"{p:g}th percentile of x = {high:.7g}; |x| exceeds it in {beyond:,} of 2,000 elements"

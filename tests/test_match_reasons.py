@@ -1,4 +1,4 @@
-"""What Match says of single elements is evaluated with numpy: every number in every sentence, on generated elements."""
+"""What Match says about single elements is checked with numpy: every number in every sentence."""
 
 import dataclasses
 import math
@@ -66,7 +66,7 @@ def _quiet():
 
 
 class Cell:
-    """One element that differs, with what numpy finds of it."""
+    """An element that differs, with what numpy computes for it."""
 
     def __init__(self, x, s, z, cell, scheme, rule, kernel, corruption):
         self.x, self.s, self.z = F(x), F(s), F(z)
@@ -76,23 +76,23 @@ class Cell:
         self.wraps = scheme.convention.coding.overflow == "wrap"
 
     def code(self, s=None, z=None):
-        """The code before the format, exact but for float64, of another scale or zero_point."""
+        """The code before it is clamped, in float64, with another scale or zero_point if given."""
         new_scale = s is not None
         s, z = (float(own if new is None else new) for own, new in ((self.s, s), (self.z, z)))
         if new_scale:
             quotient = float(self.x) / s
-        else:  # as float32 has it, which decides beside a tie
+        else:  # in float32, which matters next to a tie
             quotient = float(self.x * (F(1) / self.s) if self.inverse else self.x / self.s)
         return self.rule(float(F(quotient + z))) if self.shift_first else self.rule(quotient) + z
 
     def clamped(self, **others):
-        """The code in the format."""
+        """The code after clamping."""
         code = self.code(**others)
         return code if self.wraps else min(max(code, self.fmt.qmin), self.fmt.qmax)
 
 
 def first_value(c):
-    """The formula that the sentence begins with, evaluated in float32, as float64."""
+    """The value of the formula at the start of the sentence, computed in float32, as a Python float."""
     found = re.search(rf"((?:x|\(x).*?) = {NUMBER}", c.words)
     value = F(FORMULAS[found[1]](c.x, c.s, c.z))
     assert f"{value:.7g}" == found[2], c.words
@@ -100,7 +100,7 @@ def first_value(c):
 
 
 def evaluate(kind, c):
-    """Check every claim of a sentence."""
+    """Check every claim in a sentence."""
     if "have the same lowest" in c.words:
         bits = int(re.search(r"lowest (\d+) bits", c.words)[1])
         assert bits == c.fmt.bits
@@ -134,7 +134,7 @@ def evaluate(kind, c):
 
 
 def neighbours(kind, c, value, added):
-    """Both neighbours of the value, and which rule gives which."""
+    """Check both neighbors of the value, and which rule gives which."""
     tie = math.floor(value) + 0.5
     ulps = re.search(rf", (\d+) ulp from {NUMBER}", c.words)
     if ulps:
@@ -167,8 +167,8 @@ def neighbours(kind, c, value, added):
 
 
 def parameters(kind, c):
-    """The scales and zero_points that would give the code do, and those beside them do not."""
-    near, step = 1e-4, 1e-6  # of a sum near 255 float32 keeps 1.5e-5, of the half step that decides
+    """Check that the scales and zero_points named give the code, and those next to them do not."""
+    near, step = 1e-4, 1e-6  # float32 sums near 255 are off by 1.5e-5
     scale = re.search(
         rf"{c.got} needs a scale of (at most |at least )?{NUMBER}(?: to {NUMBER})?, not {NUMBER}", c.words
     )
@@ -202,7 +202,7 @@ def parameters(kind, c):
 
 
 def original(seed, shape):
-    """Half of it multiples of 1/8 steps, so that there are ties."""
+    """A random tensor, half of it multiples of 1/64, so that there are ties."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=shape)
     x.flat[::2] = np.round(x.flat[::2] * 64) / 64
@@ -210,7 +210,7 @@ def original(seed, shape):
 
 
 def corrupted(codes, fmt, seed, wrapped=None):
-    """Most codes are others: a neighbor, any of the format, one wrapped, one far away."""
+    """Codes, most of them replaced by a neighbor, any code of the format, a wrapped one, or one far away."""
     rng = np.random.default_rng(seed)
     codes = codes.to(torch.int64).numpy().copy()
     wrapped = codes.copy() if wrapped is None else wrapped.numpy()
@@ -223,7 +223,7 @@ def corrupted(codes, fmt, seed, wrapped=None):
 
 
 def cells_of(scheme, x, codes, corruption, rule):
-    """All cells that differ, a few at a time since only the first are named."""
+    """All cells that differ, explained row by row, since only the first cells are named."""
     result, expected = qc.apply(x, scheme), reproduce(x, scheme, corruption)
     kernel = scheme.rules.coding.kernel
     s = np.broadcast_to(spread(result.scale, result), x.shape)
@@ -246,7 +246,7 @@ def cells_of(scheme, x, codes, corruption, rule):
 
 
 def spread(values, result):
-    """One number an element, by numpy."""
+    """Parameters expanded to one per element, with numpy."""
     values, shape = values.numpy(), result.x.shape
     for axis, n in enumerate(shape):
         values = np.repeat(values, -(-n // values.shape[axis]), axis=axis).take(range(n), axis=axis)
@@ -266,14 +266,14 @@ def test_every_claim_of_a_reason(text):
         seen.append(kind)
         evaluate(kind, cell)
     assert len(seen) > 15
-    if scheme.format.bits == 6:  # a scale of 1/32, many ties, and much beyond the range
+    if scheme.format.bits == 6:  # its scale is 1/32, with many ties and values out of range
         wanted = {"wrapped", "tie", "off by one", "outside the format", "another scale", "another scale or zero_point",
                   "the same bits read as unsigned"}  # fmt: skip
         assert wanted <= set(seen)
 
 
 def test_reasons_of_a_scheme_with_a_mistake():
-    """The zero_point that was left out is not counted in: the code would otherwise be said to need it."""
+    """A zero_point that was left out is not part of the reasons, which would otherwise say that codes need it."""
     scheme, x = qc.Scheme.parse("int8 asymmetric per_channel(0) textbook"), original(5, (6, 8)) + 0.5
     corruption = Corruption(("zero_point_left_out",))
     codes = corrupted(reproduce(x, scheme, corruption), scheme.format, 5)
@@ -282,7 +282,7 @@ def test_reasons_of_a_scheme_with_a_mistake():
 
 
 def test_lowest_code_left_out():
-    """Where no code is the lowest one, and only there, the range may have been narrow."""
+    """A narrow range is only suggested if the lowest code does not occur."""
     x = torch.tensor([[-1.0, -0.9, 0.2, 1.0], [-1.0, 0.5, 0.3, -0.2]])
     scheme = qc.Scheme.parse("int4 symmetric per_tensor given(0.125)")
     codes = qc.apply(x, scheme).codes.to(torch.int64)
@@ -295,7 +295,7 @@ def test_lowest_code_left_out():
 
 
 def test_zero_points_are_the_median_that_codes_ask_for():
-    """Of each block, though a third of its codes are clamped."""
+    """This holds in each block, even if up to a third of its codes are clamped."""
     rng = np.random.default_rng(0)
     for rows, n in ((1, 1), (1, 2), (3, 7), (4, 12)):
         x = torch.from_numpy(rng.normal(size=(rows, n)).astype(F))
@@ -315,7 +315,7 @@ def test_zero_points_are_the_median_that_codes_ask_for():
 
 
 def test_zero_points_given_that_can_be_none_of_these_codes():
-    """A fraction, or another number of them than of scales, gives nothing to try; one of either sign gives two."""
+    """A zero_point that is fractional, or not one per scale, gives nothing to try; others are tried with both signs."""
     x, codes = original(0, (2, 4)), torch.zeros((2, 4), dtype=torch.int64)
     whole = [qc.PerTensor()]
     scale = torch.tensor(0.1)
@@ -359,7 +359,7 @@ def test_parameters_that_are_read():
         assert read_parameter([0.5] * n, "scale", (16,), granularities((16,))).tolist() == [0.5] * n
     assert read_parameter(-3, "zero_point", (16,), granularities((16,))).item() == -3
     assert read_parameter(None, "scale", (16,), granularities((16,))) is None
-    # five numbers are listed, and each with the simplest granularity
+    # five numbers are listed, each with the simplest granularity
     assert parameter_error([1.0] * 3, "scale", (16,)).endswith(
         "The scale has 3 values, which matches no granularity of shape (16,); give 1 (per_tensor), 2 (per_group(8)), "
         "4 (per_group(4)), 8 (per_group(2)), 16 (per_channel)."
@@ -460,7 +460,7 @@ def element(
     fmt="int8",
     **others,
 ):
-    """An element of a hand-made arithmetic."""
+    """An element with these intermediate results."""
     made = RULES_OF[rule](value) + added if unclamped is None else unclamped
     fmt = qc.Scheme.parse(fmt).format
     expected = int(min(max(made, fmt.qmin), fmt.qmax)) if math.isfinite(made) else 0
@@ -533,7 +533,7 @@ def test_reason_of_an_element(one, kind, words):
 @pytest.mark.parametrize("got", range(-2, 2))
 @pytest.mark.parametrize("beyond", ["clamped", "wrapped"])
 def test_values_that_are_rounded_to_a_code(rule, got, beyond):
-    """Within the bounds all are, and none beside them; the format's ends have one bound only, if it clamps."""
+    """Exactly the values within the bounds are; when clamping, the format's ends have only one bound."""
     one = element(9.0, got, rule=rule, fmt="int2", beyond=beyond)
     low, high = _bounds_of(one)
     assert (low == -math.inf) == (got == -2 and beyond == "clamped")
@@ -564,7 +564,7 @@ def test_lowest_bits():
 
 
 def test_as_many_cells_as_are_listed_and_counted():
-    """20 and 1,000."""
+    """20 are listed and 1,000 are counted."""
     x = torch.linspace(-1, 1, 1010).reshape(5, -1)
     scheme = qc.Scheme.parse("int8 symmetric per_tensor")
     expected = qc.apply(x, scheme).codes.to(torch.int64)
@@ -577,7 +577,7 @@ def test_as_many_cells_as_are_listed_and_counted():
 
 
 def sentences(text, x, *kinds, own_scale=True):
-    """What is said of the codes that a scheme with mistakes gives."""
+    """The sentences about the codes of a scheme with mistakes."""
     scheme, corruption = changed(qc.Scheme.parse(text), kinds), Corruption(kinds)
     codes = reproduce(x, scheme, corruption)
     return explain_corruption(x, codes, scheme, corruption, own_scale)
@@ -608,7 +608,7 @@ def test_sentences_of_scales_and_zero_points():
 
 
 def test_sentences_of_codes():
-    """Two elements are named, and that there are more; one of them takes the singular."""
+    """Two elements are named, with "…" if there are more; a count of one takes the singular."""
     x = torch.tensor([[2.5, 1.0, 4.5], [-2.5, 6.5, 0.25]])
     for n, words in (
         (1, "1 code differs from rounding half to even: 2 → 3 at (0, 0)"),
@@ -655,7 +655,7 @@ def test_scales_that_codes_allow_are_told():
 
 
 def test_nearest_candidates():
-    """Eight at most; one with more mistakes must halve the differences of those with fewer."""
+    """At most eight are kept; with more mistakes, a candidate must have less than half as many differences."""
 
     def groups(*pairs):
         kinds = ((), ("floor",), ("floor", "wrapped"))
@@ -686,7 +686,7 @@ def test_other_explanations_are_counted():
 
 
 def test_progress_of_a_search_that_finds_nothing():
-    """Ten rounds and the nearest schemes have an eleventh each; a round's last fifth is the whole tensor."""
+    """Progress is counted in elevenths; the last fifth of a round is spent on the whole tensor."""
     rng = np.random.default_rng(1)
     x = torch.from_numpy(rng.normal(size=20).astype(F))
     steps = list(match_steps(x, rng.integers(-8, 8, 20)))

@@ -1,4 +1,4 @@
-"""How much memory the process may use, from the files in which Linux says so."""
+"""How much memory the process may use, according to Linux's files."""
 
 import os
 from pathlib import Path
@@ -28,9 +28,9 @@ V2, V1 = "sys__fs__cgroup", "sys__fs__cgroup__memory"
         ({}, MACHINE),
         ({"proc__self__cgroup": "0::/", f"{V2}__memory_dot_max": "max"}, MACHINE),
         ({"proc__self__cgroup": "0::/", f"{V2}__memory_dot_max": "1000000000"}, GB),
-        # the container sees its own group as the root, under the machine's path
+        # in a container, its own group is mounted as the root while its path is the host's
         ({"proc__self__cgroup": "0::/docker/1a2b", f"{V2}__memory_dot_max": "1000000000"}, GB),
-        # a limit around the process's own group holds too
+        # the limit of an enclosing group counts, too
         (
             {
                 "proc__self__cgroup": "0::/app/run",

@@ -31,7 +31,7 @@ def randn(shape, seed=0):
 
 
 def expected_errors(x, x_hat):
-    """The formulas, over the float32 error, and nothing of quantcore."""
+    """The metrics by their formulas, from the error in float32, without quantcore."""
     error = (x - x_hat).astype(np.float64)
     a, b = x.astype(np.float64).ravel(), x_hat.astype(np.float64).ravel()
     sse = (error**2).sum()
@@ -166,7 +166,7 @@ def test_nan_beyond_the_first_box_is_seen():
 )  # fmt: skip
 def test_decibels_as_pages_write_them(value, digits, text):
     assert qc.decibels(value, digits) == text
-    assert qc.decibels(-0.04) == "-0.0 dB"  # one digit where nothing is said
+    assert qc.decibels(-0.04) == "-0.0 dB"  # one decimal by default
 
 
 def test_a_tensor_without_elements_is_refused_in_words():
@@ -235,7 +235,7 @@ def test_report_of_one_number():
 
 
 def test_clipping_does_not_swallow_rounding():
-    # 1e30 is clipped; beside its square, the errors 0.25 and -0.25 vanish in any difference of sums
+    # 1e30 is clipped; next to its square, the errors 0.25 and -0.25 would vanish in a difference of sums
     found = qc.report(qc.apply([1e30, 0.25, 0.75], qc.Scheme(range_setting=qc.Given(1.0))))
     assert found.rounding_sse == 0.125
     assert found.clipping_sse == found.sse > 1e59
@@ -245,11 +245,11 @@ def test_wrapped_codes_count_as_clipped():
     scheme = qc.Scheme(range_setting=qc.Given(1.0), convention=WRAP)
     found = qc.report(qc.apply([127.0, 128.0, 129.0, -128.0], scheme))
     assert (found.clipped, found.clipping_sse, found.rounding_sse) == (2, 2 * 256.0**2, 0.0)
-    assert found.codes_used == 3  # 128 wraps onto -128
+    assert found.codes_used == 3  # 128 wraps to -128
 
 
 def test_sums_stand_in_float64():
-    n = (1 << 24) + 1  # where a float32 sum of ones stops
+    n = (1 << 24) + 1  # a float32 sum of ones would stop below this
     assert qc.errors(torch.ones(n), torch.zeros(n)).sse == n
 
 
@@ -265,7 +265,7 @@ def test_report_of_a_tensor_larger_than_a_box():
 
 
 def test_error_beyond_float32_is_said_not_raised():
-    # x / s rounds to 2, and 2 · s leaves float32
+    # x / s rounds to 2, and 2 · s overflows float32
     found = qc.report(qc.apply([3.4028235e38], qc.Scheme(range_setting=qc.Given(2.2e38))))
     assert (found.sqnr_db, found.max_abs_error, found.sse) == (-math.inf, math.inf, math.inf)
     assert math.isnan(found.cosine)
@@ -291,7 +291,7 @@ def test_block_errors_of_a_large_tensor_and_of_one_number():
 
 
 class Largest(TorchDispatchMode):
-    """Keeps the largest storage, in bytes, that an operation made, views of what was there left out."""
+    """Records the size in bytes of the largest new storage; views of ``known`` tensors do not count."""
 
     def __init__(self, *known):
         super().__init__()
@@ -335,7 +335,7 @@ class Calls(TorchDispatchMode):
 
 @pytest.mark.parametrize(("x", "clipped"), [([0.0, 255.0, 7.0], 0), ([0.0, 256.0], 1), ([-1.0, 255.0], 1)])
 def test_clipped_elements_are_sought_only_where_there_are_some(x, clipped):
-    """The lowest and the highest code are no sign of them."""
+    """Elements with the lowest or highest code are not clipped for that reason alone."""
     result = qc.apply(x, qc.Scheme(qc.UINT8, False, range_setting=qc.Given(1.0)))
     with Calls() as calls:
         assert qc.report(result).clipped == clipped

@@ -1,4 +1,4 @@
-"""Each mistake gives the table that is in print, or what torch itself gives; each right way the recorded error."""
+"""Each mistake gives its printed table or torch's own numbers, and each right version the recorded error."""
 
 import inspect
 import json
@@ -38,7 +38,7 @@ def cells(mask):
 
 
 def of(case_id):
-    """The comparison on the tensor that was printed (its 4 decimals hide which x[0, 0] it was: see the cases)."""
+    """The comparison on the printed tensor, whose 4 decimals leave x[0, 0] open (see the cases)."""
     name = next(n for n, c in IN_PRINT.items() if c == case_id)
     x = MISTAKES[name].x()
     if case_id.startswith("s2"):
@@ -78,9 +78,9 @@ def test_right_ways_whose_codes_are_recorded():
 
 
 def test_percentile_that_was_meant():
-    """Clamped alone, the error is the recorded one of the clipped -2.11; the right percentile has none of that."""
+    """If only clamped, the error is the recorded one, from clipping -2.11; with the right percentile it is tiny."""
     case = CASES["s2-percentile-out-of-range"]
-    comparison = compare(MISTAKES["percentile-of-signed-values"])  # worked out from the printed digits
+    comparison = compare(MISTAKES["percentile-of-signed-values"])  # derived from the printed digits
     scale = comparison.wrong.scale.flatten()[0]
     assert float(scale) * 127 == pytest.approx(case["percentile_value"], abs=2e-6)
     clamped = comparison.wrong.codes.clamp(-128, 127) * scale
@@ -91,7 +91,7 @@ def test_percentile_that_was_meant():
 
 
 def observed(x, dtype, symmetric=False):
-    """Scale and zero_point as torch's own observer has them."""
+    """Scale and zero_point of torch's own observer."""
     scheme = torch.per_tensor_symmetric if symmetric else torch.per_tensor_affine
     observer = MinMaxObserver(dtype=dtype, qscheme=scheme)
     observer(x)
@@ -131,10 +131,10 @@ def test_right_ways_of_a_given_scale_give_what_torch_gives(name, scale, low, hig
     theirs = torch.fake_quantize_per_tensor_affine(comparison.x, scale, 0, low, high)
     assert torch.allclose(
         comparison.right.dequantized, theirs, rtol=1e-6, atol=0
-    )  # their scale is rounded anew
+    )  # torch rounds the scale again
 
 
-# what each mistake does to the cells, worked out by hand
+# the cells that each mistake changes, worked out by hand
 WRONG = {
     "wraps-per-tensor": [(2, 0)],
     "wraps-per-column": [(1, 2), (2, 0), (2, 3), (3, 2), (1, 1)],

@@ -1,4 +1,4 @@
-"""Paths that visitors type: nothing outside the operator's folder is opened, listed, or told to exist."""
+"""Paths that visitors type: nothing outside the operator's folder is opened or listed, nor its existence revealed."""
 
 import os
 import socket
@@ -21,7 +21,7 @@ INDEX = b'{"weight_map": {"w": "model.safetensors"}}'
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """The operator's folder, beside it one that is nobody's business."""
+    """The operator's folder, next to one that must stay private."""
     for folder in (tmp_path / "secret", tmp_path / "models" / "a", tmp_path / "models" / "b c"):
         folder.mkdir(parents=True)
         (folder / "model.safetensors").write_bytes(MODEL)
@@ -78,10 +78,10 @@ def test_what_lies_outside_is_refused_in_one_sentence(root, typed):
 
 @pytest.mark.parametrize("typed", ["../secret", "/etc/passwd", "{root}/../secret", "..\\secret"])
 def test_what_lies_outside_is_not_looked_at(root, typed, monkeypatch):
-    """What is said is the same whether there is anything, because nothing asks."""
+    """The message does not depend on whether something exists, as the file system is not asked."""
 
     def asked(*_, **__):
-        raise AssertionError("the file system was asked")
+        raise AssertionError("the file system was accessed")
 
     for name in ("realpath", "lexists", "isdir", "isfile", "exists"):
         monkeypatch.setattr(os.path, name, asked)
@@ -113,7 +113,7 @@ def test_special_files_are_not_opened(root):
 
 @pytest.mark.parametrize("target", ["{secret}", "../secret", "{nothing}", "/proc/self/root{secret}"])
 def test_links_to_folders_outside(root, target):
-    """There or not, the same is said."""
+    """The message is the same whether the target exists or not."""
     names = {"secret": root.parent / "secret", "nothing": root.parent / "nothing"}
     (root / "link").symlink_to(target.format(**names))
     for typed in ("link", "link/model.safetensors", "link/nothing"):
@@ -144,7 +144,7 @@ def test_links_in_a_circle(root):
 )
 @pytest.mark.parametrize("there", [True, False])
 def test_files_of_a_release_that_are_links_outside(root, name, there):
-    """The release does not open, and whether the file is there can't be told from what is said."""
+    """The release does not open, and the message does not reveal whether the target exists."""
     (root / "a" / name).unlink(missing_ok=True)
     (root / "a" / name).symlink_to(root.parent / "secret" / ("model.safetensors" if there else "nothing"))
     assert refused(root, "a") == (
@@ -153,7 +153,7 @@ def test_files_of_a_release_that_are_links_outside(root, name, there):
 
 
 def test_a_release_whose_blobs_lie_outside(root):
-    """Of Hugging Face's cache: links from snapshots to blobs are followed, unless the operator named less than both."""
+    """In Hugging Face's cache, links from snapshots to blobs are followed if the operator's folder contains both."""
     blobs, snapshot = root / "models--x" / "blobs", root / "models--x" / "snapshots" / "0123"
     blobs.mkdir(parents=True)
     snapshot.mkdir(parents=True)
@@ -165,7 +165,7 @@ def test_a_release_whose_blobs_lie_outside(root):
 
 
 def test_shards_outside(root):
-    """An index in the operator's folder names files outside."""
+    """An index in the operator's folder that names files outside of it."""
     shards = [
         "../../secret/model.safetensors",
         str(root.parent / "secret" / "model.safetensors"),
@@ -179,7 +179,7 @@ def test_shards_outside(root):
 
 
 def test_a_folder_that_becomes_a_link_is_not_followed(root):
-    """Between the look and the opening: the file is opened without following links, and only what was resolved."""
+    """Even between check and opening: only the resolved file is opened, without following links."""
     folder = LocalFolder(root / "a", within=root)
     (root / "a" / "model.safetensors").unlink()
     (root / "a" / "model.safetensors").symlink_to(root.parent / "secret" / "model.safetensors")

@@ -1,4 +1,4 @@
-"""Whose paths a server opens that nobody has told a folder: those of a visitor at this machine, and nobody else's."""
+"""A server without a models folder opens paths only for visitors on its own machine."""
 
 import asyncio
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ OFF = "This server opens no paths"
 
 
 class At(Visitor):
-    """A visitor who asks for the server by another name."""
+    """A visitor who addresses the server by another name."""
 
     name = ""
 
@@ -64,10 +64,10 @@ def test_a_visitor_at_this_machine(server: Server) -> None:
     "stranger",
     [
         {"X_Forwarded_For": "198.51.100.9"},
-        {"X_Forwarded_For": "127.0.0.1"},  # whoever sends it may have written that
+        {"X_Forwarded_For": "127.0.0.1"},  # the sender may have made that up
         {"Forwarded": "for=127.0.0.1"},
         {"Via": "1.1 proxy"},
-        {"name": "quantscope.example"},  # a proxy, or a page whose name was led here
+        {"name": "quantscope.example"},  # a proxy, or a page whose name resolves to this machine
         {"name": "127.0.0.1.evil.example:80"},
     ],
     ids=str,

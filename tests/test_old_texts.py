@@ -1,4 +1,4 @@
-"""Links and scheme texts of earlier versions still give what they gave."""
+"""Links and scheme texts of earlier versions still give the same results."""
 
 import json
 import warnings
@@ -20,7 +20,7 @@ def test_scheme_text(text):
     with warnings.catch_warnings(action="ignore"):
         scheme = qc.Scheme.parse(text)
         assert old_texts.outcome(old_texts.tensor(), scheme) == SCHEMES[text]
-        # and its text of today says the same
+        # and its text today means the same
         assert qc.Scheme.parse(str(scheme)) == scheme
 
 

@@ -1,4 +1,4 @@
-"""The controls that open a checkpoint: examples, paths, uploads, addresses of hosts; cold links; what is wrong."""
+"""The controls that open a checkpoint: examples, paths, uploads, addresses, cold links, and error messages."""
 
 import hashlib
 import struct
@@ -124,7 +124,7 @@ def test_handles_are_bounded(tmp_path):
 
 
 def test_headers_wait_for_their_turn(tmp_path, monkeypatch):
-    """What headers take is asked for while they are read; a large one waits in the lane of large work."""
+    """Memory for headers is requested while they are read, so that a large one waits like other large work."""
     asked = []
     need = opened.turn.Turn.need
     monkeypatch.setattr(
@@ -137,7 +137,7 @@ def test_headers_wait_for_their_turn(tmp_path, monkeypatch):
 
 
 def test_headers_too_long_to_be_kept_are_refused(tmp_path, monkeypatch):
-    """A handle that the cache does not keep would be opened at each run."""
+    """Otherwise the cache would not keep the handle, and each run would open it again."""
     monkeypatch.setattr(opened, "MOST_BYTES", 1000 * opened.HEADERS)
     (tmp_path / "m.safetensors").write_bytes(struct.pack("<Q", 2000) + b"{}".ljust(2000))
     with pytest.raises(QuantError, match="headers take more than 1.0 kB, the limit here"):  # noqa: RUF043
@@ -239,7 +239,7 @@ def test_names_of_uploads_that_are_refused(name):
 
 
 def test_uploads_are_read_without_copies():
-    """Only what is read is copied, so that arrays may be written to."""
+    """Only what is read is copied, so that the arrays are writable."""
     data = (RELEASE / "model.safetensors").read_bytes()
     folder = MemoryFolder({"model.safetensors": data, "config.json": (RELEASE / "config.json").read_bytes()})
     checkpoint = open_checkpoint(folder)
@@ -275,7 +275,7 @@ def test_a_cold_link_to_a_host(net):
     requests = len(net.requests)
     at.run()
     assert_opened(at)
-    assert len(net.requests) == requests  # the handle is kept
+    assert len(net.requests) == requests  # the handle is cached
     widget(at, "_ck_again").click().run()
     assert_opened(at)
     assert len(net.requests) > requests

@@ -1,4 +1,4 @@
-"""Scales that are powers of two, rule by rule, against the rules' own words in exact arithmetic."""
+"""Scales that are powers of two: each rule against its definition in exact arithmetic."""
 
 import dataclasses
 import math
@@ -10,11 +10,11 @@ import torch
 import quantcore as qc
 
 FLOATS = ("e2m1", "e2m3", "e3m2", "e4m3fn", "e5m2")
-LEAST, MOST = -127, 127  # the exponents that e8m0 has
+LEAST, MOST = -127, 127  # the exponents of e8m0
 
 
 def magnitudes():
-    """Powers of two from below the normal numbers to the largest, and what lies just where a rule turns."""
+    """Powers of two from subnormal to the largest, and the numbers at which some rule changes its result."""
     parts = [1, 1.125, 1.25, 1.375, 1.4375, 1.5, 1.75, 1.8, 1.875, 1.9375, 1.96875, 1.99]
     seeds = np.float32(
         [math.ldexp(p, k) for k in (*range(-149, -120), -3, -1, 0, 1, 2, 7, 100) for p in parts]
@@ -26,14 +26,14 @@ def magnitudes():
 
 
 def bits_exponent(v):
-    """floor(log2(v)); what is below the normal numbers has that of 0, and infinity one more than the largest."""
+    """The exponent in the bits of v: floor(log2(v)), -127 for zero and subnormals, and 128 for infinity."""
     if math.isinf(v):
         return 128
     return math.frexp(v)[1] - 1 if v >= 2.0**-126 else -127
 
 
 def raised(v, mantissa):
-    """The exponent of v and half a step of the mantissa."""
+    """The exponent of v plus half a step of the mantissa."""
     if math.isinf(v):
         return 128
     e = bits_exponent(v)
@@ -46,7 +46,7 @@ def log2(v):
 
 
 def expected(rule, v, largest, mantissa, unit=0):
-    """The scale of a block whose largest magnitude is v; ``largest``: what it is brought to."""
+    """The scale of a block whose largest magnitude is v; ``largest`` is the largest value of the format."""
     emax = math.frexp(largest)[1] - 1
     if rule == "power_log2_wrapped":
         e = math.floor(log2(v)) - emax if 0 < v < math.inf else None
@@ -68,7 +68,7 @@ def expected(rule, v, largest, mantissa, unit=0):
         e = bits_exponent(v) - emax
     else:
         e = raised(v, 1 if rule == "power_rounded_e2m1" else mantissa)
-        e = math.inf if e == 128 and rule != "power_even" else e - emax  # rounded beyond float32
+        e = math.inf if e == 128 and rule != "power_even" else e - emax  # rounded up beyond float32
     if e > MOST + unit:
         beyond = {"power_log2_floor": math.nan, "power_rounded": math.inf, "power_rounded_e2m1": math.inf}
         return beyond.get(rule, 2.0 ** (MOST + unit))
@@ -80,7 +80,7 @@ RULES = ("power_floor", "power_log2_floor", "power_log2_wrapped", "power_even", 
 
 
 def scales_of(values, fmt, rule):
-    """The scales of one-element blocks, under the textbook with that rule."""
+    """The scales of one-element blocks, with the textbook's convention changed to this rule."""
     plain = qc.TEXTBOOK.changed(symmetric_scale=rule, eps=0.0, nan="zero")
     scheme = dataclasses.replace(qc.Scheme.parse(f"{fmt} per_channel(0)"), convention=plain)
     return qc.choose_qparams(torch.tensor(values).reshape(-1, 1), scheme).scale.reshape(-1).tolist()
@@ -92,7 +92,7 @@ def test_scale_of_a_float_block(fmt, rule):
     book = qc.FLOATS[fmt]
     values = [*magnitudes(), math.inf]
     for sign in (1, -1):
-        # NaN alone, and none of it: either may go a way of its own
+        # with infinity, without it, and with NaN: each may take its own code path
         for part in (values, values[:-1], [math.nan, 1.5, 3e38]):
             found = scales_of([sign * v for v in part], fmt, rule)
             wanted = [expected(rule, v, book.max, book.mantissa) for v in part]
@@ -106,7 +106,7 @@ def test_scale_of_a_float_block(fmt, rule):
 @pytest.mark.parametrize("rule", ["power_floor", "power_even", "power_ceil", "power_rounded"])
 @pytest.mark.parametrize("bits", [4, 8])
 def test_scale_of_an_integer_block(bits, rule):
-    """Codes count as 1.xxx · 2^0, so the power that e8m0 bounds is 2^(bits - 2) times the scale."""
+    """Integer codes are read as 1.xxx · 2^0, so e8m0's bounds apply to 2^(bits - 2) times the scale."""
     values = magnitudes()
     found = scales_of(values, f"int{bits}", rule)
     wanted = [expected(rule, v, 2 ** (bits - 1) - 1, bits - 2, unit=2 - bits) for v in values]

@@ -1,4 +1,4 @@
-"""Numbers to practise on: few digits, easy scales, and what makes rounding worth practising."""
+"""Numbers for practice: few digits, easy scales, and some ties and out-of-range values."""
 
 from fractions import Fraction
 
@@ -26,9 +26,7 @@ def test_numbers_that_are_worked_out_mentally(scheme: str, clipping: bool) -> No
         for row, codes in zip(found.x, result.codes.tolist(), strict=True):
             ties = beyond = 0
             for x, code in zip(row, codes, strict=True):
-                exact = Fraction(
-                    np.format_float_positional(x)
-                )  # as the page writes it, not as float32 has it
+                exact = Fraction(np.format_float_positional(x))  # as written on the page, not as in float32
                 digits = str(abs(exact.numerator) * 10**9 // exact.denominator).strip("0")
                 assert len(digits) <= 3
                 steps = exact / Fraction(found.scale)
@@ -45,5 +43,5 @@ def test_numbers_that_are_worked_out_mentally(scheme: str, clipping: bool) -> No
 def test_a_seed_gives_everyone_the_same_tensor() -> None:
     np.testing.assert_array_equal(practice(qc.INT4, True, 7).x, practice(qc.INT4, True, 7).x)
     assert not np.array_equal(practice(qc.INT4, True, 7).x, practice(qc.INT4, True, 8).x)
-    for bits in (2, 16):  # the narrowest and the widest have some too
+    for bits in (2, 16):  # the narrowest and the widest formats have tensors, too
         assert practice(qc.IntFormat(bits), False, 0, True).x.shape == (4, 6)

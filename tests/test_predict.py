@@ -1,4 +1,4 @@
-"""Answers that one wrong step gives are told from right ones, and the step is named."""
+"""Answers with one wrong step are marked wrong, and the step is named."""
 
 import math
 import re
@@ -174,7 +174,7 @@ def test_zero_points(scheme, typed, kind, words):
 
 
 def simulated(x, s, z, low, high, how):
-    """A learner's code in plain Python, with the step ``how`` wrong."""
+    """The code that a learner computes with the step ``how`` wrong, in plain Python."""
     q = x / s
     whole = {"cut": math.trunc, "down": math.floor}.get(how, round)(q)
     code = whole - z if how == "sign" else whole if how == "forgotten" else whole + z
@@ -196,7 +196,7 @@ KINDS = {
 @pytest.mark.parametrize("how", KINDS)
 @pytest.mark.parametrize("scheme", ["int8 asymmetric percentile(90)", "uint6 asymmetric percentile(80)"])
 def test_a_learner_with_one_habit_is_told_so(scheme, how):
-    """Of 200 elements, whatever the habit gets wrong is told to be that habit, or one that gives the same."""
+    """Of the elements that a habit gets wrong, at least 90 % are explained by it, and all by some wrong step."""
     x = tensors.generate(tensors.Generated("normal", (10, 20), 5)) + 0.37
     result = of(scheme, x)
     fmt, z = result.scheme.format, int(result.zero_point)

@@ -1,4 +1,4 @@
-"""Every preset gives what its library gave, as recorded in golden/presets.*: see golden/README.md."""
+"""Every preset gives its library's results, as recorded in golden/presets.*; see golden/README.md."""
 
 import dataclasses
 import json
@@ -12,7 +12,7 @@ import pytest
 import quantcore as qc
 
 HERE = Path(__file__).parent / "golden"
-# recorded as bytes, in golden_checkpoints/gguf_quantizer: see test_ggml_bytes.py
+# recorded as bytes in golden_checkpoints/gguf_quantizer; see test_ggml_bytes.py
 AS_BYTES = {f"gguf.{name}" for name in ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS")}
 RECORDED = (
     *("per_tensor_scale", "global_scale", "quantization_factor", "scaler_mean", "scale", "scale_values"),
@@ -36,7 +36,7 @@ def cases(preset):
 
 
 def scheme_of(case):
-    """The case's preset, with another granularity where the case has one."""
+    """The preset of the case, with the case's granularity if it has one."""
     scheme = qc.PRESETS[case["preset"]]
     if "scales_granularity" in case:
         scheme = dataclasses.replace(scheme, scales=_with(scheme.scales, case["scales_granularity"]))
@@ -48,7 +48,7 @@ def _with(scheme, granularity):
 
 
 def found(case, scheme):
-    """What we have of all that is recorded, by its name."""
+    """Our results under the names that the records use."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         result = qc.apply(array(case["x"]), scheme)
@@ -66,7 +66,7 @@ def found(case, scheme):
 
 
 def of_scales(scales):
-    """What is recorded of the scales of blocks and of what these are quantized with."""
+    """Our results for quantized scales, and for what they are quantized with."""
     ours = {"scale_codes": scales.codes.numpy(), "per_tensor_scale": scales.scale.numpy()}
     if not isinstance(scales.scheme.format, qc.IntFormat):
         ours["scale_values"] = scales.scheme.format.decode(scales.codes).numpy()
@@ -86,7 +86,7 @@ def no_number(name, values, scheme):
 def differences(case, scheme):
     """What differs from the record, in words; empty if nothing does.
 
-    The sign of zero is left aside, and with which of its patterns a NaN is written.
+    The sign of zero and the bit pattern of NaN do not count.
     """
     ours, words = found(case, scheme), []
     for name in RECORDED:
@@ -107,7 +107,7 @@ def differences(case, scheme):
     return words
 
 
-# held by the library itself or by its formula in test_presets_live.py
+# compared with the library itself or its formula in test_presets_live.py
 NOT_RECORDED = AS_BYTES | {
     "torchao.int4_g32",
     "torchao.int4_g64",
@@ -119,7 +119,7 @@ NOT_RECORDED = AS_BYTES | {
 
 @pytest.mark.parametrize("preset", [name for name in qc.PRESETS if name not in NOT_RECORDED])
 def test_exact(preset):
-    assert cases(preset), f"nothing is recorded of {preset}"
+    assert cases(preset), f"nothing is recorded for {preset}"
     words = [line for case in cases(preset) for line in differences(case, scheme_of(case))]
     assert not words, "\n".join(words)
 
@@ -130,7 +130,7 @@ def test_text_round_trips(preset):
     assert qc.Scheme.parse(str(scheme)) == scheme
 
 
-# choice -> (preset, a value that must not go unnoticed)
+# a preset, a choice, and a wrong value that a recorded case must reveal
 CHANGES = [
     ("torchao.fp8_e4m3fn", "kernel", "B"),
     ("torchao.mxfp8_e4m3", "symmetric_scale", "power_even"),
@@ -177,7 +177,7 @@ CHANGES = [
 ]
 
 
-# the same of the conventions of scales
+# the same for conventions of scales
 CHANGES_OF_SCALES = [
     ("torchao.nvfp4", "kernel", "B"),
     ("torchao.nvfp4", "divisor", 1.0),
@@ -202,7 +202,7 @@ def changed(scheme, choice, value):
 
 @pytest.mark.parametrize(("preset", "choice", "value"), CHANGES)
 def test_choice_is_read(preset, choice, value):
-    """A preset one of whose choices is changed fails against the recorded cases."""
+    """A preset with this choice changed fails on a recorded case."""
     told = [
         case["id"] for case in cases(preset) if differences(case, changed(scheme_of(case), choice, value))
     ]

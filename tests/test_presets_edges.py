@@ -1,4 +1,4 @@
-"""Every preset on tensors that libraries stumble over: no traceback, no warning of torch's, and what they refuse."""
+"""Every preset on difficult tensors: no traceback, no warning from torch, and what presets refuse."""
 
 import warnings
 
@@ -12,7 +12,7 @@ from quantcore.range_setting import Search
 each_preset = pytest.mark.parametrize("preset", qc.PRESETS)
 SHAPE = (64, 256)
 ODD_SHAPES = [(1, 1), (5,), (3, 33), (2, 100), (2, 3, 31)]
-# families that take blocks cut short at the end; of the others some refuse what their blocks do not divide
+# families that allow a short last block; others refuse sizes that their blocks do not divide
 SHORT_BLOCKS = ("bitsandbytes.nf4", "bitsandbytes.fp4", "microxcaling.")
 SEARCHED = [name for name, scheme in qc.PRESETS.items() if isinstance(scheme.range_setting, Search)]
 PER_TENSOR = ("torchao.fp8", "compressed_tensors.fp8")
@@ -53,7 +53,7 @@ def test_hard_tensors(preset):
             result = apply_quietly(x, scheme)
             assert result.dequantized.shape == result.codes.shape == x.shape, name
             assert 0 <= qc.report(result).codes_used <= scheme.format.available, name
-            for note in result.warnings:  # what the library makes of NaN, in one sentence
+            for note in result.warnings:  # one sentence on what the library makes of NaN
                 assert scheme.convention.library in note, name
                 assert note.endswith("."), name
 
@@ -78,10 +78,10 @@ def test_odd_sizes(preset, shape):
     assert said.count(". ") <= 1, said
 
 
-# torchao's NF4 takes another mean off its scales; bitsandbytes' rows divide by 127 in two roundings, and GPTQ's
-# grid finds its range in float32 anew
+# x̂ changes slightly when quantized again: torchao's NF4 subtracts another mean from its scales, bitsandbytes
+# divides rows by 127 in two roundings, and GPTQ's grid recomputes its range in float32
 MOVING = ("torchao.nf4", "bitsandbytes.int8_vectorwise", "gptq_like.int4_g128")
-# max|x| / 7.5 is a scale whose largest code, 7, stands for less than max|x|: the range shrinks each time
+# with the scale max|x| / 7.5, the largest code 7 is less than max|x|, so the range shrinks each time
 SHRINKING = ("torchao.int4_g32", "torchao.int4_g64", "torchao.int4_g128", "torchao.int8")
 
 
@@ -95,7 +95,7 @@ def test_quantizing_again_changes_nothing(preset):
         assert apply_quietly(once, scheme).scale.max() <= apply_quietly(x, scheme).scale.max()
         assert (once - again).abs().max() <= apply_quietly(x, scheme).scale.max()
     elif preset in SEARCHED:
-        # the search goes on from what it found, by some of its steps
+        # searching again from the result may improve it by some steps
         assert qc.errors(once, again).sqnr_db > qc.errors(x, once).sqnr_db + 6
     elif preset in MOVING:
         step = apply_quietly(x, scheme).scale.max()
@@ -106,7 +106,7 @@ def test_quantizing_again_changes_nothing(preset):
 
 @each_preset
 def test_on_the_grid(preset):
-    """No block has more values than the format, nor codes that the format has not."""
+    """No block has more distinct values than the format, or codes outside of it."""
     scheme = qc.PRESETS[preset]
     result = apply_quietly(torch.randn(SHAPE, generator=torch.Generator().manual_seed(4)), scheme)
     size = {qc.PerTensor: SHAPE[0] * SHAPE[1], qc.PerChannel: SHAPE[1]}.get(type(scheme.granularity))
@@ -128,19 +128,19 @@ def test_on_the_grid(preset):
         # bytes per super-block of 256: 84, 110, 144, 176, 210, 136
         ("gguf.Q2_K", 2.625, 0), ("gguf.Q3_K", 3.4375, 0), ("gguf.Q4_K", 4.5, 0), ("gguf.Q5_K", 5.5, 0),
         ("gguf.Q6_K", 6.5625, 0), ("gguf.IQ4_NL", 4.5, 0), ("gguf.IQ4_XS", 4.25, 0),
-        # 8 bits a block of 64, one float32 for 256 of these, and the mean
+        # 8 bits per block of 64, one float32 per 256 of these, and the mean
         ("torchao.nf4", 4 + 8 / 64 + 32 / (64 * 256), 32),
         ("bitsandbytes.nf4", 4.5, 0), ("microxcaling.mxint8", 8.25, 0),
     ],
 )  # fmt: skip
 def test_bits(preset, each, whole, shape):
-    """``each`` element's, and those of the ``whole`` tensor: what the library's files and tensors hold."""
+    """Bits per element (``each``) and per tensor (``whole``), as in the library's files and tensors."""
     n = shape[0] * shape[1]
     assert qc.bits_per_element(qc.PRESETS[preset], shape) == each + whole / n
 
 
 def test_short_blocks_are_their_own():
-    """A short last block is quantized as if it stood alone."""
+    """A short last block is quantized like a tensor of its own."""
     x = torch.randn(1, 100, generator=torch.Generator().manual_seed(5))
     for preset in qc.PRESETS:
         if not preset.startswith(SHORT_BLOCKS):

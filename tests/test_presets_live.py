@@ -1,6 +1,6 @@
-"""Presets against the installed libraries themselves, on blocks made to part them.
+"""Presets against the installed libraries, on blocks made to reveal differences.
 
-Of gguf, bitsandbytes and microxcaling, which the development requirements leave out, where they are installed.
+gguf, bitsandbytes and microxcaling are not among the development requirements; they are tested if installed.
 """
 
 import dataclasses
@@ -18,8 +18,8 @@ MX_FORMATS = ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e2m3", "mxfp6_e3m2", "mxfp4")
 
 
 def hard_rows(width, seed=5, finite=True):
-    """(ROWS, width) float32: every magnitude, maxima beside powers of two, elements beside ties, zeros, tiny
-    and huge ones; with ``finite=False`` some rows hold NaN or infinity."""
+    """Rows of float32, shape (ROWS, width): all magnitudes, maxima next to powers of two, elements next to ties,
+    zeros, tiny and huge numbers; with ``finite=False``, NaN or infinity in some rows."""
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((ROWS, width)).astype(np.float32)
     kind = rng.integers(0, 12, ROWS)
@@ -31,7 +31,7 @@ def hard_rows(width, seed=5, finite=True):
     x[kind == 6, : width // 2] = 0
     x[kind == 7] = 0
     x[kind == 8] = -0.0
-    # a maximum beside a power of two, everything else below it
+    # a maximum next to a power of two, everything else below it
     edge = kind >= 9
     power = np.exp2(rng.integers(-20, 20, edge.sum())).astype(np.float32)
     near = power.copy()
@@ -114,7 +114,7 @@ def test_compressed_tensors(name):
 
 
 def nvfp4_rows():
-    """One tensor a range of magnitudes: every tensor has one scale of scales."""
+    """One tensor per range of magnitudes, since each tensor has a single scale of scales."""
     x = hard_rows(64)
     sizes = x.abs().amax(1)
     ends = (0.0, 1e-41, 1e-38, 1e-36, 1e-6, 1.0, 10.0, 1e30, 3.5e38)
@@ -144,7 +144,7 @@ def test_torchao_nvfp4(levels):
         result = ours(x, "torchao.nvfp4" + (".1level" if levels == 1 else ""))
         table = qc.FLOATS["e4m3fn"].decode
         check(x, table(result.scales.codes), table(made.scale.view(torch.uint8)), "scales")
-        # under a scale that is NaN the codes are bits of NaN, and stand for NaN
+        # with a NaN scale, the codes are arbitrary
         numbers = ~result.scale.isnan().repeat_interleave(16, 1)
         check(x, result.codes * numbers, unpack_uint4(made.qdata.view(torch.uint8)) * numbers, "codes")
         check(x, result.dequantized, made.dequantize(torch.float32), "dequantized")
@@ -224,7 +224,7 @@ def test_gguf(name):
     check(x, result.dequantized, theirs, "dequantized")
     packed = packed.reshape(-1, gguf.GGML_QUANT_SIZES[kind][1])
     bits = qc.bits_per_element(result.scheme, x.shape)
-    assert bits * x.numel() == packed.size * 8, "the file's own size"
+    assert bits * x.numel() == packed.size * 8, "must be the file's size"
     if name[0] == "Q" and name[1] in "458":
         scale = packed[:, :2].copy().view(np.float16).astype(np.float32)
         check(x, result.scale, scale.reshape(x.shape[0], -1), "scale")
@@ -249,7 +249,7 @@ def test_bitsandbytes(name, size):
             result = qc.apply(x, dataclasses.replace(preset, granularity=qc.PerFlatGroup(size)))
         check(x, result.codes, codes.reshape(shape), "codes")
         check(x[:1], result.scale, state.absmax, "scale")
-        # table times largest magnitude, by hand: the CPU kernel takes another block's where rows cut blocks
+        # recomputed as table times largest magnitude, since the CPU kernel uses another block's where rows cut blocks
         theirs = state.code[codes.long()] * state.absmax.repeat_interleave(size)[: x.numel()]
         check(x, result.dequantized, theirs.reshape(shape), "dequantized")
 
@@ -266,7 +266,7 @@ def test_bitsandbytes_int8():
 
 
 def weights_of(x, config):
-    """What torchao makes of the weights of a linear layer."""
+    """The quantized weight of a linear layer, by torchao."""
     torchao = pytest.importorskip("torchao.quantization")
     linear = torch.nn.Linear(x.shape[1], x.shape[0], bias=False)
     linear.weight.data = x.clone()
@@ -299,9 +299,9 @@ def test_torchao_int8_weights(name):
 
 
 def test_gptq_like_grid():
-    """The grid as GPTQ's quant.py finds it: maxq = 15, the range with 0 in it, zero = round(-xmin / scale)."""
+    """The grid of GPTQ's quant.py: maxq = 15, a range that includes 0, zero = round(-xmin / scale)."""
     x = hard_rows(256)
-    x = x[(x.abs().amax(1) < 1e30) & (x.abs().amax(1) > 1e-30)]  # it has no care for the ends of float32
+    x = x[(x.abs().amax(1) < 1e30) & (x.abs().amax(1) > 1e-30)]  # it does not handle the ends of float32
     groups = x.reshape(-1, 128)
     groups = groups[(groups != 0).any(1)]
     high, low = groups.amax(1).clamp(min=0), groups.amin(1).clamp(max=0)

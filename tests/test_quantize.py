@@ -14,7 +14,7 @@ import torch
 
 import quantcore as qc
 
-# torch warns once that its quantized tensors will go; they are an oracle until then
+# torch warns once that its quantized tensors will be removed; until then they are an oracle
 pytestmark = pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")
 
 FORMATS = [
@@ -55,7 +55,7 @@ LAYOUTS = [
     ((2, 3, 4, 5), qc.PerGroup(2, axis=-4), (2, 1, 1, 1)),
     ((2, 3, 4, 5), qc.PerBlock((2, 2, 3, -1)), (2, 2, 3, 5)),
 ]
-# every format where blocks are few, four of them at a time elsewhere, each in its turn
+# every format if there is one block, otherwise every 15th in turn
 SHAPES_AND_BLOCKS = [pytest.param(*layout, id=f"{layout[0]}-{layout[1]}") for layout in LAYOUTS]
 
 
@@ -85,7 +85,7 @@ def grid_of(shape, block):
 
 
 def parameters(grid, fmt, seed=0, even=False):
-    """A power of two as scale and a zero point in the format, for every block."""
+    """For every block a power of two as scale and a zero point within the format."""
     rng = np.random.default_rng(seed)
     scale = np.ldexp(np.float32(1), rng.integers(-4, 3, grid)).astype(np.float32)
     lowest = fmt.qmin + fmt.qmin % 2 if even else fmt.qmin
@@ -94,7 +94,7 @@ def parameters(grid, fmt, seed=0, even=False):
 
 
 def halves(shape, block, scale, fmt, seed=0):
-    """x = k/2 · s with whole k: half of the elements are ties, and some overflow. Exact in float32."""
+    """x = k/2 · s with integer k, exact in float32: half of the elements are ties, and some overflow."""
     rng = np.random.default_rng(seed)
     reach = min(3 * fmt.available, 1 << 17)
     x = torch.tensor(rng.integers(-reach, reach + 1, shape).astype(np.float32))
@@ -104,7 +104,7 @@ def halves(shape, block, scale, fmt, seed=0):
 
 
 def off_ties(shape, block, scale, fmt, seed=0):
-    """x whose quotient by the scale stands at least 0.1 from every tie, so that x·(1/s) rounds as x/s does."""
+    """x with x/s at least 0.1 from every tie, so that x·(1/s) rounds like x/s."""
     rng = np.random.default_rng(seed)
     reach = min(2 * fmt.available, 1 << 15)
     quotient = rng.integers(-reach, reach + 1, shape) + rng.uniform(-0.4, 0.4, shape)
@@ -115,7 +115,7 @@ def off_ties(shape, block, scale, fmt, seed=0):
 
 
 def codes_of_fake_quantize(x, scale, zero_point, block, fmt):
-    """torch.fake_quantize_per_tensor_affine of every block; its output, divided by s, gives the code exactly."""
+    """Codes by torch.fake_quantize_per_tensor_affine on each block; its output divided by s gives them exactly."""
     codes = torch.empty(x.shape, dtype=torch.int64)
     for position, part in blocks_of(tuple(x.shape), block):
         s, z = float(scale[position]), int(zero_point[position])
@@ -158,7 +158,7 @@ def test_codes_against_fake_quantize_per_channel(bits, axis):
     assert torch.equal(result.dequantized, expected)
 
 
-# quantize_per_tensor and quantize_per_channel add z before they round: a tie goes elsewhere if z is odd
+# quantize_per_tensor and quantize_per_channel add z before rounding, so ties go the other way if z is odd
 @pytest.mark.parametrize(("fmt", "dtype"), [(qc.INT8, torch.qint8), (qc.UINT8, torch.quint8)])
 @pytest.mark.parametrize("shape", [(), (9,), (6, 10), (3, 4, 5), (2, 3, 4, 5)])
 def test_codes_against_quantize_per_tensor(fmt, dtype, shape):
@@ -200,7 +200,7 @@ def test_codes_recorded_from_onnx(case, golden):
     scale, zero_point, codes = (golden[f"{case['id']}.{what}"] for what in ("scale", "zero_point", "codes"))
     by_hand = qc.Given(scale.tolist(), zero_point.tolist())
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that tool does not clamp every zero_point into its format
+        warnings.simplefilter("ignore")  # that tool does not clamp all zero_points to the format
         scheme = dataclasses.replace(qc.Scheme.parse(case["scheme"]), range_setting=by_hand)
         result = qc.apply(golden[case["x"]], scheme)
     assert np.array_equal(result.codes.numpy().astype(np.int64), codes.astype(np.int64))
@@ -295,7 +295,7 @@ def test_dequantized_stands_on_the_grid_and_within_half_a_step(scheme):
     for position, part in blocks_of((6, 10), block):
         shifted = (codes - int(result.zero_point[position])).astype(np.float32)
         assert np.isin(x_hat[part].numpy(), shifted * result.scale[position].numpy()).all()
-    # inside the range: between the lowest and the highest value that the codes can stand for
+    # inside the range: between the values of the lowest and the highest code
     inside = (x.double() >= (fmt.qmin - zero_point).double() * scale) & (
         x.double() <= (fmt.qmax - zero_point).double() * scale
     )
@@ -415,7 +415,7 @@ def test_range_that_overflows():
 
 def test_a_tie_goes_to_the_even_code():
     x = [-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 3.5]
-    for zero_point in (0, 1):  # it is x/s that is rounded, not x/s + z
+    for zero_point in (0, 1):  # x/s is rounded, not x/s + z
         codes = qc.quantize(x, 1.0, zero_point, SYM)
         assert codes.tolist() == [q + zero_point for q in (-2, -2, 0, 0, 2, 2, 4)]
 
@@ -532,7 +532,7 @@ def test_the_zero_point_that_is_named_lies_outside(zero_points, named):
     )
     with pytest.warns(UserWarning, match=f"zero_point {named} lies") as caught:
         qc.apply(torch.ones(2, 3), scheme)
-    assert caught[0].filename == __file__  # where it was called
+    assert caught[0].filename == __file__  # the warning points to the caller
 
 
 def test_codes_have_the_dtype_and_shape_of_the_format():
@@ -559,7 +559,7 @@ def test_result_names_its_parts():
     assert result.block == (1, 5)
     assert torch.equal(result.params.scale, params.scale)
     assert torch.equal(result.params.zero_point, params.zero_point)
-    # of five elements the 25th and 75th percentile are the second and the fourth; 0 is always inside
+    # the 25th and 75th percentile of five elements are the second and the fourth; the range includes 0
     ordered = x.view(6, 2, 5).sort(-1).values
     assert torch.equal(params.low, ordered[..., 1].clamp(max=0))
     assert torch.equal(params.high, ordered[..., 3].clamp(min=0))

@@ -1,4 +1,4 @@
-"""Range settings beyond min-max: MinMse against trying everything, the others against the libraries they are of."""
+"""Range settings beyond min-max: MinMse against exhaustive search, the others against their libraries."""
 
 import contextlib
 import dataclasses
@@ -67,7 +67,7 @@ def test_every_setting_has_one_name():
 
 
 def error_of(block, scheme, low, high):
-    """The squared error of one block under a range, by way of apply."""
+    """The squared error of one block quantized with this range; None if the range is empty."""
     low, high = float(low), float(high)
     if not low < high:
         return None
@@ -77,7 +77,7 @@ def error_of(block, scheme, low, high):
 
 
 def candidates_of(block, symmetric, n):
-    """Every range that the grid has, from numpy's float32."""
+    """Every range of the grid, computed in numpy's float32."""
     low, high = block.min(), block.max()
     still = np.float32(0) if symmetric else np.clip(np.float32(0), low, high)
     yield low, high
@@ -97,7 +97,7 @@ def test_min_mse_is_the_best_of_all_candidates(fmt, data):
         tried = [error_of(block, scheme, *ends) for ends in candidates_of(block, scheme.symmetric, 9)]
         tried = [t for t in tried if t is not None]
         if tried:
-            # the same numbers, but summed in another order
+            # the same numbers, summed in another order
             assert error == pytest.approx(min(tried), rel=1e-12, abs=0)
 
 
@@ -119,8 +119,8 @@ def test_min_mse_is_never_worse_than_min_max(convention, data):
         assert (errors[0] is None) == (errors[1] is None)
 
 
-# blocks whose low / s is a tie: from share to share the zero_point is one or the other, and with it how far codes
-# reach. Found among 20,000 such blocks by leaving out what the search does about it.
+# blocks whose low / s is a tie, so that the zero_point, and with it the reach of the codes, alternates between
+# ranges. Chosen from 20,000 such blocks as ones on which a search that ignores this fails.
 TIED = torch.tensor(
     [
         [-0.8527050018310547, 7.674345016479492, 2.574326753616333, 3.0891921520233154, 1.0297306776046753,
@@ -131,7 +131,7 @@ TIED = torch.tensor(
          5.454507350921631, 4.675292015075684, 3.116861343383789],
     ]
 )  # fmt: skip
-# its narrow ranges get a scale over that of wide ones
+# narrow ranges get a larger scale than wide ones
 RAISED = dataclasses.replace(
     qc.Scheme.parse("int4"), convention=qc.TEXTBOOK.changed(eps=0.5, eps_replacement=2.0)
 )
@@ -157,14 +157,14 @@ EVERY_CONVENTION = sorted(CONVENTIONS)
 @in_parts(7)
 @pytest.mark.parametrize("convention", EVERY_CONVENTION)
 def test_a_search_finds_what_measuring_every_range_does(convention, part):
-    """Of no range that the search leaves out is the error the least, to the last bit."""
+    """The search never skips the range with the least error, compared to the last bit."""
     shares = 1 - torch.arange(16) / 16
     searched = 0
     formats = ("int4", "int8 asymmetric", "uint4 asymmetric", "e2m1", "nf4")
     datasets = ("normal", "outliers", "above zero", "whole", "huge", "tiny", "denormal", "one outlier")
     for fmt, data in part(itertools.product(formats, datasets)):
         if fmt == "nf4" and CONVENTIONS[convention].coding.rounding != "half_even":
-            continue  # a codebook rounds to the nearest only
+            continue  # codebooks only round to nearest
         scheme = dataclasses.replace(qc.Scheme.parse(fmt), convention=CONVENTIONS[convention])
         # the fused kernel takes one block
         rows = 1 if CONVENTIONS[convention].coding.kernel == "E" else None
@@ -172,7 +172,7 @@ def test_a_search_finds_what_measuring_every_range_does(convention, part):
         low, high = blocks.amin(1), blocks.amax(1)
         still = torch.zeros_like(low) if scheme.symmetric else torch.zeros_like(low).clamp(low, high)
         measure = BlockErrors(blocks, scheme)
-        # a share of 1 is the range itself; the sum of the two might round
+        # a share of 1 is the range itself, as computing it could round
         ends = [(low, high)]
         ends += [tuple(still + (end - still) * share for end in (low, high)) for share in shares[1:]]
         errors = torch.stack([measure(*end) for end in ends])
@@ -194,7 +194,7 @@ def test_a_search_finds_what_measuring_every_range_does(convention, part):
     ],
 )
 def test_a_search_leaves_most_ranges_out(monkeypatch, text, power, most):
-    """Of 100 ranges a block: how many are measured in float32, and again in float64 where that can't tell."""
+    """How many of 100 ranges per block are measured in float32, and again in float64 where float32 can't decide."""
     exact, measured = [], []
     call, measure = BlockErrors.__call__, Trials.measure
     monkeypatch.setattr(
@@ -205,7 +205,7 @@ def test_a_search_leaves_most_ranges_out(monkeypatch, text, power, most):
     )
     x = torch.randn(400, 64, generator=torch.Generator().manual_seed(0)) ** power
     qc.choose_qparams(x, qc.Scheme.parse(f"{text} per_channel(0) min_mse"))
-    assert 400 <= sum(exact) <= 1.2 * 400  # min-max itself is measured so
+    assert 400 <= sum(exact) <= 1.2 * 400  # min-max itself is always measured in float64
     assert 7 * 400 <= sum(measured) <= most * 400
 
 
@@ -228,13 +228,13 @@ def test_a_search_leaves_most_ranges_out(monkeypatch, text, power, most):
     ],
 )
 def test_which_searches_measure_in_steps(fmt, choices, size, expected):
-    """The fewest passes, where x̂ is the step next to x whatever the order of operations."""
+    """This takes the fewest passes, and is possible if x̂ is the step next to x in any order of operations."""
     scheme = dataclasses.replace(qc.Scheme.parse(fmt), convention=qc.TEXTBOOK.changed(**choices))
     assert grid_trials._takes_steps(BlockErrors(torch.ones(2, size), scheme)) == expected
 
 
 class Largest(TorchDispatchMode):
-    """Keeps the most elements that an operation wrote."""
+    """Records the most elements that a multiplication wrote."""
 
     elements = 0
 
@@ -247,7 +247,7 @@ class Largest(TorchDispatchMode):
 
 
 def test_a_search_works_on_two_pieces_at_a_time():
-    """Eight ranges of as many blocks as have 2^20 elements together."""
+    """It tries eight ranges at once, on as many blocks as keep the elements at 2^20."""
     x = torch.randn(3000, 128, generator=torch.Generator().manual_seed(0))
     with Largest() as largest:
         qc.choose_qparams(x, qc.Scheme.parse("int4 per_channel(0) min_mse(9)"))
@@ -255,7 +255,7 @@ def test_a_search_works_on_two_pieces_at_a_time():
 
 
 def test_min_mse_of_long_blocks_and_of_many_at_once():
-    """The ways through the search agree: a block alone, among others, longer than float32 sums are good for."""
+    """Blocks alone, among others, and too long for float32 sums give the same results."""
     x = torch.randn(3000, 16, generator=torch.Generator().manual_seed(1)) ** 3
     scheme = qc.Scheme.parse("int3 per_channel(0) min_mse")
     together = qc.choose_qparams(x, scheme).scale
@@ -272,14 +272,14 @@ def test_min_mse_of_long_blocks_and_of_many_at_once():
 
 
 def test_min_mse_takes_the_widest_of_equals():
-    x = torch.tensor([[0.0, 1.0, -1.0, 0.5]])  # int2n: ±1 and 0.5 ties; int8 with 127 exact steps of zero
+    x = torch.tensor([[0.0, 1.0, -1.0, 0.5]])  # magnitudes of 0, 0.5 and 1
     assert qc.choose_qparams(torch.zeros(1, 4), qc.Scheme(range_setting=qc.MinMse())).high.item() == 0
     exact = qc.Scheme.parse("uint2 asymmetric min_mse(candidates=4)")
     assert qc.choose_qparams(x.abs() * 3, exact).high.item() == 3
 
 
 def test_min_mse_looks_at_the_convention_it_serves():
-    """On the same tensor two conventions can have two best ranges."""
+    """On the same tensor, two conventions can have different best ranges."""
     x = torch.randn(64, 32, generator=torch.Generator().manual_seed(3))
     highs = [
         qc.choose_qparams(x, qc.Scheme.parse(f"int2 per_channel(0) min_mse {name}")).high
@@ -330,7 +330,7 @@ def test_entropy_has_the_recorded_thresholds(case):
 
 
 def divergence(counts, i, quantized):
-    """Σ p·log(p/q) with ``i`` bins beside the middle one, as onnxruntime's loops have it; None without a q."""
+    """Σ p·log(p/q) with ``i`` bins on each side of the middle one, as in onnxruntime's loops; None if q is 0."""
     middle = len(counts) // 2
     start, stop = middle - i, min(middle + i + 1, len(counts))
     inside = counts[start:stop]
@@ -353,7 +353,7 @@ def divergence(counts, i, quantized):
 
 @pytest.mark.parametrize(("bins", "quantized"), [(12, 4), (13, 4), (40, 8), (41, 7), (64, 16), (30, 2)])
 def test_divergence_of_every_threshold(bins, quantized):
-    """Sparse histograms, in which empty bins and what is piled on the ends weigh most, each threshold alone."""
+    """Each threshold separately, on sparse histograms, where empty bins and clipped counts matter most."""
     rng = np.random.default_rng(bins)
     counts = rng.poisson(rng.choice([0.1, 0.5, 2, 20], (120, 1)), (120, bins)) * rng.integers(
         1, 40, (120, bins)
@@ -377,7 +377,7 @@ def test_divergence_of_every_threshold(bins, quantized):
 
 
 def test_histogram_is_numpys():
-    """Its edges, and what lies on them."""
+    """The edges are those of numpy, and elements on edges are counted as numpy does."""
     rng = np.random.default_rng(2)
     for bins in (2, 3, 12, 128, 301):
         x = rng.normal(size=(20, 50)).astype(np.float32)
@@ -431,7 +431,7 @@ def test_entropy_of_a_large_tensor_is_onnxruntimes():
 
 @pytest.mark.parametrize("data", ["huge", "tiny", "denormal"])
 def test_entropy_where_onnxruntime_fails_is_scaled(data):
-    """A power of two on all elements is one on the thresholds."""
+    """Scaling all elements by a power of two scales the thresholds by the same."""
     exponent = {"huge": 126, "tiny": -126, "denormal": -140}[data]
     x = np.ldexp(np.rint(NORMAL * 64).astype(np.float32) / 512, exponent)
     near = np.ldexp(x.astype(np.float64), -exponent).astype(np.float32)
@@ -495,7 +495,7 @@ def test_half_quadratic_is_hqqs(data, round_zero):
 
 
 def test_half_quadratic_of_a_tensor_walked_in_pieces():
-    """Its mean is over the whole tensor, whatever is computed at a time."""
+    """The mean is over the entire tensor, even though the tensor is processed in pieces."""
     quantizer = pytest.importorskip("hqq.core.quantize").Quantizer
     x = torch.randn(2048, 512, generator=torch.Generator().manual_seed(0)) ** 3
     _, meta = quantizer.quantize(x, nbits=4, group_size=64, axis=1, bitpack=False, device="cpu")

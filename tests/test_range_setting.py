@@ -1,4 +1,4 @@
-"""The range of each block, against numpy; parameters by hand, right and wrong."""
+"""The range of each block against numpy; manual parameters, valid and invalid."""
 
 import math
 import warnings
@@ -33,7 +33,7 @@ def test_percentile_is_numpys_in_float64(p, size):
     wide = x.numpy().astype(np.float64)
     low, high = qc.Percentile(p)(x, ASYMMETRIC)
     assert low.dtype == high.dtype == torch.float32
-    # numpy interpolates from the nearer end, so the two may differ by an ulp of float64 before the cast
+    # numpy interpolates from the nearer end, so the two may differ by an ulp in float64 before the cast
     for found, percent in ((low, 100 - p), (high, p)):
         expected = np.percentile(wide, percent, axis=-1)
         ulp = np.spacing(np.abs(expected).astype(np.float32)).astype(np.float64)
@@ -191,7 +191,7 @@ def test_only_the_range_of_a_block_decides_its_parameters():
 @pytest.mark.parametrize("groups", [1, 2, 5, 6])
 @pytest.mark.parametrize("rest", [0, 1])
 def test_the_largest_of_short_groups(size, groups, rest):
-    """Short groups are found two at a time where they can be: their scales must be those of each alone."""
+    """Short groups are processed in pairs where possible; their scales must be those of single groups."""
     x = torch.randn(6, size * groups + rest, generator=torch.Generator().manual_seed(size))
     params = qc.choose_qparams(x, qc.Scheme.parse(f"int8 per_group({size})"))
     largest = torch.stack([g.abs().amax(1) for g in x.split(size, dim=1)], 1)
@@ -201,7 +201,7 @@ def test_the_largest_of_short_groups(size, groups, rest):
 
 @pytest.mark.parametrize("shape", [(2, 64), (2, 60), (1, 66), (256,), (2, 96)])
 def test_short_groups_go_the_fast_way(shape):
-    """Runs of 2 to 64 of the last axis, where those under 32 come in pairs; nothing else, and never with NaN."""
+    """Only runs of 2 to 64 along the last axis do, those under 32 only in pairs and without NaN."""
     x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
     for n in (n for n in range(1, shape[-1] + 1) if shape[-1] % n == 0):
         block = (*(1,) * (len(shape) - 1), n)

@@ -21,7 +21,7 @@ X = tensors.generate(tensors.Generated("normal", (6, 10), seed=3))
 
 
 def opened(**parameters: str) -> AppTest:
-    """The page as a link with these parameters opens it, of a small normal tensor unless they say otherwise."""
+    """The page opened by a link with these parameters, by default on a small normal tensor."""
     at = AppTest.from_file(MAIN, default_timeout=120)
     for key, value in ({"dist": "normal", "shape": "6x10", "seed": "3"} | parameters).items():
         at.query_params[key] = value
@@ -31,13 +31,13 @@ def opened(**parameters: str) -> AppTest:
 def scheme(at: AppTest) -> qc.Scheme:
     assert not at.exception
     assert said(at.error) == []
-    chosen = at.session_state["_current"].scheme  # what the sidebar hands to the page
+    chosen = at.session_state["_current"].scheme  # what the sidebar passes to the page
     assert isinstance(chosen, qc.Scheme)
     return chosen
 
 
 def table(at: AppTest) -> Any:
-    """What the methods find: a row each, under their names."""
+    """The results of the methods, one row per name."""
     return at.dataframe[0].value.set_index("method")
 
 
@@ -46,13 +46,13 @@ def figure(at: AppTest, i: int) -> dict[str, Any]:
 
 
 def shaded(at: AppTest) -> tuple[float, float]:
-    """The range that is drawn into the histogram."""
+    """The range shaded in the histogram."""
     area = figure(at, 0)["layout"]["shapes"][0]
     return area["x0"], area["x1"]
 
 
 def assert_rows_are_reports(at: AppTest, block: Any = None) -> None:
-    """Every row says what quantizing with its range setting gives, of X or of one block of it."""
+    """Every row agrees with quantizing X, or one block of it, with the row's range setting."""
     own, x = scheme(at), X
     if block is not None:
         own, x = dataclasses.replace(own, granularity=qc.PerTensor()), block
@@ -68,7 +68,7 @@ def assert_rows_are_reports(at: AppTest, block: Any = None) -> None:
 
 
 def numbers(array: Any) -> np.ndarray:
-    """An array as Plotly sends it."""
+    """Decode an array of Plotly's JSON."""
     return np.frombuffer(base64.b64decode(array["bdata"]), array["dtype"])
 
 
@@ -84,7 +84,7 @@ def test_first_view(mode: str) -> None:
     assert shaded(at) == ((-reach, reach) if mode == "symmetric" else (low, high))
     assert numbers(figure(at, 0)["data"][0]["y"]).sum() == X.size
     assert "No half_quadratic: half_quadratic adjusts a float zero_point" in " ".join(said(at.caption))
-    assert "maps" in [component.key for component in at.get("bidi_component")]  # they follow
+    assert "maps" in [component.key for component in at.get("bidi_component")]  # the maps are shown below
 
 
 def test_a_number_moves_a_symmetric_range() -> None:
@@ -116,7 +116,7 @@ def test_the_slider_moves_the_range() -> None:
     assert scheme(at).range_setting == qc.Fixed(-0.5, 0.5)
     at = widget(opened(mode="asymmetric"), "rng_slider").set_range(-0.5, 1.25).run()
     assert scheme(at).range_setting == qc.Fixed(-0.5, 1.25)
-    at = widget(at, "rng_slider").set_range(0.5, 0.5).run()  # both ends in one place
+    at = widget(at, "rng_slider").set_range(0.5, 0.5).run()  # both ends at the same place
     found = scheme(at).range_setting
     assert isinstance(found, qc.Fixed)
     assert found.low == 0.5 < found.high
@@ -133,7 +133,7 @@ def test_the_sidebar_moves_what_stands_here() -> None:
 
 @pytest.mark.parametrize("mode", ["symmetric", "asymmetric"])
 def test_two_quick_changes_of_a_control(mode: str) -> None:
-    """The range that the browser still shows is not taken for moved by hand."""
+    """The range that the browser still shows is not mistaken for one that the user moved."""
     at = change_before_it_is_drawn(opened(mode=mode, range="percentile"), 98.0, 97.0, "p")
     assert scheme(at).range_setting == qc.Percentile(97)
 
@@ -158,7 +158,7 @@ def test_a_block() -> None:
     assert at.text_input(key="rng_block").value == ""
     assert "means over the blocks" in " ".join(said(at.caption))
     assert_rows_are_reports(at)
-    at = at.button(key="rng_own").click().run()  # of the worst element, which the maps show
+    at = at.button(key="rng_own").click().run()  # the block of the worst element, as in the maps
     row = int(np.unravel_index(int(abs(qc.apply(X, scheme(at)).error).argmax()), X.shape)[0])
     assert at.text_input(key="rng_block").value == f"{row}, 0"
     assert_rows_are_reports(at, X[row : row + 1])
@@ -229,7 +229,7 @@ def test_odd_tensors(text: str, mode: str) -> None:
     slider = widget(at, "rng_slider")
     assert slider.min < slider.max
     assert len(at.get("plotly_chart")) == 2
-    # any move leads to a scheme
+    # any move gives a scheme
     at = (
         slider.set_value(slider.max).run()
         if mode == "symmetric"
@@ -268,7 +268,7 @@ def test_moving_the_range_computes_only_what_depends_on_it(monkeypatch: pytest.M
 
 @pytest.mark.parametrize("name", ["gguf.Q2_K", "gguf.Q6_K", "gguf.IQ4_XS"])
 def test_a_search_shows_its_trials(name: str) -> None:
-    """The sidebar holds every part of the preset, and no range is offered in place of the search."""
+    """The sidebar has all parts of the preset, and no range setting is offered instead of the search."""
     at = opened(shape="4x512").selectbox(key="_preset").set_value(name).run()
     preset = qc.PRESETS[name]
     axis = dataclasses.replace(preset.granularity, axis=1)

@@ -1,4 +1,4 @@
-"""The README's Python runs, prints what it says it prints, and its commands are those of the check."""
+"""The README's Python code runs and prints what the README shows, and its commands are those of the check."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""The nearest scheme that a library takes, what it does differently, and its arithmetic step by step."""
+"""The nearest scheme that a library supports, what the library does differently, and its arithmetic in steps."""
 
 import itertools
 import warnings
@@ -85,7 +85,7 @@ def test_differences(text, phrases):
 
 @pytest.mark.parametrize("name", [n for n in qc.INTEGER_CONVENTIONS if golden.cases(n)])
 def test_trace_is_what_the_library_computed(name):
-    """The recorded code of an element is the end of its trace, and each step follows from the one before."""
+    """An element's trace ends in the recorded code, and each step follows from the previous one."""
     kernels = {}
     for case in itertools.islice((c for c in golden.cases(name) if "raises" not in c), 0, None, 7):
         with warnings.catch_warnings():

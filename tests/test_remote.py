@@ -1,4 +1,4 @@
-"""Checkpoints at other hosts: nothing is read but from the operator's hosts, at public addresses, by https."""
+"""Checkpoints on other hosts are read only from the operator's hosts, at public addresses, over https."""
 
 import gzip
 import http.client
@@ -52,7 +52,7 @@ def untouched(net: Internet) -> bool:
     return not net.requests and not net.connections and not net.resolved
 
 
-# What is read
+# What is allowed
 
 
 def test_a_file_with_its_config(net):
@@ -65,7 +65,7 @@ def test_a_file_with_its_config(net):
 
 
 def test_nothing_but_the_request_is_sent(net, monkeypatch):
-    """No proxy, cookie or credential, whatever the environment says; the name and not the address is asked for."""
+    """No proxy, cookie or credentials are used, whatever the environment says; the Host header is the name."""
     for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "http_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     opened(net)
@@ -84,7 +84,7 @@ def test_a_header_takes_a_few_requests(net):
 
 
 def test_a_long_header_is_read_ahead(net):
-    """A GGUF header of 3 MB, forty times what a first request brings, takes a handful of requests."""
+    """A GGUF header of 3 MB, forty times the first request, takes a handful of requests."""
     words = [f"word{i}" for i in range(150_000)]
     net.routes["/m.gguf"] = file(
         gguf([info("w", (32,), 0, 0)], bytes(128), [("tokenizer.ggml.tokens", ARRAY, (STRING, words))])
@@ -105,14 +105,14 @@ def test_small_reads_in_a_row_are_read_ahead(net):
 
 def test_the_counter_says_what_was_sent(net):
     checkpoint = opened(net)
-    sent = len(MODEL.read_bytes()) + len(CONFIG.read_bytes())  # both are shorter than the first request
+    sent = len(MODEL.read_bytes()) + len(CONFIG.read_bytes())  # both fit into the first request
     assert checkpoint.counter.total == sent
     next(iter(checkpoint.tensors.values())).read()
     assert checkpoint.counter.total == sent
 
 
 def test_redirects_are_followed_once(net):
-    """What answered in the end is asked directly the next time."""
+    """The final address is used directly the next time."""
     data = bytes(range(256)) * 8192
     net.routes["/big.npy"] = redirect("https://a.cdn.example/signed?key=1")
     net.routes["/signed?key=1"] = file(data)
@@ -121,13 +121,13 @@ def test_redirects_are_followed_once(net):
     for offset in (0, 500_000, 1_000_000):
         assert bytes(source.read(offset, 16)) == data[offset : offset + 16]
     assert net.paths() == ["/big.npy", *["/signed?key=1"] * 3]
-    del net.routes["/signed?key=1"]  # the signed address holds no more
+    del net.routes["/signed?key=1"]  # the signed address has expired
     net.routes["/big.npy"] = redirect("https://cdn.example/signed?key=2")
     net.routes["/signed?key=2"] = file(data)
     assert bytes(source.read(1_500_000, 16)) == data[1_500_000:1_500_016]
 
 
-# What is not
+# What is refused
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_names_that_lead_to_a_private_address(net, addresses):
 
 
 def test_first_public_then_private(net):
-    """The name is resolved once a connection, and that goes to the address that was checked."""
+    """The name is resolved once per connection, which goes to the address that was checked."""
     answers = [[PUBLIC], ["127.0.0.1"]]
     given = []
 
@@ -266,7 +266,7 @@ def test_first_public_then_private(net):
     url = Url.parse(FILE)
     client.part(url, 0, 8)
     assert (given, net.connections) == (["host.example"], [(PUBLIC, 443)])
-    client.part(url, 8, 16)  # on the same connection, so nothing is resolved
+    client.part(url, 8, 16)  # the same connection, so the name is not resolved again
     assert (given, net.connections) == (["host.example"], [(PUBLIC, 443)])
     client._connections._idle.clear()
     with pytest.raises(QuantError, match="public"):
@@ -290,7 +290,7 @@ def test_the_certificate_is_checked_against_the_name(net):
 
 
 def test_a_host_without_tls(net):
-    """What answers without TLS gets no request."""
+    """A host that answers without TLS does not get a request."""
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as plain:
@@ -341,7 +341,7 @@ def test_redirects_in_a_circle(net):
     assert len(net.requests) == 6
 
 
-# Answers made to harm
+# Malicious answers
 
 
 def huge_whole(handler):
@@ -428,7 +428,7 @@ def test_answers_made_to_harm(net, route, words):
 
 @pytest.mark.parametrize("part", ["header", "body", "interim"])
 def test_answers_that_never_end(net, part, monkeypatch):
-    """Each byte comes in time, and the answer never: it is given up all the same."""
+    """Each byte comes in time but the answer never ends, so the request is given up."""
     monkeypatch.setattr(client_module, "ANSWER", 0.4)
     monkeypatch.setattr(client_module, "SLOWEST", 10**9)
     start = {
@@ -521,7 +521,7 @@ def test_an_index_that_names_files_elsewhere(net):
 
 
 def test_an_index_of_many_files(net):
-    """Nobody can make the server ask a host for a million files."""
+    """Nobody can make the server request a million files from a host."""
     index = json.dumps({"weight_map": {f"w{i}": f"{i}.safetensors" for i in range(1001)}})
     net.routes["/a/model.safetensors.index.json"] = file(index.encode())
     refused(net, "https://host.example/a/model.safetensors.index.json", "names 1,001 files")
@@ -670,7 +670,7 @@ def test_a_bucket(net):
 
 
 def test_a_list_that_grows_when_it_is_read(net):
-    """Entities that stand for each other ten times: not read at all."""
+    """Nested XML entities that expand exponentially are not read at all."""
     bomb = b'<!DOCTYPE l [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;">]><l>&b;</l>'
     net.routes["/bucket"] = lambda h: h.answer(200, bomb)
     refused(net, "s3://bucket", "not a list of files", "s3://buckets.example")

@@ -1,4 +1,4 @@
-"""Every rounding against exact arithmetic, and the mean of the random one."""
+"""Every rounding against exact arithmetic, and stochastic rounding by its mean."""
 
 import math
 from fractions import Fraction
@@ -12,7 +12,7 @@ from quantcore.numerics.rounding import NAMES, ROUNDINGS, Stochastic, rounding
 
 HALF = Fraction(1, 2)
 EXACT = {
-    "half_even": round,  # Python's rounds a Fraction half to even
+    "half_even": round,  # Python rounds a Fraction half to even
     "half_away": lambda v: int(math.copysign(math.floor(abs(v) + HALF), v)),
     "half_up": lambda v: math.floor(v + HALF),
     "floor": math.floor,
@@ -22,7 +22,7 @@ EXACT = {
 
 
 def hard_values():
-    """Whole numbers, ties and tiny numbers, with the float32 neighbours of each, up to where all are whole."""
+    """Integers, ties and tiny numbers with their float32 neighbors, up to magnitudes with integers only."""
     seeds = [k / 2 for k in range(-40, 41)] + [2.0**k for k in range(-149, 40, 3)]
     seeds += [2.0**23 - 0.5, 2.0**22 + 0.5, 2.0**22 - 0.25, 8388607.5, 1234567.5, 3e38]
     base = np.array(seeds + [-s for s in seeds], dtype=np.float32)
@@ -35,12 +35,12 @@ def test_exact(name):
     values = hard_values()
     work = values.clone()
     rounded = rounding(name)(work)
-    assert rounded.data_ptr() == work.data_ptr(), "it works in place"
+    assert rounded.data_ptr() == work.data_ptr(), "must work in place"
     assert [int(v) for v in rounded.tolist()] == [EXACT[name](Fraction(v)) for v in values.tolist()]
 
 
 def microxcaling(values, even):
-    """What mx/elemwise_ops.py:66-74 (microxcaling 7bc4195) computes, in numpy's float32."""
+    """The rounding of mx/elemwise_ops.py:66-74 (microxcaling 7bc4195), in numpy's float32."""
     size = np.abs(values.numpy())
     half = np.float32(0.5)
     tie = (np.remainder(size - half, np.float32(2)) == 0) if even else np.zeros_like(size)
@@ -50,7 +50,7 @@ def microxcaling(values, even):
 @pytest.mark.parametrize("name", ["half_away_of_sum", "half_even_of_sum"])
 @pytest.mark.parametrize(
     "end", [2.0**22, 3.4e38], ids=["where float32 has every half", "all"]
-)  # each goes a way of its own
+)  # separate code paths
 @pytest.mark.parametrize("below_half", [True, False], ids=["with 0.49999997", "without"])
 def test_sums_are_microxcaling_s(name, end, below_half):
     values = hard_values()
@@ -68,8 +68,8 @@ def test_nothing_becomes_of_nan_and_infinity(name):
 
 @pytest.mark.parametrize("value", [0.5, 0.1, -0.3, 2.75, -17.001, 0.999, 1000.25])
 def test_stochastic_is_unbiased(value):
-    """Each draw is one of the two neighbours. Hoeffding: the mean of n strays by over t at most once in
-    1/(2 exp(-2 n t²)) runs, here 10^12; and the probability is a multiple of 2^-24, so off by less."""
+    """Each draw is one of the two neighbors. By Hoeffding, the mean of n is off by more than t at most once in
+    1/(2 exp(-2 n t²)) runs, here 10^12; the probability is a multiple of 2^-24, which adds less than that."""
     n = 1 << 20
     exact = float(np.float32(value))
     drawn = Stochastic(seed=5)(torch.full((n,), value)).to(torch.float64)

@@ -1,4 +1,4 @@
-"""Each choice of a convention that makes scale and zero_point of a range, against its formula in numpy's float32."""
+"""Each choice of a convention about computing scale and zero_point, against its formula in numpy's float32."""
 
 import dataclasses
 import itertools
@@ -27,13 +27,13 @@ SIGNED = [fmt for fmt in FORMATS if fmt.signed]
 
 
 def parameters(fmt, symmetric, low, high, **choices):
-    """What comes of a range under the textbook with these choices."""
+    """The parameters for a range, by the textbook convention with these choices."""
     scheme = qc.Scheme(fmt, symmetric, qc.PerTensor(), qc.Fixed(low, high), qc.TEXTBOOK.changed(**choices))
     return qc.choose_qparams(torch.ones(2), scheme)
 
 
 def ends(fmt):
-    """qmin, qmax and their difference, counted from the format's words."""
+    """qmin, qmax and their difference, from the format's definition."""
     qmin = (-(2 ** (fmt.bits - 1)) if fmt.signed else 0) + fmt.narrow
     qmax = 2 ** (fmt.bits - 1) - 1 if fmt.signed else 2**fmt.bits - 1
     return qmin, qmax, qmax - qmin
@@ -137,7 +137,7 @@ def test_a_range_raised_to_the_smallest():
 
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_a_narrow_range_is_widened(symmetric):
-    """By N of the smallest scale: upwards, or of symmetric ranges half at each end, the odd step below."""
+    """By N times the smallest scale: upwards or, if symmetric, half at each end, with an odd step below."""
     least = 2.0**-4
     for fmt in FORMATS:
         steps = ends(fmt)[2]
@@ -157,7 +157,7 @@ def test_a_narrow_range_is_widened(symmetric):
 @pytest.mark.parametrize("rule", ["computed", "zero", "zero_if_asymmetric"])
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_a_scale_that_is_too_small_is_replaced(symmetric, rule):
-    """Below the smallest, not at it; the zero_point of such a block is a choice too."""
+    """Only below the smallest scale, not at it; the zero_point of such a block is another choice."""
     choices = {"eps": 0.25, "eps_replacement": 0.5, "replaced_zero_point": rule}
     for step, replaced in ((0.125, True), (0.25, False), (0.5, False)):
         high = 127 * step
@@ -187,7 +187,7 @@ def test_which_scale_the_zero_point_is_found_with(where):
 
 
 def test_inverse_of_the_range():
-    """1/s by way of 1/max|x|, two roundings."""
+    """1/s is computed from 1/max|x|, with two roundings."""
     for fmt, (low, high), divisor in itertools.product(FORMATS, RANGES, (1.0, 6.0)):
         largest = max(F(-low), F(high))
         found = parameters(fmt, True, low, high, inverse="of_range", divisor=divisor)
@@ -207,7 +207,7 @@ def test_inverse_of_no_range(rule):
 
 @pytest.mark.parametrize("zero_point", ["float", "float_rounded"])
 def test_inverse_range(zero_point):
-    """hqq's: 1/s = N · (1/(high - low)); 1 up to a width of 1e-4, and never over 2e4."""
+    """As in hqq: 1/s = N · (1/(high - low)), but 1 for widths up to 1e-4, and at most 2e4."""
     narrow = float(F(1e-4))
     widths = (narrow, float(np.nextafter(F(narrow), F(1))), 0.5e-4, 1e-3, 0.1, 3.0, 255 / 2e4, 1e5)
     for fmt, width, low in itertools.product(FORMATS, widths, (0.0, -0.5)):
@@ -237,7 +237,7 @@ def test_zero_point_of_no_range(nan_zero_point):
         choices = {"nan": "zero", "nan_zero_point": nan_zero_point}
         scheme = qc.Scheme(fmt, False, convention=qc.TEXTBOOK.changed(**choices))
         found = qc.choose_qparams(torch.tensor([math.nan, 1.0]), scheme)
-        # -2^31 taken from qmin wraps around, to the highest code or, of 0, to itself and so the lowest
+        # qmin - (-2^31) wraps around: to the highest code, or if qmin is 0, to -2^31, so the lowest code
         wrapped = qmax if qmin else qmin
         assert found.zero_point.item() == {"lowest": -(2**31), "zero": 0, "wrapped": wrapped}[nan_zero_point]
 

@@ -1,4 +1,4 @@
-"""Scales that are quantized themselves: one mechanism, any number of levels."""
+"""Scales that are themselves quantized: one mechanism for any number of levels."""
 
 import pytest
 import torch
@@ -51,7 +51,7 @@ def test_every_level_is_counted():
 
 
 def test_scale_that_becomes_zero():
-    """The smallest scales round to 0: their elements get the code of 0, and come back as 0."""
+    """The smallest scales round to 0; their elements get code 0 and dequantize to 0."""
     x = torch.tensor([[1e-4, -1e-4, 0.0, 1e-4], [100.0, -50.0, 3.0, 1.0]])
     result = qc.apply(x, qc.Scheme.parse("int4 per_channel(0) scales(uint4 asymmetric)"))
     assert result.scale[0] == 0

@@ -1,4 +1,4 @@
-"""The text of a scheme reads back the same, and no text does anything but be read or be refused."""
+"""A scheme's text reads back as the same scheme, and any text is either read or refused, without side effects."""
 
 import itertools
 import time

@@ -1,4 +1,4 @@
-"""Compare → Schemes without a browser: every choice, what is refused, the table, and bad input."""
+"""Compare → Schemes without a browser: every choice, refused schemes, the table, and bad input."""
 
 import csv
 import io
@@ -51,7 +51,7 @@ def test_all_presets_with_the_reasons_of_those_refused() -> None:
             assert by_name[name]["scheme"] == str(scheme)
             assert by_name[name]["refused"] == (qc.refusal(scheme, (8, 8)) or "")
     assert (named["refused"] != "").any()
-    # the refused stand last
+    # refused schemes come last
     refused = list(frame["refused"] != "")
     assert refused == sorted(refused)
 

@@ -1,4 +1,4 @@
-"""What the server answers, over HTTP."""
+"""The server's HTTP responses."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ def metrics() -> str:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory, metrics: str) -> Iterator[Server]:
-    """`streamlit run app.py`, started from another folder."""
+    """A server started by `streamlit run app.py` from another folder."""
     with serve(tmp_path_factory.mktemp("elsewhere"), QUANTSCOPE_METRICS=metrics) as server:
         yield server
 
@@ -61,7 +61,7 @@ def check_headers(headers: Message) -> None:
     assert policy["default-src"] == policy["base-uri"] == policy["form-action"] == "'none'"
     assert policy["frame-ancestors"].startswith("'self'")
     for sources in policy.values():
-        assert "*" not in sources.split()  # not just anybody's
+        assert "*" not in sources.split()  # not open to everyone
         assert "unsafe-eval" not in sources
     assert "unsafe-inline" not in policy["script-src"]
 
@@ -71,7 +71,7 @@ def check_headers(headers: Message) -> None:
     [
         ("/", 200),
         ("/learn-scale?bits=5", 200),
-        ("/nothing-here", 200),  # what is no file is a page for Streamlit, which says so
+        ("/nothing-here", 200),  # Streamlit treats it as a page and says that there is none
         ("/vendor/plotly.min.js", 200),
         ("/vendor/nothing.js", 404),
         ("/favicon.png", 200),
@@ -164,7 +164,7 @@ def test_nothing_else_is_served(server: str, path: str) -> None:
 
 @pytest.mark.parametrize("path", ["/", "/learn-scale?bits=5"])
 def test_a_page_brings_our_scripts_before_streamlits_and_is_never_an_old_one(server: str, path: str) -> None:
-    """A browser takes pages compressed, and asks for those that it keeps only if they have changed."""
+    """Even for a browser that accepts compressed pages and asks only for changed ones."""
     asked = {"Accept-Encoding": "gzip, br", "If-Modified-Since": "Thu, 01 Jan 2099 00:00:00 GMT"}
     with urllib.request.urlopen(urllib.request.Request(server + path, headers=asked), timeout=30) as answer:
         headers, body = answer.headers, answer.read()
@@ -175,7 +175,7 @@ def test_a_page_brings_our_scripts_before_streamlits_and_is_never_an_old_one(ser
 
 
 def test_a_run_of_a_page_is_followed_by_no_collection() -> None:
-    """The option is hidden, and may go with a version of Streamlit; the file's value must reach it."""
+    """The option is hidden and may disappear in a new version of Streamlit; it must have the file's value."""
     config = importlib.import_module("streamlit.config")
     assert "runner.postScriptGC" in config.get_config_options()
     assert config.get_option("runner.postScriptGC") is False
@@ -183,7 +183,7 @@ def test_a_run_of_a_page_is_followed_by_no_collection() -> None:
 
 
 def test_only_the_community_cloud_may_send_messages_to_the_app(server: str) -> None:
-    """The option is hidden, too; without it there are 16 addresses, which the browser compares at every key press."""
+    """This option is hidden, too; without it there are 16 origins, which the browser compares at every key press."""
     with urllib.request.urlopen(f"{server}/_stcore/host-config", timeout=30) as answer:
         assert json.load(answer)["allowedOrigins"] == ["https://*.streamlit.app"]
 
@@ -284,7 +284,7 @@ def test_a_setting_that_cant_be_used_ends_the_start_with_one_sentence(tmp_path: 
 
 
 async def seconds(host: str) -> float:
-    """Of one run of a page in a new session, whose address is another than the stranger's."""
+    """How long a run of a page takes in a new session, from another address than the stranger's."""
     began = time.perf_counter()
     async with Visitor(host, "ranges", headers={"X-Forwarded-For": "203.0.113.7"}) as visitor:
         await visitor.run()
@@ -299,9 +299,7 @@ def test_a_link_of_1_mb_is_refused_and_others_notice_nothing(served: Server) -> 
     host, before = served.host, finish(median(served.host))
     with pytest.raises((urllib.error.HTTPError, OSError)) as refused:
         urllib.request.urlopen(f"{served.address}/?t={'a' * 10**6}", timeout=30)
-    assert (
-        getattr(refused.value, "code", 400) == 400
-    )  # or the connection is closed while the link is being sent
+    assert getattr(refused.value, "code", 400) == 400  # or the connection is closed during the request
 
     async def in_the_session() -> float:
         async with Visitor(host, "", f"t={'a' * 10**6}&bits=5") as stranger:
@@ -318,9 +316,9 @@ def test_1000_idle_connections_are_noticed_by_nobody(served: Server) -> None:
         name, _, port = served.host.partition(":")
         before = await median(served.host)
         idle = [await asyncio.open_connection(name, int(port)) for _ in range(1000)]
-        deadline = time.monotonic() + 20  # the system answers before the server has taken each of them up
+        deadline = time.monotonic() + 20  # the system accepts connections before the server does
         while served.look_inside()["files"] <= 1000:
-            assert time.monotonic() < deadline, "the server did not take up 1,000 connections"
+            assert time.monotonic() < deadline, "the server did not accept 1,000 connections"
             await asyncio.sleep(0.1)
         found = await median(served.host)
         for _, writer in idle:
@@ -379,7 +377,7 @@ def test_a_minute_of_reconnects_is_noticed_by_nobody(served: Server) -> None:
             for _ in range(100):
                 tasks.append(asyncio.create_task(reconnect()))
                 await asyncio.sleep(0.01)
-            if second > 10:  # the burst, which a class may have too, is over
+            if second > 10:  # the burst that is allowed, as for a class, is over
                 found.append(await seconds(served.host))
         await asyncio.gather(*tasks)
         return before, sorted(found)[len(found) // 2]

@@ -1,4 +1,4 @@
-"""Settings of the served app: what the environment may say, and the sentence when it says something else."""
+"""Settings of the served app: values that the environment may set, and the message for others."""
 
 import dataclasses
 import os
@@ -65,7 +65,7 @@ def test_every_setting_stands_in_the_readme():
         assert re.search(rf"`{settings.PREFIX}{each.name.upper()}[`=]", text), each.name
 
 
-@pytest.mark.slow  # test_server.py starts it with another
+@pytest.mark.slow  # test_server.py tests another setting
 def test_the_app_does_not_start_with_one_that_can_not_be_used():
     command = [
         sys.executable,

@@ -1,4 +1,4 @@
-"""Every script runs, and its own assertions hold: against codes that it did not compute itself."""
+"""Every script runs, and its assertions hold, which compare with codes that the script did not compute."""
 
 import dataclasses
 import subprocess
@@ -36,7 +36,7 @@ FORMATS = ["int4 symmetric", "uint4 asymmetric", "int8n asymmetric", "uint3 symm
 
 
 def combinations():
-    """Every granularity of every rank with every range setting; format and overflow take turns."""
+    """Every granularity of every rank with every range setting, in alternating formats and overflow modes."""
     found = []
     for shape in SHAPES:
         for granularity in GRANULARITIES[len(shape)]:
@@ -98,7 +98,7 @@ def test_script_of_a_corner_holds(write, values, text):
 @pytest.mark.parametrize("convention", ["textbook", "torchao", "compressed_tensors", "hqq"])
 @pytest.mark.parametrize("scales", ["int4", "uint8 asymmetric per_group(2,axis=0)"])
 def test_scripts_hold_for_scales_of_scales(convention, scales):
-    """Also where a small scale becomes 0 beside a large one."""
+    """Also where a small scale becomes 0 next to a large one."""
     x = sample((6, 8)) * torch.tensor([1e-3, 1e-3, 1.0, 1.0, 1e3, 1e3])[:, None]
     fmt = "uint4 asymmetric" if convention == "hqq" else "int4 asymmetric"
     result = qc.apply(x, qc.Scheme.parse(f"{fmt} per_group(4) {convention} scales({scales})"))
@@ -111,7 +111,7 @@ def test_scripts_hold_for_scales_of_scales(convention, scales):
 
 @pytest.mark.parametrize("text", ["int4 per_group(4) gguf.Q8_0", "uint8 per_group(4) gguf.Q4_0"])
 def test_scripts_hold_where_a_cast_keeps_the_lowest_bits(text):
-    """NaN, infinity and what int32 does not hold become 0."""
+    """NaN, infinity and what does not fit into int32 become 0."""
     x = torch.tensor([[torch.inf, torch.nan, 1.0, -2.0], [1e30, -3e30, 2e-9, 0.0], [0.0, 0.0, 0.0, 0.0]])
     result = qc.apply(x, qc.Scheme.parse(text))
     for write in WRITERS:
@@ -121,7 +121,7 @@ def test_scripts_hold_where_a_cast_keeps_the_lowest_bits(text):
 @pytest.mark.parametrize("kernel", "ABCDFG")
 @pytest.mark.parametrize("text", ["int4 per_channel", "uint4 asymmetric per_group(4)", "uint8 symmetric"])
 def test_scripts_hold_for_every_kernel(kernel, text):
-    """All but the fused one, which is in the records of its library."""
+    """All but the fused one, which is tested on its library's records."""
     x = sample((6, 8))
     result = qc.apply(x, qc.Scheme.parse(f"{text} textbook(kernel={kernel},rounding=toward_zero)"))
     run(torch_script(literal(x.numpy()), result))
@@ -259,7 +259,7 @@ def test_scripts_of_presets(name):
 
 @pytest.mark.parametrize("name", qc.PRESETS)
 def test_source_of_a_scheme_beside_a_preset(name):
-    """Nothing of it has a name of its own, so that the long form is written."""
+    """A changed preset has no name, so the long form is written."""
     scheme = dataclasses.replace(qc.PRESETS[name], range_setting=qc.Percentile(99.0))
     source = scheme_source(scheme)
     assert eval(source, {"qc": qc}) == scheme

@@ -1,7 +1,7 @@
-"""Each library's script runs with the library itself, and its assertions hold for codes of quantcore.
+"""Each library's script runs with the library, and its assertions hold for quantcore's codes.
 
-AIMET brings a torchvision that does not import beside the CPU build of torch: its scripts run only where
-aimet_torch does.
+AIMET installs a torchvision that cannot be imported with the CPU build of torch, so its scripts run only where
+aimet_torch can be imported.
 """
 
 import importlib.metadata
@@ -53,14 +53,14 @@ def sample(shape, seed=0):
 
 @pytest.fixture(autouse=True)
 def _quiet():
-    """What is likely a mistake still has a script; libraries warn of their own."""
+    """Even likely mistakes have a script, and libraries issue their own warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
 def results(name):
-    """Every granularity with every range setting; widths and symmetries take turns."""
+    """Every granularity with every range setting, in alternating bit widths and symmetries."""
     turns = itertools.cycle(itertools.product(WIDTHS, SYMMETRIES))
     for shape, granularities in SHAPES.items():
         for granularity, setting in itertools.product(granularities, SETTINGS):
@@ -69,20 +69,20 @@ def results(name):
                 try:
                     yield text, qc.apply(sample(shape), qc.Scheme.parse(text))
                 except qc.QuantError:
-                    continue  # the library can't do it
+                    continue  # the library does not support it
 
 
 @in_parts()
 @pytest.mark.parametrize("name", TODAY)
 def test_scripts_hold(name, part):
-    """Also that enough schemes are left, of each symmetry and granularity that the library has."""
+    """They do, and they cover each symmetry and granularity that the library has."""
     ran, every = set(), list(results(name))
     chosen = {text for text, _ in part(every)}
     for text, result in every:
         try:
             script = library_script(result)
         except qc.QuantError:
-            continue  # each sentence has its test below
+            continue  # the messages are tested below
         try:
             if text in chosen:
                 run(script)
@@ -99,7 +99,7 @@ def test_scripts_hold(name, part):
 @in_parts()
 @pytest.mark.parametrize("name", TODAY)
 def test_scripts_hold_on_recorded_inputs(name, part):
-    """Ties, tiny, huge and one-sided rows, NaN and infinity, as the records have them."""
+    """The records include ties, tiny, huge and one-sided rows, NaN and infinity."""
     count = 0
     for case in part(golden_cases.cases(name)):
         try:
@@ -121,7 +121,7 @@ def test_torch_by_hand_holds_on_recorded_inputs(name, part):
         try:
             result = qc.apply(golden_cases.array(case["x"]), golden_cases.scheme_of(case))
         except qc.QuantError:
-            continue  # as the library does
+            continue  # so does the library
         script = torch_script(literal(result.x.numpy()), result)
         try:
             names = run(script)
@@ -213,7 +213,7 @@ def test_fake_quantize_can_not_be_read_back_under_an_infinite_scale():
 
 
 def test_what_torch_ao_refuses_is_so():
-    """The two sentences about quanto and torchao are true of the installed libraries."""
+    """What two messages say about quanto and torchao is true of the installed libraries."""
     from optimum.quanto import AbsmaxOptimizer  # noqa: F401  registers the operator
     from torchao.quantization.quant_primitives import MappingType, choose_qparams_affine
 

@@ -1,4 +1,4 @@
-"""Each preset's script runs with the library itself, and notices other numbers."""
+"""Each preset's script runs with the library, and fails for other numbers."""
 
 import dataclasses
 import importlib.util
@@ -13,7 +13,7 @@ import quantcore as qc
 from quantcore.snippets import library_script
 from quantcore.snippets.libraries import CALLS
 
-# distributions and what they are imported as, where that differs
+# distribution -> module, where they differ
 MODULES = {"compressed-tensors": "compressed_tensors", "ggml": "gguf"}
 SCRIPTED = [name for name, preset in qc.PRESETS.items() if preset.convention.name in CALLS]
 
@@ -33,7 +33,7 @@ def needs(name):
 
 
 def rows(name, seed, long=False):
-    """Rows of many magnitudes, the second of zeros, the third of ties; up to 300 elements the script is readable."""
+    """Rows of many magnitudes, one of zeros and one with ties; short enough for literals unless ``long``."""
     wide = name.startswith(("gguf.TQ", "torchao.nf4")) or name.endswith(("_K", "IQ4_XS"))
     shape = ((256, 64) if name == "torchao.nf4" else (6, 256)) if long else (1, 256) if wide else (4, 64)
     x = torch.randn(shape, generator=torch.Generator().manual_seed(seed))
@@ -79,7 +79,7 @@ def test_script_notices_other_numbers(name):
 
 @pytest.mark.parametrize("name", SCRIPTED)
 def test_script_is_short_and_names_its_versions(name):
-    """Codes are asserted wherever the library has them: all but six bits of compressed-tensors and TQ1_0."""
+    """Codes are asserted, except for compressed-tensors' 6-bit format, TQ1_0 and ggml's searches, where x̂ is."""
     script = library_script(result_of(name, rows(name, 0)))
     code = script[script.index("\n\n", script.index("\nx = ")) : script.index("\nexpected = ")]
     assert max(map(len, code.splitlines())) <= 115
@@ -173,7 +173,8 @@ def test_a_changed_convention_is_not_the_library():
 
 def test_every_preset_has_a_script_or_a_reason():
     left = {name for name in qc.PRESETS if name not in SCRIPTED}
-    # not on any package index; only the grid of GPTQ, which is the textbook's; the calls of a convention of integers
+    # microxcaling is not on any package index, gptq_like is only GPTQ's grid, and torchao.int4 has its
+    # convention's script
     assert {name.partition(".")[0] for name in left} == {"microxcaling", "gptq_like", "torchao"}
     assert {name for name in left if name.startswith("torchao")} == {
         f"torchao.int4_g{n}" for n in (32, 64, 128)

@@ -1,4 +1,4 @@
-"""Bits, counted by hand."""
+"""Storage in bits, compared with counts by hand."""
 
 import itertools
 import math
@@ -69,7 +69,7 @@ def test_shape_without_elements(shape):
 @pytest.mark.parametrize(
     ("text", "codes", "scales", "zero_points"),
     [
-        # 2 rows of 4 groups of 8, so 8 scales
+        # 2 rows of 4 groups of 8: 8 scales
         ("int4 per_group(8) scales(uint8 asymmetric)", 64 * 4, 8 * 8 + 32 + 8, 0),
         ("int4 asymmetric per_group(8) scales(int6 per_channel(0))", 64 * 4, 8 * 6 + 2 * 32, 8 * 4),
         ("int4 per_group(8) scales(uint8 asymmetric given(0.5, 3))", 64 * 4, 8 * 8, 0),

@@ -1,4 +1,4 @@
-"""A sweep is what single calls are, in order, with refusals as rows; the frontier has what no other beats."""
+"""A sweep gives the results of single calls in order, with refusals as rows; the frontier has the unbeaten ones."""
 
 import importlib
 import itertools
@@ -65,7 +65,7 @@ def test_rows_come_while_work_goes_on_and_can_be_left():
     first = [next(rows) for _ in range(4)]
     assert len({row.index for row in first}) == 4
     rows.close()
-    assert len(begun) <= 4 + 3 + 2  # an endless list: only what was asked for, and what was under way
+    assert len(begun) <= 4 + 3 + 2  # of the endless list, only rows that were requested or in progress
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (5,), (24, 64), (3, 40, 200)])
@@ -77,7 +77,7 @@ def test_sensible_schemes_fit(shape):
 
 
 def written_out(shape):
-    """The schemes that `sensible` names in words, one by one, as text; what does not fit is left to be dropped."""
+    """The schemes that the docstring of `default_schemes` lists, as texts, even those that do not fit the shape."""
     ints = [
         f"int{bits} {symmetry}" for bits in (2, 3, 4, 5, 6, 8) for symmetry in ("symmetric", "asymmetric")
     ]
@@ -123,7 +123,7 @@ def written_out(shape):
 )
 def test_sensible_schemes_are_those_of_the_words(shape):
     schemes = [qc.Scheme.parse(text) for text in written_out(shape)] + list(qc.PRESETS.values())
-    if not shape:  # nothing has an axis
+    if not shape:  # there are no axes
         schemes = [s for s in schemes if isinstance(s.granularity, qc.PerTensor | qc.PerFlatGroup)]
     fits = [s for s in dict.fromkeys(schemes) if qc.refusal(s, shape) is None]
     assert qc.default_schemes(shape) == fits
@@ -153,6 +153,6 @@ def test_frontier_against_every_pair():
             i for i in known for j in known
             if (bits[j] <= bits[i] and gain[j] > gain[i]) or (bits[j] < bits[i] and gain[j] >= gain[i])
         }  # fmt: skip
-        # of equals the first stands for all
+        # of equal points only the first is listed
         assert {(bits[i], gain[i]) for i in found} == {(bits[i], gain[i]) for i in set(known) - beaten}
         assert sorted(found, key=lambda i: bits[i]) == found

@@ -1,4 +1,4 @@
-"""The store of shared tensors, on a folder of this machine and in fsspec's memory: nothing is simulated but the clock."""
+"""The store of shared tensors, in a local folder and in fsspec's memory; only the clock is simulated."""
 
 import dataclasses
 import hashlib
@@ -36,7 +36,7 @@ class Clock:
         self.time = START
 
     def __call__(self):
-        self.time += 0.01  # nothing happens at the same time
+        self.time += 0.01  # no two events at the same time
         return self.time
 
 
@@ -89,7 +89,7 @@ def tensor(seed=0, shape=(40, 50)):
 
 
 def refused(act, *words):
-    """The sentence with which it refuses."""
+    """The message of the refusal."""
     with pytest.raises(qc.QuantError) as caught:
         act()
     sentence = str(caught.value)
@@ -123,7 +123,7 @@ def test_the_content_is_a_safetensors_file_with_its_digest_beside_it(make, url):
 
 
 def test_an_address_is_random(make):
-    """A digest could be guessed for a tensor of round numbers."""
+    """If it were a digest, it could be guessed for a tensor of round numbers."""
     store, x = make(), np.zeros((64, 64), np.float32)
     addresses = [store.share(x, ANNA, LIMIT) for _ in range(20)]
     assert len(set(addresses)) == 20
@@ -185,7 +185,7 @@ def test_a_record_of_other_things_is_damaged_and_deleted(make, url, change):
 
 
 def test_a_content_that_is_not_a_tensor_is_refused(make, url):
-    """Whoever can write the folder can write a digest too; what is read is checked like an upload."""
+    """Whoever can write to the folder can also write a digest, so contents are checked like uploads."""
     address = make().share(tensor(), ANNA, LIMIT)
     for content in (b"\x80\x04pickle", safetensors.numpy.save({"y": tensor()})):
         record = json.loads(files(url)[f"{address}.json"])
@@ -216,19 +216,19 @@ def test_after_its_age_a_tensor_is_gone(make, url, clock):
     store = make()
     old, other = store.share(tensor(), ANNA, LIMIT), store.share(tensor(1), ANNA, LIMIT)
     clock.time = START + 30 * DAY - 10
-    store.open(old, LIMIT)  # does not make it younger
+    store.open(old, LIMIT)  # does not reset its age
     clock.time += 20
-    young = store.share(tensor(2), ANNA, LIMIT)  # deletes what is too old
+    young = store.share(tensor(2), ANNA, LIMIT)  # sharing deletes what is too old
     assert {name[:32] for name in files(url) if not name.endswith(".shared")} == {young}
     for address in (old, other):
         refused(lambda address=address: store.open(address, LIMIT), "no longer stored")
     clock.time += 31 * DAY
     refused(lambda: store.open(young, LIMIT), "no longer stored")
-    assert [name for name in files(url) if young in name] == []  # also without sharing
+    assert [name for name in files(url) if young in name] == []  # deleted even without sharing
 
 
 def test_the_least_recently_opened_goes_first(make):
-    big = 3 * LEAST // 4 // 4  # float32 elements: one and a half least sizes would count more
+    big = 3 * LEAST // 4 // 4  # float32 elements; each tensor counts as the least size
     store = make(space=3 * LEAST)
     first, second, third = (store.share(tensor(i, (big,)), ANNA, LIMIT) for i in range(3))
     store.open(first, LIMIT)
@@ -236,7 +236,7 @@ def test_the_least_recently_opened_goes_first(make):
     refused(lambda: store.open(second, LIMIT), "or less when the space runs out")
     for address in (first, third, fourth):
         store.open(address, LIMIT)
-    # one that needs the space of two
+    # needs the space of two
     large = store.share(tensor(4, (LEAST // 4 + 9,)), ANNA, LIMIT)
     for address in (first, third):
         refused(lambda address=address: store.open(address, LIMIT), "no longer stored")
@@ -252,10 +252,10 @@ def test_a_visitor_can_not_evict_everybody(make, url, clock):
     assert files(url) == before
     for address in (bens, *annas):
         store.open(address, LIMIT)
-    store.share(tensor(), BEN, LIMIT)  # counts for himself alone
+    store.share(tensor(), BEN, LIMIT)  # counts only for himself
     clock.time += DAY
     store.share(tensor(9), ANNA, LIMIT)
-    assert len([name for name in files(url) if name.endswith(".shared")]) == 1  # of today
+    assert len([name for name in files(url) if name.endswith(".shared")]) == 1  # today's
 
 
 def test_nothing_in_the_folder_names_a_visitor(make, url):
@@ -277,13 +277,13 @@ def test_what_ended_processes_left_is_deleted_and_nothing_else(make, url, clock)
     store = make()
     address = store.share(tensor(), ANNA, LIMIT)
     lost = json.loads(files(url)[f"{address}.json"])
-    put(url, f"{'b' * 32}.json", json.dumps(lost).encode())  # its content was never written
+    put(url, f"{'b' * 32}.json", json.dumps(lost).encode())  # a record without content
     put(url, f"{'c' * 32}.safetensors", b"content without a record")
     put(url, "README.txt", b"of the administrator")
     put(url, f"{address}.json.0123.part", b"being written now")
     store.tidy()
     names = set(files(url))
-    assert {f"{'b' * 32}.json", "README.txt", f"{address}.json.0123.part"} <= names  # may be in work
+    assert {f"{'b' * 32}.json", "README.txt", f"{address}.json.0123.part"} <= names  # they may be in progress
     assert f"{'c' * 32}.safetensors" not in names
     clock.time += 2 * 3600
     store.tidy()
@@ -303,7 +303,7 @@ def test_half_files_of_yesterday_are_deleted(make, tmp_path, clock):
 
 
 def test_what_is_begun_while_files_are_listed_stays(make, url):
-    """A list of files is not of one moment: here it has the content and not yet the record, written before it."""
+    """A listing is not a snapshot: this one has the content but not the record, which was written before."""
     address = make().share(tensor(), ANNA, LIMIT)
     name = f"{address}.safetensors"
     assert upkeep.delete_useless(Folder(url), {name: len(files(url)[name])}, DAY, START) == {}
@@ -344,15 +344,15 @@ def test_a_folder_that_can_not_be_used_gets_a_sentence(tmp_path, logged):
         lambda: store.share(tensor(), ANNA, LIMIT), "can't be stored now (NotADirectoryError)", "try again"
     )
     refused(lambda: store.open("a" * 32, LIMIT), "can't be read now (NotADirectoryError)", "reload")
-    # one line each, from which nobody can open a tensor
+    # one log line each, without an address that opens a tensor
     assert not [text for text in logged if re.search(r"\n|[0-9a-f]{32}", text)]
     assert len(logged) == 2
-    store.tidy()  # at night nobody sees a traceback
+    store.tidy()  # in the background it must not raise
     assert len(logged) == 3
 
 
 def test_what_was_begun_is_undone(tmp_path):
-    """The disk is full: neither half a tensor remains, nor that it counts for the visitor."""
+    """If the disk is full, no partial tensor remains, and nothing counts against the visitor."""
     store = TensorStore(str(tmp_path), Limits(MB, MB, DAY))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4000, hard))
@@ -364,7 +364,7 @@ def test_what_was_begun_is_undone(tmp_path):
 
 
 def share_and_open(folder, number, space, results):
-    """Share 40 tensors, and open each at once, as one of several processes."""
+    """Share 40 tensors and open each right away; run in several processes."""
     store = TensorStore(folder, Limits(space, 10**9, DAY))
     shared = opened = 0
     for i in range(40):
@@ -381,8 +381,8 @@ def share_and_open(folder, number, space, results):
 
 
 def test_processes_share_one_folder(tmp_path):
-    """Three that share, open and evict at a time: no wrong tensor, no error, and the space holds in the end."""
-    space, fork = 6 * LEAST, multiprocessing.get_context("fork")  # to import torch anew takes seconds
+    """While three share, open and evict, no tensor is wrong, nothing fails, and the space limit holds."""
+    space, fork = 6 * LEAST, multiprocessing.get_context("fork")  # importing torch again takes seconds
     results = fork.Queue()
     started = [
         fork.Process(target=share_and_open, args=(str(tmp_path), n, space, results)) for n in (1, 2, 3)

@@ -1,4 +1,4 @@
-"""The examples: their values against what the sources print, and that their data are installed."""
+"""The examples have the values that their sources print, and their data are installed."""
 
 from importlib.resources import files
 
@@ -8,7 +8,7 @@ import torch
 
 from quantcore.tensors import EXAMPLES, fits_link, parse
 
-# as printed, torch's brackets and all
+# exactly as printed
 PRINTED = {
     "int8-exercise-4x4": """tensor([[-0.6870,  0.2607, -0.7718,  0.0841],
         [ 0.6558, -1.1711, -1.0713,  0.2405],
@@ -32,7 +32,7 @@ def test_example(name: str) -> None:
     assert example.title
     assert example.description
     assert example.source
-    x[...] = 0  # the next call must not see it
+    x[...] = 0  # must not affect the next call
     assert example.load().any()
     assert fits_link(example.load()) == (x.size < 1000)
 

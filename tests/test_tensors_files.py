@@ -1,4 +1,4 @@
-"""Files: what is read, and that every hostile file, built here by hand, is refused in a sentence."""
+"""Files: which ones are read, and that every hostile file, built here by hand, is refused with one sentence."""
 
 import io
 import json
@@ -42,7 +42,7 @@ def npz(compressed: bool = True, **arrays: Any) -> bytes:
 
 
 def npy_header(descr: object, shape: tuple[int, ...], data: bytes = b"") -> bytes:
-    """A .npy file that claims whatever it is told."""
+    """A .npy file with this header, whatever its data."""
     header = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape!r}, }}\n".encode()
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data
 
@@ -56,7 +56,7 @@ def zipped(members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> byt
 
 
 def st(header: object, body: bytes = b"") -> bytes:
-    """A .safetensors file of any header."""
+    """A .safetensors file with this header."""
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text + body
 
@@ -66,7 +66,7 @@ def record(dtype: str = "F32", shape: object = (1,), offsets: object = (0, 4)) -
 
 
 def test_dtype_under_its_usual_name() -> None:
-    """Of every dtype that torch writes into a .safetensors file, and NumPy into a .npy file."""
+    """For every dtype that torch writes to .safetensors files and NumPy to .npy files."""
     dtypes = ["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"]
     data = safetensors.torch.save({name: torch.ones(1, 2).to(getattr(torch, name)) for name in dtypes})
     listed = {info.name: info for info in list_tensors(data, "x.safetensors")}
@@ -88,7 +88,7 @@ def torch_file(**options: Any) -> bytes:
 
 
 def encrypted() -> bytes:
-    """A .npz whose flags, in both of its headers, say that its member is encrypted."""
+    """A .npz whose two headers both mark its member as encrypted."""
     data = bytearray(npz(a=X))
     central = data.rfind(b"PK\x01\x02")
     data[6] |= 1
@@ -103,7 +103,7 @@ def wrong_crc() -> bytes:
 
 
 def bomb(size: int) -> bytes:
-    """A zip of zeros, a thousandth of what it unpacks to."""
+    """A zip file of zeros that unpacks to a thousand times its size."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("a.npy", "w") as file:
         file.write(npy_header("<f4", (size // 4,)))
@@ -413,7 +413,7 @@ def test_text_files_have_a_limit_of_their_own() -> None:
 def test_large_csv_is_read() -> None:
     x = np.random.default_rng(0).standard_normal((300, 1000)).astype(np.float32)
     data = "\n".join(",".join(map(str, row)) for row in x.tolist()).encode()
-    assert len(data) > 4_000_000  # beyond the limit of pasted text
+    assert len(data) > 4_000_000  # over the limit for pasted text
     np.testing.assert_array_equal(read_tensor(data, "a.csv"), x)
     with pytest.raises(QuantError, match="'x1' at line 301, column 1 "):
         read_tensor(data + b"\nx1", "a.csv")

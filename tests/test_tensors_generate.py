@@ -1,4 +1,4 @@
-"""Generated tensors: the values that a link's seed stands for, their statistics, and what is refused."""
+"""Generated tensors: the values that a link's seed gives, their statistics, and what is refused."""
 
 import math
 import tracemalloc
@@ -11,7 +11,7 @@ from quantcore.tensors import DISTRIBUTIONS, Generated, content_hash, generate, 
 from quantcore.tensors.generate import BLOCK
 from quantcore.tensors.limits import MAX_ELEMENTS
 
-# sample mean and standard deviation of the defaults, from the formulas of each distribution
+# mean and standard deviation for the defaults, from each distribution's formulas
 MOMENTS = {
     "normal": (0, 1),
     "uniform": (0, 2 / math.sqrt(12)),
@@ -43,12 +43,12 @@ def test_seed_changes_the_values(name: str) -> None:
 @pytest.mark.parametrize(("name", "moments"), MOMENTS.items())
 def test_moments(name: str, moments: tuple[float, float]) -> None:
     x = generate(Generated(name, (1000, 1000))).astype(np.float64)
-    # five standard errors of the mean; the deviation of heavy tails converges slowly
+    # five standard errors of the mean; with heavy tails, the standard deviation converges slowly
     assert abs(x.mean() - moments[0]) < 5 * moments[1] / 1000
     assert x.std() == pytest.approx(moments[1], rel=0.03)
 
 
-# What links that exist show. A NumPy that changes a stream must be noticed here.
+# What existing links show; fails if NumPy changes a stream.
 FIRST_VALUES = {
     "outlier_channel": [1.117622, -1.3871249, -0.4265716, -0.80358726, 7.2171326],
     "outlier_element": [1.117622, -1.3871249, -0.4265716, -0.80358726, 0.60142773],

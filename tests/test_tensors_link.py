@@ -1,4 +1,4 @@
-"""A tensor in a link: every bit comes back, and every kind of damage is found."""
+"""A tensor in a link: every bit is restored, and every kind of corruption is detected."""
 
 import base64
 import random
@@ -24,7 +24,7 @@ from quantcore.tensors import (
 
 
 def pack(plain: bytes, crc: int | None = None) -> str:
-    """Write any bytes as a link text of this version, with the right checksum unless told another."""
+    """Any bytes as a link text of the current version, with the right checksum unless ``crc`` is given."""
     packed = zlib.compress(plain, 9)
     return wrap(struct.pack("<I", zlib.crc32(packed) if crc is None else crc) + packed)
 
@@ -165,7 +165,7 @@ def test_fuzz() -> None:
     plain = ones(2, 3, count=6)
     read, messages = 0, [""]
     for _ in range(4000):
-        # mutate below the checksum, else it would catch all
+        # mutate what the checksum covers, which would otherwise catch everything
         data = bytearray(plain)
         for _ in range(rng.randint(1, 4)):
             at = rng.randrange(len(data) + 1)

@@ -1,4 +1,4 @@
-"""Pasted text: what is read, what is refused and where, and that nothing else comes out."""
+"""Pasted text: what is read, what is refused and where; there is no other outcome."""
 
 import contextlib
 import json
@@ -199,14 +199,14 @@ def test_too_long_is_refused_before_reading() -> None:
     ],
 )
 def test_time_is_linear(unit: str) -> None:
-    """Of a quarter of the most that is read; the slow check of long texts reads all of it."""
+    """Texts of a quarter of the maximum length; the slow test of long texts uses all of it."""
     length = MAX_TEXT_CHARS // 4
     text = (unit * length)[:length]
     start = time.process_time()
     for variant in (text, text[:-1] + "@"):
         with contextlib.suppress(QuantError):
             parse(variant)
-    # the process's own seconds: quadratic readers take minutes; the margin is for slow machines
+    # CPU seconds of this process; quadratic parsers take minutes, and the margin is for slow machines
     assert time.process_time() - start < 5
 
 

@@ -1,4 +1,4 @@
-"""A trace tells what really happened: bit for bit what the result holds."""
+"""A trace shows what really happened: it agrees bit for bit with the result."""
 
 import itertools
 import re
@@ -62,11 +62,11 @@ def test_trace_is_the_result(shape, scheme):
         assert t.rounded == float(np.rint(np.float32(t.quotient)))
         assert t.shifted == t.rounded + zero_point
         assert t.code == result.codes[index].item()
-        # in bits, since a zero has two signs
+        # compared as bits, since zero has two signs
         assert bits(t.dequantized, t.error) == bits(x_hat[index].item(), error[index].item())
         fits = scheme.format.qmin <= t.shifted <= scheme.format.qmax
         assert t.overflow == (scheme.convention.coding.overflow if t.code != t.shifted else None)
-        # a wrap may give the code that narrow leaves out unchanged
+        # wrapping may leave the code that the narrow range excludes unchanged
         assert (t.overflow is None) == fits or (scheme.format.narrow and t.code == scheme.format.qmin - 1)
         if isinstance(scheme.range_setting, qc.Given):
             assert t.low is t.high is None
@@ -102,7 +102,7 @@ def test_numbers_of_the_steps_read_back(shape, scheme):
 
 
 def redone(formula):
-    """What the numbers in a formula come to, in numpy's float32; words follow a comma or a semicolon."""
+    """The value of a formula in numpy's float32, without the words after a comma or semicolon."""
     last = re.sub(r"[,;] [a-z].*", "", formula.split(" = ")[-1]).replace("·", "*").replace("^", "**")
     arithmetic = re.sub(r"(?<![a-z])[\d.]+(e[-+]\d+)?", r"f('\g<0>')", last)
     rint = {"round": np.rint, "clamp": np.clip, "log2": np.log2, "floor": np.floor, "ceil": np.ceil}
@@ -113,7 +113,7 @@ def redone(formula):
 def test_formulas_come_to_their_values(shape, scheme):
     result = qc.apply(sample(shape, 5), scheme)
     steps = qc.trace(result, tuple(n // 2 for n in shape)).steps()
-    # a clamp is written without its bounds at the zero point, and a modulo is not arithmetic of float32
+    # the zero point's clamp is written without its bounds, and the modulo is not computed in float32
     spoken = ("given", "symmetric", "clamp(qmin", "modulo")
     written = [s for s in steps if s.formula and not any(words in s.formula for words in spoken)]
     assert len(written) >= 4
@@ -138,7 +138,7 @@ def test_presets_come_to_what_they_say(scheme, part):
     for index in itertools.product(range(8), part(range(0, 512, 37))):
         t = qc.trace(result, index)
         assert (t.code, bits(t.dequantized)) == (result.codes[index].item(), bits(x_hat[index].item()))
-        # else the code that the steps come to is not the one that stands in the result
+        # otherwise the steps would give another code than the result
         assert t.overflow != "cast" or not np.isfinite(t.quotient)
         if not isinstance(scheme.format, qc.IntFormat) and np.isfinite(t.quotient):
             values = scheme.format.table.double().nan_to_num(np.inf)

@@ -1,4 +1,4 @@
-"""Every line of a trace, computed again from its text, for every convention, format and preset."""
+"""Every line of a trace, recomputed from its text, for every convention, format and preset."""
 
 import re
 import warnings
@@ -14,7 +14,7 @@ from quantcore.conventions.record import CONVENTIONS
 
 f32 = np.float32
 LINES = {
-    # words that follow the arithmetic -> what they ask of it
+    # words after the arithmetic -> how to compute it
     r", in float64": "float64",
     r"; the scale before it is stored": "",
     r", float32(; used instead of s = .*)?": "",
@@ -54,7 +54,7 @@ def rounded(how, name):
 
 
 def arithmetic(text):
-    """A formula to what it comes to, every operation in float32, or in float64 where it says so."""
+    """The value of a formula, each operation in float32, or in float64 if the text says so."""
     formula, how = text, ""
     for words, meaning in LINES.items():
         match = re.search(words + "$", formula)
@@ -78,7 +78,7 @@ def arithmetic(text):
 
 
 def proved(step, t):
-    """Whether the line comes to its value; None where it says in words what no numbers can."""
+    """Whether a line's formula gives its value; None if it is words that can't be computed."""
     text, value = step.formula, f32(step.value)
     if not text or text in WORDS or " cast by " in text:
         return None
@@ -97,11 +97,11 @@ def proved(step, t):
     found = arithmetic_of_scale(text)
     return same(found, value) or (
         text.startswith("1 / 0,") and np.isinf(found) and np.isinf(value)
-    )  # -0 is 0 here
+    )  # 1 / -0 is also written as 1 / 0
 
 
 def scale_of_factor(step, t):
-    """Whether 1/s says truly if its s is the scale that is shown, the one before it was stored, or another."""
+    """Whether the line for 1/s says correctly whether s is the scale shown, the one before storing, or another."""
     told = re.fullmatch(
         r"1 / (\S+), float32(?:; used instead of s = (\S+)|(; the scale before it is stored))?", step.formula
     )
@@ -114,7 +114,7 @@ def scale_of_factor(step, t):
 
 
 def arithmetic_of_scale(text):
-    """A scale that is too small is shown to be, and what it is replaced by."""
+    """The value of a scale's formula; checks that a scale said to be too small is, and returns its replacement."""
     match = re.fullmatch(r"(.*?)(?: < (\S+)| = 0 in float32); (\S+) instead", text)
     if not match:
         return arithmetic(text)
@@ -124,7 +124,7 @@ def arithmetic_of_scale(text):
 
 
 def back(number, stored, t):
-    """A scale as it comes back from where it is stored, if its own scale is known."""
+    """Whether storing ``number`` as a scale gives ``stored``; None unless the scale of scales is given."""
     scales = t.scheme.scales
     if not isinstance(scales.range_setting, qc.Given):
         return None
@@ -146,7 +146,7 @@ def nearest(text, value, t):
     if clipped:
         assert abs(value) == abs(f32(clipped[1]))
         assert abs(number) > abs(value)
-    # an addition in float32 takes what is just below half a step up, a codebook's midpoints are rounded
+    # adding in float32 can round up just below half a step, and a codebook's midpoints are rounded
     room = 1e-6 * abs(number) if "in float32" in text or "ties: " in text else 0
     return abs(float(value) - float(number)) <= abs(table - float(number)).min() + room
 
@@ -162,7 +162,7 @@ def same(found, value):
     return found == value or (np.isnan(found) and np.isnan(value))
 
 
-# a search's lines are proved in test_trace.py and test_kquants.py
+# the lines of searches are checked in test_trace.py and test_kquants.py
 OF_RANGES = [name for name, record in CONVENTIONS.items() if record.library != "ggml"]
 
 

@@ -1,4 +1,4 @@
-"""Training with and without quantization on the way: gradients against torch's own, accuracy over seeds."""
+"""Training with and without quantization: gradients against torch's own, and accuracy over seeds."""
 
 import hashlib
 import itertools
@@ -43,7 +43,7 @@ def sample(*shape, seed=0):
 
 
 def eighths(*shape, seed=0):
-    """Multiples of 1/8 from -12 to 12: with scales that are powers of two, no sum below is rounded."""
+    """Multiples of 1/8 from -12 to 12; with powers of two as scales, no sum in these tests is rounded."""
     return torch.randint(-96, 97, shape, generator=torch.Generator().manual_seed(seed)) / 8
 
 
@@ -69,7 +69,7 @@ def points():
 
 
 def test_digits_are_those_of_scikit_learn():
-    """Digests of ``load_digits()`` of scikit-learn 1.9.1, as uint8; the row is in its documentation."""
+    """Digests of ``load_digits()`` from scikit-learn 1.9.1, as uint8; the row is from its documentation."""
     data = files("quantcore.training") / "data"
     with np.load(data / "digits.npz", allow_pickle=False) as stored:
         digests = {name: hashlib.sha256(stored[name].tobytes()).hexdigest() for name in stored}
@@ -90,8 +90,8 @@ def test_digits_are_split_evenly():
     assert digits.test_images.shape == (599, 64)
     both = torch.cat([digits.train_images, digits.test_images])
     assert sorted(both.unique().tolist()) == [i / 16 for i in range(17)]
-    assert both.sum() * 16 == 561718  # nothing lost, nothing twice
-    # every third of scikit-learn's labels, counted there
+    assert both.sum() * 16 == 561718  # nothing missing or duplicated
+    # counts of every third of scikit-learn's labels
     held_out = [63, 63, 63, 54, 58, 61, 54, 60, 63, 60]
     kept = [115, 119, 114, 129, 123, 121, 127, 119, 111, 120]
     assert torch.bincount(digits.test_labels).tolist() == held_out
@@ -111,7 +111,7 @@ def test_fake_quantized_is_dequantized(convention):
             result = qc.apply(x, scheme)
             assert torch.equal(training.fake_quantize(x, scheme), result.dequantized)
             found += 1
-            if result.params.inverse is None:  # quantize() takes scale and zero_point alone
+            if result.params.inverse is None:  # quantize() takes only scale and zero_point
                 assert torch.equal(training.fake_quantize(x, scheme, result.params), result.dequantized)
     assert found >= 2
 
@@ -146,7 +146,7 @@ def test_straight_through_gradient_is_torchs_per_channel(axis):
     assert not torch.equal(x.grad, upstream)
 
 
-# torch's learnable kernels add z before they round, which even zero points leave the same, and make -2 a -1
+# torch's learnable kernels add z before rounding, which makes no difference if z is even, and turn -2 into -1
 @pytest.mark.parametrize(
     ("fmt", "scale", "zero_point"),
     [(qc.INT2, 1.0, 0), (qc.INT4, 0.5, 2), (qc.INT4, 1.0, 4), (qc.UINT2, 2.0, 2), (qc.UINT4, 0.25, 0)],
@@ -183,7 +183,7 @@ def test_learned_scale_gradient_is_torchs_per_channel(axis):
 
 
 def test_learned_scale_gradient_of_short_blocks():
-    """Every block gets what a tensor of its own would get."""
+    """Every block gets the gradient that a tensor of its own would get."""
     x, upstream = eighths(3, 7), eighths(3, 7, seed=1)
     s = torch.tensor([[0.5, 1.0], [2.0, 0.25], [4.0, 1.0]], requires_grad=True)
     zeros = torch.zeros(3, 2, dtype=torch.int32)
@@ -198,7 +198,7 @@ def test_learned_scale_gradient_of_short_blocks():
 
 
 def test_learned_scales_begin_where_the_paper_says(network):
-    """2·mean|v|/√Qp and 1/√(N·Qp), with Qp = 2^(b-1) - 1 signed, 2^b - 1 unsigned (sections 2.1, 2.2)."""
+    """At 2·mean|v|/√Qp, with factor 1/√(N·Qp); Qp = 2^(b-1) - 1, or 2^b - 1 unsigned (sections 2.1, 2.2)."""
     scheme, activations = qc.Scheme.parse("int3 per_channel(0)"), qc.Scheme.parse("uint4 asymmetric")
     learner = LearnedScales(network, scheme, activations)
     w = network.weights[0].double()
@@ -219,8 +219,8 @@ def accuracies(rows, method, bits):
 
 
 def test_float_accuracy(points):
-    """97 %. scikit-learn's MLPClassifier((64,)), on the same split over five seeds, has 96.2 % to 96.8 % with
-    its defaults and 96.3 % to 97.3 % with stochastic gradient descent. The counts hold on every machine."""
+    """97 %. On the same split and five seeds, scikit-learn's MLPClassifier((64,)) gets 96.2 % to 96.8 % with its
+    defaults and 96.3 % to 97.3 % with stochastic gradient descent. The counts are the same on every machine."""
     found = accuracies(points, "float", 32)
     assert (found * 599).round().astype(int).tolist() == [583, 579, 579, 582, 586]
     assert found.mean() == pytest.approx(0.971, abs=0.0005)
@@ -232,7 +232,7 @@ def test_float_accuracy(points):
     [("qat", 2, 0.3, 0.2), ("lsq", 2, 0.5, 0.4), ("qat", 3, 0.02, 0), ("lsq", 3, 0.02, 0)],
 )
 def test_training_beats_quantizing_afterwards(points, method, bits, mean, least):
-    """By ``mean`` over the five seeds, by ``least`` for each of them, after three epochs; int2 and int3 symmetric, per tensor."""
+    """By ``mean`` on average over five seeds and by ``least`` for each, after three epochs."""
     gain = accuracies(points, method, bits) - accuracies(points, "ptq", bits)
     assert len(gain) == 5
     assert gain.mean() > mean
@@ -240,7 +240,7 @@ def test_training_beats_quantizing_afterwards(points, method, bits, mean, least)
 
 
 def test_eight_bits_lose_nothing():
-    """At most 2 of 599 images, weights and activations at 8 bits."""
+    """With weights and activations at 8 bits, the counts differ by at most 2 of 599 images."""
     rows = training.accuracy_curve((8,), (0,), ("ptq",), activations=qc.Scheme.parse("uint8 asymmetric"))
     before, after = (row.accuracy for row in rows)
     assert abs(before - after) * 599 < 2.5
@@ -252,7 +252,7 @@ def test_a_stopped_curve_goes_on(monkeypatch):
     assert len(whole) == 14
     for stop in (0, 1, 4, 7, 13):
         assert list(training.accuracy_curve((2, 3), (0, 1), **short, known=whole[:stop])) == whole[stop:]
-    monkeypatch.setattr(curve, "train", pytest.fail)  # nothing is left for which a network were needed
+    monkeypatch.setattr(curve, "train", pytest.fail)  # everything is known, so no network is needed
     assert list(training.accuracy_curve((3, 2), (1, 0), **short, known=set(whole))) == []
 
 
@@ -322,7 +322,7 @@ def test_progress_is_of_its_network():
     digits = training.load_digits()
     kept = list(training.train(training.Training(epochs=3), seed=7))
     assert [p.epoch for p in kept] == [0, 1, 2, 3]
-    for p in kept:  # looked at after the end: later epochs have not changed it
+    for p in kept:  # checked after training: later epochs have not changed it
         assert p.epochs == 3
         assert training.accuracy(p.network.logits(digits.test_images), digits.test_labels) == p.accuracy
         logits = p.network.logits(digits.train_images)
@@ -334,7 +334,7 @@ def test_progress_is_of_its_network():
 @pytest.mark.parametrize("kind", [StraightThrough, LearnedScales])
 @pytest.mark.parametrize("activations", [None, "uint2 asymmetric"])
 def test_training_sees_what_is_stored(network, kind, activations):
-    """Between two steps, the logits under training are those of the quantized network as it would be kept."""
+    """Between steps, the logits during training are those of the quantized network that would be stored."""
     images = training.load_digits().train_images
     learner = kind(network, SCHEME, activations and qc.Scheme.parse(activations))
     seen = learner.logits(images, learner.network())
@@ -344,7 +344,7 @@ def test_training_sees_what_is_stored(network, kind, activations):
 
 
 def test_a_step_is_that_of_torchs_sgd():
-    """Numbers of few bits, so that no operation is rounded; the factor stands for a scaled gradient."""
+    """The numbers have few bits, so that no operation is rounded; the factor scales the gradient."""
     ours, theirs = Parameter(eighths(5, 5), factor=0.5, lowest=-9.0), eighths(5, 5).requires_grad_()
     sgd = torch.optim.SGD([theirs], lr=0.25, momentum=0.5)
     for seed in (1, 2, 3):
@@ -395,7 +395,7 @@ def test_the_rest_of_the_program_is_left_alone():
 
 
 def digest():
-    """Of everything that a short training of each kind leaves behind."""
+    """A digest of the results of a short training of each kind."""
     once, schemes = training.Training(epochs=1), (SCHEME, qc.Scheme.parse("uint4 asymmetric"))
     *_, a = training.train(once, seed=3)
     *_, b = training.qat(a.network, *schemes, once)
@@ -412,7 +412,7 @@ OTHERWISE = "import torch; torch.set_num_threads(2); from test_training import d
 
 
 def test_a_seed_is_the_same_on_other_instructions_and_threads():
-    """On x86-64 with other kernels of torch and MKL; elsewhere the variables change nothing but the threads."""
+    """On x86-64, with other kernels of torch and MKL; elsewhere the variables only change the number of threads."""
     here = Path(__file__).parent
     path = os.pathsep.join([str(here), str(here.parent)])
     changed = {

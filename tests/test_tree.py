@@ -1,4 +1,4 @@
-"""A hierarchy of names as tiles, and the treemap of them."""
+"""A hierarchy of names as tiles, and their treemap."""
 
 import time
 
@@ -16,7 +16,7 @@ MODEL = [
 
 
 def assert_sums(drawn):
-    """Every tile is as large as its children together."""
+    """Every tile is as large as its children combined."""
     for sums in ("size", "elements", "leaves"):
         total = {}
         for tile in drawn:

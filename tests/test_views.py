@@ -1,4 +1,4 @@
-"""What a map shows, against a search through every element."""
+"""What a map shows, compared with a search through all elements."""
 
 import dataclasses
 import itertools
@@ -29,7 +29,7 @@ def with_granularity(granularity):
 
 
 def check_cells(result, data, view, rows, columns, step):
-    """Each map's cell tells of one element of its box, of the largest or of the worst, and tells the truth."""
+    """Each cell of a map shows the largest or worst element of its box, with the right numbers."""
     shape = tuple(result.x.shape)
     x, codes, x_hat, error = (t.numpy() for t in (result.x, result.codes, result.dequantized, result.error))
     scale = cells_of(result.scale, shape, result.block).numpy()
@@ -38,7 +38,7 @@ def check_cells(result, data, view, rows, columns, step):
     assert (data.worst is data.largest) == (step == (1, 1))
     for map_name in ("x", "codes", "dequantized", "error"):
         assert data.map(map_name) is getattr(data.of(map_name), map_name)
-        # the original, and what belongs to it, by |x| alone: no scheme changes it
+        # the original, codes and x̂ are reduced by |x| only, which no scheme changes
         by = error if map_name == "error" else x
         assert data.of(map_name) is (data.worst if map_name == "error" else data.largest)
         check_map(
@@ -47,7 +47,7 @@ def check_cells(result, data, view, rows, columns, step):
 
 
 def check_map(cells, by, true, view, rows, columns, step):
-    """Every cell holds all numbers of the element of its box where |by| is largest."""
+    """Every cell has all numbers of the element of its box with the largest |by|."""
     shape = by.shape
     height, width = (-(-(stop - start) // s) for (start, stop), s in zip((rows, columns), step, strict=True))
     for name in ("x", "codes", "dequantized", "error", "scale", "zero_point", "row", "column"):
@@ -117,7 +117,7 @@ def test_plane_reduced_to_the_largest_and_the_worst(shape, granularity, view, ro
     data = map_data(result, view)
     check_cells(result, data, view, rows, columns, step)
     assert f"one of {step[0]} × {step[1]} elements" in data.legend
-    # block form, as the browser looks scales up: by the place of the element that a cell shows
+    # one per block, which the browser looks up by the place of the element that a cell shows
     for cells in (data.largest, data.worst):
         block = (cells.row // data.block[0], cells.column // data.block[1])
         np.testing.assert_array_equal(data.scales[block], cells.scale)
@@ -130,13 +130,13 @@ def test_reduced_original_is_the_same_under_every_scheme():
     for data in seen[1:]:
         for name in ("x", "row", "column"):
             np.testing.assert_array_equal(getattr(data.largest, name), getattr(seen[0].largest, name))
-    # while the errors' places differ
+    # but the places of the errors differ
     assert len({data.worst.row.tobytes() for data in seen}) == len(seen)
 
 
 @pytest.mark.filterwarnings("ignore:1 element becomes NaN")
 def test_not_a_number_is_not_hidden():
-    """A NaN is taken for the largest of its box, in the original and in the error map."""
+    """NaN counts as the largest of its box, in the original and in the error map."""
     x = randn((512, 300), 4)
     x[100, 201] = torch.nan
     x[7, 8] = torch.inf
@@ -148,7 +148,7 @@ def test_not_a_number_is_not_hidden():
 
 @pytest.mark.parametrize("at", [(0, 0), (511, 1020), (512, 1021), (1099, 2046), (1100, 2047), (777, 3)])
 def test_one_bad_element_of_many_is_shown(at):
-    """The reduction works in bands of rows; the worst is found in each of them, and in short last cells."""
+    """The reduction works in bands of rows; it finds the worst element in any band, and in short last cells."""
     x = torch.zeros(1101, 2048)
     x[at] = 9.25
     data = map_data(qc.apply(x, qc.Scheme(range_setting=qc.Given(1.0))))
@@ -256,8 +256,8 @@ def test_difference_of_the_errors_of_two_results(shape):
     for (r, c), shown in np.ndenumerate(drawn):
         box = plane[r * data.step[0] : (r + 1) * data.step[0], c * data.step[1] : (c + 1) * data.step[1]]
         assert np.abs(box).max() == abs(shown)
-    # the other maps are as they were
+    # the other maps do not change
     np.testing.assert_array_equal(data.map("x"), map_data(result, view).map("x"))
     assert ("errors differ most" in data.legend) == (data.step != (1, 1))
-    # against itself nothing differs
+    # no difference to itself
     assert not map_data(result, view, result).map("error").any()

@@ -1,4 +1,4 @@
-"""What is done before the first visitor, seen in the process that serves."""
+"""The warm-up before the first visitor, observed in the serving process."""
 
 import pytest
 from loops import finish
@@ -43,7 +43,8 @@ def app(tmp_path_factory):
 def test_no_visit_imports_anything(app):
     before = app.look_inside()
     assert before["frozen"] > 100_000
-    assert "sympy" not in before["modules"]  # half a second of the start, which some functions of torch would take
+    # some of torch's functions import it, which takes half a second of the start
+    assert "sympy" not in before["modules"]
     pages = finish(visit(app.host)).pages
     assert len(pages) >= 14
     for page in pages:
@@ -53,7 +54,7 @@ def test_no_visit_imports_anything(app):
     for tab in TABS:
         finish(visit(app.host, "", f"tab={tab}"))
         assert set(app.look_inside()["modules"]) - set(before["modules"]) == set(), tab
-    assert after["frozen"] <= before["frozen"]  # frozen once
+    assert after["frozen"] <= before["frozen"]  # frozen only once
 
 
 def test_a_page_that_fails_in_the_warm_up_is_one_line_in_the_log(tmp_path):
@@ -66,7 +67,7 @@ def test_a_page_that_fails_in_the_warm_up_is_one_line_in_the_log(tmp_path):
     with serve(tmp_path, tmp_path / "app.py", "--logger.enableRich=false") as server:
         inside = server.look_inside()
         assert {"wave", "chunk", "sndhdr"} <= set(inside["modules"])
-        assert inside["sessions"] == 0  # none of the warm-up's stays
+        assert inside["sessions"] == 0  # the warm-up's sessions are closed
         finish(visit(server.host, "last"))
         assert server.look_inside()["sessions"] == 1
         problems = [line for line in server.lines() if "ValueError" in line]

@@ -1,7 +1,7 @@
-"""Every table that five teaching documents print is reproduced, their mistakes included.
+"""Every table printed in five teaching documents is reproduced, including their mistakes.
 
-A right table is met by the textbook convention. A wrong one is met by doing on purpose what its document
-did by mistake: parameters by hand, codes that wrap, codes of another width.
+The textbook convention gives the correct tables. The wrong ones are reproduced by deliberately making the
+document's mistake: manual parameters, codes that wrap, codes of another width.
 """
 
 import json
@@ -24,13 +24,11 @@ COLUMN, COLUMN_PAIRS = qc.PerChannel(1), qc.PerBlock((-1, 2))
 
 
 def tensor_of(case):
-    """The tensor of a case. Where only 4 decimals of it are printed, the one that was printed."""
+    """The tensor of a case; where only 4 decimals are printed, one with more digits that gives the tables."""
     x = torch.tensor(case["x"])
-    if case["id"].startswith("s4"):  # the document names seed and generator
+    if case["id"].startswith("s4"):  # the document gives seed and generator
         x = torch.randn(4, 4, generator=torch.Generator().manual_seed(0))
-    if case["id"].startswith(
-        "s2"
-    ):  # from 2.110351 to 2.110375, both tables of this maximum come out as printed
+    if case["id"].startswith("s2"):  # any maximum from 2.110351 to 2.110375 gives both tables as printed
         x[0, 0] = -2.11036
     assert torch.equal(x.double().round(decimals=4), torch.tensor(case["x"]).double().round(decimals=4))
     return x
@@ -41,13 +39,13 @@ def rounded(values, decimals=4):
 
 
 def spans(x, columns):
-    """(max - min) / 255 of each run of columns, as nested tuples of a grid with one row."""
+    """The value (max - min) / 255 of each run of columns, as nested tuples for a grid with one row."""
     parts = [x[:, i : i + columns] for i in range(0, x.shape[1], columns)]
     return (tuple(((p.max() - p.min()) / 255).item() for p in parts),)
 
 
 def percentile_scale(x):
-    """What the document took: a percentile of the signed values, not of |x|."""
+    """The document's scale, from a percentile of the signed values instead of |x|."""
     return float(np.percentile(x.numpy().astype(np.float64), 99.9)) / 127
 
 
@@ -55,7 +53,7 @@ def by_hand(scale, zero_point=0, **others):
     return qc.Scheme(range_setting=qc.Given(scale, zero_point), **others)
 
 
-# the scheme that gives the printed table
+# case -> the scheme that gives the printed table
 SCHEMES = {
     "s0-asymmetric": lambda x: qc.Scheme(symmetric=False),
     "s0-symmetric-wraps": lambda x: by_hand(spans(x, 4)[0][0], convention=WRAP),
@@ -105,7 +103,7 @@ def test_dequantized(case_id):
 )
 def test_scale(case_id):
     printed, scale = CASES[case_id]["scale"], result_of(case_id).scale.flatten().numpy()
-    if case_id == "s3-per-tensor":  # printed with all its digits
+    if case_id == "s3-per-tensor":  # printed with all digits
         assert scale == np.float32(printed)
     else:
         assert rounded(scale) == np.atleast_1d(printed).tolist()
@@ -117,7 +115,7 @@ def test_zero_point(case_id):
     given = 128 if case_id.startswith("s1") else None
     with pytest.warns(UserWarning, match="zero_point 128") if given else nullcontext():
         result = result_of(case_id)
-    # that library's offset is the negative of a zero_point
+    # that library's offset is -zero_point
     assert int(result.zero_point) == case.get("zero_point", -case.get("offset", 0))
 
 
@@ -132,7 +130,7 @@ def test_range_of_the_codes(case_id):
 @pytest.mark.parametrize(("case_id", "metric"), [(i, m) for m in ("mae", "mse", "sse") for i in with_key(m)])
 def test_error(case_id, metric):
     printed, found = CASES[case_id][metric], getattr(qc.report(result_of(case_id)), metric)
-    if metric == "mse":  # printed with all the digits of a float32 mean
+    if metric == "mse":  # printed with all digits of a float32 mean
         assert found == pytest.approx(printed, rel=1e-6)
     else:
         assert rounded(found, 6 if metric == "mae" else 4) == printed
@@ -163,7 +161,7 @@ def test_unsigned_codes_are_right_where_signed_ones_wrap():
 
 def test_signed_percentile_clips_the_lowest():
     case = CASES["s2-percentile-out-of-range"]
-    x = torch.tensor(case["x"])  # the sum was worked out from the printed digits
+    x = torch.tensor(case["x"])  # the printed sum is that of the printed digits
     assert percentile_scale(x) * 127 == pytest.approx(case["percentile_value"], abs=5e-7)
     clamped = qc.apply(x, by_hand(percentile_scale(x)))
     assert rounded(qc.report(clamped).sse) == case["sse_clamped"]

@@ -1,4 +1,4 @@
-"""A visitor without a browser: requests and a websocket as Streamlit's page makes them, with the browser's cookies."""
+"""A visitor without a browser: HTTP requests and a websocket like those of Streamlit's page, with cookies."""
 
 import asyncio
 import hashlib
@@ -20,15 +20,15 @@ COOKIE = "quantscope_replica"
 
 
 class Visitor(visitor.Visitor):
-    """A visitor who behaves as the page in a browser does: with cookies, and connecting again after a loss.
+    """A visitor who behaves like the page in a browser: keeps cookies and reconnects after a lost connection.
 
     Attributes:
-        link: the parameters of the address as they are now.
-        scheme: what the page shows as the scheme's text.
-        maps: a digest of what the maps show.
-        largest_upload: what the page takes, in MiB.
-        opened: seconds that it took to open the page.
-        lost: seconds from the last loss of the connection to the end of the run that followed.
+        link: the current parameters of the address.
+        scheme: the scheme text that the page shows.
+        maps: a digest of the maps.
+        largest_upload: the largest upload that the page accepts, in MiB.
+        opened: seconds it took to open the page.
+        lost: seconds from losing the connection to the end of the first run completed after that.
     """
 
     def __init__(self, address: str, **link: object) -> None:
@@ -61,9 +61,9 @@ class Visitor(visitor.Visitor):
         self.http.close()
 
     async def connect(self) -> None:
-        """Ask for signs of life until there are some, then open the websocket."""
+        """Poll the health endpoint until it answers, then open the websocket."""
         while not (await asyncio.to_thread(self.http.get, f"{self.address}/_stcore/health")).ok:
-            await asyncio.sleep(0.25)  # the page waits as long
+            await asyncio.sleep(0.25)  # as long as the page waits
         cookies = "; ".join(f"{cookie.name}={cookie.value}" for cookie in self.http.cookies)
         protocols = ["streamlit", self.http.cookies["_streamlit_xsrf"], self.session]
         self.socket = await websockets.connect(
@@ -96,7 +96,7 @@ class Visitor(visitor.Visitor):
             self.largest_upload = content.max_upload_size_mb
 
     async def run(self, *states: WidgetState, fragment: str = "") -> ForwardMsg:
-        """Ask for a run with the state of these widgets, and those of before, as the page does; again after a loss."""
+        """Request a run with these widget states and the earlier ones, as the page does; repeat it after a loss."""
         self.states |= {state.id: state for state in states}
         self.query = urlencode(self.link)
         lost: float | None = None
@@ -112,12 +112,12 @@ class Visitor(visitor.Visitor):
         return message
 
     async def slide(self, key: str, value: float) -> ForwardMsg:
-        """Move a slider, which the address then says."""
+        """Move a slider, which also updates the address."""
         self.link[key] = int(value)
         return await super().slide(key, value)
 
     async def upload(self, name: str, data: bytes) -> requests.Response:
-        """Upload a file; returns the server's answer, after the run that reads the file."""
+        """Upload a file; returns the server's response once the run that reads the file has ended."""
         message = BackMsg()
         message.file_urls_request.request_id = "1"
         message.file_urls_request.file_names.append(name)
@@ -139,5 +139,5 @@ class Visitor(visitor.Visitor):
         return answer
 
     async def download(self) -> requests.Response:
-        """What the Export tab offers."""
+        """Download what the Export tab offers."""
         return await asyncio.to_thread(self.http.get, self.address + self.media[-1])

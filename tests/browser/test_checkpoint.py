@@ -1,4 +1,4 @@
-"""A checkpoint in the browser: from the whole to a cell and back, by mouse, and by the links that this leaves."""
+"""A checkpoint in the browser: from the overview to a cell and back, by mouse and by the links on the way."""
 
 import re
 from typing import Any
@@ -16,10 +16,10 @@ TABLE = "[data-testid=stDataFrame] canvas"
 
 
 def opened(app: Any, **parameters: str) -> None:
-    """Open the page at a cold link."""
+    """Open the page by a cold link."""
     query = "&".join(f"{key}={value}" for key, value in parameters.items())
     app.page.goto(f"{app.address}/checkpoint?{query}")
-    app.expected.append("Failed to load resource")  # Streamlit asks for its health below the page first
+    app.expected.append("Failed to load resource")  # Streamlit first looks below the page
     app.wait(
         f"document.querySelector('{REST}') && document.querySelector('.qs-treemap[data-painted], .qs-maps[data-painted]')"
     )

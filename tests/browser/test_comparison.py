@@ -1,4 +1,4 @@
-"""Models → Compare in Chromium: a cold link, a click that leads into the checkpoint, Back, and what is downloaded."""
+"""Models → Compare in Chromium: a cold link, a click that opens the checkpoint, Back, and the download."""
 
 import csv
 from urllib.parse import parse_qs, urlsplit
@@ -15,7 +15,7 @@ HEADING = "How do two checkpoints differ?"
 
 
 def opened(app, more=""):
-    app.expected.append("/_stcore/")  # Streamlit looks for its server below the page first
+    app.expected.append("/_stcore/")  # Streamlit first looks for its server below the page
     app.page.goto(
         f"{app.address}/compare-checkpoints?ck_original=example:{ORIGINAL}&ck=example:{OTHER}{more}"
     )
@@ -29,12 +29,12 @@ def circles(page):
 
 def test_a_cold_link_and_a_click_that_opens_the_place(app):
     page = opened(app, "&cmp_sort=Bytes&cmp_part=Remarks")
-    expect(circles(page)).to_have_count(2)  # the others are equal
+    expect(circles(page)).to_have_count(2)  # the other tensors are equal
     comparison = Comparison(open_checkpoint(EXAMPLES[ORIGINAL]), open_checkpoint(EXAMPLES[OTHER]))
     *_, step = comparison.steps()
     worst = by_harm(comparison.results(step.state))[0]
     expect(page.get_by_text("6 pairs compared, 4 of them bit-equal")).to_be_visible()
-    box = circles(page).first.bounding_box()  # the largest tensor is the most harmed here
+    box = circles(page).first.bounding_box()  # here the largest tensor has the largest error
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     page.wait_for_url("**/checkpoint?**ck_tensor=**")
     query = parse_qs(urlsplit(page.url).query)
@@ -48,7 +48,7 @@ def test_a_cold_link_and_a_click_that_opens_the_place(app):
     assert "cmp_sort=Bytes" in page.url
 
 
-@pytest.mark.slow  # the CSV itself is compared without a browser
+@pytest.mark.slow  # the CSV's content is tested without a browser
 def test_the_download_holds_the_numbers_of_the_module(app):
     page = opened(app, "&cmp_filter=attn_q+Q5_0")
     with page.expect_download() as download:

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 @pytest.mark.slow
 def test_without_the_entry(new_app: Callable[..., Any], serving: Callable[..., Any]) -> None:
-    """`streamlit run pages/main.py` has no route for plotly.js: the maps are a chart of Streamlit's."""
+    """`streamlit run pages/main.py` has no route for plotly.js, so the maps are a Streamlit chart."""
     with serving("pages/main.py") as address:
         app = new_app(address)
         app.expected = ["plotly.min.js", "Unexpected"]  # Streamlit answers with its own page
@@ -20,4 +20,4 @@ def test_without_the_entry(new_app: Callable[..., Any], serving: Callable[..., A
         app.type("_scheme_text", "int6")
         expect(app.input("_scheme_text")).to_have_value("int6 symmetric per_tensor min_max textbook")
         app.expect_parameters(bits="6", tab="Code")
-        app.page.goto("about:blank")  # away before the server ends
+        app.page.goto("about:blank")  # leave before the server stops

@@ -1,4 +1,4 @@
-"""Findings in the browser: affected cells are outlined, a fix is undone by Back, nothing moves."""
+"""Findings in the browser: affected cells are outlined, Back undoes a fix, and nothing moves."""
 
 from typing import Any
 
@@ -63,7 +63,7 @@ def test_what_a_fix_writes_late_into_the_link_is_the_same_step_back(app: Any) ->
     finding_button(app, "Fix").click()
     app.expect_scheme("int4 symmetric per_tensor fixed(-4.59, 5.1) textbook")
     app.rest()
-    # as a control does that appeared with the fix, when it comes to write its value after the run
+    # like a control that appears with the fix and writes its value only after the run
     late = "history.pushState({}, '', location.href + '&bits=5'), history.length"
     assert app.page.evaluate("history.length") == app.page.evaluate(late)
     app.page.go_back()
@@ -111,6 +111,6 @@ def test_a_long_finding_takes_one_line_and_leads_to_its_lesson(app: Any) -> None
     expect(app.page.get_by_test_id("stPopoverBody").get_by_text(first.sentence)).to_be_visible()
     app.page.keyboard.press("Escape")
     lesson_link.click()
-    # the first step of the lesson, which its link leaves out
+    # the lesson's first step, which is not in its link
     expect(app.page.get_by_text(LESSONS["granularity"].steps["tensor"].headline)).to_be_visible()
     app.expect_parameter("shape", "6x4x32")

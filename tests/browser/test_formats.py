@@ -1,11 +1,11 @@
-"""Explore → Formats in Chromium: values on a line, how a number rounds, and bits that are switched."""
+"""Explore → Formats in Chromium: values on a line, how a number rounds, and bits that can be switched."""
 
 from page_rest import at_rest
 from playwright.sync_api import expect
 
 
 def opened(app, path):
-    app.expected.append("/_stcore/")  # Streamlit looks for its server below the page first
+    app.expected.append("/_stcore/")  # Streamlit first looks for its server below the page
     app.page.goto(app.address + path)
     at_rest(app.page, "Which numbers can a format hold?")
     return app.page
@@ -17,7 +17,7 @@ def marks(page):
 
 def test_cold_link_shows_every_value(app):
     page = opened(app, "/formats?fmt_shown=e2m1&fmt_shown=int3&fmt_axis=value")
-    # the values, and what 2.6 becomes in each
+    # the values, and what 2.6 rounds to in each format
     expect(marks(page)).to_have_count(15 + 8 + 2)
 
 
@@ -44,5 +44,5 @@ def test_codebooks_and_one_fitted_to_the_tensor(app):
     page.keyboard.press("Enter")
     expect(marks(page)).to_have_count(16 + 15 + 7 + 3)
     page.get_by_role("radio", name="logarithmic").click()
-    # zero has no place there, and magnitudes of log2_4 and the ends of nf4 coincide
+    # zero is not shown there, and the magnitudes of log2_4 and the ends of nf4 coincide
     expect(marks(page)).to_have_count(14 + 7 + 7 + 3)

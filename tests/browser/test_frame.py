@@ -1,4 +1,4 @@
-"""What stands around every page: the way by keyboard, and the switch for light and dark."""
+"""The frame around every page: keyboard navigation, and the switch between light and dark."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,10 +6,10 @@ from typing import Any
 from playwright.sync_api import expect
 
 DEFAULT = "int4 symmetric per_tensor min_max textbook"
-# of a colour, from 0 to 1
+# brightness of a color, from 0 to 1
 LUMINANCE = "(c) => c.match(/[\\d.]+/g).slice(0, 3).reduce((a, b) => a + Number(b), 0) / 765"
-# Texts of the page whose contrast with what is behind them is below 4.5, by WCAG 2's formula; but not those that
-# Streamlit paints in the colour behind them, since they are not to be seen
+# Texts whose contrast with their background is below 4.5 by WCAG 2's formula, except those that Streamlit hides
+# by painting them in the color of the background
 PALE = """() => {
     const rgba = (text) => { const n = text.match(/[\\d.]+/g).map(Number); return [...n.slice(0, 3), n[3] ?? 1]; };
     const over = (top, below) => [0, 1, 2].map((i) => top[i] * top[3] + below[i] * (1 - top[3]));
@@ -35,7 +35,7 @@ PALE = """() => {
     return [...pale];
 }"""
 FOCUSED = "document.activeElement"
-# Most opacities that changed at once while a run computed; none is counted in a run that no frame shows
+# The most opacity transitions at once during a run; a run shorter than a frame counts none
 FADES = """() => { window.fades = 0;
     const count = () => document.getAnimations().filter((each) => each.transitionProperty === "opacity").length;
     const look = () => { window.fades = Math.max(window.fades, count()); requestAnimationFrame(look); };
@@ -56,8 +56,8 @@ def test_the_maps_are_reached_by_tab_and_a_folded_sidebar_is_not(app: Any) -> No
             break
         app.page.keyboard.press("Tab")
     else:
-        raise AssertionError("the maps are more than 5 Tabs away")
-    app.page.keyboard.press("ArrowRight")  # they take the keys
+        raise AssertionError("the maps are not reached within 5 Tabs")
+    app.page.keyboard.press("ArrowRight")  # the maps handle keys
     app.page.keyboard.press("ArrowRight")
     app.page.keyboard.press("Enter")
     app.expect_parameter("cell", "0, 1")
@@ -75,12 +75,12 @@ def test_the_maps_are_reached_by_tab_and_a_folded_sidebar_is_not(app: Any) -> No
     assert len(reached) > 10
     app.page.get_by_test_id("stExpandSidebarButton").click()
     expect(app.input("bits")).to_be_visible()
-    assert not app.page.locator(".st-key-qs_scripts").is_visible()  # nor does it leave a gap
+    assert not app.page.locator(".st-key-qs_scripts").is_visible()  # and it does not leave a gap
 
 
 def test_the_theme_is_chosen_on_the_page_and_kept(new_app: Callable[..., Any], server: str) -> None:
     app = new_app(server, own=True).open(bits="5", tab="Code")
-    app.expected = ["/learn-scale/_stcore/"]  # Streamlit asks beside a deep link for its own address first
+    app.expected = ["/learn-scale/_stcore/"]  # Streamlit first looks below the deep link
     app.expect_scheme(DEFAULT.replace("int4", "int5"))
     app.choose("src", "paste")
     app.type("_pasted", "1 2 3")
@@ -106,8 +106,8 @@ def test_the_theme_is_chosen_on_the_page_and_kept(new_app: Callable[..., Any], s
     app.rest()
     assert app.page.evaluate(PALE) == []
     assert (app.page.url, app.page.evaluate("history.length")) == (address, length)
-    expect(app.input("_pasted")).to_have_value("1 2 3")  # nothing was loaded again
-    # there is no moment of light: the first thing that a page paints is dark
+    expect(app.input("_pasted")).to_have_value("1 2 3")  # nothing was reloaded
+    # there is no flash of light: the first paint of the page is dark
     app.page.add_init_script(
         """window.addEventListener("DOMContentLoaded", () => new MutationObserver(() => {
             const app = document.querySelector("[data-testid=stApp]");

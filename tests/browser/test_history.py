@@ -1,4 +1,4 @@
-"""The browser's Back and Forward: one step per act of the visitor, and each leads to the view that was seen."""
+"""The browser's Back and Forward: one step per action of the visitor, each to the view seen before."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,8 +7,8 @@ from playwright.sync_api import TimeoutError, expect
 
 DEFAULT = "int4 symmetric per_tensor min_max textbook"
 
-# The link, the scheme, the key figures, and what stands in every control of the sidebar (an empty field may be drawn late);
-# but not what a figure was before, which is another thing on the way back
+# The link, the scheme, the key figures, and the value of every control of the sidebar (an empty field may be drawn
+# late); but not the reference that figures are compared with, which is different after Back
 VIEW = """() => JSON.stringify([location.search,
     document.querySelector(".st-key-_scheme_text input")?.value,
     [...document.querySelectorAll(".qs-figures div:not(.qs-reference) dd")].map((e) => e.firstChild.textContent),
@@ -23,13 +23,13 @@ def steps(app: Any) -> int:
 
 
 def first_view(app: Any) -> str:
-    """What is seen once the field for the shape has its value, which it gets later than the others."""
+    """The view once the shape field has its value, which it gets last."""
     app.wait("() => document.querySelector('.st-key-shape input')?.value")
     return str(app.page.evaluate(VIEW))
 
 
 def expect_view(app: Any, view: str) -> None:
-    """Wait until this is seen again."""
+    """Wait until this view is shown again."""
     try:
         app.page.wait_for_function(f"(view) => {REST} && ({VIEW})() === view", arg=view)
     except TimeoutError:
@@ -38,7 +38,7 @@ def expect_view(app: Any, view: str) -> None:
 
 
 def after(app: Any, act: Callable[[Any], None]) -> str:
-    """Act, and wait for the answer: the key figures or the scheme have changed, and the maps show the scheme."""
+    """Act, wait until figures or scheme have changed and the maps show the scheme, and return the view."""
     figures = f"(() => JSON.stringify(JSON.parse(({VIEW})()).slice(1, 3)))()"
     before = app.page.evaluate(figures)
     act(app)
@@ -73,11 +73,11 @@ ACTS: list[Callable[[Any], None]] = [
 
 
 def test_back_ten_times_returns_through_ten_views(app: Any) -> None:
-    app.open(bits="99", codes="unsigned")  # 99 bits are none: what the page makes of the link is no step
+    app.open(bits="99", codes="unsigned")  # 99 bits are invalid: correcting the link is not a step
     app.expect_scheme("uint4 symmetric per_tensor min_max textbook")
     app.rest()
     first = steps(app)
-    assert first == 2  # the empty page of the new window, and this one
+    assert first == 2  # the new window's empty page, and this one
     views = [first_view(app)]
     views += [after(app, act) for act in ACTS]
     assert len(set(views)) == len(views)
@@ -89,7 +89,7 @@ def test_back_ten_times_returns_through_ten_views(app: Any) -> None:
         app.page.go_forward()
         expect_view(app, view)
     after(app, arrows)
-    assert steps(app) == first + 3  # what was undone is gone, and going to and fro wrote nothing
+    assert steps(app) == first + 3  # undone steps are gone, and going back and forth added none
 
 
 def test_what_is_one_act_is_one_step(app: Any) -> None:
@@ -97,7 +97,7 @@ def test_what_is_one_act_is_one_step(app: Any) -> None:
     app.expect_scheme(DEFAULT)
     app.rest()
     first, view = steps(app), first_view(app)
-    arrows(app, times=5)  # faster than the page answers
+    arrows(app, times=5)  # faster than the page responds
     app.expect_scheme(DEFAULT.replace("int4", "int9"))
     app.rest()
     taken = steps(app) - first
@@ -121,7 +121,7 @@ def test_what_is_one_act_is_one_step(app: Any) -> None:
     expect_view(app, view)
 
     app.press("mode", "asymmetric")
-    app.press("codes", "unsigned")  # another control, before the page has answered
+    app.press("codes", "unsigned")  # another control, before the page has responded
     app.expect_scheme("uint4 asymmetric per_tensor min_max textbook")
     app.rest()
     assert steps(app) == first + 2

@@ -1,4 +1,4 @@
-"""What stands in the window without scrolling: the four maps whole, and the arithmetic of a cell that is clicked."""
+"""What is visible without scrolling: all of the four maps, and the arithmetic of a clicked cell."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 SIZES = [(1280, 720), (1366, 768), (1440, 900), (1920, 1080)]
 SHAPES = ["3x3", "8x8", "16x16", "64x128", "3x200", "4096x4096", "8x4x3x3"]
-# left, top, width and height of each map in the window, as Plotly has drawn it; null before it fits the window
+# left, top, width and height of each map as Plotly has drawn it; null until it has adapted to the window
 BOXES = """([width, height]) => {
     const plot = document.querySelector(".qs-plot"), box = plot.getBoundingClientRect(), full = plot._fullLayout;
     if (innerWidth !== width || innerHeight !== height || Math.abs(full.width - plot.clientWidth) > 2) return null;
@@ -20,7 +20,7 @@ BOXES = """([width, height]) => {
 
 
 def boxes(app: Any, size: tuple[int, int]) -> list[list[float]]:
-    """Of the maps, once they have stood still for 5 frames."""
+    """The boxes of the maps, once these have not moved for 5 frames."""
     settled = f"""(size) => new Promise((done) => {{
         let last = "", same = 0;
         const look = () => {{
@@ -52,7 +52,7 @@ def test_four_maps_whole_in_the_window(new_app: Any, server: str, shape: str) ->
     for theme in ("light", "dark"):
         app.page.emulate_media(color_scheme=theme)
         app.wait("(theme) => getComputedStyle(document.querySelector('.stApp')).colorScheme === theme", theme)
-        for width, height in SIZES if theme == "light" else SIZES[:1]:  # by its colours no map moves
+        for width, height in SIZES if theme == "light" else SIZES[:1]:  # colors do not move maps
             app.page.set_viewport_size({"width": width, "height": height})
             check(shape, (width, height), boxes(app, (width, height)))
             if (width, height) == (1440, 900):
@@ -68,7 +68,7 @@ def test_the_arithmetic_of_a_clicked_cell_is_in_sight(app: Any, width: int, heig
     boxes(app, (width, height))
     steps = app.page.locator(".qs-steps")
     for number, (row, column) in enumerate([(0, 0), (7, 7), (3, 1), (6, 6)]):
-        if steps.is_visible():  # it may stand over the map that is clicked next
+        if steps.is_visible():  # it may cover the map that is clicked next
             steps.get_by_role("button").click()
             expect(steps).to_be_hidden()
         x, y = app.place(row, column, number)

@@ -1,4 +1,4 @@
-"""Lessons in a browser: walked step by step, each page opened cold, the large mode, cells that are picked."""
+"""Lessons in a browser: every step, cold links, large mode, and picking cells."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,8 +20,8 @@ LESSONS = list(lesson_plan.LESSONS)
 
 @pytest.mark.slow
 def test_opens_cold_by_its_link(fresh_server: str, new_app: Callable[..., Any]) -> None:
-    """The first visit, the very first to this server too, goes to the last step of a lesson."""
-    for name in LESSONS[::-3]:  # the last one needs most; the walk opens a link of each
+    """The first visit, also the first to this server, opens the last step of a lesson."""
+    for name in LESSONS[::-3]:  # the last one needs the most; another test opens a link of each lesson
         first = new_app(fresh_server)
         steps = _steps(name)
         opened(first, name, **{lesson_plan.step_key(name): steps[-1], "bits": "5"})
@@ -49,7 +49,7 @@ def test_a_teacher_goes_straight_to_a_step_and_back_returns(app: Any) -> None:
     stands(app, "granularity", "trap")
 
 
-PLAIN = {  # steps that are read, without a control of their own
+PLAIN = {  # steps that are only read, without a control of their own
     ("zero_point", "symmetric"), ("zero_point", "one-sided"), ("zero_point", "zero"), ("zero_point", "choose"),
     *(("granularity", step) for step in ("tensor", "rows", "columns", "trap", "cost")),
     *(("error", step) for step in ("signed", "means", "sqnr")),
@@ -65,8 +65,8 @@ _INSIDE = """() => ["lesson_picture", "lesson_control"].map((key) => {
 
 @in_parts(4)
 def test_every_step_shows_its_picture_and_its_control_in_one_window(app: Any, part: Part) -> None:
-    """In large mode at both sizes; by one button from the first step to the last, in one window that is resized.
-    Another visitor sees the same by the link."""
+    """In large mode at both sizes, from the first step to the last with one button. Another visitor with the same
+    link sees the same step."""
     lessons = part(LESSONS)
     opened(app, lessons[0], learn_large="true")
     for number, name in enumerate(lessons):
@@ -119,12 +119,12 @@ def test_large_mode(new_app: Callable[..., Any], server: str, width: int) -> Non
     expect(app.page.get_by_test_id("stSidebar")).to_have_attribute("data-collapsed", "true")
     app.page.wait_for_function(f"() => {size} >= {1.25 * small}")
     expect(app.page.locator(".qs-maps.qs-large")).to_have_count(1)
-    # the window limits the maps, whose titles, ticks and numbers grow: they must not become smaller for it
+    # titles, ticks and numbers grow, but maps limited by the window must not shrink because of that
     app.page.wait_for_function(f"() => {_CELL} >= {0.98 * cell}")
     assert app.page.evaluate("document.scrollingElement.scrollWidth") <= width
     to_lesson(app, 2)
     stands(app, "zero_point")
-    app.expect_parameter("learn_large", "true")  # from lesson to lesson
+    app.expect_parameter("learn_large", "true")  # kept from lesson to lesson
     expect(app.page.get_by_test_id("stSidebar")).to_have_attribute("data-collapsed", "true")
     app.tick("learn_large")
     app.expect_parameter("learn_large", None)
@@ -135,7 +135,7 @@ _CELL = "(document.querySelector('.qs-plot')._fullLayout.xaxis._length * documen
 
 
 def _cell(app: Any) -> float:
-    """Area of a map in square px."""
+    """The area of a map in square pixels."""
     app.page.wait_for_function(f"() => {_CELL} > 0")
     return float(app.page.evaluate(_CELL))
 
@@ -170,7 +170,7 @@ def test_wrong_cells_are_found_and_revealed(app: Any) -> None:
     expect(cells).to_have_count(16)
     right = int((~wrong.flatten()).nonzero()[0])
     first, second = (int(i) for i in wrong.flatten().nonzero().flatten()[:2])
-    for place in (first, right, second, right):  # the second click on a cell lets it go
+    for place in (first, right, second, right):  # a second click on a cell deselects it
         cells.nth(place).click()
         expect(cells.nth(place)).to_have_attribute(
             "aria-pressed", "false" if place == right and _gone(app) else "true"
@@ -191,7 +191,7 @@ def test_wrong_cells_are_found_and_revealed(app: Any) -> None:
 
 
 def _gone(app: Any) -> bool:
-    """Whether the caption counts two: the right cell was picked before, and let go."""
+    """Whether the caption counts two cells: the correct one was picked before and is now deselected."""
     return app.page.get_by_text("2 cells chosen.").count() == 1
 
 
@@ -202,7 +202,7 @@ def test_cells_are_picked_by_keyboard(app: Any) -> None:
     app.page.keyboard.press("Enter")
     expect(app.page.locator(".st-key-learn_mistakes_find .qs-chosen").first).to_be_visible()
     expect(app.page.get_by_text("1 cell chosen.")).to_be_visible()
-    app.page.keyboard.press("Enter")  # the focus stays where it was
+    app.page.keyboard.press("Enter")  # the focus has stayed on the cell
     expect(app.page.get_by_text("0 cells chosen.")).to_be_visible()
 
 
@@ -220,7 +220,7 @@ def test_a_class_predicts_the_same_tensor(app: Any) -> None:
     found = practice(qc.INT4, True, 1, clipping=True)
     np.testing.assert_array_equal(
         np.array(x, np.float32).reshape(4, 6), found.x
-    )  # the table shows every digit
+    )  # the table shows all digits
     codes = (
         qc.apply(found.x, qc.Scheme(qc.INT4, range_setting=qc.Fixed(found.low, found.high))).codes[0].tolist()
     )

@@ -1,4 +1,4 @@
-"""Lesson 7 in a browser: a training that is watched, stopped, left, and found again by its link."""
+"""Lesson 7 in a browser: a training is watched, stopped, left, and found again by its link."""
 
 import re
 from collections.abc import Callable
@@ -13,7 +13,7 @@ LABEL = re.compile(r"Compute (\d+) of (\d+) trainings")
 MANY = {
     "train_seeds": "10",
     "train_bits": ["2", "3", "4"],
-}  # 100 trainings: no machine is done before the test is
+}  # 100 trainings, which outlast the test on any machine
 
 
 def at_step(app: Any, step: str, **parameters: Any) -> Any:
@@ -27,13 +27,13 @@ def at_step(app: Any, step: str, **parameters: Any) -> Any:
 
 
 def metric(app: Any, label: str) -> Locator:
-    """Value of a key figure."""
+    """The value of a key figure."""
     found: Locator = app.page.locator(".qs-figures div").filter(has_text=label).locator("b")
     return found
 
 
 def compute(app: Any) -> tuple[int, int]:
-    """How many trainings are missing, and of how many, by the button's label."""
+    """How many trainings are missing and how many there are, from the button's label."""
     button = app.key("train_compute")
     expect(button).to_have_text(LABEL)
     found = LABEL.fullmatch(button.inner_text().strip())
@@ -42,7 +42,7 @@ def compute(app: Any) -> tuple[int, int]:
 
 
 def drawn(app: Any, *lengths: int) -> list[list[float]]:
-    """Accuracies of each line of the last chart, which is none of the maps, once it has so many of each."""
+    """The accuracies of each line of the last chart (not the maps), once the lines have these lengths."""
     lines = "[...document.querySelectorAll('.stPlotlyChart .js-plotly-plot')].at(-1)?.data?.map((t) => Array.from(t.y))"
     app.page.wait_for_function(
         f"(n) => JSON.stringify({lines}?.map((y) => y.length)) === n", arg=str([*lengths]).replace(" ", "")
@@ -60,7 +60,7 @@ def test_a_short_training(app: Any) -> None:
     (accuracies,) = drawn(app, 3)
     expect(metric(app, "QAT after 2 of 2 epochs")).to_have_text(f"{accuracies[-1]:.1f} %")
     app.page.wait_for_function("() => document.querySelector('.qs-maps')?.dataset.painted?.includes('int2')")
-    other = beside(app, NAME, "qat")  # what was trained is there for whoever opens the link
+    other = beside(app, NAME, "qat")  # the result is there for others who open the link
     expect(metric(other, "QAT after 2 of 2 epochs")).to_have_text(f"{accuracies[-1]:.1f} %")
     other.close()
 
@@ -70,7 +70,7 @@ def test_points_appear_and_stop_keeps_them(app: Any) -> None:
     assert compute(app) == (100, 100)
     app.key("train_compute").get_by_role("button").click()
     rows = app.page.get_by_test_id("stTable").locator("tbody tr")
-    expect(rows).to_have_count(3)  # float32 and two widths, while the rest is being computed
+    expect(rows).to_have_count(3)  # float32 and two bit widths, while the rest is still being computed
     app.button("Stop")
     expect(app.key("train_compute")).to_be_visible()
     stands(app, NAME, "curve")
@@ -79,7 +79,7 @@ def test_points_appear_and_stop_keeps_them(app: Any) -> None:
     expect(rows.nth(2)).to_be_visible()
     app.page.reload()
     stands(app, NAME, "curve")
-    assert 0 <= missing - compute(app)[0] <= 1  # one was under way, the rest did not go on behind the page
+    assert 0 <= missing - compute(app)[0] <= 1  # one was in progress, the rest has stopped
 
 
 @pytest.mark.slow
@@ -98,7 +98,7 @@ def test_leaving_the_page_stops_the_work(app: Any) -> None:
     assert 0 < left[0] < left[1]
     for _ in range(2):
         other = beside(app, NAME, "curve")
-        # one was under way when the page was left, and may have ended since
+        # one was in progress when the page was left and may have ended since
         assert 0 <= left[0] - compute(other)[0] <= 1
         other.close()
 
@@ -118,10 +118,10 @@ def test_closing_the_window_stops_the_work(app: Any) -> None:
     app.press("train_as", "accuracy")
     app.expect_parameter("train_as", None)
     stands(app, NAME, "curve")
-    assert before[0] - compute(app)[0] <= 1  # one that was under way when the window closed
+    assert before[0] - compute(app)[0] <= 1  # one was in progress when the window closed
 
 
-@pytest.mark.slow  # another lesson is opened cold in the usual check
+@pytest.mark.slow  # by default, other lessons are opened cold
 def test_opens_cold_by_a_link_with_everything_in_it(fresh_server: str, new_app: Callable[..., Any]) -> None:
     app = new_app(fresh_server)
     link = {"train_weights": "int3 asymmetric", "train_seed": "2", "train_layer": "second"}

@@ -1,4 +1,4 @@
-"""Compare → Libraries in Chromium: examples where libraries differ, cold links, a choice from the table."""
+"""Compare → Libraries in Chromium: examples where libraries differ, cold links, choosing from the table."""
 
 from page_rest import at_rest
 from parts import in_parts
@@ -14,7 +14,7 @@ EXAMPLES = {
 
 
 def opened(app, path):
-    app.expected.append("/_stcore/")  # Streamlit looks for its server below the page first
+    app.expected.append("/_stcore/")  # Streamlit first looks for its server below the page
     app.page.goto(app.address + path)
     settled(app.page)
     return app.page

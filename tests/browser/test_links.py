@@ -1,4 +1,4 @@
-"""Links: what a control writes into one, and what a stranger sees who opens it."""
+"""Links: what each control writes into the link, and what others see who open it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ PASTED = np.array([[0.5, -1.25, 3], [0.1, 1e-7, -3e5]], np.float32)
 def assert_view(
     app: Any, x: np.ndarray, scheme: str, shown: Callable[[np.ndarray], np.ndarray] = lambda values: values
 ) -> None:
-    """Scheme, original and codes are these; ``shown`` takes the part of the tensor that the maps show."""
+    """The page shows this scheme, tensor and its codes; ``shown`` selects the part that the maps show."""
     app.expect_scheme(scheme)
     codes = qc.apply(x, qc.Scheme.parse(scheme)).codes.numpy()
     np.testing.assert_array_equal(app.map("x"), shown(x))
@@ -50,7 +50,7 @@ COLD = {
 
 
 def test_cold_link(server: str, new_app: Callable[..., Any]) -> None:
-    """Of a first visitor; the very first to a server opens links in test_ranges.py and test_sharing.py."""
+    """Opened by a new visitor; test_ranges.py and test_sharing.py open links on a new server."""
     for parameters, x, scheme in COLD.values():
         app = new_app(server)
         app.open(**parameters)
@@ -74,7 +74,7 @@ def arrow(key: str, times: int) -> Callable[[Any], None]:
     return act
 
 
-# What is done, what of it the link says, and the scheme's text afterwards; one after the other.
+# One after another: an action, what it adds to the link, and the scheme text afterwards.
 WALK: list[tuple[Callable[[Any], None], dict[str, str], str]] = [
     (arrow("bits", 2), {"bits": "6"}, "int6 symmetric per_tensor min_max textbook"),
     (lambda app: app.press("codes", "unsigned"), {"codes": "unsigned"}, "uint6 symmetric per_tensor min_max textbook"),
@@ -158,7 +158,7 @@ def test_every_control_of_the_tensor_writes_the_link_that_shows_it(app: Any) -> 
 
 @pytest.mark.slow
 def test_controls_whose_choices_depend_on_the_tensor(app: Any) -> None:
-    """A control that keeps a value which the link leaves out would show others another view."""
+    """If a control kept a value that is not in the link, others would see another view."""
     app.open(dist="normal", shape="2x3x4", per="group")
     app.expect_scheme("int4 symmetric per_group(4, axis=2) min_max textbook")
     for shape, group in {

@@ -1,4 +1,4 @@
-"""The four maps in the browser: hover, click, keyboard, zoom, dragging, themes, and what stands in their place."""
+"""The four maps in the browser: hover, click, keyboard, zoom, dragging, themes, and what replaces them."""
 
 import re
 from collections.abc import Callable
@@ -36,19 +36,19 @@ def test_first_view(app: Any) -> None:
         "aria-label", re.compile("Four maps of 8 by 8")
     )
     expect(app.page.get_by_test_id("stAlert")).to_have_count(0)
-    # the four titles, and a number in each cell of each map
+    # four titles, and a number in each cell of each map
     expect(app.page.locator(".qs-maps .qs-title")).to_have_count(4)
     expect(app.page.locator(".qs-maps")).to_have_attribute("data-numbers", "64 64 64 64")
 
 
-# Red, green, blue and opacity of the canvas at places of the window
+# Red, green, blue and opacity of the canvas at these places in the window
 PIXELS = """(places) => { const canvas = document.querySelector(".qs-maps canvas"), box = canvas.getBoundingClientRect();
     const pen = canvas.getContext("2d"), k = canvas.width / box.width;
     return places.map(([x, y]) => Array.from(pen.getImageData((x - box.left) * k, (y - box.top) * k, 1, 1).data)); }"""
 
 
 def assert_colors(app: Any, result: Quantized, theme: str, cells: list[tuple[int, int]]) -> None:
-    """Where Plotly's axes say that the cells are, the maps have the colors of their values, and none where not finite."""
+    """At the places that Plotly's axes give, cells have the colors of their values, or none if not finite."""
     data = map_data(result, View())
     scales = figures.scales_of_maps(data, result.scheme.format, theme)
     for number, (name, scale) in enumerate(scales.items()):
@@ -180,10 +180,10 @@ def test_zoom_stays_when_a_control_changes(app: Any) -> None:
     app.press("mode", "asymmetric")
     app.expect_scheme("int5 asymmetric per_tensor min_max textbook")
     assert app.page.evaluate(ZOOM) == zoomed
-    app.click(3, 4)  # also where it is zoomed, a click finds its cell
+    app.click(3, 4)  # a click finds its cell in a zoomed map, too
     app.expect_parameter("cell", "3, 4")
     assert app.page.evaluate(ZOOM) == zoomed
-    app.type("seed", "5")  # another tensor: all of it
+    app.type("seed", "5")  # a new tensor is shown in full
     app.page.wait_for_function(f"() => JSON.stringify({ZOOM}) === '{str(whole).replace(' ', '')}'")
 
 
@@ -223,7 +223,7 @@ def test_dragging_a_box_on_an_overview_opens_the_part(app: Any) -> None:
 def test_each_reduced_map_tells_of_the_element_that_it_shows(app: Any) -> None:
     app.open(shape="300x300", dist="normal")
     x = tensors.generate(tensors.Generated("normal", (300, 300)))
-    # with fewer scales than cells, and with more
+    # fewer scales than cells, and more
     for text in ("int4 asymmetric per_channel percentile(95) textbook", "nf4 per_group(3, axis=1)"):
         app.type("_scheme_text", text)
         scheme = qc.Scheme.parse(text)
@@ -243,7 +243,7 @@ def test_each_reduced_map_tells_of_the_element_that_it_shows(app: Any) -> None:
             own = [a[at] for a in true] + [result.scale.numpy()[at[0], at[1] // result.block[1]]]
             np.testing.assert_array_equal(shown[:5], np.array(own, np.float32))
             assert app.map(name)[50, 27] == true[number][at]
-        assert len(elements) == 2  # an example in which the two elements differ
+        assert len(elements) == 2  # in this example the two elements differ
         for name, number in (("x", 0), ("error", 3)):
             np.testing.assert_array_equal(np.abs(app.map(name)), sizes[number].max((1, 3)))
     legend = "the one with the largest |x|, in the error map the one with the largest |error|."
@@ -267,7 +267,7 @@ def test_block_borders(app: Any) -> None:
     expect(app.page.locator("path.qs-border")).to_have_count(4)
     app.expect_parameter("borders", "true")
     line = app.page.locator("path.qs-border").first.get_attribute("d")
-    assert line.count("H") in (1, 3)  # with or without those at the edges
+    assert line.count("H") in (1, 3)  # with or without the lines at the edges
     assert line.count("V") in (3, 5)
     app.type("block", "2x8")
     app.expect_scheme("int4 symmetric per_block([2,8]) min_max textbook")
@@ -352,7 +352,7 @@ def test_color_bars_have_round_numbers_where_these_belong(app: Any, part: Part) 
         [[999.0, 1000], [995, 998]], [[5.0, 5], [5, 5]], [[1e-30, -2e-30], [0, 1e-30]],
     ]):  # fmt: skip
         app.type("_pasted", "\n".join(" ".join(map(str, row)) for row in x))
-        # the numbers along the bars are drawn anew in one go with the maps
+        # the numbers along the bars are redrawn together with the maps
         app.wait(f"(x) => {SHOWN}('x')?.[0][0] === x", float(np.float32(x[0][0])))
         app.expect_scheme(DEFAULT)
         assert_color_bars(app, x)
@@ -372,5 +372,5 @@ def assert_color_bars(app: Any, x: list[list[float]]) -> None:
         span = scale["zmax"] - scale["zmin"]
         for value, (_, place, inside) in zip(values, ticks, strict=True):
             assert inside
-            # half a pixel and the height that a browser gives a line of text: 1 % of the bar
+            # half a pixel and the height of a line of text are about 1 % of the bar
             assert abs((value - scale["zmin"]) / span - place) < 0.02, (name, value)

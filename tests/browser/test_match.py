@@ -1,4 +1,4 @@
-"""Compare → Match in Chromium: examples, a cold link, stopping, files, and the way to Explore."""
+"""Compare → Match in Chromium: examples, a cold link, stopping, files, and opening a result in Explore."""
 
 import io
 import re
@@ -13,7 +13,7 @@ from quantcore import tensors
 
 
 def opened(app, link=""):
-    app.expected.append("/_stcore/")  # Streamlit looks for its server below the page first
+    app.expected.append("/_stcore/")  # Streamlit first looks for its server below the page
     app.page.goto(link or f"{app.address}/match")
     settled(app.page)
     return app.page
@@ -34,7 +34,7 @@ def sentence(page, words):
 
 
 def maps(page):
-    """What Plotly draws: given, reproduced, and their difference."""
+    """The maps that Plotly draws: given codes, reproduced codes, and their difference."""
     plot = "document.querySelector('.st-key-match_maps .js-plotly-plot')"
     page.wait_for_function(f"() => {plot}?.calcdata?.length === 3")
     cells = page.evaluate(f"{plot}.calcdata.map((trace) => Array.from(trace[0].z, (row) => Array.from(row)))")
@@ -108,7 +108,7 @@ def test_upload(app):
 
 
 def test_stop_keeps_what_was_found(app):
-    """A tensor of a million elements and noise for codes: a search of many seconds."""
+    """With a million elements and noise as codes, the search takes many seconds."""
     page = opened(app, f"{app.address}/match?shape=1024x1024&dist=normal")
     page.locator(".st-key-match_src").get_by_role("radio", name="upload").click()
     noise = np.random.default_rng(0).integers(-8, 8, (1024, 1024)).astype(np.int8)

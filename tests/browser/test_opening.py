@@ -1,4 +1,4 @@
-"""A checkpoint is opened: from the menu, typed, by a link, from files; and goes along to the other page."""
+"""Opening a checkpoint: from the menu, by typing, by a link, from files; the other page then has it, too."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ NAMED = "gptq_v1_4bit_g128_sym/checkpoint"
 
 
 def at(app, **parameters):
-    app.expected = ["404 (Not Found)"]  # Streamlit looks for its own addresses below the page's first
+    app.expected = ["404 (Not Found)"]  # Streamlit first looks for its own addresses below the page
     app.address = f"{app.address}/checkpoint"
     app.page.goto(
         app.address + ("?" + "&".join(f"{k}={v}" for k, v in parameters.items()) if parameters else "")
@@ -23,7 +23,7 @@ def meter(app, key="ck"):
 
 
 def go(app):
-    """To the other page of the section."""
+    """Go to the other page of the section."""
     app.page.get_by_text("Models", exact=True).first.click()
     app.page.locator("a[href*='compare-checkpoints']").first.click()
 
@@ -66,7 +66,7 @@ def test_uploaded_and_asked_for(app):
     link = app.page.url
     go(app)
     app.wait("location.pathname.endsWith('/compare-checkpoints')")
-    expect(meter(app)).to_contain_text("read")  # files stay
+    expect(meter(app)).to_contain_text("read")  # the files are still there
 
     other = app.another()
     other.page.goto(link)
@@ -85,7 +85,7 @@ def test_uploaded_and_asked_for(app):
 
 
 def test_one_row(app):
-    """The controls leave the page below its room."""
+    """The controls take one row, which leaves the space below for the page."""
     app.page.set_viewport_size({"width": 1280, "height": 720})
     at(app, ck="example:minilm-gptq")
     expect(meter(app)).to_contain_text("read")

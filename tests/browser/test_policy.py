@@ -1,4 +1,4 @@
-"""The content security policy forbids nothing that the pages do, and does forbid the rest."""
+"""The content security policy allows everything that the pages do, and forbids the rest."""
 
 from urllib.parse import urlsplit
 
@@ -22,7 +22,7 @@ def watched(new_app, server):
 
 
 def forbidden(page):
-    """What the policy has forbidden, except for WebAssembly: what reads protobuf does without, silently."""
+    """What the policy has blocked, except for WebAssembly, without which the protobuf reader silently works."""
     return [what for what in page.evaluate("window.forbidden ?? []") if "wasm-eval" not in what]
 
 
@@ -36,7 +36,7 @@ def test_every_page_and_tab_keeps_the_policy(watched, server, part):
             tab.click()
         at_rest(page)
         assert forbidden(watched.page) == [], address
-    # Streamlit looks for its own addresses below a page's first
+    # Streamlit first looks for its own addresses below the page
     watched.expected.append("Failed to load resource")
 
 
@@ -64,7 +64,7 @@ def test_a_chart_is_downloaded_as_an_image(watched):
 
 
 def framed(app, address, around):
-    """The app inside a page at another address."""
+    """The app in a frame of a page at another address."""
     html = f'<iframe src="{address}/?dist=normal" width="1200" height="800"></iframe>'
     app.page.route(around, lambda route: route.fulfill(body=html, content_type="text/html"))
     app.page.goto(around)
@@ -91,7 +91,7 @@ FORBIDDEN = {
     "fetch('http://elsewhere.test/').catch(() => 0)": "connect-src",
     "document.body.append(Object.assign(new Image(), {src: 'http://elsewhere.test/x.png'}))": "img-src",
     "document.body.append(Object.assign(document.createElement('iframe'), {src: 'http://elsewhere.test/'}))": "frame-src",
-    # last, since it takes the app away
+    # last, since it removes the app
     "document.body.innerHTML += '<img src=x onerror=\"window.ran = 1\">'": "script-src-attr",
 }
 

@@ -1,4 +1,4 @@
-"""Explore → Ranges in Chromium: a cold link, a range dragged, typed and slid, undone by Back, and taken out of the table."""
+"""Explore → Ranges in Chromium: a cold link; a range is dragged, typed, slid, undone by Back, set from the table."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ LINK = "/ranges?dist=normal&shape=6x10&seed=3"
 
 
 def opened(app, path=LINK):
-    app.expected.append("/_stcore/")  # Streamlit looks for its server below the page first
+    app.expected.append("/_stcore/")  # Streamlit first looks for its server below the page
     app.page.goto(app.address + path)
     settled(app)
     return app.page
@@ -22,7 +22,7 @@ def settled(app):
 
 
 def shaded(page):
-    """The range that Plotly draws into the histogram."""
+    """The range that Plotly shades in the histogram."""
     plot = "document.querySelector('.st-key-rng_histogram .js-plotly-plot')"
     page.wait_for_function(f"() => {plot}?._fullLayout?.shapes?.length >= 3")
     area = page.evaluate(f"{plot}._fullLayout.shapes.map((s) => [s.x0, s.x1])[0]")
@@ -38,7 +38,7 @@ def expect_shaded(page, low, high):
 
 
 def drag(page, start, stop):
-    """Across the histogram, from one value to another."""
+    """Drag across the histogram from one value to another."""
     page.locator(".st-key-rng_histogram").scroll_into_view_if_needed()
     script = """(value) => {
         const plot = document.querySelector(".st-key-rng_histogram .js-plotly-plot");
@@ -62,8 +62,8 @@ def test_cold_link_drag_and_back(fresh_server, new_app):
     app.expect_parameter("range", "fixed")
     settled(app)
     found = float(page.evaluate("new URLSearchParams(location.search).get('low')"))
-    assert abs(found + 0.5) < (high - low) / 100  # a pixel or two
-    for _ in range(3):  # at most a step for each of the controls that were set: range, low, high
+    assert abs(found + 0.5) < (high - low) / 100  # within a pixel or two
+    for _ in range(3):  # at most one step for each control that was set: range, low, high
         if "range=" in page.evaluate("location.search"):
             page.go_back()
             settled(app)
@@ -78,7 +78,7 @@ def test_number_slider_and_a_link_to_it(app, new_app):
     app.type("rng_high", "1.5")
     app.expect_parameter("high", "1.5")
     expect_shaded(page, -1.5, 1.5)
-    settled(app)  # the slider is drawn anew around the typed number, and for a moment there are two
+    settled(app)  # the slider is redrawn around the typed number, and for a moment there are two
     page.locator(".st-key-rng_slider input[type=range]").focus()
     page.keyboard.press("ArrowRight")
     page.wait_for_function("() => Number(new URLSearchParams(location.search).get('high')) > 1.5")
@@ -94,7 +94,7 @@ def test_use_takes_what_a_method_finds(app):
     grid = page.locator(".st-key-rng_table canvas").first
     grid.scroll_into_view_if_needed()
     box = grid.bounding_box()
-    row = box["height"] / 8  # the head and seven methods
+    row = box["height"] / 8  # the header and seven methods
     page.mouse.click(box["x"] + box["width"] - 60, box["y"] + 2.5 * row)
     app.expect_parameter("range", "min MSE")
     x = qc.tensors.generate(qc.tensors.Generated("normal", (6, 10), seed=3))

@@ -1,4 +1,4 @@
-"""Compare → Schemes in Chromium: cold links, what is clicked, stopping, and files."""
+"""Compare → Schemes in Chromium: cold links, clicks, stopping, and files."""
 
 import csv
 
@@ -12,7 +12,7 @@ HEADING = "Which scheme should I use?"
 
 
 def opened(app, path):
-    app.expected.append("/_stcore/")  # Streamlit looks for its server below the page first
+    app.expected.append("/_stcore/")  # Streamlit first looks for its server below the page
     app.page.goto(app.address + path)
     settled(app.page)
     return app.page
@@ -32,7 +32,7 @@ def test_cold_link_computes_and_holds_the_choice(app):
         "/schemes?sw_set=chosen&sw_formats=int4&sw_formats=e4m3fn&sw_metric=mse&sw_more=int8+torchao"
         "&sw_filter=int4&sw_maps=int4+per_tensor&sw_maps=int4+per_channel",
     )
-    # int4: two symmetries × two granularities; e4m3fn: two granularities; the typed one; and the ring about ours
+    # int4: two symmetries × two granularities; e4m3fn: two granularities; the typed one; the ring around ours
     expect(points(page)).to_have_count(4 + 2 + 1 + 1)
     page.reload()
     settled(page)
@@ -48,7 +48,7 @@ def test_the_link_that_is_shown_holds_every_choice(app):
     expect(link).to_contain_text("sw_formats=int4&sw_formats=nf4&sw_formats=e2m1")
     page.goto(link.inner_text())
     settled(page)
-    # int4: two symmetries × two granularities; the others: two granularities each; and the ring
+    # int4: two symmetries × two granularities; the others: two granularities each; and our ring
     expect(points(page)).to_have_count(4 + 2 + 2 + 1)
 
 
@@ -56,13 +56,13 @@ def test_click_opens_the_scheme_in_explore_and_back_returns(app):
     page = opened(
         app, "/schemes?sw_set=chosen&sw_formats=nf4&sw_per=per_group%284%29&sw_metric=mse&seed=3&per=channel"
     )
-    box = points(page).nth(1).bounding_box()  # the integers come first: ours
+    box = points(page).nth(1).bounding_box()  # integers come first; the first is ours
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     app.expect_scheme("nf4 symmetric per_group(4, axis=1) min_max textbook")
     expect(page.get_by_label("Seed", exact=True)).to_have_value("3")
     page.go_back()
     settled(page)
-    # nf4 per_group(4), and the one on the left, which counts its axis from the start, with its ring
+    # nf4 per_group(4), and the scheme on the left, whose axis counts from the start, with its ring
     expect(points(page)).to_have_count(3)
     expect(page.get_by_role("radio", name="mse")).to_be_checked()
 
@@ -89,7 +89,7 @@ def test_large_tensor_waits_for_the_button_shows_what_it_has_and_stops(app):
     total = len(qc.default_schemes((1024, 1024)))
     page.get_by_role("button", name="Compute").click()
     expect(page.get_by_text(f" of {total}: ")).to_be_visible(timeout=30_000)
-    # the picture stands there before the end
+    # the picture appears before the end
     expect(page.locator(".js-plotly-plot .scatterlayer .trace path.point").first).to_be_visible()
     page.get_by_role("button", name="Stop").click()
     settled(page)
@@ -104,7 +104,7 @@ def test_rows_of_the_table_become_error_maps(app):
     table, maps = page.locator(".st-key-sw_table"), page.locator(".st-key-sw_error_maps .heatmaplayer .hm")
     table.scroll_into_view_if_needed()
     cells = table.locator(".dvn-scroller")
-    for row in (1, 2):  # the box before a row's first cell
+    for row in (1, 2):  # the checkbox before a row's first cell
         cells.click(position={"x": 18, "y": 35 * row + 18})
         page.wait_for_function(f"() => location.search.split('sw_maps=int8').length === {row + 1}")
         expect(maps).to_have_count(row)

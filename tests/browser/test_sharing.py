@@ -1,4 +1,4 @@
-"""A tensor too large for a link, from one browser to another, by its address or by its file; the QR code."""
+"""Tensors too large for a link, passed from one browser to another by address or by file; and the QR code."""
 
 import os
 from collections.abc import Callable
@@ -16,7 +16,7 @@ import quantcore as qc
 X = np.random.default_rng(0).normal(size=(48, 40)).astype(np.float32)
 FILE = safetensors.numpy.save({"bias": X[0], "first.weight": X + 1, "second.weight": X})
 SCHEME = "int5 symmetric per_channel min_max textbook"
-# Whether each module of the code is black, read from the picture as it is drawn
+# Whether each module of the QR code is black, read from the picture as drawn
 MODULES = """async (count) => {
     const image = document.querySelector(".qs-qr"), canvas = document.createElement("canvas"), size = 8 * count;
     await image.decode();
@@ -36,7 +36,7 @@ def upload(app: Any, data: bytes, name: str = "big.safetensors") -> None:
 
 
 def opened(app: Any) -> Any:
-    """The second weight of the file, in a scheme of its own."""
+    """Open the second weight of the file in another scheme than the default."""
     app.open(src="upload", bits="5", per="channel")
     upload(app, FILE)
     app.expect_scheme(SCHEME)
@@ -47,7 +47,7 @@ def opened(app: Any) -> Any:
 
 
 def assert_view(app: Any) -> None:
-    # another tensor may be painted in the same scheme for a moment yet
+    # for a moment, another tensor may still be shown in the same scheme
     app.wait(f"(first) => {SHOWN}('x')?.[0][0] === first", float(X[0, 0]))
     app.expect_scheme(SCHEME)
     np.testing.assert_array_equal(app.map("x"), X)
@@ -57,7 +57,7 @@ def assert_view(app: Any) -> None:
 def test_a_shared_tensor_opens_where_nothing_is_known_of_it(
     app: Any, new_app: Callable[..., Any], serving: Callable[..., Any], server: str
 ) -> None:
-    """At another process, which has only the folder in common with the first, from an origin of its own."""
+    """In another process that shares only the folder with the first, and from another origin."""
     folder = Path(os.environ["QUANTSCOPE_STORE"])
     opened(app)
     app.button("Link")
@@ -76,10 +76,10 @@ def test_a_shared_tensor_opens_where_nothing_is_known_of_it(
         other.open(link.replace(server, second))
         assert_view(other)
         expect(other.page.get_by_test_id("stAlert")).to_have_count(0)
-        expect(other.page.get_by_role("dialog")).to_have_count(0)  # nor of a page that is not found
-        other.type("_scheme_text", "int6")  # and works on
+        expect(other.page.get_by_role("dialog")).to_have_count(0)  # nor is a page missing
+        other.type("_scheme_text", "int6")  # and the page works
         other.expect_scheme("int6 symmetric per_tensor min_max textbook")
-        other.close()  # before its server ends
+        other.close()  # before its server stops
 
 
 def test_a_qr_code_is_the_link_and_large(app: Any) -> None:
@@ -131,4 +131,4 @@ def test_back_from_sharing_and_forward_again(app: Any) -> None:
     app.page.go_back()
     app.expect_parameter("t", None)
     assert_view(app)
-    assert share() == link  # it is not stored a second time
+    assert share() == link  # the tensor is not stored again

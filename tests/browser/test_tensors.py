@@ -1,4 +1,4 @@
-"""Tensors of one's own in the browser: pasted, typed into the grid, uploaded; and files out again."""
+"""The user's own tensors in the browser: pasted, typed into the grid, uploaded; and exported."""
 
 import contextlib
 import io
@@ -36,7 +36,7 @@ def assert_codes(app: Any, x: np.ndarray, scheme: str = DEFAULT) -> None:
 
 
 def assert_link_holds(app: Any, x: np.ndarray) -> None:
-    """The values stand in the link, and whoever opens it sees them."""
+    """The link contains the values, and others who open it see them."""
     app.expect_parameter("t", tensors.encode(x))
     other = app.beside(app.page.url)
     assert_codes(other, x)
@@ -48,7 +48,7 @@ def alert(app: Any) -> Any:
 
 
 def expect_alert(app: Any, words: str) -> None:
-    """Wait until this is said, and nothing beside it: what was said before may stand for a moment yet."""
+    """Wait until this is the only alert; earlier ones may still be there for a moment."""
     expect(alert(app).filter(has_text=words)).to_be_visible()
     expect(alert(app)).to_have_count(1)
 
@@ -77,11 +77,11 @@ def test_typing_into_the_grid(app: Any) -> None:
     assert_codes(app, x)
 
     def type_into(row: int, column: int, text: str) -> None:
-        # columns are 64 px wide, right of the row numbers; three rows with the header
+        # columns are 64 px wide, to the right of the row numbers; three rows including the header
         box = app.page.get_by_test_id("stDataFrame").locator("canvas").first.bounding_box()
         place = box["x"] + 46 + 64 * column + 15, box["y"] + box["height"] / 3 * (row + 1.5)
         editor = app.page.locator("#portal textarea")
-        for _ in range(5):  # the grid is a canvas: from outside it can't be seen when it is drawn anew
+        for _ in range(5):  # the grid is a canvas, so there is no way to tell when it has been redrawn
             app.page.mouse.click(*place)
             app.page.keyboard.press("Enter")
             with contextlib.suppress(TimeoutError):
@@ -138,7 +138,7 @@ def test_upload(app: Any) -> None:
 
 
 BOTH = {"tensor", "scheme"}
-# Every page under its title in the navigation, and what its sidebar shows
+# Every page by its title in the navigation, and what its sidebar shows
 PAGES: dict[str, dict[str, set[str]]] = {
     "Explore": {"Ranges": BOTH, "Formats": set()},
     "Compare": {"Libraries": BOTH, "Match": {"tensor"}},
@@ -163,7 +163,7 @@ def go(app: Any, section: str, title: str) -> None:
 
 @in_parts()
 def test_uploaded_tensor_is_there_after_a_walk_through_the_pages(app: Any, part: Part) -> None:
-    """A file of several tensors, not the first of which is chosen; the last way back is a click on a scheme."""
+    """A tensor other than the file's first is chosen; at the end, a click on a scheme leads back."""
     several = {
         f"layers.{i}.weight": np.full((2, 3), i, np.float32) + np.eye(2, 3, dtype=np.float32)
         for i in range(3)
@@ -176,7 +176,7 @@ def test_uploaded_tensor_is_there_after_a_walk_through_the_pages(app: Any, part:
     app.choose("tensor", name)
     assert_codes(app, x, DEFAULT.replace("4", "5"))
     for section, titles in PAGES.items():
-        # lessons, which show neither tensor nor scheme, are alike in this
+        # lessons are all alike here, as they show neither tensor nor scheme
         for title, shown in part(titles.items()) if section == "Learn" else titles.items():
             go(app, section, title)
             for control_of in BOTH:
@@ -198,7 +198,7 @@ def test_uploaded_tensor_is_there_after_a_walk_through_the_pages(app: Any, part:
     app.expect_parameter("tensor", name)
     app.expect_parameter("file", "several.safetensors")
     app.expect_parameter("t", tensors.encode(x))
-    app.page.go_back()  # from the tick
+    app.page.go_back()  # undoes the tick
     wait_for(app, x)
     expect(picker).to_have_value(name)
     app.page.get_by_test_id("stSidebar").get_by_role("button", name="Remove").first.click()
@@ -263,7 +263,7 @@ def test_downloads(app: Any, new_app: Callable[..., Any], tmp_path: Path) -> Non
 
 
 def test_script_in_a_text_is_text(app: Any) -> None:
-    """Pasted, in the link, in the scheme, in the name of a file: shown, never run."""
+    """Scripts pasted, in the link, in the scheme or in a file's name are shown, never run."""
 
     def unharmed() -> None:
         app.rest()

@@ -1,4 +1,4 @@
-"""No number of a figure is cut off at its edge, however small or large it is."""
+"""No number in a figure is cut off at its edge, however small or large."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from parts import some
 
 from quantcore.tensors import link
 
-# Texts of figures and maps that stand beyond the edge of their figure, or under it
+# Texts of figures and maps that extend beyond the left or right edge of their figure
 OUTSIDE = """() => [...document.querySelectorAll(".stPlotlyChart .js-plotly-plot, .qs-plot")].flatMap((plot) => {
     const box = plot.getBoundingClientRect();
     return [...plot.querySelectorAll("svg text")].filter((text) => {
