@@ -382,7 +382,7 @@ def test_more_tensors_than_can_be_seen(many, monkeypatch, tmp_path):
     assert any(
         f"{many:,} tensors, the first 2,000 of them listed" in sentence for sentence in said(page.caption)
     )
-    assert any("tensors are folded" in sentence for sentence in said(page.caption))
+    assert any("tensors are grouped into shared tiles" in sentence for sentence in said(page.caption))
     assert len(component(page, "picks")["picks"]) <= views.TILES
 
 

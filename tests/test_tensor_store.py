@@ -362,7 +362,7 @@ def share_and_open(folder, number, space, results):
             assert (store.open(address, LIMIT) == x).all()
             opened += 1
         except qc.QuantError as error:
-            if not any(words in str(error) for words in ("no longer stored", "full just now")):
+            if not any(words in str(error) for words in ("no longer stored", "full right now")):
                 raise
     results.put((shared, opened))
 
