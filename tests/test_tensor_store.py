@@ -220,7 +220,7 @@ def test_the_least_recently_opened_goes_first(make):
     first, second, third = (store.share(tensor(i, (big,)), ANNA, LIMIT) for i in range(3))
     store.open(first, LIMIT)
     fourth = store.share(tensor(3, (big,)), ANNA, LIMIT)
-    refused(lambda: store.open(second, LIMIT), "or less when the space runs out")
+    refused(lambda: store.open(second, LIMIT), "or less if space runs out")
     for address in (first, third, fourth):
         store.open(address, LIMIT)
     # one that needs the space of two
