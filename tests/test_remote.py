@@ -405,7 +405,10 @@ def not_http(handler):
         (more_bytes, "more bytes"),
         (many_parts, "different bytes"),
         (lambda h: h.answer(206, b"x" * 16, Content_Range="bytes 0-15/*"), "different bytes"),
-        (lambda h: h.answer(206, b"x" * 16, Content_Range="bytes 0-99999999999999999999/3"), "different bytes"),
+        (
+            lambda h: h.answer(206, b"x" * 16, Content_Range="bytes 0-99999999999999999999/3"),
+            "different bytes",
+        ),
         (ends_early, "can't be read"),
         (long_headers, "does not answer as a web server"),
         (long_line, "does not answer as a web server"),

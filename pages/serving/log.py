@@ -15,7 +15,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from pages.serving.metrics import FAILURES
 
-FRAMES = 8  # calls that are logged of those that led to an error, the last ones
+FRAMES = 8  # calls that are logged for an error, the last ones before it
 REQUEST_ID = "x-request-id"
 NO_REQUEST = "-"  # for work that no visitor asked for, such as the warm-up
 _KNOWN_ID = re.compile(r"[0-9a-fA-F-]{8,36}")
@@ -73,7 +73,7 @@ def new_request_id(given: str) -> str:
 
 
 def report_failure(error: Exception) -> bool:
-    """Count a bug that stopped a page, and tell the visitor; Streamlit's on_script_error, called after it logged the bug."""
+    """Count a bug that stopped a page, and tell the visitor (Streamlit's on_script_error; it has logged the bug)."""
     FAILURES.labels(current_page(), type(error).__name__).inc()
     st.error(
         f"Quantscope hit a bug of its own ({type(error).__name__}), logged as {current_request()}. "

@@ -38,7 +38,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_public(address: str) -> bool:
-    """Whether an address is one host on the public internet; if it is IPv6 that embeds an IPv4 address, whether that is.
+    """Whether an address is one host's on the public internet; for IPv6 that embeds an IPv4 address, whether that is.
 
     >>> is_public("93.184.216.34"), is_public("10.0.0.1"), is_public("::ffff:10.0.0.1"), is_public("2002:a00:1::")
     (True, False, False, False)

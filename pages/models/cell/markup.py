@@ -23,16 +23,16 @@ _ROLES = {
 
 def heading(origin: Origin, original: float | None) -> str:
     """One line: the element, its value, and the original's value."""
-    said = [
+    parts = [
         f"<b>Where element {_text(index_text(origin.index))} comes from</b>",
         f"<span>value <code><b>{origin.result}</b></code> <span class='dim'>{origin.dtype}</span></span>",
     ]
     if original is not None:
         error = np.float32(original) - np.float32(origin.value)
-        said.append(f"<span>original <code>{decimal(original)}</code></span>")
-        said.append(f"<span>error <code>{decimal(float(error))}</code></span>")
-    said.append(f"<span class='dim'>{_text(origin.storage)}</span>")
-    return f"<div class='qs-cell qs-cell-head'>{''.join(said)}</div>"
+        parts.append(f"<span>original <code>{decimal(original)}</code></span>")
+        parts.append(f"<span>error <code>{decimal(float(error))}</code></span>")
+    parts.append(f"<span class='dim'>{_text(origin.storage)}</span>")
+    return f"<div class='qs-cell qs-cell-head'>{''.join(parts)}</div>"
 
 
 def panel(origin: Origin, table: str) -> str:
@@ -220,10 +220,10 @@ def _rival(origin: Origin, rival: Rival, finding: CheckpointFinding | None, shap
         value = f"<code>{rival.origin.result}</code>"
     else:
         value = f"<code class='other'>≠ {rival.origin.result}</code>"
-    said = f"<span class='finding'>{_text(finding.sentence)}</span>" if finding else ""
+    sentence = f"<span class='finding'>{_text(finding.sentence)}</span>" if finding else ""
     return (
         f"<tr><td>{_text(rival.name)}</td><td class='n'>{value}</td><td>{_text(rival.difference)} "
-        f"<span class='dim'>Read this way by {_text(rival.reader)}. {_counted(rival, shape)}</span>{said}</td></tr>"
+        f"<span class='dim'>Read this way by {_text(rival.reader)}. {_counted(rival, shape)}</span>{sentence}</td></tr>"
     )
 
 

@@ -104,14 +104,14 @@ def draw(opened: Opened, original: Opened | None) -> None:
     known = check(opened, original, place)
     every = known.all() if known.first is not None else _problems(opened)
     many = {s: sum(f.severity == s for f in every) for s in ("error", "warning", "note")}
-    said = ", ".join(count(n, severity) for severity, n in many.items())
+    counts = ", ".join(count(n, severity) for severity, n in many.items())
     checked = len(known.checked)
     whole = (
         "All tensors have been checked"
         if checked == len(opened.checkpoint.tensors)
         else (f"{checked:,} of {count(len(opened.checkpoint.tensors), 'tensor')} checked")
     )
-    st.caption(f"{whole}: {said}. Click one to open its tensor." if every else f"{whole}: {said}.")
+    st.caption(f"{whole}: {counts}. Click one to open its tensor." if every else f"{whole}: {counts}.")
     for finding in [f for f in every if opened.checkpoint.tensors.keys().isdisjoint(f.tensors)][:WITHOUT]:
         sentence(finding)
     if every:

@@ -41,7 +41,7 @@ def _record(opened: Opened) -> Tensor:
 def totals(opened: Opened) -> None:
     """Draw one line about the checkpoint: format, totals, and what the config says."""
     sums, checkpoint = Totals.of(entries(opened)), opened.checkpoint
-    said = [
+    texts = [
         checkpoint.format,
         count(sums.tensors, "tensor"),
         f"{sums.elements:,} parameters" if sums.elements < 1e7 else f"{sums.elements / 1e9:.3g} B parameters",
@@ -49,7 +49,7 @@ def totals(opened: Opened) -> None:
         f"{sums.bits:.4g} bits per weight" if sums.elements else "",
         *facts(checkpoint.config),
     ]
-    cells = "".join(f"<span>{html.escape(printable(text))}</span>" for text in said if text)
+    cells = "".join(f"<span>{html.escape(printable(text))}</span>" for text in texts if text)
     st.html(f'<p class="qs-line qs-facts">{cells}</p>')
 
 

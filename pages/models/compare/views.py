@@ -65,7 +65,7 @@ def results(found: Kept, chosen: Chosen) -> None:
 
 def _pointers(known: Sequence[TensorResult]) -> str:
     """Say how many tensors were reordered or shifted, have elements left out, or are not compared."""
-    said = (
+    counts = (
         (
             sum(r.order != "as stored" for r in known),
             "compared with a different row order or a shift undone",
@@ -76,7 +76,7 @@ def _pointers(known: Sequence[TensorResult]) -> str:
         ),
         (sum(bool(r.problem) for r in known), "not compared"),
     )
-    found = [f"{count(n, 'tensor')} {'is' if n == 1 else 'are'} {what}" for n, what in said if n]
+    found = [f"{count(n, 'tensor')} {'is' if n == 1 else 'are'} {what}" for n, what in counts if n]
     return f" {'; '.join(found)}: see Remarks." if found else ""
 
 

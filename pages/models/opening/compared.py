@@ -73,7 +73,7 @@ def kept(original: Opened, other: Opened) -> Kept:
 
 
 def proceed(found: Kept, shown: Callable[[], None]) -> None:
-    """Compare box by box until all is done; if several visitors ask for the same comparison, one at a time.
+    """Compare box by box until all is done; if several visitors ask for the same one, only one compares at a time.
 
     After a while it lets others go first by rerunning the script: waiting for its place while it holds the lock could
     deadlock with a run that has the place and waits for the lock.

@@ -25,7 +25,7 @@ Located = tuple[Folder, str | None]  # a folder, and the name of a file in it
 
 @dataclass(frozen=True)
 class Opened:
-    """A checkpoint whose headers have been read, and nothing else.
+    """A checkpoint of which only the headers have been read.
 
     Attributes:
         checkpoint: its tensors and findings.

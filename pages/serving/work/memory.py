@@ -21,7 +21,7 @@ def usable(root: Path = Path("/")) -> int:
 
 
 def give_back() -> None:
-    """Return freed memory that Python and the C library keep to the machine.
+    """Return to the machine the freed memory that Python and the C library keep.
 
     After a sweep of the largest tensor, that was 1.35 times the tensor's size.
     """
