@@ -1,6 +1,6 @@
 """Settings of the served app: environment variables, read and checked once, when the app starts.
 
-Each field of `Settings` is read from the variable QUANTSCOPE_ and its name in capitals. An empty variable counts as unset.
+Each field of `Settings` is read from the variable named QUANTSCOPE_ and the field in capitals; an empty one counts as unset.
 """
 
 import difflib
@@ -40,7 +40,7 @@ class Settings:
         store_visitor_mb: how much one visitor may share per day, in MB (10⁶ bytes).
         work_gb: memory for tensors in work, in GB; more work waits. By default 1 GB, or a quarter of the machine's
             or container's memory if that is less.
-        address_sessions: open pages per address; behind a proxy that does not say who asks, for all visitors together.
+        address_sessions: open pages per address; for all visitors together behind a proxy that does not say who asks.
         session_upload_mb: sum of the files that one open page may hold, in MB.
         upload_mb: sum of the files that all open pages may hold, in MB.
         metrics: port, or address and port, where Prometheus reads metrics; empty: nowhere.

@@ -1,7 +1,7 @@
 """Limits for anonymous visitors, wide enough for a class behind one address.
 
 The underlying server already limits a request's head (64 KB, so a link too), one upload (server.maxUploadSize), one
-message of a visitor (server.maxWidgetStateSize), sessions kept after a disconnect (128, for two minutes).
+message of a visitor (server.maxWidgetStateSize), and sessions kept after a disconnect (128, for two minutes).
 """
 
 import time
@@ -27,9 +27,7 @@ class Rate:
 
     burst: float
     per_second: float
-    _used: dict[str, tuple[float, float]] = field(
-        default_factory=dict
-    )  # address: how much of its burst, and when
+    _used: dict[str, tuple[float, float]] = field(default_factory=dict)  # address: how much, and when
 
     def allows(self, address: str, now: float | None = None) -> bool:
         """Whether it may do so now; if so, this counts."""

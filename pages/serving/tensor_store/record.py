@@ -39,7 +39,7 @@ def address_in(name: str) -> str | None:
 
 @dataclass(frozen=True)
 class Record:
-    """What is known about a stored content. ``size`` is in bytes; ``shared`` and last ``opened`` in seconds since 1970."""
+    """What is known about a stored tensor. ``size`` is in bytes; ``shared`` and last ``opened`` in seconds since 1970."""
 
     sha256: str
     size: int

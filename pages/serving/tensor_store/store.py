@@ -30,7 +30,7 @@ from quantcore.tensors import megabytes, read_tensor
 
 Float32Array = npt.NDArray[np.float32]
 LOG = logging.getLogger("quantscope")
-_HEADER = 1000  # bytes that a content may have in addition to the elements
+_HEADER = 1000  # bytes that a tensor's file may have in addition to the elements
 _AGAIN = "ask the sender to share it again."
 
 

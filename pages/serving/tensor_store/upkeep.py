@@ -23,7 +23,7 @@ class Limits:
 
 
 def counted(size: int) -> int:
-    """The bytes that a content of ``size`` bytes counts as."""
+    """The bytes that a tensor's file of ``size`` bytes counts as."""
     return max(size, LEAST)
 
 
