@@ -1,6 +1,6 @@
 """Settings of the served app: environment variables, read and checked once, when the app starts.
 
-Each field of `Settings` is read from the variable named QUANTSCOPE_ and the field in capitals; an empty one counts as unset.
+Each field of `Settings` is read from the environment variable QUANTSCOPE_<FIELD>. An empty variable counts as unset.
 """
 
 import difflib

@@ -27,7 +27,7 @@ Place = tuple[str, tuple[int, ...] | None, int]  # tensor, index of an element, 
 
 
 def pairs_told(found: Kept) -> None:
-    """Say how many tensors are paired, and how many have no partner."""
+    """Warn if no tensors are paired, and of those that have no partner or can't be compared."""
     pairing = found.comparison.pairing
     if not pairing.pairs:
         messages.warning(
