@@ -15,9 +15,7 @@ def network(address: str) -> str:
     ('203.0.113.7', '203.0.113.7', '2001:db8::/64')
     """
     try:
-        found = ip_address(
-            address.partition("%")[0]
-        )  # what follows % names a network interface of this machine
+        found = ip_address(address.partition("%")[0])  # after it: a network interface of this machine
     except ValueError:  # a proxy may name its visitors in another way
         return address
     if isinstance(found, IPv6Address):

@@ -29,7 +29,7 @@ def run(found: Kept, draw: Callable[[int], None]) -> None:
     """Continue a comparison if that is quick or the visitor asked for it.
 
     Args:
-        draw: draws the results so far, in place of the last drawing; called now and then with the number of finished pairs.
+        draw: called now and then with the number of finished pairs; replaces what it drew last by their results.
     """
     if found.is_finished:
         return

@@ -1,4 +1,4 @@
-"""What an address in a link leads to: a shipped example, a path in the operator's folder, or a URL that the operator allows."""
+"""What an address in a link leads to: a shipped example, a path in the operator's folder, or an allowed URL."""
 
 import os
 import re

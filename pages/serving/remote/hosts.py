@@ -1,4 +1,4 @@
-"""The hosts that the operator lets the server read checkpoints from, and URLs in the form in which they are compared with them."""
+"""The hosts that the operator lets the server read checkpoints from, and URLs in a form that can be checked against them."""
 
 import re
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""A file on a host, read by ranges: small reads fetch more than asked for and keep it, so a header takes a few requests."""
+"""A file on a host, read by ranges: small reads also fetch and keep what follows, so a header takes a few requests."""
 
 import threading
 from collections import OrderedDict
@@ -59,9 +59,7 @@ class PinnedSource(ByteSource):
         self, client: Client, url: Url, name: str, counter: ByteCounter, kept: Kept, size: int | None = None
     ) -> None:
         self._client, self._url, self._kept = client, url, kept
-        self._target = (
-            url  # the address that answered last: redirects to signed addresses stay valid for a while
-        )
+        self._target = url  # what answered last: redirects to signed addresses stay valid for a while
         self._end, self._ahead = 0, FIRST
         answer = client.part(url, 0, FIRST if size is None else max(1, min(FIRST, size)))
         super().__init__(name, answer.total, counter)

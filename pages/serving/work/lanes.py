@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Kind(IntEnum):
-    """The lanes; a place in a higher one also serves for work of a lower one."""
+    """The lanes; a place in a higher one also does for work of a lower one."""
 
     SMALL = 0
     LONG = 1

@@ -13,7 +13,7 @@ _LEAVES = (str, bytes, int, float, complex, bool, type(None), type)
 
 
 def storages(value: Any) -> dict[int, int]:
-    """The pieces of memory that a result refers to: address -> bytes; the rest, other than tensors and arrays, is one piece."""
+    """The pieces of memory that a result refers to: address -> bytes; all other objects together are one piece."""
     found, others = dict[int, int](), 0
     seen: set[int] = set()
     left = [value]
