@@ -416,7 +416,7 @@ def not_http(handler):
         (raw(b""), "can't be read"),
         (lambda h: h.answer(401), "sends no credentials"),
         (lambda h: h.answer(403), "sends no credentials"),
-        (lambda h: h.answer(404), "no such file"),
+        (lambda h: h.answer(404), "has nothing at that address"),
         (lambda h: h.answer(429), "gets too many requests"),
         (lambda h: h.answer(500), "status 500"),
         (lambda h: h.answer(204), "status 204"),

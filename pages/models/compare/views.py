@@ -212,7 +212,7 @@ def _remarks(known: Sequence[TensorResult], unpaired: Sequence[Unpaired]) -> Non
     groups = {
         "No partner, or can't be compared": [u.reason for u in unpaired if u.kind != "activations"],
         "Remarks on pairs": [sentence for r in known for sentence in r.sentences()],
-        "Undefined metrics": [f"{r.name}: {', '.join(r.undefined)} undefined, since {next(iter(r.undefined.values()))}."
+        "Metrics not defined": [f"{r.name}: {', '.join(r.undefined)} not defined, since {next(iter(r.undefined.values()))}."
                       for r in known if r.undefined],
         "Activation scales": [u.reason for u in unpaired if u.kind == "activations"],
     }  # fmt: skip
