@@ -37,7 +37,7 @@ except settings.SettingError as error:
 uploads = Uploads(options.session_upload_mb, options.upload_mb)
 metrics.gauge("uploaded_bytes", "Bytes of the files that open pages hold", uploads.held)
 metrics.gauge("queue_length", "Runs that wait for memory", lambda: turn.GATE.queue_length)
-metrics.gauge("work_bytes", "Bytes that the work in hand may take", lambda: turn.GATE.bytes_in_work)
+metrics.gauge("work_bytes", "Bytes that the admitted work may take", lambda: turn.GATE.bytes_in_work)
 metrics.gauge("cached_bytes", "Bytes of cached tensors and results", cache.bytes_cached)
 
 

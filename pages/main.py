@@ -39,7 +39,7 @@ FREE_TEXT = set[str]().union(*(page.free_text for page in PAGES))
 
 st.set_page_config("Quantscope", "🔬", layout="wide")
 warm.one_thread()
-# Made once a session: each page looks its script up in the file system
+# Made once per session: each page looks its script up in the file system
 if NAVIGATION not in st.session_state:
     st.session_state[NAVIGATION] = for_navigation(PAGES)
 opened = st.navigation(st.session_state[NAVIGATION], position="top")

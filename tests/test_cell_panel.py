@@ -102,7 +102,7 @@ def test_bits_are_marked_where_they_lie():
         ]
         assert next(title for own, title, _ in of_word if own).endswith("this one")
         assert (
-            any(title.startswith("bits 27–29: element (5, 41)") for _, title, _ in of_word)
+            any(title.startswith("bits 27–29: bits 0–2 of element (5, 41)") for _, title, _ in of_word)
             or word.index[0] == 4
         )
 

@@ -379,10 +379,8 @@ def test_more_tensors_than_can_be_seen(many, monkeypatch, tmp_path):
     (tmp_path / "m.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + bytes(many))
     page = at(folder="m.safetensors")
     assert len(table(page)) == views.TABLE_ROWS
-    assert any(
-        f"{many:,} tensors, the first 2,000 of them listed" in sentence for sentence in said(page.caption)
-    )
-    assert any("tensors are folded" in sentence for sentence in said(page.caption))
+    assert any(f"{many:,} tensors, the first 2,000 listed" in sentence for sentence in said(page.caption))
+    assert any("tensors are grouped into shared tiles" in sentence for sentence in said(page.caption))
     assert len(component(page, "picks")["picks"]) <= views.TILES
 
 

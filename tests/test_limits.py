@@ -294,7 +294,7 @@ def test_an_upload_that_stops_is_given_up_and_its_room_is_free_again(server):
         with connect(page.server) as connection:
             connection.sendall(page.head("1", 2_900_000) + page.body(2_000)[:1_000])
             assert page.upload("2", 900_000)[0] == 413  # the space is reserved
-            assert answer_of(connection) == (413, "The upload stopped on its way: try again.")
+            assert answer_of(connection) == (413, "The upload stalled or took too long: try again.")
         assert page.upload("2", 900_000)[0] == 204
         page.remove("2")
 

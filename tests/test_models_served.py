@@ -13,7 +13,7 @@ from served import Server, serve
 
 from benchmarks.visitor import Visitor
 
-OFF = "This server opens no paths"
+OFF = "This server does not open paths"
 
 
 class At(Visitor):

@@ -292,7 +292,7 @@ def test_a_host_that_is_not_allowed(net):
 def test_a_host_whose_name_leads_inside(net):
     net.addresses["host.example"] = ["127.0.0.1"]
     at = at_page(ck=f"{ADDRESS}?again")
-    assert "does not have a public address alone" in said(at.error)[0]
+    assert "does not have public addresses only" in said(at.error)[0]
     assert not net.connections
 
 

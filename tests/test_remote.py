@@ -139,20 +139,20 @@ def test_redirects_are_followed_once(net):
         ("https://host.example:8443/model.safetensors", "host.example:8443 is not one of the hosts"),
         ("https://user:secret@host.example/model.safetensors", "user name"),
         ("https://host.example@evil.example/model.safetensors", "user name"),
-        ("https://127.0.0.1/model.safetensors", "not the name of a host"),
-        ("https://[::1]/model.safetensors", "not the name of a host"),
-        ("https://[::ffff:127.0.0.1]/model.safetensors", "not the name of a host"),
-        ("https://2130706433/model.safetensors", "not the name of a host"),
-        ("https://0x7f.1/model.safetensors", "not the name of a host"),
-        ("https://0x7f000001/model.safetensors", "not the name of a host"),
-        ("https://127.1/model.safetensors", "not the name of a host"),
+        ("https://127.0.0.1/model.safetensors", "not a host name"),
+        ("https://[::1]/model.safetensors", "not a host name"),
+        ("https://[::ffff:127.0.0.1]/model.safetensors", "not a host name"),
+        ("https://2130706433/model.safetensors", "not a host name"),
+        ("https://0x7f.1/model.safetensors", "not a host name"),
+        ("https://0x7f000001/model.safetensors", "not a host name"),
+        ("https://127.1/model.safetensors", "not a host name"),
         ("https://localhost/model.safetensors", "localhost is not one of the hosts"),
         ("https://hоst.example/model.safetensors", "is not one of the hosts"),  # a Cyrillic letter
-        ("https:///model.safetensors", "not the name of a host"),
+        ("https:///model.safetensors", "not a host name"),
         ("https://host.example:/model.safetensors", "port"),
         ("https://host.example:99999/model.safetensors", "port"),
-        ("https://host.example/a b.safetensors", "blank"),
-        ("https://host.example/a\r\nX: y/model.safetensors", "blank"),
+        ("https://host.example/a b.safetensors", "a space"),
+        ("https://host.example/a\r\nX: y/model.safetensors", "a space"),
         ("https://host.example\\@evil.example/model.safetensors", "backslash"),
         ("https://host.example/\u202emodel.safetensors", "invisible"),
         ("https://host.example/model.safetensors#x", "#"),
@@ -248,7 +248,7 @@ def test_addresses_that_are_public(address):
 )
 def test_names_that_lead_to_a_private_address(net, addresses):
     net.addresses["host.example"] = addresses
-    said = refused(net, FILE, "host.example does not have a public address alone")
+    said = refused(net, FILE, "host.example does not have public addresses only")
     assert not any(address in said for address in addresses)
     assert not net.connections
 
@@ -330,7 +330,7 @@ def test_redirects_are_checked_in_the_same_way(net, to, words):
 def test_a_redirect_to_a_name_with_a_private_address(net):
     net.routes["/a/model.safetensors"] = redirect("https://cdn.example/x")
     net.addresses["cdn.example"] = ["169.254.169.254"]
-    refused(net, FILE, "cdn.example does not have a public address alone")
+    refused(net, FILE, "cdn.example does not have public addresses only")
     assert [address for address, _ in net.connections] == [PUBLIC]
 
 
@@ -401,11 +401,14 @@ def not_http(handler):
         (lambda h: h.answer(200, b"x", Content_Length="", Connection="close"), "does not send parts"),
         (endless, "sent more bytes"),
         (packed, "compressed"),
-        (other_bytes, "other bytes"),
+        (other_bytes, "different bytes"),
         (more_bytes, "more bytes"),
-        (many_parts, "other bytes"),
-        (lambda h: h.answer(206, b"x" * 16, Content_Range="bytes 0-15/*"), "other bytes"),
-        (lambda h: h.answer(206, b"x" * 16, Content_Range="bytes 0-99999999999999999999/3"), "other bytes"),
+        (many_parts, "different bytes"),
+        (lambda h: h.answer(206, b"x" * 16, Content_Range="bytes 0-15/*"), "different bytes"),
+        (
+            lambda h: h.answer(206, b"x" * 16, Content_Range="bytes 0-99999999999999999999/3"),
+            "different bytes",
+        ),
         (ends_early, "can't be read"),
         (long_headers, "does not answer as a web server"),
         (long_line, "does not answer as a web server"),
@@ -413,8 +416,8 @@ def not_http(handler):
         (raw(b""), "can't be read"),
         (lambda h: h.answer(401), "sends no credentials"),
         (lambda h: h.answer(403), "sends no credentials"),
-        (lambda h: h.answer(404), "no such file"),
-        (lambda h: h.answer(429), "asked too often"),
+        (lambda h: h.answer(404), "has nothing at that address"),
+        (lambda h: h.answer(429), "gets too many requests"),
         (lambda h: h.answer(500), "status 500"),
         (lambda h: h.answer(204), "status 204"),
     ],
@@ -607,7 +610,7 @@ def test_addresses_of_a_hub_that_are_refused_unasked(net, address, words):
 
 
 def test_a_repository_that_is_not_there(net):
-    refused(net, "hf://owner/other", "hub.example has no such file (status 404)", HUB)
+    refused(net, "hf://owner/other", "hub.example has nothing at that address (status 404)", HUB)
 
 
 @pytest.mark.parametrize(

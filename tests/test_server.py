@@ -234,7 +234,7 @@ def test_metrics_are_not_served_by_the_app(server: str) -> None:
 @pytest.mark.parametrize("address", ["soon", "127.0.0.1:99999", "192.0.2.1:9100"])
 def test_metrics_need_an_address_of_this_machine(address: str) -> None:
     with pytest.raises(
-        SettingError, match=f"QUANTSCOPE_METRICS is '{address}', where no metrics can be served"
+        SettingError, match=f"QUANTSCOPE_METRICS is '{address}', where the metrics can't be served"
     ):
         serve_metrics(address, TOKEN)
 
@@ -265,7 +265,7 @@ def test_metrics_are_read_with_the_token_alone(host: str) -> None:
 
 def test_a_token_that_cant_be_used_is_not_shown() -> None:
     with pytest.raises(
-        SettingError, match="QUANTSCOPE_METRICS_TOKEN is of another form; it must be 16 to 256"
+        SettingError, match="QUANTSCOPE_METRICS_TOKEN is not valid; it must be 16 to 256"
     ) as refused:
         settings.read({"QUANTSCOPE_METRICS_TOKEN": "too short"})
     assert "too short" not in str(refused.value)

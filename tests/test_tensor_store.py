@@ -233,7 +233,7 @@ def test_the_least_recently_opened_goes_first(make):
     first, second, third = (store.share(tensor(i, (big,)), ANNA, LIMIT) for i in range(3))
     store.open(first, LIMIT)
     fourth = store.share(tensor(3, (big,)), ANNA, LIMIT)
-    refused(lambda: store.open(second, LIMIT), "or less when the space runs out")
+    refused(lambda: store.open(second, LIMIT), "or less if space runs out")
     for address in (first, third, fourth):
         store.open(address, LIMIT)
     # needs the space of two
@@ -375,7 +375,7 @@ def share_and_open(folder, number, space, results):
             assert (store.open(address, LIMIT) == x).all()
             opened += 1
         except qc.QuantError as error:
-            if not any(words in str(error) for words in ("no longer stored", "full just now")):
+            if not any(words in str(error) for words in ("no longer stored", "full right now")):
                 raise
     results.put((shared, opened))
 

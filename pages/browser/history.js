@@ -17,9 +17,9 @@
   // first action, since an opened link and its cleaned-up form are one view, and after Back, which has its own entry
   let fresh = false, open = false;
   let control = null; // of the last action
-  let asked = 0; // when a control changed to which the app has not responded yet
+  let asked = 0; // when a control changed, if the app has not responded yet
   let askedIn; // the run that was drawn then, on pages that number them
-  let acted = false; // since the last change of the query: what the app itself writes later waits for no response
+  let acted = false; // since the last change of the query; a later change by the app itself is not waited for
 
   const unanswered = () => running() || (asked > 0 && run() === askedIn && performance.now() - asked < OVERDUE);
   new MutationObserver(() => { if (!running()) asked = 0; })
@@ -35,7 +35,7 @@
   }
   window.addEventListener("pointerdown", act, true);
   window.addEventListener("keydown", act, true);
-  // presses, keys and drags end in a click too; a click without them comes from assistive technology
+  // presses, keys and drags also end in a click; a click without them comes from assistive technology
   let pressed = 0;
   for (const kind of ["pointerdown", "pointerup", "keydown", "keyup"]) {
     window.addEventListener(kind, () => { pressed = performance.now(); }, true);

@@ -1,7 +1,7 @@
 // A page that lost its server asks for a run as soon as it is connected again.
 //
-// Streamlit asks for one only where the loss interrupted a run. The session at another replica is empty: without a run,
-// the page would look alive, and its uploads and images would be gone, until the next act.
+// Streamlit asks for one only if the loss interrupted a run. The session on another replica is empty: without a run, the
+// page would look alive until the next action, although its uploads and images are gone.
 export default ({ setTriggerValue }) => {
   const app = document.querySelector("[data-testid=stApp]");
   let lost = false;

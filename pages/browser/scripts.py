@@ -1,4 +1,4 @@
-"""Scripts for every page: history, the theme switch, a skip link to the maps, what follows a lost connection."""
+"""Scripts for every page: history, the theme switch, a skip link to the maps, recovery from a lost connection."""
 
 from pathlib import Path
 
@@ -44,9 +44,9 @@ def in_head(page: bytes) -> bytes:
 
 
 def run() -> None:
-    """Run the scripts on pages served without `in_head`; call it once per run. It takes no space.
+    """Run the scripts on pages served without `in_head`; call it once per run. It takes no space on the page.
 
-    A page that is connected again triggers a run, in which nothing else happens.
+    A page that reconnects triggers a run; nothing else happens.
     """
     if not _served_in_head:
         _COMPONENT(key="qs_scripts")

@@ -1,6 +1,6 @@
-"""The log: one line for each problem, without the data of visitors.
+"""The log: one line per problem, without visitors' data.
 
-Tracebacks are cut down to where the error was raised and by whom: their messages may quote what a visitor entered.
+Tracebacks are reduced to the class of the error and the calls that led to it: messages may quote what a visitor entered.
 """
 
 import contextlib
@@ -15,9 +15,9 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from pages.serving.metrics import FAILURES
 
-FRAMES = 8  # of the calls that led to an error, the last ones
+FRAMES = 8  # calls that are logged for an error, the last ones before it
 REQUEST_ID = "x-request-id"
-NO_REQUEST = "-"  # of what no visitor asked for, such as the warm-up
+NO_REQUEST = "-"  # for work that no visitor asked for, such as the warm-up
 _KNOWN_ID = re.compile(r"[0-9a-fA-F-]{8,36}")
 
 log = logging.getLogger("quantscope")
@@ -29,13 +29,13 @@ def configure() -> None:
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     log.handlers, log.propagate = [handler], False
     log.setLevel(logging.INFO)
-    # A link carries its visitor's tensor, and Streamlit turns the log of requests on where uvicorn starts the app.
+    # A link carries its visitor's tensor, and Streamlit turns the request log on if uvicorn starts the app.
     logging.getLogger("uvicorn.access").disabled = True
     make = logging.getLogRecordFactory()
 
     def one_line(*args: Any, **kwargs: Any) -> logging.LogRecord:
         record = make(*args, **kwargs)
-        with contextlib.suppress(TypeError, ValueError):  # a wrong format: the handler complains
+        with contextlib.suppress(TypeError, ValueError):  # a bad format string: the handler reports it
             error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
             text = " ".join(record.getMessage().split())
             parts = [text, *([run(), where(error)] if error else [])]
@@ -46,7 +46,7 @@ def configure() -> None:
 
 
 def run() -> str:
-    """The page that this thread runs and the request that asked for it; empty if it runs none."""
+    """The page that this thread runs and the request that asked for it; empty if there is none."""
     page = current_page()
     return f"page={page} request={current_request()}" if page else ""
 
@@ -73,10 +73,10 @@ def new_request_id(given: str) -> str:
 
 
 def report_failure(error: Exception) -> bool:
-    """Count a bug that stopped a page, which Streamlit has logged, and tell the visitor (its on_script_error)."""
+    """Count a bug that stopped a page, and tell the visitor (Streamlit's on_script_error; it has logged the bug)."""
     FAILURES.labels(current_page(), type(error).__name__).inc()
     st.error(
-        f"Quantscope hit a bug of its own here ({type(error).__name__}), and it was logged as {current_request()}. "
+        f"Quantscope hit a bug of its own ({type(error).__name__}), logged as {current_request()}. "
         "Your input is kept: change a control to continue, or reload the page."
     )
     return True
@@ -88,7 +88,7 @@ def current_request() -> str:
 
 
 def current_page() -> str:
-    """The address of the page that this thread runs, without parameters; empty if it runs none."""
+    """The address of the page that this thread runs, without parameters; empty if there is none."""
     context = get_script_run_ctx(suppress_warning=True)
     if context is None:
         return ""

@@ -1,6 +1,6 @@
-"""Numbers for Prometheus: visitors, runs and their time by page, what was refused, failures, and the process.
+"""Metrics for Prometheus: visitors, runs and their times by page, refusals, failures, and the process.
 
-Off unless the setting ``metrics`` gives a port. They are served on a port of their own, not by the app.
+Off unless the setting ``metrics`` gives a port; they are served on that port, not by the app.
 """
 
 import hmac
@@ -31,37 +31,37 @@ LOOPBACK = "127.0.0.1"
 OTHER = "other"  # the label of pages that are not in the navigation
 SHORT = 256  # bytes; the message that ends a run is shorter
 
-SESSIONS = Gauge("quantscope_sessions", "Open pages of visitors")
+SESSIONS = Gauge("quantscope_sessions", "Pages that visitors have open")
 RUNS = Histogram(
     "quantscope_run_seconds",
-    "From what a visitor does to the end of the answer, waiting included",
+    "From a visitor's action to the end of the run, including the wait",
     ["page"],
     buckets=(0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
 )
 FAILURES = Counter("quantscope_failures", "Runs that ended with a bug", ["page", "error"])
-REFUSED = Counter("quantscope_refused", "Connections, requests and uploads beyond a limit", ["limit"])
+REFUSED = Counter("quantscope_refused", "Connections, requests and uploads refused by a limit", ["limit"])
 _BUILD = Info("quantscope_build", "Versions")
 _ENDED = {ForwardMsg.FINISHED_SUCCESSFULLY, ForwardMsg.FINISHED_FRAGMENT_RUN_SUCCESSFULLY}
 _pages: dict[str, str] = {}  # Streamlit's id of a page: its label
 
 
 def name_pages(addresses: dict[str, str]) -> None:
-    """Say which pages there are: Streamlit's id of each, and the last part of its address."""
+    """Register the pages: Streamlit's id of each -> the last part of its address."""
     _pages.update({page: f"/{address}" for page, address in addresses.items()})
 
 
 def gauge(name: str, text: str, read: Callable[[], float]) -> None:
-    """Add a number that is read whenever somebody asks for the metrics."""
+    """Add a gauge that is read whenever the metrics are requested."""
     Gauge(f"quantscope_{name}", text).set_function(read)
 
 
 def serve(address: str, token: str = "") -> None:
-    """Serve the metrics from now on at ``address``: ``9100``, ``0.0.0.0:9100``, or nowhere if it is empty.
+    """Start to serve the metrics at ``address``, such as ``9100`` or ``0.0.0.0:9100``; nowhere if it is empty.
 
-    ``token``: what a reader must send as ``Authorization: Bearer …``; without one, any reader may.
+    ``token``: what readers must send as ``Authorization: Bearer …``; if it is empty, anyone may read.
 
     Raises:
-        SettingError: nothing can be served there, or other machines could read without a token.
+        SettingError: the metrics can't be served there, or other machines could read them without a token.
     """
     if not address:
         return
@@ -70,14 +70,14 @@ def serve(address: str, token: str = "") -> None:
     if not (token or is_loopback(host)):
         raise SettingError(
             f"{PREFIX}METRICS is {address[:60]!r}, which other machines can reach: set {PREFIX}METRICS_TOKEN too, "
-            "which readers must then send."
+            "the token that readers must send."
         )
     try:
         _Threads.address_family = socket.getaddrinfo(host, int(port))[0][0]
         httpd = make_server(host, int(port), _guarded(make_wsgi_app(), token), _Threads, _Silent)
     except (ValueError, OverflowError, OSError) as error:
         raise SettingError(
-            f"{PREFIX}METRICS is {address[:60]!r}, where no metrics can be served ({error}); it must be a free port, "
+            f"{PREFIX}METRICS is {address[:60]!r}, where the metrics can't be served ({error}); it must be a free port, "
             "or an address of this machine and a port, such as 9100 or 127.0.0.1:9100."
         ) from error
     threading.Thread(target=httpd.serve_forever, daemon=True).start()
@@ -90,7 +90,7 @@ class _Threads(ThreadingMixIn, WSGIServer):
 
 class _Silent(WSGIRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
-        """One line a problem is the log's rule; a reader is none."""
+        """Log nothing: the log has one line per problem, and a request for metrics is not one."""
 
 
 def _guarded(app: "WSGIApplication", token: str) -> "WSGIApplication":
@@ -101,7 +101,7 @@ def _guarded(app: "WSGIApplication", token: str) -> "WSGIApplication":
         sent = environ.get("HTTP_AUTHORIZATION", "").encode("latin-1")
         if token and not hmac.compare_digest(sent, wanted):
             start("401 Unauthorized", [("WWW-Authenticate", "Bearer"), ("Content-Type", "text/plain")])
-            return [b"Send the token of the setting: Authorization: Bearer ...\n"]
+            return [b"Send the token from the settings: Authorization: Bearer ...\n"]
         return app(environ, start)
 
     return guarded
@@ -145,7 +145,7 @@ def _version() -> str:
 
 
 def _page_asked_for(data: bytes) -> str | None:
-    """The label of the page that a message from a visitor asks to run, if it does."""
+    """The label of the page that a message from a visitor asks to run; None if it asks for no run."""
     try:
         message = BackMsg.FromString(data)
     except DecodeError:  # Streamlit closes the connection

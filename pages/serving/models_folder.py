@@ -1,7 +1,7 @@
-"""The folder whose checkpoints visitors may open, and what a path that they type leads to in it.
+"""The folder whose checkpoints visitors may open, and how a path that they type is resolved in it.
 
-Nothing outside it is opened, listed, or told to exist: paths are checked as text before the file system is asked, and then
-part by part, so that a link never leads out, not even on the way back in.
+Nothing outside it is opened, listed, or revealed to exist: paths are checked as text before the file system is asked, and
+then part by part, so that no link leads out, not even to come back in.
 """
 
 import os
@@ -49,7 +49,7 @@ def current() -> Path | None:
 
 
 def _is_at_this_machine() -> bool:
-    """Whether the server listens to this machine alone, and the visitor came there without a proxy."""
+    """Whether the server listens on a loopback address only, and the visitor reached it without a proxy."""
     asked = st.context.headers
     host = re.sub(r":\d+$", "", asked.get("Host") or "").strip("[]")
     forwarded = any(asked.get(name) for name in ("X-Forwarded-For", "X-Forwarded-Host", "Forwarded", "Via"))
@@ -69,7 +69,7 @@ def confined(root: Path, typed: str) -> tuple[LocalFolder, str | None]:
         typed: a path relative to it, or an absolute one inside it.
 
     Raises:
-        QuantError: it leads outside, or there is nothing.
+        QuantError: it leads outside, or nothing is there.
     """
     relative = _relative(root, typed)
     here = root
@@ -77,7 +77,7 @@ def confined(root: Path, typed: str) -> tuple[LocalFolder, str | None]:
         here = here / part
         try:
             real = Path(os.path.realpath(here))
-        except ValueError:  # characters that no file name has
+        except ValueError:  # characters that no file name can contain
             raise _not_found(typed) from None
         if not real.is_relative_to(root):
             raise _outside(typed)
@@ -109,7 +109,7 @@ def _relative(root: Path, typed: str) -> str:
 def _outside(typed: str) -> QuantError:
     return QuantError(
         f"{short(typed, 120)} is not a path inside the folder whose models this server may open; give a path "
-        'relative to that folder, without ".." and links that leave it.'
+        'relative to that folder, without ".." or links that leave it.'
     )
 
 

@@ -1,22 +1,22 @@
-"""Network addresses: what counts as one visitor's, which are of this machine alone, and which are public."""
+"""Network addresses: which count as one visitor's, which only this machine can reach, and which are public."""
 
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
-_GLOBAL_UNICAST = IPv6Network("2000::/3")  # all that is assigned
+_GLOBAL_UNICAST = IPv6Network("2000::/3")  # all that has been assigned
 _NAT64 = IPv6Network("64:ff9b::/96")
 # Protocol assignments, relays of 6to4, documentation: Python's is_global lets (parts of) these through
 _SPECIAL = (IPv4Network("192.0.0.0/24"), IPv4Network("192.88.99.0/24"), IPv6Network("3fff::/20"))
 
 
 def network(address: str) -> str:
-    """What counts as one address: of IPv6 the /64 network, in which one visitor may have them all.
+    """What counts as one address: for IPv6 the /64 network, since one visitor may have all of its addresses.
 
     >>> network("203.0.113.7"), network("::ffff:203.0.113.7"), network("2001:db8::1:2:3:4")
     ('203.0.113.7', '203.0.113.7', '2001:db8::/64')
     """
     try:
-        found = ip_address(address.partition("%")[0])  # what follows names a network card of this machine
-    except ValueError:  # a proxy may name its visitors otherwise
+        found = ip_address(address.partition("%")[0])  # after it: a network interface of this machine
+    except ValueError:  # a proxy may name its visitors in another way
         return address
     if isinstance(found, IPv6Address):
         return str(found.ipv4_mapped or ip_network((found, 64), strict=False))
@@ -24,7 +24,7 @@ def network(address: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what is served at ``host``, an address or a name.
+    """Whether only this machine can reach what is served at ``host``, an address or a name.
 
     >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("0.0.0.0")
     (True, True, True, False)
@@ -36,7 +36,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_public(address: str) -> bool:
-    """Whether an address is one host's of the public internet; of IPv6 forms that hold an IPv4 address, whether that is.
+    """Whether an address is one host's on the public internet; for IPv6 that embeds an IPv4 address, whether that is.
 
     >>> is_public("93.184.216.34"), is_public("10.0.0.1"), is_public("::ffff:10.0.0.1"), is_public("2002:a00:1::")
     (True, False, False, False)

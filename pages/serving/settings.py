@@ -1,6 +1,6 @@
 """Settings of the served app: environment variables, read and checked once, when the app starts.
 
-Each field of `Settings` is the variable QUANTSCOPE_ and its name in capitals. An empty variable counts as not set.
+Each field of `Settings` is read from the environment variable QUANTSCOPE_<FIELD>. An empty variable counts as unset.
 """
 
 import difflib
@@ -21,7 +21,7 @@ OFF = "off"
 
 
 class SettingError(QuantError):
-    """An environment variable that the app can't start with; the message names it and what it may be."""
+    """An environment variable that the app can't start with; the message names it and says what it may be."""
 
 
 def _number(default: float | None, low: float, high: float, unit: str) -> Any:
@@ -40,13 +40,13 @@ class Settings:
         store_visitor_mb: how much one visitor may share per day, in MB (10⁶ bytes).
         work_gb: memory for tensors in work, in GB; more work waits. By default 1 GB, or a quarter of the machine's
             or container's memory if that is less.
-        address_sessions: open pages per address; behind a proxy that does not say who asks, of all visitors.
+        address_sessions: open pages per address; for all visitors together behind a proxy that does not say who asks.
         session_upload_mb: sum of the files that one open page may hold, in MB.
         upload_mb: sum of the files that all open pages may hold, in MB.
         metrics: port, or address and port, where Prometheus reads metrics; empty: nowhere.
-        metrics_token: what who reads the metrics must send; not needed on a loopback address.
-        models: folder whose checkpoints visitors may open; "off": none; empty: on a server for this machine alone the
-            folder in which it was started, else none.
+        metrics_token: what readers of the metrics must send; not needed on a loopback address.
+        models: folder whose checkpoints visitors may open; "off": none; empty: the folder in which the server was
+            started if only this machine can reach it, else none.
         model_hosts: hosts from which visitors may open checkpoints, such as "hf://huggingface.co *.hf.co"; empty or
             "off": none.
         replica: the name by which the proxy knows this process; empty where there is no proxy.
@@ -82,7 +82,7 @@ def read(environment: Mapping[str, str]) -> Settings:
     known = {PREFIX + each.name.upper(): each for each in fields(Settings)}
     given = {name: text.strip() for name, text in environment.items() if name.startswith(PREFIX)}
     for name in sorted(given.keys() - known.keys()):
-        near = difflib.get_close_matches(name, known, 1, cutoff=0.85)  # all have the prefix in common
+        near = difflib.get_close_matches(name, known, 1, cutoff=0.85)  # all share the prefix
         hint = f"did you mean {near[0]}?" if near else f"the settings are {', '.join(known)}."
         raise SettingError(f"{name} is not a setting of Quantscope; {hint}")
     chosen: dict[str, Any] = {}
@@ -98,7 +98,7 @@ def _checked(name: str, text: str, limits: Mapping[str, Any]) -> float | str:
     if "unit" in limits:
         return _number_of(name, text, limits)
     if "pattern" in limits and not re.fullmatch(limits["pattern"], text):
-        shown = "of another form" if limits.get("secret") else repr(text[:40])
+        shown = "not valid" if limits.get("secret") else repr(text[:40])
         raise SettingError(f"{name} is {shown}; it must be {limits['words']}.")
     return text
 
@@ -108,7 +108,7 @@ def _number_of(name: str, text: str, limits: Mapping[str, Any]) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not limits["low"] <= value <= limits["high"]:  # NaN is not either
+    if not limits["low"] <= value <= limits["high"]:  # NaN is not in the range either
         raise SettingError(
             f"{name} is {text[:40]!r}; it must be a number of {limits['unit']} from {limits['low']:g} to "
             f"{limits['high']:g}."
@@ -127,5 +127,5 @@ def current() -> Settings:
 
 
 def upload_limit() -> int:
-    """The largest upload, and shared tensor, in bytes: Streamlit's own setting, so that it is set in one place."""
+    """The largest upload or shared tensor in bytes: Streamlit's own setting, so that there is only one."""
     return int(st.get_option("server.maxUploadSize")) * 2**20

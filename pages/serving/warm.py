@@ -24,11 +24,11 @@ LONGEST_VISIT = 20.0  # seconds for one page; the server must start in any case
 
 
 class Visitor(SessionClient):
-    """A visitor without a browser, who learns from the answers what there is to open.
+    """A visitor without a browser, who learns from the responses what there is to open.
 
     Attributes:
         pages: ids and addresses of all pages.
-        tabs: parameters that open the page's tabs but the first, which are drawn only when open.
+        tabs: parameters that open the page's tabs other than the first; a tab is drawn only when open.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Visitor(SessionClient):
         self._tab_key = self._first_tab = ""
 
     def write_forward_msg(self, msg: ForwardMsg) -> None:
-        """Take a message of the server."""
+        """Receive a message from the server."""
         if msg.WhichOneof("type") == "navigation":
             self.pages = {page.page_script_hash: page.url_pathname for page in msg.navigation.app_pages}
         elif msg.WhichOneof("type") == "delta" and msg.delta.WhichOneof("type") == "add_block":
@@ -83,7 +83,7 @@ async def _visit(runtime: Runtime, page: str, query: str = "") -> Visitor:
             await session.wait_until_settled()
     except TimeoutError:
         log.warning(
-            "The warm-up left /%s, which took more than %g s: its first visitor will wait",
+            "The warm-up gave up on /%s, which took more than %g s: its first visitor will wait",
             page,
             LONGEST_VISIT,
         )
@@ -94,7 +94,7 @@ async def _visit(runtime: Runtime, page: str, query: str = "") -> Visitor:
 
 @st.cache_resource(show_spinner=False)
 def one_thread() -> bool:
-    """Let torch compute in the thread that asks, whichever entry started the app.
+    """Make torch compute in the thread that calls it, whichever entry point started the app.
 
     Visitors run in parallel, and threads of one operation that wait for each other cost more than they gain: with
     another process on two cores, a map of 4096×4096 took 1.8 s instead of 0.2 s.

@@ -1,4 +1,4 @@
-"""Where a cell of a checkpoint comes from: its bits in the file, the arithmetic to its value, what others read there."""
+"""Where a cell of a checkpoint comes from: its bits in the file, its arithmetic, and how others read the same bytes."""
 
 from pages.models.cell.views import draw
 

@@ -1,4 +1,4 @@
-"""The panel as HTML. Every text from a file is escaped; what is in color is bold or underlined too."""
+"""The panel as HTML. All text from files is escaped; whatever is colored is also bold or underlined."""
 
 import html
 import re
@@ -11,8 +11,8 @@ from quantcore.checkpoints.origin import Bit, index_text
 from quantcore.tracing import number as decimal
 
 _KINDS = 6  # colors in cell.css
-_ROW = 16  # bytes of a block in a line
-# roles whose name in the file says little
+_ROW = 16  # bytes of a block per line
+# roles whose names in the file say little
 _ROLES = {
     "codes": "code", "scale": "scale", "zero_point": "zero point", "g_idx": "group", "scale_code": "scale, coded",
     "global_scale": "global scale", "quant_map": "table entry", "nested_absmax": "scale of scales",
@@ -22,29 +22,29 @@ _ROLES = {
 
 
 def heading(origin: Origin, original: float | None) -> str:
-    """One line: which element, its value, and the original's."""
-    said = [
+    """One line: the element, its value, and the original's value."""
+    parts = [
         f"<b>Where element {_text(index_text(origin.index))} comes from</b>",
         f"<span>value <code><b>{origin.result}</b></code> <span class='dim'>{origin.dtype}</span></span>",
     ]
     if original is not None:
         error = np.float32(original) - np.float32(origin.value)
-        said.append(f"<span>original <code>{decimal(original)}</code></span>")
-        said.append(f"<span>error <code>{decimal(float(error))}</code></span>")
-    said.append(f"<span class='dim'>{_text(origin.storage)}</span>")
-    return f"<div class='qs-cell qs-cell-head'>{''.join(said)}</div>"
+        parts.append(f"<span>original <code>{decimal(original)}</code></span>")
+        parts.append(f"<span>error <code>{decimal(float(error))}</code></span>")
+    parts.append(f"<span class='dim'>{_text(origin.storage)}</span>")
+    return f"<div class='qs-cell qs-cell-head'>{''.join(parts)}</div>"
 
 
 def panel(origin: Origin, table: str) -> str:
-    """Left the stored numbers with their bits, right the arithmetic; below it the table of the other readings."""
+    """Stored numbers with their bits on the left; on the right the arithmetic, and below it the other readings."""
     numbers = (origin.code, *origin.parameters.values())
     left = "".join(_block_dump(numbers)) + "".join(_number(n, k) for k, n in enumerate(numbers))
     files = ", ".join(_text(file) for file in dict.fromkeys(n.place.file for n in numbers))
     kinds = {n.symbol: k for k, n in enumerate(numbers)}
     right = "".join(_line(line, kinds) for line in origin.lines)
     legend = (
-        "Bit 0 is the least significant, at the right. Words are little-endian: their lowest byte comes first in the file. "
-        "Point at a bit or a byte to see whose it is."
+        "Bit 0, on the right, is the least significant. Words are little-endian: the lowest byte comes first in the file. "
+        "Hover over a bit or a byte to see what it belongs to."
     )
     return (
         f"<div class='qs-cell qs-cell-two'><div><h4>In the file <span class='dim'>{files}</span></h4>{left}"
@@ -55,7 +55,7 @@ def panel(origin: Origin, table: str) -> str:
 
 def _number(number: StoredNumber, k: int) -> str:
     role = _ROLES.get(number.role, number.role.replace("_", " "))
-    if number.role == "codes" and number.symbol == "x":  # not quantized: what is stored is the value
+    if number.role == "codes" and number.symbol == "x":  # not quantized: the stored number is the value
         role = "value"
     words = "".join(_word(word, number, k) for word in number.words)
     return (
@@ -66,7 +66,7 @@ def _number(number: StoredNumber, k: int) -> str:
 
 
 def _word(word: Word, number: StoredNumber, k: int) -> str:
-    where = f"byte {word.offset:,} (0x{word.offset:x})" + ("" if word.in_file else " of what was unpacked")
+    where = f"byte {word.offset:,} (0x{word.offset:x})" + ("" if word.in_file else " of the unpacked data")
     if _is_block(word):
         bits = " ".join(_block_byte(word, byte, k) for byte in _own_bytes(word))
         return f"<div class='qs-cell-word m'>{bits}</div>"
@@ -82,21 +82,21 @@ def _word(word: Word, number: StoredNumber, k: int) -> str:
 
 
 def _digits(word: Word) -> Iterable[tuple[str, bool]]:
-    """The hexadecimal digits, the highest first, and whether some of a digit's bits are the number's own."""
+    """The hexadecimal digits, highest first, each with whether any of its bits belong to the number."""
     for place, digit in enumerate(word.hex[2:]):
         low = 4 * (2 * len(word.data) - 1 - place)
         yield digit, any(bit.own for bit in word.bits[low : low + 4])
 
 
 def _bits(word: Word, k: int) -> str:
-    """All bits, the highest first, in runs of one owner."""
+    """All bits, highest first, in runs of bits with the same owner."""
     top = len(word.bits) - 1
     runs = "".join(_run(word, high, low, k) for high, low in _runs(word.bits))
     return f"<span class='dim'>{top}</span> {runs}<span class='dim'>0</span>"
 
 
 def _runs(bits: Sequence[Bit]) -> Iterable[tuple[int, int]]:
-    """(highest, lowest) position of each run of bits with one owner, the highest first."""
+    """(highest, lowest) position of each run of bits with the same owner, highest first."""
     high = len(bits) - 1
     for position in range(len(bits) - 1, -1, -1):
         if position == 0 or (bits[position - 1].owner, bits[position - 1].own) != (
@@ -115,17 +115,17 @@ def _run(word: Word, high: int, low: int, k: int) -> str:
 
 
 def _owner(bits: Sequence[Bit], low: int, high: int) -> str:
-    """``bits 8–11: element (5, 42)``."""
+    """``bits 8–11: bits 0–3 of element (5, 42)``."""
     spot = f"bit {low}" if low == high else f"bits {low}–{high}"
     owner = bits[low].owner
     whose = "unused" if not owner else f"element {owner}" if owner.startswith("(") else owner
     first, last = sorted((bits[low].at, bits[high].at))
-    part = f", its bit {first}" if first == last else f", its bits {first}–{last}"
-    return f"{spot}: {whose}{part if owner else ''}{', this one' if bits[low].own else ''}"
+    part = f"bit {first} of " if first == last else f"bits {first}–{last} of "
+    return f"{spot}: {part if owner else ''}{whose}{', this one' if bits[low].own else ''}"
 
 
 def _block_dump(numbers: Sequence[StoredNumber]) -> Iterable[str]:
-    """The bytes of a block of ggml's, with those of each number marked; nothing for other files."""
+    """The bytes of a ggml block, with those of each number marked; nothing for other formats."""
     word = numbers[0].words[0]
     if not _is_block(word):
         return
@@ -173,7 +173,7 @@ def _is_block(word: Word) -> bool:
 
 
 def _inside(word: Word) -> str:
-    """The stored tensor without its module, and the place in it."""
+    """The name of the stored tensor without its module, and the position in it."""
     tensor, _, place = word.name.rpartition("[")
     last = ".".join(tensor.rsplit(".", 2)[-2:])
     return f"block {place.rstrip(']')} of {tensor}" if _is_block(word) else f"{last}[{place}"
@@ -189,7 +189,7 @@ def _line(line: Line, kinds: Mapping[str, int]) -> str:
 
 
 def _formula(formula: str, kinds: Mapping[str, int]) -> str:
-    """A formula with the names of stored numbers marked as these are."""
+    """A formula in which the names of stored numbers are marked like the numbers."""
     parts = re.split(r"([A-Za-z_]\w*)", formula)
     marked = (
         f"<span class='own k{kinds[part] % _KINDS}'>{_text(part)}</span>" if part in kinds else _text(part)
@@ -204,9 +204,9 @@ def rivals(
     findings: Mapping[str, CheckpointFinding],
     shape: tuple[int, ...],
 ) -> str:
-    """A table of the other readings, this one first."""
+    """A table of the readings, this one first."""
     if not found:
-        return "<div class='dim'>No other reading of these bytes is known that gives other values.</div>"
+        return "<div class='dim'>No other known reading gives this element a different value.</div>"
     mine = f"<tr><td><b>this reading</b></td><td class='n'><code><b>{origin.result}</b></code></td><td></td></tr>"
     rows = "".join(_rival(origin, rival, findings.get(rival.key), shape) for rival in found)
     head = "<tr><th>Rival readings</th><th class='n'>Value</th><th>What they do</th></tr>"
@@ -215,20 +215,20 @@ def rivals(
 
 def _rival(origin: Origin, rival: Rival, finding: CheckpointFinding | None, shape: tuple[int, ...]) -> str:
     if rival.origin is None:
-        value = "<span class='dim'>not there</span>"
+        value = "<span class='dim'>no element</span>"
     elif rival.origin.result == origin.result:
         value = f"<code>{rival.origin.result}</code>"
     else:
         value = f"<code class='other'>≠ {rival.origin.result}</code>"
-    said = f"<span class='finding'>{_text(finding.sentence)}</span>" if finding else ""
+    sentence = f"<span class='finding'>{_text(finding.sentence)}</span>" if finding else ""
     return (
         f"<tr><td>{_text(rival.name)}</td><td class='n'>{value}</td><td>{_text(rival.difference)} "
-        f"<span class='dim'>Read so by {_text(rival.reader)}. {_counted(rival, shape)}</span>{said}</td></tr>"
+        f"<span class='dim'>Read this way by {_text(rival.reader)}. {_counted(rival, shape)}</span>{sentence}</td></tr>"
     )
 
 
 def _counted(rival: Rival, shape: tuple[int, ...]) -> str:
-    """How many elements differ, and of which rows where these are not all."""
+    """How many elements differ, and in which rows if not all rows were counted."""
     if rival.differing is None:
         return ""
     rows = rival.rows
@@ -238,5 +238,5 @@ def _counted(rival: Rival, shape: tuple[int, ...]) -> str:
 
 
 def _text(text: str) -> str:
-    """Escape a text, without characters that would not print."""
+    """Escape a text; unprintable characters are replaced."""
     return html.escape("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text))

@@ -1,4 +1,4 @@
-"""What the panel computes: other readings and the findings that concern them, cached by the content of the checkpoint."""
+"""What the panel computes: other readings and the findings about them, cached by the checkpoint's content."""
 
 from math import prod
 
@@ -9,11 +9,11 @@ from quantcore.checkpoints import CheckpointFinding, CheckpointTensor, Rival
 from quantcore.checkpoints.findings import Heads, of_parameters
 from quantcore.checkpoints.origin import window
 
-REMOTE_GAP = 1 << 16  # bytes: files whose reads are joined over more than this are read through a network
+REMOTE_GAP = 1 << 16  # bytes; a source that joins reads across longer gaps is on another machine
 
 
 def rivals(opened: Opened, tensor: CheckpointTensor, index: tuple[int, ...]) -> tuple[Rival, ...]:
-    """Return the other readings of an element; of a tensor behind a network, without counting elements.
+    """Return the other readings of an element; elements that differ are not counted in a remote tensor.
 
     Raises:
         QuantError: the tensor can't be read.
@@ -42,11 +42,11 @@ def findings(opened: Opened, tensor: CheckpointTensor) -> dict[str, CheckpointFi
 
 
 def is_remote(tensor: CheckpointTensor) -> bool:
-    """Whether the tensor lies behind a network, where rows that lie apart cost a read of the whole."""
+    """Whether the tensor is on another machine, where reading scattered rows means reading everything."""
     return any(REMOTE_GAP < piece.source.gap < 1 << 32 for piece in tensor.layout.pieces.values())
 
 
 def _tensor(opened: Opened, tensor: CheckpointTensor, shape: tuple[int, ...]) -> Tensor:
-    """What caches know a tensor by; ``shape``: of what is read of it."""
+    """A tensor's record for the caches; ``shape``: of the part that is read."""
     count = max(1, prod(shape))
     return Tensor(f"{opened.key} {tensor.name}", tensor.name, (count,), lambda: tensor.read().numpy())

@@ -1,4 +1,4 @@
-"""The panel of one cell: bits and arithmetic side by side, then the other readings, and a script."""
+"""The panel of one cell: bits, arithmetic and other readings, and a script."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def _in_original(opened: Opened, name: str, origin: Origin, original: Opened | N
     try:
         other = partner(opened, original, name, origin.index[:-2])
         return None if other is None else other.tensor.origin(other.index(origin.index)).value
-    except qc.QuantError:  # said where the original is shown
+    except qc.QuantError:  # reported where the original is shown
         return None
 
 

@@ -1,4 +1,4 @@
-"""What of a checkpoint is shown: the parameters of the link, and what a visitor types."""
+"""Which part of a checkpoint is shown: the parameters of the link, and what a visitor types."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,12 +25,12 @@ KEYS = OWN | opening.KEYS
 FREE_TEXT = {TENSOR, SEARCH, ROWS, COLUMNS, CELL, AT} | opening.KEYS
 REQUIRED = {PART, SORT, COLOR}
 ALL = "all"
-AT_ONCE = 1 << 24  # elements of a plane that is shown whole without being asked for
-FIRST_ROWS = 256  # of a larger one
+AT_ONCE = 1 << 24  # elements; larger planes are shown whole only on request
+FIRST_ROWS = 256  # shown first of a larger plane, at most
 
 
 def keep() -> None:
-    """Keep what the controls say that this run does not draw."""
+    """Keep the values of controls that this run does not draw."""
     for key in OWN & set(st.session_state):
         st.session_state[key] = st.session_state[key]
 
@@ -57,20 +57,20 @@ def color() -> str:
             required=True,
             label_visibility="collapsed",
             width="content",
-            help="Color of the treemap: storage, or the signal-to-quantization-noise ratio against the original",
+            help="Color of the treemap: bits per weight, or the signal-to-quantization-noise ratio against the original",
             **_BIND,
         )
     )
 
 
 def name() -> str:
-    """Draw the field with the tensor's name; return it, empty for the whole checkpoint."""
+    """Draw the field for a tensor's name; return the name, empty for the whole checkpoint."""
     return str(
         st.text_input(
             "Tensor",
             key=TENSOR,
             label_visibility="collapsed",
-            placeholder="The name of a tensor",
+            placeholder="Name of a tensor",
             max_chars=4000,
             **_BIND,
         )
@@ -79,7 +79,7 @@ def name() -> str:
 
 @dataclass(frozen=True)
 class Shown:
-    """The part of a tensor that is shown, in its own rows and columns.
+    """The part of a tensor that is shown, in the tensor's own rows and columns.
 
     ``at``: the index on all axes but the last two; ``cell``: the chosen element, if any.
     """
@@ -97,7 +97,7 @@ class Shown:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the plane is shown from end to end."""
+        """Whether all rows and columns of the plane are shown."""
         height, width = plane_shape(self.shape)
         return self.rows == (0, height) and self.columns == (0, width)
 
@@ -123,7 +123,7 @@ def go_to(index: tuple[int, ...], shape: tuple[int, ...]) -> None:
 
 
 def part_of(shape: tuple[int, ...]) -> Shown:
-    """Draw the controls of the part shown, and return it; what can't be used is said, and the default used."""
+    """Draw the controls of the part shown, and return it; unusable input gets a warning, and the default is used."""
     width = plane_shape(shape)[1]
     with st.container(horizontal=True, key="map_controls", vertical_alignment="center", gap="small"):
         st.checkbox(
@@ -133,8 +133,8 @@ def part_of(shape: tuple[int, ...]) -> Shown:
         typed = {
             key: _field(label, key, placeholder, hint)
             for label, key, placeholder, hint in (
-                ("Rows", ROWS, _default_words(shape), "Rows to show, such as 0:256, or: all."),
-                ("Columns", COLUMNS, ALL, "Columns to show, such as 0:256; empty: all."),
+                ("Rows", ROWS, _default_words(shape), "Rows to show, such as 0:256; `all` shows all."),
+                ("Columns", COLUMNS, ALL, "Columns to show, such as 0:256; empty shows all."),
                 ("Cell", CELL, "none", "Index of a cell; click one to fill it in."),
                 *_slice_field(shape),
             )
@@ -159,11 +159,13 @@ def _slice_field(shape: tuple[int, ...]) -> list[tuple[str, str, str, str]]:
     if len(shape) < 3:
         return []
     axes = ", ".join(f"axis {i} (0–{n - 1})" for i, n in enumerate(shape[:-2]))
-    return [(f"Slice along {axes}", AT, ", ".join("0" * (len(shape) - 2)), "Such as the expert of a stack.")]
+    return [
+        (f"Slice along {axes}", AT, ", ".join("0" * (len(shape) - 2)), "For example, the expert of a stack.")
+    ]
 
 
 def _step_buttons(shown: Shown) -> None:
-    """Draw the buttons that lead to other rows, or to all."""
+    """Draw the buttons that show other rows, or everything."""
     (start, stop), height = shown.rows, shown.height
     if stop - start < height:
         size = stop - start
@@ -183,9 +185,7 @@ def _step_buttons(shown: Shown) -> None:
                 key=f"_ck_{hint[9:15]}",
             )
     if not shown.is_whole:
-        hint = (
-            "Show the tensor from end to end, each cell the most extreme of the elements that it stands for"
-        )
+        hint = "Show all rows and columns; where a cell stands for several elements, it shows the most extreme one"
         st.button("Show all", on_click=region, args=(None, None), help=hint)
 
 
@@ -202,7 +202,7 @@ def _tried(read: Callable[[], Any], default: Any) -> Any:
 
 
 def _at(typed: str, shape: tuple[int, ...], cell: tuple[int, ...] | None) -> tuple[int, ...]:
-    """The index on all axes but the last two: that of the cell, if none is typed."""
+    """The index on all axes but the last two; the cell's if none is typed."""
     lead = shape[:-2]
     at = integers(typed, "The slice along the other axes") if typed else None
     if at is None:
@@ -233,7 +233,7 @@ def _inside(span: tuple[int, int] | None, length: int, what: str) -> tuple[int, 
 
 
 def _default_rows(shape: tuple[int, ...], cell: tuple[int, ...] | None) -> tuple[int, int]:
-    """All rows, or of a large plane some: those of the cell."""
+    """All rows; of a large plane only some, which include the cell's."""
     height, width = plane_shape(shape)
     if height * width <= AT_ONCE:
         return 0, height

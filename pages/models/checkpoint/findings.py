@@ -1,4 +1,4 @@
-"""Findings of a checkpoint: the check of all its tensors, which can be stopped and goes on, and the list of them."""
+"""Findings of a checkpoint: the check of all its tensors, which can be stopped and continued, and their list."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,22 +16,22 @@ from quantcore.checkpoints.findings import steps
 from quantcore.tensors import megabytes
 from quantcore.wording import count, printable
 
-_CHECK = 400_000_000  # bytes that a check needs: weights of up to 268 MB are held while they are checked
+_CHECK = 400_000_000  # bytes that a check needs: weights of up to 268 MB are in memory while they are checked
 FINDINGS = 2000
-WITHOUT = 5  # findings about no tensor that can be opened, which are written out
+WITHOUT = 5  # findings written out above the list, since they have no tensor to open
 _FOUND, _WANTED = "_ck_found", "_ck_wanted"
 
 
 @dataclass
 class Findings:
-    """What a check has found. ``first``: in headers; ``of``: by tensor; ``checked``: tensors that are done."""
+    """What a check has found. ``first``: in headers; ``of``: in each tensor; ``checked``: the tensors done."""
 
     first: tuple[CheckpointFinding, ...] | None = None
     of: dict[str, tuple[CheckpointFinding, ...]] = field(default_factory=dict)
     checked: set[str] = field(default_factory=set)
 
     def all(self) -> list[CheckpointFinding]:
-        """The worst first."""
+        """All findings, the worst first."""
         found = [*(self.first or ()), *(finding for each in self.of.values() for finding in each)]
         return sorted(found, key=lambda finding: ("error", "warning", "note").index(finding.severity))
 
@@ -54,9 +54,9 @@ def check(opened: Opened, original: Opened | None, place: DeltaGenerator) -> Fin
     if not left:
         return found
     if st.session_state.get(_WANTED) != key:
-        label = f"Check all {len(names):,} tensors" if not found.checked else f"Check the {left:,} others"
-        hint = "Read every tensor: scales, zero points, codes, how they were made" + (
-            ", and the error against the original" if original else ""
+        label = f"Check all {len(names):,} tensors" if not found.checked else f"Check the remaining {left:,}"
+        hint = "Read every tensor and check its scales, zero points and codes, and how they were made" + (
+            ", and its error against the original" if original else ""
         )
         place.button(label, on_click=_want, args=(key,), help=hint, key="_ck_check")
         return found
@@ -73,8 +73,8 @@ def check(opened: Opened, original: Opened | None, place: DeltaGenerator) -> Fin
                 found.first = step.findings
             elif step.findings:
                 found.of[last] = step.findings
-            told = f"{megabytes(step.done)} of {megabytes(step.total)}, {len(found.checked):,} tensors"
-            progress(step.done / max(1, step.total), told)
+            text = f"{megabytes(step.done)} of {megabytes(step.total)}, {count(len(found.checked), 'tensor')}"
+            progress(step.done / max(1, step.total), text)
             own.let_others(turn.AT_A_TIME)
         found.checked |= set(names)
     progress.end()
@@ -104,24 +104,24 @@ def draw(opened: Opened, original: Opened | None) -> None:
     known = check(opened, original, place)
     every = known.all() if known.first is not None else _problems(opened)
     many = {s: sum(f.severity == s for f in every) for s in ("error", "warning", "note")}
-    said = ", ".join(count(n, severity) for severity, n in many.items())
+    counts = ", ".join(count(n, severity) for severity, n in many.items())
     checked = len(known.checked)
     whole = (
         "All tensors have been checked"
         if checked == len(opened.checkpoint.tensors)
         else (f"{checked:,} of {count(len(opened.checkpoint.tensors), 'tensor')} checked")
     )
-    st.caption(f"{whole}: {said}. Click one to open its tensor." if every else f"{whole}: {said}.")
+    st.caption(f"{whole}: {counts}. Click one to open its tensor." if every else f"{whole}: {counts}.")
     for finding in [f for f in every if opened.checkpoint.tensors.keys().isdisjoint(f.tensors)][:WITHOUT]:
         sentence(finding)
     if every:
         _list(opened, every[:FINDINGS])
     if len(every) > FINDINGS:
-        st.caption(f"The first {FINDINGS:,} of {len(every):,}, the worst first.")
+        st.caption(f"The first {FINDINGS:,} of {len(every):,}, worst first.")
 
 
 def _problems(opened: Opened) -> list[CheckpointFinding]:
-    """What headers tell, before anything has been checked."""
+    """What the headers reveal before any tensor is checked."""
     return [
         CheckpointFinding(p.kind, p.severity, p.sentence, tensors=p.tensors)
         for p in opened.checkpoint.problems

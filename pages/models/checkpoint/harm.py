@@ -12,19 +12,19 @@ from pages.shared import messages
 from quantcore.analysis import sqnr_of
 from quantcore.tensors import megabytes
 
-AT_ONCE = 100_000_000  # bytes of both that are compared without a press of the button: about a second
+AT_ONCE = 100_000_000  # bytes of both that are compared without pressing the button: about a second
 _WANTED = "_ck_harm_wanted"
 
 
 def sqnr(opened: Opened, original: Opened, place: DeltaGenerator) -> dict[str, float]:
-    """Return the SQNR of each tensor that has been compared, in dB, by name; compare the others if that is wanted."""
+    """Return the SQNR in dB of each tensor compared so far, by name; compare the rest if it is quick or asked for."""
     found = kept(original, opened)
     if not found.is_finished:
         left, wanted = found.comparison.total - found.done, st.session_state.get(_WANTED)
         if wanted == found.key or (left <= AT_ONCE and wanted != f"not {found.key}"):
             _continue(found, place)
         else:
-            label = f"Compare {megabytes(left)}" if not found.done else f"Compare the other {megabytes(left)}"
+            label = f"Compare {megabytes(left)}" if not found.done else f"Continue: {megabytes(left)} left"
             place.button(label, type="primary", on_click=_want, args=(found.key,), key="_ck_harm")
     return _by_tensor(found)
 
@@ -37,15 +37,15 @@ def _continue(found: Kept, place: DeltaGenerator) -> None:
     progress = Progress(place, partial(_want, f"not {found.key}"))
 
     def shown() -> None:
-        told = f"{megabytes(found.done)} of {megabytes(found.total)}: {found.name}"
-        progress(found.done / max(1, found.total), messages.plain(told))
+        text = f"{megabytes(found.done)} of {megabytes(found.total)}: {found.name}"
+        progress(found.done / max(1, found.total), messages.plain(text))
 
     proceed(found, shown)
     progress.end()
 
 
 def _by_tensor(found: Kept) -> dict[str, float]:
-    """The SQNR of each tensor; of one that was compared in parts, such as a stack of experts, over all of them."""
+    """The SQNR of each tensor; for one compared in parts, such as a stack of experts, over all its parts."""
     sums: dict[str, tuple[float, float]] = {}
     for result in found.results:
         if not result.problem:

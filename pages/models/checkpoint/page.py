@@ -29,8 +29,8 @@ with page_frame(top=top):
     if opened is None:
         st.subheader("What does a checkpoint hold?", anchor=False)
         st.caption(
-            "Open a quantized checkpoint to see what it is made of, and any of its tensors as codes and values; with the "
-            "original open too, what was lost."
+            "Open a quantized checkpoint to see what it is made of, and any of its tensors as codes and values; open the "
+            "original too to see what was lost."
         )
         views.examples()
     else:

@@ -1,6 +1,6 @@
-"""Work on a checkpoint that takes long: it is admitted, shows its progress, can be stopped, and goes on where it was.
+"""Long work on a checkpoint: it waits its turn, shows its progress, can be stopped, and resumes where it left off.
 
-What has been found is kept for all visitors, by the content of the checkpoint.
+Results are kept for all visitors, by the content of the checkpoint.
 """
 
 import math
@@ -24,16 +24,16 @@ from quantcore.analysis import MapData, in_tensor, joined, map_data, step_of, va
 from quantcore.checkpoints import CheckpointTensor, Window
 from quantcore.quantization import Quantized
 
-BAND = 1 << 21  # elements that are read at once
+BAND = 1 << 21  # elements read at once
 _NEED = 16.0  # memory of a band, in multiples of half its elements as float32
-_TRIM = 16  # bands: what is kept of each is small, but holds the freed memory below it
-_PATIENCE = 0.4  # seconds that are not worth a word
+_TRIM = 16  # bands; the little that is kept of each pins the freed memory below it on the heap
+_PATIENCE = 0.4  # seconds; progress is shown only after this long
 _STOPPED = "_ck_stopped"
 
 
 @dataclass
 class Sums:
-    """Of the elements seen: their number, the sums of their squares and of their squared errors, the largest |error|.
+    """Of the elements seen: their number, the sums of squares and of squared errors, and the largest |error|.
 
     ``worst``: row and column of the largest |error|.
     """
@@ -45,7 +45,7 @@ class Sums:
     worst: tuple[int, int] = (0, 0)
 
     def add(self, x: torch.Tensor, values: torch.Tensor, row: int) -> None:
-        """Look at some rows of a plane, from ``row`` on."""
+        """Add some rows of a plane, the first of which is ``row``."""
         error = x - values
         self.count += x.numel()
         self.signal += float(torch.linalg.vector_norm(x, dtype=torch.float64)) ** 2
@@ -66,7 +66,7 @@ class Sums:
 class Maps:
     """What the maps of a part of a tensor need.
 
-    ``format_of``: a row of it, which tells its format and how codes are dequantized; None if there are no codes.
+    ``format_of``: one row of it, for its format and how its codes are dequantized; None if there are no codes.
     ``sums``: None without an original.
     """
 
@@ -77,7 +77,7 @@ class Maps:
 
 @dataclass
 class _Parts:
-    """The bands of rows that are done, by their first row."""
+    """The finished bands of rows, by their first row."""
 
     bands: dict[int, MapData] = field(default_factory=dict)
     sums: Sums = field(default_factory=Sums)
@@ -86,11 +86,11 @@ class _Parts:
 def maps(
     tensor: CheckpointTensor, original: Partner | None, shown: Shown, key: str, place: DeltaGenerator
 ) -> Maps | None:
-    """Return the maps of the part shown, read in bands of rows; None if the visitor has stopped that.
+    """Return the maps of the part shown, read in bands of rows; None if the visitor has stopped the reading.
 
     Args:
-        key: names the contents of tensor and original.
-        place: for progress and the button that goes on.
+        key: identifies the contents of tensor and original.
+        place: for the progress and the button that continues.
 
     Raises:
         QuantError: the tensor can't be read.
@@ -104,14 +104,14 @@ def maps(
 
 
 def work(tensor: CheckpointTensor, shown: Shown, key: str) -> tuple[Tensor, str]:
-    """Name the reading of a part: what it takes at once, as a record for the cache, and which part it is."""
+    """Identify the reading of a part: a record for the cache, with the size of a band, and a name for the part."""
     elements = (shown.rows[1] - shown.rows[0]) * (shown.columns[1] - shown.columns[0])
     record = record_of(f"{key} {tensor.name}", min(elements, BAND // 2), tensor.name)
     return record, f"maps {shown.at} {shown.rows} {shown.columns}"
 
 
 def record_of(key: str, elements: int = 1, title: str = "") -> Tensor:
-    """What the cache and the gate know of something: its key, and its size in floats."""
+    """A record for the cache and the gate: a key, and a size in floats."""
     return Tensor(key, title or key, (max(1, elements),), _not_kept)
 
 
@@ -143,7 +143,7 @@ def _read(
                     window = window.against(original.rows(start, stop))
                 parts.bands[start] = _map(window, shown, (start, stop), step)
                 if window.original is not None:
-                    # as the library gives them; the maps show them before that rounding
+                    # as the library returns them; the maps show them before that rounding
                     dtype, values = tensor.layout.dtype, window.values
                     values = values.to(dtype).float() if dtype.is_floating_point else values
                     parts.sums.add(window.original, values, window.row)
@@ -159,7 +159,7 @@ def _read(
 
 
 def _bands(shown: Shown, multiple: int) -> Iterator[tuple[int, int]]:
-    """Yield (start, stop) of the rows to be read at once: a multiple of those of a cell."""
+    """Yield (start, stop) of the rows to read at once: a multiple of the rows of a cell."""
     width = max(1, shown.shape[-1] if shown.shape else 1)
     most = BAND if len(shown.shape) < 3 else 8 * BAND  # some stacks are read by whole experts
     rows = max(1, most // (width * multiple)) * multiple
@@ -176,20 +176,20 @@ def _map(window: Window, shown: Shown, rows: tuple[int, int], step: tuple[int, i
 
 
 class Progress:
-    """A bar with a button that stops, once it takes long; ends the run if it was replaced."""
+    """A progress bar and a Stop button, once the work takes a while; ends the run if it was replaced."""
 
     def __init__(self, place: DeltaGenerator, stop: Callable[[], None], patience: float = _PATIENCE) -> None:
         self._place, self._stop, self._patience = place, stop, patience
-        self._since, self._told = time.monotonic(), 0.0
+        self._since, self._updated = time.monotonic(), 0.0
         self._bar: DeltaGenerator | None = None
 
     def __call__(self, done: float, text: str) -> None:
-        """Show how much is done, 0 to 1."""
+        """Show the fraction that is done, 0 to 1."""
         turn.check()
         now = time.monotonic()
-        if now - self._since < self._patience or now - self._told < 0.1:
+        if now - self._since < self._patience or now - self._updated < 0.1:
             return
-        self._told = now
+        self._updated = now
         if self._bar is None:
             row = self._place.container(horizontal=True, vertical_alignment="center")
             self._bar = row.progress(0.0)
@@ -197,6 +197,6 @@ class Progress:
         self._bar.progress(min(1.0, done), text)
 
     def end(self) -> None:
-        """Take it away."""
+        """Remove bar and button."""
         if self._bar is not None:
             self._place.empty()

@@ -1,4 +1,4 @@
-"""One tensor of a checkpoint: what is known of it in words, its maps, and what a cell is made of."""
+"""One tensor of a checkpoint: facts about it, its maps, and where a cell comes from."""
 
 import html
 import math
@@ -53,12 +53,16 @@ def draw(opened: Opened, original: Opened | None, name: str) -> None:
 def _partner(
     opened: Opened, tensor: CheckpointTensor, original: Opened | None, at: tuple[int, ...]
 ) -> tuple[Partner | None, str]:
-    """Return the plane before it was quantized, and why there is none although an original is open."""
+    """Return the original's plane, and a note on the order of its rows, or on why there is none."""
     if original is None:
         return None, ""
     found = partner(opened, original, tensor.name, at)
     if found is not None:
-        order = f"The maps show the original {found.order}, as this file has its rows." if found.order else ""
+        order = (
+            f"The maps show the original {found.order}, to match the row order of this file."
+            if found.order
+            else ""
+        )
         return found, order
     pairs = pairs_of(opened, original, tensor.name)
     if pairs:
@@ -67,28 +71,31 @@ def _partner(
         )
         return (
             None,
-            f"In the original this is {part}, laid out in another way: the page Compare compares them.",
+            f"In the original, this is {part}, in a different layout; the Compare page compares them.",
         )
-    return None, f"The original has no tensor {short(tensor.name, 120)}, so there is nothing to compare with."
+    return (
+        None,
+        f"No tensor of the original is paired with {short(tensor.name, 120)}, so there is nothing to compare with.",
+    )
 
 
 def _facts(
     line: "st.delta_generator.DeltaGenerator", tensor: CheckpointTensor, shown: Shown, maps: run.Maps | None
 ) -> None:
-    """Draw what is known of the tensor, and its error, in a line."""
+    """Draw the facts about the tensor and its error in one line."""
     shape = " × ".join(f"{n:,}" for n in tensor.shape) or "scalar"
     bits = 8 * tensor.num_bytes / max(1, math.prod(tensor.shape))
     pieces = list(tensor.layout.pieces.values())
     stored = ", ".join(f"{p.name.rpartition('.')[2] or p.name} {p.dtype} {list(p.shape)}" for p in pieces)
     files = ", ".join(dict.fromkeys(p.file for p in pieces))
-    said = [
+    facts = [
         (shape, "Shape"),
         (tensor.storage, f"How it is stored: {stored}"),
         (
             f"read as {tensor.dtype}",
             "The dtype that the library dequantizes to; the maps show float32 before that rounding",
         ),
-        (f"{megabytes(tensor.num_bytes)}, {bits:.4g} bits per weight", "Codes and all parameters"),
+        (f"{megabytes(tensor.num_bytes)}, {bits:.4g} bits per weight", "Codes and all their parameters"),
         (files, "Where it is stored"),
     ]
     if maps is not None and maps.sums is not None:
@@ -99,16 +106,16 @@ def _facts(
             else f" in rows {shown.rows[0]:,}–{shown.rows[1] - 1:,}"
         )
         error = f"SQNR {qc.decibels(sums.sqnr)}, MSE {sums.noise / sums.count:.3g}, max |error| {sums.largest:.3g}{where}"
-        said.insert(
+        facts.insert(
             1,
             (
                 error,
-                f"Against the original, with the values rounded to {tensor.dtype} as the library gives them",
+                f"Against the original, with the values rounded to {tensor.dtype} as the library returns them",
             ),
         )
     cells = "".join(
         f'<span title="{html.escape(printable(hint, 1000))}">{html.escape(printable(text))}</span>'
-        for text, hint in said
+        for text, hint in facts
     )
     with line.container(horizontal=True, vertical_alignment="center"):
         st.html(f'<p class="qs-line qs-facts">{cells}</p>')
@@ -121,7 +128,7 @@ def _facts(
 
 
 def _maps(opened: Opened, tensor: CheckpointTensor, shown: Shown, maps: run.Maps, key: str) -> None:
-    """Draw the maps, with the cell and the place of a finding outlined."""
+    """Draw the maps, with the cell and the places of findings outlined."""
     view = View(index=shown.at, rows=shown.rows, columns=shown.columns)
     picture = Picture(
         maps.format_of,
@@ -156,7 +163,7 @@ def boxes(opened: Opened, name: str) -> tuple[Box, ...]:
 def _notes(tensor: CheckpointTensor) -> list[str]:
     try:
         return list(tensor.notes())
-    except qc.QuantError:  # said where the values are read
+    except qc.QuantError:  # reported where the values are read
         return []
 
 
@@ -166,7 +173,7 @@ def _findings(opened: Opened, original: Opened | None, name: str) -> None:
     for finding in found.of.get(name, ()):
         findings.sentence(finding)
     if name in found.checked and not found.of.get(name):
-        st.markdown(":small[:green[:material/check_circle:] Checked: nothing was found.]")
+        st.markdown(":small[:green[:material/check_circle:] Checked: nothing found.]")
 
 
-_PANEL = 190  # px below the maps for what a cell is made of: its first lines
+_PANEL = 190  # px kept free below the maps for the first lines of the cell's panel

@@ -1,4 +1,4 @@
-// The treemap of a checkpoint: a click on a tile goes to Python, on a module it zooms into it, as Plotly does.
+// The treemap of a checkpoint: a click on a tile is sent to Python; a click on a module zooms in, as in Plotly.
 
 const treemaps = new WeakMap();
 

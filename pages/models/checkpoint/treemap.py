@@ -1,4 +1,4 @@
-"""The treemap as a component: st.plotly_chart tells nothing of a click on a tile."""
+"""The treemap as a component: st.plotly_chart does not report clicks on tiles."""
 
 import json
 from collections.abc import Callable
@@ -25,9 +25,9 @@ def draw(figure: str, picks: list[bool], identity: str, alt: str, on_pick: Calla
 
     Args:
         figure: as JSON.
-        picks: of each tile, whether a click is told to ``on_pick``; otherwise it zooms in.
+        picks: for each tile, whether a click calls ``on_pick``; otherwise it zooms in.
         identity: changes with the figure.
-        alt: what it shows, in words.
+        alt: the text alternative.
         on_pick: called with the position of the clicked tile.
     """
     if st.session_state.get(_FAILED):

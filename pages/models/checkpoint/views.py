@@ -1,4 +1,4 @@
-"""The whole of a checkpoint: totals, treemap, table."""
+"""A checkpoint as a whole: totals, treemap, table."""
 
 import hashlib
 import html
@@ -39,9 +39,9 @@ def _record(opened: Opened) -> Tensor:
 
 
 def totals(opened: Opened) -> None:
-    """Draw one line on the whole: format, sums, and what the config says."""
+    """Draw one line about the checkpoint: format, totals, and what the config says."""
     sums, checkpoint = Totals.of(entries(opened)), opened.checkpoint
-    said = [
+    texts = [
         checkpoint.format,
         count(sums.tensors, "tensor"),
         f"{sums.elements:,} parameters" if sums.elements < 1e7 else f"{sums.elements / 1e9:.3g} B parameters",
@@ -49,7 +49,7 @@ def totals(opened: Opened) -> None:
         f"{sums.bits:.4g} bits per weight" if sums.elements else "",
         *facts(checkpoint.config),
     ]
-    cells = "".join(f"<span>{html.escape(printable(text))}</span>" for text in said if text)
+    cells = "".join(f"<span>{html.escape(printable(text))}</span>" for text in texts if text)
     st.html(f'<p class="qs-line qs-facts">{cells}</p>')
 
 
@@ -62,7 +62,7 @@ def problems(opened: Opened) -> None:
 
 
 def examples() -> None:
-    """Draw the buttons that open the shipped checkpoints, each with what it was quantized from."""
+    """Draw the buttons that open the shipped checkpoints, each with its original."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.caption("Two layers of a sentence encoder, with their original:", width="content")
         for name in EXAMPLES:
@@ -76,7 +76,7 @@ def _open_example(name: str) -> None:
 
 
 def draw(opened: Opened, original: Opened | None, color: str) -> None:
-    """Draw the treemap beside the table."""
+    """Draw the treemap next to the table."""
     every = entries(opened)
     lost: dict[str, float] | None = None
     if original is not None and color == controls.SQNR:
@@ -104,7 +104,7 @@ def _treemap(opened: Opened, every: list[Entry], lost: dict[str, float] | None) 
     identity = f"{opened.key} {theme()} {hashlib.sha256(colored.encode()).hexdigest()}"
 
     def make() -> str:
-        lines = {tile.leaf: _told(every[tile.leaf]) for tile in drawn if tile.leaf is not None}
+        lines = {tile.leaf: _details(every[tile.leaf]) for tile in drawn if tile.leaf is not None}
         title, unit = PurePath(opened.title).name or opened.title, "" if lost is None else "SQNR (dB)"
         figure = figures.treemap(drawn, leaves, lines, title=title, values=lost, unit=unit, theme=theme())
         return str(figure.to_json())
@@ -115,11 +115,11 @@ def _treemap(opened: Opened, every: list[Entry], lost: dict[str, float] | None) 
     hidden = sum(tile.leaves for tile in drawn if tile.folded)
     if hidden:
         st.caption(
-            f"{hidden:,} tensors are folded into tiles of several; a click on one lists them in the table."
+            f"{hidden:,} tensors are grouped into shared tiles; click such a tile to list its tensors."
         )
 
 
-def _told(entry: Entry) -> str:
+def _details(entry: Entry) -> str:
     shape = " × ".join(map(str, entry.shape)) or "scalar"
     bits = "" if entry.problem else f", {entry.bits:.4g} bits per weight"
     return f"{shape}\n{printable(entry.storage)}\n{megabytes(entry.num_bytes)}{bits}"
@@ -129,11 +129,11 @@ def _words(drawn: list[Tile]) -> str:
     """What the treemap shows, for screen readers."""
     first = [tile for tile in drawn if tile.parent == 0]
     parts = ", ".join(f"{printable(tile.label, 60)} {megabytes(tile.size)}" for tile in first[:8])
-    return f"Treemap of {count(drawn[0].leaves, 'tensor')}, {megabytes(drawn[0].size)}: {parts}. The table has them all."
+    return f"Treemap of {count(drawn[0].leaves, 'tensor')}, {megabytes(drawn[0].size)}: {parts}. The table lists them all."
 
 
 def _picked(every: list[Entry], drawn: list[Tile], tile: int) -> None:
-    """Open the tensor of a tile, or list those of a folded one (a callback)."""
+    """Open the tensor of a tile, or list those of a shared tile (a callback)."""
     if not 0 <= tile < len(drawn):
         return
     leaf = drawn[tile].leaf
@@ -144,13 +144,13 @@ def _picked(every: list[Entry], drawn: list[Tile], tile: int) -> None:
 
 
 def _table(every: list[Entry], lost: dict[str, float] | None) -> None:
-    """Draw search, order and the rows that fit."""
+    """Draw the search, the order and the table."""
     left, right = st.columns([3, 2], gap="small")
     typed = left.text_input(
         "Search",
         key=controls.SEARCH,
         bind="query-params",
-        placeholder="Search: words of name, shape or storage",
+        placeholder="Search: words in name, shape or storage",
         label_visibility="collapsed",
     )
     order = right.selectbox(
@@ -190,18 +190,18 @@ def _table(every: list[Entry], lost: dict[str, float] | None) -> None:
                 "shape": st.column_config.TextColumn("Shape", width=100),
                 "storage": st.column_config.TextColumn("Storage", width=150 if lost is None else 82),
                 "bits": st.column_config.NumberColumn(
-                    "Bits", format="%.4g", width=56, help="Per weight, scales and zero points included"
+                    "Bits", format="%.4g", width=56, help="Per weight, including scales and zero points"
                 ),
                 "bytes": st.column_config.NumberColumn("Bytes", format="localized", width=96),
                 "SQNR": sqnr,
             },
         )
-    more = f", the first {TABLE_ROWS:,} of them listed" if len(found) > TABLE_ROWS else ""
+    more = f", the first {TABLE_ROWS:,} listed" if len(found) > TABLE_ROWS else ""
     st.caption(f"{count(len(found), 'tensor')}{more}. Click a row or a tile to open the tensor.")
 
 
 def arranged(every: list[Entry], typed: str, order: str, lost: Mapping[str, float]) -> list[Entry]:
-    """The tensors that have every word, in the chosen order."""
+    """The tensors that match every word, in the chosen order."""
     words = typed.lower().split()
     found = (
         [

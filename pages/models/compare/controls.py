@@ -27,7 +27,7 @@ FREE_TEXT = {FILTER}
 
 @dataclass(frozen=True)
 class Chosen:
-    """What the controls say."""
+    """The values of the controls."""
 
     metric: str
     sort: str
@@ -35,7 +35,7 @@ class Chosen:
 
 
 def draw() -> Chosen:
-    """Draw the controls of picture and table."""
+    """Draw the controls of the chart and the tables."""
     with st.container(horizontal=True, vertical_alignment="bottom"):
         labels = {name: label for name, (label, _) in HARM_AXES.items()}
         link.reworded(METRIC, labels)
@@ -54,7 +54,7 @@ def draw() -> Chosen:
 
 
 def part() -> str:
-    """Draw the choice of what stands below the picture."""
+    """Draw the choice of what is shown below the chart."""
     return str(
         st.segmented_control(
             "Show",
@@ -69,6 +69,6 @@ def part() -> str:
 
 
 def keep() -> None:
-    """Keep what the controls say that this run does not draw."""
+    """Keep the values of controls that this run does not draw."""
     for key in KEYS & set(st.session_state):
         st.session_state[key] = st.session_state[key]

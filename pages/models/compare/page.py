@@ -8,23 +8,23 @@ from pages.models.opening import compared
 from pages.shared.page_frame import page_frame
 
 place = st.session_state.pop(views.OPEN, None)
-if place is not None:  # the checkpoints are bound on both pages, so that they stay in the address
+if place is not None:  # both pages bind the checkpoints, so they stay in the address
     st.switch_page("models/checkpoint/page.py", query_params=place)
 
 views.come_back()
 with page_frame(
     "How do two checkpoints differ?",
-    "A checkpoint compared with its original, or two quantized ones: the error of each tensor, and where it is worst.",
+    "Compare a checkpoint with its original, or two quantized ones: the error of each tensor, and where it is worst.",
 ):
     left, right = st.columns(2)
     with left:
         original = opening.choose("original", "Original")
     with right:
-        other = opening.choose("", "Compared with it")
+        other = opening.choose("", "Compare with")
     if original is None or other is None:
         controls.keep()
         st.caption(
-            "Choose two checkpoints: an original and what was made of it, such as example:minilm and example:minilm-q4_k_m."
+            "Choose two checkpoints: an original and one made from it, such as example:minilm and example:minilm-q4_k_m."
         )
     else:
         found = compared.kept(original, other)

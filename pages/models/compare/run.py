@@ -1,7 +1,7 @@
 """A comparison that shows progress, can be stopped and continued, and is shared by all who compare the same two.
 
-Its record belongs to no visitor: whoever has the turn continues it, others see how far it has come. A press of Stop, a
-change of another control, or leaving the page ends the script between two boxes of rows, and nothing is lost.
+Its record belongs to no single visitor: whoever has the turn continues it, and the others see its progress. Pressing
+Stop, changing another control or leaving the page ends the script between two boxes of rows; nothing is lost.
 """
 
 import time
@@ -20,16 +20,16 @@ from quantcore.wording import count
 AT_ONCE, AT_ONCE_REMOTE = (
     100_000_000,
     5_000_000,
-)  # bytes compared without a press of the button: about a second
+)  # bytes compared without pressing the button: about a second
 _WANTED = "_comparison_wanted"
-_LOCAL_GAP = 1 << 16  # a source that joins reads over longer gaps is on another machine
+_LOCAL_GAP = 1 << 16  # bytes; a source that joins reads across longer gaps is on another machine
 
 
 def run(found: Kept, draw: Callable[[int], None]) -> None:
-    """Continue a comparison, if that is quick or the visitor asked for it.
+    """Continue a comparison if that is quick or the visitor asked for it.
 
     Args:
-        draw: draws what is known of so many pairs; called now and then, each time replacing the last drawing.
+        draw: called now and then with the number of finished pairs; replaces what it drew last by their results.
     """
     if found.is_finished:
         return
@@ -41,13 +41,13 @@ def run(found: Kept, draw: Callable[[int], None]) -> None:
     left = megabytes(found.total - found.done)
     label = f"Continue: {left} left" if found.done else f"Compare {left}"
     pairs, done = found.comparison.pairing.pairs, len(found.state.finished)
-    told = f"{count(len(pairs), 'pair')} of tensors"
+    text = f"{count(len(pairs), 'pair')} of tensors"
     if found.done:
-        told = f"Stopped at {found.done / found.total:.0%}: {done:,} of {told} are compared."
-    # each with a key: the browser would keep the button of one beside the progress of the other
+        text = f"Stopped at {found.done / found.total:.0%}: {done:,} of {text} compared."
+    # with keys: the browser would otherwise keep this button next to the progress bar
     with place.container(horizontal=True, vertical_alignment="center", key="cmp_start"):
         st.button(label, type="primary", on_click=_want, args=(found.key,), key="cmp_go")
-        st.caption(told)
+        st.caption(text)
 
 
 def _is_remote(comparison: Comparison) -> bool:
@@ -65,7 +65,7 @@ def _want(key: str) -> None:
 
 
 def _continue(found: Kept, place: DeltaGenerator, draw: Callable[[int], None]) -> None:
-    """Compare, and show how far it has come."""
+    """Compare, and show the progress."""
     live = st.empty()
     with place.container(horizontal=True, vertical_alignment="center", key="cmp_running"):
         bar = st.progress(0.0, "Comparing…")
@@ -77,23 +77,23 @@ def _continue(found: Kept, place: DeltaGenerator, draw: Callable[[int], None]) -
 
 
 class _Progress:
-    """Shows how far a comparison has come, and now and then what has been found; ends the run if it was replaced."""
+    """Shows the progress of a comparison, and now and then its results; ends the run if it was replaced."""
 
     def __init__(self, found: Kept, bar: Any, live: DeltaGenerator, draw: Callable[[int], None]) -> None:
         self._found, self._bar, self._live, self._draw = found, bar, live, draw
         self._began = self._drawn = time.monotonic()
-        self._told, self._known = 0.0, 0
+        self._updated, self._known = 0.0, 0
 
     def __call__(self) -> None:
-        """Show it, unless that was done a moment ago."""
+        """Update the display, unless that was done a moment ago."""
         turn.check()
         now, found = time.monotonic(), self._found
-        if now - self._told < 0.1:
+        if now - self._updated < 0.1:
             return
-        self._told = now
+        self._updated = now
         part = f"{megabytes(found.done)} of {megabytes(found.total)}: {found.name}"
         self._bar.progress(min(1.0, found.done / max(1, found.total)), messages.plain(part))
-        # the longer it takes, the rarer: a picture flickers
+        # less often the longer it takes, since the chart flickers when redrawn
         known = len(found.state.finished)
         if known > self._known and now - self._drawn > max(0.6, (now - self._began) / 6):
             with self._live.container():

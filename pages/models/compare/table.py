@@ -24,7 +24,7 @@ HEADS = {
 
 
 def _layers(result: TensorResult) -> list[tuple[int, str]]:
-    """A key by which layer 2 comes before layer 10."""
+    """A sort key that puts layer 2 before layer 10."""
     parts = re.split(r"(\d{1,9})", result.name)
     return [(int(part), "") if i % 2 else (0, part) for i, part in enumerate(parts)]
 

@@ -1,4 +1,4 @@
-"""What a comparison found: a summary, a picture, tables of tensors and of the worst blocks, and what has no partner."""
+"""What a comparison found: a summary, a chart, tables of tensors and of the worst blocks, and remarks."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -20,18 +20,18 @@ from quantcore.wording import count
 
 OPEN, LEFT = "_comparison_open", "_comparison_left"
 CHART, TABLE, BLOCKS = "cmp_chart", "cmp_table", "cmp_blocks"
-DRAWN = 2000  # circles of the picture
-LISTED = 100  # worst blocks, and remarks of one kind
+DRAWN = 2000  # circles in the chart
+LISTED = 100  # worst blocks, and remarks of each kind
 AROUND = 32  # rows shown above and below a place
 Place = tuple[str, tuple[int, ...] | None, int]  # tensor, index of an element, columns of a block
 
 
 def pairs_told(found: Kept) -> None:
-    """Say how many tensors are paired, and how many have no partner."""
+    """Warn if no tensors are paired, and of those that have no partner or can't be compared."""
     pairing = found.comparison.pairing
     if not pairing.pairs:
         messages.warning(
-            "No tensor of the two checkpoints belongs to one of the other: their names have nothing in common."
+            "No tensor of one checkpoint can be paired with one of the other; check that both are the same model."
         )
     alone = [u for u in pairing.unpaired if u.kind != "activations"]
     if alone:
@@ -53,7 +53,7 @@ def results(found: Kept, chosen: Chosen) -> None:
         picture(rows, chosen)
     with st.container(horizontal=True, vertical_alignment="center"):
         part = controls.part()
-        st.caption("A click on a circle, row or block opens the tensor there, with the original beside it.")
+        st.caption("Click a circle, row or block to open the tensor there, with the original next to it.")
     if part == controls.TENSORS:
         _tensors(rows)
     elif part == controls.BLOCKS:
@@ -64,30 +64,30 @@ def results(found: Kept, chosen: Chosen) -> None:
 
 
 def _pointers(known: Sequence[TensorResult]) -> str:
-    """Say how many tensors have rows in another order, or values that are left out."""
-    said = (
+    """Say how many tensors were reordered or shifted, have elements left out, or are not compared."""
+    counts = (
         (
             sum(r.order != "as stored" for r in known),
-            "compared with another order of rows, or a shift, undone",
+            "compared with a different row order or a shift undone",
         ),
         (
             sum(any(r.nonfinite.values()) for r in known),
-            "compared without some elements, which are NaN or infinite",
+            "compared without their NaN or infinite elements",
         ),
         (sum(bool(r.problem) for r in known), "not compared"),
     )
-    found = [f"{count(n, 'tensor')} {'is' if n == 1 else 'are'} {what}" for n, what in said if n]
+    found = [f"{count(n, 'tensor')} {'is' if n == 1 else 'are'} {what}" for n, what in counts if n]
     return f" {'; '.join(found)}: see Remarks." if found else ""
 
 
 def picture(rows: pd.DataFrame, chosen: Chosen, live: int = 0) -> None:
-    """Draw the harm of each tensor; a click on a circle opens it.
+    """Draw the harm of each tensor; a click on a circle opens its tensor.
 
     Args:
-        live: while the comparison is running, of how many pairs this is; clicks do nothing then.
+        live: number of pairs drawn while the comparison is running; clicks do nothing then.
     """
     shown = rows.head(DRAWN)
-    order = controls.SORTS[chosen.sort] + (f", of {len(rows):,}" if len(rows) > DRAWN else "")
+    order = controls.SORTS[chosen.sort] + (f" ({len(rows):,} in all)" if len(rows) > DRAWN else "")
     drawn = figures.harm(shown, chosen.metric, order=order, theme=theme())
     if live:
         st.plotly_chart(drawn, theme=None, key=f"_cmp_live_{live}")
@@ -135,14 +135,14 @@ def _blocks(known: Sequence[TensorResult], chosen: Chosen) -> None:
     places = tuple((r.other_tensor, block.other_index, block.columns) for _, r, block in found[:LISTED])
     _clickable(pd.DataFrame(rows), BLOCKS, places, {"tensor's": "SQNR of the tensor (dB)"})
     st.caption(
-        "The largest squared errors: of each tensor, the five worst runs of up to 256 columns of a row."
+        "The largest squared errors, from the five worst blocks of each pair; a block is up to 256 columns of a row."
     )
 
 
 def _clickable(
     frame: pd.DataFrame, key: str, places: tuple[Place, ...], heads: dict[str, str] | None = None
 ) -> None:
-    """Draw a table of which a click on any cell opens its row."""
+    """Draw a table; a click on any cell opens the tensor of its row."""
     names = table.HEADS | (heads or {})
     sqnrs = [name for name in ("sqnr_db", "worst_block_sqnr_db", "tensor's") if name in frame]
     config: dict[str, Any] = {}
@@ -176,10 +176,10 @@ def _table_open(key: str, places: tuple[Place, ...]) -> None:
 
 
 def _open(place: Place) -> None:
-    """Open a tensor of the checkpoint at a place, with the original beside it (a callback)."""
+    """Open a tensor of the checkpoint at a place, with the original next to it (a callback)."""
     tensor, index, columns = place
     kept = {key: st.session_state[key] for key in (opening.KEYS | controls.KEYS) & set(st.session_state)}
-    st.session_state.update(kept)  # those of this page are not drawn there
+    st.session_state.update(kept)  # that page does not draw the controls of this one
     st.session_state[LEFT] = kept
     where = {"ck_tensor": tensor, "ck_rows": "", "ck_cols": "", "ck_cell": "", "ck_at": ""}
     if index:
@@ -189,18 +189,18 @@ def _open(place: Place) -> None:
         where["ck_rows"] = f"{max(0, row - AROUND)}:{row + AROUND}"
         start = column if columns > 1 else max(0, column - 2 * AROUND)
         where["ck_cols"] = f"{start}:{start + max(columns, 4 * AROUND)}"
-    for key in where:  # what a visit before left there
+    for key in where:  # left there by an earlier visit
         st.session_state.pop(key, None)
     st.session_state[OPEN] = {key: text for key, text in where.items() if text}
 
 
 def come_back() -> None:
-    """Restore what was chosen when a click opened Checkpoint: the address that Back returns to does not have it."""
+    """Restore what was chosen when a click opened Checkpoint: the address that Back returns to lacks it."""
     left = st.session_state.pop(LEFT, {})
     for key in opening.KEYS:  # another checkpoint may have been opened meanwhile
         left |= {key: st.session_state.get(key) or left[key]} if key in left else {}
     lost = {k: v for k, v in left.items() if v and v != controls.DEFAULTS.get(k) and k not in st.query_params}
-    for key, value in lost.items():  # into the address, from which new widgets take their value
+    for key, value in lost.items():  # new widgets take their values from the address
         st.session_state.pop(key, None)
         st.query_params[key] = value if isinstance(value, list) else str(value)
     if lost:
@@ -208,22 +208,24 @@ def come_back() -> None:
 
 
 def _remarks(known: Sequence[TensorResult], unpaired: Sequence[Unpaired]) -> None:
-    """Say what has no partner, and what is to be known of the pairs."""
+    """List what has no partner or can't be compared, and the remarks on the pairs."""
     groups = {
-        "Without a partner": [u.reason for u in unpaired if u.kind != "activations"],
-        "Of the pairs": [sentence for r in known for sentence in r.sentences()],
-        "Undefined": [f"{r.name}: {', '.join(r.undefined)} not defined, {next(iter(r.undefined.values()))}."
+        "No partner, or can't be compared": [u.reason for u in unpaired if u.kind != "activations"],
+        "Remarks on pairs": [sentence for r in known for sentence in r.sentences()],
+        "Metrics not defined": [f"{r.name}: {', '.join(r.undefined)} not defined, since {next(iter(r.undefined.values()))}."
                       for r in known if r.undefined],
-        "Scales of activations": [u.reason for u in unpaired if u.kind == "activations"],
+        "Activation scales": [u.reason for u in unpaired if u.kind == "activations"],
     }  # fmt: skip
     for title, sentences in groups.items():
         if sentences:
             st.markdown(f"**{title}** ({len(sentences):,})")
             st.markdown("\n".join(f"- {messages.plain(sentence)}" for sentence in sentences[:LISTED]))
         if len(sentences) > LISTED:
-            st.caption(f"{len(sentences) - LISTED:,} more; `python -m quantcore compare … --json` has all.")
+            st.caption(
+                f"{len(sentences) - LISTED:,} more; `python -m quantcore compare … --json` lists them all."
+            )
     if not any(groups.values()):
-        st.caption("Every tensor has a partner, and there is nothing to remark.")
+        st.caption("Every tensor has a partner, and there are no remarks.")
 
 
 def _exports(rows: pd.DataFrame) -> None:

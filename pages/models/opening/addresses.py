@@ -1,4 +1,4 @@
-"""What an address in a link leads to: a shipped example, a path in the operator's folder, or a URL that it allows."""
+"""What an address in a link leads to: a shipped example, a path in the operator's folder, or an allowed URL."""
 
 import os
 import re
@@ -15,7 +15,7 @@ from quantcore.errors import QuantError
 from quantcore.tensors import short
 
 EXAMPLE = "example:"
-AGAIN = 600  # seconds after which a URL is looked at again
+AGAIN = 600  # seconds; a URL is opened anew after at most this long
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://")
 
 
@@ -24,8 +24,8 @@ class Place:
     """Where a checkpoint lies.
 
     Attributes:
-        state: changes with its files, as far as that can be told without opening them.
-        is_remote: whether only opening it again tells that.
+        state: changes when its files do, as far as can be known without opening them.
+        is_remote: whether changes are noticed only by opening it again.
     """
 
     state: str
@@ -34,7 +34,7 @@ class Place:
     is_remote: bool = False
 
     def open(self, progress: Progress) -> Opened:
-        """Open it, or take what another visitor has opened.
+        """Open it, or share what another visitor has opened.
 
         Raises:
             QuantError: there is no checkpoint, or it can't be read.
@@ -42,7 +42,7 @@ class Place:
         return shared(self.state, self.title, self.locate, progress)
 
     def forget(self) -> None:
-        """Open it anew the next time."""
+        """Make the next `open` read it anew."""
         forget(self.state)
 
 
@@ -52,7 +52,7 @@ def examples() -> list[str]:
 
 
 def schemes() -> list[str]:
-    """How the URLs begin that visitors may open."""
+    """The prefixes of the URLs that visitors may open."""
     return [f"{scheme}://" for scheme in remote.current().hosts.schemes()]
 
 
@@ -60,17 +60,17 @@ def place_of(address: str, root: Path | None) -> Place:
     """Return where an address leads.
 
     Args:
-        root: the folder in which visitors may open paths; None: nowhere.
+        root: the folder in which visitors may open paths; None: paths can't be opened.
 
     Raises:
-        QuantError: there is nothing, or it is not allowed.
+        QuantError: nothing is there, or it is not allowed.
     """
     if address.startswith(EXAMPLE):
         return _example(address.removeprefix(EXAMPLE))
     if _SCHEME.match(address):
         return _url(address)
     if root is None:
-        raise QuantError("This server opens no paths; upload the files instead.")
+        raise QuantError("This server does not open paths; upload the files instead.")
     return _local(*models_folder.confined(root, address), address)
 
 
@@ -94,7 +94,7 @@ def _local(folder: LocalFolder, name: str | None, address: str) -> Place:
 
 
 def _files(folder: Path) -> list[tuple[str, int, int, int]]:
-    """Name, size, time of change and inode of the files of a folder, links as such."""
+    """Name, size, modification time and inode of each file in a folder; links are not followed."""
     try:
         with os.scandir(folder) as entries:
             found = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]

@@ -1,4 +1,4 @@
-"""Comparisons of two checkpoints that are shared: by the pages that show them, and by all visitors."""
+"""Comparisons of two checkpoints, shared by the pages that show them and by all visitors."""
 
 import threading
 from collections.abc import Callable
@@ -43,14 +43,14 @@ class Kept:
 
     @property
     def results(self) -> list[TensorResult]:
-        """Those of the pairs that are finished."""
+        """The results of the finished pairs."""
         known = self._results
         if len(known) < len(self.state.finished):
             self._results = known = [*known, *self.comparison.results(self.state, len(known))]
         return known
 
     def note(self, step: Step) -> None:
-        """Remember how far it has come."""
+        """Record the progress."""
         self.done, self.name = step.done, step.name
 
 
@@ -66,20 +66,20 @@ def kept(original: Opened, other: Opened) -> Kept:
             return Kept(key, comparison, ComparisonState(comparison.identity))
 
         mine[key] = cache.cached_small(record(key, elements), "record", make)
-    mine[key] = mine.pop(key)  # the last used is the last forgotten
+    mine[key] = mine.pop(key)  # now last, since the least recently used is forgotten first
     while len(mine) > _MOST:
         mine.pop(next(iter(mine)))
     return mine[key]
 
 
 def proceed(found: Kept, shown: Callable[[], None]) -> None:
-    """Compare box after box until all is done; where several ask for the same, one at a time.
+    """Compare box by box until all is done; if several visitors ask for the same one, only one compares at a time.
 
-    After a while it lets others who wait go first: the run begins anew, since who waited for its place with the lock
-    in hand would wait for ever for somebody who has the place and waits for the lock.
+    After a while it lets others go first by rerunning the script: waiting for its place while it holds the lock could
+    deadlock with a run that has the place and waits for the lock.
 
     Args:
-        shown: called after each box, and while another visitor is at it; what it raises ends the comparison for now.
+        shown: called after each box, and while another visitor compares; what it raises ends the comparison for now.
     """
     threads = max(1, turn.CORES - 1)  # one core is left to everybody else
     need = record(found.key, found.comparison.memory(threads) // 4)
@@ -99,5 +99,5 @@ def proceed(found: Kept, shown: Callable[[], None]) -> None:
 
 
 def record(key: str, elements: int) -> Tensor:
-    """What the cache and the gate know of a comparison: its key and its bytes."""
+    """A comparison's record for the cache and the gate: its key and its size in floats."""
     return Tensor(key, "", (elements,), lambda: np.empty(0, np.float32))

@@ -1,4 +1,4 @@
-"""The controls with which a checkpoint is opened."""
+"""The controls that open a checkpoint."""
 
 import time
 from functools import partial
@@ -20,13 +20,13 @@ from quantcore.tensors import megabytes
 SLOTS = {"": "ck", "original": "ck_original"}
 FILES = {slot: f"{key}_files" for slot, key in SLOTS.items()}
 KEYS = {*SLOTS.values(), *FILES.values()}
-_PATIENCE = 0.3  # seconds that are not worth a word
+_PATIENCE = 0.3  # seconds; progress is shown only after this long
 
 
 def choose(slot: str = "", label: str = "Checkpoint") -> Opened | None:
     """Draw the controls of a slot; return what has been opened, None if there is nothing yet or it can't be opened.
 
-    What is wrong is said here.
+    Problems are reported here.
     """
     key = SLOTS[slot]
     row = st.container(horizontal=True, vertical_alignment="center", wrap=False, key=f"opening_{key}")
@@ -36,13 +36,13 @@ def choose(slot: str = "", label: str = "Checkpoint") -> Opened | None:
     )
     meter = row.container(key=f"opening_{key}_meter")
     uploads = Uploads(key, FILES[slot])
-    taken = [each for each in (key, FILES[slot]) if _take_along(each)]
+    carried = [each for each in (key, FILES[slot]) if _carry_over(each)]
     with popover:  # first, since a new upload sets the address
         uploaded = uploads.draw()
     typed = _address(address, key, label, uploaded)
     for each in (key, FILES[slot]):
         st.session_state[f"_{each}_last"] = st.session_state[each]
-    for each in taken:
+    for each in carried:
         link.write_bound(each, st.session_state[each])
     if not typed:
         return None
@@ -68,10 +68,10 @@ def choose(slot: str = "", label: str = "Checkpoint") -> Opened | None:
     return opened
 
 
-def _take_along(key: str) -> bool:
-    """Let a control that several pages draw have the value that it had on another; return whether it was missing.
+def _carry_over(key: str) -> bool:
+    """Give a control that several pages draw the value it had on another page; return whether that was missing here.
 
-    The session still has the value there, but the control of this page would begin without it.
+    The session still has the value, but this page's control would start without it.
     """
     last = st.session_state.get(f"_{key}_last")
     if not last or key in st.query_params or st.session_state.get(key, last) != last:
@@ -81,7 +81,7 @@ def _take_along(key: str) -> bool:
 
 
 def _address(place: DeltaGenerator, key: str, label: str, uploaded: list[str]) -> str | None:
-    """Draw the field for an address: a menu of what there is, in which others can be typed."""
+    """Draw the address field: a menu of what can be opened, which also takes typed addresses."""
     root = models_folder.current()
     ways = [*(["a path"] if root else []), *addresses.schemes()]
     found = checkpoints_in(root) if root else []
@@ -100,7 +100,7 @@ def _address(place: DeltaGenerator, key: str, label: str, uploaded: list[str]) -
 
 
 def _draw_meter(place: DeltaGenerator, key: str, opened: Opened, at: addresses.Place | None) -> None:
-    """Show how much has been read, and let what lies elsewhere be opened again."""
+    """Show how much has been read, and for a remote checkpoint a button that opens it again."""
     with place.container(horizontal=True, vertical_alignment="center", wrap=False):
         text = st.empty()
         if at is not None and at.is_remote:
@@ -120,12 +120,12 @@ def _write_meter(place: DeltaGenerator, opened: Opened) -> None:
     read, total = opened.checkpoint.counter.different, opened.total_bytes
     place.caption(
         f"{megabytes(read)} of {megabytes(total)} read",
-        help="How much of the files has been needed since they were opened, by all visitors",
+        help="How much of the files all visitors together have read since they were opened",
     )
 
 
 class _Progress:
-    """Shows how many files have been opened, once that takes long; ends the run if it was replaced."""
+    """Shows how many files have been opened, once that takes a while; ends the run if it was replaced."""
 
     def __init__(self, place: DeltaGenerator) -> None:
         self._place, self._since = place, time.monotonic()
@@ -136,5 +136,5 @@ class _Progress:
             self._place.caption(f"Reading headers: {done:,} of {of:,} files")
 
     def end(self) -> None:
-        """Take it away."""
+        """Remove the display."""
         self._place.empty()

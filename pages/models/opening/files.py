@@ -1,4 +1,4 @@
-"""Names and digests of uploaded files, as a link carries them: what it asks for, and whether files are those."""
+"""Names and digests of uploaded files, as a link carries them: which files it asks for, and which of them are there."""
 
 import re
 from collections.abc import Mapping
@@ -12,13 +12,13 @@ from quantcore.wording import joined
 MAX_FILES = 500
 MAX_NAME = 255  # characters
 EXTENSIONS = (*OPENERS, ".json")
-_SEPARATOR = "/"  # no name has it
+_SEPARATOR = "/"  # no file name contains it
 _FILE = re.compile(r"([0-9a-f]{64}):([^/\\]{1,255})")
 
 
 @dataclass(frozen=True)
 class HeldFile:
-    """An uploaded file: its content, and the SHA-256 of that in hex."""
+    """An uploaded file: its content, and the content's SHA-256 in hex."""
 
     data: bytes = field(repr=False)
     sha256: str
@@ -28,16 +28,18 @@ def check_name(name: str) -> None:
     """Check the name of an uploaded file.
 
     Raises:
-        QuantError: no file of a checkpoint is named so.
+        QuantError: a file of a checkpoint can't have this name.
     """
     if not is_inside(name) or _SEPARATOR in name or len(name) > MAX_NAME or not name.isprintable():
         raise QuantError(f"{short(name, 120)} is not a plain file name; rename the file.")
     if not name.lower().endswith(EXTENSIONS):
-        raise QuantError(f"{short(name, 120)} is not a file of a checkpoint; give {', '.join(EXTENSIONS)}.")
+        raise QuantError(
+            f"{short(name, 120)} is not a file of a checkpoint; upload {', '.join(EXTENSIONS)} files."
+        )
 
 
 def text_of(files: Mapping[str, str]) -> str:
-    """Return the text of a link for files: name -> SHA-256."""
+    """Return the text by which a link asks for files (name -> SHA-256)."""
     return _SEPARATOR.join(f"{digest}:{name}" for name, digest in sorted(files.items()))
 
 
@@ -67,7 +69,7 @@ def wanted_of(held: Mapping[str, HeldFile], wanted: Mapping[str, str]) -> dict[s
 
 
 def request(held: Mapping[str, HeldFile], wanted: Mapping[str, str]) -> str:
-    """Return a sentence that asks for the files of a link which are not there, and says which others are."""
+    """Return a sentence that asks for a link's missing files and names any others that were uploaded."""
     there = {file.sha256 for file in held.values()}
     missing = {name: digest for name, digest in wanted.items() if digest not in there}
     others = {name: file.sha256 for name, file in held.items() if file.sha256 not in wanted.values()}
@@ -86,7 +88,7 @@ def request(held: Mapping[str, HeldFile], wanted: Mapping[str, str]) -> str:
 
 
 def named(files: Mapping[str, str], most: int = 3) -> str:
-    """Return names with the beginnings of their digests, of many the first ones."""
+    """Return the names of the first ``most`` files with the start of their digests, and how many more there are."""
     shown = [f"{_short(name)} (SHA-256 {digest[:12]}…)" for name, digest in list(files.items())[:most]]
     rest = len(files) - len(shown)
     return joined([*shown, f"{rest:,} more"] if rest else shown)
@@ -97,6 +99,6 @@ def _short(name: str) -> str:
 
 
 def names_of(held: Mapping[str, HeldFile]) -> str:
-    """Return a short text for files: the first that holds tensors, and how many others there are."""
+    """Return a short text for files: the first one with tensors, and how many others there are."""
     names = sorted(held, key=lambda name: (name.lower().endswith(".json"), name))
     return _short(names[0]) + (f" and {len(names) - 1} more" if len(names) > 1 else "")

@@ -1,4 +1,4 @@
-"""What can be opened in the operator's folder, for a menu: a walk with bounds, which no link leads out of."""
+"""What can be opened in the operator's folder, for a menu: a bounded walk that no link leads out of."""
 
 import os
 import re
@@ -9,10 +9,10 @@ from pathlib import Path
 import streamlit as st
 
 MOST = 200  # entries of the menu
-MAX_SEEN = 20_000  # files and folders that are looked at
+MAX_SEEN = 20_000  # files and folders visited
 MAX_DEPTH = 5
 MAX_SECONDS = 0.5
-_SINGLE = (".gguf", ".onnx")  # each file is a model; of others, all in a folder together
+_SINGLE = (".gguf", ".onnx")  # each file is a model; all others in a folder together are one
 _TOGETHER = (".safetensors", ".pt", ".pth", ".bin")
 _LATER_PART = re.compile(r"-\d{5}-of-\d{5}\.gguf$")
 _FIRST_PART = re.compile(r"-00001-of-\d{5}\.gguf$")
@@ -20,9 +20,9 @@ _FIRST_PART = re.compile(r"-00001-of-\d{5}\.gguf$")
 
 @st.cache_data(ttl=30, max_entries=4, show_spinner=False)
 def checkpoints_in(root: Path) -> list[str]:
-    """Return paths below ``root`` that look like checkpoints, sorted, at most `MOST`: a hint, not a judgement.
+    """Return paths below ``root`` that look like checkpoints, sorted, at most `MOST`; none is opened to check.
 
-    Hidden folders, links to folders, and what lies deeper than `MAX_DEPTH` are left out.
+    Hidden folders, links to folders, and anything deeper than `MAX_DEPTH` are left out.
     """
     found: list[str] = []
     for path in _walk(root):
@@ -48,19 +48,19 @@ def _walk(root: Path) -> Iterator[str]:
                         names.append(entry.name)
                     if seen == MAX_SEEN:
                         break
-        except OSError:  # it may not be read, or has just gone
+        except OSError:  # unreadable, or just deleted
             continue
         yield from (path for path in _of_folder(folder.relative_to(root), names) if path.isprintable())
 
 
 def _is_inside(link: str, root: Path) -> bool:
-    """Whether a link leads to a file inside; what lies outside is not looked at."""
+    """Whether a link leads to a file inside; what lies outside is not examined."""
     real = Path(os.path.realpath(link))
     return real.is_relative_to(root) and real.is_file()
 
 
 def _of_folder(folder: Path, names: list[str]) -> Iterator[str]:
-    """What the files of one folder amount to: the folder, or single files of it."""
+    """The checkpoints that the files of one folder form: the folder itself, single files, or both."""
     single = [
         name
         for name in names

@@ -1,4 +1,4 @@
-"""Checkpoints that are open: their handles are shared by all visitors, and a few are kept."""
+"""Open checkpoints: their handles are shared by all visitors, and the latest few are kept."""
 
 import hashlib
 import threading
@@ -12,9 +12,9 @@ from quantcore.checkpoints import Checkpoint, Folder, open_checkpoint
 from quantcore.errors import QuantError
 from quantcore.tensors import megabytes
 
-MOST, MOST_BYTES = 16, 300_000_000  # handles that are kept, and what they may take
+MOST, MOST_BYTES = 16, 300_000_000  # handles that are kept, and bytes that they may take
 HEADERS = (
-    12  # memory that headers take once read, in multiples of their bytes; measured: 9, of 100,000 tensors
+    12  # memory that headers take once read, in multiples of their bytes; measured: 9, for 100,000 tensors
 )
 
 _handles = ByteCache(lambda: MOST_BYTES, entries=MOST)
@@ -25,12 +25,12 @@ Located = tuple[Folder, str | None]  # a folder, and the name of a file in it
 
 @dataclass(frozen=True)
 class Opened:
-    """A checkpoint, of which only headers have been read.
+    """A checkpoint of which only the headers have been read.
 
     Attributes:
         checkpoint: its tensors and findings.
-        key: names the content: equal keys, equal bytes; for caches.
-        title: a name for a line of text.
+        key: identifies the content for caches: equal keys mean equal bytes.
+        title: a short name to display.
         total_bytes: bytes of its files.
     """
 
@@ -41,7 +41,7 @@ class Opened:
 
 
 class _Handle:
-    """A checkpoint in the cache, which is told its size: to count the objects of 100,000 tensors takes 5 s."""
+    """A checkpoint that tells the cache its size: counting the objects of 100,000 tensors would take 5 s."""
 
     __slots__ = ("_bytes", "opened")
 
@@ -54,10 +54,10 @@ class _Handle:
 
 
 def shared(state: str, title: str, locate: Callable[[], Located], progress: Progress) -> Opened:
-    """Return the handle of a checkpoint, opened unless another visitor's is kept.
+    """Return the handle of a checkpoint, which is opened unless a visitor's handle is still kept.
 
     Args:
-        state: changes with the files, as far as that can be told before they are opened.
+        state: changes when the files do, as far as can be known before they are opened.
 
     Raises:
         QuantError: as `open_checkpoint`.
@@ -79,7 +79,7 @@ def opened(where: str, title: str, locate: Callable[[], Located], progress: Prog
     """Open a checkpoint when it is this visitor's turn.
 
     Args:
-        where: tells apart files that have the same names, sizes and identities.
+        where: distinguishes files with the same names, sizes and identities.
 
     Raises:
         QuantError: as `open_checkpoint`.
@@ -89,9 +89,9 @@ def opened(where: str, title: str, locate: Callable[[], Located], progress: Prog
         lock, total, asked = threading.Lock(), 0, 0
 
         def wait(size: int) -> None:
-            """Before each read: headers tell how long they are only while they are read."""
+            """Called before each read: how long headers are is known only while they are read."""
             nonlocal total, asked
-            with lock:  # one run has one turn, and headers elsewhere are read by several threads
+            with lock:  # a run has one turn, but remote headers are read by several threads
                 total += size
                 if total * HEADERS > MOST_BYTES:  # it could not be kept, and each run would read it again
                     raise QuantError(

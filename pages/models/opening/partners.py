@@ -1,4 +1,4 @@
-"""Which tensor of an original belongs to which of a checkpoint: found once for two that are open."""
+"""Which tensors of an original and of a checkpoint belong together: found once for two open checkpoints."""
 
 from dataclasses import dataclass
 
@@ -13,14 +13,14 @@ from quantcore.checkpoints.comparison import Pair, Pairing, RowOrder, pair_up, r
 
 
 def pairing(opened: Opened, original: Opened) -> Pairing:
-    """The pairs of two checkpoints, by names and shapes; reads no data."""
+    """The pairs of tensors of two checkpoints, by name and shape; reads no data."""
     key, elements = f"pairing {original.key} | {opened.key}", len(opened.checkpoint.tensors)
     record = ForCache(key, "", (100 * elements,), _nothing)
     return cache.cached_small(record, "pairs", lambda: pair_up(original.checkpoint, opened.checkpoint))
 
 
 def pairs_of(opened: Opened, original: Opened, name: str) -> list[Pair]:
-    """The pairs of a tensor: one, or one for each expert or part of it."""
+    """The pairs of a tensor: none, one, or one for each expert or part of it."""
 
     def make() -> dict[str, list[Pair]]:
         found: dict[str, list[Pair]] = {}
@@ -34,9 +34,9 @@ def pairs_of(opened: Opened, original: Opened, name: str) -> list[Pair]:
 
 @dataclass(frozen=True)
 class Partner:
-    """What a plane of a tensor was made from, in the original.
+    """The plane of the original that a plane of a tensor was made from.
 
-    ``tensor``, ``at``: the plane there; ``order``: in which order its rows lie in the checkpoint, if that is another.
+    ``tensor``, ``at``: where the plane is; ``order``: the order of its rows in the checkpoint, if that is different.
     """
 
     tensor: CheckpointTensor
@@ -45,11 +45,11 @@ class Partner:
 
     @property
     def key(self) -> str:
-        """Names it among the tensors of the original, for caches."""
+        """Identifies the plane among those of the original, for caches."""
         return f"{self.tensor.name} {self.at}"
 
     def rows(self, start: int, stop: int) -> Tensor:
-        """The values of some rows, as the checkpoint has them, float32.
+        """The values of rows ``start`` to ``stop`` of the checkpoint, float32.
 
         Raises:
             QuantError: they can't be read.
@@ -60,14 +60,14 @@ class Partner:
         return self.tensor.window(span, self.at).values[index]
 
     def index(self, index: tuple[int, ...]) -> tuple[int, ...]:
-        """Where an element of the checkpoint's tensor lies in the original."""
+        """The index in the original of an element of the checkpoint's tensor."""
         row, column = (0, *index)[-2:]
         row = row if self.order is None else self.order.original(row)
         return (*self.at, row, column)[-len(self.tensor.shape) :] if self.tensor.shape else ()
 
 
 def partner(opened: Opened, original: Opened | None, name: str, at: tuple[int, ...]) -> Partner | None:
-    """What a plane of a tensor was made from; None if it is not there as such a plane.
+    """The plane that a plane of a tensor was made from; None if the original is missing or has no such plane.
 
     Args:
         at: the index of the plane on all axes but the last two.

@@ -19,11 +19,11 @@ from quantcore.checkpoints import MemoryFolder
 from quantcore.errors import QuantError
 from quantcore.tensors import short
 
-UPLOAD = "upload:"  # how the address of uploaded files begins
+UPLOAD = "upload:"  # prefix of the address of uploaded files
 
 
 class NotUploaded(Exception):
-    """The files of the link are not there; the message says which to upload."""
+    """The link's files have not been uploaded; the message says which to upload."""
 
 
 class Uploads:
@@ -42,17 +42,17 @@ class Uploads:
         self._open, self._problem = f"_{address}_opened", f"_{address}_problem"
 
     def draw(self) -> list[str]:
-        """Draw the field for files; return the address under which those that are there can be opened, if any are.
+        """Draw the file field; return the address that opens the uploaded files, if there are any.
 
-        Call it before the control of the address is drawn: it opens what has just been uploaded.
+        Call it before the address field is drawn, since new uploads set the address.
         """
         given = st.file_uploader(
             "Files of one checkpoint",
             accept_multiple_files=True,
             key=self._key(),
             on_change=self._changed,
-            # no types: Streamlit would answer others with a failure, and here they get a sentence
-            help=f"All of one checkpoint: shards with their index and config.json, or a GGUF file with its parts. Up to "
+            # no types: Streamlit would reject other files with an error of its own; here they get a sentence
+            help=f"All files of one checkpoint: shards with their index and config.json, or a GGUF file with any splits. Up to "
             f"{upload_limit() >> 20} MB each; {', '.join(files.EXTENSIONS)}. Nothing in them is ever executed.",
         )
         lost = any(isinstance(file, DeletedFile) for file in st.session_state.get(self._widget) or [])
@@ -73,15 +73,15 @@ class Uploads:
         return [self._own_address(held)] if held else []
 
     def held(self) -> dict[str, HeldFile]:
-        """The files that are there, by name."""
+        """The uploaded files, by name."""
         found: dict[str, HeldFile] = st.session_state.get(self._held, {})
         return found
 
     def open(self, progress: Progress) -> Opened:
-        """Open the files that the link asks for; files of one's own are asked for by one's own link.
+        """Open the files that the link asks for; uploading files makes the visitor's own link ask for them.
 
         Raises:
-            NotUploaded: they are not there.
+            NotUploaded: some of them have not been uploaded.
             QuantError: they are not a checkpoint.
         """
         problem = st.session_state.get(self._problem)
@@ -90,7 +90,7 @@ class Uploads:
         held, text = self.held(), st.session_state.get(self._wanted) or ""
         wanted = files.parse(text)
         if not wanted:
-            raise NotUploaded("There are no files yet: upload those of a checkpoint.")
+            raise NotUploaded("There are no files yet: upload the files of a checkpoint.")
         content = files.wanted_of(held, wanted)
         if content is None:
             raise NotUploaded(files.request(held, wanted))
@@ -109,7 +109,7 @@ class Uploads:
         return files.named(self._asked())
 
     def offer_own(self) -> None:
-        """Draw a button that opens the files that are there instead of those that the link asks for."""
+        """Draw a button that opens the uploaded files instead of those that the link asks for."""
         held = self.held()
         if held:
             label = f"Open {files.names_of(held)}"
@@ -148,7 +148,7 @@ class Uploads:
         return str(st.session_state.get(self._wanted, st.query_params.get(self._wanted, "")) or "")
 
     def _asked(self) -> dict[str, str]:
-        """The files that the link asks for; none if it is damaged, which is said when they are opened."""
+        """The files that the link asks for; none if its list is damaged, which `open` reports."""
         try:
             return files.parse(self._linked())
         except QuantError:
@@ -159,7 +159,7 @@ class Uploads:
         return str(address).startswith(UPLOAD)
 
     def _use(self, held: dict[str, HeldFile]) -> None:
-        """Open these files, and let the link ask for them."""
+        """Open these files, and make the link ask for them."""
         st.session_state[self._own] = st.session_state[self._wanted] = files.text_of(_digests(held))
         st.session_state[self._address] = self._own_address(held)
 
@@ -173,14 +173,14 @@ class Uploads:
             self._remove()
 
     def _free(self, keep: Collection[str] = ()) -> None:
-        """Let the server forget files: it keeps those of a field that was left by going to another page."""
+        """Make the server forget files, which it would keep if the visitor left the page of the field."""
         context = get_script_run_ctx()
         for file_id in st.session_state.get(self._ids, ()):
             if context is not None and file_id not in keep:
                 context.uploaded_file_mgr.remove_file(context.session_id, file_id)  # type: ignore[attr-defined]
 
     def _remove(self) -> None:
-        """Forget the files (a callback); a link of another goes on asking for its own."""
+        """Forget the files (a callback); a link from somebody else still asks for its own."""
         if st.session_state.get(self._wanted) == st.session_state.get(self._own):
             st.session_state[self._wanted] = ""
             if self._is_chosen():
@@ -198,10 +198,10 @@ def _checked(given: Sequence[Any], wanted: set[str]) -> dict[str, HeldFile]:
     """The uploaded files by name; their bytes are shared with the server's store of uploads, not copied.
 
     Args:
-        wanted: SHA-256 of the files that the link asks for: of two files with one name, that is meant.
+        wanted: SHA-256 of the files that the link asks for: these are preferred to others of the same name.
 
     Raises:
-        QuantError: one is not a file of a checkpoint, or two have one name.
+        QuantError: there are too many, one is too large or not a file of a checkpoint, or two have the same name.
     """
     held: dict[str, HeldFile] = {}
     if len(given) > files.MAX_FILES:

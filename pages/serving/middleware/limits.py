@@ -1,7 +1,7 @@
-"""Limits for strangers, wide enough for a class behind one address.
+"""Limits for anonymous visitors, wide enough for a class behind one address.
 
-What the server beneath limits already: a request's head (64 KB, so a link too), one upload (server.maxUploadSize), one
-message of a visitor (server.maxWidgetStateSize), sessions kept after a disconnect (128, for two minutes).
+The underlying server already limits a request's head (64 KB, so a link too), one upload (server.maxUploadSize), one
+message of a visitor (server.maxWidgetStateSize), and sessions kept after a disconnect (128, for two minutes).
 """
 
 import time
@@ -17,7 +17,7 @@ from pages.serving.middleware.uploads import Uploads
 from pages.serving.network import network
 
 CLOSED = {"/_stcore/metrics"}  # Streamlit's own, open to everybody and costly to compute
-TRY_AGAIN_LATER = 1013  # why a websocket is closed; the page does try again, less and less often
+TRY_AGAIN_LATER = 1013  # the code that closes a websocket; the page does try again, less and less often
 _MOST_ADDRESSES = 10_000
 
 
@@ -27,7 +27,7 @@ class Rate:
 
     burst: float
     per_second: float
-    _used: dict[str, tuple[float, float]] = field(default_factory=dict)  # of its burst, at a time
+    _used: dict[str, tuple[float, float]] = field(default_factory=dict)  # address: how much, and when
 
     def allows(self, address: str, now: float | None = None) -> bool:
         """Whether it may do so now; if so, this counts."""
@@ -40,16 +40,16 @@ class Rate:
         return allowed
 
     def _left(self, last: tuple[float, float], now: float) -> float:
-        """What is left of what was used then."""
+        """How much of what was used then still counts."""
         used, then = last
         return max(0.0, used - (now - then) * self.per_second)
 
 
 class Limits:
-    """Refuse what goes beyond the limits.
+    """Refuse whatever exceeds the limits.
 
     Args:
-        app: what answers everything else.
+        app: the application that answers everything else.
         uploads: the limits of uploads.
         address_sessions: open pages per address; a third of them may be opened at once, then a 100th per second.
     """

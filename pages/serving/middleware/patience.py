@@ -1,6 +1,6 @@
-"""How long the server waits for a request, how much it takes, and how many connections it can hold.
+"""How long the server waits for a request, how much it accepts, and how many connections it can hold.
 
-Uvicorn waits for ever for the first byte of a request and for the rest of its head, and has no setting for that.
+Uvicorn waits forever for the first byte of a request and for the rest of its head, and has no setting for that.
 """
 
 import asyncio
@@ -12,22 +12,22 @@ from streamlit import config
 
 
 class Patience:
-    """Set up the server beneath, when it starts.
+    """Configure the underlying server when it starts.
 
     Args:
-        app: what answers.
-        seconds: for the head of a request, from when the connection is open or the request has begun.
+        app: the application behind this one.
+        seconds: time for the head of a request, from when the connection opens or the request begins.
     """
 
     def __init__(self, app: ASGIApp, seconds: float = 20.0) -> None:
         self.app, self.seconds = app, seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass everything on; at startup, adapt uvicorn's configuration, which nothing else hands out."""
+        """Pass everything on; at startup, adapt uvicorn's configuration, which can't be reached elsewhere."""
         if scope["type"] == "lifespan":
             open_all_files()
             server = getattr(getattr(receive, "__self__", None), "config", None)
-            if server is not None:  # else it is another server than uvicorn
+            if server is not None:  # else the server is not uvicorn
                 server.http_protocol_class = with_deadline(server.http_protocol_class, self.seconds)
                 # Streamlit refuses larger messages, but only once they have been received
                 server.ws_max_size = int(config.get_option("server.maxWidgetStateSize")) << 20
@@ -35,13 +35,13 @@ class Patience:
 
 
 def open_all_files() -> None:
-    """Let the process open as many files and connections as it may; many systems begin with 1,024."""
+    """Let the process open as many files and connections as the system allows; many systems start at 1,024."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def with_deadline(protocol: type[Any], seconds: float) -> type[Any]:
-    """A protocol of uvicorn that closes a connection whose request does not come within so many seconds."""
+    """A uvicorn protocol that closes a connection if its request does not arrive within ``seconds``."""
 
     class Deadline(protocol):  # type: ignore[misc]
         _deadline: asyncio.TimerHandle | None = None

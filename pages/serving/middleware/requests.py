@@ -9,13 +9,13 @@ _NAME = REQUEST_ID.encode()
 
 
 class Requests:
-    """Give every request an id, which the log, the answer and st.context.headers carry; log what fails in a route."""
+    """Give every request an id, which the log, the response and st.context.headers carry; log failures in routes."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on under its id; if that fails before an answer, answer with status 500."""
+        """Pass the request on under its id; if that fails before a response starts, respond with status 500."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
@@ -37,5 +37,5 @@ class Requests:
             if answered:
                 raise  # the server closes the connection and logs it
             log.error("A route failed: %s", where(error))
-            body = f"Quantscope hit a bug of its own here, and it was logged as {name}."
+            body = f"Quantscope hit a bug of its own, logged as {name}."
             await PlainTextResponse(body, 500)(scope, receive, send_with_id)

@@ -1,4 +1,4 @@
-"""Limits on uploads beyond that of one file (server.maxUploadSize): by open page, in all, and by time."""
+"""Limits on uploads in addition to that on one file (server.maxUploadSize): per open page, in total, and in time."""
 
 import asyncio
 import time
@@ -25,13 +25,13 @@ class _Arriving:
 
 @dataclass(eq=False)
 class Uploads:
-    """Let files in while there is room for them.
+    """Accept files while there is room for them.
 
     Attributes:
         session_mb: sum of the files that one open page may hold, in MB (10⁶ bytes).
         total_mb: sum of the files that all open pages may hold, in MB.
-        idle: seconds without a byte after which a file is given up.
-        longest: seconds that a file may take.
+        idle: seconds without a byte after which an upload is abandoned.
+        longest: seconds that an upload may take.
     """
 
     session_mb: float
@@ -43,7 +43,7 @@ class Uploads:
         self._arriving = set[_Arriving]()
 
     async def receive(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass an upload on to ``app``, or answer why not."""
+        """Pass an upload on to ``app``, or respond with why not."""
         upload = _Arriving(scope["path"].partition(ROUTE)[2].partition("/")[0], _announced(scope))
         if not get_instance().is_active_session(upload.session):
             await app(scope, receive, send)  # which refuses it unread
@@ -63,7 +63,7 @@ class Uploads:
             await PlainTextResponse(problem, 413, {"connection": "close"})(scope, receive, send)
 
     def held(self) -> int:
-        """Bytes of all files, those that are arriving included."""
+        """Bytes of all files, including those that are arriving."""
         return sum(_stored().values()) + sum(upload.received for upload in self._arriving)
 
     def _too_much(self, upload: _Arriving) -> str:
@@ -97,7 +97,7 @@ class _Bounded:
         try:
             message = await asyncio.wait_for(self._receive(), left)
         except TimeoutError:
-            self.problem = "The upload stopped on its way: try again."
+            self.problem = "The upload stalled or took too long: try again."
             return {"type": "http.disconnect"}
         self._upload.received += len(message.get("body", b""))
         self._upload.announced = max(self._upload.announced, self._upload.received)
@@ -107,7 +107,7 @@ class _Bounded:
 
 
 def _announced(scope: Scope) -> int:
-    """The length that a request announces; the limit of one file if it announces none that makes sense."""
+    """The length that a request announces; the limit of one file if it announces none or a malformed one."""
     length = dict(scope["headers"]).get(b"content-length", b"")
     return (
         int(length)

@@ -1,4 +1,4 @@
-"""Checkpoints at hosts that the operator allows: the addresses that visitors type, and the folders behind them."""
+"""Checkpoints on hosts that the operator allows: the addresses that visitors type, and the folders behind them."""
 
 import functools
 
@@ -15,6 +15,6 @@ def current() -> Client:
     """The client of this process, which reads from the hosts of the settings.
 
     Raises:
-        SettingError: they can't be used.
+        SettingError: the setting can't be used.
     """
     return Client(parse_hosts(settings.current().model_hosts))

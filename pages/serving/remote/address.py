@@ -1,4 +1,4 @@
-"""From an address that a visitor types, ``https://``, ``hf://`` or ``s3://``, to a folder and the name of a file."""
+"""Resolves an address that a visitor types (``https://``, ``hf://`` or ``s3://``) to a folder and the name of a file."""
 
 import re
 from urllib.parse import unquote, urlsplit
@@ -19,7 +19,7 @@ _BUCKET = re.compile(r"([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])((?:/.*)?)", re.DOTALL)
 
 
 def locate(client: Client, address: str) -> tuple[Folder, str | None]:
-    """Return the folder of an address, and the name of the file if it is one; None if it is a folder.
+    """Return the folder of an address, and the name of the file; None if the address is a folder's.
 
     Raises:
         QuantError: the operator does not allow it, or it is malformed, or there is no such repository.
@@ -36,11 +36,11 @@ def locate(client: Client, address: str) -> tuple[Folder, str | None]:
             f"The address has {len(address):,} characters; give one with at most {MAX_CHARACTERS:,}."
         )
     if scheme == HTTPS:
-        return _beside(client, f"{HTTPS}://{rest}")
+        return _at_url(client, f"{HTTPS}://{rest}")
     return _in_repository(client, rest) if scheme == HUB else _in_bucket(client, rest)
 
 
-def _beside(client: Client, address: str) -> tuple[Folder, str | None]:
+def _at_url(client: Client, address: str) -> tuple[Folder, str | None]:
     url = Url.parse(address)
     if url.host not in client.hosts.https:
         names = ", ".join(sorted(map(str, client.hosts.https)))
@@ -50,7 +50,7 @@ def _beside(client: Client, address: str) -> tuple[Folder, str | None]:
     name = unquote(urlsplit(str(url)).path.rpartition("/")[2])
     if not is_inside(name) or not _is_file(name):
         raise QuantError(
-            f"An https address can't be listed: give that of a file, one of {', '.join(OPENERS)}, or of the index of shards "
+            f"An https folder can't be listed: give the address of a file ({', '.join(OPENERS)}), or of the index of shards "
             "(model.safetensors.index.json)."
         )
     return UrlFolder(client, url, name), name
@@ -79,10 +79,10 @@ def _in_bucket(client: Client, rest: str) -> tuple[Folder, str | None]:
 
 
 def _split(path: str) -> tuple[str, str | None]:
-    """Return the folder of a path, and the file if its last part is the name of one."""
+    """Return the folder of a path, and the file if its last part is a file name."""
     path = path.strip("/")
     if path and not is_inside(path):
-        raise QuantError(f"{short(path, 120)} is not a path inside it; correct it.")
+        raise QuantError(f"{short(path, 120)} is not a path inside the repository or bucket; correct it.")
     folder, _, last = path.rpartition("/")
     return (folder, last) if _is_file(last) else (path, None)
 

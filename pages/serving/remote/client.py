@@ -1,7 +1,7 @@
 """Reads byte ranges over https from the operator's hosts, and from nowhere else.
 
 Redirects are followed here, each checked in the same way. Nothing is taken from the environment (proxies, credentials),
-nothing is sent but the request, and no content is decoded.
+only the request is sent, and no content is decoded.
 """
 
 import http.client
@@ -21,24 +21,24 @@ from quantcore.errors import QuantError
 
 MAX_REDIRECTS = 5
 MAX_CONNECTIONS = 16  # of the process
-WHOLE = 4 * 2**20  # bytes; a server that ignores ranges may send a file of this size whole
-MAX_WORDS = 2**16  # bytes; what stands beside a redirect
-ANSWER = 20.0  # seconds until an answer is complete, apart from the time for its body
+WHOLE = 4 * 2**20  # bytes; a server that ignores ranges may send files up to this size whole
+MAX_WORDS = 2**16  # bytes; the body of a redirect, which is read if it is shorter
+ANSWER = 20.0  # seconds until an answer is complete, not counting the time for its body
 SLOWEST = 100_000  # bytes per second of a body
 _RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19})")
 _EMPTY = re.compile(r"bytes \*/0")
 
 
 class Away(NotFound):
-    """The server has no such file, or does not give it to everybody."""
+    """The server has no such file, or the file is not public."""
 
 
 @dataclass(frozen=True)
 class Answer:
     """What a server sent.
 
-    ``start``: of the bytes in the file; ``total``: of the file; ``identity``: what changes with the file's content;
-    ``url``: what answered in the end; ``next``: the rest of a list, if the server names it.
+    ``start``: where the bytes start in the file; ``total``: size of the file; ``identity``: changes with the file's
+    content; ``url``: the address after all redirects; ``next``: address of the rest of a list, if the server gives it.
     """
 
     data: memoryview
@@ -53,7 +53,7 @@ class Client:
     """Requests to the operator's hosts. Thread-safe.
 
     Args:
-        hosts: where it may read.
+        hosts: where it may read from.
         resolver, connector: how names are resolved and connections are opened.
         context: how TLS is verified; by default as the system does.
     """
@@ -73,7 +73,7 @@ class Client:
         """Return bytes of a file, fewer where it ends before ``stop``; a small file may come whole.
 
         Raises:
-            QuantError: they can't be read, in one sentence; `Away`: there is no such file.
+            QuantError: they can't be read; `Away` if there is no such public file.
         """
         with self._request(url, stop - start, {"Range": f"bytes={start}-{stop - 1}"}) as (answer, final):
             if answer.status == 416 and _EMPTY.fullmatch(answer.getheader("Content-Range", "")):
@@ -82,7 +82,7 @@ class Client:
                 whole = _length(answer)
                 if whole is None or whole > WHOLE:
                     raise QuantError(
-                        f"{final.host} does not send parts of a file, and the whole is not read for a part; "
+                        f"{final.host} does not send parts of a file, and this one is too large or of unknown size; "
                         "download the file and upload it here."
                     )
                 return Answer(_body(answer, whole, final), 0, whole, _identity(answer, whole), final)
@@ -90,7 +90,7 @@ class Client:
             match = _RANGE.fullmatch(answer.getheader("Content-Range", ""))
             first, last, total = (int(n) for n in match.groups()) if match else (-1, -1, -1)
             if (first, last) != (start, min(stop, total) - 1):
-                raise QuantError(f"{final.host} sent other bytes than those asked for; try again later.")
+                raise QuantError(f"{final.host} sent different bytes than requested; try again later.")
             data = _body(answer, last + 1 - first, final)
             return Answer(data, start, total, _identity(answer, total), final)
 
@@ -113,7 +113,7 @@ class Client:
     def _request(
         self, url: Url, size: int, headers: dict[str, str]
     ) -> Iterator[tuple[http.client.HTTPResponse, Url]]:
-        """The answer to a request after all redirects; ``size``: of the body, for the time that it may take."""
+        """The answer to a request after all redirects; ``size``: of the body, which determines the time limit."""
         with self._room:
             seconds = ANSWER + size / SLOWEST
             for _ in range(MAX_REDIRECTS + 1):
@@ -166,7 +166,7 @@ class Client:
     def _sent(
         self, url: Url, headers: dict[str, str], seconds: float
     ) -> "tuple[http.client.HTTPSConnection, http.client.HTTPResponse, Watch]":
-        """Send a request; on a new connection if one that was idle turns out to be closed."""
+        """Send a request; on a new connection if an idle one turns out to be closed."""
         for known in (self._connections.idle(url.host), None):
             connection = known or self._connections.open(url.host)
             assert connection.sock is not None
@@ -174,7 +174,7 @@ class Client:
             try:
                 connection.request("GET", url.target, headers={"User-Agent": "Quantscope", **headers})
                 answer = connection.getresponse()
-                if watch.late:  # the end of the connection looks like that of the headers
+                if watch.late:  # a closed connection looks like the end of the headers
                     raise TimeoutError
                 return connection, answer, watch
             except (OSError, http.client.HTTPException) as error:
@@ -187,28 +187,26 @@ class Client:
 
 
 def _check_status(answer: http.client.HTTPResponse, url: Url, wanted: int) -> None:
-    """Raise a sentence if an answer has another status."""
+    """Raise a QuantError if an answer has a different status."""
     status = answer.status
     if status in (404, 410):
-        raise Away(f"{url.host} has no such file (status {status}); check the address.")
+        raise Away(f"{url.host} has nothing at that address (status {status}); check the address.")
     if status in (401, 403):
         raise Away(
-            f"{url.host} does not give that to everybody (status {status}), and this server sends no credentials; "
+            f"{url.host} does not make that public (status {status}), and this server sends no credentials; "
             "download the files and upload them here."
         )
     if status == 429:
-        raise QuantError(f"{url.host} is asked too often (status 429); try again in a few minutes.")
+        raise QuantError(f"{url.host} gets too many requests (status 429); try again in a few minutes.")
     if status != wanted:
-        raise QuantError(
-            f"{url.host} answered with status {status}, which is no part of a file; try again later."
-        )
+        raise QuantError(f"{url.host} answered with status {status} instead of {wanted}; try again later.")
 
 
 def _body(answer: http.client.HTTPResponse, size: int | None, url: Url, limit: int = 0) -> memoryview:
     """The body of an answer, which must have ``size`` bytes; None: at most ``limit``."""
     if answer.getheader("Content-Encoding", "identity").lower() != "identity":
         raise QuantError(
-            f"{url.host} sent compressed content, which was not asked for; upload the files instead."
+            f"{url.host} sent compressed content, which was not requested; upload the files instead."
         )
     most = limit if size is None else size
     data, done = memoryview(bytearray(most + 1)), 0
@@ -220,7 +218,7 @@ def _body(answer: http.client.HTTPResponse, size: int | None, url: Url, limit: i
     if size is not None and done < size:
         raise http.client.IncompleteRead(b"", size - done)
     if done > most:
-        raise QuantError(f"{url.host} sent more bytes than it may; try again later.")
+        raise QuantError(f"{url.host} sent more bytes than allowed; try again later.")
     return data[:done]
 
 
@@ -238,7 +236,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "it takes too long"
     if isinstance(error, socket.gaierror):
-        return "its name leads to no address"
+        return "its name can't be resolved"
     if isinstance(error, http.client.HTTPException):
-        return "it does not answer as a web server does, or stopped in the middle"
+        return "it does not answer as a web server does, or stopped midway"
     return "the connection failed"

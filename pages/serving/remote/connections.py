@@ -1,7 +1,7 @@
-"""Connections to hosts, to public addresses alone.
+"""Connections to hosts, at public addresses only.
 
-A name is resolved once for each connection, all of its addresses must be public, and the connection goes to an address
-that was checked, with TLS verified against the name.
+A name is resolved once for each connection, all of its addresses must be public, and the connection is made to one of
+the checked addresses, with TLS verified against the name.
 """
 
 import http.client
@@ -16,10 +16,10 @@ from pages.serving.network import is_public
 from pages.serving.remote.hosts import Host
 from quantcore.errors import QuantError
 
-SECONDS = 10.0  # for a connection
+SECONDS = 10.0  # to open a connection
 SILENCE = 20.0  # seconds without a byte
 _IDLE = 15.0  # seconds after which a connection is not used again
-_ADDRESSES = 3  # of a name that are tried
+_ADDRESSES = 3  # of a name to try
 
 Resolver = Callable[[str, int], list[str]]
 Connector = Callable[[str, int, float], socket.socket]
@@ -61,7 +61,7 @@ class Connections:
         return None
 
     def open(self, host: Host) -> http.client.HTTPSConnection:
-        """Return a new connection, to an address that was checked.
+        """Return a new connection to a checked address.
 
         Raises:
             QuantError: an address is not public, or the certificate is not the host's.
@@ -70,21 +70,19 @@ class Connections:
         addresses = self._resolve(host.name, host.port)
         if not addresses or not all(map(is_public, addresses)):
             raise QuantError(
-                f"{host} does not have a public address alone, so it is not read; upload the files instead."
+                f"{host} does not have public addresses only, so it is not read; upload the files instead."
             )
         error: OSError = OSError("no address answers")
         for address in addresses[:_ADDRESSES]:
             try:
                 secured = self._secured(self._connect(address, host.port, SECONDS), host)
             except ssl.SSLCertVerificationError:
-                raise QuantError(
-                    f"{host} does not prove that it is {host}: its certificate is not valid."
-                ) from None
+                raise QuantError(f"{host} could not be verified: its certificate is not valid.") from None
             except OSError as each:
                 error = each
                 continue
             connection = http.client.HTTPSConnection(host.name, host.port, context=self._context)
-            connection.auto_open = 0  # it shall never resolve the name itself
+            connection.auto_open = 0  # it must never resolve the name itself
             connection.sock = secured
             return connection
         raise error
@@ -105,9 +103,9 @@ class Connections:
 
 
 class Watch:
-    """Ends a connection after a time in any case: its own timeout starts again with every byte.
+    """Ends a connection after a fixed time, since the connection's own timeout starts again with every byte.
 
-    ``late``: whether it has.
+    ``late``: whether it has ended the connection.
     """
 
     def __init__(self, connection: socket.socket, seconds: float) -> None:
@@ -117,11 +115,11 @@ class Watch:
         self._timer.start()
 
     def cancel(self) -> None:
-        """Let the connection be."""
+        """Stop watching; the connection stays open."""
         self._timer.cancel()
 
     def _end(self) -> None:
         self.late = True
-        with suppress(OSError):  # it has ended
-            # not the method of ssl.SSLSocket, after which a reader would get what is not decrypted
+        with suppress(OSError):  # it has ended already
+            # not the method of ssl.SSLSocket, after which a reader would get undecrypted bytes
             socket.socket.shutdown(self._connection, socket.SHUT_RDWR)

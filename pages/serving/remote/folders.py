@@ -1,4 +1,4 @@
-"""Folders of checkpoints at the operator's hosts: beside an https address, a repository of a hub, a bucket."""
+"""Folders of checkpoints on the operator's hosts: next to an https address, in a hub's repository, in a bucket."""
 
 import re
 from abc import abstractmethod
@@ -19,7 +19,7 @@ MAX_LIST = 16 * 2**20  # bytes of one page of a list
 MAX_PAGES = 20
 MAX_NAME = 255  # characters
 MAX_FILES = 10_000
-MAX_ASKED = 1000  # files that are looked for where there is no list
+MAX_ASKED = 1000  # files that are looked up where there is no list
 _TOO_LONG = (
     f"The list of files has more than {MAX_PAGES} pages; give the address of a folder with fewer files."
 )
@@ -39,14 +39,14 @@ class PinnedFolder(Folder):
 
 
 class UrlFolder(PinnedFolder):
-    """What lies beside a file at an https address; it can't be listed."""
+    """The folder of a file at an https address; it can't be listed."""
 
     def __init__(self, client: Client, url: Url, name: str) -> None:
         super().__init__(client)
         self._url, self._name = url, name
 
     def present(self, names: Iterable[str]) -> set[str]:
-        """As `Folder.present`; each file is asked for.
+        """As `Folder.present`; each file is requested.
 
         Raises:
             QuantError: there are more than `MAX_ASKED`, or the host does not answer.
@@ -54,7 +54,7 @@ class UrlFolder(PinnedFolder):
         names = set(names)
         if len(names) > MAX_ASKED:
             raise QuantError(
-                f"The index names {len(names):,} files; at most {MAX_ASKED:,} are asked for at a host."
+                f"The index names {len(names):,} files; at most {MAX_ASKED:,} can be looked up on a host."
             )
         with ThreadPoolExecutor(8) as pool:
             return {name for name, there in pool.map(self._look, names) if there}
@@ -76,7 +76,7 @@ class UrlFolder(PinnedFolder):
 
 
 class ListedFolder(PinnedFolder):
-    """A folder that its host lists, with the sizes of the files.
+    """A folder whose host lists its files with their sizes.
 
     Args:
         path: of the folder; empty: the root.
@@ -114,7 +114,7 @@ class ListedFolder(PinnedFolder):
 
 
 class HubFolder(ListedFolder):
-    """A folder of a repository at a hub as of Hugging Face, at one commit.
+    """A folder of a repository on a hub such as Hugging Face's, at one commit.
 
     Args:
         repository: ``owner/name``.
@@ -122,7 +122,7 @@ class HubFolder(ListedFolder):
         path: of the folder in the repository; empty: its root.
 
     Raises:
-        QuantError: there is no such repository or revision that everybody may read.
+        QuantError: there is no such public repository or revision.
     """
 
     def __init__(self, client: Client, host: Host, repository: str, revision: str, path: str) -> None:
@@ -160,10 +160,10 @@ class HubFolder(ListedFolder):
 
 
 class BucketFolder(ListedFolder):
-    """What lies under a prefix of a public bucket, by the REST interface of S3.
+    """The files under a prefix of a public bucket, read through the REST interface of S3.
 
     Args:
-        path: the prefix, without the slash at its end; empty: the bucket itself.
+        path: the prefix, without the trailing slash; empty: the bucket itself.
     """
 
     def __init__(self, client: Client, host: Host, bucket: str, path: str) -> None:
@@ -189,7 +189,7 @@ class BucketFolder(ListedFolder):
 
 
 def _json(client: Client, url: Url) -> Any:
-    return load_json(_text(client.text(url, MAX_LIST).data), "The answer of the hub")
+    return load_json(_text(client.text(url, MAX_LIST).data), "The hub's answer")
 
 
 def _text(data: memoryview) -> str:
@@ -200,7 +200,7 @@ def _text(data: memoryview) -> str:
 
 
 def _xml(data: memoryview) -> ElementTree.Element:
-    """A list of S3, which defines no entities: they could grow without bound."""
+    """Parse a list from S3, which may not define entities: they could grow without bound."""
     text = _text(data)
     if "<!" in text:
         raise QuantError(_NOT_A_LIST)

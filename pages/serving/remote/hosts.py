@@ -1,4 +1,4 @@
-"""The hosts that the operator lets the server read checkpoints from, and URLs as they are compared with them."""
+"""The hosts that the operator lets the server read checkpoints from, and URLs in a form that can be checked against them."""
 
 import re
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ class Host(NamedTuple):
 
 @dataclass(frozen=True)
 class Url:
-    """An https URL: its host, and the path with the query as they are sent."""
+    """An https URL: its host, and the path and query as they are sent."""
 
     host: Host
     target: str
@@ -39,13 +39,13 @@ class Url:
         """Return a URL.
 
         Raises:
-            QuantError: it is not an https URL without user and password, or is malformed.
+            QuantError: it is malformed, not https, or contains a user name or a #.
         """
         if len(text) > MAX_URL:
             raise QuantError(f"The address has {len(text):,} characters; give one with at most {MAX_URL:,}.")
         if re.search(r"[\x00-\x20\x7f\\]", text) or not text.isprintable():
             raise QuantError(
-                "The address contains a blank, a backslash or an invisible character; correct it."
+                "The address contains a space, a backslash or an invisible character; correct it."
             )
         try:
             parts = urlsplit(text)
@@ -56,10 +56,10 @@ class Url:
                 f"{short(text, 120)} is not an https address; give one that begins with https://."
             )
         if "@" in parts.netloc:
-            raise QuantError("The address holds a user name, and no credentials are sent; leave it out.")
+            raise QuantError("The address contains a user name, but no credentials are sent; leave it out.")
         if "#" in text:
             raise QuantError(
-                "The address holds a #, which is not sent to a server; leave it out or write %23."
+                "The address contains a #, which is not sent to a server; leave it out or write %23."
             )
         path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~")
         query = quote(parts.query, safe="/%:@!$&'()*+,;=~?")
@@ -73,7 +73,7 @@ def host_of(text: str) -> Host:
     """Return a host by its name, with a port if it is not 443.
 
     Raises:
-        QuantError: it is not a name but an address, or malformed.
+        QuantError: it is an IP address instead of a name, or malformed.
     """
     name, colon, port = text.rpartition(":") if re.search(r":\d*$", text) else (text, "", "")
     try:
@@ -84,9 +84,7 @@ def host_of(text: str) -> Host:
     number = int(port) if port and len(port) <= 5 else 443
     # a name whose last part is a number is another way to write an IPv4 address
     if not _NAME.fullmatch(name) or len(name) > 253 or re.fullmatch(r"\d+|0x[0-9a-f]*", last):
-        raise QuantError(
-            f"{short(text, 120)} is not the name of a host; give the name instead of an address."
-        )
+        raise QuantError(f"{short(text, 120)} is not a host name; give a name instead of an IP address.")
     if (colon and not port) or len(port) > 5 or not 0 < number < 65536:
         raise QuantError(f"{short(text, 120)} does not have a port from 1 to 65535; correct it.")
     return Host(name, number)
@@ -100,7 +98,7 @@ class Hosts:
         https: hosts whose https addresses visitors may open.
         hub: the host of hf:// addresses; None: they can't be opened.
         buckets: the host of s3:// addresses.
-        delivery: hosts that these may redirect to; ``*.name`` stands for all below a name.
+        delivery: hosts that these may redirect to; ``*.name`` stands for all names below one.
     """
 
     https: frozenset[Host] = frozenset()
@@ -113,7 +111,7 @@ class Hosts:
         return [s for s, on in zip(SCHEMES, (self.https, self.hub, self.buckets), strict=True) if on]
 
     def reaches(self, host: Host) -> bool:
-        """Whether anything may be read from a host, by a redirect at least."""
+        """Whether anything may be read from a host, if only after a redirect."""
         if host in self.https or host in (self.hub, self.buckets) or str(host) in self.delivery:
             return True
         parents = (host.name.split(".", n)[-1] for n in range(1, host.name.count(".") + 1))
@@ -121,7 +119,7 @@ class Hosts:
 
 
 def parse_hosts(text: str) -> Hosts:
-    """Return the hosts of the setting: separated by blanks or commas; empty or "off": none.
+    """Return the hosts of the setting: separated by spaces or commas; empty or "off": none.
 
     Raises:
         SettingError: one is not a host, or there are two for hf or s3.
@@ -150,7 +148,7 @@ def _pattern(word: str) -> str:
     stem = word.removeprefix("*.")
     host = host_of(stem)
     if stem != word and (host.port != 443 or "." not in host.name):
-        raise QuantError(f"{short(word, 120)} must stand for names with two parts at least, on port 443.")
+        raise QuantError(f"{short(word, 120)} must stand for names with at least two parts, on port 443.")
     return f"*.{host.name}" if stem != word else str(host)
 
 

@@ -1,4 +1,4 @@
-"""A file at a host, read by ranges: what lies ahead is read along and kept, so that a header takes a few requests."""
+"""A file on a host, read by ranges: small reads also fetch and keep what follows, so a header takes a few requests."""
 
 import threading
 from collections import OrderedDict
@@ -9,9 +9,9 @@ from quantcore.checkpoints import ByteCounter, ByteSource
 from quantcore.errors import QuantError
 from quantcore.tensors import short
 
-FIRST = 128 * 2**10  # bytes of the first request of a file, and of others that want less
-LONGEST_AHEAD = 4 * 2**20  # what is read along where reads follow each other
-DIRECT = 2**20  # larger reads are neither read ahead nor kept
+FIRST = 128 * 2**10  # bytes of a file's first request, and of later ones that need fewer
+LONGEST_AHEAD = 4 * 2**20  # bytes; the most that a sequential read requests ahead
+DIRECT = 2**20  # bytes; reads this large neither read ahead nor are kept
 MAX_KEPT = 8 * 2**20  # bytes of all files of a folder; 16 folders may be open
 
 
@@ -24,7 +24,7 @@ class Kept:
         self._lock = threading.Lock()
 
     def find(self, name: str, offset: int, size: int) -> memoryview | None:
-        """Return bytes of a file if one piece holds them all."""
+        """Return bytes of a file if one piece contains them all."""
         with self._lock:
             for (of, start), data in reversed(self._pieces.items()):
                 if of == name and start <= offset and offset + size <= start + len(data):
@@ -42,15 +42,15 @@ class Kept:
 
 
 class PinnedSource(ByteSource):
-    """A file that the client reads. Its counter counts what was sent, not what was asked for.
+    """A file that the client reads. Its counter counts the bytes that were sent, not those that were asked for.
 
     Args:
         url: of the file.
         name: as messages show it.
-        size: bytes of the file, if a list said so.
+        size: bytes of the file, if a list gave it.
 
     Raises:
-        QuantError: it can't be read, or has another size.
+        QuantError: it can't be read, or has a different size.
     """
 
     gap = 2**18
@@ -59,7 +59,7 @@ class PinnedSource(ByteSource):
         self, client: Client, url: Url, name: str, counter: ByteCounter, kept: Kept, size: int | None = None
     ) -> None:
         self._client, self._url, self._kept = client, url, kept
-        self._target = url  # what answered last: redirects of signed addresses hold for a while
+        self._target = url  # what answered last: redirects to signed addresses stay valid for a while
         self._end, self._ahead = 0, FIRST
         answer = client.part(url, 0, FIRST if size is None else max(1, min(FIRST, size)))
         super().__init__(name, answer.total, counter)
@@ -75,7 +75,7 @@ class PinnedSource(ByteSource):
         return self._identity
 
     def _count(self, start: int, stop: int) -> None:
-        """Nothing: what was sent is counted when it comes."""
+        """Count nothing: bytes are counted as they arrive."""
 
     def _read(self, offset: int, size: int) -> memoryview:
         found = self._kept.find(self.name, offset, size)
@@ -99,7 +99,7 @@ class PinnedSource(ByteSource):
         except Away:
             if target == self._url:
                 raise
-            answer = self._client.part(self._url, start, stop)  # the signed address holds no more
+            answer = self._client.part(self._url, start, stop)  # the signed address has expired
         self._target = answer.url
         self.counter.add(self.name, answer.start, answer.start + len(answer.data))
         if answer.identity != self._identity:

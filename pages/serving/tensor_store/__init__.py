@@ -1,4 +1,4 @@
-"""Tensors that visitors share: stored only on their word, under a random address, limited in space and time.
+"""Tensors that visitors share: stored only when they ask for it, under a random address, limited in space and time.
 
 The folder holds two files for each tensor, named by its address:
 
@@ -6,14 +6,14 @@ The folder holds two files for each tensor, named by its address:
 - ``<address>.safetensors``: the content, one float32 tensor named x.
 
 An empty file ``<day>.<visitor>.<bytes>.<random>.shared`` notes how much a visitor has shared on a day; ``visitor`` is a
-hash of the network address. It is deleted after that day.
+hash of the network address. The note is deleted after that day.
 
-Several processes may use one folder, and none waits for another:
+Several processes may use one folder without waiting for each other:
 
-- Each file is written under another name and then moved, so that nobody reads half of it.
-- What needs space is noted before the space is counted: of two processes that share at a time, the later counts both.
+- Each file is written under a temporary name and then moved, so that nobody reads half of it.
+- Needed space is noted before space is counted: of two processes that share at the same time, the later counts both.
 - The record is written before the content and deleted after it, so that no content is left without one.
-- A file that another process has deleted in between counts as deleted.
+- A file that another process deletes in the meantime is treated as deleted.
 """
 
 from pages.serving.tensor_store.configured import current, keep_tidy, opened_at, visitor_of

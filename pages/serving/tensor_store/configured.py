@@ -1,4 +1,4 @@
-"""The store that the settings name, its upkeep, and whom a visitor counts as."""
+"""The store that the settings name, its upkeep, and how visitors are told apart."""
 
 import asyncio
 import functools
@@ -12,7 +12,7 @@ from pages.serving.tensor_store.upkeep import Limits
 
 
 def visitor_of(network_address: str | None) -> str:
-    """Return a hash that stands for all visitors from one network address; of IPv6, from one network of 64 bits.
+    """Return a hash that stands for all visitors from one network address; for IPv6, from one /64 network.
 
     Args:
         network_address: None for a visitor on the server's own machine.
@@ -25,7 +25,7 @@ def opened_at(chosen: settings.Settings) -> TensorStore | None:
     """Return the store of these settings; None if sharing is off.
 
     Raises:
-        SettingError: the folder's address can't be used.
+        SettingError: the folder can't be used.
     """
     if chosen.store.lower() == settings.OFF:
         return None
@@ -35,7 +35,7 @@ def opened_at(chosen: settings.Settings) -> TensorStore | None:
         return TensorStore(url, limits)
     except ImportError as error:
         reason = f"which needs a package that is not installed ({one_line(error)})"
-    except Exception as error:  # each file system has its own
+    except Exception as error:  # each file system has its own exceptions
         reason = f"which can't be used ({one_line(error)})"
     raise settings.SettingError(
         f"QUANTSCOPE_STORE is {chosen.store!r}, {reason}; it must be the path of a folder, an fsspec URL such as "
@@ -54,7 +54,7 @@ def current() -> TensorStore | None:
 
 
 async def keep_tidy() -> None:
-    """Delete old tensors at once and then every hour, also where nobody shares or opens any."""
+    """Delete old tensors at once and then every hour, even if nobody shares or opens any."""
     store = current()
     while store is not None:
         await asyncio.to_thread(store.tidy)

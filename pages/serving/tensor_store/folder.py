@@ -1,4 +1,4 @@
-"""A folder on any file system that fsspec knows, used by several processes at a time."""
+"""A folder on any file system that fsspec knows, used by several processes at the same time."""
 
 import os
 import secrets
@@ -26,14 +26,14 @@ class Folder:
         self._root = str(root).rstrip("/")
 
     def sizes(self) -> dict[str, int]:
-        """Return the sizes in bytes of all files by name; of a folder that does not exist yet, none."""
+        """Return the sizes in bytes of all files by name; empty if the folder does not exist yet."""
         self._fs.invalidate_cache()  # other processes write here too
         for _ in range(10):
             try:
                 found = self._fs.ls(self._root, detail=True)
             except FileNotFoundError:
                 return {}
-            except KeyError:  # fsspec's memory, if a file is deleted while it lists
+            except KeyError:  # fsspec's memory file system, if a file is deleted while it lists
                 continue
             files = (entry for entry in found if entry["type"] == "file")
             return {entry["name"].rpartition("/")[2]: int(entry["size"] or 0) for entry in files}
@@ -48,7 +48,7 @@ class Folder:
         return bytes(self._fs.cat_file(self._path(name), start=0, end=most))
 
     def read_all(self, names: list[str]) -> dict[str, bytes]:
-        """Return the contents of those files that still exist, read at the same time where the file system can."""
+        """Return the contents of the files that still exist, read concurrently if the file system can."""
         found = self._fs.cat([self._path(name) for name in names], on_error="return") if names else {}
         contents = {}
         for path, data in found.items():
@@ -64,7 +64,7 @@ class Folder:
         return bool(self._fs.exists(self._path(name)))
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file that appears whole, in place of the one before."""
+        """Write a file that appears all at once, in place of any earlier one."""
         part = self._path(f"{name}.{secrets.token_hex(8)}{_PART}")
         try:
             try:
@@ -84,7 +84,7 @@ class Folder:
             self._fs.rm_file(self._path(name))
 
     def delete_parts(self, names: list[str], seconds: float) -> None:
-        """Delete those of the files that were begun more than ``seconds`` ago: who wrote them has ended before."""
+        """Delete the unfinished files last written more than ``seconds`` ago: whoever wrote them has ended."""
         for name in names:
             if name.endswith(_PART):
                 with suppress(FileNotFoundError, NotImplementedError):
@@ -92,7 +92,7 @@ class Folder:
                         self.delete(name)
 
     def _make(self) -> None:
-        if isinstance(self._fs, LocalFileSystem):  # other users of the machine shall not see the addresses
+        if isinstance(self._fs, LocalFileSystem):  # other users of the machine must not see the addresses
             os.makedirs(self._root, mode=0o700, exist_ok=True)
         else:
             self._fs.makedirs(self._root, exist_ok=True)

@@ -17,7 +17,7 @@ def new_address() -> str:
 
 
 def is_address(text: str) -> bool:
-    """Whether ``text`` is such as `new_address` returns, and so can't lead out of the folder."""
+    """Whether ``text`` has the form that `new_address` returns, and so can't lead out of the folder."""
     return _ADDRESS.fullmatch(text) is not None
 
 
@@ -32,14 +32,14 @@ def record_name(address: str) -> str:
 
 
 def address_in(name: str) -> str | None:
-    """The address, if ``name`` is that of a content or a record."""
+    """The address in the name of a content or record file; None for other names."""
     address = name.removesuffix(_CONTENT).removesuffix(_RECORD)
     return address if is_address(address) and address != name else None
 
 
 @dataclass(frozen=True)
 class Record:
-    """What is known of a content. ``size`` is in bytes; ``shared`` and last ``opened`` in seconds since 1970."""
+    """What is known about a stored tensor. ``size`` is in bytes; ``shared`` and last ``opened`` in seconds since 1970."""
 
     sha256: str
     size: int

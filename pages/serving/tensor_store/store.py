@@ -1,4 +1,4 @@
-"""To share a tensor and to open one."""
+"""Sharing tensors, and opening shared ones."""
 
 import hashlib
 import logging
@@ -30,7 +30,7 @@ from quantcore.tensors import megabytes, read_tensor
 
 Float32Array = npt.NDArray[np.float32]
 LOG = logging.getLogger("quantscope")
-_HEADER = 1000  # bytes that a content may have besides the elements
+_HEADER = 1000  # bytes that a tensor's file may have in addition to the elements
 _AGAIN = "ask the sender to share it again."
 
 
@@ -45,8 +45,8 @@ class TensorStore:
     def __init__(self, url: str, limits: Limits, now: Callable[[], float] = time.time) -> None:
         self.limits = limits
         self._url, self._folder, self._now = url, Folder(url), now
-        self._sharing = threading.Lock()  # one at a time: a content takes twice the tensor's memory
-        # visitors of one process who open the same tensor have one copy of it, as long as one of them shows it
+        self._sharing = threading.Lock()  # one at a time: sharing takes twice the tensor's memory
+        # visitors of one process who open the same tensor share one copy, as long as one of them shows it
         self._shown: weakref.WeakValueDictionary[str, Float32Array] = weakref.WeakValueDictionary()
         self._locks: weakref.WeakValueDictionary[str, _Lock] = weakref.WeakValueDictionary()
         self._guard = threading.Lock()
@@ -65,7 +65,7 @@ class TensorStore:
         """Store a tensor and return its address.
 
         Args:
-            visitor: whose daily limit counts, see `visitor_of`.
+            visitor: whose daily limit applies, see `visitor_of`.
             limit: the most bytes that a tensor may have.
 
         Raises:
@@ -116,7 +116,7 @@ class TensorStore:
             return self._record(address, limit).size
 
     def tidy(self) -> None:
-        """Delete what is too old, and what processes that ended left behind; log what prevents it."""
+        """Delete what is too old and what ended processes left behind; log what prevents it."""
         try:
             with self._sharing:
                 delete_useless(self._folder, self._folder.sizes(), self.limits.age, self._now())
@@ -142,7 +142,7 @@ class TensorStore:
             self._folder.write(content_name(address), content)
             if not self._folder.exists(record_name(address)):
                 # another process needed the space
-                raise QuantError("The space for shared tensors is full just now; share this one again.")
+                raise QuantError("The space for shared tensors is full right now; share this one again.")
         except BaseException:
             delete(self._folder, address)
             self._folder.delete(noted)
@@ -180,16 +180,16 @@ class TensorStore:
         return read_tensor(content, content_name(address), "x", limit + _HEADER)
 
     def _note_opened(self, address: str, record: Record) -> None:
-        """Write when the tensor was opened; where nothing can be written, it is opened all the same."""
+        """Record when the tensor was opened; if that can't be written, it is opened anyway."""
         try:
             if self._folder.exists(content_name(address)):
                 self._folder.write(record_name(address), replace(record, opened=self._now()).to_bytes())
         except Exception as error:  # each file system has its own
-            LOG.warning("That a shared tensor was opened can't be noted: %s", one_line(error))
+            LOG.warning("The opening of a shared tensor can't be recorded: %s", one_line(error))
 
     def _missing(self) -> QuantError:
         return QuantError(
-            f"The shared tensor of this link is no longer stored: it is kept for {self.days:g} days, or less when the space "
+            f"The shared tensor of this link is no longer stored: tensors are kept for {self.days:g} days, or less if space "
             f"runs out; {_AGAIN}"
         )
 
@@ -210,7 +210,7 @@ def _check_address(address: str) -> None:
 
 @contextmanager
 def _answered(problem: str, advice: str) -> Iterator[None]:
-    """Log what the file system raises, of which each has exceptions of its own, and say it in a sentence."""
+    """Log what the file system raises, which differs between file systems, and raise it as one sentence."""
     try:
         yield
     except QuantError:
@@ -221,7 +221,7 @@ def _answered(problem: str, advice: str) -> Iterator[None]:
 
 
 def described(url: str) -> str:
-    """Where a folder is, to end a sentence; without what only the administrator may know."""
+    """Where a folder is, to end a sentence, without details that only the administrator may know."""
     parts = urlsplit(url.rpartition("::")[2])
     if parts.scheme == "memory":
         return "in this server's memory, until it restarts"
@@ -231,6 +231,6 @@ def described(url: str) -> str:
 
 
 def one_line(error: Exception) -> str:
-    """An exception for a log or a sentence, without the addresses of tensors, which are for their visitors alone."""
+    """An exception as one line, without the addresses of tensors, which only their visitors may know."""
     text = re.sub(r"[0-9a-f]{32}", "…", " ".join(str(error).split()))
     return f"{type(error).__name__}: {text[:300]}"

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from pages.serving.tensor_store.folder import Folder
 from pages.serving.tensor_store.record import MAX_RECORD, Record, address_in, content_name, record_name
 
-LEAST = 256 * 1024  # bytes that the smallest tensor counts, which bounds the number of files
-_UNFINISHED = (
-    3600  # seconds; a record without content, or half a file, that is older is nobody's work any more
-)
+LEAST = 256 * 1024  # bytes that even the smallest tensor counts as, which bounds the number of files
+_UNFINISHED = 3600  # seconds; a record without content, or half a file, that is older has been abandoned
 _NOTE = re.compile(r"(\d{8})\.([0-9a-f]+)\.(\d{1,15})\.[0-9a-f]+\.shared")
 
 
@@ -25,12 +23,12 @@ class Limits:
 
 
 def counted(size: int) -> int:
-    """The bytes that a content of ``size`` bytes counts."""
+    """The bytes that a tensor's file of ``size`` bytes counts as."""
     return max(size, LEAST)
 
 
 def note(visitor: str, size: int, now: float) -> str:
-    """Name of the file that notes what a visitor shares."""
+    """Name of the file that notes how much a visitor shares."""
     return f"{_day(now)}.{visitor}.{counted(size)}.{secrets.token_hex(8)}.shared"
 
 

@@ -1,14 +1,14 @@
 """Heavy work is admitted by the bytes that it needs: first come, first served, but small work never waits for large.
 
-A visitor's run holds one place, from its first heavy computation to its end. The places form lanes, each with bytes of
-its own, so that only work of the same kind is waited for:
+A visitor's run holds one place, from its first heavy computation to its end. Places are in lanes, each with its own
+bytes, so that work waits only for work of the same kind:
 
     small   fits many times into the budget: in practice never waits
     long    small too, but it computes for seconds (training, sweeps, Match)
     large   everything else: a tensor that takes a good part of the budget
 
-A run that needs more than its place has gives that back and waits for a larger one; a run that waits for what another
-one computes gives its place back meanwhile. So two never wait for each other. Work that needs more than its whole lane
+A run that needs more than its place has gives the place back and waits for a larger one; a run that waits for another
+run's result gives its place back meanwhile. So no two runs wait for each other. Work that needs more than its whole lane
 runs alone in it.
 """
 
@@ -31,7 +31,7 @@ class Gate:
 
     Attributes:
         budget: bytes that all work together may take.
-        on_change: called, outside the lock, when a place was given or given back.
+        on_change: called, outside the lock, after a place was taken or given back.
     """
 
     def __init__(self, budget: int, cores: int) -> None:
@@ -40,9 +40,9 @@ class Gate:
         self._changed = threading.Condition()
         self._numbers = itertools.count()
         share = budget // 16
-        self._small = share // 4  # the most that small work needs
-        # One core is left to everybody else. On two, twelve large tensors two at a time were done after 27.5 s, one at a
-        # time after 30.3 s, but the first after 5.8 s and 2.6 s.
+        self._small = share // 4  # the most bytes that small work needs
+        # One core is left to everybody else. On two cores, twelve large tensors took 27.5 s two at a time and 30.3 s one
+        # at a time, but the first was done after 5.8 s and 2.6 s.
         at_once = max(1, cores - 1)
         self._lanes = {
             Kind.SMALL: Lane(share, at_once=1000),
@@ -61,11 +61,11 @@ class Gate:
         return next(self._numbers)
 
     def admit(self, kind: Kind, need: int, number: int, tell: Tell, useless: Useless) -> Place | None:
-        """Wait for a place, and return it; None if the work became useless, such as by another's doing it.
+        """Wait for a place, and return it; None if the work became useless, for example because another run did it.
 
         Args:
-            tell: called while waiting with how many are before this; what it raises ends the wait.
-            useless: whether the work need not be done any more.
+            tell: called while waiting with the number of runs ahead; what it raises ends the wait.
+            useless: whether the work is no longer needed.
         """
         lane = self._lanes[kind]
         place = Place(kind, number, need, min(need, lane.budget))
@@ -123,7 +123,7 @@ class Gate:
         return self._lanes[Kind.LARGE].budget
 
     def idle_bytes(self) -> int:
-        """Bytes of the large lane that nobody works with."""
+        """Bytes of the large lane that no work has taken."""
         with self._changed:
             lane = self._lanes[Kind.LARGE]
             return lane.budget - lane.used
@@ -144,7 +144,7 @@ class Turn:
     Not thread-safe: one thread, one turn.
 
     Args:
-        tell: called with how many are before this while it waits, and with 0 afterwards; what it raises ends the wait.
+        tell: called with the number of runs ahead while it waits, and with 0 afterwards; what it raises ends the wait.
     """
 
     def __init__(self, gate: Gate, tell: Tell) -> None:
@@ -183,7 +183,7 @@ class Turn:
     def let_others(self, seconds: float) -> None:
         """If the place `overstays`, give it back and wait for it again.
 
-        For work that keeps little in memory, and for which nobody waits: who did, with a place, would wait for ever.
+        For work that keeps little in memory and that nobody waits for: a run that did, with a place, would wait forever.
         """
         if self.overstays(seconds):
             with self.without_place():
@@ -191,7 +191,7 @@ class Turn:
 
     @contextmanager
     def without_place(self) -> Iterator[None]:
-        """Give the place back for the time of the context: for a wait for somebody who may wait for a place."""
+        """Give the place back within the context: for waiting for a run that may itself wait for a place."""
         held, self.place = self.place, None
         if held is None:
             yield
@@ -210,16 +210,16 @@ class Turn:
         self._number = None
 
     def _wait(self, kind: Kind, need: int, number: int, useless: Useless) -> None:
-        """Take a place; after a wait, tell that nobody is before this any more."""
-        told = False
+        """Take a place; after a wait, tell that no run is ahead any more."""
+        reported = False
 
         def tell(before: int, kind: Kind) -> None:
-            nonlocal told
-            told = True
+            nonlocal reported
+            reported = True
             self._tell(before, kind)
 
         self.place = self._gate.admit(kind, need, number, tell, useless)
-        if told:
+        if reported:
             self._tell(0, kind)
 
     def _leave(self) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 from pages.serving.work.admission import POLL
 from pages.serving.work.sizes import storages
 
-VALUES = "values"  # the result that all others of a tensor refer to
-Entry = tuple[Any, dict[int, int]]  # a result, and its pieces of memory
+VALUES = "values"  # the result that all other results of a tensor refer to
+Entry = tuple[Any, dict[int, int]]  # a result, and its pieces of memory: address -> bytes
 
 
 class Group:
-    """The results of one tensor, the latest used last. ``bytes``: of all; what they share is counted once."""
+    """The results of one tensor, the most recently used last. ``bytes``: of all; what they share is counted once."""
 
     def __init__(self) -> None:
         self.entries: OrderedDict[str, Entry] = OrderedDict()
@@ -27,7 +27,7 @@ class Group:
         self._users.update(pieces.keys())
 
     def pop(self) -> Entry:
-        """Take out the result that was used first."""
+        """Take out the least recently used result."""
         _, (value, pieces) = self.entries.popitem(last=False)
         self._users.subtract(pieces.keys())
         self.bytes -= sum(size for piece, size in pieces.items() if not self._users[piece])
@@ -39,8 +39,8 @@ class ByteCache:
     """Results by tensor and name; the least recently used make room. Thread-safe.
 
     Args:
-        limit: bytes for tensors that nobody works with, at the moment.
-        in_work: the tensors somebody works with, and how many bytes each may take.
+        limit: bytes that the tensors not in work may take at the moment.
+        in_work: the tensors in work -> bytes that each may take.
         entries: how many results are kept at most.
     """
 
@@ -63,7 +63,7 @@ class ByteCache:
     ) -> Any:
         """Return the result, computed by ``make`` unless it is known or another thread is computing it.
 
-        What ``make`` raises is not kept.
+        Errors that ``make`` raises are not cached.
 
         Args:
             tensor, what: the key.
@@ -127,12 +127,12 @@ class ByteCache:
             return True
 
     def _find(self, key: tuple[str, str]) -> Entry | None:
-        """A known result, which becomes the latest used."""
+        """A known result, which becomes the most recently used."""
         group = self._groups.get(key[0])
         if group is None or key[1] not in group.entries:
             return None
         self._groups.move_to_end(key[0])
-        # the values last: without them nothing else of the tensor can be computed
+        # the values after it: without them nothing else of the tensor can be computed
         for used in (key[1], VALUES):
             if used in group.entries:
                 group.entries.move_to_end(used)
@@ -144,7 +144,7 @@ class ByteCache:
             self._find(key)
 
     def _forget(self, limit: int, in_work: dict[str, int]) -> list[Entry]:
-        """Take out what is too much: of tensors in work what exceeds their places, then the least recently used."""
+        """Take out what is too much: of tensors in work what exceeds their places, of others the least recently used."""
         forgotten = []
         count = sum(len(group.entries) for group in self._groups.values())
         idle = sum(group.bytes for tensor, group in self._groups.items() if tensor not in in_work)

@@ -1,4 +1,4 @@
-"""Places for heavy work, in lanes of their own by the kind of work."""
+"""Places for heavy work, in one lane per kind of work."""
 
 import time
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Kind(IntEnum):
-    """The lanes; a place of a higher one will do for work of a lower one."""
+    """The lanes; a place in a higher one also does for work of a lower one."""
 
     SMALL = 0
     LONG = 1
@@ -17,7 +17,7 @@ class Kind(IntEnum):
 class Place:
     """A place in a lane, for work that needs ``need`` bytes.
 
-    ``number``: order of arrival; ``bytes``: what it takes of the lane's; ``tensors``: keys of those that its work uses.
+    ``number``: order of arrival; ``bytes``: what it takes of the lane's; ``tensors``: keys of the tensors in use.
     """
 
     kind: Kind
@@ -47,5 +47,5 @@ class Lane:
         return fits and all(place.number <= other.number for other in self.waiting)
 
     def before(self, place: Place) -> int:
-        """How many are admitted or were there earlier."""
+        """How many have been admitted or arrived earlier."""
         return len(self.working) + sum(other.number < place.number for other in self.waiting)

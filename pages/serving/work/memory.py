@@ -21,17 +21,17 @@ def usable(root: Path = Path("/")) -> int:
 
 
 def give_back() -> None:
-    """Return to the machine what Python and the C library keep of freed memory.
+    """Return to the machine the freed memory that Python and the C library keep.
 
-    After a sweep of the largest tensor that was 1.35 times its size.
+    After a sweep of the largest tensor, that was 1.35 times the tensor's size.
     """
     gc.collect()
-    with suppress(OSError, AttributeError):  # another C library than glibc
+    with suppress(OSError, AttributeError):  # not glibc
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 def _limits(root: Path) -> list[int]:
-    """The limits of the process's control groups (versions 2 and 1), and of those around them."""
+    """The limits of the process's control groups (versions 2 and 1), and of their parents."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:  # not on Linux
@@ -47,9 +47,9 @@ def _limits(root: Path) -> list[int]:
 
 
 def _upward(mount: Path, group: str, name: str) -> list[int]:
-    """The limits of a group and of all around it.
+    """The limits of a group and of all its parents.
 
-    A container often sees its own group as the mount's root, under a path that only the machine has.
+    A container often sees its own group as the mount's root, under a path that exists only on the host.
     """
     inner = mount / group.strip("/")
     found = []

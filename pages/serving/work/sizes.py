@@ -13,7 +13,7 @@ _LEAVES = (str, bytes, int, float, complex, bool, type(None), type)
 
 
 def storages(value: Any) -> dict[int, int]:
-    """The pieces of memory that a result refers to: address -> bytes; all that is no tensor or array is one piece."""
+    """The pieces of memory that a result refers to: address -> bytes; all other objects together are one piece."""
     found, others = dict[int, int](), 0
     seen: set[int] = set()
     left = [value]
@@ -43,7 +43,7 @@ def _whole(array: np.ndarray) -> np.ndarray:
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """What a container or a record holds; nothing of a function or a module."""
+    """What a container or a record contains; nothing for a function or a module."""
     if isinstance(value, _LEAVES):
         return
     if isinstance(value, Mapping):
