@@ -73,7 +73,7 @@ class Fixed:
             raise QuantError(f"The range needs low < high, not {low:g} and {high:g}.")
         if max(abs(low), abs(high)) > torch.finfo(torch.float32).max:
             raise QuantError(
-                f"The range {low:g} .. {high:g} does not fit float32, whose largest value is 3.4e38."
+                f"The range {low:g} .. {high:g} does not fit in float32, whose largest value is 3.4e38."
             )
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
