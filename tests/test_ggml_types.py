@@ -169,7 +169,7 @@ def test_fields_that_do_not_fit_are_refused():
         kind.pack(fields | {"codes": np.zeros((1, 256), int)})
     with pytest.raises(QuantError, match="need the field 'dmin'"):
         kind.pack({name: value for name, value in fields.items() if name != "dmin"})
-    with pytest.raises(QuantError, match="145 bytes are not whole Q4_K blocks of 144 bytes"):
+    with pytest.raises(QuantError, match="145 bytes are not a whole number of Q4_K blocks of 144 bytes"):
         kind.unpack(np.zeros(145, np.uint8))
     signed = BLOCK_TYPES["Q6_K"]
     with pytest.raises(QuantError, match=r"'codes' of Q6_K holds -32\.\.31, not 32"):
