@@ -90,9 +90,9 @@ def _parser() -> argparse.ArgumentParser:
     compare = commands.add_parser(
         "compare",
         help="report how two checkpoints differ, tensor by tensor",
-        description="Compare a checkpoint with another, such as the one that it was quantized from: SQNR, errors and the "
-        "worst blocks of each tensor, tensors without a partner, and rows in a different order. GGUF and Hugging Face "
-        "names are mapped to each other.",
+        description="Compare a checkpoint with another, such as the one that it was quantized from: SQNR, errors and "
+        "the worst blocks of each tensor, tensors without a partner, and rows in a different order. GGUF and Hugging "
+        "Face names are mapped to each other.",
         epilog=COMPARE_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -75,7 +75,7 @@ def _check_overflow(x: Tensor, finite: npt.NDArray[np.bool_]) -> None:
 class GroupSearch:
     """The search of one group: its elements and their weights, the trials, and what was found.
 
-    ``x``, ``weights``: (elements,); ``scale``, ``minimum``: before they are stored, ``minimum`` is None if the search has none.
+    ``x``, ``weights``: (elements,); ``scale``, ``minimum``: before they are stored; ``minimum`` may be None.
     ``best``: index of the trial taken, None if none was.
     """
 

@@ -26,8 +26,9 @@ class Entropy:
 
     The histogram has ``num_bins`` bins over ±max|x|. For each T, two distributions are compared by the
     Kullback-Leibler divergence Σ p·log(p/q): p has the counts inside ±T, with all others added to its outermost bins;
-    q has the counts inside ±T merged into ``num_quantized_bins`` bins. Arithmetic and defaults are those of onnxruntime 1.31, bit for bit. Its 128 bins leave only the
-    widest T to try, so clipping needs more bins; TensorRT uses 2048.
+    q has the counts inside ±T merged into ``num_quantized_bins`` bins. Arithmetic and defaults are those of
+    onnxruntime 1.31, bit for bit. Its 128 bins leave only the widest T to try, so clipping needs more bins; TensorRT
+    uses 2048.
 
     Migacz 2017, "8-bit Inference with TensorRT", GTC talk S7310; onnxruntime/quantization/calibrate.py,
     HistogramCollector.get_entropy_threshold.

@@ -1,4 +1,4 @@
-"""Small checkpoints to try things on: the same two layers of a sentence encoder, unquantized and quantized in three formats.
+"""Small checkpoints to try things on: two layers of a sentence encoder, unquantized and quantized in three formats.
 
 >>> from quantcore.checkpoints import EXAMPLES, open_checkpoint
 >>> open_checkpoint(EXAMPLES["minilm-gptq"]).tensors["encoder.layer.0.output.dense.weight"]

@@ -73,8 +73,8 @@ class MakeQkx2(Search):
 class MakeQkx3(Search):
     """`MakeQkx2` with the importance of each element: the weights are importance · √(sigma2·mean x² + x²).
 
-    The mean is taken over ``over`` elements (a super-block), or over the row if that is 0. ggml-quants.c, make_qkx3_quants
-    (Q2_K, Q4_K, Q5_K, Q4_1, Q5_1 with an imatrix).
+    The mean is taken over ``over`` elements (a super-block), or over the row if that is 0. ggml-quants.c,
+    make_qkx3_quants (Q2_K, Q4_K, Q5_K, Q4_1, Q5_1 with an imatrix).
 
     Raises:
         QuantError: nstep is not an integer from 0 to 1000, or ``over`` or ``sigma2`` is negative.

@@ -58,7 +58,7 @@ def _described(text: str, start: int, size: int, name: str) -> SafetensorsHeader
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
         raise QuantError(
-            f"The metadata in the header of {_quoted(name)} must map texts to texts; save it again."
+            f"The metadata in the header of {_quoted(name)} must map strings to strings; save it again."
         )
     records = {tensor: _read_record(tensor, record) for tensor, record in header.items()}
     _check_spans(records, size - start, name)
