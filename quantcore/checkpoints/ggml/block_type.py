@@ -178,7 +178,8 @@ class BlockType:
         given = np.ascontiguousarray(data, np.uint8)
         if given.size % self.num_bytes:
             raise QuantError(
-                f"{given.size:,} bytes are not a whole number of {self.name} blocks of {self.num_bytes} bytes; pass whole rows."
+                f"{given.size:,} bytes are not a whole number of {self.name} blocks of {self.num_bytes} bytes; pass "
+                "whole rows."
             )
         return given.reshape(-1, self.num_bytes)
 

@@ -26,7 +26,7 @@ def ggml_bytes(result: Quantized) -> bytes:
     name = gguf_type(result.scheme)
     if name is None:
         raise QuantError(
-            f"ggml has no block type for the scheme {str(result.scheme)[:120]!r}; use one of the presets gguf.* unchanged."
+            f"ggml has no block type for the scheme {str(result.scheme)[:120]!r}; use one of the presets gguf.* as it is."
         )
     block_type = BLOCK_TYPES[name]
     return block_type.pack(_fields(result, block_type)).tobytes()

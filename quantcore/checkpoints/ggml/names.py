@@ -49,7 +49,7 @@ class GgufNames:
                 yield name.replace("{bid}", number[0])
 
     def of_name(self, name: str) -> Iterator[tuple[str, int | None]]:
-        """Yield the names that a Hugging Face tensor may have in llama.cpp, each with its number in a stack of experts."""
+        """Yield the names that a Hugging Face tensor may have in llama.cpp, each with its expert number or None."""
         if len(name) > _LONGEST:
             return
         whole, expert = without_expert(name)

@@ -98,7 +98,7 @@ def _half_e4m3() -> Floats:
 
 @dataclass(frozen=True)
 class HalfE8m0:
-    """Half the value of an E8M0 scale: ggml keeps FP4 levels doubled. ``nan``: whether 255 is NaN; in ggml it is not."""
+    """Half the value of an E8M0 scale, since ggml keeps FP4 levels doubled; ``nan``: whether 255 is NaN (not in ggml)."""
 
     nan: bool = False
 

@@ -49,7 +49,7 @@ SYNONYMS = {
     "modelopt_fp4": "modelopt", "modelopt_mixed": "modelopt", "fbgemm_fp8": "fp8",
     "optimum-quanto": "quanto", "compressed_tensors": "compressed-tensors",
 }  # fmt: skip
-# tried for every release before the method's finder: weights that the file itself marks (ggml types, metadata, QDQ pairs)
+# tried for every release, before the method's finder: weights that files mark (by ggml types, metadata, QDQ pairs)
 SIGNATURES: tuple[Finder, ...] = (
     gguf.find_imatrix,
     gguf.find_gguf,

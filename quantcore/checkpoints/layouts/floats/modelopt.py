@@ -1,9 +1,9 @@
 """NVIDIA ModelOpt releases: FP8, NVFP4, MXFP4, INT4-AWQ.
 
 FP8: ``weight`` F8_E4M3, ``weight_scale`` one number, or one per row. NVFP4: ``weight`` uint8 [out, in/2], two FP4
-codes per byte, the lower bits first; ``weight_scale`` F8_E4M3 [out, in/16]; ``weight_scale_2`` one number. Both multiply:
-w = code * (scale * scale_2). MXFP4: ``weight_scale`` uint8 E8M0 [out, in/32]. INT4-AWQ: ``weight`` uint8 [out/2, in],
-the even row in the lower bits, two's complement; ``weight_scale`` [out, in/group]. ``pre_quant_scale`` and
+codes per byte, the lower bits first; ``weight_scale`` F8_E4M3 [out, in/16]; ``weight_scale_2`` one number. Both
+multiply: w = code * (scale * scale_2). MXFP4: ``weight_scale`` uint8 E8M0 [out, in/32]. INT4-AWQ: ``weight`` uint8
+[out/2, in], the even row in the lower bits, two's complement; ``weight_scale`` [out, in/group]. ``pre_quant_scale`` and
 ``input_scale`` belong to the activations. Values are float32.
 
 Source: ModelOpt 5a4242fa, modelopt/torch/export/quant_utils.py and quantization/qtensor.

@@ -138,8 +138,8 @@ class BlockTensor:
             same = digits_of(before) == digits_of(codes)
             return {"digits": np.where(same, fields["digits"], digits_of(codes))}
         raise QuantError(
-            f"{self.kind.name} stores one grid row for several elements of {short(self.piece.name, 120)}, so codes can't "
-            "be changed one by one; change grid_index and the signs."
+            f"{self.kind.name} stores one grid row for several elements of {short(self.piece.name, 120)}, so codes "
+            "can't be changed one by one; change grid_index and the signs."
         )
 
     def _span(self, rows: Rows, per_block: int) -> tuple[tuple[int, ...], int, int]:
@@ -158,7 +158,7 @@ class BlockTensor:
 
 
 def _place_part(out: npt.NDArray[Any], part: npt.NDArray[Any], start: int) -> None:
-    """Copy ``part`` to ``out`` from index ``start``, leaving out what is before the start or beyond the end of ``out``."""
+    """Copy ``part`` to ``out`` at ``start``, except what is before the beginning or beyond the end of ``out``."""
     flat = part.reshape(-1)
     begin, end = max(0, start), min(len(out), start + len(flat))
     out[begin:end] = flat[begin - start : end - start]

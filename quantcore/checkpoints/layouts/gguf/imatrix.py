@@ -1,8 +1,9 @@
 """Importance matrices of llama.cpp: the mean of x^2 of each input of a weight, over the calibration tokens.
 
 GGUF form (``general.type`` "imatrix"): ``<weight>.in_sum2`` float32 [matrices, inputs], the sum over tokens, and
-``<weight>.counts`` [matrices, 1], the number of tokens that each expert saw; newer files also have ``<weight>.in_sum``, the
-sum of x. The mean is 1 where the count is 0. Legacy form: see `containers.imatrix_dat`; the mean is values / calls.
+``<weight>.counts`` [matrices, 1], the number of tokens that each expert saw; newer files also have
+``<weight>.in_sum``, the sum of x. The mean is 1 where the count is 0. Legacy form: see `containers.imatrix_dat`; the
+mean is values / calls.
 Source: ggml-org/llama.cpp, tools/quantize/quantize.cpp, `load_imatrix` and `load_legacy_imatrix`.
 """
 
