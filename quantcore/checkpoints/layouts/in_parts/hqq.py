@@ -168,7 +168,7 @@ class HqqColumns(Hqq):
         return Parameters(self.scale(), self.zero_point(), None)
 
     def values(self, rows: Rows = None, out: Tensor | None = None, rounded: bool = True) -> Tensor:
-        """Return the values of some rows, in runs of the flat weight that have one element of every group."""
+        """Return the values of some rows, in runs of the flat weight with at most one element of each group."""
         codes = self.codes(rows)
         out = torch.empty(codes.shape) if out is None else out
         flat, target, parameters, count = codes.view(-1), out.view(-1), self.parameters(), self.reshaped[1]

@@ -131,15 +131,15 @@ def _columns(
     possible = [size, *(columns for columns in possible if columns != size)]
     layer, total = name.split(".")[-2:][0], groups * size
     if bias is not None and bias.shape and total % max(1, bias.shape[0]) == 0:
-        told = total // max(1, bias.shape[0])
+        inputs = total // max(1, bias.shape[0])
     elif hidden and layer in FROM_HIDDEN:
-        told = hidden
+        inputs = hidden
     elif hidden and layer in TO_HIDDEN and total % hidden == 0:
-        told = total // hidden
+        inputs = total // hidden
     else:
-        told = 0
-    if told in possible or len(possible) == 1:
-        return (told if told in possible else size), ()
+        inputs = 0
+    if inputs in possible or len(possible) == 1:
+        return (inputs if inputs in possible else size), ()
     return size, (
         f"{name}: no file of the release holds the shape; groups of {size} are read as rows, {groups} x {size}, "
         "but may be parts of longer rows.",
