@@ -183,7 +183,7 @@ def _print_comparison(
             f"max |error| {result.max_abs_error:.3g}  {short(result.name, 120)}"
         )
     if len(compared) > SHOWN_TENSORS:
-        print(f"{len(compared) - SHOWN_TENSORS:,} more tensors with less error; --csv lists all.")
+        print(f"{len(compared) - SHOWN_TENSORS:,} more tensors with less harm; --csv lists all.")
     said = [sentence for result in results for sentence in result.sentences()]
     said += [f"SQNR of {short(r.name, 120)} is below {options.min_sqnr:g} dB." for r in low]
     said += [unpaired.reason for unpaired in comparison.pairing.unpaired]

@@ -229,4 +229,4 @@ def _affine_kinds(fmt: Format, symmetric: bool) -> str:
 
 def _symmetric_kinds(fmt: Format, symmetric: bool) -> str:
     whole = isinstance(fmt, IntFormat) and symmetric and not fmt.narrow and fmt.bits <= 8
-    return "" if whole else "symmetric integer codes of at most 8 bits in full range"
+    return "" if whole else "symmetric full-range integer codes of at most 8 bits"
