@@ -154,7 +154,9 @@ class Gptq(Layout):
         }
         if "g_idx" in self.pieces:
             if self.pieces["g_idx"].shape != (columns,) or self.pieces["g_idx"].dtype != "I32":
-                raise QuantError(f"{short(self.pieces['g_idx'].name, 120)} is not one int32 per input.")
+                raise QuantError(
+                    f"{short(self.pieces['g_idx'].name, 120)} does not hold one int32 per input."
+                )
             found[GROUP_INDEX] = Numbers(self.pieces["g_idx"])
         return found
 

@@ -68,8 +68,8 @@ def layout_of(name: str, pieces: Mapping[str, StoredTensor], config: Mapping[str
     weight, scale = pieces["weight"], pieces["weight_scale"]
     if not scale.is_floating or len(weight.shape) < 2:
         raise QuantError(
-            f"{short(scale.name, 120)} is {scale.dtype} for a weight of shape {weight.shape}; FP8 weights have at least "
-            "two axes, and scales are floats."
+            f"{short(name, 120)} has shape {weight.shape} and scales of {scale.dtype}; an FP8 weight has at least two "
+            "axes and float scales."
         )
     granularity = _granularity(weight, scale, lengths(config, "weight_block_size", 2) or BLOCK)
     blocked = isinstance(granularity, PerBlock)
