@@ -163,7 +163,7 @@ def test_located_bits_change_the_number_and_no_other(kind):
 def test_fields_that_do_not_fit_are_refused():
     kind = BLOCK_TYPES["Q4_K"]
     fields = kind.unpack(np.zeros(288, np.uint8))
-    with pytest.raises(QuantError, match=r"'scale_code' of Q4_K holds 0\.\.63, not 64"):
+    with pytest.raises(QuantError, match=r"'scale_code' of Q4_K takes 0\.\.63, not 64"):
         kind.pack(fields | {"scale_code": np.full((2, 8), 64)})
     with pytest.raises(QuantError, match=r"'codes' of Q4_K has shape \(1, 256\); it must be \(2, 256\)"):
         kind.pack(fields | {"codes": np.zeros((1, 256), int)})
