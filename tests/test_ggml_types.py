@@ -172,5 +172,5 @@ def test_fields_that_do_not_fit_are_refused():
     with pytest.raises(QuantError, match="145 bytes are not a whole number of Q4_K blocks of 144 bytes"):
         kind.unpack(np.zeros(145, np.uint8))
     signed = BLOCK_TYPES["Q6_K"]
-    with pytest.raises(QuantError, match=r"'codes' of Q6_K holds -32\.\.31, not 32"):
+    with pytest.raises(QuantError, match=r"'codes' of Q6_K takes -32\.\.31, not 32"):
         signed.pack(signed.unpack(np.zeros(210, np.uint8)) | {"codes": np.full((1, 256), 32)})
