@@ -20,13 +20,13 @@ from quantcore.tensors import megabytes, short
 from quantcore.wording import count, joined
 
 SOUND, WRONG, NOT_OPENED = 0, 1, 2
-SHOWN = 5  # findings of one kind as text; JSON has all
-SHOWN_TENSORS = 20  # and tensors of a comparison
+SHOWN = 5  # findings of one kind that are printed as text; JSON lists all
+SHOWN_TENSORS = 20  # tensors of a comparison that are printed as text
 
 EPILOG = """exit code:
   0  nothing is wrong (warnings and notes may have been found)
   1  something is wrong: a finding of severity error, or a damaged file
-  2  there is no checkpoint at PATH, or it can't be opened; the same for --against
+  2  there is no checkpoint at PATH or --against, or it can't be opened
 
 examples:
   python -m quantcore check path/to/release
@@ -37,7 +37,7 @@ examples:
 COMPARE_EPILOG = """exit code:
   0  every tensor has a partner and was compared; values may differ
   1  a tensor has no partner or can't be compared, or its SQNR is below --min-sqnr
-  2  A or B is not there, or can't be opened
+  2  A or B does not exist, or can't be opened
 
 examples:
   python -m quantcore compare path/to/original path/to/quantized
@@ -71,43 +71,43 @@ def _check(options: argparse.Namespace) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m quantcore",
-        description="What quantization does to a tensor, with every number at hand.",
+        description="Check a quantized checkpoint, or compare it with another.",
     )
     commands = parser.add_subparsers(dest="command", required=True)
     check = commands.add_parser(
         "check",
-        help="say what is wrong with a checkpoint",
-        description="Read a checkpoint and say what is wrong or suspicious: damaged files, missing tensors, scales "
-        "and zero points that contradict the config, codes that a packer got wrong.",
+        help="report what is wrong with a checkpoint",
+        description="Read a checkpoint and report what is wrong or suspicious: damaged files, missing tensors, scales "
+        "and zero points that contradict the config, incorrectly packed codes.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     check.add_argument("path", metavar="PATH", help="a file, a folder with its shards, or a URL")
     check.add_argument(
-        "--against", metavar="PATH", help="the checkpoint that it was quantized from, to compare with"
+        "--against", metavar="PATH", help="the original that it was quantized from, to compare it with"
     )
     check.add_argument("--json", action="store_true", help="print the findings as JSON")
     compare = commands.add_parser(
         "compare",
-        help="say how two checkpoints differ, tensor by tensor",
-        description="Compare a checkpoint with another, such as the one that it was quantized from: SQNR, errors and the "
-        "worst blocks of each tensor, which tensors have no partner, and rows that lie in another order. Names of GGUF "
-        "and Hugging Face are mapped.",
+        help="report how two checkpoints differ, tensor by tensor",
+        description="Compare a checkpoint with another, such as the one that it was quantized from: SQNR, errors and "
+        "the worst blocks of each tensor, tensors without a partner, and rows in a different order. GGUF and Hugging "
+        "Face names are mapped to each other.",
         epilog=COMPARE_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     compare.add_argument(
         "original", metavar="A", help="the original: a file, a folder with its shards, or a URL"
     )
-    compare.add_argument("other", metavar="B", help="the checkpoint that is compared with it")
+    compare.add_argument("other", metavar="B", help="the checkpoint to compare with A")
     output = compare.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="print everything as JSON")
     output.add_argument("--csv", action="store_true", help="print one line per tensor as CSV")
     compare.add_argument(
-        "--min-sqnr", type=float, metavar="DB", help="the lowest SQNR that a tensor may have"
+        "--min-sqnr", type=float, metavar="DB", help="the lowest acceptable SQNR of a tensor"
     )
     compare.add_argument(
-        "--threads", type=int, default=_cores(), metavar="N", help="how many work at once (one per core)"
+        "--threads", type=int, default=_cores(), metavar="N", help="number of threads (default: one per core)"
     )
     return parser
 
@@ -123,7 +123,7 @@ def _compare(options: argparse.Namespace) -> int:
             opened.append(open_checkpoint(path))
         except QuantError as reason:
             return _not_opened(f"{label}: {reason}")
-    torch.set_num_threads(1)  # threads work on tensors, not within them
+    torch.set_num_threads(1)  # parallel across tensors, not within them
     comparison = Comparison(*opened)
     shows_progress, shown = sys.stderr.isatty(), -1
     for step in comparison.steps(threads=max(1, options.threads)):
@@ -183,14 +183,14 @@ def _print_comparison(
             f"max |error| {result.max_abs_error:.3g}  {short(result.name, 120)}"
         )
     if len(compared) > SHOWN_TENSORS:
-        print(f"{len(compared) - SHOWN_TENSORS:,} more with less harm; --csv lists all.")
+        print(f"{len(compared) - SHOWN_TENSORS:,} more tensors with less harm; --csv lists all.")
     said = [sentence for result in results for sentence in result.sentences()]
     said += [f"SQNR of {short(r.name, 120)} is below {options.min_sqnr:g} dB." for r in low]
     said += [unpaired.reason for unpaired in comparison.pairing.unpaired]
     for sentence in said[:SHOWN_TENSORS]:
         print(sentence)
     if len(said) > SHOWN_TENSORS:
-        print(f"{len(said) - SHOWN_TENSORS:,} more remarks; --json has all.")
+        print(f"{len(said) - SHOWN_TENSORS:,} more remarks; --json lists all.")
 
 
 def _not_opened(sentence: str) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 
 from quantcore.errors import QuantError
 
-MAX_CHARS = 100_000  # enough for given parameters of some thousand blocks
+MAX_CHARS = 100_000  # enough for the given parameters of a few thousand blocks
 
 
 @functools.lru_cache(1024)  # asked for the same few classes, thousands of times in a search
@@ -35,7 +35,7 @@ def write_value(value: object) -> str:
 def write_call(choice: Any, name: str | None = None, skip: tuple[str, ...] = ()) -> str:
     """Write a dataclass instance; arguments without a default come first, without their names.
 
-    Fields that ``repr`` leaves out are left out here.
+    Fields with ``repr=False`` are left out.
     """
     arguments = []
     for field in dataclasses.fields(choice):
@@ -95,7 +95,7 @@ def build(kind: type, arguments: list[Any], keywords: dict[str, Any], word: str)
     except TypeError:
         fields = ", ".join(f.name for f in dataclasses.fields(kind))
         name = snake_case(kind.__name__)
-        raise QuantError(f"{_short(word)} has other arguments than {name}({fields}).") from None
+        raise QuantError(f"{_short(word)} does not match the arguments of {name}({fields}).") from None
 
 
 def integer(value: object, what: str) -> int:
@@ -123,7 +123,7 @@ def _value(node: ast.expr, word: str) -> Any:
     match node:
         case ast.Constant(value=int() | float() as number):
             return number
-        # one sign, before a number: a chain of them would recurse as deep as the text is long
+        # a single sign, before a number: a chain of signs would recurse as deep as the text is long
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
             return -number
         case ast.Name(id=name):

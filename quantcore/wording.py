@@ -1,10 +1,10 @@
-"""Counts and lists as sentences write them."""
+"""Counts and lists for sentences."""
 
 from collections.abc import Sequence
 
 
 def count(n: int, what: str) -> str:
-    """Write how many there are.
+    """Write a number of things, in the plural unless it is 1.
 
     >>> count(1, "element"), count(1200, "code")
     ('1 element', '1,200 codes')
@@ -13,7 +13,7 @@ def count(n: int, what: str) -> str:
 
 
 def joined(items: Sequence[str]) -> str:
-    """Write a list as a sentence has it.
+    """Write a list as in a sentence.
 
     >>> joined(["3", "5", "6"])
     '3, 5 and 6'
@@ -23,7 +23,7 @@ def joined(items: Sequence[str]) -> str:
 
 
 def printable(text: str, most: int = 200) -> str:
-    """Return a foreign text for one line: control characters are shown as \ufffd, and it is no longer than ``most``.
+    """Return untrusted text as one line of at most ``most`` characters; control characters become \ufffd.
 
     >>> printable("a" + chr(10) + "b", 9), printable("abcdef", 4)
     ('a\ufffdb', 'abc…')

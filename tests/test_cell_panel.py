@@ -71,7 +71,9 @@ def test_rivals_and_findings_stand_side_by_side():
     assert "this reading-0.25616455" in said
     assert "as GPTQ v1≠ -0.29885864Adds 1 to the stored zero point: z = 9 instead of 8." in said
     assert "1,024 of 1,024 elements differ." in said
-    assert "but its stored zeros are 8, as in v2" in said  # the finding, next to the other reading
+    assert (
+        "but the first of its stored zeros is 8, as in v2" in said
+    )  # the finding, next to the other reading
 
 
 def test_the_original_stands_beside_the_value():

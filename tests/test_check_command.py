@@ -62,7 +62,7 @@ def test_json(capsys):
     assert (first["kind"], first["severity"]) == ("gptq_version", "error")
     assert first["tensors"] == ["model.layers.0.self_attn.q_proj.weight"]
     assert first["rivals"] == ["gptq_version"]  # the reading to compare this one with
-    assert "stored zeros are 8" in first["sentence"]
+    assert "the first of its stored zeros is 8" in first["sentence"]
     code, out, _ = run(capsys, case("bad_truncated").release, "--json")
     assert (code, json.loads(out)["format"], json.loads(out)["findings"][0]["kind"]) == (
         1,

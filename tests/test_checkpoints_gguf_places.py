@@ -113,7 +113,7 @@ def test_changed_codes_are_encoded_where_they_lie(name, flip):
     other = codes.clone()
     other[element] = codes.min() if codes[element] != codes.min() else codes.max()
     if tensor.locate(element).shared > 1 and name != "TQ1_0":
-        with pytest.raises(QuantError, match="one row of a grid for several elements"):
+        with pytest.raises(QuantError, match="one grid row for several elements"):
             tensor.layout.encode({"codes": other})
         return
     again = tensor.layout.encode({"codes": other})[name]

@@ -163,14 +163,14 @@ def test_located_bits_change_the_number_and_no_other(kind):
 def test_fields_that_do_not_fit_are_refused():
     kind = BLOCK_TYPES["Q4_K"]
     fields = kind.unpack(np.zeros(288, np.uint8))
-    with pytest.raises(QuantError, match=r"'scale_code' of Q4_K holds 0\.\.63, not 64"):
+    with pytest.raises(QuantError, match=r"'scale_code' of Q4_K takes 0\.\.63, not 64"):
         kind.pack(fields | {"scale_code": np.full((2, 8), 64)})
     with pytest.raises(QuantError, match=r"'codes' of Q4_K has shape \(1, 256\); it must be \(2, 256\)"):
         kind.pack(fields | {"codes": np.zeros((1, 256), int)})
     with pytest.raises(QuantError, match="need the field 'dmin'"):
         kind.pack({name: value for name, value in fields.items() if name != "dmin"})
-    with pytest.raises(QuantError, match="145 bytes are not whole Q4_K blocks of 144 bytes"):
+    with pytest.raises(QuantError, match="145 bytes are not a whole number of Q4_K blocks of 144 bytes"):
         kind.unpack(np.zeros(145, np.uint8))
     signed = BLOCK_TYPES["Q6_K"]
-    with pytest.raises(QuantError, match=r"'codes' of Q6_K holds -32\.\.31, not 32"):
+    with pytest.raises(QuantError, match=r"'codes' of Q6_K takes -32\.\.31, not 32"):
         signed.pack(signed.unpack(np.zeros(210, np.uint8)) | {"codes": np.full((1, 256), 32)})

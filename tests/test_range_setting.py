@@ -147,9 +147,9 @@ def test_given_for_all_blocks_or_one_a_block():
         (0.1, (1, 1.5), "zero_point must be an integer"),
         (0.1, "3", "zero_point must be an integer"),
         (0.1, 10**400, "larger than any float64"),
-        (0.1, 2**31, "does not fit 32 bits"),
-        (0.1, (0, -(2**31) - 1), "does not fit 32 bits"),
-        (0.1, 2**70, "does not fit 32 bits"),
+        (0.1, 2**31, "does not fit in 32 bits"),
+        (0.1, (0, -(2**31) - 1), "does not fit in 32 bits"),
+        (0.1, 2**70, "does not fit in 32 bits"),
     ],
 )
 def test_given_that_is_no_parameter(scale, zero_point, words):

@@ -1,4 +1,4 @@
-"""Scale and zero point from a range, and codes from them and back."""
+"""Scale and zero point from a range; codes from values, and values from codes."""
 
 from quantcore.qparams.choose import check_stored, choose_qparams, find_qparams
 from quantcore.qparams.coding import Dequantizer, decode, dequantizer_of, factor, fit, store, unscale, wrap

@@ -23,7 +23,7 @@ def choose_qparams(x: Any, scheme: Scheme, importance: Any = None) -> QParams:
     """Return scale and zero_point of every block, before the scales are quantized themselves.
 
     Args:
-        importance: of the elements, for the searches that weigh by it; see `quantization.apply`.
+        importance: of the elements, for the searches that weight by it; see `quantization.apply`.
 
     Raises:
         QuantError: the scheme does not fit x, its library does not support it, or x contains NaN or infinity and
@@ -60,7 +60,7 @@ def find_qparams(x: Tensor, scheme: Scheme, blocks: Blocks, importance: Any = No
 
 
 def check_stored(params: QParams, scheme: Scheme) -> None:
-    """Refuse stored scales and mins as the convention refuses scales.
+    """Refuse stored scales and mins that the convention would refuse as scales.
 
     Raises:
         QuantError: one is not finite, and the convention refuses it.
@@ -74,12 +74,12 @@ def _check_scale(scale: Tensor, rules: Convention) -> None:
     if is_bad(scale, rules):
         raise QuantError(
             f"{full_name(rules)} refuses a scale that is not a finite "
-            "number; replace NaN and infinity in x, or scale it down."
+            "number; replace NaN and infinity in x, or scale x down."
         )
 
 
 def _raise_short_block(scale: Tensor, scheme: Scheme, blocks: Blocks) -> None:
-    """Raise, in place, the scale of a shorter last block if the library divides by it."""
+    """Raise the scale of a shorter last block to a minimum, in place, if the library divides by it."""
     rules, flat = scheme.rules, scheme.granularity
     if rules.coding.short_block != "divided" or not isinstance(flat, PerFlatGroup):
         return
@@ -100,10 +100,10 @@ def _half_quadratic(
 def _range(x: Tensor, scheme: Scheme, blocks: Blocks, who: str) -> tuple[Tensor, Tensor]:
     """Return the range of every block by the range setting, in block form."""
     blocked, setting, rule = blocks.view(x), scheme.range_setting, scheme.rules.scale.symmetric_scale
-    assert not isinstance(setting, Given)  # which has no range
+    assert not isinstance(setting, Given)  # `Given` has no range
     low, high = (torch.empty(blocks.grid, device=x.device) for _ in range(2))
     either = scheme.symmetric and isinstance(setting, MinMax) and rule in OF_MAGNITUDE
-    # a search passes over its blocks many times, ever fewer of them: larger regions cost fewer calls
+    # a search passes over its blocks many times, over fewer each time: larger regions need fewer calls
     room = 4 * CHUNK if isinstance(setting, MinMse) else CHUNK
     for region in blocks.regions(room, whole_blocks=True):
         values = blocked[region.elements]

@@ -14,10 +14,10 @@ from quantcore.numerics import KERNELS, like, round_to
 from quantcore.qparams.record import QParams
 from quantcore.scheme import Scheme
 
-_LEAST_STORED = 2.0**-127  # of e8m0
+_LEAST_STORED = 2.0**-127  # the smallest scale of e8m0
 # beyond 2^62 (2^63, with a margin) casts to int64 are undefined
 _CAST_LIMIT = float(1 << 62)
-_EXACT_IN_HALF = 2048  # float16 has every integer up to it
+_EXACT_IN_HALF = 2048  # float16 represents every integer up to this one
 
 
 def factor(scale: Tensor, inverse: Tensor | None, convention: Convention, *, stored: bool = False) -> Tensor:
@@ -42,7 +42,7 @@ def factor(scale: Tensor, inverse: Tensor | None, convention: Convention, *, sto
 
 
 class Dequantizer(NamedTuple):
-    """How a library dequantizes; ``how``: "shifted" q·s + z, or a value of the choice `decoding`.
+    """How a library dequantizes; ``how``: "shifted" for q·s + z, or a value of the convention's `decoding`.
 
     ``number``, in block form, and ``constant``: its operands. ``center``: one number that is added last. ``dtype``:
     the result of each operation is rounded to it.
@@ -95,10 +95,10 @@ def decode(
 
 
 def _in_half(fmt: IntFormat, scale: Tensor, dequantizer: Dequantizer) -> Tensor | None:
-    """Return the scale as float16 if it and all codes are exact in it, and each result is rounded to it.
+    """Return the scale as float16 if it and all codes are exact in float16 and each result is rounded to it, else None.
 
-    PyTorch computes with float16 in float32 and rounds each result: the same numbers in two thirds of the time. Not so
-    bfloat16, which it converts more slowly than it computes.
+    PyTorch computes with float16 in float32 and rounds each result: the same numbers in two thirds of the time. For
+    bfloat16 this does not pay off, since conversion takes longer than the computation.
     """
     if dequantizer.dtype != torch.float16 or dequantizer.number is not None or dequantizer.center is not None:
         return None
@@ -162,7 +162,7 @@ def fit(values: Tensor, scheme: Scheme) -> Tensor:
 
 def store(values: Tensor, codes: Tensor, fmt: IntFormat) -> None:
     """Write integers of the format into ``codes``."""
-    if codes.dtype == torch.uint8:  # the cast from float32 takes six times as long as to int8
+    if codes.dtype == torch.uint8:  # casting from float32 to uint8 takes six times as long as to int8
         if fmt.qmax <= torch.iinfo(torch.int8).max:
             codes = codes.view(torch.int8)
         else:

@@ -15,7 +15,7 @@ from quantcore.range_setting import Range, parts
 from quantcore.scheme import Scheme
 
 _SHORT = 4096  # elements: longer sums round too much in float32 to rank ranges
-# elements are read only where a few as far out as the farthest would end the search of enough blocks
+# elements are read only if a few elements as far out as the farthest would end the search in enough blocks
 _FEW, _WORTH = 4**0.5, 0.1
 _LEAST = 2.0**-50  # smaller norms come from squares that underflow in float32
 
@@ -31,13 +31,13 @@ class Coding(NamedTuple):
         """Return the parameters of some blocks."""
         return Coding(*(None if t is None else t[index] for t in self))  # type: ignore[index, arg-type]
 
-    def beside_elements(self) -> "Coding":
+    def with_element_axis(self) -> "Coding":
         """Add an axis, to broadcast with the elements of each block."""
         return self.at((slice(None), None))
 
 
 class Errors(Protocol):
-    """The interface of `squared_error.BlockErrors` that the search needs."""
+    """What the search needs of `squared_error.BlockErrors`."""
 
     # ruff: noqa: D102 (described there)
     blocks: Tensor
@@ -53,7 +53,7 @@ class Errors(Protocol):
 
 
 class Bounds(NamedTuple):
-    """Ranges of blocks, and the point that they are shrunk towards."""
+    """Ranges of blocks, and the points that they are shrunk towards."""
 
     low: Tensor
     high: Tensor
@@ -67,10 +67,10 @@ class Bounds(NamedTuple):
 
 @dataclass
 class Trials:
-    """Blocks whose search goes on.
+    """The blocks whose search continues.
 
     ``least``: an upper bound of √(squared error) of the best range so far. ``margin``: the absolute error of
-    `measure`, in addition to the slack. ``shrinks``: whether narrower ranges have codes that reach less far.
+    `measure`, in addition to the slack. ``shrinks``: whether the codes of narrower ranges reach less far.
     """
 
     errors: Errors
@@ -104,10 +104,10 @@ class Trials:
         return found.masked_fill_(found.isinf(), 0.0)
 
     def beyond_codes(self, coding: Coding) -> Tensor:
-        """Return a lower bound of √(squared error), here and for narrower ranges: the clipped elements' share of it."""
+        """Return a lower bound of √(squared error), here and for narrower ranges: the part from clipped elements."""
         low, high = _reach(coding, self.errors)
         if coding.shift is not None or self.errors.convention.scale.symmetric_scale == "signed_amax":
-            # with another rounding of the zero_point, or the other sign, narrower ranges reach one step farther
+            # if the zero_point rounds differently or the sign flips, a narrower range can reach one step farther
             low, high = low - coding.scale.abs(), high + coding.scale.abs()
         farthest = torch.maximum(low - self.bounds.low, self.bounds.high - high)
         if float((_FEW * farthest > self.least).float().mean()) < _WORTH:

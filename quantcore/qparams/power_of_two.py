@@ -59,7 +59,7 @@ def _rounded_e2m1(largest: Tensor, fmt: Format) -> Tensor:
 
 
 def _raised(largest: Tensor, mantissa: int) -> Tensor:
-    """Add half a step of the mantissa: what rounds up to the next power of two reaches it."""
+    """Add half a step of the mantissa: a number that rounds up to the next power of two reaches it."""
     return (largest.view(torch.int32) + (1 << (_MANTISSA - mantissa - 1))).view(torch.float32)
 
 

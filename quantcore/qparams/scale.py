@@ -16,7 +16,7 @@ from quantcore.qparams.record import QParams
 
 Range = tuple[Tensor, Tensor]
 _PRECISION = {"float32": torch.float32, "float64": torch.float64}
-# hqq 0.2.8, core/quantize.py: a narrower range has scale 1, and 1/s stays below what float16 holds
+# hqq 0.2.8, core/quantize.py: a narrower range has scale 1, and 1/s stays within float16
 _HQQ_NARROW, _HQQ_LARGEST_INVERSE = 1e-4, 2e4
 
 
@@ -183,7 +183,7 @@ OF_MAGNITUDE = (
 
 
 def replaced_scale(raw: Tensor, c: Convention) -> tuple[Tensor, Tensor]:
-    """Return the scale as float32, and in which blocks it was too small and replaced."""
+    """Return the scale as float32, and in which blocks it was too small and was replaced."""
     if bool(raw.abs().amin() >= c.scale.eps):
         return raw.to(torch.float32), torch.zeros_like(raw, dtype=torch.bool)
     small = raw.abs() < c.scale.eps

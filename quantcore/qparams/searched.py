@@ -16,16 +16,17 @@ from quantcore.qparams.record import QParams
 from quantcore.qparams.scale import replaced_scale
 from quantcore.range_setting import Search, Trial, span, total
 from quantcore.scheme import Scheme
+from quantcore.wording import count
 
 Array = npt.NDArray[np.float32]
 _BOX = 1 << 18  # elements searched at a time: ten arrays of 1 MB
 
 
 def search_qparams(x: Tensor, scheme: Scheme, blocks: Blocks, importance: Any) -> QParams:
-    """Return what the search finds for every group of the last axis; shapes in block form, codes of x's shape.
+    """Return what the search finds for every group of the last axis, in block form; codes have the shape of x.
 
     Raises:
-        QuantError: x has NaN or infinity, or the importance is missing, not finite, negative or of another shape.
+        QuantError: x contains NaN or infinity, or the importance is missing, not finite, negative or of another shape.
     """
     setting = scheme.range_setting
     assert isinstance(setting, Search)
@@ -65,8 +66,8 @@ def search_qparams(x: Tensor, scheme: Scheme, blocks: Blocks, importance: Any) -
 def _check_overflow(x: Tensor, finite: npt.NDArray[np.bool_]) -> None:
     if not finite.all():
         raise QuantError(
-            f"In {int((~finite).sum()):,} groups the search's sums overflow float32, and what ggml writes for them means "
-            f"nothing; scale x (or its importance) down; max|x| is {float(x.abs().max()):.3g}."
+            f"The sums of the search overflow float32 in {count(int((~finite).sum()), 'group')}, so what ggml writes there "
+            f"is meaningless; scale x or its importance down (max|x| is {float(x.abs().max()):.3g})."
         )
 
 
@@ -74,8 +75,8 @@ def _check_overflow(x: Tensor, finite: npt.NDArray[np.bool_]) -> None:
 class GroupSearch:
     """The search of one group: its elements and their weights, the trials, and what was found.
 
-    ``x``, ``weights``: (elements,); ``scale``, ``minimum``: before they are stored, ``minimum`` None without one.
-    ``best``: index of the trial taken, None where there was nothing to try.
+    ``x``, ``weights``: (elements,); ``scale``, ``minimum``: before they are stored; ``minimum`` may be None.
+    ``best``: index of the trial taken, None if none was.
     """
 
     x: Array
@@ -136,7 +137,7 @@ class Groups:
         return self.of(np.arange(rows.start, min(rows.stop, self.count)))
 
     def of(self, numbers: npt.NDArray[np.int64]) -> tuple[Array, Array]:
-        """`at` for groups of these numbers, in row-major order."""
+        """`at` for the groups with these numbers, in row-major order."""
         part = np.ascontiguousarray(self.x[numbers].T)
         importance, sigma2 = None, None
         if self.importance is not None:
@@ -163,11 +164,11 @@ def checked(importance: Any, shape: tuple[int, ...]) -> Array:
     if tuple(given.shape) not in fits:
         raise QuantError(
             f"importance has shape {tuple(given.shape)}, but the tensor has {shape}; give one number per column, "
-            f"{columns}, or per expert and column, or of the tensor's shape."
+            f"{columns}, or per expert and column, or per element."
         )
     refuse_nonfinite(given, "an importance", what="importance")
     if bool(given.amin() < 0):
         raise QuantError(
-            "importance has a negative number; give the mean of each column's squares, 0 or more."
+            "importance contains a negative number; give the mean of each column's squares, 0 or more."
         )
     return given.numpy()

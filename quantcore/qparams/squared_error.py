@@ -17,7 +17,7 @@ from quantcore.scheme import Scheme
 
 
 class Parts(NamedTuple):
-    """For every block the squared error of its clipped and other elements, float64, and the number clipped."""
+    """For every block: the squared error of clipped and of other elements, float64, and how many are clipped."""
 
     clipping: Tensor
     rounding: Tensor
@@ -41,7 +41,7 @@ class BlockErrors:
         return self.sums(self.coding(low, high)).nan_to_num_(nan=math.inf, posinf=math.inf)
 
     def search(self, low: Tensor, high: Tensor, anchor: Tensor, fractions: Tensor) -> Range:
-        """Return, for every block, the first range anchor + (bound - anchor)·fraction of least error.
+        """Return, for every block, the first range anchor + (bound - anchor)·fraction with the least error.
 
         ``fractions``: descending from 1, where the range is exactly (low, high).
         """
@@ -59,7 +59,7 @@ class BlockErrors:
         clipping, rounding_ = (low.new_zeros(len(low), dtype=torch.float64) for _ in range(2))
         clipped = torch.zeros_like(clipping, dtype=torch.int64)
         for rows, part in parts(self.blocks):
-            own = coding.at(rows).beside_elements()
+            own = coding.at(rows).with_element_axis()
             values = self._unclamped(part, own)
             outside = (values < least) | (values > most)
             square = self._error(values, part, own).double().square_()
@@ -69,10 +69,10 @@ class BlockErrors:
         return Parts(clipping, rounding_, clipped)
 
     def norms(self, coding: Coding) -> Tensor:
-        """Return √(squared error) of the blocks, computed in one piece each, float32."""
+        """Return √(squared error) of the blocks, each computed in one piece, float32."""
         norm = torch.empty(len(self.blocks), device=self.blocks.device)
         for rows, part in parts(self.blocks):
-            own = coding.at(rows).beside_elements()
+            own = coding.at(rows).with_element_axis()
             norm[rows] = torch.linalg.vector_norm(self._error(self._unclamped(part, own), part, own), dim=-1)
         return norm
 
@@ -82,7 +82,7 @@ class BlockErrors:
         for rows, part in parts(self.blocks):
             if least is not None and bool((total[rows] > least[rows]).all()):
                 continue  # the rest can only add to it
-            own = coding.at(rows).beside_elements()
+            own = coding.at(rows).with_element_axis()
             total[rows] += self._error(self._unclamped(part, own), part, own).double().square_().sum(-1)
         return total
 

@@ -48,11 +48,11 @@ RangeSetting = (
     | MakeIq4Nl
     | MaxScale
 )
-# by their name in texts
+# by the name in the text of a scheme
 RANGE_SETTINGS: dict[str, type[RangeSetting]] = {
     notation.snake_case(kind.__name__): kind for kind in get_args(RangeSetting)
 }
-# those that find a range by themselves, as they are usually set
+# the settings that need no further input, with their usual arguments
 METHODS: tuple[RangeSetting, ...] = (
     MIN_MAX,
     MinMse(),

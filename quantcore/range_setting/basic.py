@@ -1,4 +1,4 @@
-"""Range settings: how the (low, high) of a block is chosen, the range that its codes span.
+"""Range settings: how (low, high), the range that the codes of a block span, is chosen.
 
 A range setting is a frozen dataclass, called as ``range_setting(blocks, task) -> (low, high)``:
 ``blocks`` is float32 of shape (number of blocks, elements of a block), the results have one number
@@ -73,7 +73,7 @@ class Fixed:
             raise QuantError(f"The range needs low < high, not {low:g} and {high:g}.")
         if max(abs(low), abs(high)) > torch.finfo(torch.float32).max:
             raise QuantError(
-                f"The range {low:g} .. {high:g} does not fit float32, whose largest number is 3.4e38."
+                f"The range {low:g} .. {high:g} does not fit in float32, whose largest value is 3.4e38."
             )
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
@@ -148,7 +148,7 @@ def _positive(value: object) -> float:
 def _int32(value: object) -> int:
     zero_point = notation.integer(value, "zero_point")
     if not -(1 << 31) <= zero_point < 1 << 31:
-        raise QuantError(f"zero_point={zero_point} does not fit 32 bits.")
+        raise QuantError(f"zero_point={zero_point} does not fit in 32 bits.")
     return zero_point
 
 

@@ -15,19 +15,20 @@ from quantcore.range_setting.protocol import Range, Task
 Array = npt.NDArray[Any]
 MAX_BINS = 8192
 MAX_WORK = 1 << 28  # bins, times thresholds, times blocks: some 10 seconds
-_EPSILON = 0.0001  # what onnxruntime gives a bin without elements
-_TOGETHER = 1 << 20  # bins, over all blocks, that are processed at a time
-_USUAL = 100  # exponent: magnitudes farther from 1 are rescaled, so that bins have a width
+_EPSILON = 0.0001  # what onnxruntime assigns to an empty bin
+_TOGETHER = 1 << 20  # bins that are processed at a time, over all blocks
+_USUAL = 100  # exponent: magnitudes farther from 1 are rescaled, so that bins have a nonzero width
 
 
 @dataclass(frozen=True)
 class Entropy:
     """±T within min-max, where T is the edge of the histogram that loses the least information.
 
-    The histogram has ``num_bins`` bins over ±max|x|. For each T, the counts inside with the rest added to the outer
-    bins (p) are compared with the same in ``num_quantized_bins`` bins (q), by the Kullback-Leibler divergence
-    Σ p·log(p/q). Arithmetic and defaults are those of onnxruntime 1.31, bit for bit. Its 128 bins leave only the
-    widest T to try, so clipping needs more bins; TensorRT uses 2048.
+    The histogram has ``num_bins`` bins over ±max|x|. For each T, two distributions are compared by the
+    Kullback-Leibler divergence Σ p·log(p/q): p has the counts inside ±T, with all others added to its outermost bins;
+    q has the counts inside ±T merged into ``num_quantized_bins`` bins. Arithmetic and defaults are those of
+    onnxruntime 1.31, bit for bit. Its 128 bins leave only the widest T to try, so clipping needs more bins; TensorRT
+    uses 2048.
 
     Migacz 2017, "8-bit Inference with TensorRT", GTC talk S7310; onnxruntime/quantization/calibrate.py,
     HistogramCollector.get_entropy_threshold.
@@ -124,7 +125,7 @@ def least_divergence(counts: Array, quantized_bins: int) -> Array:
 
 
 def _divergence(inside: Array, outside: tuple[Array, Array], quantized_bins: int) -> Array:
-    """Return Σ p·log(p/q) of every row, float32; infinite where nothing lies inside."""
+    """Return Σ p·log(p/q) of every row, float32; infinite where q is 0 everywhere."""
     p = inside.copy()
     p[:, 0] += outside[0]
     p[:, -1] += outside[1]
@@ -145,7 +146,7 @@ def _divergence(inside: Array, outside: tuple[Array, Array], quantized_bins: int
 
 
 def _smooth(counts: Array) -> Array:
-    """Return counts as float32, with empty bins raised slightly at the equal expense of the others."""
+    """Return counts as float32, with empty bins raised slightly and the others lowered equally to compensate."""
     empty = counts == 0
     n = empty.sum(1, keepdims=True)
     taken = _EPSILON * n / np.maximum(counts.shape[1] - n, 1)

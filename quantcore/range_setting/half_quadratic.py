@@ -63,7 +63,7 @@ class HalfQuadratic:
         """
         size = torch.empty_like(
             blocks
-        )  # |error|: its mean rounds as in hqq only if taken over all elements at once
+        )  # |error|: its mean rounds as in hqq only if it is taken over all elements at once
         least = torch.tensor(torch.inf)
         for _ in range(self.iterations):
             moved = torch.empty_like(zero_point)

@@ -19,7 +19,7 @@ class SquaredError(Protocol):
         """Return the summed squared error of every block, float64."""
 
     def search(self, low: Tensor, high: Tensor, anchor: Tensor, fractions: Tensor) -> Range:
-        """Return, for every block, the first range anchor + (bound - anchor)·fraction of least error.
+        """Return, for every block, the first range anchor + (bound - anchor)·fraction with the least error.
 
         ``low``, ``high``, ``anchor``: one number per block. ``fractions``: descending from 1, where the range is
         exactly (low, high).
@@ -28,10 +28,10 @@ class SquaredError(Protocol):
 
 @dataclass(frozen=True)
 class Task:
-    """What a range setting needs to know of the scheme.
+    """What a range setting needs to know about the scheme.
 
-    ``squared_error``: measures ranges of the blocks passed in, None if not needed. ``blocks``: the number of
-    blocks of the tensor; a range setting receives some of them at a time.
+    ``squared_error``: measures ranges of the blocks passed in; None if not needed. ``blocks``: the number of
+    blocks in the tensor; a range setting receives only some of them at a time.
     """
 
     format: Format

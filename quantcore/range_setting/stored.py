@@ -1,4 +1,4 @@
-"""Scales and zero points as a file holds them, by reference."""
+"""Scales and zero points as they are stored in a file."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,9 +12,9 @@ from quantcore.range_setting.basic import Given
 
 @dataclass(frozen=True)
 class Stored(Given):
-    """Parameters read from a file: any finite or non-finite scale, any number of blocks, groups by an index.
+    """Parameters read from a file: scales may be non-finite, blocks may be many, and groups may be given by an index.
 
-    Its text form says where they came from, and can't be read back: the file holds the numbers.
+    Its text form names the origin and can't be parsed back, because the numbers are only in the file.
 
     Args:
         origin: the file and the tensor.
@@ -34,7 +34,7 @@ class Stored(Given):
     num_bytes: int = field(default=0, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Nothing is checked: files hold what they hold."""
+        """Check nothing: a file may contain any numbers."""
 
     def parameters(self, grid: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:
         """Return scale and zero_point for a grid of blocks.

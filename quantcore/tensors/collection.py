@@ -1,7 +1,7 @@
-"""Python's collection of cycles, paused while many objects are made that have none.
+"""Pause Python's garbage collector while many objects without reference cycles are created.
 
-It looks at all objects of a generation whenever some more have been made, at each of those of a checkpoint of 100,000
-tensors ten times: that took more than half of the time of listing it.
+The collector scans all objects of a generation whenever enough new ones exist. For a checkpoint of 100,000 tensors, it
+scanned each object ten times, which took more than half of the time of listing them.
 """
 
 import gc
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 
 class _Pauses:
-    """How many threads pause it now, and whether it runs otherwise."""
+    """How many threads are pausing the collector, and whether it was enabled before."""
 
     def __init__(self) -> None:
         self.lock, self.count, self.was_enabled = threading.Lock(), 0, False
@@ -22,7 +22,7 @@ _pauses = _Pauses()
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Pause it, for all threads; for work that waits for nothing. Also a decorator."""
+    """Pause the collector in all threads, for work that never blocks. Also a decorator."""
     with _pauses.lock:
         if not _pauses.count:
             _pauses.was_enabled = gc.isenabled()

@@ -1,4 +1,4 @@
-"""The identity of a tensor: a hash of every byte, where a cache would hash a sample."""
+"""The identity of a tensor: a hash of every byte, whereas a cache may hash only a sample."""
 
 import hashlib
 from typing import Any

@@ -1,4 +1,4 @@
-"""The distributions that tensors are generated from, as records from which a page builds its controls.
+"""The distributions that tensors are generated from, as records; a page builds its controls from them.
 
 Random numbers come from NumPy's ``Generator(PCG64(seed))`` and, wherever NumPy has them, from its
 float32 methods, which use tables, additions and multiplications and so give the same bits on every
@@ -112,7 +112,7 @@ def _sparse(rng: np.random.Generator, n: int, values: Values) -> Float32Array:
 
 
 def _one_element(rng: np.random.Generator, x: Float32Array, values: Values) -> None:
-    # set, not multiplied: a multiplied element could have been near 0, and not become an outlier
+    # set, not multiplied: an element near 0 would not become an outlier
     x.reshape(-1)[rng.integers(x.size)] = values["factor"]
 
 
@@ -148,7 +148,7 @@ DISTRIBUTIONS: dict[str, Distribution] = {
     ),
     "uniform": Distribution(
         "Uniform",
-        "Every value in the range is equally likely: the case that suits an integer format best.",
+        "Every value in the range is equally likely: the best case for an integer format.",
         (
             Parameter("low", -1, -1000, 1000, "The lower end of the range."),
             Parameter("high", 1, -1000, 1000, "The upper end of the range, not included."),

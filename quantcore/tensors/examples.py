@@ -1,4 +1,4 @@
-"""Example tensors: those of five teaching texts on quantization, and slices of trained layers."""
+"""Example tensors: from five teaching texts on quantization, and slices of trained layers."""
 
 import json
 from collections.abc import Callable

@@ -11,8 +11,8 @@ from quantcore.tensors.distributions import DISTRIBUTIONS, Distribution, Float32
 from quantcore.tensors.shapes import check_shape
 from quantcore.tensors.wording import short
 
-# Elements drawn at a time. Where a distribution draws twice per element, a seed's tensor depends on it: another
-# value would change the tensors of existing links.
+# Elements drawn at a time. If a distribution draws twice per element, the tensor of a seed depends on this value:
+# changing it would change the tensors of existing links.
 BLOCK = 2**20
 
 

@@ -26,7 +26,7 @@ _DAMAGED = "The tensor in the link is damaged ({}); copy the complete link again
 def encode(x: npt.NDArray[np.float32]) -> str:
     """Return ``x`` as at most `MAX_LINK_CHARS` characters of A-Z, a-z, 0-9, ``-``, ``_`` and ``.``.
 
-    Every bit is preserved, also of NaN.
+    Every bit is preserved, including those of NaN.
 
     Raises:
         QuantError: ``x`` is not float32, is empty, or is too large for a link.
@@ -41,7 +41,7 @@ def encode(x: npt.NDArray[np.float32]) -> str:
 
 
 def fits_link(x: npt.NDArray[Any]) -> bool:
-    """Say whether `encode` can write ``x``; large tensors are not compressed to find out."""
+    """Return whether `encode` can write ``x``; large tensors are not compressed to find out."""
     if x.dtype != np.float32 or x.size == 0:
         return False
     text = _encode(x)
@@ -70,7 +70,7 @@ def decode(text: str) -> npt.NDArray[np.float32]:
 
 
 def _encode(x: npt.NDArray[Any]) -> str | None:
-    """Return the text, however long, or None where it is certainly too long."""
+    """Return the text, however long, or None if it is certainly too long."""
     if x.dtype != np.float32:
         raise QuantError(
             f"x has dtype {x.dtype}; a link carries float32, so convert it: x.astype('float32')."

@@ -31,7 +31,7 @@ def megabytes(size: int) -> str:
 
 
 def shape_text(shape: tuple[int, ...]) -> str:
-    """Return a shape as text, also one that a hostile header claims: ``(4096, 14336)``."""
+    """Return a shape as text, even one that a hostile header claims: ``(4096, 14336)``."""
     if len(shape) > 20 or any(abs(n) >= 10**15 for n in shape):
         return f"of {len(shape)} axes"
     return str(shape)

@@ -1,4 +1,4 @@
-"""Small checkpoints to try things on: the same two layers of a sentence encoder, unquantized and quantized in three ways.
+"""Small checkpoints to try things on: two layers of a sentence encoder, unquantized and quantized in three formats.
 
 >>> from quantcore.checkpoints import EXAMPLES, open_checkpoint
 >>> open_checkpoint(EXAMPLES["minilm-gptq"]).tensors["encoder.layer.0.output.dense.weight"]
@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 _DATA = Path(__file__).parent / "data"
-# name -> a file or folder; "minilm" is what the others were quantized from. data/NOTICE says where they are from.
+# name -> a file or folder; the others were quantized from "minilm". Sources: data/NOTICE.
 EXAMPLES: Mapping[str, Path] = MappingProxyType(
     {
         "minilm-gptq": _DATA / "minilm-gptq",

@@ -1,4 +1,4 @@
-"""The block types of GGUF: ggml's own names, bytes to fields and back, and values bit for bit."""
+"""The block types of GGUF under ggml's names: bytes to fields and back, and values bit for bit."""
 
 from quantcore.checkpoints.ggml.block_type import BlockType, CodePart, Fields
 from quantcore.checkpoints.ggml.encode import ggml_bytes

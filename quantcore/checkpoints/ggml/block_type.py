@@ -1,8 +1,8 @@
-"""A block type of GGUF: its fields, and how ggml makes values of them.
+"""A block type of GGUF: its fields, and how ggml computes values from them.
 
 Every type computes value = level * scale, or level * scale - min (K types), or level * scale + min (Q4_1, Q5_1), in
 float32 and in this order, as ggml's `dequantize_row_*` do. A level is what a code stands for: the code
-itself less a constant, an entry of a table, or an element of a row of a grid.
+itself minus a constant, an entry of a table, or an element of a row of a grid.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ Fields = Mapping[str, npt.NDArray[Any]]  # [blocks, entries] each
 Floats = npt.NDArray[np.float32]
 Parameter = Callable[[Fields], Floats]  # fields -> [blocks, sub-blocks]
 
-# elements dequantized at once: few enough to stay in a core's cache, so many that the calls cost little
+# elements dequantized at once: few enough to stay in a core's cache, but enough that calls cost little
 _AT_ONCE = 1 << 18
 
 
@@ -50,7 +50,7 @@ class Levels(Protocol):
         ...
 
     def parts(self, element: int) -> tuple["CodePart", ...]:
-        """What decides an element's code."""
+        """The bits that determine an element's code."""
         ...
 
 
@@ -113,7 +113,7 @@ class BlockType:
 
     @property
     def table(self) -> tuple[float, ...] | None:
-        """The values of the codes, before the scale; None where a code less its zero point is its own value."""
+        """The values of the codes, before the scale; None if the value is the code minus its zero point."""
         table = getattr(self.levels, "table", None)
         return None if table is None else tuple(self.unit * level for level in table)
 
@@ -146,7 +146,7 @@ class BlockType:
             else out.reshape(-1, self.elements)
         )
         step = max(1, _AT_ONCE // self.elements)
-        with np.errstate(all="ignore"):  # a scale may be infinite, and then ggml computes with it too
+        with np.errstate(all="ignore"):  # a scale may be infinite; ggml computes with it too
             for start in range(0, len(blocks), step):
                 part = blocks[start : start + step]
                 self._values({f.name: f.unpack(part) for f in self.fields}, values[start : start + step])
@@ -162,14 +162,14 @@ class BlockType:
             (torch.sub if self.min_sign < 0 else torch.add)(boxes, mins, out=boxes)
 
     def code_parts(self, element: int) -> tuple[CodePart, ...]:
-        """What decides the code of an element of the block: its own bits, or those it shares with neighbors."""
+        """The bits that determine the code of an element: its own, or bits that it shares with neighbors."""
         return self.levels.parts(element)
 
     def locate(self, field: str, entry: int, bits: range | None = None) -> tuple[Bits, ...]:
-        """Where in the block the bits of one entry of a field lie, its lowest first.
+        """Where in the block the bits of one entry of a field are, the lowest first.
 
         Args:
-            bits: only these positions of the number, consecutive ones.
+            bits: only these consecutive positions of the number.
         """
         found = self.field(field).locate(entry)
         return found if bits is None else tuple(part for piece in found if (part := piece.part(bits)))
@@ -178,7 +178,8 @@ class BlockType:
         given = np.ascontiguousarray(data, np.uint8)
         if given.size % self.num_bytes:
             raise QuantError(
-                f"{given.size:,} bytes are not whole {self.name} blocks of {self.num_bytes} bytes; pass whole rows."
+                f"{given.size:,} bytes are not a whole number of {self.name} blocks of {self.num_bytes} bytes; pass "
+                "whole rows."
             )
         return given.reshape(-1, self.num_bytes)
 
@@ -207,4 +208,4 @@ class BlockType:
         least, most = int(given.min()), int(given.max())
         if least < low or most > high:
             bad = least if least < low else most
-            raise QuantError(f"The field {field.name!r} of {self.name} holds {low}..{high}, not {bad}.")
+            raise QuantError(f"The field {field.name!r} of {self.name} takes {low}..{high}, not {bad}.")

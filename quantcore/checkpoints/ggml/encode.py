@@ -21,12 +21,12 @@ def ggml_bytes(result: Quantized) -> bytes:
     """Return the blocks of a result, row after row: what ``ggml_quantize_chunk`` writes for its x.
 
     Raises:
-        QuantError: the result's scheme is not one of the gguf presets, or one of these with importance.
+        QuantError: the result's scheme is not one of the gguf presets, with or without importance.
     """
     name = gguf_type(result.scheme)
     if name is None:
         raise QuantError(
-            f"ggml has no block type for the scheme {str(result.scheme)[:120]!r}; use a preset gguf.*, as it is."
+            f"ggml has no block type for the scheme {str(result.scheme)[:120]!r}; use one of the presets gguf.* as it is."
         )
     block_type = BLOCK_TYPES[name]
     return block_type.pack(_fields(result, block_type)).tobytes()
@@ -49,10 +49,10 @@ def _fields(result: Quantized, block_type: BlockType) -> dict[str, Numbers]:
 
 
 def _sign_zeros(fields: dict[str, Numbers], x: Numbers, signed: bool) -> None:
-    """Give zeros the signs that C's searches for the extremes of a block leave, in place.
+    """Give zeros, in place, the signs that they get in C when the extremes of a block are searched.
 
-    The d of Q4_0 and Q5_0 is 0 / -8 where all elements are 0, and the m of Q4_1 and Q5_1 the first of the zeros
-    where none is below, +0 or -0. ``signed``: whether d has the sign of the extreme.
+    The d of Q4_0 and Q5_0 is 0 / -8 if all elements are 0. The m of Q4_1 and Q5_1 is the first zero, +0 or -0, if the
+    lowest element is 0. ``signed``: whether d has the sign of the extreme.
     """
     if "m" in fields:
         lowest = x.min(axis=1) == 0
@@ -72,7 +72,7 @@ def _of_scales(scales: Quantized, block_type: BlockType, d: str, code: str) -> d
 
 
 def _half(codes: Numbers) -> Numbers:
-    """Codes of fp16 as the numbers of that bit pattern."""
+    """The float16 numbers whose bit patterns are the codes."""
     return codes.astype(np.uint16).view(np.float16)
 
 

@@ -1,7 +1,7 @@
-"""What a block holds: a field is one kind of number, which the block holds once or many times.
+"""What a block holds: a field is one kind of number, of which the block holds one or many.
 
-Reading (`Field.unpack`), writing (`Field.pack`) and locating (`Field.locate`) follow from the same planes, so that they
-can't disagree.
+Reading (`Field.unpack`), writing (`Field.pack`) and locating (`Field.locate`) use the same planes, so they can't
+disagree.
 """
 
 from dataclasses import dataclass
@@ -66,7 +66,7 @@ class Field:
             plane.write(stored.reshape(len(blocks), self.count), blocks)
 
     def locate(self, entry: int) -> tuple[Bits, ...]:
-        """Where the bits of one number lie, its lowest first."""
+        """Where the bits of one number are, the lowest first."""
         found = [bits for plane in self.planes for bits in plane.locate(entry)]
         return tuple(sorted(found, key=lambda bits: bits.at))
 

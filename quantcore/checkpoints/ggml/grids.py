@@ -11,7 +11,7 @@ import numpy.typing as npt
 from quantcore.checkpoints.ggml.block_type import CodePart, Fields
 
 _RUN = 8  # elements that share one byte of signs, or one shift of IQ1
-STEPS = 8  # of IQ1: its grid is shifted by an eighth up or down
+STEPS = 8  # IQ1 shifts its grid up or down by an eighth
 
 
 @cache
@@ -45,7 +45,7 @@ def _shifted_words(name: str) -> npt.NDArray[Any]:
 
 @cache
 def _sign_words(bits: int) -> npt.NDArray[Any]:
-    """The signs of eight elements, 0 or -1 a byte, by code: bit i is element i's.
+    """The signs of eight elements for each code, one byte of 0 or -1 each: bit i is the sign of element i.
 
     With ``bits`` 7 the eighth sign makes the number of negative elements even (ggml-common.h, `ksigns_iq2xs`).
     """
@@ -64,9 +64,9 @@ def _rows(words: npt.NDArray[Any], index: npt.NDArray[Any]) -> npt.NDArray[np.in
 
 @dataclass(frozen=True)
 class SignedGrid:
-    """level = an element of row ``grid_index`` of the grid, with its sign; it is also the code.
+    """level = an element of row ``grid_index`` of the grid, with its sign; the level is also the code.
 
-    ``signs``: the field with the signs of eight elements, as eight bits, or as seven ("sign_index").
+    ``signs``: the field with the signs of eight elements, in eight bits, or in seven ("sign_index").
     """
 
     grid: str
@@ -117,7 +117,7 @@ class ShiftedGrid:
         return _rows(_shifted_words(self.grid), index)
 
     def zero_point(self, fields: Fields) -> npt.NDArray[np.float32]:
-        """Less the shift: value = scale * (code - zero_point), one for ``run`` elements."""
+        """Minus the shift, since value = scale * (code - zero_point); one per run of elements."""
         return np.where(fields["shift_sign"], np.float32(1 / STEPS), np.float32(-1 / STEPS))
 
     def parts(self, element: int) -> tuple[CodePart, ...]:

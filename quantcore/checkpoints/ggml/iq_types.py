@@ -14,7 +14,7 @@ def _bytes(byte: int, count: int, at: int = 0) -> Plane:
 
 
 def _nibble_pairs(byte: int, count: int, bits: int = 4, at: int = 0, shift: int = 0) -> Plane:
-    """Two entries a byte, the first in the low nibble; of each nibble ``bits`` bits from ``shift`` on."""
+    """Two entries per byte, the first in the low nibble: ``bits`` bits of each nibble, from bit ``shift`` on."""
     return Plane(byte, (Axis(count // 2, 1), Axis(2, bits=4)), bits, at, shift=shift)
 
 
@@ -97,7 +97,7 @@ IQ1_S = BlockType(
     ),
     32, ShiftedGrid("IQ1_S", 32), Stepped(1, 2, 1 / STEPS), unit=1 / STEPS,
 )  # fmt: skip
-# The float16 of IQ1_M lies in four parts: the highest four bits of each of the four words of scale codes.
+# The float16 of IQ1_M is split into four parts: the highest four bits of each of the four words of scale codes.
 IQ1_M = BlockType(
     "IQ1_M", 29, 256, 56,
     (

@@ -1,4 +1,4 @@
-"""Q2_K to Q6_K: super-blocks of 256 elements with 8 or 16 sub-blocks, whose scales and mins are codes themselves."""
+"""Q2_K to Q6_K: super-blocks of 256 elements in 8 or 16 sub-blocks, whose scales and mins are themselves quantized."""
 
 from quantcore.checkpoints.ggml.block_type import BlockType
 from quantcore.checkpoints.ggml.fields import Field, crumbs, half, nibbles
@@ -9,8 +9,8 @@ from quantcore.checkpoints.ggml.planes import Axis, Plane
 def _six_bits(name: str, byte: int, shift: int) -> Field:
     """The scale codes (or min codes) of Q4_K and Q5_K: eight numbers of 6 bits (ggml-quants.c, `get_scale_min_k4`).
 
-    The first four lie whole in the bytes from ``byte`` on; of the others, four bits in the bytes from 12 on, from
-    bit ``shift``, and two in the upper bits of the first four.
+    The first four are stored whole in the bytes from ``byte`` on. Of the other four, four bits are in the bytes from 12
+    on, starting at bit ``shift``, and two are in the upper bits of the bytes of the first four.
     """
     four = (Axis(4, 1),)
     return Field(

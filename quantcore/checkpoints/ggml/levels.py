@@ -1,4 +1,4 @@
-"""What a code stands for, and the scales: the parts that block types are made of."""
+"""What codes stand for, and how scales are computed: the building blocks of block types."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +17,7 @@ class Offset:
     constant: int = 0
 
     def codes(self, fields: Fields) -> npt.NDArray[Any]:
-        """The codes as stored, less the field's offset."""
+        """The codes as stored, minus the field's offset."""
         return fields["codes"]
 
     def levels(self, fields: Fields) -> npt.NDArray[Any]:
@@ -68,7 +68,7 @@ class Table:
 
 @dataclass(frozen=True)
 class FloatOf:
-    """The float16 field ``name`` in float32, one for the block."""
+    """The float16 field ``name`` as float32, one per block."""
 
     name: str
 
@@ -79,7 +79,7 @@ class FloatOf:
 
 @dataclass(frozen=True)
 class Product:
-    """The float16 field ``name`` times the integers of the field ``code``, float32, one for each sub-block."""
+    """The float16 field ``name`` times the integers of the field ``code``, float32, one per sub-block."""
 
     name: str
     code: str

@@ -1,4 +1,4 @@
-"""Names of llama.cpp's tensors and those that Hugging Face's models have for them, for each architecture.
+"""The names of tensors in llama.cpp and in Hugging Face models, for each architecture.
 
 ``data/names.json`` is written from the gguf package by ``tests/make_gguf_names.py``.
 """
@@ -16,7 +16,7 @@ _EXPERT = re.compile(r"\.experts\.(\d+)\.")
 _OLD_EXPERT = re.compile(r"(blk\.\d+\.ffn_(?:gate|up|down))\.(\d+)")
 _LAST = re.compile(r"(.+)\.(weight|bias|scale)")
 _LONGEST = 300  # characters of a name that is mapped
-# what wraps a language model that llama.cpp converts alone
+# prefixes of a language model within a larger model, of which llama.cpp converts only the language model
 _WRAPPERS = (
     "model.language_model.",
     "language_model.model.",
@@ -30,18 +30,18 @@ _WRAPPERS = (
 class GgufNames:
     """The tensors of one architecture of llama.cpp, or of all.
 
-    ``tensors``: a template of Hugging Face's names -> those of llama.cpp; a layer's number is ``{bid}`` in both.
+    ``tensors``: a template of Hugging Face names -> llama.cpp's names; ``{bid}`` is the number of a layer in both.
     """
 
     tensors: Mapping[str, tuple[str, ...]]
 
     @classmethod
     def of(cls, architecture: Any) -> "GgufNames":
-        """Return those of ``general.architecture``; of all architectures if it is not known."""
+        """Return the names for a ``general.architecture``; for all architectures together if it is not known."""
         return _of(architecture if architecture in _data()["architectures"] else "")
 
     def of_stem(self, stem: str) -> Iterator[str]:
-        """Yield the names of llama.cpp for a name without its ``.weight``; several only if the architecture is not known."""
+        """Yield llama.cpp's names for a name without ``.weight``; several only if the architecture is not known."""
         yield from self.tensors.get(stem, ())
         for number in _NUMBER.finditer(stem):
             template = f"{stem[: number.start()]}{{bid}}{stem[number.end() :]}"
@@ -49,22 +49,22 @@ class GgufNames:
                 yield name.replace("{bid}", number[0])
 
     def of_name(self, name: str) -> Iterator[tuple[str, int | None]]:
-        """Yield the names that a tensor of Hugging Face may have in llama.cpp, and which expert of a stack it is."""
+        """Yield the names that a Hugging Face tensor may have in llama.cpp, each with its expert number or None."""
         if len(name) > _LONGEST:
             return
         whole, expert = without_expert(name)
         found = _LAST.fullmatch(whole)
         stem, last = (found[1], f".{found[2]}") if found else (whole, "")
         known = [m for variant in _variants(stem) for m in self.of_stem(variant)]
-        if not known:  # such as gate_proj, where this architecture has only the fused gate_up_proj
+        if not known:  # such as gate_proj, if this architecture has only the fused gate_up_proj
             known = [m for variant in _variants(stem) for m in _of("").of_stem(variant)]
         for mapped in known:
-            # stacks of experts have no last name in some releases, but always have one in llama.cpp
+            # in some releases, the names of stacks of experts lack the .weight that they have in llama.cpp
             yield mapped + (last or (".weight" if mapped.endswith("_exps") else "")), expert
 
 
 def without_expert(name: str) -> tuple[str, int | None]:
-    """Return the name of the stack that a single expert belongs to, and its number; else the name and None.
+    """Return the name of the stack that a single expert belongs to, and the expert's number; else the name and None.
 
     >>> without_expert("model.layers.0.mlp.experts.5.up_proj.weight")
     ('model.layers.0.mlp.experts.up_proj.weight', 5)
@@ -79,7 +79,7 @@ def without_expert(name: str) -> tuple[str, int | None]:
 
 
 def _variants(stem: str) -> Iterator[str]:
-    """Yield a stem as it is, and without or with what wraps a model."""
+    """Yield a stem as it is, and with or without the prefixes of a model."""
     yield stem
     for wrapper in _WRAPPERS:
         if stem.startswith(wrapper):
@@ -103,6 +103,6 @@ def _of(architecture: str) -> GgufNames:
     ]
     for tensor, names in (*of_both, *instead.items()):
         for name in (tensor, *names):
-            # of one architecture's tensors with the same name, gguf-py takes the last
+            # if tensors of one architecture have the same name, gguf-py takes the last
             found[name] = (tensor,) if architecture else (*found.get(name, ()), tensor)
     return GgufNames(found)

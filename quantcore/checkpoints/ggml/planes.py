@@ -1,8 +1,8 @@
-"""Where the bits of numbers lie in a block: data, and what follows from it for reading, writing and locating.
+"""Where the bits of numbers are in a block, as data; reading, writing and locating follow from it.
 
-GGUF scatters a number over a block: the low four bits of a Q5_K code lie in one byte, the fifth in another; the
-scale codes of Q4_K lie in a pattern of three. A `Plane` says for some consecutive bits of some consecutive entries of a
-field where they lie.
+GGUF scatters a number over a block: the low four bits of a Q5_K code are in one byte, the fifth in another; the
+scale codes of Q4_K follow three patterns. A `Plane` says where some consecutive bits of some consecutive entries of a
+field are.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ Bytes = npt.NDArray[np.uint8]  # [blocks, bytes per block], contiguous
 
 @dataclass(frozen=True)
 class Axis:
-    """``count`` entries in a row: each lies ``bytes`` bytes or ``bits`` bits after the one before."""
+    """``count`` consecutive entries: each is ``bytes`` bytes or ``bits`` bits after the previous one."""
 
     count: int
     bytes: int = 0
@@ -28,7 +28,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Bits:
-    """Where some bits of one number lie: ``count`` bits from bit ``low`` of byte ``byte`` (bit 0 is the lowest).
+    """Where some bits of one number are: ``count`` bits from bit ``low`` of byte ``byte`` (bit 0 is the lowest).
 
     ``at``: which bit of the number the lowest of them is. ``byte`` counts from the start of the block.
     """
@@ -39,7 +39,7 @@ class Bits:
     at: int
 
     def part(self, positions: range) -> "Bits | None":
-        """Only the bits at these positions of the number, consecutive ones; None if none of them lies here."""
+        """Only the bits at these consecutive positions of the number; None if none of them is here."""
         start, end = max(self.at, positions.start), min(self.at + self.count, positions.stop)
         return Bits(self.byte, self.low + start - self.at, end - start, start) if start < end else None
 
@@ -83,7 +83,7 @@ class Plane:
         """Put the plane's bits of every entry into ``stored`` [blocks, entries of the field].
 
         Args:
-            add: by OR; otherwise the entries have not been written yet.
+            add: combine them with what is stored, by OR; otherwise the entries have not been written yet.
         """
         if stored.itemsize == self.word == 1 and self.axes[-1].bytes == 1:
             self._read_lanes(blocks, stored, add)
@@ -93,7 +93,7 @@ class Plane:
             self._read_words(blocks, stored, add)
 
     def _read_lanes(self, blocks: Bytes, stored: Bytes, add: bool) -> None:
-        """Bytes that follow one another, up to eight at once: shifted and masked in one integer."""
+        """Read consecutive bytes, up to eight at once, shifted and masked as one integer."""
         lanes = self._lanes
         source = _view(blocks, lanes.shape, lanes.size, self.byte, lanes.strides)
         target = _view(stored, lanes.target_shape, lanes.size, self.first, lanes.target_strides)
@@ -102,7 +102,7 @@ class Plane:
             return
         source = np.ascontiguousarray(source)
         for shift, box in lanes.boxes:
-            # what a neighboring byte shifts in lies outside the mask
+            # bits shifted in from a neighboring byte are outside the mask
             moved = source >> shift if shift > 0 else source << -shift if shift else source
             if add:
                 target[box] |= moved & lanes.mask
@@ -134,7 +134,7 @@ class Plane:
         )
 
     def _read_table(self, blocks: Bytes, stored: Bytes, add: bool) -> None:
-        """Entries that follow one another in a byte: looked up for each byte."""
+        """Read consecutive entries of a byte: all of them are looked up by the byte."""
         outer, lane = self.axes[:-1], self.axes[-1].count
         shape = tuple(axis.count for axis in outer)
         source = _view(blocks, shape, 1, self.byte, tuple(axis.bytes for axis in outer))
@@ -147,7 +147,7 @@ class Plane:
             target[...] = found
 
     def _read_words(self, blocks: Bytes, stored: npt.NDArray[Any], add: bool) -> None:
-        """Words of any size, each shifted for each of its entries."""
+        """Read words of any size, each shifted once for each of its entries."""
         found = self._words(blocks)
         if self._shifts.any():
             found = found >> self._shifts
@@ -166,7 +166,7 @@ class Plane:
 
     @cached_property
     def _entries_of_bytes(self) -> npt.NDArray[Any]:
-        """For each byte the entries of the last axis that it holds, as one integer of as many bytes."""
+        """For each byte value, the entries of the last axis that it holds, as one integer of as many bytes."""
         last = self.axes[-1]
         shifts = self.shift + np.arange(last.count) * last.bits
         entries = (np.arange(256)[:, None] >> shifts & self._mask) << self.at
@@ -178,7 +178,7 @@ class Plane:
         part = numbers[:, self.first : self.first + self.entries].reshape(words.shape)
         part = (part >> part.dtype.type(self.at)) & part.dtype.type(2**self.bits - 1)
         shifted = part.astype(words.dtype) << self._shifts
-        # entries of one word, one after the other: a word can be written once in one operation
+        # one entry of each word at a time: an operation can write each word only once
         inside = tuple(axis.count if axis.bits else 1 for axis in self.axes)
         for index in np.ndindex(*inside):
             here = tuple(
@@ -188,7 +188,7 @@ class Plane:
             words[:, *here] |= shifted[:, *here]
 
     def locate(self, entry: int) -> list[Bits]:
-        """Where the plane's bits of one entry lie; empty if it does not cover the entry."""
+        """Where the plane's bits of one entry are; empty if it does not cover the entry."""
         left, byte, low = entry - self.first, self.byte, self.shift
         if not 0 <= left < self.entries:
             return []
@@ -196,7 +196,7 @@ class Plane:
             left, index = divmod(left, axis.count)
             byte, low = byte + index * axis.bytes, low + index * axis.bits
         found, at, end = [], self.at, self.at + self.bits
-        while at < end:  # a word's bits may lie in two of its bytes
+        while at < end:  # the bits may span bytes of the word
             count = min(8 - low % 8, end - at)
             found.append(Bits(byte + low // 8, low % 8, count, at))
             low, at = low + count, at + count
@@ -222,7 +222,7 @@ class _Lanes:
 def _view(
     array: npt.NDArray[Any], shape: tuple[int, ...], size: int, first: int, strides: tuple[int, ...]
 ) -> npt.NDArray[Any]:
-    """Integers of ``size`` bytes in the memory of a contiguous array of rows, from byte ``first`` of each row on."""
+    """View the memory of a contiguous array of rows as integers of ``size`` bytes, from byte ``first`` of each row."""
     if not len(array):
         return np.empty((0, *shape), _DTYPES[size])
     row = array.shape[1] * array.itemsize

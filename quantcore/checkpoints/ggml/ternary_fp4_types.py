@@ -12,17 +12,17 @@ from quantcore.checkpoints.ggml.fields import Field, crumbs, half, nibbles
 from quantcore.checkpoints.ggml.levels import FloatOf, Offset, Table
 from quantcore.checkpoints.ggml.planes import Axis, Plane
 
-# runs of bytes of TQ1_0: (bytes of a run, digits in each byte); a run's first digits are consecutive elements
+# runs of bytes of TQ1_0: (bytes in a run, digits per byte); the first digits of a run are consecutive elements
 _RUNS = ((32, 5), (16, 5), (4, 4))
 _DIGITS = 5
 
 
 @dataclass(frozen=True)
 class Digits:
-    """level = code - 1, where the code is a digit of base 3: five of them in a byte.
+    """level = code - 1, where the code is a digit in base 3, five to a byte.
 
-    A byte b holds the fraction b/256; its digits are those of b/256 in base 3, the first element's first. Each of
-    the 243 numbers has one byte or two, so that codes alone do not give back every byte.
+    A byte b holds the fraction b/256; its digits are those of b/256 in base 3, the first element's first. One or two
+    bytes stand for each of the 243 numbers, so codes alone do not determine the byte.
     """
 
     def codes(self, fields: Fields) -> npt.NDArray[np.uint8]:
@@ -31,20 +31,20 @@ class Digits:
         for run, digits in _RUNS:
             end = start + run
             for digit in range(digits):
-                # the fraction after the first digits, in 256ths; then its thirds
+                # the fraction that is left after the first digits, in 256ths; its thirds give the next digit
                 rest = stored[:, start:end] * np.uint8(3**digit)
                 found.append((rest > 85).view(np.uint8) + (rest > 170).view(np.uint8))
             start = end
         return np.concatenate(found, axis=1)
 
     def levels(self, fields: Fields) -> npt.NDArray[np.int8]:
-        """The digits less 1."""
+        """The digits minus 1."""
         codes = self.codes(fields).view(np.int8)
         codes -= np.int8(1)
         return codes
 
     def zero_point(self, fields: Fields) -> npt.NDArray[np.uint8]:
-        """1, once for the block."""
+        """1, once per block."""
         return np.ones((len(fields["digits"]), 1), np.uint8)
 
     def parts(self, element: int) -> tuple[CodePart, ...]:
@@ -82,7 +82,7 @@ _FP4 = Table((0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12))  # E2M1,
 
 @cache
 def _half_e8m0() -> Floats:
-    """2^(code - 127) / 2 of the 256 codes; ggml knows no NaN among them (ggml-impl.h, `ggml_e8m0_to_fp32_half`)."""
+    """2^(code - 127) / 2 of the 256 codes; in ggml, none of them is NaN (ggml-impl.h, `ggml_e8m0_to_fp32_half`)."""
     return np.ldexp(np.float32(0.5), np.arange(256) - 127).astype(np.float32)
 
 
@@ -98,7 +98,7 @@ def _half_e4m3() -> Floats:
 
 @dataclass(frozen=True)
 class HalfE8m0:
-    """Half the value of an E8M0 scale: ggml keeps FP4 levels doubled; ``nan``: whether 255 is NaN, which it is not to ggml."""
+    """Half the value of an E8M0 scale, since ggml keeps FP4 levels doubled; ``nan``: whether 255 is NaN (not in ggml)."""
 
     nan: bool = False
 

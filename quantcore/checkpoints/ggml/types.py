@@ -11,7 +11,7 @@ BLOCK_TYPES: dict[str, BlockType] = {
 }
 TYPE_IDS: dict[int, BlockType] = {kind.type_id: kind for kind in BLOCK_TYPES.values()}
 
-# types whose elements are the values, with their bytes; safetensors has the same names
+# types that store plain values, with bytes per element; safetensors uses the same names
 PLAIN_TYPES: dict[int, tuple[str, int]] = {
     0: ("F32", 4), 1: ("F16", 2), 30: ("BF16", 2), 28: ("F64", 8),
     24: ("I8", 1), 25: ("I16", 2), 26: ("I32", 4), 27: ("I64", 8),

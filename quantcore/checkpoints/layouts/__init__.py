@@ -1,4 +1,4 @@
-"""The layouts of quantized releases: one module a format; what no format claims is plain."""
+"""The layouts of quantized releases: one module per format; tensors that no format claims are plain."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -27,8 +27,8 @@ def _bitsandbytes(release: Release) -> Iterator[Layout]:
     yield from bitsandbytes_int8.find(release)
 
 
-# quant_method in the config -> what finds the weights of such a release. An empty method: no config says; each
-# finder is tried, in this order, and must know its weights by their names and shapes.
+# quant_method in the config -> what finds the weights of such a release. If there is no method, each finder is tried,
+# in this order, and must recognize its weights by their names and shapes.
 FINDERS: dict[str, Finder] = {
     "gptq": gptq.find,
     "awq": awq.find,
@@ -49,7 +49,7 @@ SYNONYMS = {
     "modelopt_fp4": "modelopt", "modelopt_mixed": "modelopt", "fbgemm_fp8": "fp8",
     "optimum-quanto": "quanto", "compressed_tensors": "compressed-tensors",
 }  # fmt: skip
-# tried for every release, before the method's: weights that files mark themselves (ggml types, metadata, QDQ pairs)
+# tried for every release, before the method's finder: weights that files mark (by ggml types, metadata, QDQ pairs)
 SIGNATURES: tuple[Finder, ...] = (
     gguf.find_imatrix,
     gguf.find_gguf,
@@ -67,7 +67,7 @@ def find_layouts(release: Release) -> dict[str, Layout]:
     for finder in (*SIGNATURES, *_of_method(release.method), plain.find):
         layouts = [layout for layout in finder(release) if layout.name not in found]
         found |= {layout.name: layout for layout in layouts}
-        if layouts:  # a release that lost nothing keeps its modules sorted
+        if layouts:  # otherwise the release keeps its cached `modules`
             taken = {piece.name for layout in layouts for piece in layout.pieces.values()}
             rest = {name: piece for name, piece in release.stored.items() if name not in taken}
             release = replace(release, stored=rest)
@@ -75,7 +75,7 @@ def find_layouts(release: Release) -> dict[str, Layout]:
 
 
 def _of_method(method: str) -> tuple[Finder, ...]:
-    """Return what finds the weights of a method; of an unknown one, they are refused by its name."""
+    """Return the finders of a method; for an unknown method, one that refuses its weights and names the method."""
     if not method:
         return tuple(FINDERS.values())
     known = FINDERS.get(SYNONYMS.get(method, method))

@@ -1,8 +1,8 @@
-"""AutoRound releases (quant_method auto-round): the packings of others, chosen by ``packing_format``.
+"""AutoRound releases (quant_method auto-round): the packings of other methods, chosen by ``packing_format``.
 
 ``auto_round:auto_gptq``: GPTQ v1. ``auto_round:auto_awq``: AWQ gemm. ``auto_round:llm_compressor``: compressed-tensors.
-Others (``auto_round``, ``auto_round:gptqmodel``): as GPTQ, with zero points as they are (v2). ``extra_config`` gives
-other bits, group sizes and symmetry for modules, by their names or patterns.
+Others (``auto_round``, ``auto_round:gptqmodel``): as GPTQ, with zero points stored as they are (v2). ``extra_config``
+overrides bits, group sizes and symmetry for modules, by name or pattern.
 
 Source: auto-round b9f3d007 (0.15.0), auto_round/inference/convert_model.py and auto_round_extension/torch.
 """
@@ -30,7 +30,7 @@ def find(release: Release) -> Iterator[Layout]:
     packing = text(config, "packing_format") or "auto_round:auto_gptq"
     exceptions, patterns = section(config, "extra_config"), Patterns()
     make: Make = awq.layout_of if "awq" in packing else gptq.layout_of
-    # AutoRound's version is not AWQ's, and names no checkpoint_format
+    # the ``version`` in the config is AutoRound's, not AWQ's, and there is no checkpoint_format
     version = {"version": "gemm", "checkpoint_format": "gptq" if "auto_gptq" in packing else "gptq_v2"}
     for module, pieces in release.modules_with(*NAMES):
         own = {name: pieces[name] for name in (*NAMES, "g_idx") if name in pieces}
@@ -51,7 +51,7 @@ def _made(
     exceptions: Mapping[str, Any],
     patterns: Patterns,
 ) -> Layout:
-    """Return the layout of a module, with what the config says of it alone."""
+    """Return the layout of a module, with the exceptions that the config makes for it."""
     return make(module, pieces, {**config, **_exception(module, exceptions, patterns)})
 
 

@@ -1,10 +1,10 @@
 """AWQ releases (AutoAWQ), the gemm version.
 
-Per module: ``qweight`` int32 [in, out/8] and ``qzeros`` int32 [groups, out/8], eight codes of 4 bits a word, along the
+Per module: ``qweight`` int32 [in, out/8] and ``qzeros`` int32 [groups, out/8], eight 4-bit codes per word, along the
 output axis and interleaved; ``scales`` [groups, out]. w = (code - zero) * scale, in float32.
 
 Source: AutoAWQ 88e4c76b, awq/utils/packing_utils.py and awq/modules/linear/gemm.py. The versions gemv and gemv_fast
-lie otherwise (awq/modules/linear/gemv.py, gemv_fast.py); they have no reader here.
+are stored differently (awq/modules/linear/gemv.py, gemv_fast.py) and are not supported.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ from quantcore.formats import UINT4, Format
 from quantcore.granularity import Granularity, PerGroup
 from quantcore.tensors import short
 
-# column j of eight lies at this place of its word, the lowest bits first
+# the place of column j of eight in its word, counted from the lowest bits
 ORDER = permuted(4, 32, (0, 4, 1, 5, 2, 6, 3, 7))
 NAMES = ("qweight", "qzeros", "scales")
 
@@ -40,7 +40,7 @@ def find(release: Release) -> Iterator[Layout]:
 
 
 def has_its_shape(pieces: Mapping[str, StoredTensor]) -> bool:
-    """Whether eight outputs share a word of qweight, which no GPTQ release has."""
+    """Whether eight outputs share a word of qweight, as in no GPTQ release."""
     return pieces["qweight"].shape[-1:] == pieces["qzeros"].shape[-1:]
 
 
@@ -48,13 +48,13 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[s
     """Return the layout of one module.
 
     Raises:
-        QuantError: another version or another number of bits, or shapes that don't fit the config.
+        QuantError: an unsupported version or number of bits, or shapes that don't fit the config.
     """
     version = (text(config, "version") or "gemm").lower()
     if version != "gemm":
         raise QuantError(
-            f"{short(module, 120)} is stored in AWQ's version {short(version)}, which has no reader here; convert it "
-            "to the version gemm."
+            f"{short(module, 120)} is stored in AWQ's version {short(version)}, which is not supported; convert it "
+            "to version gemm."
         )
     for key in ("bits", "w_bit"):
         integer(config, key, (4,))
@@ -75,7 +75,7 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[s
 
 @dataclass(frozen=True, eq=False)
 class Awq(Layout):
-    """A weight of an AWQ release; ``order``: of the codes in a word."""
+    """A weight of an AWQ release; ``order``: the order of codes in a word."""
 
     group_size: int
     order: ClassVar[Order] = ORDER

@@ -1,8 +1,8 @@
 """Small floats with a small float as the scale of each block: MXFP8, MXFP6, MXFP4, NVFP4.
 
-A weight [out, in] is stored as codes, two FP4 codes a byte (the lower bits first) or four FP6 codes in three bytes;
-scales [out, in/size] as E8M0 or E4M3 bytes; NVFP4 has one more scale for the tensor, which multiplies the others or
-divides them. Sources: OCP Microscaling Formats (MX) 1.0, 5.2-5.4; NVIDIA, "Introducing NVFP4", 2025.
+A weight [out, in] is stored as codes, two FP4 codes per byte (the lower bits first) or four FP6 codes in three bytes;
+scales [out, in/size] as E8M0 or E4M3 bytes; NVFP4 has one more scale for the tensor, by which the others are
+multiplied or divided. Sources: OCP Microscaling Formats (MX) 1.0, 5.2-5.4; NVIDIA, "Introducing NVFP4", 2025.
 """
 
 from collections.abc import Mapping
@@ -30,10 +30,10 @@ SCALE_CODE, GLOBAL_SCALE = "scale_code", "global_scale"
 class BlockFloats(Layout):
     """A weight in blocks of small floats.
 
-    ``pieces``: "codes", "scale_code" and perhaps "global_scale", whatever their names in the file. ``kind``: its words,
-    such as ``compressed-tensors nvfp4``; ``code``: "e2m1", "e2m3", "e3m2", "e4m3fn" or "e5m2"; ``size``: elements of a
-    block. ``global_scale``: whether it multiplies or divides. ``e8m0_nan``: whether an E8M0 scale of 255 is NaN.
-    ``low_first``: whether the even of two codes has the lower bits of their byte.
+    ``pieces``: "codes", "scale_code" and optionally "global_scale", whatever their names in the file. ``kind``: the
+    start of `storage`, such as ``compressed-tensors nvfp4``; ``code``: "e2m1", "e2m3", "e3m2", "e4m3fn" or "e5m2";
+    ``size``: elements per block. ``global_scale``: whether it multiplies or divides. ``e8m0_nan``: whether an E8M0
+    scale of 255 is NaN. ``low_first``: whether the even-indexed code of two is in the lower bits of their byte.
     """
 
     low_first: ClassVar[bool] = True
@@ -71,8 +71,8 @@ class BlockFloats(Layout):
         grid = (*self.shape[:-1], -(-self.shape[-1] // self.size))
         if scale.shape != grid:
             raise QuantError(
-                f"{short(scale.piece.name, 120)} has shape {scale.shape}, but blocks of {self.size} of shape "
-                f"{self.shape} take {grid}; the file does not fit its config."
+                f"{short(scale.piece.name, 120)} has shape {scale.shape}, but a weight of shape {self.shape} in blocks "
+                f"of {self.size} takes scales of shape {grid}; the file does not fit its config."
             )
         bits = self.element.bits
         found: dict[str, Field] = {
@@ -93,7 +93,7 @@ class BlockFloats(Layout):
         return pairs_of(FLOATS[self.code].table, self.low_first)
 
     def scale(self, rows: Rows = None) -> Tensor:
-        """Return the scale of each block times, or divided by, that of the tensor; float32."""
+        """Return the scale of each block, multiplied or divided by the tensor's if there is one; float32."""
         piece = self.pieces[SCALE_CODE]
         raw = self.fields[SCALE_CODE]
         own = (

@@ -7,8 +7,8 @@ along the output axis; ``scales`` [groups, out]; ``g_idx`` int32 [in], the group
 Source: GPTQModel f4c327a1, nn_modules/qlinear/__init__.py, utils/model_dequant.py and utils/planar_packing.py.
 
 The zero point: ``checkpoint_format`` "gptq", or none (v1), stores it minus 1; "gptq_v2" stores it. A v1 zero of 0 is
-stored as 2^bits - 1, so that readers add 1 modulo 2^bits. A symmetric release has 2^(bits-1) everywhere: where its
-stored zeros say the other version than its config, they are believed.
+stored as 2^bits - 1, so readers add 1 modulo 2^bits. A symmetric release has zeros of 2^(bits-1) everywhere: if its
+stored zeros contradict the version in its config, the zeros are believed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -41,7 +41,7 @@ def find(release: Release) -> Iterator[Layout]:
     patterns = Patterns()
     for module, pieces in release.modules_with("qweight", "qzeros", "scales"):
         own = {k: pieces[k] for k in ("qweight", "qzeros", "scales", "g_idx") if k in pieces}
-        if not release.method and has_its_shape(own):  # then it is AWQ
+        if not release.method and has_its_shape(own):  # this is AWQ
             continue
         yield attempt(
             f"{module}.weight", own, partial(_with_overrides, module, own, release.quantization, patterns)
@@ -51,9 +51,9 @@ def find(release: Release) -> Iterator[Layout]:
 def _with_overrides(
     module: str, pieces: Mapping[str, StoredTensor], config: Mapping[str, Any], patterns: Patterns
 ) -> "Gptq":
-    """Return the layout with what ``dynamic`` of the config says of the module: the first pattern that matches.
+    """Return the layout with the overrides that ``dynamic`` in the config gives for the first pattern that matches.
 
-    Source: GPTQModel, quantization/config.py, dynamic_get. A pattern behind ``-:`` names modules left unquantized.
+    Source: GPTQModel, quantization/config.py, dynamic_get. A pattern after ``-:`` names modules left unquantized.
     """
     for key, overrides in section(config, "dynamic").items():
         if key.startswith("-:") or not isinstance(overrides, dict):
@@ -68,12 +68,15 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[s
     """Return the layout of one module.
 
     Raises:
-        QuantError: the config names another version, or contradicts the shapes.
+        QuantError: the config names an unsupported version, or contradicts the shapes.
     """
     qweight, scales = pieces["qweight"], pieces["scales"]
     for name, piece in pieces.items():
         if len(piece.shape) != (1 if name == "g_idx" else 2):
-            raise QuantError(f"{short(piece.name, 120)} has shape {piece.shape}; GPTQ stores matrices.")
+            raise QuantError(
+                f"{short(piece.name, 120)} has shape {piece.shape}; GPTQ stores g_idx as a vector, and all else "
+                "as matrices."
+            )
     groups, rows = scales.shape
     columns = pieces["g_idx"].shape[0] if "g_idx" in pieces else None
     bits = integer(config, "bits", BITS)
@@ -81,14 +84,14 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[s
         bits = qweight.shape[0] * 32 // columns
     if bits is None or bits not in BITS:
         raise QuantError(
-            f"The config does not give the bits of {short(module, 120)}, and its shapes don't either; "
-            "put config.json or quantize_config.json beside the file."
+            f"Neither the config nor the shapes give the bits of {short(module, 120)}; "
+            "put config.json or quantize_config.json next to the file."
         )
     columns = columns or qweight.shape[0] * 32 // bits
     version = text(config, "checkpoint_format") or "gptq"
     if version not in ("gptq", "gptq_v2", "gptq_p"):
         raise QuantError(
-            f"The checkpoint_format {short(version)} has no reader here; gptq, gptq_v2 and gptq_p have."
+            f"The checkpoint_format is {short(version)}; only gptq, gptq_v2 and gptq_p are supported."
         )
     size, remarks = group_size(config, ("group_size",), columns, groups, scales)
     return Gptq(
@@ -134,7 +137,7 @@ class Gptq(Layout):
 
     @property
     def order(self) -> Order:
-        """Codes dense in words of 32 bits, or planar."""
+        """Codes packed densely in 32-bit words, or planar."""
         if self.version == "gptq_p" or self.bits in PLANAR:
             return planar(self.bits)
         return dense(self.bits, 32)
@@ -151,7 +154,9 @@ class Gptq(Layout):
         }
         if "g_idx" in self.pieces:
             if self.pieces["g_idx"].shape != (columns,) or self.pieces["g_idx"].dtype != "I32":
-                raise QuantError(f"{short(self.pieces['g_idx'].name, 120)} is not one int32 for each input.")
+                raise QuantError(
+                    f"{short(self.pieces['g_idx'].name, 120)} does not hold one int32 per input."
+                )
             found[GROUP_INDEX] = Numbers(self.pieces["g_idx"])
         return found
 
@@ -165,7 +170,7 @@ class Gptq(Layout):
         return -1 if self.version == "gptq" and self.bits not in PLANAR else 0
 
     def zero_offset(self) -> int:
-        """Return what the file adds to zero points: -1 in v1, 0 in v2; reads the first of them."""
+        """Return what the file adds to zero points: -1 in v1, 0 in v2; reads the first one if symmetric."""
         by_config = self._offset_by_config
         if not self.config_symmetric:
             return by_config
@@ -178,7 +183,7 @@ class Gptq(Layout):
         return int(unpack(row, self.order, 1)[0])
 
     def notes(self) -> tuple[str, ...]:
-        """Return a sentence where the stored zeros contradict the version in the config."""
+        """Return the remarks, and a sentence if the stored zeros contradict the version in the config."""
         by_config = self._offset_by_config
         if self.zero_offset() == by_config:
             return self.remarks
@@ -187,6 +192,6 @@ class Gptq(Layout):
         return (
             *self.remarks,
             f"{self.name}: the config says {self.version} ({said}), in which a symmetric {self.bits}-bit release has "
-            f"stored zeros of {(1 << self.bits - 1) + by_config}, but its stored zeros are {stored}, as in {truth}; "
-            f"they are read as {truth}.",
+            f"stored zeros of {(1 << self.bits - 1) + by_config}, but the first of its stored zeros is {stored}, as in "
+            f"{truth}; they are read as {truth}.",
         )

@@ -1,4 +1,4 @@
-"""ONNX models: initializers that DequantizeLinear takes, with their scales and zero points.
+"""ONNX models: initializers that are inputs of DequantizeLinear, with their scales and zero points.
 
 y = (x - zero_point) * scale, rounded once to the type of the scale. The scale is one number, one per index of an axis,
 or, with ``block_size``, one per block along it. Codes of 4 and 2 bits are packed over the flattened tensor, the lower
@@ -28,7 +28,7 @@ from quantcore.tensors import short
 
 
 def find(release: Release) -> Iterator[Layout]:
-    """Yield the weights of ONNX models that are dequantized, and those of less than a byte."""
+    """Yield the weights of ONNX models that are dequantized, and those with less than a byte per element."""
     for graph in release.structures:
         if isinstance(graph, OnnxGraph):
             yield from _weights(release, graph)
@@ -63,11 +63,12 @@ def _dequantized(node: Dequantize, graph: OnnxGraph, pieces: Mapping[str, Stored
         )
     if kind.name.startswith(("float", "bf", "bool")) or not pieces["scale"].is_floating:
         raise QuantError(
-            f"{short(node.x, 120)} is {kind.name} with scales of {pieces['scale'].dtype}; those are no codes."
+            f"{short(node.x, 120)} is {kind.name} with scales of {pieces['scale'].dtype}; DequantizeLinear takes codes "
+            "and float scales."
         )
     if node.output and node.output not in (1, 10, 16):
         raise QuantError(
-            f"{short(node.x, 120)} is dequantized to the data type {node.output}, which is no float."
+            f"{short(node.x, 120)} is dequantized to data type {node.output}, not to float32, float16 or bfloat16."
         )
     dtype = {1: torch.float32, 10: torch.float16, 16: torch.bfloat16}.get(node.output)
     return Initializer(
@@ -85,7 +86,8 @@ def _granularity(node: Dequantize, shape: Shape, scale: StoredTensor) -> Granula
         return PerTensor()
     if not -len(shape) <= node.axis < len(shape) or node.block_size < 0:
         raise QuantError(
-            f"{short(node.x, 120)} is dequantized along axis {node.axis}, which it does not have."
+            f"{short(node.x, 120)} is dequantized along axis {node.axis} with block_size {node.block_size}, which does "
+            f"not fit its shape, {shape}."
         )
     axis = node.axis % len(shape)
     return PerGroup(node.block_size, axis) if node.block_size else PerChannel(axis)
@@ -116,7 +118,7 @@ class Initializer(Layout):
 
     @property
     def granularity(self) -> Granularity:
-        """As the shape of the scales and the node's attributes say."""
+        """What the shape of the scales and the node's attributes say."""
         return self.blocks_of
 
     @cached_property

@@ -28,7 +28,9 @@ def find(release: Release) -> Iterator[Layout]:
 def plain(name: str, piece: StoredTensor) -> Layout:
     """Return the layout of a stored tensor whose elements are its values."""
     if piece.dtype not in TORCH_DTYPES:
-        reason = f"{short(name, 120)} has the dtype {piece.dtype}, which has no reader here; save it in another one."
+        reason = (
+            f"{short(name, 120)} has the dtype {piece.dtype}, which is not supported; save it in another one."
+        )
         return Refused(name, piece.shape, torch.float32, {"": piece}, reason)
     return Plain(name, piece.shape, TORCH_DTYPES[piece.dtype], {"": piece})
 
@@ -63,7 +65,7 @@ class Plain(Layout):
 
     @cached_property
     def fields(self) -> Mapping[str, Field]:
-        """The values, in the place of codes."""
+        """The values, in place of codes."""
         return {CODES: Numbers(self.pieces[""])}
 
     def codes(self, rows: Rows = None) -> Tensor:
@@ -93,5 +95,5 @@ class Plain(Layout):
         return found.to(torch.float32)
 
     def locate(self, index: Sequence[int]) -> Location:
-        """Return where the element lies."""
+        """Return where the element is."""
         return Location(self.fields[CODES].place(tuple(index)), {})

@@ -1,7 +1,7 @@
-"""Weights that have no reader here: each is listed, and refused in a sentence that says why and what to do.
+"""Weights in formats that are not supported: each is listed, and refused with a sentence that says why and what to do.
 
-Some layouts are made for a GPU's matrix units, or need its kernels to be read. The other tensors of such a release are
-read.
+Some layouts are made for a GPU's matrix units, or can be read only by its kernels. The other tensors of such a release
+can be read.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from quantcore.checkpoints.protocol.refused import Refused
 from quantcore.checkpoints.protocol.release import Release
 from quantcore.tensors import short
 
-# stored tensors of a module -> whose layout they are, with its reason
+# stored tensors of a module -> the format that has them, and why it can't be read
 KNOWN: dict[tuple[str, ...], str] = {
     ("trellis",): "EXL3 (ExLlamaV3): a trellis code with Hadamard transforms on both sides",
     ("q_weight", "q_groups"): "EXL2 (ExLlamaV2): codes of mixed widths, shuffled for its kernels",
@@ -41,28 +41,31 @@ METHODS = {
 
 
 def find_known(release: Release) -> Iterator[Layout]:
-    """Yield the weights whose stored tensors are those of a known layout without a reader."""
+    """Yield the weights whose stored tensors are those of a known but unsupported format."""
     for module, pieces in release.modules.items():
         for names, what in KNOWN.items():
             if names[0] in pieces and pieces.keys() >= set(names) and not pieces[names[0]].is_floating:
-                reason = f"{short(module, 120)} is stored as {what}; it has no reader here, so convert it with its library."
+                reason = (
+                    f"{short(module, 120)} is stored in a format that is not supported, {what}; convert it with its "
+                    "library."
+                )
                 yield _refused(f"{module}.weight", pieces, reason)
                 break
 
 
 def find(release: Release, readers: str) -> Iterator[Layout]:
-    """Yield the quantized weights of a release whose method has no reader: modules that store codes.
+    """Yield the quantized weights of a release whose method is not supported: modules that store codes.
 
     Args:
-        readers: the methods that have one.
+        readers: the supported methods.
     """
     named = METHODS.get(release.method, "")
     said = f"quant_method {short(release.method, 60)}" + (f" ({named})" if named else "")
     for module, pieces in release.modules.items():
         if any(_holds_codes(piece) for piece in pieces.values()):
             reason = (
-                f"The config says {said}, which has no reader here, so {short(module, 120)} can't be read; the readers "
-                f"are {readers}."
+                f"The config says {said}, which is not supported, so {short(module, 120)} can't be read; the supported "
+                f"methods are {readers}."
             )
             yield _refused(f"{module}.weight" if module else "weight", pieces, reason)
 

@@ -1,7 +1,7 @@
-"""One code a byte: int8, or a float of 8 bits, with scales for the whole, rows, groups or blocks.
+"""One code per byte: int8 or an 8-bit float, with scales per tensor, row, group or block.
 
-``weight`` int8 or F8_E4M3 [out, in]; ``weight_scale`` [1], [out, 1], [out, groups], or one number per block; perhaps
-``weight_zero_point`` of its shape. The block is that of the config: the grid of scales alone does not tell it.
+``weight`` int8 or F8_E4M3 [out, in]; ``weight_scale`` [1], [out, 1], [out, groups], or one number per block; optionally
+``weight_zero_point`` of the same shape. The config gives the block: the shape of the scales does not determine it.
 """
 
 from collections.abc import Mapping
@@ -27,10 +27,10 @@ ELEMENTS: dict[str, Format] = {
 
 @dataclass(frozen=True, eq=False)
 class Whole(Layout):
-    """A weight with one code a byte.
+    """A weight with one code per byte.
 
-    ``pieces``: "weight", "weight_scale" and perhaps "weight_zero_point", whatever their names in the file. ``kind``:
-    the first word of `storage`; ``bits``: of integers that take fewer than the 8 of their byte.
+    ``pieces``: "weight", "weight_scale" and optionally "weight_zero_point", whatever their names in the file.
+    ``kind``: the first word of `storage`; ``bits``: of integers, which may use fewer than the 8 bits of their byte.
     """
 
     kind: str = field(kw_only=True)
@@ -62,12 +62,12 @@ class Whole(Layout):
         grid = Blocks.of(self.blocks_of, self.shape).grid
         if [n for n in scale.shape if n > 1] != [n for n in grid if n > 1]:
             raise QuantError(
-                f"{short(scale.piece.name, 120)} has shape {scale.shape}, but {write_call(self.blocks_of)} of shape "
-                f"{self.shape} takes scales of shape {grid}; the file does not fit its config."
+                f"{short(scale.piece.name, 120)} has shape {scale.shape}, but {write_call(self.blocks_of)} with a "
+                f"weight of shape {self.shape} takes scales of shape {grid}; the file does not fit its config."
             )
         found: dict[str, Field] = {CODES: Numbers(weight, raw=weight.dtype != "I8"), SCALE: scale}
         if "weight_zero_point" in self.pieces:
             found[ZERO_POINT] = Numbers(self.pieces["weight_zero_point"])
             if found[ZERO_POINT].shape != scale.shape:
-                raise QuantError(f"{short(self.name, 120)} has zero points of another shape than its scales.")
+                raise QuantError(f"{short(self.name, 120)} has zero points and scales of different shapes.")
         return found

@@ -42,7 +42,7 @@ class Steps:
 def make_qkx(x: Floats, w: Floats, steps: Steps, record: Record = None) -> Found:
     """Search scale and min of every group; ``w``: the weights of the elements.
 
-    The groups where nearest_int leaves the integers it rounds to are searched again with its bits.
+    Groups with values that may exceed `EXACT_BELOW` are searched again with the bit arithmetic of nearest_int.
     """
     found, risky = _search(x, w, steps, nearest, record)
     if risky.any():
@@ -87,14 +87,14 @@ def _search(
         width[at] = high[at] - low[at]
     _coded(x, used_low, used_inverse, steps, round_, codes)
     codes[:, flat] = 0.0
-    # a bound of all that was rounded: beyond it `nearest` may not round as ggml does
+    # a bound on all values that were rounded: beyond EXACT_BELOW, `nearest` may round differently from ggml
     reach = (np.maximum(np.abs(high), np.abs(lowest)) - lowest_of_all) * widest
     risky = ~(reach <= EXACT_BELOW) & ~flat
     return Found(np.where(flat, np.float32(0.0), scale), -low, codes), risky
 
 
 def _first_lowest(x: Floats) -> Floats:
-    """The lowest element, the first of equals: of +0 and -0, which are equal, the sign is written to the file."""
+    """The lowest element, the first if several are equal: +0 equals -0, but the sign is written to the file."""
     lowest: Floats = x.min(axis=0)
     zero = lowest == 0
     if zero.any():
@@ -104,7 +104,7 @@ def _first_lowest(x: Floats) -> Floats:
 
 
 def _coded(x: Floats, low: Floats, inverse: Floats, steps: Steps, round_: Nearest, out: Floats) -> None:
-    """Write the codes of a step."""
+    """Write the codes of one trial."""
     np.subtract(x, low, out=out)
     np.multiply(out, inverse, out=out)
     round_(out, out)
@@ -114,7 +114,7 @@ def _coded(x: Floats, low: Floats, inverse: Floats, steps: Steps, round_: Neares
 def _fitted(
     x: Floats, w: Floats, codes: Floats, sum_w: Floats, sum_x: Floats, work: Floats, product: Floats
 ) -> tuple[Floats, Floats, Floats]:
-    """The weighted least squares of x over the codes: scale, min, and where they exist."""
+    """The weighted least squares fit of the codes to x: scale, min, and in which groups the fit exists."""
     np.multiply(w, codes, out=work)
     sum_l = total(work)
     np.multiply(work, codes, out=product)
@@ -133,7 +133,7 @@ def _fitted(
 def _error(
     x: Floats, w: Floats, codes: Floats, scale: Floats, low: Floats, steps: Steps, work: Floats
 ) -> Floats:
-    """The weighted error of each group: of |difference| or of its square."""
+    """The weighted error of each group: the sum of |difference| or of its square."""
     np.multiply(codes, scale, out=work)
     np.add(work, low, out=work)
     np.subtract(work, x, out=work)

@@ -1,6 +1,6 @@
-"""What ggml's searches share: their rounding, and what a search returns.
+"""What ggml's searches share: how they round, and what they return.
 
-Groups stand side by side: arrays are (elements of a group, groups), so that numpy's operations run over many groups
+Each group is a column: arrays are (elements of a group, groups), so that numpy's operations run over many groups
 while each group's sums stay strictly left to right, as in C without contraction (x86-64 without fused multiply-add).
 ``np.add.reduce`` over the first axis adds row after row; over the last it would add pairwise.
 """
@@ -22,7 +22,7 @@ ALL_ZERO = np.float32(1e-15)  # GROUP_MAX_EPS
 class Found(NamedTuple):
     """What a search found for each group: the scale, ggml's min, and the codes, (elements, groups).
 
-    ``min``: None where the search has none. ``codes``: None where the scale alone decides them.
+    ``min``: None if the search has none. ``codes``: None if they follow from the scale alone.
     """
 
     scale: Floats
@@ -31,10 +31,10 @@ class Found(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """One trial of a search, for display; a number per group.
+    """One trial of a search, for display; one number per group.
 
-    ``tried``: what it tried, in ggml's names; ``scale`` and ``min``: what it came to; ``error``: Σ w·(x - x̂)², or
-    Σ w·|x - x̂|; ``taken``: whether it was the best so far.
+    ``tried``: what was tried, such as the numerator of the inverse scale; ``scale`` and ``min``: the result; ``error``:
+    Σ w·(x - x̂)², or Σ w·|x - x̂|; ``taken``: whether it was the best so far.
     """
 
     tried: str
@@ -44,7 +44,7 @@ class Trial(NamedTuple):
     taken: npt.NDArray[np.bool_]
 
 
-Record = list[Trial] | None  # what a search adds its trials to, if they are wanted
+Record = list[Trial] | None  # a search appends its trials to it; None if they are not needed
 
 
 def written(value: np.float32) -> str:
@@ -80,7 +80,7 @@ def total(products: Floats) -> Floats:
 
 
 def first_largest(x: Floats) -> tuple[Floats, Floats]:
-    """The element of largest magnitude of each group, the first of equals, and that magnitude."""
+    """The element of largest magnitude in each group, the first if several are equal, and that magnitude."""
     size = np.abs(x)
     place = size.argmax(axis=0)
     columns = np.arange(x.shape[1])

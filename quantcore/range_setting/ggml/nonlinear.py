@@ -17,10 +17,10 @@ from quantcore.range_setting.ggml.arithmetic import (
 
 
 class Grid:
-    """The values of a table of integers in ascending order, found as best_index_int8 does: ties go up.
+    """A table of integers in ascending order; the nearest is found as in best_index_int8, where ties go up.
 
-    Halfway between two integers lies a multiple of ½, so the half-step that a number falls in decides, and a number
-    beyond the table has the outermost value.
+    The midpoint of two integers is a multiple of ½, so the half-step that a number falls into decides. A number
+    beyond the table gets the outermost value.
     """
 
     def __init__(self, values: tuple[float, ...]) -> None:
@@ -32,7 +32,7 @@ class Grid:
         self.by_half = table[self.index]
 
     def round(self, x: Floats, out: Floats, place: npt.NDArray[np.int32]) -> Floats:
-        """Write the nearest values; NaN gets the highest, as there."""
+        """Write the nearest values; NaN gets the highest, as in best_index_int8."""
         np.multiply(x, np.float32(2.0), out=out)
         np.floor(out, out=out)
         np.subtract(out, self.least, out=out)
@@ -43,7 +43,7 @@ class Grid:
 
 
 def make_iq4(x: Floats, w: Floats, values: tuple[float, ...], ntry: int, record: Record = None) -> Found:
-    """The scale of every group: the weighted least squares over the codes of the best of 2·ntry + 2 trial scales."""
+    """The scale of every group: the weighted least squares fit to the codes of the best of 2·ntry + 2 trial scales."""
     grid = Grid(values)
     extreme, size = first_largest(x)
     empty = size < ALL_ZERO

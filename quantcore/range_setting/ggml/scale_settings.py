@@ -1,4 +1,4 @@
-"""How ggml codes the scales and mins of a super-block, as range settings of scales: `settings` says by which arithmetic."""
+"""How ggml quantizes the scales and mins of a super-block, as range settings; `settings` describes the arithmetic."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,9 +13,9 @@ from quantcore.range_setting.ggml.weights import Weighting
 
 @dataclass(frozen=True)
 class MakeQp(Search):
-    """For positive numbers such as scales: nmax/max and 8 neighbors, then codes moved one after another.
+    """For positive numbers such as scales: tries nmax/max and 8 neighbors, then adjusts one code after another.
 
-    Weighted by importance: of scales, the sum of the weights of their groups. ggml-quants.c, make_qp_quants
+    Weighted by importance: that of a scale is the sum of the weights in its group. ggml-quants.c, make_qp_quants
     (scales and mins of Q2_K, Q4_K, Q5_K with an imatrix).
     """
 
@@ -38,11 +38,11 @@ class MakeQp(Search):
 
 @dataclass(frozen=True)
 class MaxScale(Search):
-    """The codes of scales by the largest of them: max/nmax for unsigned codes, for signed ones -extreme/2^(bits-1).
+    """For scales: max/nmax of the numbers for unsigned codes, -extreme/2^(bits-1) for signed codes.
 
-    ``reciprocal``: signed, the scale is 1/(-2^(bits-1)/extreme), which float32 rounds twice. ``least``: signed, a
-    smaller extreme counts as 0. ``zero_code``: the code of scales that are all 0. ggml-quants.c,
-    quantize_row_q4_K_ref and its like (the scales of K-quants without an imatrix).
+    ``reciprocal``: for signed codes, 1/(-2^(bits-1)/extreme), which float32 rounds twice. ``least``: for signed codes,
+    an extreme of smaller magnitude counts as 0. ``zero_code``: for signed codes, the code if all scales count as 0.
+    ggml-quants.c, quantize_row_q4_K_ref and similar functions (the scales of K-quants without an imatrix).
     """
 
     reciprocal: bool = False

@@ -1,4 +1,4 @@
-"""The codes of scales and mins: make_qp_quants with an imatrix, by the largest of them without."""
+"""Codes of scales and mins: make_qp_quants with an imatrix, from the largest of them without one."""
 
 import numpy as np
 
@@ -20,7 +20,7 @@ _PASSES = 5
 
 
 def make_qp(x: Floats, w: Floats, nmax: int, record: Record = None) -> Found:
-    """Try nmax / max and 8 neighbors, then move one code after another, up to five passes.
+    """Try nmax / max and 8 neighbors, then adjust one code after another, in up to five passes.
 
     Codes are 0 … nmax; a group without a positive number has scale 0 and codes 0.
     """

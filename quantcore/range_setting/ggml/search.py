@@ -1,4 +1,4 @@
-"""What all of ggml's searches are: range settings that find a group's scale (and min) themselves, and its codes."""
+"""The base of ggml's searches: range settings that find the scale (and min) of a group, and its codes, themselves."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -17,7 +17,7 @@ from quantcore.range_setting.protocol import Range, Task
 
 @dataclass(frozen=True)
 class Search:
-    """A search for the scale of a group. Its weighting says what each element's error counts.
+    """A search for the scale of a group. Its weighting says how much the error of each element counts.
 
     ``DIVISOR``: what the numbers in `Trial.tried` are divided by to give the inverse scale.
     """
@@ -35,7 +35,7 @@ class Search:
         return WEIGHTS[self.weighting.name].importance
 
     def kinds(self, fmt: Format, symmetric: bool) -> str:
-        """Return what the search needs, empty if format and symmetry fit."""
+        """Return which codes the search needs; empty if format and symmetry fit."""
         raise NotImplementedError
 
     def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> Found:
@@ -46,7 +46,7 @@ class Search:
         raise NotImplementedError
 
     def __call__(self, blocks: Tensor, task: Task) -> Range:
-        """Return (low, high), one number per block, which the scale (and min) found span; without importance.
+        """Return (low, high), one number per block: the range of the scale (and min) found without importance.
 
         Raises:
             QuantError: the search needs importance.

@@ -1,8 +1,8 @@
 """ggml's searches for the scale (and min) of a group, as range settings.
 
-Source: ggml 0.13.1, src/ggml-quants.c. All arithmetic is float32 in C's order, as x86-64 builds without fused
-multiply-add have it. A build that contracts a·b + c (most arm64 builds) chooses other codes in about 0.2 % of the
-bytes; that is not reproduced.
+Source: ggml 0.13.1, src/ggml-quants.c. All arithmetic is float32 in C's order, as in x86-64 builds without
+fused multiply-add. A build that contracts a·b + c (most arm64 builds) writes about 0.2 % of the bytes differently;
+that is not reproduced.
 """
 
 from dataclasses import dataclass
@@ -33,14 +33,14 @@ def _check_weights(name: str, allowed: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True)
 class MakeQkx2(Search):
-    """Scale and min of least weighted error among nstep + 2 trial scales, each refined by least squares.
+    """Scale and min with the least weighted error in nstep + 2 trials, all but the first refined by least squares.
 
     The trials are nmax/(max - min) and (rmin + rdelta·i + nmax)/(max - min), i = 0 … nstep; a better one also
-    replaces the min that the next trials start from. ``weights``: "abs" |x| · "rms_plus_abs" √(mean x²) + |x|.
+    replaces the min that later trials start from. ``weights``: "abs" |x| · "rms_plus_abs" √(mean x²) + |x|.
     ``use_mad``: the error is |difference|, else its square. ggml-quants.c, make_qkx2_quants (Q2_K, Q4_K, Q5_K).
 
     Raises:
-        QuantError: nstep is not an integer from 0 to 1000, or the weights have another name.
+        QuantError: nstep is not an integer from 0 to 1000, or ``weights`` is not one of these names.
     """
 
     DIVISOR: ClassVar[str] = "(max - min)"
@@ -71,13 +71,13 @@ class MakeQkx2(Search):
 
 @dataclass(frozen=True)
 class MakeQkx3(Search):
-    """`MakeQkx2` with each element's importance: weights importance · √(sigma2·mean x² + x²).
+    """`MakeQkx2` with the importance of each element: the weights are importance · √(sigma2·mean x² + x²).
 
-    The mean is over ``over`` elements, a super-block, or 0: the row. ggml-quants.c, make_qkx3_quants
-    (Q2_K, Q4_K, Q5_K, Q4_1, Q5_1 with an imatrix).
+    The mean is taken over ``over`` elements (a super-block), or over the row if that is 0. ggml-quants.c,
+    make_qkx3_quants (Q2_K, Q4_K, Q5_K, Q4_1, Q5_1 with an imatrix).
 
     Raises:
-        QuantError: as in `MakeQkx2`, or ``over`` is negative.
+        QuantError: nstep is not an integer from 0 to 1000, or ``over`` or ``sigma2`` is negative.
     """
 
     DIVISOR: ClassVar[str] = "(max - min)"
@@ -109,9 +109,9 @@ class MakeQkx3(Search):
 
 @dataclass(frozen=True)
 class MakeQ3(Search):
-    """The scale of least squared error weighted by x²: codes by -2^(bits-1)/extreme, then moved one after another.
+    """The scale with the least squared error weighted by x²: codes by -2^(bits-1)/extreme, then adjusted one by one.
 
-    A code moves where the fit of the whole group gains, in up to five passes. ggml-quants.c, make_q3_quants (Q3_K).
+    A code is changed if that improves the fit of the group, in up to five passes. ggml-quants.c, make_q3_quants (Q3_K).
     """
 
     @property
@@ -130,14 +130,14 @@ class MakeQ3(Search):
 
 @dataclass(frozen=True)
 class MakeQx(Search):
-    """The scale of least weighted squared error among 19 trials -(2^(bits-1) + 0.1·i)/extreme, i = -9 … 9.
+    """The scale with the least weighted squared error among 19 trials -(2^(bits-1) + 0.1·i)/extreme, i = -9 … 9.
 
     Each trial's scale is the least squares fit to its codes. ``weights``: "square" x² · "importance" ·
-    "importance_rms" importance · √(sigma2·mean x² + x²), the mean over ``over`` elements, or 0: the row.
+    "importance_rms" importance · √(sigma2·mean x² + x²), the mean over ``over`` elements, or over the row if 0.
     ggml-quants.c, make_qx_quants (Q6_K, and Q3_K, Q4_0, Q5_0 with an imatrix).
 
     Raises:
-        QuantError: the weights have another name, or ``over`` is negative.
+        QuantError: ``weights`` is not one of these names, or ``over`` or ``sigma2`` is negative.
     """
 
     weights: str = "square"
@@ -164,13 +164,15 @@ class MakeQx(Search):
 
 @dataclass(frozen=True)
 class MakeIq4Nl(Search):
-    """The scale of least weighted squared error for a codebook, among 2·ntry + 2 trials by its lowest value.
+    """The scale with the least weighted squared error for a codebook, in 2·ntry + 2 trials based on its lowest value.
 
-    ``weights``: "square" x² · "importance_rms" importance · √(sigma2·mean x² + x²), the mean over ``over`` elements.
+    ``weights``: "square" x² · "importance_rms" importance · √(sigma2·mean x² + x²), the mean over ``over`` elements,
+    or over the row if 0.
     ggml-quants.c, quantize_row_iq4_nl_impl (IQ4_NL, IQ4_XS).
 
     Raises:
-        QuantError: ntry is not an integer from 0 to 1000, the weights have another name, or ``over`` is negative.
+        QuantError: ntry is not an integer from 0 to 1000, ``weights`` is not one of these names, or ``over`` or
+            ``sigma2`` is negative.
     """
 
     ntry: int = 7
@@ -227,4 +229,4 @@ def _affine_kinds(fmt: Format, symmetric: bool) -> str:
 
 def _symmetric_kinds(fmt: Format, symmetric: bool) -> str:
     whole = isinstance(fmt, IntFormat) and symmetric and not fmt.narrow and fmt.bits <= 8
-    return "" if whole else "symmetric integer codes of at most 8 bits"
+    return "" if whole else "symmetric full-range integer codes of at most 8 bits"

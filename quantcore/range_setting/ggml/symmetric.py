@@ -1,4 +1,4 @@
-"""make_qx_quants and make_q3_quants: the scale of a group without a min; and the codes of scales by their largest."""
+"""make_qx_quants and make_q3_quants: the scale of a group without a min."""
 
 import numpy as np
 
@@ -21,7 +21,7 @@ _PASSES = 5
 
 
 def make_qx(x: Floats, w: Floats, nmax: int, record: Record = None) -> Found:
-    """Try -nmax / extreme and 18 neighbors; the scale is the weighted least squares over the codes of the best.
+    """Try -nmax / extreme and 18 neighbors; the scale is the weighted least squares fit to the codes of the best.
 
     Codes are -nmax … nmax - 1. Groups of zeros have scale 0 and the lowest code.
     """
@@ -67,7 +67,7 @@ def _sums(
 
 
 def make_q3(x: Floats, nmax: int, record: Record = None) -> Found:
-    """From -nmax / extreme, move one code after another to where the least squares fit gains, up to five passes.
+    """Start from -nmax / extreme; change one code after another if the least squares fit improves, up to five passes.
 
     Weights are x². Codes are -nmax … nmax - 1; groups of zeros have scale 0 and the lowest code.
     """

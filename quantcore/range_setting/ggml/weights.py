@@ -1,4 +1,4 @@
-"""What the error of each element counts in ggml's searches."""
+"""How much the error of each element counts in ggml's searches."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from quantcore.range_setting.ggml.arithmetic import Floats, total
 
 
 class Weight(NamedTuple):
-    """A formula in words, and whether it needs importance, or the mean of x² over more than the group."""
+    """A formula as text, and whether it needs importance, or the mean of x² over more than the group."""
 
     formula: str
     importance: bool
@@ -47,7 +47,7 @@ WEIGHTS: dict[str, Weight] = {
 
 @dataclass(frozen=True)
 class Weighting:
-    """A name of `WEIGHTS`, and for σ² = ``sigma2`` · mean x² the number of elements of the mean, 0: the row."""
+    """A name of `WEIGHTS`; for σ² = ``sigma2`` · mean x², the mean is over ``over`` elements, or the row if 0."""
 
     name: str
     sigma2: float = 1.0
@@ -55,7 +55,7 @@ class Weighting:
 
     @property
     def mean_over(self) -> int | None:
-        """Number of elements that the mean of x² is over, 0: the row; None where the formula has no mean."""
+        """Number of elements that the mean of x² is taken over, 0 for the row; None if the formula has no mean."""
         return self.over if WEIGHTS[self.name].mean else None
 
     def of(self, x: Floats, importance: Floats | None, sigma2: Floats | None) -> Floats:
@@ -63,7 +63,7 @@ class Weighting:
         return WEIGHTS[self.name].of(x, importance, sigma2)
 
     def sigmas(self, x: Floats) -> Floats | None:
-        """Return σ² of every run of `over` elements of x, 2-D, in order; None where the formula has none."""
+        """Return σ² of every run of `over` elements of x, 2-D, in order; None if the formula has no mean."""
         if not WEIGHTS[self.name].mean:
             return None
         over = self.over or x.shape[-1]

@@ -88,7 +88,7 @@ def to_float32(name: str, x: npt.NDArray[Any]) -> Float32Array:
     integers are rounded to the nearest float32, which is exact for integers up to 2^24.
 
     Raises:
-        QuantError: the dtype is not one of real numbers, or a finite value is beyond float32's 3.4e38.
+        QuantError: the dtype is not real, or a finite value is beyond float32's 3.4e38.
     """
     check_dtype(name, x.dtype)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -98,8 +98,8 @@ def to_float32(name: str, x: npt.NDArray[Any]) -> Float32Array:
         if beyond.any():
             first = tuple(int(i) for i in np.unravel_index(int(np.argmax(beyond)), x.shape))
             raise QuantError(
-                f"{short(name)} contains {x[first]:.3g} at index {first}, beyond float32, whose largest is "
-                "3.4e38; scale the tensor down."
+                f"{short(name)} contains {x[first]:.3g} at index {first}, beyond float32, whose largest "
+                "value is 3.4e38; scale the tensor down."
             )
     return result
 
@@ -108,7 +108,7 @@ def check_dtype(name: str, dtype: np.dtype[Any]) -> None:
     """Raise unless ``dtype`` is a boolean, an integer, or a float of up to 64 bits."""
     if dtype.hasobject:
         raise QuantError(
-            f"{short(name)} contains Python objects, which only unpickling could read, and unpickling runs any code in "
+            f"{short(name)} contains Python objects, which can only be read by unpickling, and that runs any code in "
             "the file; save an array of numbers."
         )
     if dtype.kind in "biuf" and dtype.itemsize <= 8 and dtype.shape == ():

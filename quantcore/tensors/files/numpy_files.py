@@ -69,7 +69,7 @@ def open_npz(data: memoryview, name: str, limit: int) -> dict[str, Entry]:
     members = [m for m in archive.infolist() if not m.is_dir()]
     if any(not m.filename.endswith(".npy") for m in members) or not members:
         raise QuantError(
-            f"{short(name)} is a zip, but contains other files than .npy arrays; save it with np.savez."
+            f"{short(name)} is a zip, but does not contain only .npy arrays; save it with np.savez."
         )
     total = sum(m.file_size for m in members)
     if total > limit:
@@ -109,7 +109,7 @@ def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo, size: int) -> byt
     # zipfile unpacks bz2 and lzma without a limit
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise QuantError(
-            f"{short(name)} in the .npz has an unusual compression; save it with np.savez_compressed."
+            f"{short(name)} in the .npz uses an unsupported compression; save it with np.savez_compressed."
         )
     try:
         with archive.open(member) as file:

@@ -36,7 +36,7 @@ _EXPECTED = {".npy": "a .npy array", ".npz": "a zip (.npz, .xlsx, .pt)"}
 
 
 def list_tensors(data: bytes | memoryview, name: str, limit: int = MAX_BYTES) -> list[TensorInfo]:
-    """Return what the file contains; of .npy, .npz and .safetensors only headers are read.
+    """Return what the file contains; for .npy, .npz and .safetensors, only headers are read.
 
     Args:
         data: the content of the file.
@@ -77,7 +77,7 @@ def read_tensor(
         limit: the maximum size in bytes of the file, and of the tensor as float32.
 
     Raises:
-        QuantError: the file or the tensor can't be read, or it is not of real numbers within float32.
+        QuantError: the file or the tensor can't be read, or does not contain real numbers within float32.
     """
     entries = _open(data, name, limit)
     if tensor is None and len(entries) > 1:

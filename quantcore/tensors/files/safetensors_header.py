@@ -1,8 +1,8 @@
-"""The header of a ``.safetensors`` file: 8 bytes of length, then JSON that says where each tensor's bytes lie.
+"""The header of a ``.safetensors`` file: 8 bytes of length, then JSON that says where the bytes of each tensor are.
 
 Format: huggingface/safetensors, README, "Format". The header is parsed here: the library's parser copies all data
-(0.3 s for 256 MB, where this takes 0.2 ms), takes the last of two tensors of one name, and rarely says which tensor is
-wrong.
+(0.3 s for 256 MB; this takes 0.2 ms), keeps only the last of two tensors with the same name, and rarely says which
+tensor is wrong.
 """
 
 import struct
@@ -37,7 +37,7 @@ class SafetensorsHeader:
 def read_safetensors_header(
     read: Callable[[int, int], bytes | memoryview], size: int, name: str
 ) -> SafetensorsHeader:
-    """Read the header of a file of ``size`` bytes, and no other byte of it.
+    """Read the header of a file of ``size`` bytes, and nothing else of it.
 
     Args:
         read: returns the bytes at (offset, number of bytes).
@@ -57,7 +57,9 @@ def _described(text: str, start: int, size: int, name: str) -> SafetensorsHeader
         raise QuantError(f"The header of {_quoted(name)} is not a JSON object; save it again.")
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
-        raise QuantError(f"The metadata in the header of {_quoted(name)} are not texts; save the file again.")
+        raise QuantError(
+            f"The metadata in the header of {_quoted(name)} must map strings to strings; save it again."
+        )
     records = {tensor: _read_record(tensor, record) for tensor, record in header.items()}
     _check_spans(records, size - start, name)
     return SafetensorsHeader(
@@ -88,7 +90,7 @@ def _bad_length(length: int, size: int, name: str) -> str:
         return f"{_quoted(name)} does not begin like a .safetensors file; save it with save_file."
     if length > size - 8:
         return (
-            f"{_quoted(name)} does not begin like a whole .safetensors file: it claims a header length of {length:,} bytes, but the "
+            f"{_quoted(name)} does not begin like a complete .safetensors file: it claims a header length of {length:,} bytes, but the "
             f"file size is {size:,}; save or download it again."
         )
     return f"{_quoted(name)} claims a header length of {length:,} bytes; the limit is {MAX_HEADER:,}."

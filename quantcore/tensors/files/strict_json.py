@@ -34,7 +34,7 @@ def _finite(word: str) -> float:
     value = float(word)
     if math.isinf(value):  # 1e999; a literal Infinity is not passed here
         raise QuantError(
-            f"The JSON contains {short(word)}, beyond float32, whose largest is 3.4e38; scale it down."
+            f"The JSON contains {short(word)}, beyond float32, whose largest value is 3.4e38; scale it down."
         )
     return value
 
@@ -44,5 +44,5 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(result) != len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise QuantError(f"The JSON has the key {short(twice, 80)} twice, a duplicate; rename one.")
+        raise QuantError(f"The JSON has the duplicate key {short(twice, 80)}; rename one of them.")
     return result

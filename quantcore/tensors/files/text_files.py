@@ -18,7 +18,7 @@ def open_text(data: memoryview, name: str) -> dict[str, Entry]:
     """Return the one tensor of a text file, under the file's name.
 
     Raises:
-        QuantError: as `parse`; a header line is an error, not skipped.
+        QuantError: as for `parse`; a header line is an error and is not skipped.
     """
     return _entries({name: parse(_decode(data, name), MAX_TEXT_FILE_BYTES)})
 

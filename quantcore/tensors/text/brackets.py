@@ -107,8 +107,8 @@ class _Reader:
             style = "space" if self.last == "number" else "comma"
             if self.separator not in ("", style):
                 raise QuantError(
-                    f"{short(word)} at {place(self.text, position)} follows a {style}, other numbers a "
-                    f"{self.separator}; use one separator, and a point for decimals."
+                    f"{short(word)} at {place(self.text, position)} follows a {style}, but other numbers "
+                    f"follow a {self.separator}; use one separator, and a point for decimals."
                 )
             self.separator = style
         self.counts[-1] += 1
@@ -168,5 +168,5 @@ class _Reader:
     def _mixed_depth(self, position: int, word: str, depth: int) -> QuantError:
         return QuantError(
             f"{short(word)} at {place(self.text, position)} is at bracket depth {depth}, but the first "
-            f"number is at depth {self.leaf_depth}; nest every row alike."
+            f"number is at depth {self.leaf_depth}; nest all rows to the same depth."
         )

@@ -3,7 +3,7 @@
 =====================  ==========================================================================
 array                  source
 =====================  ==========================================================================
-up to 300 elements     ``torch.tensor([[0.5, -1.0]])``, each number the shortest that reads back
+up to 300 elements     ``torch.tensor([[0.5, -1.0]])``, each number as short as is exact
 up to 64 kB            its bytes, compressed, in base64
 larger                 (only x) read from the exported file
 =====================  ==========================================================================
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.generic]
 
-READABLE = 300  # elements that a person would still read
+READABLE = 300  # elements that a person may still read
 PACKED = 1 << 16  # bytes before compression: about 850 lines of base64
 WIDTH = 100
 
@@ -58,7 +58,7 @@ def array_source(values: Array, module: str = "torch") -> str:
 
 
 def number_texts(values: Array) -> list[str]:
-    """Return each element of a 1-D array as text: integers as such, float32 with the fewest digits that read back.
+    """Return each element of a 1-D array as text: integers as such, float32 with the fewest digits that are exact.
 
     >>> number_texts(np.array([0.1, 1e-30], np.float32))
     ['0.1', '1e-30']

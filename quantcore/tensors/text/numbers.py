@@ -51,7 +51,7 @@ def to_float32(values: "array[float]", words: Iterable[tuple[int, str]], text: s
         for is_infinite, (position, word) in zip(infinite, words, strict=False):
             if is_infinite and "i" not in word.lower():
                 raise QuantError(
-                    f"{short(word)} at {place(text, position)} is beyond float32, whose largest is 3.4e38; "
+                    f"{short(word)} at {place(text, position)} is beyond float32, whose largest value is 3.4e38; "
                     "scale the numbers down."
                 )
     return result

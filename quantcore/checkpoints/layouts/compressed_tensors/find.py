@@ -1,4 +1,4 @@
-"""Which stored tensors of a compressed-tensors release make a weight, and in which format."""
+"""Which stored tensors of a compressed-tensors release make up a weight, and in which format."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -44,12 +44,12 @@ def layout_of(
     """Return the layout of one module.
 
     Raises:
-        QuantError: no group of the config is of the kind of its stored tensors, or their shapes don't fit it.
+        QuantError: no group of the config matches the kind of the stored tensors, or their shapes don't fit it.
     """
     fitting = tuple(group for group in groups if _fits(group, pieces))
     if not fitting:
         raise QuantError(
-            f"No group of the config is quantized as {short(module, 120)} is stored; correct config.json."
+            f"No group of the config matches the stored tensors of {short(module, 120)}; correct config.json."
         )
     group = matcher.choose(module, fitting)
     if "weight_packed" not in pieces:
@@ -64,7 +64,7 @@ def layout_of(
 
 
 def _fits(group: Group, pieces: Pieces) -> bool:
-    """Whether a group's weights are of the kind of the stored tensors."""
+    """Whether the stored tensors are of the kind that the group says."""
     if "weight_packed" not in pieces:
         return (group.kind == "int") == (pieces["weight"].dtype == "I8")
     if pieces["weight_packed"].dtype == "U8":
@@ -73,16 +73,18 @@ def _fits(group: Group, pieces: Pieces) -> bool:
 
 
 def _dtype(scale: StoredTensor) -> torch.dtype:
-    """The library gives values in the dtype of the scales."""
+    """Return the dtype of the scales, in which the library returns values."""
     if not scale.is_floating:
-        raise QuantError(f"{short(scale.name, 120)} is {scale.dtype}; scales are floats.")
+        raise QuantError(f"{short(scale.name, 120)} has the dtype {scale.dtype}, but scales must be floats.")
     return TORCH_DTYPES[scale.dtype]
 
 
 def _packed(module: str, pieces: Pieces, group: Group, version: str) -> Layout:
     packed, scale = pieces["weight_packed"], pieces["weight_scale"]
     if len(packed.shape) < 2 or len(scale.shape) not in (0, 1, len(packed.shape)):
-        raise QuantError(f"{short(packed.name, 120)} has shape {packed.shape}, its scales {scale.shape}.")
+        raise QuantError(
+            f"{short(packed.name, 120)} has shape {packed.shape}, which does not fit scales of shape {scale.shape}."
+        )
     if not group.symmetric and "weight_zero_point" not in pieces:
         raise QuantError(f"{short(module, 120)} is asymmetric, but its weight_zero_point is missing.")
     has_groups = group.strategy in ("group", "tensor_group")
@@ -94,7 +96,7 @@ def _packed(module: str, pieces: Pieces, group: Group, version: str) -> Layout:
     if "weight_shape" in pieces:
         read = partial(shape_of, packed, pieces["weight_shape"])
     if has_groups and not certain:
-        # groups of another size than the config's, or padded words: one look at the stored shape
+        # the group size differs from the config's, or words are padded: the stored shape tells
         columns = read()[-1] if read else columns
     if has_groups:
         size, remarks = group_size(
@@ -143,7 +145,10 @@ def _granularity(
         return (PerChannel(0) if rows < 2 else PerBlock((*([1] * rows), -1))), ()
     if group.strategy in ("group", "tensor_group"):
         if not weight.shape or not scale.shape:
-            raise QuantError(f"{short(scale.name, 120)} has shape {scale.shape}, which is no group's.")
+            raise QuantError(
+                f"{short(scale.name, 120)} has shape {scale.shape}, which does not fit groups of a weight of shape "
+                f"{weight.shape}."
+            )
         config = {"group_size": group.group_size}
         size, remarks = group_size(config, ("group_size",), weight.shape[-1], scale.shape[-1], scale)
         return PerGroup(size), remarks
@@ -151,8 +156,8 @@ def _granularity(
         block = (*([1] * (len(weight.shape) - 2)), *group.block)
         return PerBlock(tuple(min(b, n) for b, n in zip(block, weight.shape, strict=True))), ()
     raise QuantError(
-        f"The config says strategy {short(group.strategy)} for {short(weight.name, 120)}, without what it needs; "
-        "correct it."
+        f"The strategy {short(group.strategy)} that the config gives for {short(weight.name, 120)} is unknown or can't "
+        "be applied to it; correct the config."
     )
 
 
@@ -175,12 +180,12 @@ def _block_floats(module: str, pieces: Pieces, group: Group) -> Layout:
     if nvfp4:
         if "weight_global_scale" not in pieces:
             raise QuantError(
-                f"The weight_global_scale of {short(module, 120)} is missing; its values are unknown."
+                f"The weight_global_scale of {short(module, 120)} is missing, so its values are unknown."
             )
         own[GLOBAL_SCALE] = pieces["weight_global_scale"]
     elif scale.dtype not in ("U8", "F8_E8M0") or group.bits not in (4, 6):
         raise QuantError(
-            f"{short(scale.name, 120)} is {scale.dtype}, for codes of {group.bits} bits, which has no reader here."
+            f"{short(scale.name, 120)} has the dtype {scale.dtype}, which is not supported for {group.bits}-bit codes."
         )
     return BlockFloats(
         f"{module}.weight",

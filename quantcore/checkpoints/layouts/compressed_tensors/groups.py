@@ -1,4 +1,4 @@
-"""``config_groups``: how the weights of some modules are quantized, and which modules these are."""
+"""``config_groups``: how the weights of groups of modules are quantized."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Group:
 
     @property
     def arguments(self) -> tuple[Any, ...]:
-        """What decides how its weights are read."""
+        """The settings that determine how its weights are read."""
         return (self.format, self.bits, self.kind, self.symmetric, self.strategy, self.group_size, self.block)
 
 
@@ -39,7 +39,7 @@ def read_groups(config: Mapping[str, Any]) -> tuple[Group, ...]:
     """Return the groups of a quantization_config that quantize weights.
 
     Raises:
-        QuantError: an entry is not of the kind it should be.
+        QuantError: an entry has the wrong type, or an integer is out of range.
     """
     own = text(config, "format") or ""
     found = []
@@ -66,13 +66,15 @@ def read_groups(config: Mapping[str, Any]) -> tuple[Group, ...]:
 
 
 def _block(value: Any) -> tuple[int, int] | None:
-    if isinstance(value, str):  # as old configs write it
+    if isinstance(value, str):  # as in old configs
         value = [int(part) if part.isdecimal() else part for part in value.split("x")[:3]]
     if value is None:
         return None
     if isinstance(value, list) and len(value) == 2 and all(type(n) is int and 0 < n < 2**31 for n in value):
         return value[0], value[1]
-    raise QuantError(f"The config says block_structure {short(str(value))}; write two lengths, [128, 128].")
+    raise QuantError(
+        f"The config says block_structure {short(str(value))}; write two lengths, such as [128, 128]."
+    )
 
 
 class Matcher:
@@ -85,11 +87,11 @@ class Matcher:
         """Return the group whose targets name the module, else the first.
 
         Raises:
-            QuantError: a pattern of the config takes too long, or is none.
+            QuantError: a pattern of the config takes too long to match, or is invalid.
         """
         if len({group.arguments for group in groups}) == 1:
             return groups[0]
-        # as the library: exact names, then patterns; the classes of modules are in no file
+        # in the library's order: exact names, then patterns; no file contains the classes of modules
         for matches in (lambda target: target == module, partial(self._matches, module)):
             for group in groups:
                 if any(matches(target) for target in group.targets):

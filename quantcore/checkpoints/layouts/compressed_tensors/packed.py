@@ -1,11 +1,11 @@
-"""``pack-quantized``: integers of 1 to 8 bits in words of 32 bits along the rows.
+"""``pack-quantized``: integers of 1 to 8 bits in 32-bit words along the rows.
 
 ``weight_packed`` int32 [out, words], ``weight_scale`` [out, groups], ``weight_shape`` int64 [2]; asymmetric:
 ``weight_zero_point``, packed the same way down the rows, int32 [words, groups] (before 0.9, int8 [out, groups]);
 activation order: ``weight_g_idx`` int32 [in]. Stored bits are q + 2^(bits-1).
 
-Since 0.17.0 codes are dense and cross words; before, a word holds 32 // bits whole codes. For 3, 5, 6 and 7 bits the
-number of words tells which, or the version in the config where both take the same.
+Since 0.17.0, codes are packed densely and may cross words; before, a word held 32 // bits whole codes. For 3, 5, 6 and
+7 bits, the number of words shows which packing was used; if it is the same for both, the version in the config decides.
 """
 
 import math
@@ -29,7 +29,7 @@ DENSE_SINCE = (0, 17)
 
 @dataclass(frozen=True, eq=False)
 class PackQuantized(Layout):
-    """A weight of packed integers; ``version``: of the library that wrote it; ``group_size``: None for channels."""
+    """A weight of packed integers; ``version``: of the library that wrote it; ``group_size``: None without groups."""
 
     bits: int = field(kw_only=True)
     is_symmetric: bool = field(kw_only=True)
@@ -51,7 +51,7 @@ class PackQuantized(Layout):
         """Signed integers."""
         if self.bits < 2:
             raise QuantError(
-                f"{short(self.name, 120)} has codes of 1 bit, which have no format here; read its values."
+                f"{short(self.name, 120)} has 1-bit codes, for which there is no format; read its values."
             )
         return IntFormat(self.bits)
 
@@ -62,7 +62,7 @@ class PackQuantized(Layout):
 
     @property
     def granularity(self) -> Granularity:
-        """Groups along the input axis, rows, or the whole."""
+        """Groups along the input axis, rows, or the whole tensor."""
         if self.group_size:
             return PerGroup(self.group_size)
         return PerTensor() if math.prod(self.pieces["weight_scale"].shape) == 1 else PerChannel(0)
@@ -89,7 +89,7 @@ class PackQuantized(Layout):
             found[GROUP_INDEX] = Numbers(self.pieces["weight_g_idx"])
             if found[GROUP_INDEX].shape != self.shape[-1:]:
                 raise QuantError(
-                    f"{short(self.name, 120)} has a weight_g_idx of another length than its inputs."
+                    f"{short(self.name, 120)} has a weight_g_idx whose length is not its number of inputs."
                 )
         return found
 
@@ -97,15 +97,16 @@ class PackQuantized(Layout):
         scale = Numbers(self.pieces["weight_scale"])
         groups = -(-self.shape[-1] // self.group_size) if self.group_size else 1
         if scale.shape != (*self.shape[:-1], groups) and math.prod(scale.shape) != 1:
+            blocks = f" in groups of {self.group_size}" if self.group_size else ""
             raise QuantError(
-                f"{short(scale.piece.name, 120)} has shape {scale.shape}, but groups of {self.group_size} of shape "
-                f"{self.shape} take {(*self.shape[:-1], groups)}; the file does not fit its config."
+                f"{short(scale.piece.name, 120)} has shape {scale.shape}, but a weight of shape {self.shape}{blocks} "
+                f"takes scales of shape {(*self.shape[:-1], groups)}; the file does not fit its config."
             )
         return scale
 
     def _zero_point(self, scale_shape: Shape, offset: int) -> Field:
         piece = self.pieces["weight_zero_point"]
-        if piece.shape == scale_shape:  # as older versions store it
+        if piece.shape == scale_shape:  # as in older versions
             return Numbers(piece)
         axis = len(self.shape) - 2
         order = self.order(self.shape[axis], piece.shape[axis] if len(piece.shape) > axis else 0)
@@ -120,7 +121,7 @@ def shape_of(packed: StoredTensor, stored: StoredTensor) -> Shape:
     """
     if stored.dtype not in ("I64", "I32") or stored.shape != (len(packed.shape),):
         raise QuantError(
-            f"{short(stored.name, 120)} is not a shape of {len(packed.shape)} axes; save the file again."
+            f"{short(stored.name, 120)} is not the shape of a weight with {len(packed.shape)} axes; save the file again."
         )
     shape = tuple(int(n) for n in stored.numbers())
     # the number of words is compared with the last axis by `Packed`

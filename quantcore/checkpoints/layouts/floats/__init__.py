@@ -1,1 +1,1 @@
-"""Releases of small floats: DeepSeek's blocks of FP8, gpt-oss' MXFP4, ModelOpt (with its INT4-AWQ)."""
+"""Releases in small floats: FP8 (DeepSeek's in blocks), gpt-oss' MXFP4, and ModelOpt (with its INT4-AWQ)."""

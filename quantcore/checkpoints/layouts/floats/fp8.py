@@ -1,12 +1,12 @@
-"""FP8 releases (quant_method fp8): DeepSeek-V3 and others in blocks, and one scale per tensor or row.
+"""FP8 releases (quant_method fp8): in blocks (DeepSeek-V3 and others), or with one scale per tensor or row.
 
 ``weight`` F8_E4M3 [out, in]; ``weight_scale_inv`` [ceil(out/128), ceil(in/128)], which multiplies, despite its name;
-blocks at the edges are partial. Their size is ``weight_block_size`` in the config, 128 x 128 without: the grid of
-scales alone does not tell it. Scales are float32, or E8M0 (DeepSeek-V3.1 writes such values as float32). Others have
-``weight_scale``, one number or one per row. w = code * scale in float32.
+blocks at the edges are partial. The block size is ``weight_block_size`` in the config, 128 x 128 by default: the shape
+of the scales does not determine it. Scales are float32, or E8M0 (DeepSeek-V3.1 writes such values as float32). Other
+releases have ``weight_scale``, one number or one per row. w = code * scale in float32.
 
-DeepSeek-V4: ``scale`` F8_E8M0 in the place of weight_scale_inv; experts hold two FP4 codes a byte (int8 [out, in/2],
-the lower bits first), with a scale per 32.
+DeepSeek-V4: ``scale`` F8_E8M0 instead of weight_scale_inv; experts hold two FP4 codes per byte (int8 [out, in/2], the
+lower bits first), with one scale per 32.
 
 Source: DeepSeek-V3 9b4e9788, README_WEIGHTS.md and inference/kernel.py; GPTQModel f4c327a1, utils/model_dequant.py.
 """
@@ -30,12 +30,12 @@ from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel
 from quantcore.tensors import short
 
 FP8 = ("F8_E4M3", "F8_E5M2")
-CODED = (*FP8, "I8")  # two codes of FP4 are an int8
+CODED = (*FP8, "I8")  # an int8 holds two FP4 codes
 BLOCK = (128, 128)
 
 
 def find(release: Release) -> Iterator[Layout]:
-    """Yield the weights of FP8 that have a scale of one of the known names."""
+    """Yield the FP8 weights (and FP4 experts) whose scales have one of the known names."""
     for name, piece in release.stored.items():
         if piece.dtype not in CODED:
             continue
@@ -52,7 +52,7 @@ def find(release: Release) -> Iterator[Layout]:
 
 
 def _scales(release: Release, stem: str, last: str) -> Iterator[StoredTensor | None]:
-    """Yield what may be the scales of a weight; experts in one tensor have names without ``.weight``."""
+    """Yield the possible scales of a weight; experts in one tensor have names without ``.weight``."""
     for suffix in ("_scale_inv", "_scale"):
         yield release.stored.get(f"{stem}.{last}{suffix}" if stem else f"{last}{suffix}")
     if last == "weight":
@@ -68,7 +68,8 @@ def layout_of(name: str, pieces: Mapping[str, StoredTensor], config: Mapping[str
     weight, scale = pieces["weight"], pieces["weight_scale"]
     if not scale.is_floating or len(weight.shape) < 2:
         raise QuantError(
-            f"{short(scale.name, 120)} is {scale.dtype} of shape {scale.shape}; scales are floats."
+            f"{short(name, 120)} has shape {weight.shape} and scales of {scale.dtype}; an FP8 weight has at least two "
+            "axes and float scales."
         )
     granularity = _granularity(weight, scale, lengths(config, "weight_block_size", 2) or BLOCK)
     blocked = isinstance(granularity, PerBlock)

@@ -1,7 +1,7 @@
-"""gpt-oss' MXFP4: experts in one tensor, ``<name>_blocks`` uint8 [..., groups, 16] and ``<name>_scales`` uint8 [..., groups].
+"""gpt-oss' MXFP4: ``<name>_blocks`` uint8 [..., groups, 16] and ``<name>_scales`` uint8 [..., groups] of all experts.
 
-A group is 32 consecutive inputs, two FP4 codes a byte, the lower bits first; a scale is E8M0. The weight is
-[experts, out, in] as stored; transformers hands it out transposed, and gate and up rows alternate.
+A group is 32 consecutive inputs, two FP4 codes per byte, the lower bits first; a scale is E8M0. The weight is
+[experts, out, in] as stored; transformers returns it transposed. Gate and up rows alternate.
 
 Source: gpt-oss 7b583341, gpt_oss/torch/weights.py; transformers, integrations/mxfp4.py.
 """
@@ -43,8 +43,8 @@ def layout_of(name: str, pieces: Mapping[str, StoredTensor]) -> BlockFloats:
     blocks, scales = pieces[CODES], pieces[SCALE_CODE]
     if blocks.shape != (*scales.shape, GROUP // 2) or not scales.shape:
         raise QuantError(
-            f"{short(blocks.name, 120)} has shape {blocks.shape}, but scales of shape {scales.shape} take "
-            f"{(*scales.shape, GROUP // 2)}; the file is damaged."
+            f"{short(blocks.name, 120)} has shape {blocks.shape} and its scales {scales.shape}, which are not [..., "
+            f"groups, {GROUP // 2}] and [..., groups]; the file is damaged."
         )
     rows, groups = scales.shape[:-1], scales.shape[-1]
     return BlockFloats(

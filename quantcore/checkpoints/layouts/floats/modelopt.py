@@ -1,9 +1,9 @@
 """NVIDIA ModelOpt releases: FP8, NVFP4, MXFP4, INT4-AWQ.
 
 FP8: ``weight`` F8_E4M3, ``weight_scale`` one number, or one per row. NVFP4: ``weight`` uint8 [out, in/2], two FP4
-codes a byte, the lower bits first; ``weight_scale`` F8_E4M3 [out, in/16]; ``weight_scale_2`` one number. Both multiply:
-w = code * (scale * scale_2). MXFP4: ``weight_scale`` uint8 E8M0 [out, in/32]. INT4-AWQ: ``weight`` uint8 [out/2, in],
-the even row in the lower bits, two's complement; ``weight_scale`` [out, in/group]. ``pre_quant_scale`` and
+codes per byte, the lower bits first; ``weight_scale`` F8_E4M3 [out, in/16]; ``weight_scale_2`` one number. Both
+multiply: w = code * (scale * scale_2). MXFP4: ``weight_scale`` uint8 E8M0 [out, in/32]. INT4-AWQ: ``weight`` uint8
+[out/2, in], the even row in the lower bits, two's complement; ``weight_scale`` [out, in/group]. ``pre_quant_scale`` and
 ``input_scale`` belong to the activations. Values are float32.
 
 Source: ModelOpt 5a4242fa, modelopt/torch/export/quant_utils.py and quantization/qtensor.
@@ -46,7 +46,7 @@ def find(release: Release) -> Iterator[Layout]:
 
 
 def _kind_of(pieces: Pieces) -> Any:
-    """Return what makes the layout of a module, by its dtypes and shapes; None: it is not quantized."""
+    """Return what makes the layout of a module, by its dtypes and shapes; None if it is not quantized."""
     weight, scale = pieces["weight"], pieces["weight_scale"]
     if weight.dtype == "F8_E4M3":
         return _fp8
@@ -64,7 +64,7 @@ def _fp8(module: str, pieces: Pieces, config: Mapping[str, Any]) -> Layout:
         granularity = PerChannel(0)
     if not scale.is_floating:
         raise QuantError(
-            f"{short(scale.name, 120)} is {scale.dtype}; scales are floats, so the file is damaged."
+            f"{short(scale.name, 120)} is {scale.dtype}, but scales must be floats; the file is damaged."
         )
     own = {name: pieces[name] for name in ("weight", "weight_scale")}
     return Whole(f"{module}.weight", weight.shape, torch.float32, own, kind="modelopt", blocks_of=granularity)
@@ -74,14 +74,14 @@ def _fp4(module: str, pieces: Pieces, config: Mapping[str, Any]) -> Layout:
     weight, scale = pieces["weight"], pieces["weight_scale"]
     if len(scale.shape) != len(weight.shape):
         raise QuantError(
-            f"{short(scale.name, 120)} has shape {scale.shape}: its scales are swizzled for tensor cores, which has no "
-            "reader here; export the release without."
+            f"{short(scale.name, 120)} has shape {scale.shape}: scales swizzled for tensor cores are not supported; "
+            "export the release without swizzling."
         )
     nvfp4 = scale.dtype == "F8_E4M3"
     if nvfp4 and "weight_scale_2" not in pieces:
         raise QuantError(
-            f"The weight_scale_2 of {short(module, 120)} is missing, the scale of the whole tensor; without it values "
-            "are unknown, so download the release again."
+            f"The weight_scale_2 of {short(module, 120)}, the scale of the whole tensor, is missing, so its values are "
+            "unknown; download the release again."
         )
     own = {CODES: weight, SCALE_CODE: scale}
     if nvfp4:
@@ -102,14 +102,14 @@ def _int4(module: str, pieces: Pieces, config: Mapping[str, Any]) -> Layout:
     weight, scale = pieces["weight"], pieces["weight_scale"]
     if "weight_scale_2" in pieces:
         raise QuantError(
-            f"{short(module, 120)} is stored as W4A8 (int4 with a weight_scale_2), which has no reader here; export it "
+            f"{short(module, 120)} is stored as W4A8 (int4 with a weight_scale_2), which is not supported; export it "
             "as INT4-AWQ."
         )
     rows, columns = 2 * weight.shape[0], weight.shape[1]
     if len(weight.shape) != 2 or len(scale.shape) != 2 or scale.shape[0] != rows or not scale.is_floating:
         raise QuantError(
-            f"{short(scale.name, 120)} is {scale.dtype} of shape {scale.shape}, but codes of shape {(rows, columns)} "
-            "have a float per group of each row; the file is damaged."
+            f"{short(scale.name, 120)} is {scale.dtype} of shape {scale.shape}, but INT4-AWQ needs a float per row and "
+            f"group for codes of shape {(rows, columns)}; the file is damaged."
         )
     size, remarks = group_size(config, ("group_size",), columns, scale.shape[1], scale)
     name = f"{module}.weight"

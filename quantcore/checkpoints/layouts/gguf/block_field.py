@@ -1,4 +1,4 @@
-"""One kind of number of a tensor in blocks, as a field of a layout."""
+"""One kind of number in a tensor of blocks, as a field of a layout."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ from quantcore.checkpoints.protocol.layout import CODES
 
 @dataclass(frozen=True)
 class BlockField:
-    """Numbers of a field of the block type, or the codes, which some types make of several fields.
+    """The numbers of a field of the block type, or the codes, which some types compute from several fields.
 
-    They have the weight's axes; the last is as long as a row has entries of the field.
+    They have the weight's axes; the length of the last is the number of entries of the field in a row.
     """
 
     tensor: BlockTensor
@@ -41,11 +41,11 @@ class BlockField:
 
     @property
     def across_rows(self) -> bool:
-        """False: the blocks of a row lie together."""
+        """False: the blocks of a row are contiguous."""
         return False
 
     def read(self, rows: Rows = None) -> Tensor:
-        """Return the numbers of some rows: float32, or integers as they are stored, less the type's offset."""
+        """Return the numbers of some rows: float32, or integers as they are stored, minus the type's offset."""
         return self.tensor.numbers(rows, self._count, self._make)
 
     def _make(self, fields: Fields) -> npt.NDArray[Any]:
@@ -57,7 +57,7 @@ class BlockField:
         return found.astype(np.int32) if found.itemsize > 1 else found
 
     def place(self, index: Sequence[int]) -> Place:
-        """Return where one number lies."""
+        """Return where one number is."""
         return self.tensor.place(index, self._count, self._bits)
 
     def _bits(self, entry: int) -> list[Bits]:

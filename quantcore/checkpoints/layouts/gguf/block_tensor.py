@@ -1,7 +1,7 @@
-"""A tensor in ggml's blocks: any of its numbers by rows, and where each lies.
+"""A tensor in ggml's blocks: any of its numbers by rows, and where each of them is.
 
-Rows are runs of whole blocks and follow one another, so that rows are a range of bytes. A one-dimensional tensor is
-cut within its blocks.
+Each row is a run of whole blocks, and rows are contiguous, so that rows are a range of bytes. A range of a
+one-dimensional tensor may begin and end within a block.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,14 +20,14 @@ from quantcore.checkpoints.protocol.fields import Place, Rows
 from quantcore.errors import QuantError
 from quantcore.tensors import short
 
-# elements that are read and unpacked at once: from memory or a file as many as a core's cache holds, but a request to
-# a server takes as long as reading megabytes
+# elements that are read and unpacked at once: from memory or a file, as many as fit in a core's cache; from a server,
+# many more, since a request takes as long as reading megabytes
 _AT_ONCE, _AT_ONCE_REMOTE = 1 << 18, 1 << 24
 _REMOTE_GAP = 1 << 16
 
 
 class LazyFields(Mapping[str, npt.NDArray[Any]]):
-    """The fields of blocks, each unpacked when it is asked for: scales need no codes."""
+    """The fields of blocks, each unpacked on access: reading scales does not unpack codes."""
 
     def __init__(self, kind: BlockType, blocks: npt.NDArray[np.uint8]) -> None:
         self._kind, self._blocks = kind, blocks
@@ -53,7 +53,7 @@ class BlockTensor:
     kind: BlockType
 
     def shape_of(self, per_block: int) -> tuple[int, ...]:
-        """The shape of numbers of which each block has ``per_block``."""
+        """The shape of all numbers of one kind, if each block has ``per_block`` of them."""
         *outer, row = self.piece.shape
         return (*outer, row // self.kind.elements * per_block)
 
@@ -96,10 +96,10 @@ class BlockTensor:
         return found if found.is_contiguous() else found.copy_(torch.from_numpy(flat.reshape(shape)))
 
     def place(self, index: Sequence[int], per_block: int, bits_of: Callable[[int], Sequence[Bits]]) -> Place:
-        """Return where the number at ``index`` lies.
+        """Return where the number at ``index`` is.
 
         Args:
-            bits_of: the bits of the entry of that number within its block.
+            bits_of: returns the bits of an entry within its block.
         """
         flat = int(np.ravel_multi_index(tuple(index), self.shape_of(per_block)))
         block, entry = divmod(flat, per_block)
@@ -111,10 +111,10 @@ class BlockTensor:
         """Return the bytes of the blocks.
 
         Args:
-            numbers: by field, or "codes", all rows; the others are read from the file.
+            numbers: those of all rows, by field or "codes"; other fields are read from the file.
 
         Raises:
-            QuantError: numbers that the blocks can't hold.
+            QuantError: the blocks can't hold a number.
         """
         found, step = bytearray(), _AT_ONCE // self.kind.elements
         total = self.piece.num_bytes // self.kind.num_bytes
@@ -129,26 +129,27 @@ class BlockTensor:
         return bytes(found)
 
     def _fields_of_codes(self, fields: Fields, codes: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
-        """Return the changed fields that hold the codes, of types that store none by themselves."""
+        """Return the changed fields that hold the codes, for types that have no field of codes."""
         before = self.kind.codes(fields)
         if (before == codes).all():
             return {}
-        if "digits" in fields:  # a number has one byte or two: where it is the same, the file's own is kept
+        # two bytes may have the same digits: where the digits are unchanged, the file's byte is kept
+        if "digits" in fields:
             same = digits_of(before) == digits_of(codes)
             return {"digits": np.where(same, fields["digits"], digits_of(codes))}
         raise QuantError(
-            f"{self.kind.name} stores one row of a grid for several elements of {short(self.piece.name, 120)}, so that codes "
+            f"{self.kind.name} stores one grid row for several elements of {short(self.piece.name, 120)}, so codes "
             "can't be changed one by one; change grid_index and the signs."
         )
 
     def _span(self, rows: Rows, per_block: int) -> tuple[tuple[int, ...], int, int]:
-        """Return the shape of the numbers of some rows, and the first and the one after the last of them, flat."""
+        """Return the shape of the numbers of some rows, and the flat indices of the first and one past the last."""
         outer, *inner = self.shape_of(per_block)
         first, last = (0, outer) if rows is None else (rows.start, rows.stop)
         return (last - first, *inner), first * prod(inner), last * prod(inner)
 
     def _covering(self, first: int, last: int, per_block: int) -> Iterator[tuple[int, npt.NDArray[np.uint8]]]:
-        """Yield the blocks that hold these numbers, and the number of the first of them."""
+        """Yield the blocks that hold these numbers, each time with the index of the first block."""
         remote = _REMOTE_GAP <= self.piece.source.gap < 1 << 32  # beyond: bytes in memory
         step = (_AT_ONCE_REMOTE if remote else _AT_ONCE) // self.kind.elements
         stop = -(-last // per_block) if last > first else 0
@@ -157,7 +158,7 @@ class BlockTensor:
 
 
 def _place_part(out: npt.NDArray[Any], part: npt.NDArray[Any], start: int) -> None:
-    """Copy what overlaps of ``part`` into ``out`` from ``start`` on, which may lie before or reach beyond it."""
+    """Copy ``part`` to ``out`` at ``start``, except what is before the beginning or beyond the end of ``out``."""
     flat = part.reshape(-1)
     begin, end = max(0, start), min(len(out), start + len(flat))
     out[begin:end] = flat[begin - start : end - start]

@@ -1,4 +1,4 @@
-"""Weights of GGUF files whose elements lie in ggml's blocks; types whose elements are the values are plain.
+"""Weights of GGUF files that are stored in ggml's blocks; types that store plain values have other layouts.
 
 The types, their bytes and ggml's arithmetic are in `quantcore.checkpoints.ggml`.
 
@@ -36,7 +36,7 @@ from quantcore.formats import CODEBOOKS, FLOATS, Format, IntFormat
 from quantcore.granularity import Granularity, PerGroup
 from quantcore.tensors import short
 
-# what a code is, where it is not an unsigned integer of the field's bits
+# what a code is, if it is not an unsigned integer with the bits of the field
 _ELEMENTS: dict[str, Format] = {
     "Q8_0": IntFormat(8), "Q3_K": IntFormat(3), "Q6_K": IntFormat(6), "Q1_0": CODEBOOKS["binary"],
     "IQ4_NL": CODEBOOKS["iq4_nl"], "IQ4_XS": CODEBOOKS["iq4_nl"],
@@ -48,13 +48,13 @@ _ELEMENTS: dict[str, Format] = {
 
 @dataclass(frozen=True)
 class BlockLocation(Location):
-    """Where an element of a block lies; ``shared``: how many elements, it included, some bit of its code decides."""
+    """Where an element of a block is; ``shared``: how many elements, including itself, depend on bits of its code."""
 
     shared: int = 1
 
     @property
     def scale(self) -> tuple[Place, ...]:
-        """The code of the sub-block's scale and d; or one of the two alone."""
+        """The code of the sub-block's scale, and d; or only one of the two."""
         return tuple(self.parameters[role] for role in ("scale_code", "d") if role in self.parameters)
 
     @property
@@ -111,7 +111,7 @@ class Gguf(Layout):
 
     @cached_property
     def _runs(self) -> int:
-        """Runs of a block that share scale and zero point: the shifts of IQ1_M are finer than its scales."""
+        """Runs per block that share scale and zero point: the shifts of IQ1_M are finer than its scales."""
         zero_point = self.kind.zero_point(self._zeros)
         return max(
             self.kind.elements // self.kind.sub_block, 1 if zero_point is None else zero_point.shape[1]
@@ -119,7 +119,7 @@ class Gguf(Layout):
 
     @cached_property
     def fields(self) -> Mapping[str, Field]:
-        """What the blocks hold, by the field's name; and the codes, for types that make them of several fields."""
+        """The fields of the blocks, by name, and the codes, which some types compute from several fields."""
         names = dict.fromkeys((CODES, *(field.name for field in self.kind.fields)))
         return {name: BlockField(self.tensor, name) for name in names}
 
@@ -128,7 +128,7 @@ class Gguf(Layout):
         return self.tensor.numbers(rows, self.kind.elements, self.kind.codes)
 
     def scale(self, rows: Rows = None) -> Tensor:
-        """Return the effective scales: d, times the code of the sub-block where there are such codes."""
+        """Return the effective scales: d, times the code of the sub-block's scale if the type has one."""
         return self._parameter(rows, self.kind.scale)
 
     def zero_point(self, rows: Rows = None) -> Tensor | None:
@@ -142,7 +142,7 @@ class Gguf(Layout):
 
     @property
     def min_sign(self) -> int:
-        """-1 where the min is subtracted."""
+        """-1 if the min is subtracted, else 1."""
         return self.kind.min_sign
 
     def _parameter(self, rows: Rows, make: Callable[[Fields], npt.NDArray[Any] | None]) -> Tensor:
@@ -159,16 +159,16 @@ class Gguf(Layout):
         return found.copy_(found.to(self.dtype)) if rounded and self.dtype != torch.float32 else found
 
     def notes(self) -> tuple[str, ...]:
-        """Return what the values leave out."""
+        """Return a sentence on the scale that the values leave out, if there is one."""
         if self.output_scale is None:
             return ()
         return (
-            f"llama.cpp multiplies the product with {short(self.name, 120)} by {short(self.output_scale.name, 120)}; "
-            "the values here are without it, as ggml dequantizes them.",
+            f"llama.cpp multiplies products with {short(self.name, 120)} by {short(self.output_scale.name, 120)}; "
+            "the values here do not include this scale, as in ggml's dequantization.",
         )
 
     def locate(self, index: Sequence[int]) -> BlockLocation:
-        """Return where an element's code lies, and the parameters of its sub-block and block."""
+        """Return where an element's code is, and the parameters of its sub-block and block."""
         element = index[-1] % self.kind.elements
         mine = self._code_bits(element)
         shared = sum(not mine.isdisjoint(self._code_bits(e)) for e in range(self.kind.elements))
@@ -181,7 +181,7 @@ class Gguf(Layout):
         return BlockLocation(self.fields[CODES].place(index), places, shared)
 
     def _code_bits(self, element: int) -> set[tuple[str, int, int]]:
-        """The bits that decide an element's code: field, entry, bit of the number."""
+        """The bits that determine an element's code: field, entry, bit of the number."""
         parts = self.kind.code_parts(element)
         return {
             (part.field, part.entry, bit)
@@ -193,13 +193,13 @@ class Gguf(Layout):
         """Return the bytes of the blocks.
 
         Args:
-            numbers: by field, or the codes; the others are read from the file.
+            numbers: by field or "codes"; other fields are read from the file.
 
         Raises:
-            QuantError: numbers that the blocks can't hold.
+            QuantError: the blocks can't hold a number.
         """
         return {self.piece.name: self.tensor.encode(numbers or {})}
 
     def loaded(self) -> Self:
-        """Return itself: rows are read alone."""
+        """Return itself: rows can be read on their own."""
         return self

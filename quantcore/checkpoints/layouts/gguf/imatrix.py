@@ -1,8 +1,9 @@
-"""Importance matrices of llama.cpp: the mean of x^2 of each input of a weight, over the calibration's tokens.
+"""Importance matrices of llama.cpp: the mean of x^2 of each input of a weight, over the calibration tokens.
 
 GGUF form (``general.type`` "imatrix"): ``<weight>.in_sum2`` float32 [matrices, inputs], the sum over tokens, and
-``<weight>.counts`` [matrices, 1], the tokens that each expert has seen; newer files also have ``<weight>.in_sum``, the
-sum of x. The mean is 1 where the count is 0. Legacy form: see `containers.imatrix_dat`; the mean is values / calls.
+``<weight>.counts`` [matrices, 1], the number of tokens that each expert saw; newer files also have
+``<weight>.in_sum``, the sum of x. The mean is 1 where the count is 0. Legacy form: see `containers.imatrix_dat`; the
+mean is values / calls.
 Source: ggml-org/llama.cpp, tools/quantize/quantize.cpp, `load_imatrix` and `load_legacy_imatrix`.
 """
 
@@ -54,7 +55,7 @@ def _of_gguf(name: str, pieces: Mapping[str, StoredTensor]) -> "Imatrix":
 
 @dataclass(frozen=True, eq=False)
 class Imatrix(Layout):
-    """The mean squares of a weight's inputs, [matrices, inputs]; ``calls``: by which a legacy file multiplied them."""
+    """The mean squares of a weight's inputs, [matrices, inputs]; ``calls``: the factor in a legacy file's values."""
 
     calls: int | None = None
 
@@ -65,7 +66,7 @@ class Imatrix(Layout):
 
     @property
     def element(self) -> Format:
-        """Raises: there are no codes."""
+        """Raise: there are no codes."""
         raise QuantError(
             f"{short(self.name, 120)} is an entry of an imatrix, so it has no codes; read its values."
         )
@@ -77,7 +78,7 @@ class Imatrix(Layout):
 
     @cached_property
     def fields(self) -> Mapping[str, Field]:
-        """The sums in the place of codes, and the counts."""
+        """The sums in place of codes, and the counts."""
         others = {role: Numbers(piece) for role, piece in self.pieces.items() if role != SUM}
         return {CODES: Numbers(self.pieces[SUM])} | others
 
@@ -91,7 +92,7 @@ class Imatrix(Layout):
         raise AssertionError
 
     def stored(self) -> dict[str, Tensor]:
-        """Return the sums, and the counts where the file has them, as ``counts`` [matrices]; and the means."""
+        """Return the sums, the means, and the counts, if the file has them, as ``counts`` [matrices]."""
         found = {role: field.read() for role, field in self.fields.items() if role != CODES}
         if COUNTS in found:
             found[COUNTS] = found[COUNTS].reshape(-1)
@@ -108,6 +109,6 @@ class Imatrix(Layout):
         return found if out is None else out.copy_(found)
 
     def locate(self, index: Sequence[int]) -> Location:
-        """Return where the sum lies, and the count."""
+        """Return where the sum is, and the count."""
         counts = {COUNTS: self.fields[COUNTS].place((index[0], 0))} if COUNTS in self.pieces else {}
         return Location(self.fields[CODES].place(tuple(index)), counts)

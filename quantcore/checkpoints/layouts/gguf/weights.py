@@ -1,4 +1,4 @@
-"""Which layout each tensor of a GGUF file has."""
+"""The layout of each tensor of a GGUF file."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

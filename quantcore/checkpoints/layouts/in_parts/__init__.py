@@ -1,1 +1,1 @@
-"""Releases whose words hold codes from equal parts of the rows: HQQ, optimum-quanto, BitNet."""
+"""Releases in which a word holds one code from each of several equal parts of the rows: HQQ, optimum-quanto, BitNet."""

@@ -1,7 +1,7 @@
-"""BitNet releases (quant_method bitnet): ternary weights, four rows a byte.
+"""BitNet releases (quant_method bitnet): ternary weights, four rows per byte.
 
-``weight`` uint8 [out/4, in]: bits 0-1 hold a row of the first quarter, bits 6-7 one of the last; stored are code + 1.
-``weight_scale`` one number: the layer bitlinear divides by it, autobitlinear multiplies (``linear_class`` in the
+``weight`` uint8 [out/4, in]: bits 0-1 hold a row of the first quarter, bits 6-7 one of the last; code + 1 is stored.
+``weight_scale`` one number: the layer bitlinear divides by it, autobitlinear multiplies by it (``linear_class`` in the
 config; the bytes are the same). Values are float32.
 
 Source: transformers 5.23.0, integrations/bitnet.py.
@@ -42,18 +42,18 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[s
     """Return the layout of one module.
 
     Raises:
-        QuantError: another kind of layer, or more than one scale.
+        QuantError: an unsupported kind of layer, or shapes other than a matrix and one float scale.
     """
     weight, scale = pieces["weight"], pieces["weight_scale"]
     layer = text(config, "linear_class") or "bitlinear"
     if layer not in ("bitlinear", "autobitlinear"):
         raise QuantError(
-            f"The config says linear_class {short(layer)}, which has no reader here; bitlinear and autobitlinear have."
+            f"The config says linear_class {short(layer)}; only bitlinear and autobitlinear are supported."
         )
     if len(weight.shape) != 2 or math.prod(scale.shape) != 1 or not scale.is_floating:
         raise QuantError(
-            f"{short(weight.name, 120)} has shape {weight.shape}, its weight_scale {scale.shape}; BitNet has a matrix and "
-            "one scale, so the file is damaged."
+            f"{short(weight.name, 120)} has shape {weight.shape} and its weight_scale {scale.shape}; BitNet stores a "
+            "matrix and one float scale, so the file is damaged."
         )
     kind = BitNet if layer == "autobitlinear" else DividedBitNet
     shape = (4 * weight.shape[0], weight.shape[1])
@@ -87,7 +87,7 @@ class BitNet(Layout):
         return {CODES: codes, SCALE: Numbers(self.pieces["weight_scale"])}
 
     def codes(self, rows: Rows = None) -> Tensor:
-        """Return the codes of some rows; stored bits of 3, which no release has, are read as 2, as the library does."""
+        """Return the codes of some rows; a stored 3, which no release has, is read as code 2, as in the library."""
         found = super().codes(rows)
         return found.masked_fill_(found == INT2.qmin, 2)
 

@@ -1,12 +1,13 @@
 """HQQ releases in safetensors: 8, 6, 5, 4, 3, 2, 1.58 and 1 bits, groups along either axis.
 
-Per module: ``W_q``, ``scale``, ``zero`` and what describes them, each a tensor of its own: ``shape`` int64 [2],
+Per module: ``W_q``, ``scale``, ``zero`` and their description, each a tensor of its own: ``shape`` int64 [2],
 ``group_size``, ``axis``, ``nbits`` int32, ``view_as_float`` uint8, and ``packing``, ``compute_dtype``,
-``unpack_view_dtype`` as the codes of their letters. HQQ evaluates these texts; here they are looked up.
+``unpack_view_dtype`` as character codes. HQQ evaluates these strings; here they are looked up.
 
 The weight is first reshaped, row-major: axis 1 to [n / group_size, group_size], with a scale per row; axis 0 to
-[group_size, n / group_size], with a scale per column. Of that matrix a word holds one row of each of 2, 4 or 8 equal
-parts (ten for 3 bits, in int32), the first part in the highest bits; 5, 6 and 8 bits take a byte each.
+[group_size, n / group_size], with a scale per column. The rows of that matrix are split into 2, 4 or 8 equal parts (ten
+for 3 bits, in int32); a word holds a code from each part, the first part in the highest bits. Codes of 5, 6 and 8 bits
+take a byte each.
 
 w = (code - zero) * scale; both operations round to compute_dtype. Zero points are floats.
 
@@ -60,19 +61,19 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor]) -> Layout:
     missing = [name for name in NEEDED if name not in pieces]
     if missing:
         raise QuantError(
-            f"{short(module, 120)} has W_q, but its {missing[0]} is missing; save it with HQQ's safetensors format, "
-            "with scale and zero not quantized."
+            f"{short(module, 120)} has W_q, but its {missing[0]} is missing; save it in HQQ's safetensors format, "
+            "without quantizing scale and zero."
         )
     if not (pieces["scale"].is_floating and pieces["zero"].is_floating):
         raise QuantError(
-            f"The scale and zero of {short(module, 120)} are not floats, as in HQQ; the file is damaged."
+            f"The scale and zero of {short(module, 120)} are not both floats; the file is damaged."
         )
     if pieces["shape"].dtype != "I64" or pieces["shape"].shape != (2,):
         raise QuantError(
-            f"{short(pieces['shape'].name, 120)} is not a shape of two axes; the file is damaged."
+            f"{short(pieces['shape'].name, 120)} does not hold a shape of two axes; the file is damaged."
         )
     meta = Description(pieces)
-    # scales of one row: a group is a column of the reshaped weight
+    # a single row of scales: a group is a column of the reshaped weight
     strided = len(pieces["scale"].shape) == 2 and pieces["scale"].shape[0] == 1 < pieces["scale"].shape[1]
     kind = HqqColumns if strided else Hqq
     return kind(f"{module}.weight", meta.shape, meta.dtype, pieces, meta=meta)
@@ -80,7 +81,7 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor]) -> Layout:
 
 @dataclass(frozen=True, eq=False)
 class Hqq(Layout):
-    """A weight with a scale for each row of the reshaped weight, or for the whole."""
+    """A weight with a scale for each row of the reshaped weight, or one for the whole weight."""
 
     meta: Description = field(kw_only=True)
     format: ClassVar[str] = "hqq"
@@ -100,19 +101,19 @@ class Hqq(Layout):
 
     @property
     def element(self) -> Format:
-        """Unsigned integers; codes of 1 bit are 0 and 1 of two bits."""
+        """Unsigned integers; 1-bit codes are the codes 0 and 1 of two bits."""
         return IntFormat(max(2, self.meta.bits), signed=False)
 
     @property
     def granularity(self) -> Granularity:
-        """Runs of the flat weight, rows, or the whole."""
+        """Runs of the flat weight, rows, or the whole weight."""
         if math.prod(self.pieces["scale"].shape) == 1:
             return PER_TENSOR
         return PerFlatGroup(self.meta.group_size) if self.meta.group_size else PerChannel(0)
 
     @property
     def order(self) -> Order:
-        """How words hold the rows of the reshaped weight."""
+        """The order of codes in words, along the rows of the reshaped weight."""
         return self.meta.order
 
     @cached_property
@@ -123,7 +124,7 @@ class Hqq(Layout):
             return self.shape
         if n % size:
             raise QuantError(
-                f"Groups of {size} don't divide the shape {self.shape} of {short(self.name, 120)}."
+                f"The {n:,} elements of {short(self.name, 120)} are not a multiple of the group size, {size}."
             )
         return (n // size, size) if self.meta.axis else (size, n // size)
 
@@ -141,19 +142,19 @@ class Hqq(Layout):
         for number in (scale, zero):
             if number.shape != expected and math.prod(number.shape) != 1:
                 raise QuantError(
-                    f"{short(number.piece.name, 120)} has shape {number.shape}, but groups of the shape {self.shape} "
-                    f"take {expected}; the file is damaged."
+                    f"{short(number.piece.name, 120)} has shape {number.shape}, but the groups of a weight of shape "
+                    f"{self.shape} take {expected}; the file is damaged."
                 )
         return {CODES: Reshaped(codes, self.shape), SCALE: scale, ZERO_POINT: zero}
 
 
 @dataclass(frozen=True, eq=False)
 class HqqColumns(Hqq):
-    """A weight with a scale for each column of the reshaped weight: flat element i belongs to group i modulo their number."""
+    """A weight with a scale per column of the reshaped weight: flat element i is in group i mod the number of groups."""
 
     @property
     def granularity(self) -> Granularity:
-        """Columns; the elements of a group lie apart, so that each is a block."""
+        """Columns; the elements of a group are not adjacent, so each is a block of its own."""
         return PerBlock((1,) * len(self.shape)) if self.meta.group_size else PerChannel(1)
 
     def group_index(self) -> Tensor | None:
@@ -163,11 +164,11 @@ class HqqColumns(Hqq):
         return torch.arange(math.prod(self.shape)).remainder(self.reshaped[1]).view(self.shape)
 
     def parameters(self, rows: Rows = None) -> Parameters:
-        """Return scales and zero points, one row."""
+        """Return scales and zero points, a single row of each."""
         return Parameters(self.scale(), self.zero_point(), None)
 
     def values(self, rows: Rows = None, out: Tensor | None = None, rounded: bool = True) -> Tensor:
-        """Return the values of some rows: of the flat weight, each run as long as there are groups has all of them."""
+        """Return the values of some rows, in runs of the flat weight with at most one element of each group."""
         codes = self.codes(rows)
         out = torch.empty(codes.shape) if out is None else out
         flat, target, parameters, count = codes.view(-1), out.view(-1), self.parameters(), self.reshaped[1]

@@ -1,6 +1,6 @@
-"""What HQQ stores beside a weight: numbers and texts, each a tensor of its own, read when they are first asked for.
+"""What HQQ stores with a weight: numbers and strings, each a tensor of its own, read on first access.
 
-HQQ's own loader evaluates the texts; here they are looked up.
+HQQ's own loader evaluates the strings; here they are looked up.
 """
 
 import math
@@ -18,7 +18,7 @@ from quantcore.granularity import Shape
 from quantcore.tensors import short
 
 BITS = (8, 6, 5, 4, 3, 2, 1)  # 1.58 bits are packed as 2
-# packing -> dtype of a word and how many bits a code has there; None: those of nbits
+# packing -> dtype of a word, and bits per code; None: as nbits says
 PACKINGS = {
     "8bit_u8": ("U8", None),
     "4bit_u8": ("U8", 4),
@@ -35,7 +35,7 @@ COMPUTE = {
 
 @dataclass(frozen=True)
 class Description:
-    """The small tensors beside a weight, read when they are first asked for."""
+    """The small tensors stored with a weight, read on first access."""
 
     pieces: Mapping[str, StoredTensor]
 
@@ -43,7 +43,7 @@ class Description:
         return QuantError(f"{short(self.pieces[name].name, 120)} {what}; the file is damaged.")
 
     def number(self, name: str, default: float) -> float:
-        """Return a number that is stored as a tensor of one element."""
+        """Return a number that is stored as a tensor of one element, or the default if it is absent."""
         piece = self.pieces.get(name)
         if piece is None:
             return default
@@ -52,22 +52,22 @@ class Description:
         return float(piece.numbers().reshape(()))
 
     def word(self, name: str, allowed: Mapping[str, Any], default: str) -> Any:
-        """Return what a text stands for; it is never evaluated."""
+        """Return what a stored string stands for; it is never evaluated."""
         piece = self.pieces.get(name)
         if piece is None:
             return allowed[default]
         if piece.dtype != "U8" or piece.num_bytes > 64:
-            raise self._refuse(name, f"is {piece.dtype} of shape {piece.shape}, not a short text")
+            raise self._refuse(name, f"is {piece.dtype} of shape {piece.shape}, not a short string")
         found = bytes(piece.bytes()).decode("latin-1")
         if found not in allowed:
-            raise self._refuse(name, f"says {short(found)!r}, which is not one of {', '.join(allowed)}")
+            raise self._refuse(name, f"says {short(found)}, which is not one of {', '.join(allowed)}")
         return allowed[found]
 
     def shape(self) -> Shape:
         """The shape of the weight."""
         found = tuple(int(n) for n in self.pieces["shape"].numbers())
         if any(not 0 < n < 2**40 for n in found):
-            raise self._refuse("shape", f"says {found}")
+            raise self._refuse("shape", f"says {found}, which is not a shape")
         return found
 
     def dtype(self) -> torch.dtype:
@@ -86,16 +86,16 @@ class Description:
 
     @cached_property
     def order(self) -> Order:
-        """Which code sits where."""
+        """The order of codes in words."""
         word = 32 if self.bits == 3 else 8
         return padded(self.bits, 8) if self.bits > 4 else parts(high_first(self.bits, word))
 
     @cached_property
     def group_size(self) -> int | None:
-        """Elements of a group; None: there are no groups, but rows, columns or one scale."""
+        """Elements per group; None if scales are per row, per column or one for all."""
         size = self.number("group_size", 0)
         if not 0 <= size < 2**40 or size != int(size):
-            raise self._refuse("group_size", f"says {size:g}")
+            raise self._refuse("group_size", f"says {size:g}, which is not a group size")
         return int(size) or None if self.number("channel_wise", 1) else None
 
     @cached_property
@@ -103,5 +103,5 @@ class Description:
         """The axis of the reshaped weight along which groups run."""
         axis = self.number("axis", 0)
         if axis not in (0, 1):
-            raise self._refuse("axis", f"says {axis:g}")
+            raise self._refuse("axis", f"says {axis:g}, not 0 or 1")
         return int(axis)

@@ -1,13 +1,14 @@
 """optimum-quanto releases: qint2, qint4, qint8, qfloat8.
 
-qint8 and qfloat8: ``weight._data`` one code a byte, ``weight._scale`` [out, 1]. qint2 and qint4: ``weight._data._data``
-uint8, ``weight._scale`` and ``weight._shift`` [groups, 1]; the weight is reshaped to [groups, group size], and a byte
-holds one row of each of 2 or 4 equal parts, the first part in the lowest bits. w = code * scale - shift, where both
-operations round to the dtype of the scales; an integer shift is a zero point instead.
+qint8 and qfloat8: ``weight._data`` one code per byte, ``weight._scale`` [out, 1]. qint2 and qint4:
+``weight._data._data`` uint8, ``weight._scale`` and ``weight._shift`` [groups, 1]; the weight is reshaped to
+[groups, group size], its rows are split into 2 or 4 equal parts, and a byte holds a code from each part, the first part
+in the lowest bits. w = code * scale - shift, where both operations round to the dtype of the scales; an integer shift
+is a zero point instead.
 
-No file holds the shape or the group size: the library builds the model first. It groups by 128, or 96, 64 or 32
-where that divides the inputs, if there are more than 128. So a row of such a length may be a group of a longer one;
-the bias or the model's hidden size tells.
+No file holds the shape or the group size, since the library builds the model first. For more than 128 inputs, its
+groups are the first of 128, 96, 64 and 32 that divides the number of inputs. So what looks like a row of such a length
+may be a group of a longer row; the bias or the model's hidden size can settle it.
 
 Source: optimum-quanto 0.2.7, tensor/packed.py, tensor/grouped.py, tensor/qbits.py and nn/qmodule.py.
 """
@@ -73,18 +74,18 @@ def find(release: Release) -> Iterator[Layout]:
 def _dtype(scale: StoredTensor) -> torch.dtype:
     if not scale.is_floating:
         raise QuantError(
-            f"{short(scale.name, 120)} is {scale.dtype}; scales are floats, so the file is damaged."
+            f"{short(scale.name, 120)} is {scale.dtype}, but scales must be floats; the file is damaged."
         )
     return TORCH_DTYPES[scale.dtype]
 
 
 def _whole(name: str, pieces: Mapping[str, StoredTensor]) -> Whole:
-    """Return the layout of a weight with one code a byte."""
+    """Return the layout of a weight with one code per byte."""
     data, scale = pieces["data"], pieces["scale"]
     if data.dtype not in ELEMENTS or len(scale.shape) not in (0, len(data.shape)):
         raise QuantError(
-            f"{short(data.name, 120)} is {data.dtype}, its scale of shape {scale.shape}; int8 and FP8 with a scale per "
-            "row have a reader here."
+            f"{short(data.name, 120)} is {data.dtype} with scales of shape {scale.shape}; only int8 and FP8 with a "
+            "scale for the tensor or per row are supported."
         )
     axes = scale.shape or (1,) * len(data.shape)
     block = tuple(1 if s == n else n for s, n in zip(axes, data.shape, strict=True))
@@ -108,14 +109,14 @@ def _bits(
     groups = scale.shape[0] if scale.shape else 0
     if len(data.shape) != 2 or scale.shape != (groups, 1) or shift.shape != scale.shape or not groups:
         raise QuantError(
-            f"{short(data.name, 120)} has shape {data.shape}, its scale {scale.shape}; quanto has a scale and a shift per "
-            "row of the reshaped weight."
+            f"{short(data.name, 120)} has shape {data.shape} and its scale {scale.shape}; quanto stores a scale and a "
+            "shift per row of the reshaped weight."
         )
     bits = next((b for b in (4, 2) if -(-groups * b // 8) == data.shape[0]), None)
     if bits is None:
         raise QuantError(
-            f"{short(data.name, 120)} has {data.shape[0]} rows for {groups} groups, which are neither 4 nor 2 bits; the "
-            "file is damaged."
+            f"{short(data.name, 120)} has {data.shape[0]} rows for {groups} groups, which fits neither 4 nor 2 bits; "
+            "the file is damaged."
         )
     columns, assumptions = _columns(name, groups, data.shape[1], bias, hidden)
     shape = (groups * data.shape[1] // columns, columns)
@@ -125,34 +126,34 @@ def _bits(
 def _columns(
     name: str, groups: int, size: int, bias: StoredTensor | None, hidden: int | None
 ) -> tuple[int, tuple[str, ...]]:
-    """Return the inputs of a weight, and a remark where nothing tells them."""
+    """Return the number of inputs of a weight, and a remark if nothing in the release determines it."""
     possible = [n * size for n in _divisors(groups) if _group_size(n * size) == size]
     possible = [size, *(columns for columns in possible if columns != size)]
     layer, total = name.split(".")[-2:][0], groups * size
     if bias is not None and bias.shape and total % max(1, bias.shape[0]) == 0:
-        told = total // max(1, bias.shape[0])
+        inputs = total // max(1, bias.shape[0])
     elif hidden and layer in FROM_HIDDEN:
-        told = hidden
+        inputs = hidden
     elif hidden and layer in TO_HIDDEN and total % hidden == 0:
-        told = total // hidden
+        inputs = total // hidden
     else:
-        told = 0
-    if told in possible or len(possible) == 1:
-        return (told if told in possible else size), ()
+        inputs = 0
+    if inputs in possible or len(possible) == 1:
+        return (inputs if inputs in possible else size), ()
     return size, (
-        f"{name}: no file of the release holds the shape; groups of {size} are read as whole rows, {groups} x {size}, but "
-        f"may be parts of longer ones.",
+        f"{name}: no file of the release holds the shape; groups of {size} are read as rows, {groups} x {size}, "
+        "but may be parts of longer rows.",
     )
 
 
 def _divisors(n: int) -> list[int]:
-    """Return what divides n, in ascending order; n may be a million or what a file claims."""
+    """Return the divisors of n, in ascending order; n may be a million, or whatever a file claims."""
     low = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0]
     return low + [n // d for d in reversed(low) if d * d != n]
 
 
 def _group_size(columns: int) -> int | None:
-    """Return the group size that the library chooses for that many inputs, None for none."""
+    """Return the group size that the library chooses for so many inputs; None if it makes no groups."""
     if columns <= GROUP_SIZES[0]:
         return None
     return next((size for size in GROUP_SIZES if columns % size == 0), None)
@@ -184,12 +185,12 @@ class QuantoBits(Layout):
 
     @property
     def granularity(self) -> Granularity:
-        """Rows, or runs of the flat weight, which rows consist of."""
+        """Rows, or the runs of the flat weight that rows consist of."""
         return PerChannel(0) if self.group_size == self.shape[1] else PerFlatGroup(self.group_size)
 
     @property
     def order(self) -> Order:
-        """How bytes hold the rows of the reshaped weight."""
+        """The order of codes in bytes, along the rows of the reshaped weight."""
         return parts(padded(self.bits, 8))
 
     @cached_property

@@ -1,1 +1,1 @@
-"""Releases as libraries save their own tensors: bitsandbytes, MLX, torchao."""
+"""Releases in the formats of the libraries that save them: bitsandbytes, MLX, torchao."""

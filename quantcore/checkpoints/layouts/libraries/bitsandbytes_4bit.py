@@ -1,10 +1,10 @@
 """bitsandbytes in 4 bits, nf4 and fp4: codes are indices into a table, blocks run over the flat weight.
 
 ``weight`` uint8 [n/2, 1] (or the same bytes as another dtype), the even element in the high bits; ``weight.absmax``
-float32, one per block, the last perhaps shorter; ``weight.quant_map`` float32 [16], the table;
+float32, one per block, of which the last may be shorter; ``weight.quant_map`` float32 [16], the table;
 ``weight.quant_state.bitsandbytes__nf4`` JSON: shape, dtype, blocksize. w = table[code] * absmax, in float32, then cast.
 
-Nested, absmax is uint8 and itself quantized: absmax = nested_quant_map[code] * nested_absmax[i // 256] +
+If nested, absmax is uint8, itself quantized: absmax = nested_quant_map[code] * nested_absmax[i // 256] +
 nested_offset.
 
 Source: bitsandbytes 95f9af30, bitsandbytes/functional.py (QuantState) and backends/default/ops.py.
@@ -44,7 +44,7 @@ SCALE_CODE, TABLE = "scale_code", "quant_map"
 
 @dataclass(frozen=True)
 class State:
-    """What the JSON beside a weight says; ``nested_blocksize``: None if its scales are floats."""
+    """What the JSON stored with a weight says; ``nested_blocksize``: None if its scales are floats."""
 
     shape: Shape
     dtype: torch.dtype
@@ -86,7 +86,7 @@ def layout_of(name: str, kind: str, pieces: Mapping[str, StoredTensor]) -> "Four
 
 @dataclass(frozen=True)
 class _Reader:
-    """Reads the state when it is first asked for."""
+    """Reads the state on first access."""
 
     piece: StoredTensor
 
@@ -114,10 +114,10 @@ class _Reader:
 def _state(found: Mapping[str, Any], name: str) -> State:
     shape, offset = found.get("shape"), found.get("nested_offset")
     if not isinstance(shape, list) or not all(type(n) is int and 0 <= n < 2**48 for n in shape) or not shape:
-        raise QuantError(f"{short(name, 120)} has no shape of the weight; the file is damaged.")
+        raise QuantError(f"{short(name, 120)} gives no shape of the weight; the file is damaged.")
     dtype, blocksize = DTYPES.get(str(found.get("dtype"))), integer(found, "blocksize", range(1, 2**31))
     if dtype is None or blocksize is None:
-        raise QuantError(f"{short(name, 120)} has no blocksize, or no dtype of floats; the file is damaged.")
+        raise QuantError(f"{short(name, 120)} gives no blocksize or no float dtype; the file is damaged.")
     if offset is not None and not (isinstance(offset, int | float) and math.isfinite(offset)):
         raise QuantError(
             f"{short(name, 120)} has a nested_offset that is not a finite number; the file is damaged."
@@ -130,8 +130,8 @@ def _state(found: Mapping[str, Any], name: str) -> State:
 class FourBits(Layout):
     """A weight in 4 bits.
 
-    ``kind``: "nf4" or "fp4"; ``nested``: whether its scales are quantized; ``low_first``: whether the even of two codes
-    has the lower bits of their byte.
+    ``kind``: "nf4" or "fp4"; ``nested``: whether its scales are quantized; ``low_first``: whether the
+    even-indexed code of two is in the lower bits of their byte.
     """
 
     kind: str = field(kw_only=True)
@@ -148,7 +148,7 @@ class FourBits(Layout):
 
     @cached_property
     def element(self) -> Format:
-        """The stored table, under its name if it is the library's."""
+        """The stored table as a format; the library's own one by its name."""
         stored = tuple(self.fields[TABLE].read().tolist())
         known = TABLES[self.kind]
         return known if stored == known.values else CodebookFormat(stored, tie=known.tie)
@@ -172,7 +172,7 @@ class FourBits(Layout):
         if scale.shape != (blocks,):
             raise QuantError(
                 f"{short(scale.piece.name, 120)} has shape {scale.shape}, but {n:,} elements in blocks of "
-                f"{self.state_of.state.blocksize} take {blocks}; the file is damaged."
+                f"{self.state_of.state.blocksize} take {blocks} scales; the file is damaged."
             )
         order = dense(4, 8) if self.low_first else high_first(4, 8)
         found: dict[str, Field] = {
@@ -195,7 +195,7 @@ class FourBits(Layout):
 
     @property
     def _zero(self) -> int:
-        """The code of 0, which the library writes after an odd number of elements."""
+        """The code of 0, with which the library pads an odd number of elements."""
         return TABLES[self.kind].values.index(0.0)
 
     def _nested_fields(self, blocks: int) -> dict[str, Field]:
@@ -235,7 +235,7 @@ class FourBits(Layout):
         return round_to(out, self.dtype) if rounded else out
 
     def place_of(self, role: str, field: Field, index: tuple[int, ...], position: tuple[int, ...]) -> Place:
-        """Return the place of a scale, or of the entry of a table that a code names."""
+        """Return the place of a scale, or of the table entry that a code selects."""
         if role == TABLE:
             code = self.codes(slice(index[0], index[0] + 1))[(0, *index[1:])]
             return field.place((int(code),))

@@ -1,7 +1,7 @@
 """bitsandbytes' LLM.int8(): ``weight`` int8 [out, in], ``SCB`` float32 [out], max|x| of each row.
 
-w = (code * SCB) * float32(1/127), in this order. ``weight_format`` uint8: 0 is row by row; the formats for tensor
-cores (col32, col_turing, col_ampere), which only releases before 0.43 had, permute the codes.
+w = (code * SCB) * float32(1/127), in this order. ``weight_format`` uint8: 0 is row-major; the formats for tensor
+cores (col32, col_turing, col_ampere), which only releases before 0.43 have, permute the codes.
 
 Source: bitsandbytes 95f9af30, bitsandbytes/functional.py (QuantState) and backends/default/ops.py.
 """
@@ -42,7 +42,7 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor]) -> "Int8":
     weight, scales = pieces["weight"], pieces["SCB"]
     if weight.dtype != "I8" or len(weight.shape) != 2 or scales.shape != weight.shape[:1]:
         raise QuantError(
-            f"{short(weight.name, 120)} is {weight.dtype} of shape {weight.shape}, its SCB of shape {scales.shape}; "
+            f"{short(weight.name, 120)} is {weight.dtype} of shape {weight.shape} with SCB of shape {scales.shape}; "
             "bitsandbytes stores an int8 matrix and one number per row, so the file is damaged."
         )
     return Int8(f"{module}.weight", weight.shape, torch.float32, pieces)
@@ -84,6 +84,6 @@ class Int8(Layout):
         if order is not None and order.num_bytes and any(order.bytes()):
             raise QuantError(
                 f"{short(self.name, 120)} is stored in the order of tensor cores (weight_format "
-                f"{order.bytes()[0]}), which has no reader here; save it again with bitsandbytes 0.43 or later."
+                f"{order.bytes()[0]}), which is not supported; save it again with bitsandbytes 0.43 or later."
             )
         return super().codes(rows)

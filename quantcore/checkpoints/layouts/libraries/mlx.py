@@ -6,7 +6,7 @@ each rounded to the dtype of the scales. In the other modes scales are bytes: E8
 
 ``quantization`` in the config gives group_size, bits and mode, and exceptions by module. A scale may be negative.
 
-Source: mlx, mlx/backend/cpu/quantized.cpp (its CPU kernels round as said) and mlx/primitives; mlx-lm, utils.py.
+Source: mlx, mlx/backend/cpu/quantized.cpp (its CPU kernels round as described) and mlx/primitives; mlx-lm, utils.py.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,7 +37,7 @@ FLOAT_MODES = {"mxfp4": ("e2m1", 32), "mxfp8": ("e4m3fn", 32), "nvfp4": ("e2m1",
 
 
 def find(release: Release) -> Iterator[Layout]:
-    """Yield the weights whose codes are uint32, with scales beside them: no other release has these."""
+    """Yield the weights with uint32 codes and scales, which only MLX releases have."""
     for module, pieces in release.modules_with("weight", "scales"):
         if pieces["weight"].dtype == "U32":
             own = {name: pieces[name] for name in ("weight", "scales", "biases") if name in pieces}
@@ -45,7 +45,7 @@ def find(release: Release) -> Iterator[Layout]:
 
 
 def _config(release: Release, module: str) -> Mapping[str, Any]:
-    """Return what the config says on a module: the exception for it, or what it says on all."""
+    """Return the config of a module: that of all modules, with the exceptions for this one."""
     config = section(release.config, "quantization") or release.quantization
     own = section(config, module)
     return {**config, **own} if own else config
@@ -61,15 +61,19 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[s
     mode = text(config, "mode") or "affine"
     if mode not in ("affine", *FLOAT_MODES):
         raise QuantError(
-            f"{short(module, 120)} is stored in the mode {short(mode)}, which has no reader here; affine and "
-            f"{', '.join(FLOAT_MODES)} have."
+            f"{short(module, 120)} is stored in the mode {short(mode)}, which is not supported; the supported modes are "
+            f"affine, {', '.join(FLOAT_MODES)}."
         )
     if len(weight.shape) < 2 or len(scales.shape) != len(weight.shape):
-        raise QuantError(f"{short(weight.name, 120)} has shape {weight.shape}, its scales {scales.shape}.")
+        raise QuantError(
+            f"{short(weight.name, 120)} has shape {weight.shape}, which does not fit scales of shape {scales.shape}."
+        )
     if mode != "affine":
         return _floats(module, pieces, mode)
     if "biases" not in pieces or not scales.is_floating:
-        raise QuantError(f"The biases of {short(module, 120)} are missing; download the release again.")
+        raise QuantError(
+            f"The biases of {short(module, 120)} are missing, or its scales are not floats; download the release again."
+        )
     bits = integer(config, "bits", BITS) or _bits(
         weight, scales, integer(config, "group_size", range(1, 2**20))
     )
@@ -81,12 +85,12 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[s
 
 
 def _bits(weight: StoredTensor, scales: StoredTensor, size: int | None) -> int:
-    """Return the bits that the shapes and the group size make, where the config does not give them."""
+    """Return the bits that follow from the shapes and the group size, if the config does not give them."""
     for bits in BITS if size else ():
         if weight.shape[-1] * 32 == scales.shape[-1] * (size or 0) * bits:
             return bits
     raise QuantError(
-        f"The config does not give the bits of {short(weight.name, 120)}; put config.json beside the file."
+        f"The config does not give the bits of {short(weight.name, 120)}; put config.json next to the file."
     )
 
 
@@ -94,8 +98,8 @@ def _floats(module: str, pieces: Mapping[str, StoredTensor], mode: str) -> Block
     code, size = FLOAT_MODES[mode]
     weight, scales = pieces["weight"], pieces["scales"]
     if scales.dtype != "U8":
-        raise QuantError(f"{short(scales.name, 120)} is {scales.dtype}, but scales of {mode} are bytes.")
-    # a bit stream of little-endian words is that of their bytes
+        raise QuantError(f"{short(scales.name, 120)} is {scales.dtype}, but scales of {mode} must be bytes.")
+    # little-endian words and their bytes form the same bit stream
     packed = (*weight.shape[:-1], weight.shape[-1] * 4)
     return BlockFloats(
         f"{module}.weight",
@@ -141,13 +145,13 @@ class MlxAffine(Layout):
         grid = (*self.shape[:-1], self.shape[-1] // self.group_size)
         if scales.shape != grid or biases.shape != grid:
             raise QuantError(
-                f"{short(self.name, 120)} has scales of shape {scales.shape} and biases of {biases.shape}, but groups "
-                f"of {self.group_size} take {grid}; the file does not fit its config."
+                f"{short(self.name, 120)} has scales of shape {scales.shape} and biases of shape {biases.shape}, but "
+                f"groups of {self.group_size} take shape {grid}; the file does not fit its config."
             )
         codes = Packed(self.pieces["weight"], dense(self.bits, 32), self.shape)
         return {CODES: codes, SCALE: scales, ZERO_POINT: biases}
 
     def parameters(self, rows: Rows = None) -> Parameters:
-        """Return scales and biases; these are added after the multiplication."""
+        """Return scales and biases; biases are added after the multiplication."""
         scale, bias, _ = super().parameters(rows)
         return Parameters(scale, None, bias)

@@ -1,4 +1,4 @@
-"""torchao releases in safetensors: tensors of its classes, flattened.
+"""torchao releases in safetensors: its tensor classes, flattened.
 
 The header's metadata has a JSON text per weight, {"_type", "_data", "_tensor_data_names"}; its parts are stored as
 ``<module>._<parameter>_<part>``. The config's quant_type only names a recipe.
@@ -6,8 +6,8 @@ The header's metadata has a JSON text per weight, {"_type", "_data", "_tensor_da
 Float8Tensor, Int8Tensor, IntxUnpackedToInt8Tensor: one code a byte, scales (and zero points) per ``block_size``.
 MXTensor: E8M0 scales per 32; NVFP4Tensor: E4M3 scales per 16, times ``per_tensor_scale`` if there is one.
 Int4Tensor: ``qdata`` int8 [out, in/2], the even column in the lower bits, two's complement; ``scale`` and
-``zero_point`` [in/group, out]; w = code * scale + zero_point. No CPU kernel of the library computes the last: it is read
-by its formula in float32.
+``zero_point`` [in/group, out]; w = code * scale + zero_point. The library has no CPU kernel for this class, so its
+formula is computed in float32.
 
 Source: torchao 0.18.0, torchao/prototype/safetensors, quantization/quantize_/workflows, prototype/mx_formats.
 """
@@ -67,7 +67,7 @@ def layout_of(name: str, pieces: Pieces, text: str) -> Layout:
     """Return the layout of one weight.
 
     Raises:
-        QuantError: a class that has no reader here, or a description that does not fit the stored tensors.
+        QuantError: an unsupported class, or a description that does not fit the stored tensors.
     """
     if len(text) > MAX_JSON:
         raise QuantError(
@@ -76,10 +76,10 @@ def layout_of(name: str, pieces: Pieces, text: str) -> Layout:
     found = load_json(text, f"the description of {name}")
     kind = found.get("_type") if isinstance(found, dict) else None
     if kind not in MAKERS:
-        reason = OTHERS.get(str(kind), "of a kind that is not known")
+        reason = OTHERS.get(str(kind), "an unknown class")
         raise QuantError(
-            f"{short(name, 120)} is a {short(str(kind))} of torchao, {reason}, which has no reader here; save it as one "
-            f"of {', '.join(MAKERS)}."
+            f"{short(name, 120)} is stored as torchao's {short(str(kind))}, {reason}, which is not supported; save it "
+            f"as one of {', '.join(MAKERS)}."
         )
     needed, make = MAKERS[kind]
     missing = [part for part in needed if part not in pieces]
@@ -89,11 +89,11 @@ def layout_of(name: str, pieces: Pieces, text: str) -> Layout:
 
 
 def _dtype(name: str, data: Mapping[str, Any], key: str) -> torch.dtype:
-    """Return a dtype of floats that the description gives."""
+    """Return a float dtype that the description gives."""
     said = section(data, key).get("_data")
     if str(said) not in DTYPES:
         raise QuantError(
-            f"The description of {short(name, 120)} says {key} {short(str(said))}; dtypes are {', '.join(DTYPES)}."
+            f"The description of {short(name, 120)} says {key} {short(str(said))}, not one of {', '.join(DTYPES)}."
         )
     return DTYPES[str(said)]
 
@@ -102,7 +102,7 @@ def _whole(name: str, pieces: Pieces, data: Mapping[str, Any]) -> Layout:
     codes, scale = pieces["qdata"], pieces["scale"]
     if codes.dtype not in ELEMENTS or not scale.is_floating:
         raise QuantError(
-            f"{short(codes.name, 120)} is {codes.dtype}, its scale {scale.dtype}; the file is damaged."
+            f"{short(codes.name, 120)} is {codes.dtype} with scales of {scale.dtype}; the file is damaged."
         )
     block = lengths(data, "block_size", len(codes.shape))
     if block is None:
@@ -142,7 +142,7 @@ def _floats(name: str, pieces: Pieces, data: Mapping[str, Any], code: str, size:
     codes, scale = pieces["qdata"], pieces["scale"]
     if data.get("is_swizzled_scales") is not False:
         raise QuantError(
-            f"The scales of {short(name, 120)} are swizzled for tensor cores, which has no reader here; save it with "
+            f"The scales of {short(name, 120)} are swizzled for tensor cores, or not marked as unswizzled; save it with "
             "is_swizzled_scales=False."
         )
     own = {CODES: codes, SCALE_CODE: scale}
@@ -166,7 +166,7 @@ def _mx(name: str, pieces: Pieces, data: Mapping[str, Any]) -> Layout:
     said = str(section(data, "elem_dtype").get("_data", data.get("elem_dtype")))
     if said not in MX_ELEMENTS:
         raise QuantError(
-            f"{short(name, 120)} is an MXTensor of {short(said)}, which has no reader here; {', '.join(MX_ELEMENTS)} have."
+            f"{short(name, 120)} is an MXTensor of {short(said)}, which is not one of {', '.join(MX_ELEMENTS)}."
         )
     return _floats(name, pieces, data, MX_ELEMENTS[said], integer(data, "block_size", range(1, 2**20)) or 32)
 
@@ -186,7 +186,7 @@ def _int4(name: str, pieces: Pieces, data: Mapping[str, Any]) -> Layout:
     if scale.shape != expected or zero.shape != expected or not (scale.is_floating and zero.is_floating):
         raise QuantError(
             f"{short(scale.name, 120)} has shape {scale.shape} and its zero_point {zero.shape}, but groups of {size} take "
-            f"{expected}; the file is damaged."
+            f"floats of shape {expected}; the file is damaged."
         )
     own = {"qdata": viewed(codes, "U8", codes.shape), "scale": scale, "zero_point": zero}
     return TorchaoInt4(name, (rows, columns), torch.float32, own, group_size=size)
@@ -206,7 +206,7 @@ MAKERS: dict[Any, tuple[tuple[str, ...], Maker]] = {
 
 @dataclass(frozen=True, eq=False)
 class TorchaoInt4(Layout):
-    """An Int4Tensor; ``order``: of the two codes in a byte."""
+    """An Int4Tensor; ``order``: the order of the two codes in a byte."""
 
     order: ClassVar[Order] = dense(4, 8)
     group_size: int = field(kw_only=True)
@@ -228,7 +228,7 @@ class TorchaoInt4(Layout):
 
     @cached_property
     def fields(self) -> Mapping[str, Field]:
-        """Codes, and scales and zero points with a row per group."""
+        """Codes, and scales and zero points, which have a row per group."""
         return {
             CODES: Packed(self.pieces["qdata"], self.order, self.shape, signed=True),
             SCALE: Numbers(self.pieces["scale"]),
@@ -236,7 +236,7 @@ class TorchaoInt4(Layout):
         }
 
     def parameters(self, rows: Rows = None) -> Parameters:
-        """Return scales and zero points, with a row per row; these are added after the multiplication."""
+        """Return scales and zero points, one row per row of the weight; zero points are added after multiplying."""
         scale, zero = (
             Numbers(self.pieces[part], transposed=True).read(rows) for part in ("scale", "zero_point")
         )
