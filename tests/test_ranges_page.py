@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
 from quantcore import tensors
-from quantcore.analysis.block_sample import elements_of
+from quantcore.analysis.range_curves.block_sample import elements_of
 
 MAIN = Path(__file__).resolve().parent.parent / "pages" / "main.py"
 X = tensors.generate(tensors.Generated("normal", (6, 10), seed=3))

@@ -3,9 +3,15 @@
 from quantcore.analysis.blocks import block_errors, elements_of
 from quantcore.analysis.metrics import Errors, Report, decibels, errors, report, sqnr, sqnr_of
 from quantcore.analysis.planes import Span, View, element, place
-from quantcore.analysis.range_comparison import RangeMark, range_in_use, range_marks
-from quantcore.analysis.range_curve import RangeCurve, range_curve
-from quantcore.analysis.search_curve import SearchCurve, search_curve
+from quantcore.analysis.range_curves import (
+    RangeCurve,
+    RangeMark,
+    SearchCurve,
+    range_curve,
+    range_in_use,
+    range_marks,
+    search_curve,
+)
 from quantcore.analysis.sweep import Row, default_schemes, frontier, sweep, sweep_rows
 from quantcore.analysis.tree import Leaf, Tile, tiles
 from quantcore.analysis.views import MAPS, MAX_CELLS, Cells, MapData, box_of_blocks, map_data, step_of

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from quantcore.analysis.block_sample import measured_blocks
+from quantcore.analysis.range_curves.block_sample import measured_blocks
 from quantcore.qparams import BlockErrors, parameters
 from quantcore.range_setting import MinMax
 from quantcore.scheme import Scheme
