@@ -50,7 +50,7 @@ class Errors:
     def add_orders(self, x: Tensor, values: Tensor, box: slice) -> None:
         """Compare some rows of the original with what is read with rows in other orders."""
         for name in self.orders.names:
-            changed = self.orders.undone(name, values, box)
+            changed = self.orders.undo(name, values, box)
             total = float(_finite(changed - x).to(torch.float64).square_().sum())
             self.others[name] = self.others.get(name, 0.0) + total
 
