@@ -121,11 +121,13 @@ class _Part:
             raise QuantError(
                 f"There is no plane at {at} in {name} of shape {shape}; give one index for each axis but the last two."
             )
-        read = width * (stop - start if len(shape) < 3 or isinstance(layout, Plain) else height)
+        by_rows = len(shape) < 3 or isinstance(layout, Plain)
+        read = width * (stop - start if by_rows else height)
         if read > MOST_ELEMENTS:
+            advice = "choose fewer rows" if by_rows else "its format does not allow reading fewer"
             raise QuantError(
                 f"{stop - start:,} rows of {name} take {read:,} elements at once, more than the limit of "
-                f"{MOST_ELEMENTS:,}; choose fewer rows."
+                f"{MOST_ELEMENTS:,}; {advice}."
             )
         return cls(layout, at, start, stop)
 

@@ -55,7 +55,7 @@ def _tensors(content: Any) -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors in nested dicts and lists, with names joined by dots.
 
     Raises:
-        QuantError: there are too many objects, of which shared ones are counted each time.
+        QuantError: there are too many objects; shared ones are counted each time.
     """
     todo, visits = [("", content)], 0
     while todo:
