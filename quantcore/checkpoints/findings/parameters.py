@@ -59,7 +59,7 @@ def _zero_points(layout: Layout) -> Iterator[CheckpointFinding]:
                 layout,
                 "zero_points_differ",
                 f"is symmetric according to its config, so every zero point should be {middle}, but it has other values for "
-                f"{_share(others)} of them, such as {int(zero_point[others][0])}; kernels for symmetric weights ignore them.",
+                f"{_share(others)} of them, such as {int(zero_point[others][0])}; kernels for symmetric weights ignore all of them.",
             )
         return
     if is_v1 and zero_point.numel() and bool((zero_point == middle + 1).all()):

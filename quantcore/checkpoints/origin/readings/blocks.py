@@ -26,7 +26,7 @@ def gguf(layout: Gguf) -> Iterator[Reading]:
             "q5k_leak", "without a leaked bit",
             "no library; undoes what auto-round before 0.16.1, which packed without a mask, may have done",
             sibling(layout, kind=replace(kind, levels=Unleaked())),
-            instead("q", "Clears bit 0 of odd sub-blocks where bit 4 of the other code in the byte is 1"),
+            instead("q", "Clears bit 0 in odd sub-blocks where bit 4 of the other code in the byte is 1"),
         )  # fmt: skip
     other = adjacent_nibbles(kind)
     if other is not None:
