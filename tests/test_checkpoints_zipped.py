@@ -213,5 +213,5 @@ def test_damaged_zip_files(tmp_path):
     np.savez(tmp_path / "x.npz", w=objects)
     with pytest.raises(QuantError, match="not numbers"):
         open_checkpoint(tmp_path / "x.npz")
-    with pytest.raises(QuantError, match="no array"):
+    with pytest.raises(QuantError, match="is not an array"):
         open_checkpoint(_bomb(tmp_path, "z.npz", {"readme.txt": b"hello"}))

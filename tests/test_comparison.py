@@ -417,7 +417,7 @@ def test_rows_that_are_too_long(tmp_path, monkeypatch):
     monkeypatch.setattr(boxes, "MOST_ELEMENTS", 1000)
     weights = {"a": torch.randn(2, 2000), "b": torch.randn(2, 20)}
     results = compare(release(tmp_path / "a", weights), release(tmp_path / "b", weights))[2]
-    assert "longer than the limit" in results["a"].problem
+    assert "2,000 elements must be read at once, more than the limit" in results["a"].problem
     assert results["b"].equal
 
 
