@@ -77,7 +77,7 @@ def test_against(capsys, tmp_path):
     save_file({name: given.expected[f"{name}|true"]}, tmp_path / "model.safetensors")
     code, out, _ = run(capsys, given.release, "--against", tmp_path)
     assert code == 1
-    assert "odd sub-blocks worse than even ones" in out
+    assert "larger errors in odd sub-blocks than in even ones" in out
     assert run(capsys, tmp_path, "--against", tmp_path)[0] == 0
 
 

@@ -217,7 +217,7 @@ def test_a_damaged_weight_is_listed_with_the_reason(what, tmp_path):
 
 def test_a_group_index_beyond_the_groups(tmp_path):
     tensor = gptq(tmp_path, g_idx=torch.full((64,), 2, dtype=torch.int32)).tensors["m.weight"]
-    with pytest.raises(QuantError, match="names the groups 2 to 2, but there are scales for 2"):
+    with pytest.raises(QuantError, match="names the groups 2 to 2, but there are scales for 2 groups"):
         tensor.read()
 
 

@@ -86,9 +86,13 @@ def test_a_damaged_release_is_named(name):
     [
         (
             "bad_awq_not_interleaved",
-            ["codes and zeros", "permuted 0 4 1 5 2 6 3 7 inside each eight", "its scales not"],
+            [
+                "codes and zero points",
+                "permuted 0 4 1 5 2 6 3 7 in each group of eight",
+                "but not the scales",
+            ],
         ),
-        ("bad_q5k_leak", ["odd sub-blocks worse than even ones"]),
+        ("bad_q5k_leak", ["larger errors in odd sub-blocks than in even ones"]),
     ],
 )
 def test_what_only_the_original_shows(name, words, tmp_path):
@@ -148,7 +152,11 @@ def test_rows_of_queries_and_keys(tmp_path):
     assert kinds(found) == {"rows_permuted"}
     assert {f.tensors[0]: f.sentence for f in found}[names["k"]].count("each of its 2 heads") == 1
     assert all("two halves interleaved" in f.sentence and f.severity == "note" for f in found)
-    assert all("taken apart" in f.sentence for f in find(original, other) if f.kind == "rows_permuted")
+    assert all(
+        "even rows before the odd ones" in f.sentence
+        for f in find(original, other)
+        if f.kind == "rows_permuted"
+    )
 
 
 def test_another_original(tmp_path):
@@ -199,7 +207,7 @@ def _with(place, value):
 CHANGES = {
     "a scale of infinity": (
         "gptq_v2_4bit_g128_sym", {f"{MODULE}.scales": _with((1, 5), float("inf"))}, {},
-        "error", "scale_nonfinite", ["1 scale of NaN or infinity", "first at (5, 1)"],
+        "error", "scale_nonfinite", ["1 NaN or infinite scale", "first at (5, 1)"],
     ),
     "a negative scale": (
         "gptq_v2_4bit_g128_sym", {f"{MODULE}.scales": _with((1, 5), -0.5)}, {},
@@ -207,23 +215,23 @@ CHANGES = {
     ),
     "scales that are missing": (
         "gptq_v2_4bit_g128_sym", {f"{MODULE}.scales": None}, {},
-        "error", "missing_tensor", ["The scales of", MODULE, "is missing"],
+        "error", "missing_tensor", [MODULE, "is missing its scales", "its qweight"],
     ),
     "zero points that differ": (
         "gptq_v2_4bit_g128_sym", {f"{MODULE}.qzeros": _with((1, 0), 0x33333333)}, {},
-        "error", "zero_points_differ", ["every zero point is 8", "8 ("],
+        "error", "zero_points_differ", ["every zero point should be 8", "8 ("],
     ),
     "an unsorted g_idx without desc_act": (
         DESC_ACT, {}, {"desc_act": False},
-        "warning", "g_idx_unsorted", ["column", "belongs to group", "the config says desc_act false"],
+        "warning", "g_idx_unsorted", ["column", "belongs to group", "the config says that desc_act is false"],
     ),
     "stored zeros of 8 in a v1 that is not symmetric": (
         DESC_ACT, {f"{MODULE}.qzeros": lambda t: torch.full_like(t, -0x77777778)}, {},
-        "warning", "gptq_version", ["stored zeros of 8 everywhere", "v2"],
+        "warning", "gptq_version", ["stores zeros of 8 everywhere", "v2"],
     ),
     "stored zeros of 15 in v1": (
         DESC_ACT, {f"{MODULE}.qzeros": _with((0, 0), 0xF)}, {},
-        "warning", "zero_point_wraps", ["stores 15 for", "get 16"],
+        "warning", "zero_point_wraps", ["stores 15, which is 0 in v1, for", "get 16"],
     ),
     "a global scale of the other kind": (
         NVFP4, {f"{MODULE}.weight_scale_2": lambda t: 1 / t}, {},
@@ -242,7 +250,7 @@ CHANGES = {
         "warning", "scales_powers_of_two", ["all powers of two"],
     ),
     "a code of NaN": (
-        "ct_fp8_channel", {Q: _with((2, 2), 0x7F)}, {}, "error", "code_nan", ["1 code of NaN"],
+        "ct_fp8_channel", {Q: _with((2, 2), 0x7F)}, {}, "error", "code_nan", ["1 NaN or infinity code"],
     ),
     "zeros that are all -0": (
         MXFP4, {f"{MODULE}.weight_packed": lambda t: t | ((t & 7 == 0) * 8 + (t & 0x70 == 0) * 0x80).to(torch.uint8)},
@@ -250,7 +258,7 @@ CHANGES = {
     ),
     "a bit that is lost": (
         "gptq_v2_4bit_g128_sym", {f"{MODULE}.qweight": lambda t: t & 0x77777777}, {},
-        "warning", "bit_constant", ["bit 3 of every code 0"],
+        "warning", "bit_constant", ["bit 3 set to 0 in every code"],
     ),
     "a code that never occurs": (
         MXFP4, {f"{MODULE}.weight_packed": lambda t: torch.where((t & 15 == 7) | (t >> 4 == 7), 0, t)}, {},
@@ -322,7 +330,7 @@ def test_the_divisor_of_scales(divisor, stored, tmp_path):
     else:
         assert "divided by 7.5 or 8" in only(alone, "scale_divisor").sentence
     sentences = [f.sentence for f in against if f.kind == "scale_divisor"]
-    assert f"max |w| / {divisor:g} of the original in 100 %" in sentences[-1]
+    assert f"the original's max |w| / {divisor:g} in 100 %" in sentences[-1]
 
 
 def test_scales_that_were_searched(tmp_path):
@@ -331,9 +339,9 @@ def test_scales_that_were_searched(tmp_path):
     scale = (groups.abs().amax(-1) / 7 * torch.linspace(1.05, 1.3, 8)).to(torch.float16)
     codes = (groups / scale.float()[..., None]).round().clamp(-8, 7).reshape(64, 256)
     checkpoint = quantized(tmp_path / "q", x, scale, codes)
-    assert "is not given back" in only(checkpoint.findings(), "requantizing_changes").sentence
+    assert "does not stay the same after" in only(checkpoint.findings(), "requantizing_changes").sentence
     against = checkpoint.findings(release(tmp_path / "x", {"m.weight": x}))
-    assert "not max |w| of the original divided by 7, 7.5, 8" in only(against, "scale_divisor").sentence
+    assert "not the original's max |w| divided by one of 7, 7.5, 8" in only(against, "scale_divisor").sentence
 
 
 def test_a_check_can_be_left(tmp_path, monkeypatch):
@@ -373,7 +381,7 @@ def test_boxes_give_what_the_whole_gives(tmp_path, monkeypatch):
 def test_rows_that_are_too_long_are_not_checked(tmp_path, monkeypatch):
     monkeypatch.setattr(rows, "MOST_ELEMENTS", 1000)
     found = release(tmp_path, {"long": torch.randn(1, 2000), "w": torch.randn(2, 1000)}).findings()
-    assert "rows of 2,000 elements" in only(found, "not_checked").sentence
+    assert "2,000 elements must be read at once" in only(found, "not_checked").sentence
     assert found[0].tensors == ("long",)
 
 

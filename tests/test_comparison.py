@@ -69,7 +69,7 @@ def test_metrics_of_every_format(given, tmp_path):
     other = open_checkpoint(given.release)
     comparison, _, results = compare(original, other)
     assert results.keys() == values.keys()
-    assert all("scale of activations" in u.reason for u in comparison.pairing.unpaired)
+    assert all("is an activation scale" in u.reason for u in comparison.pairing.unpaired)
     for name, result in results.items():
         check(result, values[name], given.expected[name])
         stored = other.tensors[name]
@@ -327,7 +327,10 @@ def test_nonfinite_values_are_counted_and_left_out(tmp_path):
     )[2].values()
     check(result, x, y)
     assert result.nonfinite == {"original_nan": 1, "original_inf": 1, "other_nan": 2, "other_inf": 2}
-    assert "1 NaN in the original, 1 infinite in the original, 2 NaN in the other" in result.sentences()[-1]
+    assert (
+        "1 NaN value in the original, 1 infinite value in the original, 2 NaN values in the other"
+        in result.sentences()[-1]
+    )
 
 
 def test_extreme_and_undefined(tmp_path):
@@ -414,7 +417,7 @@ def test_rows_that_are_too_long(tmp_path, monkeypatch):
     monkeypatch.setattr(boxes, "MOST_ELEMENTS", 1000)
     weights = {"a": torch.randn(2, 2000), "b": torch.randn(2, 20)}
     results = compare(release(tmp_path / "a", weights), release(tmp_path / "b", weights))[2]
-    assert "longer than the limit" in results["a"].problem
+    assert "2,000 elements must be read at once, more than the limit" in results["a"].problem
     assert results["b"].equal
 
 
@@ -423,7 +426,7 @@ def test_summary(tmp_path):
     y = {"a": torch.tensor(noisy(x["a"].numpy())), "b": torch.ones(3)}
     results = compare(release(tmp_path / "a", x), release(tmp_path / "b", y))[2]
     text = summary(list(results.values()))
-    assert text.startswith("2 pairs compared, 1 of them bit-equal; SQNR of all together ")
+    assert text.startswith("2 pairs compared, 1 of them bit-equal; overall SQNR ")
     assert text.endswith(f"lowest {qc.decibels(results['a'].sqnr_db)} in 'a'.")
     together = reference(
         torch.cat([v.reshape(-1) for v in x.values()]), torch.cat([v.reshape(-1) for v in y.values()])

@@ -63,5 +63,5 @@ def test_bits_are_those_of_the_bytes(name):
 def test_other_schemes_have_no_bytes():
     x = recorded()["x|normal"]
     for text in ("int4 per_group(32)", "uint4 symmetric per_group(32) gguf.Q4_0"):
-        with pytest.raises(qc.QuantError, match="know their packing"):
+        with pytest.raises(qc.QuantError, match="have a packing"):
             qc.checkpoints.encode(qc.apply(x, qc.Scheme.parse(text)))

@@ -1,12 +1,13 @@
-"""Checkpoints of models: headers first, then codes, parameters and values exactly as the library reads them.
+"""Model checkpoints: headers are read first, then codes, parameters and values, exactly as the library reads them.
 
 >>> checkpoint = open_checkpoint("path/to/release")  # doctest: +SKIP
 >>> checkpoint.tensors["model.layers.0.self_attn.q_proj.weight"].read(rows=slice(0, 8))  # doctest: +SKIP
 
-Where things are: `address` (folders and files, nothing outside them), `sources` (the bytes of a file, counted), `containers` (headers of files), `packing`
-(which code sits where), `protocol` (what a format implements), `layouts` (one module a format), `tensor`, `parameters` and `window` (what is made of them),
-`listing` (all of them), `origin` (one element: its bits, the arithmetic, what other readers make of them), `findings` (what is wrong),
-`comparison` (of two).
+Where things are: `address` (folders and files, and nothing outside them), `sources` (a file's bytes, with reads counted),
+`containers` (file headers), `packing` (where each code is stored), `protocol` (what a format implements), `layouts` (one
+module per format), `tensor`, `parameters` and `window` (what is built from them), `listing` (all tensors), `origin` (one
+element: its bits, the arithmetic, and how other readers interpret them), `findings` (what is wrong), `comparison` (of two
+checkpoints).
 """
 
 from quantcore.checkpoints.address import Folder, LocalFolder, MemoryFolder, is_inside

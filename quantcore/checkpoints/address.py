@@ -1,7 +1,7 @@
-"""Where a checkpoint lies: a local file or folder, any fsspec address, files in memory.
+"""Where a checkpoint is stored: a local file or folder, any fsspec address, or files in memory.
 
-A `Folder` opens files by name, and nothing outside itself: no absolute
-name, no ``..``, no symbolic link that leaves it, nothing that is not a regular file.
+A `Folder` opens files by name and nothing outside itself: no absolute paths, no ``..``, no symbolic links that lead
+out of it, and only regular files.
 """
 
 import os
@@ -24,14 +24,14 @@ from quantcore.checkpoints.sources import (
 )
 from quantcore.errors import QuantError
 
-MAX_NAMES = 100_000  # files of one folder
+MAX_NAMES = 100_000  # files in one folder
 
 
 class Folder(ABC):
     """The files of one release.
 
-    ``counter``: bytes read of all of them; ``opened``: the files opened so far, by name; ``is_near``: whether reads
-    take so little time that they need not be made at once.
+    ``counter``: counts the bytes read from all of them; ``opened``: the files opened so far, by name; ``is_near``:
+    whether reads are so fast that they need not run in parallel.
     """
 
     is_near = False
@@ -42,7 +42,7 @@ class Folder(ABC):
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The names of its files, sorted; of the folder itself, not of folders in it.
+        """The sorted names of the files directly in the folder, not in its subfolders.
 
         Raises:
             QuantError: it can't be listed, or has more than `MAX_NAMES` files.
@@ -58,7 +58,7 @@ class Folder(ABC):
         return tuple(sorted(found))
 
     def present(self, names: Iterable[str]) -> set[str]:
-        """Return which of some files there are; where a folder can't be listed, each is looked for.
+        """Return which of the given files exist; in a folder that can't be listed, each is looked up on its own.
 
         Raises:
             QuantError: as `names`.
@@ -99,11 +99,11 @@ class Folder(ABC):
 
 
 class LocalFolder(Folder):
-    """A folder of this machine.
+    """A folder on this machine.
 
     Args:
-        path: of the folder.
-        within: a folder outside which nothing may be read, wherever links lead; the folder itself must lie in it.
+        path: the folder's path.
+        within: nothing outside this folder may be read, wherever links lead; the folder itself must be inside it.
     """
 
     is_near = True
@@ -112,7 +112,7 @@ class LocalFolder(Folder):
         super().__init__()
         self.path = Path(path)
         self._roots = [self.path.resolve()]
-        # Hugging Face's cache: snapshots/<revision>/ is full of links to blobs/ beside snapshots/
+        # Hugging Face's cache: snapshots/<revision>/ is full of links to blobs/, which is next to snapshots/
         blobs = self.path.resolve().parent.parent / "blobs"
         if self.path.resolve().parent.name == "snapshots" and blobs.is_dir() and not blobs.is_symlink():
             self._roots.append(blobs)
@@ -120,7 +120,7 @@ class LocalFolder(Folder):
             self._roots = [root for root in self._roots if root.is_relative_to(within.resolve())]
 
     def _list(self) -> list[str]:
-        # what a link leads to outside is not looked at, not even whether it is there: opening it says so
+        # a link's target outside is not touched, not even to see whether it exists: opening it raises the error
         return [
             entry.name
             for entry in os.scandir(self.path)
@@ -133,7 +133,7 @@ class LocalFolder(Folder):
     def _open(self, name: str) -> ByteSource:
         try:
             real = os.path.realpath(self.path / name)
-        except ValueError:  # characters that no file name has
+        except ValueError:  # characters that no file name can contain
             raise NotFound(f"There is no file {quoted(name)}; check the name.") from None
         if not self._has(real):
             raise QuantError(
@@ -144,7 +144,7 @@ class LocalFolder(Folder):
 
 
 class MemoryFolder(Folder):
-    """Files in memory, such as uploads; reading copies no more than what is read.
+    """Files in memory, such as uploads; only the bytes that are read are copied.
 
     Args:
         files: their bytes by name.
@@ -161,12 +161,12 @@ class MemoryFolder(Folder):
 
     def _open(self, name: str) -> ByteSource:
         if name not in self._files:
-            raise NotFound(f"There is no file {quoted(name)}; give it too.")
+            raise NotFound(f"There is no file {quoted(name)}; add it.")
         return MemorySource(name, memoryview(self._files[name]), self.counter)
 
 
 class RemoteFolder(Folder):
-    """A folder of an fsspec file system."""
+    """A folder on an fsspec file system."""
 
     def __init__(self, fs: Any, path: str) -> None:
         super().__init__()
@@ -191,17 +191,17 @@ def is_inside(name: str) -> bool:
 
 
 def locate(address: "str | os.PathLike[str]") -> tuple[Folder, str | None]:
-    """Return the folder of an address, and the name of the file if it is one; None if it is a folder.
+    """Return an address's folder and file name; the name is None if the address is a folder.
 
     Args:
-        address: a path of this machine, or an fsspec URL such as ``https://...`` or ``hf://...``.
+        address: a path on this machine, or an fsspec URL such as ``https://...`` or ``hf://...``.
 
     Raises:
         QuantError: there is nothing at the address, or the packages for its protocol are not installed.
     """
     text = os.fspath(address)
     if not isinstance(text, str) or not text or "\0" in text:
-        raise NotFound("The address of a checkpoint is a path or a URL; give its text.")
+        raise NotFound("The address of a checkpoint is a path or a URL; give one as text.")
     if "::" in text or re.match(r"[A-Za-z][A-Za-z0-9+.\-]+://", text):
         return _remote(text)
     path = Path(text).expanduser()

@@ -40,7 +40,7 @@ MAX_TENSORS = 2_000_000
 
 Progress = Callable[[int, int], None]
 Opener = Callable[[Folder, str], Container]
-# extension -> what reads the headers of such a file
+# extension -> the function that reads the headers of such a file
 OPENERS: dict[str, Opener] = {
     ".safetensors": lambda folder, name: open_safetensors(folder.open(name)),
     **dict.fromkeys((".bin", ".pt", ".pth"), lambda folder, name: open_torch(folder.open(name))),
@@ -57,9 +57,9 @@ OPENERS: dict[str, Opener] = {
 class Checkpoint:
     """The weights of a checkpoint; only headers have been read.
 
-    ``format``: of its quantized weights, such as "gptq", or of its files if none is quantized; ``config``:
+    ``format``: that of its quantized weights, such as "gptq", or of its files if no weight is quantized; ``config``:
     config.json, or the metadata of a GGUF file; ``tensors``: by logical name; ``problems``: what is wrong with its
-    files; ``counter``: how many bytes have been read so far; ``release``: its stored tensors, configs and metadata.
+    files; ``counter``: counts the bytes read so far; ``release``: its stored tensors, configs and metadata.
     """
 
     format: str
@@ -72,7 +72,7 @@ class Checkpoint:
     def findings(self, against: "Checkpoint | None" = None) -> list[CheckpointFinding]:
         """Return what is wrong or suspicious, the worst first; reads all weights, in boxes of rows.
 
-        `findings.steps` does the same step by step, to show progress or to stop.
+        `findings.steps` does the same step by step, so that progress can be shown or the check stopped.
 
         Args:
             against: the checkpoint that this one was quantized from; weights are paired by name.
@@ -87,12 +87,12 @@ def open_checkpoint(
 
     Args:
         address: a file, a folder (with shards and their index), any fsspec URL of one, or a `Folder`.
-        name: of the file in a `Folder`; without it, its index or all of its files.
-        progress: called with how many files have been read of how many.
+        name: the name of a file in a `Folder`; if None, the folder's index or all of its files are read.
+        progress: called with the number of files read so far and the total.
 
     Raises:
-        QuantError: nothing there can be read: one sentence on what is wrong, and where. What concerns single shards
-            or weights stands in `Checkpoint.problems`.
+        QuantError: nothing there can be read; one sentence says what is wrong, and where. Problems with single
+            shards or weights are listed in `Checkpoint.problems` instead.
     """
     folder, name = (address, name) if isinstance(address, Folder) else locate(address)
     containers, problems = _containers(folder, name, progress or (lambda done, of: None))
@@ -136,7 +136,9 @@ def _containers(
         index = read_index(folder, name)
         files = list(index.shards)
     if not files:
-        raise NotFound(f"The folder has no file that can be read; give one with {', '.join(OPENERS)}.")
+        raise NotFound(
+            f"The folder has no file that can be read; give a folder with one of these: {', '.join(OPENERS)}."
+        )
     if _extension(files[0]) == ".gguf":
         files, missing = parts(folder, files)
         found, problems = _opened(folder, files, None, progress)
@@ -158,13 +160,13 @@ def _opened(
 
     results = []
     with ThreadPoolExecutor(8) as pool:
-        # elsewhere, each header is two requests
+        # on a remote file system, each header takes two requests
         mapped = map(attempt, files) if folder.is_near else pool.map(attempt, files)
         try:
             for result in mapped:
                 results.append(result)
                 progress(len(results), len(files))
-        except BaseException:  # whoever asked does not wait any more
+        except BaseException:  # the caller no longer waits
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     for name, result in zip(files, results, strict=True):
@@ -182,7 +184,7 @@ def _opened(
 
 
 def _against_index(found: Mapping[str, Container], index: Index) -> list[Problem]:
-    """Return what the index says that the shards don't."""
+    """Return a problem for each shard that lacks tensors which the index says it holds."""
     problems = []
     for shard, container in found.items():
         missing = tuple(t for t in index.shards[shard] if t not in container.tensors)
@@ -194,7 +196,7 @@ def _against_index(found: Mapping[str, Container], index: Index) -> list[Problem
 
 
 def _merged(containers: Mapping[str, Container]) -> tuple[dict[str, StoredTensor], list[Problem]]:
-    """Return the stored tensors of all files; of two with one name, the first counts."""
+    """Return the stored tensors of all files; if two have the same name, the first is used."""
     stored: dict[str, StoredTensor] = {}
     problems = []
     for container in containers.values():
@@ -217,7 +219,7 @@ def _opener(name: str) -> Opener:
         return OPENERS[_extension(name)]
     except KeyError:
         raise NotFound(
-            f"{short(name, 120)} is not a file of tensors that can be read; give one of {', '.join(OPENERS)}, or a folder."
+            f"{short(name, 120)} is not a file of tensors that can be read; give a file of one of these types: {', '.join(OPENERS)}, or a folder."
         ) from None
 
 
@@ -226,7 +228,7 @@ def _extension(name: str) -> str:
 
 
 def _of_one_kind(files: list[str]) -> list[str]:
-    """Return the files of the first kind: releases often hold the same weights in two."""
+    """Return the files of the preferred type: releases often hold the same weights in two types."""
     kinds = {_extension(name) for name in files}
     first = next((kind for kind in OPENERS if kind in kinds), "")
     return [name for name in files if _extension(name) == first]

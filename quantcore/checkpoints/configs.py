@@ -1,4 +1,4 @@
-"""config.json of a release, and what it or a file beside it says on quantization."""
+"""A release's config.json, and what it or a file next to it says about quantization."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,12 +9,12 @@ from quantcore.tensors import load_json
 
 MAX_CONFIG = 4 * 2**20
 CONFIG = "config.json"
-# where releases keep what quantization_config says, if config.json does not have it
+# files that hold the quantization_config if config.json does not
 QUANTIZATION_FILES = ("quantize_config.json", "quant_config.json", "hf_quant_config.json")
 
 
 def read_configs(folder: Folder) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return config.json and what it, or a file beside it, says on quantization; empty where there is none.
+    """Return config.json, and the quantization config from it or from a file next to it; empty if there is none.
 
     Raises:
         QuantError: a file is too large, or not a JSON object.

@@ -1,4 +1,4 @@
-"""Back to bytes: codes and parameters in the packing of their format."""
+"""Encodes codes and parameters back to bytes, in the packing of their format."""
 
 from quantcore.checkpoints.ggml import ggml_bytes
 from quantcore.checkpoints.protocol.layout import Layout
@@ -10,15 +10,15 @@ from quantcore.scheme import gguf_type
 
 
 def encode(source: Quantized | CheckpointTensor) -> dict[str, bytes] | bytes:
-    """Return the bytes of each stored tensor of a weight, by its name in the file; of a gguf preset, ggml's bytes.
+    """Return the bytes of each stored tensor of a weight, by its name in the file; for a gguf preset, ggml's bytes.
 
-    Of a `CheckpointTensor`, its numbers are decoded and encoded again, which gives the file's own bytes. Of a result
-    made by `CheckpointTensor.quantized`, its codes are encoded in the packing of that file; the parameters are the
-    file's. Of a result of one of the gguf presets, with importance or without, the blocks of all rows, one after
+    For a `CheckpointTensor`, its numbers are decoded and encoded again, which reproduces the file's own bytes. For a
+    result of `CheckpointTensor.quantized`, its codes are encoded in that file's packing, with the file's parameters.
+    For a result of a gguf preset, with or without importance, the bytes are the blocks of all rows, one after
     another: what ``ggml_quantize_chunk`` writes for x.
 
     Raises:
-        QuantError: a result of neither kind, or a format that can't be written.
+        QuantError: any other kind of result, or a format that can't be written.
     """
     if isinstance(source, CheckpointTensor):
         return source.layout.encode()
@@ -27,7 +27,7 @@ def encode(source: Quantized | CheckpointTensor) -> dict[str, bytes] | bytes:
         return ggml_bytes(source)
     if not isinstance(setting, Stored) or not isinstance(setting.owner, Layout):
         raise QuantError(
-            "Only a tensor of a checkpoint, a result of its quantized() and a result of a gguf preset know their packing; "
+            "Only a checkpoint's tensor, a result of its quantized() and a result of a gguf preset have a packing; "
             "give one of these."
         )
     return setting.owner.encode({"codes": source.codes})

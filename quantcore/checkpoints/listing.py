@@ -12,14 +12,14 @@ from quantcore.errors import QuantError
 from quantcore.tensors import uncollected
 from quantcore.wording import printable
 
-_MANY = 16  # shapes to be read: more than these at once
+_MANY = 16  # shapes to read: from this many on, they are read in parallel
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A tensor of a list.
+    """A tensor in a listing.
 
-    ``problem``: why it can't be read; its shape is then that of what is stored.
+    ``problem``: why it can't be read, empty if it can; its shape is then a stored tensor's, or empty.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Entry:
 
     @property
     def elements(self) -> int:
-        """How many numbers it holds."""
+        """The number of its elements."""
         return math.prod(self.shape)
 
     @property
@@ -40,9 +40,9 @@ class Entry:
 
 
 def listing(tensors: Mapping[str, CheckpointTensor]) -> list[Entry]:
-    """Return every tensor, in the order of the files.
+    """Return an entry for every tensor, in the order of the files.
 
-    Shapes that a stored tensor holds are read; where files lie elsewhere, each is a request.
+    Shapes that are stored in a tensor are read; on a remote file system, each takes a request.
     """
     pairs = list(tensors.items())
     if sum(callable(tensor.layout.given_shape) for tensor in tensors.values()) < _MANY:
@@ -58,13 +58,13 @@ def _entry(named: tuple[str, CheckpointTensor]) -> Entry:
     try:
         problem = layout.reason if isinstance(layout, Refused) else ""
         return Entry(name, tensor.shape, tensor.storage, tensor.num_bytes, problem)
-    except QuantError as error:  # a shape that a stored tensor should hold
+    except QuantError as error:  # its shape should be stored in a tensor
         return Entry(name, (), "can't be read", tensor.num_bytes, str(error))
 
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums over a list: of tensors, of their numbers, and of the bytes of those that can be read."""
+    """Totals of a listing: all of its tensors, and the elements and bytes of those that can be read."""
 
     tensors: int
     elements: int
@@ -72,17 +72,17 @@ class Totals:
 
     @classmethod
     def of(cls, entries: Sequence[Entry]) -> "Totals":
-        """Return the sums; what can't be read counts as a tensor alone."""
+        """Return the totals; of a tensor that can't be read, elements and bytes are not counted."""
         known = [entry for entry in entries if not entry.problem]
         return cls(len(entries), sum(e.elements for e in known), sum(e.num_bytes for e in known))
 
     @property
     def bits(self) -> float:
-        """Mean bits per weight, NaN without weights."""
+        """Mean bits per weight; NaN if there are no weights."""
         return 8 * self.num_bytes / self.elements if self.elements else math.nan
 
 
-# what config.json calls a fact, the last part of the key in GGUF metadata, and the words for it
+# the key in config.json, the last part of the key in GGUF metadata, and the text that is shown
 _FACTS = (
     ("num_hidden_layers", "block_count", "{} layers"),
     ("hidden_size", "embedding_length", "hidden size {}"),
@@ -93,7 +93,7 @@ _FACTS = (
 
 
 def facts(config: Mapping[str, Any]) -> list[str]:
-    """Return what a config says of the model, in a few words each: its architecture and its sizes."""
+    """Return what a config says about the model, in a few words each: its architecture and its sizes."""
     return [printable(fact, 60) for fact in _facts(config)]
 
 

@@ -1,4 +1,4 @@
-"""A weight of a checkpoint as a result, for everything in quantcore that works on one."""
+"""A checkpoint's weight as a `Quantized` result, for everything in quantcore that works on one."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,7 +25,7 @@ def quantized_of(layout: Layout, original: Any, values: Callable[[], Tensor]) ->
 
     Args:
         original: the tensor before it was quantized, or None.
-        values: what stands in for it.
+        values: returns the values that are used if it is None.
 
     Raises:
         QuantError: the weight is not quantized or has no elements, or the original has another shape.
@@ -43,7 +43,7 @@ def quantized_of(layout: Layout, original: Any, values: Callable[[], Tensor]) ->
     convention = convention_of(layout, parameters)
     setting = stored_of(layout, parameters, layout.group_index())
     granularity: Granularity = layout.granularity
-    if setting.group_index is not None:  # the columns of a group lie apart: every element is a block
+    if setting.group_index is not None:  # a group's columns are not adjacent: every element is a block
         granularity = PerBlock((1,) * len(layout.shape))
     scheme = Scheme(layout.element, layout.symmetric, granularity, setting, convention)
     grid = Blocks.of(granularity, layout.shape).grid
@@ -52,7 +52,7 @@ def quantized_of(layout: Layout, original: Any, values: Callable[[], Tensor]) ->
 
 
 def as_decoded(params: QParams, layout: Layout) -> QParams:
-    """Return parameters with what the library dequantizes with instead of the scale."""
+    """Return the parameters with the number that the library dequantizes with instead of the scale, if any."""
     if layout.decoding == "divided":
         return replace(params, scale=1 / params.scale, inverse=params.scale)
     if layout.decoding == "of_largest":
@@ -61,7 +61,7 @@ def as_decoded(params: QParams, layout: Layout) -> QParams:
 
 
 def convention_of(layout: Layout, parameters: Parameters) -> Convention:
-    """Return the convention in which a weight's parameters are used."""
+    """Return the convention that a weight's parameters follow."""
     convention = TEXTBOOK.changed(decoding=layout.decoding)
     if layout.rounds_each:
         convention = convention.changed(decoding_dtype=str(layout.dtype).removeprefix("torch."))
@@ -73,10 +73,10 @@ def convention_of(layout: Layout, parameters: Parameters) -> Convention:
 
 
 def stored_of(layout: Layout, parameters: Parameters, groups: Tensor | None) -> Stored:
-    """Return parameters of a weight, all or those of some rows, as a range setting.
+    """Return a weight's parameters, for all or some of its rows, as a range setting.
 
     Args:
-        groups: the group of each column or element, where the parameters are by group.
+        groups: the group of each column or element; None without a group index.
     """
     shift = parameters.zero_point if parameters.min is None else parameters.min
     zero = torch.zeros((), dtype=torch.int32)

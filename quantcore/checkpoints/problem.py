@@ -1,4 +1,4 @@
-"""What is wrong with the files of a checkpoint, as found while their headers were read."""
+"""Problems with the files of a checkpoint that are found while their headers are read."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,10 +12,10 @@ class NotFound(QuantError):
 
 @dataclass(frozen=True)
 class Problem:
-    """A fact that keeps tensors from being read, or that should be known.
+    """Something that keeps tensors from being read, or that the user should know.
 
-    ``kind``: "missing_shard", "outside", "not_a_shard", "unreadable_shard", "missing_tensor", "wrong_shard",
-    "unreadable_tensor". ``tensors``: the names that it concerns, as the files have them.
+    ``kind``: "missing_shard", "outside", "not_a_shard", "unreadable_shard", "missing_tensor", "duplicate_tensor" or
+    "unreadable_tensor". ``tensors``: the names of the tensors that it concerns, as in the files.
     """
 
     kind: str

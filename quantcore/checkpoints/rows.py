@@ -1,4 +1,4 @@
-"""A weight in boxes of rows, so that a check of any weight takes bounded memory."""
+"""Boxes of rows, so that checking a weight of any size takes bounded memory."""
 
 from collections.abc import Iterator
 from math import prod
@@ -6,9 +6,9 @@ from math import prod
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.errors import QuantError
 
-ELEMENTS = 1 << 21  # of a box: 8 MB of float32
-MOST_ELEMENTS = 100_000_000  # of one row, such as an expert: no box is smaller
-IN_MEMORY = 1 << 28  # bytes of a weight whose rows lie apart in the file, which is then read once
+ELEMENTS = 1 << 21  # per box: 8 MB of float32
+MOST_ELEMENTS = 100_000_000  # of one row, such as an expert: a box holds at least one row
+IN_MEMORY = 1 << 28  # bytes; for weights up to this size, what every box needs is read once and kept
 
 
 class TooLong(QuantError):
@@ -19,20 +19,21 @@ def boxes(layout: Layout, multiple: int = 1) -> Iterator[slice]:
     """Yield slices of axis 0 that cover a weight.
 
     Args:
-        multiple: rows that stay in one box, as those of a scale.
+        multiple: how many adjacent rows must stay in one box, such as those that share a scale.
 
     Raises:
-        TooLong: no box of them would be small enough.
+        TooLong: even the smallest box would have too many elements.
     """
     rows = layout.shape[0]
     size = prod(layout.shape[1:])
-    if size * min(multiple, rows) > MOST_ELEMENTS:
-        raise TooLong(f"its rows of {size:,} elements are longer than the limit of {MOST_ELEMENTS:,}.")
+    least = size * min(multiple, rows)
+    if least > MOST_ELEMENTS:
+        raise TooLong(f"{least:,} elements must be read at once, more than the limit of {MOST_ELEMENTS:,}.")
     step = max(1, ELEMENTS // max(1, size * multiple)) * multiple
     for start in range(0, rows, step):
         yield slice(start, min(start + step, rows))
 
 
 def ready(layout: Layout) -> Layout:
-    """Return the layout with what every box needs in memory, unless that is large."""
+    """Return the layout with what every box needs in memory, unless the weight is large."""
     return layout.loaded() if layout.num_bytes <= IN_MEMORY else layout

@@ -1,4 +1,4 @@
-"""The bytes of one file, by ranges that are counted: on this machine, at a URL, in memory."""
+"""The bytes of one file, read in ranges that are counted: on this machine, at a URL, or in memory."""
 
 import os
 import stat
@@ -16,21 +16,21 @@ from quantcore.checkpoints.problem import NotFound
 from quantcore.errors import QuantError
 from quantcore.tensors import short
 
-_MOST_RANGES = 1000  # of one file that are told apart
+_MOST_RANGES = 1000  # tracked per file
 
 
 @dataclass
 class ByteCounter:
     """How many bytes have been read, and in how many reads.
 
-    ``before``: called with the number of bytes before each read, to wait or to stop; by whichever thread reads.
+    ``before``: called with the number of bytes before each read, on the thread that reads; it may wait or raise.
     """
 
     total: int = 0
     reads: int = 0
     before: Callable[[int], None] | None = field(default=None, repr=False, compare=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
-    # of each file: where the ranges that were read begin and end, in turn
+    # for each file: the starts and ends, alternating, of the ranges read so far
     _ends: dict[str, list[int]] = field(default_factory=dict, repr=False, compare=False)
 
     def add(self, name: str, start: int, stop: int) -> None:
@@ -59,8 +59,8 @@ class ByteCounter:
 class ByteSource(ABC):
     """The bytes of one file.
 
-    ``name``: as messages and places show it. ``size``: bytes. ``gap``: reading this many bytes costs no more than
-    another read, so that reads closer together are joined.
+    ``name``: as shown in messages and places. ``size``: in bytes. ``gap``: reading this many bytes more costs no more
+    than another read, so reads that are closer together are joined.
     """
 
     gap = 4096
@@ -93,13 +93,13 @@ class ByteSource(ABC):
         self._count(offset, offset + len(data))
         if len(data) != size:
             raise QuantError(
-                f"{quoted(self.name)} has become shorter while it was read; open the checkpoint again."
+                f"{quoted(self.name)} became shorter while it was being read; open the checkpoint again."
             )
         return data
 
     @property
     def identity(self) -> str:
-        """What changes with the content of the file, as far as that can be told without reading it; empty: nothing."""
+        """A text that changes when the file does, as far as that shows without reading it; empty if it does not show."""
         return ""
 
     def _count(self, start: int, stop: int) -> None:
@@ -110,7 +110,7 @@ class ByteSource(ABC):
 
 
 class MemorySource(ByteSource):
-    """Bytes that have been read or unpacked already; its reads share them if they may be written to."""
+    """Bytes that have been read or unpacked already; reads share them if they are writable."""
 
     gap = 2**62
 
@@ -124,7 +124,7 @@ class MemorySource(ByteSource):
 
 
 class DerivedSource(ByteSource):
-    """Bytes that are computed from those of a file when they are first needed: unpacked, or in another order."""
+    """Bytes that are computed from a file's bytes when first needed: unpacked or reordered."""
 
     gap = 2**62
 
@@ -141,7 +141,7 @@ class DerivedSource(ByteSource):
 
 
 class LocalSource(ByteSource):
-    """A regular file of this machine, opened for each read: releases have hundreds of shards."""
+    """A regular file on this machine, opened anew for each read: releases can have hundreds of shards."""
 
     def __init__(self, path: str, name: str, counter: ByteCounter | None = None) -> None:
         self._path = path
@@ -162,7 +162,7 @@ class LocalSource(ByteSource):
                 raise QuantError(
                     f"{quoted(self.name)} has changed since it was opened; open the checkpoint again."
                 )
-            data = np.empty(size, np.uint8).data  # not zeroed, as a bytearray would be
+            data = np.empty(size, np.uint8).data  # not zeroed first, unlike a bytearray
             done = 0
             while done < size:  # one read returns 2 GB at most
                 count = os.preadv(file, [data[done:]], offset + done)
@@ -175,7 +175,7 @@ class LocalSource(ByteSource):
 
 
 def _open_regular(path: str, name: str) -> tuple[int, os.stat_result]:
-    """Open a regular file, not through a link, and without waiting for a pipe's writer."""
+    """Open a regular file, without following a link or waiting for a pipe's writer."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError as error:
@@ -202,7 +202,7 @@ class RemoteSource(ByteSource):
         except Exception as error:
             raise NotFound(f"{quoted(name)} can't be opened: {reason(error)}.") from None
         if size is None:
-            raise QuantError(f"{quoted(name)} does not tell its size; download it first.")
+            raise QuantError(f"The size of {quoted(name)} is unknown; download it first.")
         super().__init__(name, int(size), counter)
         self._fs, self._path = fs, path
 
@@ -217,5 +217,5 @@ def reason(error: Exception) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return a name as messages show it."""
+    """Return a name as it is shown in messages."""
     return short(text, 120)

@@ -1,4 +1,4 @@
-"""One weight of a checkpoint: what is known from headers, and its codes, parameters and values when asked for."""
+"""One weight of a checkpoint: what its headers say, and its codes, parameters and values on request."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,8 +16,8 @@ from quantcore.checkpoints.window import Window, window_of
 from quantcore.errors import QuantError
 from quantcore.quantization import Quantized
 
-# read at a time: 4 MB of values stay in the cache, and what each piece costs besides its arithmetic (0.1 to 0.2 ms) is
-# a tenth of it (the fastest of 2^16..2^21)
+# elements read at a time (the fastest of 2^16..2^21): 4 MB of values stay in the cache, and the overhead of a piece
+# (0.1 to 0.2 ms) is a tenth of its arithmetic
 CHUNK = 1 << 20
 
 
@@ -54,7 +54,7 @@ class CheckpointTensor:
 
     @property
     def is_quantized(self) -> bool:
-        """Whether it has codes: floats that are stored as they are have none."""
+        """Whether it has codes; plain floats have none."""
         try:
             _ = self.layout.element
         except QuantError:
@@ -65,23 +65,25 @@ class CheckpointTensor:
         return f"<{self.name} {self.shape}, {self.storage}>"
 
     def read(self, rows: slice | None = None, rounded: bool = True, out: Tensor | None = None) -> Tensor:
-        """Return the values, float32: what the library dequantizes to, in its own output dtype, widened.
+        """Return the values as float32: what the library dequantizes to in its own output dtype, widened.
 
         Args:
             rows: a slice of axis 0; only its bytes are read, where the layout allows.
-            rounded: False keeps the same expression in float32, unrounded.
-            out: a contiguous float32 tensor to write into; a new one costs as much as the arithmetic.
+            rounded: if False, the same expression is computed in float32 and not rounded to the output dtype.
+            out: a contiguous float32 tensor to write into; allocating a new one costs as much as the arithmetic.
 
         Raises:
             QuantError: the stored tensors don't fit each other, or can't be read.
         """
-        # what can't be read says so before memory is taken for a shape that a file claims
+        # a weight that can't be read raises before memory is allocated for the shape that a file claims
         _ = self.layout.fields
         span = self._rows(rows)
         shape = (span.stop - span.start, *self.shape[1:]) if self.shape else ()
         if out is not None and (out.shape != shape or out.dtype != torch.float32 or not out.is_contiguous()):
-            raise QuantError(f"out is not a contiguous float32 tensor of shape {shape}; give one, or none.")
-        # NumPy asks for huge pages: writing to new memory costs a quarter of what it costs in torch's
+            raise QuantError(
+                f"out is not a contiguous float32 tensor of shape {shape}; give one, or leave it out."
+            )
+        # NumPy requests huge pages: writing to its new memory costs a quarter of writing to torch's
         out = torch.from_numpy(np.empty(shape, np.float32)) if out is None else out
         if not out.numel():
             return out
@@ -108,7 +110,7 @@ class CheckpointTensor:
         return self.layout.scale()
 
     def zero_point(self) -> Tensor | None:
-        """Return the zero points in block form: integers, or float32 if the format stores floats; None without."""
+        """Return the zero points in block form: integers, or float32 if the format stores floats; None if there are none."""
         return self.layout.zero_point()
 
     def min(self) -> Tensor | None:
@@ -116,14 +118,15 @@ class CheckpointTensor:
         return self.layout.min()
 
     def stored(self) -> dict[str, Tensor]:
-        """Return what is stored beside the codes, by role: "scale", "scale_code", "global_scale", "g_idx", ..."""
+        """Return what is stored in addition to the codes, by role: "scale", "scale_code", "global_scale", "g_idx", ..."""
         return self.layout.stored()
 
     def quantized(self, original: Any = None) -> Quantized:
         """Return the codes and parameters as a result for reports, traces, maps and figures.
 
         Args:
-            original: the tensor before it was quantized; without one, its own values stand in, in float32 where the library computes in it.
+            original: the tensor before it was quantized; if None, the dequantized values are used, rounded to the output
+                dtype only if the library rounds after each operation.
 
         Raises:
             QuantError: the tensor is not quantized, or the original has another shape.
@@ -139,9 +142,9 @@ class CheckpointTensor:
         """Return some rows as a result of their own; only these are read, where the layout allows.
 
         Args:
-            rows: (start, stop) of axis -2; None for all. One axis alone is one row.
+            rows: (start, stop) of axis -2; None for all. A one-dimensional weight is one row.
             at: the index on all axes but the last two, such as the expert of a stack; empty for a matrix.
-            original: the tensor before it was quantized, of which the same rows are read.
+            original: the tensor before it was quantized; the same rows of it are read.
 
         Raises:
             QuantError: there are no such rows, they are too many to be read at once, or the tensor can't be read.
@@ -166,15 +169,16 @@ class CheckpointTensor:
         return origin_of(self.layout, self._checked(index))
 
     def notes(self) -> tuple[str, ...]:
-        """Return sentences on what was decided against the config; may read parameters."""
+        """Return sentences about what was decided against the config or without it; may read parameters."""
         return self.layout.notes()
 
     def rivals(self, index: Sequence[int], rows: slice | None = None, heads: int = 0) -> tuple[Rival, ...]:
-        """Return what other libraries, or common mistakes, make of the bytes of one element.
+        """Return how other libraries, or common mistakes, read the bytes of one element.
 
         Args:
-            rows: of axis 0, in which elements that differ are counted; without, all, or those around the element.
-            heads: of attention, of which llama.cpp may have permuted the rows.
+            rows: the rows (axis 0) in which differing elements are counted; by default all, or in a large weight those
+                around the element.
+            heads: the number of attention heads of a weight whose rows llama.cpp may have permuted, else 0.
 
         Raises:
             QuantError: there is no such element, or the tensor can't be read.
@@ -196,5 +200,5 @@ class CheckpointTensor:
             return slice(0, n)
         start, stop, step = rows.indices(n)
         if step != 1:
-            raise QuantError("Rows are a slice without a step; read them all and index the result.")
+            raise QuantError("Rows must be a slice without a step; read them all and index the result.")
         return slice(start, max(start, stop))

@@ -1,8 +1,8 @@
-"""Some rows of a weight as a result of their own, so that a large weight can be looked at without being read whole.
+"""Some rows of a weight as a result of their own, so that a large weight can be viewed without reading all of it.
 
-A window is a part of one plane: the matrix of the weight's last two axes, at an index of the others (the expert of a
-stack). Its numbers are those of the whole weight, bit for bit; only the rows asked for are read, where the layout
-allows.
+A window is part of one plane: the matrix of the weight's last two axes, at one index of the other axes (such as an
+expert of a stack). Its numbers are those of the full weight, bit for bit; only the requested rows are read, where the
+layout allows.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from quantcore.quantization import Quantized
 from quantcore.scheme import Scheme
 from quantcore.tensors import short
 
-MOST_ELEMENTS = 100_000_000  # of a window, and of an expert whose rows can't be read alone
+MOST_ELEMENTS = 100_000_000  # of a window, or of an expert that can only be read completely
 Span = tuple[int, int]
 
 
@@ -32,8 +32,8 @@ class Window:
     """Rows of a plane of a weight.
 
     ``values``: float32 [rows, columns]; ``result``: the same rows with codes and parameters, each row in blocks of its
-    own, None if there are no codes; ``original``: the rows before they were quantized, if known. ``row``: where the
-    first of them lies in the plane; ``block``: the extent of a block of the weight in the plane, (rows, columns).
+    own, None if there are no codes; ``original``: the rows before they were quantized, if known. ``row``: the index of
+    the first of them in the plane; ``block``: the size of the weight's blocks in the plane, (rows, columns).
     """
 
     values: Tensor
@@ -43,13 +43,13 @@ class Window:
     block: Span
 
     def against(self, original: Tensor) -> "Window":
-        """Return the window with the rows before they were quantized, float32, as they were read elsewhere."""
+        """Return the window with its original rows, float32, which were read elsewhere."""
         result = None if self.result is None else replace(self.result, x=original)
         return replace(self, result=result, original=original)
 
 
 def plane_shape(shape: Sequence[int]) -> Span:
-    """Return rows and columns of a plane of a weight; one axis is drawn as one row.
+    """Return the rows and columns of a weight's plane; a one-dimensional weight is one row.
 
     >>> plane_shape((8, 32, 64)), plane_shape((5,)), plane_shape(())
     ((32, 64), (1, 5), (1, 1))
@@ -91,7 +91,7 @@ def has_codes(layout: Layout) -> bool:
         return False
     try:
         return layout.element is not None
-    except QuantError:  # integers that are values, and blocks whose codes are no single numbers
+    except QuantError:  # integers that are plain values, or blocks without one code per element
         return False
 
 
@@ -106,7 +106,7 @@ class _Part:
 
     @classmethod
     def of(cls, layout: Layout, rows: Span | None, at: tuple[int, ...]) -> "_Part":
-        """Check what is asked for."""
+        """Check the request."""
         layout.check()
         shape, name = layout.shape, short(layout.name, 120)
         if 0 in shape:
@@ -119,13 +119,15 @@ class _Part:
             )
         if len(at) != max(0, len(shape) - 2) or any(not 0 <= i < n for i, n in zip(at, shape, strict=False)):
             raise QuantError(
-                f"There is no plane at {at} in {name} of shape {shape}; give one index per axis."
+                f"There is no plane at {at} in {name} of shape {shape}; give one index for each axis but the last two."
             )
-        read = width * (stop - start if len(shape) < 3 or isinstance(layout, Plain) else height)
+        by_rows = len(shape) < 3 or isinstance(layout, Plain)
+        read = width * (stop - start if by_rows else height)
         if read > MOST_ELEMENTS:
+            advice = "choose fewer rows" if by_rows else "its format does not allow reading fewer"
             raise QuantError(
                 f"{stop - start:,} rows of {name} take {read:,} elements at once, more than the limit of "
-                f"{MOST_ELEMENTS:,}; choose fewer rows."
+                f"{MOST_ELEMENTS:,}; {advice}."
             )
         return cls(layout, at, start, stop)
 
@@ -137,7 +139,7 @@ class _Part:
         return slice(self.at[0], self.at[0] + 1) if self.at else slice(self.start, self.stop)
 
     def cut(self, numbers: Tensor) -> Tensor:
-        """Return the rows, of what was read along axis 0."""
+        """Return the rows out of what was read along axis 0."""
         if not self.at:
             return numbers.reshape(-1, plane_shape(self.layout.shape)[1])
         plane = numbers[0]
@@ -155,7 +157,7 @@ def _values(part: _Part) -> Tensor:
 
 
 def _result(part: _Part) -> tuple[Quantized, Span]:
-    """Return codes and parameters of the rows with the values that they stand for, and the weight's block."""
+    """Return the rows' codes and parameters with their dequantized values, and the size of the weight's blocks."""
     layout = part.layout
     codes = part.cut(layout.codes(part.rows).to(layout.element.dtype))
     parameters, width, block = _parameters(part)
@@ -170,7 +172,7 @@ def _result(part: _Part) -> tuple[Quantized, Span]:
 
 
 def _parameters(part: _Part) -> tuple[Parameters, int, Span]:
-    """Return the parameters with one row for each row, the columns of a block, and the weight's block in the plane."""
+    """Return the parameters, one row per row; the columns of a block; and the size of the weight's blocks."""
     layout, shape = part.layout, part.layout.shape
     width = plane_shape(shape)[1]
     groups = layout.group_index()
@@ -187,7 +189,7 @@ def _parameters(part: _Part) -> tuple[Parameters, int, Span]:
 
 
 def _of_boxes(part: _Part, height: int) -> Parameters:
-    """Return parameters of blocks that are boxes; ``height``: rows of a block."""
+    """Return parameters of blocks that are boxes; ``height``: rows per block."""
     layout, at = part.layout, part.at
     grid = layout.blocks.grid
     if len(grid) < 2:

@@ -1,13 +1,13 @@
-"""Two checkpoints compared, the original and another, tensor by tensor: how much harm was done, and where.
+"""Compares two checkpoints, the original and another, tensor by tensor: how large the error is, and where.
 
 >>> comparison = Comparison(open_checkpoint("original"), open_checkpoint("model.gguf"))  # doctest: +SKIP
 >>> for step in comparison.steps():  # doctest: +SKIP
 ...     print(f"{step.done:,} of {step.total:,} bytes: {step.name}")
 >>> comparison.results(step.state)  # doctest: +SKIP
 
-Where things are: `sides` (names of tensors that both have), `pairing` (which tensor belongs to which), `parts` (experts,
-rows of fused ones, transposes), `orders` (rows in another order), `sums` (the arithmetic), `boxes` (threads), `record`
-(what is found), `stream` (progress, stop, continue).
+Where things are: `sides` (the names under which both sides know a tensor), `pairing` (which tensors belong together),
+`parts` (experts, rows of fused tensors, transposes), `orders` and `row_order` (rows in another order), `sums` (the
+arithmetic), `boxes` (threads), `record` (the results), `stream` (progress, stopping, resuming).
 """
 
 from quantcore.checkpoints.comparison.pairing import Pair, Pairing, pair_up

@@ -1,4 +1,4 @@
-"""The boxes of rows in which two checkpoints are compared, on one thread or several, in their order."""
+"""Compares two checkpoints in boxes of rows, on one or more threads, with the results in order."""
 
 import threading
 from collections import deque
@@ -16,15 +16,15 @@ from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.rows import MOST_ELEMENTS, TooLong
 from quantcore.errors import QuantError
 
-CHUNK = 1 << 20  # elements of a box
+CHUNK = 1 << 20  # elements per box
 
 
 class Work:
-    """One pair as it is compared; what each of its boxes needs is read when it is made.
+    """The comparison of one pair; what every box needs is read on construction.
 
     Args:
-        number: of the pair.
-        likely: orders that are compared whatever the error.
+        number: the index of the pair.
+        likely: row orders that are tried whatever the error.
     """
 
     def __init__(
@@ -46,24 +46,26 @@ class Work:
 
     @property
     def boxes(self) -> int:
-        """How many there are."""
+        """The number of boxes."""
         return 1 if self.problem or not self.both.count else -(-self.both.count // self.rows)
 
     def _rows(self) -> int:
-        """Return the rows of a box: by the shape alone."""
+        """Return the number of rows per box, which depends on shapes alone."""
         multiple = self.orders.multiple if self.pair.shape[:1] == (self.both.count,) else 1
         most = self.both.width * min(multiple, self.both.count)
         if most > MOST_ELEMENTS:
-            raise TooLong(f"its rows of {most:,} elements are longer than the limit of {MOST_ELEMENTS:,}.")
+            raise TooLong(
+                f"{most:,} elements must be read at once, more than the limit of {MOST_ELEMENTS:,}."
+            )
         return max(1, CHUNK // max(1, self.both.width * multiple)) * multiple
 
     def compare(self, box: int) -> dict[str, Sums]:
-        """Return the sums of a box with each order that is of interest.
+        """Return the sums of a box for each row order that is tried.
 
         Raises:
-            QuantError: it can't be read.
+            QuantError: the box can't be read.
         """
-        with self._lock:  # the first box decides which orders are
+        with self._lock:  # the first box decides which orders are tried
             if self._first is None:
                 self._first = self._decide()
         orders, first = self._first
@@ -87,21 +89,21 @@ class Work:
         x, y = self.both.read(start, stop)
         found = {}
         for order in orders:
-            values = y if order == AS_STORED else self._undone(order, y, slice(start, stop))
+            values = y if order == AS_STORED else self._undo(order, y, slice(start, stop))
             found[order] = sums_of(x, values, start * self.both.width)
         return found
 
-    def _undone(self, order: str, y: Tensor, rows: slice) -> Tensor:
+    def _undo(self, order: str, y: Tensor, rows: slice) -> Tensor:
         values = y if len(self.pair.shape) > 1 else y.view(-1)
-        return self.orders.undone(order, values, rows).contiguous().view(y.shape)
+        return self.orders.undo(order, values, rows).contiguous().view(y.shape)
 
 
 @dataclass(frozen=True)
 class Box:
-    """What has been found in one box, or why its pair can't be read."""
+    """The sums of one of the ``boxes`` boxes of a pair, or why the pair can't be read."""
 
     pair: int
-    of: int
+    boxes: int
     is_last: bool
     sums: Mapping[str, Sums] = field(default_factory=dict)
     problem: str = ""
@@ -109,7 +111,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Task:
-    """A box that is to be compared."""
+    """A box to compare."""
 
     work: Work
     box: int
@@ -126,8 +128,8 @@ class Task:
 
 
 def in_order(tasks: Iterator[Task], threads: int) -> Iterator[Box]:
-    """Run tasks, some at the same time, and yield what they find in their order."""
-    skipped = -1  # a pair that failed
+    """Run tasks, several at the same time, and yield their results in order."""
+    skipped = -1  # the last pair that failed
     if threads <= 1:
         for task in tasks:
             yield task.run()
@@ -135,7 +137,7 @@ def in_order(tasks: Iterator[Task], threads: int) -> Iterator[Box]:
     with ThreadPoolExecutor(threads, thread_name_prefix="compare") as pool:
         waiting: deque[Future[Box]] = deque()
 
-        def next_of() -> Iterator[Box]:
+        def next_box() -> Iterator[Box]:
             nonlocal skipped
             box = waiting.popleft().result()
             if box.pair != skipped:
@@ -146,9 +148,9 @@ def in_order(tasks: Iterator[Task], threads: int) -> Iterator[Box]:
             for task in tasks:
                 waiting.append(pool.submit(task.run))
                 if len(waiting) > 2 * threads:
-                    yield from next_of()
+                    yield from next_box()
             while waiting:
-                yield from next_of()
+                yield from next_box()
         finally:
             for future in waiting:
                 future.cancel()

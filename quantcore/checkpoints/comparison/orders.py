@@ -1,4 +1,4 @@
-"""Other orders in which software stores the rows of a weight, and shifted norms: what they are, and how they are undone."""
+"""Row orders in which some software stores weights, and shifted norms: what they are, and how to undo them."""
 
 import math
 import re
@@ -18,21 +18,21 @@ ORDER, INVERSE = (0, 4, 1, 5, 2, 6, 3, 7), (0, 2, 4, 6, 1, 3, 5, 7)
 AS_STORED = "as stored"
 HALVES, PAIRS, PLUS_ONE, MINUS_ONE = "halves", "pairs", "plus one", "minus one"
 _EIGHTS = {" ".join(map(str, order)): inverse for order, inverse in ((ORDER, INVERSE), (INVERSE, ORDER))}
-FAR = 0.3  # relative error from which another order of rows is tried
-EXPLAINED = 0.25  # of the squared error is left by the right order
+FAR = 0.3  # relative error above which other row orders are tried
+EXPLAINED = 0.25  # an order explains the error if it leaves less than this fraction of the squared error
 _ATTENTION = re.compile(r"(?:layers|blk|h|blocks)\.(\d+)\..*?(attn_[qk]|[qk]_proj)\.(?:weight|bias)$")
 
 
 @dataclass(frozen=True)
 class Heads:
-    """Attention heads, of queries and of keys, by layer or of all; empty if they are not known."""
+    """The numbers of query and key heads, one per layer or one for all layers; empty if unknown."""
 
     queries: tuple[int, ...] = ()
     keys: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, *releases: Release) -> "Heads":
-        """Read them from the first config that has them: of a GGUF file, or config.json."""
+        """Read them from the first config that has them: config.json or the metadata of a GGUF file."""
         for release in releases:
             config = release.config
             inner = config.get("text_config")
@@ -49,7 +49,7 @@ class Heads:
         return cls()
 
     def of_weight(self, name: str) -> int:
-        """Return the heads of a weight of queries or keys; 0 for another."""
+        """Return the number of heads of a query or key weight; 0 for any other weight."""
         found = _ATTENTION.search(name)
         if found is None:
             return 0
@@ -64,10 +64,10 @@ def _numbers(value: Any) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Orders:
-    """The orders in which the rows of a weight may lie.
+    """The orders in which the rows of a weight may be stored.
 
-    ``shape``: of the weight; ``heads``: that its rows belong to, 0 if none; ``layout``: where its codes are read apart
-    from its scales.
+    ``shape``: that of the weight; ``heads``: the number of heads that its rows belong to, 0 if none; ``layout``: needed
+    for orders of codes alone, without their scales.
     """
 
     shape: tuple[int, ...]
@@ -76,44 +76,44 @@ class Orders:
 
     @property
     def has_eights(self) -> bool:
-        """Whether outputs come in eights, as AWQ packs them."""
+        """Whether the outputs divide into groups of eight, as AWQ packs them."""
         return len(self.shape) == 2 and self.shape[0] % 8 == 0
 
     @property
     def has_heads(self) -> bool:
-        """Whether rows come in heads of an even number."""
+        """Whether the rows divide into heads with an even number of rows each."""
         return self.heads > 0 and len(self.shape) <= 2 and self.shape[0] % (2 * self.heads) == 0
 
     @property
     def multiple(self) -> int:
-        """Rows that a box must not separate."""
+        """The number of adjacent rows that must stay in one box."""
         return math.lcm(8 if self.has_eights else 1, self.head if self.has_heads else 1)
 
     @property
     def head(self) -> int:
-        """Rows of a head."""
+        """Rows per head."""
         return self.shape[0] // self.heads
 
     @property
-    def of_heads(self) -> tuple[str, ...]:
-        """The orders of the rows of a head: llama.cpp's, and the way back."""
+    def head_orders(self) -> tuple[str, ...]:
+        """The orders of the rows within a head: llama.cpp's and its inverse."""
         return (HALVES, PAIRS) if self.has_heads else ()
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every order but the one in which they are stored."""
+        """Every order except as stored."""
         codes = "codes" if isinstance(self.layout, Awq) else "rows"
         ones = (PLUS_ONE, MINUS_ONE) if len(self.shape) == 1 else ()
         eights = tuple(f"{codes} {order}" for order in _EIGHTS) if self.has_eights else ()
-        return (*ones, *eights, *self.of_heads)
+        return (*ones, *eights, *self.head_orders)
 
-    def undone(self, order: str, values: Tensor, rows: slice) -> Tensor:
-        """Return the values of some rows, a multiple of `multiple`, as they are if ``order`` is undone.
+    def undo(self, order: str, values: Tensor, rows: slice) -> Tensor:
+        """Return the values of some rows with ``order`` undone; their number must be a multiple of `multiple`.
 
         Args:
-            order: "pairs": the two halves of each head are interleaved in the file, "halves": pairs are taken apart
-                into two halves, "plus one": 1 was added, "rows 0 4 1 5 2 6 3 7": AWQ's interleave.
-            rows: which rows they are.
+            order: what was done: "pairs": the two halves of each head were interleaved; "halves": the even rows of
+                each head were put before the odd ones; "plus one": 1 was added; "rows 0 4 1 5 2 6 3 7": AWQ's interleave.
+            rows: the rows that ``values`` holds.
         """
         if order in (PLUS_ONE, MINUS_ONE):
             return values - (1 if order == PLUS_ONE else -1)
@@ -123,15 +123,15 @@ class Orders:
         return values[self._places(order, len(values))]
 
     def source(self, order: str, row: int) -> int:
-        """Return in which row the file has what ``order`` undone puts into ``row``."""
+        """Return the row of the file that undoing ``order`` moves to ``row``."""
         if order in (AS_STORED, PLUS_ONE, MINUS_ONE):
             return row
-        block = self.head if order in self.of_heads else 8
+        block = self.head if order in self.head_orders else 8
         return row - row % block + int(self._places(order, block)[row % block])
 
     def _places(self, order: str, n: int) -> Tensor:
-        """Return which row of ``n`` goes where."""
-        if order in self.of_heads:
+        """Return the stored row that belongs at each of ``n`` rows."""
+        if order in self.head_orders:
             shape = (2, self.head // 2) if order == HALVES else (self.head // 2, 2)
             inside = torch.arange(self.head).reshape(shape).T.reshape(-1)
         else:
@@ -139,7 +139,7 @@ class Orders:
         return (torch.arange(0, n, len(inside))[:, None] + inside).reshape(-1)
 
     def _with_codes(self, places: Tensor, rows: slice) -> Tensor:
-        """Return values with codes and zero points in another order of rows, and scales as they are."""
+        """Return the values with the rows of codes and zero points reordered, and scales as stored."""
         assert self.layout is not None
         fields = self.layout.fields
         codes, zeros = fields[CODES].read(rows)[places], fields[ZERO_POINT].read(rows)[places]
@@ -151,16 +151,16 @@ class Orders:
 
 
 def described(order: str) -> str:
-    """Say which order it is: ``with the two halves of each head interleaved``."""
+    """Describe an order: ``with the two halves of each head interleaved``."""
     kind, _, places = order.partition(" ")
     words = {
         AS_STORED: "as stored",
-        HALVES: "with pairs of rows of each head taken apart into two halves",
+        HALVES: "with the even rows of each head before the odd ones",
         PAIRS: "with the two halves of each head interleaved",
         PLUS_ONE: "plus 1",
         MINUS_ONE: "minus 1",
     }
     if order in words:
         return words[order]
-    what = "codes and zeros of its output channels" if kind == "codes" else "output channels"
-    return f"with {what} permuted {places} inside each eight"
+    what = "codes and zero points of its output channels" if kind == "codes" else "output channels"
+    return f"with {what} permuted {places} in each group of eight"

@@ -1,4 +1,4 @@
-"""Which tensor of one checkpoint belongs to which of another, or which part of it, by names and shapes."""
+"""Pairs the tensors of two checkpoints, or parts of them, by names and shapes."""
 
 import re
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ EMBEDDINGS, HEADS = (
     ("lm_head.weight", "output.weight"),
 )
 _OF_ACTIVATIONS = ("input_scale", "output_scale", "input_global_scale", ".k_scale", ".v_scale", ".q_scale")
-# a fused name -> what it is fused of, in the order of their rows
+# the name of a fused tensor -> the names of what it combines, in the order of their rows
 _FUSED = {
     "qkv_proj": ("q_proj", "k_proj", "v_proj"),
     "W_pack": ("q_proj", "k_proj", "v_proj"),
@@ -31,7 +31,7 @@ _CONV1D = re.compile(r"\.(c_attn|c_proj|c_fc)\.weight( |$)")  # GPT-2's, which s
 class Pair:
     """A part of the original and the part of the other checkpoint that holds the same weights.
 
-    ``shape``: of both; ``note``: why they are paired where names don't tell, for a sentence.
+    ``shape``: of both; ``note``: a sentence on how they are paired, if the names alone don't show it.
     """
 
     original: Part
@@ -45,7 +45,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Pairing:
-    """The pairs in the order of the other checkpoint, and what has no partner."""
+    """The pairs in the order of the other checkpoint, and the tensors without a partner."""
 
     pairs: tuple[Pair, ...]
     unpaired: tuple[Unpaired, ...]
@@ -61,7 +61,7 @@ def _squeezed(shape: Shape) -> Shape:
 
 
 class _Matching:
-    """Pairs tensors in turn: equal names, experts of stacks, fused ones, tied embeddings."""
+    """Pairs tensors in this order: equal names, experts of stacks, fused tensors, tied embeddings."""
 
     def __init__(self, original: Opened, other: Opened) -> None:
         first, second = translations(original, other)
@@ -69,7 +69,7 @@ class _Matching:
         self.other = Tensors("other", other, second)
         self.found: list[Pair] = []
         self.unpaired: list[Unpaired] = []
-        self.doubtful: list[tuple[str, str]] = []  # names that fit, shapes that don't
+        self.doubtful: list[tuple[str, str]] = []  # names match, but shapes don't
 
     def run(self) -> Pairing:
         """Return all pairs."""
@@ -92,14 +92,14 @@ class _Matching:
         return Pairing(tuple(self.found), tuple(self.unpaired))
 
     def _partner(self, name: str) -> str | None:
-        """Return which tensor of the original a whole tensor belongs to; of several, one whose shape fits."""
+        """Return the original's tensor that matches a name; of several, preferably one of the same shape."""
         keys = [k for k in self.other.translate.keys(name) if k in self.original.keys]
         names = [n for n in (self.original.keys[k] for k in keys) if n not in self.original.taken]
         shape = sorted(self.other.shapes[name])
         return next((n for n in names if sorted(self.original.shapes[n]) == shape), next(iter(names), None))
 
     def _pair(self, original: str, other: str) -> None:
-        """Pair two whole tensors, or put off what may be one of a stack, or a part of a fused one."""
+        """Pair two whole tensors; defer those that may be an expert of a stack or a part of a fused tensor."""
         x, y = self.original.shapes[original], self.other.shapes[other]
         unreadable = original in self.original.unreadable or other in self.other.unreadable
         if _squeezed(x) == _squeezed(y) or unreadable:
@@ -122,7 +122,7 @@ class _Matching:
         self.found += pairs
 
     def _differ(self, original: str, other: str) -> None:
-        """Say that two tensors with fitting names have other shapes."""
+        """Record that two tensors with matching names have different shapes."""
         self.original.taken.add(original)
         self.other.taken.add(other)
         x, y = self.original.shapes[original], self.other.shapes[other]
@@ -131,7 +131,7 @@ class _Matching:
         self.unpaired.append(Unpaired("other", other, "shape", reason))
 
     def _turned(self, original: str, other: str, expert: int | None) -> Pair:
-        """Pair two matrices of which one is the transpose of the other; a plain one is read by columns."""
+        """Pair two matrices, one the transpose of the other; a plain one is read by columns."""
         plain = isinstance(self.other.checkpoint.tensors[other].layout, Plain)
         parts = (Part(original, expert, transposed=not plain), Part(other, expert, transposed=plain))
         x, y = self.original.shapes[original], self.other.shapes[other]
@@ -141,7 +141,7 @@ class _Matching:
         return Pair(*parts, parts[0].shape_of(x), note)
 
     def _turn_square(self) -> None:
-        """Read the square matrices of GPT-2's Conv1D as transposed where the others are, which shapes tell."""
+        """Read square Conv1D matrices of GPT-2 as transposed if the shapes of the others show that they are."""
         conv = [pair for pair in self.found if _CONV1D.search(f"{pair.original.name} {pair.other.name}")]
         if not any(pair.original.transposed or pair.other.transposed for pair in conv):
             return
@@ -150,7 +150,7 @@ class _Matching:
                 self.found[i] = self._turned(pair.original.name, pair.other.name, None)
 
     def _experts(self, coarse: Tensors, fine: Tensors) -> None:
-        """Pair each expert of a stack with the tensor of its own that the other side has for it."""
+        """Pair each expert of a stack with the separate tensor that the other side has for it."""
         for name, shape in fine.shapes.items():
             if name in fine.taken:
                 continue
@@ -165,7 +165,7 @@ class _Matching:
                     break
 
     def _fused(self, coarse: Tensors, fine: Tensors) -> None:
-        """Pair the rows of a fused tensor with the tensors of which it is fused."""
+        """Pair the rows of a fused tensor with the tensors that it combines."""
         for name, shape in coarse.shapes.items():
             if name in coarse.taken or not shape:
                 continue
@@ -220,7 +220,7 @@ class _Matching:
         self.found.append(Pair(*parts, shape))
 
     def _tied(self) -> None:
-        """Compare an output layer with the embeddings of the side that has none, where both are the same weights."""
+        """Pair an output layer with the embeddings of the other side if that has none: the weights are tied."""
         for side, opposite in ((self.original, self.other), (self.other, self.original)):
             head = next((n for n in side.shapes if n.endswith(HEADS) and n not in side.taken), None)
             table = next((n for n in opposite.shapes if n.endswith(EMBEDDINGS)), None)
@@ -243,10 +243,8 @@ class _Matching:
             if key in opposite.missing:
                 return Unpaired(side.side, name, "missing", f"{where} lacks it: {opposite.missing[key]}")
         if name.endswith(_OF_ACTIVATIONS):
-            reason = (
-                f"{short(name, 120)} is a scale of activations, which only some quantized checkpoints have."
-            )
+            reason = f"{short(name, 120)} is an activation scale, which only some quantized checkpoints have."
             return Unpaired(side.side, name, "activations", reason)
         named = [k for k, _ in side.translate.keys(name)[1:] if k != name]
-        instead = f", nor {short(named[0], 120)}" if named else ""
+        instead = f" or {short(named[0], 120)}" if named else ""
         return Unpaired(side.side, name, "absent", f"{where} has no {short(name, 120)}{instead}.")

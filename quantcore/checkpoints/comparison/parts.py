@@ -1,4 +1,4 @@
-"""A part of a tensor (a whole one, an expert of a stack, some of its rows, its transpose), read by rows."""
+"""A tensor or a part of one (an expert of a stack, some of its rows, its transpose), read by rows."""
 
 import math
 import threading
@@ -24,8 +24,8 @@ from quantcore.granularity import Shape
 class Part:
     """A tensor, or a part of it, by the tensor's name.
 
-    ``index``: of an expert, along axis 0 of a stack; ``rows``: start, stop and step of rows, after ``index``;
-    ``transposed``: with the last two axes exchanged, after the others.
+    ``index``: of an expert along axis 0 of a stack; ``rows``: start, stop and step, after ``index`` is applied;
+    ``transposed``: whether the last two axes are swapped, after both.
     """
 
     name: str
@@ -38,8 +38,8 @@ class Part:
         text = self.name if self.index is None else f"{self.name}[{self.index}]"
         if self.rows is not None:
             start, stop, step = self.rows
-            every = f", every {step}nd" if step == 2 else f", every {step}th" if step > 2 else ""
-            text += f" rows {start}–{stop - 1}{every}"
+            ordinal = {2: "2nd", 3: "3rd"}.get(step, f"{step}th")
+            text += f" rows {start}–{stop - 1}" + (f", every {ordinal}" if step > 1 else "")
         return f"{text} transposed" if self.transposed else text
 
     @property
@@ -48,14 +48,14 @@ class Part:
         return self == Part(self.name)
 
     def shape_of(self, whole: Shape) -> Shape:
-        """Return its shape, if the tensor has the shape ``whole``."""
+        """Return the part's shape, given the tensor's shape ``whole``."""
         shape = whole if self.index is None else whole[1:]
         if self.rows is not None:
             shape = (len(range(*self.rows)), *shape[1:])
         return (*shape[:-2], shape[-1], shape[-2]) if self.transposed else shape
 
     def whole_index(self, index: tuple[int, ...]) -> tuple[int, ...]:
-        """Return where an element of it is in the tensor."""
+        """Return the index in the tensor of an element of the part."""
         at = (*index[:-2], index[-1], index[-2]) if self.transposed else index
         if self.rows is not None:
             at = (self.rows[0] + at[0] * self.rows[2], *at[1:])
@@ -63,9 +63,9 @@ class Part:
 
 
 class Rows(ABC):
-    """The values of a part by rows of its first axis, or of all axes but the last where bytes allow it.
+    """The values of a part by rows: along its first axis, or along all axes but the last if its bytes allow that.
 
-    ``count``: rows; ``width``: elements of each.
+    ``count``: the number of rows; ``width``: elements per row.
     """
 
     count: int
@@ -77,7 +77,7 @@ class Rows(ABC):
 
 
 class _OfLayout(Rows):
-    """Rows of a layout, every ``step``-th from ``first`` on."""
+    """Every ``step``-th row of a layout, starting at ``first``."""
 
     def __init__(self, layout: Layout, count: int, first: int = 0, step: int = 1) -> None:
         shape = layout.shape or (1,)
@@ -85,9 +85,7 @@ class _OfLayout(Rows):
         self.count, self.width = count, math.prod(shape[1:])
         self._inner = shape[1:]
         if self.width > MOST_ELEMENTS:
-            raise TooLong(
-                f"its rows of {self.width:,} elements are longer than the limit of {MOST_ELEMENTS:,}."
-            )
+            raise TooLong(f"its rows have {self.width:,} elements, more than the limit of {MOST_ELEMENTS:,}.")
 
     def read(self, start: int, stop: int, out: Tensor) -> None:
         if not self.layout.shape:
@@ -101,7 +99,7 @@ class _OfLayout(Rows):
 
 
 class _Held(Rows):
-    """Rows of a part whose bytes do not lie by rows: read whole when the first are needed."""
+    """Rows of a part that are not contiguous in the file: all are read when the first is needed."""
 
     def __init__(self, layout: Layout, part: Part) -> None:
         self._layout, self._part = layout, part
@@ -110,7 +108,7 @@ class _Held(Rows):
         whole = layout.shape if part.index is None else layout.shape[1:]
         if math.prod(whole) > MOST_ELEMENTS:
             raise TooLong(
-                f"it has {math.prod(whole):,} elements, which must be read at once; the limit is {MOST_ELEMENTS:,}."
+                f"{math.prod(whole):,} elements must be read at once, more than the limit of {MOST_ELEMENTS:,}."
             )
 
     @cached_property
@@ -137,13 +135,13 @@ class _Transposed(Plain):
 
 
 def rows_of(layout: Layout, part: Part) -> Rows:
-    """Return the rows of a part; what every row needs is read now, unless that is large.
+    """Return the rows of a part; what every row needs is read now, unless it is large.
 
     Raises:
         QuantError: the tensor can't be read.
         TooLong: a row, or what must be read at once, has too many elements.
     """
-    _ = layout.fields  # what can't be read says so
+    _ = layout.fields  # raises if it can't be read
     if isinstance(layout, Plain | Gguf):
         return _by_bytes(layout, part)
     if part.transposed or part.index is not None:
@@ -180,7 +178,7 @@ def _cut(piece: StoredTensor, start: int, stop: int, shape: Shape) -> StoredTens
 
 
 class _Scratch(threading.local):
-    """Memory that a thread uses again: new memory costs as much as the arithmetic."""
+    """Memory that a thread reuses: allocating it anew costs as much as the arithmetic."""
 
     def __init__(self) -> None:
         self.buffers: dict[str, Tensor] = {}
@@ -194,14 +192,14 @@ class _Scratch(threading.local):
         return found[: rows * width].view(rows, width)
 
 
-_KEPT = 1 << 21  # elements of memory that is used again
+_KEPT = 1 << 21  # elements of the largest memory that is kept for reuse
 _scratch = _Scratch()
 
 
 class Both:
-    """Two parts with the same elements, by rows that both can read.
+    """Two parts with the same elements, in rows that both can read.
 
-    ``count``, ``width``: rows, and elements of each; ``columns``: of the last axis.
+    ``count``: the number of rows; ``width``: elements per row; ``columns``: the length of the last axis, 0 for a vector.
     """
 
     def __init__(self, a: Rows, b: Rows, shape: Shape) -> None:

@@ -1,4 +1,4 @@
-"""What a comparison finds: each pair's metrics, the places of its worst blocks, and what should be said about it."""
+"""The results of a comparison: the metrics of each pair, where its worst blocks are, and remarks."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,25 +13,25 @@ from quantcore.checkpoints.comparison.sums import Sums
 from quantcore.tensors import short
 from quantcore.wording import count, joined
 
-FORMAT = 1  # of a state as plain data
+FORMAT = 1  # version of a state as plain data
 NONFINITE = ("original_nan", "original_inf", "other_nan", "other_inf")
 
 
 @dataclass
 class Record:
-    """What is known of one pair: sums by the order of rows that was undone, or why it can't be compared."""
+    """What is known about one pair: sums by the row order that was undone, or why it can't be compared."""
 
     sums: dict[str, Sums] = field(default_factory=dict)
     problem: str = ""
 
     def add(self, later: Mapping[str, Sums]) -> None:
-        """Add what follows."""
+        """Add the sums of the next box."""
         for order, sums in later.items():
             self.sums.setdefault(order, Sums()).add(sums)
 
     @property
     def order(self) -> str:
-        """The order with the smallest squared error; as stored, if others are not better."""
+        """The order with the smallest squared error; as stored if no other is better."""
         return min(self.sums, key=lambda order: (self.sums[order].ee, order != AS_STORED), default=AS_STORED)
 
     def as_dict(self) -> dict[str, Any]:
@@ -49,7 +49,7 @@ class Record:
 
 @dataclass(frozen=True)
 class WorstBlock:
-    """A run of columns of one row with a large error; ``index``: of its first element in the shape compared.
+    """A run of columns in one row with a large error; ``index``: its first element in the compared shape.
 
     ``original_index``, ``other_index``: the same element in the two tensors.
     """
@@ -68,11 +68,11 @@ class TensorResult:
 
     Metrics are over the elements that are finite in both: ``mse``, ``sqnr_db`` = 10·log10(Σx² / Σ(x-y)²) in dB, inf
     if they are equal, ``cosine``, ``max_abs_error`` and where it is, as an index into ``shape`` and into the other's
-    tensor. One that is undefined is nan (an index None), with the reason in ``undefined``.
+    tensor. An undefined metric is nan (an index None), with the reason in ``undefined``.
 
-    ``equal``: all values have the same bits, NaN included; ``different``: how many don't. ``nonfinite``: how many NaN
-    and infinities each side has. ``bits_per_weight``, ``num_bytes``: of the original and of the other.
-    ``order``: the order of rows that was undone in the other, see `orders`; ``orders``: the SQNR with each that was tried.
+    ``equal``: whether all values have the same bits, including NaN; ``different``: how many don't. ``nonfinite``: how
+    many NaN and infinities each side has. ``bits_per_weight``, ``num_bytes``: of the original and of the other.
+    ``order``: the row order that was undone in the other, see `orders`; ``orders``: the SQNR (dB) with each order tried.
     ``worst``: the blocks with the largest squared errors. ``problem``: why it could not be compared.
     """
 
@@ -104,11 +104,11 @@ class TensorResult:
     original_tensor: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON; what is undefined or infinite is a text there."""
+        """Return plain data for JSON, in which undefined and infinite numbers are strings."""
         return {key: _plain(value) for key, value in asdict(self).items()}
 
     def as_row(self) -> dict[str, Any]:
-        """Return what a table shows of it: one number or text per column."""
+        """Return a row of a table: one number or text per column."""
         worst = self.worst[0] if self.worst else None
         return {
             "tensor": self.name,
@@ -134,36 +134,38 @@ class TensorResult:
         }
 
     def sentences(self) -> tuple[str, ...]:
-        """Return what should be known of this pair, computed from its numbers."""
+        """Return remarks about this pair, computed from its numbers."""
         name = short(self.name, 120)
         if self.problem:
             return (f"{name} is not compared: {self.problem}",)
         said = [self.note] if self.note else []
         if len(self.orders) > 1:
-            said.append(self._said_of_order(name))
-        held = [f"{n:,} {_KINDS[kind]}" for kind, n in self.nonfinite.items() if n]
+            said.append(self._order_sentence(name))
+        held = [f"{count(n, _KINDS[kind][0])} {_KINDS[kind][1]}" for kind, n in self.nonfinite.items() if n]
         if held:
-            said.append(f"{name}: {joined(held)}; the metrics leave these elements out.")
+            said.append(f"{name}: {joined(held)}, excluded from the metrics.")
         return tuple(said)
 
-    def _said_of_order(self, name: str) -> str:
+    def _order_sentence(self, name: str) -> str:
         tried = {order: decibels(value) for order, value in self.orders.items()}
         if self.order == AS_STORED:
-            others = joined([f"{tried[o]} {described(o)}" for o in tried if o != AS_STORED])
+            others = joined(
+                [f"{tried[o]} if read as the original {described(o)}" for o in tried if o != AS_STORED]
+            )
             return (
                 f"{name} has its rows in the original's order: SQNR {tried[AS_STORED]} as stored, {others}."
             )
         return (
             f"{name} is the original {described(self.order)}: SQNR {tried[self.order]} with that undone, "
-            f"{tried[AS_STORED]} as stored. The metrics are with it undone."
+            f"{tried[AS_STORED]} as stored. The metrics are computed with it undone."
         )
 
 
 _KINDS = {
-    "original_nan": "NaN in the original",
-    "original_inf": "infinite in the original",
-    "other_nan": "NaN in the other checkpoint",
-    "other_inf": "infinite in the other checkpoint",
+    "original_nan": ("NaN value", "in the original"),
+    "original_inf": ("infinite value", "in the original"),
+    "other_nan": ("NaN value", "in the other checkpoint"),
+    "other_inf": ("infinite value", "in the other checkpoint"),
 }
 
 
@@ -180,7 +182,7 @@ def _plain(value: Any) -> Any:
 
 
 def metrics(sums: Sums, shape: tuple[int, ...]) -> dict[str, Any]:
-    """Return the metrics of `TensorResult` that sums give."""
+    """Return the fields of `TensorResult` that follow from sums."""
     n, power, sse = sums.count, sums.xx, sums.ee
     length = math.sqrt(sums.xx) * math.sqrt(sums.yy)
     found: dict[str, Any] = {
@@ -189,8 +191,9 @@ def metrics(sums: Sums, shape: tuple[int, ...]) -> dict[str, Any]:
         "max_abs_error": sums.worst if n else math.nan,
         "cosine": max(-1.0, min(1.0, sums.xy / length)) if length else math.nan,
     }
-    zero = [what for what, of in (("the original", sums.xx), ("the other", sums.yy)) if not of]
-    why = "no element is finite in both" if not n else f"{' and '.join(zero)} is zero everywhere"
+    sides = (("the original", sums.xx), ("the other", sums.yy))
+    zero = " and ".join(f"{what} is zero everywhere" for what, of in sides if not of)
+    why = zero if n else "no element is finite in both"
     undefined = {name: why for name, value in found.items() if math.isnan(value)}
     at = tuple(int(i) for i in np.unravel_index(sums.worst_at, shape)) if shape and n else ()
     return found | {
@@ -223,7 +226,7 @@ def summary(results: "Sequence[TensorResult]") -> str:
     equal = sum(r.equal for r in compared)
     total = sqnr_of(sum(r.power for r in compared), sum(r.squared_error for r in compared))
     others = [r for r in compared if not r.equal and not math.isnan(r.sqnr_db)]
-    text = f"{count(len(compared), 'pair')} compared, {equal:,} of them bit-equal; SQNR of all together {decibels(total)}"
+    text = f"{count(len(compared), 'pair')} compared, {equal:,} of them bit-equal; overall SQNR {decibels(total)}"
     if others:
         worst = min(others, key=lambda r: r.sqnr_db)
         text += f", lowest {decibels(worst.sqnr_db)} in {short(worst.name, 120)}"

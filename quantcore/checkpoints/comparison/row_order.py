@@ -1,4 +1,4 @@
-"""In which order a weight of queries or keys has the rows of its original: found from one head, for looking at rows."""
+"""The order in which a query or key weight has the rows of its original, found from one head, to show single rows."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from quantcore.checkpoints.comparison.sides import Opened
 
 @dataclass(frozen=True)
 class RowOrder:
-    """An order of the rows of each head; ``name``: what undoes it, see `orders`."""
+    """An order of the rows within each head; ``name``: as `Orders.undo` takes it."""
 
     orders: Orders
     name: str
@@ -20,12 +20,12 @@ class RowOrder:
         return described(self.name)
 
     def original(self, row: int) -> int:
-        """Return which row of the original a row is."""
+        """Return the row of the original that a row corresponds to."""
         (start, _), index = self.originals(row, row + 1)
         return start + int(index[0])
 
     def originals(self, start: int, stop: int) -> tuple[tuple[int, int], Tensor]:
-        """Return the rows of the original that hold some rows, and the place of each among them."""
+        """Return the range of rows of the original that includes some rows, and the position of each in it."""
         head = self.orders.head
         low, high = start // head * head, -(-stop // head) * head
         inside = torch.tensor([self.orders.source(self.name, row) for row in range(head)]).argsort()
@@ -34,7 +34,7 @@ class RowOrder:
 
 
 def row_order(original: Opened, other: Opened, original_name: str, other_name: str) -> RowOrder | None:
-    """Return the order in which a weight has the rows of its original; None if it is the same, or no order fits.
+    """Return the order in which a weight has the rows of its original; None if it is the same, or no order explains it.
 
     Reads one head of both.
 
@@ -48,6 +48,8 @@ def row_order(original: Opened, other: Opened, original_name: str, other_name: s
     rows = slice(0, orders.head)
     was, now = x.read(rows), y.read(rows)
     errors = {AS_STORED: float((was - now).square().sum())}
-    errors |= {name: float((was - orders.undone(name, now, rows)).square().sum()) for name in orders.of_heads}
+    errors |= {
+        name: float((was - orders.undo(name, now, rows)).square().sum()) for name in orders.head_orders
+    }
     best = min(errors, key=lambda name: (errors[name], name != AS_STORED))
     return RowOrder(orders, best) if errors[best] < EXPLAINED * errors[AS_STORED] else None

@@ -1,4 +1,4 @@
-"""The tensors of one of two checkpoints, by every name under which the other may have them."""
+"""The tensors of one of two checkpoints, by every name that the other may use for them."""
 
 import re
 from collections import Counter
@@ -16,16 +16,16 @@ from quantcore.errors import QuantError
 from quantcore.granularity import Shape
 from quantcore.tensors import short
 
-Key = tuple[str, int | None]  # a name that both checkpoints may have, and the number of an expert
+Key = tuple[str, int | None]  # a name that both checkpoints may use, and the index of an expert
 Side = Literal["original", "other"]
-# the last names of stored tensors of which a weight is made, where a shard of them is missing
+# last names of the stored tensors that make up a weight, to find its name when their shard is missing
 _OF_WEIGHT = re.compile(
     r"\.(qweight|qzeros|scales|g_idx|weight_packed|weight_scale|weight_shape|weight_zero_point)$"
 )
 
 
 class Opened(Protocol):
-    """What is needed of a `Checkpoint`."""
+    """The part of `Checkpoint` that a comparison needs."""
 
     @property
     def tensors(self) -> Mapping[str, CheckpointTensor]:
@@ -33,7 +33,7 @@ class Opened(Protocol):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What was found while headers were read."""
+        """The problems found while headers were read."""
 
     @property
     def release(self) -> Release:
@@ -44,7 +44,8 @@ class Opened(Protocol):
 class Unpaired:
     """A tensor that only one of two checkpoints has, or that can't be compared, with the reason as a sentence.
 
-    ``kind``: "absent", "shape", "unreadable", "missing" (with a file), or "activations" for scales of these.
+    ``kind``: "absent", "shape", "unreadable", "missing" (listed in the index, but not in a file that can be read), or
+    "activations" (an activation scale).
     """
 
     side: Side
@@ -54,7 +55,7 @@ class Unpaired:
 
 
 def is_gguf(checkpoint: Opened) -> bool:
-    """Whether a checkpoint has llama.cpp's names."""
+    """Whether a checkpoint uses llama.cpp's names."""
     return "general.architecture" in checkpoint.release.config or any(
         name.startswith("blk.") for name in checkpoint.tensors
     )
@@ -62,7 +63,7 @@ def is_gguf(checkpoint: Opened) -> bool:
 
 @dataclass
 class Tensors:
-    """The tensors of one side by every name under which the other side may look for them."""
+    """The tensors of one side, by every name that the other side may use for them."""
 
     side: Side
     checkpoint: Opened
@@ -77,14 +78,14 @@ class Tensors:
             try:
                 if isinstance(tensor.layout, Refused):
                     found[name] = tensor.layout.reason
-                _ = tensor.shape  # of some formats, a stored tensor holds it
+                _ = tensor.shape  # in some formats, a stored tensor holds it
             except QuantError as error:
                 found[name] = str(error)
         return found
 
     @cached_property
     def shapes(self) -> dict[str, Shape]:
-        """By name; an empty one for what can't be read."""
+        """Shapes by name; empty for a tensor that can't be read."""
         return {n: () if n in self.unreadable else t.shape for n, t in self.checkpoint.tensors.items()}
 
     @cached_property
@@ -98,7 +99,7 @@ class Tensors:
 
     @cached_property
     def missing(self) -> dict[Key, str]:
-        """Why a tensor is not there that the index names, by its keys."""
+        """Why a tensor that the index names is missing, by its keys."""
         found: dict[Key, str] = {}
         for problem in self.checkpoint.problems:
             for name in problem.tensors:
@@ -108,19 +109,19 @@ class Tensors:
         return found
 
     def without(self, name: str) -> Unpaired:
-        """Say that a tensor can't be read."""
+        """Return why a tensor can't be read."""
         reason = f"{short(name, 120)} can't be read: {self.unreadable[name]}"
         return Unpaired(self.side, name, "unreadable", reason)
 
 
 class Translation:
-    """Names of a side as names that both sides have in common."""
+    """Translates the names of one side to names that both sides have in common."""
 
     def __init__(self, gguf: GgufNames | None, prefixes: Sequence[tuple[str, str]]) -> None:
         self._gguf, self._prefixes = gguf, prefixes
 
     def keys(self, name: str) -> list[Key]:
-        """Return them, the most likely first."""
+        """Return the common names for a name, the most likely first."""
         found: list[Key] = [(name, None)]
         if self._gguf is not None:
             found += self._gguf.of_name(name)
@@ -132,7 +133,7 @@ class Translation:
 
 
 def translations(original: Opened, other: Opened) -> tuple[Translation, Translation]:
-    """Return how names of each side are translated."""
+    """Return the translation of the names of each side."""
     gguf = (is_gguf(original), is_gguf(other))
     if gguf[0] != gguf[1]:
         config = (original if gguf[0] else other).release.config
@@ -144,7 +145,7 @@ def translations(original: Opened, other: Opened) -> tuple[Translation, Translat
 
 
 def _prefixes(original: list[str], other: list[str]) -> list[tuple[str, str]]:
-    """Return what the other's names begin with, and the original's instead, the most frequent first."""
+    """Return prefixes of the other's names with the original's in their place, the most frequent first."""
     known, counts = set(original), Counter[tuple[str, str]]()
     tails: dict[str, list[str]] = {}
     for name in original:
@@ -163,7 +164,7 @@ def _prefixes(original: list[str], other: list[str]) -> list[tuple[str, str]]:
 
 
 def _tails(name: str) -> Iterator[str]:
-    """Yield a name without its first words, as long as more than one or two remain."""
+    """Yield a name, then the name without its first word, two or three words, while two remain."""
     yield name
     words = name.split(".")
     for n in range(1, min(4, len(words) - 1)):

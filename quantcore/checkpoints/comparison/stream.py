@@ -1,4 +1,4 @@
-"""The comparison itself: box after box of rows, with progress, stopped and continued at any step."""
+"""Runs the comparison box by box, with progress; it can be stopped and resumed at any step."""
 
 import hashlib
 import math
@@ -22,8 +22,8 @@ from quantcore.checkpoints.rows import IN_MEMORY
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.errors import QuantError
 
-_OF_BOXES = 40_000_000  # bytes that the boxes of a thread take; measured
-_LARGEST_HEAD = 1 << 24  # elements of a head, whose rows stay in one box
+_BYTES_PER_THREAD = 40_000_000  # for its boxes; measured
+_LARGEST_HEAD = 1 << 24  # elements; the rows of a head stay in one box
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Step:
 class ComparisonState:
     """How far a comparison has come; plain data by `as_dict`.
 
-    ``identity``: of the pairs, see `Comparison.identity`; ``finished``: the pairs in their order; ``current``: the next
-    one, of which ``boxes`` boxes are done.
+    ``identity``: of the pairs, see `Comparison.identity`; ``finished``: the pairs that are done, in order; ``current``:
+    the next pair, with ``boxes`` boxes done.
     """
 
     identity: str
@@ -64,7 +64,7 @@ class ComparisonState:
         """Return what `as_dict` wrote.
 
         Raises:
-            QuantError: it is something else.
+            QuantError: it is not the record of a comparison.
         """
         try:
             if plain["format"] != FORMAT:
@@ -78,9 +78,9 @@ class ComparisonState:
 
 
 class Comparison:
-    """Two checkpoints, paired by names and shapes; no data has been read.
+    """Two checkpoints, paired by names and shapes; no data has been read yet.
 
-    ``pairing``: which tensor belongs to which, and those without a partner; ``total``: bytes of all pairs.
+    ``pairing``: which tensors belong together, and which have no partner; ``total``: bytes of all pairs.
     """
 
     def __init__(self, original: Opened, other: Opened) -> None:
@@ -91,7 +91,7 @@ class Comparison:
 
     @cached_property
     def identity(self) -> str:
-        """Names the pairs and how they are stored, but not their values."""
+        """A digest of the pairs and of how they are stored, but not of their values."""
         digest = hashlib.sha256()
         for pair in self.pairing.pairs:
             digest.update(repr((pair.original, pair.other, pair.shape, *self._storage(pair))).encode())
@@ -103,27 +103,27 @@ class Comparison:
         return sum(map(self._bytes, self.pairing.pairs))
 
     def memory(self, threads: int = 1) -> int:
-        """Return about how many bytes `steps` takes at most: boxes, and the largest tensor whose bytes don't lie by rows."""
+        """Return roughly the peak memory of `steps` in bytes: boxes, and the largest tensor that is not stored by rows."""
         held = [
             tensor.num_bytes
             for pair in self.pairing.pairs
             for tensor in self._tensors(pair)
             if not isinstance(tensor.layout, Plain | Gguf)
         ]
-        return _OF_BOXES * threads + 4 * min(max(held, default=0), IN_MEMORY)
+        return _BYTES_PER_THREAD * threads + 4 * min(max(held, default=0), IN_MEMORY)
 
     def steps(self, state: ComparisonState | None = None, threads: int = 1) -> Generator[Step, None, None]:
-        """Compare box after box; the first step comes at once, before anything has been read.
+        """Compare box by box; the first step comes immediately, before anything has been read.
 
-        Closing the iterator stops it. The result depends neither on stops nor on threads.
+        Closing the iterator stops it. The result depends neither on interruptions nor on the number of threads.
 
         Args:
-            state: of a comparison that was stopped, which goes on; it is changed.
-            threads: that read and compare at the same time; several are of use if torch has one each
-                (``torch.set_num_threads(1)``).
+            state: that of a stopped comparison, to resume it; it is modified.
+            threads: how many read and compare at the same time; more than one helps only if torch uses one thread in
+                each (``torch.set_num_threads(1)``).
 
         Raises:
-            QuantError: the state is that of other checkpoints.
+            QuantError: the state belongs to other checkpoints.
         """
         state = ComparisonState(self.identity) if state is None else state
         if state.identity != self.identity or len(state.finished) > len(self.pairing.pairs):
@@ -146,15 +146,15 @@ class Comparison:
                 state.current, state.boxes, done = Record(), 0, done + size
                 yield Step(done, self.total, str(pair), state)
             else:
-                yield Step(done + int(size * state.boxes / box.of), self.total, str(pair), state)
+                yield Step(done + int(size * state.boxes / box.boxes), self.total, str(pair), state)
 
     def results(self, state: ComparisonState, first: int = 0) -> list[TensorResult]:
-        """Return what is known of the pairs that are finished, from ``first`` on."""
+        """Return the results of the finished pairs, from ``first`` on."""
         pairs = zip(self.pairing.pairs[first:], state.finished[first:], strict=False)
         return [self._result(pair, record) for pair, record in pairs]
 
     def _boxes(self, state: ComparisonState) -> Iterator[Task]:
-        """Yield what is to be done, in order; a pair that can't be opened is one box."""
+        """Yield the remaining boxes in order; a pair that can't be opened counts as one box."""
         first = state.boxes
         for number in range(len(state.finished), len(self.pairing.pairs)):
             pair = self.pairing.pairs[number]
@@ -170,7 +170,7 @@ class Comparison:
         return int(sum(self._num_bytes(pair)))
 
     def _num_bytes(self, pair: Pair) -> tuple[float, float]:
-        """Return the bytes of both parts: of a tensor's, in proportion to its elements."""
+        """Return the bytes of both parts: a share of the tensor's bytes in proportion to their elements."""
         elements, found = math.prod(pair.shape), []
         for tensor in self._tensors(pair):
             found.append(tensor.num_bytes * elements / max(1, math.prod(tensor.shape)))
@@ -188,7 +188,7 @@ class Comparison:
         return x.storage, y.storage
 
     def orders_of(self, pair: Pair) -> tuple[Orders, tuple[str, ...]]:
-        """Return the orders that rows of a pair may lie in, and those that names alone make likely."""
+        """Return the possible row orders of a pair, and those that are likely because one side is GGUF."""
         heads = self._heads.of_weight(pair.other.name) or self._heads.of_weight(pair.original.name)
         if heads and math.prod(pair.shape) // heads > _LARGEST_HEAD:
             heads = 0
@@ -223,7 +223,7 @@ class Comparison:
 
 
 def _in_other(pair: Pair, orders: Orders, order: str, index: tuple[int, ...]) -> tuple[int, ...]:
-    """Return where the other's tensor has an element, whose rows may lie in another order."""
+    """Return the index of an element in the other's tensor, whose rows may be in another order."""
     at = (orders.source(order, index[0]), *index[1:]) if index else index
     return pair.other.whole_index(at)
 

@@ -1,7 +1,7 @@
-"""Sums of squares of two tensors and of their difference, in float64, whose order depends on neither boxes nor threads.
+"""Sums of squares of two tensors and of their difference, in float64, always added in the same order.
 
-A tensor is cut into chunks by its shape alone. The sums of a chunk are made of blocks of up to `BLOCK` columns, then the
-chunks' sums are added in their order, so that a comparison that was stopped goes on to the same result.
+A tensor is cut into chunks by its shape alone. A chunk is summed in blocks of up to `BLOCK` columns, then the sums of the
+chunks are added in order, so that neither threads nor stopping and resuming change the result.
 """
 
 import heapq
@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-BLOCK = 256  # columns of a block
-WORST = 5  # blocks that are kept of each pair
+BLOCK = 256  # columns per block
+WORST = 5  # blocks kept per pair
 _PIECE = 1 << 16  # elements worked on at once: three arrays of float64 in a core's cache
 _Array = npt.NDArray[np.float64]
 _Values = npt.NDArray[np.float32]
@@ -23,11 +23,11 @@ Block = tuple[float, float, int, int]  # Σe², Σx², flat index of its first e
 
 @dataclass
 class Sums:
-    """Of x, the original, and y, over the elements that are finite in both.
+    """Sums over x, the original, and y, over the elements that are finite in both.
 
-    ``count``: elements that were compared; ``different``: of all, those whose bits differ; ``nonfinite``: NaN and
-    infinities of x, NaN and infinities of y; ``worst``, ``worst_at``: the largest |x - y| and its flat index, the first
-    of equal ones; ``blocks``: those with the largest Σ(x-y)², the worst first.
+    ``count``: elements compared; ``different``: how many of all elements differ in their bits; ``nonfinite``: NaN and
+    infinities of x, NaN and infinities of y; ``worst``, ``worst_at``: the largest |x - y| and its flat index, the
+    first one on ties; ``blocks``: those with the largest Σ(x-y)², the worst first.
     """
 
     count: int = 0
@@ -42,7 +42,7 @@ class Sums:
     blocks: list[Block] = field(default_factory=list)
 
     def add(self, later: "Sums") -> None:
-        """Add the sums of what follows."""
+        """Add the sums of the next chunk."""
         for name in ("count", "xx", "yy", "xy", "ee", "different"):
             setattr(self, name, getattr(self, name) + getattr(later, name))
         self.nonfinite = tuple(a + b for a, b in zip(self.nonfinite, later.nonfinite, strict=True))  # type: ignore[assignment]
@@ -51,7 +51,7 @@ class Sums:
         self.blocks = _worst([*self.blocks, *later.blocks])
 
     def as_list(self) -> list[Any]:
-        """Return plain data, from which `of_list` makes the same again, to the last bit."""
+        """Return plain data, from which `of_list` restores the same sums to the last bit."""
         plain = [self.count, self.xx, self.yy, self.xy, self.ee, self.worst, self.worst_at, self.different]
         return [*plain, list(self.nonfinite), [list(block) for block in self.blocks]]
 
@@ -60,7 +60,7 @@ class Sums:
         """Return what `as_list` wrote.
 
         Raises:
-            TypeError, ValueError: it is something else.
+            TypeError, ValueError: it is not the data of such sums.
         """
         count, xx, yy, xy, ee, worst, at, different, nonfinite, blocks = plain
         a, b, c, d = map(int, nonfinite)
@@ -70,12 +70,12 @@ class Sums:
 
 
 def _worst(blocks: list[Block]) -> list[Block]:
-    """Return the worst blocks, the first of equal ones first."""
+    """Return the worst blocks; ties go to the first."""
     return heapq.nsmallest(WORST, blocks, key=lambda block: (-block[0], block[2]))
 
 
 class _Scratch(threading.local):
-    """Arrays that a thread uses again: new memory costs more than the arithmetic."""
+    """Arrays that a thread reuses: allocating them anew costs more than the arithmetic."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, _Array] = {}
@@ -101,7 +101,7 @@ def sums_of(x: Tensor, y: Tensor, start: int) -> Sums:
     lines, columns = a.shape
     if not a.size:
         return Sums()
-    if lines == 1 and columns > BLOCK:  # a vector: in lines of a block
+    if lines == 1 and columns > BLOCK:  # a vector: in lines of one block each
         whole = columns // BLOCK * BLOCK
         found = _of_lines(a[:, :whole].reshape(-1, BLOCK), b[:, :whole].reshape(-1, BLOCK), start)
         if whole < columns:
@@ -124,7 +124,7 @@ def _of_lines(a: _Values, b: _Values, start: int) -> Sums:
 
 
 def _finite_sums(a: _Values, b: _Values, start: int) -> Sums:
-    """Return the sums of values that are finite; where they are not, the sums tell."""
+    """Return the sums of finite values; if a value is not finite, neither are the sums."""
     lines, columns = a.shape
     block = min(BLOCK, columns)
     across = -(-columns // block)
@@ -137,11 +137,11 @@ def _finite_sums(a: _Values, b: _Values, start: int) -> Sums:
             piece = np.s_[line : line + tall, column : column + width]
             x, y, e = _differences(a[piece], b[piece], block)
             blocks = np.s_[line : line + tall, column // block : column // block + x.shape[1]]
-            with np.errstate(invalid="ignore"):  # of infinities, which are counted
+            with np.errstate(invalid="ignore"):  # infinities are counted by the caller
                 for out, of, by in ((xx, x, x), (yy, y, y), (xy, x, y), (ee, e, e)):
                     np.vecdot(of, by, out=out[blocks])
             largest = max(float(e.max()), -float(e.min()))
-            if not largest <= high:  # NaN too; the place is looked for where there is a new one
+            if not largest <= high:  # true for NaN too; the index is searched only for a new maximum
                 i, j = divmod(int(np.abs(e, out=e).argmax()), e.shape[1] * block)
                 high, at = float(largest), start + (line + i) * columns + column + j
     sums = [float(of.sum()) for of in (xx, yy, xy, ee)]
@@ -151,7 +151,7 @@ def _finite_sums(a: _Values, b: _Values, start: int) -> Sums:
 
 
 def _differences(a: _Values, b: _Values, block: int) -> tuple[_Array, _Array, _Array]:
-    """Return values and their differences as float64 [lines, blocks, block], the last filled up with 0."""
+    """Return values and their differences as float64 [lines, blocks, block], the last padded with 0."""
     lines, columns = a.shape
     across = -(-columns // block)
     x, y, e = (_scratch.like(place, lines * across * block) for place in ("x", "y", "e"))
@@ -174,7 +174,7 @@ def _places(error: _Array, power: _Array, block: int, columns: int, start: int) 
             else np.arange(len(flat))
         )
     found = []
-    for i in some[: 64 * WORST].tolist():  # where many are equal, the first are enough
+    for i in some[: 64 * WORST].tolist():  # if many are equal, the first ones are enough
         line, k = divmod(i, across)
         if flat[i] > 0:
             at = start + line * columns + k * block

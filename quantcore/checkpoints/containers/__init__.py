@@ -1,4 +1,4 @@
-"""Files of checkpoints: their headers alone, as stored tensors with their places."""
+"""Reads the headers of checkpoint files: their stored tensors, and where their bytes are."""
 
 from quantcore.checkpoints.containers.container import Container
 from quantcore.checkpoints.containers.gguf import check_number, open_gguf, open_imatrix, parts

@@ -11,9 +11,9 @@ from quantcore.checkpoints.containers.stored import StoredTensor
 class Container:
     """The headers of one file.
 
-    ``metadata``: texts of the header, or the keys of a GGUF file. ``structure``: what tells weights from their
-    parameters, where the file itself says so (QDQ pairs of ONNX). ``is_self_described``: whether the metadata take the
-    place of config.json.
+    ``metadata``: the header's texts, or the keys and values of a GGUF file. ``structure``: which tensors are weights and
+    which are their parameters, if the file itself says so (QDQ pairs of ONNX). ``is_self_described``: whether the
+    metadata replace config.json.
     """
 
     tensors: Mapping[str, StoredTensor]

@@ -9,7 +9,7 @@ from quantcore.checkpoints.problem import Problem
 from quantcore.errors import QuantError
 from quantcore.tensors import load_json, short
 
-MAX_INDEX = 64 * 2**20  # that of 90,000 tensors takes 8 MB
+MAX_INDEX = 64 * 2**20  # an index of 90,000 tensors takes 8 MB
 INDEX = re.compile(r".*\.(safetensors|bin)\.index\.json$")
 SHARD = re.compile(r".*\.(safetensors|bin|pt|pth)$")
 
@@ -78,4 +78,4 @@ def _problem(shard: str, index: str, is_present: bool) -> tuple[str, str] | None
 def _named(tensors: list[str]) -> str:
     shown = ", ".join(short(t, 80) for t in tensors[:5])
     more = f" and {len(tensors) - 5:,} more" if len(tensors) > 5 else ""
-    return f"It would hold {shown}{more}."
+    return f"It should hold {shown}{more}."

@@ -1,4 +1,4 @@
-"""A tensor as a file stores it: name, dtype, shape and where its bytes lie; nothing of it has been read."""
+"""A tensor as a file stores it: name, dtype, shape and where its bytes are; none of them has been read."""
 
 import math
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ class StoredTensor:
     """One tensor of a file, row-major and little-endian.
 
     ``dtype``: as safetensors names it, such as ``BF16`` or ``F8_E4M3``, or a ggml type. ``offset``: of its first byte
-    in ``source``; ``num_bytes``: their number.
+    in ``source``; ``num_bytes``: the number of its bytes.
     """
 
     name: str
@@ -47,7 +47,7 @@ class StoredTensor:
         """Bytes of one element.
 
         Raises:
-            QuantError: elements of this dtype are smaller than a byte.
+            QuantError: the dtype is unknown, or its elements are smaller than a byte.
         """
         bits = SAFETENSORS_BITS.get(self.dtype, 0)
         if bits % 8 or not bits:
@@ -85,14 +85,14 @@ class StoredTensor:
         return found.view(dtype).reshape(shape)
 
     def _rows(self, rows: slice, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        """Return some rows, which lie together: the usual box, without the work of finding its runs."""
+        """Return some rows, which are contiguous: the usual box, without the work of finding its runs."""
         _check(rows, self.shape[0])
         size = dtype.itemsize * math.prod(self.shape[1:])
         data = self.source.read(self.offset + rows.start * size, (rows.stop - rows.start) * size)
         return np.frombuffer(data, dtype).reshape(rows.stop - rows.start, *self.shape[1:])
 
     def _joined(self, runs: "_Runs", shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        """Read the runs and what lies between them at once."""
+        """Read the runs and what is between them in one read."""
         span = (runs.count - 1) * runs.stride + runs.size
         data = np.frombuffer(self.source.read(self.offset + runs.start, span), np.uint8)
         if runs.count == 1:
@@ -108,7 +108,7 @@ class StoredTensor:
         return values.to(torch.float32) if widened and dtype.is_floating_point else values
 
     def in_memory(self) -> "StoredTensor":
-        """Return the same tensor with its bytes read."""
+        """Return the same tensor with its bytes in memory."""
         return replace(self, source=_Copy(self.source.name, self.bytes(), self.offset))
 
     @cached_property
@@ -119,11 +119,11 @@ class StoredTensor:
 
 def _check(cut: slice, n: int) -> None:
     if not 0 <= cut.start <= cut.stop <= n:
-        raise QuantError(f"There are no elements {cut.start} to {cut.stop} on an axis of {n}.")
+        raise QuantError(f"There are no elements {cut.start} to {cut.stop} on an axis of length {n}.")
 
 
 class _Copy(MemorySource):
-    """The bytes of one tensor of a file, at the offsets that they have there."""
+    """The bytes of one tensor of a file, at their offsets in the file."""
 
     def __init__(self, name: str, data: memoryview, offset: int) -> None:
         super().__init__(name, data)
@@ -156,7 +156,7 @@ class _Runs:
             return cls(start, total, total, 1)
         last = partial[-1]
         if partial not in ([last], [0, last]):
-            raise QuantError("A box of a stored tensor is cut along axis 0 and one more axis.")
+            raise QuantError("A box of a stored tensor can only be cut along axis 0 and one more axis.")
         size = (cut[last].stop - cut[last].start) * inner[last]
         stride = inner[last] * shape[last]
         count = math.prod(s.stop - s.start for s in cut[:last])

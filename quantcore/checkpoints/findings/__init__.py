@@ -1,9 +1,9 @@
-"""What is wrong or suspicious in a checkpoint: computed from its files, each with its place.
+"""What is wrong or suspicious in a checkpoint, computed from its files, and where.
 
-`steps` checks one weight after the other, in boxes of rows, and can be left at any time; `find` does all of it.
+`steps` checks one weight at a time, in boxes of rows, and can be stopped at any point; `find` runs the full check.
 
 Where things are: `headers` (what files and modules lack), `parameters` (scales, zero points, g_idx), `codes`
-(histograms), `provenance` (how scales were made), `original`, `pairs` (against the original).
+(histograms), `provenance` (how scales were computed), `original` and `pairs` (comparison with the original).
 """
 
 from collections.abc import Container, Iterator
@@ -28,6 +28,7 @@ from quantcore.checkpoints.rows import TooLong, boxes, ready
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.diagnosis import SEVERITIES
 from quantcore.errors import QuantError
+from quantcore.wording import count
 
 
 def find(checkpoint: Opened, against: Opened | None = None) -> list[CheckpointFinding]:
@@ -37,11 +38,11 @@ def find(checkpoint: Opened, against: Opened | None = None) -> list[CheckpointFi
 
 
 def steps(checkpoint: Opened, against: Opened | None = None, skip: Container[str] = ()) -> Iterator[Step]:
-    """Check a checkpoint, one box of rows after the other; stop when you like.
+    """Check a checkpoint one box of rows at a time; stop iterating at any point.
 
     Args:
         against: the checkpoint that it was quantized from.
-        skip: names of weights that have been checked before.
+        skip: names of weights that have already been checked.
     """
     tensors = checkpoint.tensors
     total = sum(tensor.num_bytes for tensor in tensors.values())
@@ -75,9 +76,9 @@ class _Check:
         self.provenance: Provenance | None = None
 
     def run(self) -> Iterator[float]:
-        """Yield how much is done, 0 to 1."""
+        """Yield the fraction that is done, 0 to 1."""
         layout = self.tensor.layout
-        if isinstance(layout, Refused):  # it is among the problems
+        if isinstance(layout, Refused):  # already among the checkpoint's problems
             return
         try:
             if 0 in layout.shape or not layout.shape:
@@ -104,7 +105,7 @@ class _Check:
             yield box.stop / layout.shape[0]
         if nonfinite:
             self.findings.append(
-                error(layout, "value_nonfinite", f"contains {nonfinite:,} NaN or infinite values.")
+                error(layout, "value_nonfinite", f"contains {count(nonfinite, 'NaN or infinite value')}.")
             )
 
     def _quantized(self, layout: Layout) -> Iterator[float]:
@@ -125,7 +126,7 @@ class _Check:
 
     def _against(self, layout: Layout, original: CheckpointTensor) -> Iterator[float]:
         if tuple(original.shape) != tuple(layout.shape):
-            return  # one of them has axes of one element
+            return  # they differ in axes of length 1
         dtype = original.layout.dtype
         rounding = torch.finfo(dtype).eps / 2 if dtype.is_floating_point else 0.0
         errors = Errors(layout, Orders(layout.shape, self.heads.of_weight(layout.name), layout))

@@ -1,4 +1,4 @@
-"""What the codes of a weight tell: those that never occur, -0, NaN, bits that are lost; and where they came from."""
+"""Findings from the codes of a weight: codes that never occur, -0, NaN, and bits that are lost."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,8 +17,8 @@ from quantcore.diagnosis import percent
 from quantcore.formats import FloatFormat, IntFormat
 from quantcore.wording import count, joined
 
-ENOUGH = 64  # elements a code, before one that never occurs means anything
-FEW_BITS = 6  # of wider codes, those for the tails never occur
+ENOUGH = 64  # elements per code; with fewer, a code that never occurs means nothing
+FEW_BITS = 6  # of wider codes, those for the tails often never occur
 LISTED = 8
 
 
@@ -30,20 +30,20 @@ class Histogram:
     counts: npt.NDArray[np.int64] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Start with none."""
+        """Start with counts of 0."""
         self.counts = np.zeros(1 << self.layout.element.bits, np.int64)
 
     @classmethod
     def suits(cls, layout: Layout) -> bool:
-        """Whether codes are stored numbers of at most 8 bits, each by itself."""
+        """Whether each code is a stored number of its own, of at most 8 bits."""
         if isinstance(layout, Gguf) and layout.kind.name.startswith(("IQ1", "IQ2", "IQ3", "TQ")):
-            return False  # rows of a grid, or digits
+            return False  # codes are rows of a grid, or digits
         return layout.element.bits <= 8
 
     def add(self, codes: Tensor) -> None:
         """Count the codes of a box."""
         flat = codes.contiguous().view(torch.uint8).reshape(-1).numpy()
-        for start in range(0, len(flat), ELEMENTS):  # bincount takes 8 bytes for each
+        for start in range(0, len(flat), ELEMENTS):  # bincount needs 8 bytes per code
             bits = flat[start : start + ELEMENTS] & np.uint8(len(self.counts) - 1)
             self.counts += np.bincount(bits, minlength=len(self.counts))
 
@@ -54,7 +54,7 @@ class Histogram:
 
 
 def of_codes(histogram: Histogram) -> Iterator[CheckpointFinding]:
-    """Yield what a weight's codes tell."""
+    """Yield the findings from a weight's codes."""
     if isinstance(histogram.layout.element, FloatFormat):
         yield from _floats(histogram)
     if histogram.total >= ENOUGH * len(histogram.counts):
@@ -72,7 +72,7 @@ def _floats(histogram: Histogram) -> Iterator[CheckpointFinding]:
     nan = int(counts[~np.isfinite(table)].sum())
     if nan:
         yield error(
-            layout, "code_nan", f"has {count(nan, 'code')} of NaN or infinity; so are its values there."
+            layout, "code_nan", f"has {count(nan, 'NaN or infinity code')}; its values there are not finite."
         )
     minus_zero = int(counts[(table == 0) & np.signbit(table)].sum())
     if minus_zero:
@@ -80,14 +80,14 @@ def _floats(histogram: Histogram) -> Iterator[CheckpointFinding]:
         plus_zero = int(counts[0])
         if not plus_zero:
             yield note(
-                layout, "minus_zero", f"stores 0 as −0 in {of}, and never as +0: as ModelOpt's MXFP4 does."
+                layout, "minus_zero", f"stores 0 as −0 in {of}, and never as +0, as ModelOpt does in MXFP4."
             )
         else:
-            yield note(layout, "minus_zero", f"has the code −0 in {of}; its value is that of 0.")
+            yield note(layout, "minus_zero", f"has the code −0 in {of}; its value is 0.")
 
 
 def _lost_bits(histogram: Histogram) -> Iterator[CheckpointFinding]:
-    """Bits that are the same in every code: a packer or unpacker that shifts or masks wrongly."""
+    """Yield the bits that are the same in every code: a packer or unpacker may shift or mask wrongly."""
     used = np.flatnonzero(histogram.counts)
     if len(used) < 2:
         return
@@ -99,18 +99,18 @@ def _lost_bits(histogram: Histogram) -> Iterator[CheckpointFinding]:
             yield warning(
                 histogram.layout,
                 "bit_constant",
-                f"has bit {bit} of every code {value}, so that half of the {1 << bits} codes never occur; a packer may "
+                f"has bit {bit} set to {value} in every code, so half of the {1 << bits} codes never occur; a packer may "
                 "have lost it.",
             )
 
 
 def _never_used(histogram: Histogram) -> Iterator[CheckpointFinding]:
-    """Codes that never occur."""
+    """Yield the codes that never occur."""
     layout, element = histogram.layout, histogram.layout.element
     unused = np.flatnonzero(histogram.counts == 0)
     if isinstance(element, FloatFormat):
         table = element.table.numpy()
-        # NaN is no loss, and a zero of the other sign neither
+        # an unused NaN, infinity or signed zero is no loss
         unused = unused[np.isfinite(table[unused]) & (table[unused] != 0)]
     if not len(unused):
         return
@@ -123,6 +123,6 @@ def _never_used(histogram: Histogram) -> Iterator[CheckpointFinding]:
     yield note(
         layout,
         "codes_never_used",
-        f"never uses the {'code' if len(numbers) == 1 else 'codes'} {joined(shown)} of {element}, in {histogram.total:,} "
-        "elements.",
+        f"never uses the {'code' if len(numbers) == 1 else 'codes'} {joined(shown)} of {element} in its "
+        f"{histogram.total:,} elements.",
     )

@@ -1,4 +1,4 @@
-"""What headers and config tell: damaged files, and stored tensors whose partners are missing."""
+"""Findings from headers and config: damaged files, and stored tensors whose counterparts are missing."""
 
 from collections.abc import Iterator, Mapping
 
@@ -7,7 +7,7 @@ from quantcore.checkpoints.findings.record import CheckpointFinding, named, of_p
 from quantcore.checkpoints.problem import Problem
 from quantcore.checkpoints.protocol.release import Release
 
-# A stored tensor of a quantized release -> what its module must have too: one name of each group
+# A stored tensor of a quantized release -> what else its module must have: one name of each group
 PARTNERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "qweight": (("scales",), ("qzeros",)),
     "qzeros": (("qweight",),),
@@ -25,7 +25,7 @@ _FLOAT8 = ("F8_E4M3", "F8_E5M2")
 
 
 def of_headers(release: Release, problems: tuple[Problem, ...]) -> Iterator[CheckpointFinding]:
-    """Yield the problems of the files, and what modules lack."""
+    """Yield the problems of the files, and the tensors that modules lack."""
     yield from map(of_problem, problems)
     known = {name for problem in problems for name in problem.tensors}
     if not release.method:
@@ -36,7 +36,7 @@ def of_headers(release: Release, problems: tuple[Problem, ...]) -> Iterator[Chec
 
 
 def _missing(module: str, pieces: Mapping[str, StoredTensor]) -> Iterator[CheckpointFinding]:
-    # one sentence for each tensor that is missing, whoever misses it
+    # one sentence per missing tensor, however many others need it
     lacking: dict[tuple[str, ...], list[str]] = {}
     for last in pieces:
         for group in PARTNERS.get(last, ()):
@@ -46,8 +46,8 @@ def _missing(module: str, pieces: Mapping[str, StoredTensor]) -> Iterator[Checkp
         yield CheckpointFinding(
             "missing_tensor",
             "error",
-            f"The {' or '.join(group)} of {named(module)} is missing, which its {' and '.join(users)} can't be read "
-            "without; download the release again.",
+            f"{named(module)} is missing its {' or '.join(group)}, without which its {' and '.join(users)} can't be read; "
+            "download the release again.",
             tensors=tuple(f"{module}.{last}" for last in users),
         )
     weight = pieces.get("weight")
@@ -55,6 +55,6 @@ def _missing(module: str, pieces: Mapping[str, StoredTensor]) -> Iterator[Checkp
         yield CheckpointFinding(
             "missing_tensor",
             "error",
-            f"{named(weight.name)} is {weight.dtype}, but has no scale; without it values are those of the codes.",
+            f"{named(weight.name)} is {weight.dtype}, but has no scale; without one, its values are the unscaled codes.",
             tensors=(weight.name,),
         )

@@ -1,4 +1,4 @@
-"""What only a comparison with the original shows: rows in another order, bits that leaked into their neighbors."""
+"""What only a comparison with the original shows: rows in another order, and bits that leaked into other codes."""
 
 import math
 from collections.abc import Iterator
@@ -17,13 +17,13 @@ from quantcore.checkpoints.protocol.layout import CODES, Layout
 from quantcore.checkpoints.rows import ELEMENTS
 from quantcore.diagnosis import number
 
-LEAKED = 2.0  # times the squared error of even sub-blocks
+LEAKED = 2.0  # ratio of the mean squared errors of odd and even sub-blocks
 ENOUGH = 512  # elements of each parity
 
 
 @dataclass
 class Errors:
-    """Squared errors against the original, over boxes of rows: as it is read, and as other software may store it."""
+    """Squared errors against the original, summed over boxes of rows: as stored, and with other row orders undone."""
 
     layout: Layout
     orders: Orders
@@ -34,11 +34,11 @@ class Errors:
 
     @property
     def relative(self) -> float:
-        """RMS error over RMS of the original."""
+        """RMS error divided by the RMS of the original."""
         return math.sqrt(self.squares / self.original) if self.original else math.inf if self.squares else 0.0
 
     def add(self, x: Tensor, values: Tensor) -> None:
-        """Compare some rows of the original with what is read."""
+        """Add the errors of some rows, ``values``, against those of the original, ``x``."""
         width = x.shape[-1] if x.dim() > 1 else 1
         for mine, theirs in zip(*(_in_parts(t.reshape(-1, width)) for t in (x, values)), strict=True):
             square = _finite(theirs - mine).to(torch.float64).square_()
@@ -48,20 +48,20 @@ class Errors:
             self.original += float(_finite(mine).to(torch.float64).square_().sum())
 
     def add_orders(self, x: Tensor, values: Tensor, box: slice) -> None:
-        """Compare some rows of the original with what is read with rows in other orders."""
+        """Add the errors of some rows with each of the other orders undone."""
         for name in self.orders.names:
-            changed = self.orders.undone(name, values, box)
+            changed = self.orders.undo(name, values, box)
             total = float(_finite(changed - x).to(torch.float64).square_().sum())
             self.others[name] = self.others.get(name, 0.0) + total
 
 
 def _in_parts(rows: Tensor) -> tuple[Tensor, ...]:
-    """Cut rows so that float64 of a part is small."""
+    """Split rows into parts that are small in float64."""
     return torch.split(rows, max(1, ELEMENTS // max(1, rows.shape[-1])))
 
 
 def _finite(values: Tensor) -> Tensor:
-    """Return 0 in the place of NaN and infinity, which have findings of their own."""
+    """Replace NaN and infinity, which have findings of their own, by 0."""
     return values.nan_to_num(0.0, 0.0, 0.0)
 
 
@@ -69,7 +69,7 @@ def of_original(errors: Errors, name: str) -> Iterator[CheckpointFinding]:
     """Yield what the comparison with the original shows.
 
     Args:
-        name: of the weight in the original.
+        name: the name of the weight in the original.
     """
     order = min(errors.others, key=lambda k: errors.others[k], default=None)
     if order is not None and errors.others[order] < EXPLAINED * errors.squares:
@@ -79,15 +79,16 @@ def of_original(errors: Errors, name: str) -> Iterator[CheckpointFinding]:
         yield error(
             errors.layout,
             "not_the_original",
-            f"is not {named(name)} of the original: the error is {number(errors.relative)} times as large as the weight "
-            "(RMS). No known order of rows explains it.",
+            f"is not {named(name)} of the original: its RMS error is {number(errors.relative)} times the RMS of the "
+            "original. No known row order explains it.",
         )
         return
     if errors.relative > 2 * FAR:
         yield warning(
             errors.layout,
             "far_from_original",
-            f"differs from {named(name)} of the original by {number(errors.relative)} times its size (RMS).",
+            f"differs from {named(name)} of the original: its RMS error is {number(errors.relative)} times the RMS of the "
+            "original.",
         )
     yield from _leak(errors)
 
@@ -100,34 +101,34 @@ def _other_order(errors: Errors, order: str) -> Iterator[CheckpointFinding]:
         yield error(
             errors.layout,
             "awq_order",
-            f"has the codes and zeros of its output channels permuted {places} inside each eight, its scales not: a "
-            f"packer or reader forgot AWQ's interleave; {by}.",
+            f"has the codes and zero points of its output channels permuted {places} in each group of eight, but not "
+            f"the scales: a packer or reader forgot AWQ's interleave; {by}.",
         )
     elif kind == "rows":
         yield error(
             errors.layout,
             "awq_order",
-            f"has its output channels permuted {places} inside each eight: AWQ's interleave was not undone; {by}.",
+            f"has its output channels permuted {places} in each group of eight: AWQ's interleave was not undone; {by}.",
         )
     elif kind in ("plus", "minus"):
         yield note(
             errors.layout,
             "plus_one",
-            f"is the original {kind} 1, as llama.cpp stores the norms of some models; without it, the relative error is "
-            f"{number(left)} instead of {number(before)}.",
+            f"is the original {kind} 1: llama.cpp adds 1 to the norms of some models; with that undone, the relative error "
+            f"is {number(left)} instead of {number(before)}.",
         )
     else:
         yield note(
             errors.layout,
             "rows_permuted",
-            f"has the rows of each of its {errors.orders.heads} heads in another order than the original "
-            f"({'the two halves interleaved' if kind == 'pairs' else 'pairs taken apart into two halves'}), as llama.cpp "
+            f"has the rows of each of its {errors.orders.heads} heads in a different order than the original "
+            f"({'the two halves interleaved' if kind == 'pairs' else 'the even rows before the odd ones'}): llama.cpp "
             f"permutes q and k for rotary embeddings; {by}.",
         )
 
 
 def _leak(errors: Errors) -> Iterator[CheckpointFinding]:
-    """Odd sub-blocks, or odd columns, that are worse than even ones: bits of one in the other."""
+    """Yield a finding if odd sub-blocks or columns are worse than even ones, or the reverse: bits leaked."""
     size, what = _sub_block(errors.layout)
     n = len(errors.columns)
     if not size or n < 2 * size or len(errors.layout.shape) < 2 or errors.layout.shape[0] * n < 2 * ENOUGH:
@@ -139,14 +140,14 @@ def _leak(errors: Errors) -> Iterator[CheckpointFinding]:
         yield error(
             errors.layout,
             "bit_leak",
-            f"has {names[0]} {what} worse than {names[1]} ones: their mean squared error against the original is "
-            f"{number(worse)}, that of the others {number(better)}. A bit of one code is in its neighbor, with which it "
-            "shares bytes: the packer did not mask; pack it again.",
+            f"has larger errors in {names[0]} {what} than in {names[1]} ones: their mean squared error against the original "
+            f"is {number(worse)}, that of the others {number(better)}. Bits leaked between codes that share a byte because "
+            "the packer did not mask them; pack the weight again.",
         )
 
 
 def _sub_block(layout: Layout) -> tuple[int, str]:
-    """Return how many columns lie together before those that share their bytes, and what they are called."""
+    """Return how many columns come before those that share their bytes, and what such a run is called."""
     if isinstance(layout, Gguf):
         size: Any = {"Q4_K": 32, "Q5_K": 32, "Q4_0": 16, "Q4_1": 16, "Q5_0": 16, "Q5_1": 16}.get(
             layout.kind.name

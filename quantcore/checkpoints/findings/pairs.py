@@ -1,4 +1,4 @@
-"""Which weights have no partner in the original, or one of another shape."""
+"""Findings from the pairing: weights without a partner in the original, or with one of another shape."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ def partners(pairing: Pairing) -> dict[str, str]:
 
 
 def of_pairing(pairing: Pairing) -> Iterator[CheckpointFinding]:
-    """Yield which weights only one of two checkpoints has, and which have another shape."""
+    """Yield findings about weights that only one checkpoint has, and about different shapes."""
     for unpaired in pairing.unpaired:
         if unpaired.kind == "shape":
             yield CheckpointFinding("shape_differs", "error", unpaired.reason, tensors=(unpaired.name,))

@@ -15,11 +15,11 @@ from quantcore.diagnosis import index, number, percent
 from quantcore.wording import count
 
 E8M0_NAN = 255
-FEW = 8  # so many scales can be powers of two by chance
+FEW = 8  # fewer scales than this can all be powers of two by chance
 
 
 def of_parameters(layout: Layout) -> Iterator[CheckpointFinding]:
-    """Yield the findings of a quantized weight that need its parameters alone.
+    """Yield the findings that need only the parameters of a quantized weight.
 
     Raises:
         QuantError: they can't be read.
@@ -34,7 +34,7 @@ def of_parameters(layout: Layout) -> Iterator[CheckpointFinding]:
 
 
 def _remarks(layout: Layout) -> Iterator[CheckpointFinding]:
-    """Decisions against the config, which another reader may not make."""
+    """Decisions against the config or without it, which other readers may make differently."""
     for sentence in layout.notes():
         if sentence in layout.remarks:
             yield CheckpointFinding("config_contradicted", "error", sentence, tensors=(layout.name,))
@@ -47,7 +47,7 @@ def _remarks(layout: Layout) -> Iterator[CheckpointFinding]:
 
 
 def _zero_points(layout: Layout) -> Iterator[CheckpointFinding]:
-    """Zero points of GPTQ on which readers disagree."""
+    """GPTQ zero points on which readers disagree."""
     if not isinstance(layout, Gptq):
         return
     zero_point = layout.fields[ZERO_POINT].read()
@@ -58,16 +58,16 @@ def _zero_points(layout: Layout) -> Iterator[CheckpointFinding]:
             yield error(
                 layout,
                 "zero_points_differ",
-                f"is symmetric by its config, so that every zero point is {middle}, but {_share(others)} of its zero "
-                f"points are not, the first {int(zero_point[others][0])}; kernels for symmetric weights ignore them.",
+                f"is symmetric according to its config, so every zero point should be {middle}, but it has other values for "
+                f"{_share(others)} of them, such as {int(zero_point[others][0])}; kernels for symmetric weights ignore all of them.",
             )
         return
     if is_v1 and zero_point.numel() and bool((zero_point == middle + 1).all()):
         yield warning(
             layout,
             "gptq_version",
-            f"has stored zeros of {middle} everywhere, the middle of the codes as v2 stores it, but the config says "
-            f"v1, so that its zero points are {middle + 1}; if the weights are wrong, set checkpoint_format to gptq_v2.",
+            f"stores zeros of {middle} everywhere, the middle of the codes as v2 stores it, but the config says v1, so "
+            f"its zero points are {middle + 1}; if the weights are wrong, set checkpoint_format to gptq_v2.",
         )
     largest = (1 << layout.bits) - 1
     wrapped = zero_point == 0
@@ -75,13 +75,13 @@ def _zero_points(layout: Layout) -> Iterator[CheckpointFinding]:
         yield warning(
             layout,
             "zero_point_wraps",
-            f"stores {largest} for {_share(wrapped)} of its zero points, v1's form of 0; some readers add 1 without "
+            f"stores {largest}, which is 0 in v1, for {_share(wrapped)} of its zero points; some readers add 1 without "
             f"wrapping and get {largest + 1}, others carry into the next zero point. Store it as gptq_v2.",
         )
 
 
 def _global_scale(layout: Layout) -> Iterator[CheckpointFinding]:
-    """A scale of the whole tensor that was stored the other way round."""
+    """A global scale that was stored as its inverse."""
     if not isinstance(layout, BlockFloats) or GLOBAL_SCALE not in layout.fields:
         return
     field = layout.fields[GLOBAL_SCALE]
@@ -91,15 +91,15 @@ def _global_scale(layout: Layout) -> Iterator[CheckpointFinding]:
         yield error(
             layout,
             "global_scale",
-            f"has a {name} of {number(value)}, which multiplies; it is max |w| / 2688, so that more than 1 looks like "
-            "its inverse, which compressed-tensors stores.",
+            f"has a {name} of {number(value)}, which multiplies; it should be max |w| / 2688, so a value above 1 "
+            "looks like its inverse, which compressed-tensors stores.",
         )
     if layout.global_scale == "divides" and 0 <= value < 1:
         yield error(
             layout,
             "global_scale",
-            f"has a {name} of {number(value)}, which divides; it is 2688 / max |w|, so that less than 1 looks like "
-            "its inverse, which ModelOpt stores.",
+            f"has a {name} of {number(value)}, which divides; it should be 2688 / max |w|, so a value below 1 "
+            "looks like its inverse, which ModelOpt stores.",
         )
 
 
@@ -116,8 +116,8 @@ def _e8m0(layout: Layout) -> Iterator[CheckpointFinding]:
         yield error(
             layout,
             "e8m0_nan",
-            f"has {count(int(found.sum()), 'E8M0 scale')} of 255, first at {_first(found)}: NaN by the OCP standard, "
-            "2^128 for readers that only shift it.",
+            f"has {count(int(found.sum()), 'E8M0 scale')} of 255, first at {_first(found)}: NaN in the OCP standard, "
+            "2^128 for readers that only shift the bits.",
         )
 
 
@@ -131,22 +131,24 @@ def _group_index(layout: Layout) -> Iterator[CheckpointFinding]:
         return
     at = int(falls.nonzero()[0, 0]) + 1
     fact = (
-        f"has an unsorted g_idx: column {at} belongs to group {int(found[at])}, the one before to group "
+        f"has an unsorted g_idx: column {at} belongs to group {int(found[at])}, the one before it to group "
         f"{int(found[at - 1])}"
     )
     if isinstance(layout, Gptq) and layout.desc_act:
-        yield note(layout, "g_idx_unsorted", f"{fact} (desc_act); readers that ignore it get wrong values.")
+        yield note(
+            layout, "g_idx_unsorted", f"{fact} (desc_act); readers that ignore g_idx get wrong values."
+        )
     elif isinstance(layout, Gptq):
         yield warning(
             layout,
             "g_idx_unsorted",
-            f"{fact}, but the config says desc_act false; readers that believe it take the columns in order.",
+            f"{fact}, but the config says that desc_act is false; readers that trust it take the columns in order.",
         )
     else:
         yield warning(
             layout,
             "g_idx_unsorted",
-            f"{fact}; compressed-tensors 0.20 and later read the columns in order, so that most values are wrong there.",
+            f"{fact}; compressed-tensors 0.20 and later read the columns in order, so they get most values wrong.",
         )
 
 
@@ -163,11 +165,11 @@ def _scales(layout: Layout) -> Iterator[CheckpointFinding]:
         yield error(
             layout,
             "scale_nonfinite",
-            f"has {count(nonfinite.count, 'scale')} of NaN or infinity, first at {nonfinite.first} of the grid of blocks; so "
-            "are the values there.",
+            f"has {count(nonfinite.count, 'NaN or infinite scale')}, first at {nonfinite.first} of the grid of blocks; the "
+            "values there are wrong.",
         )
     if total and zeros == total:
-        yield warning(layout, "scale_zero", "has only scales of 0, so that all of its values are 0.")
+        yield warning(layout, "scale_zero", "has only scales of 0, so its values do not depend on its codes.")
     # those of MLX and ggml are signed, and nested ones of bitsandbytes are rounded
     unusual = layout.symmetric and SCALE in layout.fields and not isinstance(layout, Gguf)
     if unusual and negative.count:
@@ -175,12 +177,12 @@ def _scales(layout: Layout) -> Iterator[CheckpointFinding]:
             layout,
             "scale_negative",
             f"has {count(negative.count, 'negative scale')} ({percent(negative.count / total)}), first at {negative.first} of "
-            "the grid of blocks; its format does not write such scales.",
+            "the grid of blocks; its format does not write negative scales.",
         )
 
 
 class _Marked:
-    """How many numbers are marked, and the first, over boxes of rows."""
+    """The number of marked entries over boxes of rows, and the index of the first."""
 
     def __init__(self) -> None:
         self.count, self.first = 0, ""
@@ -206,12 +208,12 @@ def _scale_boxes(layout: Layout) -> Iterator[tuple[int, Tensor]]:
         if scale is None:
             return
         yield box.start, scale
-        if scale.numel() == 1 < layout.shape[0]:  # one for all rows
+        if scale.numel() == 1 < layout.shape[0]:  # one scale for all rows
             return
 
 
 def _powers_of_two(layout: Layout) -> Iterator[CheckpointFinding]:
-    """Scales in float32 that would fit E8M0."""
+    """Scales in float32 that E8M0 could store."""
     field = layout.fields.get(SCALE)
     if field is None or isinstance(layout, Gguf) or field.piece.dtype != "F32":
         return
@@ -221,8 +223,8 @@ def _powers_of_two(layout: Layout) -> Iterator[CheckpointFinding]:
         yield warning(
             layout,
             "scales_powers_of_two",
-            f"has scales in float32 that are all powers of two ({count(scale.numel(), 'scale')}), as E8M0 (ue8m0) has them; "
-            "if they were rounded after the codes were computed, values are up to 2 times too large or small.",
+            f"has float32 scales that are all powers of two ({count(scale.numel(), 'scale')}), as in E8M0 (ue8m0); if they "
+            "were rounded after the codes were computed, values are too large or too small by a factor of up to 2.",
         )
 
 

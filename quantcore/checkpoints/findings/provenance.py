@@ -1,7 +1,7 @@
-"""How the codes and scales of integers were made, as far as they tell.
+"""How integer codes and their scales were computed, as far as they show it.
 
-Min-max scales and rounding to nearest leave a trace: a group's largest |code| is the divisor of its scale, so that
-dequantizing and quantizing again gives the same codes and scales. GPTQ, AWQ and searches of scales do not leave it.
+Min-max scales and rounding to nearest leave a trace: the largest |code| of a group is the divisor of its scale, so
+dequantizing and quantizing again gives the same codes and scales. GPTQ, AWQ and scale searches do not leave it.
 """
 
 from collections.abc import Iterator
@@ -18,8 +18,8 @@ from quantcore.diagnosis import percent
 from quantcore.formats import IntFormat
 from quantcore.wording import count
 
-ALL, MOST = 0.999, 0.9  # of the groups
-# relative: a scale is known to half a unit of its dtype's last place
+MOST = 0.9  # of the groups
+# relative: half a unit in the last place of the scale's dtype; for float32, two units
 TOLERANCE = {"F16": 2.0**-11, "BF16": 2.0**-8, "F32": 2.0**-22}
 
 
@@ -36,12 +36,12 @@ class Provenance:
     ratios: float = 0.0
 
     def __post_init__(self) -> None:
-        """Start with no divisor seen."""
+        """Start with a count of 0 for each divisor."""
         self.divided = dict.fromkeys(self.divisors, 0)
 
     @classmethod
     def suits(cls, layout: Layout) -> bool:
-        """Whether groups are runs of columns of integers with integer zero points or none."""
+        """Whether codes are integers in groups of adjacent columns, with integer zero points or none."""
         if isinstance(layout, Gguf) or not isinstance(layout.element, IntFormat) or len(layout.shape) < 2:
             return False
         zero_point = layout.zero_point(slice(0, 1))
@@ -56,19 +56,19 @@ class Provenance:
 
     @property
     def top(self) -> int:
-        """The largest code of a symmetric weight, less the zero point: 7 of int4."""
+        """The largest code of a symmetric weight, minus the zero point: 7 for int4."""
         return (1 << (self.layout.element.bits - 1)) - 1
 
     @property
     def divisors(self) -> tuple[float, ...]:
-        """By what libraries divide max |w|: 7, 7.5 or 8 for int4."""
+        """What libraries divide max |w| by: 7, 7.5 or 8 for int4."""
         return float(self.top), self.top + 0.5, self.top + 1.0
 
     def add(self, codes: Tensor, box: slice) -> None:
-        """Look at the codes of some rows."""
+        """Add the codes of some rows."""
         wide = torch.int16 if self.layout.element.bits <= 8 else torch.int32
         low, high = _extremes(codes.to(wide), self.layout.blocks.block[-1])
-        known = low != high  # a group of zeros, as padding has them, tells nothing
+        known = low != high  # a group of equal codes, such as padding, shows nothing
         parameters = self.layout.parameters(box)
         self.groups += int(known.sum())
         if self.layout.symmetric:
@@ -84,7 +84,7 @@ class Provenance:
         self.same += int((self._is_same(parameters.scale, ratio) & known).sum())
 
     def _is_same(self, scale: Tensor | None, ratio: Tensor) -> Tensor:
-        """Whether ``ratio`` times a scale is the same scale in its dtype."""
+        """Whether a scale times ``ratio`` is the same scale in its dtype."""
         stored = TORCH_DTYPES.get(self.layout.fields[SCALE].piece.dtype)
         if scale is None or stored is None:
             return ratio == 1
@@ -95,7 +95,7 @@ class Provenance:
         """Compare the scales of some rows with the weight before it was quantized.
 
         Args:
-            rounding: the relative error to which the original is stored, which may be less precise than what was quantized.
+            rounding: the relative rounding error of the original, which may be less precise than what was quantized.
         """
         scale = self.layout.parameters(box).scale
         if scale is None or not self.layout.symmetric:
@@ -112,7 +112,7 @@ class Provenance:
 
 
 def _extremes(values: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Return the lowest and highest number of each run of ``size`` columns, the last perhaps shorter."""
+    """Return the lowest and highest number of each run of ``size`` columns; the last run may be shorter."""
     whole = values.shape[-1] // size * size
     parts = [values[..., :whole].reshape(*values.shape[:-1], -1, size)] if whole else []
     if whole < values.shape[-1]:
@@ -121,7 +121,7 @@ def _extremes(values: Tensor, size: int) -> tuple[Tensor, Tensor]:
 
 
 def of_provenance(seen: Provenance) -> Iterator[CheckpointFinding]:
-    """Yield how the scales and codes were made."""
+    """Yield findings on how the scales and codes were computed."""
     if seen.groups == 0:
         return
     yield from _by_codes(seen)
@@ -133,15 +133,14 @@ def _by_codes(seen: Provenance) -> Iterator[CheckpointFinding]:
     layout, top = seen.layout, seen.top
     divisor = f"divisor {top}" if layout.symmetric else f"{(1 << layout.element.bits) - 1} steps"
     share = seen.same / seen.groups
-    again = f"dequantizing and quantizing it again (min-max, {divisor}, rounding to nearest)"
+    again = f"dequantizing and quantizing again (min-max, {divisor}, rounding to nearest)"
     if share >= MOST:
-        groups = (
-            f"all of its {count(seen.groups, 'group')}" if share >= ALL else f"{percent(share)} of its groups"
-        )
+        every = seen.same == seen.groups
+        groups = f"all of its {count(seen.groups, 'group')}" if every else f"{percent(share)} of its groups"
         yield note(
             layout,
             "requantizing_is_identity",
-            f"is given back by {again} in {groups}: it was rounded to nearest, or trained so (QAT).",
+            f"stays the same after {again} in {groups}: it was rounded to nearest, or trained that way (QAT).",
         )
     elif seen.lowest and seen.lowest + seen.highest >= MOST * seen.groups:
         yield note(
@@ -154,21 +153,21 @@ def _by_codes(seen: Provenance) -> Iterator[CheckpointFinding]:
         yield note(
             layout,
             "requantizing_changes",
-            f"is not given back by {again}: {percent(share)} of its {count(seen.groups, 'group')} have the same scale. "
-            "It was made by GPTQ, AWQ, a search of scales or another rule for them.",
+            f"does not stay the same after {again}: {percent(share)} of its {count(seen.groups, 'group')} keep their scale. "
+            "It was quantized by GPTQ, AWQ, a scale search or another rule for scales.",
         )
 
 
 def _by_scales(seen: Provenance) -> Iterator[CheckpointFinding]:
-    # roundings cancel in the mean, which tells 127 from 127.5 where a single group can't
+    # rounding errors cancel in the mean, which separates 127 from 127.5 where a single group can't
     divisor = min(seen.divided, key=lambda d: abs(d - seen.ratios / seen.compared))
     share = seen.divided[divisor] / seen.compared
     if share >= MOST:
-        fact = f"has scales of max |w| / {divisor:g} of the original in {percent(share)} of its groups."
+        fact = f"has scales equal to the original's max |w| / {divisor:g} in {percent(share)} of its groups."
     else:
         tried = ", ".join(f"{d:g}" for d in seen.divided)
         fact = (
-            f"has scales that are not max |w| of the original divided by {tried}: the nearest, {divisor:g}, fits "
+            f"has scales that are not the original's max |w| divided by one of {tried}: the nearest, {divisor:g}, fits "
             f"{percent(share)} of its groups."
         )
     yield note(seen.layout, "scale_divisor", fact)

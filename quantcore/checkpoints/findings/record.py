@@ -8,7 +8,7 @@ from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.diagnosis import Finding
 from quantcore.tensors import short
 
-# kind of a finding -> the keys of the readings (`origin.readings`) on which libraries differ there
+# kind of a finding -> the keys of the readings (`origin.readings`) that it affects
 RIVALS: Mapping[str, tuple[str, ...]] = {
     "gptq_version": ("gptq_version",),
     "zero_points_differ": ("gptq_version",),
@@ -24,7 +24,7 @@ RIVALS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class CheckpointFinding(Finding):
-    """A finding with the tensors that it concerns, by the names that the checkpoint or its files have for them.
+    """A finding with the tensors that it concerns, by their names in the checkpoint or its files.
 
     ``severity``: "error" if some reader gets wrong values or none, "warning" if readers disagree or something is
     unusual, "note" if worth knowing. ``sentence`` names the tensor.
@@ -34,13 +34,13 @@ class CheckpointFinding(Finding):
 
     @property
     def rivals(self) -> tuple[str, ...]:
-        """The keys of the readings that it concerns: what `CheckpointTensor.rivals` gives each element by them."""
+        """The keys of the readings that it concerns, which are those of `CheckpointTensor.rivals`."""
         return RIVALS.get(self.kind, ())
 
 
 @dataclass(frozen=True)
 class Step:
-    """A part of a check that is done: ``done`` of ``total`` bytes, at ``tensor``, and what was found there."""
+    """A step of a check: ``done`` of ``total`` bytes, now at ``tensor``, and what was found there."""
 
     done: int
     total: int
@@ -49,7 +49,7 @@ class Step:
 
 
 def error(layout: Layout, kind: str, fact: str) -> CheckpointFinding:
-    """Return a finding of severity error; ``fact``: goes on after the weight's name."""
+    """Return a finding of severity error; ``fact``: the sentence after the weight's name."""
     return CheckpointFinding(kind, "error", f"{named(layout.name)} {fact}", tensors=(layout.name,))
 
 
@@ -64,7 +64,7 @@ def note(layout: Layout, kind: str, fact: str) -> CheckpointFinding:
 
 
 def of_problem(problem: Problem) -> CheckpointFinding:
-    """Return what was found while headers were read."""
+    """Return a problem that was found while headers were read."""
     return CheckpointFinding(problem.kind, problem.severity, problem.sentence, tensors=problem.tensors)
 
 

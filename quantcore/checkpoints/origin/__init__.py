@@ -1,12 +1,12 @@
-"""Where one element of a checkpoint comes from: its bits in the file, and the arithmetic to its value.
+"""Where one element of a checkpoint comes from: its bits in the file, and the arithmetic from them to its value.
 
 >>> found = tensor.origin((3, 17))  # doctest: +SKIP
 >>> for line in found.lines:  # doctest: +SKIP
 ...     print(line)
 
-Where things are: `words` (bits and whose they are), `stored_number` (what they mean), `expression` (text and number
-of a formula at once), `arithmetic` and `blocks` (from stored numbers to the value), `rival_layouts` and `readings`
-(what other libraries make of the same bytes), `rivals` (their values beside this one), `script` (the same in NumPy).
+Where things are: `words` (bits and what they belong to), `stored_number` (what they mean), `expression` (formulas as
+text and number at once), `arithmetic` and `blocks` (from stored numbers to the value), `rival_layouts` and `readings`
+(how other libraries read the same bytes), `rivals` (their values for one element), `script` (the arithmetic in NumPy).
 """
 
 from quantcore.checkpoints.origin.arithmetic import Origin, origin_of

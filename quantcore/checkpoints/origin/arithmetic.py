@@ -1,6 +1,6 @@
 """From stored numbers to the value of one element, line by line, in the library's order and with its roundings.
 
-The lines follow the same records as `Layout.values`: fields, decoding, block types.
+The lines are built from the same records as `Layout.values`: fields, decoding, block types.
 """
 
 import math
@@ -36,7 +36,7 @@ from quantcore.checkpoints.protocol.layout import CODES, GROUP_INDEX, SCALE, ZER
 from quantcore.checkpoints.protocol.location import Location
 from quantcore.formats import FLOATS, FloatFormat
 
-# how fields are called in formulas
+# the names of fields in formulas
 SYMBOLS = {
     CODES: "q", SCALE: "s", ZERO_POINT: "z", GROUP_INDEX: "g", SCALE_CODE: "sc", GLOBAL_SCALE: "s_global",
     TABLE: "v", "nested_absmax": "outer", "nested_quant_map": "inner", "min_code": "mc",
@@ -46,7 +46,7 @@ VALUE = "w"
 
 
 def symbol(layout: Layout, role: str) -> str:
-    """Return how formulas call a number of a layout."""
+    """Return the name of one of a layout's numbers in formulas."""
     if role == ZERO_POINT and isinstance(layout, MlxAffine):
         return "bias"
     if role == ZERO_POINT and isinstance(layout, QuantoBits):
@@ -61,7 +61,7 @@ def symbol(layout: Layout, role: str) -> str:
 
 
 class Arithmetic:
-    """Reads the numbers of one element, and writes down what is computed from them."""
+    """Reads the numbers of one element, and records what is computed from them."""
 
     def __init__(self, layout: Layout, index: tuple[int, ...], location: Location) -> None:
         self.layout, self.index, self.location = layout, index, location
@@ -75,13 +75,13 @@ class Arithmetic:
         return tuple(self._lines.found)
 
     def read(self, role: str) -> Formula:
-        """Read a number of the file, and return what it means."""
+        """Read a number from the file, and return what it means."""
         field, name = self.layout.fields[role], symbol(self.layout, role)
         place = self.location.code if role == CODES else self.location.parameters[role]
         number = read_number(role, name, field, place)
         probe = Lines()
         decoded(number, field, name, probe)
-        if probe.found:  # its bits are not yet the number
+        if probe.found:  # the number is computed from its bits
             number = replace(number, symbol=f"{name}_bits")
         self.numbers[role] = number
         return decoded(number, field, name, self._lines)
@@ -99,7 +99,7 @@ class Arithmetic:
 
     @singledispatchmethod
     def compute(self, layout: Layout) -> Formula:
-        """(q - z) · s, or as the layout's record says."""
+        """(q - z) · s, or what the layout computes instead."""
         q = self.read(CODES)
         fmt = layout.element
         if isinstance(fmt, FloatFormat):
@@ -144,7 +144,7 @@ class Arithmetic:
     def _(self, layout: BitNet) -> Formula:
         q = self.read(CODES)
         if self.numbers[CODES].raw == 3:
-            q = self.let("q", constant(3) - 1, "no release stores 3; the library reads 2")
+            q = self.let("q", constant(3) - 1, "no release stores 3; the library reads it as 2")
         return self._scaled(layout, q, self.read(SCALE))
 
     @compute.register
@@ -172,7 +172,7 @@ class Arithmetic:
         self.read(SCALE_CODE)
         offset = constant(float(torch.tensor(layout.state_of.state.nested_offset)))
         product = self.read("nested_quant_map") * self.read("nested_absmax")
-        s = self.let("s", product + offset, "the scale is quantized itself; nested_offset is added")
+        s = self.let("s", product + offset, "the scale is itself quantized; nested_offset is added")
         return self.let(VALUE, v * s)
 
     @compute.register
@@ -199,9 +199,9 @@ class Arithmetic:
 class Origin:
     """Where one element comes from.
 
-    ``tensor``: its logical name; ``storage``: how it is stored, in words; ``dtype``: of the library's output;
+    ``tensor``: its logical name; ``storage``: how it is stored, in words; ``dtype``: the library's output dtype;
     ``code``: what is stored for the element itself; ``parameters``: what else its value is computed from, by role;
-    ``lines``: the arithmetic, the last line ends in ``value``, that of `CheckpointTensor.read`.
+    ``lines``: the arithmetic, whose last line ends in ``value``, which is that of `CheckpointTensor.read`.
     """
 
     tensor: str
@@ -234,7 +234,7 @@ def origin_of(layout: Layout, index: tuple[int, ...]) -> Origin:
     Raises:
         QuantError: the tensor can't be read.
     """
-    _ = layout.fields  # stored tensors that don't fit each other say so here
+    _ = layout.fields  # raises if the stored tensors don't fit each other
     location = layout.locate(index)
     if isinstance(layout, Rearranged):
         found = Arithmetic(layout.inner, layout.stored_index(index), location)

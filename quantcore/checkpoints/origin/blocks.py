@@ -1,4 +1,4 @@
-"""The arithmetic of ggml's block types: level · scale, less or plus a min, as their records say."""
+"""The arithmetic of ggml's block types: level · scale, plus or minus a min, as their records specify."""
 
 from typing import Protocol
 
@@ -18,19 +18,19 @@ _RUN = 8  # elements that share one byte of signs
 
 
 class Reading(Protocol):
-    """What reads the numbers of an element and writes lines."""
+    """Reads the numbers of an element and adds lines."""
 
     index: tuple[int, ...]
 
     def read(self, role: str) -> Formula:
-        """Read a number of the file."""
+        """Read a number from the file."""
 
     def let(self, name: str, formula: Formula, note: str = "", python: str = "") -> Formula:
         """Add a line."""
 
 
 def code_symbol(kind: BlockType) -> str:
-    """Return how formulas call what a block stores for an element: its code, or what that is made of."""
+    """Return the name in formulas of what a block stores for an element: its code, or what that is made from."""
     if isinstance(kind.levels, Digits):
         return "byte"
     if isinstance(kind.levels, ShiftedGrid):
@@ -86,7 +86,7 @@ def _half_e4m3(reading: Reading, code: Formula, name: str) -> Formula:
 
 
 def _level(reading: Reading, kind: BlockType, element: int) -> Formula:
-    """What the code stands for."""
+    """The level that the code stands for."""
     levels = kind.levels
     if isinstance(levels, Unleaked) and element // 32 % 2:
         bits = reading.read(CODES)
@@ -112,7 +112,7 @@ def _level(reading: Reading, kind: BlockType, element: int) -> Formula:
 
 
 def _signed(reading: Reading, kind: BlockType, levels: SignedGrid, bits: Formula, element: int) -> Formula:
-    """An entry of a row of the grid, with the element's sign: its own bit, or the parity of seven."""
+    """An entry of a row of the grid, with the element's sign: a bit of its own, or the parity of seven signs."""
     width = kind.field("grid_index").bits
     row = int(bits.value) % (1 << width)
     table = grid(levels.grid)[row]
@@ -130,8 +130,8 @@ def _signed(reading: Reading, kind: BlockType, levels: SignedGrid, bits: Formula
 
 
 def _digit(reading: Reading, levels: Digits, element: int) -> Formula:
-    """A digit of base 3 of a byte: TQ1_0."""
+    """A base-3 digit of a byte: TQ1_0."""
     byte, digit = reading.read(CODES), levels.digit(element)
     fraction = (byte * constant(3**digit)) % 256
-    note = f"digit {digit} of base 3 of the byte, as a fraction of 256"
+    note = f"base-3 digit {digit} of the byte, as a fraction of 256"
     return reading.let("q", (fraction * 3) >> 8, note)

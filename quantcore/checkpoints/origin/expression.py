@@ -1,8 +1,9 @@
-"""Arithmetic that is text and number at once: each line says what it computes, and is computed by what it says.
+"""Arithmetic as text and number at once: each line states exactly what is computed.
 
-A formula knows its text with names, its text with numbers and its result. Integers are exact, all else is float32, one
-rounding per operation; ``float16(...)`` and ``bfloat16(...)`` round a result further. ``·`` multiplies, ``^`` is a
-power, ``mod`` a remainder that is never negative, ``(a, b, c)[i]`` an entry of a table, ``ones(n)`` counts bits of 1.
+A formula has its text with names, its text with numbers, and its result. Integers are exact; everything else is float32
+with one rounding per operation; ``float16(...)`` and ``bfloat16(...)`` round a result further. ``·`` multiplies, ``^``
+is a power, ``mod`` a remainder that is never negative, ``(a, b, c)[i]`` an entry of a table, and ``ones(n)`` the number
+of bits set to 1.
 """
 
 from collections.abc import Callable
@@ -15,9 +16,8 @@ import torch
 from quantcore.tracing import number, signed
 
 Value = int | np.float32
-_LOOSE, _SUM, _PRODUCT, _ATOM = range(
-    4
-)  # how tightly a text binds: what is loose needs parentheses in any formula
+# how tightly a text binds: a loose one needs parentheses in any formula
+_LOOSE, _SUM, _PRODUCT, _ATOM = range(4)
 _PYTHON = {"·": "*", "^": "**", " mod ": " % "}
 
 
@@ -63,7 +63,7 @@ class Formula:
             return f"{_bound(mine, self.binds, binds)} {sign} {_bound(theirs, right.binds, min(binds + 1, _ATOM))}"
 
         with np.errstate(all="ignore"):
-            value = _kept(operate(self.value, right.value))
+            value = _as_value(operate(self.value, right.value))
         return Formula(text(self.names, right.names), text(self.numbers, right.numbers), value, binds)
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ def _bound(text: str, binds: int, needed: int) -> str:
     return text if binds >= needed else f"({text})"
 
 
-def _kept(value: Any) -> Value:
+def _as_value(value: Any) -> Value:
     exact = isinstance(value, int | np.integer) or (isinstance(value, float) and value.is_integer())
     return int(value) if exact else np.float32(value)
 
@@ -85,14 +85,14 @@ def text_of(value: Value) -> str:
 
 
 def constant(value: int | float | np.float32) -> Formula:
-    """A number that is the same in each reading of the text: an integer, or a float32."""
-    kept = _kept(value)
+    """A number without a name: an integer or a float32."""
+    kept = _as_value(value)
     text = str(kept) if isinstance(kept, int) else number(float(kept))
     return Formula(text, text, kept)
 
 
 def named(name: str, value: Value) -> Formula:
-    """A number that has a name."""
+    """A number with a name."""
     text = f"({value})" if isinstance(value, int) and value < 0 else text_of(value)
     return Formula(name, text if isinstance(value, int) else signed(float(value)), value)
 
@@ -111,7 +111,7 @@ def entry(table: tuple[int, ...], index: Formula) -> Formula:
 
 
 def ones(bits: Formula) -> Formula:
-    """How many bits of a number are 1."""
+    """The number of bits set to 1."""
     return Formula(f"ones({bits.names})", f"ones({bits.numbers})", int(bits.value).bit_count())
 
 
@@ -153,7 +153,7 @@ class Line:
 
 
 class Lines:
-    """Collects lines, each with the names of those before."""
+    """Collects lines; each may use the names of earlier ones."""
 
     def __init__(self) -> None:
         self.found: list[Line] = []

@@ -1,7 +1,7 @@
-"""Layouts that read the same bytes as other libraries do, or as common mistakes do.
+"""Layouts that read the same bytes the way other libraries do, or common mistakes.
 
-What a field, a class attribute or a block type can say is said there (`sibling`, `dataclasses.replace`); what needs
-code of its own is here. Each reads rows as every layout does, and locates its elements.
+Differences that a field, a class attribute or a block type can express are expressed there (`sibling`,
+`dataclasses.replace`); those that need code of their own are here. Like every layout, each reads rows and locates elements.
 """
 
 from abc import abstractmethod
@@ -31,14 +31,14 @@ L = TypeVar("L", bound=Layout)
 
 
 def sibling(layout: L, **attributes: Any) -> L:
-    """Return a layout of the same record whose class has other attributes."""
+    """Return a layout with the same fields whose class has other attributes."""
     kind = type(type(layout).__name__, (type(layout),), attributes)
     return cast(L, kind(**{f.name: getattr(layout, f.name) for f in fields(layout)}))
 
 
 @dataclass(frozen=True)
 class Unwrapped(Packed):
-    """Zero points of GPTQ v1 plus 1 without the remainder: a stored 15 is 16."""
+    """GPTQ v1 zero points with 1 added without wrapping: a stored 15 becomes 16."""
 
     def _decode(self, codes: npt.NDArray[Any]) -> Tensor:
         return torch.from_numpy(codes.astype(np.int16) + np.int16(1))
@@ -46,7 +46,7 @@ class Unwrapped(Packed):
 
 @dataclass(frozen=True)
 class Carried(Packed):
-    """Zero points of GPTQ v1 where 1 is added to each by one addition to the word: a stored 15 carries into the next."""
+    """GPTQ v1 zero points with 1 added to each by one addition to the word: a stored 15 carries into the next."""
 
     @property
     def addend(self) -> int:
@@ -59,7 +59,7 @@ class Carried(Packed):
         return moved
 
     def place(self, index: Sequence[int]) -> Place:
-        """Return where a code lies, and all below it in its word, which may carry into it."""
+        """Return where a code and all lower ones in its word lie, since they may carry into it."""
         own, size = super().place(index), self.piece.itemsize
         start = self.piece.offset + (own.offset - self.piece.offset) // size * size
         top = max((byte - start) * 8 + bit for byte, bit in own.bits)
@@ -81,7 +81,7 @@ class CarriedGptq(Gptq):
 
 
 class PowerScales(Whole):
-    """Scales rounded up to a power of two, as E8M0 (ue8m0) has them."""
+    """Scales rounded up to a power of two, as in E8M0 (ue8m0)."""
 
     def scale(self, rows: Rows = None) -> Tensor:
         """Return 2^ceil(log2(scale))."""
@@ -112,7 +112,7 @@ class Unleaked(Offset):
 
 
 def adjacent_nibbles(kind: BlockType) -> BlockType | None:
-    """Return a block type whose bytes of two nibbles hold neighbors; None if it has no nibbles half a block apart."""
+    """Return the block type with adjacent codes in each byte; None if its bytes don't hold two distant nibbles."""
     codes = next((f for f in kind.fields if f.name == CODES), None)
     if codes is None:
         return None
@@ -126,13 +126,13 @@ def adjacent_nibbles(kind: BlockType) -> BlockType | None:
 
 @dataclass(frozen=True, eq=False)
 class Rearranged(Layout):
-    """A weight whose elements another reader hands out at other places."""
+    """A weight whose elements another reader returns at other indices."""
 
     inner: Layout = field(kw_only=True)
 
     @abstractmethod
     def stored_index(self, index: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the place of an element in the weight as it is stored."""
+        """Return the index of an element in the weight as it is stored."""
 
     @property
     def storage(self) -> str:
@@ -160,10 +160,10 @@ class Rearranged(Layout):
 
 
 class Transposed(Rearranged):
-    """Experts handed out as [experts, in, out]."""
+    """Experts returned as [experts, in, out]."""
 
     def stored_index(self, index: tuple[int, ...]) -> tuple[int, ...]:
-        """The last two axes change places."""
+        """Return the index with the last two axes swapped."""
         return (*index[:-2], index[-1], index[-2])
 
     def values(self, rows: Rows = None, out: Tensor | None = None, rounded: bool = True) -> Tensor:
@@ -174,7 +174,7 @@ class Transposed(Rearranged):
 
 @dataclass(frozen=True, eq=False)
 class RotaryRows(Rearranged):
-    """Rows of q or k in the order of Hugging Face: the two halves of a head, which llama.cpp interleaves."""
+    """Rows of q or k in Hugging Face's order; llama.cpp interleaves the two halves of each head."""
 
     heads: int = field(kw_only=True)
 
@@ -185,11 +185,11 @@ class RotaryRows(Rearranged):
         return head * size + 2 * at + half
 
     def stored_index(self, index: tuple[int, ...]) -> tuple[int, ...]:
-        """The row has another place in its head."""
+        """Return the index with the row moved within its head."""
         return (self._stored(index[0]), *index[1:])
 
     def values(self, rows: Rows = None, out: Tensor | None = None, rounded: bool = True) -> Tensor:
-        """Return the values of some rows; the heads that hold them are read whole."""
+        """Return the values of some rows; all rows of their heads are read."""
         first, last = (0, self.shape[0]) if rows is None else (rows.start, rows.stop)
         size = self.shape[0] // self.heads
         start, stop = first // size * size, -(-last // size) * size

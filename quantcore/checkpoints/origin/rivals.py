@@ -1,4 +1,4 @@
-"""The values that other readings give one element, beside this one, and how many elements they change."""
+"""The values that other readings give for one element, and how many elements they change."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from quantcore.checkpoints.origin.readings import readings
 from quantcore.checkpoints.origin.readings.record import Reading
 from quantcore.checkpoints.protocol.layout import Layout
 
-COUNTED = 1 << 20  # elements of rows that are compared unless other rows are given, and at once
-_MOST = 1 << 24  # elements of one row: beyond, nothing is counted
+COUNTED = 1 << 20  # elements that are compared by default, and at most at once
+_MOST = 1 << 24  # elements per row above which nothing is counted
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class Rival:
     """Another reading of one element.
 
     ``key``, ``name``, ``reader``: see `Reading`; ``difference``: what it does, in one sentence; ``origin``: the element
-    as it reads it, None where its weight has no such element; ``differing``: how many elements of ``rows`` it changes,
-    of ``counted``; None where its weight has another shape, or rows are too long to count.
+    in this reading, None if the weight has no such element there; ``differing``: how many of the ``counted`` elements in
+    ``rows`` it changes, None if the weight has another shape there, its rows are too long to count, or there are none.
     """
 
     key: str
@@ -43,12 +43,12 @@ class Rival:
 def rivals(
     layout: Layout, index: tuple[int, ...], rows: slice | None = None, heads: int = 0
 ) -> tuple[Rival, ...]:
-    """Return the other readings of an element; none that changes neither it nor another one.
+    """Return the other readings of an element, without those that change neither it nor any element counted.
 
     Args:
         index: one per axis, none of them negative.
-        rows: whose elements are compared, an empty slice for none; without, all, or in a large weight those around the
-            element.
+        rows: the rows whose elements are counted, an empty slice for none; by default all, or in a large weight those
+            around the element.
         heads: see `readings`.
 
     Raises:
@@ -63,7 +63,7 @@ def rivals(
 
 
 def window(shape: tuple[int, ...], index: tuple[int, ...]) -> slice:
-    """Return the rows around an element whose elements are counted; all, where these are few."""
+    """Return the rows around an element whose elements are counted; all rows if they are few."""
     if not shape:
         return slice(0, 1)
     count = max(1, COUNTED // max(1, prod(shape[1:])))
@@ -81,9 +81,9 @@ def _rival(reading: Reading, layout: Layout, here: Origin, rows: slice, differin
 
 
 def _counted(layout: Layout, others: tuple[Layout, ...], rows: slice) -> list[int | None]:
-    """Count the elements of some rows that layouts read differently; None where they can't be compared.
+    """Count the elements of some rows that layouts read differently; None if they can't be compared.
 
-    The rows are read box by box, so that many of them take no more memory.
+    The rows are read box by box, so that any number of them takes the same memory.
     """
     if rows.stop <= rows.start or prod(layout.shape[1:]) > _MOST:
         return [None] * len(others)

@@ -7,11 +7,11 @@ from quantcore.errors import QuantError
 _HEAD = '''"""Element {index} of {tensor}, {storage}."""
 import numpy as np
 
-FOLDER = "."  # where the checkpoint lies
+FOLDER = "."  # the folder of the checkpoint
 
 
 def stored(file, *runs):
-    """Put a number together from (byte of the file, its lowest bit, how many bits), the lowest bits first."""
+    """Assemble a number from runs of bits (byte of the file, lowest bit, number of bits), lowest bits first."""
     number = at = 0
     with open(f"{{FOLDER}}/{{file}}", "rb") as opened:
         for byte, low, count in runs:
@@ -21,7 +21,7 @@ def stored(file, *runs):
     return number
 
 '''
-# functions of formulas, by their names
+# functions that formulas call, by name
 _FUNCTIONS = {
     "float16(": '''
 def float16(x):
@@ -38,7 +38,7 @@ def bfloat16(x):
 ''',
     "small_float(": '''
 def small_float(bits, exponent, mantissa, bias):
-    """The value of a float of a few bits: sign, exponent, mantissa."""
+    """The value of a small float: sign, exponent, mantissa."""
     sign, e, m = bits >> exponent + mantissa, bits >> mantissa & (1 << exponent) - 1, bits & (1 << mantissa) - 1
     size = (m + (1 << mantissa) * (e > 0)) * 2.0 ** (max(e, 1) - bias - mantissa)
     return np.float32(-size if sign else size)
@@ -46,7 +46,7 @@ def small_float(bits, exponent, mantissa, bias):
 ''',
     "ones(": '''
 def ones(bits):
-    """How many bits are 1."""
+    """The number of bits set to 1."""
     return bits.bit_count()
 
 ''',
@@ -57,14 +57,14 @@ def script(origin: Origin) -> str:
     """Return a script that prints the value of an element; it needs NumPy and the files alone.
 
     Raises:
-        QuantError: a number does not lie in a file as it is: it is compressed there, or written in another form.
+        QuantError: a file does not hold a number's bytes as such: it is compressed, or written in another form.
     """
     numbers = (origin.code, *origin.parameters.values())
     for number in numbers:
         if not all(word.in_file for word in number.words):
             raise QuantError(
-                f"The bytes of {number.place.tensor} are not in the file as they are ({number.place.file}), so a script "
-                "can't read them at an offset; save the checkpoint without compression."
+                f"The file does not hold the bytes of {number.place.tensor} as such ({number.place.file}), so a script "
+                "can't read them at an offset; save the checkpoint as .safetensors."
             )
     body = [f"{n.symbol} = {n.python.format(_read(n))}  # {n.meaning}" for n in numbers]
     body += [f"{line.name} = {line.python}  # {line.result}" for line in origin.lines]
@@ -76,12 +76,12 @@ def script(origin: Origin) -> str:
 
 
 def _plain(text: str) -> str:
-    """A name from a file without what would end a docstring or a line."""
+    """A name from a file, without characters that would end a docstring or a line."""
     return ascii(text)[1:-1].replace('"', "'").replace("\\", "/")
 
 
 def _read(number: StoredNumber) -> str:
-    """The call that reads a number's bits."""
+    """Return the call that reads a number's bits."""
     runs: list[list[int]] = []
     for byte, bit in number.place.bits:
         if runs and runs[-1][0] == byte and sum(runs[-1][1:]) == bit:

@@ -27,7 +27,7 @@ from quantcore.tensors import SAFETENSORS_BITS
 # dtypes that NumPy or a shift of bits decodes
 _NUMPY = {"F16": "float16", "F32": "float32", "F64": "float64"}
 _SIGNED = ("I8", "I16", "I32", "I64")
-# dtypes of 8 bits whose formula is worth a line
+# 8-bit dtypes whose formula is worth a line
 SMALL_FLOATS = {
     "F8_E4M3": "e4m3fn", "F8_E5M2": "e5m2", "F8_E4M3FNUZ": "e4m3fnuz", "F8_E5M2FNUZ": "e5m2fnuz",
 }  # fmt: skip
@@ -35,11 +35,11 @@ SMALL_FLOATS = {
 
 @dataclass(frozen=True)
 class StoredNumber:
-    """One number of a file.
+    """One number in a file.
 
-    ``role``: of its field, such as "scale"; ``symbol``: in the arithmetic; ``words``: that hold its bits; ``raw``: its
-    bits as an unsigned number; ``value``: what they mean; ``meaning``: the same in words, ``F16 0x3c00 = 1``;
-    ``python``: how NumPy makes the value of the unsigned number ``{}``.
+    ``role``: that of its field, such as "scale"; ``symbol``: its name in the arithmetic; ``words``: what holds its bits;
+    ``raw``: its bits as an unsigned number; ``value``: what they mean; ``meaning``: the same as text,
+    ``F16 0x3c00 = 1``; ``python``: a NumPy expression for the value, with ``{}`` for the unsigned number.
     """
 
     role: str
@@ -58,7 +58,7 @@ class StoredNumber:
 
     @property
     def data(self) -> bytes:
-        """Its bytes in the order of the file, where it has whole ones; else those of its words."""
+        """The bytes of its words, in the order of the file."""
         return b"".join(word.data for word in self.words)
 
 
@@ -85,7 +85,7 @@ def dtype_of(field: Any) -> str:
 
 
 def _kept_in_block(field: Any) -> BlockNumber | None:
-    """Return how a block of ggml's keeps a field; None for codes that it makes of several."""
+    """Return how a ggml block stores a field; None for codes that are made from several."""
     if not isinstance(field, BlockField):
         return None
     return next((kept for kept in field.tensor.kind.fields if kept.name == field.name), None)
@@ -107,7 +107,7 @@ def _meaning(raw: int, dtype: str, bits: int) -> tuple[Value, str, str]:
         return value, f"BF16 {digits} = {text_of(value)}", "np.uint32({} << 16).view(np.float32)"
     if dtype in _SIGNED:
         signed = raw - (1 << bits if raw >> (bits - 1) else 0)
-        sign = f"({{}} ^ {1 << bits - 1}) - {1 << bits - 1}"  # the highest bit counts negative
+        sign = f"({{}} ^ {1 << bits - 1}) - {1 << bits - 1}"  # the highest bit counts as negative
         return signed, f"{dtype} {digits} = {signed}", sign
     if bits % 8 == 0 and dtype != "bits":
         return raw, f"{dtype} {digits} = {raw}", "{}"
@@ -115,7 +115,7 @@ def _meaning(raw: int, dtype: str, bits: int) -> tuple[Value, str, str]:
 
 
 def decoded(number: StoredNumber, field: Any, name: str, lines: Lines) -> Formula:
-    """Return a number by its name, after the lines that make it of its bits: offsets, signs, small floats."""
+    """Return a number by its name, after adding the lines that compute it from its bits: offsets, signs, small floats."""
     base = field.field if isinstance(field, Reshaped) else field
     bits, width = named(number.symbol, number.value), len(number.place.bits)
     if isinstance(base, Packed):
@@ -126,31 +126,33 @@ def decoded(number: StoredNumber, field: Any, name: str, lines: Lines) -> Formul
     if dtype == "F8_E8M0":
         return e8m0(bits, True, name, lines)
     kept = _kept_in_block(base)
-    return lines.let(name, bits - kept.offset, "stored plus a constant") if kept and kept.offset else bits
+    return (
+        lines.let(name, bits - kept.offset, "stored with a constant added") if kept and kept.offset else bits
+    )
 
 
 def _of_packed(field: Packed, bits: Formula, width: int, name: str, lines: Lines) -> Formula:
-    """Return a stored code less its offset, modulo 2^bits; signed codes in two's complement."""
+    """Return a stored code minus its offset, modulo 2^bits; signed codes in two's complement."""
     if isinstance(field, Unwrapped):
-        return lines.let(name, bits + 1, "stored minus 1, and 1 added without a remainder")
+        return lines.let(name, bits + 1, "stored with 1 subtracted; 1 is added without wrapping")
     if isinstance(field, Carried):
         shift = width - field.order.bits
         summed = bits + constant(field.addend & (1 << width) - 1)
-        note = "1 is added to each code of the word at once"
+        note = "1 is added to all codes of the word at once"
         return lines.let(name, (summed >> shift if shift else summed) % (1 << field.order.bits), note)
     offset = field.offset() if callable(field.offset) else field.offset
     half, count = (1 << width - 1) if field.signed else 0, 1 << width
     if half == offset:
-        return lines.let(name, bits - half, "stored plus the middle") if half else bits
+        return lines.let(name, bits - half, "stored with the middle of the codes added") if half else bits
     moved = half - offset
-    note = "two's complement" if half and not offset else "stored minus 1" if offset == -1 else ""
+    note = "two's complement" if half and not offset else "stored with 1 subtracted" if offset == -1 else ""
     inner = bits + moved if moved > 0 else bits - -moved
     wrapped = inner % count
     return lines.let(name, wrapped - half if half else wrapped, note)
 
 
 def e8m0(bits: Formula, nan: bool, name: str, lines: Lines) -> Formula:
-    """2^(bits - 127); 255 is NaN, or infinity for readers that only shift it."""
+    """2^(bits - 127); 255 is NaN, or infinity for readers that only shift the bits."""
     if int(bits.value) == 255 and nan:
         return lines.let(
             name, Formula("nan", "nan", np.float32("nan")), "E8M0 255 is NaN", "np.float32('nan')"

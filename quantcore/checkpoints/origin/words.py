@@ -1,4 +1,4 @@
-"""The words of a file that hold a number: their bytes, which bits are the number's own, and whose the others are."""
+"""The words of a file that hold a number: their bytes, which bits are the number's, and what the others belong to."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ Index = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Bit:
-    """Whose one bit of a word is.
+    """What one bit of a word belongs to.
 
-    ``owner``: the element or number that it belongs to, empty if nobody's; ``at``: which of that number's bits, 0 the
-    lowest; ``own``: whether it is the number's that the word was read for.
+    ``owner``: the element or number, empty if there is none; ``at``: its position in that number, 0 for the lowest bit;
+    ``own``: whether it belongs to the number that the word was read for.
     """
 
     owner: str = ""
@@ -34,11 +34,11 @@ class Bit:
 
 @dataclass(frozen=True)
 class Word:
-    """One word of a stored tensor; of ggml's types a word is a whole block.
+    """One word of a stored tensor; for ggml's types, a word is a block.
 
     ``index``: in the stored tensor, as it lies in the file; ``offset``: of its first byte; ``dtype``: as the file
-    names it; ``data``: its bytes, the lowest first; ``bits``: whose each bit is, bit 0 of byte 0 first; ``in_file``:
-    whether ``offset`` counts in the file, not in what was unpacked from it.
+    names it; ``data``: its bytes, the lowest first; ``bits``: what each bit belongs to, bit 0 of byte 0 first;
+    ``in_file``: whether ``offset`` is an offset in the file, not in what was unpacked from it.
     """
 
     file: str
@@ -116,7 +116,7 @@ def _word_size(field: Any) -> int:
 
 @singledispatch
 def owners(field: Any, word: int) -> Sequence[Bit]:
-    """Return whose each bit of a word is; ``word``: its number in the stored tensor."""
+    """Return what each bit of a word belongs to; ``word``: its index in the stored tensor."""
     raise NotImplementedError(type(field).__name__)
 
 
@@ -147,7 +147,7 @@ def _(field: Reshaped, word: int) -> Sequence[Bit]:
 
 
 def _codes_in(field: Packed, word: int) -> list[tuple[Index | None, int]]:
-    """Return the code of each bit of a word, with the bit's position in it; None where there is none."""
+    """Return the code that each bit of a word belongs to, None if there is none, and the bit's position in it."""
     order, axis = field.order, field.axis % len(field.shape)
     stored = [int(i) for i in np.unravel_index(word, field.piece.shape)]
     at = stored[::-1] if field.transposed else stored
@@ -175,7 +175,7 @@ def _(field: BlockField, word: int) -> Sequence[Bit]:
 
 @lru_cache(maxsize=8)  # an element's code and all of its parameters lie in one block
 def _labeled(kind: BlockType, outer: Index, start: int) -> tuple[Bit, ...]:
-    """Return whose each bit of a block is; ``outer``, ``start``: the place of its first element."""
+    """Return what each bit of a block belongs to; ``outer``, ``start``: the index of its first element."""
     lead = "".join(f"{i}, " for i in outer)
 
     def label(name: str, entry: int) -> str:

@@ -1,4 +1,4 @@
-"""Entries of a config file, which may hold anything."""
+"""Entries of a config file, which may contain anything."""
 
 from collections.abc import Container, Mapping
 from typing import Any
@@ -28,12 +28,12 @@ def text(config: Mapping[str, Any], key: str) -> str | None:
     """Return a text of the config, None if it is absent or null.
 
     Raises:
-        QuantError: it is not a text.
+        QuantError: it is not text.
     """
     value = config.get(key)
     if value is None or isinstance(value, str):
         return value
-    raise QuantError(f"The config says {key} {short(str(value))}, which is not a text; correct the config.")
+    raise QuantError(f"The config says {key} {short(str(value))}, which is not text; correct the config.")
 
 
 def section(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -45,11 +45,11 @@ def section(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 def group_size(
     config: Mapping[str, Any], keys: tuple[str, ...], columns: int, groups: int, scales: StoredTensor
 ) -> tuple[int, tuple[str, ...]]:
-    """Return the columns of a group, and a remark where the scales contradict the config; the scales are believed.
+    """Return the columns per group, and a remark if the scales contradict the config; the scales take precedence.
 
     Args:
-        keys: under which a config may say it; -1 or 0 is one group.
-        groups: for which ``scales`` has scales.
+        keys: the config's possible keys for the group size; -1 or 0 means one group.
+        groups: the number of groups that ``scales`` has scales for.
 
     Raises:
         QuantError: the number of groups fits neither the config nor equal groups.
@@ -59,16 +59,17 @@ def group_size(
     if groups > 0 and size and -(-columns // size) == groups:
         return size, ()
     if groups < 1 or columns % groups:
+        given = "no group_size" if said is None else f"group_size {said}"
         raise QuantError(
-            f"The config says group_size {said} for {columns} inputs, but {short(scales.name, 120)} has shape "
-            f"{scales.shape}, which makes no equal groups; the file does not fit its config."
+            f"The config has {given} for {columns} inputs, but {short(scales.name, 120)} has shape {scales.shape}, which "
+            "does not give equal groups; the file does not fit its config."
         )
     size = columns // groups
     if said is None:
         return size, ()
     return size, (
         f"{scales.name}: the config says group_size {said}, but the {scales.name.rpartition('.')[2]} shape "
-        f"{scales.shape} makes groups of {size} for {columns} inputs; groups of {size} are read.",
+        f"{scales.shape} makes groups of {size} for {columns} inputs; groups of {size} are used.",
     )
 
 
@@ -87,4 +88,4 @@ def lengths(config: Mapping[str, Any], key: str, count: int) -> tuple[int, ...] 
         and all(type(n) is int and 0 < n < 2**31 for n in value)
     ):
         return tuple(value)
-    raise QuantError(f"The config says {key} {short(str(value))}; write {count} lengths.")
+    raise QuantError(f"The config says {key} {short(str(value))}; write a list of {count} positive integers.")

@@ -1,7 +1,7 @@
-"""One stored tensor of a weight as numbers in the weight's own axes: read by rows, found bit by bit, written back.
+"""One stored tensor of a weight as numbers in the weight's own axes: read by rows, located by bit, and written back.
 
-A weight has logical axes [out, in]. Its stored tensors may have them the other way round (``transposed``), and codes
-may be packed into words along either. A field hides both; its numbers have the logical axes.
+A weight has logical axes [out, in]. Its stored tensors may have them swapped (``transposed``), and codes may be packed
+into words along either axis. A field hides both; its numbers have the logical axes.
 """
 
 from collections.abc import Sequence
@@ -70,7 +70,7 @@ class Field(Protocol):
 
     @property
     def across_rows(self) -> bool:
-        """Whether the bytes of a row do not lie together in the file, so that it is read whole."""
+        """Whether the bytes of a row are not contiguous in the file, so that all rows are read at once."""
 
     def read(self, rows: Rows = None) -> Tensor:
         """Return the numbers, or those of some rows: float32, or integers as they are."""
@@ -84,7 +84,7 @@ class Field(Protocol):
 
 @dataclass(frozen=True)
 class Numbers:
-    """One element of the stored tensor a number; ``raw``: its bits as an integer, for codes of scales and floats."""
+    """One number per element of the stored tensor; ``raw``: read as the integer of its bits, for scale codes and floats."""
 
     piece: StoredTensor
     transposed: bool = False
@@ -97,7 +97,7 @@ class Numbers:
 
     @property
     def across_rows(self) -> bool:
-        """Whether the numbers of a row do not lie together in the file."""
+        """Whether the numbers of a row are not contiguous in the file."""
         return self.transposed
 
     def read(self, rows: Rows = None) -> Tensor:
@@ -148,7 +148,7 @@ def e8m0(bits: Tensor, nan: bool) -> Tensor:
     """Return 2^(bits - 127) of uint8, float32.
 
     Args:
-        nan: whether 255 is NaN, as OCP Microscaling Formats 1.0 has it; some libraries compute 2^128 there, infinity.
+        nan: whether 255 is NaN, as in OCP Microscaling Formats 1.0; some libraries compute 2^128, which is infinity.
     """
     exponents = bits.to(torch.int32)
     # 2^-127 is a subnormal of float32

@@ -1,11 +1,11 @@
 """What a layout is: how the stored tensors of one weight hold its codes and parameters.
 
-A layout is a frozen record made from headers and config alone. What it must say: its `fields` (which stored tensor
-holds which numbers, see `fields.Field`), what a code means (`element`), which elements share a scale (`granularity`,
-or `group_index` where groups are no boxes), and the library's output dtype. All else follows, and is done here:
-codes, parameters and values by rows, the place of each bit, and the way back to bytes. A format overrides only what it
-computes in another way, say `scale` where a global scale is folded in, or `dequantize` where the library rounds
-between its operations.
+A layout is a frozen record made from headers and config alone. It must define its `fields` (which stored tensor holds
+which numbers, see `fields.Field`), what a code means (`element`), which elements share a scale (`granularity`, or
+`group_index` if groups are not boxes), and the library's output dtype. Everything else follows and is done here: codes,
+parameters and values by rows, the place of each bit, and the encoding back to bytes. A format overrides only what it
+computes differently, such as `scale` if a global scale is folded in, or `dequantize` if the library rounds between its
+operations.
 """
 
 import math
@@ -40,12 +40,12 @@ class Layout(ABC):
 
     ``name``: of the weight, such as ``model.layers.0.self_attn.q_proj.weight``; ``shape``: logical, [out, in] for a
     linear layer; ``dtype``: the library's output dtype, to which values are rounded; ``pieces``: the stored tensors by
-    their names within the module (``qweight``). ``given_shape``, ``given_dtype``: the shape and dtype, or what reads
-    them, where a stored tensor holds them. ``remarks``: sentences on what was decided against the config;
-    ``assumptions``: on what no file says.
-    ``format``: the first word of `storage`, where the others need more than headers. ``decoding``: how a scale is used,
-    see `coding.Dequantizer`; ``rounds_each``: whether the library rounds to its output dtype after each operation, not
-    only at the end.
+    their names within the module (``qweight``). ``given_shape``, ``given_dtype``: the shape and dtype, or a function
+    that reads them from a stored tensor. ``remarks``: sentences about what was decided against the config;
+    ``assumptions``: about what no file says.
+    ``format``: the first word of `storage`, if the rest needs more than headers. ``decoding``: how a scale is used, see
+    `coding.Dequantizer`; ``rounds_each``: whether the library rounds to its output dtype after each operation, not only
+    at the end.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Layout(ABC):
         return self.given_dtype() if callable(self.given_dtype) else self.given_dtype
 
     def check(self) -> None:
-        """Check what headers tell.
+        """Check what the headers say.
 
         Raises:
             QuantError: the stored tensors don't fit each other or the config.
@@ -80,7 +80,7 @@ class Layout(ABC):
     @property
     @abstractmethod
     def storage(self) -> str:
-        """Words for how it is stored: ``gptq int4 per_group(128) asymmetric``."""
+        """How it is stored, in words: ``gptq int4 per_group(128) asymmetric``."""
 
     @property
     def format_name(self) -> str:
@@ -95,7 +95,7 @@ class Layout(ABC):
     @property
     @abstractmethod
     def granularity(self) -> Granularity:
-        """Which elements share a scale: of consecutive columns, if there is a `group_index`."""
+        """Which elements share a scale; with a `group_index`, as if the columns of a group were adjacent."""
 
     @property
     def symmetric(self) -> bool:
@@ -139,7 +139,7 @@ class Layout(ABC):
         return 1
 
     def group_index(self) -> Tensor | None:
-        """Return the group of each column, or of each element, where groups are not boxes or runs; else None.
+        """Return the group of each column, or of each element, if groups are not boxes or runs; else None.
 
         Raises:
             QuantError: it names a group that has no scale.
@@ -152,7 +152,7 @@ class Layout(ABC):
         if index is not None and not 0 <= int(index.min()) <= int(index.max()) < self.blocks.grid[-1]:
             raise QuantError(
                 f"The group index of {short(self.name, 120)} names the groups {int(index.min())} to {int(index.max())}, "
-                f"but there are scales for {self.blocks.grid[-1]}; the file is damaged."
+                f"but there are scales for {self.blocks.grid[-1]} groups, numbered from 0; the file is damaged."
             )
         if index is not None and bool((index == torch.arange(len(index)) // self.blocks.block[-1]).all()):
             return None
@@ -166,15 +166,15 @@ class Layout(ABC):
         return {role: field.read() for role, field in self.fields.items() if role != CODES}
 
     def notes(self) -> tuple[str, ...]:
-        """Return sentences on what was decided against the config or without it; may read parameters."""
+        """Return sentences about what was decided against the config or without it; may read parameters."""
         return (*self.remarks, *self.assumptions)
 
     def values(self, rows: Rows = None, out: Tensor | None = None, rounded: bool = True) -> Tensor:
         """Return the values of some rows, float32: what the library dequantizes to.
 
         Args:
-            out: to write into.
-            rounded: to the library's output dtype; otherwise the same expression is kept in float32.
+            out: a tensor to write into.
+            rounded: round to the library's output dtype; otherwise the same expression stays in float32.
         """
         codes = self.codes(rows)
         out = torch.empty(codes.shape) if out is None else out
@@ -204,8 +204,8 @@ class Layout(ABC):
     def parameters(self, rows: Rows = None) -> Parameters:
         """Return the parameters in block form, or one number for all blocks; ``rows``: of blocks.
 
-        What `scale`, `zero_point` and `min` return has the library's shape, which may have fewer or other axes. The
-        min here is what is added.
+        `scale`, `zero_point` and `min` return the library's shapes, which may have fewer or other axes. The min here is
+        always added, even if the format subtracts it.
         """
         minimum = self.min(rows)
         added = minimum if minimum is None or self.min_sign > 0 else -minimum
@@ -235,7 +235,7 @@ class Layout(ABC):
             return field.place(index[-1:])
         if all(n == 1 for n in field.shape):
             return field.place((0,) * len(field.shape))
-        if math.prod(field.shape) == math.prod(self.blocks.grid):  # perhaps with other axes of one element
+        if math.prod(field.shape) == math.prod(self.blocks.grid):  # perhaps with other axes of length 1
             block = np.ravel_multi_index(position, self.blocks.grid)
             return field.place([int(i) for i in np.unravel_index(block, field.shape)])
         raise QuantError(f"{role} has shape {field.shape}, which is not one number per block.")
@@ -255,7 +255,7 @@ class Layout(ABC):
         return encoded | {piece.name: bytes(piece.bytes()) for piece in others}
 
     def loaded(self) -> Self:
-        """Return the same layout with its parameters in memory, and its codes if those of a row lie apart."""
+        """Return the same layout with its parameters in memory, and its codes if those of a row are not contiguous."""
         fields = self.fields.items()
         needed = {field.piece.name for role, field in fields if role != CODES or field.across_rows}
         pieces = {k: p.in_memory() if p.name in needed else p for k, p in self.pieces.items()}

@@ -1,4 +1,4 @@
-"""Codes that are packed into words, as a field: unpacked by rows, found bit by bit, packed again."""
+"""A field of codes that are packed into words: unpacked by rows, located by bit, and packed again."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -23,8 +23,8 @@ class Packed:
 
     ``shape``: of the codes, in logical axes; ``axis``: the logical axis along which words run. ``offset``: stored bits
     = (code + offset) modulo 2^bits; a function, if it must be read. ``signed``: whether codes are -2^(bits-1) ..
-    2^(bits-1)-1, else they are 0 .. 2^bits-1. ``fill``: the bits that fill the last word up, where the library writes
-    others than 0.
+    2^(bits-1)-1, else they are 0 .. 2^bits-1. ``fill``: the stored bits that pad the last word, if the library does not
+    pad with 0.
     """
 
     piece: StoredTensor
@@ -37,7 +37,7 @@ class Packed:
     fill: int = 0
 
     def __post_init__(self) -> None:
-        """Check that the stored tensor has room for the codes.
+        """Check that the stored tensor has the shape that the codes need.
 
         Raises:
             QuantError: its dtype or shape does not fit the order and the codes.
@@ -58,7 +58,7 @@ class Packed:
 
     @property
     def across_rows(self) -> bool:
-        """Whether the words of a row do not lie together in the file."""
+        """Whether the words of a row are not contiguous in the file."""
         return self.transposed or (self.axis % len(self.shape) == 0 and self.order.in_parts)
 
     @property

@@ -1,4 +1,4 @@
-"""Patterns of a config that name modules; they come from a file, so their time is bounded."""
+"""Regular expressions of a config that match module names; they come from a file, so their time is bounded."""
 
 import re
 import time
@@ -12,7 +12,7 @@ _NESTED = re.compile(r"[*+}]\??\)[*+{]")
 
 
 class Patterns:
-    """Matches regular expressions with the names of modules; it knows how long it took so far."""
+    """Matches regular expressions against module names, and keeps track of the time spent."""
 
     def __init__(self) -> None:
         self._spent = 0.0
@@ -23,14 +23,14 @@ class Patterns:
         Raises:
             QuantError: the pattern can't be read, or all of them take too long.
         """
-        # repeats within repeats, or many in a row, can take a time exponential in the name
+        # nested repeats, or many in a row, can take time exponential in the length of the name
         if len(pattern) > 1000 or len(module) > 1000 or _NESTED.search(pattern):
             raise QuantError(
-                f"The pattern {short(pattern)} of the config is too involved; write a simpler one."
+                f"The pattern {short(pattern)} of the config is too complex; write a simpler one."
             )
         if len(_REPEATS.findall(pattern)) > 4 or self._spent > _SECONDS:
             raise QuantError(
-                f"The patterns of the config, such as {short(pattern)}, take too long; simplify them."
+                f"The patterns of the config, such as {short(pattern)}, can take too long; simplify them."
             )
         start = time.perf_counter()
         try:

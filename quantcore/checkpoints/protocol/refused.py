@@ -1,4 +1,4 @@
-"""A weight that can't be read: it is listed, and every access says why."""
+"""A weight that can't be read: it is listed, and every access raises the reason."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -26,7 +26,7 @@ class Release:
 
     ``config``: config.json. ``quantization``: its quantization_config, or the file that holds it instead
     (quantize_config.json, hf_quant_config.json, ...); empty if there is none. ``metadata``: of all headers.
-    ``structures``: what files themselves say of which tensors belong together (`Container.structure`).
+    ``structures``: what files themselves say about which tensors belong together (`Container.structure`).
     """
 
     stored: Mapping[str, StoredTensor]
@@ -42,7 +42,7 @@ class Release:
 
     @cached_property
     def dtype(self) -> torch.dtype | None:
-        """The model's dtype as the config says."""
+        """The model's dtype according to the config; None if the config does not say."""
         config = self.config.get("text_config", self.config)
         name = self.config.get("torch_dtype") or self.config.get("dtype")
         if name is None and isinstance(config, dict):
@@ -70,7 +70,7 @@ Finder = Callable[[Release], Iterator[Layout]]
 
 
 def attempt(name: str, pieces: Mapping[str, StoredTensor], make: Callable[[], Layout]) -> Layout:
-    """Return the layout that ``make`` makes, or one that says in words why the weight can't be read."""
+    """Return the layout that ``make`` returns, or a `Refused` one with the reason why the weight can't be read."""
     try:
         layout = make()
         layout.check()

@@ -26,10 +26,10 @@ class Parameters(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Some of the codes of the rows, whose blocks have one width.
+    """Some of the codes of the rows, whose blocks all have the same width.
 
-    ``elements``: of the flattened rows if blocks are runs of the flat tensor, else None, for all; ``grid``: the rows of
-    their blocks; ``width``: elements per block along the last axis.
+    ``elements``: a range of the flattened rows if blocks are runs of the flat tensor, else None, for all; ``grid``: the
+    rows of their blocks; ``width``: elements per block along the last axis.
     """
 
     elements: slice | None
@@ -60,7 +60,7 @@ class Spreading:
             return
         inner = self.blocks.blocked_shape[0] // max(1, shape[0])
         start, stop, size = self.first * inner, self.last * inner, block[0]
-        # a run that began in an earlier row, whole runs, and one that goes on in a later row
+        # a run that began in an earlier row, whole runs, and one that continues in a later row
         cuts = sorted({start, min(stop, -(-start // size) * size), max(start, stop // size * size), stop})
         for a, b in pairwise(cuts):
             yield Part(slice(a - start, b - start), slice(a // size, -(-b // size)), min(size, b - a))
@@ -68,7 +68,7 @@ class Spreading:
     def by_rows(self, parameters: Parameters, part: Part, out: Tensor) -> Parameters:
         """Return parameters of a part's blocks with one row for each row of ``out``; a single number broadcasts.
 
-        By an index, they have one number for each element.
+        With a group index, they have one number per element.
         """
         spread = parameters.each(partial(self._of_rows, grid=part.grid))
         if self.index is None or self._is_flat:
@@ -90,8 +90,8 @@ class Spreading:
         if parameter.numel() == 1:
             return parameter
         assert self.index is not None
-        shaped = out[: len(parameter)]  # one row, where rows share it
-        # into kept memory: new pages would cost more than the arithmetic
+        shaped = out[: len(parameter)]  # one row, if all rows share it
+        # into reused memory: new pages would cost more than the arithmetic
         return torch.index_select(
             parameter.to(torch.float32), -1, self.index, out=like(shaped, f"{name} by index")
         )
@@ -104,7 +104,7 @@ class Spreading:
         out: Tensor,
         dequantize: Callable[[Tensor, Parameters, Tensor], None],
     ) -> None:
-        """Dequantize a part, in runs of one block along the last axis, the last perhaps shorter."""
+        """Dequantize a part, in runs of one block along the last axis; the last run may be shorter."""
         if part.elements is not None:
             codes, out = codes.view(-1)[part.elements], out.view(-1)[part.elements]
         elif self.index is not None:

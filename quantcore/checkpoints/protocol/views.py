@@ -1,4 +1,4 @@
-"""The same bytes seen in another way: a stored tensor with another dtype, numbers in another shape."""
+"""Views of the same bytes: a stored tensor with another dtype, numbers in another shape."""
 
 import math
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ def viewed(piece: StoredTensor, dtype: str, shape: Shape) -> StoredTensor:
     """Return a stored tensor with its bytes read as another dtype and shape.
 
     Raises:
-        QuantError: they take another number of bytes.
+        QuantError: the new dtype and shape take another number of bytes.
     """
     if math.prod(shape) * SAFETENSORS_BITS[dtype] != 8 * piece.num_bytes:
         raise QuantError(
@@ -36,10 +36,10 @@ class Reshaped:
     shape: Shape
 
     def __post_init__(self) -> None:
-        """Check that the number of numbers is the same.
+        """Check that both shapes hold as many numbers.
 
         Raises:
-            QuantError: it is not.
+            QuantError: they don't.
         """
         if math.prod(self.shape) != math.prod(self.field.shape):
             raise QuantError(
@@ -54,11 +54,11 @@ class Reshaped:
 
     @property
     def across_rows(self) -> bool:
-        """Whether the numbers of a row do not lie together in the file."""
+        """Whether the numbers of a row are not contiguous in the file."""
         return self.field.across_rows
 
     def read(self, rows: Rows = None) -> Tensor:
-        """Return the numbers, or those of some rows; of the field's rows, only those that hold them are read."""
+        """Return the numbers, or those of some rows; only the field's rows that hold them are read."""
         if rows is None or not self.field.shape:
             found = self.field.read().reshape(self.shape)
             return found if rows is None else found[rows]

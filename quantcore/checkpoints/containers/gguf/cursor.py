@@ -1,7 +1,7 @@
-"""Reads the header of a GGUF file forward, and no byte beyond it.
+"""Reads the header of a GGUF file from front to back, and no byte beyond it.
 
-The header does not say how long it is, but its counts tell how long the rest of it must be at least: that much is read
-ahead, so that a header of megabytes takes some dozens of reads.
+The header does not say how long it is, but its counts give a lower bound for the rest of it: that much is read ahead, so
+that a header of several megabytes takes a few dozen reads.
 """
 
 import struct
@@ -12,16 +12,16 @@ from quantcore.errors import QuantError
 from quantcore.tensors import short
 
 MAX_HEADER = 2**26  # bytes; a vocabulary of 250,000 words with its merges takes 12 MB
-KEPT = 1024  # of longer arrays only the first elements are kept
+KEPT = 1024  # elements of an array; of a longer one, only the first are kept
 _LENGTH = struct.Struct("<Q")
 
 
 class Cursor:
-    """Reads forward, and ahead as far as the header must reach: never beyond its end."""
+    """Reads forward, and ahead only as far as the header must reach, so never beyond its end."""
 
     def __init__(self, source: ByteSource) -> None:
         self.source, self.position = source, 0
-        self.least = 0  # bytes that the header must have after what is taken next
+        self.least = 0  # bytes that the header must still have after the next take
         self._data, self._start = memoryview(b""), 0
 
     def view(self, size: int) -> memoryview:
@@ -46,7 +46,7 @@ class Cursor:
             )
         if end > MAX_HEADER:
             raise QuantError(
-                f"The header of {_quoted(self.source.name)} takes more than {MAX_HEADER:,} bytes, the limit; its counts "
+                f"The header of {_quoted(self.source.name)} is longer than the limit of {MAX_HEADER:,} bytes; its counts "
                 "or lengths are damaged, download it again."
             )
         rest = self._data[self.position - self._start :]
@@ -58,7 +58,7 @@ class Cursor:
         return struct.unpack(code, self.take(struct.calcsize(code)))[0]
 
     def text(self, what: str, strict: bool = True) -> str:
-        """Return the next text; ``what`` it is, for messages."""
+        """Return the next text; ``what``: what it is, for messages."""
         raw = bytes(self.take(self.number("<Q")))
         try:
             return raw.decode("utf-8", "strict" if strict else "replace")

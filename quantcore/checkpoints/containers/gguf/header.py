@@ -16,9 +16,9 @@ from quantcore.errors import QuantError
 from quantcore.tensors import short
 
 MAGIC, VERSION, DEFAULT_ALIGNMENT = b"GGUF", 3, 32
-VERSION_KEY = "GGUF.version"  # the metadata's key for the file's version; gguf-py calls it so too
+VERSION_KEY = "GGUF.version"  # the metadata's key for the file's version, as in gguf-py
 MAX_AXES = 4
-MAX_COUNT = 2**17  # of tensors and of keys; the largest models have some thousands
+MAX_COUNT = 2**17  # of tensors and of keys; the largest models have a few thousand
 
 _SCALARS = {
     0: "<B",
@@ -34,7 +34,7 @@ _SCALARS = {
     12: "<d",
 }
 _STRING, _ARRAY = 8, 9
-# the fewest bytes of a key with its value (length, one letter, type, one byte), and of a tensor without name and axes
+# the smallest size of a key with its value (length, one letter, type, one byte), and of a tensor without name and axes
 _LEAST_KEY, _LEAST_TENSOR = 14, 24
 
 
@@ -48,9 +48,9 @@ class LongArray:
 
 @dataclass(frozen=True)
 class GgufTensor:
-    """What the header says of a tensor.
+    """What the header says about a tensor.
 
-    ``shape``: row-major, the reverse of the file's; ``offset``: of its data, after the first byte of all data.
+    ``shape``: row-major, the reverse of the file's; ``offset``: of its data, from the first byte of all data.
     """
 
     name: str
@@ -163,7 +163,7 @@ def _read_tensor(cursor: Cursor) -> GgufTensor:
     if axes > MAX_AXES:
         raise QuantError(f"{where} claims {axes:,} axes; GGUF has at most {MAX_AXES}, so download it again.")
     shape = struct.unpack(f"<{axes}Q", cursor.take(8 * axes))[::-1]
-    if prod(n for n in shape if n) >= 2**48:  # also where an axis of 0 leaves none
+    if prod(n for n in shape if n) >= 2**48:  # also if an axis of 0 leaves none
         raise QuantError(f"{where} claims 2^48 elements or more; its shape is damaged, download it again.")
     type_id, offset = struct.unpack("<IQ", cursor.take(12))
     return GgufTensor(name, shape, type_id, offset)

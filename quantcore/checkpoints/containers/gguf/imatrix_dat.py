@@ -21,7 +21,7 @@ _LEAST = 12  # bytes of an entry without name and values
 
 
 def open_imatrix(source: ByteSource) -> Container:
-    """Read the names and places of an imatrix's entries, in either form: both are found under the same extensions.
+    """Read the names and places of an imatrix's entries, in either form: both use the same extensions.
 
     Raises:
         QuantError: as `open_gguf` and `_open_dat`.
@@ -62,7 +62,7 @@ def _open_dat(source: ByteSource) -> Container:
         position += 12 + length
         if size < 1 or position + 4 * size > source.size:
             raise QuantError(
-                f"{name} claims {size:,} values for {short(weight, 120)}, which end beyond the file of "
+                f"{name} claims {size:,} values for {short(weight, 120)}, which is not possible in a file of "
                 f"{source.size:,} bytes; download it again."
             )
         if weight in tensors:

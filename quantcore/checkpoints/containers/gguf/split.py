@@ -18,7 +18,7 @@ def part_of(name: str) -> tuple[str, int, int] | None:
     """Return the name's stem, its part counted from 1, and how many parts there are; None if it names no part.
 
     Raises:
-        QuantError: it counts wrongly.
+        QuantError: its part or its number of parts is out of range.
     """
     match = _PART.fullmatch(name)
     if match is None:
@@ -26,13 +26,14 @@ def part_of(name: str) -> tuple[str, int, int] | None:
     part, count = int(match["part"]), int(match["count"])
     if not 1 <= part <= count <= MAX_PARTS:
         raise QuantError(
-            f"{_quoted(name)} is named part {part:,} of {count:,}, but there are 1 to {MAX_PARTS:,} parts; correct its name."
+            f"{_quoted(name)} is named part {part:,} of {count:,}, but parts are numbered from 1 to their count, at most "
+            f"{MAX_PARTS:,}; correct its name."
         )
     return match["stem"], part, count
 
 
 def parts(folder: Folder, names: Sequence[str]) -> tuple[list[str], list[Problem]]:
-    """Return the files of one model, of which ``names`` are some or all, and a problem for each missing one.
+    """Return the files of the model that ``names`` belong to, and a problem for each missing one.
 
     Raises:
         QuantError: the names belong to several models.
@@ -58,7 +59,7 @@ def parts(folder: Folder, names: Sequence[str]) -> tuple[list[str], list[Problem
 
 
 def check_part(name: str, metadata: Mapping[str, Any]) -> None:
-    """Check that a file's name says what its header says.
+    """Check that a file's name matches its header.
 
     Raises:
         QuantError: it is another part, or of another number of parts.
@@ -73,8 +74,8 @@ def check_part(name: str, metadata: Mapping[str, Any]) -> None:
         return
     if part is None or (number + 1, count) != part[1:]:
         raise QuantError(
-            f"{_quoted(name)} is part {number + 1} of {count}, but its name does not say so; give every part the name that it was "
-            "downloaded under, such as model-00001-of-00003.gguf."
+            f"{_quoted(name)} is part {number + 1} of {count}, but its name does not say so; give every part its "
+            "original name, such as model-00001-of-00003.gguf."
         )
 
 

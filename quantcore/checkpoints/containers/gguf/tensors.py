@@ -29,7 +29,7 @@ def open_gguf(source: ByteSource) -> Container:
 
 
 def _spans(header: GgufHeader, source: ByteSource) -> list[tuple[int, int]]:
-    """Return the first byte of each tensor in the file and the one after its last, after checking them."""
+    """Check where the tensors are in the file; return the first byte of each, and the one after its last."""
     begins = [_begin(tensor, header, source) for tensor in header.tensors]
     order = sorted(range(len(begins)), key=lambda i: begins[i])
     ends = [0] * len(begins)

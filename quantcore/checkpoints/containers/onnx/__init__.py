@@ -1,4 +1,4 @@
-"""``.onnx``: the initializers of a model, and which of them DequantizeLinear takes together."""
+"""``.onnx``: the initializers of a model, and which of them DequantizeLinear uses together."""
 
 from quantcore.checkpoints.containers.onnx.model import Dequantize, OnnxGraph, OnnxType, open_onnx
 

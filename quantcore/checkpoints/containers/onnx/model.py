@@ -1,7 +1,7 @@
 """The graph of an ONNX model: initializers with their places, and the nodes that dequantize them.
 
 Source: onnx 1.23, onnx.proto (ModelProto.graph 7; GraphProto.node 1, initializer 5; TensorProto; NodeProto), and the
-operator DequantizeLinear. Data may lie in files beside the model (external_data), inside its folder alone.
+operator DequantizeLinear. Data may be in other files (external_data), but only in the model's folder.
 """
 
 import math
@@ -42,13 +42,13 @@ TYPES = {
     23: OnnxType("e2m1", "U8", 4), 24: OnnxType("e8m0", "F8_E8M0", 8), 25: OnnxType("uint2", "U8", 2),
     26: OnnxType("int2", "U8", 2),
 }  # fmt: skip
-# fields of TensorProto that hold numbers: the dtype of fixed ones, "" of varints
+# fields of TensorProto that hold numbers: the dtype of fixed-size ones, "" for varints
 _DATA = {4: "<f4", 5: "", 7: "", 10: "<f8", 11: ""}
 
 
 @dataclass(frozen=True)
 class Dequantize:
-    """A DequantizeLinear node whose inputs are initializers; ``output``: 0, or the data type it names."""
+    """A DequantizeLinear node whose inputs are initializers; ``output``: the data type that it names, or 0."""
 
     x: str
     scale: str
@@ -151,7 +151,7 @@ class _Initializer:
                 f"The initializer {quoted} of shape {shape}, {kind.name}, takes {size:,} bytes, but has {length:,}; "
                 "save the model again."
             )
-        # codes of less than a byte: their bytes, whatever the shape
+        # elements smaller than a byte are stored as bytes, whatever the shape
         stored_shape = shape if kind.bits >= 8 else (size,)
         return StoredTensor(self.name, kind.dtype, stored_shape, source, offset, size), kind, shape
 
@@ -168,7 +168,7 @@ class _Initializer:
             start, stop = self.raw or (0, 0)
             return source, start, stop - start
         room = sum(v[1] - v[0] if isinstance(v, tuple) else 10 for _, v in self.numbers)
-        if size > 8 * room:  # each number takes a byte of the file at least
+        if size > 8 * room:  # each number takes at least one byte of the file
             raise QuantError(
                 f"The initializer {short(self.name, 80)} has fewer numbers than its shape claims."
             )
@@ -187,7 +187,7 @@ class _Initializer:
         return int(text)
 
     def _converted(self, kind: OnnxType, size: int) -> memoryview:
-        """Return numbers that are written as fields of the message as bytes of their type."""
+        """Return the numbers in fields of the message as bytes of their type."""
         found: list[float] = []
         for number, value in self.numbers:
             if not isinstance(value, tuple):
@@ -206,7 +206,7 @@ class _Initializer:
             array = np.array([int(n) & mask for n in found], f"<u{width}")
         if array.nbytes != size:
             raise QuantError(
-                f"The initializer {short(self.name, 80)} has other numbers than its shape claims."
+                f"The initializer {short(self.name, 80)} does not have as many numbers as its shape claims."
             )
         return array.view(np.uint8).data
 

@@ -26,7 +26,7 @@ class Message:
         """Yield (number, value) of each field: an integer, or the (start, stop) of its bytes.
 
         Raises:
-            QuantError: a length leads beyond the message, or the message is not one.
+            QuantError: a length leads beyond the message, or the bytes are not a message.
         """
         at, stop = span or (0, self.source.size)
         while at < stop:
@@ -50,7 +50,7 @@ class Message:
         """Return the bytes of a field as text.
 
         Raises:
-            QuantError: they are no text, or more than ``limit``.
+            QuantError: they are not text, or more than ``limit``.
         """
         if span[1] - span[0] > limit:
             raise self.damaged(span[0])
@@ -81,9 +81,9 @@ class Message:
         raise self.damaged(at)
 
     def damaged(self, at: int) -> QuantError:
-        """Return the error of a file that is no model."""
+        """Return the error for a file that is not a model."""
         return QuantError(
-            f"{short(self.source.name, 120)} is not a whole .onnx file: byte {at:,} can't be read as one."
+            f"{short(self.source.name, 120)} is damaged, or not an .onnx file: byte {at:,} can't be read."
         )
 
 

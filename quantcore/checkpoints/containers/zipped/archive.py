@@ -1,4 +1,4 @@
-"""The members of a zip file, by ranges of its bytes, with every claimed size bounded first."""
+"""The members of a zip file as ranges of its bytes; every claimed size is checked against a limit first."""
 
 import io
 import struct
@@ -11,7 +11,7 @@ from quantcore.tensors import megabytes, short
 
 MAX_DIRECTORY = 8 * 2**20
 MAX_MEMBERS = 50_000
-MAX_UNPACKED = 512 * 2**20  # of a compressed member, which must be unpacked whole
+MAX_UNPACKED = 512 * 2**20  # of a compressed member, which must be unpacked completely
 _BROKEN = (
     zipfile.BadZipFile,
     zlib.error,
@@ -28,14 +28,14 @@ class Archive:
     """The directory of a zip file.
 
     Raises:
-        QuantError: it is no zip file, or damaged, or its directory is too long.
+        QuantError: it is not a zip file, is damaged, or has too long a directory.
     """
 
     def __init__(self, source: ByteSource) -> None:
         self.source = source
         try:
             self._zip = zipfile.ZipFile(_File(source))
-        except QuantError:  # a ValueError too
+        except QuantError:  # also a ValueError
             raise
         except _BROKEN:
             raise QuantError(f"{short(source.name, 120)} is a damaged zip file; download it again.") from None
@@ -49,7 +49,7 @@ class Archive:
         ]  # is_dir() fails for an empty name
         self.members = {info.filename: info for info in files}
         if len(self.members) < len(files):
-            raise QuantError(f"{short(source.name, 120)} has two members of one name; save it again.")
+            raise QuantError(f"{short(source.name, 120)} has two members with the same name; save it again.")
 
     def start(self, member: str, size: int) -> bytes:
         """Return the first ``size`` bytes of a member, unpacked.
@@ -64,7 +64,7 @@ class Archive:
         try:
             with self._zip.open(info) as file:
                 return file.read(size)
-        except QuantError:  # a ValueError too
+        except QuantError:  # also a ValueError
             raise
         except _BROKEN:
             raise QuantError(self._damaged(member)) from None
@@ -109,12 +109,12 @@ class Archive:
         info = self.members[member]
         if info.flag_bits & 1:
             raise QuantError(
-                f"{short(member, 80)} in {short(self.source.name, 80)} is encrypted; save it openly."
+                f"{short(member, 80)} in {short(self.source.name, 80)} is encrypted; save it without encryption."
             )
         # zipfile unpacks bz2 and lzma without a limit
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise QuantError(
-                f"{short(member, 80)} in {short(self.source.name, 80)} has an unusual compression."
+                f"{short(member, 80)} in {short(self.source.name, 80)} has an unusual compression; save it without compression."
             )
         if info.compress_type == zipfile.ZIP_STORED and info.compress_size != info.file_size:
             raise QuantError(self._damaged(member))

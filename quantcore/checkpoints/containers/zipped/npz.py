@@ -22,14 +22,14 @@ def open_npz(source: ByteSource) -> Container:
     """Read the directory of the zip file and the header of each array.
 
     Raises:
-        QuantError: the zip file is damaged, or a member is no array of numbers.
+        QuantError: the zip file is damaged, or a member is not an array of numbers.
     """
     archive = Archive(source)
     found = {}
     for member, info in archive.members.items():
         if not member.endswith(".npy"):
             raise QuantError(
-                f"{short(source.name, 120)} holds {short(member, 80)}, which is no array; save arrays alone."
+                f"{short(source.name, 120)} holds {short(member, 80)}, which is not an array; save only arrays."
             )
         name = member.removesuffix(".npy")
         header = archive.start(member, _HEADER_BYTES)
@@ -39,10 +39,10 @@ def open_npz(source: ByteSource) -> Container:
 
 
 def open_npy(source: ByteSource) -> Container:
-    """Read the header of a single array, which is named as its file.
+    """Read the header of a single array, which is named after its file.
 
     Raises:
-        QuantError: it is no array of numbers.
+        QuantError: it is not an array of numbers.
     """
     name = source.name.rpartition("/")[2].removesuffix(".npy")
     header = bytes(source.read(0, min(_HEADER_BYTES, source.size)))

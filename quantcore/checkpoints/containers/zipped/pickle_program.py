@@ -40,7 +40,7 @@ class Name:
 
 @dataclass(frozen=True)
 class Storage:
-    """A record of bytes in the zip file, by its key."""
+    """Bytes in the zip file, by their key."""
 
     key: str
     dtype: str
@@ -71,7 +71,7 @@ def read_pickle(data: bytes, name: str) -> Any:
             if opcode.name == "STOP":
                 return machine.stack[-1]
             machine.step(opcode.name, argument)
-    except QuantError:  # a ValueError too
+    except QuantError:  # also a ValueError
         raise
     except (ValueError, IndexError, KeyError, TypeError, AttributeError):
         pass
@@ -146,7 +146,7 @@ class _Machine:
         elif called == "torch._utils._rebuild_parameter":
             self.stack.append(arguments[0])
         else:
-            self.refuse(f"a call of {short(called, 60)}")
+            self.refuse(f"a call to {short(called, 60)}")
 
     def build(self) -> None:
         """Drop attributes, such as _metadata of a state dict."""

@@ -1,7 +1,7 @@
 """PyTorch's ``.pt``, ``.pth`` and ``.bin``: a zip file of a pickle that names tensors, and their bytes.
 
-The pickle is read, never run (see `pickle_program`); each tensor is a range of the file. Files of before PyTorch 1.6 are
-pickles themselves, and refused.
+The pickle is read, never run (see `pickle_program`); each tensor is a range of the file. Files from before PyTorch 1.6
+are bare pickles, and are refused.
 """
 
 import math
@@ -30,8 +30,8 @@ def open_torch(source: ByteSource) -> Container:
     """
     if bytes(source.read(0, min(4, source.size))) != b"PK\x03\x04":
         raise QuantError(
-            f"{short(source.name, 120)} is not a zip file of tensors, as PyTorch writes since 1.6; other pickles are not "
-            f"read. {CONVERT_TORCH}"
+            f"{short(source.name, 120)} is not a zip file of tensors, as PyTorch has written since 1.6; bare pickles are "
+            f"not read. {CONVERT_TORCH}"
         )
     archive = Archive(source)
     pickles = [name for name in archive.members if name.endswith("/data.pkl") and name.count("/") == 1]
@@ -55,7 +55,7 @@ def _tensors(content: Any) -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors in nested dicts and lists, with names joined by dots.
 
     Raises:
-        QuantError: there are too many objects: shared ones may stand for any number.
+        QuantError: there are too many objects; shared ones are counted each time.
     """
     todo, visits = [("", content)], 0
     while todo:
@@ -82,7 +82,7 @@ def _stored(name: str, tensor: Tensor, archive: Archive, root: str) -> StoredTen
     reach = tensor.offset + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride, strict=True)) + 1
     if min((tensor.offset, *tensor.shape, *tensor.stride)) < 0 or (count and reach * size > room):
         raise QuantError(
-            f"{short(name, 120)} has shape {tensor.shape} beyond the {room:,} bytes of its storage; the file is damaged."
+            f"{short(name, 120)} has shape {tensor.shape}, which does not fit the {room:,} bytes of its storage; the file is damaged."
         )
     source, offset = archive.bytes_of(member)
     if count == 0 or _is_row_major(tensor):
@@ -91,7 +91,7 @@ def _stored(name: str, tensor: Tensor, archive: Archive, root: str) -> StoredTen
         )
     if count * size > max(room, MAX_UNPACKED):
         raise QuantError(
-            f"{short(name, 120)} takes {megabytes(count * size)} from {room:,} bytes; save it contiguous."
+            f"{short(name, 120)} takes {megabytes(count * size)} from {room:,} bytes; save it as a contiguous tensor."
         )
     other = DerivedSource(
         f"{source.name}, {name} rearranged",

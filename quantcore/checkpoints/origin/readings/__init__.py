@@ -1,4 +1,4 @@
-"""What other libraries, and common mistakes, make of the same bytes: a layout for each, and in words what it does."""
+"""How other libraries, and common mistakes, read the same bytes: a layout for each, and a sentence on what it does."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -37,7 +37,7 @@ def readings(layout: Layout, heads: int = 0) -> Iterator[Reading]:
     """Yield the other readings of a weight, those that change most first.
 
     Args:
-        heads: of attention, of which llama.cpp may have permuted the rows; 0 for another weight.
+        heads: the number of attention heads of a weight whose rows llama.cpp may have permuted, else 0.
 
     Raises:
         QuantError: the tensor can't be read.
@@ -67,7 +67,7 @@ def _precision(layout: Layout) -> Iterator[Reading]:
     other = _narrower(layout)
     if other is not None:
         narrow = str(other).removeprefix("torch.")
-        reader = "kernels in float16" if other == torch.float16 else "converters that cast to bfloat16"
+        reader = "float16 kernels" if other == torch.float16 else "converters that cast to bfloat16"
         yield Reading(
             narrow, f"rounded to {narrow}", reader, replace(layout, given_dtype=other),
             lambda here, there: f"Rounds the value to {narrow}.",
@@ -75,7 +75,7 @@ def _precision(layout: Layout) -> Iterator[Reading]:
 
 
 def _narrower(layout: Layout) -> torch.dtype | None:
-    """The dtype to which readers of this format round what is float32 by its definition."""
+    """The dtype that readers of this format round to, although the format defines float32."""
     if layout.dtype != torch.float32:
         return None
     if isinstance(layout, Gptq | Awq | Gguf):

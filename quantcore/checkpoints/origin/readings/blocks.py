@@ -24,15 +24,15 @@ def gguf(layout: Gguf) -> Iterator[Reading]:
     if kind.name == "Q5_K" and type(kind.levels) is Offset:
         yield Reading(
             "q5k_leak", "without a leaked bit",
-            "nobody: it undoes what auto-round before 0.16.1 may have done, which packed without a mask",
+            "no library; undoes what auto-round before 0.16.1, which packed without a mask, may have done",
             sibling(layout, kind=replace(kind, levels=Unleaked())),
-            instead("q", "Clears bit 0 of odd sub-blocks where bit 4 of the other code in the byte is 1"),
+            instead("q", "Clears bit 0 in odd sub-blocks where bit 4 of the other code in the byte is 1"),
         )  # fmt: skip
     other = adjacent_nibbles(kind)
     if other is not None:
         yield Reading(
-            "nibble_order", "neighbors in a byte", "readers with the order of MLX and compressed-tensors",
-            sibling(layout, kind=other), _in_block("Takes two neighbors from each byte"),
+            "nibble_order", "adjacent codes in a byte", "readers that use the order of MLX and compressed-tensors",
+            sibling(layout, kind=other), _in_block("Takes two adjacent codes from each byte"),
         )  # fmt: skip
     if isinstance(kind.scale_of, HalfE8m0):
         yield e8m0_255(sibling(layout, kind=replace(kind, scale_of=HalfE8m0(nan=True))), True)
@@ -49,12 +49,12 @@ def _in_block(before: str) -> Sentence:
 
 
 def rotary(layout: Gguf | GgufFloats, heads: int) -> Iterator[Reading]:
-    """Yield the rows of q or k as Hugging Face has them."""
+    """Yield the reading with the rows of q or k in Hugging Face's order."""
     if len(layout.shape) != 2 or layout.shape[0] % (2 * heads):
         return
     other = RotaryRows(layout.name, layout.shape, layout.dtype, layout.pieces, inner=layout, heads=heads)
     yield Reading(
-        "rows_permuted", "rows in the order of Hugging Face",
+        "rows_permuted", "rows in Hugging Face's order",
         "readers of Hugging Face's original: llama.cpp's converter permutes the rows of q and k", other,
         lambda here, there: f"Row {here.index[0]} of the original is row {other.stored_index(here.index)[0]} here.",
     )  # fmt: skip

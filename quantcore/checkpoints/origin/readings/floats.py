@@ -15,7 +15,7 @@ from quantcore.granularity import PerBlock
 
 
 def whole(layout: Whole) -> Iterator[Reading]:
-    """Yield the other readings of FP8 in blocks: another block, and other uses of its scale."""
+    """Yield the other readings of FP8 in blocks: another block size, and other uses of the scale."""
     piece, block = layout.pieces["weight_scale"], layout.blocks_of
     if not isinstance(block, PerBlock) or len(layout.shape) != 2 or len(piece.shape) != 2:
         return
@@ -25,7 +25,7 @@ def whole(layout: Whole) -> Iterator[Reading]:
         reader = library if layout.kind == "compressed-tensors" else "transformers 5.23.0"
         if derived != layout.blocks.block:
             yield Reading(
-                "block_of_grid", "block derived from the grid of scales", reader,
+                "block_of_grid", "block size derived from the grid of scales", reader,
                 replace(layout, blocks_of=PerBlock(derived)), _of_grid(layout.blocks.block, derived),
             )  # fmt: skip
     if "_inv" in piece.name:
@@ -64,15 +64,15 @@ def block_floats(layout: BlockFloats) -> Iterator[Reading]:
         )  # fmt: skip
         divides = layout.global_scale == "divides"
         yield Reading(
-            "global_scale_inverse", "global scale the other way",
-            f"readers with the convention of {'ModelOpt, which multiplies' if divides else 'compressed-tensors, which divides'}",
+            "global_scale_inverse", "global scale inverted",
+            f"readers that follow {'ModelOpt, which multiplies' if divides else 'compressed-tensors, which divides'}",
             replace(layout, global_scale="multiplies" if divides else "divides"),
             instead("s", f"{'Multiplies' if divides else 'Divides'} by the global scale"),
         )  # fmt: skip
     if layout.element.bits == 4:
         yield Reading(
-            "nibble_order", "upper half of a byte first", "readers with bitsandbytes' order",
-            sibling(layout, low_first=False), elsewhere("Takes the even of two elements from the upper half of the byte"),
+            "nibble_order", "upper half of a byte first", "readers that use bitsandbytes' order",
+            sibling(layout, low_first=False), elsewhere("Takes the even one of two elements from the upper half of the byte"),
         )  # fmt: skip
     if layout.pieces[SCALE_CODE].dtype in ("U8", "F8_E8M0"):
         yield e8m0_255(replace(layout, e8m0_nan=not layout.e8m0_nan), not layout.e8m0_nan)
@@ -81,7 +81,7 @@ def block_floats(layout: BlockFloats) -> Iterator[Reading]:
         other = Transposed(layout.name, (*lead, columns, rows), layout.dtype, layout.pieces, inner=layout)
         yield Reading(
             "transposed", "experts transposed", "transformers, integrations/mxfp4.py", other,
-            lambda here, there: f"Hands the weight out as {list(other.shape)}: what is at {list(here.index)} here is at "
+            lambda here, there: f"Returns the weight as {list(other.shape)}: the element at {list(here.index)} here is at "
             f"{[*here.index[:-2], here.index[-1], here.index[-2]]} there.",
         )  # fmt: skip
 
@@ -100,6 +100,6 @@ def e8m0_255(layout: Layout, nan: bool) -> Reading:
 def four_bits(layout: FourBits) -> Iterator[Reading]:
     """Yield the other order of two codes in a byte."""
     yield Reading(
-        "nibble_order", "lower half of a byte first", "readers with the order of compressed-tensors, ModelOpt and MLX",
-        sibling(layout, low_first=True), elsewhere("Takes the even of two elements from the lower half of the byte"),
+        "nibble_order", "lower half of a byte first", "readers that use the order of compressed-tensors, ModelOpt and MLX",
+        sibling(layout, low_first=True), elsewhere("Takes the even one of two elements from the lower half of the byte"),
     )  # fmt: skip

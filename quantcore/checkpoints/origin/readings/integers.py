@@ -18,25 +18,25 @@ from quantcore.checkpoints.protocol.layout import Layout
 
 
 def gptq(layout: Gptq) -> Iterator[Reading]:
-    """Yield the other readings of GPTQ: the version of the zero points, what becomes of a stored 15, the group index."""
+    """Yield the other readings of GPTQ: the version of the zero points, how a stored 15 wraps, the group index."""
     if layout.bits not in PLANAR and layout.version != "gptq_p":
         v1 = layout.zero_offset() == -1
         other = replace(layout, version="gptq_v2" if v1 else "gptq", config_symmetric=False)
         if v1:
             reader, what = (
-                "readers of gptq_v2, or that don't know v1 (vllm#26092)",
+                "readers that expect gptq_v2 or don't know v1 (vllm#26092)",
                 "Takes the stored zero point as it is",
             )
         else:
             reader, what = (
-                "readers that take it for v1, as a config says that names no version (vllm#38966)",
+                "readers that assume v1, as for a config that names no version (vllm#38966)",
                 "Adds 1 to the stored zero point",
             )
         yield Reading("gptq_version", f"as GPTQ {'v2' if v1 else 'v1'}", reader, other, instead("z", what))
         if v1 and layout.bits in (2, 4, 8):
             largest = (1 << layout.bits) - 1
             yield Reading(
-                "zero_point_unwrapped", "1 added without a remainder", "AutoGPTQ's qlinear_cuda, llama.cpp's converter",
+                "zero_point_unwrapped", "1 added without wrapping", "AutoGPTQ's qlinear_cuda, llama.cpp's converter",
                 same_record(UnwrappedGptq, layout), instead("z", f"Reads a stored {largest} as {largest + 1}, not 0"),
             )  # fmt: skip
             yield Reading(
@@ -45,11 +45,11 @@ def gptq(layout: Gptq) -> Iterator[Reading]:
                 instead("z", f"Lets a stored {largest} carry into the next zero point of its word"),
             )  # fmt: skip
     if layout.group_index() is not None:
-        yield _in_order(without(layout, "g_idx"), "readers that ignore g_idx, or believe desc_act false")
+        yield _in_order(without(layout, "g_idx"), "readers that ignore g_idx, or trust a desc_act of false")
 
 
 def _in_order(layout: Layout, reader: str) -> Reading:
-    """The columns in the order of the file."""
+    """Return the reading with the columns in the order of the file."""
 
     def sentence(here: Origin, there: Origin) -> str:
         mine, theirs = (o.parameters["scale"].words[0].index for o in (here, there))
@@ -64,15 +64,15 @@ def _in_order(layout: Layout, reader: str) -> Reading:
 
 
 def awq(layout: Awq) -> Iterator[Reading]:
-    """Yield AWQ without its interleave undone."""
+    """Yield the reading of AWQ without undoing its interleave."""
     yield Reading(
         "awq_interleave", "interleave not undone", "GPTQModel 7.7.0, convert_awq_file",
-        sibling(layout, order=dense(4, 32)), elsewhere("Takes the eight codes of a word in their order"),
+        sibling(layout, order=dense(4, 32)), elsewhere("Takes the eight codes of a word in the order in which they are stored"),
     )  # fmt: skip
 
 
 def pack_quantized(layout: PackQuantized) -> Iterator[Reading]:
-    """Yield the other packing of compressed-tensors, where both take the same words, and the columns in order."""
+    """Yield the other packing of compressed-tensors, if the two differ, and the columns in order."""
     for version, words, reader in (
         ("0.16.0", "whole codes per word", "compressed-tensors before 0.17.0"),
         ("0.17.0", "codes across words", "compressed-tensors since 0.17.0"),
@@ -89,14 +89,14 @@ def _width(layout: PackQuantized) -> tuple[int, int]:
 
 
 def in_parts(layout: Hqq | QuantoBits) -> Iterator[Reading]:
-    """Yield the parts of the rows from the other end of the word."""
+    """Yield the reading that takes the parts of the rows from the other end of the word."""
     low_first = isinstance(layout, QuantoBits)
     order, bits = layout.order, layout.order.bits
     if order.in_parts:
         other = parts((high_first if low_first else padded)(bits, order.word_bits))
         yield Reading(
             "part_order", f"first rows in the {'high' if low_first else 'low'} bits",
-            f"readers with the order of {'HQQ' if low_first else 'optimum-quanto'}", sibling(layout, order=other),
+            f"readers that use the order of {'HQQ' if low_first else 'optimum-quanto'}", sibling(layout, order=other),
             elsewhere(f"Takes the first part of the rows from the {'high' if low_first else 'low'} bits"),
         )  # fmt: skip
 
@@ -104,8 +104,8 @@ def in_parts(layout: Hqq | QuantoBits) -> Iterator[Reading]:
 def torchao_int4(layout: TorchaoInt4) -> Iterator[Reading]:
     """Yield the other order of two codes in a byte."""
     yield Reading(
-        "nibble_order", "upper half of a byte first", "readers with bitsandbytes' order",
-        sibling(layout, order=high_first(4, 8)), elsewhere("Takes the even of two elements from the upper half of the byte"),
+        "nibble_order", "upper half of a byte first", "readers that use bitsandbytes' order",
+        sibling(layout, order=high_first(4, 8)), elsewhere("Takes the even one of two elements from the upper half of the byte"),
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""What another reading of a weight is, and the sentences that say how it differs."""
+"""Another reading of a weight, and sentences on how it differs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -14,8 +14,8 @@ Sentence = Callable[[Origin, Origin], str]
 class Reading:
     """Another reading of a weight.
 
-    ``key``: names it in findings; ``name``: a few words; ``reader``: who reads so, with a source; ``layout``: reads the
-    same bytes in that way; ``difference``: a sentence from the origins of one element, as here and as there.
+    ``key``: its key in findings; ``name``: a few words; ``reader``: what reads this way, with a source; ``layout``: reads
+    the same bytes this way; ``difference``: makes a sentence from the origins of one element, as here and as there.
     """
 
     key: str
@@ -31,7 +31,7 @@ def same_record(kind: type[Layout], layout: Layout, **changes: object) -> Layout
 
 
 def instead(symbol: str, before: str) -> Sentence:
-    """``before`` with the number that differs, or that it is the same here."""
+    """Return a sentence: ``before``, then the number that differs, or that it is the same."""
 
     def sentence(here: Origin, there: Origin) -> str:
         mine, theirs = (text_of(o.numbers[symbol]) for o in (here, there))
@@ -48,7 +48,7 @@ def _place(origin: Origin) -> str:
 
 
 def elsewhere(before: str) -> Sentence:
-    """``before`` with the place from which the code is read."""
+    """Return a sentence: ``before``, then the bits that the code is read from."""
 
     def sentence(here: Origin, there: Origin) -> str:
         mine, theirs = _place(here), _place(there)
