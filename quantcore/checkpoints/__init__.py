@@ -3,17 +3,18 @@
 >>> checkpoint = open_checkpoint("path/to/release")  # doctest: +SKIP
 >>> checkpoint.tensors["model.layers.0.self_attn.q_proj.weight"].read(rows=slice(0, 8))  # doctest: +SKIP
 
-Where things are: `address` (folders and files, and nothing outside them), `sources` (a file's bytes, with reads counted),
-`containers` (file headers), `packing` (where each code is stored), `protocol` (what a format implements), `layouts` (one
+Where things are: `files` (folders and files, and nothing outside them; their bytes, with reads counted), `containers`
+(file headers), `packing` (where each code is stored), `protocol` (what a format implements), `layouts` (one
 module per format), `tensor`, `parameters` and `window` (what is built from them), `listing` (all tensors), `origin` (one
 element: its bits, the arithmetic, and how other readers interpret them), `findings` (what is wrong), `comparison` (of two
 checkpoints).
 """
 
-from quantcore.checkpoints.address import Folder, LocalFolder, MemoryFolder, is_inside
 from quantcore.checkpoints.checkpoint import OPENERS, Checkpoint, open_checkpoint
 from quantcore.checkpoints.encode import encode
 from quantcore.checkpoints.examples import EXAMPLES
+from quantcore.checkpoints.files.address import Folder, LocalFolder, MemoryFolder, is_inside
+from quantcore.checkpoints.files.sources import ByteCounter, ByteSource
 from quantcore.checkpoints.findings import CheckpointFinding
 from quantcore.checkpoints.listing import Entry, Totals, facts, listing
 from quantcore.checkpoints.origin import Line, Origin, Rival, StoredNumber, Word, script
@@ -21,7 +22,6 @@ from quantcore.checkpoints.problem import NotFound, Problem
 from quantcore.checkpoints.protocol.fields import Place
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.location import Location
-from quantcore.checkpoints.sources import ByteCounter, ByteSource
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.checkpoints.window import Window, plane_shape
 

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from quantcore.checkpoints.address import Folder, locate
 from quantcore.checkpoints.configs import read_configs
 from quantcore.checkpoints.containers import (
     INDEX,
@@ -25,13 +24,14 @@ from quantcore.checkpoints.containers import (
     parts,
     read_index,
 )
+from quantcore.checkpoints.files.address import Folder, locate
+from quantcore.checkpoints.files.sources import ByteCounter
 from quantcore.checkpoints.findings import CheckpointFinding, find
 from quantcore.checkpoints.layouts import find_layouts
 from quantcore.checkpoints.layouts.plain import Plain
 from quantcore.checkpoints.problem import NotFound, Problem
 from quantcore.checkpoints.protocol.refused import Refused
 from quantcore.checkpoints.protocol.release import Release
-from quantcore.checkpoints.sources import ByteCounter
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.errors import QuantError
 from quantcore.tensors import short

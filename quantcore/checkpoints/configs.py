@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from quantcore.checkpoints.address import Folder
+from quantcore.checkpoints.files.address import Folder
 from quantcore.errors import QuantError
 from quantcore.tensors import load_json
 

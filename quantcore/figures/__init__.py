@@ -7,6 +7,7 @@ readers.
 
 import plotly.graph_objects as go
 
+from quantcore.figures.checkpoints import HARM_AXES, harm, treemap
 from quantcore.figures.distribution import (
     DistributionData,
     distribution,
@@ -14,7 +15,6 @@ from quantcore.figures.distribution import (
     grid_values,
     histogram,
 )
-from quantcore.figures.harm import HARM_AXES, harm
 from quantcore.figures.maps import beyond_colors, drawn_maps, maps, scales_of_maps, titles_of_maps
 from quantcore.figures.number_line import number_line
 from quantcore.figures.pair import PairData, pair, pair_data
@@ -23,7 +23,6 @@ from quantcore.figures.ranges import range_error, range_histogram
 from quantcore.figures.scales import scales
 from quantcore.figures.search import search_error
 from quantcore.figures.style import BLOCKS, base_layout, palette
-from quantcore.figures.treemap import treemap
 
 
 def to_html(figure: go.Figure) -> str:

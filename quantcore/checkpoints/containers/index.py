@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from quantcore.checkpoints.address import Folder, is_inside
+from quantcore.checkpoints.files.address import Folder, is_inside
 from quantcore.checkpoints.problem import Problem
 from quantcore.errors import QuantError
 from quantcore.tensors import load_json, short

@@ -2,7 +2,7 @@
 
 from quantcore.checkpoints.containers.container import Container
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.sources import ByteSource
+from quantcore.checkpoints.files.sources import ByteSource
 from quantcore.tensors import read_safetensors_header, uncollected
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.sources import ByteSource, MemorySource
+from quantcore.checkpoints.files.sources import ByteSource, MemorySource
 from quantcore.errors import QuantError
 from quantcore.tensors import SAFETENSORS_BITS, short
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from quantcore.checkpoints.ggml import BlockType, grid
 from quantcore.checkpoints.ggml.block_type import Parameter
+from quantcore.checkpoints.ggml.block_types.ternary_fp4_types import Digits, HalfE4m3, HalfE8m0
 from quantcore.checkpoints.ggml.grids import STEPS, ShiftedGrid, SignedGrid
 from quantcore.checkpoints.ggml.levels import FloatOf, Offset, Product, Stepped, Table
-from quantcore.checkpoints.ggml.ternary_fp4_types import Digits, HalfE4m3, HalfE8m0
 from quantcore.checkpoints.layouts.gguf.blocks import Gguf
 from quantcore.checkpoints.origin.expression import Formula, constant, entry, ones, power_of_two
 from quantcore.checkpoints.origin.rival_layouts import Unleaked

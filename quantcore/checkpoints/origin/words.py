@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.files.sources import DerivedSource
 from quantcore.checkpoints.ggml import BLOCK_TYPES, BlockType
 from quantcore.checkpoints.layouts.gguf.block_field import BlockField
 from quantcore.checkpoints.protocol.fields import Numbers, Place
 from quantcore.checkpoints.protocol.layout import CODES
 from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.views import Reshaped
-from quantcore.checkpoints.sources import DerivedSource
 
 Index = tuple[int, ...]
 

@@ -7,7 +7,7 @@ that a header of several megabytes takes a few dozen reads.
 import struct
 from typing import Any
 
-from quantcore.checkpoints.sources import ByteSource
+from quantcore.checkpoints.files.sources import ByteSource
 from quantcore.errors import QuantError
 from quantcore.tensors import short
 

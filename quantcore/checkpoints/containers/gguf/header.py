@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from quantcore.checkpoints.containers.gguf.cursor import KEPT, Cursor
-from quantcore.checkpoints.sources import ByteSource
+from quantcore.checkpoints.files.sources import ByteSource
 from quantcore.errors import QuantError
 from quantcore.tensors import short
 

@@ -12,7 +12,7 @@ from quantcore.checkpoints.containers.container import Container
 from quantcore.checkpoints.containers.gguf.header import MAGIC
 from quantcore.checkpoints.containers.gguf.tensors import open_gguf
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.sources import ByteSource
+from quantcore.checkpoints.files.sources import ByteSource
 from quantcore.errors import QuantError
 from quantcore.tensors import short
 

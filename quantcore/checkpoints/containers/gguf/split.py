@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from quantcore.checkpoints.address import Folder
 from quantcore.checkpoints.containers.container import Container
+from quantcore.checkpoints.files.address import Folder
 from quantcore.checkpoints.problem import Problem
 from quantcore.errors import QuantError
 from quantcore.tensors import short

@@ -6,8 +6,8 @@ from quantcore.checkpoints.containers.container import Container
 from quantcore.checkpoints.containers.gguf.header import GgufHeader, GgufTensor, read_gguf_header
 from quantcore.checkpoints.containers.gguf.split import check_part
 from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.files.sources import ByteSource
 from quantcore.checkpoints.ggml import PLAIN_TYPES, TYPE_IDS, UNREADABLE_TYPES
-from quantcore.checkpoints.sources import ByteSource
 from quantcore.errors import QuantError
 from quantcore.tensors import shape_text, short
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from quantcore.checkpoints.address import Folder
 from quantcore.checkpoints.containers.container import Container
 from quantcore.checkpoints.containers.onnx.protobuf import Message, Span, signed
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.sources import ByteSource, DerivedSource
+from quantcore.checkpoints.files.address import Folder
+from quantcore.checkpoints.files.sources import ByteSource, DerivedSource
 from quantcore.errors import QuantError
 from quantcore.tensors import short
 

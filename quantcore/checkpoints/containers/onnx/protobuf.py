@@ -5,7 +5,7 @@ Lengths are followed, so that a tensor's bytes are skipped, not read. Source: pr
 
 from collections.abc import Iterator
 
-from quantcore.checkpoints.sources import ByteSource
+from quantcore.checkpoints.files.sources import ByteSource
 from quantcore.errors import QuantError
 from quantcore.tensors import short
 

@@ -5,7 +5,7 @@ import struct
 import zipfile
 import zlib
 
-from quantcore.checkpoints.sources import ByteSource, DerivedSource
+from quantcore.checkpoints.files.sources import ByteSource, DerivedSource
 from quantcore.errors import QuantError
 from quantcore.tensors import megabytes, short
 

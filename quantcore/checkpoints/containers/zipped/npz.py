@@ -7,7 +7,7 @@ import numpy as np
 from quantcore.checkpoints.containers.container import Container
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.containers.zipped.archive import Archive
-from quantcore.checkpoints.sources import ByteSource, DerivedSource
+from quantcore.checkpoints.files.sources import ByteSource, DerivedSource
 from quantcore.errors import QuantError
 from quantcore.tensors import read_npy_header, short
 

@@ -14,7 +14,7 @@ from quantcore.checkpoints.containers.container import Container
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.containers.zipped.archive import MAX_UNPACKED, Archive
 from quantcore.checkpoints.containers.zipped.pickle_program import Tensor, read_pickle
-from quantcore.checkpoints.sources import ByteSource, DerivedSource
+from quantcore.checkpoints.files.sources import ByteSource, DerivedSource
 from quantcore.errors import QuantError
 from quantcore.tensors import CONVERT_TORCH, SAFETENSORS_BITS, megabytes, short
 

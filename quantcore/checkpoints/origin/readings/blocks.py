@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from quantcore.checkpoints.ggml.block_types.ternary_fp4_types import HalfE8m0
 from quantcore.checkpoints.ggml.levels import Offset
-from quantcore.checkpoints.ggml.ternary_fp4_types import HalfE8m0
 from quantcore.checkpoints.layouts.gguf.blocks import Gguf
 from quantcore.checkpoints.layouts.gguf.weights import GgufFloats
 from quantcore.checkpoints.origin.arithmetic import Origin

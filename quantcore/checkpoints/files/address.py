@@ -12,8 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from quantcore.checkpoints.problem import NotFound
-from quantcore.checkpoints.sources import (
+from quantcore.checkpoints.files.sources import (
     ByteCounter,
     ByteSource,
     LocalSource,
@@ -22,6 +21,7 @@ from quantcore.checkpoints.sources import (
     quoted,
     reason,
 )
+from quantcore.checkpoints.problem import NotFound
 from quantcore.errors import QuantError
 
 MAX_NAMES = 100_000  # files in one folder

@@ -1,7 +1,7 @@
 """All of ggml's types by the number that a file holds, and the block types by name."""
 
-from quantcore.checkpoints.ggml import iq_types, k_types, legacy, ternary_fp4_types
 from quantcore.checkpoints.ggml.block_type import BlockType
+from quantcore.checkpoints.ggml.block_types import iq_types, k_types, legacy, ternary_fp4_types
 
 BLOCK_TYPES: dict[str, BlockType] = {
     kind.name: kind

@@ -1,0 +1,6 @@
+"""Figures of whole checkpoints."""
+
+from quantcore.figures.checkpoints.harm import HARM_AXES, harm
+from quantcore.figures.checkpoints.treemap import treemap
+
+__all__ = ["HARM_AXES", "harm", "treemap"]
