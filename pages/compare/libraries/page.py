@@ -5,8 +5,8 @@ from pages.shared.page_frame import page_frame
 
 with page_frame(
     "Why do two libraries give different integers?",
-    "The scheme on the left, applied to the tensor on the left exactly as each library computes it. Library A starts "
-    "as the one chosen there.",
+    "Applies the scheme on the left to the tensor on the left exactly as each library computes it. Library A defaults "
+    "to the library chosen there, if it can be compared.",
 ) as frame:
     a, b = controls.draw()
     tensor, scheme = frame.chosen.tensor, frame.chosen.scheme
