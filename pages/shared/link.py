@@ -207,7 +207,7 @@ def forget() -> None:
 def address() -> str:
     """The address of the page with all its parameters."""
     parts = urlsplit(st.context.url or "")
-    # a multiple choice is a repeated parameter, of which to_dict() keeps only one
+    # a multiple choice repeats its parameter, and to_dict() keeps only the last
     pairs = [(key, value) for key in st.query_params for value in st.query_params.get_all(key)]
     return urlunsplit((parts.scheme, parts.netloc, parts.path or "/", urlencode(pairs), ""))
 

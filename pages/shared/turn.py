@@ -16,7 +16,7 @@ from pages.serving.work import memory
 from pages.serving.work.admission import Gate, Turn
 from pages.serving.work.lanes import Kind
 
-AT_A_TIME = 5.0  # seconds after which long work lets those who wait go first
+AT_A_TIME = 5.0  # seconds after which long work lets waiting visitors go first
 _PATIENCE = 0.3  # seconds of waiting that are not worth a message
 _WHAT = {
     Kind.SMALL: ("computation", "computations"),
@@ -111,7 +111,7 @@ def computing(shown: bool) -> Iterator[None]:
 
 
 class _WaitMessage:
-    """Tells a waiting visitor how many are before, whenever that changes."""
+    """Tells a waiting visitor how many others come first, whenever that changes."""
 
     def __init__(self, place: DeltaGenerator | None) -> None:
         self.place = place
@@ -120,7 +120,7 @@ class _WaitMessage:
         self.before = -1
 
     def update(self, before: int, kind: Kind) -> None:
-        """Show how many are before this visitor; with none, clear it. Ends the run if it was replaced."""
+        """Show how many come before this visitor; if none, clear the message. Ends the run if it was replaced."""
         check()
         now = time.monotonic()
         if before == 0:
