@@ -39,7 +39,7 @@ DEFAULTS: dict[str, Any] = {
 MIN_PERCENTILE = 50.001  # of the control; quantcore accepts any above 50
 _HELP = (
     "How to find the range that the codes span: from the lowest to the highest element, by the least squared error, a "
-    "percentile of the elements, the least information lost (Kullback-Leibler), k standard deviations around the "
+    "percentile of the elements, the least information loss (Kullback-Leibler), k standard deviations around the "
     "mean, the mean of |x|, HQQ's optimizer, the searches of ggml's K-quants, two fixed numbers, or a manual scale and zero point."
 )
 
@@ -93,7 +93,7 @@ def _percentile() -> float:
         "%.3f",
         key="p",
         **_BIND,
-        help="Symmetric: a percentile of |x|. Asymmetric: one of each tail. Elements outside are clipped.",
+        help="Symmetric: a percentile of |x|. Asymmetric: one for each tail. Elements outside are clipped.",
     )
     return p
 

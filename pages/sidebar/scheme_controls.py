@@ -95,7 +95,7 @@ def _library(kind: str) -> qc.Convention:
         key="library",
         **_BIND,
         help="Whose integers are shown, bit for bit. Under the same scheme, libraries differ in the scale, in the "
-        "order of operations and in edge cases; textbook is what courses teach.",
+        "order of operations and in edge cases; textbook uses the formulas that courses teach.",
     )
     return CONVENTIONS[name]
 
