@@ -22,9 +22,7 @@ from quantcore.quantization import apply_quietly
 T = TypeVar("T")
 LARGE = 1 << 20  # elements; larger tensors and their results share the gate's memory with the tensors in work
 _SMALL_BYTES = 64_000_000  # for the results of all other tensors
-_RECORDS = (
-    32_000  # bytes; roughly what a small tensor's result takes in addition to arrays of the tensor's size
-)
+_RECORDS = 32_000  # bytes; roughly what a small tensor's result takes without arrays of the tensor's size
 
 _small = ByteCache(lambda: _SMALL_BYTES, entries=300)
 _large = ByteCache(turn.GATE.idle_bytes, turn.GATE.in_work, entries=300)
