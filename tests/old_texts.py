@@ -61,6 +61,6 @@ def view(at: AppTest, parameters: dict[str, str]) -> dict[str, Any]:
         "tensor": None if x is None else digest(x),
         "codes": None if x is None or found.scheme is None else outcome(x, found.scheme),
         "choices": {key: str(at.session_state[key]) for key in sorted(parameters) if key in at.session_state},
-        "dropped": any("used instead" in element.value for element in at.warning),
+        "dropped": any("that can't be used and" in element.value for element in at.warning),
         "failed": bool(at.exception),
     }

@@ -439,8 +439,10 @@ def test_bad_value(before: dict[str, str], key: str, value: Any, word: str) -> N
     ],
 )
 def test_bad_element_falls_back_to_the_worst(typed: str, word: str) -> None:
-    at = change(opened(), "cell", typed)
-    assert_one_sentence(at, word, "worst element is shown", kind="warning")
+    at = opened()
+    worst = widget(at, "cell").placeholder
+    at = change(at, "cell", typed)
+    assert_one_sentence(at, word, f"Element ({worst}) is shown instead", kind="warning")
     assert_codes(at)
     assert widget(at, "cell").value == typed
 
@@ -753,7 +755,7 @@ def test_link_with_a_value_that_cannot_be_used(parameters: dict[str, str]) -> No
     at = opened(**parameters)
     assert_clean(at)
     (warning,) = said(at.warning)
-    assert warning.startswith("This link holds 1 parameter that can't be used")
+    assert warning.startswith("This link has 1 parameter that can't be used and is ignored: ")
     key, value = list(parameters.items())[-1]
     assert f"{key}={value}"[:39] in warning
     # the warning stays until it is closed, however many controls change
@@ -789,7 +791,7 @@ def test_library_says_what_it_does_differently(name: str) -> None:
     assert_codes(at)
     assert scheme(at) == DEFAULT.replace("textbook", name)
     assert any(LIBRARY_LINES[name] in html.unescape(e.proto.body) for e in at.get("html"))
-    assert ("as aimet-torch writes it" in " ".join(lines(at))) == name.startswith("aimet")
+    assert ("as aimet-torch reports it" in " ".join(lines(at))) == name.startswith("aimet")
 
 
 @pytest.mark.parametrize("name", qc.INTEGER_CONVENTIONS)

@@ -56,7 +56,7 @@ def test_code_tab_says_what_was_not_run() -> None:
     at = opened(tab="Code", library="aimet.Quantize", **SMALL)
     assert_clean(at)
     assert "aimet_torch" in scripts(at)[0]
-    assert "aimet-torch 2.42.0 does not install" in captions(at)
+    assert "aimet-torch 2.42.0 can't be installed" in captions(at)
 
 
 def test_code_tab_says_why_there_is_no_script() -> None:

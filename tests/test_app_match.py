@@ -268,7 +268,7 @@ def test_a_known_mistake_is_told_beside_a_scheme_without_one():
         paste(opened(src="paste", _pasted=text), typed(wrong.wrong.codes.reshape(1, -1).to(torch.int64)))
     )
     results(at)
-    (told,) = [text for text in said(at.markdown) if text.startswith("A known mistake gives exactly")]
+    (told,) = [text for text in said(at.markdown) if text.startswith("A known mistake also gives exactly")]
     assert f"with scale {wrong.wrong.scale.max().item():.7g}." in told
     at = at.button(key="match_known_clamp-of-another-type").click().run()
     assert not at.exception

@@ -328,9 +328,7 @@ def test_libraries_begin_with_the_library_of_the_sidebar() -> None:
 def test_infinite_number_is_dropped_and_named() -> None:
     at = opened(seed="1e309", bits="5")
     assert_codes(at, tensors.generate(tensors.Generated()))
-    assert said(at.warning) == [
-        "This link holds 1 parameter that can't be used; its default is used instead: seed=1e309."
-    ]
+    assert said(at.warning) == ["This link has 1 parameter that can't be used and is ignored: seed=1e309."]
     assert at.query_params == {"bits": "5"}
 
 

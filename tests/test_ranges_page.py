@@ -187,7 +187,7 @@ def test_a_block_of_groups() -> None:
     [
         ({"format": "e4m3fn"}, "e4m3fn has no zero point, so the range only sets the scale"),
         ({"format": "e2m1", "per": "group", "group": "5", "scales": "e4m3fn"}, "use float32 scales"),
-        ({"per": "group", "group": "5"}, "every block shrinks to the same fraction of its own min-max"),
+        ({"per": "group", "group": "5"}, "all blocks use the same fraction of their own min-max range"),
     ],
 )
 def test_what_does_not_apply_is_said(parameters: dict[str, str], words: str) -> None:
@@ -288,8 +288,8 @@ def test_a_slider_is_spoken_of_where_there_is_one() -> None:
 
 def test_a_search_that_is_none_is_refused_in_words() -> None:
     at = opened(shape="4x512", range="ggml search", search="min_max", per="group", group="32")
-    assert "is not a search of ggml" in said(at.error)[0]
+    assert "is not a ggml search" in said(at.error)[0]
     at = opened(
         shape="4x512", range="ggml search", search="make_qx(weights=importance)", per="group", group="32"
     )
-    assert "an imatrix, which can't be given here" in said(at.error)[0]
+    assert "an imatrix, which can't be set here" in said(at.error)[0]

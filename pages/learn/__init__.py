@@ -1,4 +1,4 @@
-"""Learn: the lessons of one module each, and the overview of all."""
+"""Learn: the lessons that are one module each, and the overview of all lessons."""
 
 from pages.learn.lesson_pages import PAGES
 

@@ -19,7 +19,7 @@ words, picture = views.side_by_side(views.for_maps(4) if step == "yours" else (2
 match step:
     case "signed":
         words.markdown(
-            "**error = x - x̂**. Its sign says on which side of x the value of the code lies. Rounding to nearest "
+            "**error = x - x̂**. Its sign shows on which side of x the value of the code lies. Rounding to nearest "
             "gives both signs about equally often; truncation does not. Within the range no error exceeds half a step."
         )
         result = cache.result(FEW, SCHEME)
@@ -41,9 +41,9 @@ match step:
             views.formula(*views.lines(qc.trace(result, (worst,))))
     case "means":
         words.markdown(
-            "Signed errors cancel, so their magnitudes or their squares are added up. Squaring makes one large error "
+            "Signed errors cancel, so their magnitudes or their squares are summed. Squaring makes one large error "
             "count as much as many small ones. The mean does not grow with the size of the tensor; the sum does. The "
-            "maximum depends on the worst element alone."
+            "maximum depends only on the worst element."
         )
         report = cache.report(FEW, SCHEME)
         errors = cache.result(FEW, SCHEME).error.tolist()
@@ -81,7 +81,7 @@ match step:
     case "clipping":
         with words:
             st.markdown(
-                "A narrow range has a fine step but clips what lies outside; a wide one clips nothing and rounds "
+                "A narrow range has a fine step but clips what lies outside; a wide one clips nothing but rounds "
                 "coarsely. Drag the range to the smallest MSE."
             )
             limit = st.slider(

@@ -1,4 +1,4 @@
-"""The frame of a lesson: its steps, each with a link, Previous and Next, the large mode, the sources.
+"""The frame of a lesson: its steps, each with a link, Previous and Next, large mode, the sources.
 
 A lesson is a page script: ``step = frame.head("scale")``, the content of that step, ``frame.foot(...)``.
 """
@@ -28,7 +28,7 @@ def is_lesson(page: Page) -> bool:
 
 
 def is_large() -> bool:
-    """Whether text and figures are large enough to be read from the last row."""
+    """Whether text and figures are large enough to read from the back row."""
     return bool(st.session_state.get(LARGE))
 
 
@@ -68,8 +68,8 @@ def head(name: str) -> str:
 
 
 def _one_of_many(name: str, place: Any) -> str:
-    """Choose a step by its headline. The control bound to the link, whose options are the names of the steps, stays
-    hidden: a name may give away the answer.
+    """Choose a step by its headline. The control bound to the link stays hidden: its options are the names of the
+    steps, and a name may give away the answer.
     """
     steps, key = LESSONS[name].steps, step_key(name)
     with place:
@@ -101,7 +101,7 @@ def foot(*sources: str) -> None:
 
 
 def _step_button(label: str, place: Any, name: str, step: str | None, direction: int) -> None:
-    """Draw a button to the previous or next step, or at either end of a lesson a link to the adjacent lesson."""
+    """Draw a button to the previous or next step or, at either end of a lesson, a link to the adjacent lesson."""
     lessons = list(LESSONS)
     neighbor = lessons.index(name) + direction
     if step is not None:
@@ -122,20 +122,20 @@ def link_to(name: str, step: str, label: str, key: str, large: bool = False) -> 
 
 
 def plain() -> None:
-    """Apply the style of a page about the lessons."""
+    """Apply the style of the lessons to another page."""
     st.html(f"<style>{_CSS}</style>")
 
 
 def _keep_large(name: str) -> None:
-    """Keep the large mode on the way to another lesson, whose widget of the same key is a different one."""
+    """Keep large mode on the way to another lesson: its widget has the same key, but is a different one."""
     previous, large = st.session_state.get(_LARGE_BEFORE, (name, False))
     if previous != name and LARGE not in st.query_params:
         st.session_state[LARGE] = large
 
 
 def _enlarge() -> None:
-    """Set the size of text and figures, in proportion to the window: a projector's 1280 pixels and a screen's 1920
-    fill the same wall.
+    """Set the size of text and figures in proportion to the window: 1280 and 1920 pixels fill the same wall when
+    projected.
     """
     style = _CSS
     if is_large():
@@ -148,6 +148,6 @@ def _enlarge() -> None:
 
 
 def unfold() -> None:
-    """Bring the sidebar back after the large mode, here or on a page that is not a lesson."""
+    """Bring the sidebar back after large mode, here or on a page that is not a lesson."""
     if st.session_state.pop(_FOLDED, False):
         st.set_page_config(initial_sidebar_state="auto")

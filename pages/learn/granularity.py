@@ -81,12 +81,12 @@ match step:
     case "tensor":
         result, report = found(qc.PerTensor())
         reach = np.abs(X).max(1)
-        ruled = int(reach.argmax())
-        zeros = int((np.delete(result.dequantized.numpy(), ruled, 0) == 0).sum())
+        outlier = int(reach.argmax())
+        zeros = int((np.delete(result.dequantized.numpy(), outlier, 0) == 0).sum())
         words.markdown(
-            f"Row {ruled} reaches {reach.max():g}, the other rows at most {np.delete(reach, ruled).max():g}. One scale "
-            f"for all must cover {reach.max():g}, so its step is {float(result.scale):.3g}: of the {X.size - X.shape[1]} "
-            f"elements of the other rows, {zeros} become 0."
+            f"Row {outlier} reaches {reach.max():g}, the other rows at most {np.delete(reach, outlier).max():g}. A single "
+            f"scale must cover {reach.max():g}, so its step is {float(result.scale):.3g}: of the {X.size - X.shape[1]} "
+            f"elements in the other rows, {zeros} become 0."
         )
         with words:
             key_figures(result, report)
@@ -95,8 +95,8 @@ match step:
             cells.draw([*tables, cells.Table("x̂", result.dequantized.numpy())], "learn_granularity_all")
     case "rows":
         words.markdown(
-            "**per-channel, axis 0**: axis 0 counts the rows, so each row has a scale of its own. The maximum is taken "
-            "along the *other* axis; `keepdim` leaves a 1 in its place, so that (4, 6) becomes (4, 1). In x / s, "
+            "**per-channel, axis 0**: axis 0 indexes the rows, so each row has its own scale. The maximum is taken "
+            "along the *other* axis; `keepdim` keeps that axis with length 1, so (4, 6) becomes (4, 1). In x / s, "
             "broadcasting repeats that column 6 times: every element is divided by the scale of its row."
         )
         result, report = found(qc.PerChannel(0))
@@ -119,7 +119,7 @@ match step:
             broadcast(result, 1)
     case "trap":
         words.markdown(
-            "Broadcasting aligns shapes **from the right**: a scale of shape (n,) counts as (1, n), one per column. With "
+            "Broadcasting aligns shapes **from the right**: a scale of shape (n,) is read as (1, n), one per column. With "
             "a square tensor nothing fails, and the scales of the rows silently divide the columns. Use shape (n, 1), "
             "or `keepdim`."
         )
@@ -178,7 +178,7 @@ match step:
         }
         words.markdown(
             "A scale is a float32 of 32 bits, shared by the elements of its block: **bits per element = bits per code "
-            f"+ 32 / elements per block**. For {X.size} elements scales are expensive. In a layer of 4096 × 4096, one "
+            f"+ 32 / elements per block**. With {X.size} elements, scales are expensive. In a layer of 4096 × 4096, one "
             f"scale per row costs {large['row'] - BITS.bits:.2g} bits per element, one per group of 32 costs "
             f"{large['group of 32'] - BITS.bits:.2g}."
         )

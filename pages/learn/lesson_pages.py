@@ -1,4 +1,4 @@
-"""The page records of the lessons: their controls, and what they use of the sidebar."""
+"""The page records of the lessons: their controls, and the parts of the sidebar that they use."""
 
 from collections.abc import Iterable, Mapping
 
@@ -35,7 +35,7 @@ def _own(name: str, controls: tuple[str, ...]) -> set[str]:
 
 
 def _yours(name: str) -> dict[str, While]:
-    """For a lesson whose step "yours" uses the visitor's tensor and scheme."""
+    """The ``uses`` of a lesson whose step "yours" needs the visitor's tensor and scheme."""
     return dict.fromkeys((TENSOR, SCHEME), While(step_key(name), {"yours"}))
 
 

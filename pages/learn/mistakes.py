@@ -43,18 +43,18 @@ def nameless(line: Line) -> str:
 
 
 def difference(wrong: list[Line], right: list[Line]) -> str:
-    """Return both implementations as a diff: lines that differ with their sign, the wrong ones first."""
-    told, at = [f"  {nameless(wrong[0])}"], 1
+    """Return both implementations as a diff, with the wrong lines before the right ones."""
+    diff, at = [f"  {nameless(wrong[0])}"], 1
     for line in wrong[1:]:
         if line.differs:
-            told.append(f"- {line.text}")
+            diff.append(f"- {line.text}")
             continue
         while right[at].differs:
-            told.append(f"+ {right[at].text}")
+            diff.append(f"+ {right[at].text}")
             at += 1
-        told.append(f"  {line.text}")
+        diff.append(f"  {line.text}")
         at += 1
-    return "\n".join([*told, *(f"+ {line.text}" for line in right[at:])])
+    return "\n".join([*diff, *(f"+ {line.text}" for line in right[at:])])
 
 
 def outcome_tables(
@@ -70,7 +70,7 @@ def outcome_tables(
 
 
 def tensor() -> tuple[str, torch.Tensor | None]:
-    """The part of the visitor's tensor that is used, with its key; None for the mistake's own tensor."""
+    """The key of the visitor's tensor and the part of it that is used; "" and None for the mistake's own tensor."""
     mine = st.toggle("Use my tensor", key="learn_mistakes_mine", bind="query-params",
                      help=f"Runs the code on the first {SIDE} rows and columns of the tensor in the sidebar")  # fmt: skip
     chosen = views.yours() if mine else None
@@ -96,12 +96,12 @@ def find(comparison: Comparison, marks: np.ndarray, key: str, picked: int) -> No
         cells.draw(tables, "learn_mistakes_find", lambda row, column: pick(key, row, column))
 
 
-def reveal(comparison: Comparison, marks: np.ndarray, told: str) -> None:
+def reveal(comparison: Comparison, marks: np.ndarray, summary: str) -> None:
     """Draw both results one above the other, the code with the lines that differ, and what goes wrong."""
     mistake = MISTAKES[step]
     wrong, right = comparison.wrong, comparison.right
     with words:
-        st.markdown(f"**{mistake.title}.** {told}.")
+        st.markdown(f"**{mistake.title}.** {summary}.")
         st.markdown(f"**What goes wrong:** {messages.plain(mistake.why)}")
         st.markdown(f"**Fix:** {messages.plain(mistake.fix)}")
         st.code(difference(*lines(mistake)), language="diff", wrap_lines=True)
@@ -119,13 +119,13 @@ def reveal(comparison: Comparison, marks: np.ndarray, told: str) -> None:
 
 
 def result(wrong: np.ndarray, picked: frozenset[tuple[int, int]]) -> str:
-    """Say how many cells are wrong, and how many of them were found."""
+    """Return a sentence on how many cells are wrong, and how many of them were found."""
     count, found = int(wrong.sum()), sum(bool(wrong[place]) for place in picked)
-    told = f"{count} of {wrong.size} cells {'is' if count == 1 else 'are'} wrong"
+    wrong_cells = f"{count} of {wrong.size} cells {'is' if count == 1 else 'are'} wrong"
     if not picked:
-        return told
+        return wrong_cells
     other = len(picked) - found
-    return f"{told}; you found {found}, and marked {other} correct cell{'s' * (other != 1)}"
+    return f"{wrong_cells}; you found {found}, and marked {other} correct cell{'s' * (other != 1)}"
 
 
 lesson_links.leave()

@@ -1,4 +1,4 @@
-"""All lessons, with their subjects and minutes, and a plan for a class of one hour."""
+"""All lessons, with their subjects and durations, and a plan for a class of one hour."""
 
 import streamlit as st
 
@@ -22,8 +22,8 @@ with lessons:
     st.markdown(
         "- **Large** enlarges text and figures for a projector and folds the sidebar away; it stays on from step to "
         "step and from lesson to lesson.\n"
-        "- **Link**, on every step, gives the address of the current view: step, settings and size. Whoever opens it "
-        "sees the same.\n"
+        "- **Link**, on every step, gives the address of the current view: step, settings and size. Anyone who opens it "
+        "sees the same view.\n"
         "- In *Predict*, everyone with the same seed gets the same tensor. Answers stay in each person's browser "
         "session."
     )

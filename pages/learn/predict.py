@@ -19,13 +19,13 @@ ACROSS = 8  # elements asked for per row
 
 
 def exercise(seed: int, scheme: qc.Scheme, step: str) -> tuple[Tensor, qc.Scheme]:
-    """A small tensor by seed whose numbers divide easily, and the scheme to quantize it with.
+    """A small tensor, made from the seed, whose numbers divide easily, and the scheme to quantize it with.
 
     The step "codes" uses a fixed range, so that some values are clipped.
     """
     fmt = scheme.format
     fmt = fmt if isinstance(fmt, qc.IntFormat) else qc.INT4  # other formats are not asked about
-    if step == "zero_point":  # symmetric codes need no arithmetic for it
+    if step == "zero_point":  # with a symmetric scheme there is nothing to compute
         scheme = dataclasses.replace(scheme, symmetric=False)
     plain = dataclasses.replace(scheme, range_setting=qc.MinMax()) == qc.Scheme(
         scheme.format, scheme.symmetric
@@ -132,7 +132,7 @@ def forget_element(asked: str) -> None:
 
 
 def score(key: str) -> None:
-    """Draw how many answers are right, here and so far; kept in this session alone."""
+    """Draw how many answers are right, here and so far; kept only in this session."""
     all_marks: dict[str, list[grade.Mark]] = st.session_state[MARKS]
     here, every = all_marks[key], [m for marks in all_marks.values() for m in marks]
     views.figures(
@@ -145,7 +145,7 @@ def score(key: str) -> None:
 step = frame.head("predict")
 words, picture = views.side_by_side((1, 2))
 with words:
-    told = st.container()
+    facts = st.container()
     mine = st.toggle("Use my tensor", key="learn_predict_mine", bind="query-params",
                      help="Asks about the tensor and range in the sidebar instead of a practice tensor")  # fmt: skip
     left, right = st.columns(2)
@@ -165,9 +165,9 @@ if chosen is not None:
         row = min(int(row), rows - 1)
         places, names, elements = question(tensor, result, step, row)
         if isinstance(scheme.format, qc.IntFormat):
-            with told:
+            with facts:
                 given(result, step, places)
-        mark(step, result, places, [""] * len(places))  # refuses what can't be predicted
+        mark(step, result, places, [""] * len(places))  # raises if the answers can't be predicted
     except qc.QuantError as error:
         messages.error(str(error))
     else:

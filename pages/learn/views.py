@@ -1,4 +1,4 @@
-"""What lessons show of a quantized tensor: maps, the arithmetic of one element, key figures."""
+"""What lessons show about a quantized tensor: maps, the arithmetic of one element, key figures."""
 
 import html
 import re
@@ -38,7 +38,7 @@ def generated(spec: tensors.Generated) -> Tensor:
 
 
 def yours() -> tuple[Tensor, qc.Scheme] | None:
-    """The visitor's tensor and scheme; None if there is none, after saying so."""
+    """The visitor's tensor and scheme; None if one is missing, which a message then explains."""
     chosen = selection.get()
     for problem in chosen.problems:
         messages.error(problem)
@@ -55,13 +55,13 @@ def yours() -> tuple[Tensor, qc.Scheme] | None:
 
 
 def side_by_side(widths: tuple[float, float] = (2, 3)) -> tuple[DeltaGenerator, DeltaGenerator]:
-    """Return the place for a step's text and controls, and the place beside it for its figure; ``widths``: relative."""
+    """Return the places for a step's text and controls, and next to them for its figure; ``widths``: relative."""
     columns = st.columns(widths, gap="medium")
     return columns[0].container(key="lesson_control"), columns[1].container(key="lesson_picture")
 
 
 def for_maps(words: float = 3) -> tuple[float, float]:
-    """Widths for `side_by_side` that let four maps fit into a window two by two; ``words`` to 4 in large mode."""
+    """Widths for `side_by_side` that let four maps fit into a window two by two; in large mode ``words`` to 4."""
     return (words, 4) if frame.is_large() else (2, 3)
 
 
@@ -73,7 +73,7 @@ def explore(
     picture: DeltaGenerator,
     default: tuple[int, ...] | None = None,
 ) -> None:
-    """Draw the maps, and beside them the arithmetic of one element, chosen by a click.
+    """Draw the maps, and next to them the arithmetic of one element, chosen by a click.
 
     Args:
         name: of the lesson; the element is bound to the key ``learn_<name>_cell``.
@@ -166,7 +166,7 @@ def table(rows: Sequence[dict[str, str]]) -> None:
 
 
 def lines(t: qc.Trace, first: str = "", last: str = "") -> list[str]:
-    """The arithmetic of an element as lines, from the step ``first`` to the one whose name starts with ``last``."""
+    """The arithmetic of an element as lines, from the step ``first`` to the first whose name starts with ``last``."""
     steps = t.steps()
     names = [step.name for step in steps]
     start = names.index(first) if first else 0

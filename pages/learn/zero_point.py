@@ -24,7 +24,7 @@ SCHEMES = {"symmetric": SYMMETRIC, "asymmetric": ASYMMETRIC}
 
 
 def line(name: str, values: list[float], scheme: qc.Scheme) -> qc.Quantized:
-    """Draw values and their codes on a line."""
+    """Draw values and their codes on a number line."""
     result = cache.result(views.own(name, values), scheme)
     views.figure(lessons.rounding_line(result, **frame.plot_style()), f"learn_zero_point_{name}", "lines")
     return result
@@ -47,7 +47,7 @@ match step:
     case "symmetric":
         words.markdown(
             "**Symmetric**: the range is ±max|x|, and code 0 stands for 0, so the zero point is 0. Weights usually "
-            "lie about equally on both sides of 0, so that both halves of the codes are used."
+            "lie about equally on both sides of 0, so both halves of the codes are used."
         )
         with picture:
             result = line("weights", WEIGHTS, SYMMETRIC)
@@ -79,7 +79,7 @@ match step:
             views.formula(*views.lines(qc.trace(result, (5,))))
     case "zero":
         words.markdown(
-            "Padding, masks and ReLUs produce many exact zeros. If 0 lay between two codes, each of them would carry "
+            "Padding, masks and ReLUs produce many exact zeros. If 0 lay between two codes, all of them would have "
             "the same error. So the range is widened to include 0, and z is rounded to an integer: then (z - z) · s is "
             "exactly 0. These values lie far from 0, so the codes between 0 and the lowest of them are wasted."
         )

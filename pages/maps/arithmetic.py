@@ -22,7 +22,7 @@ class Arithmetic:
     Attributes:
         trace: its numbers.
         block: the name of its block.
-        lines: its steps, one per line, after the block's numbers as the library reports them.
+        lines: its steps, one per line, preceded by the block's numbers as the library reports them, if any.
     """
 
     trace: qc.Trace
@@ -36,7 +36,7 @@ class Arithmetic:
 
 
 def of(tensor: Tensor, scheme: qc.Scheme, element: tuple[int, ...]) -> Arithmetic:
-    """The arithmetic of an element of `cache.result`, worked out once for all that show it."""
+    """The arithmetic of an element of `cache.result`, computed once for everything that shows it."""
 
     def make() -> Arithmetic:
         result = cache.result(tensor, scheme)
@@ -51,7 +51,7 @@ def _lines(result: qc.Quantized, trace: qc.Trace) -> list[str]:
     if not own:
         return aligned(trace.steps())
     numbers = ", ".join(f"{what} {values[trace.block].item():.7g}" for what, values in own.items())
-    return [f"as {result.scheme.convention.library} writes it: {numbers}", *aligned(trace.steps())]
+    return [f"as {result.scheme.convention.library} reports it: {numbers}", *aligned(trace.steps())]
 
 
 def draw(shown: Arithmetic, is_worst: bool) -> None:

@@ -54,7 +54,7 @@ def draw(tables: Sequence[Table], key: str, on_pick: Callable[[int, int], None] 
 
 
 def tints(blocks: Any) -> np.ndarray:
-    """A mark for each cell by the number of its block, counted from 0: a color such as ``tint3``.
+    """A mark for each cell from the number of its block, counted from 0: a color such as ``tint3``.
 
     With more blocks than colors, the cells show the number too: ``tint3:11``.
     """
@@ -77,7 +77,7 @@ def _data(table: Table) -> dict[str, Any]:
 
 
 def _texts(values: np.ndarray) -> list[list[str]]:
-    """All numbers of a table with the same number of decimals: as many as needed, up to four digits of the largest."""
+    """A table's numbers with equally many decimals: as many as needed, up to four digits for the largest number."""
     if values.dtype.kind != "f":
         return [[str(v) for v in row] for row in values]
     finite = np.abs(values[np.isfinite(values)])

@@ -14,7 +14,7 @@ from quantcore import figures
 from quantcore.analysis import MapData
 
 _HERE = Path(__file__).parent
-_DRAWING = sorted((_HERE / "drawing").glob("*.js"))  # in any order: together they are one module
+_DRAWING = sorted((_HERE / "drawing").glob("*.js"))  # the order does not matter: together they are one module
 _FAILED = "_maps_failed"
 
 
@@ -24,7 +24,7 @@ def script(name: str) -> str:
 
 
 def vendor() -> str:
-    """Where plotly.js is, if it is not beside Streamlit's own files."""
+    """The address of plotly.js, if it is not next to Streamlit's own files."""
     base = st.get_option("server.baseUrlPath").strip("/")
     return f"/{base}/vendor/plotly.min.js".replace("//", "/")
 
@@ -80,6 +80,6 @@ def four_maps(
 
 
 def legend(data: MapData) -> str:
-    """What a cell shows and what its color does not; empty if every cell is an element with a color of its own."""
+    """What a cell stands for and what its color can't show; empty if each cell is one element in its own color."""
     overview = f"{data.legend} Drag a box to see that part element by element." if data.legend else ""
     return f"{overview} {figures.beyond_colors(data)}".strip()

@@ -51,8 +51,8 @@ def draw(
 
     Args:
         shown: of the chosen element.
-        found: boxes of a finding, to be outlined.
-        against: what the error map is compared with if the visitor has asked for it.
+        found: boxes of a finding to outline.
+        against: what the error map is compared with, if the visitor has asked for that.
     """
     if view is None:
         return
@@ -112,16 +112,16 @@ def region(rows: tuple[int, int] | None, columns: tuple[int, int] | None) -> Non
 
 
 def _chosen(shape: tuple[int, ...], worst: tuple[int, ...], place: DeltaGenerator) -> tuple[int, ...]:
-    """The chosen element; if the tensor does not have it, warn and return the worst."""
+    """The chosen element; if there is no such element, warn and return the worst."""
     try:
         return read_element(st.session_state["cell"], shape) or worst
     except qc.QuantError as error:
-        messages.warning(f"{error} The worst element is shown instead.", place)
+        messages.warning(f"{error} Element {worst} is shown instead.", place)
         return worst
 
 
 def _view_controls(shape: tuple[int, ...], worst: tuple[int, ...]) -> View:
-    """Draw the controls under the maps: overlays, element, part shown."""
+    """Draw the controls under the maps: overlays, element, visible part."""
     with st.container(horizontal=True, key="map_controls", vertical_alignment="center", gap="small"):
         st.checkbox(
             "Block borders", key="borders", help="Draw lines between the blocks that share a scale", **_BIND
@@ -134,7 +134,7 @@ def _view_controls(shape: tuple[int, ...], worst: tuple[int, ...]) -> View:
             "Element",
             key="cell",
             placeholder=", ".join(map(str, worst)),
-            help="Index of the element whose arithmetic is shown; empty: the worst. Click a cell to fill it in.",
+            help="Index of the element whose arithmetic is shown; empty: the worst, if any. Click a cell to fill it in.",
             width=180,
             **_BIND,
         )
@@ -159,7 +159,7 @@ def _axes(shape: tuple[int, ...]) -> tuple[tuple[int, int] | None, tuple[int, ..
     if rank <= 2:
         return None, ()
     axes = list(range(rank))
-    # empty means the last two axes, so that the link need not name them
+    # empty means the last two axes, so the link need not name them
     st.selectbox("Rows along axis", axes, None, key="down", placeholder=str(rank - 2), width=190, **_BIND)
     st.selectbox(
         "Columns along axis", axes, None, key="across", placeholder=str(rank - 1), width=210, **_BIND

@@ -19,12 +19,12 @@ from quantcore.quantization import Quantized
 class Picture:
     """What the maps show and how.
 
-    ``identity``: key of the tensor; the zoom stays while it and the view do. ``element``: the chosen element, outlined
-    together with its block. ``large``: for a projector. ``found``: further boxes of the tensor to outline.
-    ``arithmetic``: that of the element, shown over the maps after a click if the page shows it out of sight; None if a
-    click shows nothing. ``against``: the scheme that the error map is compared with, if any. ``result``: whose elements
-    are shown; None for values without codes. ``beneath``: px of the window to leave below the maps. ``whole``: the shape
-    of the tensor, if ``data`` shows a part of it that was read alone.
+    ``identity``: key of the tensor; the zoom is kept while it and the view stay the same. ``element``: the chosen
+    element, outlined together with its block. ``large``: for a projector. ``found``: further boxes of the tensor to
+    outline. ``arithmetic``: that of the element, shown over the maps after a click if the page's copy is out of sight;
+    None if a click shows nothing. ``against``: the scheme that the error map is compared with, if any. ``result``: the
+    result that is shown; None for values without codes. ``beneath``: px of the window to leave below the maps.
+    ``whole``: the shape of the tensor, if only the part in ``data`` was read.
     """
 
     result: Quantized | None
@@ -57,12 +57,12 @@ class Picture:
 
     @property
     def format(self) -> qc.Format | None:
-        """What a code is; None if there are none."""
+        """The format of the codes; None if there are no codes."""
         return self.result.scheme.format if self.result else None
 
 
 def marks(picture: Picture) -> dict[str, Any]:
-    """Everything but the values, such as outlines and borders."""
+    """Everything except the values, such as outlines and borders."""
     data, view, element = picture.data, picture.view, picture.element
     return {
         "uirevision": f"{picture.identity} {view}",
@@ -133,7 +133,7 @@ def _elements(
             names.append("values")
         how = result.dequantizer
         if how.how != "scaled" or how.center is not None or how.dtype != torch.float32:
-            names.append("dequantized")  # not by the component's formula
+            names.append("dequantized")  # the component's formula does not apply
     arrays = {name: _packed(getattr(shown, name)) for name in names}
     if result is not None and not by_block:
         arrays |= {name: _packed(_shrunk(getattr(shown, name))) for name in ("scale", "zero_point")}
@@ -145,13 +145,13 @@ def _elements(
 
 
 def alternative(data: MapData) -> str:
-    """What the maps show, in words, for screen readers."""
+    """A description of the maps for screen readers."""
     shape = " by ".join(str(n) for n in data.largest.x.shape)
     ranges = [
         f"{title} from {data.map(name).min():.4g} to {data.map(name).max():.4g}"
         for name, title in figures.titles_of_maps(data).items()
     ]
-    keys = "Arrow keys move from cell to cell, Enter shows the arithmetic of one."
+    keys = "Arrow keys move from cell to cell, Enter shows a cell's arithmetic."
     if data.legend:
         keys += f" Keys 1 to {len(ranges)} choose the map."
     how_many = ("One map", "Two maps", "Three maps", "Four maps")[len(ranges) - 1]

@@ -1,10 +1,10 @@
-"""Places in a tensor as they are typed: an element, a span of rows; and the part around an element."""
+"""Places in a tensor as visitors type them (an element, a span of rows), and the span around an element."""
 
 import quantcore as qc
 
 
 def around(place: int, length: int) -> tuple[int, int] | None:
-    """The 16 elements around one; None for all, if there are no more."""
+    """The span of 16 elements around one; None, for all elements, if there are at most 16."""
     if length <= 16:
         return None
     start = min(max(0, place - 8), length - 16)
@@ -49,7 +49,7 @@ def integers(typed: str, what: str) -> tuple[int, ...] | None:
     """Read ``3, 17``; empty text means none.
 
     Raises:
-        QuantError: ``what`` is something else.
+        QuantError: the text is not a list of integers; the message begins with ``what``.
     """
     words = typed.strip().strip("()").replace(",", " ").split()
     try:

@@ -12,7 +12,7 @@ function loadScript(url) {
   });
 }
 
-// Next to Streamlit's own files, wherever the host serves them; else where the server's configuration says
+// Next to Streamlit's own files, wherever the host serves them; otherwise at the address that the server configures
 function loadPlotly(url) {
   if (window.Plotly) return Promise.resolve(window.Plotly);
   const own = document.querySelector('script[src*="static/js/"]')?.src;

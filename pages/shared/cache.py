@@ -1,8 +1,8 @@
 """All cached calls; quantcore itself has no caches for pages.
 
 Cache keys are text: the content key of the tensor, the text of the scheme, the name of the result. Cached objects are
-shared by all visitors: never modify them. What is not known is computed when it is the visitor's turn, and once, even
-if a whole class asks for it at the same moment.
+shared by all visitors: never modify them. A missing result is computed when it is the visitor's turn, and only once,
+even if a whole class asks for it at the same moment.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ from quantcore.quantization import apply_quietly
 T = TypeVar("T")
 LARGE = 1 << 20  # elements; larger tensors and their results share the gate's memory with the tensors in work
 _SMALL_BYTES = 64_000_000  # for the results of all other tensors
-_RECORDS = 32_000  # bytes; roughly what a result of a small tensor takes besides arrays of the tensor's size
+_RECORDS = 32_000  # bytes; roughly what a small tensor's result takes without arrays of the tensor's size
 
 _small = ByteCache(lambda: _SMALL_BYTES, entries=300)
 _large = ByteCache(turn.GATE.idle_bytes, turn.GATE.in_work, entries=300)
@@ -35,7 +35,7 @@ def cached(
     """Return ``make()``, computed once for this tensor and ``what``, when it is this run's turn.
 
     Args:
-        need: memory that the run needs to go on with the result, in multiples of the tensor; see `needs`.
+        need: memory that the run needs to work with the result, in multiples of the tensor; see `needs`.
         long: whether ``make`` takes seconds even for small tensors.
     """
     return _cached(_large if size(tensor) > LARGE else _small, tensor, what, make, need, long)
@@ -44,7 +44,7 @@ def cached(
 def cached_small(
     tensor: Tensor, what: str, make: Callable[[], T], need: float = needs.USUAL, *, long: bool = False
 ) -> T:
-    """`cached` for results that are small whatever the tensor: large ones do not displace them."""
+    """`cached` for results that are small even for large tensors, so that large results do not displace them."""
     return _cached(_small, tensor, what, make, need, long)
 
 
@@ -78,11 +78,11 @@ def _cached(cache: ByteCache, tensor: Tensor, what: str, make: Callable[[], T], 
 def turn_of(
     tensor: Tensor, need: float, *, long: bool = False, useless: Callable[[], bool] = lambda: False
 ) -> Iterator[Turn]:
-    """Wait until it is this run's turn to do something with a tensor that is not cached.
+    """Wait until it is this run's turn to do something with a tensor whose result is not cached.
 
     Args:
         need, long: as for `cached`.
-        useless: whether another visitor has done it in the meantime, so that there is no need to wait.
+        useless: whether another visitor has done it in the meantime, so that there is no need to wait any longer.
     """
     with turn.current() as own:
         own.need(int(need * 4 * size(tensor)), tensor.key, long=long, useless=useless)
@@ -90,7 +90,7 @@ def turn_of(
 
 
 def bytes_cached() -> int:
-    """Bytes of all tensors and results that are cached."""
+    """Bytes of all cached tensors and results."""
     return _small.bytes + _large.bytes
 
 
@@ -105,7 +105,7 @@ def values(tensor: Tensor) -> np.ndarray:
 
 
 def known(tensor: Tensor, x: np.ndarray) -> None:
-    """Put the values into the cache that were read to find out the tensor's key."""
+    """Put into the cache the values that were read to compute the tensor's key."""
     cached(tensor, VALUES, lambda: x)
 
 

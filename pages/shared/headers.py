@@ -112,7 +112,7 @@ def columns(
 
 
 def numbers(frame: pd.DataFrame, digits: int = 6) -> dict[str, Any]:
-    """Return the configuration of a table of like numbers: one format and one width for all columns."""
+    """Return the configuration of a table whose numbers are all of one kind: one format and width for all columns."""
     if frame.to_numpy().dtype.kind == "i":
         return {}
     shown = number_format(frame.to_numpy(), digits)

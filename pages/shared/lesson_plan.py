@@ -7,7 +7,7 @@ from quantcore.mistakes import MISTAKES
 
 
 class Step(NamedTuple):
-    """``headline``: a question that the step answers; ``minutes``: for a reader alone."""
+    """``headline``: a question that the step answers; ``minutes``: for someone reading alone."""
 
     headline: str
     minutes: int
@@ -62,7 +62,7 @@ LESSONS = {
         "rows": Step("One scale per row: which axis, which shape?", 3),
         "columns": Step("One scale per column: does it help here?", 2),
         "trap": Step("What does a scale of shape (n,) divide?", 3),
-        "groups": Step("Which values does an outlier affect in groups?", 2),
+        "groups": Step("With groups, which values does an outlier affect?", 2),
         "blocks": Step("What if neighbors along both axes share a scale?", 2),
         "cost": Step("What does each scale cost?", 3),
         "yours": Step("How does it look on your tensor?", 3),
@@ -94,7 +94,7 @@ LESSONS = {
     }),
 }  # fmt: skip
 
-_FOLDERS = {"ptq_or_qat"}  # lessons of several modules
+_FOLDERS = {"ptq_or_qat"}  # lessons that are several modules
 
 CLASS = (
     Part("scale", "marks", 3, "With one more bit, how many steps are there between the marks?"),

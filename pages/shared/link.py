@@ -1,4 +1,4 @@
-"""The link that reproduces a view: what Streamlit's bound widgets do not do themselves."""
+"""The link that reproduces a view: everything about it that Streamlit's bound widgets do not do."""
 
 import math
 from typing import Any
@@ -18,9 +18,9 @@ from quantcore import tensors
 # The parameters without a widget: a tensor that has no recipe (its values, or its address in the store of shared
 # tensors), the name of its file, and the SHA-256 of the file, if whoever opens the link may need it
 TENSOR, FILE, DIGEST = "t", "file", "sha256"
-SHARED = "shared."  # how a tensor in the store begins in a link
+SHARED = "shared."  # prefix of a stored tensor's address in a link
 _SEEN, _CARRIED, _WARNING, _DROPPED = "_link_seen", "_link_carried", "_link_warning", "_link_dropped"
-# Shared tensors by their key, as links carry them; the one of the link that can't be opened
+# What links carry for each shared tensor, by its key; what this link carries, if that tensor can't be opened
 _IN_STORE, _FAILED = "_link_in_store", "_link_failed"
 _STREAMLIT = {"embed", "embed_options"}
 
@@ -45,7 +45,7 @@ def went_to_another_tensor() -> bool:
 
 
 def _own() -> tuple[str | None, str | None]:
-    """What a link may carry for the session's tensor: its values (None if they do not fit), its address in the store."""
+    """What links may carry for the session's tensor: its values (None if too many); its address, if shared, else those."""
     key, values = st.session_state[_CARRIED]
     return values, st.session_state.get(_IN_STORE, {}).get(key, values)
 
@@ -76,9 +76,9 @@ def drop_unusable(known: set[str], required: set[str]) -> None:
 
 
 def reworded(key: str, words: dict[str, str]) -> None:
-    """Read what links of earlier versions carry for a choice, to be called before its control is drawn.
+    """Accept what links of earlier versions carry for a choice; call it before the control is drawn.
 
-    Streamlit puts into a link what a choice shows, so that a reworded option changes the link.
+    Streamlit puts the option into the link as it is displayed, so rewording an option changes the link.
 
     Args:
         key: of the control, and its parameter.
@@ -93,9 +93,9 @@ def reworded(key: str, words: dict[str, str]) -> None:
 
 
 def write_bound(key: str, text: str) -> None:
-    """Put into the link what a control shows that has been drawn, where Streamlit does not do that itself.
+    """Put into the link what a drawn control shows, where Streamlit does not do that itself.
 
-    That is a control of two pages whose value was set when the visitor went from one to the other.
+    That is so for a control on two pages whose value was set when the visitor went from one to the other.
     """
     context = get_script_run_ctx()
     if context is not None and st.query_params.get(key) != text:
@@ -144,7 +144,7 @@ def _shared(text: str) -> np.ndarray:
 
 
 def note_shared(key: str, text: str) -> None:
-    """Remember under which text links carry the shared tensor ``key``."""
+    """Remember the text that links carry for the shared tensor ``key``."""
     st.session_state.setdefault(_IN_STORE, {})[key] = text
 
 
@@ -160,9 +160,9 @@ def carry(x: np.ndarray | None, key: str, file: str | None = None, digest: str |
     """Put into the link a tensor's values if they fit, else its address if it is shared, and remove the previous ones.
 
     Args:
-        key: names the content; empty: there is no tensor.
+        key: identifies the content; empty if there is no tensor.
         file: the name of its file.
-        digest: the SHA-256 of the file, which the link carries where it does not carry the values.
+        digest: the SHA-256 of the file, which the link carries if it does not carry the values.
     """
     known = st.session_state.get(_CARRIED)
     if known is None or known[0] != key:
@@ -171,7 +171,7 @@ def carry(x: np.ndarray | None, key: str, file: str | None = None, digest: str |
     values, shared = _own()
     there = st.query_params.get(TENSOR)
     if key or there != st.session_state.get(_FAILED):
-        # Back leads to the link before the tensor was shared: to write there would be a step forward again
+        # Back leads to the link from before the tensor was shared: writing to it would be a step forward again
         _write(TENSOR, values if from_history() and there != shared else shared)
     _write(FILE, file)
     _write(DIGEST, digest if values is None else None)
@@ -207,7 +207,7 @@ def forget() -> None:
 def address() -> str:
     """The address of the page with all its parameters."""
     parts = urlsplit(st.context.url or "")
-    # a multiple choice is a repeated parameter, of which to_dict() keeps only one
+    # a multiple choice repeats its parameter, and to_dict() keeps only the last
     pairs = [(key, value) for key in st.query_params for value in st.query_params.get_all(key)]
     return urlunsplit((parts.scheme, parts.netloc, parts.path or "/", urlencode(pairs), ""))
 
@@ -225,10 +225,10 @@ def report_dropped(before: dict[str, str], known: set[str], place: Any) -> None:
     ]
     if dropped:
         one = len(dropped) == 1
-        what = "1 parameter that can't be used; its default is" if one else (
-            f"{len(dropped)} parameters that can't be used; their defaults are"
+        what = "1 parameter that can't be used and is" if one else (
+            f"{len(dropped)} parameters that can't be used and are"
         )  # fmt: skip
-        sentence = f"This link holds {what} used instead: {', '.join(_short(d) for d in dropped[:5])}."
+        sentence = f"This link has {what} ignored: {', '.join(_short(d) for d in dropped[:5])}."
         st.session_state[_WARNING] = " ".join([*filter(None, [st.session_state.get(_WARNING)]), sentence])
     if st.session_state.get(_WARNING):
         with place.container(horizontal=True, vertical_alignment="center"):

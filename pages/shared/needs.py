@@ -1,6 +1,6 @@
-"""What work on a tensor needs in memory, in multiples of the tensor as float32, the tensor itself included.
+"""The memory that work on a tensor needs, in multiples of the tensor's size in float32, including the tensor itself.
 
-Measured with 4096×14336 elements: the resident peak of a process over what it had before, by step.
+Measured with 4096×14336 elements, for each step: a process's peak resident memory minus what it held before.
 """
 
 import math
@@ -12,11 +12,11 @@ from quantcore.range_setting import Search
 # Peaks of the steps on a page, beyond x and the results: the report 0.1, a map 0.05, findings 0.3, charts 0.2
 _PAGE = 1.35
 _SEARCHES = (qc.Percentile, qc.MinMse)  # sort or copy all elements: 1.0
-_TRIES = (qc.HalfQuadratic,)  # so do its findings, which try others: 2.05
+_TRIES = (qc.HalfQuadratic,)  # so do its findings, which try other schemes: 2.05
 _PARAMETERS = 6  # float32 values per block: scale and zero point, as computed and as stored, low and high
-USUAL = 1.85  # any scheme of up to 8 bits per tensor, channel or group of 128, and the scheme before it
+USUAL = 1.85  # any scheme of up to 8 bits per tensor, channel or group of 128, and the previous scheme
 LIBRARIES = 3.1  # table and comparison, 2.0 each, one after the other
-SWEEP_THREAD = 1.75  # per scheme under way: codes, and what the most expensive range settings take
+SWEEP_THREAD = 1.75  # per scheme being computed: codes, and what the most expensive range settings need
 MATCH = 9.5
 READING = 2.5  # times the file; JSON of numbers with 17 digits takes 1.5, whatever is compressed is checked by its size
 EXPORT = 6.8  # .safetensors 5.5, .npz 3.3
@@ -25,17 +25,17 @@ TRAINING = 1 << 20  # bytes, not tensors: the network has 2,410 parameters and 1
 
 
 def of(scheme: qc.Scheme, shape: tuple[int, ...]) -> float:
-    """What Explore and Ranges need to show a tensor by a scheme and by the one before it."""
+    """What Explore and Ranges need to show a tensor under a scheme and under the previous one."""
     return _PAGE + _extra(scheme) + 2 * _result(scheme, shape)
 
 
 def _result(scheme: qc.Scheme, shape: tuple[int, ...]) -> float:
-    """What a result adds to its tensor: codes and parameters."""
+    """What a result needs in addition to its tensor: codes and parameters."""
     bits = scheme.format.bits
     codes = 1 if bits <= 8 else 2 if bits <= 16 else 4
     try:
         block = math.prod(block_shape(scheme.granularity, shape))
-    except qc.QuantError:  # said when the scheme is applied
+    except qc.QuantError:  # reported when the scheme is applied
         block = 1
     return codes / 4 + _PARAMETERS / max(block, 1)
 

@@ -39,7 +39,7 @@ class Page:
         uses: which parts of the sidebar the page uses, and when; the sidebar shows only these.
         keys: keys of the page's own controls that are bound to link parameters.
         required: keys that always have a value, so that a link must not leave them empty.
-        free_text: keys in which any text is valid, "inf" too.
+        free_text: keys for which any text is valid, even "inf".
     """
 
     script: str

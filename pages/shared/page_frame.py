@@ -15,12 +15,12 @@ _AT_END, _NOTES = "_frame_at_end", "_frame_notes"
 
 
 def at_end(do: Callable[[], None]) -> None:
-    """Call ``do`` when the page of this run has been drawn: for what shows how much work that took."""
+    """Call ``do`` when the page of this run has been drawn, for example to show how much work that took."""
     st.session_state.setdefault(_AT_END, []).append(do)
 
 
 def note_on_link(sentence: str) -> None:
-    """Say beside the link of this run what it does not carry; for controls, which do not see the frame."""
+    """Add a sentence next to this run's link on what it does not carry; for controls, which have no frame."""
     st.session_state.setdefault(_NOTES, []).append(sentence)
 
 

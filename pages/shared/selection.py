@@ -42,7 +42,7 @@ class Tensor:
 
 
 def of_values(x: np.ndarray, title: str, **more: str) -> Tensor:
-    """A tensor of which only the values are known; ``more``: its ``name`` and ``stored``."""
+    """A tensor known only by its values; ``more``: its ``name`` and ``stored``."""
     return Tensor(f"values {tensors.content_hash(x)}", title, x.shape, lambda: x, **more)
 
 

@@ -15,7 +15,7 @@ MAX_QR = 2953  # bytes that a QR code can hold, at its lowest error correction
 
 
 def draw(tensor: Tensor | None) -> None:
-    """Show the link, and what it does not carry of this tensor.
+    """Show the link, and what it does not carry about this tensor.
 
     Call it last: a widget writes its value into the link only when it is drawn.
     """
@@ -33,17 +33,17 @@ def draw(tensor: Tensor | None) -> None:
 
 
 def _shared(tensor: Tensor) -> bool:
-    """Say what the link needs besides, and offer to share the tensor; return whether the visitor just did."""
+    """Explain what to send with the link, and offer to share the tensor; return whether the visitor just did."""
     many = f"This tensor's values need more than {tensors.MAX_LINK_CHARS:,} characters, too many for a link."
     file = st.query_params.get(link.FILE)
-    besides = (
+    alternative = (
         f"The link names {messages.plain(file)} and asks whoever opens it for that file: send it along"
         if file
         else "Download the .npz under Export and send the file"
     )
     store = tensor_store.current()
     if store is None:
-        st.write(f"{many} {besides}; the link carries the rest.")
+        st.write(f"{many} {alternative}; the link carries the rest.")
         return False
     place = st.empty()
     with place.container():
@@ -56,12 +56,12 @@ def _shared(tensor: Tensor) -> bool:
         if st.button("Share this tensor", icon=":material/upload:", key="_share") and _put(store, tensor):
             place.empty()
             return True
-        st.write(f"Without sharing: {besides[0].lower()}{besides[1:]}; the link carries the rest.")
+        st.write(f"Without sharing: {alternative[0].lower()}{alternative[1:]}; the link carries the rest.")
     return False
 
 
 def _put(store: TensorStore, tensor: Tensor) -> bool:
-    """Share a tensor, or say why this is not possible."""
+    """Share a tensor, or show why this is not possible."""
     try:
         if not link.carry_shared(tensor.key):
             with st.spinner("Storing…"):
@@ -77,7 +77,7 @@ def _put(store: TensorStore, tensor: Tensor) -> bool:
 
 @st.dialog("QR code of this link", width="large")
 def show_qr(address: str) -> None:
-    """Show a QR code as large as the window allows: black on white in a dark theme too."""
+    """Show a QR code as large as the window allows, black on white even in a dark theme."""
     if len(address.encode()) > MAX_QR:
         messages.error(
             f"This link has {len(address):,} characters, and a QR code holds at most {MAX_QR:,}: choose a smaller tensor, or "

@@ -1,4 +1,4 @@
-"""A visitor's run at the gate for heavy work: its place, and what the visitor is told while waiting for it."""
+"""A run's turn at the gate for heavy work, and what the visitor is told while waiting for it."""
 
 import os
 import threading
@@ -16,8 +16,8 @@ from pages.serving.work import memory
 from pages.serving.work.admission import Gate, Turn
 from pages.serving.work.lanes import Kind
 
-AT_A_TIME = 5.0  # seconds after which long work lets those who wait go first
-_PATIENCE = 0.3  # seconds of waiting that are not worth a word
+AT_A_TIME = 5.0  # seconds after which long work lets waiting visitors go first
+_PATIENCE = 0.3  # seconds of waiting that are not worth a message
 _WHAT = {
     Kind.SMALL: ("computation", "computations"),
     Kind.LONG: ("long computation", "long computations"),
@@ -42,7 +42,7 @@ GATE = _gate()
 
 @contextmanager
 def of_run(place: DeltaGenerator) -> Iterator[None]:
-    """Make all heavy work of a run one turn, which ends with the run, however that ends.
+    """Make all heavy work of a run one turn, which ends with the run, however the run ends.
 
     Args:
         place: a container at the top of the page, where the visitor is told about the wait.
@@ -53,7 +53,7 @@ def of_run(place: DeltaGenerator) -> Iterator[None]:
 
 @contextmanager
 def current() -> Iterator[Turn]:
-    """The turn of this run; of work outside a run (a download, a fragment), one for the time of the context."""
+    """The turn of this run; for work outside a run (a download, a fragment), one that lasts as long as the context."""
     known = getattr(_of_thread, "turn", None)
     with nullcontext(known) if known is not None else _turn(None) as turn:
         yield turn
@@ -61,7 +61,7 @@ def current() -> Iterator[Turn]:
 
 @contextmanager
 def _turn(place: DeltaGenerator | None) -> Iterator[Turn]:
-    turn = _of_thread.turn = Turn(GATE, _Word(place).tell)
+    turn = _of_thread.turn = Turn(GATE, _WaitMessage(place).update)
     try:
         yield turn
     finally:
@@ -73,9 +73,9 @@ def _turn(place: DeltaGenerator | None) -> Iterator[Turn]:
 
 
 def threads(tensor: int, each: float) -> int:
-    """How many threads may work on a tensor of so many bytes, if each needs ``each`` times its size.
+    """How many threads may work on a tensor of ``tensor`` bytes if each needs ``each`` times its size.
 
-    As many as there are cores, unless not even a visitor alone would have the memory.
+    As many as there are cores, or as many as the memory allows for a visitor alone.
     """
     fitting = (GATE.largest() / max(tensor, 1) - 1) / each
     return max(1, min(CORES, int(fitting)))
@@ -89,9 +89,9 @@ def check() -> None:
 
 
 def rerun_for_others(own: Turn) -> None:
-    """Begin the run anew if it has kept others waiting for a while: for work that goes on where it was.
+    """Restart the run if it has kept others waiting for a while: for work that then continues where it was.
 
-    Work that others may wait for with a place of their own must not use `Turn.let_others`, which waits for them.
+    Work that visitors who hold a place may be waiting for must not use `Turn.let_others`, which waits for them.
     """
     if own.overstays(AT_A_TIME):
         st.rerun()
@@ -99,7 +99,7 @@ def rerun_for_others(own: Turn) -> None:
 
 @contextmanager
 def computing(shown: bool) -> Iterator[None]:
-    """Show that something is computed, once, if what is computed needs something else."""
+    """Show that something is being computed: one spinner, even if computations are nested."""
     outermost = shown and not getattr(_of_thread, "computing", False)
     _of_thread.computing = True if outermost else getattr(_of_thread, "computing", False)
     try:
@@ -110,8 +110,8 @@ def computing(shown: bool) -> Iterator[None]:
             _of_thread.computing = False
 
 
-class _Word:
-    """What a visitor is told while waiting: how many are before, whenever that changes."""
+class _WaitMessage:
+    """Tells a waiting visitor how many others come first, whenever that changes."""
 
     def __init__(self, place: DeltaGenerator | None) -> None:
         self.place = place
@@ -119,8 +119,8 @@ class _Word:
         self.since: float | None = None
         self.before = -1
 
-    def tell(self, before: int, kind: Kind) -> None:
-        """Show how many are before this visitor; none: take it away. Ends the run if it was replaced."""
+    def update(self, before: int, kind: Kind) -> None:
+        """Show how many come before this visitor; if none, clear the message. Ends the run if it was replaced."""
         check()
         now = time.monotonic()
         if before == 0:
@@ -140,5 +140,5 @@ class _Word:
 
 
 def sentence(before: int, kind: Kind) -> str:
-    """What a visitor is told who waits behind ``before`` others."""
+    """The message to a visitor who waits behind ``before`` others."""
     return f"{before:,} {_WHAT[kind][before > 1]} before yours. The page continues by itself when it is your turn."

@@ -24,7 +24,7 @@ def name() -> str:
             key="format",
             accept_new_options=True,
             **_BIND,
-            help="Integers, small floats, codebooks, or a codebook fitted to the tensor. Type any other: "
+            help="Integers, small floats, codebooks, or a codebook fitted to the tensor. Or type another: "
             "float(3, 2, bias=3, infinities=True, nan=ieee) with 3 exponent and 2 mantissa bits, "
             "e5m2(saturate=False), log2_5, codebook([-1, 0, 2]), nf4(tie=upper).",
         )
@@ -53,7 +53,7 @@ def fit() -> tuple[int, str]:
         **_BIND,
         help="How the codebook is fitted. lloyd_max moves each value to the mean of the elements nearest to it, starting "
         "from quantiles (Lloyd 1982, Max 1960). kmeans also tries the best start, found by dynamic programming (Wang "
-        "and Song 2011). Both are quantcore's own, on torch.",
+        "and Song 2011). Both are implemented in quantcore with torch.",
     )
     return int(size), method
 
@@ -75,7 +75,7 @@ def scales() -> str:
 
 
 def rounding() -> str:
-    """Draw the rounding control; return the rounding rule as a convention names it."""
+    """Draw the rounding control; return the name of the rounding rule, as conventions use it."""
     rule = str(
         st.selectbox(
             "Rounding",
@@ -83,8 +83,8 @@ def rounding() -> str:
             key="rounding",
             accept_new_options=True,
             **_BIND,
-            help="How x/s becomes an integer, or a value of a small float. Libraries round half to even; stochastic "
-            "rounds up with a probability equal to the fraction. A codebook takes the nearest value.",
+            help="How x/s becomes an integer, or a value of a small float. Most libraries round half to even; stochastic "
+            "rounds up with a probability equal to the fraction. Codebooks always use the nearest value.",
         )
     )
     if rule != "stochastic":

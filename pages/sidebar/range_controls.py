@@ -36,10 +36,10 @@ DEFAULTS: dict[str, Any] = {
     "scale": "0.1",
     "zero_point": "0",
 }
-MIN_PERCENTILE = 50.001  # of the control; quantcore takes any above 50
+MIN_PERCENTILE = 50.001  # of the control; quantcore accepts any above 50
 _HELP = (
     "How to find the range that the codes span: from the lowest to the highest element, by the least squared error, a "
-    "percentile of the elements, the least information lost (Kullback-Leibler), k standard deviations around the "
+    "percentile of the elements, the least information loss (Kullback-Leibler), k standard deviations around the "
     "mean, the mean of |x|, HQQ's optimizer, the searches of ggml's K-quants, two fixed numbers, or a manual scale and zero point."
 )
 
@@ -75,7 +75,7 @@ def draw() -> qc.RangeSetting:
 
 
 _CANDIDATES = "How many ranges to try for each block. With 100: min-max, then 99 %, 98 %, … of its width."
-_BINS = "Bins of the histogram. With 128 only one threshold is left to try, the widest; TensorRT uses 2048."
+_BINS = "Bins of the histogram. With 128, only the widest threshold is left to try; TensorRT uses 2048."
 _K = "The range extends this many standard deviations to each side of the mean."
 
 
@@ -93,20 +93,20 @@ def _percentile() -> float:
         "%.3f",
         key="p",
         **_BIND,
-        help="Symmetric: a percentile of |x|. Asymmetric: one of each tail. Elements outside are clipped.",
+        help="Symmetric: a percentile of |x|. Asymmetric: one for each tail. Elements outside are clipped.",
     )
     return p
 
 
 def _search() -> qc.RangeSetting:
-    hint = "A search of ggml's quantizers with its parameters, such as make_qkx2(-1, 0.1, 20), make_qx or make_q3"
+    hint = "A search that ggml's quantizers use, with its parameters: make_qkx2(-1, 0.1, 20), make_qx, make_q3, …"
     typed = st.text_input("Search", DEFAULTS["search"], key="search", help=hint, **_BIND)
     setting = qc.Scheme.parse(typed).range_setting
     if not isinstance(setting, Search):
-        raise qc.QuantError(f"{typed[:40]!r} is not a search of ggml; type one such as make_qx or make_q3.")
+        raise qc.QuantError(f"{typed[:40]!r} is not a ggml search; type one such as make_qx or make_q3.")
     if setting.needs_importance:
         raise qc.QuantError(
-            f"{typed[:60]} weighs elements by an imatrix, which can't be given here; use quantcore in a notebook."
+            f"{typed[:60]} weights elements by an imatrix, which can't be set here; use quantcore in a notebook."
         )
     return setting
 

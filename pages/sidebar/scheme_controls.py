@@ -68,7 +68,7 @@ def draw(shape: tuple[int, ...], tensor: Tensor | None = None) -> qc.Scheme:
 
 
 def _heading() -> None:
-    """Draw the heading with the button to reset, and the choice of a preset."""
+    """Draw the heading with the Reset button, and the choice of a preset."""
     row = st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center")
     row.subheader("Scheme", width="content")
     row.button(
@@ -82,7 +82,7 @@ def _heading() -> None:
         key=PRESET,
         on_change=load_preset,
         label_visibility="collapsed",
-        help="A scheme under its library's name for it; sets every option below.",
+        help="A scheme by the name that its library gives it; sets every option below.",
     )
 
 
@@ -95,7 +95,7 @@ def _library(kind: str) -> qc.Convention:
         key="library",
         **_BIND,
         help="Whose integers are shown, bit for bit. Under the same scheme, libraries differ in the scale, in the "
-        "order of operations and in edge cases; textbook is what courses teach.",
+        "order of operations and in edge cases; textbook uses the formulas that courses teach.",
     )
     return CONVENTIONS[name]
 
@@ -143,7 +143,7 @@ def _granularity(shape: tuple[int, ...], convention: qc.Convention) -> qc.Granul
 
 def _group(shape: tuple[int, ...], must_divide: tuple[Any, ...] | None) -> qc.PerGroup:
     axes = list(range(max(1, len(shape))))
-    left, right = st.columns(2)  # the size stands first and is drawn second: it depends on the axis
+    left, right = st.columns(2)  # the size is shown first but drawn second: it depends on the axis
     axis = right.selectbox(
         "Along axis",
         axes,
@@ -199,7 +199,8 @@ def default_group_size(length: int, must_divide: bool = False) -> int:
     """The default group size along an axis of ``length``.
 
     The largest of 32, 16, 8, 4 and 2 that divides the axis. If none does: the largest power of two up to 32 that fits,
-    with a shorter last group; for a library that does not support one, the whole axis up to 1,024 elements.
+    with a shorter last group; for a library that does not support that, the whole axis if it has 4 to 1,024 elements,
+    else 1.
 
     ======  ================  ====================
     length  last group may    all groups must be
@@ -220,7 +221,7 @@ def default_group_size(length: int, must_divide: bool = False) -> int:
 
 
 def _group_sizes(length: int) -> list[int]:
-    """Group sizes to offer: the divisors of the length and the powers of two, or only the latter if these are over 24."""
+    """Group sizes to offer: divisors of the length and powers of two, or only the latter if that is more than 24."""
     sizes = [n for n in range(1, min(length, 1024) + 1) if length % n == 0 or n & (n - 1) == 0]
     powers = [n for n in sizes if n & (n - 1) == 0]
     return sizes if len(sizes) <= 24 else powers

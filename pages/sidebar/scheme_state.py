@@ -9,7 +9,7 @@ from pages.shared import mirrored
 from pages.sidebar import range_controls
 
 # Widget keys are the parameters of the link, and the link omits a parameter at its default. So no default may depend
-# on the tensor: where the usual value does, the default is empty and stands for that value.
+# on the tensor: if the usual value does, the default is empty and stands for that value.
 DEFAULTS: dict[str, Any] = {
     "format": "integers",
     "fit_size": 16,

@@ -26,7 +26,7 @@ PARAMETERS: dict[str, Any] = {
 # Never with a format_func: the link would carry the label and break when the label changes
 _BIND: dict[str, Any] = {"bind": "query-params"}
 PASTED, _EDITED = "_pasted", "_edited"
-_LINKED = "_pasted_linked"  # the tensor of a link that is too large to be shown as text
+_LINKED = "_pasted_linked"  # the tensor of a link, if it is too large to show as text
 # The last tensor from any source but the grid; that source; the tensor that the grid started from
 _SHOWN, _SOURCE, _START = "_tensor_shown", "_tensor_source", "_tensor_start"
 
@@ -174,7 +174,7 @@ def first_cells(x: np.ndarray) -> np.ndarray:
 
 
 def _source_note(start: Tensor) -> None:
-    """Show which tensor the cells came from, and a button back to it."""
+    """Show which tensor the cells came from, and a button that returns to it."""
     part = ""
     if len(start.shape) > 2 or any(n > tensor_editor.SIDE for n in start.shape):
         part = "×".join(str(min(n, tensor_editor.SIDE)) for n in start.shape[-2:])

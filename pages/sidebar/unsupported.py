@@ -14,7 +14,7 @@ from pages.sidebar import scheme_state
 def show(error: qc.QuantError, tensor: Tensor, scheme: qc.Scheme, keep: qc.Convention | None = None) -> None:
     """Show an error of `cache.result`, and a button for the nearest supported scheme if there is one.
 
-    ``keep``: the convention that the controls keep, if the unsupported one is not theirs.
+    ``keep``: the convention of the controls, which stays, if the unsupported scheme has another one.
     """
     messages.error(str(error))
     try:

@@ -1,4 +1,4 @@
-"""A tensor from an uploaded file. File and chosen tensor are kept for the whole session."""
+"""A tensor from an uploaded file. The file and the chosen tensor are kept for the whole session."""
 
 import dataclasses
 import hashlib
@@ -17,13 +17,13 @@ from pages.shared.selection import NoTensorYet, Tensor, of_values
 from quantcore import tensors
 
 FILE = "_upload"  # the widget, which loses its file when it is not drawn
-# The widget in its place where the browser still shows a file that the server has lost
+# Replaces that widget when the browser still shows a file that the server has lost
 _AGAIN = "_upload_again"
 PICKED = "tensor"  # name of the chosen tensor, carried by the link
 _UPLOADED, _READ = "_upload_file", "_upload_read"
 _WANTED, _LOST = "_upload_wanted", "_upload_lost"
 _TEXT = (".csv", ".tsv", ".txt", ".json")
-_LINKED = 1 << 16  # elements; more are never carried by a link
+_LINKED = 1 << 16  # elements; a link never carries more
 _LONGEST = 500  # characters of a tensor's name that the link carries
 
 
@@ -40,7 +40,7 @@ class UploadedFile:
 
 @dataclass(frozen=True)
 class WantedFile:
-    """The file that a link shows and does not carry. ``sha256`` is empty in links of earlier versions."""
+    """The file that a link shows but does not carry. ``sha256`` is empty for links of earlier versions."""
 
     name: str
     tensor: str
@@ -51,7 +51,7 @@ class WantedFile:
         return f"{text} (SHA-256 {self.sha256[:12]}…)" if self.sha256 else text
 
     def is_file(self, file: UploadedFile) -> bool:
-        """Whether this is the file; without a digest, whether it has its name."""
+        """Whether ``file`` is that file; without a digest, whether it has the same name."""
         return file.sha256 == self.sha256 if self.sha256 else file.name == self.name
 
 
@@ -96,7 +96,7 @@ def _widget() -> str:
 def _keep(key: str, name: str, data: bytes) -> UploadedFile:
     """Keep a file that was just uploaded, and choose its first weight."""
     with turn.current() as mine:
-        mine.need(int(needs.READING * len(data)))  # of text, all is read to find out what it contains
+        mine.need(int(needs.READING * len(data)))  # listing the tensors of a text file reads all of it
         found = tuple(tensors.list_tensors(data, name, upload_limit()))
         file = UploadedFile(key, name, data, found, hashlib.sha256(data).hexdigest())
     names = [info.name for info in file.tensors]
@@ -108,7 +108,7 @@ def _keep(key: str, name: str, data: bytes) -> UploadedFile:
 
 
 def _want_from_link(file: UploadedFile) -> None:
-    """Ask for the file of a link to which Back or Forward led, if it is not the one that is uploaded."""
+    """Ask for the file of the link that Back or Forward led to, if it is not the uploaded one."""
     parameters = st.query_params
     if link.DIGEST in parameters and parameters[link.DIGEST] != file.sha256:
         name, picked = parameters.get(link.FILE, ""), parameters.get(PICKED, "")
@@ -116,7 +116,7 @@ def _want_from_link(file: UploadedFile) -> None:
 
 
 def _check_wanted(file: UploadedFile) -> None:
-    """Take no other file than the one that the link shows, unless the visitor says so.
+    """Accept only the file that the link shows, unless the visitor chooses to see the other.
 
     Raises:
         NoTensorYet: it is another file.
@@ -141,7 +141,7 @@ def _file_changed() -> None:
 
 
 def remove() -> None:
-    """Forget the file (a callback); the link goes on asking for the one that it shows."""
+    """Forget the file (a callback); the link still asks for the one that it shows."""
     st.session_state.pop(_UPLOADED, None)
     st.session_state.pop(_READ, None)
     if st.session_state.pop(_WANTED, None) is None:
@@ -172,7 +172,7 @@ def _chosen(file: UploadedFile) -> Tensor:
 
 
 def _read(file: UploadedFile, info: tensors.TensorInfo) -> Tensor:
-    """The tensor, when it is this visitor's turn; of a large one only its file stays in the session."""
+    """Read the tensor when it is this visitor's turn; its values are cached, and only the file is kept in the session."""
     own = "" if info.name == file.name else info.name
     load = partial(tensors.read_tensor, file.data, file.name, info.name, upload_limit())
     with turn.current() as mine:

@@ -208,7 +208,7 @@ def test_link_with_parts_that_cannot_be_used(app: Any) -> None:
     app.open(bits="99", nonsense="1", codes="unsigned")
     alert = app.page.get_by_test_id("stAlert")
     expect(alert).to_contain_text(
-        "This link holds 2 parameters that can't be used; their defaults are used instead: bits=99, nonsense=1"
+        "This link has 2 parameters that can't be used and are ignored: bits=99, nonsense=1"
     )
     app.expect_scheme("uint4 symmetric per_tensor min_max textbook")
     app.button("Close")

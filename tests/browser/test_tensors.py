@@ -208,7 +208,7 @@ def test_uploaded_tensor_is_there_after_a_walk_through_the_pages(app: Any, part:
 def test_infinite_number_in_a_link(app: Any) -> None:
     app.open(seed="1e309", bits="5")
     app.expect_scheme(DEFAULT.replace("4", "5"))
-    expect_alert(app, "its default is used instead: seed=1e309")
+    expect_alert(app, "can't be used and is ignored: seed=1e309")
     app.expect_parameters(bits="5")
 
 

@@ -64,7 +64,7 @@ EXAMPLES = (
 def draw() -> tuple[qc.Convention, qc.Convention]:
     """Draw both choices; return their conventions."""
     left, middle, right = st.columns([3, 3, 2], vertical_alignment="bottom")
-    # Both are empty until a visitor chooses: a link leaves defaults out, and these depend on the sidebar
+    # Both stay empty until a visitor chooses: links omit defaults, and these depend on the sidebar
     ours = st.session_state.get("library")
     usual = ours if ours in qc.INTEGER_CONVENTIONS and ours != qc.TEXTBOOK.name else _DIFFER[0]
     a = _library(left, "Library A", "lib_a", usual)

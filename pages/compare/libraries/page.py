@@ -5,8 +5,8 @@ from pages.shared.page_frame import page_frame
 
 with page_frame(
     "Why do two libraries give different integers?",
-    "The scheme on the left, applied to the tensor on the left exactly as each library computes it. Library A starts "
-    "as the one chosen there.",
+    "The scheme on the left, applied to the tensor on the left exactly as each library computes it. Library A defaults "
+    "to the one chosen there, if possible.",
 ) as frame:
     a, b = controls.draw()
     tensor, scheme = frame.chosen.tensor, frame.chosen.scheme

@@ -1,4 +1,4 @@
-"""Two libraries compared: the table of all libraries, maps of both codes, and the reason for every difference."""
+"""Two libraries compared: a table of all libraries, maps of both results, and the reason for every difference."""
 
 import dataclasses
 from typing import Any
@@ -28,7 +28,7 @@ def comparison(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention, b: qc.Conven
 
 
 def table(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention) -> None:
-    """Draw the table of all libraries, compared with A; a selected row can become B."""
+    """Draw the table of all libraries, each compared with A; a selected row can become B."""
     make = lambda: qc.library_table(cache.values(tensor), scheme, a)  # noqa: E731
     frame = cache.cached(tensor, f"libraries {scheme} {a}", make, needs.LIBRARIES, long=True)
     taken = frame[frame["refused"] == ""].drop(columns="refused")
@@ -98,7 +98,7 @@ def side_by_side(tensor: Tensor, found: qc.Comparison) -> None:
 
 
 def _cell(found: qc.Comparison) -> None:
-    """Draw the arithmetic of one element under both libraries, with the first step that differs marked."""
+    """Draw the arithmetic of one element under both libraries; mark the first step that differs."""
     shape = tuple(found.differs.shape)
     places = np.stack(np.unravel_index(found.first(MOST_CELLS).numpy(), shape), 1).tolist() if shape else [[]]
     options = [", ".join(map(str, place)) or "the only element" for place in places]
@@ -131,7 +131,7 @@ def _cell(found: qc.Comparison) -> None:
 
 
 def refusals(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention, b: qc.Convention) -> bool:
-    """Say why A or B does not support the scheme, and what would help; return whether one of them does not."""
+    """Show why A or B does not support the scheme, and what would help; return whether that is so."""
     for convention in (a, b):
         own = dataclasses.replace(scheme, convention=convention)
         sentence = qc.refusal(own, tensor.shape)

@@ -1,4 +1,4 @@
-"""Code pasted in Match, which is never run: its mistakes by line, and what they do to the tensor."""
+"""Code pasted into Match, which is never run: its mistakes by line, and what they do to the tensor."""
 
 import html
 
@@ -48,7 +48,7 @@ def draw(tensor: Tensor | None) -> None:
     for finding in reading.mistakes:
         _finding(finding)
     if reading.notes:
-        with st.expander(_noted(reading)):
+        with st.expander(_notes_label(reading)):
             for finding in reading.notes:
                 _finding(finding)
     if tensor is not None:
@@ -76,7 +76,7 @@ def _load() -> None:
 
 
 def _source(reading: qc.CodeReading) -> None:
-    """Draw the code with line numbers; lines with findings are marked by a sign and a color."""
+    """Draw the code with line numbers; lines with findings are marked with a sign and a color."""
     marked = {f.line: f.certain for f in reversed(reading.findings)}
     marked |= {f.line: True for f in reading.mistakes}
     rows = []
@@ -105,7 +105,7 @@ def _summary(reading: qc.CodeReading) -> None:
         st.caption(messages.plain(sentence))
 
 
-def _noted(reading: qc.CodeReading) -> str:
+def _notes_label(reading: qc.CodeReading) -> str:
     count = len(reading.notes)
     matters = "whether it matters depends" if count == 1 else "whether they matter depends"
     return f"{count} note{'s' * (count > 1)}, {lines_of(reading.notes)}: {matters} on the tensor"
@@ -119,10 +119,10 @@ def _finding(finding: qc.CodeFinding) -> None:
     words.markdown(
         f"{mark} **Line {finding.line}: {messages.plain(kind.title)}.** {messages.plain(finding.what)} {messages.plain(finding.fix)}"
     )
-    number_of = list(lesson_plan.LESSONS).index(finding.lesson) + 1
+    number = list(lesson_plan.LESSONS).index(finding.lesson) + 1
     link.page_link(
         lesson_plan.script(finding.lesson),
-        label=f"Lesson {number_of}: {lesson_plan.LESSONS[finding.lesson].title}",
+        label=f"Lesson {number}: {lesson_plan.LESSONS[finding.lesson].title}",
         icon=":material/school:",
         help=MISTAKES[finding.step].title if finding.step in MISTAKES else None,
         query_params={lesson_plan.step_key(finding.lesson): finding.step} if finding.step else None,

@@ -1,4 +1,4 @@
-"""What the code pasted in Match does to the tensor, compared with the scheme that it meant."""
+"""What the code pasted into Match does to the tensor, compared with the scheme that it intends."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ from pages.shared.selection import Tensor
 from quantcore import code_reading
 
 _CHOSEN = "match_code_chosen"
-MOST = 1 << 18  # elements; of a larger tensor only the first rows are used
-SIDE = 8  # rows and columns of the tensor that are shown as numbers
+MOST = 1 << 18  # elements; a larger tensor is reduced to its first rows
+SIDE = 8  # rows and columns of the tensor shown as numbers
 
 
 def draw(reading: qc.CodeReading, tensor: Tensor) -> None:
-    """Draw how far the code and the scheme that it meant are from x, and the codes of both."""
+    """Draw the errors of the code and of the scheme that it intends, and the codes of both."""
     if not reading.quantizers:
         return
     st.markdown(f"##### On the tensor {messages.plain(tensor.title)}")
@@ -37,14 +37,14 @@ def draw(reading: qc.CodeReading, tensor: Tensor) -> None:
     if shown.codes.numel() < cache.size(tensor):
         rows = shown.codes.shape[0]
         st.caption(
-            f"This tensor is large: only the first {rows:,} indices along axis 0 are used, also for the scale."
+            f"This tensor is large: only the first {rows:,} indices along axis 0 are used, even for the scale."
         )
     st.caption(messages.plain(_sentence(shown, differing)))
     _numbers(shown)
 
 
 def _chosen(reading: qc.CodeReading) -> int:
-    """Draw the choice of a quantizer if the code has several; return its index, by default of one with a mistake."""
+    """Draw the choice of a quantizer if the code has several; return its index. Default: the first with a mistake."""
     quantizers = list(reading.quantizers)
     wrong = next((f.quantizer for f in reading.findings if f.quantizer is not None and f.certain), None)
     place = quantizers.index(wrong) if wrong in quantizers else 0
@@ -73,9 +73,7 @@ def _table(shown: code_reading.Shown, differing: int) -> None:
         "Values made worse": [f"{int(shown.too_far.sum()):,} of {size:,}", ""],
         "SQNR (dB)": [f"{code_db:.2f}", f"{right_db:.2f}"],
     }
-    worse = st.column_config.TextColumn(
-        help="Off by more than half a step, and farther off than with the scheme"
-    )
+    worse = st.column_config.TextColumn(help="Off by more than half a step, and by more than with the scheme")
     st.dataframe(
         pd.DataFrame(columns), hide_index=True, column_config={"Values made worse": worse}, width="stretch"
     )
@@ -88,7 +86,7 @@ def _first_rows(tensor: Tensor) -> np.ndarray:
 
 
 def _sentence(shown: code_reading.Shown, differing: int) -> str:
-    """How the codes of the code differ from those of the scheme."""
+    """How the pasted code's result differs from the scheme's."""
     size, wrong = shown.codes.numel(), int(shown.wrong_cells.sum())
     if shown.outside:
         verb = "is not a code" if shown.outside == 1 else "are not codes"
@@ -99,12 +97,10 @@ def _sentence(shown: code_reading.Shown, differing: int) -> str:
         return f"The codes are equal; {wrong:,} of {size:,} dequantized values differ."
     code_db, right_db = shown.sqnr_db
     change = code_db - right_db
-    told = (
-        f"SQNR {change:+.2f} dB against {shown.scheme}"
-        if np.isfinite(change)
-        else "see the SQNR of both above"
+    effect = (
+        f"SQNR {change:+.2f} dB against {shown.scheme}" if np.isfinite(change) else "see both SQNRs above"
     )
-    return f"{differing:,} of {size:,} codes differ: {told}."
+    return f"{differing:,} of {size:,} codes differ: {effect}."
 
 
 def _numbers(shown: code_reading.Shown) -> None:

@@ -15,7 +15,7 @@ SOURCE, TEXT, SCALE, ZERO_POINT = "match_src", "match_text", "match_scale", "mat
 _CODES_IN_LINK, _SCALE_IN_LINK, _ZERO_POINT_IN_LINK = "match_q", "match_s", "match_z"
 KEYS = {SOURCE, _CODES_IN_LINK, _SCALE_IN_LINK, _ZERO_POINT_IN_LINK}  # parameters of the link
 _UPLOADED, _CARRIED = "_match_uploaded", "_match_carried"
-FILLED = "_match_filled"  # the fields were filled from a link or an example: what a search was made for
+FILLED = "_match_filled"  # the fields were filled from a link or an example, so the search starts at once
 _LONGEST = 2000  # characters of a scale or zero_point that a link carries
 
 
@@ -37,7 +37,7 @@ def put(codes: np.ndarray, scale: str = "", zero_point: str = "") -> None:
 
 
 def draw(place: Any, beside: Any) -> Inputs | None:
-    """Draw the fields, the codes in ``place`` and the rest in ``beside``; None if there are no codes yet.
+    """Draw the field for the codes in ``place`` and the others in ``beside``; None if there are no codes yet.
 
     Raises:
         QuantError: the text or the file can't be read.
@@ -118,7 +118,7 @@ def _uploaded() -> np.ndarray | None:
             listed = ", ".join(info.name for info in names[:5])
             raise qc.QuantError(
                 f"{file.name[:40]} contains {len(names)} tensors ({listed[:80]}); "
-                "upload a file with the integers alone."
+                "upload a file that contains only the integers."
             )
         read = tensors.read_tensor(file.getvalue(), file.name, names[0].name, limit)
         st.session_state[_UPLOADED] = (file.file_id, read, file.name)
@@ -140,7 +140,7 @@ def _parameter(text: str, what: str) -> np.ndarray | None:
 
 
 def _from_link() -> None:
-    """Fill the fields from a link that was opened, or returned to by Back."""
+    """Fill the fields from a link that was opened, or that Back returned to."""
     carried = st.session_state.setdefault(_CARRIED, {})
     for name, key in ((_SCALE_IN_LINK, SCALE), (_ZERO_POINT_IN_LINK, ZERO_POINT)):
         text = st.query_params.get(name)
@@ -156,7 +156,7 @@ def _from_link() -> None:
     try:
         codes = _unpacked(tensors.decode(text))
     except qc.QuantError:
-        return  # reported with the other unusable parts of the link, since it is removed from it
+        return  # it is removed from the link, and reported with the other unusable parameters
     st.session_state[FILLED] = True
     if st.query_params.get(SOURCE) == "upload":
         st.session_state[_UPLOADED] = ("link", codes, "from the link")
@@ -174,9 +174,9 @@ def _carry_codes(codes: np.ndarray, key: str) -> None:
 
 
 def _packed(codes: np.ndarray) -> np.ndarray | None:
-    """Map codes of either sign to small numbers (0, -1, 1, -2, … become 0, 1, 2, 3, …), stored as bits of float32.
+    """Map signed codes to small unsigned ones (0, -1, 1, -2, … become 0, 1, 2, 3, …), as the bits of float32.
 
-    Only their lowest bytes differ, so that a link holds three times as many. None for what can't be codes.
+    Only their low bytes vary, so a link holds three times as many. None if the values can't be codes.
     """
     if not (np.isfinite(codes).all() and (codes % 1 == 0).all() and abs(codes).max() < 1 << 30):
         return None
@@ -190,7 +190,7 @@ def _unpacked(bits: np.ndarray) -> np.ndarray:
 
 
 def _carry(name: str, text: str | None) -> None:
-    """Put a text into the link, or remove it; only changes are written, since each write adds a step to the history."""
+    """Put a text into the link or remove it, only if that changes the link: each write adds a step to the history."""
     st.session_state[_CARRIED][name] = text
     if text is None:
         if name in st.query_params:

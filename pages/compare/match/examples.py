@@ -1,4 +1,4 @@
-"""Example integers for Match: each with the expected scheme, and what went wrong."""
+"""Example integers for Match, each with the expected scheme and what went wrong."""
 
 import warnings
 from collections.abc import Callable
@@ -18,7 +18,9 @@ _CHOICE = "match_example"
 
 @dataclass(frozen=True)
 class Example:
-    """``made``: the scheme of the codes; ``expected``: the scheme set on the left; ``steps``: changes to the codes."""
+    """``made``: the scheme that made the codes; ``expected``: the one set on the left; ``steps``: changes to the codes;
+    ``known``: what fills the fields for scale and zero point.
+    """
 
     title: str
     tensor: str
@@ -79,7 +81,7 @@ EXAMPLES = (
 
 
 def draw() -> None:
-    """Draw the choice of an example, which sets tensor, scheme and integers."""
+    """Draw the choice of an example, which sets the tensor, the scheme and the integers."""
     st.selectbox(
         "Example",
         [example.title for example in EXAMPLES],

@@ -26,7 +26,7 @@ _BY_KIND = {
 
 
 def explained_by(candidate: Candidate) -> tuple[str, str] | None:
-    """The lesson, and the step if it is one of the mistakes; None if no lesson explains what went wrong."""
+    """The lesson that explains what went wrong, and its step if it is a known mistake; None if there is no lesson."""
     kinds, stored = candidate.corruption.computed, candidate.corruption.stored
     if {"zero_point_left_out", "wrapped"} <= set(kinds):
         by_granularity = {qc.PerTensor: "wraps-per-tensor", qc.PerChannel: "wraps-per-column"}
@@ -53,15 +53,15 @@ def draw(candidate: Candidate) -> None:
 
 
 def draw_known(matches: qc.Matches) -> None:
-    """Name the known mistakes that give the codes too, beyond those of the best candidate, each with its lesson."""
-    told = explained_by(matches.candidates[0])
+    """Draw the known mistakes that also give the codes, except the best candidate's own, each with its lesson."""
+    explained = explained_by(matches.candidates[0])
     for mistake in matches.mistakes:
-        if told == ("mistakes", mistake.name):
+        if explained == ("mistakes", mistake.name):
             continue
         low, high = f"{mistake.smallest_scale:.7g}", f"{mistake.largest_scale:.7g}"
         scale = f"scale {low}" if low == high else f"scales from {low} to {high}"
         left, right = st.columns([2, 1], vertical_alignment="center")
-        left.markdown(f"A known mistake gives exactly these codes too, with {scale}.")
+        left.markdown(f"A known mistake also gives exactly these codes, with {scale}.")
         with right:
             _button(f"match_known_{mistake.name}", "mistakes", mistake.name)
 
@@ -85,7 +85,7 @@ def draw_back(x: np.ndarray, codes: np.ndarray) -> None:
 
 
 def leave() -> None:
-    """Go where a button of the last run leads; call it before drawing anything."""
+    """Open the page that a button of the last run leads to; call it before drawing anything."""
     name = st.session_state.pop(_TO_LESSON, None)
     # no parameters: Streamlit refuses to clear bound ones, and the widgets of the other page set their own
     if name:

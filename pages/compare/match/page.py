@@ -21,7 +21,7 @@ with page_frame(
     inputs = controls.draw(place, beside)
     if inputs is not None and not controls.carried():
         frame.link_notes.append(
-            "The link does not carry the integers, which are too many: send them along as a file."
+            "The link does not carry all of the input: send the integers, scale and zero point along as a file."
         )
     if controls.is_code():
         frame.link_notes.append("The link does not carry the code: send it along.")

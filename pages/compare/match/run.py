@@ -17,7 +17,7 @@ _EVERY = 0.1  # seconds between two updates of the progress bar
 
 @dataclass
 class Found:
-    """What a search has found for the inputs of ``key``, and how much of it is done, from 0 to 1."""
+    """What a search has found for the inputs of ``key``, and the fraction of it that is done, 0 to 1."""
 
     key: str
     matches: qc.Matches
@@ -42,15 +42,15 @@ def found(key: str) -> Found | None:
 
 
 def run(tensor: Tensor, inputs: Inputs, key: str) -> None:
-    """Search, drawing progress and a button that stops it; a rerun in between leaves what was found.
+    """Search, with a progress bar and a Stop button; an interrupted search keeps what it has found.
 
     Raises:
         QuantError: the inputs can't be codes, scale or zero point of the tensor.
     """
-    by_all = cache.cached_small(tensor, f"matches {inputs.key}", lambda: Found(key, qc.Matches()))
+    shared = cache.cached_small(tensor, f"matches {inputs.key}", lambda: Found(key, qc.Matches()))
 
     def done() -> bool:
-        return by_all.fraction == 1
+        return shared.fraction == 1
 
     place = st.empty()
     left, right = place.container().columns([7, 1], vertical_alignment="center")
@@ -58,13 +58,13 @@ def run(tensor: Tensor, inputs: Inputs, key: str) -> None:
     right.button("Stop", on_click=want, args=(None,), key="match_stop", width="stretch")
     try:
         with cache.turn_of(tensor, needs.MATCH, long=True, useless=done):
-            if not done():  # by another visitor, perhaps while this one waited
+            if not done():  # another visitor may have searched the same, even while this one waited
                 kept = _search(tensor, inputs, key, bar)
-                by_all.matches, by_all.fraction = kept.matches, kept.fraction
+                shared.matches, shared.fraction = kept.matches, kept.fraction
     except qc.QuantError:
         place.empty()
         raise
-    st.session_state[_FOUND] = Found(key, by_all.matches, by_all.fraction)
+    st.session_state[_FOUND] = Found(key, shared.matches, shared.fraction)
     st.rerun()
 
 

@@ -23,13 +23,13 @@ TABLE = "match_table"
 
 
 def summary(matches: qc.Matches, tensor: Tensor, expected: qc.Scheme | None, fraction: float) -> None:
-    """Say in a sentence or two what was found."""
+    """Draw a sentence or two on what was found."""
     elements = cache.size(tensor)
     tried = f"{matches.tried:,} schemes of {len(qc.INTEGER_CONVENTIONS)} conventions tried."
     if fraction < 1:
         tried = f"Stopped at {100 * fraction:.0f} %: {tried}"
     if not matches.candidates:
-        messages.warning(f"Nothing was compared with the whole tensor yet. {tried}")
+        messages.warning(f"No scheme has been compared with the whole tensor yet. {tried}")
         return
     best = matches.candidates[0]
     made = f"{_without_library(best.scheme)} in {_listed(_libraries(best))}"
@@ -48,7 +48,7 @@ def summary(matches: qc.Matches, tensor: Tensor, expected: qc.Scheme | None, fra
             "The closest match" if best.differing * 2 < elements else "Nothing matches; the closest scheme"
         )
         messages.warning(f"{closest} is {made}{but}: {best.differing:,} of {elements:,} integers differ.")
-    st.markdown("\n".join(f"- {messages.plain(told)}" for told in best.explanations))
+    st.markdown("\n".join(f"- {messages.plain(text)}" for text in best.explanations))
     lesson_links.draw(best)
     lesson_links.draw_known(matches)
     st.caption(tried)
@@ -93,7 +93,7 @@ def _row(candidate: Candidate, tensor: Tensor, expected: qc.Scheme | None) -> di
 
 
 def detail(candidate: Candidate, tensor: Tensor, codes: np.ndarray, chosen: qc.Scheme | None) -> None:
-    """Draw a candidate's maps, why codes differ, and its schemes."""
+    """Draw a candidate's maps, why its codes differ, and its schemes."""
     stored = torch.from_numpy(codes.astype(np.int32))
     given = candidate.corruption.undo(stored).numpy()
     what = f"match {candidate.scheme} {candidate.corruption}"
@@ -148,7 +148,7 @@ def _reasons(candidate: Candidate) -> None:
 
 
 def set_already(scheme: qc.Scheme, chosen: qc.Scheme | None, rank: int) -> bool:
-    """Whether the scheme on the left is this one; its axis may be counted from either end."""
+    """Whether this is already the scheme on the left; axes may be counted from either end."""
     if chosen is None:
         return False
     return str(_from_start(scheme, rank)) == str(_from_start(chosen, rank))
@@ -183,7 +183,7 @@ def _listed(names: list[str]) -> str:
 def _granularity(scheme: qc.Scheme) -> str:
     given = ", as given" if isinstance(scheme.range_setting, qc.Given) else ""
     match scheme.granularity:
-        case qc.PerChannel(axis):  # the default axis too, since the axis is what often goes wrong
+        case qc.PerChannel(axis):  # name even the default axis: a wrong axis is a common mistake
             return f"per_channel({axis})" + given
     return write_call(scheme.granularity) + given
 

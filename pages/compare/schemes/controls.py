@@ -1,4 +1,4 @@
-"""Which schemes to compare: the controls, and the list of schemes that they give."""
+"""Which schemes to compare: the controls, and the list of schemes chosen with them."""
 
 import itertools
 from typing import Any
@@ -73,7 +73,7 @@ def draw(shape: tuple[int, ...], own: qc.Scheme | None) -> list[qc.Scheme]:
         key="sw_set",
         required=True,
         help="default: common formats, granularities and range settings that fit this tensor, and every preset. "
-        "presets: the presets alone. custom: every combination of what you choose.",
+        "presets: only the presets. custom: every combination of what you choose.",
         **_BIND,
     )
     schemes = _chosen() if which == "chosen" else list(qc.PRESETS.values())
@@ -88,9 +88,9 @@ def draw(shape: tuple[int, ...], own: qc.Scheme | None) -> list[qc.Scheme]:
         placeholder="int4 asymmetric per_group(32) torchao; e4m3fn per_channel",
         **_BIND,
         max_chars=2000,
-        help="Schemes in text form, as Explore shows it at the top of the page.",
+        help="Schemes in text form, as shown at the top of Explore.",
     )
-    for key in _CHOICES:  # so that a link keeps them while they are not drawn
+    for key in _CHOICES:  # so that the link keeps them while they are not drawn
         st.session_state.setdefault(key, DEFAULTS[key])
     schemes += [qc.PRESETS[name] for name in presets]
     schemes += [qc.Scheme.parse(text) for text in more.split(";") if text.strip()]
@@ -119,7 +119,7 @@ def metric() -> str:
 
 
 def _chosen() -> list[qc.Scheme]:
-    """Draw one list per part of a scheme, and return every combination of what is chosen."""
+    """Draw one list per part of a scheme; return every combination of the choices."""
     columns = st.columns([3, 2, 3, 3])
     labels = {
         "Formats": FORMATS,
@@ -128,10 +128,10 @@ def _chosen() -> list[qc.Scheme]:
         "Range setting": RANGES,
     }
     helps = (
-        "Type any other: int7, uint8n (narrow range), float(3, 2), log2_5, codebook([-1, 0, 2]).",
+        "Or type another, such as int7, uint8n (narrow range), float(3, 2), log2_5, codebook([-1, 0, 2]).",
         "Floats and codebooks have no zero point: with both chosen, they are compared as symmetric only.",
-        "Type any other: per_group(48), per_channel(1), per_block([2,2]).",
-        "Type any other: percentile(98), min_mse(20), mean_std(2.5), fixed(-1, 1), given(0.1).",
+        "Or type another, such as per_group(48), per_channel(1), per_block([2,2]).",
+        "Or type another, such as percentile(98), min_mse(20), mean_std(2.5), fixed(-1, 1), given(0.1).",
     )
     chosen = [
         column.multiselect(

@@ -1,8 +1,8 @@
 """A sweep that shows rows as it computes them, can be stopped, and keeps what it found.
 
-Rows are kept per tensor and scheme, so that a changed choice computes only what is new, and a class on one link
-computes each row once. A press of Stop, a change of another control, or leaving the page ends the script at the next
-element it draws, which closes the sweep.
+Rows are kept per tensor and scheme: a changed choice computes only the new ones, and a class that opens one link
+computes each row once. Pressing Stop, changing another control or leaving the page ends the script at the next element
+it draws, which closes the sweep.
 """
 
 import time
@@ -17,14 +17,14 @@ import quantcore as qc
 from pages.shared import cache, needs, turn
 from pages.shared.selection import Tensor
 
-AT_ONCE = 40_000_000  # elements times schemes computed without a press of the button: a few seconds
+AT_ONCE = 40_000_000  # elements times schemes to compute without asking: a few seconds
 TENSORS = 4  # tensors whose rows are kept
 _KEPT, _WANTED = "_sweeps", "_sweep_wanted"
 Known = dict[qc.Scheme, qc.Row]
 
 
 def known(tensor: Tensor) -> Known:
-    """The rows known for this tensor; a sweep writes into it."""
+    """The rows known for this tensor; a sweep adds to them."""
     kept: dict[str, Known] = st.session_state.setdefault(_KEPT, {})
     found = kept.setdefault(tensor.key, {})
     while len(kept) > TENSORS:
@@ -43,7 +43,7 @@ _USUAL = {"symmetric", "min_max", "textbook"}
 
 
 def name(scheme: qc.Scheme) -> str:
-    """The name of the preset, or else the scheme's text without defaults."""
+    """The name of its preset if there is one, else the scheme's text without defaults."""
     if scheme in _PRESETS:
         return _PRESETS[scheme]
     return " ".join(word for word in str(scheme).split() if word not in _USUAL)
@@ -53,7 +53,7 @@ def run(tensor: Tensor, schemes: list[qc.Scheme], draw: Callable[[pd.DataFrame],
     """Compute the missing rows, if that is quick or the visitor asked for it.
 
     Args:
-        draw: draws the rows so far; called now and then, each time replacing the last drawing.
+        draw: draws the rows so far; called now and then, each drawing replaces the last one.
     """
     found = known(tensor)
     missing = _missing(tensor, schemes)
@@ -75,7 +75,7 @@ def _rows_of_all(tensor: Tensor) -> Known:
 
 
 def _missing(tensor: Tensor, schemes: list[qc.Scheme]) -> list[qc.Scheme]:
-    """The schemes that nobody has computed; rows that others have are taken from them."""
+    """The schemes that no visitor has computed; rows computed by others are added to this visitor's."""
     found, others = known(tensor), _rows_of_all(tensor)
     for scheme in schemes:
         if scheme not in found and scheme in others:
@@ -91,7 +91,7 @@ def _want(key: str) -> None:
 def _compute(
     tensor: Tensor, schemes: list[qc.Scheme], place: DeltaGenerator, draw: Callable[[], None]
 ) -> None:
-    """Compute the missing rows in turn; a long sweep lets others go first now and then."""
+    """Compute the missing rows when it is this run's turn; a long sweep lets others go first now and then."""
     found, live = known(tensor), st.empty()
     with place.container(horizontal=True, vertical_alignment="center"):
         progress = st.progress(0.0, "Computing…")
@@ -106,7 +106,7 @@ def _compute(
                 found[row.scheme] = others[row.scheme] = row
                 progress.progress(count / len(missing), f"{count:,} of {len(missing):,}: {name(row.scheme)}")
                 now = time.monotonic()
-                # the longer it takes, the rarer: a picture flickers
+                # less and less often, since a redrawn picture flickers
                 if now - drawn > max(0.6, (now - began) / 6):
                     with live.container():
                         draw()

@@ -43,7 +43,7 @@ def picture(
 
     Args:
         live: the sweep is still running; clicks do nothing.
-        limit: bits per element, to mark.
+        limit: bits per element to mark.
     """
     drawn = figures.pareto(frame, metric, own="" if own is None else str(own), theme=theme(), limit=limit)
     if live:
@@ -79,11 +79,11 @@ def use(text: str) -> None:
 
 
 def best_under(frame: pd.DataFrame, metric: str, limit: float) -> pd.Series | None:
-    """The row with the smallest error among those of at most ``limit`` bits per element; None if there is none."""
+    """The best row by ``metric`` with at most ``limit`` bits per element; None if there is none."""
     known = frame[(frame["refused"] == "") & (frame["bits_per_element"] <= limit) & frame[metric].notna()]
     if not len(known):
         return None
-    # of equal errors, the one with fewer bits
+    # ties go to fewer bits
     ordered = known.sort_values([metric, "bits_per_element"], ascending=[AXES[metric][1] < 0, True])
     return ordered.iloc[0]
 
@@ -103,7 +103,7 @@ def limited(frame: pd.DataFrame, metric: str) -> float:
     )
     best = best_under(frame, metric, limit)
     if best is None:
-        middle.markdown(f"Every scheme here needs more bits per element than {limit:g}.")
+        middle.markdown(f"No scheme to compare at {limit:g} or fewer bits per element.")
         return float(limit)
     label, value = AXES[metric][0], best[metric]
     written = f"SQNR {value:.2f} dB" if metric == "sqnr_db" else f"{label} {value:.4g}"
@@ -118,7 +118,7 @@ def limited(frame: pd.DataFrame, metric: str) -> float:
 
 
 def come_back() -> None:
-    """Restore the choices after a click has opened Explore: the address that Back returns to does not have them."""
+    """Restore the choices after a click has opened Explore: the address that Back returns to lacks them."""
     left = st.session_state.pop(LEFT, {})
     changed = {key: value for key, value in left.items() if value != controls.DEFAULTS[key]}
     if not changed or any(key in st.query_params for key in left):
@@ -129,7 +129,7 @@ def come_back() -> None:
 
 
 def filtered(frame: pd.DataFrame, metric: str, words: str, best: bool) -> pd.DataFrame:
-    """The rows that contain all words, or only those on the frontier; the best first, unsupported ones last."""
+    """The rows that contain all words, best first, unsupported ones last; if ``best``, only those on the frontier."""
     if best:
         known = frame[frame["refused"] == ""]
         frame = known.iloc[qc.frontier(known["bits_per_element"], AXES[metric][1] * known[metric])]
@@ -141,7 +141,7 @@ def filtered(frame: pd.DataFrame, metric: str, words: str, best: bool) -> pd.Dat
 
 
 def rows_table(frame: pd.DataFrame) -> None:
-    """Draw the table; selected rows are those of the error maps."""
+    """Draw the table; selecting rows chooses the schemes of the error maps."""
     shown, sqnr = messages.sqnr_column(frame[COLUMNS], "sqnr_db", headers.label("sqnr_db"))
     st.dataframe(
         shown,

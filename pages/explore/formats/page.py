@@ -1,4 +1,4 @@
-"""Formats: the numbers that each can hold, its bits, and how a number rounds in it."""
+"""Formats: the numbers that each can represent, its bits, and how a number rounds in it."""
 
 import math
 from typing import Any
@@ -24,7 +24,7 @@ with page_frame("Which numbers can a format hold?") as frame:
         accept_new_options=True,
         max_selections=12,
         **_BIND,
-        help="Type any other: float(3, 2, bias=3, infinities=True, nan=ieee) with 3 exponent and 2 mantissa bits, int5, "
+        help="Or type another: float(3, 2, bias=3, infinities=True, nan=ieee) with 3 exponent and 2 mantissa bits, int5, "
         "uint4, log2_5, codebook([-1, 0, 2]). fitted is a codebook fitted to the tensor on the left.",
     )
     columns = st.columns([2, 2, 4], vertical_alignment="bottom")

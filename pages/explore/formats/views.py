@@ -1,4 +1,4 @@
-"""Views of the Formats page: its table, and a code whose bits can be switched."""
+"""Views of the Formats page: its table, and a code whose bits can be toggled."""
 
 import math
 from typing import Any
@@ -46,7 +46,7 @@ def fitted(tensor: Tensor | None) -> qc.CodebookFormat:
         methods,
         key="fmt_method",
         **_BIND,
-        help="quantcore's own, on the tensor on the left",
+        help="Implemented in quantcore, run on the tensor on the left",
     )
     if tensor is None:
         raise qc.QuantError("There is no tensor to fit a codebook to; choose one on the left.")
@@ -120,7 +120,7 @@ def table(formats: dict[str, qc.Format], x: float, rule: str) -> None:
         | {"format": st.column_config.TextColumn(headers.label("format"), pinned=True)},
     )
     st.caption(
-        "Smallest above 0 is a subnormal where a float has them. Epsilon is the step from 1 to the next value. Error is "
+        "Smallest above 0 is a subnormal if the float has them. Epsilon is the step from 1 to the next value. Error is "
         "the number minus what it rounds to. Sources: OCP 8-bit Floating Point 1.0; OCP Microscaling Formats 1.0; "
         "IEEE 754-2019; QLoRA (arXiv 2305.14314) for nf4."
     )

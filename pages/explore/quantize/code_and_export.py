@@ -36,7 +36,7 @@ def code(tensor: Tensor, result: qc.Quantized) -> None:
 
 
 def _library(tensor: Tensor, result: qc.Quantized) -> None:
-    """Draw the script in the library's own API, or the reason why there is none."""
+    """Draw the script that uses the library's own API, or the reason why there is none."""
     convention = result.scheme.convention
     script, problem = cache.cached(
         tensor,
@@ -51,8 +51,8 @@ def _library(tensor: Tensor, result: qc.Quantized) -> None:
     st.code(script, language="python", height=460)
     if convention.library in snippets.RECORDED_ONLY:
         st.caption(
-            f"The tests do not run this script, since {name} does not install beside the other libraries: they check "
-            "these integers against integers recorded with that version."
+            f"The tests do not run this script, since {name} can't be installed alongside the other libraries; they "
+            "check these integers against integers recorded with that version."
         )
     elif convention.name in qc.INTEGER_CONVENTIONS:
         st.caption(
@@ -115,7 +115,7 @@ def _or_sentence(make: Callable[[], Any]) -> tuple[Any, str]:
 
 
 def _written(tensor: Tensor, scheme: qc.Scheme, write: Callable[[qc.Quantized], T]) -> T:
-    """The content of a file, made when it is downloaded: until then the button must not keep the result."""
+    """The content of a file, made only when it is downloaded: until then the button must not hold the result."""
     with cache.turn_of(tensor, needs.EXPORT):
         return write(cache.result(tensor, scheme))
 

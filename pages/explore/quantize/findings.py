@@ -14,9 +14,7 @@ from pages.sidebar import scheme_state
 from quantcore.diagnosis import EXAMPLES, MAX_BOXES, Box
 from quantcore.tensors import Generated
 
-HEIGHT = (
-    32  # px: one line of text, kept free where there is nothing to say, so that the maps stay where they are
-)
+HEIGHT = 32  # px: one line of text, reserved even if there is nothing to say, so that the maps do not move
 POPOVERS = _ALL, _EXAMPLES = "_all_findings", "_finding_examples"  # keys; a closed popover draws nothing
 _SHOWN = "_finding_shown"  # (tensor, scheme, sentence, boxes)
 _MARKS = {
@@ -77,7 +75,7 @@ def draw(place: DeltaGenerator, tensor: Tensor, result: qc.Quantized, report: qc
 
 
 def _all(tensor: Tensor, scheme: qc.Scheme, found: list[qc.Finding]) -> None:
-    """Draw the popover with all findings in full, if it is open; the buttons of the first are in the line."""
+    """Draw the popover with all findings in full, if it is open; the first one's buttons are above the maps."""
     label = f"All {len(found)}" if len(found) > 1 else "More"
     popover = st.popover(label, type="tertiary", key=_ALL, on_change="rerun")
     if not popover.open:

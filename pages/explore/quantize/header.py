@@ -13,7 +13,7 @@ from pages.sidebar import scheme_state
 
 def scheme_line(chosen: Current) -> DeltaGenerator:
     """Draw the editable text form of the scheme and the pin; return the place for the link."""
-    mistyped = st.session_state.pop(scheme_state.TEXT_ERROR, None)  # the field keeps it for correction
+    mistyped = st.session_state.pop(scheme_state.TEXT_ERROR, None)  # the field keeps the text for correction
     key = mirrored.key_of(scheme_state.TEXT)
     if chosen.scheme is not None and not mistyped:
         key = mirrored.key_at(scheme_state.TEXT, str(chosen.scheme))
@@ -21,7 +21,7 @@ def scheme_line(chosen: Current) -> DeltaGenerator:
     row = st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="scheme_row")
     row.container(key=scheme_state.TEXT).text_input(
         "Scheme as text",
-        # besides the session state: an interrupted run loses a value that was only set there
+        # in addition to the session state: an interrupted run loses a value that is set only there
         value=str(chosen.scheme or ""),
         key=key,
         on_change=scheme_state.apply_text,

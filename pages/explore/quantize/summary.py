@@ -1,6 +1,6 @@
 """The two lines above the maps: the tensor with its scales and zero points, and the key figures of the result.
 
-All in one HTML element: as many of Streamlit's metrics would take as long to draw as all the controls.
+All in one HTML element: drawn with st.metric, the figures would take as long as all the controls.
 """
 
 import html
@@ -97,7 +97,7 @@ def draw(
         others = figures(tensor, reference.result.scheme, reference.report)
     cells = [_cell(f, o, reference) for f, o in zip(shown, others, strict=True)]
     if reference:
-        cells.append(_named(reference))
+        cells.append(_reference_cell(reference))
     place.html(f'{first}<dl class="qs-figures">{"".join(cells)}</dl>')
 
 
@@ -108,7 +108,7 @@ def _next_run() -> int:
 
 
 def parameters(result: qc.Quantized, trace: qc.Trace) -> str:
-    """Scale and zero point in words: the values of a single block; of several, count, range and those of the element."""
+    """Scale and zero point as text: of one block, its values; of several, count, range and the element's values."""
     scale, zero_point = result.scale.reshape(-1), result.zero_point
     record = result.scheme.rules
     name = "min" if record.zero_point.is_min else "zero point"
@@ -154,7 +154,7 @@ def _cell(figure: Figure, other: Figure | None, reference: Reference | None) -> 
     )
 
 
-def _named(reference: Reference) -> str:
+def _reference_cell(reference: Reference) -> str:
     """The cell that names the reference of the changes."""
     tip = html.escape(reference.problem or reference.scheme)
     label = f"Against {'the pinned scheme' if reference.name == 'pinned' else 'the previous scheme'}"

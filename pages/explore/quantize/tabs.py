@@ -70,7 +70,7 @@ def _scales(tensor: Tensor, result: qc.Quantized) -> None:
     st.dataframe(table, hide_index=True, height=280, column_config=headers.columns(table, 6))
     if result.scale.numel() > TABLE_ROWS:
         st.caption(
-            f"The first {TABLE_ROWS:,} of {result.scale.numel():,} blocks; the .npz file under Export has them all."
+            f"The first {TABLE_ROWS:,} of {result.scale.numel():,} blocks; the .npz file under Export has all of them."
         )
 
 

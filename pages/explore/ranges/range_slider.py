@@ -1,4 +1,4 @@
-"""A manual range, typed, moved by slider or dragged across the histogram, as the scheme's fixed range."""
+"""The scheme's fixed range: typed, set by slider, or dragged across the histogram."""
 
 import math
 from typing import Any
@@ -33,7 +33,7 @@ def draw(bounds: tuple[float, float], extremes: tuple[float, float], symmetric: 
         bottom, top = _limited(bottom - margin), _limited(top + margin)
     step = _step(top / _STEPS - bottom / _STEPS)
     bottom, top = _rounded(math.floor(bottom / step) * step), _rounded(math.ceil(top / step) * step)
-    # these widgets mirror the range in use; a change by the visitor goes to the scheme's controls
+    # these widgets mirror the range in use; a visitor's change is written to the scheme's controls
     at_high = mirrored.key_at(_HIGH, high)
     at_low = "" if symmetric else mirrored.key_at(_LOW, low)
     number: dict[str, Any] = {"step": step, "format": "%g", "on_change": _typed}

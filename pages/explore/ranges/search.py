@@ -1,4 +1,4 @@
-"""Views of the Ranges page where one of ggml's searches finds the scale: its trials in place of ranges."""
+"""Views of the Ranges page if one of ggml's searches finds the scale: its trials instead of ranges."""
 
 import numpy as np
 import streamlit as st
@@ -17,13 +17,13 @@ def draw(
     bins: tuple[np.ndarray, np.ndarray],
     bounds: tuple[float, float],
 ) -> None:
-    """Draw the histogram with the values that the codes span, and next to it the error of every trial."""
+    """Draw the histogram with the range that the codes span, and next to it the error of every trial."""
     scheme = result.scheme
     make = lambda: qc.search_curve(result, block)  # noqa: E731
     curve = cache.cached_small(tensor, f"search curve {scheme} {block}", make, needs.of(scheme, tensor.shape))
     left, right = st.columns(2)
     with left:
-        st.markdown("**Elements, and what the codes span**")
+        st.markdown("**Elements and the range in use**")
         st.plotly_chart(
             figures.range_histogram(*bins, (), bounds, theme=theme()),
             theme=None,
@@ -44,10 +44,10 @@ def _note(curve: qc.SearchCurve, scheme: qc.Scheme) -> str:
     if 1 < curve.measured < curve.groups:
         sentences.append(f"Measured on {curve.measured:,} of {curve.groups:,} groups, evenly spaced.")
     if scheme.scales is not None:
-        sentences.append("Errors are before the scales are quantized themselves.")
+        sentences.append("Errors are measured before the scales themselves are quantized.")
     if scheme.convention.library == "ggml":
         sentences.append(
-            "This format has no other range settings: ggml finds its scales only in this way. A build of ggml that fuses "
-            "multiply and add (most arm64 builds) sometimes takes another trial; here it is x86-64 without that."
+            "This format has no other range settings: ggml finds its scales only this way. A ggml build that fuses "
+            "multiply and add (most arm64 builds) sometimes chooses another trial; this is x86-64 without fusing."
         )
     return " ".join(sentences)

@@ -36,8 +36,8 @@ def choose_block(result: qc.Quantized) -> tuple[Block, Any]:
         "Block",
         key=_BLOCK,
         placeholder=f"all {result.scale.numel():,}",
-        help=f"The blocks form a grid of {' × '.join(f'{n:,}' for n in grid)}. Choose one by its position in it, such as "
-        f"{', '.join(['0'] * len(grid))}; empty: all blocks.",
+        help=f"The blocks form a grid of {' × '.join(f'{n:,}' for n in grid)}. Choose one by its position, such as "
+        f"{', '.join(['0'] * len(grid))}, or leave this empty for all blocks.",
         **_BIND,
     )
     try:
@@ -59,7 +59,7 @@ def buttons(place: Any, result: qc.Quantized, block: Block, element: tuple[int, 
             on_click=_go_to,
             args=(own,),
             key="rng_own",
-            help="Click a cell below to choose another one",
+            help="Click a cell below to choose another element",
         )
     if block is not None:
         place.button("All blocks", on_click=_go_to, args=(None,), key="rng_all")
@@ -73,7 +73,7 @@ def outline(result: qc.Quantized, block: Block) -> tuple[Box, ...]:
 
 
 def marks(tensor: Tensor, scheme: qc.Scheme, block: Block) -> tuple[qc.RangeMark, ...]:
-    """The range found by the scheme's own range setting, then by every method; each is computed once."""
+    """The range found by the scheme's own range setting, then those of every method; each is computed once."""
     plain, need = _without_range(scheme), needs.of(scheme, tensor.shape)
     every = lambda: qc.range_marks(cache.values(tensor), scheme, block)  # noqa: E731
     others = cache.cached_small(tensor, f"range marks {plain} {block}", every, need)
@@ -166,8 +166,8 @@ def notes(tensor: Tensor, scheme: qc.Scheme, block: Block, error: qc.RangeCurve)
     sentences = []
     if error.blocks > 1:
         sentences.append(
-            "Low, high and width are means over the blocks; errors are over all their elements. In the curve every block "
-            "shrinks to the same fraction of its own min-max range. A manual range applies to every block alike."
+            "Low, high and width are means over the blocks; errors are over all their elements. Along the curve, all "
+            "blocks use the same fraction of their own min-max range. A manual range is the same for all blocks."
         )
     elif block is not None:
         sentences.append("A manual range applies to every block, not only to this one.")
@@ -177,10 +177,10 @@ def notes(tensor: Tensor, scheme: qc.Scheme, block: Block, error: qc.RangeCurve)
             "histogram, maps and codes use all of them."
         )
     if scheme.scales is not None:
-        sentences.append("Curve and table use float32 scales, before the scales are quantized themselves.")
+        sentences.append("Curve and table use float32 scales, before the scales themselves are quantized.")
     if not scheme.format.has_zero_point:
         sentences.append(
-            f"{scheme.format} has no zero point, so the range only sets the scale. Its steps are unequal, so the rounding "
+            f"{scheme.format} has no zero point, so the range only sets the scale. With unequal steps, the rounding "
             "error does not shrink in proportion to the range as it does with integers."
         )
     for setting in METHODS:

@@ -31,7 +31,7 @@ WIDTHS = [2, 3, 4, 5, 6, 8]
 
 @dataclass(frozen=True)
 class Plan:
-    """A float network, by its seed, and the schemes of its weights and of the inputs of its layers."""
+    """A float network, given by its seed, and the schemes of its weights and of the inputs of its layers."""
 
     seed: int
     weights: qc.Scheme
@@ -57,10 +57,10 @@ def seed() -> int:
 
 
 def plan(seeded: bool = True) -> Plan | None:
-    """Draw the controls of a plan; return None if there is no scheme, after saying so.
+    """Draw the controls of a plan; if there is no scheme, show why and return None.
 
     Args:
-        seeded: whether to ask for the seed of one network; otherwise it is seed 0.
+        seeded: whether to ask for the seed of one network; if not, it is 0.
 
     Raises:
         QuantError: a scheme that can't be read.

@@ -81,13 +81,13 @@ def slopes(which: str) -> None:
     """Draw fake quantization over x, and one of its slopes below."""
     words, picture = views.side_by_side()
     with words:
-        told = st.container()
+        text = st.container()
         bits = st.slider("Bits", 2, 4, 2, key="train_slope_bits", bind="query-params")
         scale = st.slider("Scale", 0.25, 2.0, 1.0, 0.25, key="train_slope_scale", bind="query-params")
     found = lessons.slopes(bits, scale)
     flat, passed = int((found.rounding == 0).sum()), int((found.through == 1).sum())
     texts = {
-        "rounding": "Training follows a slope: it changes a weight in the direction in which the loss falls. Between two "
+        "rounding": "Training follows a slope: it changes a weight in the direction that lowers the loss. Between two "
         "jumps of the staircase a small change does nothing, and at a jump there is no slope. Asked for the gradient "
         f"of `round`, torch returns 0 at {flat:,} of {found.x.size:,} points: no weight would ever move.",
         "through": "The backward pass pretends. The staircase follows the dotted line, whose slope is 1; the "
@@ -95,10 +95,10 @@ def slopes(which: str) -> None:
         f"{passed:,} of {found.x.size:,} points. Beyond the last code x̂ no longer changes, and the slope is 0. The "
         "forward pass does not pretend: the loss is that of the quantized weights.",
         "scales": "The scale can be learned like a weight: x̂ = round(x/s) · s. Inside the range, its slope is "
-        "round(x/s) - x/s, the rounding error in steps: a sawtooth. Clipped values pull harder, with the value of "
-        "the last code, towards a wider range. **LSQ** (learned step size quantization) balances the two by gradient descent.",
+        "round(x/s) - x/s, the rounding error in steps: a sawtooth. Clipped values pull harder toward a wider range: "
+        "their slope is the last code. **LSQ** (learned step size quantization) balances the two by gradient descent.",
     }
-    told.markdown(texts[which])
+    text.markdown(texts[which])
     with picture:
         views.figure(lessons.slope(found, SLOPES[which], **frame.plot_style()), f"train_slope_{which}")
 
@@ -141,6 +141,6 @@ frame.foot(
     "PTQ and QAT in practice: Nagel et al. 2021, arXiv 2106.08295",
     "digits: Alpaydin and Kaynak 1998, UCI, CC BY 4.0, as scikit-learn ships them",
 )
-# Last, after everything else is drawn: the script steps through the training, and whatever ends the script ends it
+# Last, after everything else is drawn: the script steps through the training, which ends when the script does
 if job and job():
     st.rerun()

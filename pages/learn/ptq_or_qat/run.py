@@ -1,8 +1,8 @@
-"""Trainings that visitors start: they can be stopped, and what they found is shared with other visitors.
+"""Trainings that visitors start: they can be stopped, and their results are shared with other visitors.
 
-A training is a generator that the script itself steps through. Each step draws, and there Streamlit ends the script
-if the visitor has pressed Stop, changed another control or left the page; that closes the generator, and what it
-found so far stays. Equal keys mean equal trainings, so visitors share the cached results.
+A training is a generator that the script itself steps through. Each step draws, which is where Streamlit ends the
+script if the visitor has pressed Stop, changed another control or left the page; that closes the generator, and the
+results so far are kept. Equal keys mean equal trainings, so visitors share the cached results.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ _networks, _known = ByteCache(lambda: 20 * needs.TRAINING), ByteCache(lambda: 60
 
 
 def float_network(seed: int) -> training.Progress[training.Network]:
-    """The network before quantization; trained, in about a second, on first use."""
+    """The network before quantization; trained on first use, in about a second."""
 
     def make() -> training.Progress[training.Network]:
         with st.spinner("Training the float network…"):
@@ -56,12 +56,12 @@ def afterwards(plan: Plan) -> training.QuantizedNetwork:
 
 
 def epochs(plan: Plan, count: int, learned: bool) -> Epochs:
-    """The known epochs of a QAT training; a run writes into it."""
+    """The known epochs of a QAT training; a run adds to them."""
     return cast(Epochs, _cached(f"qat {plan} {count} {learned}", dict))
 
 
 def rows(plan: Plan) -> Rows:
-    """The known rows for these schemes at any bit width and seed; a run writes into it."""
+    """The known rows for these schemes at any bit width and seed; a run adds to them."""
     weights, activations = (s and _any_width(s) for s in (plan.weights, plan.activations))
     return cast(Rows, _cached(f"rows {weights} | {activations}", dict))
 
@@ -84,9 +84,9 @@ def run(
 
     Args:
         each: stores a step, then draws what is known.
-        progress: what fraction is done after a step, 0 to 1, and a text.
+        progress: the fraction that is done after a step, 0 to 1, and a text.
         place: for the progress bar and Stop, or for an error.
-        done: whether another visitor has trained the same in the meantime.
+        done: whether another visitor has run the same training in the meantime.
     """
     with place.container(horizontal=True, vertical_alignment="center"):
         bar = st.progress(0.0, "Training…")
@@ -112,7 +112,7 @@ def _cached(key: str, make: Callable[[], Any]) -> Any:
 
 
 def _any_width(scheme: qc.Scheme) -> str:
-    """A scheme's text, the same for all bit widths of an integer format."""
+    """A scheme's text, which is the same for all bit widths of an integer format."""
     fmt = scheme.format
     if isinstance(fmt, qc.IntFormat):
         scheme = dataclasses.replace(scheme, format=dataclasses.replace(fmt, bits=8))

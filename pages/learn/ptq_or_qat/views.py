@@ -28,7 +28,7 @@ def accuracy(network: training.Network | training.QuantizedNetwork) -> float:
 
 
 def read_digits(network: training.Network | training.QuantizedNetwork) -> list[int]:
-    """The digit that a network reads in each held-out image."""
+    """The digit that a network reads in each of the held-out images."""
     return [int(i) for i in network.logits(run.digits().test_images).argmax(-1)]
 
 
@@ -143,7 +143,7 @@ def curve(plan: Plan, text: str) -> run.Job | None:
     begin = partial(
         training.accuracy_curve, sorted(bits), seeds, weights=plan.weights, activations=plan.activations
     )
-    begin().close()  # refuses formats of one width before anything is drawn
+    begin().close()  # raises for formats that are not integers before anything is drawn
     asked = [(training.FLOAT, 32, seed) for seed in seeds]
     asked += list(itertools.product(training.METHODS, bits, seeds))
     with picture:
@@ -162,7 +162,7 @@ def curve(plan: Plan, text: str) -> run.Job | None:
 
     def fraction(row: training.Row) -> tuple[float, str]:
         done = sum(key in known for key in asked)
-        return done / len(asked), f"{done} of {len(asked)}: {_named(row)}"
+        return done / len(asked), f"{done} of {len(asked)}: {_name(row)}"
 
     missing = sum(key not in known for key in asked)
     label = f"Compute {missing} of {len(asked)} trainings"
@@ -174,14 +174,14 @@ def curve(plan: Plan, text: str) -> run.Job | None:
     return partial(run.run, begin_rest, each, fraction, go, done) if wanted else None
 
 
-def _named(row: training.Row) -> str:
-    """A training in words."""
+def _name(row: training.Row) -> str:
+    """The name of a training for the progress bar."""
     what = "float32" if row.method == training.FLOAT else f"{row.method.upper()} at {row.bits} bits"
     return f"seed {row.seed}, {what}"
 
 
 def choose(plan: Plan, text: str) -> None:
-    """Draw the fewest bits that each method needs within the loss allowed, among the known bit widths."""
+    """Draw the fewest bits at which each method stays within the allowed loss, among the known bit widths."""
     known = run.rows(plan)
     for row in training.accuracy_curve(
         controls.WIDTHS, [plan.seed], ["ptq"], plan.weights, plan.activations, known=tuple(known.values())
@@ -205,7 +205,7 @@ def choose(plan: Plan, text: str) -> None:
 
 
 def _needs(method: str, points: list[training.Point], enough: float) -> dict[str, str]:
-    """A row of the table: the fewest bits, among those known, whose accuracy is enough."""
+    """A row of the table: the fewest known bits whose accuracy is enough."""
     known = sorted((p for p in points if p.method == method), key=lambda p: p.bits)
     fit = next((p for p in known if p.mean >= enough), None)
     if not known:
@@ -229,7 +229,7 @@ def _to_curve() -> None:
 
 
 def _table(points: list[training.Point]) -> list[dict[str, str]]:
-    """Accuracy by bits and method: the mean over the seeds, and the worst and best of them."""
+    """Accuracy by bits and method: the mean over the seeds, and the worst and best seed."""
     cells = {(p.bits, p.method): _spread(p) for p in points}
     widths = sorted({bits for bits, method in cells if method != training.FLOAT}, reverse=True)
     rows = [{"bits": "32, float"} | {lessons.METHOD_NAMES[m]: cells[b, training.FLOAT] for m in training.METHODS}

@@ -1,4 +1,4 @@
-// Where the maps stand: as large as the window allows.
+// The positions of the maps: as large as the window allows.
 
 const GAP = 12, TITLE = 22, BAR = 56, BOTTOM = 18;
 const NARROW = 520;         // px of width: below it the maps are in one column
@@ -7,7 +7,7 @@ const WORTH = 1.5;          // the other arrangement is used if its maps are thi
 const LOWEST = 170;         // px: minimum height of a map, unless its tensor has few rows,
 const FLAT = 40;            // px: whose cells are at least this high
 const FOOT = 8;             // px left free below the maps
-const TALL = 860;           // px of the window's height: from here on the arithmetic starts within the window,
+const TALL = 860;           // px of the window's height: from here on the arithmetic begins inside the window,
 const BENEATH = 190, OPENED = 145; // px: minimum left for it; height of the tabs with its first lines
 const CELL = 72;            // px: maximum height of a cell
 const STRETCH = 1.7;        // maximum width of a cell over its height: room for its number
@@ -30,7 +30,7 @@ function heightLeft(data, root) {
   return window.innerHeight - top - scrolled - beneath;
 }
 
-// Position of each map: four of them two by two, on wide windows and if they are fewer in one row, unless the other arrangement shows much more
+// Position of each map: two by two; in one row on wide windows or for fewer than four maps; or the other way if that shows much more
 function place(data, root) {
   const width = Math.floor(root.clientWidth), left = heightLeft(data, root);
   const count = data.maps.length;

@@ -1,5 +1,5 @@
-// Plotly's part: axes, their zoom and its buttons; each has a trace that shows nothing, since axes need one. Plotly draws
-// for long, and not again while they stay as they are.
+// What Plotly draws: axes, with zoom and its buttons; each has an empty trace, since axes need one. Plotly is slow, so it
+// draws again only if they change.
 
 const MODEBAR = {
   displaylogo: false, showSendToCloud: false, responsive: false, doubleClick: "reset",
@@ -55,15 +55,15 @@ function axes(state) {
   });
 }
 
-// What is in sight, in Plotly's coordinates, in which elements are centered at integers: the visitor's zoom, which stays
-// while tensor and view do
+// The visible ranges in Plotly's coordinates, where elements are centered at integers: the visitor's zoom, which is kept
+// while tensor and view stay the same
 function ranges({ plot, data }) {
   const kept = plot._fullLayout?.uirevision === data.uirevision ? plot._fullLayout : null, [r0, r1] = data.rows, [c0, c1] = data.columns;
   return { x: kept?.xaxis.range ?? [c0 - 0.5, c1 - 0.5], y: kept?.yaxis.range ?? [r1 - 0.5, r0 - 0.5] };
 }
 
-// The maps with what they show: `px` is the distance of an element's near edge from the map's, in px, `at` the element at
-// such a distance, `element` the size of one; `low` and `high` are the edges of what is in sight
+// The maps with their visible part: `px` gives the distance in px from the map's edge to an element's near edge, `at` the
+// element at such a distance; `element` is the size of one; `low` and `high` are the edges of the visible part
 function frames(state) {
   const { x, y } = ranges(state);
   return state.boxes.map((box) => ({ ...box, x: along(x, box.width), y: along(y, box.height) }));

@@ -19,7 +19,7 @@ function shades(colorscale) {
   return known.get(key);
 }
 
-// A scale as a function: value -> its color; values beyond the scale have those of its ends
+// A scale as a function: value -> its color; values beyond the scale get the color of its end
 function shade({ zmin, zmax, colorscale }) {
   const colours = shades(colorscale), k = SHADES / (zmax - zmin);
   return (value) => {
@@ -28,7 +28,7 @@ function shade({ zmin, zmax, colorscale }) {
   };
 }
 
-// A map with one pixel per cell; what is not finite has no color
+// A map with one pixel per cell; non-finite values have no color
 function picture(values, scale, { width, height }) {
   const image = new ImageData(width, height), pixels = new Uint32Array(image.data.buffer), colour = shade(scale);
   for (let n = 0; n < values.length; n++) if (Number.isFinite(values[n])) pixels[n] = colour(values[n]);
@@ -41,7 +41,7 @@ function isDark(colour) {
   return 0.299 * (colour & 255) + 0.587 * (colour >> 8 & 255) + 0.114 * (colour >> 16 & 255) < 140;
 }
 
-// Paint the maps as far as they are in sight, and write the numbers if they are few and legible
+// Paint the visible part of the maps, and write the numbers if they are few and legible
 function paint(state) {
   const { data, canvas, root, boxes } = state, ratio = devicePixelRatio || 1;
   const size = [root.clientWidth, boxes[0].total].map((px) => Math.round(px * ratio));
@@ -74,7 +74,7 @@ function paint(state) {
     return found ? cells.length : 0;
   });
   root.dataset.numbers = written.join(" ");
-  root.shown = { values: state.values, width: data.width }; // to be read from outside
+  root.shown = { values: state.values, width: data.width }; // for readers outside, such as the tests
 }
 
 // The cells that a map shows, if they are few enough for numbers

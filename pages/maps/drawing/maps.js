@@ -1,5 +1,5 @@
-// The four maps, or those of them that there are: a canvas with the cells and their numbers, over it Plotly's axes with
-// its zoom, and an SVG for outlines. Plotly's own heatmaps take several times as long, and redraw every axis with them.
+// The four maps, or fewer: a canvas with the cells and their numbers, over it Plotly's axes with its zoom, and an SVG for
+// outlines. Plotly's own heatmaps take several times as long, and every axis is redrawn with them.
 // Hover, outlines and keyboard work without a rerun; a picked cell or an opened region goes to Python.
 
 const instances = new WeakMap();
@@ -25,7 +25,7 @@ function mount(parent) {
   return state;
 }
 
-// Take over what Python has sent; what did not change need not be computed again
+// Take over what Python has sent, computing again only what changed
 function take(state, data) {
   const values = data.arrays_key, colours = JSON.stringify([values, data.colours]);
   state.data = data;
@@ -59,7 +59,7 @@ function draw(state) {
   state.drawing = state.drawing.then(() => { if (!state.gone) root.dataset.painted = data.painted; });
 }
 
-// Draw all that moves when the visitor zooms, but for Plotly's own axes
+// Draw everything that moves when the visitor zooms, except Plotly's axes
 function overlay(state) {
   paint(state);
   outline(state);
@@ -86,7 +86,7 @@ export default function (component) {
     state.gone = true;
     state.observer.disconnect();
     window.removeEventListener("resize", state.refit);
-    // pending work of plotly.js goes on after a purge, and would fail on removed nodes
+    // plotly.js continues pending work even after a purge, and would fail on removed nodes
     const purge = () => state.P?.purge(state.plot);
     state.drawing.then(purge, purge);
     instances.delete(parentElement);

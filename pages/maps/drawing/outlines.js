@@ -41,7 +41,7 @@ function outline(state) {
   }
 }
 
-// Whether the block covers everything shown, so that its outline would say nothing
+// Whether the block covers everything shown, so that its outline would be redundant
 function all({ block, rows, columns }) {
   return block[0] <= rows[0] && block[1] >= rows[1] && block[2] <= columns[0] && block[3] >= columns[1];
 }

@@ -1,4 +1,4 @@
-// The pointer and the keyboard: the cell that they are at, its numbers, and the arithmetic of the chosen element.
+// The pointer and the keyboard: the cell that they point at, its numbers, and the arithmetic of the chosen element.
 
 // Row, column and map under the pointer
 function cellUnder(state, event) {
@@ -56,8 +56,8 @@ function pick(state, cursor) {
   follow(state, Boolean(state.data.arithmetic));
 }
 
-// Show the arithmetic of the chosen element over the maps, from a pick until it is closed, if the page shows it outside
-// the window: over the row of maps without the pick, so that the picked cell stays visible
+// After a pick, show the arithmetic of the chosen element over the maps until it is closed, if the page's copy is outside
+// the window: over the row of maps that was not clicked, so that the picked cell stays visible
 function follow(state, wanted = state.following) {
   const { data, steps } = state, { title, lines, elsewhere } = data.arithmetic ?? {};
   state.following = wanted;

@@ -1,5 +1,5 @@
-// Titles and color bars of the maps. Plotly's own measure their text several times and lay themselves out anew in every
-// drawing, which took longer than the heatmaps; these have a place that is known.
+// Titles and color bars of the maps. Plotly measures the text of its own several times and lays them out again in every
+// drawing, which took longer than the heatmaps; these have fixed positions.
 
 const BAR_GAP = 6, BAR_WIDTH = 8, TICK_GAP = 4, TICK_FONT = 10, TITLE_FONT = 13, TITLE_RISE = 6; // px
 
@@ -34,10 +34,10 @@ function barTicks(name, colours) {
   return ticks.map((v, i) => [v, texts[i]]);
 }
 
-// Draw titles and color bars beside the maps
+// Draw the titles and color bars of the maps
 function scales(state) {
   const { data, root, boxes } = state, k = zoom(data);
-  state.id ??= `qs-${Math.random().toString(36).slice(2)}`; // gradients are found by ids of the whole page
+  state.id ??= `qs-${Math.random().toString(36).slice(2)}`; // gradients are found by ids, which must be unique on the page
   root.querySelector("svg.qs-scales")?.remove();
   const svg = element("svg", { class: "qs-scales", "aria-hidden": "true" }, root);
   boxes.forEach((box, i) => {

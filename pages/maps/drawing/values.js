@@ -1,4 +1,4 @@
-// The values of the cells, from the arrays that Python sends, and what is said of one.
+// The values of the cells, from the arrays that Python sends, and the facts shown about one cell.
 
 const TYPES = { f4: Float32Array, i4: Int32Array, i2: Int16Array, i1: Int8Array, u1: Uint8Array };
 
@@ -35,7 +35,7 @@ function elements({ rows, columns, step, width, blocks }, arrays, prefix) {
   return { at, x, codes, dequantized, error: x?.map((v, n) => v - dequantized[n]), scale, zero_point: z };
 }
 
-// What a map's cell at an element shows: position of the shown element, and its values
+// What the cell that contains an element shows on a map: position and values of the shown element
 function read(state, [row, column, map]) {
   const { data } = state, name = data.maps[map], of = elementsOf(state, name);
   const n = Math.floor((row - data.rows[0]) / data.step[0]) * data.width + Math.floor((column - data.columns[0]) / data.step[1]);
