@@ -22,7 +22,7 @@ from pages.serving.middleware.patience import Patience
 from pages.serving.middleware.requests import Requests
 from pages.serving.middleware.uploads import Uploads
 from pages.serving.warm import warm_up
-from pages.shared import cache, turn
+from pages.shared.computing import cache, turn
 
 PLOTLY_JS = Path(plotly.__file__).parent / "package_data"
 

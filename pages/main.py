@@ -15,8 +15,9 @@ from pages.browser import scripts
 from pages.learn import frame
 from pages.maps import four_maps
 from pages.serving import warm
-from pages.shared import link, pinned, turn
+from pages.shared.computing import turn
 from pages.shared.page import Page, for_navigation
+from pages.shared.state import link, pinned
 from pages.sidebar import sidebar
 
 # In the order of the navigation; each package describes its own page

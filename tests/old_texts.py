@@ -10,7 +10,7 @@ from app_page import script_of
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
-from pages.shared import selection
+from pages.shared.state import selection
 
 PAGES = Path(__file__).resolve().parent.parent / "pages"
 STORED = "_current"

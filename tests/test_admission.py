@@ -9,9 +9,9 @@ import pytest
 
 from pages.serving.work.admission import Gate, Turn
 from pages.serving.work.lanes import Kind
-from pages.shared import cache
-from pages.shared import turn as admitted
-from pages.shared.selection import Tensor
+from pages.shared.computing import cache
+from pages.shared.computing import turn as admitted
+from pages.shared.state.selection import Tensor
 
 MB = 1 << 20
 BUDGET = 160 * MB  # 140 MB for large work, 10 for long, 10 for small (each up to 2.5 MB)

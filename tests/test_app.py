@@ -18,7 +18,7 @@ from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
 from pages.explore.quantize.summary import parameters as parameters_in_words
-from pages.shared import cache
+from pages.shared.computing import cache
 from quantcore import tensors
 from quantcore.granularity.block_names import block_name
 

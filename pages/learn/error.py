@@ -6,7 +6,7 @@ import streamlit as st
 import quantcore as qc
 from pages.learn import frame, views
 from pages.maps import cells
-from pages.shared import cache
+from pages.shared.computing import cache
 from quantcore import tensors
 from quantcore.figures import lessons
 

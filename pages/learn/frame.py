@@ -10,10 +10,10 @@ from typing import Any
 import streamlit as st
 
 from pages.learn.lesson_pages import LARGE, LESSON_URL
-from pages.shared import selection, sharing
 from pages.shared.lesson_plan import LESSONS, script, step_key
-from pages.shared.mirrored import key_at, typed
 from pages.shared.page import Page
+from pages.shared.state import selection, sharing
+from pages.shared.state.mirrored import key_at, typed
 from pages.shared.theme import theme
 
 _BIND: dict[str, Any] = {"bind": "query-params"}

@@ -7,7 +7,7 @@ import torch
 import quantcore as qc
 from pages.learn import frame, views
 from pages.maps import cells
-from pages.shared import cache
+from pages.shared.computing import cache
 
 ROWS = ["0.11 -0.32 0.05 0.27 -0.14 0.21", "0.40 0.18 -0.35 0.02 0.33 -0.29", "9.60 -4.10 7.20 2.50 -8.80 5.30",
         "-0.06 0.24 0.37 -0.19 0.12 -0.41"]  # fmt: skip

@@ -10,7 +10,8 @@ import quantcore as qc
 from pages.compare.match import lesson_links
 from pages.learn import frame, views
 from pages.maps import cells
-from pages.shared import cache, messages
+from pages.shared import messages
+from pages.shared.computing import cache
 from quantcore.mistakes import MISTAKES, Comparison, Line, compare, lines
 
 FOUND = "_learn_found"  # the cells picked for each mistake and tensor

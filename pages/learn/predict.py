@@ -9,8 +9,9 @@ import streamlit as st
 import quantcore as qc
 from pages.learn import frame, views
 from pages.maps import cells
-from pages.shared import cache, messages
-from pages.shared.selection import Tensor
+from pages.shared import messages
+from pages.shared.computing import cache
+from pages.shared.state.selection import Tensor
 from quantcore.prediction import grade, practice
 
 SEED, MARKS = "learn_predict_seed", "_learn_marks"

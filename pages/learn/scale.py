@@ -4,7 +4,7 @@ import streamlit as st
 
 import quantcore as qc
 from pages.learn import frame, views
-from pages.shared import cache
+from pages.shared.computing import cache
 from quantcore.figures import lessons
 
 READINGS = [3.2, 17.0, 36.6, 58.4, 71.9, 99.0]

@@ -15,8 +15,10 @@ from pages.learn import frame
 from pages.maps import arithmetic, component, four_maps
 from pages.maps.picture import Picture
 from pages.maps.places import read_element
-from pages.shared import cache, messages, selection
-from pages.shared.selection import Tensor
+from pages.shared import messages
+from pages.shared.computing import cache
+from pages.shared.state import selection
+from pages.shared.state.selection import Tensor
 from pages.shared.theme import theme
 from pages.sidebar import unsupported
 from quantcore import tensors

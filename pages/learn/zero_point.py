@@ -6,8 +6,8 @@ import streamlit as st
 
 import quantcore as qc
 from pages.learn import frame, views
-from pages.shared import cache
-from pages.shared.selection import Tensor
+from pages.shared.computing import cache
+from pages.shared.state.selection import Tensor
 from quantcore import tensors
 from quantcore.figures import lessons
 

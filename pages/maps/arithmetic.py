@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import cache, messages
-from pages.shared.selection import Tensor
+from pages.shared import messages
+from pages.shared.computing import cache
+from pages.shared.state.selection import Tensor
 from quantcore.granularity import block_name
 
 PLACE = (

@@ -10,8 +10,10 @@ from pages.maps import component
 from pages.maps.arithmetic import Arithmetic
 from pages.maps.picture import Picture
 from pages.maps.places import around, integers, read_element, read_span
-from pages.shared import cache, messages, pinned
-from pages.shared.selection import Tensor
+from pages.shared import messages
+from pages.shared.computing import cache
+from pages.shared.state import pinned
+from pages.shared.state.selection import Tensor
 from pages.shared.theme import theme
 from quantcore.analysis import View, element
 from quantcore.diagnosis import Box

@@ -8,8 +8,9 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.shared import messages, selection, sharing
-from pages.shared.selection import Current
+from pages.shared import messages
+from pages.shared.state import selection, sharing
+from pages.shared.state.selection import Current
 
 _AT_END, _NOTES = "_frame_at_end", "_frame_notes"
 

@@ -6,8 +6,8 @@ from typing import Any
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import cache
-from pages.shared.selection import Tensor
+from pages.shared.computing import cache
+from pages.shared.state.selection import Tensor
 from pages.sidebar import format_controls, range_controls
 from pages.sidebar.format_controls import FITTED, INTEGERS
 from pages.sidebar.scheme_state import DEFAULTS, PRESET, RANK, load_preset, reset

@@ -5,7 +5,7 @@ from typing import Any
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import mirrored
+from pages.shared.state import mirrored
 from pages.sidebar import range_controls
 
 # Widget keys are the parameters of the link, and the link omits a parameter at its default. So no default may depend

@@ -3,8 +3,8 @@
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import selection
 from pages.shared.page import SCHEME, TENSOR, Page
+from pages.shared.state import selection
 from pages.sidebar import scheme_controls, scheme_state, tensor_controls
 
 # Link parameters of the sidebar's controls, and those that a link must not leave empty

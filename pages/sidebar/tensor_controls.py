@@ -5,8 +5,10 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from pages.shared import cache, link, messages
-from pages.shared.selection import NoTensorYet, Tensor, of_values
+from pages.shared import messages
+from pages.shared.computing import cache
+from pages.shared.state import link
+from pages.shared.state.selection import NoTensorYet, Tensor, of_values
 from pages.sidebar import tensor_editor, uploads
 from quantcore import tensors
 

@@ -7,7 +7,7 @@ import streamlit as st
 
 import quantcore as qc
 from pages.shared import messages
-from pages.shared.selection import Tensor
+from pages.shared.state.selection import Tensor
 from pages.sidebar import scheme_state
 
 

@@ -12,8 +12,10 @@ import streamlit as st
 from streamlit.runtime.uploaded_file_manager import DeletedFile
 
 from pages.serving.settings import upload_limit
-from pages.shared import cache, link, messages, needs, turn
-from pages.shared.selection import NoTensorYet, Tensor, of_values
+from pages.shared import messages
+from pages.shared.computing import cache, needs, turn
+from pages.shared.state import link
+from pages.shared.state.selection import NoTensorYet, Tensor, of_values
 from quantcore import tensors
 
 FILE = "_upload"  # the widget, which loses its file when it is not drawn

@@ -8,8 +8,9 @@ import streamlit as st
 
 import quantcore as qc
 from pages.compare.libraries import controls
-from pages.shared import cache, headers, messages, needs
-from pages.shared.selection import Tensor
+from pages.shared import headers, messages
+from pages.shared.computing import cache, needs
+from pages.shared.state.selection import Tensor
 from pages.shared.theme import theme
 from pages.sidebar import unsupported
 from quantcore import figures

@@ -7,7 +7,7 @@ import streamlit as st
 import quantcore as qc
 from pages.compare.match import code_on_tensor
 from pages.shared import lesson_plan, messages
-from pages.shared.selection import Tensor
+from pages.shared.state.selection import Tensor
 from quantcore.code_reading import KINDS, lines_of
 from quantcore.mistakes import MISTAKES, lines
 

@@ -8,8 +8,9 @@ import streamlit as st
 
 import quantcore as qc
 from pages.maps import cells
-from pages.shared import cache, messages
-from pages.shared.selection import Tensor
+from pages.shared import messages
+from pages.shared.computing import cache
+from pages.shared.state.selection import Tensor
 from quantcore import code_reading
 
 _CHOSEN = "match_code_chosen"

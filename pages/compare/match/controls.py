@@ -7,7 +7,8 @@ import numpy as np
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import link, messages
+from pages.shared import messages
+from pages.shared.state import link
 from pages.sidebar import tensor_controls
 from quantcore import tensors
 

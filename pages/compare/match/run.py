@@ -8,8 +8,8 @@ from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
 from pages.compare.match.controls import Inputs
-from pages.shared import cache, needs
-from pages.shared.selection import Tensor
+from pages.shared.computing import cache, needs
+from pages.shared.state.selection import Tensor
 
 _FOUND, _WANTED = "_match_found", "_match_wanted"
 _EVERY = 0.1  # seconds between two updates of the progress bar

@@ -10,8 +10,9 @@ import torch
 
 import quantcore as qc
 from pages.compare.match import lesson_links
-from pages.shared import cache, messages
-from pages.shared.selection import Tensor
+from pages.shared import messages
+from pages.shared.computing import cache
+from pages.shared.state.selection import Tensor
 from pages.shared.theme import theme
 from pages.sidebar import scheme_state
 from quantcore import figures

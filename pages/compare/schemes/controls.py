@@ -6,7 +6,7 @@ from typing import Any
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import link
+from pages.shared.state import link
 from quantcore.figures import AXES
 
 _BIND: dict[str, Any] = {"bind": "query-params"}

@@ -14,8 +14,8 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.shared import cache, needs, turn
-from pages.shared.selection import Tensor
+from pages.shared.computing import cache, needs, turn
+from pages.shared.state.selection import Tensor
 
 AT_ONCE = 40_000_000  # elements times schemes to compute without asking: a few seconds
 TENSORS = 4  # tensors whose rows are kept

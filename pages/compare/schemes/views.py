@@ -7,8 +7,9 @@ import streamlit as st
 
 import quantcore as qc
 from pages.compare.schemes import controls
-from pages.shared import cache, headers, messages
-from pages.shared.selection import Tensor
+from pages.shared import headers, messages
+from pages.shared.computing import cache
+from pages.shared.state.selection import Tensor
 from pages.shared.theme import theme
 from pages.sidebar import scheme_state
 from quantcore import figures

@@ -9,8 +9,9 @@ import streamlit as st
 import torch
 
 import quantcore as qc
-from pages.shared import cache, headers, messages
-from pages.shared.selection import Tensor
+from pages.shared import headers, messages
+from pages.shared.computing import cache
+from pages.shared.state.selection import Tensor
 from quantcore.numerics import rounding
 
 FITTED = "fitted"

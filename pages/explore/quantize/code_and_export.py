@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import cache, messages, needs
-from pages.shared.selection import Tensor
+from pages.shared import messages
+from pages.shared.computing import cache, needs
+from pages.shared.state.selection import Tensor
 from quantcore import export, figures, snippets, tensors
 from quantcore.analysis import View
 

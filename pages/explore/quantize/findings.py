@@ -8,8 +8,9 @@ from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
 from pages.maps import four_maps
-from pages.shared import cache, lesson_plan, messages
-from pages.shared.selection import Tensor
+from pages.shared import lesson_plan, messages
+from pages.shared.computing import cache
+from pages.shared.state.selection import Tensor
 from pages.sidebar import scheme_state
 from quantcore.diagnosis import EXAMPLES, MAX_BOXES, Box
 from quantcore.tensors import Generated

@@ -6,8 +6,8 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.shared import mirrored, pinned
-from pages.shared.selection import Current
+from pages.shared.state import mirrored, pinned
+from pages.shared.state.selection import Current
 from pages.sidebar import scheme_state
 
 

@@ -5,8 +5,9 @@ import streamlit as st
 import quantcore as qc
 from pages.explore.quantize import findings, header, summary, tabs
 from pages.maps import arithmetic, four_maps
-from pages.shared import cache, pinned
+from pages.shared.computing import cache
 from pages.shared.page_frame import page_frame
+from pages.shared.state import pinned
 from pages.sidebar import unsupported
 
 with st.container(key="explore", gap="xxsmall"), page_frame(top=header.scheme_line) as frame:

@@ -12,8 +12,8 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.shared.pinned import Reference
-from pages.shared.selection import Tensor
+from pages.shared.state.pinned import Reference
+from pages.shared.state.selection import Tensor
 from quantcore.granularity import block_name
 
 _SQNR = "Signal-to-quantization-noise ratio, 10·log10(Σx² / Σerror²). One more bit adds about 6 dB."

@@ -14,8 +14,9 @@ from pages.explore.quantize.code_and_export import MAPS
 from pages.maps import arithmetic
 from pages.maps.arithmetic import Arithmetic
 from pages.maps.four_maps import ARITHMETIC
-from pages.shared import cache, headers
-from pages.shared.selection import Tensor
+from pages.shared import headers
+from pages.shared.computing import cache
+from pages.shared.state.selection import Tensor
 from pages.shared.theme import theme
 from quantcore import figures
 from quantcore.analysis import View

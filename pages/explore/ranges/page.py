@@ -5,7 +5,8 @@ import streamlit as st
 import quantcore as qc
 from pages.explore.ranges import range_slider, search, views
 from pages.maps import arithmetic, four_maps
-from pages.shared import cache, messages
+from pages.shared import messages
+from pages.shared.computing import cache
 from pages.shared.page_frame import page_frame
 from pages.sidebar import unsupported
 from quantcore.range_setting import Search

@@ -6,7 +6,8 @@ from typing import Any
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import messages, mirrored
+from pages.shared import messages
+from pages.shared.state import mirrored
 from pages.sidebar import range_controls
 
 _LOW, _HIGH, _SLIDER, CHART = "rng_low", "rng_high", "rng_slider", "rng_histogram"

@@ -4,8 +4,9 @@ import numpy as np
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import cache, messages, needs
-from pages.shared.selection import Tensor
+from pages.shared import messages
+from pages.shared.computing import cache, needs
+from pages.shared.state.selection import Tensor
 from pages.shared.theme import theme
 from quantcore import figures
 

@@ -10,8 +10,9 @@ import streamlit as st
 
 import quantcore as qc
 from pages.explore.ranges import range_slider
-from pages.shared import cache, headers, messages, needs
-from pages.shared.selection import Tensor
+from pages.shared import headers, messages
+from pages.shared.computing import cache, needs
+from pages.shared.state.selection import Tensor
 from pages.shared.theme import theme
 from quantcore import figures
 from quantcore.analysis import elements_of

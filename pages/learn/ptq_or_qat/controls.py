@@ -6,7 +6,8 @@ from typing import Any
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import messages, selection
+from pages.shared import messages
+from pages.shared.state import selection
 from quantcore import training
 
 _BIND: dict[str, Any] = {"bind": "query-params"}

@@ -10,7 +10,8 @@ from pages.learn import frame, views
 from pages.learn.ptq_or_qat import controls, run
 from pages.learn.ptq_or_qat.controls import Plan
 from pages.learn.ptq_or_qat.views import accuracy, choose, curve, percent, qat, read_digits, show_digits
-from pages.shared import link, messages
+from pages.shared import messages
+from pages.shared.state import link
 from quantcore.figures import lessons
 
 SHOWN = 10  # digits in a row

@@ -16,8 +16,9 @@ from streamlit.delta_generator import DeltaGenerator
 import quantcore as qc
 from pages.learn.ptq_or_qat.controls import Plan
 from pages.serving.work.byte_cache import ByteCache
-from pages.shared import messages, needs, turn
-from pages.shared.selection import Tensor
+from pages.shared import messages
+from pages.shared.computing import needs, turn
+from pages.shared.state.selection import Tensor
 from quantcore import training
 
 Step = TypeVar("Step")

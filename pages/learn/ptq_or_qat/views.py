@@ -9,7 +9,8 @@ import streamlit as st
 from pages.learn import frame, views
 from pages.learn.ptq_or_qat import controls, run
 from pages.learn.ptq_or_qat.controls import Plan
-from pages.shared import lesson_plan, link
+from pages.shared import lesson_plan
+from pages.shared.state import link
 from quantcore import training
 from quantcore.figures import lessons
 

@@ -3,8 +3,8 @@
 from math import prod
 
 from pages.models.opening import Opened
-from pages.shared import cache
-from pages.shared.selection import Tensor
+from pages.shared.computing import cache
+from pages.shared.state.selection import Tensor
 from quantcore.checkpoints import CheckpointFinding, CheckpointTensor, Rival
 from quantcore.checkpoints.findings import Heads, of_parameters
 from quantcore.checkpoints.origin import window

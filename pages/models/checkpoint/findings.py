@@ -10,7 +10,8 @@ from streamlit.delta_generator import DeltaGenerator
 from pages.models.checkpoint import controls
 from pages.models.checkpoint.run import Progress, record_of
 from pages.models.opening import Opened
-from pages.shared import cache, messages, turn
+from pages.shared import messages
+from pages.shared.computing import cache, turn
 from quantcore.checkpoints import CheckpointFinding
 from quantcore.checkpoints.findings import steps
 from quantcore.tensors import megabytes

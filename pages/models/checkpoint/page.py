@@ -7,7 +7,7 @@ from pages.models import opening
 from pages.models.checkpoint import controls, findings, tensor, views
 from pages.models.opening import Opened
 from pages.shared.page_frame import page_frame
-from pages.shared.selection import Current
+from pages.shared.state.selection import Current
 
 found: dict[str, Opened | None] = {"": None, "original": None}
 

@@ -18,8 +18,8 @@ import quantcore as qc
 from pages.models.checkpoint.controls import Shown
 from pages.models.opening import Partner
 from pages.serving.work import memory
-from pages.shared import cache, turn
-from pages.shared.selection import Tensor
+from pages.shared.computing import cache, turn
+from pages.shared.state.selection import Tensor
 from quantcore.analysis import MapData, in_tensor, joined, map_data, step_of, value_data
 from quantcore.checkpoints import CheckpointTensor, Window
 from quantcore.quantization import Quantized

@@ -14,8 +14,9 @@ from pages.models.checkpoint import controls, harm, run, treemap
 from pages.models.opening import Opened
 from pages.models.opening.addresses import EXAMPLE
 from pages.models.opening.controls import SLOTS
-from pages.shared import cache, messages
-from pages.shared.selection import Tensor
+from pages.shared import messages
+from pages.shared.computing import cache
+from pages.shared.state.selection import Tensor
 from pages.shared.theme import theme
 from quantcore import figures
 from quantcore.analysis import Leaf, Tile, tiles

@@ -5,7 +5,7 @@ from typing import Any
 
 import streamlit as st
 
-from pages.shared import link
+from pages.shared.state import link
 from quantcore.figures import HARM_AXES
 
 _BIND: dict[str, Any] = {"bind": "query-params"}

@@ -12,7 +12,8 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from pages.models.opening.compared import Kept, proceed
-from pages.shared import messages, turn
+from pages.shared import messages
+from pages.shared.computing import turn
 from quantcore.checkpoints.comparison import Comparison
 from quantcore.tensors import megabytes
 from quantcore.wording import count

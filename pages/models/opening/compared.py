@@ -10,8 +10,8 @@ import numpy as np
 import streamlit as st
 
 from pages.models.opening.opened import Opened
-from pages.shared import cache, turn
-from pages.shared.selection import Tensor
+from pages.shared.computing import cache, turn
+from pages.shared.state.selection import Tensor
 from quantcore.checkpoints.comparison import Comparison, ComparisonState, Step, TensorResult
 
 _MOST = 4  # comparisons that a visitor keeps

@@ -12,7 +12,9 @@ from pages.models.opening.found import checkpoints_in
 from pages.models.opening.opened import Opened
 from pages.models.opening.uploads import UPLOAD, NotUploaded, Uploads
 from pages.serving import models_folder
-from pages.shared import link, messages, page_frame, turn
+from pages.shared import messages, page_frame
+from pages.shared.computing import turn
+from pages.shared.state import link
 from quantcore.tensors import megabytes
 
 # A page may open two: the one that it shows, and the original to compare it with. Keys are link parameters: the

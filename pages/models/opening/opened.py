@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pages.serving.work.byte_cache import ByteCache
-from pages.shared import turn
+from pages.shared.computing import turn
 from quantcore.checkpoints import Checkpoint, Folder, open_checkpoint
 from quantcore.errors import QuantError
 from quantcore.tensors import megabytes

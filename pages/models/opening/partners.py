@@ -6,8 +6,8 @@ import numpy as np
 from torch import Tensor
 
 from pages.models.opening.opened import Opened
-from pages.shared import cache
-from pages.shared.selection import Tensor as ForCache
+from pages.shared.computing import cache
+from pages.shared.state.selection import Tensor as ForCache
 from quantcore.checkpoints import CheckpointTensor, plane_shape
 from quantcore.checkpoints.comparison import Pair, Pairing, RowOrder, pair_up, row_order
 

@@ -11,8 +11,9 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 import quantcore as qc
 from pages.serving import tensor_store
 from pages.serving.settings import upload_limit
-from pages.shared import messages, needs, turn
-from pages.shared.selection import Tensor, of_values
+from pages.shared import messages
+from pages.shared.computing import needs, turn
+from pages.shared.state.selection import Tensor, of_values
 from quantcore import tensors
 
 # The parameters without a widget: a tensor that has no recipe (its values, or its address in the store of shared

@@ -14,8 +14,8 @@ import numpy as np
 import quantcore as qc
 from pages.serving.work.admission import Turn
 from pages.serving.work.byte_cache import VALUES, ByteCache
-from pages.shared import needs, turn
-from pages.shared.selection import Tensor
+from pages.shared.computing import needs, turn
+from pages.shared.state.selection import Tensor
 from quantcore.analysis import MapData, View, map_data
 from quantcore.quantization import apply_quietly
 

@@ -7,8 +7,10 @@ import quantcore as qc
 from pages.serving import tensor_store
 from pages.serving.settings import upload_limit
 from pages.serving.tensor_store import TensorStore
-from pages.shared import cache, link, messages, selection
-from pages.shared.selection import Tensor
+from pages.shared import messages
+from pages.shared.computing import cache
+from pages.shared.state import link, selection
+from pages.shared.state.selection import Tensor
 from quantcore import tensors
 
 MAX_QR = 2953  # bytes that a QR code can hold, at its lowest error correction

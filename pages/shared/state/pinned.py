@@ -6,8 +6,8 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.shared import cache
-from pages.shared.selection import Tensor
+from pages.shared.computing import cache
+from pages.shared.state.selection import Tensor
 
 PIN, DIFFERENCE = "pin", "diff"
 KEYS = {PIN, DIFFERENCE}

@@ -1,0 +1,1 @@
+"""What a visitor has chosen, and the link that carries it."""
