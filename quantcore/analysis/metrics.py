@@ -1,7 +1,7 @@
 """How far the dequantized tensor is from the original.
 
-Sums are float64 over float32 errors x - x̂; the tensor is processed in chunks, so no temporary of its size is
-made.
+Sums are float64 over float32 errors x - x̂. The tensor is processed in chunks, so no temporary of its size is
+needed.
 """
 
 import math
@@ -25,12 +25,12 @@ class Errors:
     """Error of an approximation of x.
 
     ``sqnr_db`` = 10·log10(Σx² / Σerror²) in dB: inf if x̂ equals x, -inf if x is zero everywhere and x̂ is not.
-    ``max_abs_error_index``: the first in row-major order. If x̂ or an error exceeds float32 the sums are inf and
+    ``max_abs_error_index``: the first in row-major order. If x̂ or an error exceeds float32, the sums are inf and
     ``sqnr_db`` is -inf.
 
     An undefined metric is nan (``max_abs_error_index``: None), and ``undefined`` gives the reason under its name:
-    x or x̂ contains NaN; a sum is divided by 0 (``sqnr_db`` if x and x̂ are both zero everywhere, ``cosine`` if one
-    of them is); infinity is divided by infinity. Defined metrics have no entry there.
+    x or x̂ contains NaN, a sum is divided by 0 (``sqnr_db`` if x and x̂ are both zero everywhere, ``cosine`` if one
+    of them is), or infinity is divided by infinity. Defined metrics have no entry there.
     """
 
     mse: float
@@ -70,7 +70,7 @@ class _Sums:
         self.worst, self.worst_at = -1.0, 0
 
     def add(self, x: Tensor, x_hat: Tensor, flat_index: Callable[[int], int]) -> Tensor:
-        """Add one part; ``flat_index`` maps its indices to the tensor's. Return its squared errors, float64."""
+        """Add one part and return its squared errors, float64; ``flat_index`` maps its indices to the tensor's."""
         x, x_hat = x.reshape(-1), x_hat.reshape(-1)
         error = x - x_hat
         wide, wide_hat, square = x.double(), x_hat.double(), error.double()
@@ -114,7 +114,7 @@ class _Sums:
         return found | {"max_abs_error_index": index}
 
     def reasons(self, found: Mapping[str, float]) -> dict[str, str]:
-        """Why each metric that is nan is undefined; squares of float32 never overflow xx or yy."""
+        """Why each undefined metric is nan; squares of float32 never overflow xx or yy."""
         held = [
             f"{name} contains {what}"
             for name, total in (("x", self.xx), ("x̂", self.yy))
@@ -138,7 +138,7 @@ def sqnr_of(power: float, sse: float) -> float:
 
 
 def decibels(value: float, digits: int = 1) -> str:
-    """Write an SQNR as pages and figures do: ``18.3 dB``, ``exact``, ``-∞ dB`` or ``not defined``.
+    """Format an SQNR as pages and figures show it: ``18.3 dB``, ``exact``, ``-∞ dB`` or ``not defined``.
 
     >>> decibels(18.257), decibels(math.inf)
     ('18.3 dB', 'exact')
