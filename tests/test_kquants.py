@@ -70,7 +70,7 @@ def test_importance_that_is_refused(importance, words):
 
 def test_schemes_without_importance():
     for scheme in (qc.Scheme(), qc.PRESETS["gguf.Q8_0"], qc.PRESETS["torchao.mxfp4"]):
-        with pytest.raises(qc.QuantError, match=r"does not take importance; use one of gguf\.Q4_0"):
+        with pytest.raises(qc.QuantError, match=r"does not support importance; use one of gguf\.Q4_0"):
             qc.apply(sample(), scheme, importance=weights())
     for name in WEIGHTED:
         with pytest.raises(qc.QuantError, match="give importance="):
