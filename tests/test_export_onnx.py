@@ -156,8 +156,8 @@ def test_nan_and_infinity_go_out_where_the_codes_agree():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("uint4 asymmetric hqq", "takes an integer zero_point, and that of hqq is a float"),
-        ("int8 given(0.5,200)", "takes a zero_point of the type of the codes, -128..127"),
+        ("uint4 asymmetric hqq", "needs an integer zero_point, but that of hqq is a float"),
+        ("int8 given(0.5,200)", "needs a zero_point of the same type as the codes, -128..127"),
     ],
 )
 def test_what_quantizelinear_does_not_take(text, words):

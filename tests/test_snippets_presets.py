@@ -167,7 +167,7 @@ def test_conventions_of_scales_are_no_calls():
 def test_a_changed_convention_is_not_the_library():
     preset = qc.PRESETS["gguf.Q8_0"]
     changed = dataclasses.replace(preset, convention=preset.convention.changed(rounding="floor"))
-    with pytest.raises(qc.QuantError, match="changes what gguf does"):
+    with pytest.raises(qc.QuantError, match="differs from what gguf does"):
         library_script(qc.apply(rows("gguf.Q8_0", 0), changed))
 
 
