@@ -39,7 +39,7 @@ class Found:
 
     answers: list[float] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
-    said: set[str] = field(default_factory=set)
+    messages: set[str] = field(default_factory=set)
     before: float = 0.0
     peak: float = 0.0
     after: float = 0.0
@@ -52,7 +52,7 @@ async def large(host: str, page: str, shape: str, seed: int, found: Found) -> No
         began = time.perf_counter()
         await visitor.run()
         found.answers.append(time.perf_counter() - began)
-        found.said |= {text for text in visitor.texts if "before yours" in text}
+        found.messages |= {text for text in visitor.texts if "before yours" in text}
 
 
 async def small(host: str, found: Found) -> None:
@@ -74,7 +74,7 @@ async def watch(process: int, found: Found) -> None:
 
 
 @contextlib.asynccontextmanager
-async def beside(*work: Coroutine[Any, Any, None]) -> Any:
+async def alongside(*work: Coroutine[Any, Any, None]) -> Any:
     """Run work until the block ends; if it fails, so does the block."""
     tasks = [asyncio.create_task(each) for each in work]
     yield
@@ -87,7 +87,7 @@ async def beside(*work: Coroutine[Any, Any, None]) -> Any:
 async def measure(server: Server, sessions: int, page: str, shape: str) -> Found:
     """Run all visitors."""
     found = Found()
-    async with beside(small(server.host, found), watch(server.process.pid, found)):
+    async with alongside(small(server.host, found), watch(server.process.pid, found)):
         while len(found.waits) < ALONE:
             await asyncio.sleep(0.1)
         found.before = resident(server.process.pid)
@@ -119,7 +119,7 @@ def report(found: Found) -> bool:
         f"8×8 while alone: {max(found.waits[:ALONE]):.2f} s at most; during: {len(found.waits) - ALONE} changes"
     )
     print(f"memory before {found.before:,.0f} MB, after {found.after:,.0f} MB")
-    print("said:", *sorted(found.said), sep="\n  ")
+    print("messages:", *sorted(found.messages), sep="\n  ")
     return all(kept for _, _, kept, _ in rows)
 
 

@@ -98,7 +98,7 @@ async def session(host: str, number: int, goal: Goal, start: float, seconds: flo
 
 
 async def measure(host: str, goal: Goal, seconds: float, servers: list[int]) -> Times:
-    """Let all sessions make their changes for so many seconds."""
+    """Let all sessions make their changes for this many seconds."""
     times, start = Times(), time.perf_counter() + goal.sessions * RAMP + 3
     tasks = [
         asyncio.create_task(session(host, number, goal, start, seconds, times))

@@ -115,7 +115,7 @@ class _Sums:
 
     def reasons(self, found: Mapping[str, float]) -> dict[str, str]:
         """Why each undefined metric is nan; squares of float32 never overflow xx or yy."""
-        held = [
+        nonfinite = [
             f"{name} contains {what}"
             for name, total in (("x", self.xx), ("x̂", self.yy))
             for what, is_so in (("NaN", math.isnan), ("infinity", math.isinf))
@@ -124,7 +124,7 @@ class _Sums:
         zero = [
             f"{name} is zero everywhere" for name, total in (("x", self.xx), ("x̂", self.yy)) if total == 0
         ]
-        why = " and ".join(held or zero)
+        why = " and ".join(nonfinite or zero)
         return {name: why for name, value in found.items() if math.isnan(value)}
 
 

@@ -91,11 +91,11 @@ class Convention:
         """Return the choices that differ from the record of this name."""
         base = CONVENTIONS.get(self.name, TEXTBOOK)
         kept = {v for v in base.variants if v in self.variants}
-        undone = {choice for _, choice, _ in set(base.variants) - kept}
+        removed = {choice for _, choice, _ in set(base.variants) - kept}
         return {
             name: value
             for name, value in self.choices.items()
-            if name in undone or value != base.choices[name]
+            if name in removed or value != base.choices[name]
         }
 
     def at(self, granularity: Granularity) -> "Convention":

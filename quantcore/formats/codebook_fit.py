@@ -53,10 +53,10 @@ def fit_codebook(x: Any, size: int, method: str = "lloyd_max", reach: float | No
         raise QuantError(
             f"x has only {len(distinct)} different values, but the codebook needs {size}; choose a smaller size."
         )
-    held = None if reach is None else _held(ordered, reach)
-    fits = [_lloyd(ordered, _quantiles(ordered, distinct, size), held)]
+    fixed = None if reach is None else _fixed_center(ordered, reach)
+    fits = [_lloyd(ordered, _quantiles(ordered, distinct, size), fixed)]
     if method == "kmeans":
-        fits.append(_lloyd(ordered, _best(ordered, distinct, size), held))
+        fits.append(_lloyd(ordered, _best(ordered, distinct, size), fixed))
     return CodebookFormat(tuple(min(fits, key=lambda fit: fit[1])[0].tolist()))
 
 
@@ -66,12 +66,12 @@ def _middles(n: int, count: int) -> Tensor:
 
 
 def _quantiles(ordered: Tensor, distinct: Tensor, size: int) -> Tensor:
-    """Return the middles of ``size`` parts with equally many elements, or distinct values if some of these coincide."""
+    """Return the middles of ``size`` equal parts of the elements, or of the distinct values if some middles coincide."""
     start = ordered[_middles(len(ordered), size)]
     return start if bool((start.diff() > 0).all()) else distinct[_middles(len(distinct), size)]
 
 
-def _held(ordered: Tensor, reach: float) -> tuple[int, float]:
+def _fixed_center(ordered: Tensor, reach: float) -> tuple[int, float]:
     """Return which center is fixed, the first or the last, and its value, at the bound that more elements reach."""
     below, above = (int((ordered == end).count_nonzero()) for end in (-reach, reach))
     if below == above:
@@ -79,20 +79,20 @@ def _held(ordered: Tensor, reach: float) -> tuple[int, float]:
     return (0, -reach) if below > above else (-1, reach)
 
 
-def _lloyd(ordered: Tensor, centers: Tensor, held: tuple[int, float] | None) -> tuple[Tensor, float]:
+def _lloyd(ordered: Tensor, centers: Tensor, fixed: tuple[int, float] | None) -> tuple[Tensor, float]:
     """Move all centers but the fixed one until they converge; return them and the squared error up to a constant."""
     sums, error = _running(ordered), 0.0
-    if held is not None:
+    if fixed is not None:
         centers = centers.clone()
-        centers[held[0]] = held[1]
+        centers[fixed[0]] = fixed[1]
     for _ in range(MAX_STEPS):
         cuts = torch.searchsorted(ordered, (centers[1:] + centers[:-1]) / 2, right=True)
         ends = torch.cat([cuts.new_zeros(1), cuts, cuts.new_full((1,), len(ordered))])
         counts = ends.diff()
         totals = sums[ends].diff()
         means = torch.where(counts > 0, totals / counts.clamp(min=1), centers)
-        if held is not None:
-            means[held[0]] = held[1]
+        if fixed is not None:
+            means[fixed[0]] = fixed[1]
         error = float(
             (counts * means.square() - 2 * means * totals).sum()
         )  # plus the sum of all squares, a constant

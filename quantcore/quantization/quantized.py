@@ -148,7 +148,7 @@ def _inner(parameters: Tensor, scheme: Scheme, weights: Tensor | None) -> Quanti
 
 
 def _stored(params: QParams, scheme: Scheme, scales: Quantized, mins: Quantized | None) -> QParams:
-    """Return the parameters as they are stored; ``scales``, ``mins``: the quantized ones."""
+    """Return the parameters as stored; ``scales``, ``mins``: the quantized ones."""
     inverse, coded = None, None
     storage = scheme.rules.storage
     if storage.quantize_with == "levels":

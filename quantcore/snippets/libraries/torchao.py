@@ -135,7 +135,7 @@ def nvfp4(result: Quantized) -> Recipe:
     """NVFP4Tensor.to_nvfp4, with a scale for the whole tensor if the scales of blocks have a scale."""
     assert result.scales is not None
     two_levels = isinstance(result.scales.scheme.range_setting, MinMax)
-    rows = "x" if result.x.dim() in (2, 3) else "x.reshape(-1, x.shape[-1])"  # it takes two or three axes
+    rows = "x" if result.x.dim() in (2, 3) else "x.reshape(-1, x.shape[-1])"  # it needs two or three axes
     return Recipe(write(_NVFP4, result, two_levels=two_levels, rows=rows), ("scale",))
 
 
