@@ -2,10 +2,11 @@
 
     python benchmarks/checkpoint_page.py [--layers 32] [--folder FOLDER]
 
-Writes a sharded GPTQ checkpoint with the shapes of an 8B model and random codes (to `--folder` if given, where it is kept
-for later runs, otherwise to a temporary folder), starts the app, and opens it by links, each in its own session: the
-list, then tensors of every shape: the first view, rows in the middle, and the whole tensor. Prints the seconds from the
-request to the end of the run, and the peak resident memory of the process. Exits with 1 if a budget is exceeded.
+Writes a sharded GPTQ checkpoint with the shapes of an 8B model and random codes (to `--folder` if given,
+where it is kept for later runs, otherwise to a temporary folder), starts the app, and opens it by links, each
+in its own session: the list, then tensors of every shape: the first view, rows in the middle, and the whole
+tensor. Prints the seconds from the request to the end of the run, and the peak resident memory of the
+process. Exits with 1 if a budget is exceeded.
 """
 
 import argparse
@@ -140,9 +141,7 @@ async def measure(server: Server, name: str) -> bool:
         over = ", over budget" if budget and took > budget else ""
         print(f"| {what} | {took:.2f} s{over} | {f'{budget:g} s' if budget else ''} |")
     over = ", over budget" if peak[0] > MEMORY_BUDGET else ""
-    print(
-        f"| peak memory of the process, {before:.0f} MB before | {peak[0]:.0f} MB{over} | {MEMORY_BUDGET:.0f} MB |"
-    )
+    print(f"| peak memory, {before:.0f} MB before | {peak[0]:.0f} MB{over} | {MEMORY_BUDGET:.0f} MB |")
     return peak[0] <= MEMORY_BUDGET and all(budget is None or took <= budget for _, took, budget in rows)
 
 

@@ -1,13 +1,13 @@
 """Reading checkpoints against copying their values, and against the libraries: python benchmarks/checkpoints.py
 
-For each format, a release with one 4096 x 4096 weight and random codes, on one thread; the files are in the page cache.
-Each row opens the release, reads the weight and dequantizes it: quantcore into a reused tensor and into a new one, the
-libraries into a new one. The unit is y.copy_(x) of the values into an existing tensor, timed in the same rounds. Memory:
-the extra peak of a child process that reads 4096 x 14336, beyond the values. Prints Markdown; exits with 1 if a budget
-is exceeded or a library is faster.
+For each format, a release with one 4096 x 4096 weight and random codes, on one thread; the files are in the
+page cache. Each row opens the release, reads the weight and dequantizes it: quantcore into a reused tensor
+and into a new one, the libraries into a new one. The unit is y.copy_(x) of the values into an existing
+tensor, timed in the same rounds. Memory: the extra peak of a child process that reads 4096 x 14336, beyond
+the values. Prints Markdown; exits with 1 if a budget is exceeded or a library is faster.
 
-GPTQModel's reader is timed if its sources are given: --gptqmodel FOLDER, unpacked from its sdist, because the package
-itself needs a compiler.
+GPTQModel's reader is timed if its sources are given: --gptqmodel FOLDER, unpacked from its sdist, because the
+package itself needs a compiler.
 """
 
 import argparse

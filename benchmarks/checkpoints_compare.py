@@ -1,12 +1,12 @@
 """Comparing two checkpoints: python benchmarks/checkpoints_compare.py [--gb 1] [--folder FOLDER]
 
-For each format, a generated bfloat16 original (one shard per layer, Llama's shapes) and a quantized checkpoint of 1 GB:
-GPTQ int4 in shards, and GGUF Q4_K with q and k permuted as llama.cpp does, so that both row orders are tried. They are
-compared in a separate process, first on one thread, then on one per core, then stopped at 40 % and continued in another
-process from the record on disk. Packed MB/s counts the bytes of the quantized checkpoint per second of CPU time, which
-other processes affect little; in parentheses, the bytes of both. "On all cores" is wall-clock time. Prints Markdown;
-exits with 1 if a budget is exceeded or a continued comparison finds anything different. Needs 5 GB of disk, which are
-freed at the end.
+For each format, a generated bfloat16 original (one shard per layer, Llama's shapes) and a quantized
+checkpoint of 1 GB: GPTQ int4 in shards, and GGUF Q4_K with q and k permuted as llama.cpp does, so that both
+row orders are tried. They are compared in a separate process, first on one thread, then on one per core, then
+stopped at 40 % and continued in another process from the record on disk. Packed MB/s counts the bytes of the
+quantized checkpoint per second of CPU time, which other processes affect little; in parentheses, the bytes of
+both. "On all cores" is wall-clock time. Prints Markdown; exits with 1 if a budget is exceeded or a continued
+comparison finds anything different. Needs 5 GB of disk, which are freed at the end.
 """
 
 import argparse

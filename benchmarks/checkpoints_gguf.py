@@ -1,9 +1,10 @@
 """Reading GGUF tensors against copying their values, and against the gguf package: python benchmarks/checkpoints_gguf.py
 
-For each block type, a file with one tensor of 4096 x 4096 elements and random bytes, on one thread; the file is in the
-page cache. Each row opens the file, reads the tensor and dequantizes it into a new tensor, as the gguf package does. The
-unit is y.copy_(x) of the values into an existing tensor, timed before each. Peak: how much memory reading takes beyond
-the values. Prints Markdown; exits with 1 if a budget is exceeded or the package is faster.
+For each block type, a file with one tensor of 4096 x 4096 elements and random bytes, on one thread; the file
+is in the page cache. Each row opens the file, reads the tensor and dequantizes it into a new tensor, as the
+gguf package does. The unit is y.copy_(x) of the values into an existing tensor, timed before each. Peak: how
+much memory reading takes beyond the values. Prints Markdown; exits with 1 if a budget is exceeded or the
+package is faster.
 """
 
 import sys

@@ -1,8 +1,9 @@
 """What a library's convention costs compared with the textbook: python benchmarks/conventions.py
 
-4096 x 4096 float32, one thread, including range setting, with reused buffers. Each convention is timed alternately with
-the textbook on the same scheme; the figure is the median of the ratios. Prints Markdown; exits with 1 if one takes over
-10 % longer than the textbook, about as much as two runs of the same code differ.
+4096 x 4096 float32, one thread, including range setting, with reused buffers. Each convention is timed
+alternately with the textbook on the same scheme; the figure is the median of the ratios. Prints Markdown;
+exits with 1 if one takes over 10 % longer than the textbook, about as much as two runs of the same code
+differ.
 """
 
 import statistics

@@ -1,8 +1,8 @@
 """Time of small floats and codebooks against copying the tensor: python benchmarks/formats.py
 
-4096 x 4096 float32, one thread: finding the largest magnitude, dividing by the scale, encoding, decoding and multiplying
-by the scale, in pieces that fit the cache and into reused buffers. The unit is y.copy_(x), timed before each. Prints
-Markdown; exits with 1 if a budget is exceeded.
+4096 x 4096 float32, one thread: finding the largest magnitude, dividing by the scale, encoding, decoding and
+multiplying by the scale, in pieces that fit the cache and into reused buffers. The unit is y.copy_(x), timed
+before each. Prints Markdown; exits with 1 if a budget is exceeded.
 """
 
 import sys

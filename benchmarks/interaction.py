@@ -2,9 +2,9 @@
 
     python benchmarks/interaction.py
 
-Each time is given as a multiple of the floor, measured in the same run: a page with only a slider and a line of text
-(floor_page.py). Budgets: 3 times the floor for 4×4, 16×16 with numbers and 128×128, and 1 s for the overview of
-4096×4096. Exits with 1 if one is exceeded.
+Each time is given as a multiple of the floor, measured in the same run: a page with only a slider and a line
+of text (floor_page.py). Budgets: 3 times the floor for 4×4, 16×16 with numbers and 128×128, and 1 s for the
+overview of 4096×4096. Exits with 1 if one is exceeded.
 """
 
 import contextlib
@@ -85,7 +85,7 @@ def press(page: Page, key: str, done: str) -> float:
 
 
 def measure(page: Page, address: str, done: str) -> float:
-    """Return the median over key presses that move the slider up and down; the first two fill the browser's caches."""
+    """Return the median over key presses up and down; the first two, which fill caches, are not counted."""
     page.goto(address)
     page.wait_for_selector(REST, timeout=120_000)
     page.wait_for_timeout(1500)

@@ -1,4 +1,4 @@
-"""Time of ggml's quantizers in quantcore, compared with ggml's own C on the same machine, in nanoseconds per element.
+"""Time of ggml's quantizers in quantcore and in ggml's own C on the same machine, in ns per element.
 
 Needs requirements-dev.txt, whose pywhispercpp contains ggml. One thread; CPU time,
 so that other processes affect it less; the best of several runs. The budget is 150 ns.

@@ -2,9 +2,10 @@
 
     python benchmarks/large_tensors.py [--sessions 12] [--shape 4096x14336] [--page ranges]
 
-Starts the app and opens twelve sessions at the same moment, each with a generated tensor and its own seed, while a
-thirteenth moves its Bits slider on an 8×8 tensor. Prints the times of the first and last answers, the longest wait of
-the thirteenth, and the peak resident memory of the process. Exits with 1 if a budget is exceeded.
+Starts the app and opens twelve sessions at the same moment, each with a generated tensor and its own seed,
+while a thirteenth moves its Bits slider on an 8×8 tensor. Prints the times of the first and last answers, the
+longest wait of the thirteenth, and the peak resident memory of the process. Exits with 1 if a budget is
+exceeded.
 """
 
 import argparse
@@ -35,7 +36,7 @@ ALONE = 5  # changes of the small tensor before the others arrive
 
 @dataclass
 class Found:
-    """Seconds until the large tensors and the changes of the small one were answered; MB; messages to those who wait."""
+    """Seconds until the large tensors and the changes of the small one are answered; MB; queue messages."""
 
     answers: list[float] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)

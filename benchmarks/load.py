@@ -3,10 +3,10 @@
     python benchmarks/load.py              30 sessions, one change per second each, on one process
     python benchmarks/load.py --replicas   100 sessions, one change every 3 s each, on two processes behind nginx
 
-Each session opens Explore and moves the Bits slider at its own fixed times. The time of a change runs from the moment
-it is due to the end of its answer. A change that is due while the previous one is unanswered is not made, and counts as
-not answered. Visitors and servers run on the same machine; the last columns show the CPU use of each. Exits with 1 if a
-goal is missed.
+Each session opens Explore and moves the Bits slider at its own fixed times. The time of a change runs from
+the moment it is due to the end of its answer. A change that is due while the previous one is unanswered is
+not made, and counts as not answered. Visitors and servers run on the same machine; the last columns show the
+CPU use of each. Exits with 1 if a goal is missed.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Time of a search for the schemes of given integers: python benchmarks/match.py
 
-64 x 128 float32, one thread: the codes of some schemes, intact and corrupted, and noise, which no scheme explains. The
-unit is one `qc.apply` of int4 per_group(32), timed in the same rounds: the cost of trying a single scheme. Prints
-Markdown; exits with 1 if the budget is exceeded.
+64 x 128 float32, one thread: the codes of some schemes, intact and corrupted, and noise, which no scheme
+explains. The unit is one `qc.apply` of int4 per_group(32), timed in the same rounds: the cost of trying a
+single scheme. Prints Markdown; exits with 1 if the budget is exceeded.
 """
 
 import statistics

@@ -2,9 +2,9 @@
 
     python benchmarks/page_run.py [--page ranges] [--against OTHER_CHECKOUT]
 
-One visitor moves the Bits slider on an 8×8 tensor, each time to a scheme that has been shown before, so that the page
-is timed and not the arithmetic. With another checkout, the two are timed alternately. Exits with 1 if the median of the
-thread is over the budget.
+One visitor moves the Bits slider on an 8×8 tensor, each time to a scheme that has been shown before, so that
+the page is timed and not the arithmetic. With another checkout, the two are timed alternately. Exits with 1
+if the median of the thread is over the budget.
 """
 
 import argparse

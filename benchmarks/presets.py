@@ -1,10 +1,11 @@
 """Time of every preset against copying the tensor, and against its library: python benchmarks/presets.py [name…]
 
-4096 x 4096 float32, one thread. `known`: codes under parameters found before. `whole`: the range, the scales (and
-what they are quantized with) and the codes, into reused buffers; the budget is for `whole`. `back`: dequantizing into a
-buffer. `library`: the time that the preset's library takes to quantize and to dequantize, if it is installed; a preset
-must not take longer for both together. The unit is y.copy_(x), timed before each. Names, or prefixes of names, choose
-presets. Prints Markdown; exits with 1 if a budget is exceeded or a library is faster.
+4096 x 4096 float32, one thread. `known`: codes under parameters found before. `whole`: the range, the scales
+(and what they are quantized with) and the codes, into reused buffers; the budget is for `whole`. `back`:
+dequantizing into a buffer. `library`: the time that the preset's library takes to quantize and to dequantize,
+if it is installed; a preset must not take longer for both together. The unit is y.copy_(x), timed before
+each. Names, or prefixes of names, choose presets. Prints Markdown; exits with 1 if a budget is exceeded or a
+library is faster.
 """
 
 import importlib.util

@@ -1,8 +1,9 @@
 """Time and memory of quantcore against copying the tensor: python benchmarks/quantize.py
 
-Time: 4096 x 4096 float32, one thread. Every row quantizes and dequantizes; quantcore's rows include range setting. The
-unit is y.copy_(x), timed in the same rounds. Memory: the extra peak of a child process while it quantizes
-4096 x 14336 float32, in multiples of that tensor. Prints Markdown; exits with 1 if a budget is exceeded.
+Time: 4096 x 4096 float32, one thread. Every row quantizes and dequantizes; quantcore's rows include range
+setting. The unit is y.copy_(x), timed in the same rounds. Memory: the extra peak of a child process while it
+quantizes 4096 x 14336 float32, in multiples of that tensor. Prints Markdown; exits with 1 if a budget is
+exceeded.
 """
 
 import argparse
@@ -32,7 +33,7 @@ Case = Callable[[], object]
 
 
 def quantcore_cases(x: torch.Tensor, buffer: torch.Tensor) -> tuple[dict[str, Case], dict[str, float]]:
-    """Every granularity, symmetric and asymmetric, with reused and fresh buffers; and the budgets of the reused ones."""
+    """Every granularity, symmetric and asymmetric, with reused and fresh buffers; budgets of the reused ones."""
     cases: dict[str, Case] = {}
     budgets = {}
     for granularity, bits in GRANULARITIES.items():

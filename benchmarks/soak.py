@@ -2,9 +2,9 @@
 
     python benchmarks/soak.py [--sessions 500] [--reruns 10]
 
-Visitors come one after another, five at a time. Each opens a page, Explore more often than the others, with its own
-tensor, makes some changes and leaves. Prints the resident memory of the server over time; exits with 1 if it grows by
-more than 5 % after the first fifth, in which caches fill.
+Visitors come one after another, five at a time. Each opens a page, Explore more often than the others, with
+its own tensor, makes some changes and leaves. Prints the resident memory of the server over time; exits with
+1 if it grows by more than 5 % after the first fifth, in which caches fill.
 """
 
 import argparse

@@ -1,10 +1,11 @@
 """Time and memory of a sweep against separate calls: python benchmarks/sweep.py
 
-100 schemes on 1024 x 1024 float32: integers, small floats, codebooks, presets, and every range setting that needs no
-search. The unit is the sum of apply() and report(), one scheme after the other, on one core. All cases take turns, on
-one torch thread, and the fastest round counts, since other work on the machine can only add time. CPU: the CPU time of
-all threads of the process. Memory: the extra peak of a child process when a few schemes are swept again, once and
-twenty times, in multiples of the tensor. Prints Markdown; exits with 1 if a budget is exceeded.
+100 schemes on 1024 x 1024 float32: integers, small floats, codebooks, presets, and every range setting that
+needs no search. The unit is the sum of apply() and report(), one scheme after the other, on one core. All
+cases take turns, on one torch thread, and the fastest round counts, since other work on the machine can only
+add time. CPU: the CPU time of all threads of the process. Memory: the extra peak of a child process when a
+few schemes are swept again, once and twenty times, in multiples of the tensor. Prints Markdown; exits with 1
+if a budget is exceeded.
 """
 
 import argparse
@@ -42,7 +43,7 @@ def tensor() -> torch.Tensor:
 
 
 def cases(x: torch.Tensor) -> dict[str, tuple[int, Callable[[], object]]]:
-    """Each case with the number of cores that it may use: separate calls, and the sweep on one and two cores."""
+    """Each case with the number of cores that it may use: separate calls, the sweep on one and two cores."""
     chosen = schemes()
     assert len(chosen) == COUNT
     return {
@@ -65,7 +66,7 @@ def timed(cores: int, case: Callable[[], object]) -> tuple[float, float]:
 
 
 def peak(count: int) -> int:
-    """Bytes that a sweep of this many schemes adds to the peak of this process after a sweep of a few of them."""
+    """Bytes that a sweep of this many schemes adds to the peak memory after a sweep of a few of them."""
     x, few = tensor(), schemes()[:FEW]
     qc.sweep(x, few, workers=2)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -1,7 +1,7 @@
 """The blocks of a tensor whose error is measured for many ranges, grouped by size.
 
-A shorter last block counts as a block. If there are more than `MAX_ELEMENTS` elements, a regular sample is measured:
-whole blocks if there are enough, otherwise elements of every block, including its extremes.
+A shorter last block counts as a block. If there are more than `MAX_ELEMENTS` elements, a regular sample is
+measured: whole blocks if there are enough, otherwise elements of every block, including its extremes.
 """
 
 import math
@@ -27,7 +27,7 @@ MAX_ELEMENTS = 1 << 19
 
 @dataclass(frozen=True)
 class MeasuredBlocks:
-    """``block_groups``: the measured blocks, one tensor of shape (blocks, elements per block) for each block size.
+    """``block_groups``: for each block size, the measured blocks, of shape (blocks, elements per block).
 
     ``shape``: the tensor's; ``elements``, ``blocks``: how many there are, measured or not.
     """

@@ -24,13 +24,13 @@ from quantcore.quantization import Quantized, unclamped
 class Errors:
     """Error of an approximation of x.
 
-    ``sqnr_db`` = 10·log10(Σx² / Σerror²) in dB: inf if x̂ equals x, -inf if x is zero everywhere and x̂ is not.
-    ``max_abs_error_index``: the first in row-major order. If x̂ or an error exceeds float32, the sums are inf and
-    ``sqnr_db`` is -inf.
+    ``sqnr_db`` = 10·log10(Σx² / Σerror²) in dB: inf if x̂ equals x, -inf if x is zero everywhere and x̂ is
+    not. ``max_abs_error_index``: the first in row-major order. If x̂ or an error exceeds float32, the sums
+    are inf and ``sqnr_db`` is -inf.
 
-    An undefined metric is nan (``max_abs_error_index``: None), and ``undefined`` gives the reason under its name:
-    x or x̂ contains NaN, a sum is divided by 0 (``sqnr_db`` if x and x̂ are both zero everywhere, ``cosine`` if one
-    of them is), or infinity is divided by infinity. Defined metrics have no entry there.
+    An undefined metric is nan (``max_abs_error_index``: None), and ``undefined`` gives the reason under its
+    name: x or x̂ contains NaN, a sum is divided by 0 (``sqnr_db`` if x and x̂ are both zero everywhere,
+    ``cosine`` if one of them is), or infinity is divided by infinity. Defined metrics have no entry there.
     """
 
     mse: float
@@ -70,7 +70,7 @@ class _Sums:
         self.worst, self.worst_at = -1.0, 0
 
     def add(self, x: Tensor, x_hat: Tensor, flat_index: Callable[[int], int]) -> Tensor:
-        """Add one part and return its squared errors, float64; ``flat_index`` maps its indices to the tensor's."""
+        """Add one part; ``flat_index`` maps its indices to the tensor's. Return its squared errors, float64."""
         x, x_hat = x.reshape(-1), x_hat.reshape(-1)
         error = x - x_hat
         wide, wide_hat, square = x.double(), x_hat.double(), error.double()

@@ -21,9 +21,9 @@ Place = TypeVar("Place", int, str)
 class View:
     """The part of a tensor that is shown.
 
-    ``axes``: the axes drawn downward and across, by default the last two; ``index``: the plane's index along the
-    other axes, in order; ``rows``, ``columns``: (start, stop) of the part shown, None for all. A tensor of rank 1 is
-    drawn as one row, of rank 0 as one cell.
+    ``axes``: the axes drawn downward and across, by default the last two; ``index``: the plane's index along
+    the other axes, in order; ``rows``, ``columns``: (start, stop) of the part shown, None for all. A tensor
+    of rank 1 is drawn as one row, of rank 0 as one cell.
     """
 
     axes: Span | None = None
@@ -101,7 +101,7 @@ def span_of(span: Span | None, length: int, what: str) -> Span:
     start, stop = span
     if not 0 <= start < stop <= length:
         raise QuantError(
-            f"The {what} {start}:{stop} are not within 0:{length}; give a start below the stop, both in that range."
+            f"The {what} {start}:{stop} are not within 0:{length}; give a start below a stop, both inside."
         )
     return start, stop
 
@@ -126,7 +126,7 @@ def extreme(plane: Plane, rows: Span, columns: Span, step: Span) -> tuple[Places
 
 
 def extreme_difference(plane: Plane, other: Plane, rows: Span, columns: Span, step: Span) -> Places:
-    """Return, like `extreme`, the places where |error| differs most from that of another result of the same x."""
+    """Return, like `extreme`, where |error| differs most from that of another result of the same x."""
     (place,) = extreme_of(
         lambda part: ((_error_size(plane, part, columns) - _error_size(other, part, columns)).abs_(),),
         rows, columns, step, plane.x.device,
@@ -141,7 +141,7 @@ def extreme_of(
     step: Span,
     device: torch.device,
 ) -> list[Places]:
-    """Return where each size is largest in each box; ``sizes`` computes sizes such as |x| for a span of rows."""
+    """Return where each size is largest in each box; ``sizes`` computes sizes such as |x| for some rows."""
     down = torch.arange(rows[0], rows[1], step[0], device=device)
     across = torch.arange(columns[0], columns[1], step[1], device=device)
     band = max(1, CHUNK // ((columns[1] - columns[0]) * step[0]))  # height in cells
@@ -158,8 +158,8 @@ def _largest(size: Tensor, step: Span) -> Tensor:
     short = (-size.shape[0] % step[0], -size.shape[1] % step[1])
     if any(short):  # padding with -1, below any |x|, is never the largest
         size = torch.nn.functional.pad(size, (0, short[1], 0, short[0]), value=-1.0)
-    # the largest of each column of a box, then the column that contains the largest of all, then its row: the only
-    # pass over all elements runs along rows, in memory order
+    # the largest of each column of a box, then the column that contains the largest of all, then its row: the
+    # only pass over all elements runs along rows, in memory order
     bands = size.view(-1, step[0], size.shape[1])
     across = torch.arange(0, size.shape[1], step[1], device=size.device)
     column = bands.amax(1).view(len(bands), -1, step[1]).argmax(-1)

@@ -60,8 +60,9 @@ def range_marks(
 
     Empty for a scheme with one of ggml's searches, which find scales, not ranges; see `search_curve`.
 
-    Settings that the scheme's library does not support (`unsupported_reason` says why) and given parameters are left
-    out. Entropy uses fewer bins if there are many blocks, and is left out if it would still take too long.
+    Settings that the scheme's library does not support (`unsupported_reason` says why) and given parameters
+    are left out. Entropy uses fewer bins if there are many blocks, and is left out if it would still take too
+    long.
 
     Raises:
         QuantError: see `range_curve`.
@@ -82,7 +83,8 @@ def range_marks(
 def range_in_use(result: Quantized, block: tuple[int, ...] | None = None) -> tuple[float, float]:
     """Return (low, high) of one block, or their means over all blocks.
 
-    If the scales were given or the zero_point was moved, these are the lowest and highest representable values.
+    If the scales were given or the zero_point was moved, these are the lowest and highest representable
+    values.
     """
     low, high = result.params.low, result.params.high
     if low is None or high is None or isinstance(result.scheme.range_setting, HalfQuadratic):

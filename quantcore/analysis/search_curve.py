@@ -19,10 +19,10 @@ MAX_GROUPS = 1 << 13
 class SearchCurve:
     """The result of each trial, in the order of the search.
 
-    ``tried``: what a trial divides by ``divisor`` to get 1/s, in ggml's names; ``scales``: the magnitude of the
-    trial's scale; ``errors``: Σ w·(x - x̂)² of a group, or Σ w·|x - x̂|, with float32 scales; ``best``: the number of
-    groups whose search ended with the trial. Scales and errors are means over the ``measured`` groups, out of
-    ``groups`` in all. ``weights``: the formula of w.
+    ``tried``: what a trial divides by ``divisor`` to get 1/s, in ggml's names; ``scales``: the magnitude of
+    the trial's scale; ``errors``: Σ w·(x - x̂)² of a group, or Σ w·|x - x̂|, with float32 scales; ``best``:
+    the number of groups whose search ended with the trial. Scales and errors are means over the ``measured``
+    groups, out of ``groups`` in all. ``weights``: the formula of w.
     """
 
     setting: Search
@@ -42,7 +42,7 @@ class SearchCurve:
 
 
 def search_curve(result: Quantized, block: tuple[int, ...] | None = None) -> SearchCurve:
-    """Return the trials of the group at ``block``, or their means over all groups (a regular sample if there are many).
+    """Return the trials of the group at ``block``, or their means over all groups (of many, a regular sample).
 
     Raises:
         QuantError: the scheme's range setting is not a search.

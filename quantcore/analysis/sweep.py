@@ -34,7 +34,8 @@ METRICS = tuple(
 class Row:
     """One scheme of a sweep; ``index``: its position in the list.
 
-    ``report``: None if the scheme is unsupported; ``refused``: why it is, else empty; ``seconds``: for apply and report.
+    ``report``: None if the scheme is unsupported; ``refused``: why it is, else empty; ``seconds``: for apply
+    and report.
     """
 
     index: int
@@ -124,9 +125,10 @@ def measure(x: Tensor, index: int, scheme: Scheme) -> Row:
 def default_schemes(shape: tuple[int, ...]) -> list[Scheme]:
     """Return the schemes usually compared for a tensor of this shape, from few bits to many.
 
-    Integers of 2 to 8 bits (symmetric and asymmetric), floats of 4 to 8 bits and codebooks; per-tensor, per-channel,
-    per-group and per-block; with min-max, up to 4 bits also with min-MSE, and per-tensor and per-channel integers also
-    with the 99.9th percentile. Then HQQ's schemes and every preset. Schemes that do not fit the shape are left out.
+    Integers of 2 to 8 bits (symmetric and asymmetric), floats of 4 to 8 bits and codebooks; per-tensor,
+    per-channel, per-group and per-block; with min-max, up to 4 bits also with min-MSE, and per-tensor and
+    per-channel integers also with the 99.9th percentile. Then HQQ's schemes and every preset. Schemes that do
+    not fit the shape are left out.
     """
     granularities = _granularities(shape)
     candidates = [
@@ -180,7 +182,7 @@ def _fits(scheme: Scheme, shape: tuple[int, ...]) -> bool:
 
 
 def frontier(bits: Iterable[float], gains: Iterable[float]) -> list[int]:
-    """Return the indices on the Pareto frontier, from few bits to many: no other has fewer bits and a higher gain.
+    """Return the indices on the Pareto frontier, from few bits to many: no other has fewer bits and more gain.
 
     ``gains``: higher is better, as for ``sqnr_db``; negate an error. NaN is never on the frontier.
     """

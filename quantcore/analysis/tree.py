@@ -1,4 +1,4 @@
-"""A tree of named sizes, such as a model's tensors by module path, with small branches folded so that it can be drawn."""
+"""A tree of named sizes, such as a model's tensors by module path, folded so that it can be drawn."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,7 +10,10 @@ DEPTH = 12  # levels at most; the remaining parts of a name stay together
 
 
 class Leaf(NamedTuple):
-    """An item with a dotted name, ``model.layers.0.mlp.up_proj.weight``; ``size`` in bytes, ``elements``: how many it has."""
+    """An item with a dotted name, such as ``model.layers.0.mlp.up_proj.weight``.
+
+    ``size``: in bytes; ``elements``: how many numbers it contains.
+    """
 
     name: str
     size: int
@@ -21,9 +24,10 @@ class Leaf(NamedTuple):
 class Tile:
     """A rectangle of a treemap.
 
-    ``parent``: index of the tile that contains it, -1 for the root; ``label``: the parts of its name that the parent's
-    name does not have; ``path``: the full name; ``size``, ``elements``: sums over its leaves; ``leaves``: how many it
-    has; ``leaf``: index of its only leaf, None if there are several. ``folded``: it stands for several small tiles.
+    ``parent``: index of the tile that contains it, -1 for the root; ``label``: the parts of its name that the
+    parent's name does not have; ``path``: the full name; ``size``, ``elements``: sums over its leaves;
+    ``leaves``: how many it has; ``leaf``: index of its only leaf, None if there are several. ``folded``: it
+    stands for several small tiles.
     """
 
     parent: int
@@ -59,8 +63,8 @@ class _Node:
 def tiles(leaves: Sequence[Leaf], most: int) -> list[Tile]:
     """Return the tiles of a treemap, level by level, each after its parent.
 
-    Levels are drawn as long as they fit entirely. In the first one that does not, the largest tiles are opened first;
-    a tile that stays closed stands for all its leaves.
+    Levels are drawn as long as they fit entirely. In the first one that does not, the largest tiles are
+    opened first; a tile that stays closed stands for all its leaves.
 
     Args:
         most: about how many tiles to return at most.
@@ -116,7 +120,7 @@ def _single(node: _Node) -> _Node:
 
 
 def _open(found: list[Tile], place: int, node: _Node, room: int) -> Iterator[tuple[int, _Node]]:
-    """Append the tiles of a node's children and yield each child with its index; the smallest share one tile."""
+    """Append the tiles of a node's children and yield each child with its index; small ones share a tile."""
     children = [_single(child) for child in node.children.values()]
     rest: list[_Node] = []
     if len(children) > room:

@@ -1,9 +1,9 @@
 """What a map shows, as arrays: all or part of a plane of the tensor, exact or reduced.
 
 A map shows at most `MAX_CELLS` cells per side. In a larger plane each cell represents a box of elements and
-shows one of them: the maps of the original, codes and dequantized values show the element with the largest |x|, which
-does not depend on the scheme, and the error map shows the one with the largest |error|, so that the worst error is
-always visible. All numbers given for a cell belong to the element that its map shows.
+shows one of them: the maps of the original, codes and dequantized values show the element with the largest
+|x|, which does not depend on the scheme, and the error map shows the one with the largest |error|, so that
+the worst error is always visible. All numbers given for a cell belong to the element that its map shows.
 """
 
 from dataclasses import dataclass
@@ -63,14 +63,14 @@ class Cells:
 class MapData:
     """The cells of the four maps.
 
-    ``largest``: the element with the largest |x| in each cell; ``worst``: the one with the largest |error|. If a cell
-    is one element, both are the same object. ``rows``, ``columns``: (start, stop); ``step``: elements per cell
-    (down, across); ``borders``: rows and columns where a new block begins. ``scales``, ``zero_points``: those of the
-    plane's blocks, in block form, or empty if each cell carries its own; ``block``: elements per block (down, across).
-    ``other``: if two results are compared, the other's x̂ at the elements of ``worst``, which are then those whose
-    errors differ most. ``names``: the maps that exist; "codes" and "dequantized" if there is no original.
-    ``scales_at``: the row where ``scales`` begins, and the elements per scale (down, across); None means row 0 and
-    ``block``.
+    ``largest``: the element with the largest |x| in each cell; ``worst``: the one with the largest |error|.
+    If a cell is one element, both are the same object. ``rows``, ``columns``: (start, stop); ``step``:
+    elements per cell (down, across); ``borders``: rows and columns where a new block begins. ``scales``,
+    ``zero_points``: those of the plane's blocks, in block form, or empty if each cell carries its own;
+    ``block``: elements per block (down, across). ``other``: if two results are compared, the other's x̂ at
+    the elements of ``worst``, which are then those whose errors differ most. ``names``: the maps that exist;
+    "codes" and "dequantized" if there is no original. ``scales_at``: the row where ``scales`` begins, and the
+    elements per scale (down, across); None means row 0 and ``block``.
     """
 
     largest: Cells
@@ -147,7 +147,7 @@ def map_data(
 
     Args:
         against: another result of the same x; the error map then shows |error| - |its error|.
-        step: elements per cell (down, across); by default just enough to keep each side within `MAX_CELLS` cells.
+        step: elements per cell (down, across); by default just enough to keep each side within `MAX_CELLS`.
 
     Raises:
         QuantError: the view does not fit the tensor.
@@ -174,7 +174,7 @@ def map_data(
 
 
 def step_of(rows: Span, columns: Span) -> Span:
-    """Return the smallest number of elements per cell (down, across) that keeps each side within `MAX_CELLS` cells."""
+    """Return the fewest elements per cell (down, across) that keep each side within `MAX_CELLS` cells."""
     return -(-(rows[1] - rows[0]) // MAX_CELLS), -(-(columns[1] - columns[0]) // MAX_CELLS)
 
 
@@ -213,7 +213,7 @@ def _all(rows: Span, columns: Span, plane: Plane) -> tuple[Tensor, ...]:
 
 
 def box_of_blocks(result: Quantized) -> Shape:
-    """Return the extent of a block along each axis of x; 1 along every axis if groups cross row boundaries."""
+    """Return the extent of a block along each axis of x; 1 along every axis if groups cross rows."""
     if isinstance(result.scheme.granularity, PerFlatGroup):
         return as_boxes((), result.block[0], tuple(result.x.shape))[1]
     return result.block

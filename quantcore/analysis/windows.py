@@ -1,4 +1,4 @@
-"""Maps of part of a tensor that is too large for memory: numbered by the tensor's own rows, and joined from parts."""
+"""Maps of part of a tensor too large for memory: numbered by the tensor's own rows, and joined from parts."""
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -70,7 +70,7 @@ def value_data(
     columns: Span | None = None,
     step: Span | None = None,
 ) -> MapData:
-    """Return the map of values that have no codes, and if the original is given, its map and that of the error.
+    """Return the map of values that have no codes; if the original is given, also its map and the error's.
 
     Args:
         values: some rows of a plane, float32.

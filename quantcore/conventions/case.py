@@ -21,11 +21,11 @@ _WITHOUT_Z = {"C": "A", "D": "B", "E": "B"}
 class Case:
     """One level of a scheme: x and its scales, or the scales and their scales.
 
-    ``rules``: the record for the scheme's granularity. ``flat``: blocks cross row boundaries, so that the last may
-    be shorter. ``ranged``: scales are computed from ranges; ``min_max``: the range is that of x;
+    ``rules``: the record for the scheme's granularity. ``flat``: blocks cross row boundaries, so that the
+    last may be shorter. ``ranged``: scales are computed from ranges; ``min_max``: the range is that of x;
     ``half_quadratic``: HQQ adjusts the zero point; ``searched``: one of ggml's searches finds the scale.
-    ``scales``, ``zero_points``: the given ones, if any. ``stored``: the format that scales are quantized to, None if
-    they stay float32; ``stored_in_units``: scales are quantized with scale 1.
+    ``scales``, ``zero_points``: the given ones, if any. ``stored``: the format that scales are quantized to,
+    None if they stay float32; ``stored_in_units``: scales are quantized with scale 1.
     """
 
     rules: "Convention"
@@ -133,7 +133,7 @@ class Case:
 
     @property
     def nan(self) -> str:
-        """What gives NaN: infinity divided by an infinite scale if NaN scales are refused, otherwise NaN itself."""
+        """What gives NaN: infinity over an infinite scale if NaN scales are refused, otherwise NaN itself."""
         return "∞ / ∞" if self.rules.scale.bad_scale == "nan" and self.min_max else "NaN"
 
 

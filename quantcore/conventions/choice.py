@@ -55,7 +55,8 @@ class Stage:
     """One stage of the arithmetic, and its choices.
 
     ``ALTERS``: the first result that its choices change: "parameters", "codes", or the dequantized "values".
-    ``VALUES``: the allowed values, by choice, where they are listed; ``NUMBERS``: the choices that are numbers.
+    ``VALUES``: the allowed values, by choice, where they are listed; ``NUMBERS``: the choices that are
+    numbers.
     """
 
     ALTERS: ClassVar[str] = "parameters"
@@ -63,7 +64,8 @@ class Stage:
     NUMBERS: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
-        # once per class: resolving annotations is slow, and comparisons create many stages that differ in one choice
+        # once per class: resolving annotations is slow, and comparisons create many stages that differ in one
+        # choice
         hints = {name: get_type_hints(cls)[name] for name in cls.__annotations__}
         cls.VALUES = {
             name: get_args(hint) if get_origin(hint) is Literal else (False, True)

@@ -46,8 +46,8 @@ def to_safetensors(result: Quantized) -> bytes:
 def to_csv(values: Tensor | np.ndarray[Any, Any]) -> str:
     """Return one line per row: float32 with the fewest digits that round-trip, integers as they are.
 
-    Rows run along the last axis, in row-major order: shape (2, 3, 4) gives 6 lines of 4 numbers, a vector one line,
-    a scalar one line with one number.
+    Rows run along the last axis, in row-major order: shape (2, 3, 4) gives 6 lines of 4 numbers, a vector one
+    line, a scalar one line with one number.
 
     >>> to_csv(np.array([[0.1, -2.0], [1e-7, 3.0]], np.float32))
     '0.1,-2.0\\n1e-07,3.0\\n'

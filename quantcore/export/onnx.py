@@ -45,8 +45,9 @@ class Layout:
 def to_onnx(result: Quantized) -> bytes:
     """Return an .onnx file with input x and outputs codes and dequantized, in the shape of x.
 
-    The model computes the codes of ``result`` from x, with scale and zero_point as constants. Codes of fewer than 8 bits
-    are cast to 8 bits at the end, since NumPy has no smaller type. The text of the scheme is in the metadata.
+    The model computes the codes of ``result`` from x, with scale and zero_point as constants. Codes of fewer
+    than 8 bits are cast to 8 bits at the end, since NumPy has no smaller type. The text of the scheme is in
+    the metadata.
 
     Raises:
         QuantError: QuantizeLinear would give other codes or does not support the zero_point, the format is not an
@@ -60,9 +61,9 @@ def to_onnx(result: Quantized) -> bytes:
 def layout_of(result: Quantized) -> Layout:
     """Choose between one scale, scales along one axis, and blocks along one axis.
 
-    QuantizeLinear supports blocks along one axis only. Blocks along several axes become blocks along the longest one,
-    with the parameters repeated along the others. Flat groups that are not boxes have their parameters repeated for
-    every element.
+    QuantizeLinear supports blocks along one axis only. Blocks along several axes become blocks along the
+    longest one, with the parameters repeated along the others. Flat groups that are not boxes have their
+    parameters repeated for every element.
     """
     shape, block = tuple(result.x.shape), result.block
     parameters = [result.scale, result.params.zero_point]
@@ -87,20 +88,20 @@ def _type_bits(result: Quantized) -> int:
     fmt = result.scheme.format
     if not isinstance(fmt, IntFormat):
         raise QuantError(
-            f"The ONNX export supports only integer formats, but the format is {fmt}; choose an integer format."
+            f"The ONNX export supports only integer formats, but this is {fmt}; choose an integer format."
         )
     z = result.params.zero_point
     if z.is_floating_point():
         raise QuantError(
-            f"QuantizeLinear needs an integer zero_point, but that of {result.scheme.convention.name} is a float; choose "
-            "another convention."
+            f"QuantizeLinear needs an integer zero_point, but that of {result.scheme.convention.name} is a float; "
+            "choose another convention."
         )
     bits = min(width for width in _OPSETS if width >= fmt.bits)
     bounds = IntFormat(bits, fmt.signed)
     if bool(((z < bounds.qmin) | (z > bounds.qmax)).any()):
         raise QuantError(
-            f"QuantizeLinear needs a zero_point of the same type as the codes, {bounds.qmin}..{bounds.qmax}; choose one "
-            "in this range."
+            f"QuantizeLinear needs a zero_point of the same type as the codes, {bounds.qmin}..{bounds.qmax}; "
+            "choose one in this range."
         )
     return bits
 
@@ -114,8 +115,8 @@ def _check_same_codes(result: Quantized, bits: int) -> None:
     if not other:
         return
     raise QuantError(
-        f"{other:,} of {codes.numel():,} codes would differ, because QuantizeLinear {_differences(result, wide)}. "
-        "Choose the onnxruntime convention."
+        f"{other:,} of {codes.numel():,} codes would differ, because QuantizeLinear "
+        f"{_differences(result, wide)}. Choose the onnxruntime convention."
     )
 
 

@@ -26,10 +26,10 @@ Array = npt.NDArray[Any]
 class DistributionData:
     """How a block's elements are distributed, and which values its codes represent.
 
-    ``block``: its position in the grid; ``name``: its readable name; ``counts``: its elements between ``edges``;
-    ``whole``: all elements of x between the same edges, None if only the block is shown or it is all of x;
-    ``values``: what its codes represent, ascending; ``size``: how many elements it has; ``clipped``: how many of
-    these are clipped.
+    ``block``: its position in the grid; ``name``: its readable name; ``counts``: its elements between
+    ``edges``; ``whole``: all elements of x between the same edges, None if only the block is shown or it is
+    all of x; ``values``: what its codes represent, ascending; ``size``: how many elements it has;
+    ``clipped``: how many of these are clipped.
     """
 
     block: tuple[int, ...]
@@ -150,7 +150,8 @@ def histogram(
     counts = np.zeros(bins, np.int64)
     for start in range(0, len(flat), CHUNK):
         part = flat[start : start + CHUNK].cpu().numpy()
-        # numpy subtracts the lowest value in the array's own dtype, in which the width of the range may overflow
+        # numpy subtracts the lowest value in the array's own dtype, in which the width of the range may
+        # overflow
         wide = high - low > float(np.finfo(part.dtype).max)
         counts += np.histogram(part.astype(np.float64) if wide else part, bins, (low, high))[0]
     return counts, np.linspace(low, high, bins + 1)

@@ -32,9 +32,10 @@ _NAMED, _TICK = 12, 22  # up to this many tensors have their names below, of thi
 def harm(
     frame: "pd.DataFrame", metric: str = "sqnr_db", *, order: str = "", theme: str = "light"
 ) -> go.Figure:
-    """Return each tensor as a circle, in the order of the rows; area shows bytes, color shows bits per weight.
+    """Return each tensor as a circle, in the order of the rows; area is bytes, color is bits per weight.
 
-    Tensors without a finite metric are not drawn, nor are errors of 0. The customdata of a circle is its row's index.
+    Tensors without a finite metric are not drawn, nor are errors of 0. The customdata of a circle is its
+    row's index.
 
     Args:
         frame: with the columns "tensor", "bytes", "bits_per_weight", "sqnr_db" and ``metric``.

@@ -169,9 +169,10 @@ def _colors_of(data: MapData) -> dict[str, _Colors]:
 
 
 def _color_range(values: npt.NDArray[np.float32]) -> tuple[float, float]:
-    """The lowest and highest values in the color range; (0, 0) if none are finite: x̂ can overflow with given parameters.
+    """The lowest and highest values in the color range; (0, 0) if none are finite.
 
-    If a few of many cells lie so far out that all others would share one color, the range excludes them.
+    With given parameters, x̂ can overflow. If a few of many cells lie so far out that all others would share one
+    color, the range excludes them.
     """
     finite = values[np.isfinite(values)]
     if not finite.size:

@@ -77,7 +77,7 @@ def _layout(names: list[str], log: bool, title: str, theme: str) -> dict[str, An
 def _number(
     names: list[str], at: float, log: bool, rounded: Mapping[str, float], theme: str
 ) -> list[go.Scatter]:
-    """The number as a line through all rows, and what each row rounds it to; a logarithmic line has no zero."""
+    """The number as a line through all rows, and what each rounds it to; a logarithmic line has no zero."""
     traces = []
     color = LINE[theme]
     if at or not log:

@@ -19,7 +19,8 @@ class PairData:
     """Cells of the maps: both codes, and the row and column of the element that a cell shows.
 
     ``step``: how many elements (down, across) a cell represents; the maps of codes show the one whose codes
-    differ most. ``differing``: how many of a cell's elements have different codes; ``size``: how many there are.
+    differ most. ``differing``: how many of a cell's elements have different codes; ``size``: how many there
+    are.
     """
 
     first: Codes
@@ -83,7 +84,7 @@ def pair_data(first: Codes, second: Codes) -> PairData:
 
 
 def _row_of_cells(a: Codes, b: Codes, step: Span) -> tuple[Codes, Codes, Codes, Codes]:
-    """For each cell of one row: row (from 0) and column of the element shown, how many elements differ, how many exist."""
+    """For each cell of one row: row (from 0) and column of the element shown, how many differ, out of how many."""
     short = [(0, n - m) for n, m in zip((step[0], -(-a.shape[1] // step[1]) * step[1]), a.shape, strict=True)]
     difference = abs(a.astype(np.int64) - b)
     padded = np.pad(difference, short, constant_values=-1)  # no difference is negative
@@ -133,8 +134,8 @@ def _difference(data: PairData, titles: tuple[str, str], theme: str) -> tuple[An
         most = int(abs(difference).max()) or 1
         name = f"{titles[0]} − {titles[1]}"
         return difference, name, {"zmin": -most, "zmax": most, "colorscale": colors}
-    # from 0 to 100, so that equal colors mean equal percentages in every comparison; only 0 has the quiet middle
-    # color, so that even one element of a large cell stands out
+    # from 0 to 100, so that equal colors mean equal percentages in every comparison; only 0 has the quiet
+    # middle color, so that even one element of a large cell stands out
     middle, *others = [color for _, color in colors[len(colors) // 2 :]]
     none, last = 0.5 / int(data.size.max()), len(others) - 1
     scale = [

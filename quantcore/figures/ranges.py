@@ -171,7 +171,7 @@ def _visible(edges: Array, marks: tuple[RangeMark, ...], chosen: tuple[float, fl
 
 
 def _color(i: int, n: int) -> str:
-    """The color of the i-th of n settings, counted from the last, so that adding one in front changes no other color."""
+    """The color of the i-th of n settings, counted from the last: adding one in front changes no other color."""
     return COLOURS[(n - 1 - i) % len(COLOURS)]
 
 

@@ -17,8 +17,8 @@ Array = npt.NDArray[Any]
 def scales(result: Quantized, *, theme: str = "light") -> go.Figure:
     """Return the scale of every block and its mean squared error, side by side.
 
-    Blocks in a single row or column are drawn as bars, others as a map of the grid, in which leading axes become rows.
-    Beyond 256 blocks per side, a cell shows the largest of several.
+    Blocks in a single row or column are drawn as bars, others as a map of the grid, in which leading axes
+    become rows. Beyond 256 blocks per side, a cell shows the largest of several.
     """
     grid = tuple(result.scale.shape) or (1,)
     plane = (math.prod(grid[:-1]), grid[-1])

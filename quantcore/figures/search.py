@@ -8,7 +8,7 @@ from quantcore.figures.style import FILL, INK, LINE, base_layout
 
 
 def search_error(curve: SearchCurve, *, theme: str = "light") -> go.Figure:
-    """Return the weighted error of each trial of a search, with the chosen trials marked by how many groups chose them."""
+    """Return the weighted error of each trial of a search; markers show how many groups chose a trial."""
     places = np.arange(1, len(curve.tried) + 1)
     divided = [t if t[:1].isalpha() else f"1/s = {t} / {curve.divisor}" for t in curve.tried]
     data = np.stack([np.array(divided, object), curve.scales, curve.best], axis=-1)

@@ -27,8 +27,8 @@ _DARK_ERROR = [
     "255,204,118",
 ]
 
-# Backgrounds for numbers that share a scale; neighbors in the list differ most. A search maximized the smallest distance
-# between any two of them, and to the page, for readers with and without color blindness.
+# Backgrounds for numbers that share a scale; neighbors in the list differ most. A search maximized the
+# smallest distance between any two of them, and to the page, for readers with and without color blindness.
 BLOCKS = {
     "light": [
         "rgb(179,158,251)",

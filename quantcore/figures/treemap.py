@@ -1,4 +1,4 @@
-"""Treemaps of a model's tensors: area shows bytes, color shows bits per weight or an error."""
+"""Treemaps of a model's tensors: area is bytes, color is bits per weight or an error."""
 
 import html
 import math

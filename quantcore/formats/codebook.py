@@ -13,9 +13,9 @@ format                values  ties   source
 ``log2_4``            15      away   0 and ±2^0 .. ±2^-6; Zhou et al. 2017 (INQ), arXiv 1702.03044; any width
 ====================  ======  =====  =======================================================================
 
-If a number lies halfway between two values, the tie rule decides: the ``lower`` or ``upper`` value (halfway is the
-float32 (a + b) / 2, as in bitsandbytes' bucketize), the one ``away`` from zero, or the ``first`` in the table (nearest
-by float32 distances, as with argmin for numbers within the table).
+If a number lies halfway between two values, the tie rule decides: the ``lower`` or ``upper`` value (halfway
+is the float32 (a + b) / 2, as in bitsandbytes' bucketize), the one ``away`` from zero, or the ``first`` in
+the table (nearest by float32 distances, as with argmin for numbers within the table).
 """
 
 import math
@@ -165,7 +165,7 @@ class CodebookFormat(lookup_table.TableFormat):
         """
         if rule is not half_even:
             raise QuantError(
-                "A codebook rounds to the nearest value; choose rounding=half_even, and set the format's tie rule."
+                "A codebook rounds to the nearest value; choose rounding=half_even, and set the format's tie."
             )
         return codebook_codec.encode_(work, out, (self.values, self.tie)) if work.numel() else out
 

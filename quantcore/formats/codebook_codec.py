@@ -1,7 +1,7 @@
 """Encode float32 as the nearest value of a codebook, with ties exactly as in the libraries.
 
-Every tie rule reduces to one float32 threshold per pair of neighbors: the largest number that rounds to the lower one.
-The upper 16 bits of a number select at most one threshold; a look-up and one comparison decide.
+Every tie rule reduces to one float32 threshold per pair of neighbors: the largest number that rounds to the
+lower one. The upper 16 bits of a number select at most one threshold; a look-up and one comparison decide.
 """
 
 from functools import lru_cache
@@ -74,8 +74,7 @@ def _from_rank(ranks: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> Floats
 
 @lru_cache(maxsize=64)
 def _halves(codebook: Codebook) -> tuple[Tensor, Tensor] | None:
-    """Return, for the upper 16 bits of a float32, the threshold among the numbers that share them and the codes on
-    both sides.
+    """Return, for the upper 16 bits of a float32, the threshold among its numbers and the codes around it.
 
     As (65536,) float32, infinite without a threshold, and (65536,) int32, code below + 256 · code above; None if
     some upper half has two thresholds.

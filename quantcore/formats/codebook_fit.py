@@ -30,8 +30,8 @@ def fit_codebook(x: Any, size: int, method: str = "lloyd_max", reach: float | No
     optimum, if x has at most that many distinct values.
 
     Args:
-        reach: fix the outermost value at plus or minus this bound, to which scales map a block's largest magnitude,
-            and clip elements beyond it; the other values are fitted.
+        reach: fix the outermost value at plus or minus this bound, to which scales map a block's largest
+            magnitude, and clip elements beyond it; the other values are fitted.
 
     Raises:
         QuantError: size is not from 2 to 256 or exceeds the number of distinct values in x, the method is
@@ -51,7 +51,7 @@ def fit_codebook(x: Any, size: int, method: str = "lloyd_max", reach: float | No
     distinct = torch.unique_consecutive(ordered)
     if len(distinct) < size:
         raise QuantError(
-            f"x has only {len(distinct)} different values, but the codebook needs {size}; choose a smaller size."
+            f"x has {len(distinct)} different values, but the codebook needs {size}; choose a smaller size."
         )
     fixed = None if reach is None else _fixed_center(ordered, reach)
     fits = [_lloyd(ordered, _quantiles(ordered, distinct, size), fixed)]
@@ -66,13 +66,13 @@ def _middles(n: int, count: int) -> Tensor:
 
 
 def _quantiles(ordered: Tensor, distinct: Tensor, size: int) -> Tensor:
-    """Return the middles of ``size`` equal parts of the elements, or of the distinct values if some middles coincide."""
+    """Return the middles of ``size`` equal parts of the elements, or of the distinct values if some coincide."""
     start = ordered[_middles(len(ordered), size)]
     return start if bool((start.diff() > 0).all()) else distinct[_middles(len(distinct), size)]
 
 
 def _fixed_center(ordered: Tensor, reach: float) -> tuple[int, float]:
-    """Return which center is fixed, the first or the last, and its value, at the bound that more elements reach."""
+    """Return the fixed center, the first or the last, and its value: the bound that more elements reach."""
     below, above = (int((ordered == end).count_nonzero()) for end in (-reach, reach))
     if below == above:
         below, above = -float(ordered[0]), float(ordered[-1])  # type: ignore[assignment]
@@ -80,7 +80,7 @@ def _fixed_center(ordered: Tensor, reach: float) -> tuple[int, float]:
 
 
 def _lloyd(ordered: Tensor, centers: Tensor, fixed: tuple[int, float] | None) -> tuple[Tensor, float]:
-    """Move all centers but the fixed one until they converge; return them and the squared error up to a constant."""
+    """Move all centers but the fixed one until they converge; return them and the error up to a constant."""
     sums, error = _running(ordered), 0.0
     if fixed is not None:
         centers = centers.clone()
@@ -105,7 +105,7 @@ def _lloyd(ordered: Tensor, centers: Tensor, fixed: tuple[int, float] | None) ->
 
 
 def _relocate(ordered: Tensor, ends: Tensor, means: Tensor) -> Tensor:
-    """Move the centers of empty cells to the elements farthest from their centers, which are at the bounds of cells."""
+    """Move the centers of empty cells to the elements farthest from their centers, at the bounds of cells."""
     empty = ends.diff() == 0
     low, high, own = ends[:-1][~empty], ends[1:][~empty] - 1, means[~empty]
     elements = torch.cat([ordered[low], ordered[high]])
@@ -142,7 +142,7 @@ def _best(ordered: Tensor, distinct: Tensor, size: int) -> Tensor:
 
 
 def _cuts(ordered: Tensor, distinct: Tensor) -> Tensor:
-    """Return where the sorted elements are cut, both ends included: between all distinct values if there are few.
+    """Return where the sorted elements are cut, both ends included: between all distinct values if few.
 
     Otherwise half of the cuts enclose equally many elements and half equal widths, which isolates outliers.
     """

@@ -1,8 +1,8 @@
 """Conversion between float32 and the bit patterns of a small float, exact and in a few passes.
 
-Encoding divides each number by the power of two just below it, so that rounding to an integer gives the mantissa.
-The pattern is that integer plus the exponent field, and a carry increments the exponent. Decoding is a look-up in the
-`table` of all codes.
+Encoding divides each number by the power of two just below it, so that rounding to an integer gives the
+mantissa. The pattern is that integer plus the exponent field, and a carry increments the exponent. Decoding
+is a look-up in the `table` of all codes.
 """
 
 import math
@@ -81,7 +81,7 @@ def encode_(work: Tensor, out: Tensor, layout: FloatLayout, rule: Rounding = hal
 
 
 def _cast(work: Tensor, out: Tensor, layout: FloatLayout) -> bool:
-    """Encode with torch's cast, in a third of the time, if a torch dtype has these codes; return whether it did.
+    """Encode with torch's cast, in a third of the time, if a dtype has these codes; return whether it did.
 
     Not used for NaN, whose pattern differs.
     """
@@ -99,7 +99,7 @@ def _cast(work: Tensor, out: Tensor, layout: FloatLayout) -> bool:
 
 
 def _holds(base: FloatLayout, layout: FloatLayout) -> bool:
-    """Return whether the numbers of ``layout`` times a power of two are the lowest of ``base``, in the same order."""
+    """Return whether ``layout``'s numbers times a power of two are the lowest of ``base``, in the same order."""
     narrower = layout.exponent < base.exponent and layout.mantissa == base.mantissa
     same_rules = (
         layout.saturate and layout.subnormals and layout.sign == "bit" and layout.nan != "negative_zero"
@@ -134,7 +134,8 @@ def _sign(work: Tensor, layout: FloatLayout) -> Tensor | None:
 def _patterns_of_sums(work: Tensor, layout: FloatLayout) -> Tensor:
     """`_patterns` of magnitudes, rounded half to even by an addition that shifts them into the last bits of the sum.
 
-    The addend is the power of two just below each, times 2^(23 - mantissa); both terms are divided by that factor.
+    The addend is the power of two just below each, times 2^(23 - mantissa); both terms are divided by that
+    factor.
     """
     width = _MANTISSA - layout.mantissa
     power = _power(work, layout.lowest_exponent)
@@ -145,7 +146,7 @@ def _patterns_of_sums(work: Tensor, layout: FloatLayout) -> Tensor:
 
 
 def _power(work: Tensor, least: int) -> Tensor:
-    """Return the power of two just below each magnitude, at least 2^``least``; infinity if it is non-finite."""
+    """Return the power of two just below each magnitude, at least 2^``least``; infinity if non-finite."""
     mask = torch.tensor(_EXPONENT, dtype=torch.int32, device=work.device)
     power = torch.bitwise_and(work.view(torch.int32), mask, out=like(work, "power", torch.int32))
     return power.view(torch.float32).clamp_min_(2.0**least)

@@ -22,8 +22,8 @@ class FloatLayout:
         nan: which patterns are NaN: ``none``; ``ieee``, the highest exponent with a nonzero mantissa;
             ``all_ones``; ``negative_zero``, so that there is no -0.
         saturate: numbers beyond the largest, including infinity, become the largest. Otherwise numbers that
-            round beyond it become infinity, or NaN if there is no infinity. NaN stays NaN; if no pattern is NaN,
-            it becomes -0 (as in ml_dtypes).
+            round beyond it become infinity, or NaN if there is no infinity. NaN stays NaN; if no pattern is
+            NaN, it becomes -0 (as in ml_dtypes).
         sign: ``bit``; or no sign bit, and a negative number becomes ``nan`` or has its sign ``dropped``.
         subnormals: whether the exponent field 0 encodes zero and the subnormals, or one more power of two.
             Without a zero, 0 becomes the smallest number, or NaN with ``sign=nan``.
@@ -79,8 +79,8 @@ class FloatLayout:
     def _check_reach(self) -> None:
         if not 2 <= self.bits <= MAX_BITS or self.top < 1:
             raise QuantError(
-                f"exponent={self.exponent} and mantissa={self.mantissa} give {self.bits} bits, and the largest number "
-                f"has pattern {self.top}; choose at most {MAX_BITS} bits, and enough for a positive number."
+                f"exponent={self.exponent} and mantissa={self.mantissa} give {self.bits} bits, and the largest "
+                f"number has pattern {self.top}; choose at most {MAX_BITS} bits, and enough for a positive number."
             )
         smallest = self.lowest_exponent - self.mantissa * self.subnormals
         highest = max(self.top >> self.mantissa, self.subnormals) - self.bias
@@ -122,7 +122,7 @@ class FloatLayout:
 
     @property
     def top(self) -> int:
-        """The pattern of the largest finite number; all patterns below it are finite and in ascending order."""
+        """The pattern of the largest finite number; all below it are finite and in ascending order."""
         return self._ones - (self.nan == "all_ones") if self.infinity is None else self.infinity - 1
 
     @property

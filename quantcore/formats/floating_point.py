@@ -25,8 +25,8 @@ Numbers beyond the range saturate here, as in quantizers. Other libraries cast d
 - ml_dtypes 0.6: ``saturate=False`` throughout.
 - torch 2.13: e4m3fn saturates; e5m2, fnuz, fp16 and bf16 do not; e8m0 is ``e8m0(saturate=False, sign=dropped)``.
 - gfloat 0.5: either. It rounds e8m0's ties, 1.5 · 2^k, to the even exponent; ml_dtypes, torch and this module round
-  them to the larger number, as IEEE 754-2019, 4.3.1 specifies if no mantissa is even. Between 2^-127 and 2^-126 these
-  three always round up, while gfloat rounds to nearest.
+  them to the larger number, as IEEE 754-2019, 4.3.1 specifies if no mantissa is even. Between 2^-127 and
+  2^-126 these three always round up, while gfloat rounds to nearest.
 """
 
 import math

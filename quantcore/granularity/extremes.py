@@ -21,10 +21,10 @@ def extremes(x: Tensor, block: tuple[int, ...]) -> tuple[Tensor, Tensor]:
 
 
 def magnitude(x: Tensor, block: tuple[int, ...]) -> tuple[Tensor, Tensor] | None:
-    """Return -max|x| and max|x| in the layout of `extremes` if blocks are short runs along the last axis, else None.
+    """Return -max|x| and max|x| as `extremes` does if blocks are short runs along the last axis, else None.
 
-    Runs too short for a fast reduction are paired, with the second one negated: the maximum of a pair belongs to the
-    first run, and its minimum to the second.
+    Runs too short for a fast reduction are paired, with the second one negated: the maximum of a pair belongs
+    to the first run, and its minimum to the second.
     """
     n = block[-1] if block else 1
     paired = n < _FAST_RUN

@@ -15,8 +15,8 @@ CHUNK = 1 << 19  # elements processed at a time: 2 MB of float32 stay in the cac
 def as_float32(x: Any) -> Tensor:
     """Return x as a float32 tensor on its device; float32 is not copied.
 
-    float16, bfloat16, float64 and integers are converted. float64 and integers beyond 2^24 are rounded to the nearest
-    float32, the precision in which every library here computes.
+    float16, bfloat16, float64 and integers are converted. float64 and integers beyond 2^24 are rounded to the
+    nearest float32, the precision in which every library here computes.
 
     Raises:
         QuantError: x is not an array of real numbers, has no elements, or contains numbers beyond float32.

@@ -1,8 +1,8 @@
 """From x, scale and zero_point to the code before clamping: one formula, eight orders of operations.
 
-In exact arithmetic they are equal. float32 rounds each operation, so they differ at ties and next to them. Which
-library uses which order was measured on 300,000 values near ties and is recorded in `quantcore.conventions`. Libraries
-round half to even.
+In exact arithmetic they are equal. float32 rounds each operation, so they differ at ties and next to them.
+Which library uses which order was measured on 300,000 values near ties and is recorded in
+`quantcore.conventions`. Libraries round half to even.
 """
 
 from dataclasses import dataclass

@@ -47,8 +47,8 @@ def half_up(values: Tensor) -> Tensor:
 
 def half_away(values: Tensor) -> Tensor:
     """Round to the nearest integer, ties away from zero."""
-    # adding the float32 just below ½ lifts a tie to the next integer, but nothing smaller; a smaller magnitude
-    # is doubled and stays below 1
+    # adding the float32 just below ½ lifts a tie to the next integer, but nothing smaller; a smaller
+    # magnitude is doubled and stays below 1
     nearly = torch.clamp(values, -BELOW_HALF, BELOW_HALF, out=like(values, "signed"))
     return toward_zero(values.add_(nearly))
 
@@ -108,8 +108,8 @@ def unrounded(values: Tensor) -> Tensor:
 class Stochastic:
     """Round up with the probability of the fraction, else down: the mean is the value.
 
-    The probability is the fraction rounded up to a multiple of 2^-24, the resolution of float32 noise.
-    One instance draws one sequence, so a tensor processed in pieces gets the same noise as if processed at once.
+    The probability is the fraction rounded up to a multiple of 2^-24, the resolution of float32 noise. One
+    instance draws one sequence, so a tensor processed in pieces gets the same noise as if processed at once.
     Gupta et al. 2015, "Deep Learning with Limited Numerical Precision", arXiv 1502.02551, section 3.
     """
 

@@ -1,7 +1,7 @@
 """Codes of a tensor under given parameters, and their values: region by region, into preallocated outputs.
 
-A region has about 2 MB, and all its blocks have the same shape: new temporaries of the whole tensor would cost many
-times as much as the arithmetic.
+A region has about 2 MB, and all its blocks have the same shape: new temporaries of the whole tensor would
+cost many times as much as the arithmetic.
 """
 
 from dataclasses import replace
@@ -38,8 +38,8 @@ def quantize(x: Any, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | 
         refuse_nonfinite(x, f"the {scheme.convention.name} convention")
     if scheme.rules.storage.quantize_with == "searched":
         raise QuantError(
-            f"{full_name(scheme.convention)} uses the codes chosen by its search, which can't be computed from given "
-            "parameters; use apply."
+            f"{full_name(scheme.convention)} uses the codes chosen by its search, which can't be computed from "
+            "given parameters; use apply."
         )
     blocks = Blocks.of(scheme.granularity, tuple(x.shape))
     codes, _ = codes_with(x, QParams(scale, zero_point), scheme, blocks, out)
@@ -85,7 +85,10 @@ def codes_of(x: Tensor, params: QParams, scheme: Scheme) -> Tensor:
 def dequantize(
     codes: Tensor, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | None = None
 ) -> Tensor:
-    """Return (codes - zero_point) * scale, or value * scale for floats and codebooks, float32; see `quantize`."""
+    """Return (codes - zero_point) * scale, float32, or value * scale for floats and codebooks.
+
+    Parameters as in `quantize`.
+    """
     blocks = Blocks.of(scheme.granularity, tuple(codes.shape))
     return dequantize_with(codes, QParams(scale, zero_point), scheme, blocks, out)
 

@@ -65,7 +65,7 @@ def resolve_nonfinite(work: Tensor, shift: Tensor | None, fmt: Format, conventio
 def replace_codes(
     codes: Tensor, nonfinite: Tensor | None, fmt: FloatFormat | CodebookFormat, convention: Convention
 ) -> None:
-    """Replace the codes of 0 and NaN with the convention's; ``nonfinite``: the values, None if none are NaN."""
+    """Replace the codes of 0 and NaN with the convention's; ``nonfinite``: the values, None without NaN."""
     if convention.coding.zero_replacement:
         instead = int(fmt.encode(convention.coding.zero_replacement))
         for zero in (fmt.table == 0).nonzero():

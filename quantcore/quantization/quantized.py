@@ -29,10 +29,10 @@ from quantcore.scheme import Scheme, check_supported, with_importance
 class Quantized:
     """A tensor, its scheme and the quantized result.
 
-    ``x``: float32; ``codes``: of x's shape, in the smallest dtype of int8, uint8, int16, int32 that holds them;
-    ``params``: in block form. ``scales``: the quantized scales, if the scheme quantizes them; `scale` is what they
-    dequantize to. ``mins``: likewise, if the convention stores minima. ``importance``: the elements' weights, if the
-    range setting uses them. ``warnings``: sentences on likely mistakes.
+    ``x``: float32; ``codes``: of x's shape, in the smallest dtype of int8, uint8, int16, int32 that holds
+    them; ``params``: in block form. ``scales``: the quantized scales, if the scheme quantizes them; `scale`
+    is what they dequantize to. ``mins``: likewise, if the convention stores minima. ``importance``: the
+    elements' weights, if the range setting uses them. ``warnings``: sentences on likely mistakes.
     """
 
     x: Tensor
@@ -94,17 +94,17 @@ def apply(x: Any, scheme: Scheme, out: Quantized | None = None, importance: Any 
 
     Args:
         out: an earlier result of the same shape and format, whose codes are overwritten.
-        importance: weight of each element's error, such as the mean squared inputs of llama.cpp's imatrix: one number
-            per column, (columns,), per expert and column, (experts, columns), or of x's shape.
-            The scheme of the result is then the one that ggml uses with an imatrix, which has a different search.
+        importance: weight of each element's error, such as the mean squared inputs of llama.cpp's imatrix:
+            one number per column, (columns,), per expert and column, (experts, columns), or of x's shape.
+            The result's scheme is then the one that ggml uses with an imatrix, which has a different search.
 
     >>> apply([[0.5, -1.0], [2.0, 0.1]], Scheme(IntFormat(4))).codes
     tensor([[ 2, -3],
             [ 7,  0]], dtype=torch.int8)
 
     Raises:
-        QuantError: the scheme does not fit x, x contains NaN or infinity and the convention refuses them, or the scheme
-            does not support importance.
+        QuantError: the scheme does not fit x, x contains NaN or infinity and the convention refuses them, or
+            the scheme does not support importance.
     """
     result = apply_quietly(x, scheme, out, importance)
     for note in result.warnings:

@@ -163,7 +163,7 @@ def with_importance(scheme: Scheme) -> Scheme:
 
 
 def _along_the_last_axis(scheme: Scheme) -> Scheme:
-    """The scheme with its groups along axis -1, the only axis that gguf's conventions accept, however it is counted."""
+    """The scheme with its groups along axis -1 if they are along the last axis, as gguf's conventions require."""
     granularity = scheme.granularity
     if not isinstance(granularity, PerGroup) or granularity.axis < 0:
         return scheme
@@ -171,6 +171,6 @@ def _along_the_last_axis(scheme: Scheme) -> Scheme:
 
 
 def gguf_type(scheme: Scheme) -> str | None:
-    """Return ggml's name for the type whose blocks hold this scheme's codes, such as ``Q4_K``; None if there is none."""
+    """Return ggml's name for the type whose blocks hold this scheme's codes, such as ``Q4_K``, or None."""
     name = _NAME_OF.get(_along_the_last_axis(scheme))
     return None if name is None else name.removeprefix("gguf.")

@@ -75,7 +75,7 @@ def _read(word: str) -> tuple[str, object]:
         return "scales", Scheme.parse(word.removeprefix("scales(")[:-1])
     if word.startswith("stored("):
         raise QuantError(
-            f"The scheme's parameters are stored in a file: {word[7:-1][:120]!r}. Open the checkpoint to read them."
+            f"The scheme's parameters are in a file: {word[7:-1][:120]!r}. Open the checkpoint to read them."
         )
     if word in SYMMETRY:
         return "symmetric", SYMMETRY[word]

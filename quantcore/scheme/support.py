@@ -218,7 +218,7 @@ PROPERTIES: dict[str, Property] = {
 def nearest_supported(scheme: Scheme, shape: Shape) -> Scheme | None:
     """Return the nearest scheme that its library supports: the fewest changes, then the nearest bit width.
 
-    This is the scheme itself if it is supported, and None if no change of format, symmetry and granularity helps.
+    The scheme itself if it is supported; None if no change of format, symmetry and granularity helps.
 
     Raises:
         QuantError: the granularity does not fit the shape.

@@ -36,7 +36,7 @@ low, high = low.clamp(max=0), high.clamp(min=0)  # the range includes 0
 class Layout:
     """How the script computes one bound of the ranges.
 
-    ``extreme`` and ``percentile`` are templates for an expression that gives one number per block, in block form;
+    ``extreme`` and ``percentile`` are templates for an expression with one number per block, in block form;
     {x} is ``source`` or its magnitudes, {end} is amin or amax, {p} is the percentile.
     ``before``: lines that come first. ``target``: a template for the assignment.
     """

@@ -9,7 +9,7 @@ from quantcore.snippets.template import render
 
 _CODES = """
 {% if zero_scales %}
-divisor = torch.where({{ scale }} == 0, torch.inf, {{ scale }})  # if the scale is 0, every code is the code of 0
+divisor = torch.where({{ scale }} == 0, torch.inf, {{ scale }})  # with scale 0, every code is that of 0
 {% endif %}
 {% if finds_inverse %}
 inverse = 1 / {{ divisor }}

@@ -25,8 +25,8 @@ _IMPORTS = {
 def assemble(tensor_code: str, body: str, heading: str = "") -> str:
     """Return a script of a heading, imports, the tensor and the body.
 
-    ``tensor_code`` and ``body`` can begin with imports. Those in `_IMPORTS` are added where needed, and names that are
-    imported but not used are dropped.
+    ``tensor_code`` and ``body`` can begin with imports. Those in `_IMPORTS` are added where needed, and names
+    that are imported but not used are dropped.
     """
     (own, tensor), (needed, rest) = _parted(tensor_code), _parted(body)
     code = f"{tensor}\n\n{rest}".strip()

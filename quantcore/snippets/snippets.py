@@ -45,8 +45,8 @@ _TORCH = """
 def quantcore_script(tensor_code: str, result: Quantized) -> str:
     """Return a script that quantizes x with quantcore and asserts the codes of ``result``.
 
-    The last line of its output says what was checked. ``tensor_code`` is source code that binds ``x``; it can begin with
-    imports, but needs none for np, torch, qc, base64 and zlib.
+    The last line of its output says what was checked. ``tensor_code`` is source code that binds ``x``; it can
+    begin with imports, but needs none for np, torch, qc, base64 and zlib.
     """
     codes = result.codes.cpu().numpy()
     body = render(

@@ -1,7 +1,7 @@
 """The arithmetic of one scheme on one tensor, as one would write it in torch.
 
-`arithmetic` writes only the lines that this tensor needs: a scale of 0 is handled only if a block has one. The order of
-operations is that of `quantize`, so the codes are bit-identical.
+`arithmetic` writes only the lines that this tensor needs: a scale of 0 is handled only if a block has one.
+The order of operations is that of `quantize`, so the codes are bit-identical.
 """
 
 from torch import Tensor
@@ -141,7 +141,7 @@ def _check_supported(result: Quantized) -> None:
 
 
 def _is_given(result: Quantized) -> bool:
-    """Whether scale and zero_point are written as numbers: they are given, or not computed as in the textbook."""
+    """Whether scale and zero_point are written as numbers: they are given, or not the textbook's."""
     rules, of_codes = result.scheme.rules, ("coding", "nonfinite")
     differs = any(
         getattr(rules, stage) != getattr(TEXTBOOK, stage) for stage in STAGES if stage not in of_codes

@@ -1,6 +1,7 @@
 """One module per library, with the same name as its scripts in `quantcore.snippets.libraries`.
 
-A module has ``RECORDS``, its conventions, and ``PLACE``, its position among the libraries; it is found automatically.
+A module has ``RECORDS``, its conventions, and ``PLACE``, its position among the libraries; it is found
+automatically.
 """
 
 import importlib

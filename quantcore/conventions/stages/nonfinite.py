@@ -60,8 +60,8 @@ _CAST = {
 def _cast_matters(case: Case) -> bool:
     """Whether an unclamped value can be too large for the cast.
 
-    With min-max, x / s stays within the codes, except if 1/s overflows, for infinity if the range is finite, and
-    for ∞ / ∞, which is NaN.
+    With min-max, x / s stays within the codes, except if 1/s overflows, for infinity if the range is finite,
+    and for ∞ / ∞, which is NaN.
     """
     cast = case.rules.nonfinite.cast
     if not case.integer or (case.min_max and not case.takes_nonfinite):

@@ -41,7 +41,7 @@ def _precision(case: Case) -> str:
 
 
 def _precision_matters(case: Case) -> bool:
-    """Whether several operations are rounded, or 2 · max|x| overflows; otherwise float32 gives the same result."""
+    """Whether several operations are rounded, or 2 · max|x| overflows; otherwise float32 gives the same."""
     rules = case.rules.scale
     several = rules.inverse == "of_range" or rules.symmetric_scale in ("aligned_grid", "full_range")
     return case.asymmetric or (case.ranged and several and not rules.is_textbook(case.fmt))
@@ -97,8 +97,8 @@ class ScaleStage(Stage):
 
     ===================  ==============================================================================================
     center               for tensors of scales: "none" · "mean" their mean is subtracted first and added last
-    divisor              for tensors of scales: x is divided by it first, and max|x| by the product of it and the format's
-                         max (NVFP4's 6)
+    divisor              for tensors of scales: x is divided by it first, and max|x| by it times the format's max
+                         (NVFP4's 6)
     symmetric_scale      "amax_over_qmax" max|x| / (2^(bits-1)-1), for a float format max|x| / its max ·
                          "amax_over_half_range" max|x| / (N/2) · "full_range" (max|x| + max|x|) / N · "max_of_sides"
                          the larger of low/qmin, high/qmax · "aligned_grid" the larger of -low/ceil(N/2),

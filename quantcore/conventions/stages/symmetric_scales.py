@@ -35,7 +35,7 @@ EXTREME = r"the (?:first x of the largest|bound of the larger) magnitude"
 
 @dataclass(frozen=True)
 class Formula:
-    """``symbols``: the formula in terms of ``max|x|``, ``low`` and ``high``; ``note``: what happens at its limits."""
+    """``symbols``: the formula, with ``max|x|``, ``low`` and ``high``; ``note``: what happens at its limits."""
 
     symbols: str
     note: str = ""

@@ -31,7 +31,7 @@ def _found(case: Case) -> bool:
 
 
 def _order_matters(case: Case) -> bool:
-    """Whether rounding qmin - low / s can make or move a tie: not if qmin is 0, nor for float32 numbers in float64."""
+    """Whether rounding qmin - low / s can make or move a tie: not if qmin is 0, nor for float32 in float64."""
     rules, qmin = case.rules.zero_point, case.fmt.qmin
     exact = rules.zero_point_precision == "float64" and rules.zero_point_scale == "final" and qmin % 2 == 0
     return _found(case) and qmin != 0 and not exact
@@ -70,8 +70,8 @@ class ZeroPointStage(Stage):
 
     =============================  ====================================================================================
     zero_point_form                "integer", in the format · "float" -low·(1/s) · "float_rounded" · "min" low itself,
-                                   dequantized as q·s + min and stored like the scales · "below" the same, but -min,
-                                   which is 0 or more, is stored
+                                   dequantized as q·s + min and stored like the scales · "below" the same, but
+                                   -min, which is 0 or more, is stored
     zero_point_order               "round_quotient" qmin - round(low/s) · "round_difference" round(qmin - low/s)
     zero_point_precision           "float32" · "float64"
     zero_point_scale               "final" · "raw": before it was cast or replaced

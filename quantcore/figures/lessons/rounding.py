@@ -80,8 +80,9 @@ def _connections(x: Array, x_hat: Array, theme: str) -> go.Scatter:
 
 
 def error_curve(result: Quantized) -> tuple[Array, Array]:
-    """Return many x from the representable range and a fifth beyond it, and the error of each, for a result of one
-    block.
+    """Return x over the representable range and a fifth beyond it, and the error of each x.
+
+    For a result of one block.
     """
     marks = grid_values(result, (0,) * result.scale.dim())
     beyond = 0.2 * (marks[-1] - marks[0])

@@ -75,7 +75,8 @@ def read(result: Quantized) -> Recipe:
     name = gguf_type(result.scheme)
     if name is None:
         raise QuantError(
-            "ggml has no block type for this scheme, so there are no bytes to read; use an unchanged gguf.* preset."
+            "ggml has no block type for this scheme, so there are no bytes to read; use an unchanged gguf "
+            "preset."
         )
     importance = None if result.importance is None else array_source(result.importance.cpu().numpy(), "np")
     script = write(_READ, result, name=name, importance=importance)

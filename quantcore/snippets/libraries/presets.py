@@ -1,7 +1,7 @@
 """Which schemes the library call of a preset has a script for.
 
-A call computes its presets. What it takes as an argument, such as the group size, can differ from them; nothing else
-can.
+A call computes its presets. What it takes as an argument, such as the group size, can differ from them;
+nothing else can.
 """
 
 from typing import Any
@@ -48,7 +48,7 @@ def check_supported(result: Quantized, call: Call) -> None:
         *most, last = map(str, call.sizes)
         sizes = f"{', '.join(most)} or {last}" if most else last
         raise QuantError(
-            f"{name} supports groups of {sizes} elements, not of {granularity.size}; choose another group size."
+            f"{name} supports groups of {sizes} elements, not {granularity.size}; choose another group size."
         )
     for limit in call.limits:
         found = PROPERTIES[limit.of](scheme, shape)

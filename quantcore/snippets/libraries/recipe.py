@@ -24,7 +24,7 @@ class Recipe:
     ``gives``: which of scale and zero_point the library computes, so that the script can assert them.
     ``also``: distributions to install in addition to the library.
     ``shows``: "codes", or "dequantized" if the library's packed codes can't be read.
-    ``reader``: (distribution, version) that runs the script if the convention's library has no Python package.
+    ``reader``: (distribution, version) that runs the script if the library has no Python package.
     """
 
     script: str
@@ -39,8 +39,8 @@ class Recipe:
 class Call:
     """A library's call: its script, and what can differ from its presets.
 
-    ``free``: the fields that can differ, "*" for all. So can the granularity, within the group ``sizes`` and the
-    ``limits``, which apply in addition to those of the convention.
+    ``free``: the fields that can differ, "*" for all. So can the granularity, within the group ``sizes`` and
+    the ``limits``, which apply in addition to those of the convention.
     """
 
     recipe: Callable[[Quantized], Recipe]
@@ -64,7 +64,7 @@ def write(template: str, result: Quantized, **values: object) -> str:
 
 
 def finds_range(result: Quantized) -> bool:
-    """Whether the library computes scale and zero_point itself: observers compute min-max, ggml runs its searches.
+    """Whether the library computes scale and zero_point itself: observers do min-max, ggml its searches.
 
     Only the conventions of presets quantize scales themselves.
     """

@@ -50,8 +50,8 @@ def fake_quantize(result: Quantized) -> Recipe:
     """
     if not result.scale.isfinite().all():
         raise QuantError(
-            "fake_quantize returns dequantized values, from which codes can't be recovered if a scale is not finite; "
-            "scale the tensor down, or replace NaN and infinity."
+            "fake_quantize returns dequantized values, from which codes can't be recovered if a scale is not "
+            "finite; scale the tensor down, or replace NaN and infinity."
         )
     rank, axis = result.x.dim(), _axis(result)
     view = "" if axis in (None, rank - 1) else f".view{tuple(-1 if i == axis else 1 for i in range(rank))}"
