@@ -163,7 +163,7 @@ def with_importance(scheme: Scheme) -> Scheme:
 
 
 def _along_the_last_axis(scheme: Scheme) -> Scheme:
-    """The scheme with its groups along axis -1 if they are along the last axis, as gguf's conventions require."""
+    """The scheme with its group axis counted from the end: gguf's conventions accept only the last axis."""
     granularity = scheme.granularity
     if not isinstance(granularity, PerGroup) or granularity.axis < 0:
         return scheme
