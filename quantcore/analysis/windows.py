@@ -15,7 +15,7 @@ def in_tensor(data: MapData, row: int, block: Span, has_original: bool) -> MapDa
     """Return the maps of some rows of a plane, with the row numbers of the plane.
 
     Args:
-        row: the plane's row at which ``data`` begins.
+        row: the plane's row that is row 0 of ``data``.
         block: extent of a block of the whole plane (down, across), for borders and outlines.
         has_original: if false, there is nothing to compare with, and only codes and values are shown.
     """
