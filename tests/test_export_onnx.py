@@ -101,7 +101,7 @@ def test_other_conventions_go_out_where_their_codes_agree(convention):
             [2.25, 0.3, -1.0],
             "int8 given(0.3) torchao",
             1,
-            "computes round(x / s) + z, torchao round(x · (1/s)) + z",
+            "computes round(x / s) + z, but torchao computes round(x · (1/s)) + z",
         ),
         (
             [0.125, 0.375, -0.125],
